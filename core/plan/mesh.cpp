@@ -1,0 +1,69 @@
+#include "core/plan/mesh.hpp"
+
+#include "core/base/diagnostics.hpp"
+
+namespace orrery {
+
+std::string_view name_of(Axis axis) {
+  switch (axis) {
+    case Axis::pipeline: return "pipeline";
+    case Axis::data: return "data";
+    case Axis::tensor: return "tensor";
+  }
+  return "";
+}
+
+std::optional<Axis> axis_named(std::string_view name) {
+  for (std::size_t i = 0; i < axis_count; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (name_of(axis) == name) return axis;
+  }
+  return std::nullopt;
+}
+
+std::uint64_t Mesh::size() const {
+  std::uint64_t product = 1;
+  for (const MeshAxis& a : axes) product *= a.size;
+  return product;
+}
+
+std::uint32_t Mesh::size(Axis wanted) const {
+  for (const MeshAxis& a : axes) {
+    if (a.axis == wanted) return a.size;
+  }
+  return 1;
+}
+
+std::uint64_t Mesh::stride(Axis wanted) const {
+  std::uint64_t stride = 1;
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    if (axes[i].axis == wanted) return stride;
+    stride *= axes[i].size;
+  }
+  return stride;
+}
+
+std::uint32_t Mesh::coordinate(Rank rank, Axis axis) const {
+  return static_cast<std::uint32_t>(index(rank) / stride(axis) % size(axis));
+}
+
+Rank Mesh::moved(Rank rank, Axis axis, std::uint32_t to) const {
+  ORRERY_ASSERT(to < size(axis), to, size(axis));
+  const auto from = static_cast<std::int64_t>(coordinate(rank, axis));
+  const auto step = static_cast<std::int64_t>(stride(axis)) * (static_cast<std::int64_t>(to) - from);
+  return static_cast<Rank>(static_cast<std::int64_t>(index(rank)) + step);
+}
+
+std::uint64_t size(const Mesh& mesh, const AxisList& axes) {
+  std::uint64_t product = 1;
+  for (const Axis a : axes) product *= mesh.size(a);
+  return product;
+}
+
+std::uint64_t coordinate(const Mesh& mesh, Rank rank, const AxisList& axes) {
+  std::uint64_t at = 0;
+  for (const Axis a : axes) at = at * mesh.size(a) + mesh.coordinate(rank, a);
+  return at;
+}
+
+}  // namespace orrery

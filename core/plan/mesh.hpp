@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "core/base/ids.hpp"
+
+namespace orrery {
+
+/// The ways ranks can differ from each other.
+enum class Axis : std::uint8_t { pipeline, data, tensor };
+inline constexpr std::size_t axis_count = 3;
+
+[[nodiscard]] std::string_view name_of(Axis);
+[[nodiscard]] std::optional<Axis> axis_named(std::string_view);
+
+struct MeshAxis {
+  Axis axis;
+  std::uint32_t size = 1;
+  friend bool operator==(const MeshAxis&, const MeshAxis&) = default;
+};
+
+/// Ranks as an N-dimensional array with an explicit order of axes.
+///
+/// `axes` runs from the outermost (slowest) to the innermost: with
+/// {pipeline 2, data 2, tensor 4}, ranks 0..3 form one tensor group.  An axis
+/// that is not listed has size 1.  Each axis is listed at most once.
+struct Mesh {
+  std::vector<MeshAxis> axes;
+
+  [[nodiscard]] std::uint64_t size() const;  ///< number of ranks
+  [[nodiscard]] std::uint32_t size(Axis) const;
+  [[nodiscard]] std::uint64_t stride(Axis) const;  ///< distance of neighbours; size() of the inner axes
+  [[nodiscard]] std::uint32_t coordinate(Rank, Axis) const;
+  /// The rank that differs from `rank` in `axis` only, where it has `coordinate`.
+  [[nodiscard]] Rank moved(Rank rank, Axis axis, std::uint32_t coordinate) const;
+  friend bool operator==(const Mesh&, const Mesh&) = default;
+};
+
+/// A few axes in order, outermost first; small enough to copy freely.
+struct AxisList {
+  Axis axis[axis_count] = {};
+  std::uint8_t count = 0;
+
+  constexpr AxisList() = default;
+  constexpr AxisList(std::initializer_list<Axis> list) {
+    for (const Axis a : list) axis[count++] = a;
+  }
+  [[nodiscard]] constexpr const Axis* begin() const { return axis; }
+  [[nodiscard]] constexpr const Axis* end() const { return axis + count; }
+  [[nodiscard]] constexpr bool empty() const { return count == 0; }
+  friend constexpr bool operator==(const AxisList& a, const AxisList& b) {
+    if (a.count != b.count) return false;
+    for (std::uint8_t i = 0; i < a.count; ++i) {
+      if (a.axis[i] != b.axis[i]) return false;
+    }
+    return true;
+  }
+};
+
+/// Product of the sizes of `axes`.
+[[nodiscard]] std::uint64_t size(const Mesh&, const AxisList& axes);
+/// Row-major index of `rank` over `axes`.
+[[nodiscard]] std::uint64_t coordinate(const Mesh&, Rank rank, const AxisList& axes);
+
+}  // namespace orrery

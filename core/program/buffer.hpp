@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/dtype.hpp"
+#include "core/base/ids.hpp"
+#include "core/program/shard.hpp"
+
+namespace orrery {
+
+/// How a parameter starts.
+enum class Init : std::uint8_t { zeros, ones, normal };
+
+/// One parameter tensor inside a flat parameter buffer.
+struct ParameterSlice {
+  std::string name;      ///< "attention.qkv.weight"; layers add "layers.N." in front
+  std::uint64_t offset;  ///< elements from the start of the (unsharded-over-data) flat buffer
+  Shard shard;           ///< of the global tensor; weights are stored [in, out]
+  Init init = Init::zeros;
+  double init_scale = 0.0;  ///< standard deviation of Init::normal
+  friend bool operator==(const ParameterSlice&, const ParameterSlice&) = default;
+};
+
+/// A run of slices that optimizer and norms treat alike.  Padded so that every
+/// flat split gets equal parts; padding elements are zero and stay zero.
+struct ParameterSegment {
+  std::uint64_t offset = 0;
+  std::uint64_t count = 0;
+  bool decay = false;          ///< weight decay applies (matrices, not norms or biases)
+  bool replicated = false;     ///< every rank of the tensor axis holds the same values
+  bool counted = true;         ///< false for a second copy (tied head): left out of the global norm
+  friend bool operator==(const ParameterSegment&, const ParameterSegment&) = default;
+};
+
+/// Layout of one module's parameters ("layer", "embedding", "head") as one
+/// flat array.  Weights, gradients, masters and moments share it.
+struct ParameterTable {
+  std::string module;
+  std::uint64_t count = 0;  ///< elements with padding
+  std::vector<ParameterSlice> slices;
+  std::vector<ParameterSegment> segments;
+  friend bool operator==(const ParameterTable&, const ParameterTable&) = default;
+};
+
+enum class Role : std::uint8_t {
+  weight, gradient, master, moment,  // persistent
+  activation,     ///< kept or passed between blocks
+  statistic,      ///< row statistics: mean, 1/deviation, log-sum-exp
+  workspace,      ///< lives inside one block
+  data,           ///< tokens, targets
+  scalar,         ///< counts, norms, factors
+};
+
+/// Which instances of a declaration exist on a rank.
+enum class Scope : std::uint8_t {
+  stage,             ///< one
+  layer,             ///< one per layer of the stage
+  microbatch,        ///< one per microbatch
+  layer_microbatch,  ///< one per layer and microbatch
+};
+
+/// Declaration of a buffer; the slot that runs a block says which instance is
+/// meant (slot layer + the view's layer shift, slot microbatch).
+struct Buffer {
+  std::string name;
+  Role role = Role::workspace;
+  Scope scope = Scope::stage;
+  DType dtype = DType::f32;
+  std::uint64_t count = 0;                  ///< elements on one rank
+  std::optional<Shard> shard;               ///< of the global activation or data tensor, where identity matters
+  std::optional<std::uint32_t> parameters;  ///< index into Program::parameter_tables
+  AxisList flat_split;                      ///< every segment of the table holds only 1/n, cut by these axes
+  friend bool operator==(const Buffer&, const Buffer&) = default;
+};
+
+[[nodiscard]] inline std::uint64_t bytes_of(const Buffer& b) { return b.count * size_of(b.dtype); }
+[[nodiscard]] constexpr bool per_layer(Scope s) { return s == Scope::layer || s == Scope::layer_microbatch; }
+[[nodiscard]] constexpr bool per_microbatch(Scope s) {
+  return s == Scope::microbatch || s == Scope::layer_microbatch;
+}
+
+}  // namespace orrery

@@ -1,0 +1,95 @@
+#include "core/program/kernel.hpp"
+
+#include "core/base/diagnostics.hpp"
+
+namespace orrery {
+
+std::string_view name_of(KernelKind kind) {
+  switch (kind) {
+    case KernelKind::load_tokens: return "load_tokens";
+    case KernelKind::load_targets: return "load_targets";
+    case KernelKind::count_targets: return "count_targets";
+    case KernelKind::fill: return "fill";
+    case KernelKind::initialize: return "initialize";
+    case KernelKind::initialize_scale: return "initialize_scale";
+    case KernelKind::embed_forward: return "embed_forward";
+    case KernelKind::embed_backward: return "embed_backward";
+    case KernelKind::position_forward: return "position_forward";
+    case KernelKind::position_backward: return "position_backward";
+    case KernelKind::layer_norm_forward: return "layer_norm_forward";
+    case KernelKind::layer_norm_backward_input: return "layer_norm_backward_input";
+    case KernelKind::layer_norm_backward_weight: return "layer_norm_backward_weight";
+    case KernelKind::rms_norm_forward: return "rms_norm_forward";
+    case KernelKind::rms_norm_backward_input: return "rms_norm_backward_input";
+    case KernelKind::rms_norm_backward_weight: return "rms_norm_backward_weight";
+    case KernelKind::gemm: return "gemm";
+    case KernelKind::bias_backward: return "bias_backward";
+    case KernelKind::rope_forward: return "rope_forward";
+    case KernelKind::rope_backward: return "rope_backward";
+    case KernelKind::attention_unfused_forward: return "attention_unfused_forward";
+    case KernelKind::attention_unfused_backward: return "attention_unfused_backward";
+    case KernelKind::attention_flash_forward: return "attention_flash_forward";
+    case KernelKind::attention_flash_backward: return "attention_flash_backward";
+    case KernelKind::gelu_forward: return "gelu_forward";
+    case KernelKind::gelu_backward: return "gelu_backward";
+    case KernelKind::swiglu_forward: return "swiglu_forward";
+    case KernelKind::swiglu_backward: return "swiglu_backward";
+    case KernelKind::residual_forward: return "residual_forward";
+    case KernelKind::dropout_forward: return "dropout_forward";
+    case KernelKind::dropout_backward: return "dropout_backward";
+    case KernelKind::cross_entropy_max: return "cross_entropy_max";
+    case KernelKind::cross_entropy_sum: return "cross_entropy_sum";
+    case KernelKind::cross_entropy_loss: return "cross_entropy_loss";
+    case KernelKind::cross_entropy_backward: return "cross_entropy_backward";
+    case KernelKind::mean_loss: return "mean_loss";
+    case KernelKind::sum_squares: return "sum_squares";
+    case KernelKind::clip_factor: return "clip_factor";
+    case KernelKind::advance_step: return "advance_step";
+    case KernelKind::sgd_update: return "sgd_update";
+    case KernelKind::adam_update: return "adam_update";
+  }
+  return "";
+}
+
+std::string_view name_of(Pass pass) {
+  switch (pass) {
+    case Pass::setup: return "setup";
+    case Pass::forward: return "forward";
+    case Pass::recompute: return "recompute";
+    case Pass::input_gradient: return "input_gradient";
+    case Pass::weight_gradient: return "weight_gradient";
+    case Pass::loss: return "loss";
+    case Pass::optimizer: return "optimizer";
+  }
+  return "";
+}
+
+KernelFlops flops_of(const Kernel& k) {
+  switch (k.kind) {
+    case KernelKind::gemm: {
+      const double f =
+          2.0 * static_cast<double>(k.rows) * static_cast<double>(k.columns) * static_cast<double>(k.depth);
+      return {f, f};
+    }
+    case KernelKind::attention_unfused_forward:
+    case KernelKind::attention_flash_forward:
+    case KernelKind::attention_unfused_backward:
+    case KernelKind::attention_flash_backward: {
+      ORRERY_ASSERT(k.batch > 0, k.batch);
+      const double s = static_cast<double>(k.rows) / k.batch;
+      // Scores and context: 2 products of 2 s^2 d per head and sequence.
+      const double forward = 4.0 * static_cast<double>(k.rows) * s * k.heads * k.head_dim;
+      const bool backward = k.kind == KernelKind::attention_unfused_backward ||
+                            k.kind == KernelKind::attention_flash_backward;
+      // Backward has 4 products; flash recomputes the scores, a fifth (Dao et al. 2022),
+      // which is executed but not counted as the model's.
+      const double counted = backward ? 2.0 * forward : forward;
+      const double products = k.kind == KernelKind::attention_flash_backward ? 2.5 * forward : counted;
+      const double visible = k.options.causal ? (s + 1.0) / (2.0 * s) : 1.0;
+      return {counted, products * visible};
+    }
+    default: return {};  // elementwise kernels: not counted by convention, priced by bytes
+  }
+}
+
+}  // namespace orrery

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/base/dtype.hpp"
+
+namespace orrery {
+
+/// What a Compute op computes.  T is rows (tokens on this rank), [..] the
+/// operands in the order of the op's views; (x) stands only with its option.
+/// r, w, a: read, write, read and write.  Token rows run position-major:
+/// row = position * sequences + sequence, so a cut along the sequence length is
+/// a contiguous range of rows.
+enum class KernelKind : std::uint8_t {
+  // Data and scalars.
+  load_tokens,     ///< [w tokens]                 rows
+  load_targets,    ///< [w targets]                rows; -1: not counted in the loss
+  count_targets,   ///< [w count]                  valid targets of all microbatches on this data replica
+  fill,            ///< [w x ...]                  x = 0
+  initialize,      ///< [w parameters]             from the parameter table, keyed by global element
+  initialize_scale,///< [w loss_scale]             {scale, steps since the last change}
+
+  // Embedding: rows = T, columns = hidden, depth = local vocabulary.
+  embed_forward,    ///< [r tokens, r table, w x]   rows of other vocabulary shards give 0
+  embed_backward,   ///< [r tokens, r dx, a dtable]
+  position_forward, ///< [a x, r table]             x += table[position]
+  position_backward,///< [r dx, a dtable]
+
+  // Norms: rows = T, columns = hidden.  stats: {mean, 1/deviation} or {1/rms} per row.
+  layer_norm_forward,         ///< [r x, r gamma, r beta, w y, w stats]
+  layer_norm_backward_input,  ///< [r dy, r x, r gamma, r stats, a dx]   dx += ...
+  layer_norm_backward_weight, ///< [r dy, r x, r stats, a dgamma, a dbeta]
+  rms_norm_forward,           ///< [r x, r gamma, w y, w stats]
+  rms_norm_backward_input,    ///< [r dy, r x, r gamma, r stats, a dx]
+  rms_norm_backward_weight,   ///< [r dy, r x, r stats, a dgamma]
+
+  // C[rows, columns] (=, +=) op(A)[rows, depth] op(B)[depth, columns] (+ bias[columns])
+  gemm,            ///< [r A, r B, w|a C, (bias: r bias)]
+  bias_backward,   ///< [r dy, a dbias]            rows, columns: column sums
+
+  // Attention on packed qkv[T, kv_heads, heads/kv_heads + 2, head_dim]: queries of
+  // the group, then its key, then its value.  batch sequences of rows/batch tokens.
+  rope_forward,    ///< [a qkv]                    rotates queries and keys in place
+  rope_backward,   ///< [a dqkv]
+  attention_unfused_forward,   ///< [r qkv, w context, w probabilities, (dropout: w mask, w dropped)]
+  attention_unfused_backward,  ///< [r dcontext, r qkv, r probabilities, (dropout: r mask, r dropped), w dqkv, w dscores]
+  attention_flash_forward,     ///< [r qkv, w context, w lse]
+  attention_flash_backward,    ///< [r dcontext, r qkv, r context, r lse, w dqkv, w dq_accumulator]
+
+  // Feed-forward elementwise: rows = T, columns = local ffn.
+  gelu_forward,     ///< [r pre, w y]               tanh form
+  gelu_backward,    ///< [r pre, a d]               d *= gelu'(pre)
+  swiglu_forward,   ///< [r pre[T, 2, f], w y[T, f]]  silu(gate) * up
+  swiglu_backward,  ///< [r pre, r dy, w dpre]
+
+  // Residual: y = residual + dropout(x + bias).
+  residual_forward,  ///< [r x, (bias: r bias), r residual, w y, (dropout: w mask)]
+  dropout_forward,   ///< [a x, w mask]
+  dropout_backward,  ///< [r dy, r mask, w dx]      dy and dx may be the same view
+
+  // Cross-entropy over a vocabulary split over the tensor axis: rows = T, columns = local vocabulary.
+  cross_entropy_max,      ///< [r logits, w max]
+  cross_entropy_sum,      ///< [r logits, r max, r targets, w sum, w target_logit]
+  cross_entropy_loss,     ///< [r max, r sum, r target_logit, r targets, a loss]  adds the sum over valid tokens
+  cross_entropy_backward, ///< [a logits -> dlogits, r max, r sum, r targets, r count, (scaled: r loss_scale)]
+  mean_loss,              ///< [a loss, r count]    loss /= count
+
+  // Optimizer.
+  sum_squares,   ///< [r gradient ..., a norm]       norm += parameter * sum of squares
+  clip_factor,   ///< [r norm, (scaled: a loss_scale), w factor]   factor {multiplier, skip}; parameter: clip norm, 0 = none
+  advance_step,  ///< [a steps, (factor: r factor)]  steps += 1 unless skipped
+  sgd_update,    ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), (momentum: a m)]
+  adam_update,   ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), a m, a v]
+};
+
+/// Which part of training an op belongs to, for reports and FLOP counts.
+enum class Pass : std::uint8_t { setup, forward, recompute, input_gradient, weight_gradient, loss, optimizer };
+
+/// Options that say which of the bracketed operands are present.
+struct KernelOptions {
+  bool bias : 1 = false;
+  bool dropout : 1 = false;
+  bool factor : 1 = false;
+  bool master : 1 = false;
+  bool momentum : 1 = false;
+  bool scaled : 1 = false;
+  bool decay : 1 = false;        ///< optimizer: apply weight decay
+  bool transpose_a : 1 = false;  ///< gemm
+  bool transpose_b : 1 = false;
+  bool causal : 1 = false;       ///< attention
+  friend bool operator==(const KernelOptions&, const KernelOptions&) = default;
+};
+
+/// A kernel with its shapes.  Fields that a kind does not name are 0.
+struct Kernel {
+  KernelKind kind = KernelKind::fill;
+  Pass pass = Pass::forward;
+  DType compute = DType::f32;  ///< type of the arithmetic's inputs (16-bit types accumulate in f32)
+  KernelOptions options;
+  std::uint8_t site = 0;       ///< dropout site inside the layer, part of the random key
+  std::uint32_t batch = 0;     ///< attention and rope: sequences
+  std::uint32_t heads = 0;     ///< local query heads
+  std::uint32_t kv_heads = 0;  ///< local key and value heads
+  std::uint32_t head_dim = 0;
+  std::uint64_t rows = 0;
+  std::uint64_t columns = 0;
+  std::uint64_t depth = 0;
+  double parameter = 0.0;  ///< dropout rate, norm epsilon, rope theta, norm weight, clip norm
+  friend bool operator==(const Kernel&, const Kernel&) = default;
+};
+
+[[nodiscard]] std::string_view name_of(KernelKind);
+[[nodiscard]] std::string_view name_of(Pass);
+inline constexpr std::size_t kernel_kind_count = static_cast<std::size_t>(KernelKind::adam_update) + 1;
+
+/// Floating-point operations of a kernel, 2 per multiply-add.
+///
+/// counted   by the convention of reports: full (not causal) attention; only
+///           GEMMs and attention count, as in models.md section 1.2
+/// executed  what the kernel really multiplies: causal attention skips the
+///           masked half, (s + 1) / (2 s)
+struct KernelFlops {
+  double counted = 0.0;
+  double executed = 0.0;
+};
+[[nodiscard]] KernelFlops flops_of(const Kernel&);
+
+}  // namespace orrery

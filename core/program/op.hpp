@@ -1,0 +1,156 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <variant>
+
+#include "core/base/ids.hpp"
+#include "core/plan/mesh.hpp"
+
+namespace orrery {
+
+/// A contiguous part of one of the block's flat arrays.
+struct Range {
+  std::uint32_t first = 0;
+  std::uint32_t count = 0;
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+/// Part of a buffer, in elements, and what the op does with it.
+///
+/// The instance is that of the slot's layer plus `layer_shift` and of the
+/// slot's microbatch.  With `member_of`, the offset advances by `count` for
+/// every coordinate along those axes: each rank names its own part of a flat
+/// buffer although all ranks share the op.
+struct View {
+  enum class Use : std::uint8_t { read, write, accumulate };
+  BufferId buffer{};
+  std::uint64_t offset = 0;
+  std::uint64_t count = 0;
+  Use use = Use::read;
+  std::int8_t layer_shift = 0;
+  AxisList member_of;
+  friend bool operator==(const View&, const View&) = default;
+};
+
+/// Where an op queues: ops on one lane of one rank run in list order.
+enum class LaneKind : std::uint8_t {
+  compute,
+  collective,  ///< index: the mesh axis (or axis_count for groups over several)
+  transfer,    ///< index: TransferLane
+  copy,        ///< index: direction between memory tiers
+};
+/// Transfers between pipeline stages; each direction and end has its own lane,
+/// so that a posted receive never holds back a send.
+enum class TransferLane : std::uint8_t { forward_receive, forward_send, backward_receive, backward_send };
+
+struct Lane {
+  LaneKind kind = LaneKind::compute;
+  std::uint8_t index = 0;
+  friend bool operator==(const Lane&, const Lane&) = default;
+};
+/// Dense number of a lane, for arrays over all lanes.
+inline constexpr std::size_t lane_count = 1 + (axis_count + 1) + 4 + 4;
+[[nodiscard]] constexpr std::size_t lane_number(Lane lane) {
+  switch (lane.kind) {
+    case LaneKind::compute: return 0;
+    case LaneKind::collective: return 1U + lane.index;
+    case LaneKind::transfer: return 1U + axis_count + 1U + lane.index;
+    case LaneKind::copy: return 1U + axis_count + 1U + 4U + lane.index;
+  }
+  return 0;
+}
+
+/// What an op waits for, besides the earlier ops of its own lane.
+///   op     an earlier op of the same block
+///   tail   the last op issued on `lane` before this run of the block began
+struct Wait {
+  enum class Kind : std::uint8_t { op, tail };
+  Kind kind = Kind::op;
+  Lane lane;             ///< tail only
+  std::uint32_t op = 0;  ///< op only: position in the block
+  friend bool operator==(const Wait&, const Wait&) = default;
+};
+
+enum class Tier : std::uint8_t { device, host, disk };
+
+/// Index into Block::kernels.
+struct Compute {
+  std::uint32_t kernel = 0;
+  friend bool operator==(const Compute&, const Compute&) = default;
+};
+
+/// Views:  all_reduce        each view (accumulate) is reduced in place
+///         all_gather        pairs (read part, write whole); part i of the whole is member i's
+///         reduce_scatter    pairs (read whole, write part)
+///         broadcast, reduce each view (accumulate); root holds source or result
+///         all_to_all        pairs (read, write), equal parts per peer
+///         barrier           none
+/// The views of one collective travel as one message.
+struct Collective {
+  enum class Kind : std::uint8_t { all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, barrier };
+  enum class Reduction : std::uint8_t { sum, max };
+  Kind kind = Kind::all_reduce;
+  Reduction reduction = Reduction::sum;
+  GroupId group{};
+  Peer root{};  ///< broadcast and reduce only
+  friend bool operator==(const Collective&, const Collective&) = default;
+};
+
+/// One message of an Exchange.  The k-th send on a channel from a to b meets
+/// the k-th receive on that channel at b from a.
+struct Transfer {
+  bool send = true;
+  Peer peer{};             ///< in `group`
+  GroupId group{};
+  std::uint8_t channel = 0;  ///< 0 activations, 1 gradients
+  std::uint32_t view = 0;    ///< position in the op's views
+  friend bool operator==(const Transfer&, const Transfer&) = default;
+};
+
+/// Sends and receives issued as one; done when all are.
+struct Exchange {
+  Range transfers;  ///< into Block::transfers
+  friend bool operator==(const Exchange&, const Exchange&) = default;
+};
+
+/// Views: pairs (read, write).
+struct Copy {
+  Tier from = Tier::device;
+  Tier to = Tier::host;
+  friend bool operator==(const Copy&, const Copy&) = default;
+};
+
+/// The instance of `what` comes to life, or ends, in issue order.  Takes no lane.
+struct Alloc {
+  BufferId what{};
+  std::int8_t layer_shift = 0;
+  friend bool operator==(const Alloc&, const Alloc&) = default;
+};
+struct Free {
+  BufferId what{};
+  std::int8_t layer_shift = 0;
+  friend bool operator==(const Free&, const Free&) = default;
+};
+
+/// One operation of one block.
+///
+/// An Op says what is done and to which views, never how long it takes: sim/
+/// prices it, exec/ runs it, and both see the same list in the same order.
+/// Ops on one lane run in list order; waits on earlier ops and the operands
+/// stand in the block's flat arrays.  Ranks wait for each other only inside
+/// Exchange and Collective.
+struct Op {
+  std::variant<Compute, Collective, Exchange, Copy, Alloc, Free> action;
+  Lane lane;    ///< no meaning for Alloc and Free
+  Range waits;  ///< into Block::waits
+  Range views;  ///< into Block::views
+  friend bool operator==(const Op&, const Op&) = default;
+};
+
+[[nodiscard]] std::string_view name_of(Collective::Kind);
+[[nodiscard]] std::string_view name_of(Tier);
+/// "compute", "tensor", "all", "forward-send", "copy-0": the name of a lane in listings.
+[[nodiscard]] std::string_view name_of(Lane);
+
+}  // namespace orrery

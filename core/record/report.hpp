@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/units.hpp"
+
+namespace orrery {
+
+/// Live bytes of one pipeline stage at its peak instant, by role.
+struct StageMemory {
+  std::uint32_t stage = 0;
+  std::uint64_t peak = 0;
+  std::uint64_t weights = 0;  ///< with masters
+  std::uint64_t gradients = 0;
+  std::uint64_t optimizer = 0;  ///< moments
+  std::uint64_t activations = 0;  ///< with statistics, masks and data
+  std::uint64_t workspace = 0;
+  friend bool operator==(const StageMemory&, const StageMemory&) = default;
+};
+
+/// Compute time of one kind of operation, or time of one kind of communication:
+/// busy time of its lane, mean over ranks.
+struct OperationTime {
+  std::string name;  ///< "gemm", "all_reduce tensor", "exchange"
+  Seconds time;
+  std::uint64_t count = 0;  ///< runs, mean over ranks rounded down
+  friend bool operator==(const OperationTime&, const OperationTime&) = default;
+};
+
+/// What a plan costs.  Written by estimate, simulate and run alike.
+struct Report {
+  std::string origin;  ///< "estimate", "simulate", "run threads"
+  std::string plan;
+  std::uint64_t gpus = 0;
+  Seconds step_time;
+  double tokens_per_s = 0.0;
+  double tokens_per_s_per_gpu = 0.0;
+  double model_flops_utilization = 0.0;     ///< 0 where the device's peak is unknown
+  double hardware_flops_utilization = 0.0;  ///< counts recomputation
+  std::string flop_convention;
+  std::uint64_t peak_memory_bytes = 0;  ///< live bytes of the Program, largest over ranks
+  std::optional<std::uint64_t> memory_capacity_bytes;
+  bool fits = true;
+  std::vector<StageMemory> memory_by_stage;
+  double bubble_fraction = 0.0;       ///< compute-lane idle not spent waiting for a collective, mean over ranks, over step time
+  Seconds exposed_communication;      ///< compute-lane wait on communication, mean over ranks
+  Seconds compute;                    ///< compute-lane busy, mean over ranks
+  std::vector<OperationTime> operations;
+  std::uint64_t sent_bytes = 0;       ///< by all ranks, ring algorithms
+  std::optional<double> cost_per_step;  ///< in the currency of the cluster's price
+  std::optional<double> loss;           ///< run only
+  std::vector<std::string> assumptions;
+  friend bool operator==(const Report&, const Report&) = default;
+};
+
+}  // namespace orrery

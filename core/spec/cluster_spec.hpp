@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/diagnostics.hpp"
+#include "core/base/units.hpp"
+#include "core/spec/workload.hpp"
+
+namespace orrery {
+
+/// One kind of accelerator (or CPU core used as one), with datasheet figures.
+struct DeviceSpec {
+  std::string name;
+  std::map<Precision, FlopRate> peak;  ///< dense matrix peak by compute precision; absent: not supported
+  Bytes memory;
+  Bandwidth memory_bandwidth;
+  bool concurrent_lanes = true;   ///< communication and copies progress beside compute; false: one op at a time
+  std::uint32_t cores_shared = 0; ///< > 0: devices of a node share this many cores (CPU ranks), see sim/cost
+  std::string calibration;        ///< name of the shipped calibration, empty: datasheet peak with defaults
+  std::string source;
+  friend bool operator==(const DeviceSpec&, const DeviceSpec&) = default;
+};
+
+/// One level of the network, from the inside out.  `size` units of the level
+/// below form one unit of this level; all devices below a level's unit reach
+/// each other over it.
+struct NetworkLevel {
+  std::string name;             ///< "nvlink", "infiniband"
+  std::uint32_t size = 1;       ///< devices (first level) or lower units per unit
+  Bandwidth bandwidth;          ///< per device, one direction
+  Seconds latency;              ///< of one message
+  friend bool operator==(const NetworkLevel&, const NetworkLevel&) = default;
+};
+
+/// What the run is on: `nodes` x `devices_per_node` equal devices.
+struct ClusterSpec {
+  std::string name;
+  DeviceSpec device;
+  std::uint32_t nodes = 1;
+  std::uint32_t devices_per_node = 1;
+  std::vector<NetworkLevel> levels;       ///< innermost first; sizes multiply to devices()
+  Bytes host_memory;                      ///< per node
+  std::optional<double> price_per_gpu_hour;
+  std::string source;
+  Origin origin;
+
+  [[nodiscard]] std::uint64_t devices() const { return std::uint64_t{nodes} * devices_per_node; }
+  friend bool operator==(const ClusterSpec&, const ClusterSpec&) = default;
+};
+
+}  // namespace orrery

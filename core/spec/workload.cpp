@@ -1,0 +1,45 @@
+#include "core/spec/workload.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace orrery {
+
+DType weight_dtype(const Workload& w) {
+  switch (w.precision) {
+    case Precision::fp64: return DType::f64;
+    case Precision::fp32: return DType::f32;
+    case Precision::bf16: return DType::bf16;
+    case Precision::fp16: return DType::f16;
+  }
+  return DType::f32;
+}
+
+DType state_dtype(const Workload& w) { return w.precision == Precision::fp64 ? DType::f64 : DType::f32; }
+
+DType gradient_dtype(const Workload& w) { return w.gradient_dtype.value_or(state_dtype(w)); }
+
+bool has_master_weights(const Workload& w) { return weight_dtype(w) != state_dtype(w); }
+
+int optimizer_moments(const Workload& w) {
+  switch (w.optimizer.kind) {
+    case OptimizerKind::adam: return 2;
+    case OptimizerKind::sgd: return w.optimizer.momentum != 0.0 ? 1 : 0;
+  }
+  return 0;
+}
+
+double learning_rate(const Workload& w, std::uint64_t step) {
+  const LearningRateSchedule& s = w.schedule;
+  const double peak = w.optimizer.learning_rate;
+  const auto at = static_cast<double>(step);
+  const auto warmup = static_cast<double>(s.warmup_steps);
+  if (at < warmup) return peak * at / warmup;
+  if (s.kind == ScheduleKind::constant || s.total_steps <= s.warmup_steps) return peak;
+  const double progress = std::clamp((at - warmup) / (static_cast<double>(s.total_steps) - warmup), 0.0, 1.0);
+  const double fall = s.kind == ScheduleKind::linear ? 1.0 - progress : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+  return peak * (s.minimum_ratio + (1.0 - s.minimum_ratio) * fall);
+}
+
+}  // namespace orrery

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/base/diagnostics.hpp"
+#include "core/base/dtype.hpp"
+
+namespace orrery {
+
+/// Precision of a training run.
+///   fp64, fp32   weights, gradients, states and arithmetic in that type
+///   bf16, fp16   16-bit weights and activations, fp32 master weights and
+///                states; fp16 with loss scaling
+enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16 };
+
+enum class OptimizerKind : std::uint8_t { sgd, adam };
+
+struct Optimizer {
+  OptimizerKind kind = OptimizerKind::adam;
+  double learning_rate = 3e-4;
+  double beta1 = 0.9;  ///< Adam
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double momentum = 0.9;      ///< SGD; 0 keeps no momentum buffer
+  double weight_decay = 0.1;  ///< decoupled, on matrices only (not norms, biases)
+  friend bool operator==(const Optimizer&, const Optimizer&) = default;
+};
+
+/// learning rate at step t (from 1):
+///   warm-up   linear from 0 to the peak over warmup_steps
+///   then      constant | linear or cosine from the peak to minimum over total_steps
+enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
+
+struct LearningRateSchedule {
+  ScheduleKind kind = ScheduleKind::constant;
+  std::uint64_t warmup_steps = 0;
+  std::uint64_t total_steps = 0;  ///< linear, cosine
+  double minimum_ratio = 0.0;     ///< final rate over the peak rate
+  friend bool operator==(const LearningRateSchedule&, const LearningRateSchedule&) = default;
+};
+
+/// How a model is trained, independent of how it is split.
+struct Workload {
+  std::uint64_t global_batch = 0;  ///< sequences per optimizer step
+  std::uint64_t sequence_length = 0;
+  Precision precision = Precision::bf16;
+  std::optional<DType> gradient_dtype;  ///< of the accumulated gradients; unset: f32 for 16-bit precision, else the precision
+  Optimizer optimizer;
+  LearningRateSchedule schedule;
+  std::optional<double> clip_norm;  ///< unset: no clipping
+  double hidden_dropout = 0.0;
+  double attention_dropout = 0.0;
+  double loss_scale = 65536.0;  ///< fp16: initial loss scale, halved on overflow
+  std::uint64_t loss_scale_window = 1000;  ///< fp16: steps without overflow until it doubles
+  std::uint64_t seed = 1;
+  std::string data;  ///< path of a token file; empty: synthetic tokens
+  Origin origin;
+  friend bool operator==(const Workload&, const Workload&) = default;
+};
+
+/// Element types that follow from the precision.
+[[nodiscard]] DType weight_dtype(const Workload&);    ///< weights, activations
+[[nodiscard]] DType gradient_dtype(const Workload&);  ///< accumulated gradients
+[[nodiscard]] DType state_dtype(const Workload&);     ///< master weights and optimizer moments
+[[nodiscard]] bool has_master_weights(const Workload&);
+/// Optimizer moments per parameter: Adam 2, SGD 1 with momentum, else 0.
+[[nodiscard]] int optimizer_moments(const Workload&);
+
+/// Learning rate of step `step` (1 is the first).
+[[nodiscard]] double learning_rate(const Workload&, std::uint64_t step);
+
+}  // namespace orrery
