@@ -1,0 +1,111 @@
+#include "exec/train/data.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <vector>
+
+#include "core/base/diagnostics.hpp"
+#include "core/base/random.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr std::uint64_t token_stream = stream_of("data.token");
+constexpr std::uint64_t ignored_stream = stream_of("data.ignored");
+constexpr std::uint64_t place_stream = stream_of("data.place");
+
+class SyntheticData final : public DataSource {
+ public:
+  SyntheticData(std::uint64_t vocabulary, std::uint64_t seed, double ignored)
+      : vocabulary_(vocabulary), seed_(seed), ignored_(ignored) {}
+
+  [[nodiscard]] std::int32_t token(std::uint64_t step, std::uint64_t sequence, std::uint64_t position) const override {
+    const std::uint64_t bits = random_bits(seed_, stream(token_stream, step, sequence), position);
+    return static_cast<std::int32_t>(bits % vocabulary_);
+  }
+
+  [[nodiscard]] std::int32_t target(std::uint64_t step, std::uint64_t sequence, std::uint64_t position) const override {
+    if (random_uniform(seed_, stream(ignored_stream, step, sequence), position) < ignored_) return -1;
+    return token(step, sequence, position + 1);
+  }
+
+ private:
+  static std::uint64_t stream(std::uint64_t kind, std::uint64_t step, std::uint64_t sequence) {
+    return mix(mix(kind ^ step) ^ sequence);
+  }
+
+  std::uint64_t vocabulary_;
+  std::uint64_t seed_;
+  double ignored_;
+};
+
+class TextData final : public DataSource {
+ public:
+  TextData(std::vector<unsigned char> bytes, std::uint64_t length, std::uint64_t seed)
+      : bytes_(std::move(bytes)), places_(bytes_.size() - length), seed_(seed) {}
+
+  [[nodiscard]] std::int32_t token(std::uint64_t step, std::uint64_t sequence, std::uint64_t position) const override {
+    return bytes_[random_bits(seed_, mix(place_stream ^ step), sequence) % places_ + position];
+  }
+
+  [[nodiscard]] std::int32_t target(std::uint64_t step, std::uint64_t sequence, std::uint64_t position) const override {
+    return token(step, sequence, position + 1);
+  }
+
+ private:
+  std::vector<unsigned char> bytes_;
+  std::uint64_t places_;  // where a sequence and its last target fit
+  std::uint64_t seed_;
+};
+
+}  // namespace
+
+std::unique_ptr<DataSource> synthetic_data(std::uint64_t vocabulary, std::uint64_t seed, double ignored) {
+  ORRERY_ASSERT(vocabulary > 0 && vocabulary <= std::numeric_limits<std::int32_t>::max(), vocabulary);
+  ORRERY_ASSERT(ignored >= 0.0 && ignored <= 1.0, ignored);
+  return std::make_unique<SyntheticData>(vocabulary, seed, ignored);
+}
+
+std::unique_ptr<DataSource> text_data(const std::string& path, std::uint64_t vocabulary, std::uint64_t length,
+                                      std::uint64_t seed) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error(path + ": cannot open the token file: " + std::strerror(errno));
+  std::vector<unsigned char> bytes;
+  std::array<char, 65536> chunk{};
+  while (in.read(chunk.data(), chunk.size()) || in.gcount() > 0) {
+    bytes.insert(bytes.end(), chunk.begin(), chunk.begin() + in.gcount());
+  }
+  if (in.bad()) throw Error(path + ": cannot read the token file; is it a directory?");
+  if (bytes.size() <= length) {
+    throw Error(path + ": the token file has " + std::to_string(bytes.size()) + " bytes; a sequence of " +
+                std::to_string(length) + " tokens and its last target need " + std::to_string(length + 1));
+  }
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] >= vocabulary) {
+      throw Error(path + ": byte " + std::to_string(i) + " of the token file is " + std::to_string(bytes[i]) +
+                  ", but the model's vocabulary is " + std::to_string(vocabulary) +
+                  "; a vocabulary of 256 takes every byte");
+    }
+  }
+  return std::make_unique<TextData>(std::move(bytes), length, seed);
+}
+
+std::unique_ptr<DataSource> data_of(const ModelSpec& model, const Workload& workload) {
+  if (workload.data.empty()) return synthetic_data(model.vocabulary, workload.seed);
+  return text_data(workload.data, model.vocabulary, workload.sequence_length, workload.seed);
+}
+
+std::uint64_t count_targets(const DataSource& data, const Workload& workload, std::uint64_t step) {
+  std::uint64_t count = 0;
+  for (std::uint64_t sequence = 0; sequence < workload.global_batch; ++sequence) {
+    for (std::uint64_t position = 0; position < workload.sequence_length; ++position) {
+      if (data.target(step, sequence, position) >= 0) ++count;
+    }
+  }
+  return count;
+}
+
+}  // namespace orrery

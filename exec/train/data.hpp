@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/spec/model_spec.hpp"
+#include "core/spec/workload.hpp"
+
+namespace orrery {
+
+/// What a run trains on: a token and a target for every position of every
+/// sequence of every step.
+///
+/// A value depends only on (step, sequence, position), so every rank asks for
+/// its own part and all plans of one workload see the same data.  `step` counts
+/// from 1 and goes on when the optimizer skips an update; `sequence` counts over
+/// the global batch (0 .. global_batch - 1), `position` inside the sequence.
+/// Objects are immutable: all ranks may read one at the same time.
+class DataSource {
+ public:
+  DataSource() = default;
+  DataSource(const DataSource&) = delete;
+  DataSource& operator=(const DataSource&) = delete;
+  virtual ~DataSource() = default;
+
+  /// In 0 .. vocabulary - 1.
+  [[nodiscard]] virtual std::int32_t token(std::uint64_t step, std::uint64_t sequence,
+                                           std::uint64_t position) const = 0;
+  /// In 0 .. vocabulary - 1, or -1: this position does not count in the loss.
+  [[nodiscard]] virtual std::int32_t target(std::uint64_t step, std::uint64_t sequence,
+                                            std::uint64_t position) const = 0;
+};
+
+/// Tokens drawn uniformly from 0 .. vocabulary - 1, keyed by `seed`.  The
+/// target is the next token of the sequence; a share `ignored` of the targets,
+/// drawn at random, is -1 instead.  Requires vocabulary > 0 and 0 <= ignored <= 1.
+[[nodiscard]] std::unique_ptr<DataSource> synthetic_data(std::uint64_t vocabulary, std::uint64_t seed,
+                                                         double ignored = 0.0);
+
+/// A text file read as bytes, one token per byte.  Sequence n of step s starts
+/// at a place drawn from (seed, s, n) where length + 1 bytes follow; the target
+/// is the next byte.  Throws Error when the file cannot be read, has fewer than
+/// length + 1 bytes, or holds a byte that is not below `vocabulary`.
+[[nodiscard]] std::unique_ptr<DataSource> text_data(const std::string& path, std::uint64_t vocabulary,
+                                                    std::uint64_t length, std::uint64_t seed);
+
+/// The data that the workload names: its token file, or synthetic tokens when
+/// it names none.  A relative path is relative to the working directory.
+[[nodiscard]] std::unique_ptr<DataSource> data_of(const ModelSpec&, const Workload&);
+
+/// Targets of the step that count in the loss, over the global batch.
+[[nodiscard]] std::uint64_t count_targets(const DataSource&, const Workload&, std::uint64_t step);
+
+}  // namespace orrery
