@@ -1,0 +1,358 @@
+#include "core/plan/plan_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+namespace orrery {
+namespace {
+
+// Element counts of buffers and random keys stay below 2^53, exact in a double.
+constexpr std::uint64_t count_limit = std::uint64_t{1} << 53;
+// Widths and lengths above this are refused before they are multiplied.
+constexpr std::uint64_t width_limit = std::uint64_t{1} << 32;
+
+struct Context {
+  const Plan& plan;
+  const ModelSpec& model;
+  const Workload& workload;
+  Diagnostics& out;
+
+  void error(const std::string& key, const char* code, std::string message, std::vector<std::string> details) const {
+    out.error(plan.origin, key, std::string("plan.") + code, std::move(message), std::move(details));
+  }
+};
+
+// "Nearest divisors of 64: 4, 8." around `value`; n >= 1.
+std::string nearest_divisors(std::uint64_t n, std::uint64_t value, const std::string& what) {
+  std::uint64_t below = 0;
+  std::uint64_t above = 0;
+  const auto consider = [&](std::uint64_t d) {
+    if (d < value) below = std::max(below, d);
+    if (d > value && (above == 0 || d < above)) above = d;
+  };
+  for (std::uint64_t d = 1; d * d <= n; ++d) {
+    if (n % d != 0) continue;
+    consider(d);
+    consider(n / d);
+  }
+  std::string list;
+  if (below > 0) list += std::to_string(below);
+  if (above > 0) list += (list.empty() ? "" : ", ") + std::to_string(above);
+  return fmt::format("Nearest valid {}: {}.", what, list);
+}
+
+// The product, or count_limit when it is not below that.
+std::uint64_t bounded_product(std::initializer_list<std::uint64_t> factors) {
+  std::uint64_t product = 1;
+  for (const std::uint64_t f : factors) {
+    if (f == 0) return 0;
+    if (product >= count_limit / f) return count_limit;
+    product *= f;
+  }
+  return product;
+}
+
+std::string mesh_text(const Mesh& mesh) {
+  std::string sizes;
+  for (const MeshAxis& a : mesh.axes)
+    sizes += fmt::format("{}{} {}", sizes.empty() ? "" : " x ", name_of(a.axis), a.size);
+  return sizes.empty() ? "no axes" : sizes;
+}
+
+// Sizes of the model and workload that the rules below divide by or multiply.
+// Their own readers check them with better positions; this guards specs built in memory.
+bool check_specs(const Context& c) {
+  const auto in_range = [&](const char* name, std::uint64_t value, std::uint64_t limit) {
+    if (value >= 1 && value <= limit) return true;
+    c.error("", "size", fmt::format("{} is out of range", name),
+            {fmt::format("{} is {}; it must be from 1 to {}.", name, value, limit)});
+    return false;
+  };
+  const ModelSpec& m = c.model;
+  bool good = in_range("layers", m.layers, plan_size_limit);
+  good &= in_range("hidden", m.hidden, width_limit);
+  good &= in_range("heads", m.heads, plan_size_limit);
+  good &= in_range("kv_heads", m.kv_heads, plan_size_limit);
+  good &= in_range("head_dim", m.head_dim, plan_size_limit);
+  good &= in_range("ffn", m.ffn, width_limit);
+  good &= in_range("vocabulary", m.vocabulary, width_limit);
+  good &= in_range("global_batch", c.workload.global_batch, width_limit);
+  good &= in_range("sequence_length", c.workload.sequence_length, width_limit);
+  return good;
+}
+
+bool check_mesh(const Context& c) {
+  bool good = true;
+  bool seen[axis_count] = {};
+  std::uint64_t world = 1;
+  for (const MeshAxis& a : c.plan.mesh.axes) {
+    const std::string key = "mesh." + std::string(name_of(a.axis));
+    if (seen[index(a.axis)]) {
+      c.error("mesh.order", "mesh-axis", fmt::format("the mesh lists the axis {} twice", name_of(a.axis)),
+              {"Each of pipeline, data and tensor stands at most once."});
+      good = false;
+    }
+    seen[index(a.axis)] = true;
+    if (a.size < 1 || a.size > plan_size_limit) {
+      c.error(key, "mesh-size", fmt::format("the size of the mesh axis {} is out of range", name_of(a.axis)),
+              {fmt::format("{} is {}; it must be from 1 to {}.", name_of(a.axis), a.size, plan_size_limit)});
+      good = false;
+    }
+    world = bounded_product({world, a.size});
+  }
+  if (good && world > plan_size_limit) {
+    c.error("mesh", "mesh-world", "the mesh has too many ranks",
+            {fmt::format("{} has more than {} ranks.", mesh_text(c.plan.mesh), plan_size_limit)});
+    good = false;
+  }
+  return good;
+}
+
+void check_placement(const Context& c) {
+  const std::vector<std::uint32_t>& placement = c.plan.placement;
+  if (placement.empty()) return;
+  const std::uint64_t world = c.plan.mesh.size();
+  if (placement.size() != world) {
+    c.error("mesh.placement", "placement-size", "the placement does not name one device per rank",
+            {fmt::format("The mesh ({}) has {} ranks; the placement has {} entries.", mesh_text(c.plan.mesh), world,
+                         placement.size())});
+    return;
+  }
+  std::vector<std::uint32_t> rank_on(world, 0);  // rank + 1; 0 is free
+  for (std::uint32_t rank = 0; rank < world; ++rank) {
+    const std::uint32_t device = placement[rank];
+    if (device < world && rank_on[device] == 0) {
+      rank_on[device] = rank + 1;
+      continue;
+    }
+    const std::string why =
+        device >= world ? fmt::format("Rank {} is on device {}; devices count from 0 to {}.", rank, device, world - 1)
+                        : fmt::format("Ranks {} and {} are both on device {}.", rank_on[device] - 1, rank, device);
+    c.error("mesh.placement", "placement", "the placement is not a permutation of the devices", {why});
+    return;
+  }
+}
+
+void check_cluster(const Context& c, const ClusterSpec& cluster) {
+  const std::uint64_t world = c.plan.mesh.size();
+  const std::uint64_t devices = cluster.devices();
+  if (world != devices) {
+    std::vector<std::string> details = {fmt::format("The mesh ({}) has {} ranks; {} has {} devices ({} nodes x {}).",
+                                                    mesh_text(c.plan.mesh), world, cluster.name, devices, cluster.nodes,
+                                                    cluster.devices_per_node)};
+    const std::uint64_t others = world / c.plan.mesh.size(Axis::data);
+    if (devices % others == 0 && devices > 0) {
+      details.push_back(fmt::format("data = {} would use all of them.", devices / others));
+    } else {
+      details.push_back(nearest_divisors(std::max<std::uint64_t>(devices, 1), others, "pipeline x tensor"));
+    }
+    c.error("mesh", "world", "the mesh does not cover the cluster", std::move(details));
+  }
+  if (!cluster.device.peak.contains(c.workload.precision)) {
+    const auto text = [](Precision p) {
+      switch (p) {
+        case Precision::fp64: return "fp64";
+        case Precision::fp32: return "fp32";
+        case Precision::bf16: return "bf16";
+        case Precision::fp16: return "fp16";
+      }
+      return "";
+    };
+    std::string known;
+    for (const auto& [precision, rate] : cluster.device.peak)
+      known += (known.empty() ? "" : ", ") + std::string(text(precision));
+    c.error("workload.precision", "precision", "the device does not compute in the workload's precision",
+            {fmt::format("The workload is in {}; {} supports {}.", text(c.workload.precision), cluster.device.name,
+                         known.empty() ? "nothing" : known)});
+  }
+}
+
+// The tensor axis cuts heads, key-value groups and the feed-forward width into equal parts.
+void check_tensor(const Context& c) {
+  const std::uint64_t t = c.plan.mesh.size(Axis::tensor);
+  const std::uint64_t s = c.workload.sequence_length;
+  const bool cut_sequence = c.plan.sequence_parallel && t > 1;
+  std::uint64_t common = std::gcd(std::gcd(c.model.heads, c.model.kv_heads), c.model.ffn);
+  if (cut_sequence) common = std::gcd(common, s);
+  const auto leaves = [&](const char* name, std::uint64_t n) {
+    return fmt::format("{} is {}, and {} / {} leaves {}.", name, n, n, t, n % t);
+  };
+  const std::string nearest = nearest_divisors(common, t, "tensor sizes");
+  if (c.model.heads % t != 0) {
+    c.error("mesh.tensor", "tensor-heads", "the tensor size does not divide heads",
+            {leaves("heads", c.model.heads), nearest});
+  } else if (c.model.kv_heads % t != 0) {
+    c.error(
+        "mesh.tensor", "tensor-kv-heads", "the tensor size does not divide kv_heads",
+        {leaves("kv_heads", c.model.kv_heads),
+         "Attention is cut along groups of a key-value head with its queries; copies of key-value heads are not made.",
+         nearest});
+  } else if (c.model.ffn % t != 0) {
+    c.error("mesh.tensor", "tensor-ffn", "the tensor size does not divide ffn", {leaves("ffn", c.model.ffn), nearest});
+  }
+  if (c.plan.sequence_parallel && t == 1) {
+    c.error(
+        "plan.sequence_parallel", "sequence-parallel-tensor", "sequence parallelism needs a tensor axis",
+        {"It cuts the sequence along the tensor axis, and tensor is 1.", "Set it to false, or tensor to 2 or more."});
+  } else if (cut_sequence && s % t != 0) {
+    c.error("plan.sequence_parallel", "sequence-parallel-length", "the tensor size does not divide the sequence length",
+            {leaves("sequence_length", s), nearest});
+  }
+}
+
+void check_stages(const Context& c) {
+  const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
+  const std::uint64_t layers = c.model.layers;
+  if (p > layers) {
+    c.error(
+        "mesh.pipeline", "pipeline-layers", "there are more pipeline stages than layers",
+        {fmt::format("pipeline is {}; {} has {} layers.", p, c.model.name.empty() ? "the model" : c.model.name, layers),
+         fmt::format("Nearest valid pipeline size: {}.", layers)});
+    return;
+  }
+  if (!c.plan.stage_layers) return;
+  const std::vector<std::uint32_t>& stages = *c.plan.stage_layers;
+  if (stages.size() != p) {
+    c.error("plan.stage_layers", "stage-count", "stage_layers does not name one number per pipeline stage",
+            {fmt::format("pipeline is {}; stage_layers has {} entries.", p, stages.size())});
+    return;
+  }
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    sum += stages[i];
+    if (stages[i] == 0) {
+      c.error("plan.stage_layers", "stage-empty", fmt::format("pipeline stage {} has no layers", i),
+              {"Every stage holds at least one layer."});
+      return;
+    }
+  }
+  if (sum != layers) {
+    c.error("plan.stage_layers", "stage-sum", "stage_layers does not sum to the model's layers",
+            {fmt::format("The entries sum to {}; the model has {} layers.", sum, layers),
+             sum < layers ? fmt::format("Add {} to some stage.", layers - sum)
+                          : fmt::format("Take {} from some stage.", sum - layers)});
+  }
+}
+
+void check_batch(const Context& c) {
+  const std::uint64_t d = c.plan.mesh.size(Axis::data);
+  const std::uint64_t m = c.plan.microbatch_size;
+  const std::uint64_t b = c.workload.global_batch;
+  if (m < 1 || m > plan_size_limit) {
+    c.error("plan.microbatch_size", "microbatch-size", "the microbatch size is out of range",
+            {fmt::format("microbatch_size is {}; it must be from 1 to {}.", m, plan_size_limit)});
+    return;
+  }
+  if (b % d != 0) {
+    c.error("mesh.data", "data-batch", "the data size does not divide the global batch",
+            {fmt::format("global_batch is {}, and {} / {} leaves {}.", b, b, d, b % d),
+             nearest_divisors(b, d, "data sizes")});
+  } else if ((b / d) % m != 0) {
+    c.error("plan.microbatch_size", "microbatch-batch", "the microbatch size does not divide a replica's batch",
+            {fmt::format("global_batch {} / data {} is {}, and {} / {} leaves {}.", b, d, b / d, b / d, m, (b / d) % m),
+             nearest_divisors(b / d, m, "microbatch sizes")});
+  } else if (b / d / m > plan_size_limit) {
+    c.error("plan.microbatch_size", "microbatch-count", "a step has too many microbatches",
+            {fmt::format("global_batch {} / data {} / microbatch_size {} is {}; at most {} are handled.", b, d, m,
+                         b / d / m, plan_size_limit)});
+  }
+}
+
+// Every buffer's element count, and every random key, stays exact.
+void check_counts(const Context& c) {
+  const std::uint64_t s = c.workload.sequence_length;
+  const std::uint64_t rows = bounded_product({s, c.plan.microbatch_size});
+  const std::uint64_t qkv = bounded_product({c.model.heads + 2 * c.model.kv_heads, c.model.head_dim});
+  const std::uint64_t widest = std::max({c.model.hidden, 2 * c.model.ffn, c.model.vocabulary, qkv});
+  const std::uint64_t scores = bounded_product({s, c.model.heads});
+  if (bounded_product({rows, std::max(widest, scores)}) < count_limit &&
+      bounded_product({c.workload.global_batch, s, std::max(c.model.hidden, scores)}) < count_limit &&
+      bounded_product({c.model.layers, c.model.hidden, widest}) < count_limit) {
+    return;
+  }
+  c.error(
+      "", "overflow", "the sizes multiply to more than 2^53 elements",
+      {fmt::format("sequence_length {}, microbatch_size {}, global_batch {}, hidden {}, ffn {}, vocabulary {}.", s,
+                   c.plan.microbatch_size, c.workload.global_batch, c.model.hidden, c.model.ffn, c.model.vocabulary)});
+}
+
+void check_choices(const Context& c) {
+  const Plan& plan = c.plan;
+  const Workload& w = c.workload;
+  if (plan.zero_stage > 1) {
+    c.error("plan.zero_stage", "zero-stage", "this ZeRO stage is not supported",
+            {fmt::format("zero_stage is {}; it must be 0 or 1.", plan.zero_stage)});
+  }
+  if (plan.attention == AttentionKernel::flash && plan.recompute == Recompute::selective) {
+    c.error("plan.recompute", "recompute-flash", "selective recomputation has nothing to recompute",
+            {"It drops the attention scores, and the flash kernel keeps none.",
+             "Set recompute to none, or attention to unfused."});
+  }
+  if (plan.attention == AttentionKernel::flash && w.attention_dropout > 0.0) {
+    c.error("plan.attention", "attention-dropout", "the flash kernel has no attention dropout",
+            {fmt::format("attention_dropout is {}.", w.attention_dropout),
+             "Set attention to unfused, or attention_dropout to 0."});
+  }
+  if (plan.gradient_bucket) {
+    const double bytes = plan.gradient_bucket->base();
+    if (!(bytes >= 1.0 && bytes <= static_cast<double>(count_limit)) || bytes != std::floor(bytes)) {
+      c.error("plan.gradient_bucket", "bucket", "the gradient bucket is out of range",
+              {fmt::format("gradient_bucket is {} bytes; it must be whole bytes from 1 to 2^53.", bytes)});
+    }
+  }
+  if (c.model.positions == PositionEncoding::learned && w.sequence_length > c.model.max_positions) {
+    c.error("workload.sequence_length", "positions", "the sequence is longer than the model's learned positions",
+            {fmt::format("sequence_length is {}; max_positions is {}.", w.sequence_length, c.model.max_positions)});
+  }
+}
+
+void check_precision(const Context& c) {
+  const Workload& w = c.workload;
+  const DType weights = weight_dtype(w);
+  const DType gradients = gradient_dtype(w);
+  const bool half = w.precision == Precision::bf16 || w.precision == Precision::fp16;
+  if (gradients != weights && !(half && gradients == DType::f32)) {
+    c.error("workload.gradient_dtype", "gradient-dtype", "gradients cannot be kept in this type",
+            {fmt::format("gradient_dtype is {}; weights are {}.", name_of(gradients), name_of(weights)),
+             half ? fmt::format("It may be f32 or {}.", name_of(weights))
+                  : fmt::format("It may be {} only.", name_of(weights))});
+  }
+  if (w.precision != Precision::fp16) return;
+  if (!(w.loss_scale > 0.0 && std::isfinite(w.loss_scale))) {
+    c.error("workload.loss_scale", "loss-scale", "the loss scale is out of range",
+            {fmt::format("loss_scale is {}; it must be positive and finite.", w.loss_scale)});
+  }
+  if (w.loss_scale_window < 1) {
+    c.error("workload.loss_scale_window", "loss-scale", "the loss scale window is out of range",
+            {"loss_scale_window is 0; it must be at least 1."});
+  }
+}
+
+}  // namespace
+
+void check(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec* cluster,
+           Diagnostics& out) {
+  const Context c{plan, model, workload, out};
+  const bool specs = check_specs(c);
+  const bool mesh = check_mesh(c);
+  if (mesh) {
+    check_placement(c);
+    if (cluster != nullptr) check_cluster(c, *cluster);
+  }
+  if (mesh && specs) {
+    check_tensor(c);
+    check_stages(c);
+    check_batch(c);
+  }
+  if (specs) {
+    check_counts(c);
+    check_choices(c);
+    check_precision(c);
+  }
+}
+
+}  // namespace orrery

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "core/base/diagnostics.hpp"
+#include "core/plan/plan.hpp"
+
+namespace orrery {
+
+/// Largest size of a mesh axis, of the whole mesh, of a microbatch, and largest
+/// number of microbatches per step.  Far above any machine; keeps every count
+/// that a Program derives from a plan inside its type.
+inline constexpr std::uint64_t plan_size_limit = std::uint64_t{1} << 20;
+
+/// Where plan, model, workload and (if given) cluster meet: the structural
+/// rules that `lower` and pricing rely on.  Adds one diagnostic per violated
+/// rule, with the numbers and the nearest valid values; codes are "plan.xxx"
+/// (docs/diagnostics.md) and positions point into plan.origin.  Adds nothing
+/// when the plan is valid, resolved or not: an `auto` violates no rule.
+///
+/// `cluster` adds two rules: the mesh covers its devices exactly, and its
+/// device supports the workload's precision.
+/// Whether the plan fits in memory is not checked here: that is an answer of
+/// estimate and simulate, not an input error.
+///
+/// Never crashes, whatever the numbers; rules that build on a violated one are
+/// left out until that one is mended.
+void check(const Plan&, const ModelSpec&, const Workload&, const ClusterSpec* cluster, Diagnostics&);
+
+}  // namespace orrery

@@ -1,0 +1,175 @@
+#include "tests/support/random_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "core/base/random.hpp"
+
+namespace orrery::test {
+namespace {
+
+// A sequence of draws that depends on the seed alone, unlike <random>'s distributions.
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : seed_(seed) {}
+  // Uniform in first .. last.
+  std::uint64_t in(std::uint64_t first, std::uint64_t last) {
+    return first + random_bits(seed_, 0, count_++) % (last - first + 1);
+  }
+  std::uint32_t small(std::uint32_t first, std::uint32_t last) { return static_cast<std::uint32_t>(in(first, last)); }
+  // True once in `n`.
+  bool once_in(std::uint64_t n) { return in(1, n) == 1; }
+  template <class T>
+  T of(std::initializer_list<T> list) {
+    return *(list.begin() + in(0, list.size() - 1));
+  }
+  template <class T>
+  void shuffle(std::vector<T>& list) {
+    for (std::size_t i = list.size(); i > 1; --i) std::swap(list[i - 1], list[in(0, i - 1)]);
+  }
+
+ private:
+  std::uint64_t seed_;
+  std::uint64_t count_ = 0;
+};
+
+Mesh random_mesh(Draw& draw, std::uint32_t max_ranks) {
+  std::uint32_t t = 1;
+  std::uint32_t p = 1;
+  std::uint32_t d = 1;
+  do {
+    t = draw.of({1U, 1U, 2U, 2U, 3U, 4U});
+    p = draw.of({1U, 1U, 2U, 2U, 3U, 4U, 5U});
+    d = draw.of({1U, 1U, 2U, 2U, 3U, 4U});
+  } while (t * p * d > max_ranks);
+  std::vector<MeshAxis> axes = {{Axis::pipeline, p}, {Axis::data, d}, {Axis::tensor, t}};
+  draw.shuffle(axes);
+  // An axis of size 1 may also be left out.
+  if (draw.once_in(2)) std::erase_if(axes, [](const MeshAxis& a) { return a.size == 1; });
+  return Mesh{axes};
+}
+
+ModelSpec random_model(Draw& draw, std::uint32_t tensor, std::uint32_t stages) {
+  ModelSpec m;
+  const bool llama = draw.once_in(2);
+  m.name = llama ? "tiny-llama" : "tiny-gpt";
+  m.layers = draw.in(stages, std::max(6U, stages));
+  m.kv_heads = tensor * draw.in(1, tensor > 2 ? 1 : 2);
+  m.heads = m.kv_heads * (llama ? draw.in(1, 2) : 1);
+  m.head_dim = draw.of<std::uint64_t>({2, 4});
+  m.hidden = m.heads * m.head_dim;
+  while (m.hidden < 8) m.hidden *= 2;
+  if (draw.once_in(4)) m.hidden = 4 * draw.in(2, 6);  // heads x head_dim need not be the width
+  m.ffn = tensor * draw.in(16 / tensor, 64 / tensor);
+  do {
+    m.vocabulary = draw.in(11, 40);
+  } while (tensor > 1 && m.vocabulary % tensor == 0);
+  m.max_positions = 16;
+  m.norm = llama ? Norm::rms_norm : Norm::layer_norm;
+  m.activation = llama ? Activation::swiglu : Activation::gelu;
+  m.positions = llama ? PositionEncoding::rotary : PositionEncoding::learned;
+  m.bias = !llama;
+  m.tied_embeddings = draw.once_in(2);
+  m.source = "drawn at random for tests";
+  return m;
+}
+
+void random_optimizer(Draw& draw, Workload& w) {
+  Optimizer& o = w.optimizer;
+  o.kind = draw.once_in(2) ? OptimizerKind::adam : OptimizerKind::sgd;
+  o.learning_rate = draw.of({1e-3, 1e-2});
+  o.momentum = draw.of({0.0, 0.9});
+  o.weight_decay = draw.of({0.0, 0.1});
+  LearningRateSchedule& s = w.schedule;
+  s.kind = draw.of({ScheduleKind::constant, ScheduleKind::linear, ScheduleKind::cosine});
+  s.warmup_steps = draw.in(0, 3);
+  s.total_steps = s.kind == ScheduleKind::constant ? 0 : draw.in(5, 12);
+  s.minimum_ratio = s.kind == ScheduleKind::constant ? 0.0 : draw.of({0.0, 0.1});
+  // The norm of a tiny model's gradient is of the order of 1: one bound bites, the other does not.
+  if (draw.once_in(2)) w.clip_norm = draw.of({0.05, 1e6});
+}
+
+std::vector<std::uint32_t> random_stages(Draw& draw, std::uint64_t layers, std::uint32_t stages) {
+  std::vector<std::uint32_t> counts(stages, 1);
+  for (std::uint64_t left = layers - stages; left > 0; --left) ++counts[draw.in(0, stages - 1)];
+  return counts;
+}
+
+}  // namespace
+
+PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
+  Draw draw(seed);
+  PlannedRun run;
+  Plan& p = run.plan;
+  Workload& w = run.workload;
+  p.name = fmt::format("random-{}", seed);
+  p.mesh = random_mesh(draw, limits.max_ranks);
+  const std::uint32_t tensor = p.mesh.size(Axis::tensor);
+  const std::uint32_t stages = p.mesh.size(Axis::pipeline);
+  run.model = random_model(draw, tensor, stages);
+  run.model_reference = run.model.name;
+
+  const Precision precision =
+      draw.of({Precision::fp64, Precision::fp64, Precision::fp32, Precision::bf16, Precision::fp16});
+  w.precision = limits.precision.value_or(precision);
+  const bool half = w.precision == Precision::bf16 || w.precision == Precision::fp16;
+  if (draw.once_in(4) && half) w.gradient_dtype = weight_dtype(w);
+  w.loss_scale = draw.of({1.0, 128.0, 1024.0});
+  random_optimizer(draw, w);
+  w.seed = draw.in(1, 1000000);
+
+  p.sequence_parallel = tensor > 1 && draw.once_in(2);
+  // 2 .. : a cut sequence has equal parts; an uncut one may have any length.
+  w.sequence_length = p.sequence_parallel ? tensor * draw.in((4 + tensor - 1) / tensor, 16 / tensor) : draw.in(4, 16);
+  p.microbatch_size = draw.small(1, 2);
+  w.global_batch = draw.in(1, 6) * p.microbatch_size * p.mesh.size(Axis::data);
+
+  p.schedule = limits.schedule.value_or(draw.of({ScheduleName::gpipe, ScheduleName::one_f_one_b}));
+  p.stage_layers = random_stages(draw, run.model.layers, stages);
+  p.recompute = limits.recompute.value_or(draw.of({Recompute::none, Recompute::selective, Recompute::full}));
+  p.attention =
+      draw.once_in(2) && p.recompute != Recompute::selective ? AttentionKernel::flash : AttentionKernel::unfused;
+  p.zero_stage = draw.small(0, 1);
+  p.gradient_bucket = draw.of({1.0, 256.0, 4096.0, 1e9}) * byte;
+  p.overlap_gradients = draw.once_in(2);
+  if (draw.once_in(3) && limits.dropout) {
+    w.hidden_dropout = draw.of({0.0, 0.1, 0.3});
+    if (p.attention == AttentionKernel::unfused) w.attention_dropout = draw.of({0.0, 0.2});
+  }
+  if (draw.once_in(4) && limits.placement) {
+    p.placement.resize(p.mesh.size());
+    std::iota(p.placement.begin(), p.placement.end(), 0U);
+    draw.shuffle(p.placement);
+  }
+  return run;
+}
+
+std::string describe(const PlannedRun& run) {
+  const ModelSpec& m = run.model;
+  const Workload& w = run.workload;
+  const Plan& p = run.plan;
+  std::string mesh;
+  for (const MeshAxis& a : p.mesh.axes) mesh += fmt::format("{}{} ", name_of(a.axis), a.size);
+  std::string stages = "auto";
+  if (p.stage_layers) {
+    stages.clear();
+    for (const std::uint32_t n : *p.stage_layers) stages += fmt::format("{}{}", stages.empty() ? "" : "+", n);
+  }
+  return fmt::format(
+      "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {}mb{} B{} s{} {} stages {} {} recompute {} zero {} bucket {} overlap {} "
+      "{} "
+      "{} {} momentum {} clip {} dropout {}/{} grads {} seed {}{}",
+      p.name, m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.ffn, m.vocabulary,
+      m.tied_embeddings ? "tied " : "untied ", mesh, p.microbatch_size, w.global_batch, w.sequence_length,
+      name_of(weight_dtype(w)), stages, p.schedule == ScheduleName::gpipe ? "gpipe" : "1f1b",
+      static_cast<int>(p.recompute), p.zero_stage, p.gradient_bucket ? p.gradient_bucket->base() : 0.0,
+      p.overlap_gradients.value_or(false), p.attention == AttentionKernel::flash ? "flash" : "unfused",
+      p.sequence_parallel ? "sp" : "no-sp", w.optimizer.kind == OptimizerKind::adam ? "adam" : "sgd",
+      w.optimizer.momentum, w.clip_norm.value_or(0.0), w.hidden_dropout, w.attention_dropout,
+      name_of(gradient_dtype(w)), w.seed, p.placement.empty() ? "" : " placed");
+}
+
+}  // namespace orrery::test

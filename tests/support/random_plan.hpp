@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/plan/plan.hpp"
+
+namespace orrery::test {
+
+/// What random_run may draw.  Unset choices are drawn over everything covered.
+struct RandomRunLimits {
+  std::uint32_t max_ranks = 16;
+  std::optional<Precision> precision;
+  std::optional<ScheduleName> schedule;
+  std::optional<Recompute> recompute;
+  bool dropout = true;    ///< may have dropout
+  bool placement = true;  ///< may have a placement other than the identity
+};
+
+/// A tiny model, workload and resolved plan that pass check(); no cluster.  The
+/// same seed and limits give the same run on every machine.
+///
+/// Sizes: hidden 8..32, layers 1..6, sequence 4..16, microbatch 1..2 sequences,
+/// 1..6 microbatches, vocabulary not a multiple of the tensor size where that
+/// is above 1.  Covers: GPT and LLaMA families with and without grouped
+/// queries, tied and untied embeddings, every order of mesh axes, uneven
+/// stages, GPipe and 1F1B, sequence parallelism, recomputation, ZeRO 0 and 1,
+/// clipping, dropout, learning-rate schedules, all precisions, Adam, SGD with
+/// and without momentum, tiny to huge buckets, overlap, unfused and flash.
+[[nodiscard]] PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits = {});
+
+/// One line with every choice of the run, for CAPTURE.
+[[nodiscard]] std::string describe(const PlannedRun&);
+
+}  // namespace orrery::test
