@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/dtype.hpp"
+#include "core/base/units.hpp"
+#include "core/plan/plan.hpp"
+#include "core/program/kernel.hpp"
+
+namespace orrery {
+
+/// Positive values on a grid of one to three sizes.
+///
+/// Between grid points a value is interpolated linearly in the logarithms of
+/// sizes and value (a power law between neighbours); outside the grid it keeps
+/// the value of the border, so a rate stays a rate.
+struct RateTable {
+  std::vector<std::vector<double>> axes;  ///< each strictly increasing, all > 0
+  std::vector<double> values;             ///< row-major over the axes, all > 0
+  friend bool operator==(const RateTable&, const RateTable&) = default;
+};
+
+/// The value at (x) or (x, y) or (x, y, z); sizes below 1 count as 1.
+/// Requires a table with as many axes as sizes.
+[[nodiscard]] double interpolate(const RateTable&, double x);
+[[nodiscard]] double interpolate(const RateTable&, double x, double y);
+[[nodiscard]] double interpolate(const RateTable&, double x, double y, double z);
+
+/// Output tile of one thread block, and how close a kernel built on it comes to
+/// the peak when tiles, waves and depth fill it.
+struct GemmTile {
+  std::uint32_t rows = 1;
+  std::uint32_t columns = 1;
+  double efficiency = 1.0;  ///< of the datasheet peak
+  friend bool operator==(const GemmTile&, const GemmTile&) = default;
+};
+
+/// How a device's matrix product falls short of its peak.
+struct GemmEfficiency {
+  DType compute = DType::bf16;
+  std::uint32_t units = 1;      ///< tiles in flight: streaming multiprocessors
+  double depth_half = 0.0;      ///< K0: depth at which start and end of a tile halve the rate
+  std::vector<GemmTile> tiles;  ///< the library takes the best for the shape; at least one
+  friend bool operator==(const GemmEfficiency&, const GemmEfficiency&) = default;
+};
+
+struct AttentionEfficiency {
+  DType compute = DType::bf16;
+  double forward_efficiency = 1.0;   ///< of the matrix peak, on executed flops
+  double backward_efficiency = 1.0;
+  friend bool operator==(const AttentionEfficiency&, const AttentionEfficiency&) = default;
+};
+
+/// Measured rate of one kind of kernel.
+///   gemm       flop/s over rows, columns, depth; one table per transposition
+///   attention  executed flop/s over sequence length, head size
+///   others     touched bytes/s over touched bytes
+struct KernelRate {
+  KernelKind kind = KernelKind::gemm;
+  DType compute = DType::f32;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  RateTable rate;
+  friend bool operator==(const KernelRate&, const KernelRate&) = default;
+};
+
+/// Messages between two ranks of one process or node, where they were measured;
+/// in their place stand the network levels of the cluster otherwise.
+struct MessageRate {
+  Seconds latency;         ///< of one step of a collective or exchange, rendezvous included
+  Seconds latency_shared;  ///< the same with more ranks than cores
+  RateTable copy;          ///< bytes/s of a received message over its bytes
+  RateTable add;           ///< bytes/s of reducing a received message over its bytes
+  friend bool operator==(const MessageRate&, const MessageRate&) = default;
+};
+
+/// Constants that turn a Program's work into time on one kind of device:
+/// measured by `orrery calibrate` or shipped under models/calibration.
+///
+/// Measured rates win; where a kernel has none, the roofline with the
+/// efficiencies below is used.  All efficiencies lie in (0, 1].
+struct Calibration {
+  std::string name;
+  std::string device;   ///< DeviceSpec::name it belongs to
+  std::string machine;  ///< what it was measured on; empty for shipped constants
+  std::string date;     ///< ISO date of the measurement or of the sources
+  std::string source;
+  double spread = 0.0;  ///< relative: median over points of (upper - lower quartile) / median; 0 when not measured
+
+  std::vector<GemmEfficiency> gemm;            ///< at most one per type
+  std::vector<AttentionEfficiency> attention;  ///< at most one per type
+  double memory_efficiency = 1.0;              ///< of the memory bandwidth, elementwise kernels
+  Seconds launch;                              ///< gap before every kernel
+
+  std::vector<double> level_efficiency;  ///< of each network level's bandwidth; the last counts for further levels
+  Seconds collective_launch;             ///< once per collective
+  std::vector<CollectiveAlgorithm> algorithms;  ///< offered by the library, in order of preference; empty: all
+  std::optional<Bandwidth> host_bandwidth;      ///< copies between device and host
+
+  std::vector<KernelRate> kernels;
+  std::optional<MessageRate> messages;
+  double busy_compute_slowdown = 1.0;  ///< >= 1: time of matrix products with all cores busy over time alone
+  double busy_memory_slowdown = 1.0;   ///< >= 1: the same for all other kernels
+  friend bool operator==(const Calibration&, const Calibration&) = default;
+};
+
+}  // namespace orrery

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/base/units.hpp"
+#include "core/plan/plan.hpp"
+#include "core/program/op.hpp"
+#include "core/record/calibration.hpp"
+#include "core/spec/cluster_spec.hpp"
+#include "sim/cost/group_shape.hpp"
+#include "sim/cost/point_to_point_cost.hpp"
+
+namespace orrery {
+
+/// A ring through all members that enters and leaves every unit of every level once.
+struct RingPath {
+  Seconds latency;      ///< of the p - 1 slowest consecutive hops
+  Bandwidth bandwidth;  ///< of the narrowest crossing
+  friend bool operator==(const RingPath&, const RingPath&) = default;
+};
+
+/// The ring through a group on the levels `links` (innermost first).
+///
+///     hops that cross level l:  E(l) = c(l-1) - c(l),  c = units, 0 where units = 1, c(-1) = p
+///     latency   = sum E(l) a(l) - least a over crossed levels
+///     bandwidth = min over crossed levels of  m(l-1) b(l)
+///
+///     a, b  latency and bandwidth per device     m(l)  fewest members in a unit of level l, m(-1) = 1
+///
+/// Members that share a unit share its way out: each carries its part over its
+/// own link (one ring per member).
+/// Source: derived; the ring of Patarasuk and Yuan, JPDC 69(2), 2009, laid
+/// on a tree of levels.  Leaves out: other traffic on the links.
+[[nodiscard]] RingPath ring_path(const GroupShape&, std::span<const LinkCost> links);
+
+/// Reduce-scatter or all-gather around a ring.
+///
+///     T = A + (p - 1) / p * n / b
+///
+///     n  payload (whole vector)   p  members   A  latency of p - 1 hops   b  bandwidth
+///
+/// Source: Patarasuk and Yuan, JPDC 69(2), 2009: p - 1 steps of n / p each.
+/// Leaves out: the additions, protocol switches by size, other traffic.
+[[nodiscard]] Seconds ring_half(Bytes payload, std::uint32_t members, const RingPath&);
+
+/// Reduce-scatter, then all-gather: twice ring_half.
+[[nodiscard]] Seconds ring_all_reduce(Bytes payload, std::uint32_t members, const RingPath&);
+
+/// Broadcast or reduce along a chain, cut into many small pieces.
+///
+///     T = A + n / b          (limit of (p - 2 + c)(a + n / (c b)) for free pieces)
+///
+/// Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005 (pipelined chain).
+/// Leaves out: the time of the first piece.
+[[nodiscard]] Seconds chain(Bytes payload, const RingPath&);
+
+/// All-to-all by direct messages, one peer after the other.
+///
+///     T = sum over levels (m(l) - m(l-1)) (a(l) + n / (p b(l)))
+///
+///     n  bytes of one rank's send buffer     m(l)  fewest members in a unit of level l, m(-1) = 1
+///
+/// Source: pairwise exchange, Thakur, Rabenseifner and Gropp, 2005.
+[[nodiscard]] Seconds pairwise_all_to_all(Bytes payload, const GroupShape&, std::span<const LinkCost> links);
+
+/// Latency of one way through a tree: sum over levels ceil(log2(units(l-1) / units(l))) a(l).
+[[nodiscard]] Seconds tree_latency(const GroupShape&, std::span<const LinkCost> links);
+
+/// All-reduce over two binary trees, each carrying half, pipelined.
+///
+///     T = 2 A + 2 n / b
+///
+///     A  tree_latency     b  bandwidth of the narrowest crossing
+///
+/// Source: Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth
+/// broadcast, reduction and scan", Parallel Computing 35(12), 2009.
+/// Leaves out: the additions, the time of the first piece.
+[[nodiscard]] Seconds tree_all_reduce(Bytes payload, const GroupShape&, std::span<const LinkCost> links);
+
+/// Whether all units of each level hold equally many members, as the recursive algorithms need.
+[[nodiscard]] bool is_uniform(const GroupShape&);
+
+/// Reduce-scatter by halving, or all-gather by doubling, level by level from
+/// the inside: after level l every member keeps 1 / q(l) of what it had.
+///
+///     T = sum over levels  ceil(log2 q) a + (q - 1) / q * n(l) / b
+///
+///     q = units(l-1) / units(l)     n(l) = n / (q(0) ... q(l-1))
+///
+/// Source: recursive halving and doubling (Thakur, Rabenseifner and Gropp,
+/// 2005) for powers of two, Bruck's rounds for others (Bruck et al., IEEE
+/// TPDS 8(11), 1997); by levels: derived.  Requires a uniform shape.
+[[nodiscard]] Seconds recursive_half(Bytes payload, const GroupShape&, std::span<const LinkCost> links);
+
+/// All-reduce of the whole vector in every round, for small vectors.
+///
+///     T = sum over levels  log2 q (a + n / b)
+///
+/// Source: recursive doubling, Thakur, Rabenseifner and Gropp, 2005.
+/// Empty where some q is no power of two.  Requires a uniform shape.
+[[nodiscard]] std::optional<Seconds> recursive_doubling_all_reduce(Bytes payload, const GroupShape&,
+                                                                   std::span<const LinkCost> links);
+
+/// All-to-all in ceil(log2 p) rounds; round k sends the blocks whose distance has bit k.
+///
+///     T = sum over k  a + c(k) n / (p b)      c(k) = numbers below p with bit k set
+///
+///     a, b  of the outermost crossed level
+///
+/// Source: Bruck et al., IEEE TPDS 8(11), 1997.
+[[nodiscard]] Seconds bruck_all_to_all(Bytes payload, const GroupShape&, std::span<const LinkCost> links);
+
+/// Time of a collective by one algorithm; empty where the algorithm does not
+/// exist for the kind or the shape (tree: all-reduce, broadcast, reduce,
+/// barrier; recursive: uniform shapes).  Groups of one cost nothing.
+/// `payload` is the whole vector: before reduce-scatter, after all-gather.
+[[nodiscard]] std::optional<Seconds> collective_time(Collective::Kind, Bytes payload, const GroupShape&,
+                                                     CollectiveAlgorithm, std::span<const LinkCost> links);
+
+/// Ring collectives between CPU ranks, step by step as the executor does them.
+///
+///     reduce-scatter (p - 1)(a + c / s)     all-gather (p - 1)(a + c / r)     all-reduce: both
+///     broadcast (p - 1)(a + n / r)          reduce (p - 1)(a + n / s)         c = n / p
+///
+///     a  latency of one step     r, s  rates of taking over and of adding a message of that size
+///
+/// Source: the executor's own algorithms; rates measured by `orrery calibrate`.
+[[nodiscard]] Seconds stepwise_ring(Collective::Kind, Bytes payload, std::uint32_t members, const MessageRate&,
+                                    Seconds latency);
+
+/// Prices collectives and messages on one cluster: level bandwidths with the
+/// calibration's efficiencies, the library's algorithms, its launch.
+class CollectiveCost {
+ public:
+  struct Choice {
+    CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
+    Seconds time;
+  };
+  /// `more_ranks_than_cores`: CPU ranks take turns on their cores.
+  CollectiveCost(const ClusterSpec&, const Calibration&, bool more_ranks_than_cores = false);
+
+  /// The cheapest offered algorithm, ties to the first; or `algorithm`, and
+  /// ring where that one does not exist for the kind and shape.
+  [[nodiscard]] Choice choose(Collective::Kind, Bytes payload, const GroupShape&,
+                              std::optional<CollectiveAlgorithm> algorithm = std::nullopt) const;
+  /// One message over level `level`.
+  [[nodiscard]] Seconds message(Bytes, std::size_t level) const;
+  [[nodiscard]] std::span<const LinkCost> links() const { return links_; }
+
+ private:
+  std::vector<LinkCost> links_;
+  std::vector<CollectiveAlgorithm> algorithms_;
+  Seconds launch_;
+  std::optional<MessageRate> messages_;
+  Seconds message_latency_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/base/ids.hpp"
+#include "core/base/units.hpp"
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+#include "core/record/calibration.hpp"
+#include "core/spec/cluster_spec.hpp"
+#include "sim/cost/collective_cost.hpp"
+#include "sim/cost/group_shape.hpp"
+#include "sim/cost/kernel_cost.hpp"
+
+namespace orrery {
+
+/// Simulated time: a whole number of picoseconds.
+using Picoseconds = std::int64_t;
+[[nodiscard]] Picoseconds picoseconds(Seconds);
+
+/// More ranks on a node than cores: they take turns.
+struct CoreSharing {
+  std::uint32_t cores = 0;           ///< of one node
+  std::uint32_t ranks_per_node = 0;  ///< on the fullest node
+  friend bool operator==(const CoreSharing&, const CoreSharing&) = default;
+};
+
+/// What every op of a Program costs on one cluster, without contention.
+///
+/// estimate and simulate price ops through this class only, so an uncontended
+/// op costs both the same, to the picosecond.  Every answer is the time of the
+/// op on a core and a network of its own (with the busy slowdown of the
+/// calibration when several ranks share a node's memory); who shares cores or
+/// links in time is simulated, not priced.
+///
+/// Keeps references to nothing: safe to copy and to share between threads.
+class CostModel {
+ public:
+  /// `placement[rank]` is the device; empty: rank i on device i.
+  /// `algorithm` overrides the choice of the cheapest collective algorithm.
+  CostModel(const ClusterSpec&, const Calibration&, const Mesh&, std::vector<std::uint32_t> placement = {},
+            std::optional<CollectiveAlgorithm> algorithm = std::nullopt);
+
+  /// A Compute op.
+  [[nodiscard]] Seconds compute(const Program&, const Block&, const Op&) const;
+  /// A kernel that reads and writes `touched` bytes.
+  [[nodiscard]] Seconds kernel(const Kernel&, Bytes touched) const;
+  /// A Collective op: the slowest of all groups of its kind, where node boundaries make them differ.
+  [[nodiscard]] Seconds collective(const Program&, const Block&, const Op&) const;
+  [[nodiscard]] Seconds collective(Collective::Kind, Bytes payload, const Group&) const;
+  /// The algorithm that `collective` assumes for one shape.
+  [[nodiscard]] CollectiveAlgorithm algorithm(Collective::Kind, Bytes payload, const GroupShape&) const;
+  /// One message of an Exchange between two ranks.
+  [[nodiscard]] Seconds transfer(Bytes, Rank from, Rank to) const;
+  /// The same, for a transfer of `op` (an Exchange) issued by `rank`, its sender or receiver.
+  [[nodiscard]] Seconds transfer(const Program&, const Block&, const Op&, const Transfer&, Rank rank) const;
+  /// A Copy between memory tiers.
+  [[nodiscard]] Seconds copy(const Program&, const Block&, const Op&) const;
+
+  /// Any op as issued by `rank`: an Exchange costs its slowest message, Alloc
+  /// and Free nothing.
+  [[nodiscard]] Picoseconds price(const Program&, const Block&, const Op&, Rank rank) const;
+
+  /// Set when the device's ranks share cores (CPU ranks) and a node holds more ranks than cores.
+  [[nodiscard]] std::optional<CoreSharing> core_sharing() const { return sharing_; }
+  [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
+  [[nodiscard]] const Mesh& mesh() const { return mesh_; }
+  [[nodiscard]] const KernelCost& kernels() const { return kernel_cost_; }
+  [[nodiscard]] const CollectiveCost& collectives() const { return collective_cost_; }
+
+ private:
+  [[nodiscard]] Seconds slowest(Collective::Kind, Bytes payload, const std::vector<GroupShape>&) const;
+  [[nodiscard]] std::uint32_t device_of(Rank rank) const;
+
+  ClusterSpec cluster_;
+  Mesh mesh_;
+  std::vector<std::uint32_t> placement_;
+  std::optional<CollectiveAlgorithm> override_;
+  KernelCost kernel_cost_;
+  CollectiveCost collective_cost_;
+  std::optional<Bandwidth> host_bandwidth_;
+  std::optional<CoreSharing> sharing_;
+  /// Shapes of the groups over each subset of axes (no member list), computed once.
+  std::array<std::vector<GroupShape>, 1U << axis_count> axis_shapes_;
+};
+
+}  // namespace orrery
