@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/dtype.hpp"
@@ -62,6 +63,10 @@ enum class Scope : std::uint8_t {
   layer_microbatch,  ///< one per layer and microbatch
 };
 
+/// Memory that a buffer lives in.  Peaks are counted for each tier apart; all
+/// but Copy work on device buffers only.
+enum class Tier : std::uint8_t { device, host, disk };
+
 /// Declaration of a buffer; the slot that runs a block says which instance is
 /// meant (slot layer + the view's layer shift, slot microbatch).
 struct Buffer {
@@ -73,9 +78,11 @@ struct Buffer {
   std::optional<Shard> shard;               ///< of the global activation or data tensor, where identity matters
   std::optional<std::uint32_t> parameters;  ///< index into Program::parameter_tables
   AxisList flat_split;                      ///< every segment of the table holds only 1/n, cut by these axes
+  Tier tier = Tier::device;
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
+[[nodiscard]] std::string_view name_of(Tier);
 [[nodiscard]] inline std::uint64_t bytes_of(const Buffer& b) { return b.count * size_of(b.dtype); }
 [[nodiscard]] constexpr bool per_layer(Scope s) { return s == Scope::layer || s == Scope::layer_microbatch; }
 [[nodiscard]] constexpr bool per_microbatch(Scope s) {

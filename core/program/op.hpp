@@ -6,6 +6,7 @@
 
 #include "core/base/ids.hpp"
 #include "core/plan/mesh.hpp"
+#include "core/program/buffer.hpp"
 
 namespace orrery {
 
@@ -13,7 +14,10 @@ namespace orrery {
 struct Range {
   std::uint32_t first = 0;
   std::uint32_t count = 0;
-  friend bool operator==(const Range&, const Range&) = default;
+  /// An empty range has no place: all empty ranges are equal.
+  friend bool operator==(const Range& a, const Range& b) {
+    return a.count == b.count && (a.count == 0 || a.first == b.first);
+  }
 };
 
 /// Part of a buffer, in elements, and what the op does with it.
@@ -71,8 +75,6 @@ struct Wait {
   std::uint32_t op = 0;  ///< op only: position in the block
   friend bool operator==(const Wait&, const Wait&) = default;
 };
-
-enum class Tier : std::uint8_t { device, host, disk };
 
 /// Index into Block::kernels.
 struct Compute {
@@ -149,7 +151,6 @@ struct Op {
 };
 
 [[nodiscard]] std::string_view name_of(Collective::Kind);
-[[nodiscard]] std::string_view name_of(Tier);
 /// "compute", "tensor", "all", "forward-send", "copy-0": the name of a lane in listings.
 [[nodiscard]] std::string_view name_of(Lane);
 
