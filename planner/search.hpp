@@ -1,0 +1,93 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "core/record/calibration.hpp"
+#include "core/record/report.hpp"
+#include "core/spec/cluster_spec.hpp"
+#include "planner/space.hpp"
+
+namespace orrery {
+
+/// What the best plan has least of.  Ties go to the shorter step, then to the
+/// lower number in the space.
+enum class Objective : std::uint8_t {
+  step_time,
+  memory,  ///< peak memory of the fullest rank, then step time
+  cost,    ///< GPU-seconds per step times the cluster's price; on one cluster the order of step_time
+};
+[[nodiscard]] std::string_view name_of(Objective);
+[[nodiscard]] std::optional<Objective> objective_named(std::string_view);
+
+/// How far a search has come.  `done` counts plans decided (bounded, pruned or
+/// estimated) of `total`; `eta_s` is unset until it can be told.
+struct SearchProgress {
+  std::string phase;  ///< "bound", "estimate", "simulate"
+  std::uint64_t done = 0;
+  std::uint64_t total = 0;
+  double elapsed_s = 0.0;
+  std::optional<double> eta_s;
+  std::optional<Seconds> best;  ///< best step time so far
+};
+
+struct SearchOptions {
+  Objective objective = Objective::step_time;
+  std::uint32_t top = 5;      ///< plans wanted, at least 1
+  bool simulate = true;       ///< simulate the plans found
+  bool prune = true;          ///< false: estimate every plan that fits (the brute force of tests)
+  std::uint32_t threads = 0;  ///< 0: all cores; the result does not depend on it
+  std::function<void(const SearchProgress&)> progress;  ///< called from one thread at a time, a few times a second
+  const std::atomic<bool>* cancel = nullptr;            ///< set it to stop early with what is known
+};
+
+struct FoundPlan {
+  std::uint64_t number = 0;  ///< in the space
+  Plan plan;
+  Report report;                    ///< of estimate
+  std::optional<Report> simulated;  ///< of simulate, where asked for and not cancelled
+};
+
+/// Why plans were not estimated.
+struct PruneCount {
+  std::string reason;  ///< "memory": does not fit by its bound; "bound": cannot be among the best
+  std::uint64_t count = 0;
+};
+
+struct SearchResult {
+  std::vector<FoundPlan> plans;  ///< best first, at most `top`; all fit
+  std::uint64_t space = 0;       ///< plans in the space
+  std::uint64_t evaluated = 0;   ///< lowered and estimated
+  std::uint64_t infeasible = 0;  ///< do not fit in memory (by the bound or by their Program)
+  std::vector<PruneCount> pruned;
+  double wall_s = 0.0;
+  bool complete = false;  ///< false: cancelled; the plans are the best of those estimated
+  /// Whether the least objective over the whole space is proven to be plans[0]'s.
+  bool certified = false;
+  /// Whether the least simulated time of the space is proven too: no other
+  /// plan's bound lies below the best simulated time.
+  bool simulated_certified = false;
+  std::string certificate;  ///< the proof in words, with the counts
+};
+
+/// Finds the `top` best plans of the space of `model` on `cluster`.
+///
+/// Plans whose closed-form memory does not fit are left out first; the rest are
+/// lowered and estimated in ascending order of their bounds until every bound
+/// left exceeds the worst of the best found.  So the result is the minimum of
+/// `estimate` over the whole space, as the certificate says.  Deterministic
+/// whatever the number of threads (wall_s apart).
+///
+/// No plan fits: `plans` is empty and `complete`.
+[[nodiscard]] SearchResult search(const ModelSpec&, const Workload&, const ClusterSpec&, const Calibration&,
+                                  const SearchOptions& = {});
+/// The same over a given space, for tests and for narrowed questions.
+[[nodiscard]] SearchResult search(const Space&, const ModelSpec&, const Workload&, const ClusterSpec&,
+                                  const Calibration&, const SearchOptions& = {});
+
+}  // namespace orrery
