@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/base/dtype.hpp"
+#include "core/base/ids.hpp"
+#include "core/plan/mesh.hpp"
+#include "core/program/buffer.hpp"
+#include "core/program/kernel.hpp"
+#include "core/program/shard.hpp"
+#include "core/spec/workload.hpp"
+#include "exec/kernels/scratch.hpp"
+
+namespace orrery {
+
+class DataSource;
+
+/// Where an operand lies in its global tensor.  Only kernels for which
+/// `needs_place` holds look at it: what they write depends on who they are.
+struct Place {
+  const Shard* shard = nullptr;           ///< null: the operand is the whole tensor
+  Box box;                                ///< of the shard, on this rank and microbatch
+  std::uint64_t first = 0;                ///< element of the box at which the operand begins
+  const ParameterTable* table = nullptr;  ///< `initialize` only
+  AxisList flat_split;                    ///< `initialize` only: cut of every segment of the table
+  std::uint32_t layer = 0;                ///< `initialize` only: which layer the instance belongs to
+};
+
+/// One operand in memory.  Elements are contiguous.  Types may differ inside
+/// one kernel (bf16 factors, f32 sum): arithmetic is in f64 where the kernel's
+/// compute type is f64, else in f32, and results are rounded on the way out
+/// (nearest, ties to even).
+struct Operand {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  std::uint64_t count = 0;
+  bool accumulate = false;  ///< the op's view accumulates (gemm: C += instead of C =)
+  Place place;
+};
+
+/// What a kernel may depend on besides its operands.
+struct KernelContext {
+  std::uint64_t step = 1;  ///< of the data and the dropout key; counts from 1
+  std::uint32_t layer = 0;
+  std::uint32_t microbatch = 0;
+  Rank rank{};
+  const Mesh* mesh = nullptr;          ///< initialize, count_targets
+  const Workload* workload = nullptr;  ///< hyperparameters and seed: optimizer, dropout, initialize, data
+  const DataSource* data = nullptr;    ///< load_tokens, load_targets, count_targets
+  KernelScratch* scratch = nullptr;    ///< always; one per thread
+};
+
+/// Whether the kernel looks at Operand::place.
+[[nodiscard]] bool needs_place(const Kernel&);
+
+/// Runs one kernel on this thread.  Operands stand in the order that KernelKind
+/// documents.  The result depends on the operands and the context alone, never
+/// on other threads.  Fields of the context that the kind does not name above
+/// may be null.
+void run_kernel(const Kernel&, std::span<const Operand>, const KernelContext&);
+
+}  // namespace orrery

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace orrery {
+
+/// Memory that kernels need inside one call: converted copies of 16-bit
+/// operands, one head's queries, a table of rotation angles.  It grows to the
+/// largest request and stays, one per rank; it is no part of a Program's
+/// buffers, and a run reports it apart.
+class KernelScratch {
+ public:
+  /// `count` elements in numbered place `slot`; valid until the next request
+  /// for the same slot.  Aligned to 64 bytes, contents undefined.
+  template <class T>
+  [[nodiscard]] T* get(std::size_t slot, std::uint64_t count) {
+    return static_cast<T*>(raw(slot, count * sizeof(T)));
+  }
+
+  /// Cosine and sine of position * theta^(-2 i / head_dim): interleaved pairs,
+  /// [positions, head_dim / 2, 2].  Kept until asked for other values.
+  [[nodiscard]] const double* rotations(double theta, std::uint32_t head_dim, std::uint64_t positions);
+
+  /// Bytes held now.
+  [[nodiscard]] std::uint64_t bytes() const;
+
+ private:
+  struct Deleter {
+    void operator()(std::byte* p) const;
+  };
+  struct Place {
+    std::unique_ptr<std::byte[], Deleter> memory;
+    std::uint64_t bytes = 0;
+  };
+  void* raw(std::size_t slot, std::uint64_t bytes);
+
+  std::vector<Place> places_;
+  std::vector<double> rotations_;
+  double theta_ = 0.0;
+  std::uint32_t head_dim_ = 0;
+};
+
+}  // namespace orrery
