@@ -41,6 +41,9 @@ enum class KernelKind : std::uint8_t {
 
   // Attention on packed qkv[T, kv_heads, heads/kv_heads + 2, head_dim]: queries of
   // the group, then its key, then its value.  batch sequences of rows/batch tokens.
+  // Rope rotates features (i, i + head_dim/2) by position * theta^(-2 i / head_dim).
+  // Probabilities, mask, dropped and dscores are [batch, heads, query, key], lse is
+  // [batch, heads, query], dq_accumulator [batch, heads, query, head_dim].
   rope_forward,    ///< [a qkv]                    rotates queries and keys in place
   rope_backward,   ///< [a dqkv]
   attention_unfused_forward,   ///< [r qkv, w context, w probabilities, (dropout: w mask, w dropped)]
