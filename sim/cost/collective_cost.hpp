@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -144,7 +143,8 @@ class CollectiveCost {
   CollectiveCost(const ClusterSpec&, const Calibration&, bool more_ranks_than_cores = false);
 
   /// The cheapest offered algorithm, ties to the first; or `algorithm`, and
-  /// ring where that one does not exist for the kind and shape.
+  /// ring where that one does not exist for the kind and shape.  Devices
+  /// without concurrent lanes (CPU ranks) run rings only.
   [[nodiscard]] Choice choose(Collective::Kind, Bytes payload, const GroupShape&,
                               std::optional<CollectiveAlgorithm> algorithm = std::nullopt) const;
   /// One message over level `level`.
@@ -157,6 +157,7 @@ class CollectiveCost {
   Seconds launch_;
   std::optional<MessageRate> messages_;
   Seconds message_latency_;
+  bool serial_ = false;
 };
 
 }  // namespace orrery

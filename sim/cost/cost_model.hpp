@@ -79,6 +79,7 @@ class CostModel {
   Mesh mesh_;
   std::vector<std::uint32_t> placement_;
   std::optional<CollectiveAlgorithm> override_;
+  std::uint32_t ranks_on_node_ = 1;
   KernelCost kernel_cost_;
   CollectiveCost collective_cost_;
   std::optional<Bandwidth> host_bandwidth_;

@@ -1,0 +1,53 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "core/base/diagnostics.hpp"
+#include "core/record/calibration.hpp"
+
+namespace orrery {
+
+namespace {
+
+/// Where a size lies on an axis: between points `low` and `low + 1`, at share
+/// `high` of the way in logarithms.  Outside the axis: on its border.
+struct Place {
+  std::size_t low = 0;
+  double high = 0.0;
+};
+
+Place place(const std::vector<double>& axis, double x) {
+  if (axis.size() == 1 || x <= axis.front()) return {};
+  if (x >= axis.back()) return {axis.size() - 2, 1.0};
+  const auto above = std::upper_bound(axis.begin(), axis.end(), x);
+  const auto low = static_cast<std::size_t>(above - axis.begin()) - 1;
+  return {low, std::log(x / axis[low]) / std::log(axis[low + 1] / axis[low])};
+}
+
+double at(const RateTable& table, std::span<const double> sizes) {
+  ORRERY_ASSERT(table.axes.size() == sizes.size(), table.axes.size(), sizes.size());
+  std::array<Place, 3> places;
+  for (std::size_t d = 0; d < sizes.size(); ++d) places[d] = place(table.axes[d], std::max(sizes[d], 1.0));
+  // Weighted mean of the logarithms at the corners of the cell.
+  double sum = 0.0;
+  for (std::size_t corner = 0; corner < std::size_t{1} << sizes.size(); ++corner) {
+    double weight = 1.0;
+    std::size_t index = 0;
+    for (std::size_t d = 0; d < sizes.size(); ++d) {
+      const bool upper = (corner >> d & 1U) != 0;
+      weight *= upper ? places[d].high : 1.0 - places[d].high;
+      index = index * table.axes[d].size() + std::min(places[d].low + (upper ? 1 : 0), table.axes[d].size() - 1);
+    }
+    if (weight > 0.0) sum += weight * std::log(table.values[index]);
+  }
+  return std::exp(sum);
+}
+
+}  // namespace
+
+double interpolate(const RateTable& table, double x) { return at(table, std::array{x}); }
+double interpolate(const RateTable& table, double x, double y) { return at(table, std::array{x, y}); }
+double interpolate(const RateTable& table, double x, double y, double z) { return at(table, std::array{x, y, z}); }
+
+}  // namespace orrery

@@ -1,0 +1,142 @@
+#include "sim/cost/cost_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/diagnostics.hpp"
+
+namespace orrery {
+
+Picoseconds picoseconds(Seconds s) {
+  const double ps = s.base() * 1e12;
+  ORRERY_ASSERT(ps >= 0 && ps < 9.2e18, s.base());  // 106 days
+  return std::llround(ps);
+}
+
+namespace {
+
+/// Ranks on the fullest node.
+std::uint32_t ranks_per_node(const ClusterSpec& cluster, const Mesh& mesh, const std::vector<std::uint32_t>& placement) {
+  if (placement.empty()) {
+    return static_cast<std::uint32_t>(std::min<std::uint64_t>(mesh.size(), cluster.devices_per_node));
+  }
+  std::vector<std::uint32_t> count(cluster.nodes);
+  for (const std::uint32_t device : placement) ++count[device / cluster.devices_per_node];
+  return *std::max_element(count.begin(), count.end());
+}
+
+std::size_t axis_set(const AxisList& axes) {
+  std::size_t set = 0;
+  for (const Axis a : axes) set |= std::size_t{1} << static_cast<std::size_t>(a);
+  return set;
+}
+
+}  // namespace
+
+CostModel::CostModel(const ClusterSpec& cluster, const Calibration& calibration, const Mesh& mesh,
+                     std::vector<std::uint32_t> placement, std::optional<CollectiveAlgorithm> algorithm)
+    : cluster_(cluster),
+      mesh_(mesh),
+      placement_(std::move(placement)),
+      override_(algorithm),
+      ranks_on_node_(ranks_per_node(cluster, mesh, placement_)),
+      kernel_cost_(cluster.device, calibration, cluster.device.cores_shared > 1 && ranks_on_node_ > 1),
+      collective_cost_(cluster, calibration,
+                       cluster.device.cores_shared > 0 && ranks_on_node_ > cluster.device.cores_shared),
+      host_bandwidth_(calibration.host_bandwidth) {
+  ORRERY_ASSERT(placement_.empty() || placement_.size() == mesh.size(), placement_.size(), mesh.size());
+  ORRERY_ASSERT(!placement_.empty() || mesh.size() <= cluster.devices(), mesh.size(), cluster.devices());
+  if (cluster.device.cores_shared > 0 && ranks_on_node_ > cluster.device.cores_shared) {
+    sharing_ = CoreSharing{cluster.device.cores_shared, ranks_on_node_};
+  }
+  for (std::size_t set = 0; set < axis_shapes_.size(); ++set) {
+    AxisList axes;
+    for (std::size_t a = 0; a < axis_count; ++a) {
+      if ((set >> a & 1U) != 0) axes.axis[axes.count++] = static_cast<Axis>(a);
+    }
+    axis_shapes_[set] = group_shapes(Group{axes, {}}, mesh_, placement_, cluster_);
+  }
+}
+
+Seconds CostModel::compute(const Program& program, const Block& block, const Op& op) const {
+  const auto* compute = std::get_if<Compute>(&op.action);
+  ORRERY_ASSERT(compute != nullptr);
+  return kernel(block.kernels[compute->kernel], Bytes::of(static_cast<double>(touched_bytes(program, block, op))));
+}
+
+Seconds CostModel::kernel(const Kernel& k, Bytes touched) const { return kernel_cost_.kernel(k, touched); }
+
+Seconds CostModel::slowest(Collective::Kind kind, Bytes payload, const std::vector<GroupShape>& shapes) const {
+  Seconds worst;
+  for (const GroupShape& shape : shapes) {
+    worst = std::max(worst, collective_cost_.choose(kind, payload, shape, override_).time);
+  }
+  return worst;
+}
+
+Seconds CostModel::collective(const Program& program, const Block& block, const Op& op) const {
+  const auto* c = std::get_if<Collective>(&op.action);
+  ORRERY_ASSERT(c != nullptr);
+  return collective(c->kind, Bytes::of(static_cast<double>(payload_bytes(program, block, op))), program[c->group]);
+}
+
+Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group& group) const {
+  if (group.members.empty()) return slowest(kind, payload, axis_shapes_[axis_set(group.axes)]);
+  return slowest(kind, payload, group_shapes(group, mesh_, placement_, cluster_));
+}
+
+CollectiveAlgorithm CostModel::algorithm(Collective::Kind kind, Bytes payload, const GroupShape& shape) const {
+  return collective_cost_.choose(kind, payload, shape, override_).algorithm;
+}
+
+std::uint32_t CostModel::device_of(Rank rank) const {
+  return placement_.empty() ? index(rank) : placement_[index(rank)];
+}
+
+Seconds CostModel::transfer(Bytes bytes, Rank from, Rank to) const {
+  return collective_cost_.message(bytes, level_between(device_of(from), device_of(to), cluster_));
+}
+
+Seconds CostModel::transfer(const Program& program, const Block& block, const Op& op, const Transfer& t,
+                            Rank rank) const {
+  const View& view = block.views[op.views.first + t.view];
+  const auto bytes = Bytes::of(static_cast<double>(view.count * size_of(program[view.buffer].dtype)));
+  const Rank peer = group_ranks(program[t.group], mesh_, rank)[index(t.peer)];
+  return transfer(bytes, rank, peer);
+}
+
+Seconds CostModel::copy(const Program& program, const Block& block, const Op& op) const {
+  Bytes bytes;
+  for (std::uint32_t i = 1; i < op.views.count; i += 2) {
+    const View& view = block.views[op.views.first + i];
+    bytes += Bytes::of(static_cast<double>(view.count * size_of(program[view.buffer].dtype)));
+  }
+  // Without a host link the tiers share the device's memory: read once, written once.
+  return bytes / host_bandwidth_.value_or(0.5 * cluster_.device.memory_bandwidth);
+}
+
+Picoseconds CostModel::price(const Program& program, const Block& block, const Op& op, Rank rank) const {
+  struct Pricer {
+    const CostModel& costs;
+    const Program& program;
+    const Block& block;
+    const Op& op;
+    Rank rank;
+    Seconds operator()(const Compute&) const { return costs.compute(program, block, op); }
+    Seconds operator()(const Collective&) const { return costs.collective(program, block, op); }
+    Seconds operator()(const Exchange& exchange) const {
+      Seconds slowest;
+      for (std::uint32_t i = 0; i < exchange.transfers.count; ++i) {
+        const Transfer& t = block.transfers[exchange.transfers.first + i];
+        slowest = std::max(slowest, costs.transfer(program, block, op, t, rank));
+      }
+      return slowest;
+    }
+    Seconds operator()(const Copy&) const { return costs.copy(program, block, op); }
+    Seconds operator()(const Alloc&) const { return {}; }
+    Seconds operator()(const Free&) const { return {}; }
+  };
+  return picoseconds(std::visit(Pricer{*this, program, block, op, rank}, op.action));
+}
+
+}  // namespace orrery

@@ -1,0 +1,176 @@
+#include "sim/cost/kernel_cost.hpp"
+
+#include <algorithm>
+
+#include "core/base/diagnostics.hpp"
+#include "sim/cost/memory_cost.hpp"
+
+namespace orrery {
+
+double gemm_efficiency(const GemmShape& shape, const GemmTile& tile, std::uint32_t units, double depth_half) {
+  ORRERY_ASSERT(tile.rows > 0 && tile.columns > 0 && units > 0, tile.rows, tile.columns, units);
+  if (shape.rows == 0 || shape.columns == 0 || shape.depth == 0) return tile.efficiency;
+  const std::uint64_t tiles = ((shape.rows + tile.rows - 1) / tile.rows) *
+                              ((shape.columns + tile.columns - 1) / tile.columns);
+  const std::uint64_t waves = (tiles + units - 1) / units;
+  const double wave = static_cast<double>(tiles) / (static_cast<double>(waves) * units);
+  const double fill = static_cast<double>(shape.rows) * static_cast<double>(shape.columns) /
+                      (static_cast<double>(tiles) * tile.rows * tile.columns);
+  const auto depth = static_cast<double>(shape.depth);
+  return tile.efficiency * wave * fill * depth / (depth + depth_half);
+}
+
+double gemm_efficiency(const GemmShape& shape, const GemmEfficiency& of) {
+  ORRERY_ASSERT(!of.tiles.empty());
+  double best = 0.0;
+  for (const GemmTile& tile : of.tiles) best = std::max(best, gemm_efficiency(shape, tile, of.units, of.depth_half));
+  return best;
+}
+
+Seconds roofline_time(Flops work, FlopRate rate, Bytes traffic, Bandwidth bandwidth) {
+  return std::max(work / rate, traffic / bandwidth);
+}
+
+Precision precision_of(DType type) {
+  switch (type) {
+    case DType::f64: return Precision::fp64;
+    case DType::f32: return Precision::fp32;
+    case DType::bf16: return Precision::bf16;
+    case DType::f16: return Precision::fp16;
+    case DType::i32:
+    case DType::u8: break;
+  }
+  ORRERY_ASSERT(false, type);
+  return Precision::fp32;
+}
+
+namespace {
+
+/// The type's own peak, else that of the first in the list that the device has.
+FlopRate peak_of(const DeviceSpec& device, DType type) {
+  const auto find = [&](Precision p) -> std::optional<FlopRate> {
+    const auto at = device.peak.find(p);
+    if (at == device.peak.end()) return std::nullopt;
+    return at->second;
+  };
+  if (const auto own = find(precision_of(type))) return *own;
+  for (const Precision p : {Precision::fp32, Precision::fp64, Precision::fp16, Precision::bf16}) {
+    if (const auto other = find(p)) return *other;
+  }
+  ORRERY_ASSERT(false, device.name);
+  return {};
+}
+
+bool is_attention(KernelKind kind) {
+  return kind == KernelKind::attention_unfused_forward || kind == KernelKind::attention_unfused_backward ||
+         kind == KernelKind::attention_flash_forward || kind == KernelKind::attention_flash_backward;
+}
+
+std::size_t transposition(bool a, bool b) { return (a ? 2U : 0U) + (b ? 1U : 0U); }
+
+}  // namespace
+
+KernelCost::KernelCost(const DeviceSpec& device, const Calibration& calibration, bool busy)
+    : bandwidth_(device.memory_bandwidth),
+      memory_efficiency_(calibration.memory_efficiency),
+      launch_(calibration.launch),
+      compute_slowdown_(busy ? calibration.busy_compute_slowdown : 1.0),
+      memory_slowdown_(busy ? calibration.busy_memory_slowdown : 1.0) {
+  for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    peak_[static_cast<std::size_t>(type)] = peak_of(device, type);
+  }
+  for (const GemmEfficiency& g : calibration.gemm) gemm_[static_cast<std::size_t>(g.compute)] = g;
+  for (const AttentionEfficiency& a : calibration.attention) attention_[static_cast<std::size_t>(a.compute)] = a;
+  table_of_.fill(-1);
+  gemm_table_of_.fill(-1);
+  for (const KernelRate& k : calibration.kernels) {
+    const auto at = static_cast<std::int16_t>(tables_.size());
+    tables_.push_back(k.rate);
+    const auto type = static_cast<std::size_t>(k.compute);
+    if (k.kind == KernelKind::gemm) {
+      gemm_table_of_[type * 4 + transposition(k.transpose_a, k.transpose_b)] = at;
+    } else {
+      table_of_[static_cast<std::size_t>(k.kind) * dtype_count + type] = at;
+    }
+  }
+}
+
+const RateTable* KernelCost::rate(KernelKind kind, DType type, bool transpose_a, bool transpose_b) const {
+  const auto t = static_cast<std::size_t>(type);
+  const std::int16_t at = kind == KernelKind::gemm ? gemm_table_of_[t * 4 + transposition(transpose_a, transpose_b)]
+                                                   : table_of_[static_cast<std::size_t>(kind) * dtype_count + t];
+  return at < 0 ? nullptr : &tables_[static_cast<std::size_t>(at)];
+}
+
+FlopRate KernelCost::peak(DType type) const { return peak_[static_cast<std::size_t>(type)]; }
+
+Seconds KernelCost::gemm(const GemmShape& s, DType type, Bytes touched) const {
+  const auto rows = static_cast<double>(s.rows);
+  const auto columns = static_cast<double>(s.columns);
+  const auto depth = static_cast<double>(s.depth);
+  const double flops = 2.0 * rows * columns * depth;
+  if (const RateTable* measured = rate(KernelKind::gemm, type, s.transpose_a, s.transpose_b)) {
+    return compute_slowdown_ * (Flops::of(flops) / FlopRate::of(interpolate(*measured, rows, columns, depth)));
+  }
+  const auto& of = gemm_[static_cast<std::size_t>(type)];
+  const double efficiency = of ? gemm_efficiency(s, *of) : 1.0;
+  return launch_ + compute_slowdown_ * roofline_time(Flops::of(flops), efficiency * peak(type), touched,
+                                                     memory_efficiency_ * bandwidth_);
+}
+
+Seconds KernelCost::gemm(const GemmShape& s, DType type) const {
+  const auto rows = static_cast<double>(s.rows);
+  const auto columns = static_cast<double>(s.columns);
+  const auto depth = static_cast<double>(s.depth);
+  const double elements = rows * depth + depth * columns + rows * columns;
+  return gemm(s, type, Bytes::of(elements * static_cast<double>(size_of(type))));
+}
+
+Seconds KernelCost::attention(const Kernel& k, Bytes touched) const {
+  ORRERY_ASSERT(is_attention(k.kind) && k.batch > 0, k.kind, k.batch);
+  const KernelFlops flops = flops_of(k);
+  if (const RateTable* measured = rate(k.kind, k.compute)) {
+    const double sequence = static_cast<double>(k.rows) / k.batch;
+    return compute_slowdown_ * (Flops::of(flops.executed) /
+                                FlopRate::of(interpolate(*measured, sequence, static_cast<double>(k.head_dim))));
+  }
+  const AttentionEfficiency& e = attention_[static_cast<std::size_t>(k.compute)];
+  const Bytes traffic = memory_traffic(k, touched);
+  const Bandwidth bandwidth = memory_efficiency_ * bandwidth_;
+  switch (k.kind) {
+    case KernelKind::attention_flash_forward:
+      return launch_ + roofline_time(Flops::of(flops.executed), e.forward_efficiency * peak(k.compute), traffic,
+                                     bandwidth);
+    case KernelKind::attention_flash_backward:
+      return launch_ + roofline_time(Flops::of(flops.executed), e.backward_efficiency * peak(k.compute), traffic,
+                                     bandwidth);
+    default: {
+      // Separate kernels, one after the other: products over the whole square, then
+      // passes over the matrix.  Batched products use the plain GEMM efficiency.
+      const auto& g = gemm_[static_cast<std::size_t>(k.compute)];
+      const auto sequence = k.rows / k.batch;
+      const double efficiency =
+          g ? gemm_efficiency({sequence * k.batch * k.heads, sequence, k.head_dim, false, true}, *g) : 1.0;
+      const double kernels = k.kind == KernelKind::attention_unfused_forward ? 3.0 : 5.0;
+      return (kernels + (k.options.dropout ? 1.0 : 0.0)) * launch_ +
+             Flops::of(flops.counted) / (efficiency * peak(k.compute)) + traffic / bandwidth;
+    }
+  }
+}
+
+Seconds KernelCost::bytes(KernelKind kind, DType type, Bytes traffic) const {
+  if (const RateTable* measured = rate(kind, type)) {
+    return memory_slowdown_ * (traffic / Bandwidth::of(interpolate(*measured, traffic.in(byte))));
+  }
+  return launch_ + memory_slowdown_ * memory_time(traffic, bandwidth_, memory_efficiency_);
+}
+
+Seconds KernelCost::kernel(const Kernel& k, Bytes touched) const {
+  if (k.kind == KernelKind::gemm) {
+    return gemm({k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b}, k.compute, touched);
+  }
+  if (is_attention(k.kind)) return attention(k, touched);
+  return bytes(k.kind, k.compute, memory_traffic(k, touched));
+}
+
+}  // namespace orrery
