@@ -11,14 +11,14 @@ namespace orrery {
 
 /// What was put in place of one `auto`, and why.
 struct Resolution {
-  std::string key;     ///< as in a plan file: "stage_layers"
-  std::string value;   ///< as in a plan file
+  std::string key;    ///< as in a plan file: "stage_layers"
+  std::string value;  ///< as in a plan file
   std::string reason;
   friend bool operator==(const Resolution&, const Resolution&) = default;
 };
 
 struct ResolvedPlan {
-  Plan plan;  ///< is_resolved
+  Plan plan;                         ///< is_resolved
   std::vector<Resolution> resolved;  ///< in the order of the plan's fields; empty when nothing was auto
 };
 
@@ -26,7 +26,7 @@ struct ResolvedPlan {
 ///
 ///   attention          flash, which keeps no scores; unfused where attention
 ///                      dropout or selective recomputation asks for it
-///   gradient_bucket    default_gradient_bucket
+///   gradient_bucket    default_gradient_bucket (planner/gradient_bucket.hpp)
 ///   overlap_gradients  on where data > 1: the reduction runs beside the last
 ///                      backward pass
 ///   stage_layers       the split of `uneven_stages` (any reach) with the least
@@ -37,11 +37,5 @@ struct ResolvedPlan {
 /// The collective override stays as it is.
 [[nodiscard]] ResolvedPlan resolve(const Plan&, const ModelSpec&, const Workload&, const ClusterSpec&,
                                    const Calibration&);
-
-/// The bucket of gradient reductions: large enough that the latency of a ring
-/// over the data axis is small beside its transfer, small enough that the last
-/// bucket, which nothing hides, is short; 40 million 4-byte gradients at least,
-/// and a million per data rank (Megatron-LM's rule).
-[[nodiscard]] Bytes default_gradient_bucket(const Workload&, std::uint32_t data);
 
 }  // namespace orrery

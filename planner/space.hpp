@@ -33,8 +33,8 @@ struct RunChoice {
 /// All plans on one mesh: the product of its lists, in this order (the last
 /// list runs fastest).
 struct MeshSpace {
-  Mesh mesh;  ///< axes of size 1 are not listed
-  std::vector<std::uint32_t> microbatch_sizes;          ///< ascending
+  Mesh mesh;                                    ///< axes of size 1 are not listed
+  std::vector<std::uint32_t> microbatch_sizes;  ///< ascending
   std::vector<std::vector<std::uint32_t>> stage_layers;
   std::vector<RunChoice> runs;
   std::vector<KernelChoice> kernels;
@@ -62,7 +62,7 @@ struct MeshSpace {
 ///
 /// The gradient bucket is no dimension: `resolve` gives it by rule.
 struct Space {
-  std::vector<Bytes> gradient_bucket;     ///< of the plans on each mesh
+  std::vector<Bytes> gradient_bucket;      ///< of the plans on each mesh
   std::vector<std::uint64_t> level_units;  ///< devices in one unit of each network level, innermost first
   std::vector<MeshSpace> meshes;
   std::vector<std::uint64_t> first;  ///< first[i]: number of the first plan on meshes[i]

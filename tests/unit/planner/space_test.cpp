@@ -1,0 +1,176 @@
+#include "planner/space.hpp"
+
+#include <catch2/catch.hpp>
+#include <numeric>
+#include <set>
+
+#include "core/plan/plan_check.hpp"
+
+using namespace orrery;
+
+namespace {
+
+ModelSpec model(std::uint64_t layers, std::uint64_t kv_heads) {
+  ModelSpec m;
+  m.name = "small";
+  m.layers = layers;
+  m.hidden = 64;
+  m.heads = 8;
+  m.kv_heads = kv_heads;
+  m.head_dim = 8;
+  m.ffn = 256;
+  m.vocabulary = 1000;
+  m.max_positions = 64;
+  return m;
+}
+
+Workload workload(std::uint64_t batch, double attention_dropout = 0.0) {
+  Workload w;
+  w.global_batch = batch;
+  w.sequence_length = 32;
+  w.attention_dropout = attention_dropout;
+  return w;
+}
+
+ClusterSpec cluster(std::uint32_t nodes, std::uint32_t per_node) {
+  ClusterSpec c;
+  c.name = "test";
+  c.nodes = nodes;
+  c.devices_per_node = per_node;
+  c.device.peak[Precision::bf16] = 100.0 * teraflop_per_second;
+  c.levels = {{"inner", per_node, 300.0 * gigabyte_per_second, microsecond},
+              {"outer", nodes, 25.0 * gigabyte_per_second, 5.0 * microsecond}};
+  return c;
+}
+
+using Split = std::vector<std::uint32_t>;
+
+}  // namespace
+
+TEST_CASE("uneven stages follow the stated family", "[unit][planner]") {
+  // One stage takes all.
+  CHECK(uneven_stages(7, 1, 3) == std::vector<Split>{{7}});
+  // Two stages, 5 layers: q = 2, r = 1, reach 1: first from 1 to 4.
+  CHECK(uneven_stages(5, 2, 1) == std::vector<Split>{{1, 4}, {2, 3}, {3, 2}, {4, 1}});
+  // No reach, even: the one balanced split.
+  CHECK(uneven_stages(12, 4, 0) == std::vector<Split>{{3, 3, 3, 3}});
+  // 10 over 4: q = 2, r = 2, no reach: ends of 2 or 3, the middle shares the rest.
+  CHECK(uneven_stages(10, 4, 0) == std::vector<Split>{{2, 3, 3, 2}, {2, 3, 2, 3}, {3, 3, 2, 2}, {3, 2, 2, 3}});
+  // As many stages as layers: one each.
+  CHECK(uneven_stages(6, 6, 2) == std::vector<Split>{{1, 1, 1, 1, 1, 1}});
+}
+
+TEST_CASE("every uneven split holds all layers and no empty stage", "[unit][planner]") {
+  for (std::uint64_t layers = 1; layers <= 30; ++layers) {
+    for (std::uint32_t stages = 1; stages <= layers; ++stages) {
+      for (std::uint32_t reach = 0; reach <= 4; ++reach) {
+        const auto splits = uneven_stages(layers, stages, reach);
+        CAPTURE(layers, stages, reach);
+        REQUIRE_FALSE(splits.empty());
+        CHECK(std::set<Split>(splits.begin(), splits.end()).size() == splits.size());
+        for (const Split& split : splits) {
+          CHECK(split.size() == stages);
+          CHECK(std::accumulate(split.begin(), split.end(), std::uint64_t{0}) == layers);
+          CHECK(*std::min_element(split.begin(), split.end()) >= 1);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("every plan of the space is valid and stands at its own number", "[unit][planner]") {
+  const auto run = GENERATE(0, 1, 2, 3);
+  const ModelSpec m = run == 0 ? model(3, 8) : run == 1 ? model(6, 2) : model(5, 4);
+  const Workload w = run == 3 ? workload(12, 0.1) : workload(12);
+  const ClusterSpec c = run == 0 ? cluster(1, 1) : run == 1 ? cluster(2, 4) : run == 2 ? cluster(3, 2) : cluster(2, 2);
+  const Space space = make_space(m, w, c);
+  CAPTURE(run, space.count);
+  REQUIRE(space.count > 0);
+  std::set<std::string> seen;
+  for (std::uint64_t i = 0; i < space.count; ++i) {
+    const Plan plan = plan_at(space, i);
+    Diagnostics wrong;
+    check(plan, m, w, &c, wrong);
+    if (!wrong.empty()) FAIL(render(wrong));
+    REQUIRE(is_resolved(plan));
+    REQUIRE(number_of(space, plan) == i);
+    seen.insert(describe(plan));
+  }
+  CHECK(seen.size() == space.count);  // no plan stands twice
+}
+
+// Against the rules of check(): every mesh, microbatch size and choice that is
+// valid is in the space, or is a form of a listed plan that makes no difference.
+TEST_CASE("the space leaves out no valid plan", "[unit][planner]") {
+  const ModelSpec m = model(4, 2);
+  const Workload w = workload(12);
+  const ClusterSpec c = cluster(2, 3);
+  const Space space = make_space(m, w, c);
+  const Axis axes[] = {Axis::pipeline, Axis::data, Axis::tensor};
+  std::uint64_t valid = 0;
+  for (std::uint32_t p = 1; p <= 6; ++p) {
+    for (std::uint32_t d = 1; d <= 6; ++d) {
+      if (6 % (p * d) != 0) continue;
+      const std::uint32_t sizes[] = {p, d, 6 / (p * d)};
+      std::vector<int> order = {0, 1, 2};
+      do {
+        for (std::uint32_t b = 1; b <= 12; ++b) {
+          for (std::uint32_t choice = 0; choice < 96; ++choice) {
+            Plan plan;
+            for (const int a : order) plan.mesh.axes.push_back({axes[a], sizes[a]});
+            plan.microbatch_size = b;
+            plan.schedule = choice % 2 == 0 ? ScheduleName::gpipe : ScheduleName::one_f_one_b;
+            plan.sequence_parallel = choice / 2 % 2 == 1;
+            plan.zero_stage = choice / 4 % 2;
+            plan.overlap_gradients = choice / 8 % 2 == 1;
+            plan.attention = choice / 16 % 2 == 1 ? AttentionKernel::flash : AttentionKernel::unfused;
+            plan.recompute = static_cast<Recompute>(choice / 32);
+            if (p <= 4) plan.stage_layers = uneven_stages(4, p, 0).front();
+            plan.gradient_bucket = mebibyte;
+            Diagnostics wrong;
+            check(plan, m, w, &c, wrong);
+            if (!wrong.empty() || p > 4) continue;
+            ++valid;
+            CAPTURE(describe(plan));
+            CHECK(number_of(space, plan) < space.count);
+          }
+        }
+      } while (std::next_permutation(order.begin(), order.end()));
+    }
+  }
+  CHECK(valid > 1000);
+}
+
+TEST_CASE("orders of axes that lie alike on the network are listed once", "[unit][planner]") {
+  // 4 nodes of 8: tensor 8 innermost fills a node, so pipeline and data are both
+  // outside and their order makes no difference; tensor in the middle or outside does.
+  const ModelSpec m = model(4, 8);
+  const Space space = make_space(m, workload(4), cluster(4, 8));
+  std::set<std::vector<Axis>> orders;
+  for (const MeshSpace& on : space.meshes) {
+    if (on.mesh.size(Axis::tensor) != 8 || on.mesh.size(Axis::pipeline) != 2) continue;
+    std::vector<Axis> order;
+    for (const MeshAxis& a : on.mesh.axes) order.push_back(a.axis);
+    orders.insert(order);
+  }
+  using A = Axis;
+  CHECK(orders == std::set<std::vector<Axis>>{{A::pipeline, A::data, A::tensor},
+                                              {A::pipeline, A::tensor, A::data},
+                                              {A::data, A::tensor, A::pipeline},
+                                              {A::tensor, A::pipeline, A::data}});
+}
+
+TEST_CASE("a count of meshes that can be worked out by hand", "[unit][planner]") {
+  // 2 devices, kv_heads 8, 3 layers, batch 2, no dropout; table 1000 x 64 over a
+  // layer of 49984 elements: reach 2.
+  //   data 2      1 microbatch size, 1 split, zero x overlap 4, kernels 5: 20
+  //   pipeline 2  2 sizes, splits of 3 over 2 (1+2, 2+1): 2, gpipe and 1f1b 2, kernels 5: 40
+  //   tensor 2    2 sizes, 1 split, sequence parallel 2, kernels 5: 20
+  const Space space = make_space(model(3, 8), workload(2), cluster(1, 2));
+  CHECK(stage_reach(model(3, 8)) == 2);
+  REQUIRE(space.meshes.size() == 3);
+  CHECK(space.count == 80);
+  const std::string text = describe(space);
+  CHECK(text.find("80 plans on 3 meshes") != std::string::npos);
+  CHECK(text.find("tensor 2: plans 60 to 79") != std::string::npos);
+}
