@@ -82,11 +82,19 @@ struct Buffer {
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
+[[nodiscard]] std::string_view name_of(Init);
+[[nodiscard]] std::string_view name_of(Role);
+[[nodiscard]] std::string_view name_of(Scope);
 [[nodiscard]] std::string_view name_of(Tier);
 [[nodiscard]] inline std::uint64_t bytes_of(const Buffer& b) { return b.count * size_of(b.dtype); }
 [[nodiscard]] constexpr bool per_layer(Scope s) { return s == Scope::layer || s == Scope::layer_microbatch; }
 [[nodiscard]] constexpr bool per_microbatch(Scope s) {
   return s == Scope::microbatch || s == Scope::layer_microbatch;
 }
+
+/// Full name of a parameter: "layers.3.ffn.up.weight", "embedding.word.weight".
+/// A slice of another module that begins with "embedding." is the last stage's
+/// copy of the tied table and has the table's name.
+[[nodiscard]] std::string parameter_name(const ParameterTable&, const ParameterSlice&, std::uint32_t layer);
 
 }  // namespace orrery

@@ -1,0 +1,170 @@
+#include <cmath>
+
+#include "core/program/lower/context.hpp"
+
+namespace orrery::lowering {
+namespace {
+
+ShardDim whole(std::uint64_t n) { return {n, n, {}, false}; }
+ShardDim cut(std::uint64_t n) { return {n, n, {Axis::tensor}, false}; }
+
+/// Lays slices out one after the other; each segment is padded so that its
+/// flat parts over the data axis are equal (`parts` = 1: no padding).
+class TableBuilder {
+ public:
+  TableBuilder(const Context& context, std::string module)
+      : context_(context), parts_(context.shard_states ? context.data : 1) {
+    table_.module = std::move(module);
+  }
+
+  void segment(bool decay, bool replicated, bool counted = true) {
+    close();
+    table_.segments.push_back({table_.count, 0, decay, replicated && context_.tensor > 1, counted});
+  }
+  void slice(std::string name, Shard shard, Init init, double scale = 0.0) {
+    table_.slices.push_back({std::move(name), table_.count, shard, init, scale});
+    table_.count += local_count(shard, context_.program.mesh);
+  }
+  ParameterTable finish() {
+    close();
+    return std::move(table_);
+  }
+
+ private:
+  void close() {
+    if (table_.segments.empty()) return;
+    ParameterSegment& last = table_.segments.back();
+    if (table_.count == last.offset) {
+      table_.segments.pop_back();
+      return;
+    }
+    table_.count = last.offset + (table_.count - last.offset + parts_ - 1) / parts_ * parts_;
+    last.count = table_.count - last.offset;
+  }
+
+  const Context& context_;
+  std::uint64_t parts_;
+  ParameterTable table_;
+};
+
+// GPT-2's initialization: deviation 0.02, and less by sqrt(2 layers) where a
+// product adds to the residual stream (Radford et al. 2019).
+constexpr double deviation = 0.02;
+
+ParameterTable layer_table(const Context& c) {
+  const ModelSpec& m = c.model;
+  const std::uint64_t query = m.heads * m.head_dim;
+  const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
+  const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
+  const bool swiglu = m.activation == Activation::swiglu;
+  TableBuilder t(c, "layer");
+  t.segment(true, false);
+  t.slice("attention.qkv.weight", {whole(m.hidden), cut(m.kv_heads), whole(group_width)}, Init::normal, deviation);
+  t.slice("attention.out.weight", {cut(query), whole(m.hidden)}, Init::normal, residual);
+  if (swiglu) {
+    t.slice("ffn.up.weight", {whole(m.hidden), whole(2), cut(m.ffn)}, Init::normal, deviation);
+  } else {
+    t.slice("ffn.up.weight", {whole(m.hidden), cut(m.ffn)}, Init::normal, deviation);
+  }
+  t.slice("ffn.down.weight", {cut(m.ffn), whole(m.hidden)}, Init::normal, residual);
+  t.segment(false, false);
+  if (m.bias) {
+    t.slice("attention.qkv.bias", {cut(m.kv_heads), whole(group_width)}, Init::zeros);
+    if (swiglu) {
+      t.slice("ffn.up.bias", {whole(2), cut(m.ffn)}, Init::zeros);
+    } else {
+      t.slice("ffn.up.bias", {cut(m.ffn)}, Init::zeros);
+    }
+  }
+  t.segment(false, true);
+  t.slice("norm1.weight", {whole(m.hidden)}, Init::ones);
+  if (m.norm == Norm::layer_norm) t.slice("norm1.bias", {whole(m.hidden)}, Init::zeros);
+  t.slice("norm2.weight", {whole(m.hidden)}, Init::ones);
+  if (m.norm == Norm::layer_norm) t.slice("norm2.bias", {whole(m.hidden)}, Init::zeros);
+  if (m.bias) {
+    t.slice("attention.out.bias", {whole(m.hidden)}, Init::zeros);
+    t.slice("ffn.down.bias", {whole(m.hidden)}, Init::zeros);
+  }
+  return t.finish();
+}
+
+Shard vocabulary_shard(const Context& c) {
+  const std::uint64_t padded = padded_vocabulary(c.plan, c.model);
+  return {{padded, c.model.vocabulary, {Axis::tensor}, false}, whole(c.model.hidden)};
+}
+
+ParameterTable embedding_table(const Context& c) {
+  TableBuilder t(c, "embedding");
+  t.segment(true, false);
+  t.slice("word.weight", vocabulary_shard(c), Init::normal, deviation);
+  t.segment(true, true);
+  if (c.model.positions == PositionEncoding::learned) {
+    t.slice("position.weight", {whole(c.model.max_positions), whole(c.model.hidden)}, Init::normal, deviation);
+  }
+  return t.finish();
+}
+
+ParameterTable head_table(const Context& c) {
+  TableBuilder t(c, "head");
+  const bool tied = c.model.tied_embeddings;
+  t.segment(true, false, !tied);
+  if (!tied) t.slice("output.weight", vocabulary_shard(c), Init::normal, deviation);
+  // The last stage's own copy of the tied table: the first stage's counts in the norm.
+  if (tied && c.stages > 1) t.slice("embedding.word.weight", vocabulary_shard(c), Init::normal, deviation);
+  t.segment(false, true);
+  t.slice("norm.weight", {whole(c.model.hidden)}, Init::ones);
+  if (c.model.norm == Norm::layer_norm) t.slice("norm.bias", {whole(c.model.hidden)}, Init::zeros);
+  return t.finish();
+}
+
+void declare_module(Context& c, Module& module, ParameterTable table, Scope scope) {
+  const std::string name = table.module;
+  const std::uint64_t count = table.count;
+  module.present = true;
+  module.table = static_cast<std::uint32_t>(c.program.parameter_tables.size());
+  c.program.parameter_tables.push_back(std::move(table));
+  const auto persistent = [&](const char* what, Role role, DType dtype, bool sharded) {
+    Buffer b;
+    b.name = name + "." + what;
+    b.role = role;
+    b.scope = scope;
+    b.dtype = dtype;
+    b.count = sharded ? count / c.data : count;
+    b.parameters = module.table;
+    if (sharded) b.flat_split = {Axis::data};
+    return c.declare(std::move(b));
+  };
+  module.weights = persistent("weights", Role::weight, c.act, false);
+  module.gradients = persistent("gradients", Role::gradient, c.grad, false);
+  if (has_master_weights(c.workload)) module.masters = persistent("masters", Role::master, c.state, c.shard_states);
+  static constexpr const char* moments[] = {"moment1", "moment2"};
+  for (int i = 0; i < optimizer_moments(c.workload); ++i) {
+    module.moments[i] = persistent(moments[i], Role::moment, c.state, c.shard_states);
+  }
+}
+
+}  // namespace
+
+void declare_parameters(Context& c) {
+  declare_module(c, c.embedding, embedding_table(c), Scope::stage);
+  declare_module(c, c.layer, layer_table(c), Scope::layer);
+  declare_module(c, c.head, head_table(c), Scope::stage);
+  const auto scalar = [&](const char* name, std::uint64_t count) {
+    Buffer b;
+    b.name = name;
+    b.role = Role::scalar;
+    b.dtype = DType::f64;
+    b.count = count;
+    return c.declare(std::move(b));
+  };
+  c.scalar.steps = scalar("steps", 1);
+  if (c.scaled) c.scalar.loss_scale = scalar("loss_scale", 2);
+  c.scalar.loss = scalar("loss", 1);
+  c.scalar.count = scalar("count", 1);
+  if (c.factor) {
+    c.scalar.norm = scalar("norm", 1);
+    c.scalar.factor = scalar("factor", 2);
+  }
+}
+
+}  // namespace orrery::lowering

@@ -1,0 +1,59 @@
+#include "core/program/lower/tensor_1d.hpp"
+
+namespace orrery::lowering {
+
+Operand weight_of(const Context& c, const Module& module, std::string_view slice) {
+  const auto p = c.parameter(module, slice);
+  return {module.weights, View::Use::read, 0, p.offset, p.count, {}};
+}
+
+Operand gradient_of(const Context& c, const Module& module, std::string_view slice) {
+  const auto p = c.parameter(module, slice);
+  return {module.gradients, View::Use::accumulate, 0, p.offset, p.count, {}};
+}
+
+void norm_forward(const Context& c, BlockBuilder& b, Pass pass, const NormSite& site, Operand x, Operand y,
+                  Operand stats) {
+  const bool layer = c.model.norm == Norm::layer_norm;
+  Kernel k = c.kernel(layer ? KernelKind::layer_norm_forward : KernelKind::rms_norm_forward, pass, c.rows,
+                      c.model.hidden);
+  k.parameter = c.model.norm_epsilon;
+  const Operand gamma = weight_of(c, *site.module, site.weight);
+  if (layer) {
+    b.compute(k, {x, gamma, weight_of(c, *site.module, site.bias), y, stats});
+  } else {
+    b.compute(k, {x, gamma, y, stats});
+  }
+}
+
+void norm_backward(const Context& c, BlockBuilder& b, const NormSite& site, Operand dy, Operand x, Operand stats,
+                   Operand dx) {
+  const bool layer = c.model.norm == Norm::layer_norm;
+  const Operand dgamma = gradient_of(c, *site.module, site.weight);
+  Kernel weight = c.kernel(layer ? KernelKind::layer_norm_backward_weight : KernelKind::rms_norm_backward_weight,
+                           Pass::weight_gradient, c.rows, c.model.hidden);
+  if (layer) {
+    b.compute(weight, {dy, x, stats, dgamma, gradient_of(c, *site.module, site.bias)});
+  } else {
+    b.compute(weight, {dy, x, stats, dgamma});
+  }
+  Kernel input = c.kernel(layer ? KernelKind::layer_norm_backward_input : KernelKind::rms_norm_backward_input,
+                          Pass::input_gradient, c.rows, c.model.hidden);
+  b.compute(input, {dy, x, weight_of(c, *site.module, site.weight), stats, dx});
+}
+
+ModelBlocks build_tensor_1d(Context& c) {
+  ModelBlocks blocks;
+  const ShardDim feature{c.model.hidden, c.model.hidden, {}, false};
+  const Stream stream{
+      c.activation("hidden", Role::activation, Scope::layer_microbatch, c.act, feature, c.sequence_parallel),
+      c.activation("hidden.gradient", Role::workspace, Scope::microbatch, c.act, feature, c.sequence_parallel)};
+  blocks.hidden = stream.hidden;
+  blocks.hidden_gradient = stream.gradient;
+  build_embedding(c, stream, blocks);
+  build_layer(c, stream, blocks);
+  build_head(c, stream, blocks);
+  return blocks;
+}
+
+}  // namespace orrery::lowering

@@ -1,0 +1,358 @@
+#include "core/program/lower/tensor_1d.hpp"
+
+namespace orrery::lowering {
+namespace {
+
+/// Declarations of a layer's buffers and the emission of its two blocks.
+class Layer {
+ public:
+  Layer(Context& c, const Stream& stream) : c_(c), hidden_(stream.hidden), gradient_(stream.gradient) { declare(); }
+
+  void build(ModelBlocks& out) {
+    BlockBuilder forward(c_.program, "layer.forward", Pass::forward);
+    BlockBuilder backward(c_.program, "layer.backward", Pass::input_gradient);
+    // The stage's first layer takes what the embedding summed or the previous
+    // stage sent; for all others these waits are over.
+    if (c_.tensor > 1) forward.after_tail({LaneKind::collective, tensor_lane});
+    if (c_.stages > 1) forward.after_tail(receive_lane(TransferLane::forward_receive));
+    emit_forward(forward, Pass::forward, write(hidden_, 1));
+    if (c_.stages > 1) backward.after_tail(receive_lane(TransferLane::backward_receive));
+    if (recompute_all()) emit_forward(backward, Pass::recompute, write(recomputed_));
+    emit_backward(backward);
+
+    Lifetimes lifetimes;
+    lifetimes.free_only = {{hidden_, 0}};
+    lifetimes.allocate_only = {{hidden_, 1}};
+    lifetimes.outside = {{gradient_, 0}};
+    if (!recompute_all()) lifetimes.kept = saved_;
+    BlockBuilder* blocks[] = {&forward, &backward};
+    insert_lifetimes(c_.program, blocks, lifetimes);
+    out.layer_forward = forward.finish();
+    out.layer_backward = backward.finish();
+  }
+
+ private:
+  static Lane receive_lane(TransferLane lane) { return {LaneKind::transfer, static_cast<std::uint8_t>(lane)}; }
+  [[nodiscard]] bool recompute_all() const { return c_.plan.recompute == Recompute::full; }
+  [[nodiscard]] bool recompute_core() const { return c_.plan.recompute == Recompute::selective; }
+  [[nodiscard]] bool flash() const { return *c_.plan.attention == AttentionKernel::flash; }
+  [[nodiscard]] bool drop_hidden() const { return c_.workload.hidden_dropout > 0; }
+  [[nodiscard]] bool drop_attention() const { return c_.workload.attention_dropout > 0; }
+  [[nodiscard]] bool swiglu() const { return c_.model.activation == Activation::swiglu; }
+  [[nodiscard]] bool bias() const { return c_.model.bias; }
+
+  /// Kept from the forward to the backward block.
+  BufferId save(BufferId id) {
+    saved_.push_back({id, 0});
+    return id;
+  }
+  BufferId flat(std::string name, Role role, DType dtype, std::uint64_t count) {
+    Buffer b;
+    b.name = std::move(name);
+    b.role = role;
+    b.scope = Scope::layer_microbatch;
+    b.dtype = dtype;
+    b.count = count;
+    return c_.declare(std::move(b));
+  }
+
+  void declare() {
+    const ModelSpec& m = c_.model;
+    const ShardDim feature{m.hidden, m.hidden, {}, false};
+    const auto stream = [&](const char* name, Role role, DType dtype, bool sharded) {
+      return c_.activation(name, role, Scope::layer_microbatch, dtype, feature, sharded);
+    };
+    const bool sp = c_.sequence_parallel;
+    const std::uint64_t statistics = c_.rows * (m.norm == Norm::layer_norm ? 2 : 1);
+    norm1_out_ = save(stream("norm1.out", Role::activation, c_.act, sp));
+    norm1_stats_ = save(flat("norm1.stats", Role::statistic, c_.state, statistics));
+    qkv_ = save(flat("qkv", Role::activation, c_.act, c_.tokens * c_.qkv_width));
+    const ShardDim position{c_.workload.sequence_length, c_.workload.sequence_length, {}, false};
+    const ShardDim sequence{c_.workload.global_batch, c_.workload.global_batch, {Axis::data}, true};
+    const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
+    // The cut along kv groups tells kernels which global heads they hold.
+    c_.program.buffers[index(qkv_)].shard =
+        Shard{position, sequence, {m.kv_heads, m.kv_heads, {Axis::tensor}, false}, {group_width, group_width, {}, false}};
+    const std::uint64_t scores = std::uint64_t{c_.sequences} * c_.heads * c_.workload.sequence_length *
+                                 c_.workload.sequence_length;
+    const auto core = [&](BufferId id) {
+      if (!recompute_core()) save(id);
+      return id;
+    };
+    if (flash()) {
+      lse_ = save(flat("lse", Role::statistic, c_.state, std::uint64_t{c_.heads} * c_.tokens));
+      dq_accumulator_ = flat("attention.dq", Role::workspace, c_.state, c_.tokens * c_.context_width);
+    } else {
+      probabilities_ = core(flat("probabilities", Role::activation, c_.act, scores));
+      if (drop_attention()) {
+        mask_ = core(flat("mask", Role::activation, DType::u8, scores));
+        dropped_ = core(flat("dropped", Role::activation, c_.act, scores));
+      }
+      dscores_ = flat("attention.dscores", Role::workspace, c_.act, scores);
+    }
+    const std::uint64_t query = m.heads * m.head_dim;
+    context_ = save(c_.activation("context", Role::activation, Scope::layer_microbatch, c_.act,
+                                  {query, query, {Axis::tensor}, false}, false));
+    attention_out_ = stream("attention.out", Role::workspace, c_.act, false);
+    if (drop_hidden()) attention_mask_ = save(stream("attention.out.mask", Role::activation, DType::u8, sp));
+    mid_ = save(stream("mid", Role::activation, c_.act, sp));
+    norm2_out_ = save(stream("norm2.out", Role::activation, c_.act, sp));
+    norm2_stats_ = save(flat("norm2.stats", Role::statistic, c_.state, statistics));
+    ffn_pre_ = save(flat("ffn.pre", Role::activation, c_.act, c_.tokens * up_width()));
+    ffn_act_ = save(flat("ffn.act", Role::activation, c_.act, c_.tokens * c_.ffn));
+    ffn_out_ = stream("ffn.out", Role::workspace, c_.act, false);
+    if (drop_hidden()) ffn_mask_ = save(stream("ffn.out.mask", Role::activation, DType::u8, sp));
+    if (sp) {
+      gathered_ = stream("gathered", Role::workspace, c_.act, false);
+      gathered_gradient_ = stream("gathered.gradient", Role::workspace, c_.act, false);
+      attention_part_ = stream("attention.part", Role::workspace, c_.act, true);
+      ffn_part_ = stream("ffn.part", Role::workspace, c_.act, true);
+      input_part_ = stream("input.gradient.part", Role::workspace, c_.act, true);
+    }
+    if (recompute_all()) recomputed_ = stream("recomputed", Role::workspace, c_.act, sp);
+    if (drop_hidden()) branch_gradient_ = stream("branch.gradient", Role::workspace, c_.act, sp);
+    ffn_act_gradient_ = flat("ffn.act.gradient", Role::workspace, c_.act, c_.tokens * c_.ffn);
+    if (swiglu()) ffn_pre_gradient_ = flat("ffn.pre.gradient", Role::workspace, c_.act, c_.tokens * up_width());
+    context_gradient_ = flat("context.gradient", Role::workspace, c_.act, c_.tokens * c_.context_width);
+    qkv_gradient_ = flat("qkv.gradient", Role::workspace, c_.act, c_.tokens * c_.qkv_width);
+    input_gradient_ = stream("input.gradient", Role::workspace, c_.act, false);
+  }
+
+  [[nodiscard]] std::uint64_t up_width() const { return swiglu() ? 2 * c_.ffn : c_.ffn; }
+
+  // --- forward -----------------------------------------------------------
+
+  void emit_forward(BlockBuilder& b, Pass pass, Operand out) {
+    const ModelSpec& m = c_.model;
+    norm_forward(c_, b, pass, {&c_.layer, "norm1.weight", "norm1.bias"}, read(hidden_), write(norm1_out_),
+                 write(norm1_stats_));
+    const BufferId x1 = gathered(b, norm1_out_);
+    linear(b, pass, x1, m.hidden, qkv_, c_.qkv_width, "attention.qkv.weight", "attention.qkv.bias");
+    if (m.positions == PositionEncoding::rotary) {
+      Kernel rope = attention_kernel(KernelKind::rope_forward, pass);
+      rope.parameter = m.rope_theta;
+      b.compute(rope, {update(qkv_)});
+    }
+    emit_attention(b, pass);
+    // Row-parallel: partial sums; the bias is added after the sum.
+    linear(b, pass, context_, c_.context_width, attention_out_, m.hidden, "attention.out.weight", nullptr);
+    const BufferId attention = summed(b, attention_out_, attention_part_);
+    residual(b, pass, attention, "attention.out.bias", read(hidden_), write(mid_), attention_mask_, 2);
+
+    norm_forward(c_, b, pass, {&c_.layer, "norm2.weight", "norm2.bias"}, read(mid_), write(norm2_out_),
+                 write(norm2_stats_));
+    const BufferId x2 = gathered(b, norm2_out_);
+    linear(b, pass, x2, m.hidden, ffn_pre_, up_width(), "ffn.up.weight", "ffn.up.bias");
+    b.compute(c_.kernel(swiglu() ? KernelKind::swiglu_forward : KernelKind::gelu_forward, pass, c_.tokens, c_.ffn),
+              {read(ffn_pre_), write(ffn_act_)});
+    linear(b, pass, ffn_act_, c_.ffn, ffn_out_, m.hidden, "ffn.down.weight", nullptr);
+    const BufferId ffn = summed(b, ffn_out_, ffn_part_);
+    residual(b, pass, ffn, "ffn.down.bias", read(mid_), out, ffn_mask_, 3);
+  }
+
+  /// y[tokens, out] = x[tokens, in] W (+ bias)
+  void linear(BlockBuilder& b, Pass pass, BufferId x, std::uint64_t in, BufferId y, std::uint64_t out,
+              const char* weight, const char* bias_slice) {
+    Kernel k = c_.kernel(KernelKind::gemm, pass, c_.tokens, out, in);
+    const Operand w = weight_of(c_, c_.layer, weight);
+    if (bias_slice != nullptr && bias()) {
+      k.options.bias = true;
+      b.compute(k, {read(x), w, write(y), weight_of(c_, c_.layer, bias_slice)});
+    } else {
+      b.compute(k, {read(x), w, write(y)});
+    }
+  }
+
+  /// The whole of a tensor that sequence parallelism keeps cut by positions.
+  BufferId gathered(BlockBuilder& b, BufferId part) {
+    if (!c_.sequence_parallel) return part;
+    b.collective(Collective::Kind::all_gather, c_.tensor_group, tensor_lane, {read(part), write(gathered_)});
+    return gathered_;
+  }
+
+  /// Sum of every tensor rank's partial products, whole or cut by positions.
+  BufferId summed(BlockBuilder& b, BufferId partial, BufferId part) {
+    if (c_.tensor == 1) return partial;
+    if (!c_.sequence_parallel) {
+      b.collective(Collective::Kind::all_reduce, c_.tensor_group, tensor_lane, {update(partial)});
+      return partial;
+    }
+    b.collective(Collective::Kind::reduce_scatter, c_.tensor_group, tensor_lane, {read(partial), write(part)});
+    return part;
+  }
+
+  void residual(BlockBuilder& b, Pass pass, BufferId x, const char* bias_slice, Operand residual_in, Operand out,
+                BufferId mask, std::uint8_t site) {
+    Kernel k = c_.kernel(KernelKind::residual_forward, pass, c_.rows, c_.model.hidden);
+    Operand operands[5];
+    std::size_t n = 0;
+    operands[n++] = read(x);
+    if (bias()) {
+      k.options.bias = true;
+      operands[n++] = weight_of(c_, c_.layer, bias_slice);
+    }
+    operands[n++] = residual_in;
+    operands[n++] = out;
+    if (drop_hidden()) {
+      k.options.dropout = true;
+      k.parameter = c_.workload.hidden_dropout;
+      k.site = site;
+      operands[n++] = write(mask);
+    }
+    b.compute(k, std::span<const Operand>(operands, n));
+  }
+
+  [[nodiscard]] Kernel attention_kernel(KernelKind kind, Pass pass) const {
+    Kernel k = c_.kernel(kind, pass, c_.tokens, c_.qkv_width);
+    k.batch = c_.sequences;
+    k.heads = c_.heads;
+    k.kv_heads = c_.kv_heads;
+    k.head_dim = static_cast<std::uint32_t>(c_.model.head_dim);
+    k.options.causal = true;
+    return k;
+  }
+  [[nodiscard]] Kernel dropped(Kernel k) const {
+    if (drop_attention()) {
+      k.options.dropout = true;
+      k.parameter = c_.workload.attention_dropout;
+      k.site = 1;
+    }
+    return k;
+  }
+
+  void emit_attention(BlockBuilder& b, Pass pass) {
+    if (flash()) {
+      b.compute(dropped(attention_kernel(KernelKind::attention_flash_forward, pass)),
+                {read(qkv_), write(context_), write(lse_)});
+      return;
+    }
+    const Kernel k = dropped(attention_kernel(KernelKind::attention_unfused_forward, pass));
+    if (drop_attention()) {
+      b.compute(k, {read(qkv_), write(context_), write(probabilities_), write(mask_), write(dropped_)});
+    } else {
+      b.compute(k, {read(qkv_), write(context_), write(probabilities_)});
+    }
+  }
+
+  // --- backward ----------------------------------------------------------
+
+  void emit_backward(BlockBuilder& b) {
+    const ModelSpec& m = c_.model;
+    // Feed-forward branch.
+    const BufferId dy2 = branch_gradient(b, ffn_mask_, "ffn.down.bias", 3);
+    const BufferId x2 = gathered_input(b, norm2_out_);
+    input_gradient(b, dy2, m.hidden, ffn_act_gradient_, c_.ffn, "ffn.down.weight");
+    weight_gradient(b, ffn_act_, c_.ffn, dy2, m.hidden, "ffn.down.weight");
+    BufferId dpre = ffn_act_gradient_;
+    const Kernel activation =
+        c_.kernel(swiglu() ? KernelKind::swiglu_backward : KernelKind::gelu_backward, Pass::input_gradient,
+                  c_.tokens, c_.ffn);
+    if (swiglu()) {
+      dpre = ffn_pre_gradient_;
+      b.compute(activation, {read(ffn_pre_), read(ffn_act_gradient_), write(dpre)});
+    } else {
+      b.compute(activation, {read(ffn_pre_), update(dpre)});
+    }
+    column_gradients(b, dpre, up_width(), x2, "ffn.up.weight", "ffn.up.bias",
+                     {&c_.layer, "norm2.weight", "norm2.bias"}, mid_, norm2_stats_);
+    // Attention branch.
+    const BufferId dy1 = branch_gradient(b, attention_mask_, "attention.out.bias", 2);
+    const BufferId x1 = gathered_input(b, norm1_out_);
+    input_gradient(b, dy1, m.hidden, context_gradient_, c_.context_width, "attention.out.weight");
+    weight_gradient(b, context_, c_.context_width, dy1, m.hidden, "attention.out.weight");
+    emit_attention_backward(b);
+    if (m.positions == PositionEncoding::rotary) {
+      Kernel rope = attention_kernel(KernelKind::rope_backward, Pass::input_gradient);
+      rope.parameter = m.rope_theta;
+      b.compute(rope, {update(qkv_gradient_)});
+    }
+    column_gradients(b, qkv_gradient_, c_.qkv_width, x1, "attention.qkv.weight", "attention.qkv.bias",
+                     {&c_.layer, "norm1.weight", "norm1.bias"}, hidden_, norm1_stats_);
+  }
+
+  /// Gradient of a branch's output, through dropout and bias, whole.
+  BufferId branch_gradient(BlockBuilder& b, BufferId mask, const char* bias_slice, std::uint8_t site) {
+    BufferId dy = gradient_;
+    if (drop_hidden()) {
+      Kernel k = c_.kernel(KernelKind::dropout_backward, Pass::input_gradient, c_.rows, c_.model.hidden);
+      k.options.dropout = true;
+      k.parameter = c_.workload.hidden_dropout;
+      k.site = site;
+      b.compute(k, {read(gradient_), read(mask), write(branch_gradient_)});
+      dy = branch_gradient_;
+    }
+    if (bias()) {
+      b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.rows, c_.model.hidden),
+                {read(dy), gradient_of(c_, c_.layer, bias_slice)});
+    }
+    if (!c_.sequence_parallel) return dy;
+    b.collective(Collective::Kind::all_gather, c_.tensor_group, tensor_lane, {read(dy), write(gathered_gradient_)});
+    return gathered_gradient_;
+  }
+
+  /// The column-parallel product's input, gathered again for its weight gradient.
+  BufferId gathered_input(BlockBuilder& b, BufferId part) { return gathered(b, part); }
+
+  /// dx[tokens, in] = dy[tokens, out] W^T
+  void input_gradient(BlockBuilder& b, BufferId dy, std::uint64_t out, BufferId dx, std::uint64_t in,
+                      const char* weight) {
+    Kernel k = c_.kernel(KernelKind::gemm, Pass::input_gradient, c_.tokens, in, out);
+    k.options.transpose_b = true;
+    b.compute(k, {read(dy), weight_of(c_, c_.layer, weight), write(dx)});
+  }
+
+  /// dW[in, out] += x^T dy
+  void weight_gradient(BlockBuilder& b, BufferId x, std::uint64_t in, BufferId dy, std::uint64_t out,
+                       const char* weight) {
+    Kernel k = c_.kernel(KernelKind::gemm, Pass::weight_gradient, in, out, c_.tokens);
+    k.options.transpose_a = true;
+    b.compute(k, {read(x), read(dy), gradient_of(c_, c_.layer, weight)});
+  }
+
+  /// Backward of norm and column-parallel product.  The input gradient's sum
+  /// runs beside the weight gradient.
+  void column_gradients(BlockBuilder& b, BufferId dy, std::uint64_t width, BufferId x, const char* weight,
+                        const char* bias_slice, const NormSite& norm, BufferId norm_in, BufferId stats) {
+    input_gradient(b, dy, width, input_gradient_, c_.model.hidden, weight);
+    const BufferId dx = summed(b, input_gradient_, input_part_);
+    weight_gradient(b, x, c_.model.hidden, dy, width, weight);
+    if (bias()) {
+      b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.tokens, width),
+                {read(dy), gradient_of(c_, c_.layer, bias_slice)});
+    }
+    norm_backward(c_, b, norm, read(dx), read(norm_in), read(stats), update(gradient_));
+  }
+
+  void emit_attention_backward(BlockBuilder& b) {
+    if (flash()) {
+      b.compute(dropped(attention_kernel(KernelKind::attention_flash_backward, Pass::input_gradient)),
+                {read(context_gradient_), read(qkv_), read(context_), read(lse_), write(qkv_gradient_),
+                 write(dq_accumulator_)});
+      return;
+    }
+    if (recompute_core()) emit_attention(b, Pass::recompute);
+    const Kernel k = dropped(attention_kernel(KernelKind::attention_unfused_backward, Pass::input_gradient));
+    if (drop_attention()) {
+      b.compute(k, {read(context_gradient_), read(qkv_), read(probabilities_), read(mask_), read(dropped_),
+                    write(qkv_gradient_), write(dscores_)});
+    } else {
+      b.compute(k, {read(context_gradient_), read(qkv_), read(probabilities_), write(qkv_gradient_), write(dscores_)});
+    }
+  }
+
+  Context& c_;
+  BufferId hidden_, gradient_;
+  std::vector<Touched> saved_;
+  BufferId norm1_out_{}, norm1_stats_{}, qkv_{}, probabilities_{}, mask_{}, dropped_{}, lse_{}, context_{},
+      attention_out_{}, attention_mask_{}, mid_{}, norm2_out_{}, norm2_stats_{}, ffn_pre_{}, ffn_act_{}, ffn_out_{},
+      ffn_mask_{};
+  BufferId gathered_{}, gathered_gradient_{}, attention_part_{}, ffn_part_{}, input_part_{}, recomputed_{},
+      branch_gradient_{}, ffn_act_gradient_{}, ffn_pre_gradient_{}, context_gradient_{}, qkv_gradient_{},
+      input_gradient_{}, dscores_{}, dq_accumulator_{};
+};
+
+}  // namespace
+
+void build_layer(Context& c, const Stream& stream, ModelBlocks& out) { Layer(c, stream).build(out); }
+
+}  // namespace orrery::lowering
