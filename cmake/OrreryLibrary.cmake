@@ -4,6 +4,9 @@ function(orrery_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC orrery_options ${ARG_LINKS} PRIVATE orrery_warnings ${ARG_PRIVATE})
+  if(NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/(exec|tests)(/|$)")
+    target_link_libraries(${name} PRIVATE orrery_checks)
+  endif()
 endfunction()
 
 # orrery_test(NAME SOURCES ... LINKS ... [LABELS ...]): one Catch2 program, one CTest entry.

@@ -1,0 +1,97 @@
+# Fails when a file includes what its folder may not:
+#
+#   core/base <- core/spec <- core/plan <- core/program <- core/record
+#   core      <- sim  <- planner <- cli
+#   core      <- exec <- cli
+#   sim/cost  <- sim/estimate, sim/des
+#
+# (a <- b: b may include a), when a third-party library is included outside the
+# folders it is for, or a heavy one in a header.
+#
+#   cmake -D ROOT=<source directory> -P check_layers.cmake
+
+# Folder, longest prefix first; what it may include, as a regular expression
+# over our own include paths.
+set(layers
+  "core/base"          "core/base/"
+  "core/spec"          "core/(base|spec)/"
+  "core/plan"          "core/(base|spec|plan)/"
+  "core/program/lower" "core/(base|spec|plan|program)/"
+  "core/program"       "core/(base|spec|plan|program)/[a-z0-9_]+[.]hpp"   # not lower/: verify shares no code with it
+  "core/record"        "core/"
+  "sim/cost"           "(core|sim/cost)/"
+  "sim/estimate"       "(core|sim/cost|sim/estimate)/"
+  "sim/des"            "(core|sim/cost|sim/des)/"
+  "planner"            "(core|sim|planner)/"
+  "exec"               "(core|exec)/"
+  "cli"                "(core|sim|planner|exec|cli)/"
+  "tests"              "(core|sim|planner|exec|cli|tests)/")
+
+# Library (as included), folders that may, whether a header may.
+set(libraries
+  "toml[+][+]/"            "core/(base|spec|plan)/"     OFF
+  "nlohmann/json[.]hpp"    "(core|sim|planner|exec|cli)/" OFF
+  "nlohmann/json_fwd[.]hpp" "(core|sim|planner|exec|cli)/" ON
+  "CLI/"                   "cli/"                       OFF
+  "boost/"                 "(core|sim)/"                OFF
+  "Eigen/"                 "(exec|sim/cost)/"           OFF
+  "(tbb|oneapi)/"          "planner/"                   OFF
+  "hwloc"                  "exec/calibrate/"            OFF
+  "(thread|mutex|atomic|condition_variable|future|barrier|latch|semaphore|stop_token)$" "(exec|planner|cli)/" ON
+  "Q[A-Z]"                 "gui/"                       ON
+  "(cuda|cublas|nccl|mpi)" "exec/(kernels/cuda|comm)/"  ON)
+
+set(failures 0)
+macro(fail text)
+  message("${file}: error: ${text} [layers]")
+  math(EXPR failures "${failures} + 1")
+endmacro()
+
+file(GLOB_RECURSE files RELATIVE "${ROOT}"
+     "${ROOT}/core/*.[hc]pp" "${ROOT}/sim/*.[hc]pp" "${ROOT}/planner/*.[hc]pp" "${ROOT}/exec/*.[hc]pp"
+     "${ROOT}/cli/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
+foreach(file IN LISTS files)
+  set(allowed "")
+  set(rest ${layers})
+  while(rest AND NOT allowed)
+    list(POP_FRONT rest folder may)
+    if(file MATCHES "^${folder}/")
+      set(allowed "${may}")
+    endif()
+  endwhile()
+  if(NOT allowed)
+    fail("its folder stands in no layer")
+    continue()
+  endif()
+
+  file(STRINGS "${ROOT}/${file}" lines REGEX "^[ \t]*#[ \t]*include")
+  foreach(line IN LISTS lines)
+    if(line MATCHES "\"([^\"]+)\"")
+      set(path "${CMAKE_MATCH_1}")
+      if(NOT EXISTS "${ROOT}/${path}")
+        fail("\"${path}\" is not a path from the root")
+      elseif(NOT path MATCHES "^${allowed}")
+        fail("may not include \"${path}\"")
+      endif()
+    elseif(NOT file MATCHES "^tests/" AND line MATCHES "<([^>]+)>")
+      set(path "${CMAKE_MATCH_1}")
+      set(rest ${libraries})
+      while(rest)
+        list(POP_FRONT rest library folders in_header)
+        if(path MATCHES "^${library}")
+          if(NOT file MATCHES "^${folders}")
+            fail("<${path}> does not belong in this folder")
+          elseif(file MATCHES "[.]hpp$" AND NOT in_header)
+            fail("<${path}> belongs in a .cpp file, behind our own types")
+          endif()
+        endif()
+      endwhile()
+    endif()
+  endforeach()
+endforeach()
+
+list(LENGTH files count)
+if(failures GREATER 0)
+  message(FATAL_ERROR "${failures} includes cross the layers")
+endif()
+message(STATUS "layers: ${count} files, every include as allowed")
