@@ -57,6 +57,7 @@ class Stage {
   void pipeline() {
     const auto order = schedule_of(c_.plan.schedule)(stage_, c_.stages, c_.program.microbatches);
     const TransferBlocks transfers = build_transfers(c_, model_, stage_);
+    list_->reserve(list_->size() + 4 * order.size() + 4 * std::size_t{count_} + 16);
     const std::uint32_t boundary = low_ + count_;
     for (const StageAction& action : with_transfers(order, stage_, c_.stages)) {
       const std::uint32_t m = action.microbatch;
