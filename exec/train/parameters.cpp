@@ -1,0 +1,74 @@
+#include "exec/train/parameters.hpp"
+
+#include <cmath>
+
+#include "core/base/random.hpp"
+
+namespace orrery {
+namespace {
+
+using Start = ReferenceParameter::Start;
+constexpr double deviation = 0.02;
+
+void add_norm(std::vector<ReferenceParameter>& list, const ModelSpec& m, const std::string& name) {
+  list.push_back({name + ".weight", 1, m.hidden, Start::ones, 0.0, false});
+  if (m.norm == Norm::layer_norm) list.push_back({name + ".bias", 1, m.hidden, Start::zeros, 0.0, false});
+}
+
+void add_linear(std::vector<ReferenceParameter>& list, const ModelSpec& m, const std::string& name, std::uint64_t in,
+                std::uint64_t out, double spread) {
+  list.push_back({name + ".weight", in, out, Start::normal, spread, true});
+  if (m.bias) list.push_back({name + ".bias", 1, out, Start::zeros, 0.0, false});
+}
+
+}  // namespace
+
+std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
+  std::vector<ReferenceParameter> list;
+  list.push_back({"embedding.word.weight", m.vocabulary, m.hidden, Start::normal, deviation, true});
+  if (m.positions == PositionEncoding::learned) {
+    list.push_back({"embedding.position.weight", m.max_positions, m.hidden, Start::normal, deviation, true});
+  }
+  const std::uint64_t query = m.heads * m.head_dim;
+  const std::uint64_t qkv = query + 2 * m.kv_heads * m.head_dim;
+  const std::uint64_t up = m.activation == Activation::swiglu ? 2 * m.ffn : m.ffn;
+  const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
+  for (std::uint64_t layer = 0; layer < m.layers; ++layer) {
+    const std::string prefix = "layers." + std::to_string(layer) + ".";
+    add_norm(list, m, prefix + "norm1");
+    add_linear(list, m, prefix + "attention.qkv", m.hidden, qkv, deviation);
+    add_linear(list, m, prefix + "attention.out", query, m.hidden, residual);
+    add_norm(list, m, prefix + "norm2");
+    add_linear(list, m, prefix + "ffn.up", m.hidden, up, deviation);
+    add_linear(list, m, prefix + "ffn.down", m.ffn, m.hidden, residual);
+  }
+  add_norm(list, m, "head.norm");
+  if (!m.tied_embeddings) {
+    list.push_back({"head.output.weight", m.vocabulary, m.hidden, Start::normal, deviation, true});
+  }
+  return list;
+}
+
+ParameterSet initial_parameters(const ModelSpec& model, const Workload& workload) {
+  ParameterSet set;
+  for (const ReferenceParameter& p : parameters_of(model)) {
+    Matrix tensor(p.rows, p.columns);
+    for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+      switch (p.start) {
+        case Start::zeros: break;
+        case Start::ones: tensor.values[i] = 1.0; break;
+        case Start::normal: tensor.values[i] = random_normal(workload.seed, stream_of(p.name), i) * p.deviation; break;
+      }
+    }
+    set.emplace(p.name, std::move(tensor));
+  }
+  return rounded(set, state_dtype(workload));
+}
+
+ParameterSet zeros_like(const ParameterSet& set) {
+  ParameterSet zeros;
+  for (const auto& [name, tensor] : set) zeros.emplace(name, Matrix(tensor.rows, tensor.columns));
+  return zeros;
+}
+
+}  // namespace orrery

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/spec/model_spec.hpp"
+#include "core/spec/workload.hpp"
+#include "exec/train/matrix.hpp"
+
+namespace orrery {
+
+/// One trainable tensor of the single-device reference.
+///
+/// Matrices are [in, out]; tables [vocabulary or positions, hidden]; vectors
+/// [1, n].  Tensors with more than two dimensions elsewhere (QKV, gate and up)
+/// have the same elements in the same row-major order.
+struct ReferenceParameter {
+  enum class Start : std::uint8_t { zeros, ones, normal };
+  std::string name;
+  std::uint64_t rows = 0;
+  std::uint64_t columns = 0;
+  Start start = Start::zeros;
+  double deviation = 0.0;  ///< of Start::normal
+  bool decay = false;      ///< weight decay applies
+  friend bool operator==(const ReferenceParameter&, const ReferenceParameter&) = default;
+};
+
+/// Every tensor of the model in the order embedding, layers, head.
+///
+/// Starts: norms 1, biases 0, matrices and tables normal with deviation 0.02;
+/// the two matrices of a layer that write into the residual stream (attention
+/// output, ffn down) with 0.02 / sqrt(2 layers).  Source: Radford et al.,
+/// "Language models are unsupervised multitask learners", 2019, section 2.3.
+/// Decay applies to matrices and tables.
+[[nodiscard]] std::vector<ReferenceParameter> parameters_of(const ModelSpec&);
+
+/// Starting values, keyed by (seed, name, element) and rounded to the type of
+/// the master weights (f64 or f32).
+[[nodiscard]] ParameterSet initial_parameters(const ModelSpec&, const Workload&);
+
+/// Tensors of the same names and shapes, all 0.
+[[nodiscard]] ParameterSet zeros_like(const ParameterSet&);
+
+}  // namespace orrery

@@ -1,0 +1,228 @@
+#include "exec/train/reference_functions.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/base/random.hpp"
+
+namespace orrery {
+namespace {
+
+/// Mean (0 for rms) and 1 / deviation of one row.
+struct RowStatistics {
+  double mean = 0.0;
+  double inverse = 0.0;
+};
+
+RowStatistics statistics(Norm norm, double epsilon, const Matrix& x, std::uint64_t row) {
+  const auto n = static_cast<double>(x.columns);
+  double mean = 0.0;
+  if (norm == Norm::layer_norm) {
+    for (std::uint64_t j = 0; j < x.columns; ++j) mean += x(row, j) / n;
+  }
+  double square = 0.0;
+  for (std::uint64_t j = 0; j < x.columns; ++j) square += (x(row, j) - mean) * (x(row, j) - mean) / n;
+  return {mean, 1.0 / std::sqrt(square + epsilon)};
+}
+
+/// Columns of the packed qkv row: per group of queries that share a key, its
+/// queries, then the key, then the value.
+struct HeadColumns {
+  std::uint64_t query, key, value;
+};
+
+HeadColumns columns_of(const ModelSpec& m, std::uint64_t head) {
+  const std::uint64_t shared = m.heads / m.kv_heads;
+  const std::uint64_t group = (head / shared) * (shared + 2) * m.head_dim;
+  return {group + head % shared * m.head_dim, group + shared * m.head_dim, group + (shared + 1) * m.head_dim};
+}
+
+/// P[query, key] of one head, 0 for later keys.
+Matrix probabilities_of(const ModelSpec& m, const Matrix& qkv, const HeadColumns& at) {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(m.head_dim));
+  Matrix p(qkv.rows, qkv.rows);
+  for (std::uint64_t i = 0; i < qkv.rows; ++i) {
+    double largest = -HUGE_VAL;
+    for (std::uint64_t j = 0; j <= i; ++j) {
+      for (std::uint64_t f = 0; f < m.head_dim; ++f) p(i, j) += qkv(i, at.query + f) * qkv(j, at.key + f);
+      p(i, j) *= scale;
+      largest = std::max(largest, p(i, j));
+    }
+    double sum = 0.0;
+    for (std::uint64_t j = 0; j <= i; ++j) sum += (p(i, j) = std::exp(p(i, j) - largest));
+    for (std::uint64_t j = 0; j <= i; ++j) p(i, j) /= sum;
+  }
+  return p;
+}
+
+double probability_dropout(const ModelSpec& m, const DropoutKey& key, std::uint64_t sequence, std::uint64_t head,
+                           std::uint64_t length, std::uint64_t query, std::uint64_t key_position) {
+  return dropout_factor(key, ((sequence * m.heads + head) * length + query) * length + key_position);
+}
+
+}  // namespace
+
+double dropout_factor(const DropoutKey& key, std::uint64_t element) {
+  if (key.rate == 0.0) return 1.0;
+  const std::uint64_t stream = mix(key.step) ^ mix(1000 * key.site + key.layer + 1);
+  return random_uniform(key.seed, stream, element) >= key.rate ? 1.0 / (1.0 - key.rate) : 0.0;
+}
+
+Matrix norm_forward(Norm norm, double epsilon, const Matrix& x, const Matrix& gamma, const Matrix* beta) {
+  Matrix y(x.rows, x.columns);
+  for (std::uint64_t i = 0; i < x.rows; ++i) {
+    const RowStatistics row = statistics(norm, epsilon, x, i);
+    for (std::uint64_t j = 0; j < x.columns; ++j) {
+      y(i, j) = (x(i, j) - row.mean) * row.inverse * gamma.values[j] + (beta != nullptr ? beta->values[j] : 0.0);
+    }
+  }
+  return y;
+}
+
+Matrix norm_backward(Norm norm, double epsilon, const Matrix& dy, const Matrix& x, const Matrix& gamma, Matrix& dgamma,
+                     Matrix* dbeta) {
+  // With z = (x - mean) / deviation and g = dy * gamma:
+  //   dx = (g - mean(g) - z mean(g z)) / deviation, without mean(g) for rms.
+  const auto n = static_cast<double>(x.columns);
+  Matrix dx(x.rows, x.columns);
+  for (std::uint64_t i = 0; i < x.rows; ++i) {
+    const RowStatistics row = statistics(norm, epsilon, x, i);
+    double mean_g = 0.0;
+    double mean_gz = 0.0;
+    for (std::uint64_t j = 0; j < x.columns; ++j) {
+      const double z = (x(i, j) - row.mean) * row.inverse;
+      const double g = dy(i, j) * gamma.values[j];
+      mean_g += g / n;
+      mean_gz += g * z / n;
+      dgamma.values[j] += dy(i, j) * z;
+      if (dbeta != nullptr) dbeta->values[j] += dy(i, j);
+    }
+    if (norm == Norm::rms_norm) mean_g = 0.0;
+    for (std::uint64_t j = 0; j < x.columns; ++j) {
+      const double z = (x(i, j) - row.mean) * row.inverse;
+      dx(i, j) = (dy(i, j) * gamma.values[j] - mean_g - z * mean_gz) * row.inverse;
+    }
+  }
+  return dx;
+}
+
+void rotate(const ModelSpec& m, Matrix& qkv, double direction) {
+  const std::uint64_t half = m.head_dim / 2;
+  const std::uint64_t shared = m.heads / m.kv_heads;
+  for (std::uint64_t p = 0; p < qkv.rows; ++p) {
+    for (std::uint64_t group = 0; group < m.kv_heads; ++group) {
+      for (std::uint64_t member = 0; member <= shared; ++member) {  // the group's queries and its key
+        const std::uint64_t first = (group * (shared + 2) + member) * m.head_dim;
+        for (std::uint64_t i = 0; i < half; ++i) {
+          const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(m.head_dim);
+          const double angle = direction * static_cast<double>(p) * std::pow(m.rope_theta, exponent);
+          const double a = qkv(p, first + i);
+          const double b = qkv(p, first + i + half);
+          qkv(p, first + i) = a * std::cos(angle) - b * std::sin(angle);
+          qkv(p, first + i + half) = a * std::sin(angle) + b * std::cos(angle);
+        }
+      }
+    }
+  }
+}
+
+namespace {
+
+// gelu(x) = x/2 (1 + tanh(c (x + a x^3))), c = sqrt(2/pi), a = 0.044715
+constexpr double gelu_cubic = 0.044715;
+const double gelu_scale = std::sqrt(2.0 / std::numbers::pi);
+
+double gelu(double x) { return 0.5 * x * (1.0 + std::tanh(gelu_scale * (x + gelu_cubic * x * x * x))); }
+
+double gelu_derivative(double x) {
+  const double t = std::tanh(gelu_scale * (x + gelu_cubic * x * x * x));
+  return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * gelu_scale * (1.0 + 3.0 * gelu_cubic * x * x);
+}
+
+double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+}  // namespace
+
+Matrix activation_forward(const ModelSpec& m, const Matrix& pre) {
+  Matrix y(pre.rows, m.ffn);
+  for (std::uint64_t i = 0; i < pre.rows; ++i) {
+    for (std::uint64_t j = 0; j < m.ffn; ++j) {
+      switch (m.activation) {
+        case Activation::gelu: y(i, j) = gelu(pre(i, j)); break;
+        case Activation::swiglu: y(i, j) = pre(i, j) * sigmoid(pre(i, j)) * pre(i, m.ffn + j); break;
+      }
+    }
+  }
+  return y;
+}
+
+Matrix activation_backward(const ModelSpec& m, const Matrix& dy, const Matrix& pre) {
+  Matrix dpre(pre.rows, pre.columns);
+  for (std::uint64_t i = 0; i < pre.rows; ++i) {
+    for (std::uint64_t j = 0; j < m.ffn; ++j) {
+      switch (m.activation) {
+        case Activation::gelu: dpre(i, j) = dy(i, j) * gelu_derivative(pre(i, j)); break;
+        case Activation::swiglu: {
+          const double gate = pre(i, j);
+          const double s = sigmoid(gate);
+          dpre(i, j) = dy(i, j) * pre(i, m.ffn + j) * s * (1.0 + gate * (1.0 - s));
+          dpre(i, m.ffn + j) = dy(i, j) * gate * s;
+          break;
+        }
+      }
+    }
+  }
+  return dpre;
+}
+
+Matrix attention_forward(const ModelSpec& m, const Matrix& qkv, const DropoutKey& key, std::uint64_t sequence) {
+  Matrix context(qkv.rows, m.heads * m.head_dim);
+  for (std::uint64_t head = 0; head < m.heads; ++head) {
+    const HeadColumns at = columns_of(m, head);
+    const Matrix p = probabilities_of(m, qkv, at);
+    for (std::uint64_t i = 0; i < qkv.rows; ++i) {
+      for (std::uint64_t j = 0; j <= i; ++j) {
+        const double kept = p(i, j) * probability_dropout(m, key, sequence, head, qkv.rows, i, j);
+        for (std::uint64_t f = 0; f < m.head_dim; ++f) context(i, head * m.head_dim + f) += kept * qkv(j, at.value + f);
+      }
+    }
+  }
+  return context;
+}
+
+Matrix attention_backward(const ModelSpec& m, const Matrix& dcontext, const Matrix& qkv, const DropoutKey& key,
+                          std::uint64_t sequence, double& largest) {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(m.head_dim));
+  Matrix dqkv(qkv.rows, qkv.columns);
+  for (std::uint64_t head = 0; head < m.heads; ++head) {
+    const HeadColumns at = columns_of(m, head);
+    const Matrix p = probabilities_of(m, qkv, at);
+    for (std::uint64_t i = 0; i < qkv.rows; ++i) {
+      // dP through value and dropout; dS = P (dP - sum_j dP P).
+      std::vector<double> dp(i + 1, 0.0);
+      double weighted = 0.0;
+      for (std::uint64_t j = 0; j <= i; ++j) {
+        const double factor = probability_dropout(m, key, sequence, head, qkv.rows, i, j);
+        for (std::uint64_t f = 0; f < m.head_dim; ++f) {
+          const double dc = dcontext(i, head * m.head_dim + f);
+          dp[j] += dc * qkv(j, at.value + f) * factor;
+          dqkv(j, at.value + f) += p(i, j) * factor * dc;
+        }
+        weighted += dp[j] * p(i, j);
+        largest = std::max(largest, std::abs(dp[j]));
+      }
+      for (std::uint64_t j = 0; j <= i; ++j) {
+        const double ds = p(i, j) * (dp[j] - weighted);
+        largest = std::max(largest, std::abs(ds));
+        for (std::uint64_t f = 0; f < m.head_dim; ++f) {
+          dqkv(i, at.query + f) += ds * scale * qkv(j, at.key + f);
+          dqkv(j, at.key + f) += ds * scale * qkv(i, at.query + f);
+        }
+      }
+    }
+  }
+  return dqkv;
+}
+
+}  // namespace orrery

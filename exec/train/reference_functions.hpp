@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/spec/model_spec.hpp"
+#include "exec/train/matrix.hpp"
+
+namespace orrery {
+
+// The functions of the single-device reference model and their derivatives, on
+// one sequence: matrices are [position, feature].
+
+/// Which element of which dropout mask: everything in the random key but the
+/// element.  rate 0 keeps all.
+struct DropoutKey {
+  double rate = 0.0;
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::uint64_t site = 0;
+  std::uint64_t layer = 0;
+};
+/// 0 for a dropped element, else 1 / (1 - rate).
+[[nodiscard]] double dropout_factor(const DropoutKey&, std::uint64_t element);
+
+/// y = (x - mean) / deviation * gamma + beta, per row; rms: y = x / rms * gamma.
+/// The epsilon is inside the root.  `beta` is null for rms_norm.
+[[nodiscard]] Matrix norm_forward(Norm, double epsilon, const Matrix& x, const Matrix& gamma, const Matrix* beta);
+/// Returns dx; adds to dgamma and dbeta.
+[[nodiscard]] Matrix norm_backward(Norm, double epsilon, const Matrix& dy, const Matrix& x, const Matrix& gamma,
+                                   Matrix& dgamma, Matrix* dbeta);
+
+/// Rotates queries and keys of every head in place; `direction` -1 undoes it,
+/// which is also its derivative.
+void rotate(const ModelSpec&, Matrix& qkv, double direction);
+
+/// act(pre): [s, ffn] from [s, ffn] (gelu) or [s, 2 ffn] (swiglu).
+[[nodiscard]] Matrix activation_forward(const ModelSpec&, const Matrix& pre);
+[[nodiscard]] Matrix activation_backward(const ModelSpec&, const Matrix& dy, const Matrix& pre);
+
+/// Causal attention of sequence number `sequence` (for the dropout keys).
+/// Returns the context [s, heads * head_dim].
+[[nodiscard]] Matrix attention_forward(const ModelSpec&, const Matrix& qkv, const DropoutKey&, std::uint64_t sequence);
+/// Returns dqkv.  Scores and probabilities are formed anew.
+/// `largest` is raised to the largest |derivative of a probability or score|.
+[[nodiscard]] Matrix attention_backward(const ModelSpec&, const Matrix& dcontext, const Matrix& qkv, const DropoutKey&,
+                                        std::uint64_t sequence, double& largest);
+
+}  // namespace orrery

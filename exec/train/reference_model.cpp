@@ -1,0 +1,217 @@
+#include "exec/train/reference_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/diagnostics.hpp"
+#include "exec/train/parameters.hpp"
+#include "exec/train/reference_functions.hpp"
+
+namespace orrery {
+namespace {
+
+enum Site : std::uint64_t { embedding_site, probability_site, attention_site, ffn_site };
+
+/// What the backward pass of a layer reads again.
+struct LayerRecord {
+  Matrix x, norm1, qkv, context, mid, norm2, pre, act;
+};
+
+/// One pass over the batch: the same objects serve every sequence.
+class Pass {
+ public:
+  Pass(const ModelSpec& model, const Workload& workload, const ParameterSet& weights, const DataSource& data,
+       std::uint64_t step)
+      : model_(model), workload_(workload), weights_(weights), data_(data), step_(step) {}
+
+  ReferenceGradients run(bool backward) {
+    ReferenceGradients result;
+    result.count = count_targets(data_, workload_, step_);
+    count_ = static_cast<double>(result.count);
+    if (backward) gradients_ = zeros_like(weights_);
+    for (std::uint64_t sequence = 0; sequence < workload_.global_batch; ++sequence) {
+      sequence_ = sequence;
+      std::vector<LayerRecord> records(model_.layers);
+      Matrix hidden = embed();
+      for (std::uint64_t layer = 0; layer < model_.layers; ++layer)
+        hidden = layer_forward(layer, hidden, records[layer]);
+      Matrix signal = head(hidden, result.loss, backward);
+      if (!backward) continue;
+      for (std::uint64_t layer = model_.layers; layer-- > 0;) signal = layer_backward(layer, signal, records[layer]);
+      embed_backward(signal);
+    }
+    result.gradients = std::move(gradients_);
+    result.largest_signal = largest_signal_;
+    return result;
+  }
+
+ private:
+  const Matrix& weight(const std::string& name) const { return weights_.at(name); }
+  Matrix& gradient(const std::string& name) { return gradients_.at(name); }
+  const Matrix* optional_weight(const std::string& name) const {
+    const auto found = weights_.find(name);
+    return found == weights_.end() ? nullptr : &found->second;
+  }
+  Matrix* optional_gradient(const std::string& name) {
+    const auto found = gradients_.find(name);
+    return found == gradients_.end() ? nullptr : &found->second;
+  }
+  static std::string prefix(std::uint64_t layer) { return "layers." + std::to_string(layer) + "."; }
+  std::string output_table() const { return model_.tied_embeddings ? "embedding.word.weight" : "head.output.weight"; }
+
+  DropoutKey key(Site site, std::uint64_t layer) const {
+    const double rate = site == probability_site ? workload_.attention_dropout : workload_.hidden_dropout;
+    return {rate, workload_.seed, step_, site, layer};
+  }
+
+  /// The mask is its own derivative: forward and backward both multiply by it.
+  void apply_hidden_dropout(Matrix& x, Site site, std::uint64_t layer) const {
+    const DropoutKey mask = key(site, layer);
+    for (std::uint64_t p = 0; p < x.rows; ++p) {
+      for (std::uint64_t j = 0; j < x.columns; ++j) {
+        x(p, j) *= dropout_factor(mask, (p * workload_.global_batch + sequence_) * model_.hidden + j);
+      }
+    }
+  }
+
+  Matrix norm(const std::string& name, const Matrix& x) const {
+    return norm_forward(model_.norm, model_.norm_epsilon, x, weight(name + ".weight"), optional_weight(name + ".bias"));
+  }
+  Matrix norm_derivative(const std::string& name, const Matrix& dy, const Matrix& x) {
+    return norm_backward(model_.norm, model_.norm_epsilon, dy, x, weight(name + ".weight"), gradient(name + ".weight"),
+                         optional_gradient(name + ".bias"));
+  }
+
+  Matrix linear(const std::string& name, const Matrix& x) const {
+    Matrix y = product(x, weight(name + ".weight"));
+    if (const Matrix* bias = optional_weight(name + ".bias")) add_to_rows(y, *bias);
+    return y;
+  }
+  Matrix linear_derivative(const std::string& name, const Matrix& dy, const Matrix& x) {
+    note(dy);
+    add_transposed_product(gradient(name + ".weight"), x, dy);
+    if (Matrix* bias = optional_gradient(name + ".bias")) add_column_sums(*bias, dy);
+    return product_transposed(dy, weight(name + ".weight"));
+  }
+
+  void note(const Matrix& signal) {
+    for (const double x : signal.values) largest_signal_ = std::max(largest_signal_, std::abs(x));
+  }
+
+  Matrix embed() const {
+    Matrix x(workload_.sequence_length, model_.hidden);
+    const Matrix& word = weight("embedding.word.weight");
+    const Matrix* position = optional_weight("embedding.position.weight");
+    for (std::uint64_t p = 0; p < x.rows; ++p) {
+      const auto token = static_cast<std::uint64_t>(data_.token(step_, sequence_, p));
+      for (std::uint64_t j = 0; j < x.columns; ++j) x(p, j) = word(token, j) + (position ? (*position)(p, j) : 0.0);
+    }
+    apply_hidden_dropout(x, embedding_site, 0);
+    return x;
+  }
+
+  void embed_backward(Matrix dx) {
+    apply_hidden_dropout(dx, embedding_site, 0);
+    note(dx);
+    Matrix& word = gradient("embedding.word.weight");
+    Matrix* position = optional_gradient("embedding.position.weight");
+    for (std::uint64_t p = 0; p < dx.rows; ++p) {
+      const auto token = static_cast<std::uint64_t>(data_.token(step_, sequence_, p));
+      for (std::uint64_t j = 0; j < dx.columns; ++j) {
+        word(token, j) += dx(p, j);
+        if (position != nullptr) (*position)(p, j) += dx(p, j);
+      }
+    }
+  }
+
+  Matrix layer_forward(std::uint64_t layer, const Matrix& x, LayerRecord& r) const {
+    const std::string at = prefix(layer);
+    r.x = x;
+    r.norm1 = norm(at + "norm1", x);
+    r.qkv = linear(at + "attention.qkv", r.norm1);
+    if (model_.positions == PositionEncoding::rotary) rotate(model_, r.qkv, 1.0);
+    r.context = attention_forward(model_, r.qkv, key(probability_site, layer), sequence_);
+    r.mid = linear(at + "attention.out", r.context);
+    apply_hidden_dropout(r.mid, attention_site, layer);
+    add(r.mid, x);
+    r.norm2 = norm(at + "norm2", r.mid);
+    r.pre = linear(at + "ffn.up", r.norm2);
+    r.act = activation_forward(model_, r.pre);
+    Matrix y = linear(at + "ffn.down", r.act);
+    apply_hidden_dropout(y, ffn_site, layer);
+    add(y, r.mid);
+    return y;
+  }
+
+  Matrix layer_backward(std::uint64_t layer, const Matrix& dy, const LayerRecord& r) {
+    const std::string at = prefix(layer);
+    note(dy);
+    Matrix branch = dy;  // through dropout into the feed-forward branch; the residual keeps dy
+    apply_hidden_dropout(branch, ffn_site, layer);
+    const Matrix dact = linear_derivative(at + "ffn.down", branch, r.act);
+    note(dact);
+    const Matrix dpre = activation_backward(model_, dact, r.pre);
+    Matrix dmid = norm_derivative(at + "norm2", linear_derivative(at + "ffn.up", dpre, r.norm2), r.mid);
+    add(dmid, dy);
+    note(dmid);
+    branch = dmid;
+    apply_hidden_dropout(branch, attention_site, layer);
+    const Matrix dcontext = linear_derivative(at + "attention.out", branch, r.context);
+    note(dcontext);
+    Matrix dqkv = attention_backward(model_, dcontext, r.qkv, key(probability_site, layer), sequence_, largest_signal_);
+    if (model_.positions == PositionEncoding::rotary) rotate(model_, dqkv, -1.0);
+    Matrix dx = norm_derivative(at + "norm1", linear_derivative(at + "attention.qkv", dqkv, r.norm1), r.x);
+    add(dx, dmid);
+    return dx;
+  }
+
+  /// Adds this sequence's share of the loss; returns d loss / d hidden.
+  Matrix head(const Matrix& hidden, double& loss, bool backward) {
+    const Matrix normed = norm("head.norm", hidden);
+    Matrix logits = product_transposed(normed, weight(output_table()));
+    for (std::uint64_t p = 0; p < logits.rows; ++p) {
+      const std::int32_t target = data_.target(step_, sequence_, p);
+      double largest = -HUGE_VAL;
+      for (std::uint64_t v = 0; v < logits.columns; ++v) largest = std::max(largest, logits(p, v));
+      double sum = 0.0;
+      for (std::uint64_t v = 0; v < logits.columns; ++v) sum += std::exp(logits(p, v) - largest);
+      const bool counts = target >= 0;
+      if (counts) loss += (largest + std::log(sum) - logits(p, static_cast<std::uint64_t>(target))) / count_;
+      // The logits become their derivative: (probability - [v = target]) / count.
+      for (std::uint64_t v = 0; v < logits.columns; ++v) {
+        logits(p, v) = counts ? std::exp(logits(p, v) - largest) / sum / count_ : 0.0;
+      }
+      if (counts) logits(p, static_cast<std::uint64_t>(target)) -= 1.0 / count_;
+    }
+    if (!backward) return {};
+    note(logits);
+    add_transposed_product(gradient(output_table()), logits, normed);
+    const Matrix dnormed = product(logits, weight(output_table()));
+    note(dnormed);
+    return norm_derivative("head.norm", dnormed, hidden);
+  }
+
+  const ModelSpec& model_;
+  const Workload& workload_;
+  const ParameterSet& weights_;
+  const DataSource& data_;
+  std::uint64_t step_;
+  std::uint64_t sequence_ = 0;
+  double count_ = 0.0;
+  ParameterSet gradients_;
+  double largest_signal_ = 0.0;
+};
+
+}  // namespace
+
+ReferenceGradients reference_gradients(const ModelSpec& model, const Workload& workload, const ParameterSet& weights,
+                                       const DataSource& data, std::uint64_t step) {
+  return Pass(model, workload, weights, data, step).run(true);
+}
+
+double reference_loss(const ModelSpec& model, const Workload& workload, const ParameterSet& weights,
+                      const DataSource& data, std::uint64_t step) {
+  return Pass(model, workload, weights, data, step).run(false).loss;
+}
+
+}  // namespace orrery

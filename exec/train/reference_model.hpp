@@ -1,0 +1,46 @@
+#pragma once
+
+#include "core/spec/model_spec.hpp"
+#include "core/spec/workload.hpp"
+#include "exec/train/data.hpp"
+#include "exec/train/matrix.hpp"
+
+namespace orrery {
+
+struct ReferenceGradients {
+  double loss = 0.0;        ///< mean over the valid targets of the global batch
+  std::uint64_t count = 0;  ///< valid targets
+  ParameterSet gradients;   ///< of `loss`, before clipping
+  /// Largest |d loss / d activation|: in fp16 the step overflows when this
+  /// times the loss scale is far above 65504, and does not when far below.
+  double largest_signal = 0.0;
+};
+
+/// Loss of step `step` (from 1) and its gradients by backward formulas written
+/// out by hand.  The global batch is worked off one sequence after the other in
+/// double, without any parallel machinery: the oracle of exec/run.
+///
+/// One sequence, s positions, all matrices [position, feature]:
+///
+///     x      = word[token] (+ position[p]),                   then dropout site 0
+///     qkv    = norm1(x) W_qkv + b, queries and keys rotated where rotary
+///     P      = softmax over earlier keys of q k^T / sqrt(d),  then dropout site 1
+///     mid    = x + dropout_2(P v W_out + b)
+///     y      = mid + dropout_3(act(norm2(mid) W_up + b) W_down + b)
+///     loss   = sum over valid positions of -log softmax(norm(y) table^T)[target] / count
+///
+/// Rotation of a head's feature pair (i, i + d/2) at position p by the angle
+/// p theta^(-2i/d).  gelu in its tanh form; swiglu is silu(gate) * up.
+/// Dropout keeps an element when its key's uniform number is at least the rate
+/// and scales it by 1 / (1 - rate); keys use global element indices:
+///
+///     sites 0, 2, 3   (position * global_batch + sequence) * hidden + feature
+///     site 1          ((sequence * heads + head) * s + query) * s + key
+[[nodiscard]] ReferenceGradients reference_gradients(const ModelSpec&, const Workload&, const ParameterSet& weights,
+                                                     const DataSource&, std::uint64_t step);
+
+/// The loss alone (for finite differences).
+[[nodiscard]] double reference_loss(const ModelSpec&, const Workload&, const ParameterSet& weights, const DataSource&,
+                                    std::uint64_t step);
+
+}  // namespace orrery

@@ -1,0 +1,156 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "core/base/random.hpp"
+#include "exec/train/parameters.hpp"
+#include "exec/train/reference_model.hpp"
+
+namespace orrery {
+namespace {
+
+ModelSpec gpt(bool tied) {
+  ModelSpec m;
+  m.layers = 2;
+  m.hidden = 8;
+  m.heads = m.kv_heads = 2;
+  m.head_dim = 4;
+  m.ffn = 12;
+  m.vocabulary = 11;
+  m.max_positions = 7;
+  m.tied_embeddings = tied;
+  return m;
+}
+
+ModelSpec llama(bool tied) {
+  ModelSpec m = gpt(tied);
+  m.heads = 6;  // head size x heads is not the hidden size, and three queries share a key
+  m.kv_heads = 2;
+  m.norm = Norm::rms_norm;
+  m.activation = Activation::swiglu;
+  m.positions = PositionEncoding::rotary;
+  m.bias = false;
+  m.rope_theta = 50.0;  // every pair of features turns visibly within five positions
+  return m;
+}
+
+Workload workload(double dropout) {
+  Workload w;
+  w.global_batch = 3;
+  w.sequence_length = 5;
+  w.precision = Precision::fp64;
+  w.hidden_dropout = dropout;
+  w.attention_dropout = dropout;
+  w.seed = 7;
+  return w;
+}
+
+/// Weights large enough that every nonlinearity bends: biases and norms too are
+/// away from their starts.
+ParameterSet rough_weights(const ModelSpec& m) {
+  ParameterSet set;
+  for (const ReferenceParameter& p : parameters_of(m)) {
+    Matrix tensor(p.rows, p.columns);
+    for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+      const double centre = p.start == ReferenceParameter::Start::ones ? 1.0 : 0.0;
+      tensor.values[i] = centre + 0.4 * random_normal(5, stream_of(p.name), i);
+    }
+    set.emplace(p.name, std::move(tensor));
+  }
+  return set;
+}
+
+struct Case {
+  const char* name;
+  ModelSpec model;
+  double dropout;
+  double ignored;
+};
+
+}  // namespace
+
+// Every element of every tensor against the fourth-order central difference
+//     f' = (8 (f(+h) - f(-h)) - (f(+2h) - f(-2h))) / (12 h) + O(h^4 f^(5) / 30).
+// With h = 1e-3 the truncation is 3e-14 times the fifth derivative, which norms
+// and softmax make as large as 1e5 here, and the rounding of the loss (near 3,
+// 4e-16) over h is 1e-12; gradients are near 1e-1.  The bound 1e-7 of the
+// tensor's largest element is ten times what this leaves; a wrong term of a
+// formula is wrong by percents.
+TEST_CASE("The reference gradient of every parameter element is the slope of the loss", "[oracle][train]") {
+  const Case c = GENERATE(
+      Case{"gpt tied", gpt(true), 0.0, 0.0}, Case{"gpt untied, dropout, ignored targets", gpt(false), 0.3, 0.3},
+      Case{"gpt tied, dropout, ignored targets", gpt(true), 0.3, 0.3}, Case{"llama untied", llama(false), 0.0, 0.0},
+      Case{"llama tied, dropout, ignored targets", llama(true), 0.3, 0.3});
+  CAPTURE(c.name);
+  const Workload w = workload(c.dropout);
+  const auto data = synthetic_data(c.model.vocabulary, 3, c.ignored);
+  const std::uint64_t step = 2;
+  ParameterSet weights = rough_weights(c.model);
+  const ReferenceGradients result = reference_gradients(c.model, w, weights, *data, step);
+  CHECK(result.loss == reference_loss(c.model, w, weights, *data, step));
+
+  const double h = 1e-3;
+  for (auto& [name, tensor] : weights) {
+    double largest = 0.0;
+    double worst = 0.0;
+    for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+      const double start = tensor.values[i];
+      const auto loss_at = [&](double distance) {
+        tensor.values[i] = start + distance;
+        return reference_loss(c.model, w, weights, *data, step);
+      };
+      const double slope = (8.0 * (loss_at(h) - loss_at(-h)) - (loss_at(2.0 * h) - loss_at(-2.0 * h))) / (12.0 * h);
+      tensor.values[i] = start;
+      largest = std::max(largest, std::abs(slope));
+      worst = std::max(worst, std::abs(slope - result.gradients.at(name).values[i]));
+    }
+    CAPTURE(name, worst, largest);
+    CHECK(largest > 1e-4);  // the tensor does take part
+    CHECK(worst <= 1e-7 * largest);
+  }
+}
+
+// With zero output weights all V logits are equal, so each of the valid targets
+// costs log V, whatever came before.
+TEST_CASE("A model with equal logits loses log of the vocabulary per target", "[oracle][train]") {
+  const ModelSpec m = gpt(false);
+  ParameterSet weights = rough_weights(m);
+  for (double& x : weights.at("head.output.weight").values) x = 0.0;
+  const auto data = synthetic_data(m.vocabulary, 3, 0.5);
+  CHECK(reference_loss(m, workload(0.2), weights, *data, 1) == Approx(std::log(11.0)).epsilon(1e-14));
+}
+
+// Position p of the hidden state reads tokens 0..p only: with all targets but
+// that of position 2 ignored, the tables' gradients at later positions vanish.
+TEST_CASE("A target's loss does not depend on later tokens", "[oracle][train]") {
+  class OneTarget final : public DataSource {
+   public:
+    [[nodiscard]] std::int32_t token(std::uint64_t, std::uint64_t, std::uint64_t position) const override {
+      return static_cast<std::int32_t>(position);
+    }
+    [[nodiscard]] std::int32_t target(std::uint64_t, std::uint64_t, std::uint64_t position) const override {
+      return position == 2 ? 9 : -1;
+    }
+  };
+  const ModelSpec m = gpt(false);
+  const ReferenceGradients result = reference_gradients(m, workload(0.0), rough_weights(m), OneTarget(), 1);
+  CHECK(result.count == 3);  // one per sequence
+  const Matrix& position = result.gradients.at("embedding.position.weight");
+  for (std::uint64_t p = 0; p < m.max_positions; ++p) {
+    double largest = 0.0;
+    for (std::uint64_t j = 0; j < m.hidden; ++j) largest = std::max(largest, std::abs(position(p, j)));
+    CAPTURE(p, largest);
+    CHECK((p <= 2) == (largest > 0.0));
+  }
+}
+
+// Parameters of the reference are those that the model counts.
+TEST_CASE("The reference holds exactly the model's parameters", "[oracle][train]") {
+  for (const ModelSpec& m : {gpt(true), gpt(false), llama(true), llama(false)}) {
+    std::uint64_t count = 0;
+    for (const ReferenceParameter& p : parameters_of(m)) count += p.rows * p.columns;
+    CHECK(count == parameter_count(m));
+  }
+}
+
+}  // namespace orrery

@@ -1,0 +1,185 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "exec/train/parameters.hpp"
+#include "exec/train/single_device.hpp"
+
+namespace orrery {
+namespace {
+
+/// The smallest model: one layer, everything of width 1 or 2.
+ModelSpec model() {
+  ModelSpec m;
+  m.layers = 1;
+  m.hidden = 2;
+  m.heads = m.kv_heads = 1;
+  m.head_dim = 2;
+  m.ffn = 2;
+  m.vocabulary = 3;
+  m.max_positions = 2;
+  return m;
+}
+
+Workload workload() {
+  Workload w;
+  w.global_batch = 1;
+  w.sequence_length = 2;
+  w.precision = Precision::fp64;
+  w.optimizer.learning_rate = 0.1;
+  w.optimizer.weight_decay = 0.0;
+  return w;
+}
+
+/// All gradients 0 but one element of the token table.
+ParameterSet one_gradient(const TrainingState& state, double g) {
+  ParameterSet gradients = zeros_like(state.parameters);
+  gradients.at("embedding.word.weight").values[0] = g;
+  return gradients;
+}
+
+double first_weight(const TrainingState& state) { return state.parameters.at("embedding.word.weight").values[0]; }
+
+}  // namespace
+
+// The first step of Adam moves every weight by lr g / (|g| + eps), whatever
+// the betas: both corrected moments are g and g^2.
+TEST_CASE("Adam's first step has the length of the learning rate", "[oracle][train]") {
+  const double g = GENERATE(3.0, -0.01);
+  TrainingState state = initial_state(model(), workload());
+  const double start = first_weight(state);
+  const UpdateResult result = apply_update(model(), workload(), one_gradient(state, g), state);
+  CHECK(result.norm == Approx(std::abs(g)));
+  CHECK(first_weight(state) - start == Approx(-0.1 * g / (std::abs(g) + 1e-8)).epsilon(1e-12));
+  CHECK(state.moment1.at("embedding.word.weight").values[0] == Approx(0.1 * g));
+  CHECK(state.moment2.at("embedding.word.weight").values[0] == Approx(0.05 * g * g));
+}
+
+// Second step with g = 1 then g = 2, b1 = 0.9, b2 = 0.95:
+//   m = 0.9 * 0.1 + 0.1 * 2 = 0.29,     mhat = 0.29 / 0.19
+//   v = 0.95 * 0.05 + 0.05 * 4 = 0.2475, vhat = 0.2475 / 0.0975
+TEST_CASE("Adam's second step corrects both moments by the number of steps", "[oracle][train]") {
+  TrainingState state = initial_state(model(), workload());
+  apply_update(model(), workload(), one_gradient(state, 1.0), state);
+  const double before = first_weight(state);
+  apply_update(model(), workload(), one_gradient(state, 2.0), state);
+  CHECK(before - first_weight(state) ==
+        Approx(0.1 * (0.29 / 0.19) / (std::sqrt(0.2475 / 0.0975) + 1e-8)).epsilon(1e-12));
+}
+
+// g = 1 twice with momentum 0.9: steps of 0.1 and 0.19.
+TEST_CASE("SGD adds momentum, and without momentum keeps no moment", "[oracle][train]") {
+  Workload w = workload();
+  w.optimizer.kind = OptimizerKind::sgd;
+  TrainingState state = initial_state(model(), w);
+  const double start = first_weight(state);
+  apply_update(model(), w, one_gradient(state, 1.0), state);
+  CHECK(start - first_weight(state) == Approx(0.1).epsilon(1e-12));
+  apply_update(model(), w, one_gradient(state, 1.0), state);
+  CHECK(start - first_weight(state) == Approx(0.29).epsilon(1e-12));
+
+  w.optimizer.momentum = 0.0;
+  TrainingState plain = initial_state(model(), w);
+  CHECK(plain.moment1.empty());
+  apply_update(model(), w, one_gradient(plain, 1.0), plain);
+  apply_update(model(), w, one_gradient(plain, 1.0), plain);
+  CHECK(start - first_weight(plain) == Approx(0.2).epsilon(1e-12));
+}
+
+// Gradients 0, decay 0.5, rate 0.1: matrices shrink by 5 %, norm weights (1) and biases (0) stay.
+TEST_CASE("Weight decay shrinks matrices and leaves norms and biases", "[oracle][train]") {
+  Workload w = workload();
+  w.optimizer.weight_decay = 0.5;
+  TrainingState state = initial_state(model(), w);
+  const ParameterSet start = state.parameters;
+  apply_update(model(), w, one_gradient(state, 0.0), state);
+  for (const ReferenceParameter& p : parameters_of(model())) {
+    CAPTURE(p.name);
+    const bool matrix = p.rows > 1;
+    CHECK(p.decay == matrix);
+    for (std::size_t i = 0; i < start.at(p.name).values.size(); ++i) {
+      const double expected = start.at(p.name).values[i] * (matrix ? 0.95 : 1.0);
+      CHECK(state.parameters.at(p.name).values[i] == Approx(expected).epsilon(1e-12));
+    }
+  }
+}
+
+// Norm 4 clipped to 1: SGD moves by 0.1 * 4 / (4 + 1e-6).  Norm 0.5 stays.
+TEST_CASE("Clipping scales a gradient to the clip norm and only when it is longer", "[oracle][train]") {
+  Workload w = workload();
+  w.optimizer.kind = OptimizerKind::sgd;
+  w.clip_norm = 1.0;
+  TrainingState state = initial_state(model(), w);
+  const double start = first_weight(state);
+  CHECK(apply_update(model(), w, one_gradient(state, 4.0), state).clip == Approx(1.0 / (4.0 + 1e-6)).epsilon(1e-12));
+  CHECK(start - first_weight(state) == Approx(0.4 / (4.0 + 1e-6)).epsilon(1e-12));
+  CHECK(apply_update(model(), w, one_gradient(state, 0.5), state).clip == 1.0);
+}
+
+// Warm-up over 4 steps: the second step runs at half of the peak rate.
+TEST_CASE("The learning rate is that of the update's number", "[oracle][train]") {
+  Workload w = workload();
+  w.schedule.warmup_steps = 4;
+  TrainingState state = initial_state(model(), w);
+  CHECK(apply_update(model(), w, one_gradient(state, 1.0), state).learning_rate == Approx(0.025));
+  CHECK(apply_update(model(), w, one_gradient(state, 1.0), state).learning_rate == Approx(0.05));
+}
+
+TEST_CASE("In fp16 an overflow skips the update and halves the scale; a window of good steps doubles it",
+          "[oracle][train]") {
+  Workload w = workload();
+  w.precision = Precision::fp16;
+  w.loss_scale = 64.0;
+  w.loss_scale_window = 2;
+  TrainingState state = initial_state(model(), w);
+  const TrainingState start = state;
+  CHECK(apply_update(model(), w, one_gradient(state, std::numeric_limits<double>::infinity()), state).skipped);
+  CHECK(state.parameters == start.parameters);
+  CHECK(state.moment1 == start.moment1);
+  CHECK(state.steps == 0);
+  CHECK(state.loss_scale == 32.0);
+  CHECK_FALSE(apply_update(model(), w, one_gradient(state, 1.0), state).skipped);
+  CHECK(state.loss_scale == 32.0);
+  CHECK_FALSE(apply_update(model(), w, one_gradient(state, 1.0), state).skipped);
+  CHECK(state.loss_scale == 64.0);
+  CHECK(state.steps == 2);
+}
+
+// Loss before training is near log 3 (small weights); forty steps on the same
+// batch must learn it.
+TEST_CASE("Training steps on one batch lower its loss", "[oracle][train]") {
+  class OneBatch final : public DataSource {
+   public:
+    [[nodiscard]] std::int32_t token(std::uint64_t, std::uint64_t, std::uint64_t position) const override {
+      return static_cast<std::int32_t>(position);
+    }
+    [[nodiscard]] std::int32_t target(std::uint64_t, std::uint64_t, std::uint64_t position) const override {
+      return static_cast<std::int32_t>(position + 1);
+    }
+  };
+  TrainingState state = initial_state(model(), workload());
+  const double first = train_step(model(), workload(), OneBatch(), 1, state).pass.loss;
+  CHECK(first == Approx(std::log(3.0)).margin(0.02));
+  double last = first;
+  for (std::uint64_t step = 2; step <= 40; ++step)
+    last = train_step(model(), workload(), OneBatch(), step, state).pass.loss;
+  CHECK(last < 0.5 * first);
+}
+
+// bf16 has 8 significant bits: 1 + 1/256 lies between 1 and 1 + 1/128 and goes
+// to the even one.  f16 has 11, and its largest finite value is 65504; half a
+// unit above it (65520) is the first that becomes infinite.  Below 2^-14 its
+// unit is 2^-24.
+TEST_CASE("Rounding to a shorter type breaks ties to even and overflows to infinity", "[oracle][train]") {
+  CHECK(rounded(1.0 + 0x1p-8, DType::bf16) == 1.0);
+  CHECK(rounded(1.0 + 0x1.8p-7, DType::bf16) == 1.0 + 0x1p-6);
+  CHECK(rounded(-3.0, DType::bf16) == -3.0);
+  CHECK(rounded(65519.0, DType::f16) == 65504.0);
+  CHECK(std::isinf(rounded(65520.0, DType::f16)));
+  CHECK(rounded(0x1.8p-24, DType::f16) == 0x1p-23);
+  CHECK(rounded(0x1p-25, DType::f16) == 0.0);
+  CHECK(rounded(0.1, DType::f32) == static_cast<double>(0.1F));
+  CHECK(rounded(0.1, DType::f64) == 0.1);
+}
+
+}  // namespace orrery
