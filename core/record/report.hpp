@@ -21,6 +21,16 @@ struct StageMemory {
   friend bool operator==(const StageMemory&, const StageMemory&) = default;
 };
 
+/// What the ranks of one pipeline stage spend a step on; the three parts of the
+/// compute lane and its idle time add up to the step time.
+struct StageTime {
+  std::uint32_t stage = 0;
+  Seconds compute;                ///< compute lane busy
+  Seconds exposed_communication;  ///< compute lane waiting for communication
+  Seconds bubble;                 ///< compute lane idle otherwise, to the end of the step
+  friend bool operator==(const StageTime&, const StageTime&) = default;
+};
+
 /// Compute time of one kind of operation, or time of one kind of communication:
 /// busy time of its lane, mean over ranks.
 struct OperationTime {
@@ -48,6 +58,7 @@ struct Report {
   double bubble_fraction = 0.0;       ///< compute-lane idle not spent waiting for a collective, mean over ranks, over step time
   Seconds exposed_communication;      ///< compute-lane wait on communication, mean over ranks
   Seconds compute;                    ///< compute-lane busy, mean over ranks
+  std::vector<StageTime> time_by_stage;
   std::vector<OperationTime> operations;
   std::uint64_t sent_bytes = 0;       ///< by all ranks, ring algorithms
   std::optional<double> cost_per_step;  ///< in the currency of the cluster's price

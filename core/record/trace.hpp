@@ -9,6 +9,10 @@
 namespace orrery {
 
 /// Start and end of one op, in picoseconds from the start of the step.
+///
+/// A Collective or Exchange starts when its last partner is ready (an Exchange
+/// of several messages when the first of them can move); waiting before that
+/// belongs to no span.
 struct Span {
   std::int64_t start = 0;
   std::int64_t end = 0;
@@ -16,7 +20,8 @@ struct Span {
 };
 
 /// What one rank did: spans[i] is the op with OpId i.  Ops without time (Alloc,
-/// Free) have the instant at which they were issued.
+/// Free) have the instant at which the compute lane passed them: the end of the
+/// last op before them on that lane.
 struct RankTrace {
   Rank rank{};
   std::vector<Span> spans;

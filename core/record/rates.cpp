@@ -1,0 +1,66 @@
+#include "core/record/rates.hpp"
+
+namespace orrery {
+
+double model_flops(const ModelSpec& m, const Workload& w) {
+  const auto real = [](std::uint64_t v) { return static_cast<double>(v); };
+  const double tokens = real(w.global_batch) * real(w.sequence_length);
+  const double attention_width = real(m.heads) * real(m.head_dim);
+  const double projections = 2.0 * real(m.hidden) * real(m.head_dim) * (2.0 * real(m.heads) + 2.0 * real(m.kv_heads));
+  const double matrices = m.activation == Activation::swiglu ? 3.0 : 2.0;
+  const double feed_forward = 2.0 * matrices * real(m.hidden) * real(m.ffn);
+  const double core = 4.0 * real(w.sequence_length) * attention_width;
+  const double head = 2.0 * real(m.hidden) * real(m.vocabulary);
+  return 3.0 * tokens * (real(m.layers) * (projections + feed_forward + core) + head);
+}
+
+double program_flops(const Program& program) {
+  std::vector<std::uint64_t> runs(program.blocks.size(), 0);
+  for (const RankClass& ranks : program.classes) {
+    for (const Slot& slot : ranks.step) runs[index(slot.block)] += slot.repeat;
+  }
+  return program_flops(program, runs);
+}
+
+double program_flops(const Program& program, const std::vector<std::uint64_t>& block_runs) {
+  double flops = 0.0;
+  for (std::size_t b = 0; b < program.blocks.size(); ++b) {
+    if (block_runs[b] == 0) continue;
+    const Block& block = program.blocks[b];
+    double once = 0.0;
+    for (const Op& op : block.ops) {
+      if (const auto* compute = std::get_if<Compute>(&op.action)) once += flops_of(block.kernels[compute->kernel]).counted;
+    }
+    flops += once * static_cast<double>(block_runs[b]);
+  }
+  return program.classes.empty()
+             ? 0.0
+             : flops * (static_cast<double>(program.mesh.size()) / static_cast<double>(program.classes.size()));
+}
+
+void add_rates(Report& report, const PlannedRun& run, const Program& program, double executed_flops) {
+  report.plan = run.plan.name;
+  report.gpus = program.mesh.size();
+  const double gpus = static_cast<double>(report.gpus);
+  const double step = report.step_time.base();
+  const double tokens =
+      static_cast<double>(run.workload.global_batch) * static_cast<double>(run.workload.sequence_length);
+  report.tokens_per_s = step > 0.0 ? tokens / step : 0.0;
+  report.tokens_per_s_per_gpu = report.tokens_per_s / gpus;
+  report.flop_convention = "full attention and head counted, 2 per multiply-add, dense peak of the compute precision";
+  if (!run.cluster) return;
+  const ClusterSpec& cluster = *run.cluster;
+  const auto peak = cluster.device.peak.find(run.workload.precision);
+  if (peak != cluster.device.peak.end() && peak->second.base() > 0.0 && step > 0.0) {
+    const double available = step * gpus * peak->second.base();
+    report.model_flops_utilization = model_flops(run.model, run.workload) / available;
+    report.hardware_flops_utilization = executed_flops / available;
+  }
+  if (cluster.device.memory.base() > 0.0) {
+    report.memory_capacity_bytes = static_cast<std::uint64_t>(cluster.device.memory.base());
+    report.fits = report.peak_memory_bytes <= *report.memory_capacity_bytes;
+  }
+  if (cluster.price_per_gpu_hour) report.cost_per_step = *cluster.price_per_gpu_hour * gpus * step / 3600.0;
+}
+
+}  // namespace orrery

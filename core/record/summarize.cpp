@@ -1,0 +1,197 @@
+#include "core/record/summarize.hpp"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "core/base/diagnostics.hpp"
+#include "core/record/live_memory.hpp"
+#include "core/record/rates.hpp"
+#include "core/record/traffic.hpp"
+
+namespace orrery {
+
+namespace {
+
+/// An op that another may wait for.
+struct Done {
+  std::int64_t start = 0;
+  std::int64_t end = 0;
+  enum class Kind : std::uint8_t { compute, whole, transfer } kind = Kind::compute;
+};
+
+Done::Kind kind_of(const Op& op) {
+  if (std::holds_alternative<Collective>(op.action) || std::holds_alternative<Copy>(op.action)) return Done::Kind::whole;
+  return std::holds_alternative<Exchange>(op.action) ? Done::Kind::transfer : Done::Kind::compute;
+}
+
+/// Exposed part of the compute lane's gap from `idle` on that ends with the last of `causes`.
+std::int64_t exposed_by(const std::vector<Done>& causes, std::int64_t idle) {
+  std::int64_t latest = idle;
+  for (const Done& d : causes) latest = std::max(latest, d.end);
+  std::int64_t most = 0;
+  for (const Done& d : causes) {
+    if (d.end != latest || d.kind == Done::Kind::compute) continue;
+    most = std::max(most, latest - (d.kind == Done::Kind::transfer ? std::max(idle, d.start) : idle));
+  }
+  return most;
+}
+
+/// Shares of an Exchange's or Collective's time on a device that does one op at a time.
+std::int64_t exposed_serially(const Done& done, std::int64_t idle) {
+  switch (done.kind) {
+    case Done::Kind::compute: return 0;
+    case Done::Kind::whole: return done.end - idle;
+    case Done::Kind::transfer: return done.end - std::max(done.start, idle);
+  }
+  return 0;
+}
+
+}  // namespace
+
+RankTimes account(const Program& program, const RankTrace& trace, bool concurrent_lanes) {
+  RankTimes times;
+  std::array<Done, lane_count> tail{};   // last op issued on each lane
+  std::array<Done, lane_count> entry{};  // the same when the current block run began
+  std::vector<Done> in_block;
+  std::vector<Done> causes;
+  std::uint32_t run = UINT32_MAX;
+  std::int64_t idle = 0;  // end of the last compute op (of any op on a serial device)
+  const auto& slots = program.classes[class_of(program, trace.rank)].step;
+  std::size_t ops = 0;
+  for_each_op(program, slots, [&](const OpRun& r) {
+    ORRERY_ASSERT(index(r.id) < trace.spans.size(), index(r.id), trace.spans.size());
+    ++ops;
+    if (r.block_run != run) {
+      run = r.block_run;
+      entry = tail;
+      in_block.assign(r.block->ops.size(), {});
+    }
+    if (!is_timed(*r.op)) return;
+    const Span& span = trace.spans[index(r.id)];
+    const Done done{span.start, span.end, kind_of(*r.op)};
+    const auto operation = index(operation_of(program, *r.block, *r.op));
+    times.time[operation] += span.end - span.start;
+    ++times.count[operation];
+    times.end = std::max(times.end, span.end);
+    const std::size_t lane = lane_number(r.op->lane);
+    if (lane == 0) times.busy += span.end - span.start;
+    if (!concurrent_lanes) {
+      times.exposed += exposed_serially(done, idle);
+      idle = std::max(idle, span.end);
+    } else if (lane == 0) {
+      if (span.start > idle) {
+        causes.clear();
+        for (std::uint32_t w = r.op->waits.first; w < r.op->waits.first + r.op->waits.count; ++w) {
+          const Wait& wait = r.block->waits[w];
+          causes.push_back(wait.kind == Wait::Kind::tail ? entry[lane_number(wait.lane)] : in_block[wait.op]);
+        }
+        times.exposed += exposed_by(causes, idle);
+      }
+      idle = span.end;
+    }
+    in_block[r.op_index] = done;
+    tail[lane] = done;
+  });
+  ORRERY_ASSERT(ops == trace.spans.size(), ops, trace.spans.size());
+  if (concurrent_lanes && times.end > idle) {
+    causes.assign(tail.begin(), tail.end());
+    times.exposed += exposed_by(causes, idle);
+  }
+  return times;
+}
+
+std::uint64_t program_sent_bytes(const Program& program) {
+  // Each class sends rank by rank, but all ranks of a ring together send a sum that does not depend on
+  // how the chunks round; so count whole rings and divide by the classes that take part.
+  const std::uint64_t per_class = program.mesh.size() / std::max<std::size_t>(1, program.classes.size());
+  std::vector<std::uint64_t> runs(program.blocks.size());
+  // Bytes of all rings, times the group's size: divisible by it once summed over the members' classes.
+  std::map<std::uint64_t, std::uint64_t> scaled_by_size;
+  std::uint64_t bytes = 0;
+  for (const RankClass& ranks : program.classes) {
+    runs.assign(program.blocks.size(), 0);
+    for (const Slot& slot : ranks.step) runs[index(slot.block)] += slot.repeat;
+    for (std::size_t b = 0; b < runs.size(); ++b) {
+      if (runs[b] == 0) continue;
+      const Block& block = program.blocks[b];
+      for (const Op& op : block.ops) {
+        if (const auto* collective = std::get_if<Collective>(&op.action)) {
+          const std::uint64_t size = group_size(program[collective->group], program.mesh);
+          scaled_by_size[size] += group_sent_bytes(program, block, op) * runs[b] * per_class;
+        } else if (std::holds_alternative<Exchange>(op.action)) {
+          bytes += sent_bytes(program, block, op, Rank{0}) * runs[b] * per_class;
+        }
+      }
+    }
+  }
+  for (const auto& [size, scaled] : scaled_by_size) bytes += scaled / size;
+  return bytes;
+}
+
+Report summarize(const PlannedRun& run, const Program& program, const Trace& trace, bool concurrent_lanes) {
+  Report report;
+  report.origin = trace.origin;
+  const double ranks = static_cast<double>(trace.ranks.size());
+  ORRERY_ASSERT(!trace.ranks.empty());
+  constexpr double picosecond = 1e-12;
+
+  std::int64_t step = 0;
+  std::vector<RankTimes> times;
+  times.reserve(trace.ranks.size());
+  for (const RankTrace& r : trace.ranks) {
+    times.push_back(account(program, r, concurrent_lanes));
+    step = std::max(step, times.back().end);
+  }
+  report.step_time = Seconds::of(static_cast<double>(step) * picosecond);
+
+  struct StageSums {
+    std::int64_t busy = 0;
+    std::int64_t exposed = 0;
+    std::int64_t ranks = 0;
+  };
+  std::map<std::uint32_t, StageSums> stages;
+  StageSums all;
+  std::array<std::int64_t, operation_count> time{};
+  std::array<std::uint64_t, operation_count> count{};
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    for (StageSums* sums : {&all, &stages[program.mesh.coordinate(trace.ranks[i].rank, Axis::pipeline)]}) {
+      sums->busy += times[i].busy;
+      sums->exposed += times[i].exposed;
+      ++sums->ranks;
+    }
+    for (std::size_t o = 0; o < operation_count; ++o) {
+      time[o] += times[i].time[o];
+      count[o] += times[i].count[o];
+    }
+  }
+  const auto mean = [](std::int64_t sum, double n) { return Seconds::of(static_cast<double>(sum) / n * picosecond); };
+  report.compute = mean(all.busy, ranks);
+  report.exposed_communication = mean(all.exposed, ranks);
+  report.bubble_fraction =
+      step > 0 ? static_cast<double>(step * all.ranks - all.busy - all.exposed) / (ranks * static_cast<double>(step))
+               : 0.0;
+  for (const auto& [stage, s] : stages) {
+    const auto n = static_cast<double>(s.ranks);
+    report.time_by_stage.push_back(
+        {stage, mean(s.busy, n), mean(s.exposed, n), mean(step * s.ranks - s.busy - s.exposed, n)});
+  }
+  for (std::size_t o = 0; o < operation_count; ++o) {
+    if (count[o] == 0) continue;
+    report.operations.push_back(
+        {name_of(static_cast<Operation>(o)), mean(time[o], ranks), count[o] / trace.ranks.size()});
+  }
+
+  LiveMemory memory;
+  memory.read(program);
+  for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+    report.memory_by_stage.push_back(memory.peak(program, c));
+    report.peak_memory_bytes = std::max(report.peak_memory_bytes, report.memory_by_stage.back().peak);
+  }
+  for (const RankTrace& r : trace.ranks) report.peak_memory_bytes = std::max(report.peak_memory_bytes, r.peak_bytes);
+  report.sent_bytes = program_sent_bytes(program);
+  add_rates(report, run, program, program_flops(program));
+  return report;
+}
+
+}  // namespace orrery

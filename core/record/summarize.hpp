@@ -1,0 +1,54 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+#include "core/record/operation.hpp"
+#include "core/record/report.hpp"
+#include "core/record/trace.hpp"
+
+namespace orrery {
+
+/// What one rank of a trace spent its step on, in picoseconds.
+///
+/// The compute lane is busy, or it waits for communication (exposed), or it is
+/// idle for another reason (bubble).  A gap before a compute op is caused by
+/// the op that it waited for longest:
+///
+///     Collective, Copy   the gap is exposed
+///     Exchange           the part in which the transfer moved is exposed, the
+///                        wait for the partner is bubble
+///     none of these      bubble (gaps of measured traces)
+///
+/// Of several ops that end at the same instant, the one that exposes most
+/// counts.  The end of the rank's last op is treated as one more compute op of
+/// no length, so communication after the last compute op is exposed by the same
+/// rule; idle time from there to the end of the step is bubble.
+///
+/// A device that does one op at a time (`concurrent_lanes` false) has no gaps
+/// of that kind: there a Collective's wait and duration and an Exchange's
+/// duration are exposed, an Exchange's wait is bubble.
+struct RankTimes {
+  std::int64_t end = 0;  ///< of its last op
+  std::int64_t busy = 0;
+  std::int64_t exposed = 0;
+  std::array<std::int64_t, operation_count> time{};  ///< by operation: sum of spans
+  std::array<std::uint64_t, operation_count> count{};
+};
+
+/// Accounts the trace of one rank.  Requires one span for each op of its step.
+[[nodiscard]] RankTimes account(const Program&, const RankTrace&, bool concurrent_lanes);
+
+/// The Report of a trace: step time (the end of the last op of any rank), the
+/// breakdown as means over the trace's ranks, memory and traffic of the
+/// Program, and the rates that follow.  The trace holds every rank, or equally
+/// many of each class.  Peaks that the trace states above the Program's are
+/// kept.  Origin and loss are the caller's.
+[[nodiscard]] Report summarize(const PlannedRun&, const Program&, const Trace&, bool concurrent_lanes);
+
+/// Bytes sent by all ranks in one step, ring algorithms.
+[[nodiscard]] std::uint64_t program_sent_bytes(const Program&);
+
+}  // namespace orrery

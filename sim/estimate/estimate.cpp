@@ -1,0 +1,121 @@
+#include "sim/estimate/estimate.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "core/record/live_memory.hpp"
+#include "core/record/rates.hpp"
+#include "sim/estimate/walk.hpp"
+
+namespace orrery {
+
+struct Estimator::Scratch {
+  Prices prices;
+  CompiledProgram compiled;
+  Walk walk;
+  LiveMemory memory;
+  std::array<std::int64_t, operation_count> time{};
+  std::array<std::uint64_t, operation_count> count{};
+};
+
+namespace {
+
+constexpr double picosecond = 1e-12;
+
+/// A node's ranks cannot finish before its cores have done all their compute work.
+Picoseconds least_by_cores(const Prices& prices, const std::vector<ClassTimes>& classes) {
+  if (prices.core_count == 0 || prices.ranks_per_node <= prices.core_count) return 0;
+  Picoseconds least_busy = classes.empty() ? 0 : classes.front().busy;
+  for (const ClassTimes& t : classes) least_busy = std::min(least_busy, t.busy);
+  return least_busy / prices.core_count * prices.ranks_per_node;
+}
+
+}  // namespace
+
+Estimator::Estimator() : scratch_(std::make_unique<Scratch>()) {}
+Estimator::~Estimator() = default;
+Estimator::Estimator(Estimator&&) noexcept = default;
+Estimator& Estimator::operator=(Estimator&&) noexcept = default;
+
+Seconds Estimator::step_time(const Program& program, const CostModel& costs) {
+  Scratch& s = *scratch_;
+  price(s.prices, program, costs);
+  s.compiled.compile(program, s.prices);
+  s.walk.run(s.compiled);
+  const Picoseconds step = std::max(s.walk.step_time(), least_by_cores(s.prices, s.walk.classes()));
+  return Seconds::of(static_cast<double>(step) * picosecond);
+}
+
+Report Estimator::estimate(const PlannedRun& run, const Program& program, const CostModel& costs) {
+  Report report;
+  report.origin = "estimate";
+  report.step_time = step_time(program, costs);
+  Scratch& s = *scratch_;
+  const std::vector<ClassTimes>& classes = s.walk.classes();
+  const auto count = static_cast<double>(classes.size());
+  const double step = report.step_time.base() / picosecond;
+
+  std::int64_t busy = 0;
+  std::int64_t exposed = 0;
+  std::int64_t exchange = 0;
+  std::uint64_t exchanges = 0;
+  const auto seconds = [](double ps) { return Seconds::of(ps * picosecond); };
+  report.time_by_stage.reserve(classes.size());
+  report.memory_by_stage.reserve(classes.size());
+  s.memory.read(program);
+  for (std::uint32_t c = 0; c < classes.size(); ++c) {
+    const ClassTimes& t = classes[c];
+    busy += t.busy;
+    exposed += t.exposed;
+    exchange += t.exchange;
+    exchanges += t.exchanges;
+    report.memory_by_stage.push_back(s.memory.peak(program, c));
+    report.peak_memory_bytes = std::max(report.peak_memory_bytes, report.memory_by_stage.back().peak);
+    report.time_by_stage.push_back({report.memory_by_stage.back().stage, seconds(static_cast<double>(t.busy)),
+                                    seconds(static_cast<double>(t.exposed)),
+                                    seconds(step - static_cast<double>(t.busy + t.exposed))});
+  }
+  report.compute = seconds(static_cast<double>(busy) / count);
+  report.exposed_communication = seconds(static_cast<double>(exposed) / count);
+  report.bubble_fraction = step > 0.0 ? (step * count - static_cast<double>(busy + exposed)) / (step * count) : 0.0;
+
+  s.time.fill(0);
+  s.count.fill(0);
+  const std::vector<std::uint64_t>& runs = s.walk.block_runs();
+  for (std::size_t b = 0; b < runs.size(); ++b) {
+    if (runs[b] == 0) continue;
+    const CompiledBlock& block = s.compiled.blocks[b];
+    for (std::uint32_t i = 0; i < block.sum_count; ++i) {
+      const CompiledBlock::Sum& sum = s.compiled.sums[block.first_sum + i];
+      s.time[index(sum.operation)] += sum.time * static_cast<std::int64_t>(runs[b]);
+      s.count[index(sum.operation)] += sum.count * runs[b];
+    }
+  }
+  if (exchanges > 0) {
+    s.time[index(exchange_operation)] += exchange;
+    s.count[index(exchange_operation)] += exchanges;
+  }
+  for (std::size_t o = 0; o < operation_count; ++o) {
+    if (s.count[o] == 0) continue;
+    report.operations.push_back({name_of(static_cast<Operation>(o)), seconds(static_cast<double>(s.time[o]) / count),
+                                 s.count[o] / classes.size()});
+  }
+  report.sent_bytes = s.walk.sent_bytes();
+  report.assumptions.push_back("every message has its link to itself");
+  if (s.prices.concurrent_lanes) {
+    report.assumptions.push_back("communication does not slow down compute");
+  } else {
+    report.assumptions.push_back("a rank does one operation at a time");
+  }
+  if (s.prices.core_count > 0 && s.prices.ranks_per_node > s.prices.core_count) {
+    report.assumptions.push_back("ranks that share cores: at least their compute time over the cores");
+  }
+  add_rates(report, run, program, program_flops(program, runs));
+  return report;
+}
+
+Report estimate(const PlannedRun& run, const Program& program, const CostModel& costs) {
+  return Estimator().estimate(run, program, costs);
+}
+
+}  // namespace orrery

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+#include "core/record/report.hpp"
+#include "sim/cost/cost_model.hpp"
+
+namespace orrery {
+
+/// Prices a Program exactly, as if every op and every message had the machine
+/// to itself: no shared links, no shared cores, no noise.
+///
+/// Works on classes of equal ranks and on blocks: a block that only its own
+/// class takes part in is walked once for each state of the lanes in which it
+/// is met, so a step costs as many looks as it has slots, whatever the number
+/// of ranks and layers.  Equal to `simulate` without contention, to the
+/// picosecond.
+///
+/// Keeps its working storage between calls: use one Estimator per thread.
+class Estimator {
+ public:
+  Estimator();
+  ~Estimator();
+  Estimator(Estimator&&) noexcept;
+  Estimator& operator=(Estimator&&) noexcept;
+
+  /// Step time with its full breakdown, and memory.  `program` is
+  /// lower(run.model, run.workload, run.plan) and `costs` stands for the
+  /// cluster with the plan's mesh and placement.
+  ///
+  /// compute, exposed_communication and bubble_fraction follow the rules of
+  /// core/record/summarize.hpp.  On devices whose ranks share cores the step
+  /// takes at least the compute time of a node's ranks over its cores.
+  /// Throws Error when the program's ranks wait for each other forever.
+  [[nodiscard]] Report estimate(const PlannedRun& run, const Program& program, const CostModel& costs);
+
+  /// Step time alone: all that a search needs first.
+  [[nodiscard]] Seconds step_time(const Program& program, const CostModel& costs);
+
+ private:
+  struct Scratch;
+  std::unique_ptr<Scratch> scratch_;
+};
+
+/// One estimate with storage of its own.
+[[nodiscard]] Report estimate(const PlannedRun&, const Program&, const CostModel&);
+
+}  // namespace orrery

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/program/program.hpp"
+#include "sim/cost/cost_model.hpp"
+
+namespace orrery {
+
+/// What each op of a Program costs on one cluster: all that estimate and
+/// simulate need to know of it.  Both read the same numbers, so an uncontended
+/// op costs both the same, to the picosecond.
+///
+/// Ops are addressed by block and position in the block; the messages of
+/// Exchanges also by the class of the rank that issues them, because the way
+/// from one stage to the next may cross another level of the network than the
+/// way after it.
+struct Prices {
+  bool concurrent_lanes = true;  ///< false: a rank does one op at a time, in list order
+  std::uint32_t core_count = 0;  ///< > 0: ranks_per_node ranks share this many cores
+  std::uint32_t ranks_per_node = 0;
+
+  std::vector<std::uint32_t> first_op;        ///< by block: position of its first op in `op`
+  std::vector<std::uint32_t> first_transfer;  ///< by block
+  std::uint32_t transfers = 0;                ///< of all blocks
+  std::vector<Picoseconds> op;                ///< Exchange, Alloc and Free hold 0
+  std::vector<Picoseconds> transfer;          ///< [class][first_transfer + i]; holds for the sender, 0 at receivers
+
+  [[nodiscard]] Picoseconds of_op(BlockId block, std::uint32_t i) const { return op[first_op[index(block)] + i]; }
+  /// `i` counts in Block::transfers; the price is that of the sending class.
+  [[nodiscard]] Picoseconds of_transfer(std::uint32_t rank_class, BlockId block, std::uint32_t i) const {
+    return transfer[std::size_t{rank_class} * transfers + first_transfer[index(block)] + i];
+  }
+};
+
+/// Sizes the tables for `program`, all prices 0.  Keeps their storage.
+void resize(Prices&, const Program&);
+
+/// Prices every op that a step runs.  Messages are priced from the first rank
+/// of each class.
+void price(Prices&, const Program&, const CostModel&);
+
+}  // namespace orrery

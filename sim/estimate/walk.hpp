@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/estimate/compiled_program.hpp"
+
+namespace orrery {
+
+/// What one class of ranks spends its step on.
+struct ClassTimes {
+  Picoseconds end = 0;      ///< of its last op
+  Picoseconds busy = 0;     ///< compute lane
+  Picoseconds exposed = 0;  ///< compute lane waiting for communication, see summarize.hpp
+  Picoseconds exchange = 0; ///< transfer lanes busy
+  std::uint64_t exchanges = 0;
+};
+
+/// Times of a step of every class, met where classes meet.
+///
+/// Each class is walked through its list until an op that needs another class;
+/// both go on from there when the other has come to the matching op.  This
+/// order of evaluation is the rendezvous order in which a verified Program
+/// cannot deadlock; the times are those of the lanes, not of this order.
+class Walk {
+ public:
+  /// The step of `compiled`.  Keeps its storage between calls.  Throws Error
+  /// when classes wait for each other forever.
+  void run(CompiledProgram& compiled);
+
+  [[nodiscard]] const std::vector<ClassTimes>& classes() const { return times_; }
+  [[nodiscard]] Picoseconds step_time() const;
+  /// By all ranks of all classes.
+  [[nodiscard]] std::uint64_t sent_bytes() const { return sent_; }
+  /// Runs of each block, summed over classes.
+  [[nodiscard]] const std::vector<std::uint64_t>& block_runs() const { return runs_; }
+
+ private:
+  enum class Pending : std::uint8_t { none, exchange, collective };
+  struct Class {
+    LaneTails lanes;
+    std::uint32_t slot = 0;
+    std::uint32_t run = 0;  ///< of the slot's repeats
+    std::uint32_t op = 0;   ///< timed position in a block that meets other classes
+    Pending pending = Pending::none;
+    Picoseconds ready = 0;
+    Picoseconds began = 0;      ///< exchange: first message
+    Picoseconds ended = 0;      ///< exchange: last message so far
+    std::uint32_t group = 0;    ///< collective
+    std::uint32_t open = 0;     ///< exchange: bit i: message i has not met its partner
+    LaneTails entry;            ///< when the current run of the block began
+    std::vector<Picoseconds> ends;    ///< of its ops
+    std::vector<Picoseconds> begins;
+  };
+
+  void advance(std::uint32_t c);
+  void run_local(Class&, ClassTimes&, CompiledBlock&, std::uint32_t repeat);
+  Picoseconds run_once(Class&, CompiledBlock&, bool& repeats);
+  bool post_exchange(std::uint32_t c, const TimedOp&);
+  bool post_collective(std::uint32_t c, const TimedOp&);
+  void finish_meeting(std::uint32_t c, Picoseconds start, Picoseconds end);
+  [[nodiscard]] BlockId block_of(std::uint32_t c) const;
+  [[noreturn]] void stuck() const;
+
+  CompiledProgram* compiled_ = nullptr;
+  bool serial_ = false;
+  std::vector<Class> classes_;
+  std::vector<ClassTimes> times_;
+  std::vector<std::uint32_t> runnable_;
+  std::vector<std::uint64_t> runs_;
+  std::vector<Picoseconds> ends_;
+  std::uint64_t sent_ = 0;
+};
+
+}  // namespace orrery
