@@ -1,0 +1,94 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "sim/cost/cost_model.hpp"
+#include "tests/unit/sim/cost/clusters.hpp"
+
+using namespace orrery;
+
+namespace {
+
+/// One block on 2 data x 2 pipeline ranks: a fill, an all-reduce over data, a
+/// send to the next stage with its receive, an allocation.
+Program small_program() {
+  Program p;
+  p.mesh = Mesh{{{Axis::pipeline, 2}, {Axis::data, 2}}};
+  Buffer b;
+  b.name = "x";
+  b.dtype = DType::f32;
+  b.count = 1000;
+  p.buffers = {b};
+  p.groups = {Group{{Axis::data}, {}}, Group{{Axis::pipeline}, {}}};
+  Block block;
+  block.name = "all kinds";
+  Kernel fill;
+  fill.kind = KernelKind::fill;
+  block.kernels = {fill};
+  block.views = {View{BufferId{0}, 0, 1000, View::Use::write, 0, {}},
+                 View{BufferId{0}, 0, 1000, View::Use::accumulate, 0, {}},
+                 View{BufferId{0}, 0, 250, View::Use::read, 0, {}}};
+  block.transfers = {Transfer{true, Peer{1}, GroupId{1}, 0, 0}};
+  block.ops = {Op{Compute{0}, {}, {}, {0, 1}},
+               Op{Collective{Collective::Kind::all_reduce, Collective::Reduction::sum, GroupId{0}, {}}, {}, {}, {1, 1}},
+               Op{Exchange{{0, 1}}, {}, {}, {2, 1}}, Op{Alloc{BufferId{0}, 0}, {}, {}, {}}};
+  p.blocks = {block};
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("Every op has a price in whole picoseconds", "[cost-model]") {
+  const ClusterSpec cluster = round_cluster(2, 2);
+  const Program p = small_program();
+  const CostModel costs(cluster, {}, p.mesh);
+  const Block& block = p.blocks[0];
+  // 4000 bytes at 1 TB/s: 4 ns.
+  CHECK(costs.price(p, block, block.ops[0], Rank{0}) == 4000);
+  // Data groups {0, 1} and {2, 3} lie inside nodes.  4000 bytes on two ranks:
+  // ring 2 (1 us + 2000 B / 100 GB/s) = 2.04 us; recursive doubling 1 us + 40 ns is cheaper.
+  CHECK(costs.price(p, block, block.ops[1], Rank{0}) == 1'040'000);
+  CHECK(costs.algorithm(Collective::Kind::all_reduce, Bytes::of(4000),
+                        group_shapes(p.groups[0], p.mesh, {}, cluster)[0]) == CollectiveAlgorithm::recursive);
+  // To the other node: 10 us + 1000 B / 10 GB/s = 10.1 us.
+  CHECK(costs.price(p, block, block.ops[2], Rank{0}) == 10'100'000);
+  CHECK(costs.price(p, block, block.ops[3], Rank{0}) == 0);
+}
+
+TEST_CASE("The plan's override reaches the collectives", "[cost-model]") {
+  const ClusterSpec cluster = round_cluster(2, 2);
+  const Program p = small_program();
+  const CostModel costs(cluster, {}, p.mesh, {}, CollectiveAlgorithm::ring);
+  CHECK(costs.price(p, p.blocks[0], p.blocks[0].ops[1], Rank{0}) == 2'040'000);
+}
+
+TEST_CASE("A collective costs its slowest group", "[cost-model]") {
+  // Ranks 0 and 1 share node 0; ranks 2 and 3 are placed on different nodes.
+  const ClusterSpec cluster = round_cluster(3, 2);
+  const Program p = small_program();
+  const CostModel costs(cluster, {}, p.mesh, {0, 1, 2, 4}, CollectiveAlgorithm::ring);
+  // 2 (10 us + 2000 B / 10 GB/s).
+  CHECK(costs.price(p, p.blocks[0], p.blocks[0].ops[1], Rank{0}) == 20'400'000);
+}
+
+TEST_CASE("Sharing of cores is stated when ranks exceed them", "[cost-model]") {
+  ClusterSpec cluster = round_cluster(1, 4);
+  cluster.levels.pop_back();
+  const Program p = small_program();
+  CHECK(!CostModel(cluster, {}, p.mesh).core_sharing());
+  cluster.device.cores_shared = 2;
+  CHECK(CostModel(cluster, {}, p.mesh).core_sharing() == CoreSharing{2, 4});
+  cluster.device.cores_shared = 4;
+  CHECK(!CostModel(cluster, {}, p.mesh).core_sharing());
+}
+
+TEST_CASE("Ranks that share a node slow each other as measured", "[cost-model]") {
+  ClusterSpec cluster = round_cluster(1, 4);
+  cluster.levels.pop_back();
+  Calibration calibration;
+  calibration.busy_memory_slowdown = 1.5;
+  const Program p = small_program();
+  const auto fill = [&] { return CostModel(cluster, calibration, p.mesh).price(p, p.blocks[0], p.blocks[0].ops[0], Rank{0}); };
+  CHECK(fill() == 4000);  // not cores of one machine
+  cluster.device.cores_shared = 4;
+  CHECK(fill() == 6000);
+}
