@@ -145,7 +145,7 @@ TEST_CASE("In fp16 an overflow skips the update and halves the scale; a window o
   CHECK(state.steps == 2);
 }
 
-// Loss before training is near log 3 (small weights); forty steps on the same
+// Loss before training is near log 3 (small weights); twenty steps on the same
 // batch must learn it.
 TEST_CASE("Training steps on one batch lower its loss", "[oracle][train]") {
   class OneBatch final : public DataSource {
@@ -157,12 +157,13 @@ TEST_CASE("Training steps on one batch lower its loss", "[oracle][train]") {
       return static_cast<std::int32_t>(position + 1);
     }
   };
-  TrainingState state = initial_state(model(), workload());
-  const double first = train_step(model(), workload(), OneBatch(), 1, state).pass.loss;
-  CHECK(first == Approx(std::log(3.0)).margin(0.02));
+  ModelSpec m = model();
+  m.hidden = m.ffn = 8;  // of two features a norm leaves only a sign
+  TrainingState state = initial_state(m, workload());
+  const double first = train_step(m, workload(), OneBatch(), 1, state).pass.loss;
+  CHECK(first == Approx(std::log(3.0)).margin(0.1));
   double last = first;
-  for (std::uint64_t step = 2; step <= 40; ++step)
-    last = train_step(model(), workload(), OneBatch(), step, state).pass.loss;
+  for (std::uint64_t step = 2; step <= 20; ++step) last = train_step(m, workload(), OneBatch(), step, state).pass.loss;
   CHECK(last < 0.5 * first);
 }
 
