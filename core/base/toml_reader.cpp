@@ -211,6 +211,38 @@ bool TomlTable::read(std::string_view key, std::vector<std::uint32_t>& into, Lim
   return true;
 }
 
+bool TomlTable::read(std::string_view key, std::vector<double>& into, Limits<double> each, std::size_t most,
+                     Need need) {
+  const TomlNode* node = find(key, need);
+  if (node == nullptr) return false;
+  const auto* array = std::get_if<TomlNode::Array>(&node->value);
+  if (array == nullptr) return wrong_type(key, "an array of numbers", *node), false;
+  if (array->size() > most) {
+    out_of_range(key, fmt::format("{} items long", array->size()), "0", fmt::format("{} items", most));
+    return false;
+  }
+  std::vector<double> values;
+  for (std::size_t i = 0; i < array->size(); ++i) {
+    const std::string item = fmt::format("{}.{}", key, i);
+    const TomlNode& at = (*array)[i];
+    double value = 0.0;
+    if (const auto* number = std::get_if<double>(&at.value)) {
+      value = *number;
+    } else if (const auto* whole = std::get_if<std::int64_t>(&at.value)) {
+      value = static_cast<double>(*whole);
+    } else {
+      return wrong_type(item, "a number", at), false;
+    }
+    if (!(value >= each.least && value <= each.most)) {  // also when it is not a number
+      out_of_range(item, number_text(value), number_text(each.least), number_text(each.most));
+      return false;
+    }
+    values.push_back(value);
+  }
+  into = std::move(values);
+  return true;
+}
+
 bool TomlTable::read(std::string_view key, std::vector<std::string>& into, std::size_t most, Need need) {
   const TomlNode* node = find(key, need);
   if (node == nullptr) return false;

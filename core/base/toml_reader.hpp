@@ -68,6 +68,8 @@ class TomlTable {
   /// Arrays.
   bool read(std::string_view key, std::vector<std::uint32_t>& into, Limits<std::uint32_t> each, std::size_t most,
             Need = Need::required);
+  bool read(std::string_view key, std::vector<double>& into, Limits<double> each, std::size_t most,
+            Need = Need::required);
   bool read(std::string_view key, std::vector<std::string>& into, std::size_t most, Need = Need::required);
 
   /// One of a few names; stores its position in `names`.
