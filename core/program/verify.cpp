@@ -1,0 +1,87 @@
+#include "core/program/verify.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/program/program_text.hpp"
+#include "core/program/verify_parts.hpp"
+
+namespace orrery {
+namespace verifying {
+
+std::string listing(const Program& program, BlockId id, std::uint32_t op) {
+  constexpr std::uint32_t around = 3;
+  const Block& block = program[id];
+  const std::uint32_t first = op > around ? op - around : 0;
+  const auto last = static_cast<std::uint32_t>(std::min<std::size_t>(block.ops.size(), std::size_t{op} + around + 1));
+  std::string out = fmt::format("block {} {}\n", block.name, name_of(block.pass));
+  for (std::uint32_t i = first; i < last; ++i) {
+    out += fmt::format("{:>5}: {}{}\n", i, op_text(program, block, block.ops[i]), i == op ? "   <-- here" : "");
+  }
+  return out;
+}
+
+void Findings::add(std::string code, std::string message) {
+  if (full()) return;
+  Violation v;
+  v.code = std::move(code);
+  v.message = std::move(message);
+  list_.push_back(std::move(v));
+}
+
+void Findings::add_at(std::string code, std::string message, BlockId block, std::uint32_t op) {
+  if (full()) return;
+  add(std::move(code), fmt::format("{} (block {}, op {})", message, (*program_)[block].name, op));
+  list_.back().block = block;
+  list_.back().op = op;
+  // Text needs ids in bounds, which the layout check has not shown yet.
+  if (list_.back().code != "program.layout") list_.back().listing = listing(*program_, block, op);
+}
+
+void Findings::add_run(std::string code, std::string message, Rank rank, bool setup, const OpRun& run) {
+  if (full()) return;
+  const std::uint32_t rank_class = class_of(*program_, rank);
+  add(std::move(code), fmt::format("{} (rank {}, class {}, {}block {}, op {}, layer {}, microbatch {})", message,
+                                   index(rank), rank_class, setup ? "setup, " : "", run.block->name, run.op_index,
+                                   run.layer, run.microbatch));
+  Violation& v = list_.back();
+  v.rank = rank;
+  v.rank_class = rank_class;
+  v.block = id_of(*program_, *run.block);
+  v.op = run.op_index;
+  v.layer = run.layer;
+  v.microbatch = run.microbatch;
+  v.listing = listing(*program_, *v.block, v.op);
+}
+
+}  // namespace verifying
+
+std::string render(const Violation& v) {
+  std::string out = fmt::format("error: {} [{}]\n", v.message, v.code);
+  std::size_t from = 0;
+  while (from < v.listing.size()) {
+    const std::size_t end = std::min(v.listing.find('\n', from), v.listing.size());
+    out += "  " + v.listing.substr(from, end - from) + "\n";
+    from = end + 1;
+  }
+  return out;
+}
+
+std::string render(const std::vector<Violation>& all) {
+  std::string out;
+  for (const Violation& v : all) out += render(v);
+  return out;
+}
+
+std::vector<Violation> verify(const Program& program) {
+  verifying::Findings findings(program);
+  for (const auto part : {verifying::check_layout, verifying::check_operands, verifying::check_data,
+                          verifying::check_order}) {
+    part(findings);
+    if (!findings.empty()) break;  // later parts rely on this one
+  }
+  return findings.take();
+}
+
+}  // namespace orrery

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/program/program.hpp"
+
+namespace orrery {
+
+/// One broken rule.
+struct Violation {
+  std::string code;     ///< stable: "program.hazard"
+  std::string message;  ///< what is wrong, with the numbers
+  std::optional<std::uint32_t> rank_class;
+  std::optional<Rank> rank;          ///< a rank on which it shows
+  std::optional<BlockId> block;      ///< with `op`: where it shows
+  std::uint32_t op = 0;              ///< position in the block
+  std::uint32_t layer = 0;           ///< of the run
+  std::uint32_t microbatch = 0;      ///< of the run
+  std::string listing;               ///< the ops around it, `<-- here` on the one meant
+  friend bool operator==(const Violation&, const Violation&) = default;
+};
+
+/// The form in which a person sees it.
+[[nodiscard]] std::string render(const Violation&);
+[[nodiscard]] std::string render(const std::vector<Violation>&);
+
+/// Checks that a Program means something on every rank, whatever wrote it: it
+/// shares no code with lowering.  Empty: every rule holds.
+///
+///   program.layout         mesh, classes, groups, tables, declarations; ids in bounds; flat arrays dense in op order
+///   program.wait           a wait names an earlier timed op of its block, or the tail of a lane that exists
+///   program.view           views lie inside their buffers, instances inside the layers and microbatches
+///   program.operands       number, use and shape of the operands of each kind (the table in kernel.hpp, the
+///                          comments of Collective, Exchange and Copy)
+///   program.tier           ops work on device memory; a Copy goes where it says
+///   program.lifetime       no use before Alloc or after Free, no second Alloc or Free; a step leaves live what setup left
+///   program.uninitialized  nothing is read (or accumulated to) that was never written
+///   program.hazard         two ops of a rank that touch the same elements, one of them writing, are ordered by
+///                          lanes and waits
+///   program.gradient       every microbatch contributes to a gradient, and none twice with the same operands
+///   program.collective     members of a group issue the same sequence: kind, reduction, root, counts, element types
+///   program.transfer       every send has its receive, in order, with as many bytes
+///   program.deadlock       under rendezvous all ranks finish, lanes running side by side
+///   program.deadlock-serial  and also one op at a time in list order
+///   program.size           more ops than this check is made for
+///
+/// Rules stand in this order and a broken one may end the check, because later
+/// ones rely on it; at most 20 violations are listed.
+///
+/// Setup is taken to have ended on all ranks before a step begins, and a step
+/// before the next: lanes do not reach across.
+[[nodiscard]] std::vector<Violation> verify(const Program&);
+
+}  // namespace orrery

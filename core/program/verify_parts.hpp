@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/program/verify.hpp"
+
+namespace orrery::verifying {
+
+/// Collects violations, with the place in words and as a listing.
+class Findings {
+ public:
+  explicit Findings(const Program& program) : program_(&program) {}
+
+  void add(std::string code, std::string message);
+  /// At an op of a block, in no particular run.
+  void add_at(std::string code, std::string message, BlockId block, std::uint32_t op);
+  /// At one run of an op on one rank.
+  void add_run(std::string code, std::string message, Rank rank, bool setup, const OpRun& run);
+
+  [[nodiscard]] bool empty() const { return list_.empty(); }
+  [[nodiscard]] bool full() const { return list_.size() >= 20; }
+  [[nodiscard]] const Program& program() const { return *program_; }
+  [[nodiscard]] std::vector<Violation> take() { return std::move(list_); }
+
+ private:
+  const Program* program_;
+  std::vector<Violation> list_;
+};
+
+[[nodiscard]] std::string listing(const Program&, BlockId block, std::uint32_t op);
+[[nodiscard]] inline BlockId id_of(const Program& p, const Block& b) {
+  return BlockId{static_cast<std::uint32_t>(&b - p.blocks.data())};
+}
+/// Whether the op queues on a lane (all but Alloc and Free).
+[[nodiscard]] inline bool is_timed(const Op& op) {
+  return !std::holds_alternative<Alloc>(op.action) && !std::holds_alternative<Free>(op.action);
+}
+
+// The parts, in the order in which verify runs them.
+void check_layout(Findings&);    ///< everything that later parts index by
+void check_operands(Findings&);  ///< block by block, no runs
+void check_data(Findings&);      ///< lifetimes and hazards, class by class
+void check_order(Findings&);     ///< matching and deadlock, between ranks
+
+}  // namespace orrery::verifying
