@@ -1,0 +1,39 @@
+#include "core/plan/plan_names.hpp"
+
+namespace orrery {
+namespace {
+
+template <class E>
+std::string_view at(const std::vector<std::string_view>& names, E value) {
+  ORRERY_ASSERT(static_cast<std::size_t>(value) < names.size(), value);
+  return names[static_cast<std::size_t>(value)];
+}
+
+}  // namespace
+
+const std::vector<std::string_view>& pipeline_schedule_names() {
+  static const std::vector<std::string_view> names = {"gpipe", "1f1b"};
+  return names;
+}
+
+const std::vector<std::string_view>& recompute_names() {
+  static const std::vector<std::string_view> names = {"none", "selective", "full"};
+  return names;
+}
+
+const std::vector<std::string_view>& attention_names() {
+  static const std::vector<std::string_view> names = {"unfused", "flash"};
+  return names;
+}
+
+const std::vector<std::string_view>& algorithm_names() {
+  static const std::vector<std::string_view> names = {"ring", "tree", "recursive"};
+  return names;
+}
+
+std::string_view name_of(ScheduleName value) { return at(pipeline_schedule_names(), value); }
+std::string_view name_of(Recompute value) { return at(recompute_names(), value); }
+std::string_view name_of(AttentionKernel value) { return at(attention_names(), value); }
+std::string_view name_of(CollectiveAlgorithm value) { return at(algorithm_names(), value); }
+
+}  // namespace orrery
