@@ -1,0 +1,204 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "exec/kernels/cpu/eigen_here.hpp"
+#include "exec/kernels/cpu/heads.hpp"
+#include "exec/kernels/cpu/kernels.hpp"
+
+// Attention without the [length, length] matrix in memory: blocks of scores are
+// formed, used and forgotten.  Source: Dao, Fu, Ermon, Rudra and Re,
+// "FlashAttention", NeurIPS 2022 (online softmax forward, recomputed blocks
+// backward).  Dropout decisions come from the key again instead of a mask.
+namespace orrery::cpu {
+namespace {
+
+// Scratch places of this file.
+enum : std::size_t {
+  queries, keys, values, outputs, score_block, weight_block, row_values,
+  key_gradients, value_gradients, context_gradients
+};
+
+constexpr std::uint64_t query_block = 64;
+constexpr std::uint64_t key_block = 128;
+
+/// Keys of block [j0, j0 + m) that query i sees.
+std::uint64_t visible_keys(bool causal, std::uint64_t i, std::uint64_t j0, std::uint64_t m) {
+  if (!causal) return m;
+  return i < j0 ? 0 : std::min(m, i + 1 - j0);
+}
+
+}  // namespace
+
+template <class T>
+void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& context) {
+  const Heads shape(k);
+  KernelScratch& scratch = *context.scratch;
+  const std::uint64_t s = shape.length;
+  const std::uint64_t d = shape.dim;
+  std::optional<ProbabilityDropout> key;
+  if (k.options.dropout) key.emplace(k, context, o[0].place, shape);
+  const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
+  T* q = scratch.get<T>(queries, s * d);
+  T* kk = scratch.get<T>(keys, s * d);
+  T* v = scratch.get<T>(values, s * d);
+  T* out = scratch.get<T>(outputs, s * d);
+  T* p = scratch.get<T>(score_block, query_block * key_block);
+  T* largest = scratch.get<T>(row_values, 2 * query_block);
+  T* total = largest + query_block;
+  for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
+    for (std::uint64_t head = 0; head < shape.heads; ++head) {
+      if (head % shape.group == 0) {
+        shape.take(o[0], shape.qkv_width(), sequence, shape.key_column(head / shape.group), T{1}, kk);
+        shape.take(o[0], shape.qkv_width(), sequence, shape.value_column(head / shape.group), T{1}, v);
+      }
+      shape.take(o[0], shape.qkv_width(), sequence, shape.query_column(head), static_cast<T>(shape.scale()), q);
+      std::fill_n(out, s * d, T{0});
+      for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
+        const std::uint64_t n = std::min(query_block, s - i0);
+        std::fill_n(largest, n, std::numeric_limits<T>::lowest());
+        std::fill_n(total, n, T{0});
+        const std::uint64_t end = k.options.causal ? i0 + n : s;
+        for (std::uint64_t j0 = 0; j0 < end; j0 += key_block) {
+          const std::uint64_t m = std::min(key_block, end - j0);
+          matrix(p, n, m, key_block).noalias() =
+              matrix<T>(static_cast<const T*>(q) + i0 * d, n, d, d) *
+              matrix<T>(static_cast<const T*>(kk) + j0 * d, m, d, d).transpose();
+          for (std::uint64_t i = 0; i < n; ++i) {
+            T* row = p + i * key_block;
+            const std::uint64_t visible = visible_keys(k.options.causal, i0 + i, j0, m);
+            T high = largest[i];
+            for (std::uint64_t j = 0; j < visible; ++j) high = std::max(high, row[j]);
+            for (std::uint64_t j = 0; j < visible; ++j) row[j] -= high;
+            exponentials(row, visible);
+            std::fill(row + visible, row + m, T{0});
+            // What was summed so far counted from the old maximum.
+            const T shrink = std::exp(largest[i] - high);
+            T* sum = out + (i0 + i) * d;
+            for (std::uint64_t c = 0; c < d; ++c) sum[c] *= shrink;
+            total[i] = total[i] * shrink + sum_over<T>(visible, [&](std::uint64_t j) { return row[j]; });
+            largest[i] = high;
+            if (key) {
+              const std::uint64_t element = key->row(sequence, head, i0 + i) + j0;
+              for (std::uint64_t j = 0; j < visible; ++j) row[j] = key->keeps(element + j) ? row[j] * inverse : T{0};
+            }
+          }
+          matrix(out + i0 * d, n, d, d).noalias() += matrix<T>(static_cast<const T*>(p), n, m, key_block) *
+                                                     matrix<T>(static_cast<const T*>(v) + j0 * d, m, d, d);
+        }
+        for (std::uint64_t i = 0; i < n; ++i) {
+          T* sum = out + (i0 + i) * d;
+          for (std::uint64_t c = 0; c < d; ++c) sum[c] /= total[i];
+          largest[i] += std::log(total[i]);
+        }
+        const std::uint64_t at = (sequence * shape.heads + head) * s + i0;
+        T* lse = target(o[2], at, largest);
+        if (lse != largest) std::copy_n(largest, n, lse);
+        finish(o[2], at, n, largest);
+      }
+      shape.put(o[1], shape.context_width(), sequence, head * d, T{1}, out);
+    }
+  }
+}
+
+template <class T>
+void attention_flash_backward(const Kernel& k, Operands o, const KernelContext& context) {
+  const Heads shape(k);
+  KernelScratch& scratch = *context.scratch;
+  const std::uint64_t s = shape.length;
+  const std::uint64_t d = shape.dim;
+  const Operand& qkv = o[1];
+  const Operand& dqkv = o[4];
+  const Operand& accumulator = o[5];
+  std::optional<ProbabilityDropout> key;
+  if (k.options.dropout) key.emplace(k, context, qkv.place, shape);
+  const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
+  const auto scale = static_cast<T>(shape.scale());
+  T* q = scratch.get<T>(queries, s * d);
+  T* kk = scratch.get<T>(keys, s * d);
+  T* v = scratch.get<T>(values, s * d);
+  T* dc = scratch.get<T>(context_gradients, s * d);
+  T* dk = scratch.get<T>(key_gradients, s * d);
+  T* dv = scratch.get<T>(value_gradients, s * d);
+  T* p = scratch.get<T>(score_block, 2 * query_block * key_block);
+  T* dp = p + query_block * key_block;
+  T* dots = scratch.get<T>(row_values, 2 * s);  // row sums of dC C
+  T* lse_buffer = dots + s;
+  T* dq_buffer = scratch.get<T>(outputs, s * d);
+  T* context_row = scratch.get<T>(weight_block, d);
+  for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
+    for (std::uint64_t head = 0; head < shape.heads; ++head) {
+      const std::uint64_t group = head / shape.group;
+      if (head % shape.group == 0) {
+        shape.take(qkv, shape.qkv_width(), sequence, shape.key_column(group), T{1}, kk);
+        shape.take(qkv, shape.qkv_width(), sequence, shape.value_column(group), T{1}, v);
+        std::fill_n(dk, s * d, T{0});
+        std::fill_n(dv, s * d, T{0});
+      }
+      shape.take(qkv, shape.qkv_width(), sequence, shape.query_column(head), scale, q);
+      shape.take(o[0], shape.context_width(), sequence, head * d, T{1}, dc);
+      for (std::uint64_t i = 0; i < s; ++i) {
+        const T* c = read(o[2], (i * shape.batch + sequence) * shape.context_width() + head * d, d, context_row);
+        const T* g = dc + i * d;
+        dots[i] = sum_over<T>(d, [&](std::uint64_t j) { return c[j] * g[j]; });
+      }
+      const T* lse = read(o[3], (sequence * shape.heads + head) * s, s, lse_buffer);
+      const std::uint64_t dq_first = (sequence * shape.heads + head) * s * d;
+      T* dq = target(accumulator, dq_first, dq_buffer);
+      std::fill_n(dq, s * d, T{0});
+      for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
+        const std::uint64_t n = std::min(query_block, s - i0);
+        const auto q_block = matrix<T>(static_cast<const T*>(q) + i0 * d, n, d, d);
+        const auto dc_block = matrix<T>(static_cast<const T*>(dc) + i0 * d, n, d, d);
+        const std::uint64_t end = k.options.causal ? i0 + n : s;
+        for (std::uint64_t j0 = 0; j0 < end; j0 += key_block) {
+          const std::uint64_t m = std::min(key_block, end - j0);
+          const auto k_block = matrix<T>(static_cast<const T*>(kk) + j0 * d, m, d, d);
+          matrix(p, n, m, key_block).noalias() = q_block * k_block.transpose();
+          matrix(dp, n, m, key_block).noalias() =
+              dc_block * matrix<T>(static_cast<const T*>(v) + j0 * d, m, d, d).transpose();
+          // p becomes the (dropped) probabilities, dp the gradient of the scores.
+          for (std::uint64_t i = 0; i < n; ++i) {
+            T* p_row = p + i * key_block;
+            T* dp_row = dp + i * key_block;
+            const std::uint64_t visible = visible_keys(k.options.causal, i0 + i, j0, m);
+            for (std::uint64_t j = 0; j < visible; ++j) p_row[j] -= lse[i0 + i];
+            exponentials(p_row, visible);
+            if (key) {
+              const std::uint64_t element = key->row(sequence, head, i0 + i) + j0;
+              for (std::uint64_t j = 0; j < visible; ++j) {
+                const T kept = key->keeps(element + j) ? inverse : T{0};
+                dp_row[j] = p_row[j] * (dp_row[j] * kept - dots[i0 + i]);
+                p_row[j] *= kept;
+              }
+            } else {
+              for (std::uint64_t j = 0; j < visible; ++j) dp_row[j] = p_row[j] * (dp_row[j] - dots[i0 + i]);
+            }
+            std::fill(p_row + visible, p_row + m, T{0});
+            std::fill(dp_row + visible, dp_row + m, T{0});
+          }
+          const auto p_block = matrix<T>(static_cast<const T*>(p), n, m, key_block);
+          const auto ds_block = matrix<T>(static_cast<const T*>(dp), n, m, key_block);
+          matrix(dv + j0 * d, m, d, d).noalias() += p_block.transpose() * dc_block;
+          matrix(dk + j0 * d, m, d, d).noalias() += ds_block.transpose() * q_block;
+          matrix(dq + i0 * d, n, d, d).noalias() += ds_block * k_block;
+        }
+      }
+      finish(accumulator, dq_first, s * d, dq);
+      if (dq != dq_buffer) std::copy_n(dq, s * d, dq_buffer);
+      shape.put(dqkv, shape.qkv_width(), sequence, shape.query_column(head), scale, dq_buffer);
+      if (head % shape.group + 1 == shape.group) {  // q was scaled already
+        shape.put(dqkv, shape.qkv_width(), sequence, shape.key_column(group), T{1}, dk);
+        shape.put(dqkv, shape.qkv_width(), sequence, shape.value_column(group), T{1}, dv);
+      }
+    }
+  }
+}
+
+template void attention_flash_forward<float>(const Kernel&, Operands, const KernelContext&);
+template void attention_flash_forward<double>(const Kernel&, Operands, const KernelContext&);
+template void attention_flash_backward<float>(const Kernel&, Operands, const KernelContext&);
+template void attention_flash_backward<double>(const Kernel&, Operands, const KernelContext&);
+
+}  // namespace orrery::cpu

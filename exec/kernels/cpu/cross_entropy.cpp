@@ -1,0 +1,108 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "exec/kernels/cpu/eigen_here.hpp"
+#include "exec/kernels/cpu/kernels.hpp"
+
+namespace orrery::cpu {
+namespace {
+
+/// This rank's part of the vocabulary: entries [first, first + valid); the
+/// columns beyond are padding, whose logits count as minus infinity.
+struct Vocabulary {
+  std::int64_t first = 0;
+  std::uint64_t valid = 0;
+
+  Vocabulary(const Kernel& k, const Place& logits) : valid(k.columns) {
+    if (logits.shard == nullptr) return;
+    const std::size_t last = logits.shard->rank - 1U;
+    const std::uint64_t begin = logits.box.offset[last];
+    const std::uint64_t whole = logits.shard->dims[last].valid;
+    first = static_cast<std::int64_t>(begin);
+    valid = whole > begin ? std::min(k.columns, whole - begin) : 0;
+  }
+  [[nodiscard]] bool holds(std::int64_t entry) const {
+    return entry >= first && entry < first + static_cast<std::int64_t>(valid);
+  }
+  [[nodiscard]] std::uint64_t column(std::int64_t entry) const { return static_cast<std::uint64_t>(entry - first); }
+};
+
+const std::int32_t* whole_numbers(const Operand& o) { return static_cast<const std::int32_t*>(o.data); }
+
+}  // namespace
+
+template <class T>
+void cross_entropy_max(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const Vocabulary vocabulary(k, o[0].place);
+  T* in = scratch.get<T>(0, k.columns);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const T* x = read(o[0], row * k.columns, vocabulary.valid, in);
+    T largest = -std::numeric_limits<T>::infinity();
+    for (std::uint64_t c = 0; c < vocabulary.valid; ++c) largest = std::max(largest, x[c]);
+    write_scalar(o[1], static_cast<double>(largest), row);
+  }
+}
+
+template <class T>
+void cross_entropy_sum(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const Vocabulary vocabulary(k, o[0].place);
+  T* in = scratch.get<T>(0, k.columns);
+  T* e = scratch.get<T>(1, k.columns);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const T* x = read(o[0], row * k.columns, vocabulary.valid, in);
+    const auto largest = static_cast<T>(read_scalar(o[1], row));
+    for (std::uint64_t c = 0; c < vocabulary.valid; ++c) e[c] = x[c] - largest;
+    exponentials(e, vocabulary.valid);
+    const T sum = sum_over<T>(vocabulary.valid, [&](std::uint64_t c) { return e[c]; });
+    const std::int64_t target_entry = whole_numbers(o[2])[row];
+    const bool here = vocabulary.holds(target_entry);
+    write_scalar(o[3], static_cast<double>(sum), row);
+    write_scalar(o[4], here ? static_cast<double>(x[vocabulary.column(target_entry)]) : 0.0, row);
+  }
+}
+
+void cross_entropy_loss(const Kernel& k, Operands o) {
+  double loss = read_scalar(o[4]);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    if (whole_numbers(o[3])[row] < 0) continue;
+    loss += std::log(read_scalar(o[1], row)) + read_scalar(o[0], row) - read_scalar(o[2], row);
+  }
+  write_scalar(o[4], loss);
+}
+
+template <class T>
+void cross_entropy_backward(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const Vocabulary vocabulary(k, o[0].place);
+  // {scale, ...}: the loss gradient is scaled so that small 16-bit gradients do not vanish.
+  const double scale = k.options.scaled ? read_scalar(o[5]) : 1.0;
+  const double weight = scale / read_scalar(o[4]);
+  T* buffer = scratch.get<T>(0, k.columns);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    T* x = update(o[0], row * k.columns, k.columns, buffer);
+    const std::int64_t target_entry = whole_numbers(o[3])[row];
+    if (target_entry < 0) {
+      std::fill_n(x, k.columns, T{0});
+    } else {
+      const auto largest = static_cast<T>(read_scalar(o[1], row));
+      const auto factor = static_cast<T>(weight / read_scalar(o[2], row));
+      for (std::uint64_t c = 0; c < vocabulary.valid; ++c) x[c] -= largest;
+      exponentials(x, vocabulary.valid);
+      for (std::uint64_t c = 0; c < vocabulary.valid; ++c) x[c] *= factor;
+      std::fill(x + vocabulary.valid, x + k.columns, T{0});
+      if (vocabulary.holds(target_entry)) x[vocabulary.column(target_entry)] -= static_cast<T>(weight);
+    }
+    finish(o[0], row * k.columns, k.columns, x);
+  }
+}
+
+void mean_loss(Operands o) { write_scalar(o[0], read_scalar(o[0]) / read_scalar(o[1])); }
+
+template void cross_entropy_max<float>(const Kernel&, Operands, KernelScratch&);
+template void cross_entropy_max<double>(const Kernel&, Operands, KernelScratch&);
+template void cross_entropy_sum<float>(const Kernel&, Operands, KernelScratch&);
+template void cross_entropy_sum<double>(const Kernel&, Operands, KernelScratch&);
+template void cross_entropy_backward<float>(const Kernel&, Operands, KernelScratch&);
+template void cross_entropy_backward<double>(const Kernel&, Operands, KernelScratch&);
+
+}  // namespace orrery::cpu

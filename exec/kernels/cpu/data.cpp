@@ -1,0 +1,84 @@
+#include <cmath>
+#include <cstring>
+
+#include "core/base/random.hpp"
+#include "exec/kernels/cpu/kernels.hpp"
+#include "exec/kernels/parameter_layout.hpp"
+#include "exec/train/data.hpp"
+
+namespace orrery::cpu {
+namespace {
+
+/// Position and global sequence of local row `row` of a token buffer.
+struct TokenPlace {
+  std::uint64_t position;
+  std::uint64_t sequence;
+};
+
+TokenPlace token_place(const Place& place, std::uint64_t row) {
+  if (place.shard == nullptr) return {row, 0};
+  const std::uint64_t at = place.first + row;
+  return {place.box.offset[0] + at / place.box.extent[1], place.box.offset[1] + at % place.box.extent[1]};
+}
+
+}  // namespace
+
+void load_tokens(const Kernel& k, Operands operands, const KernelContext& context) {
+  auto* out = static_cast<std::int32_t*>(operands[0].data);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const TokenPlace at = token_place(operands[0].place, row);
+    out[row] = context.data->token(context.step, at.sequence, at.position);
+  }
+}
+
+void load_targets(const Kernel& k, Operands operands, const KernelContext& context) {
+  auto* out = static_cast<std::int32_t*>(operands[0].data);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const TokenPlace at = token_place(operands[0].place, row);
+    out[row] = context.data->target(context.step, at.sequence, at.position);
+  }
+}
+
+void count_targets(Operands operands, const KernelContext& context) {
+  const Workload& w = *context.workload;
+  const std::uint64_t replicas = context.mesh->size(Axis::data);
+  const std::uint64_t sequences = w.global_batch / replicas;
+  const std::uint64_t begin = context.mesh->coordinate(context.rank, Axis::data) * sequences;
+  std::uint64_t count = 0;
+  for (std::uint64_t sequence = begin; sequence < begin + sequences; ++sequence) {
+    for (std::uint64_t position = 0; position < w.sequence_length; ++position) {
+      if (context.data->target(context.step, sequence, position) >= 0) ++count;
+    }
+  }
+  write_scalar(operands[0], static_cast<double>(count));
+}
+
+void fill(Operands operands) {
+  // Zero of every element type is all bits zero.
+  for (const Operand& x : operands) std::memset(x.data, 0, x.count * size_of(x.dtype));
+}
+
+void initialize(Operands operands, const KernelContext& context) {
+  const Operand& x = operands[0];
+  ORRERY_ASSERT(x.place.table != nullptr && x.place.first == 0, x.place.first);
+  fill(operands);  // padding
+  const ParameterTable& table = *x.place.table;
+  for_each_run(table, *context.mesh, context.rank, x.place.flat_split, [&](const ParameterRun& run) {
+    const ParameterSlice& slice = *run.slice;
+    const std::uint64_t stream = stream_of(full_name(table, slice, x.place.layer));
+    const Box box = box_of(slice.shard, *context.mesh, context.rank);
+    for (std::uint64_t i = 0; i < run.count; ++i) {
+      const std::uint64_t at = valid_index(slice.shard, box, run.slice_first + i);
+      if (at == outside) continue;
+      double value = 0.0;
+      switch (slice.init) {
+        case Init::zeros: continue;
+        case Init::ones: value = 1.0; break;
+        case Init::normal: value = random_normal(context.workload->seed, stream, at) * slice.init_scale; break;
+      }
+      write_scalar(x, value, run.buffer_first + i);
+    }
+  });
+}
+
+}  // namespace orrery::cpu

@@ -1,0 +1,41 @@
+#pragma once
+
+// Eigen compiled with this folder's architecture flags must not meet Eigen
+// compiled without them: its inline functions would be one symbol with two
+// bodies, and the linker would keep either.  Here the library lives in a
+// namespace of its own.  Threads of one rank do not split a product, so results
+// do not depend on a number of threads.
+#define EIGEN_DONT_PARALLELIZE
+#define Eigen EigenForKernels
+#include <Eigen/Core>
+
+namespace orrery::cpu {
+
+template <class T>
+using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class T>
+using MatrixMap = Eigen::Map<Matrix<T>, Eigen::Unaligned, Eigen::OuterStride<>>;
+template <class T>
+using ConstMatrixMap = Eigen::Map<const Matrix<T>, Eigen::Unaligned, Eigen::OuterStride<>>;
+
+/// Row-major rows x columns at `data`, `stride` elements between rows.
+template <class T>
+[[nodiscard]] MatrixMap<T> matrix(T* data, std::uint64_t rows, std::uint64_t columns, std::uint64_t stride) {
+  return {data, static_cast<Eigen::Index>(rows), static_cast<Eigen::Index>(columns),
+          Eigen::OuterStride<>(static_cast<Eigen::Index>(stride))};
+}
+template <class T>
+[[nodiscard]] ConstMatrixMap<T> matrix(const T* data, std::uint64_t rows, std::uint64_t columns,
+                                       std::uint64_t stride) {
+  return {data, static_cast<Eigen::Index>(rows), static_cast<Eigen::Index>(columns),
+          Eigen::OuterStride<>(static_cast<Eigen::Index>(stride))};
+}
+
+/// x[i] = exp(x[i]), vectorised.
+template <class T>
+void exponentials(T* x, std::uint64_t count) {
+  Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>> v(x, static_cast<Eigen::Index>(count));
+  v = v.exp();
+}
+
+}  // namespace orrery::cpu

@@ -1,0 +1,111 @@
+#include <algorithm>
+
+#include "exec/kernels/cpu/kernels.hpp"
+
+namespace orrery::cpu {
+namespace {
+
+/// First vocabulary row of this rank's part of the table.
+std::uint64_t vocabulary_offset(const Operand& table) {
+  return table.place.shard == nullptr ? 0 : table.place.box.offset[0];
+}
+
+/// Row of the position table that belongs to row 0 of x, and rows per position.
+struct Positions {
+  std::uint64_t first = 0;
+  std::uint64_t rows_each = 1;
+};
+Positions positions_of(const Kernel& k, const Operand& x) {
+  if (x.place.shard != nullptr) return {x.place.box.offset[0], x.place.box.extent[1]};
+  return {0, std::max<std::uint64_t>(1, k.batch)};
+}
+
+}  // namespace
+
+template <class T>
+void embed_forward(const Kernel& k, Operands operands) {
+  const auto* tokens = static_cast<const std::int32_t*>(operands[0].data);
+  const Operand& table = operands[1];
+  const Operand& x = operands[2];
+  const auto begin = static_cast<std::int64_t>(vocabulary_offset(table));
+  T in[tile];
+  T out[tile];
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const std::int64_t entry = tokens[row] - begin;
+    const bool here = entry >= 0 && entry < static_cast<std::int64_t>(k.depth);
+    for (std::uint64_t c = 0; c < k.columns; c += tile) {
+      const std::uint64_t n = std::min(tile, k.columns - c);
+      T* y = target(x, row * k.columns + c, out);
+      if (here) {
+        std::copy_n(read(table, static_cast<std::uint64_t>(entry) * k.columns + c, n, in), n, y);
+      } else {
+        std::fill_n(y, n, T{0});
+      }
+      finish(x, row * k.columns + c, n, y);
+    }
+  }
+}
+
+template <class T>
+void embed_backward(const Kernel& k, Operands operands, KernelScratch& scratch) {
+  const auto* tokens = static_cast<const std::int32_t*>(operands[0].data);
+  const Operand& dx = operands[1];
+  const Operand& dtable = operands[2];
+  const auto begin = static_cast<std::int64_t>(vocabulary_offset(dtable));
+  T* in = scratch.get<T>(0, k.columns);
+  T* out = scratch.get<T>(1, k.columns);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const std::int64_t entry = tokens[row] - begin;
+    if (entry < 0 || entry >= static_cast<std::int64_t>(k.depth)) continue;
+    const T* d = read(dx, row * k.columns, k.columns, in);
+    const std::uint64_t at = static_cast<std::uint64_t>(entry) * k.columns;
+    T* sum = update(dtable, at, k.columns, out);
+    for (std::uint64_t c = 0; c < k.columns; ++c) sum[c] += d[c];
+    finish(dtable, at, k.columns, sum);
+  }
+}
+
+template <class T>
+void position_forward(const Kernel& k, Operands operands, KernelScratch& scratch) {
+  const Operand& x = operands[0];
+  const Positions positions = positions_of(k, x);
+  T* in = scratch.get<T>(0, k.columns);
+  T* out = scratch.get<T>(1, k.columns);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const std::uint64_t position = positions.first + row / positions.rows_each;
+    const T* p = read(operands[1], position * k.columns, k.columns, in);
+    T* y = update(x, row * k.columns, k.columns, out);
+    for (std::uint64_t c = 0; c < k.columns; ++c) y[c] += p[c];
+    finish(x, row * k.columns, k.columns, y);
+  }
+}
+
+template <class T>
+void position_backward(const Kernel& k, Operands operands, KernelScratch& scratch) {
+  const Operand& dx = operands[0];
+  const Operand& dtable = operands[1];
+  const Positions positions = positions_of(k, dx);
+  T* in = scratch.get<T>(0, k.columns);
+  T* out = scratch.get<T>(1, k.columns);
+  // The rows of one position stand together: one read and one write of the table each.
+  for (std::uint64_t row = 0; row < k.rows; row += positions.rows_each) {
+    const std::uint64_t at = (positions.first + row / positions.rows_each) * k.columns;
+    T* sum = update(dtable, at, k.columns, out);
+    for (std::uint64_t r = row; r < std::min(k.rows, row + positions.rows_each); ++r) {
+      const T* d = read(dx, r * k.columns, k.columns, in);
+      for (std::uint64_t c = 0; c < k.columns; ++c) sum[c] += d[c];
+    }
+    finish(dtable, at, k.columns, sum);
+  }
+}
+
+template void embed_forward<float>(const Kernel&, Operands);
+template void embed_forward<double>(const Kernel&, Operands);
+template void embed_backward<float>(const Kernel&, Operands, KernelScratch&);
+template void embed_backward<double>(const Kernel&, Operands, KernelScratch&);
+template void position_forward<float>(const Kernel&, Operands, KernelScratch&);
+template void position_forward<double>(const Kernel&, Operands, KernelScratch&);
+template void position_backward<float>(const Kernel&, Operands, KernelScratch&);
+template void position_backward<double>(const Kernel&, Operands, KernelScratch&);
+
+}  // namespace orrery::cpu

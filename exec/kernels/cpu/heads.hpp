@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "exec/kernels/cpu/dropout_key.hpp"
+#include "exec/kernels/cpu/operand_access.hpp"
+
+namespace orrery::cpu {
+
+/// Shapes of packed qkv[T, kv_heads, group + 2, head_dim] and how to take one
+/// head of one sequence out of it.  Rows of a sequence lie `batch` rows apart.
+struct Heads {
+  std::uint64_t batch, length, heads, kv_heads, group, dim;
+
+  explicit Heads(const Kernel& k)
+      : batch(k.batch),
+        length(k.rows / k.batch),
+        heads(k.heads),
+        kv_heads(k.kv_heads),
+        group(k.heads / k.kv_heads),
+        dim(k.head_dim) {}
+
+  [[nodiscard]] std::uint64_t qkv_width() const { return kv_heads * (group + 2) * dim; }
+  [[nodiscard]] std::uint64_t context_width() const { return heads * dim; }
+  /// Column of local head h's query; of kv head g's key and value.
+  [[nodiscard]] std::uint64_t query_column(std::uint64_t h) const {
+    return (h / group * (group + 2) + h % group) * dim;
+  }
+  [[nodiscard]] std::uint64_t key_column(std::uint64_t g) const { return (g * (group + 2) + group) * dim; }
+  [[nodiscard]] std::uint64_t value_column(std::uint64_t g) const { return key_column(g) + dim; }
+  [[nodiscard]] double scale() const { return 1.0 / std::sqrt(static_cast<double>(dim)); }
+
+  /// out[length, dim] = x[rows of `sequence`, column ..] times `factor`.
+  template <class T>
+  void take(const Operand& x, std::uint64_t width, std::uint64_t sequence, std::uint64_t column, T factor,
+            T* out) const {
+    for (std::uint64_t position = 0; position < length; ++position) {
+      const std::uint64_t at = (position * batch + sequence) * width + column;
+      T* row = out + position * dim;
+      const T* in = read(x, at, dim, row);
+      for (std::uint64_t i = 0; i < dim; ++i) row[i] = in[i] * factor;
+    }
+  }
+  /// The reverse: x = in * factor.
+  template <class T>
+  void put(const Operand& x, std::uint64_t width, std::uint64_t sequence, std::uint64_t column, T factor,
+           T* in) const {
+    for (std::uint64_t position = 0; position < length; ++position) {
+      const std::uint64_t at = (position * batch + sequence) * width + column;
+      T* row = in + position * dim;
+      T* out = target(x, at, row);
+      for (std::uint64_t i = 0; i < dim; ++i) out[i] = row[i] * factor;
+      finish(x, at, dim, out);
+    }
+  }
+};
+
+/// Attention dropout: element ((sequence * heads + head) * length + query) *
+/// length + key, with global sequence and head, which the place of qkv tells.
+class ProbabilityDropout {
+ public:
+  ProbabilityDropout(const Kernel& k, const KernelContext& context, const Place& qkv, const Heads& heads)
+      : key_(k, context), length_(heads.length), heads_(heads.heads) {
+    if (qkv.shard == nullptr) return;
+    first_sequence_ = qkv.box.offset[1];
+    first_head_ = qkv.box.offset[2] * heads.group;
+    heads_ = qkv.shard->dims[2].extent * heads.group;
+  }
+  /// Element of key 0 for this query of local sequence and head.
+  [[nodiscard]] std::uint64_t row(std::uint64_t sequence, std::uint64_t head, std::uint64_t query) const {
+    return (((first_sequence_ + sequence) * heads_ + first_head_ + head) * length_ + query) * length_;
+  }
+  [[nodiscard]] bool keeps(std::uint64_t element) const { return key_.keeps(element); }
+
+ private:
+  DropoutKey key_;
+  std::uint64_t length_;
+  std::uint64_t heads_;
+  std::uint64_t first_sequence_ = 0;
+  std::uint64_t first_head_ = 0;
+};
+
+}  // namespace orrery::cpu

@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <cmath>
+
+#include "exec/kernels/cpu/kernels.hpp"
+
+namespace orrery::cpu {
+namespace {
+
+/// Factor {multiplier, skip}: gradients times the multiplier, or no update.
+struct Factor {
+  double multiplier = 1.0;
+  bool skip = false;
+  explicit Factor(const Operand* operand) {
+    if (operand == nullptr) return;
+    multiplier = read_scalar(*operand, 0);
+    skip = read_scalar(*operand, 1) != 0.0;
+  }
+};
+
+/// Operands of an update after the optional ones are sorted out.
+struct Update {
+  const Operand* factor = nullptr;
+  const Operand* weight = nullptr;
+  const Operand* master = nullptr;
+  const Operand* moments = nullptr;
+
+  Update(const Kernel& k, Operands o) {
+    std::size_t next = 2;  // gradient, steps
+    if (k.options.factor) factor = &o[next++];
+    weight = &o[next++];
+    if (k.options.master) master = &o[next++];
+    if (next < o.size()) moments = &o[next];
+  }
+};
+
+/// Calls `step(gradient, weight, first, count)` for tile after tile; the weight
+/// is the master where there is one, and the stored weight its rounded copy.
+template <class T, class Step>
+void for_each_tile(const Update& u, const Operand& gradient, T multiplier, Step step) {
+  T g_buffer[tile];
+  T w_buffer[tile];
+  T scaled[tile];
+  const Operand& exact = u.master != nullptr ? *u.master : *u.weight;
+  for (std::uint64_t at = 0; at < gradient.count; at += tile) {
+    const std::uint64_t n = std::min(tile, gradient.count - at);
+    const T* g = read(gradient, at, n, g_buffer);
+    for (std::uint64_t i = 0; i < n; ++i) scaled[i] = g[i] * multiplier;
+    T* w = update(exact, at, n, w_buffer);
+    step(scaled, w, at, n);
+    finish(exact, at, n, w);
+    if (u.master != nullptr) store_elements(u.weight->dtype, u.weight->data, at, n, w);
+  }
+}
+
+}  // namespace
+
+void initialize_scale(Operands o, const KernelContext& context) {
+  write_scalar(o[0], context.workload->loss_scale, 0);
+  write_scalar(o[0], 0.0, 1);
+}
+
+template <class T>
+void sum_squares(const Kernel& k, Operands o) {
+  const Operand& norm = o[o.size() - 1];
+  double total = 0.0;
+  T buffer[tile];
+  for (std::size_t part = 0; part + 1 < o.size(); ++part) {
+    for (std::uint64_t at = 0; at < o[part].count; at += tile) {
+      const std::uint64_t n = std::min(tile, o[part].count - at);
+      const T* g = read(o[part], at, n, buffer);
+      // In double: squares of f32 gradients may leave the range of f32.
+      total += sum_over<double>(n, [&](std::uint64_t i) { return static_cast<double>(g[i]) * static_cast<double>(g[i]); });
+    }
+  }
+  write_scalar(norm, read_scalar(norm) + k.parameter * total);
+}
+
+void clip_factor(const Kernel& k, Operands o, const KernelContext& context) {
+  const Operand& out = o[k.options.scaled ? 2 : 1];
+  const double scale = k.options.scaled ? read_scalar(o[1], 0) : 1.0;
+  const double norm = std::sqrt(read_scalar(o[0])) / scale;
+  const double clip = k.parameter > 0.0 ? std::min(1.0, k.parameter / (norm + 1e-6)) : 1.0;
+  const bool skip = k.options.scaled && !std::isfinite(norm);
+  write_scalar(out, clip / scale, 0);
+  write_scalar(out, skip ? 1.0 : 0.0, 1);
+  if (!k.options.scaled) return;
+  const double good = read_scalar(o[1], 1) + 1.0;
+  if (skip) {
+    write_scalar(o[1], scale / 2.0, 0);
+    write_scalar(o[1], 0.0, 1);
+  } else if (good >= static_cast<double>(context.workload->loss_scale_window)) {
+    write_scalar(o[1], scale * 2.0, 0);
+    write_scalar(o[1], 0.0, 1);
+  } else {
+    write_scalar(o[1], good, 1);
+  }
+}
+
+void advance_step(const Kernel& k, Operands o) {
+  if (Factor(k.options.factor ? &o[1] : nullptr).skip) return;
+  write_scalar(o[0], read_scalar(o[0]) + 1.0);
+}
+
+template <class T>
+void sgd_update(const Kernel& k, Operands o, const KernelContext& context) {
+  const Update u(k, o);
+  const Factor factor(u.factor);
+  if (factor.skip) return;
+  const Workload& w = *context.workload;
+  const auto rate = static_cast<T>(learning_rate(w, static_cast<std::uint64_t>(read_scalar(o[1]))));
+  const auto momentum = static_cast<T>(w.optimizer.momentum);
+  const T decay = k.options.decay ? static_cast<T>(w.optimizer.weight_decay) : T{0};
+  T m_buffer[tile];
+  for_each_tile<T>(u, o[0], static_cast<T>(factor.multiplier), [&](const T* g, T* weight, std::uint64_t at,
+                                                                   std::uint64_t n) {
+    if (!k.options.momentum) {
+      for (std::uint64_t i = 0; i < n; ++i) weight[i] -= rate * (g[i] + decay * weight[i]);
+      return;
+    }
+    T* m = update(u.moments[0], at, n, m_buffer);
+#pragma GCC ivdep
+    for (std::uint64_t i = 0; i < n; ++i) {
+      m[i] = momentum * m[i] + g[i];
+      weight[i] -= rate * (m[i] + decay * weight[i]);
+    }
+    finish(u.moments[0], at, n, m);
+  });
+}
+
+// Kingma and Ba, "Adam", ICLR 2015, with the decoupled decay of Loshchilov and
+// Hutter, ICLR 2019.
+template <class T>
+void adam_update(const Kernel& k, Operands o, const KernelContext& context) {
+  const Update u(k, o);
+  const Factor factor(u.factor);
+  if (factor.skip) return;
+  const Workload& w = *context.workload;
+  const double step = read_scalar(o[1]);
+  const auto rate = static_cast<T>(learning_rate(w, static_cast<std::uint64_t>(step)));
+  const auto beta1 = static_cast<T>(w.optimizer.beta1);
+  const auto beta2 = static_cast<T>(w.optimizer.beta2);
+  // 1 - beta in double: 1 - 0.95f carries an error of f32's last place of 1.
+  const auto rest1 = static_cast<T>(1.0 - w.optimizer.beta1);
+  const auto rest2 = static_cast<T>(1.0 - w.optimizer.beta2);
+  const auto correct1 = static_cast<T>(1.0 / (1.0 - std::pow(w.optimizer.beta1, step)));
+  const auto correct2 = static_cast<T>(1.0 / (1.0 - std::pow(w.optimizer.beta2, step)));
+  const auto epsilon = static_cast<T>(w.optimizer.epsilon);
+  const T decay = k.options.decay ? static_cast<T>(w.optimizer.weight_decay) : T{0};
+  T m_buffer[tile];
+  T v_buffer[tile];
+  for_each_tile<T>(u, o[0], static_cast<T>(factor.multiplier), [&](const T* g, T* weight, std::uint64_t at,
+                                                                   std::uint64_t n) {
+    T* m = update(u.moments[0], at, n, m_buffer);
+    T* v = update(u.moments[1], at, n, v_buffer);
+#pragma GCC ivdep
+    for (std::uint64_t i = 0; i < n; ++i) {
+      m[i] = beta1 * m[i] + rest1 * g[i];
+      v[i] = beta2 * v[i] + rest2 * g[i] * g[i];
+      weight[i] -= rate * (m[i] * correct1 / (std::sqrt(v[i] * correct2) + epsilon) + decay * weight[i]);
+    }
+    finish(u.moments[0], at, n, m);
+    finish(u.moments[1], at, n, v);
+  });
+}
+
+template void sum_squares<float>(const Kernel&, Operands);
+template void sum_squares<double>(const Kernel&, Operands);
+template void sgd_update<float>(const Kernel&, Operands, const KernelContext&);
+template void sgd_update<double>(const Kernel&, Operands, const KernelContext&);
+template void adam_update<float>(const Kernel&, Operands, const KernelContext&);
+template void adam_update<double>(const Kernel&, Operands, const KernelContext&);
+
+}  // namespace orrery::cpu

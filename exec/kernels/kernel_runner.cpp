@@ -1,0 +1,116 @@
+#include "exec/kernels/kernel_runner.hpp"
+
+#include "core/base/diagnostics.hpp"
+#include "exec/kernels/cpu/kernels.hpp"
+
+namespace orrery {
+namespace {
+
+/// Kernels whose arithmetic has a type.
+template <class T>
+void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
+  KernelScratch& scratch = *c.scratch;
+  switch (k.kind) {
+    case KernelKind::load_tokens: return cpu::load_tokens(k, o, c);
+    case KernelKind::load_targets: return cpu::load_targets(k, o, c);
+    case KernelKind::count_targets: return cpu::count_targets(o, c);
+    case KernelKind::fill: return cpu::fill(o);
+    case KernelKind::initialize: return cpu::initialize(o, c);
+    case KernelKind::initialize_scale: return cpu::initialize_scale(o, c);
+    case KernelKind::embed_forward: return cpu::embed_forward<T>(k, o);
+    case KernelKind::embed_backward: return cpu::embed_backward<T>(k, o, scratch);
+    case KernelKind::position_forward: return cpu::position_forward<T>(k, o, scratch);
+    case KernelKind::position_backward: return cpu::position_backward<T>(k, o, scratch);
+    case KernelKind::layer_norm_forward: return cpu::norm_forward<T>(k, o, false, scratch);
+    case KernelKind::layer_norm_backward_input: return cpu::norm_backward_input<T>(k, o, false, scratch);
+    case KernelKind::layer_norm_backward_weight: return cpu::norm_backward_weight<T>(k, o, false, scratch);
+    case KernelKind::rms_norm_forward: return cpu::norm_forward<T>(k, o, true, scratch);
+    case KernelKind::rms_norm_backward_input: return cpu::norm_backward_input<T>(k, o, true, scratch);
+    case KernelKind::rms_norm_backward_weight: return cpu::norm_backward_weight<T>(k, o, true, scratch);
+    case KernelKind::gemm: return cpu::gemm<T>(k, o, scratch);
+    case KernelKind::bias_backward: return cpu::bias_backward<T>(k, o, scratch);
+    case KernelKind::rope_forward: return cpu::rope<T>(k, o, false, scratch);
+    case KernelKind::rope_backward: return cpu::rope<T>(k, o, true, scratch);
+    case KernelKind::attention_unfused_forward: return cpu::attention_unfused_forward<T>(k, o, c);
+    case KernelKind::attention_unfused_backward: return cpu::attention_unfused_backward<T>(k, o, c);
+    case KernelKind::attention_flash_forward: return cpu::attention_flash_forward<T>(k, o, c);
+    case KernelKind::attention_flash_backward: return cpu::attention_flash_backward<T>(k, o, c);
+    case KernelKind::gelu_forward: return cpu::gelu_forward<T>(o);
+    case KernelKind::gelu_backward: return cpu::gelu_backward<T>(o);
+    case KernelKind::swiglu_forward: return cpu::swiglu_forward<T>(k, o);
+    case KernelKind::swiglu_backward: return cpu::swiglu_backward<T>(k, o);
+    case KernelKind::residual_forward: return cpu::residual_forward<T>(k, o, c);
+    case KernelKind::dropout_forward: return cpu::dropout_forward<T>(k, o, c);
+    case KernelKind::dropout_backward: return cpu::dropout_backward<T>(k, o);
+    case KernelKind::cross_entropy_max: return cpu::cross_entropy_max<T>(k, o, scratch);
+    case KernelKind::cross_entropy_sum: return cpu::cross_entropy_sum<T>(k, o, scratch);
+    case KernelKind::cross_entropy_loss: return cpu::cross_entropy_loss(k, o);
+    case KernelKind::cross_entropy_backward: return cpu::cross_entropy_backward<T>(k, o, scratch);
+    case KernelKind::mean_loss: return cpu::mean_loss(o);
+    case KernelKind::sum_squares: return cpu::sum_squares<T>(k, o);
+    case KernelKind::clip_factor: return cpu::clip_factor(k, o, c);
+    case KernelKind::advance_step: return cpu::advance_step(k, o);
+    case KernelKind::sgd_update: return cpu::sgd_update<T>(k, o, c);
+    case KernelKind::adam_update: return cpu::adam_update<T>(k, o, c);
+  }
+}
+
+}  // namespace
+
+bool needs_place(const Kernel& k) {
+  switch (k.kind) {
+    case KernelKind::load_tokens:
+    case KernelKind::load_targets:
+    case KernelKind::initialize:
+    case KernelKind::embed_forward:
+    case KernelKind::embed_backward:
+    case KernelKind::position_forward:
+    case KernelKind::position_backward:
+    case KernelKind::cross_entropy_max:
+    case KernelKind::cross_entropy_sum:
+    case KernelKind::cross_entropy_backward: return true;
+    case KernelKind::attention_unfused_forward:
+    case KernelKind::attention_unfused_backward:
+    case KernelKind::attention_flash_forward:
+    case KernelKind::attention_flash_backward:
+    case KernelKind::residual_forward:
+    case KernelKind::dropout_forward: return k.options.dropout;
+    case KernelKind::count_targets:
+    case KernelKind::fill:
+    case KernelKind::initialize_scale:
+    case KernelKind::layer_norm_forward:
+    case KernelKind::layer_norm_backward_input:
+    case KernelKind::layer_norm_backward_weight:
+    case KernelKind::rms_norm_forward:
+    case KernelKind::rms_norm_backward_input:
+    case KernelKind::rms_norm_backward_weight:
+    case KernelKind::gemm:
+    case KernelKind::bias_backward:
+    case KernelKind::rope_forward:
+    case KernelKind::rope_backward:
+    case KernelKind::gelu_forward:
+    case KernelKind::gelu_backward:
+    case KernelKind::swiglu_forward:
+    case KernelKind::swiglu_backward:
+    case KernelKind::dropout_backward:
+    case KernelKind::cross_entropy_loss:
+    case KernelKind::mean_loss:
+    case KernelKind::sum_squares:
+    case KernelKind::clip_factor:
+    case KernelKind::advance_step:
+    case KernelKind::sgd_update:
+    case KernelKind::adam_update: return false;
+  }
+  return false;
+}
+
+void run_kernel(const Kernel& kernel, std::span<const Operand> operands, const KernelContext& context) {
+  ORRERY_ASSERT(context.scratch != nullptr);
+  if (kernel.compute == DType::f64) {
+    run_typed<double>(kernel, operands, context);
+  } else {
+    run_typed<float>(kernel, operands, context);
+  }
+}
+
+}  // namespace orrery

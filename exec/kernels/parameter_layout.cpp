@@ -1,0 +1,54 @@
+#include "exec/kernels/parameter_layout.hpp"
+
+#include <algorithm>
+
+#include "core/base/diagnostics.hpp"
+
+namespace orrery {
+
+void for_each_run(const ParameterTable& table, const Mesh& mesh, Rank rank, const AxisList& flat_split,
+                  const std::function<void(const ParameterRun&)>& visit) {
+  const std::uint64_t parts = size(mesh, flat_split);
+  const std::uint64_t part = coordinate(mesh, rank, flat_split);
+  std::uint64_t buffer_first = 0;
+  for (const ParameterSegment& segment : table.segments) {
+    ORRERY_ASSERT(segment.count % parts == 0, segment.count, parts);
+    const std::uint64_t count = segment.count / parts;
+    const std::uint64_t begin = segment.offset + part * count;  // in the unsplit buffer
+    for (const ParameterSlice& slice : table.slices) {
+      const std::uint64_t first = std::max(begin, slice.offset);
+      const std::uint64_t last = std::min(begin + count, slice.offset + local_count(slice.shard, mesh));
+      if (first >= last) continue;
+      visit({&slice, buffer_first + (first - begin), first - slice.offset, last - first});
+    }
+    buffer_first += count;
+  }
+}
+
+const ParameterSlice* slice_at(const ParameterTable& table, const Mesh& mesh, std::uint64_t at) {
+  for (const ParameterSlice& slice : table.slices) {
+    if (at >= slice.offset && at < slice.offset + local_count(slice.shard, mesh)) return &slice;
+  }
+  return nullptr;
+}
+
+std::string full_name(const ParameterTable& table, const ParameterSlice& slice, std::uint32_t layer) {
+  if (slice.name == "embedding.word.weight") return slice.name;
+  if (table.module == "layer") return "layers." + std::to_string(layer) + "." + slice.name;
+  return table.module + "." + slice.name;
+}
+
+std::uint64_t valid_index(const Shard& shard, const Box& box, std::uint64_t local) {
+  std::uint64_t at = 0;
+  std::uint64_t stride = 1;
+  for (std::size_t i = shard.rank; i-- > 0;) {
+    const std::uint64_t here = box.offset[i] + local % box.extent[i];
+    if (here >= shard.dims[i].valid) return outside;
+    at += here * stride;
+    local /= box.extent[i];
+    stride *= shard.dims[i].valid;
+  }
+  return at;
+}
+
+}  // namespace orrery
