@@ -286,6 +286,8 @@ class Layer {
                 {read(dy), gradient_of(c_, c_.layer, bias_slice)});
     }
     if (!c_.sequence_parallel) return dy;
+    // Nothing before it on the compute lane produces what the next stage sent.
+    if (c_.stages > 1 && dy == gradient_) b.after_tail(receive_lane(TransferLane::backward_receive));
     b.collective(Collective::Kind::all_gather, c_.tensor_group, tensor_lane, {read(dy), write(gathered_gradient_)});
     return gathered_gradient_;
   }
