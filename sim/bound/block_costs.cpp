@@ -1,0 +1,105 @@
+#include "sim/bound/block_costs.hpp"
+
+#include <algorithm>
+
+#include "core/program/lower/context.hpp"
+#include "core/program/lower/tensor_1d.hpp"
+
+namespace orrery {
+namespace {
+
+/// The plan without data parallelism and with the shortest pipeline of its kind.
+Plan block_plan(const Plan& plan) {
+  Plan out;
+  if (plan.mesh.size(Axis::pipeline) > 1) out.mesh.axes.push_back({Axis::pipeline, 2});
+  if (plan.mesh.size(Axis::tensor) > 1) out.mesh.axes.push_back({Axis::tensor, plan.mesh.size(Axis::tensor)});
+  out.microbatch_size = plan.microbatch_size;
+  out.sequence_parallel = plan.sequence_parallel;
+  out.recompute = plan.recompute;
+  out.attention = plan.attention;
+  return out;
+}
+
+MemoryChange memory_change(const Program& program, const Block& block) {
+  MemoryChange change;
+  for (const Op& op : block.ops) {
+    if (const auto* alloc = std::get_if<Alloc>(&op.action)) {
+      change.net += static_cast<std::int64_t>(bytes_of(program[alloc->what]));
+      change.peak = std::max(change.peak, change.net);
+    } else if (const auto* free = std::get_if<Free>(&op.action)) {
+      change.net -= static_cast<std::int64_t>(bytes_of(program[free->what]));
+    }
+  }
+  return change;
+}
+
+}  // namespace
+
+BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const Plan& plan, const CostModel& costs) {
+  const Plan reduced = block_plan(plan);
+  lowering::Context context(model, workload, reduced, program_);
+  lowering::declare_parameters(context);
+  const lowering::ModelBlocks blocks = lowering::build_tensor_1d(context);
+  hidden_bytes_ = bytes_of(program_[blocks.hidden]);
+  gradient_bytes_ = bytes_of(program_[blocks.hidden_gradient]);
+  const auto enter = [&](BlockId id, BlockId& to, std::vector<Picoseconds>& prices, MemoryChange& memory) {
+    const Block& block = program_[id];
+    to = id;
+    memory = memory_change(program_, block);
+    prices.resize(block.ops.size());
+    for (std::size_t i = 0; i < block.ops.size(); ++i) {
+      if (std::holds_alternative<Compute>(block.ops[i].action)) {
+        prices[i] = picoseconds(costs.compute(program_, block, block.ops[i]));
+      }
+    }
+  };
+  enter(blocks.embedding_forward, ids_.embedding_forward, compute_prices_.embedding_forward, memory_.embedding_forward);
+  enter(blocks.embedding_backward, ids_.embedding_backward, compute_prices_.embedding_backward,
+        memory_.embedding_backward);
+  enter(blocks.layer_forward, ids_.layer_forward, compute_prices_.layer_forward, memory_.layer_forward);
+  enter(blocks.layer_backward, ids_.layer_backward, compute_prices_.layer_backward, memory_.layer_backward);
+  enter(blocks.head_forward, ids_.head_forward, compute_prices_.head_forward, memory_.head_forward);
+  enter(blocks.head_backward, ids_.head_backward, compute_prices_.head_backward, memory_.head_backward);
+}
+
+PerBlock<Picoseconds> BlockCosts::spans(const CostModel& costs) const {
+  return {span(ids_.embedding_forward, compute_prices_.embedding_forward, costs),
+          span(ids_.embedding_backward, compute_prices_.embedding_backward, costs),
+          span(ids_.layer_forward, compute_prices_.layer_forward, costs),
+          span(ids_.layer_backward, compute_prices_.layer_backward, costs),
+          span(ids_.head_forward, compute_prices_.head_forward, costs),
+          span(ids_.head_backward, compute_prices_.head_backward, costs)};
+}
+
+Picoseconds BlockCosts::span(BlockId id, const std::vector<Picoseconds>& prices, const CostModel& costs) const {
+  const Block& block = program_[id];
+  const bool serial = !costs.cluster().device.concurrent_lanes;
+  // Far enough in the past that a lane which waits for nothing delays nothing.
+  constexpr Picoseconds long_ago = -(Picoseconds{1} << 60);
+  std::array<Picoseconds, lane_count> lane;
+  lane.fill(long_ago);
+  lane[0] = 0;
+  std::vector<Picoseconds> end(block.ops.size(), long_ago);
+  Picoseconds sum = 0;
+  for (std::size_t i = 0; i < block.ops.size(); ++i) {
+    const Op& op = block.ops[i];
+    Picoseconds price = prices[i];
+    if (std::holds_alternative<Alloc>(op.action) || std::holds_alternative<Free>(op.action)) continue;
+    if (std::holds_alternative<Collective>(op.action)) price = picoseconds(costs.collective(program_, block, op));
+    sum += price;
+    Picoseconds& at = lane[lane_number(op.lane)];
+    for (std::uint32_t w = 0; w < op.waits.count; ++w) {
+      const Wait& wait = block.waits[op.waits.first + w];
+      if (wait.kind == Wait::Kind::op) {
+        at = std::max(at, end[wait.op]);
+      } else if (wait.lane == Lane{}) {
+        at = std::max(at, Picoseconds{0});  // compute was busy until the block's entry
+      }
+    }
+    at += price;
+    end[i] = at;
+  }
+  return serial ? sum : lane[0];
+}
+
+}  // namespace orrery

@@ -1,0 +1,327 @@
+#include "sim/bound/bound.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <unordered_map>
+
+#include "sim/bound/block_costs.hpp"
+#include "sim/bound/pipeline_bound.hpp"
+#include "sim/bound/state_costs.hpp"
+
+namespace orrery {
+namespace {
+
+/// What decides the shape of the blocks, packed: tensor and microbatch size are
+/// below 2^20 in a checked plan.
+std::uint64_t block_key(const Plan& plan) {
+  std::uint64_t key = plan.mesh.size(Axis::tensor);
+  key = key << 24 | plan.microbatch_size;
+  key = key << 1 | static_cast<std::uint64_t>(plan.mesh.size(Axis::pipeline) > 1);
+  key = key << 1 | static_cast<std::uint64_t>(plan.sequence_parallel);
+  key = key << 2 | static_cast<std::uint64_t>(plan.recompute);
+  key = key << 2 | static_cast<std::uint64_t>(*plan.attention);
+  return key;
+}
+
+/// Peak from the start of `repeat` runs of a block, one after the other.
+struct Walk {
+  std::int64_t live = 0;
+  std::int64_t peak = 0;
+  void run(const MemoryChange& change, std::int64_t repeat = 1) {
+    peak = std::max(peak, live + change.peak + std::max<std::int64_t>(0, (repeat - 1) * change.net));
+    live += repeat * change.net;
+  }
+  void move(std::int64_t bytes) { run({bytes, std::max<std::int64_t>(0, bytes)}); }
+};
+
+/// What the passes of a stage do to memory.
+struct StageWalks {
+  std::int64_t kept = 0;  ///< by one forward pass
+  std::int64_t forward_peak = 0;
+  std::int64_t backward_peak = 0;
+};
+
+StageWalks walk(const BlockCosts& blocks, std::int64_t layers, bool first, bool last) {
+  const PerBlock<MemoryChange>& change = blocks.memory();
+  const auto hidden = static_cast<std::int64_t>(blocks.hidden_bytes());
+  const auto gradient = static_cast<std::int64_t>(blocks.gradient_bytes());
+  Walk forward;
+  if (first) {
+    forward.run(change.embedding_forward);
+  } else {
+    forward.move(hidden);
+  }
+  forward.run(change.layer_forward, layers);
+  if (last) {
+    forward.run(change.head_forward);
+  } else {
+    forward.move(-hidden);
+  }
+  Walk backward;
+  if (last) {
+    backward.run(change.head_backward);
+  } else {
+    backward.move(gradient);
+  }
+  backward.run(change.layer_backward, layers);
+  if (first) {
+    backward.run(change.embedding_backward);
+  } else {
+    backward.move(-gradient);
+  }
+  return {forward.live, forward.peak, backward.peak};
+}
+
+/// Gradients that travel as one message: the same cut as lowering's buckets.
+struct BucketCosts {
+  bool head = false;
+  bool embedding = false;
+  std::uint32_t layers = 0;
+  Picoseconds sum_replicated = 0;
+  Picoseconds reduce = 0;
+  Picoseconds gather = 0;
+};
+constexpr std::uint32_t most_layers = 100;
+
+}  // namespace
+
+struct Bounder::State {
+  ModelSpec model;
+  Workload workload;
+  ClusterSpec cluster;
+  Calibration calibration;
+  std::unordered_map<std::uint64_t, BlockCosts> blocks;
+
+  // Of the mesh looked at last.
+  Plan on;
+  std::optional<CostModel> costs;
+  std::array<std::optional<StateCosts>, 2> states;  ///< by ZeRO stage
+  std::unordered_map<std::uint64_t, PerBlock<Picoseconds>> spans;
+  /// Buckets by what a stage holds; layers << 4, first, last, sequence parallel, ZeRO.
+  std::unordered_map<std::uint64_t, std::vector<BucketCosts>> buckets;
+  double bucket_bytes = 0;
+
+  void enter(const Plan& plan) {
+    if (costs && plan.mesh == on.mesh && plan.placement == on.placement &&
+        plan.collective_algorithm == on.collective_algorithm && plan.gradient_bucket->base() == bucket_bytes) {
+      return;
+    }
+    on = Plan{};
+    on.mesh = plan.mesh;
+    on.placement = plan.placement;
+    on.collective_algorithm = plan.collective_algorithm;
+    bucket_bytes = plan.gradient_bucket->base();
+    costs.emplace(cluster, calibration, plan.mesh, plan.placement, plan.collective_algorithm);
+    states = {};
+    spans.clear();
+    buckets.clear();
+  }
+
+  const BlockCosts& blocks_of(const Plan& plan) {
+    const std::uint64_t key = block_key(plan);
+    const auto known = blocks.find(key);
+    if (known != blocks.end()) return known->second;
+    return blocks.try_emplace(key, model, workload, plan, *costs).first->second;
+  }
+
+  const PerBlock<Picoseconds>& spans_of(const Plan& plan) {
+    const std::uint64_t key = block_key(plan);
+    const auto known = spans.find(key);
+    if (known != spans.end()) return known->second;
+    return spans.try_emplace(key, blocks_of(plan).spans(*costs)).first->second;
+  }
+
+  StateCosts& states_of(const Plan& plan) {
+    auto& at = states[plan.zero_stage];
+    if (!at) at.emplace(model, workload, plan, *costs);
+    return *at;
+  }
+
+  const std::vector<BucketCosts>& buckets_of(const Plan& plan, StateCosts& state, std::uint32_t layers, bool first,
+                                             bool last) {
+    const std::uint64_t key = std::uint64_t{layers} << 4 | std::uint64_t{first} << 3 | std::uint64_t{last} << 2 |
+                              std::uint64_t{plan.sequence_parallel} << 1 | plan.zero_stage;
+    const auto known = buckets.find(key);
+    if (known != buckets.end()) return known->second;
+    std::vector<BucketCosts> list;
+    BucketCosts current;
+    double bytes = 0;
+    const auto close = [&] {
+      if (bytes > 0) list.push_back(current);
+      current = {};
+      bytes = 0;
+    };
+    const auto add = [&](const ModuleState& module) {
+      bytes += static_cast<double>(module.gradient_bytes);
+      if (bytes >= bucket_bytes || current.layers >= most_layers) close();
+    };
+    if (last) {
+      current.head = true;
+      add(state.head());
+    }
+    for (std::uint32_t l = 0; l < layers; ++l) {
+      ++current.layers;
+      add(state.layer());
+    }
+    if (first) {
+      current.embedding = true;
+      add(state.embedding());
+    }
+    close();
+    for (BucketCosts& b : list) {
+      const auto sum = [&](std::uint64_t ModuleState::*what) {
+        return b.layers * (state.layer().*what) + (b.head ? state.head().*what : 0) +
+               (b.embedding ? state.embedding().*what : 0);
+      };
+      if (plan.sequence_parallel) {
+        b.sum_replicated = state.sum_replicated(sum(&ModuleState::replicated_gradient_bytes), *costs);
+      }
+      if (plan.mesh.size(Axis::data) > 1) {
+        b.reduce = state.reduce_gradients(sum(&ModuleState::gradient_bytes), *costs);
+        if (plan.zero_stage > 0) b.gather = state.gather_weights(sum(&ModuleState::weight_bytes), *costs);
+      }
+    }
+    return buckets.try_emplace(key, std::move(list)).first->second;
+  }
+
+  /// How long after the end of the last backward pass the last reduction ends.
+  /// A tied table is summed over the pipeline after its sum over data, beside
+  /// the sums over the tensor axis.
+  Picoseconds exposed_reduction(const std::vector<BucketCosts>& list, const PerBlock<Picoseconds>& span, bool overlap,
+                                Picoseconds backward, Picoseconds tied) const {
+    if (!cluster.device.concurrent_lanes) {
+      Picoseconds sum = tied;
+      for (const BucketCosts& b : list) sum += b.sum_replicated + b.reduce;
+      return sum;
+    }
+    Picoseconds compute = overlap ? 0 : backward;
+    Picoseconds tensor = 0;
+    Picoseconds data = 0;
+    for (const BucketCosts& b : list) {
+      if (overlap) {
+        compute += b.layers * span.layer_backward + (b.head ? span.head_backward : 0) +
+                   (b.embedding ? span.embedding_backward : 0);
+      }
+      if (b.sum_replicated > 0) tensor = std::max(tensor, compute) + b.sum_replicated;
+      if (b.reduce > 0) data = std::max(data, compute) + b.reduce;
+    }
+    return std::max(tensor, std::max(data, backward) + tied) - backward;
+  }
+
+  /// Update of a stage's modules, and under ZeRO-1 the gathers beside it, upwards.
+  Picoseconds update_time(const std::vector<BucketCosts>& list, const StateCosts& state) const {
+    Picoseconds compute = 0;
+    Picoseconds gather = 0;
+    for (auto b = list.rbegin(); b != list.rend(); ++b) {
+      compute += b->layers * state.layer().update + (b->head ? state.head().update : 0) +
+                 (b->embedding ? state.embedding().update : 0);
+      if (b->gather == 0) continue;
+      if (cluster.device.concurrent_lanes) {
+        gather = std::max(gather, compute) + b->gather;
+      } else {
+        compute += b->gather;
+      }
+    }
+    return std::max(compute, gather);
+  }
+};
+
+Bounder::Bounder(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
+                 const Calibration& calibration)
+    : state_(std::make_unique<State>()) {
+  state_->model = model;
+  state_->workload = workload;
+  state_->cluster = cluster;
+  state_->calibration = calibration;
+}
+Bounder::~Bounder() = default;
+Bounder::Bounder(Bounder&&) noexcept = default;
+Bounder& Bounder::operator=(Bounder&&) noexcept = default;
+
+std::vector<std::uint64_t> Bounder::stage_peaks(const Plan& plan) {
+  State& s = *state_;
+  s.enter(plan);
+  const BlockCosts& blocks = s.blocks_of(plan);
+  const StateCosts& state = s.states_of(plan);
+  const auto p = static_cast<std::uint32_t>(plan.stage_layers->size());
+  const std::uint64_t m = microbatches(plan, s.workload);
+  std::vector<std::uint64_t> peaks(p);
+  for (std::uint32_t i = 0; i < p; ++i) {
+    const bool first = i == 0;
+    const bool last = i + 1 == p;
+    const std::uint64_t layers = (*plan.stage_layers)[i];
+    const StageWalks w = walk(blocks, static_cast<std::int64_t>(layers), first, last);
+    std::uint64_t in_flight = m;
+    switch (plan.schedule) {
+      case ScheduleName::gpipe: break;
+      case ScheduleName::one_f_one_b: in_flight = std::min<std::uint64_t>(m, p - i); break;
+    }
+    const auto n = static_cast<std::int64_t>(in_flight);
+    const std::uint64_t persistent = layers * state.layer().persistent_bytes +
+                                     (first ? state.embedding().persistent_bytes : 0) +
+                                     (last ? state.head().persistent_bytes : 0) + state.scalar_bytes();
+    peaks[i] = persistent +
+               static_cast<std::uint64_t>(std::max((n - 1) * w.kept + w.forward_peak, n * w.kept + w.backward_peak));
+  }
+  return peaks;
+}
+
+std::uint64_t Bounder::peak_memory(const Plan& plan) {
+  const std::vector<std::uint64_t> peaks = stage_peaks(plan);
+  return *std::max_element(peaks.begin(), peaks.end());
+}
+
+Picoseconds Bounder::step_time(const Plan& plan) {
+  State& s = *state_;
+  s.enter(plan);
+  const BlockCosts& blocks = s.blocks_of(plan);
+  const PerBlock<Picoseconds>& span = s.spans_of(plan);
+  StateCosts& state = s.states_of(plan);
+  const auto p = static_cast<std::uint32_t>(plan.stage_layers->size());
+  std::vector<StageTimes> stages(p);
+  for (std::uint32_t i = 0; i < p; ++i) {
+    const bool first = i == 0;
+    const bool last = i + 1 == p;
+    const auto layers = static_cast<Picoseconds>((*plan.stage_layers)[i]);
+    StageTimes& t = stages[i];
+    t.forward = layers * span.layer_forward + (first ? span.embedding_forward : 0) + (last ? span.head_forward : 0);
+    t.backward = layers * span.layer_backward + (first ? span.embedding_backward : 0) + (last ? span.head_backward : 0);
+    t.clear = layers * state.layer().clear + (first ? state.embedding().clear : 0) + (last ? state.head().clear : 0);
+    if (last) continue;
+    const Rank here = plan.mesh.moved(Rank{0}, Axis::pipeline, i);
+    const Rank next = plan.mesh.moved(Rank{0}, Axis::pipeline, i + 1);
+    t.send_hidden = picoseconds(s.costs->transfer(Bytes::of(static_cast<double>(blocks.hidden_bytes())), here, next));
+    t.send_gradient =
+        picoseconds(s.costs->transfer(Bytes::of(static_cast<double>(blocks.gradient_bytes())), next, here));
+  }
+  const std::vector<Picoseconds> ends =
+      backward_ends(stages, plan.schedule, microbatches(plan, s.workload), s.cluster.device.concurrent_lanes);
+  // With a norm, no rank updates before every rank has reduced.
+  Picoseconds reduced = 0;
+  Picoseconds updated = 0;
+  for (std::uint32_t i = 0; i < p; ++i) {
+    const bool first = i == 0;
+    const bool last = i + 1 == p;
+    const std::uint32_t layers = (*plan.stage_layers)[i];
+    const std::vector<BucketCosts>& buckets = s.buckets_of(plan, state, layers, first, last);
+    const Picoseconds ready = ends[i] + s.exposed_reduction(buckets, span, *plan.overlap_gradients, stages[i].backward,
+                                                            first || last ? state.tied_reduction() : 0);
+    const Picoseconds update = s.update_time(buckets, state);
+    if (state.factor()) {
+      reduced = std::max(reduced, ready + layers * state.layer().norm + (first ? state.embedding().norm : 0) +
+                                      (last ? state.head().norm : 0));
+      updated = std::max(updated, update);
+    } else {
+      updated = std::max(updated, ready + update);
+    }
+  }
+  return state.factor() ? reduced + state.norm_reduction() + updated : updated;
+}
+
+Seconds bound(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
+              const Calibration& calibration) {
+  return Seconds::of(static_cast<double>(Bounder(model, workload, cluster, calibration).step_time(plan)) * 1e-12);
+}
+
+}  // namespace orrery

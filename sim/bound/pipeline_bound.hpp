@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "sim/cost/cost_model.hpp"
+
+namespace orrery {
+
+/// One pipeline stage, per microbatch.
+struct StageTimes {
+  Picoseconds forward = 0;
+  Picoseconds backward = 0;
+  Picoseconds send_hidden = 0;    ///< message to the next stage; 0 on the last
+  Picoseconds send_gradient = 0;  ///< message of the next stage back to this one; 0 on the last
+  Picoseconds clear = 0;          ///< once, before the first forward
+};
+
+/// When each stage ends its last backward pass, at least.
+///
+/// Every term is the length of one chain of passes and messages that must
+/// follow each other, so the largest is a bound.  With F, B forward and
+/// backward of a stage, x, y the messages after it and back, m microbatches:
+///
+///   entry(i)    = sum over j < i of F(j) + x(j)
+///   round(i)    = F + B of stages i .. p-1, and the messages between
+///   own work    entry(i) + m (F(i) + B(i))
+///   1F1B        entry(i) + round(i) + (m - 1 - w) F(i) + (m - 1) B(i),   w = p - 1 - i forwards ahead
+///               and windows i .. j of k stages, in which k microbatches take
+///               sum of F + B over the window + its messages: forward k + c of
+///               stage i follows backward of microbatch c + j - i, which stage j ran
+///               right after forward c
+///   GPipe       all forwards reach the last stage before its first backward:
+///               max over i of [entry(i) + m F(i) + way down], then the way up and m B
+///   drain       end(i) >= end(i + 1) + y(i) + B(i)
+///
+/// Where a device does one op at a time, messages count as work of both ends.
+/// Source: derived from the schedules; own work and drain are the lower bound
+/// of schedules.md section 0.
+[[nodiscard]] std::vector<Picoseconds> backward_ends(const std::vector<StageTimes>&, ScheduleName,
+                                                     std::uint64_t microbatches, bool concurrent_lanes);
+
+}  // namespace orrery
