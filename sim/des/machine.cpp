@@ -1,0 +1,236 @@
+#include "sim/des/machine.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/diagnostics.hpp"
+#include "core/base/random.hpp"
+
+namespace orrery {
+
+Machine::Machine(const Program& program, const Prices& prices, bool expand, const std::optional<Noise>& noise,
+                 const std::vector<std::uint32_t>& node_of_rank)
+    : program_(program), expand_(expand), noise_(noise), lists_(step_lists(program, prices)) {
+  const std::uint64_t count = expand ? program.mesh.size() : program.classes.size();
+  const bool shares_cores = prices.core_count > 0;
+  ORRERY_ASSERT(!shares_cores || (expand && node_of_rank.size() == program.mesh.size()), node_of_rank.size());
+  actors_.resize(count);
+  std::uint32_t nodes = 1;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    Actor& a = actors_[i];
+    a.rank = expand ? Rank{i} : representative(program, i);
+    a.rank_class = expand ? class_of(program, a.rank) : i;
+    a.node = shares_cores ? node_of_rank[i] : 0;
+    nodes = std::max(nodes, a.node + 1);
+    const StepList& steps = list(a);
+    a.head.assign(steps.lanes.size(), 0);
+    a.state.assign(steps.ops.size(), State::waiting);
+    a.moving.assign(steps.ops.size(), 0);
+    a.spans.resize(steps.ops.size());
+    for (const auto& lane : steps.lanes) left_ += lane.size();
+  }
+  nodes_.assign(nodes, Cores(shares_cores ? prices.core_count : 0));
+  build_meetings();
+}
+
+void Machine::build_meetings() {
+  const std::size_t groups = program_.groups.size();
+  meeting_of_.assign(actors_.size() * groups, UINT32_MAX);
+  for (std::uint32_t g = 0; g < groups; ++g) {
+    for (std::uint32_t i = 0; i < actors_.size(); ++i) {
+      if (meeting_of_[i * groups + g] != UINT32_MAX) continue;
+      if (!peer_of(program_.groups[g], program_.mesh, actors_[i].rank)) continue;
+      Meeting meeting;
+      for (const Rank r : group_ranks(program_.groups[g], program_.mesh, actors_[i].rank)) {
+        meeting.actors.push_back(actor_of(r, class_of(program_, r)));
+      }
+      std::sort(meeting.actors.begin(), meeting.actors.end());
+      meeting.actors.erase(std::unique(meeting.actors.begin(), meeting.actors.end()), meeting.actors.end());
+      for (const std::uint32_t a : meeting.actors) {
+        meeting_of_[a * groups + g] = static_cast<std::uint32_t>(meetings_.size());
+      }
+      meetings_.push_back(std::move(meeting));
+    }
+  }
+}
+
+Picoseconds Machine::with_noise(Picoseconds duration, const Actor& actor, std::uint32_t op) const {
+  if (!noise_) return duration;
+  const double z = std::abs(random_normal(noise_->seed, index(actor.rank), op));
+  return duration + static_cast<Picoseconds>(std::llround(static_cast<double>(duration) * noise_->spread * z));
+}
+
+bool Machine::is_ready(const Actor& actor, const StepOp& op) const {
+  const StepList& steps = list(actor);
+  for (std::uint32_t w = op.first_wait; w < op.first_wait + op.wait_count; ++w) {
+    if (actor.state[steps.waits[w]] != State::done) return false;
+  }
+  return true;
+}
+
+void Machine::try_lanes(std::uint32_t number) {
+  Actor& actor = actors_[number];
+  const StepList& steps = list(actor);
+  for (std::size_t lane = 0; lane < steps.lanes.size(); ++lane) {
+    const auto& queue = steps.lanes[lane];
+    if (actor.head[lane] == queue.size()) continue;
+    const std::uint32_t op = queue[actor.head[lane]];
+    if (actor.state[op] == State::waiting && is_ready(actor, steps.ops[op])) begin(number, op);
+  }
+}
+
+void Machine::begin(std::uint32_t number, std::uint32_t op) {
+  Actor& actor = actors_[number];
+  actor.state[op] = State::posted;
+  actor.spans[op].start = now_;
+  const StepOp& step = list(actor).ops[op];
+  switch (step.kind) {
+    case StepOp::Kind::compute:
+      nodes_[actor.node].start(now_, with_noise(step.duration, actor, op), std::uint64_t{number} << 32 | op);
+      break;
+    case StepOp::Kind::copy: copies_.push(now_ + with_noise(step.duration, actor, op), {number, op}); break;
+    case StepOp::Kind::exchange: begin_exchange(number, op); break;
+    case StepOp::Kind::collective: begin_collective(number, op); break;
+    case StepOp::Kind::untimed: ORRERY_ASSERT(false, op);
+  }
+}
+
+void Machine::start(const std::vector<MemberOp>& members, Picoseconds alone) {
+  // Numbers and their places are reused, so storage grows with what is under way at once.
+  std::uint32_t number = 0;
+  if (!free_numbers_.empty() && running_[free_numbers_.back()].capacity >= members.size()) {
+    number = free_numbers_.back();
+    free_numbers_.pop_back();
+  } else {
+    number = static_cast<std::uint32_t>(running_.size());
+    running_.push_back({static_cast<std::uint32_t>(member_ops_.size()), 0, static_cast<std::uint32_t>(members.size())});
+    member_ops_.resize(member_ops_.size() + members.size());
+  }
+  Running& r = running_[number];
+  r.members = static_cast<std::uint32_t>(members.size());
+  std::copy(members.begin(), members.end(), member_ops_.begin() + r.first_member);
+  const MemberOp& first = members.front();
+  network_.start(now_, {number, with_noise(alone, actors_[first.actor], first.op)});
+}
+
+void Machine::begin_exchange(std::uint32_t number, std::uint32_t op) {
+  Actor& actor = actors_[number];
+  const StepList& steps = list(actor);
+  const StepOp& step = steps.ops[op];
+  actor.moving[op] = step.transfer_count;
+  actor.spans[op] = {INT64_MAX, now_};
+  if (step.transfer_count == 0) {
+    actor.spans[op].start = now_;
+    copies_.push(now_, {number, op});
+    return;
+  }
+  for (std::uint32_t t = step.first_transfer; t < step.first_transfer + step.transfer_count; ++t) {
+    const StepTransfer& transfer = steps.transfers[t];
+    if (transfer.partner_op == StepTransfer::none) continue;
+    const std::uint32_t other =
+        actor_of(peer_rank(program_, transfer.group, transfer.peer, actor.rank), transfer.partner_class);
+    if (actors_[other].state[transfer.partner_op] != State::posted) continue;
+    actor.spans[op].start = std::min(actor.spans[op].start, now_);
+    actors_[other].spans[transfer.partner_op].start = std::min(actors_[other].spans[transfer.partner_op].start, now_);
+    const MemberOp me{number, op};
+    const MemberOp partner{other, transfer.partner_op};
+    start(transfer.send ? std::vector<MemberOp>{me, partner} : std::vector<MemberOp>{partner, me}, transfer.duration);
+  }
+}
+
+void Machine::begin_collective(std::uint32_t number, std::uint32_t op) {
+  const StepOp& step = list(actors_[number]).ops[op];
+  const std::uint32_t at = meeting_of_[number * program_.groups.size() + step.group];
+  ORRERY_ASSERT(at != UINT32_MAX, number, step.group);
+  Meeting& meeting = meetings_[at];
+  auto open = std::find_if(meeting.open.begin(), meeting.open.end(),
+                           [&](const Meeting::Open& o) { return o.ordinal == step.ordinal; });
+  if (open == meeting.open.end()) open = meeting.open.insert(meeting.open.end(), {step.ordinal, {}});
+  open->arrived.push_back({number, op});
+  if (open->arrived.size() < meeting.actors.size()) return;
+  std::vector<MemberOp> members = std::move(open->arrived);
+  meeting.open.erase(open);
+  std::sort(members.begin(), members.end(), [](const MemberOp& a, const MemberOp& b) { return a.actor < b.actor; });
+  for (const MemberOp& m : members) actors_[m.actor].spans[m.op].start = now_;
+  start(members, step.duration);
+}
+
+void Machine::end(std::uint32_t number, std::uint32_t op) {
+  Actor& actor = actors_[number];
+  const StepOp& step = list(actor).ops[op];
+  actor.state[op] = State::done;
+  actor.spans[op].end = now_;
+  ++actor.head[step.lane];
+  --left_;
+}
+
+void Machine::end_communication(std::uint32_t number) {
+  const Running running = running_[number];
+  for (std::uint32_t m = running.first_member; m < running.first_member + running.members; ++m) {
+    const MemberOp done = member_ops_[m];
+    Actor& actor = actors_[done.actor];
+    if (list(actor).ops[done.op].kind == StepOp::Kind::exchange && --actor.moving[done.op] > 0) continue;
+    end(done.actor, done.op);
+  }
+  for (std::uint32_t m = running.first_member; m < running.first_member + running.members; ++m) {
+    try_lanes(member_ops_[m].actor);
+  }
+  free_numbers_.push_back(number);
+}
+
+void Machine::run() {
+  for (std::uint32_t i = 0; i < actors_.size(); ++i) try_lanes(i);
+  for (;;) {
+    // Earliest of cores, copies and network; at one instant in this order.
+    Cores* cores = nullptr;
+    Picoseconds next = INT64_MAX;
+    for (Cores& node : nodes_) {
+      if (!node.idle() && node.next_end() < next) {
+        next = node.next_end();
+        cores = &node;
+      }
+    }
+    const bool copy = !copies_.empty() && copies_.next_time() < next;
+    if (copy) next = copies_.next_time();
+    const bool network = !network_.idle() && network_.next_end() < next;
+    if (network) next = network_.next_end();
+    if (next == INT64_MAX) break;
+    now_ = next;
+    ++events_;
+    if (network) {
+      end_communication(network_.finish());
+      continue;
+    }
+    MemberOp done{};
+    if (copy) {
+      done = copies_.pop();
+    } else {
+      const std::uint64_t key = cores->finish();
+      done = {static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key)};
+    }
+    end(done.actor, done.op);
+    try_lanes(done.actor);
+  }
+  if (left_ > 0) throw Error(describe_deadlock());
+}
+
+Trace Machine::trace() && {
+  Trace trace;
+  trace.origin = "simulate";
+  trace.ranks.reserve(actors_.size());
+  for (Actor& actor : actors_) {
+    const StepList& steps = list(actor);
+    std::int64_t passed = 0;  // end of the compute lane's (the only lane's) last op so far
+    for (std::size_t i = 0; i < steps.ops.size(); ++i) {
+      if (steps.ops[i].kind == StepOp::Kind::untimed) {
+        actor.spans[i] = {passed, passed};
+      } else if (steps.ops[i].lane == 0) {
+        passed = actor.spans[i].end;
+      }
+    }
+    trace.ranks.push_back({actor.rank, std::move(actor.spans), 0, 0});
+  }
+  return trace;
+}
+
+}  // namespace orrery

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/record/trace.hpp"
+#include "sim/des/cores.hpp"
+#include "sim/des/network.hpp"
+#include "sim/des/simulate.hpp"
+#include "sim/des/step_list.hpp"
+
+namespace orrery {
+
+/// The state of a simulated step.
+///
+/// An actor is a rank that is simulated: every rank, or one for each class.
+/// Actors run the step list of their class.  An op starts when it heads its
+/// lane and what it waits for has ended; a communication moves when the ops of
+/// all its partners have come that far.
+class Machine {
+ public:
+  Machine(const Program&, const Prices&, bool expand, const std::optional<Noise>&,
+          const std::vector<std::uint32_t>& node_of_rank);
+
+  /// To the end of the step.  Throws Error on a deadlock.
+  void run();
+  [[nodiscard]] Trace trace() &&;
+  [[nodiscard]] std::uint64_t events() const { return events_; }
+
+ private:
+  enum class State : std::uint8_t { waiting, posted, done };
+  struct Actor {
+    Rank rank{};
+    std::uint32_t rank_class = 0;
+    std::uint32_t node = 0;
+    std::vector<std::uint32_t> head;    ///< of each lane: position in StepList::lanes
+    std::vector<State> state;           ///< of each op
+    std::vector<std::uint16_t> moving;  ///< exchange: messages that have not ended
+    std::vector<Span> spans;
+  };
+  /// What a running communication ends: one op of each member, or two ops.
+  struct Running {
+    std::uint32_t first_member = 0;  ///< into member_ops_
+    std::uint32_t members = 0;
+    std::uint32_t capacity = 0;
+  };
+  struct MemberOp {
+    std::uint32_t actor;
+    std::uint32_t op;
+  };
+  /// Ranks that meet in one group, and who of them has come to a collective.
+  struct Meeting {
+    std::vector<std::uint32_t> actors;
+    struct Open {
+      std::uint32_t ordinal;
+      std::vector<MemberOp> arrived;
+    };
+    std::vector<Open> open;
+  };
+
+  [[nodiscard]] const StepList& list(const Actor& a) const { return lists_[a.rank_class]; }
+  [[nodiscard]] std::uint32_t actor_of(Rank rank, std::uint32_t rank_class) const {
+    return expand_ ? index(rank) : rank_class;
+  }
+  void build_meetings();
+  void try_lanes(std::uint32_t actor);
+  [[nodiscard]] bool is_ready(const Actor&, const StepOp&) const;
+  void begin(std::uint32_t actor, std::uint32_t op);
+  void begin_exchange(std::uint32_t actor, std::uint32_t op);
+  void begin_collective(std::uint32_t actor, std::uint32_t op);
+  void start(const std::vector<MemberOp>& members, Picoseconds alone);
+  void end(std::uint32_t actor, std::uint32_t op);
+  void end_communication(std::uint32_t number);
+  [[nodiscard]] Picoseconds with_noise(Picoseconds, const Actor&, std::uint32_t op) const;
+
+  // deadlock.cpp
+  struct Blame {
+    std::uint32_t actor;
+    std::uint32_t op;
+    bool exists = true;  ///< false: the actor never issues such an op
+  };
+  [[nodiscard]] std::string describe_deadlock() const;
+  [[nodiscard]] Blame blame(const Blame&, std::string& why) const;
+  [[nodiscard]] std::string name(const Blame&) const;
+
+  const Program& program_;
+  bool expand_;
+  std::optional<Noise> noise_;
+  std::vector<StepList> lists_;
+  std::vector<Actor> actors_;
+  std::vector<Meeting> meetings_;
+  std::vector<std::uint32_t> meeting_of_;  ///< [actor][group]
+  std::vector<Cores> nodes_;
+  Network network_;
+  EventQueue<MemberOp> copies_;
+  std::vector<Running> running_;
+  std::vector<MemberOp> member_ops_;
+  std::vector<std::uint32_t> free_numbers_;
+  Picoseconds now_ = 0;
+  std::uint64_t left_ = 0;  ///< timed ops that have not ended
+  std::uint64_t events_ = 0;
+};
+
+}  // namespace orrery

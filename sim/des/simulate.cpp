@@ -1,0 +1,100 @@
+#include "sim/des/simulate.hpp"
+
+#include <algorithm>
+
+#include "core/record/live_memory.hpp"
+#include "core/record/summarize.hpp"
+#include "core/record/traffic.hpp"
+#include "sim/des/machine.hpp"
+
+namespace orrery {
+
+Timing simulate_times(const Program& program, const Prices& prices, bool expand, const std::optional<Noise>& noise,
+                      const std::vector<std::uint32_t>& node_of_rank) {
+  Machine machine(program, prices, expand, noise, node_of_rank);
+  machine.run();
+  Timing timing;
+  timing.events = machine.events();
+  timing.trace = std::move(machine).trace();
+  return timing;
+}
+
+namespace {
+
+std::vector<std::uint32_t> nodes_of(const PlannedRun& run, const Program& program, const CostModel& costs) {
+  std::vector<std::uint32_t> nodes(program.mesh.size());
+  for (std::uint32_t rank = 0; rank < nodes.size(); ++rank) {
+    const std::uint32_t device = run.plan.placement.empty() ? rank : run.plan.placement[rank];
+    nodes[rank] = device / costs.cluster().devices_per_node;
+  }
+  return nodes;
+}
+
+/// Bytes that `rank` sends in its step.
+std::uint64_t sent_by(const Program& program, Rank rank) {
+  std::vector<std::uint64_t> runs(program.blocks.size(), 0);
+  for (const Slot& slot : program.classes[class_of(program, rank)].step) runs[index(slot.block)] += slot.repeat;
+  std::uint64_t bytes = 0;
+  for (std::size_t b = 0; b < runs.size(); ++b) {
+    if (runs[b] == 0) continue;
+    const Block& block = program.blocks[b];
+    for (const Op& op : block.ops) bytes += sent_bytes(program, block, op, rank) * runs[b];
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Simulation simulate(const PlannedRun& run, const Program& program, const CostModel& costs,
+                    const SimulateOptions& options) {
+  Prices prices;
+  price(prices, program, costs);
+  const bool shares_cores = prices.core_count > 0;
+  const bool expand = options.expand || options.noise.has_value() || shares_cores;
+  Timing timing = simulate_times(program, prices, expand, options.noise,
+                                 shares_cores ? nodes_of(run, program, costs) : std::vector<std::uint32_t>{});
+
+  Simulation simulation;
+  simulation.events = timing.events;
+  LiveMemory memory;
+  memory.read(program);
+  for (RankTrace& r : timing.trace.ranks) {
+    r.peak_bytes = memory.peak(program, class_of(program, r.rank)).peak;
+    r.sent_bytes = sent_by(program, r.rank);
+  }
+  simulation.report = summarize(run, program, timing.trace, prices.concurrent_lanes);
+  auto& assumptions = simulation.report.assumptions;
+  assumptions.push_back("every message has its link to itself");
+  assumptions.push_back(prices.concurrent_lanes ? "communication does not slow down compute"
+                                                : "a rank does one operation at a time");
+  if (shares_cores) assumptions.push_back("ranks of a node share its cores equally");
+  if (options.noise) assumptions.push_back("random delays");
+  if (!expand && program.mesh.size() > program.classes.size()) {
+    assumptions.push_back("equal ranks behave alike: one of each class simulated");
+  }
+
+  Trace& trace = simulation.trace;
+  trace.origin = timing.trace.origin;
+  switch (options.trace) {
+    case SimulateOptions::Ranks::none: break;
+    case SimulateOptions::Ranks::classes:
+      for (RankTrace& r : timing.trace.ranks) {
+        if (r.rank == representative(program, class_of(program, r.rank))) trace.ranks.push_back(std::move(r));
+      }
+      break;
+    case SimulateOptions::Ranks::all:
+      if (expand) {
+        trace = std::move(timing.trace);
+        break;
+      }
+      for (std::uint32_t rank = 0; rank < program.mesh.size(); ++rank) {
+        trace.ranks.push_back(timing.trace.ranks[class_of(program, Rank{rank})]);
+        trace.ranks.back().rank = Rank{rank};
+        trace.ranks.back().sent_bytes = sent_by(program, Rank{rank});
+      }
+      break;
+  }
+  return simulation;
+}
+
+}  // namespace orrery

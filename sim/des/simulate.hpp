@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+#include "core/record/report.hpp"
+#include "core/record/trace.hpp"
+#include "sim/cost/cost_model.hpp"
+#include "sim/estimate/prices.hpp"
+
+namespace orrery {
+
+/// Random delays: every op takes its time times 1 + spread |z|, z standard
+/// normal, keyed by the op and the rank; so noise never speeds an op up, and
+/// the same seed gives the same step.
+struct Noise {
+  std::uint64_t seed = 1;
+  double spread = 0.0;
+};
+
+struct SimulateOptions {
+  enum class Ranks : std::uint8_t {
+    none,     ///< the trace stays empty
+    classes,  ///< one rank for each class
+    all,
+  };
+  bool expand = false;  ///< simulate every rank; else one for each class, which acts for all of them
+  Ranks trace = Ranks::classes;
+  std::optional<Noise> noise;  ///< implies expand
+};
+
+struct Simulation {
+  Trace trace;
+  Report report;
+  std::uint64_t events = 0;  ///< ends of ops and communications
+};
+
+/// Runs a Program's step as discrete events, op by op, in whole picoseconds.
+///
+/// Lanes are FIFO, communications begin when all partners are ready, and ties
+/// are broken by the order in which events arose: the same input gives the same
+/// bytes.  Ranks that share cores (CostModel::core_sharing) slow each other
+/// down; such programs are always expanded.  Without that and without noise the
+/// times equal those of `estimate`.
+///
+/// Throws Error when ranks wait for each other forever; it names the cycle by
+/// rank, op and group.
+[[nodiscard]] Simulation simulate(const PlannedRun&, const Program&, const CostModel&, const SimulateOptions& = {});
+
+/// Times alone, from a price list: the trace without memory and traffic, and
+/// the number of events.  `node_of_rank` matters where prices.core_count > 0.
+struct Timing {
+  Trace trace;
+  std::uint64_t events = 0;
+};
+[[nodiscard]] Timing simulate_times(const Program&, const Prices&, bool expand, const std::optional<Noise>& noise = {},
+                                    const std::vector<std::uint32_t>& node_of_rank = {});
+
+}  // namespace orrery

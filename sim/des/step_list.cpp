@@ -1,0 +1,142 @@
+#include "sim/des/step_list.hpp"
+
+#include <array>
+#include <map>
+#include <tuple>
+
+#include "core/base/diagnostics.hpp"
+#include "core/record/operation.hpp"
+
+namespace orrery {
+
+Rank peer_rank(const Program& program, GroupId id, Peer peer, Rank rank) {
+  const Group& group = program[id];
+  const Mesh& mesh = program.mesh;
+  std::uint64_t at = group.members.empty() ? index(peer) : group.members[index(peer)];
+  for (std::size_t i = group.axes.count; i-- > 0;) {
+    const std::uint32_t n = mesh.size(group.axes.axis[i]);
+    rank = mesh.moved(rank, group.axes.axis[i], static_cast<std::uint32_t>(at % n));
+    at /= n;
+  }
+  return rank;
+}
+
+namespace {
+
+StepOp::Kind kind_of(const Op& op) {
+  struct {
+    StepOp::Kind operator()(const Compute&) const { return StepOp::Kind::compute; }
+    StepOp::Kind operator()(const Collective&) const { return StepOp::Kind::collective; }
+    StepOp::Kind operator()(const Exchange&) const { return StepOp::Kind::exchange; }
+    StepOp::Kind operator()(const Copy&) const { return StepOp::Kind::copy; }
+    StepOp::Kind operator()(const Alloc&) const { return StepOp::Kind::untimed; }
+    StepOp::Kind operator()(const Free&) const { return StepOp::Kind::untimed; }
+  } visitor;
+  return std::visit(visitor, op.action);
+}
+
+StepList expand(const Program& program, const Prices& prices, std::uint32_t rank_class) {
+  StepList list;
+  list.lanes.resize(prices.concurrent_lanes ? lane_count : 1);
+  std::array<std::uint32_t, lane_count> tail;
+  std::array<std::uint32_t, lane_count> entry;
+  tail.fill(UINT32_MAX);
+  entry = tail;
+  std::vector<std::uint32_t> ordinal(program.groups.size(), 0);
+  const Rank rank = representative(program, rank_class);
+  std::uint32_t run = UINT32_MAX;
+  for_each_op(program, program.classes[rank_class].step, [&](const OpRun& r) {
+    if (r.block_run != run) {
+      run = r.block_run;
+      entry = tail;
+    }
+    const std::uint32_t id = index(r.id);
+    StepOp op;
+    op.kind = kind_of(*r.op);
+    if (op.kind == StepOp::Kind::untimed) {
+      list.ops.push_back(op);
+      return;
+    }
+    const auto block = BlockId{static_cast<std::uint32_t>(r.block - program.blocks.data())};
+    const std::size_t lane = lane_number(r.op->lane);
+    op.lane = prices.concurrent_lanes ? static_cast<std::uint8_t>(lane) : std::uint8_t{0};
+    op.duration = prices.of_op(block, r.op_index);
+    op.first_wait = static_cast<std::uint32_t>(list.waits.size());
+    if (prices.concurrent_lanes) {  // else list order is enough
+      for (std::uint32_t w = r.op->waits.first; w < r.op->waits.first + r.op->waits.count; ++w) {
+        const Wait& wait = r.block->waits[w];
+        const std::uint32_t on =
+            wait.kind == Wait::Kind::tail ? entry[lane_number(wait.lane)] : id - r.op_index + wait.op;
+        if (on == UINT32_MAX || list.ops[on].kind == StepOp::Kind::untimed) continue;
+        list.waits.push_back(on);
+      }
+    }
+    op.wait_count = static_cast<std::uint32_t>(list.waits.size()) - op.first_wait;
+    if (const auto* collective = std::get_if<Collective>(&r.op->action)) {
+      op.group = index(collective->group);
+      op.ordinal = ordinal[op.group]++;
+    } else if (const auto* exchange = std::get_if<Exchange>(&r.op->action)) {
+      op.first_transfer = static_cast<std::uint32_t>(list.transfers.size());
+      op.transfer_count = static_cast<std::uint16_t>(exchange->transfers.count);
+      for (std::uint32_t t = exchange->transfers.first; t < exchange->transfers.first + exchange->transfers.count; ++t) {
+        const Transfer& from = r.block->transfers[t];
+        StepTransfer transfer;
+        transfer.send = from.send;
+        transfer.channel = from.channel;
+        transfer.group = from.group;
+        transfer.peer = from.peer;
+        transfer.partner_class = class_of(program, peer_rank(program, from.group, from.peer, rank));
+        transfer.duration = from.send ? prices.of_transfer(rank_class, block, t) : 0;
+        list.transfers.push_back(transfer);
+      }
+    }
+    list.lanes[op.lane].push_back(id);
+    list.ops.push_back(op);
+    tail[lane] = id;
+  });
+  return list;
+}
+
+}  // namespace
+
+std::vector<StepList> step_lists(const Program& program, const Prices& prices) {
+  std::vector<StepList> lists;
+  for (std::uint32_t c = 0; c < program.classes.size(); ++c) lists.push_back(expand(program, prices, c));
+
+  // Sends wait here, by (from, to, channel), for the receives in the same order.
+  struct Place {
+    std::uint32_t op;
+    std::uint32_t transfer;
+  };
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint8_t>, std::vector<Place>> sends;
+  const auto visit = [&](bool send, auto&& found) {
+    for (std::uint32_t c = 0; c < lists.size(); ++c) {
+      for (std::uint32_t i = 0; i < lists[c].ops.size(); ++i) {
+        const StepOp& op = lists[c].ops[i];
+        for (std::uint32_t t = op.first_transfer; t < op.first_transfer + op.transfer_count; ++t) {
+          if (lists[c].transfers[t].send == send) found(c, i, t);
+        }
+      }
+    }
+  };
+  visit(true, [&](std::uint32_t c, std::uint32_t op, std::uint32_t t) {
+    const StepTransfer& s = lists[c].transfers[t];
+    sends[{c, s.partner_class, s.channel}].push_back({op, t});
+  });
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint8_t>, std::size_t> taken;
+  visit(false, [&](std::uint32_t c, std::uint32_t op, std::uint32_t t) {
+    StepTransfer& receive = lists[c].transfers[t];
+    const std::tuple<std::uint32_t, std::uint32_t, std::uint8_t> key{receive.partner_class, c, receive.channel};
+    const auto found = sends.find(key);
+    std::size_t& next = taken[key];
+    if (found == sends.end() || next == found->second.size()) return;
+    const Place place = found->second[next++];
+    StepTransfer& send = lists[receive.partner_class].transfers[place.transfer];
+    receive.partner_op = place.op;
+    receive.duration = send.duration;
+    send.partner_op = op;
+  });
+  return lists;
+}
+
+}  // namespace orrery
