@@ -58,6 +58,11 @@ const TomlNode* TomlTable::find(std::string_view key, Need need) {
 
 bool TomlTable::has(std::string_view key) const { return peek(key) != nullptr; }
 
+bool TomlTable::is_text(std::string_view key) const {
+  const TomlNode* node = peek(key);
+  return node != nullptr && std::holds_alternative<std::string>(node->value);
+}
+
 std::vector<std::string> TomlTable::keys() const {
   std::vector<std::string> out;
   for (const auto& [name, child] : std::get<TomlNode::Table>(node_->value)) out.push_back(name);

@@ -45,6 +45,7 @@ class TomlTable {
             Diagnostics& diagnostics);
 
   [[nodiscard]] bool has(std::string_view key) const;
+  [[nodiscard]] bool is_text(std::string_view key) const;  ///< present, and in quotes
   /// Keys in the order of the file.
   [[nodiscard]] std::vector<std::string> keys() const;
   /// Dotted path of a key of this table, as in Origin::positions: "plan.mesh", "cluster.level.0.size".

@@ -1,0 +1,115 @@
+#include "core/base/units_text.hpp"
+#include "core/spec/spec_check.hpp"
+#include "core/spec/spec_files.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr std::size_t max_levels = 8;
+constexpr Limits<Bytes> memory_limits{Bytes::of(1.0), Bytes::of(0x1p53)};
+constexpr Limits<Bandwidth> bandwidth_limits{Bandwidth::of(1.0), Bandwidth::of(1e18)};
+
+void write_device_table(TomlWriter& out, const DeviceSpec& d, const std::string& path) {
+  out.table(path).text("name", d.name);
+  out.text("memory", exact_text(d.memory)).text("memory_bandwidth", exact_text(d.memory_bandwidth));
+  out.flag("concurrent_lanes", d.concurrent_lanes).whole("cores_shared", d.cores_shared);
+  if (!d.calibration.empty()) out.text("calibration", d.calibration);
+  if (!d.source.empty()) out.text("source", d.source);
+  out.table(path + ".peak");
+  for (const auto& [precision, rate] : d.peak) out.text(name_of(precision), exact_text(rate));
+}
+
+}  // namespace
+
+std::optional<DeviceSpec> read_device(TomlTable& t) {
+  const std::size_t before = t.diagnostics().size();
+  DeviceSpec d;
+  t.read("name", d.name, Need::required, 200);
+  if (std::optional<TomlTable> peak = t.table("peak")) {
+    for (std::size_t i = 0; i < precision_names().size(); ++i) {
+      FlopRate rate;
+      if (peak->read(precision_names()[i], rate, {FlopRate::of(1.0), FlopRate::of(1e24)}, Need::optional)) {
+        d.peak[static_cast<Precision>(i)] = rate;
+      }
+    }
+    peak->finish();
+  }
+  t.read("memory", d.memory, memory_limits);
+  t.read("memory_bandwidth", d.memory_bandwidth, bandwidth_limits);
+  t.read("concurrent_lanes", d.concurrent_lanes, Need::optional);
+  t.read("cores_shared", d.cores_shared, {0U, std::uint32_t{max_devices}}, Need::optional);
+  t.read("calibration", d.calibration, Need::optional, 200);
+  t.read("source", d.source, Need::optional);
+  t.finish();
+  if (t.diagnostics().size() != before || !check_device(d, t.origin(), t.path(""), t.diagnostics())) return std::nullopt;
+  return d;
+}
+
+std::optional<ClusterSpec> read_cluster(TomlTable& t, const DeviceLookup& devices) {
+  const std::size_t before = t.diagnostics().size();
+  ClusterSpec c;
+  c.origin = t.origin();
+  t.read("name", c.name, Need::required, 200);
+  t.read("nodes", c.nodes, {1U, std::uint32_t{max_devices}});
+  t.read("devices_per_node", c.devices_per_node, {1U, std::uint32_t{max_devices}});
+  t.read("host_memory", c.host_memory, {Bytes::of(0.0), memory_limits.most}, Need::optional);
+  double price = 0.0;
+  if (t.read("price_per_gpu_hour", price, {0.0, 1e9}, Need::optional)) c.price_per_gpu_hour = price;
+  t.read("source", c.source, Need::optional);
+  for (TomlTable& row : t.tables("levels", max_levels, Need::optional)) {
+    NetworkLevel level;
+    row.read("name", level.name, Need::required, 200);
+    row.read("size", level.size, {1U, std::uint32_t{max_devices}});
+    row.read("bandwidth", level.bandwidth, bandwidth_limits);
+    row.read("latency", level.latency, {Seconds::of(0.0), Seconds::of(1e3)});
+    row.finish();
+    c.levels.push_back(std::move(level));
+  }
+  std::string name;
+  if (t.has("device") && t.is_text("device")) {
+    if (t.read("device", name, Need::required, 200)) {
+      Diagnostics found;
+      if (std::optional<DeviceSpec> device = devices(name, found)) {
+        c.device = std::move(*device);
+      } else {
+        for (const Diagnostic& d : found.list()) {
+          // A name that is not known stands in this file; other mistakes stand in the device's own.
+          if (d.file.empty()) {
+            t.error("device", d.code, d.message, d.details);
+          } else {
+            t.diagnostics().add(d);
+          }
+        }
+      }
+    }
+  } else if (std::optional<TomlTable> table = t.table("device")) {
+    if (std::optional<DeviceSpec> device = read_device(*table)) c.device = std::move(*device);
+  }
+  t.finish();
+  if (t.diagnostics().size() != before || !check_cluster(c, t.diagnostics())) return std::nullopt;
+  return c;
+}
+
+std::string write_device(const DeviceSpec& d) {
+  TomlWriter out;
+  out.whole("schema", spec_schema);
+  write_device_table(out, d, "device");
+  return out.str();
+}
+
+std::string write_cluster(const ClusterSpec& c) {
+  TomlWriter out;
+  out.whole("schema", spec_schema);
+  out.table("cluster").text("name", c.name).whole("nodes", c.nodes).whole("devices_per_node", c.devices_per_node);
+  out.text("host_memory", exact_text(c.host_memory));
+  if (c.price_per_gpu_hour) out.number("price_per_gpu_hour", *c.price_per_gpu_hour);
+  if (!c.source.empty()) out.text("source", c.source);
+  for (const NetworkLevel& level : c.levels) {
+    out.array_table("cluster.levels").text("name", level.name).whole("size", level.size);
+    out.text("bandwidth", exact_text(level.bandwidth)).text("latency", exact_text(level.latency));
+  }
+  write_device_table(out, c.device, "cluster.device");
+  return out.str();
+}
+
+}  // namespace orrery

@@ -1,0 +1,139 @@
+#include "core/spec/library.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/nearest.hpp"
+#include "core/spec/hf_config.hpp"
+#include "core/spec/spec_check.hpp"
+#include "core/spec/spec_files.hpp"
+
+namespace orrery {
+namespace {
+
+void unknown(const std::string& kind, const std::string& name, const std::vector<std::string>& known,
+             Diagnostics& diagnostics) {
+  const std::vector<std::string> near = nearest(name, known, 4);
+  std::vector<std::string> details;
+  if (!near.empty()) {
+    details.push_back(fmt::format("Nearest names: {}.", fmt::join(near, ", ")));
+  } else if (known.empty()) {
+    details.push_back("The data directory holds none; --data names another.");
+  } else {
+    details.push_back(fmt::format("Known: {}.", fmt::join(known, ", ")));
+  }
+  diagnostics.error("library.unknown-" + kind, fmt::format("no {} is named \"{}\"", kind, name), std::move(details));
+}
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::binary_search(names.begin(), names.end(), name);
+}
+
+}  // namespace
+
+bool is_path(const std::string& reference) {
+  return reference.find('/') != std::string::npos || reference.ends_with(".toml") || reference.ends_with(".json");
+}
+
+std::vector<std::string> Library::names(const char* kind) const {
+  std::vector<std::string> out;
+  std::error_code failure;
+  for (std::filesystem::directory_iterator at(data_ / kind, failure), end; !failure && at != end; at.increment(failure)) {
+    if (at->path().extension() == ".toml") out.push_back(at->path().stem().string());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::vector<std::string> Library::models() const { return names("model"); }
+std::vector<std::string> Library::clusters() const { return names("cluster"); }
+std::vector<std::string> Library::devices() const { return names("device"); }
+std::vector<std::string> Library::plans() const { return names("plan"); }
+
+std::filesystem::path Library::calibration(const std::string& name) const {
+  return data_ / "calibration" / (name + ".toml");
+}
+std::filesystem::path Library::plan(const std::string& name) const { return data_ / "plan" / (name + ".toml"); }
+
+std::optional<ModelSpec> Library::model(const std::string& reference, const std::filesystem::path& relative_to,
+                                        Diagnostics& diagnostics) const {
+  if (!is_path(reference)) {
+    const std::vector<std::string> known = models();
+    if (contains(known, reference)) return read_model_file(data_ / "model" / (reference + ".toml"), diagnostics);
+    unknown("model", reference, known, diagnostics);
+    return std::nullopt;
+  }
+  std::filesystem::path file = relative_to / reference;
+  std::error_code failure;
+  if (std::filesystem::is_directory(file, failure)) file /= "config.json";
+  return file.extension() == ".json" ? read_hf_config(file, diagnostics) : read_model_file(file, diagnostics);
+}
+
+std::optional<DeviceSpec> Library::device(const std::string& name, Diagnostics& diagnostics) const {
+  const std::vector<std::string> known = devices();
+  if (contains(known, name)) return read_device_file(data_ / "device" / (name + ".toml"), diagnostics);
+  unknown("device", name, known, diagnostics);
+  return std::nullopt;
+}
+
+std::optional<ClusterSpec> Library::cluster(const std::string& reference, const std::filesystem::path& relative_to,
+                                            std::optional<std::uint32_t> gpus, Diagnostics& diagnostics) const {
+  std::filesystem::path file = relative_to / reference;
+  if (!is_path(reference)) {
+    const std::vector<std::string> known = clusters();
+    if (!contains(known, reference)) {
+      unknown("cluster", reference, known, diagnostics);
+      return std::nullopt;
+    }
+    file = data_ / "cluster" / (reference + ".toml");
+  }
+  const DeviceLookup lookup = [this](const std::string& name, Diagnostics& found) { return device(name, found); };
+  std::optional<ClusterSpec> cluster = read_cluster_file(file, lookup, diagnostics);
+  if (cluster && gpus) return resized(std::move(*cluster), *gpus, diagnostics);
+  return cluster;
+}
+
+std::optional<ClusterSpec> resized(ClusterSpec cluster, std::uint32_t gpus, Diagnostics& diagnostics) {
+  const auto refuse = [&](std::string message, std::vector<std::string> details) {
+    diagnostics.error("cluster.gpus", std::move(message), std::move(details));
+    return std::nullopt;
+  };
+  const std::uint32_t per_node = cluster.devices_per_node;
+  if (gpus < 1 || gpus > max_devices) {
+    return refuse("the number of GPUs is out of range",
+                  {fmt::format("It is {}; from 1 to {} is allowed.", gpus, max_devices)});
+  }
+  if (gpus == cluster.devices()) return cluster;
+  if (gpus > per_node && gpus % per_node != 0) {
+    return refuse(fmt::format("{} GPUs are not whole nodes of {}", gpus, cluster.name),
+                  {fmt::format("A node has {}. Nearest: {}, {}.", per_node, gpus / per_node * per_node,
+                               (gpus / per_node + 1) * per_node)});
+  }
+  // Levels beyond the one that completes a node connect nodes.
+  std::uint64_t inside = 1;
+  std::size_t node_levels = 0;
+  while (inside < per_node && node_levels < cluster.levels.size()) inside *= cluster.levels[node_levels++].size;
+  if (gpus > per_node && node_levels == cluster.levels.size()) {
+    return refuse(fmt::format("{} has no network between nodes", cluster.name),
+                  {fmt::format("It is one node of {}; {} were asked for.", per_node, gpus)});
+  }
+  std::uint32_t left = gpus;
+  for (std::size_t i = 0; i < cluster.levels.size(); ++i) {
+    NetworkLevel& level = cluster.levels[i];
+    const bool last = i + 1 == cluster.levels.size();
+    if (!last && left >= level.size && left % level.size != 0) {
+      return refuse(fmt::format("{} GPUs do not fill level {} of {}", gpus, level.name, cluster.name),
+                    {fmt::format("{} units in groups of {} leave {}.", left, level.size, left % level.size)});
+    }
+    const std::uint32_t here = last ? left : std::min(left, level.size);
+    level.size = here;
+    left /= here;
+  }
+  cluster.nodes = gpus >= per_node ? gpus / per_node : 1;
+  cluster.devices_per_node = std::min(gpus, per_node);
+  if (!check_cluster(cluster, diagnostics)) return std::nullopt;
+  return cluster;
+}
+
+}  // namespace orrery

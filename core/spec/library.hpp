@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/diagnostics.hpp"
+#include "core/spec/cluster_spec.hpp"
+#include "core/spec/model_spec.hpp"
+
+namespace orrery {
+
+/// The shipped models, devices and clusters, and the meaning of references.
+///
+/// A reference is the name of a file in the data directory (without .toml), a
+/// path that ends in .toml, or for models a Hugging Face config.json (or the
+/// folder that holds one).  Relative paths count from `relative_to`, the folder
+/// of the file that names them.  An unknown name is a diagnostic that lists the
+/// nearest known ones.
+///
+/// Codes: library.unknown-model  library.unknown-cluster
+/// library.unknown-device  cluster.gpus, and those of the readers
+class Library {
+ public:
+  explicit Library(std::filesystem::path data_dir) : data_(std::move(data_dir)) {}
+
+  [[nodiscard]] std::optional<ModelSpec> model(const std::string& reference, const std::filesystem::path& relative_to,
+                                               Diagnostics& diagnostics) const;
+  /// `gpus` resizes the cluster, see resized().
+  [[nodiscard]] std::optional<ClusterSpec> cluster(const std::string& reference,
+                                                   const std::filesystem::path& relative_to,
+                                                   std::optional<std::uint32_t> gpus, Diagnostics& diagnostics) const;
+  [[nodiscard]] std::optional<DeviceSpec> device(const std::string& name, Diagnostics& diagnostics) const;
+
+  // Names of each kind, sorted.
+  [[nodiscard]] std::vector<std::string> models() const;
+  [[nodiscard]] std::vector<std::string> clusters() const;
+  [[nodiscard]] std::vector<std::string> devices() const;
+  [[nodiscard]] std::vector<std::string> plans() const;  ///< example plans
+
+  /// Path of a shipped calibration or example plan; the file need not exist.
+  [[nodiscard]] std::filesystem::path calibration(const std::string& name) const;
+  [[nodiscard]] std::filesystem::path plan(const std::string& name) const;
+  [[nodiscard]] const std::filesystem::path& directory() const { return data_; }
+
+ private:
+  [[nodiscard]] std::vector<std::string> names(const char* kind) const;
+
+  std::filesystem::path data_;
+};
+
+/// Whether a reference is a path (ends in .toml or .json, or holds a slash)
+/// rather than a built-in name.
+[[nodiscard]] bool is_path(const std::string& reference);
+
+/// The cluster with another number of devices: part of a node below one node,
+/// whole nodes above.  The innermost levels fill first; the outermost grows.
+/// Refused with cluster.gpus where that gives no whole number of nodes or where
+/// no level connects nodes.
+[[nodiscard]] std::optional<ClusterSpec> resized(ClusterSpec cluster, std::uint32_t gpus, Diagnostics& diagnostics);
+
+}  // namespace orrery

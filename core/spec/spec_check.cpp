@@ -1,0 +1,215 @@
+#include "core/spec/spec_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/units_text.hpp"
+
+namespace orrery {
+namespace {
+
+/// Adds a mistake at `path`.`key` and remembers that there was one.
+class Checker {
+ public:
+  Checker(const Origin& origin, std::string path, Diagnostics& diagnostics)
+      : origin_(origin), path_(std::move(path)), diagnostics_(diagnostics) {}
+
+  void fail(const std::string& key, std::string code, std::string message, std::vector<std::string> details = {}) {
+    diagnostics_.error(origin_, path_ + "." + key, std::move(code), std::move(message), std::move(details));
+    good_ = false;
+  }
+  void range(const std::string& key, const std::string& code, std::uint64_t value, std::uint64_t least,
+             std::uint64_t most) {
+    if (value >= least && value <= most) return;
+    fail(key, code, fmt::format("{} is out of range", key),
+         {fmt::format("It is {}; from {} to {} is allowed.", value, least, most)});
+  }
+  void number(const std::string& key, const std::string& code, double value, double least, double most) {
+    if (value >= least && value <= most) return;
+    fail(key, code, fmt::format("{} is out of range", key),
+         {fmt::format("It is {}; from {} to {} is allowed.", value, least, most)});
+  }
+  [[nodiscard]] bool good() const { return good_; }
+
+ private:
+  const Origin& origin_;
+  std::string path_;
+  Diagnostics& diagnostics_;
+  bool good_ = true;
+};
+
+std::string divisors_near(std::uint64_t whole, std::uint64_t wanted) {
+  std::uint64_t below = 0;
+  std::uint64_t above = 0;
+  for (std::uint64_t d = wanted; d >= 1; --d) {
+    if (whole % d == 0) {
+      below = d;
+      break;
+    }
+  }
+  for (std::uint64_t d = wanted + 1; d <= whole; ++d) {
+    if (whole % d == 0) {
+      above = d;
+      break;
+    }
+  }
+  return above == 0 ? fmt::format("{}", below) : fmt::format("{}, {}", below, above);
+}
+
+}  // namespace
+
+bool check_model(const ModelSpec& m, Diagnostics& diagnostics) {
+  Checker c(m.origin, "model", diagnostics);
+  c.range("layers", "model.range", m.layers, 1, max_layers);
+  c.range("hidden", "model.range", m.hidden, 1, max_width);
+  c.range("heads", "model.range", m.heads, 1, max_width);
+  c.range("kv_heads", "model.range", m.kv_heads, 1, max_width);
+  c.range("head_dim", "model.range", m.head_dim, 1, max_width);
+  c.range("ffn", "model.range", m.ffn, 1, max_width);
+  c.range("vocabulary", "model.range", m.vocabulary, 1, max_vocabulary);
+  c.range("max_positions", "model.range", m.max_positions, 1, max_sequence);
+  c.number("norm_epsilon", "model.range", m.norm_epsilon, 0.0, 1.0);
+  c.number("rope_theta", "model.range", m.rope_theta, 1.0, 1e12);
+  if (!c.good()) return false;
+  if (m.heads * m.head_dim > max_width) {
+    c.fail("heads", "model.range", "heads times head_dim is out of range",
+           {fmt::format("{} x {} is {}; at most {} is allowed.", m.heads, m.head_dim, m.heads * m.head_dim, max_width)});
+    return false;
+  }
+  if (m.heads % m.kv_heads != 0) {
+    c.fail("kv_heads", "model.kv-heads", "kv_heads does not divide heads",
+           {fmt::format("heads is {}, and {} / {} leaves {}.", m.heads, m.heads, m.kv_heads, m.heads % m.kv_heads),
+            fmt::format("Nearest divisors: {}.", divisors_near(m.heads, m.kv_heads))});
+  }
+  if (m.positions == PositionEncoding::rotary && m.head_dim % 2 != 0) {
+    c.fail("head_dim", "model.positions", "rotary positions need an even head_dim",
+           {fmt::format("head_dim is {}.", m.head_dim)});
+  }
+  // Widths are at most 2^20, so one layer has less than 2^44 parameters and
+  // 10^4 layers less than 2^58: the count below cannot overflow.
+  constexpr std::uint64_t most = std::uint64_t{1} << 50;
+  if (c.good() && parameter_count(m) > most) {
+    c.fail("layers", "model.size", "the model is too large",
+           {fmt::format("It has {} parameters; at most {} are allowed.", with_commas(parameter_count(m)),
+                        with_commas(most))});
+  }
+  return c.good();
+}
+
+bool check_workload(const Workload& w, Diagnostics& diagnostics) {
+  Checker c(w.origin, "workload", diagnostics);
+  c.range("batch", "workload.range", w.global_batch, 1, max_batch);
+  c.range("sequence", "workload.range", w.sequence_length, 1, max_sequence);
+  if (c.good() && w.global_batch * w.sequence_length > max_step_tokens) {
+    c.fail("batch", "workload.range", "batch times sequence is out of range",
+           {fmt::format("{} x {} is {} tokens per step; at most {} are allowed.", w.global_batch, w.sequence_length,
+                        with_commas(w.global_batch * w.sequence_length), with_commas(max_step_tokens))});
+  }
+  if (w.gradient_dtype && *w.gradient_dtype != weight_dtype(w) && *w.gradient_dtype != state_dtype(w)) {
+    c.fail("gradient_dtype", "workload.gradient-dtype", "gradients cannot be accumulated in this type",
+           {fmt::format("With precision {} it is {} or {}.", name_of(weight_dtype(w)), name_of(weight_dtype(w)),
+                        name_of(state_dtype(w)))});
+  }
+  const Optimizer& o = w.optimizer;
+  c.number("optimizer.learning_rate", "workload.range", o.learning_rate, 0.0, 1e3);
+  c.number("optimizer.beta1", "workload.range", o.beta1, 0.0, 1.0);
+  c.number("optimizer.beta2", "workload.range", o.beta2, 0.0, 1.0);
+  c.number("optimizer.epsilon", "workload.range", o.epsilon, 0.0, 1.0);
+  c.number("optimizer.momentum", "workload.range", o.momentum, 0.0, 1.0);
+  c.number("optimizer.weight_decay", "workload.range", o.weight_decay, 0.0, 1e3);
+  if (o.kind == OptimizerKind::adam) {
+    if (o.beta1 == 1.0) c.fail("optimizer.beta1", "workload.range", "beta1 must be below 1");
+    if (o.beta2 == 1.0) c.fail("optimizer.beta2", "workload.range", "beta2 must be below 1");
+  }
+  const LearningRateSchedule& s = w.schedule;
+  c.range("schedule.warmup_steps", "workload.range", s.warmup_steps, 0, max_steps);
+  c.range("schedule.total_steps", "workload.range", s.total_steps, 0, max_steps);
+  c.number("schedule.minimum_ratio", "workload.range", s.minimum_ratio, 0.0, 1.0);
+  if (s.kind != ScheduleKind::constant && s.total_steps <= s.warmup_steps) {
+    c.fail("schedule.total_steps", "workload.schedule", "a falling schedule needs more steps in all than for its warm-up",
+           {fmt::format("total_steps is {}, warmup_steps {}.", s.total_steps, s.warmup_steps)});
+  }
+  if (w.clip_norm) {
+    if (!(*w.clip_norm > 0.0 && *w.clip_norm <= 1e9)) {
+      c.fail("clip_norm", "workload.range", "clip_norm must be positive",
+             {fmt::format("It is {}. Leave it out for no clipping.", *w.clip_norm)});
+    }
+  }
+  const auto dropout = [&](const char* key, double rate) {
+    if (rate >= 0.0 && rate < 1.0) return;
+    c.fail(key, "workload.dropout", fmt::format("{} is a probability below 1", key), {fmt::format("It is {}.", rate)});
+  };
+  dropout("hidden_dropout", w.hidden_dropout);
+  dropout("attention_dropout", w.attention_dropout);
+  c.number("loss_scale", "workload.range", w.loss_scale, 1.0, 0x1p40);
+  c.range("loss_scale_window", "workload.range", w.loss_scale_window, 1, max_steps);
+  return c.good();
+}
+
+bool check_device(const DeviceSpec& d, const Origin& origin, const std::string& path, Diagnostics& diagnostics) {
+  Checker c(origin, path, diagnostics);
+  if (d.peak.empty()) {
+    c.fail("peak", "device.peak", "the device computes in no precision", {"Give at least one peak: fp32 = \"15.7 TFLOP/s\"."});
+  }
+  for (const auto& [precision, rate] : d.peak) {
+    if (!(rate.base() >= 1.0 && rate.base() <= 1e24)) {
+      c.fail("peak", "device.range", "peak is out of range",
+             {fmt::format("It is {} FLOP/s; from 1 to 1e24 is allowed.", rate.base())});
+    }
+  }
+  c.number("memory", "device.range", d.memory.base(), 1.0, 0x1p53);
+  c.number("memory_bandwidth", "device.range", d.memory_bandwidth.base(), 1.0, 1e18);
+  c.range("cores_shared", "device.range", d.cores_shared, 0, max_devices);
+  return c.good();
+}
+
+bool check_cluster(const ClusterSpec& cluster, Diagnostics& diagnostics) {
+  Checker c(cluster.origin, "cluster", diagnostics);
+  c.range("nodes", "cluster.range", cluster.nodes, 1, max_devices);
+  c.range("devices_per_node", "cluster.range", cluster.devices_per_node, 1, max_devices);
+  c.number("host_memory", "cluster.range", cluster.host_memory.base(), 0.0, 0x1p53);
+  if (cluster.price_per_gpu_hour) c.number("price_per_gpu_hour", "cluster.range", *cluster.price_per_gpu_hour, 0.0, 1e9);
+  if (c.good() && cluster.devices() > max_devices) {
+    c.fail("nodes", "cluster.size", "the cluster is too large",
+           {fmt::format("{} x {} is {} devices; at most {} are allowed.", cluster.nodes, cluster.devices_per_node,
+                        cluster.devices(), max_devices)});
+  }
+  bool device_good = check_device(cluster.device, cluster.origin, "cluster.device", diagnostics);
+  std::uint64_t product = 1;
+  bool node_boundary = cluster.devices_per_node == 1;
+  for (std::size_t i = 0; i < cluster.levels.size(); ++i) {
+    const NetworkLevel& level = cluster.levels[i];
+    const std::string key = fmt::format("levels.{}", i);
+    c.range(key + ".size", "cluster.range", level.size, 1, max_devices);
+    c.number(key + ".bandwidth", "cluster.range", level.bandwidth.base(), 1.0, 1e18);
+    c.number(key + ".latency", "cluster.range", level.latency.base(), 0.0, 1e3);
+    if (!c.good()) return false;
+    product *= level.size;
+    if (product > max_devices) break;
+    node_boundary = node_boundary || product == cluster.devices_per_node;
+  }
+  if (c.good() && product != cluster.devices()) {
+    c.fail("levels", "cluster.levels", "the sizes of the levels do not multiply to the number of devices",
+           {fmt::format("They give {}; {} nodes of {} are {}.", product, cluster.nodes, cluster.devices_per_node,
+                        cluster.devices())});
+  } else if (c.good() && !node_boundary) {
+    c.fail("levels", "cluster.levels", "no level ends where a node ends",
+           {fmt::format("Sizes from the inside out must reach {} devices, those of a node.", cluster.devices_per_node)});
+  }
+  return c.good() && device_good;
+}
+
+bool check_sizes(const ModelSpec& m, const Workload& w, Diagnostics& diagnostics) {
+  // In double: the products themselves may exceed 64 bits.
+  const double tokens = static_cast<double>(w.global_batch) * static_cast<double>(w.sequence_length);
+  const double widest = static_cast<double>(std::max({m.hidden, 2 * m.ffn, 3 * m.heads * m.head_dim, m.vocabulary}));
+  const double scores = tokens * static_cast<double>(w.sequence_length) * static_cast<double>(m.heads);
+  if (tokens * widest <= max_elements && scores <= max_elements) return true;
+  diagnostics.error(w.origin, "workload.sequence", "workload.size", "one step of this model is too large to count",
+                    {fmt::format("The largest activation of a step has {:.3g} elements; at most {:.3g} are allowed.",
+                                 std::max(tokens * widest, scores), max_elements)});
+  return false;
+}
+
+}  // namespace orrery

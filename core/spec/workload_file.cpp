@@ -1,0 +1,112 @@
+#include "core/spec/spec_check.hpp"
+#include "core/spec/spec_files.hpp"
+
+namespace orrery {
+namespace {
+
+const std::vector<std::string_view>& gradient_names() {
+  static const std::vector<std::string_view> names{"f64", "f32", "bf16", "f16"};  // first enumerators of DType
+  return names;
+}
+
+void read_optimizer(TomlTable t, Optimizer& o) {
+  t.read_enum("kind", optimizer_names(), o.kind, Need::optional);
+  t.read("learning_rate", o.learning_rate, {0.0, 1e3}, Need::optional);
+  t.read("weight_decay", o.weight_decay, {0.0, 1e3}, Need::optional);
+  // A key of the other kind would have no effect: it is an error like any unknown key.
+  switch (o.kind) {
+    case OptimizerKind::adam:
+      t.read("beta1", o.beta1, {0.0, 1.0}, Need::optional);
+      t.read("beta2", o.beta2, {0.0, 1.0}, Need::optional);
+      t.read("epsilon", o.epsilon, {0.0, 1.0}, Need::optional);
+      break;
+    case OptimizerKind::sgd: t.read("momentum", o.momentum, {0.0, 1.0}, Need::optional); break;
+  }
+  t.finish();
+}
+
+void read_schedule(TomlTable t, LearningRateSchedule& s) {
+  t.read_enum("kind", schedule_names(), s.kind, Need::optional);
+  t.read("warmup_steps", s.warmup_steps, {0, max_steps}, Need::optional);
+  t.read("total_steps", s.total_steps, {0, max_steps}, Need::optional);
+  t.read("minimum_ratio", s.minimum_ratio, {0.0, 1.0}, Need::optional);
+  t.finish();
+}
+
+}  // namespace
+
+std::optional<Workload> read_workload(TomlTable& t) {
+  const std::size_t before = t.diagnostics().size();
+  Workload w;
+  w.origin = t.origin();
+  t.read("batch", w.global_batch, {1, max_batch});
+  t.read("sequence", w.sequence_length, {1, max_sequence});
+  t.read_enum("precision", precision_names(), w.precision, Need::optional);
+  DType gradient{};
+  if (t.read_enum("gradient_dtype", gradient_names(), gradient, Need::optional)) w.gradient_dtype = gradient;
+  if (std::optional<TomlTable> o = t.table("optimizer", Need::optional)) read_optimizer(*o, w.optimizer);
+  if (std::optional<TomlTable> s = t.table("schedule", Need::optional)) read_schedule(*s, w.schedule);
+  double clip = 0.0;
+  if (t.read("clip_norm", clip, {0.0, 1e9}, Need::optional)) w.clip_norm = clip;
+  double both = 0.0;
+  if (t.read("dropout", both, {0.0, 1.0}, Need::optional)) {
+    w.hidden_dropout = both;
+    w.attention_dropout = both;
+    for (const char* one : {"hidden_dropout", "attention_dropout"}) {
+      if (t.has(one)) t.error(one, "workload.dropout", "dropout already sets this rate", {"Give dropout, or the two rates."});
+    }
+  }
+  t.read("hidden_dropout", w.hidden_dropout, {0.0, 1.0}, Need::optional);
+  t.read("attention_dropout", w.attention_dropout, {0.0, 1.0}, Need::optional);
+  t.read("loss_scale", w.loss_scale, {1.0, 0x1p40}, Need::optional);
+  t.read("loss_scale_window", w.loss_scale_window, {1, max_steps}, Need::optional);
+  t.read("seed", w.seed, {0, std::uint64_t{1} << 62}, Need::optional);
+  if (t.read("data", w.data, Need::optional) && !w.data.empty() && !w.origin.file.empty()) {
+    // Relative to the file that names it, wherever the program was started.
+    w.data = (std::filesystem::path(w.origin.file).parent_path() / w.data).lexically_normal().string();
+  }
+  t.finish();
+  if (t.diagnostics().size() != before || !check_workload(w, t.diagnostics())) return std::nullopt;
+  return w;
+}
+
+void write_workload(TomlWriter& out, const Workload& w, std::string_view path) {
+  const Workload usual;
+  const std::string prefix(path);
+  out.table(path).whole("batch", w.global_batch).whole("sequence", w.sequence_length);
+  out.text("precision", name_of(w.precision));
+  if (w.gradient_dtype) out.text("gradient_dtype", name_of(*w.gradient_dtype));
+  if (w.clip_norm) out.number("clip_norm", *w.clip_norm);
+  if (w.hidden_dropout == w.attention_dropout) {
+    if (w.hidden_dropout != 0.0) out.number("dropout", w.hidden_dropout);
+  } else {
+    out.number("hidden_dropout", w.hidden_dropout).number("attention_dropout", w.attention_dropout);
+  }
+  if (w.loss_scale != usual.loss_scale) out.number("loss_scale", w.loss_scale);
+  if (w.loss_scale_window != usual.loss_scale_window) out.whole("loss_scale_window", w.loss_scale_window);
+  if (w.seed != usual.seed) out.whole("seed", w.seed);
+  if (!w.data.empty()) out.text("data", w.data);
+  const Optimizer& o = w.optimizer;
+  out.table(prefix + ".optimizer").text("kind", name_of(o.kind)).number("learning_rate", o.learning_rate);
+  switch (o.kind) {
+    case OptimizerKind::adam:
+      out.number("beta1", o.beta1).number("beta2", o.beta2).number("epsilon", o.epsilon);
+      break;
+    case OptimizerKind::sgd: out.number("momentum", o.momentum); break;
+  }
+  out.number("weight_decay", o.weight_decay);
+  const LearningRateSchedule& s = w.schedule;
+  if (s != usual.schedule) {
+    out.table(prefix + ".schedule").text("kind", name_of(s.kind)).whole("warmup_steps", s.warmup_steps);
+    out.whole("total_steps", s.total_steps).number("minimum_ratio", s.minimum_ratio);
+  }
+}
+
+std::string write_workload(const Workload& w) {
+  TomlWriter out;
+  out.whole("schema", spec_schema);
+  write_workload(out, w);
+  return out.str();
+}
+
+}  // namespace orrery
