@@ -7,6 +7,8 @@
 #include <numeric>
 #include <vector>
 
+#include "core/spec/spec_files.hpp"
+
 namespace orrery {
 namespace {
 
@@ -64,7 +66,7 @@ std::string mesh_text(const Mesh& mesh) {
 }
 
 // Sizes of the model and workload that the rules below divide by or multiply.
-// Their own readers check them with better positions; this guards specs built in memory.
+// The readers check them too, with better positions; this guards specs built in memory.
 bool check_specs(const Context& c) {
   const auto in_range = [&](const char* name, std::uint64_t value, std::uint64_t limit) {
     if (value >= 1 && value <= limit) return true;
@@ -80,8 +82,8 @@ bool check_specs(const Context& c) {
   good &= in_range("head_dim", m.head_dim, plan_size_limit);
   good &= in_range("ffn", m.ffn, width_limit);
   good &= in_range("vocabulary", m.vocabulary, width_limit);
-  good &= in_range("global_batch", c.workload.global_batch, width_limit);
-  good &= in_range("sequence_length", c.workload.sequence_length, width_limit);
+  good &= in_range("batch", c.workload.global_batch, width_limit);
+  good &= in_range("sequence", c.workload.sequence_length, width_limit);
   return good;
 }
 
@@ -153,20 +155,11 @@ void check_cluster(const Context& c, const ClusterSpec& cluster) {
     c.error("mesh", "world", "the mesh does not cover the cluster", std::move(details));
   }
   if (!cluster.device.peak.contains(c.workload.precision)) {
-    const auto text = [](Precision p) {
-      switch (p) {
-        case Precision::fp64: return "fp64";
-        case Precision::fp32: return "fp32";
-        case Precision::bf16: return "bf16";
-        case Precision::fp16: return "fp16";
-      }
-      return "";
-    };
     std::string known;
     for (const auto& [precision, rate] : cluster.device.peak)
-      known += (known.empty() ? "" : ", ") + std::string(text(precision));
+      known += (known.empty() ? "" : ", ") + std::string(name_of(precision));
     c.error("workload.precision", "precision", "the device does not compute in the workload's precision",
-            {fmt::format("The workload is in {}; {} supports {}.", text(c.workload.precision), cluster.device.name,
+            {fmt::format("The workload is in {}; {} supports {}.", name_of(c.workload.precision), cluster.device.name,
                          known.empty() ? "nothing" : known)});
   }
 }
@@ -200,7 +193,7 @@ void check_tensor(const Context& c) {
         {"It cuts the sequence along the tensor axis, and tensor is 1.", "Set it to false, or tensor to 2 or more."});
   } else if (cut_sequence && s % t != 0) {
     c.error("plan.sequence_parallel", "sequence-parallel-length", "the tensor size does not divide the sequence length",
-            {leaves("sequence_length", s), nearest});
+            {leaves("sequence", s), nearest});
   }
 }
 
@@ -249,16 +242,15 @@ void check_batch(const Context& c) {
   }
   if (b % d != 0) {
     c.error("mesh.data", "data-batch", "the data size does not divide the global batch",
-            {fmt::format("global_batch is {}, and {} / {} leaves {}.", b, b, d, b % d),
-             nearest_divisors(b, d, "data sizes")});
+            {fmt::format("batch is {}, and {} / {} leaves {}.", b, b, d, b % d), nearest_divisors(b, d, "data sizes")});
   } else if ((b / d) % m != 0) {
     c.error("plan.microbatch_size", "microbatch-batch", "the microbatch size does not divide a replica's batch",
-            {fmt::format("global_batch {} / data {} is {}, and {} / {} leaves {}.", b, d, b / d, b / d, m, (b / d) % m),
+            {fmt::format("batch {} / data {} is {}, and {} / {} leaves {}.", b, d, b / d, b / d, m, (b / d) % m),
              nearest_divisors(b / d, m, "microbatch sizes")});
   } else if (b / d / m > plan_size_limit) {
     c.error("plan.microbatch_size", "microbatch-count", "a step has too many microbatches",
-            {fmt::format("global_batch {} / data {} / microbatch_size {} is {}; at most {} are handled.", b, d, m,
-                         b / d / m, plan_size_limit)});
+            {fmt::format("batch {} / data {} / microbatch_size {} is {}; at most {} are handled.", b, d, m, b / d / m,
+                         plan_size_limit)});
   }
 }
 
@@ -269,15 +261,18 @@ void check_counts(const Context& c) {
   const std::uint64_t qkv = bounded_product({c.model.heads + 2 * c.model.kv_heads, c.model.head_dim});
   const std::uint64_t widest = std::max({c.model.hidden, 2 * c.model.ffn, c.model.vocabulary, qkv});
   const std::uint64_t scores = bounded_product({s, c.model.heads});
-  if (bounded_product({rows, std::max(widest, scores)}) < count_limit &&
-      bounded_product({c.workload.global_batch, s, std::max(c.model.hidden, scores)}) < count_limit &&
+  const bool keeps_scores = c.plan.attention != AttentionKernel::flash;
+  const bool draws_scores = c.workload.attention_dropout > 0.0;
+  if (bounded_product({rows, keeps_scores ? std::max(widest, scores) : widest}) < count_limit &&
+      bounded_product({c.workload.global_batch, s, draws_scores ? std::max(c.model.hidden, scores) : c.model.hidden}) <
+          count_limit &&
       bounded_product({c.model.layers, c.model.hidden, widest}) < count_limit) {
     return;
   }
-  c.error(
-      "", "overflow", "the sizes multiply to more than 2^53 elements",
-      {fmt::format("sequence_length {}, microbatch_size {}, global_batch {}, hidden {}, ffn {}, vocabulary {}.", s,
-                   c.plan.microbatch_size, c.workload.global_batch, c.model.hidden, c.model.ffn, c.model.vocabulary)});
+  c.error("", "overflow", "the sizes multiply to more than 2^53 elements",
+          {fmt::format("sequence {}, microbatch_size {}, batch {}, heads {}, hidden {}, ffn {}, vocabulary {}.", s,
+                       c.plan.microbatch_size, c.workload.global_batch, c.model.heads, c.model.hidden, c.model.ffn,
+                       c.model.vocabulary)});
 }
 
 void check_choices(const Context& c) {
@@ -305,30 +300,8 @@ void check_choices(const Context& c) {
     }
   }
   if (c.model.positions == PositionEncoding::learned && w.sequence_length > c.model.max_positions) {
-    c.error("workload.sequence_length", "positions", "the sequence is longer than the model's learned positions",
-            {fmt::format("sequence_length is {}; max_positions is {}.", w.sequence_length, c.model.max_positions)});
-  }
-}
-
-void check_precision(const Context& c) {
-  const Workload& w = c.workload;
-  const DType weights = weight_dtype(w);
-  const DType gradients = gradient_dtype(w);
-  const bool half = w.precision == Precision::bf16 || w.precision == Precision::fp16;
-  if (gradients != weights && !(half && gradients == DType::f32)) {
-    c.error("workload.gradient_dtype", "gradient-dtype", "gradients cannot be kept in this type",
-            {fmt::format("gradient_dtype is {}; weights are {}.", name_of(gradients), name_of(weights)),
-             half ? fmt::format("It may be f32 or {}.", name_of(weights))
-                  : fmt::format("It may be {} only.", name_of(weights))});
-  }
-  if (w.precision != Precision::fp16) return;
-  if (!(w.loss_scale > 0.0 && std::isfinite(w.loss_scale))) {
-    c.error("workload.loss_scale", "loss-scale", "the loss scale is out of range",
-            {fmt::format("loss_scale is {}; it must be positive and finite.", w.loss_scale)});
-  }
-  if (w.loss_scale_window < 1) {
-    c.error("workload.loss_scale_window", "loss-scale", "the loss scale window is out of range",
-            {"loss_scale_window is 0; it must be at least 1."});
+    c.error("workload.sequence", "positions", "the sequence is longer than the model's learned positions",
+            {fmt::format("sequence is {}; max_positions is {}.", w.sequence_length, c.model.max_positions)});
   }
 }
 
@@ -351,7 +324,6 @@ void check(const Plan& plan, const ModelSpec& model, const Workload& workload, c
   if (specs) {
     check_counts(c);
     check_choices(c);
-    check_precision(c);
   }
 }
 

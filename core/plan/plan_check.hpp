@@ -21,8 +21,9 @@ inline constexpr std::uint64_t plan_size_limit = std::uint64_t{1} << 20;
 /// Whether the plan fits in memory is not checked here: that is an answer of
 /// estimate and simulate, not an input error.
 ///
-/// Never crashes, whatever the numbers; rules that build on a violated one are
-/// left out until that one is mended.
+/// What model and workload promise by themselves is check_model's and
+/// check_workload's (core/spec/spec_check.hpp).  Never crashes, whatever the numbers; rules that build on a violated
+/// one are left out until that one is mended.
 void check(const Plan&, const ModelSpec&, const Workload&, const ClusterSpec* cluster, Diagnostics&);
 
 }  // namespace orrery

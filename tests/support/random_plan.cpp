@@ -81,7 +81,8 @@ void random_optimizer(Draw& draw, Workload& w) {
   Optimizer& o = w.optimizer;
   o.kind = draw.once_in(2) ? OptimizerKind::adam : OptimizerKind::sgd;
   o.learning_rate = draw.of({1e-3, 1e-2});
-  o.momentum = draw.of({0.0, 0.9});
+  const double momentum = draw.of({0.0, 0.9});
+  if (o.kind == OptimizerKind::sgd) o.momentum = momentum;  // a plan file keeps no momentum for Adam
   o.weight_decay = draw.of({0.0, 0.1});
   LearningRateSchedule& s = w.schedule;
   s.kind = draw.of({ScheduleKind::constant, ScheduleKind::linear, ScheduleKind::cosine});

@@ -1,0 +1,190 @@
+#include "core/plan/plan_file.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "core/base/toml_reader.hpp"
+#include "core/base/toml_writer.hpp"
+#include "core/base/units_text.hpp"
+#include "core/plan/plan_check.hpp"
+#include "core/plan/plan_names.hpp"
+#include "core/spec/library.hpp"
+#include "core/spec/spec_files.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr auto size_limit = static_cast<std::uint32_t>(plan_size_limit);
+
+bool given(TomlTable& table, std::string_view key) { return !table.read_auto(key) && table.has(key); }
+
+// The axes in the order of `order`; without it pipeline, data, tensor, as far as they have a size.
+void read_mesh(TomlTable& table, Mesh& mesh) {
+  std::vector<MeshAxis> sizes;
+  for (std::size_t i = 0; i < axis_count; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    std::uint32_t size = 1;
+    // check() says what is wrong with a size, with the same code as for a flag.
+    if (table.read(name_of(axis), size, {0, std::uint32_t{1} << 31}, Need::optional)) sizes.push_back({axis, size});
+  }
+  if (!table.has("order")) {
+    mesh.axes = sizes;
+    return;
+  }
+  std::vector<std::string> order;
+  if (!table.read("order", order, 16)) return;
+  const auto wrong = [&](std::string message, std::string detail) {
+    table.error("order", "plan.mesh-order", std::move(message), {std::move(detail)});
+  };
+  for (const std::string& name : order) {
+    const std::optional<Axis> axis = axis_named(name);
+    if (!axis) {
+      wrong(fmt::format("there is no mesh axis {}", toml_quoted(name)), "The axes are pipeline, data and tensor.");
+      return;
+    }
+    const auto found = std::find_if(sizes.begin(), sizes.end(), [&](const MeshAxis& a) { return a.axis == *axis; });
+    if (found == sizes.end()) {
+      if (table.has(name)) return;  // its size was wrong, and said so
+      wrong(fmt::format("the order lists {}, which has no size", name), fmt::format("Add {} = SIZE to [mesh].", name));
+      return;
+    }
+    mesh.axes.push_back(*found);
+  }
+  for (const MeshAxis& a : sizes) {
+    const auto same = [&](const MeshAxis& b) { return b.axis == a.axis; };
+    if (std::none_of(mesh.axes.begin(), mesh.axes.end(), same)) {
+      wrong(fmt::format("the order leaves out {}", name_of(a.axis)),
+            fmt::format("[mesh] gives {} = {}.", name_of(a.axis), a.size));
+    }
+  }
+}
+
+void read_choices(TomlTable& table, Plan& plan) {
+  table.read("microbatch_size", plan.microbatch_size, {0, std::uint32_t{1} << 31}, Need::optional);
+  table.read_enum("schedule", pipeline_schedule_names(), plan.schedule, Need::optional);
+  table.read("sequence_parallel", plan.sequence_parallel, Need::optional);
+  table.read_enum("recompute", recompute_names(), plan.recompute, Need::optional);
+  table.read("zero_stage", plan.zero_stage, {0, 1000}, Need::optional);
+  if (given(table, "stage_layers")) {
+    table.read("stage_layers", plan.stage_layers.emplace(), {0, size_limit}, size_limit);
+  }
+  if (given(table, "gradient_bucket")) {
+    table.read("gradient_bucket", plan.gradient_bucket.emplace(), {Bytes::of(0), Bytes::of(0x1p60)});
+  }
+  if (given(table, "overlap_gradients")) table.read("overlap_gradients", plan.overlap_gradients.emplace());
+  if (given(table, "attention")) table.read_enum("attention", attention_names(), plan.attention.emplace());
+  if (given(table, "collective_algorithm")) {
+    table.read_enum("collective_algorithm", algorithm_names(), plan.collective_algorithm.emplace());
+  }
+}
+
+// What went wrong with a reference is shown where the plan makes it, unless it lies in a file of its own.
+void point_at(TomlTable& root, std::string_view key, const Diagnostics& found) {
+  for (Diagnostic d : found.list()) {
+    if (d.file.empty()) {
+      root.error(d.code == "cluster.gpus" && root.has("gpus") ? "gpus" : key, d.code, d.message, d.details);
+    } else {
+      root.diagnostics().add(std::move(d));
+    }
+  }
+}
+
+}  // namespace
+
+std::optional<PlannedRun> read_plan(std::string text, const std::string& file, const Library& library,
+                                    std::optional<std::uint32_t> gpus, Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.size();
+  std::optional<TomlTable> root = parse_toml(std::move(text), file, diagnostics);
+  if (!root || !read_schema(*root, "plan", plan_schema)) return std::nullopt;
+
+  PlannedRun run;
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  root->read("name", run.plan.name, Need::optional);
+  std::optional<ModelSpec> model;
+  if (root->read("model", run.model_reference)) {
+    Diagnostics found;
+    model = library.model(run.model_reference, folder, found);
+    point_at(*root, "model", found);
+  }
+  std::uint32_t devices = 0;
+  if (root->read("gpus", devices, {1, size_limit}, Need::optional) && !gpus) gpus = devices;
+  if (root->read("cluster", run.cluster_reference, Need::optional)) {
+    Diagnostics found;
+    run.cluster = library.cluster(run.cluster_reference, folder, gpus, found);
+    point_at(*root, "cluster", found);
+  } else if (root->has("gpus")) {
+    root->error("gpus", "plan.gpus", "gpus is given without a cluster", {"Add cluster = NAME, or remove gpus."});
+  }
+  std::optional<Workload> workload;
+  if (std::optional<TomlTable> table = root->table("workload")) workload = read_workload(*table);
+  if (std::optional<TomlTable> table = root->table("mesh", Need::optional)) {
+    read_mesh(*table, run.plan.mesh);
+    if (table->has("placement")) table->read("placement", run.plan.placement, {0, size_limit}, size_limit);
+    table->finish();
+  }
+  if (std::optional<TomlTable> table = root->table("plan", Need::optional)) {
+    read_choices(*table, run.plan);
+    table->finish();
+  }
+  root->finish();
+  run.plan.origin = root->origin();
+  if (diagnostics.size() != before || !model || !workload) return std::nullopt;
+
+  run.model = *std::move(model);
+  run.workload = *std::move(workload);
+  check(run.plan, run.model, run.workload, run.cluster ? &*run.cluster : nullptr, diagnostics);
+  if (diagnostics.size() != before) return std::nullopt;
+  return run;
+}
+
+std::optional<PlannedRun> read_plan_file(const std::filesystem::path& file, const Library& library,
+                                         std::optional<std::uint32_t> gpus, Diagnostics& diagnostics) {
+  std::optional<std::string> text = read_text(file, diagnostics);
+  if (!text) return std::nullopt;
+  return read_plan(*std::move(text), file.string(), library, gpus, diagnostics);
+}
+
+std::string write_plan(const PlannedRun& run) {
+  const Plan& plan = run.plan;
+  TomlWriter out;
+  out.whole("schema", plan_schema);
+  if (!plan.name.empty()) out.text("name", plan.name);
+  out.text("model", run.model_reference);
+  if (!run.cluster_reference.empty()) out.text("cluster", run.cluster_reference);
+  if (run.cluster && !run.cluster_reference.empty()) out.whole("gpus", run.cluster->devices());
+  write_workload(out, run.workload);
+
+  out.table("mesh");
+  std::vector<std::string> order;
+  for (const MeshAxis& a : plan.mesh.axes) order.emplace_back(name_of(a.axis));
+  out.texts("order", order);
+  for (const MeshAxis& a : plan.mesh.axes) out.whole(name_of(a.axis), a.size);
+  if (!plan.placement.empty()) out.wholes("placement", plan.placement);
+
+  out.table("plan");
+  out.whole("microbatch_size", plan.microbatch_size);
+  out.text("schedule", name_of(plan.schedule));
+  const auto write_auto = [&](std::string_view key, bool is_set) {
+    if (!is_set) out.text(key, "auto");
+    return is_set;
+  };
+  if (write_auto("stage_layers", plan.stage_layers.has_value())) out.wholes("stage_layers", *plan.stage_layers);
+  out.flag("sequence_parallel", plan.sequence_parallel);
+  out.text("recompute", name_of(plan.recompute));
+  out.whole("zero_stage", plan.zero_stage);
+  if (write_auto("gradient_bucket", plan.gradient_bucket.has_value())) {
+    out.text("gradient_bucket", exact_text(*plan.gradient_bucket));
+  }
+  if (write_auto("overlap_gradients", plan.overlap_gradients.has_value())) {
+    out.flag("overlap_gradients", *plan.overlap_gradients);
+  }
+  if (write_auto("attention", plan.attention.has_value())) out.text("attention", name_of(*plan.attention));
+  // Stays open in a resolved plan: pricing then takes the quickest.
+  if (plan.collective_algorithm) out.text("collective_algorithm", name_of(*plan.collective_algorithm));
+  return out.str();
+}
+
+}  // namespace orrery

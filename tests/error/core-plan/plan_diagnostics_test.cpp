@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan_check.hpp"
+#include "core/plan/plan_file.hpp"
+#include "core/spec/library.hpp"
+
+using namespace orrery;
+
+namespace {
+
+const std::filesystem::path source = ORRERY_SOURCE_DIR;
+const std::filesystem::path folder = source / "tests/error/core-plan";
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+// Bad plans stand beside their messages: NAME.toml and NAME.txt.
+std::vector<std::string> cases() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Diagnostics read(const std::string& name) {
+  const std::filesystem::path file = folder / (name + ".toml");
+  Diagnostics found;
+  // No shipped data: the plans name what lies in given/.
+  const auto run = read_plan(text_of(file), file.string(), Library(folder / "none"), std::nullopt, found);
+  CHECK(!run.has_value());
+  return found;
+}
+
+// A diagnostic of a plan whose model and workload were never in a file.
+std::string in_memory(const ModelSpec& model, const Workload& workload, const Plan& plan) {
+  Diagnostics found;
+  check(plan, model, workload, nullptr, found);
+  return render(found);
+}
+
+ModelSpec tiny() {
+  ModelSpec m;
+  m.name = "tiny";
+  m.layers = 2;
+  m.hidden = 16;
+  m.heads = m.kv_heads = 4;
+  m.head_dim = 4;
+  m.ffn = 64;
+  m.vocabulary = 50;
+  m.max_positions = 32;
+  return m;
+}
+
+Workload small() {
+  Workload w;
+  w.global_batch = 4;
+  w.sequence_length = 8;
+  return w;
+}
+
+}  // namespace
+
+TEST_CASE("Every bad plan file gives exactly the message beside it") {
+  const std::vector<std::string> all = cases();
+  REQUIRE(all.size() > 40);
+  for (const std::string& name : all) {
+    CAPTURE(name);
+    std::string shown = render(read(name));
+    const std::string prefix = folder.string() + "/";
+    for (auto at = shown.find(prefix); at != std::string::npos; at = shown.find(prefix)) shown.erase(at, prefix.size());
+    CHECK(shown == text_of(folder / (name + ".txt")));
+  }
+}
+
+TEST_CASE("Every code of the plan rules has a test") {
+  const std::string code = text_of(source / "core/plan/plan_check.cpp") + text_of(source / "core/plan/plan_file.cpp");
+  std::set<std::string> tested = {"plan.size"};  // below, in memory
+  for (const std::string& name : cases()) {
+    const Diagnostics found = read(name);
+    for (const Diagnostic& d : found.list()) tested.insert(d.code);
+  }
+  // In the source a code stands as error("key", "code", ... or "plan.code".
+  std::set<std::string> known;
+  for (const std::string& opening : {std::string("error(\""), std::string("error(key, \"")}) {
+    for (auto at = code.find(opening); at != std::string::npos; at = code.find(opening, at + 1)) {
+      std::size_t from = at + opening.size();
+      if (opening.ends_with("(\"")) {  // skip the key
+        from = code.find('"', from);
+        from = code.find('"', from + 1) + 1;
+      }
+      std::string found = code.substr(from, code.find('"', from) - from);
+      if (!found.starts_with("plan.")) found = "plan." + found;
+      known.insert(found);
+    }
+  }
+  REQUIRE(known.size() >= 25);
+  for (const std::string& one : known) {
+    CAPTURE(one);
+    CHECK(tested.count(one) == 1);
+  }
+}
+
+TEST_CASE("Sizes that no file can hold are refused in memory, too") {
+  ModelSpec model = tiny();
+  model.kv_heads = 0;
+  Workload workload = small();
+  workload.sequence_length = std::uint64_t{1} << 40;
+  CHECK(in_memory(model, workload, Plan{}) ==
+        "error: kv_heads is out of range [plan.size]\n"
+        "  kv_heads is 0; it must be from 1 to 1048576.\n"
+        "error: sequence is out of range [plan.size]\n"
+        "  sequence is 1099511627776; it must be from 1 to 4294967296.\n");
+}
