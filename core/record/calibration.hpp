@@ -57,12 +57,13 @@ struct AttentionEfficiency {
 /// Measured rate of one kind of kernel.
 ///   gemm       flop/s over rows, columns, depth; one table per transposition
 ///   attention  executed flop/s over sequence length, head size
-///   others     touched bytes/s over touched bytes
+///   others     moved bytes/s over moved bytes (memory_traffic)
 struct KernelRate {
   KernelKind kind = KernelKind::gemm;
   DType compute = DType::f32;
   bool transpose_a = false;
   bool transpose_b = false;
+  bool dropout = false;  ///< of kernels with KernelOptions::dropout
   RateTable rate;
   friend bool operator==(const KernelRate&, const KernelRate&) = default;
 };
@@ -102,9 +103,22 @@ struct Calibration {
 
   std::vector<KernelRate> kernels;
   std::optional<MessageRate> messages;
+  std::uint32_t cores = 0;  ///< of the measured machine, which its CPU ranks share; 0: as the device says
   double busy_compute_slowdown = 1.0;  ///< >= 1: time of matrix products with all cores busy over time alone
   double busy_memory_slowdown = 1.0;   ///< >= 1: the same for all other kernels
   friend bool operator==(const Calibration&, const Calibration&) = default;
 };
+
+/// Bytes that a kernel really moves, given the size of all views it names.
+///
+/// Most kernels move their views once: `touched`.  Lookups read only the rows
+/// they look up, not the whole table; unfused attention passes its s x s
+/// matrices through memory between its products, the softmax and the dropout
+/// (times an element of the matrix is read or written beyond the views:
+/// forward 3, with dropout 4; backward 5, with dropout 6).
+///
+/// Source: counted from the kernels' steps: scores written, softmax (read,
+/// write), dropout (read, write, mask), product (read); backward likewise.
+[[nodiscard]] Bytes memory_traffic(const Kernel&, Bytes touched);
 
 }  // namespace orrery

@@ -125,6 +125,7 @@ void read_kernels(TomlTable& root, Calibration& into) {
     t.read_enum("compute", types(), k.compute);
     t.read("transpose_a", k.transpose_a, Need::optional);
     t.read("transpose_b", k.transpose_b, Need::optional);
+    t.read("dropout", k.dropout, Need::optional);
     const std::size_t axes = dimensions(k.kind);
     if (axes > 1 && t.has("sizes")) {
       t.error("sizes", "calibration.dimensions",
@@ -134,7 +135,7 @@ void read_kernels(TomlTable& root, Calibration& into) {
     read_rates(t, "", axes, k.rate);
     const bool again = std::any_of(into.kernels.begin(), into.kernels.end(), [&](const KernelRate& o) {
       return o.kind == k.kind && o.compute == k.compute && o.transpose_a == k.transpose_a &&
-             o.transpose_b == k.transpose_b;
+             o.transpose_b == k.transpose_b && o.dropout == k.dropout;
     });
     if (again) {
       t.error("kind", "calibration.duplicate",
@@ -187,6 +188,7 @@ std::optional<Calibration> read_root(TomlTable root, Diagnostics& diagnostics) {
     Bandwidth host;
     if (root.read("host_bandwidth", host, link)) c.host_bandwidth = host;
   }
+  root.read("cores", c.cores, {0, 1000000}, Need::optional);
   root.read("busy_compute_slowdown", c.busy_compute_slowdown, slowdown, Need::optional);
   root.read("busy_memory_slowdown", c.busy_memory_slowdown, slowdown, Need::optional);
   read_gemm(root, c);
@@ -242,6 +244,7 @@ std::string calibration_text(const Calibration& c) {
     out.texts("algorithms", names);
   }
   if (c.host_bandwidth) out.text("host_bandwidth", exact_text(*c.host_bandwidth));
+  if (c.cores > 0) out.whole("cores", c.cores);
   out.number("busy_compute_slowdown", c.busy_compute_slowdown);
   out.number("busy_memory_slowdown", c.busy_memory_slowdown);
   for (const GemmEfficiency& g : c.gemm) {
@@ -260,6 +263,7 @@ std::string calibration_text(const Calibration& c) {
     out.array_table("kernels").text("kind", name_of(k.kind)).text("compute", name_of(k.compute));
     if (k.transpose_a) out.flag("transpose_a", true);
     if (k.transpose_b) out.flag("transpose_b", true);
+    if (k.dropout) out.flag("dropout", true);
     write_rates(out, "", k.rate);
   }
   if (c.messages) {

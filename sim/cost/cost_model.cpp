@@ -25,6 +25,12 @@ std::uint32_t ranks_per_node(const ClusterSpec& cluster, const Mesh& mesh, const
   return *std::max_element(count.begin(), count.end());
 }
 
+/// Cores that the ranks of a node share; 0 for devices with compute units of their own.
+std::uint32_t cores_of(const ClusterSpec& cluster, const Calibration& calibration) {
+  if (cluster.device.cores_shared == 0) return 0;
+  return calibration.cores > 0 ? calibration.cores : cluster.device.cores_shared;
+}
+
 std::size_t axis_set(const AxisList& axes) {
   std::size_t set = 0;
   for (const Axis a : axes) set |= std::size_t{1} << static_cast<std::size_t>(a);
@@ -40,15 +46,14 @@ CostModel::CostModel(const ClusterSpec& cluster, const Calibration& calibration,
       placement_(std::move(placement)),
       override_(algorithm),
       ranks_on_node_(ranks_per_node(cluster, mesh, placement_)),
-      kernel_cost_(cluster.device, calibration, cluster.device.cores_shared > 1 && ranks_on_node_ > 1),
+      kernel_cost_(cluster.device, calibration, cores_of(cluster, calibration) > 1 && ranks_on_node_ > 1),
       collective_cost_(cluster, calibration,
-                       cluster.device.cores_shared > 0 && ranks_on_node_ > cluster.device.cores_shared),
+                       cores_of(cluster, calibration) > 0 && ranks_on_node_ > cores_of(cluster, calibration)),
       host_bandwidth_(calibration.host_bandwidth) {
   ORRERY_ASSERT(placement_.empty() || placement_.size() == mesh.size(), placement_.size(), mesh.size());
   ORRERY_ASSERT(!placement_.empty() || mesh.size() <= cluster.devices(), mesh.size(), cluster.devices());
-  if (cluster.device.cores_shared > 0 && ranks_on_node_ > cluster.device.cores_shared) {
-    sharing_ = CoreSharing{cluster.device.cores_shared, ranks_on_node_};
-  }
+  const std::uint32_t cores = cores_of(cluster, calibration);
+  if (cores > 0 && ranks_on_node_ > cores) sharing_ = CoreSharing{cores, ranks_on_node_};
   for (std::size_t set = 0; set < axis_shapes_.size(); ++set) {
     AxisList axes;
     for (std::size_t a = 0; a < axis_count; ++a) {

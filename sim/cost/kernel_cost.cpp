@@ -90,15 +90,20 @@ KernelCost::KernelCost(const DeviceSpec& device, const Calibration& calibration,
     if (k.kind == KernelKind::gemm) {
       gemm_table_of_[type * 4 + transposition(k.transpose_a, k.transpose_b)] = at;
     } else {
-      table_of_[static_cast<std::size_t>(k.kind) * dtype_count + type] = at;
+      table_of_[(static_cast<std::size_t>(k.kind) * dtype_count + type) * 2 + (k.dropout ? 1 : 0)] = at;
     }
   }
 }
 
-const RateTable* KernelCost::rate(KernelKind kind, DType type, bool transpose_a, bool transpose_b) const {
-  const auto t = static_cast<std::size_t>(type);
-  const std::int16_t at = kind == KernelKind::gemm ? gemm_table_of_[t * 4 + transposition(transpose_a, transpose_b)]
-                                                   : table_of_[static_cast<std::size_t>(kind) * dtype_count + t];
+const RateTable* KernelCost::gemm_rate(DType type, bool transpose_a, bool transpose_b) const {
+  const std::int16_t at = gemm_table_of_[static_cast<std::size_t>(type) * 4 + transposition(transpose_a, transpose_b)];
+  return at < 0 ? nullptr : &tables_[static_cast<std::size_t>(at)];
+}
+
+const RateTable* KernelCost::rate(KernelKind kind, DType type, bool dropout) const {
+  const std::size_t place = (static_cast<std::size_t>(kind) * dtype_count + static_cast<std::size_t>(type)) * 2;
+  std::int16_t at = table_of_[place + (dropout ? 1 : 0)];
+  if (at < 0) at = table_of_[place];
   return at < 0 ? nullptr : &tables_[static_cast<std::size_t>(at)];
 }
 
@@ -109,7 +114,7 @@ Seconds KernelCost::gemm(const GemmShape& s, DType type, Bytes touched) const {
   const auto columns = static_cast<double>(s.columns);
   const auto depth = static_cast<double>(s.depth);
   const double flops = 2.0 * rows * columns * depth;
-  if (const RateTable* measured = rate(KernelKind::gemm, type, s.transpose_a, s.transpose_b)) {
+  if (const RateTable* measured = gemm_rate(type, s.transpose_a, s.transpose_b)) {
     return compute_slowdown_ * (Flops::of(flops) / FlopRate::of(interpolate(*measured, rows, columns, depth)));
   }
   const auto& of = gemm_[static_cast<std::size_t>(type)];
@@ -129,7 +134,7 @@ Seconds KernelCost::gemm(const GemmShape& s, DType type) const {
 Seconds KernelCost::attention(const Kernel& k, Bytes touched) const {
   ORRERY_ASSERT(is_attention(k.kind) && k.batch > 0, k.kind, k.batch);
   const KernelFlops flops = flops_of(k);
-  if (const RateTable* measured = rate(k.kind, k.compute)) {
+  if (const RateTable* measured = rate(k.kind, k.compute, k.options.dropout)) {
     const double sequence = static_cast<double>(k.rows) / k.batch;
     return compute_slowdown_ * (Flops::of(flops.executed) /
                                 FlopRate::of(interpolate(*measured, sequence, static_cast<double>(k.head_dim))));
@@ -158,8 +163,8 @@ Seconds KernelCost::attention(const Kernel& k, Bytes touched) const {
   }
 }
 
-Seconds KernelCost::bytes(KernelKind kind, DType type, Bytes traffic) const {
-  if (const RateTable* measured = rate(kind, type)) {
+Seconds KernelCost::bytes(KernelKind kind, DType type, Bytes traffic, bool dropout) const {
+  if (const RateTable* measured = rate(kind, type, dropout)) {
     return memory_slowdown_ * (traffic / Bandwidth::of(interpolate(*measured, traffic.in(byte))));
   }
   return launch_ + memory_slowdown_ * memory_time(traffic, bandwidth_, memory_efficiency_);
@@ -170,7 +175,7 @@ Seconds KernelCost::kernel(const Kernel& k, Bytes touched) const {
     return gemm({k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b}, k.compute, touched);
   }
   if (is_attention(k.kind)) return attention(k, touched);
-  return bytes(k.kind, k.compute, memory_traffic(k, touched));
+  return bytes(k.kind, k.compute, memory_traffic(k, touched), k.options.dropout);
 }
 
 }  // namespace orrery

@@ -67,14 +67,16 @@ class KernelCost {
   /// An attention kernel (any of the four kinds).
   [[nodiscard]] Seconds attention(const Kernel&, Bytes touched) const;
   /// A kernel priced by its bytes.
-  [[nodiscard]] Seconds bytes(KernelKind, DType compute, Bytes traffic) const;
+  [[nodiscard]] Seconds bytes(KernelKind, DType compute, Bytes traffic, bool dropout = false) const;
   /// Any kernel.
   [[nodiscard]] Seconds kernel(const Kernel&, Bytes touched) const;
 
  private:
   static constexpr std::size_t dtype_count = 6;
-  /// Index of the measured rate for a kind and type; gemm: per transposition.
-  [[nodiscard]] const RateTable* rate(KernelKind, DType, bool transpose_a = false, bool transpose_b = false) const;
+  /// The measured rate, null where there is none.
+  [[nodiscard]] const RateTable* gemm_rate(DType, bool transpose_a, bool transpose_b) const;
+  /// With the table without dropout where there is none with it.
+  [[nodiscard]] const RateTable* rate(KernelKind, DType, bool dropout) const;
   [[nodiscard]] FlopRate peak(DType) const;
 
   std::array<FlopRate, dtype_count> peak_{};
@@ -86,7 +88,7 @@ class KernelCost {
   double compute_slowdown_ = 1.0;
   double memory_slowdown_ = 1.0;
   std::vector<RateTable> tables_;
-  std::array<std::int16_t, kernel_kind_count * dtype_count> table_of_{};  ///< into tables_, -1: none
+  std::array<std::int16_t, kernel_kind_count * dtype_count * 2> table_of_{};  ///< into tables_, -1: none
   std::array<std::int16_t, 4 * dtype_count> gemm_table_of_{};
 };
 

@@ -25,10 +25,11 @@ Calibration full() {
   c.collective_launch = 7.0 * microsecond;
   c.algorithms = {CollectiveAlgorithm::ring, CollectiveAlgorithm::recursive};
   c.host_bandwidth = 48.0 * gigabyte_per_second;
-  c.kernels = {{KernelKind::gemm, DType::f32, true, false, {{{1, 8}, {1, 8}, {1, 16}}, {1e9, 2e9, 3e9, 4e9, 5e9, 6e9, 7e9, 8.5e9}}},
-               {KernelKind::gelu_forward, DType::f32, false, false, {{{64, 4096}}, {1e9, 1.25e10}}},
-               {KernelKind::attention_flash_forward, DType::f64, false, false, {{{16}, {8, 64}}, {1e9, 3e9}}}};
+  c.kernels = {{KernelKind::gemm, DType::f32, true, false, false, {{{1, 8}, {1, 8}, {1, 16}}, {1e9, 2e9, 3e9, 4e9, 5e9, 6e9, 7e9, 8.5e9}}},
+               {KernelKind::residual_forward, DType::f32, false, false, true, {{{64, 4096}}, {1e9, 1.25e10}}},
+               {KernelKind::attention_flash_forward, DType::f64, false, false, false, {{{16}, {8, 64}}, {1e9, 3e9}}}};
   c.messages = MessageRate{2.0 * microsecond, 9.0 * microsecond, {{{8, 1e6}}, {1e8, 1e10}}, {{{8}}, {1e9}}};
+  c.cores = 2;
   c.busy_compute_slowdown = 1.05;
   c.busy_memory_slowdown = 1.4;
   return c;
@@ -64,6 +65,7 @@ TEST_CASE("Shipped calibrations are readable and name themselves", "[calibration
     INFO(render(diagnostics));
     REQUIRE(c);
     CHECK(c->name == entry.path().stem());
+    CHECK(std::filesystem::exists(ORRERY_SOURCE_DIR "/models/device/" + c->device + ".toml"));
     CHECK(!c->source.empty());
     CHECK(devices.insert(c->device).second);
   }

@@ -126,8 +126,8 @@ TEST_CASE("Elementwise kernels cost their bytes and the launch", "[memory]") {
 TEST_CASE("Measured rates win over the roofline", "[kernel]") {
   const ClusterSpec cluster = round_cluster(1, 8);
   Calibration c = round_calibration();
-  c.kernels = {{KernelKind::gelu_forward, DType::bf16, false, false, {{{1e3, 1e6}}, {1e9, 4e9}}},
-               {KernelKind::gemm, DType::bf16, false, true, {{{16}, {16}, {16}}, {5e9}}}};
+  c.kernels = {{KernelKind::gelu_forward, DType::bf16, false, false, false, {{{1e3, 1e6}}, {1e9, 4e9}}},
+               {KernelKind::gemm, DType::bf16, false, true, false, {{{16}, {16}, {16}}, {5e9}}}};
   c.busy_memory_slowdown = 3.0;
   c.busy_compute_slowdown = 2.0;
   const KernelCost alone(cluster.device, c);
