@@ -1,0 +1,65 @@
+#include "core/spec/hf_config.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "core/base/random.hpp"
+#include "core/spec/library.hpp"
+
+using namespace orrery;
+
+namespace {
+const std::filesystem::path models = std::filesystem::path(ORRERY_SOURCE_DIR) / "models";
+}
+
+TEST_CASE("a Hugging Face config gives the shipped model", "[unit][hf]") {
+  Diagnostics d;
+  auto imported = read_hf_config(models / "hf" / "llama-3-70b" / "config.json", d);
+  auto shipped = Library(models).model("llama-3-70b", ".", d);
+  REQUIRE(imported);
+  REQUIRE(shipped);
+  CHECK(imported->name == "llama-3-70b");
+  imported->source = shipped->source;
+  CHECK(*imported == *shipped);
+  CHECK(Library(models).model("hf/llama-3-70b", models, d) == read_hf_config(models / "hf/llama-3-70b/config.json", d));
+}
+
+TEST_CASE("a bare gpt2 config takes that family's defaults", "[unit][hf]") {
+  // Without keys GPT-2 is its smallest published size.
+  Diagnostics d;
+  const auto m = parse_hf_config(R"({"model_type": "gpt2"})", "gpt2/config.json", d);
+  CHECK(render(d) == "");
+  REQUIRE(m);
+  CHECK(parameter_count(*m) == 124'439'808);
+}
+
+TEST_CASE("both spellings of the rotary base are read", "[unit][hf]") {
+  const std::string head =
+      R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 100)";
+  Diagnostics d;
+  CHECK(parse_hf_config(head + R"(, "rope_theta": 500000.0})", "x.json", d)->rope_theta == 500000.0);
+  CHECK(parse_hf_config(head + R"(, "rope_parameters": {"rope_theta": 1000000}})", "x.json", d)->rope_theta == 1e6);
+  CHECK(parse_hf_config(head + "}", "x.json", d)->rope_theta == 10000.0);
+  const auto plain = parse_hf_config(head + "}", "x.json", d);
+  CHECK(plain->kv_heads == 4);  // no key: every head has its own
+  CHECK(plain->head_dim == 16);
+  CHECK(parse_hf_config(head + R"(, "head_dim": 32})", "x.json", d)->head_dim == 32);
+}
+
+TEST_CASE("any change of a config gives a model or diagnostics", "[unit][hf]") {
+  const std::string good =
+      R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 100, "rope_parameters": {"rope_theta": 1}})";
+  const std::uint64_t seed = 5;
+  CAPTURE(seed);
+  for (std::uint64_t round = 0; round < 3000; ++round) {
+    std::string text = good;
+    for (std::uint64_t e = 0; e < 3; ++e) {
+      const std::uint64_t r = random_bits(seed, e, round);
+      if (r % 2 == 0) text[(r >> 8) % text.size()] = static_cast<char>((r >> 40) & 0xff);
+      else text.erase((r >> 8) % text.size(), 1);
+    }
+    CAPTURE(round, text);
+    Diagnostics d;
+    const auto model = parse_hf_config(text, "fuzz.json", d);
+    CHECK(model.has_value() == d.empty());
+  }
+}

@@ -1,0 +1,103 @@
+#include "core/spec/library.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace orrery;
+
+namespace {
+const std::filesystem::path source_dir = ORRERY_SOURCE_DIR;
+const Library library(source_dir / "models");
+}  // namespace
+
+TEST_CASE("shipped models have the published number of parameters", "[unit][library]") {
+  // Counts of the released checkpoints; GPT-3 and the Megatron models by the
+  // closed form V h + S h + L (12 h^2 + 13 h) + 2 h.
+  const std::pair<const char*, std::uint64_t> published[] = {
+      {"gpt2-124m", 124'439'808},       {"gpt2-355m", 354'823'168},
+      {"gpt2-774m", 774'030'080},       {"gpt2-1.5b", 1'557'611'200},
+      {"gpt3-175b", 174'604'259'328},   {"llama-2-7b", 6'738'415'616},
+      {"llama-2-13b", 13'015'864'320},  {"llama-2-70b", 68'976'648'192},
+      {"llama-3-8b", 8'030'261'248},    {"llama-3-70b", 70'553'706'496},
+      {"llama-3-405b", 405'853'388'800},
+  };
+  for (const auto& [name, count] : published) {
+    CAPTURE(name);
+    Diagnostics d;
+    const auto model = library.model(name, ".", d);
+    CHECK(render(d) == "");
+    REQUIRE(model);
+    CHECK(parameter_count(*model) == count);
+  }
+}
+
+TEST_CASE("the SC '21 models have the sizes of the paper's table", "[unit][library]") {
+  // Narayanan et al., table 1, in billions to one decimal.
+  const std::pair<const char*, double> table[] = {{"1.7b", 1.7},   {"3.6b", 3.6},     {"7.5b", 7.5},     {"18.4b", 18.4},
+                                                  {"39.1b", 39.1}, {"76.1b", 76.1},   {"145.6b", 145.6}, {"310.1b", 310.1},
+                                                  {"529.6b", 529.6}, {"1008b", 1008.0}};
+  for (const auto& [name, billions] : table) {
+    CAPTURE(name);
+    Diagnostics d;
+    const auto model = library.model(std::string("megatron-sc21-") + name, ".", d);
+    REQUIRE(model);
+    CHECK(static_cast<double>(parameter_count(*model)) / 1e9 == Approx(billions).margin(0.05));  // its rounding
+  }
+}
+
+TEST_CASE("every shipped file reads without a mistake", "[unit][library]") {
+  Diagnostics d;
+  CHECK(library.models().size() >= 22);
+  CHECK(library.clusters().size() >= 9);
+  CHECK(library.devices().size() >= 9);
+  for (const std::string& name : library.models()) {
+    const auto model = library.model(name, ".", d);
+    REQUIRE(model);
+    CHECK(model->name == name);
+  }
+  for (const std::string& name : library.clusters()) CHECK(library.cluster(name, ".", std::nullopt, d));
+  for (const std::string& name : library.devices()) {
+    const auto device = library.device(name, d);
+    REQUIRE(device);
+    if (!device->calibration.empty()) CHECK(std::filesystem::exists(library.calibration(device->calibration)));
+  }
+  CHECK(render(d) == "");
+}
+
+TEST_CASE("a cluster takes any number of whole nodes, or part of one", "[unit][library]") {
+  for (const std::uint32_t gpus : {1U, 2U, 3U, 8U, 16U, 64U, 16384U}) {
+    CAPTURE(gpus);
+    Diagnostics d;
+    const auto c = library.cluster("dgx-h100", ".", gpus, d);
+    CHECK(render(d) == "");
+    REQUIRE(c);
+    CHECK(c->devices() == gpus);
+    CHECK(c->nodes == (gpus < 8 ? 1 : gpus / 8));
+    CHECK(c->levels[0].size * c->levels[1].size == gpus);
+    CHECK(c->levels[0].size == std::min(gpus, 8U));
+  }
+  for (const std::uint32_t gpus : {0U, 9U, 12U, 2'000'000U}) {
+    CAPTURE(gpus);
+    Diagnostics d;
+    CHECK_FALSE(library.cluster("dgx-h100", ".", gpus, d));
+    REQUIRE(d.size() == 1);
+    CHECK(d.list().front().code == "cluster.gpus");
+  }
+  Diagnostics d;
+  CHECK_FALSE(library.cluster("colossal-system-1", ".", 16, d));  // one node without a network
+}
+
+TEST_CASE("an unknown name lists near ones", "[unit][library]") {
+  Diagnostics d;
+  CHECK_FALSE(library.model("llama-3-70", ".", d));
+  REQUIRE(d.size() == 1);
+  CHECK(d.list().front().code == "library.unknown-model");
+  CHECK(d.list().front().details.front().find("llama-3-70b") != std::string::npos);
+}
+
+TEST_CASE("a path is relative to the file that names it", "[unit][library]") {
+  Diagnostics d;
+  const auto shipped = library.model("gpt2-124m", ".", d);
+  const auto by_path = library.model("../model/gpt2-124m.toml", source_dir / "models" / "plan", d);
+  CHECK(render(d) == "");
+  CHECK(shipped == by_path);
+}
