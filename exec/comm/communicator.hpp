@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/base/ids.hpp"
+
+namespace orrery {
+
+/// Contiguous bytes of this rank's memory.
+struct Piece {
+  std::byte* data = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+/// One message between two ranks.  Its bytes are the pieces one after the
+/// other; sender and receiver may cut them differently.
+///
+/// The k-th send from a to b with a tag meets the k-th receive with that tag at
+/// b from a.
+struct Message {
+  bool send = true;
+  Rank peer{};
+  std::uint32_t tag = 0;
+  std::span<const Piece> pieces;
+};
+
+/// One rank's end of the transport: the only way in which ranks meet.
+///
+/// `exchange` is the single operation; every collective algorithm is made of it
+/// (collective_algorithms.hpp), so that a new transport has only this to write.
+/// Sends have rendezvous semantics: a message may wait until its receiver has
+/// come.
+class Communicator {
+ public:
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  virtual ~Communicator() = default;
+
+  [[nodiscard]] virtual Rank rank() const = 0;
+
+  /// Sends and receives issued as one; returns when all are done.
+  ///
+  /// `ready` is the caller's time of arrival (nanoseconds of a clock that all
+  /// ranks share); it travels with the messages.  Returns the latest of it and
+  /// of what the partners of these messages sent along: the instant from which
+  /// nobody waited for a partner any more.
+  /// Throws Aborted when another rank failed, Error when this rank finds a
+  /// partner gone or has waited too long.
+  virtual std::int64_t exchange(std::span<const Message> messages, std::int64_t ready) = 0;
+
+  /// Payload bytes of all sends so far.
+  [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
+};
+
+/// The run ended because of another rank, whose error is the one to report.
+class Aborted {};
+
+}  // namespace orrery

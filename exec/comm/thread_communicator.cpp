@@ -1,0 +1,246 @@
+#include "exec/comm/thread_communicator.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "core/base/diagnostics.hpp"
+
+namespace orrery {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Bytes of all pieces.
+std::uint64_t bytes_of(std::span<const Piece> pieces) {
+  std::uint64_t bytes = 0;
+  for (const Piece& p : pieces) bytes += p.bytes;
+  return bytes;
+}
+
+/// Copies a message between two cuts of the same number of bytes.
+void copy(std::span<const Piece> from, std::span<const Piece> to) {
+  std::size_t f = 0;
+  std::size_t t = 0;
+  std::uint64_t f_at = 0;
+  std::uint64_t t_at = 0;
+  while (f < from.size() && t < to.size()) {
+    const std::uint64_t n = std::min(from[f].bytes - f_at, to[t].bytes - t_at);
+    if (n > 0) std::memcpy(to[t].data + t_at, from[f].data + f_at, n);
+    f_at += n;
+    t_at += n;
+    if (f_at == from[f].bytes) {
+      ++f;
+      f_at = 0;
+    }
+    if (t_at == to[t].bytes) {
+      ++t;
+      t_at = 0;
+    }
+  }
+}
+
+}  // namespace
+
+/// One rank's end: its inbox, where senders and this rank's receives meet, and
+/// what it waits on.
+class ThreadWorld::Endpoint final : public Communicator {
+ public:
+  Endpoint(ThreadWorld& world, Rank rank, bool crowded) : world_(world), rank_(rank), crowded_(crowded) {}
+
+  [[nodiscard]] Rank rank() const override { return rank_; }
+  [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_; }
+
+  std::int64_t exchange(std::span<const Message> messages, std::int64_t ready) override {
+    if (messages.empty()) return ready;
+    posted_.resize(messages.size());
+    pending_.store(static_cast<std::uint32_t>(messages.size()), std::memory_order_relaxed);
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      posted_[i] = {&messages[i], messages[i].send ? rank_ : messages[i].peer, this, ready, ready, false};
+      if (messages[i].send) sent_ += bytes_of(messages[i].pieces);
+    }
+    for (Posted& p : posted_) post(p);
+    wait();
+    for (const Posted& p : posted_) ready = std::max(ready, p.partner_ready);
+    return ready;
+  }
+
+  void wake() {
+    const std::lock_guard lock(wait_mutex_);
+    woken_.notify_all();
+  }
+  void leave() { left_.store(true, std::memory_order_release); }
+  [[nodiscard]] bool left() const { return left_.load(std::memory_order_acquire); }
+
+ private:
+  struct Posted {
+    const Message* message = nullptr;
+    Rank sender{};
+    Endpoint* owner = nullptr;
+    std::int64_t ready = 0;
+    std::int64_t partner_ready = 0;
+    bool matched = false;  // guarded by the inbox's mutex
+  };
+  /// Messages to one rank that wait for their partner, in order of arrival.
+  struct Inbox {
+    std::mutex mutex;
+    std::vector<Posted*> waiting;
+  };
+
+  [[nodiscard]] Inbox& inbox_of(const Message& m) {
+    return m.send ? world_.endpoints_[index(m.peer)]->inbox_ : inbox_;
+  }
+
+  void post(Posted& own) {
+    const Message& m = *own.message;
+    Inbox& inbox = inbox_of(m);
+    Posted* partner = nullptr;
+    {
+      const std::lock_guard lock(inbox.mutex);
+      const auto found = std::find_if(inbox.waiting.begin(), inbox.waiting.end(), [&](const Posted* p) {
+        return p->message->send != m.send && p->sender == own.sender && p->message->tag == m.tag;
+      });
+      if (found == inbox.waiting.end()) {
+        inbox.waiting.push_back(&own);
+        return;
+      }
+      partner = *found;
+      inbox.waiting.erase(found);
+      partner->matched = true;
+      own.matched = true;
+    }
+    const Message& other = *partner->message;
+    ORRERY_ASSERT(bytes_of(m.pieces) == bytes_of(other.pieces), rank_, m.peer, bytes_of(m.pieces),
+                  bytes_of(other.pieces));
+    copy(m.send ? m.pieces : other.pieces, m.send ? other.pieces : m.pieces);
+    own.partner_ready = partner->ready;
+    partner->partner_ready = own.ready;
+    partner->owner->finish_one();
+    finish_one();
+  }
+
+  /// After this the owner may be gone from its exchange: touch nothing of it but the endpoint.
+  void finish_one() {
+    if (pending_.fetch_sub(1, std::memory_order_acq_rel) == 1) wake();
+  }
+
+  [[nodiscard]] bool done() const { return pending_.load(std::memory_order_acquire) == 0; }
+
+  void wait() {
+    // A partner that is about to come is met without the kernel's help; where
+    // ranks outnumber cores, by letting others run.
+    for (int i = 0; i < (crowded_ ? 50 : 2000); ++i) {
+      if (done()) return;
+      if (crowded_) {
+        std::this_thread::yield();
+      } else {
+        pause();
+      }
+    }
+    const auto limit = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                          std::chrono::duration<double>(world_.options_.watchdog.base()));
+    std::unique_lock lock(wait_mutex_);
+    while (!done()) {
+      if (world_.aborted()) {
+        lock.unlock();
+        withdraw();
+        throw Aborted{};
+      }
+      lock.unlock();
+      give_up_if_hopeless(Clock::now() >= limit);
+      lock.lock();
+      if (done() || world_.aborted()) continue;
+      woken_.wait_until(lock, std::min(limit, Clock::now() + std::chrono::milliseconds(100)));
+    }
+  }
+
+  static void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+  }
+
+  /// Ends the run when a partner has left or the wait has been too long.
+  void give_up_if_hopeless(bool late) {
+    for (Posted& p : posted_) {
+      const Rank peer = p.message->peer;
+      const bool gone = world_.endpoints_[index(peer)]->left();
+      if (!gone && !late) continue;
+      {
+        const std::lock_guard lock(inbox_of(*p.message).mutex);
+        if (p.matched) continue;
+      }
+      const std::string who = std::to_string(index(rank_));
+      const std::string whom = std::to_string(index(peer));
+      std::string reason = gone ? "rank " + who + " waits for rank " + whom + ", which has ended"
+                                : "rank " + who + " has waited " + seconds() + " s for rank " + whom;
+      world_.abort(reason);
+      return;
+    }
+  }
+
+  [[nodiscard]] std::string seconds() const {
+    std::string text = std::to_string(world_.options_.watchdog.base());
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.back() == '.') text.pop_back();
+    return text;
+  }
+
+  /// Takes back what nobody has met yet, and waits for copies under way: after
+  /// this no other rank touches this rank's memory.
+  void withdraw() {
+    std::uint32_t taken = 0;
+    for (Posted& p : posted_) {
+      Inbox& inbox = inbox_of(*p.message);
+      const std::lock_guard lock(inbox.mutex);
+      taken += static_cast<std::uint32_t>(std::erase(inbox.waiting, &p));
+    }
+    while (pending_.load(std::memory_order_acquire) > taken) std::this_thread::yield();
+  }
+
+  ThreadWorld& world_;
+  Rank rank_;
+  bool crowded_;
+  Inbox inbox_;
+  std::vector<Posted> posted_;
+  std::atomic<std::uint32_t> pending_{0};
+  std::mutex wait_mutex_;
+  std::condition_variable woken_;
+  std::atomic<bool> left_{false};
+  std::uint64_t sent_ = 0;
+};
+
+ThreadWorld::ThreadWorld(std::uint32_t ranks, Options options) : options_(std::move(options)) {
+  const bool crowded = ranks > std::thread::hardware_concurrency();
+  for (std::uint32_t r = 0; r < ranks; ++r) endpoints_.push_back(std::make_unique<Endpoint>(*this, Rank{r}, crowded));
+}
+
+ThreadWorld::~ThreadWorld() = default;
+
+Communicator& ThreadWorld::communicator(Rank rank) { return *endpoints_[index(rank)]; }
+
+void ThreadWorld::abort(const std::string& reason) {
+  {
+    const std::lock_guard lock(reason_mutex_);
+    if (aborted()) return;
+    reason_ = reason;
+    if (options_.describe) {
+      for (std::uint32_t r = 0; r < endpoints_.size(); ++r) reason_ += "\n  " + options_.describe(Rank{r});
+    }
+    aborted_.store(true, std::memory_order_release);
+  }
+  for (const auto& endpoint : endpoints_) endpoint->wake();
+}
+
+void ThreadWorld::leave(Rank rank) {
+  endpoints_[index(rank)]->leave();
+  for (const auto& endpoint : endpoints_) endpoint->wake();
+}
+
+std::string ThreadWorld::reason() const {
+  const std::lock_guard lock(reason_mutex_);
+  return reason_;
+}
+
+}  // namespace orrery

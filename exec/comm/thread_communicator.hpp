@@ -1,0 +1,54 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/base/units.hpp"
+#include "exec/comm/communicator.hpp"
+
+namespace orrery {
+
+/// Ranks as threads of one process, each with its own buffers.
+///
+/// A message is copied once, from the sender's memory to the receiver's, by
+/// whichever of the two comes second.  A rank that fails, leaves or stalls ends
+/// the run for all: the first to notice states why, and every waiting rank
+/// wakes with Aborted.
+class ThreadWorld {
+ public:
+  struct Options {
+    Seconds watchdog = Seconds::of(60);  ///< longest wait for a partner
+    /// What a rank is doing and has done, for messages; called on failure only.
+    std::function<std::string(Rank)> describe;
+  };
+  ThreadWorld(std::uint32_t ranks, Options options);
+  ~ThreadWorld();
+
+  [[nodiscard]] Communicator& communicator(Rank);
+
+  /// Ends the run.  The first reason stands.
+  void abort(const std::string& reason);
+  /// The rank sends and receives no more.  Whoever waits for it ends the run.
+  void leave(Rank);
+
+  [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_acquire); }
+  /// Why; empty while the run goes well.
+  [[nodiscard]] std::string reason() const;
+
+ private:
+  class Endpoint;
+  friend class Endpoint;
+
+  Options options_;
+  std::vector<std::unique_ptr<Endpoint>> endpoints_;
+  std::atomic<bool> aborted_{false};
+  mutable std::mutex reason_mutex_;
+  std::string reason_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/units.hpp"
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+#include "core/record/trace.hpp"
+
+namespace orrery {
+
+class DataSource;
+
+/// A rank that fails on purpose, for tests: at op `op` of step `step`.
+struct Fault {
+  enum class Kind : std::uint8_t { throws, exits, stalls };
+  Kind kind = Kind::throws;
+  Rank rank{};
+  OpId op{};
+  std::uint64_t step = 1;
+};
+
+/// The buffers of all ranks between two steps, while no rank moves.
+class RunBuffers {
+ public:
+  virtual ~RunBuffers() = default;
+  /// Bytes of the instance on the rank; empty when it is not live.  They may be written.
+  [[nodiscard]] virtual std::span<std::byte> find(Rank, const Instance&) const = 0;
+};
+
+/// A finished step (or setup: step 0, without trace and loss).
+struct RunEvent {
+  std::uint64_t step = 0;       ///< counts from 1, warm-up included
+  bool warmup = false;
+  const Trace* trace = nullptr;
+  std::optional<double> loss;
+  const Program* program = nullptr;
+  const RunBuffers* buffers = nullptr;
+};
+
+struct RunOptions {
+  std::uint64_t warmup_steps = 0;  ///< trained, but not in the result's traces
+  std::uint64_t steps = 1;         ///< recorded
+  std::uint64_t first_step = 1;    ///< of the data and the dropout keys
+  Seconds watchdog = Seconds::of(60);  ///< longest wait for another rank
+  bool poison = false;             ///< fill new and freed buffers with NaN
+  std::optional<Fault> fault;
+  const std::atomic<bool>* cancel = nullptr;  ///< asked after every step
+  std::function<void(const RunEvent&)> on_event;  ///< after setup and every step; one thread, all ranks paused
+};
+
+/// What one rank took besides the Program's buffers.
+struct RankMemory {
+  std::uint64_t peak_bytes = 0;      ///< live bytes of the Program's buffers at the peak
+  std::uint64_t reserved_bytes = 0;  ///< taken from the system for buffers
+  std::uint64_t outside_bytes = 0;   ///< scratch of kernels and collectives
+  friend bool operator==(const RankMemory&, const RankMemory&) = default;
+};
+
+struct RunResult {
+  std::vector<Trace> traces;         ///< one per recorded step
+  std::vector<double> losses;        ///< one per step, warm-up included
+  std::vector<RankMemory> memory;    ///< by rank
+  bool cancelled = false;            ///< fewer steps than asked for
+};
+
+/// Trains: runs the Program's setup once and its step list for every step, one
+/// thread per rank, each with its own buffers.
+///
+/// A rank does one op at a time in list order, whatever its lane.  Spans have
+/// the meaning that simulate gives them: a collective or exchange starts when
+/// its last partner is ready, so waiting lies before the span.  All ranks start
+/// a step together; its times count from the first rank's start.
+///
+/// Requires a Program lowered from these specs (plan resolved and checked).
+/// Throws Error when a rank fails, ends early or waits longer than the
+/// watchdog: the text names the rank, its op and group, and what every rank did
+/// last.  The other ranks are stopped first.
+[[nodiscard]] RunResult execute(const Program&, const ModelSpec&, const Workload&, const Plan&, const DataSource&,
+                                const RunOptions& = {});
+
+}  // namespace orrery
