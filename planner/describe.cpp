@@ -4,35 +4,11 @@
 #include <algorithm>
 #include <set>
 
+#include "core/plan/plan_names.hpp"
 #include "planner/space.hpp"
 
 namespace orrery {
 namespace {
-
-std::string_view text(ScheduleName s) {
-  switch (s) {
-    case ScheduleName::gpipe: return "gpipe";
-    case ScheduleName::one_f_one_b: return "1f1b";
-  }
-  return "";
-}
-
-std::string_view text(Recompute r) {
-  switch (r) {
-    case Recompute::none: return "none";
-    case Recompute::selective: return "selective";
-    case Recompute::full: return "full";
-  }
-  return "";
-}
-
-std::string_view text(AttentionKernel a) {
-  switch (a) {
-    case AttentionKernel::unfused: return "unfused";
-    case AttentionKernel::flash: return "flash";
-  }
-  return "";
-}
 
 // "20 x 3, 19": runs of equal stages together.
 std::string stages_text(const std::vector<std::uint32_t>& stages) {
@@ -60,11 +36,11 @@ std::string mesh_text(const Mesh& mesh) {
 std::string describe(const Plan& plan) {
   std::string line = fmt::format("{}, microbatch {}", mesh_text(plan.mesh), plan.microbatch_size);
   if (plan.mesh.size(Axis::pipeline) > 1) {
-    line += fmt::format(", {}, layers {}", text(plan.schedule),
+    line += fmt::format(", {}, layers {}", name_of(plan.schedule),
                         plan.stage_layers ? stages_text(*plan.stage_layers) : "auto");
   }
-  line += fmt::format(", attention {}, recompute {}", plan.attention ? text(*plan.attention) : "auto",
-                      text(plan.recompute));
+  line += fmt::format(", attention {}, recompute {}", plan.attention ? name_of(*plan.attention) : "auto",
+                      name_of(plan.recompute));
   if (plan.sequence_parallel) line += ", sequence parallel";
   if (plan.mesh.size(Axis::data) > 1) {
     line += fmt::format(", zero {}, gradients {}", plan.zero_stage,
@@ -96,7 +72,7 @@ std::string describe(const Space& space) {
     std::set<bool> sequence, overlap;
     std::set<std::uint32_t> zero;
     for (const RunChoice& r : on.runs) {
-      schedules.insert(text(r.schedule));
+      schedules.insert(name_of(r.schedule));
       sequence.insert(r.sequence_parallel);
       zero.insert(r.zero_stage);
       overlap.insert(r.overlap_gradients);
@@ -110,7 +86,8 @@ std::string describe(const Space& space) {
     out += fmt::format("  overlap gradients {}\n", switch_text(overlap));
     out += "  attention and recomputation  ";
     for (std::size_t k = 0; k < on.kernels.size(); ++k) {
-      out += fmt::format("{}{} {}", k == 0 ? "" : " | ", text(on.kernels[k].attention), text(on.kernels[k].recompute));
+      out += fmt::format("{}{} {}", k == 0 ? "" : " | ", name_of(on.kernels[k].attention),
+                         name_of(on.kernels[k].recompute));
     }
     out += "\n";
   }

@@ -1,6 +1,8 @@
 #include "planner/search.hpp"
 
 #include <tbb/enumerable_thread_specific.h>
+#include <tbb/global_control.h>
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
@@ -192,6 +194,10 @@ SearchResult search(const Space& space, const ModelSpec& model, const Workload& 
                     const Calibration& calibration, const SearchOptions& options) {
   Search run(space, model, workload, cluster, calibration, options);
   SearchResult result;
+  // More threads than cores must be asked for, so that a test can.
+  const auto wanted =
+      std::max<std::size_t>(options.threads, static_cast<std::size_t>(tbb::info::default_concurrency()));
+  const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, wanted);
   tbb::task_arena arena(options.threads == 0 ? tbb::task_arena::automatic : static_cast<int>(options.threads));
   arena.execute([&] { result = run.run(); });
   return result;

@@ -1,0 +1,245 @@
+#include "planner/search.hpp"
+
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "tests/oracle/planner/brute_force.hpp"
+
+using namespace orrery;
+
+namespace {
+
+ModelSpec gpt() {
+  ModelSpec m;
+  m.name = "gpt";
+  m.layers = 4;
+  m.hidden = 128;
+  m.heads = m.kv_heads = 8;
+  m.head_dim = 16;
+  m.ffn = 512;
+  m.vocabulary = 5000;
+  m.max_positions = 128;
+  return m;
+}
+
+ModelSpec llama() {
+  ModelSpec m;
+  m.name = "llama";
+  m.layers = 5;
+  m.hidden = 128;
+  m.heads = 8;
+  m.kv_heads = 2;
+  m.head_dim = 16;
+  m.ffn = 352;
+  m.vocabulary = 1000;
+  m.max_positions = 128;
+  m.norm = Norm::rms_norm;
+  m.activation = Activation::swiglu;
+  m.positions = PositionEncoding::rotary;
+  m.bias = false;
+  m.tied_embeddings = false;
+  return m;
+}
+
+Workload workload(std::uint64_t batch) {
+  Workload w;
+  w.global_batch = batch;
+  w.sequence_length = 128;
+  w.clip_norm = 1.0;
+  return w;
+}
+
+// Kernels of microseconds, so that launches, latencies and bandwidths all weigh.
+ClusterSpec cluster(std::uint32_t nodes, std::uint32_t per_node, Bytes memory) {
+  ClusterSpec c;
+  c.name = "small";
+  c.nodes = nodes;
+  c.devices_per_node = per_node;
+  c.device.name = "small";
+  c.device.peak[Precision::bf16] = 20.0 * teraflop_per_second;
+  c.device.memory = memory;
+  c.device.memory_bandwidth = 500.0 * gigabyte_per_second;
+  c.levels = {{"inner", per_node, 100.0 * gigabyte_per_second, microsecond},
+              {"outer", nodes, 10.0 * gigabyte_per_second, 5.0 * microsecond}};
+  c.price_per_gpu_hour = 2.0;
+  return c;
+}
+
+Calibration calibration() {
+  Calibration c;
+  c.launch = 2.0 * microsecond;
+  c.collective_launch = 5.0 * microsecond;
+  return c;
+}
+
+struct Case {
+  const char* name;
+  ModelSpec model;
+  Workload workload;
+  ClusterSpec cluster;
+};
+
+std::vector<Case> cases() {
+  Workload dropout = workload(8);
+  dropout.attention_dropout = 0.1;
+  dropout.hidden_dropout = 0.1;
+  Workload plain = workload(8);
+  plain.clip_norm.reset();
+  plain.optimizer.kind = OptimizerKind::sgd;
+  ClusterSpec serial = cluster(2, 2, mebibyte * 24);
+  serial.device.concurrent_lanes = false;
+  return {
+      {"one device", gpt(), workload(4), cluster(1, 1, gibibyte)},
+      {"one node, tight memory", gpt(), workload(8), cluster(1, 4, mebibyte * 14)},
+      {"two nodes of 3", llama(), workload(12), cluster(2, 3, mebibyte * 16)},
+      {"dropout", gpt(), dropout, cluster(2, 4, mebibyte * 20)},
+      {"no clipping, SGD", llama(), plain, cluster(4, 2, mebibyte * 16)},
+      {"one op at a time", gpt(), plain, serial},
+      {"16 devices", llama(), workload(8), cluster(2, 8, mebibyte * 8)},
+  };
+}
+
+SearchOptions options(Objective objective, std::uint32_t top) {
+  SearchOptions o;
+  o.objective = objective;
+  o.top = top;
+  o.simulate = false;
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE("the search finds what trying every plan finds", "[oracle][planner]") {
+  for (const Case& c : cases()) {
+    const Space space = make_space(c.model, c.workload, c.cluster);
+    for (const Objective objective : {Objective::step_time, Objective::memory, Objective::cost}) {
+      CAPTURE(c.name, name_of(objective), space.count);
+      const auto exact = test::brute_force(space, c.model, c.workload, c.cluster, calibration(), objective);
+      const SearchResult found = search(space, c.model, c.workload, c.cluster, calibration(), options(objective, 10));
+      REQUIRE(found.complete);
+      REQUIRE(found.plans.size() == std::min<std::size_t>(10, exact.size()));
+      CHECK(found.infeasible == space.count - exact.size());
+      CHECK(found.certified == !exact.empty());
+      for (std::size_t i = 0; i < found.plans.size(); ++i) {
+        CAPTURE(i);
+        CHECK(found.plans[i].number == exact[i].number);
+        CHECK(found.plans[i].report.step_time.base() == exact[i].step);
+        CHECK(found.plans[i].report.peak_memory_bytes == exact[i].peak);
+      }
+      // Every plan is accounted for once.
+      std::uint64_t by_bound = 0;
+      for (const PruneCount& p : found.pruned) by_bound += p.reason == "bound" ? p.count : 0;
+      CHECK(found.evaluated + by_bound + found.infeasible == space.count);
+    }
+  }
+}
+
+TEST_CASE("the memory of the cases leaves some plans out and some in", "[oracle][planner]") {
+  // Guards the test above: without both kinds it would not see the memory rule.
+  int both = 0;
+  for (const Case& c : cases()) {
+    const SearchResult r = search(c.model, c.workload, c.cluster, calibration(), options(Objective::step_time, 1));
+    both += r.infeasible > 0 && r.infeasible < r.space ? 1 : 0;
+  }
+  CHECK(both >= 5);
+}
+
+TEST_CASE("an order of axes that is left out costs what the listed one costs", "[oracle][planner]") {
+  for (const Case& c : cases()) {
+    const Space space = make_space(c.model, c.workload, c.cluster);
+    std::uint64_t left_out = 0;
+    for (std::uint64_t i = 0; i < space.count; i += 37) {
+      const Plan listed = plan_at(space, i);
+      Plan other = listed;
+      std::sort(other.mesh.axes.begin(), other.mesh.axes.end(),
+                [](const MeshAxis& a, const MeshAxis& b) { return a.axis < b.axis; });
+      do {
+        if (other.mesh == listed.mesh || number_of(space, other) != i) continue;
+        ++left_out;
+        const auto time = [&](const Plan& plan) {
+          const Program program = lower(c.model, c.workload, plan);
+          return Estimator().step_time(program, CostModel(c.cluster, calibration(), plan.mesh));
+        };
+        CAPTURE(c.name, describe(listed), describe(other));
+        CHECK(time(other) == time(listed));
+      } while (std::next_permutation(other.mesh.axes.begin(), other.mesh.axes.end(),
+                                     [](const MeshAxis& a, const MeshAxis& b) { return a.axis < b.axis; }));
+    }
+    if (std::string(c.name) == "16 devices") CHECK(left_out > 0);
+  }
+}
+
+TEST_CASE("the result does not depend on the number of threads", "[oracle][planner]") {
+  const Case c = cases()[3];
+  SearchOptions o = options(Objective::step_time, 7);
+  o.simulate = true;
+  o.threads = 1;
+  const SearchResult one = search(c.model, c.workload, c.cluster, calibration(), o);
+  REQUIRE(one.plans.size() == 7);
+  for (const std::uint32_t threads : {2U, 3U, 8U}) {
+    o.threads = threads;
+    const SearchResult many = search(c.model, c.workload, c.cluster, calibration(), o);
+    CAPTURE(threads);
+    CHECK(many.certificate == one.certificate);
+    CHECK(many.evaluated == one.evaluated);
+    REQUIRE(many.plans.size() == one.plans.size());
+    for (std::size_t i = 0; i < one.plans.size(); ++i) {
+      CHECK(many.plans[i].number == one.plans[i].number);
+      CHECK(many.plans[i].report == one.plans[i].report);
+      CHECK(many.plans[i].simulated == one.plans[i].simulated);
+    }
+  }
+}
+
+TEST_CASE("what is simulated is no faster than its estimate, and the certificate says what that proves",
+          "[oracle][planner]") {
+  const Case c = cases()[2];
+  SearchOptions o = options(Objective::step_time, 3);
+  o.simulate = true;
+  const SearchResult r = search(c.model, c.workload, c.cluster, calibration(), o);
+  REQUIRE(r.plans.size() == 3);
+  double best = 1e30;
+  for (const FoundPlan& f : r.plans) {
+    REQUIRE(f.simulated);
+    CHECK(f.simulated->step_time >= f.report.step_time);
+    best = std::min(best, f.simulated->step_time.base());
+  }
+  // Proven exactly when no plan that was left unsimulated is estimated below the
+  // best simulated time (a bound below it would also do, and makes it unproven).
+  const auto exact = test::brute_force(make_space(c.model, c.workload, c.cluster), c.model, c.workload, c.cluster,
+                                       calibration(), Objective::step_time);
+  if (r.simulated_certified) CHECK(exact.front().step >= std::min(best, r.plans.front().report.step_time.base()));
+  CHECK((r.certificate.find("uncertified") != std::string::npos) == !r.simulated_certified);
+}
+
+TEST_CASE("a space in which nothing fits says so", "[oracle][planner]") {
+  const Case c{"nothing", gpt(), workload(4), cluster(1, 2, mebibyte)};
+  const SearchResult r = search(c.model, c.workload, c.cluster, calibration(), options(Objective::step_time, 3));
+  CHECK(r.plans.empty());
+  CHECK(r.complete);
+  CHECK_FALSE(r.certified);
+  CHECK(r.infeasible == r.space);
+  CHECK(r.certificate.find("None of the " + std::to_string(r.space) + " plans") == 0);
+}
+
+TEST_CASE("a cancelled search keeps what it has and claims nothing", "[oracle][planner]") {
+  const Case c = cases()[3];
+  const std::atomic<bool> cancelled{true};
+  SearchOptions o = options(Objective::step_time, 3);
+  o.cancel = &cancelled;
+  const SearchResult r = search(c.model, c.workload, c.cluster, calibration(), o);
+  CHECK_FALSE(r.complete);
+  CHECK_FALSE(r.certified);
+  CHECK(r.certificate.find("stopped") != std::string::npos);
+
+  // Cancelled after some plans have been estimated: those remain.
+  std::atomic<bool> later{false};
+  o.cancel = &later;
+  o.prune = false;
+  o.progress = [&](const SearchProgress& p) { later = p.phase == "estimate" && p.done > 0; };
+  const SearchResult some = search(c.model, c.workload, c.cluster, calibration(), o);
+  if (!some.complete) {
+    CHECK(some.plans.size() == 3);
+    CHECK(some.evaluated < some.space - some.infeasible);
+  }
+}
