@@ -73,8 +73,9 @@ struct KernelRate {
 struct MessageRate {
   Seconds latency;         ///< of one step of a collective or exchange, rendezvous included
   Seconds latency_shared;  ///< the same with more ranks than cores
-  RateTable copy;          ///< bytes/s of a received message over its bytes
-  RateTable add;           ///< bytes/s of reducing a received message over its bytes
+  RateTable send;  ///< bytes/s of one message over its bytes, latency apart
+  RateTable copy;  ///< the same of a step in which every rank sends and receives
+  RateTable add;   ///< the same of a step that also adds what comes in
   friend bool operator==(const MessageRate&, const MessageRate&) = default;
 };
 
@@ -94,7 +95,7 @@ struct Calibration {
   std::vector<GemmEfficiency> gemm;            ///< at most one per type
   std::vector<AttentionEfficiency> attention;  ///< at most one per type
   double memory_efficiency = 1.0;              ///< of the memory bandwidth, elementwise kernels
-  Seconds launch;                              ///< gap before every kernel
+  Seconds launch;                              ///< gap before every kernel, measured ones too
 
   std::vector<double> level_efficiency;  ///< of each network level's bandwidth; the last counts for further levels
   Seconds collective_launch;             ///< once per collective

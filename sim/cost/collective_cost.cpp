@@ -199,9 +199,9 @@ Seconds stepwise_ring(Collective::Kind kind, Bytes payload, std::uint32_t member
     case Collective::Kind::reduce_scatter: return steps * step(chunk, rates.add);
     case Collective::Kind::all_gather:
     case Collective::Kind::all_to_all: return steps * step(chunk, rates.copy);
-    case Collective::Kind::broadcast: return steps * step(payload, rates.copy);
+    case Collective::Kind::broadcast: return steps * step(payload, rates.send);
     case Collective::Kind::reduce: return steps * step(payload, rates.add);
-    case Collective::Kind::barrier: return steps * latency;
+    case Collective::Kind::barrier: return rounds(members) * latency;
   }
   return {};
 }
@@ -251,7 +251,7 @@ CollectiveCost::Choice CollectiveCost::choose(Collective::Kind kind, Bytes paylo
 
 Seconds CollectiveCost::message(Bytes bytes, std::size_t level) const {
   if (messages_) {
-    return message_latency_ + bytes / Bandwidth::of(interpolate(messages_->copy, bytes.in(byte)));
+    return message_latency_ + bytes / Bandwidth::of(interpolate(messages_->send, bytes.in(byte)));
   }
   return message_time(bytes, links_[level]);
 }

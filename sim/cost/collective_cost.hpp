@@ -123,9 +123,10 @@ struct RingPath {
 /// Ring collectives between CPU ranks, step by step as the executor does them.
 ///
 ///     reduce-scatter (p - 1)(a + c / s)     all-gather (p - 1)(a + c / r)     all-reduce: both
-///     broadcast (p - 1)(a + n / r)          reduce (p - 1)(a + n / s)         c = n / p
+///     broadcast (p - 1)(a + n / u)          reduce (p - 1)(a + n / s)         c = n / p
+///     barrier ceil(log2 p) a
 ///
-///     a  latency of one step     r, s  rates of taking over and of adding a message of that size
+///     a  latency of one step     r, s, u  rates at that size: of sending and receiving, adding too, of one message
 ///
 /// Source: the executor's own algorithms; rates measured by `orrery calibrate`.
 [[nodiscard]] Seconds stepwise_ring(Collective::Kind, Bytes payload, std::uint32_t members, const MessageRate&,

@@ -115,7 +115,7 @@ Seconds KernelCost::gemm(const GemmShape& s, DType type, Bytes touched) const {
   const auto depth = static_cast<double>(s.depth);
   const double flops = 2.0 * rows * columns * depth;
   if (const RateTable* measured = gemm_rate(type, s.transpose_a, s.transpose_b)) {
-    return compute_slowdown_ * (Flops::of(flops) / FlopRate::of(interpolate(*measured, rows, columns, depth)));
+    return launch_ + compute_slowdown_ * (Flops::of(flops) / FlopRate::of(interpolate(*measured, rows, columns, depth)));
   }
   const auto& of = gemm_[static_cast<std::size_t>(type)];
   const double efficiency = of ? gemm_efficiency(s, *of) : 1.0;
@@ -136,8 +136,8 @@ Seconds KernelCost::attention(const Kernel& k, Bytes touched) const {
   const KernelFlops flops = flops_of(k);
   if (const RateTable* measured = rate(k.kind, k.compute, k.options.dropout)) {
     const double sequence = static_cast<double>(k.rows) / k.batch;
-    return compute_slowdown_ * (Flops::of(flops.executed) /
-                                FlopRate::of(interpolate(*measured, sequence, static_cast<double>(k.head_dim))));
+    return launch_ + compute_slowdown_ * (Flops::of(flops.executed) /
+                                          FlopRate::of(interpolate(*measured, sequence, static_cast<double>(k.head_dim))));
   }
   const AttentionEfficiency& e = attention_[static_cast<std::size_t>(k.compute)];
   const Bytes traffic = memory_traffic(k, touched);
@@ -165,7 +165,7 @@ Seconds KernelCost::attention(const Kernel& k, Bytes touched) const {
 
 Seconds KernelCost::bytes(KernelKind kind, DType type, Bytes traffic, bool dropout) const {
   if (const RateTable* measured = rate(kind, type, dropout)) {
-    return memory_slowdown_ * (traffic / Bandwidth::of(interpolate(*measured, traffic.in(byte))));
+    return launch_ + memory_slowdown_ * (traffic / Bandwidth::of(interpolate(*measured, traffic.in(byte))));
   }
   return launch_ + memory_slowdown_ * memory_time(traffic, bandwidth_, memory_efficiency_);
 }

@@ -95,12 +95,14 @@ TEST_CASE("All-to-all by pairs and by rounds", "[collective][all-to-all]") {
 
 TEST_CASE("CPU ranks pay every ring step at the rate of its message", "[collective][messages]") {
   MessageRate rates;
+  rates.send = {{{1e3}}, {8e9}};
   rates.copy = {{{1e3, 1e6}}, {1e9, 4e9}};
   rates.add = {{{1e3, 1e6}}, {1e9, 2e9}};
   // 4 members, 4 MB: chunks of 1 MB; 3 steps of 5 us + 500 us (add) and of 5 us + 250 us (copy).
   CHECK(close(stepwise_ring(Kind::all_reduce, Bytes::of(4e6), 4, rates, 5.0 * microsecond), 3 * 505e-6 + 3 * 255e-6));
   CHECK(close(stepwise_ring(Kind::all_gather, Bytes::of(4e6), 4, rates, 5.0 * microsecond), 3 * 255e-6));
-  CHECK(close(stepwise_ring(Kind::broadcast, Bytes::of(1e6), 4, rates, 5.0 * microsecond), 3 * 255e-6));
+  CHECK(close(stepwise_ring(Kind::broadcast, Bytes::of(1e6), 4, rates, 5.0 * microsecond), 3 * 130e-6));
+  CHECK(close(stepwise_ring(Kind::barrier, Bytes{}, 5, rates, 5.0 * microsecond), 15e-6));
   CHECK(stepwise_ring(Kind::all_reduce, Bytes::of(4e6), 1, rates, 5.0 * microsecond) == Seconds{});
 }
 
