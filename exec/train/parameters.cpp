@@ -49,20 +49,24 @@ std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
   return list;
 }
 
+Matrix initial_tensor(const ReferenceParameter& p, const Workload& workload) {
+  Matrix tensor(p.rows, p.columns);
+  for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+    double start = 0.0;
+    switch (p.start) {
+      case Start::zeros: break;
+      case Start::ones: start = 1.0; break;
+      case Start::normal: start = random_normal(workload.seed, stream_of(p.name), i) * p.deviation; break;
+    }
+    tensor.values[i] = rounded(start, state_dtype(workload));
+  }
+  return tensor;
+}
+
 ParameterSet initial_parameters(const ModelSpec& model, const Workload& workload) {
   ParameterSet set;
-  for (const ReferenceParameter& p : parameters_of(model)) {
-    Matrix tensor(p.rows, p.columns);
-    for (std::size_t i = 0; i < tensor.values.size(); ++i) {
-      switch (p.start) {
-        case Start::zeros: break;
-        case Start::ones: tensor.values[i] = 1.0; break;
-        case Start::normal: tensor.values[i] = random_normal(workload.seed, stream_of(p.name), i) * p.deviation; break;
-      }
-    }
-    set.emplace(p.name, std::move(tensor));
-  }
-  return rounded(set, state_dtype(workload));
+  for (const ReferenceParameter& p : parameters_of(model)) set.emplace(p.name, initial_tensor(p, workload));
+  return set;
 }
 
 ParameterSet zeros_like(const ParameterSet& set) {

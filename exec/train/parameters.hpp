@@ -34,8 +34,11 @@ struct ReferenceParameter {
 /// Decay applies to matrices and tables.
 [[nodiscard]] std::vector<ReferenceParameter> parameters_of(const ModelSpec&);
 
-/// Starting values, keyed by (seed, name, element) and rounded to the type of
-/// the master weights (f64 or f32).
+/// Starting values of one tensor, keyed by (seed, name, element) and rounded to
+/// the type of the master weights (f64 or f32).
+[[nodiscard]] Matrix initial_tensor(const ReferenceParameter&, const Workload&);
+
+/// Starting values of all tensors.
 [[nodiscard]] ParameterSet initial_parameters(const ModelSpec&, const Workload&);
 
 /// Tensors of the same names and shapes, all 0.
