@@ -1,0 +1,57 @@
+#include "exec/run/run_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/diagnostics.hpp"
+#include "core/record/summarize.hpp"
+
+namespace orrery {
+namespace {
+
+std::int64_t duration(const Trace& trace) {
+  std::int64_t end = 0;
+  for (const RankTrace& rank : trace.ranks) {
+    for (const Span& span : rank.spans) end = std::max(end, span.end);
+  }
+  return end;
+}
+
+}  // namespace
+
+const Trace& median_trace(const RunResult& result) {
+  ORRERY_ASSERT(!result.traces.empty());
+  std::vector<std::pair<std::int64_t, std::size_t>> order;
+  for (std::size_t i = 0; i < result.traces.size(); ++i) order.emplace_back(duration(result.traces[i]), i);
+  std::sort(order.begin(), order.end());
+  return result.traces[order[(order.size() - 1) / 2].second];
+}
+
+Report report_of(const PlannedRun& run, const Program& program, const RunResult& result) {
+  Report report = summarize(run, program, median_trace(result), false);
+  report.origin = "run threads";
+  if (!result.losses.empty()) report.loss = result.losses.back();
+  std::int64_t fastest = duration(result.traces.front());
+  std::int64_t slowest = fastest;
+  for (const Trace& trace : result.traces) {
+    fastest = std::min(fastest, duration(trace));
+    slowest = std::max(slowest, duration(trace));
+  }
+  std::uint64_t reserved = 0;
+  std::uint64_t outside = 0;
+  for (const RankMemory& memory : result.memory) {
+    reserved = std::max(reserved, memory.reserved_bytes);
+    outside = std::max(outside, memory.outside_bytes);
+  }
+  constexpr double seconds = 1e-12;  // per picosecond
+  report.assumptions.push_back(fmt::format("median of {} measured steps, {:.6f} s to {:.6f} s", result.traces.size(),
+                                           static_cast<double>(fastest) * seconds,
+                                           static_cast<double>(slowest) * seconds));
+  report.assumptions.push_back(
+      fmt::format("largest over ranks: {} bytes reserved for buffers, {} bytes of scratch outside the Program",
+                  reserved, outside));
+  return report;
+}
+
+}  // namespace orrery

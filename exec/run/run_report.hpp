@@ -1,0 +1,20 @@
+#pragma once
+
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+#include "core/record/report.hpp"
+#include "exec/run/execute.hpp"
+
+namespace orrery {
+
+/// The recorded step whose duration is the median (the lower one of two).
+/// Requires at least one.
+[[nodiscard]] const Trace& median_trace(const RunResult&);
+
+/// The Report of a run, of its median step, with the accounting that estimate
+/// and simulate use (core/record/summarize.hpp); threads progress one lane at a
+/// time.  Loss is that of the last step.  Assumptions say how many steps there
+/// were, their spread, and what was taken outside the Program's buffers.
+[[nodiscard]] Report report_of(const PlannedRun&, const Program&, const RunResult&);
+
+}  // namespace orrery
