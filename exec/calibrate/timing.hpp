@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "core/base/units.hpp"
+
+namespace orrery {
+
+/// What repeated runs of the same work took.
+struct Timing {
+  Seconds typical;      ///< lower quartile of the samples: other programs only ever add time
+  double spread = 0.0;  ///< (upper - lower quartile) / median
+};
+
+/// How long to look at one point.
+struct TimingEffort {
+  Seconds sample = Seconds::of(150e-6);  ///< least duration of one sample; short work is repeated inside
+  std::uint32_t samples = 7;
+  Seconds most = Seconds::of(30e-3);     ///< a point is given up to this, but always one sample after a warm-up
+};
+
+/// Runs `work(i)`, i = 0, 1, 2, ..., and times it.  Requires at least one sample.
+[[nodiscard]] Timing time_work(const std::function<void(std::uint64_t)>& work, const TimingEffort& = {});
+
+}  // namespace orrery
