@@ -1,0 +1,392 @@
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/program/lower/lower.hpp"
+#include "core/program/totals.hpp"
+#include "core/record/live_memory.hpp"
+#include "tests/support/random_plan.hpp"
+
+using namespace orrery;
+
+namespace {
+
+constexpr std::uint64_t cases = 400;
+
+/// The symbols of the papers, for one run.
+struct Symbols {
+  explicit Symbols(const PlannedRun& r)
+      : model(r.model),
+        workload(r.workload),
+        plan(r.plan),
+        L(r.model.layers),
+        h(r.model.hidden),
+        a(r.model.heads),
+        k(r.model.kv_heads),
+        d(r.model.head_dim),
+        f(r.model.ffn),
+        s(r.workload.sequence_length),
+        b(r.plan.microbatch_size),
+        B(r.workload.global_batch),
+        t(r.plan.mesh.size(Axis::tensor)),
+        dp(r.plan.mesh.size(Axis::data)),
+        p(r.plan.mesh.size(Axis::pipeline)),
+        m(B / (dp * b)),
+        V((r.model.vocabulary + t - 1) / t * t),
+        swiglu(r.model.activation == Activation::swiglu),
+        layer_norm(r.model.norm == Norm::layer_norm),
+        bias(r.model.bias),
+        tied(r.model.tied_embeddings),
+        flash(*r.plan.attention == AttentionKernel::flash),
+        sp(r.plan.sequence_parallel && t > 1),
+        zero(r.plan.zero_stage >= 1 && dp > 1),
+        w(size_of(weight_dtype(r.workload))),
+        g(size_of(gradient_dtype(r.workload))),
+        st(size_of(state_dtype(r.workload))) {}
+
+  const ModelSpec& model;
+  const Workload& workload;
+  const Plan& plan;
+  std::uint64_t L, h, a, k, d, f, s, b, B, t, dp, p, m, V;
+  bool swiglu, layer_norm, bias, tied, flash, sp, zero;
+  std::uint64_t w, g, st;  ///< bytes of a weight, a gradient, a state
+
+  [[nodiscard]] bool full() const { return plan.recompute == Recompute::full; }
+  [[nodiscard]] bool selective() const { return plan.recompute == Recompute::selective; }
+  [[nodiscard]] std::uint64_t layers_of(std::uint64_t stage) const { return (*plan.stage_layers)[stage]; }
+  [[nodiscard]] bool first(std::uint64_t stage) const { return stage == 0; }
+  [[nodiscard]] bool last(std::uint64_t stage) const { return stage + 1 == p; }
+};
+
+/// Elements that one rank holds of a module's table: segments, each padded to equal parts of the data axis under ZeRO.
+struct Held {
+  std::uint64_t sharded = 0, sharded_bias = 0, replicated = 0;
+  [[nodiscard]] std::uint64_t total(const Symbols& x) const {
+    const auto padded = [&](std::uint64_t n) { return x.zero ? (n + x.dp - 1) / x.dp * x.dp : n; };
+    return padded(sharded) + padded(sharded_bias) + padded(replicated);
+  }
+};
+
+Held layer_held(const Symbols& x) {
+  const std::uint64_t qkv = x.d * (x.a + 2 * x.k);
+  const std::uint64_t up = x.swiglu ? 2 * x.f : x.f;
+  Held held;
+  held.sharded = (x.h * qkv + x.a * x.d * x.h + x.h * up + x.f * x.h) / x.t;
+  held.sharded_bias = x.bias ? (qkv + up) / x.t : 0;
+  held.replicated = (x.layer_norm ? 4 : 2) * x.h + (x.bias ? 2 * x.h : 0);
+  return held;
+}
+
+Held embedding_held(const Symbols& x) {
+  Held held;
+  held.sharded = x.V / x.t * x.h;
+  held.replicated = x.model.positions == PositionEncoding::learned ? x.model.max_positions * x.h : 0;
+  return held;
+}
+
+Held head_held(const Symbols& x) {
+  Held held;
+  held.sharded = !x.tied || x.p > 1 ? x.V / x.t * x.h : 0;
+  held.replicated = (x.layer_norm ? 2 : 1) * x.h;
+  return held;
+}
+
+std::uint64_t stage_held(const Symbols& x, std::uint64_t stage) {
+  std::uint64_t n = x.layers_of(stage) * layer_held(x).total(x);
+  if (x.first(stage)) n += embedding_held(x).total(x);
+  if (x.last(stage)) n += head_held(x).total(x);
+  return n;
+}
+
+struct Volume {
+  std::uint64_t count = 0, payload = 0;
+  friend bool operator==(const Volume&, const Volume&) = default;
+  void add(std::uint64_t times, std::uint64_t bytes) {
+    if (bytes == 0) return;
+    count += times;
+    payload += times * bytes;
+  }
+};
+
+Volume volume(const Program& p, const ClassTotals& totals, Collective::Kind kind, const Group& group) {
+  Volume v;
+  for (const CollectiveTotal& c : totals.collectives) {
+    if (c.kind == kind && p[c.group] == group) v.count += c.count, v.payload += c.payload;
+  }
+  return v;
+}
+
+const Group tensor_group{{Axis::tensor}, {}};
+const Group data_group{{Axis::data}, {}};
+
+}  // namespace
+
+// Forward per layer, 2 per multiply-add: qkv 2Th d(a+2k), out 2T a d h, core
+// 4Ts a d (full square), mlp 4Thf or 6Thf; head 2ThV.  Backward twice that.
+// Full recomputation adds a forward pass of every layer, selective one core.
+TEST_CASE("FLOPs of a Program equal the closed form", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    CAPTURE(seed, test::describe(run));
+    const Symbols x(run);
+    const double T = static_cast<double>(x.B * x.s);
+    const auto n = [](std::uint64_t v) { return static_cast<double>(v); };
+    const double gemms = 2 * T * n(x.h * x.d * (x.a + 2 * x.k)) + 2 * T * n(x.a * x.d * x.h) +
+                         (x.swiglu ? 6.0 : 4.0) * T * n(x.h * x.f);
+    const double core = 4 * T * n(x.s * x.a * x.d);
+    const double head = 2 * T * n(x.h * x.V);
+    const double layers = n(x.L);
+    double recompute = 0.0, recomputed_core = 0.0;
+    if (x.full()) recompute = layers * gemms, recomputed_core = layers * core;
+    if (x.selective() && !x.flash) recomputed_core = layers * core;
+    const double counted = 3 * (layers * (gemms + core) + head) + recompute + recomputed_core;
+    // Causal kernels skip the masked part; flash multiplies 5 instead of 4 products backward.
+    const double visible = (n(x.s) + 1) / (2 * n(x.s));
+    const double executed = 3 * (layers * gemms + head) + recompute +
+                            visible * (layers * core * (1 + (x.flash ? 2.5 : 2.0)) + recomputed_core);
+    const Program program = lower(run.model, run.workload, run.plan);
+    const KernelFlops total = total_flops(program);
+    // Sums of whole numbers below 2^53, but for the visible part: 1e-12 covers its rounding.
+    CHECK(total.counted == Approx(counted).epsilon(1e-12));
+    CHECK(total.executed == Approx(executed).epsilon(1e-12));
+  }
+}
+
+// GPT: Vh + Sh + L(12h^2 + 13h) + 2h with ffn 4h; LLaMA: 2Vh + L(2had + 2hkd +
+// 3hf + 2h) + h.  Here in general form, over all options.
+TEST_CASE("parameters of a Program equal the closed form", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    CAPTURE(seed, test::describe(run));
+    const Symbols x(run);
+    const std::uint64_t V = run.model.vocabulary;
+    const std::uint64_t norm = (x.layer_norm ? 2 : 1) * x.h;
+    const std::uint64_t qkv = x.d * (x.a + 2 * x.k);
+    const std::uint64_t up = x.swiglu ? 2 * x.f : x.f;
+    std::uint64_t layer = x.h * qkv + x.a * x.d * x.h + x.h * up + x.f * x.h + 2 * norm;
+    if (x.bias) layer += qkv + x.h + up + x.h;
+    std::uint64_t all = V * x.h + x.L * layer + norm;
+    if (run.model.positions == PositionEncoding::learned) all += run.model.max_positions * x.h;
+    if (!x.tied) all += V * x.h;
+    const Program program = lower(run.model, run.workload, run.plan);
+    CHECK(parameter_elements(program) == all);
+  }
+}
+
+// Weights w, gradients g, masters and moments in the state type, the last two
+// divided by the data size under ZeRO-1 (Rajbhandari et al. 2020, table 1).
+TEST_CASE("model state of every stage equals the closed form", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    CAPTURE(seed, test::describe(run));
+    const Symbols x(run);
+    const Program program = lower(run.model, run.workload, run.plan);
+    const auto moments = static_cast<std::uint64_t>(optimizer_moments(run.workload));
+    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
+      CAPTURE(stage);
+      const std::uint64_t n = stage_held(x, stage);
+      const std::uint64_t own = x.zero ? n / x.dp : n;
+      const RoleBytes state = totals_of(program, stage).state;
+      CHECK(state[index(Role::weight)] == n * x.w);
+      CHECK(state[index(Role::gradient)] == n * x.g);
+      CHECK(state[index(Role::master)] == (has_master_weights(run.workload) ? own * 4 : 0));
+      CHECK(state[index(Role::moment)] == own * x.st * moments);
+    }
+  }
+}
+
+// Korthikanti et al. 2022, table 2, with the element sizes w of activations and
+// 1 of masks in place of 2 and 1, the feed-forward width f in place of 4h and
+// 2k key and value heads in place of 2a; no mask without dropout.  At w = 2,
+// f = 4h, k = a, with dropout these are sbh(10 + 24/t + 5as/(ht)) and so on.
+TEST_CASE("saved activations equal Korthikanti's table in all variants", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    CAPTURE(seed, test::describe(run));
+    const Symbols x(run);
+    const std::uint64_t masks = run.workload.hidden_dropout > 0 ? 2 : 0;
+    const std::uint64_t up = x.swiglu ? 2 * x.f : x.f;
+    const std::uint64_t sb = x.s * x.b;
+    // Whole on every tensor rank, unless cut by sequence parallelism: the layer's
+    // input, both norms' outputs, the middle of the residual stream, masks.
+    const std::uint64_t replicated = sb * x.h * (4 * x.w + masks) / (x.sp ? x.t : 1);
+    const std::uint64_t sharded = sb * x.w * (x.d * (x.a + 2 * x.k) + x.a * x.d + up + x.f) / x.t;
+    const std::uint64_t scores = x.a * x.s * sb / x.t;
+    const std::uint64_t core = x.flash || x.selective()
+                                   ? 0
+                                   : scores * x.w + (run.workload.attention_dropout > 0 ? scores * (1 + x.w) : 0);
+    const std::uint64_t input = sb * x.h * x.w / (x.sp ? x.t : 1);
+    const std::uint64_t expected = x.full() ? input : replicated + sharded + core;
+    const Program program = lower(run.model, run.workload, run.plan);
+    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
+      const ClassTotals totals = totals_of(program, stage);
+      const std::uint32_t low = first_layer(run.plan, stage);
+      for (std::uint32_t layer = low; layer < low + x.layers_of(stage); ++layer) {
+        CAPTURE(stage, layer);
+        CHECK(totals.saved[layer].activations == expected);
+        // FlashAttention keeps a log-sum-exp per head and token; norms two or one numbers per token.
+        const std::uint64_t rows = x.sp ? sb / x.t : sb;
+        const std::uint64_t statistics = (x.flash ? x.a / x.t * sb : 0) + 2 * rows * (x.layer_norm ? 2 : 1);
+        CHECK(totals.saved[layer].statistics == (x.full() ? 0 : statistics * x.st));
+      }
+    }
+  }
+}
+
+// Per layer and microbatch 1D tensor parallelism sums 2 vectors of wsbh forward
+// and 2 backward (again forward in full recomputation); sequence parallelism
+// gathers and scatters instead, with 2 more gathers for weight gradients.
+TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    CAPTURE(seed, test::describe(run));
+    const Symbols x(run);
+    if (x.t == 1) continue;
+    const Program program = lower(run.model, run.workload, run.plan);
+    const std::uint64_t stream = x.w * x.s * x.b * x.h;
+    const std::uint64_t tokens = x.s * x.b;
+    const std::uint64_t forward_passes = x.full() ? 2 : 1;
+    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
+      CAPTURE(stage);
+      const std::uint64_t layers = x.layers_of(stage) * x.m;
+      Volume reduce, gather, scatter;
+      if (x.sp) {
+        gather.add(layers * (2 * forward_passes + 4), stream);
+        scatter.add(layers * (2 * forward_passes + 2), stream);
+        if (x.first(stage)) gather.add(x.m, stream), scatter.add(x.m, stream);
+        if (x.last(stage)) gather.add(2 * x.m, stream), scatter.add(x.m, stream);
+      } else {
+        reduce.add(layers * (2 * forward_passes + 2), stream);
+        if (x.first(stage)) reduce.add(x.m, stream);
+        if (x.last(stage)) reduce.add(x.m, stream);
+      }
+      if (x.last(stage)) {  // cross-entropy: the maximum, then sum and target together
+        reduce.add(x.m, x.st * tokens);
+        reduce.add(x.m, 2 * x.st * tokens);
+      }
+      const ClassTotals totals = totals_of(program, stage);
+      CHECK(volume(program, totals, Collective::Kind::all_gather, tensor_group) == gather);
+      CHECK(volume(program, totals, Collective::Kind::reduce_scatter, tensor_group) == scatter);
+      Volume measured = volume(program, totals, Collective::Kind::all_reduce, tensor_group);
+      // Sequence parallelism also sums the gradients of replicated parameters, in
+      // as many messages as there are buckets: their bytes are known.
+      if (x.sp) {
+        const auto padded = [&](std::uint64_t n) { return x.zero ? (n + x.dp - 1) / x.dp * x.dp : n; };
+        std::uint64_t replicated = x.layers_of(stage) * padded(layer_held(x).replicated);
+        if (x.first(stage)) replicated += padded(embedding_held(x).replicated);
+        if (x.last(stage)) replicated += padded(head_held(x).replicated);
+        CHECK(measured.payload == reduce.payload + replicated * x.g);
+      } else {
+        CHECK(measured == reduce);
+      }
+    }
+  }
+}
+
+// Data parallel: all gradients once per step, 2(n-1)/n of them sent in a ring.
+// ZeRO-1: gradients scattered, weights gathered, the same bytes where both have
+// the same size.  The last stage also sums the count of targets and the loss.
+TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    CAPTURE(seed, test::describe(run));
+    const Symbols x(run);
+    if (x.dp == 1) continue;
+    const Program program = lower(run.model, run.workload, run.plan);
+    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
+      CAPTURE(stage);
+      const ClassTotals totals = totals_of(program, stage);
+      const std::uint64_t n = stage_held(x, stage);
+      const std::uint64_t scalars = x.last(stage) ? 16 : 0;
+      const Volume reduce = volume(program, totals, Collective::Kind::all_reduce, data_group);
+      const Volume scatter = volume(program, totals, Collective::Kind::reduce_scatter, data_group);
+      const Volume gather = volume(program, totals, Collective::Kind::all_gather, data_group);
+      CHECK(reduce.payload == (x.zero ? 0 : n * x.g) + scalars);
+      CHECK(scatter.payload == (x.zero ? n * x.g : 0));
+      CHECK(gather.payload == (x.zero ? n * x.w : 0));
+      // Uneven chunks make one rank's share differ by at most two elements per message.
+      for (const CollectiveTotal& c : totals.collectives) {
+        if (!(program[c.group] == data_group)) continue;
+        const double factor = (c.kind == Collective::Kind::all_reduce ? 2.0 : 1.0) * static_cast<double>(x.dp - 1) /
+                              static_cast<double>(x.dp);
+        CHECK(std::abs(static_cast<double>(c.sent) - factor * static_cast<double>(c.payload)) <=
+              2.0 * 8.0 * static_cast<double>(c.count));
+      }
+    }
+  }
+}
+
+// One message of wsbh (its part under sequence parallelism) per microbatch and
+// boundary, forward and backward; the tied table's gradient between first and
+// last stage; the norm over all parts.
+TEST_CASE("pipeline traffic equals the closed form", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    CAPTURE(seed, test::describe(run));
+    const Symbols x(run);
+    const Program program = lower(run.model, run.workload, run.plan);
+    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
+      CAPTURE(stage);
+      const ClassTotals totals = totals_of(program, stage);
+      const std::uint64_t boundaries = (x.first(stage) ? 0U : 1U) + (x.last(stage) ? 0U : 1U);
+      CHECK(totals.messages == boundaries * x.m);
+      CHECK(totals.message_bytes == boundaries * x.m * x.w * x.s * x.b * x.h / (x.sp ? x.t : 1));
+      if (x.p == 1) continue;
+      const Group tied{{Axis::pipeline}, {0, static_cast<std::uint32_t>(x.p - 1)}};
+      Volume expected;
+      if (x.tied && (x.first(stage) || x.last(stage))) {
+        std::uint64_t table = x.V / x.t * x.h;
+        if (x.zero) table = (table + x.dp - 1) / x.dp;
+        expected.add(1, table * x.g);
+      }
+      CHECK(volume(program, totals, Collective::Kind::all_reduce, tied) == expected);
+    }
+  }
+}
+
+TEST_CASE("a folded peak equals the expanded one", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    CAPTURE(seed);
+    const PlannedRun run = test::random_run(seed);
+    const Program program = lower(run.model, run.workload, run.plan);
+    LiveMemory folded;  // sums each block once, then walks slots
+    folded.read(program);
+    for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+      const ClassTotals expanded = totals_of(program, c);
+      const StageMemory stage = folded.peak(program, c);
+      CHECK(stage.peak == expanded.peak[index(Tier::device)]);
+      CHECK(stage.weights == expanded.at_peak[index(Role::weight)] + expanded.at_peak[index(Role::master)]);
+      CHECK(stage.workspace == expanded.at_peak[index(Role::workspace)]);
+    }
+  }
+}
+
+// 1F1B: stage i of p starts p - 1 - i forwards ahead, so it holds at most
+// min(m, p - i) microbatches; GPipe holds all m.  Counted as instances of the
+// stage's first layer input that are live together.
+TEST_CASE("a stage holds as many microbatches as its schedule says", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    CAPTURE(seed, test::describe(run));
+    const Symbols x(run);
+    const Program program = lower(run.model, run.workload, run.plan);
+    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
+      const std::uint32_t low = first_layer(run.plan, stage);
+      std::uint64_t live = 0, most = 0;
+      for_each_op(program, program.classes[stage].step, [&](const OpRun& r) {
+        const auto* alloc = std::get_if<Alloc>(&r.op->action);
+        const auto* free = std::get_if<Free>(&r.op->action);
+        if (alloc == nullptr && free == nullptr) return;
+        const BufferId id = alloc != nullptr ? alloc->what : free->what;
+        if (program[id].name != "hidden") return;
+        const std::int8_t shift = alloc != nullptr ? alloc->layer_shift : free->layer_shift;
+        if (instance_of(program, id, shift, r.layer, r.microbatch).layer != low) return;
+        live += alloc != nullptr ? 1 : std::uint64_t(-1);
+        most = std::max(most, live);
+      });
+      CAPTURE(stage);
+      CHECK(most == (run.plan.schedule == ScheduleName::gpipe ? x.m : std::min(x.m, x.p - stage)));
+    }
+  }
+}
