@@ -85,7 +85,7 @@ TEST_CASE("Every bad plan file gives exactly the message beside it") {
   }
 }
 
-TEST_CASE("Every code of the plan rules has a test") {
+TEST_CASE("Every code of the plan rules has a test and stands in docs/diagnostics.md") {
   const std::string code = text_of(source / "core/plan/plan_check.cpp") + text_of(source / "core/plan/plan_file.cpp");
   std::set<std::string> tested = {"plan.size"};  // below, in memory
   for (const std::string& name : cases()) {
@@ -107,9 +107,11 @@ TEST_CASE("Every code of the plan rules has a test") {
     }
   }
   REQUIRE(known.size() >= 25);
+  const std::string documented = text_of(source / "docs/diagnostics.md");
   for (const std::string& one : known) {
     CAPTURE(one);
     CHECK(tested.count(one) == 1);
+    CHECK(documented.find("`" + one + "`") != std::string::npos);
   }
 }
 

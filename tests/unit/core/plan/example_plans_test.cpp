@@ -1,5 +1,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include "core/plan/plan_file.hpp"
 #include "core/spec/library.hpp"
@@ -30,4 +32,21 @@ TEST_CASE("The demo's plan splits a small GPT two by two by two and leaves nothi
   for (const Axis axis : {Axis::data, Axis::tensor, Axis::pipeline}) CHECK(run->plan.mesh.size(axis) == 2);
   CHECK(is_resolved(run->plan));
   CHECK(std::filesystem::exists(run->workload.data));
+}
+
+TEST_CASE("The example in docs/plan-file.md reads") {
+  const std::filesystem::path source = ORRERY_SOURCE_DIR;
+  std::ifstream in(source / "docs/plan-file.md");
+  std::ostringstream page;
+  page << in.rdbuf();
+  const std::string text = page.str();
+  const std::string fence = "```toml\n";
+  const auto begin = text.find(fence);
+  REQUIRE(begin != std::string::npos);
+  const auto from = begin + fence.size();
+  Diagnostics found;
+  const auto run = read_plan(text.substr(from, text.find("```", from) - from), "docs/plan-file.md",
+                             Library(source / "models"), std::nullopt, found);
+  INFO(render(found));
+  CHECK(run.has_value());
 }
