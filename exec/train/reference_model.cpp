@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/diagnostics.hpp"
+#include "core/base/random.hpp"
 #include "exec/train/parameters.hpp"
 #include "exec/train/reference_functions.hpp"
 
@@ -21,8 +21,8 @@ struct LayerRecord {
 class Pass {
  public:
   Pass(const ModelSpec& model, const Workload& workload, const ParameterSet& weights, const DataSource& data,
-       std::uint64_t step)
-      : model_(model), workload_(workload), weights_(weights), data_(data), step_(step) {}
+       std::uint64_t step, const std::optional<StorageRounding>& rounding)
+      : model_(model), workload_(workload), weights_(weights), data_(data), step_(step), rounding_(rounding) {}
 
   ReferenceGradients run(bool backward) {
     ReferenceGradients result;
@@ -39,6 +39,9 @@ class Pass {
       if (!backward) continue;
       for (std::uint64_t layer = model_.layers; layer-- > 0;) signal = layer_backward(layer, signal, records[layer]);
       embed_backward(signal);
+      if (rounding_ && rounding_->gradients) {
+        for (auto& [name, tensor] : gradients_) round(tensor, rounding_->signal_scale);
+      }
     }
     result.gradients = std::move(gradients_);
     result.largest_signal = largest_signal_;
@@ -74,31 +77,49 @@ class Pass {
     }
   }
 
-  Matrix norm(const std::string& name, const Matrix& x) const {
-    return norm_forward(model_.norm, model_.norm_epsilon, x, weight(name + ".weight"), optional_weight(name + ".bias"));
+  Matrix norm(const std::string& name, const Matrix& x) {
+    const Matrix* beta = optional_weight(name + ".bias");
+    Matrix y = norm_forward(model_.norm, model_.norm_epsilon, x, weight(name + ".weight"), beta);
+    kept(y);
+    return y;
   }
   Matrix norm_derivative(const std::string& name, const Matrix& dy, const Matrix& x) {
     return norm_backward(model_.norm, model_.norm_epsilon, dy, x, weight(name + ".weight"), gradient(name + ".weight"),
                          optional_gradient(name + ".bias"));
   }
 
-  Matrix linear(const std::string& name, const Matrix& x) const {
+  /// As it would be read again after being stored.
+  void round(Matrix& m, double scale) {
+    const double unit = std::ldexp(1.0, rounding_->type == DType::bf16 ? -8 : -11);
+    for (double& x : m.values) {
+      const double error = unit * (2.0 * random_uniform(rounding_->draw, 0, rounded_count_++) - 1.0);
+      x = rounded(x * scale * (1.0 + error), rounding_->type) / scale;
+    }
+  }
+  void kept(Matrix& activation) {
+    if (rounding_) round(activation, 1.0);
+  }
+  /// Also notes the largest element.
+  void signal(Matrix& gradient_of_activation) {
+    for (const double x : gradient_of_activation.values) largest_signal_ = std::max(largest_signal_, std::abs(x));
+    if (rounding_) round(gradient_of_activation, rounding_->signal_scale);
+  }
+
+  Matrix linear(const std::string& name, const Matrix& x) {
     Matrix y = product(x, weight(name + ".weight"));
     if (const Matrix* bias = optional_weight(name + ".bias")) add_to_rows(y, *bias);
+    kept(y);
     return y;
   }
   Matrix linear_derivative(const std::string& name, const Matrix& dy, const Matrix& x) {
-    note(dy);
     add_transposed_product(gradient(name + ".weight"), x, dy);
     if (Matrix* bias = optional_gradient(name + ".bias")) add_column_sums(*bias, dy);
-    return product_transposed(dy, weight(name + ".weight"));
+    Matrix dx = product_transposed(dy, weight(name + ".weight"));
+    signal(dx);
+    return dx;
   }
 
-  void note(const Matrix& signal) {
-    for (const double x : signal.values) largest_signal_ = std::max(largest_signal_, std::abs(x));
-  }
-
-  Matrix embed() const {
+  Matrix embed() {
     Matrix x(workload_.sequence_length, model_.hidden);
     const Matrix& word = weight("embedding.word.weight");
     const Matrix* position = optional_weight("embedding.position.weight");
@@ -107,12 +128,13 @@ class Pass {
       for (std::uint64_t j = 0; j < x.columns; ++j) x(p, j) = word(token, j) + (position ? (*position)(p, j) : 0.0);
     }
     apply_hidden_dropout(x, embedding_site, 0);
+    kept(x);
     return x;
   }
 
   void embed_backward(Matrix dx) {
     apply_hidden_dropout(dx, embedding_site, 0);
-    note(dx);
+    signal(dx);
     Matrix& word = gradient("embedding.word.weight");
     Matrix* position = optional_gradient("embedding.position.weight");
     for (std::uint64_t p = 0; p < dx.rows; ++p) {
@@ -124,44 +146,56 @@ class Pass {
     }
   }
 
-  Matrix layer_forward(std::uint64_t layer, const Matrix& x, LayerRecord& r) const {
+  Matrix layer_forward(std::uint64_t layer, const Matrix& x, LayerRecord& r) {
     const std::string at = prefix(layer);
     r.x = x;
     r.norm1 = norm(at + "norm1", x);
     r.qkv = linear(at + "attention.qkv", r.norm1);
-    if (model_.positions == PositionEncoding::rotary) rotate(model_, r.qkv, 1.0);
+    if (model_.positions == PositionEncoding::rotary) {
+      rotate(model_, r.qkv, 1.0);
+      kept(r.qkv);
+    }
     r.context = attention_forward(model_, r.qkv, key(probability_site, layer), sequence_);
+    kept(r.context);
     r.mid = linear(at + "attention.out", r.context);
     apply_hidden_dropout(r.mid, attention_site, layer);
     add(r.mid, x);
+    kept(r.mid);
     r.norm2 = norm(at + "norm2", r.mid);
     r.pre = linear(at + "ffn.up", r.norm2);
     r.act = activation_forward(model_, r.pre);
+    kept(r.act);
     Matrix y = linear(at + "ffn.down", r.act);
     apply_hidden_dropout(y, ffn_site, layer);
     add(y, r.mid);
+    kept(y);
     return y;
   }
 
   Matrix layer_backward(std::uint64_t layer, const Matrix& dy, const LayerRecord& r) {
     const std::string at = prefix(layer);
-    note(dy);
     Matrix branch = dy;  // through dropout into the feed-forward branch; the residual keeps dy
     apply_hidden_dropout(branch, ffn_site, layer);
-    const Matrix dact = linear_derivative(at + "ffn.down", branch, r.act);
-    note(dact);
-    const Matrix dpre = activation_backward(model_, dact, r.pre);
+    signal(branch);
+    Matrix dpre = activation_backward(model_, linear_derivative(at + "ffn.down", branch, r.act), r.pre);
+    signal(dpre);
     Matrix dmid = norm_derivative(at + "norm2", linear_derivative(at + "ffn.up", dpre, r.norm2), r.mid);
     add(dmid, dy);
-    note(dmid);
+    signal(dmid);
     branch = dmid;
     apply_hidden_dropout(branch, attention_site, layer);
+    signal(branch);
     const Matrix dcontext = linear_derivative(at + "attention.out", branch, r.context);
-    note(dcontext);
-    Matrix dqkv = attention_backward(model_, dcontext, r.qkv, key(probability_site, layer), sequence_, largest_signal_);
-    if (model_.positions == PositionEncoding::rotary) rotate(model_, dqkv, -1.0);
+    Matrix dqkv =
+        attention_backward(model_, dcontext, r.qkv, key(probability_site, layer), sequence_, largest_signal_);
+    signal(dqkv);
+    if (model_.positions == PositionEncoding::rotary) {
+      rotate(model_, dqkv, -1.0);
+      signal(dqkv);
+    }
     Matrix dx = norm_derivative(at + "norm1", linear_derivative(at + "attention.qkv", dqkv, r.norm1), r.x);
     add(dx, dmid);
+    signal(dx);
     return dx;
   }
 
@@ -184,11 +218,12 @@ class Pass {
       if (counts) logits(p, static_cast<std::uint64_t>(target)) -= 1.0 / count_;
     }
     if (!backward) return {};
-    note(logits);
     add_transposed_product(gradient(output_table()), logits, normed);
-    const Matrix dnormed = product(logits, weight(output_table()));
-    note(dnormed);
-    return norm_derivative("head.norm", dnormed, hidden);
+    Matrix dnormed = product(logits, weight(output_table()));
+    signal(dnormed);
+    Matrix dhidden = norm_derivative("head.norm", dnormed, hidden);
+    signal(dhidden);
+    return dhidden;
   }
 
   const ModelSpec& model_;
@@ -196,6 +231,8 @@ class Pass {
   const ParameterSet& weights_;
   const DataSource& data_;
   std::uint64_t step_;
+  std::optional<StorageRounding> rounding_;
+  std::uint64_t rounded_count_ = 0;
   std::uint64_t sequence_ = 0;
   double count_ = 0.0;
   ParameterSet gradients_;
@@ -205,13 +242,14 @@ class Pass {
 }  // namespace
 
 ReferenceGradients reference_gradients(const ModelSpec& model, const Workload& workload, const ParameterSet& weights,
-                                       const DataSource& data, std::uint64_t step) {
-  return Pass(model, workload, weights, data, step).run(true);
+                                       const DataSource& data, std::uint64_t step,
+                                       const std::optional<StorageRounding>& rounding) {
+  return Pass(model, workload, weights, data, step, rounding).run(true);
 }
 
 double reference_loss(const ModelSpec& model, const Workload& workload, const ParameterSet& weights,
                       const DataSource& data, std::uint64_t step) {
-  return Pass(model, workload, weights, data, step).run(false).loss;
+  return Pass(model, workload, weights, data, step, std::nullopt).run(false).loss;
 }
 
 }  // namespace orrery

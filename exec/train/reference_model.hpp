@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "core/spec/model_spec.hpp"
 #include "core/spec/workload.hpp"
 #include "exec/train/data.hpp"
@@ -14,6 +16,18 @@ struct ReferenceGradients {
   /// Largest |d loss / d activation|: in fp16 the step overflows when this
   /// times the loss scale is far above 65504, and does not when far below.
   double largest_signal = 0.0;
+};
+
+/// Emulates 16-bit storage in the reference, to learn how far rounding alone
+/// moves a result: activations and their gradients (times `signal_scale`) are
+/// rounded to `type` wherever a trainer would store them, each after a random
+/// relative error of up to half a unit, so that every `draw` rounds otherwise;
+/// with `gradients` also the parameter gradients, after every sequence.
+struct StorageRounding {
+  DType type = DType::bf16;
+  double signal_scale = 1.0;
+  bool gradients = false;
+  std::uint64_t draw = 0;
 };
 
 /// Loss of step `step` (from 1) and its gradients by backward formulas written
@@ -37,7 +51,8 @@ struct ReferenceGradients {
 ///     sites 0, 2, 3   (position * global_batch + sequence) * hidden + feature
 ///     site 1          ((sequence * heads + head) * s + query) * s + key
 [[nodiscard]] ReferenceGradients reference_gradients(const ModelSpec&, const Workload&, const ParameterSet& weights,
-                                                     const DataSource&, std::uint64_t step);
+                                                     const DataSource&, std::uint64_t step,
+                                                     const std::optional<StorageRounding>& = std::nullopt);
 
 /// The loss alone (for finite differences).
 [[nodiscard]] double reference_loss(const ModelSpec&, const Workload&, const ParameterSet& weights, const DataSource&,
