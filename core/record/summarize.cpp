@@ -13,38 +13,31 @@ namespace orrery {
 
 namespace {
 
-/// An op that another may wait for.
+/// An op that another may wait for: its end, and since when there was communication without a pause.
 struct Done {
-  std::int64_t start = 0;
   std::int64_t end = 0;
-  enum class Kind : std::uint8_t { compute, whole, transfer } kind = Kind::compute;
+  std::int64_t from = 0;
 };
 
-Done::Kind kind_of(const Op& op) {
-  if (std::holds_alternative<Collective>(op.action) || std::holds_alternative<Copy>(op.action)) return Done::Kind::whole;
-  return std::holds_alternative<Exchange>(op.action) ? Done::Kind::transfer : Done::Kind::compute;
-}
-
-/// Exposed part of the compute lane's gap from `idle` on that ends with the last of `causes`.
-std::int64_t exposed_by(const std::vector<Done>& causes, std::int64_t idle) {
-  std::int64_t latest = idle;
-  for (const Done& d : causes) latest = std::max(latest, d.end);
-  std::int64_t most = 0;
+/// The latest of several ends; of equal ones the longest communication.
+Done latest_of(const std::vector<Done>& causes) {
+  Done latest = causes.front();
   for (const Done& d : causes) {
-    if (d.end != latest || d.kind == Done::Kind::compute) continue;
-    most = std::max(most, latest - (d.kind == Done::Kind::transfer ? std::max(idle, d.start) : idle));
+    if (d.end > latest.end || (d.end == latest.end && d.from < latest.from)) latest = d;
   }
-  return most;
+  return latest;
 }
 
-/// Shares of an Exchange's or Collective's time on a device that does one op at a time.
-std::int64_t exposed_serially(const Done& done, std::int64_t idle) {
-  switch (done.kind) {
-    case Done::Kind::compute: return 0;
-    case Done::Kind::whole: return done.end - idle;
-    case Done::Kind::transfer: return done.end - std::max(done.start, idle);
-  }
-  return 0;
+/// Exposed part of the compute lane's gap from `idle` to the end of `cause`.
+std::int64_t exposed_by(const Done& cause, std::int64_t idle) {
+  return cause.end > idle ? cause.end - std::max(idle, cause.from) : 0;
+}
+
+/// Exposed part of an op on a device that does one op at a time and was idle from `idle` on.
+std::int64_t exposed_serially(const Op& op, const Span& span, std::int64_t idle) {
+  if (std::holds_alternative<Compute>(op.action)) return 0;
+  if (std::holds_alternative<Exchange>(op.action)) return span.end - std::max(span.start, idle);
+  return span.end - idle;
 }
 
 }  // namespace
@@ -69,7 +62,6 @@ RankTimes account(const Program& program, const RankTrace& trace, bool concurren
     }
     if (!is_timed(*r.op)) return;
     const Span& span = trace.spans[index(r.id)];
-    const Done done{span.start, span.end, kind_of(*r.op)};
     const auto operation = index(operation_of(program, *r.block, *r.op));
     times.time[operation] += span.end - span.start;
     ++times.count[operation];
@@ -77,18 +69,22 @@ RankTimes account(const Program& program, const RankTrace& trace, bool concurren
     const std::size_t lane = lane_number(r.op->lane);
     if (lane == 0) times.busy += span.end - span.start;
     if (!concurrent_lanes) {
-      times.exposed += exposed_serially(done, idle);
+      times.exposed += exposed_serially(*r.op, span, idle);
       idle = std::max(idle, span.end);
-    } else if (lane == 0) {
-      if (span.start > idle) {
-        causes.clear();
-        for (std::uint32_t w = r.op->waits.first; w < r.op->waits.first + r.op->waits.count; ++w) {
-          const Wait& wait = r.block->waits[w];
-          causes.push_back(wait.kind == Wait::Kind::tail ? entry[lane_number(wait.lane)] : in_block[wait.op]);
-        }
-        times.exposed += exposed_by(causes, idle);
-      }
+      return;
+    }
+    causes.assign(1, tail[lane]);
+    for (std::uint32_t w = r.op->waits.first; w < r.op->waits.first + r.op->waits.count; ++w) {
+      const Wait& wait = r.block->waits[w];
+      causes.push_back(wait.kind == Wait::Kind::tail ? entry[lane_number(wait.lane)] : in_block[wait.op]);
+    }
+    const Done ready = latest_of(causes);
+    Done done{span.end, span.end};
+    if (lane == 0) {
+      times.exposed += exposed_by(ready, idle);
       idle = span.end;
+    } else {
+      done.from = std::holds_alternative<Exchange>(r.op->action) ? span.start : ready.from;
     }
     in_block[r.op_index] = done;
     tail[lane] = done;
@@ -96,7 +92,7 @@ RankTimes account(const Program& program, const RankTrace& trace, bool concurren
   ORRERY_ASSERT(ops == trace.spans.size(), ops, trace.spans.size());
   if (concurrent_lanes && times.end > idle) {
     causes.assign(tail.begin(), tail.end());
-    times.exposed += exposed_by(causes, idle);
+    times.exposed += exposed_by(latest_of(causes), idle);
   }
   return times;
 }

@@ -14,18 +14,22 @@ namespace orrery {
 /// What one rank of a trace spent its step on, in picoseconds.
 ///
 /// The compute lane is busy, or it waits for communication (exposed), or it is
-/// idle for another reason (bubble).  A gap before a compute op is caused by
-/// the op that it waited for longest:
+/// idle for another reason (bubble).  A gap before a compute op ends with the
+/// op that it waited for longest, and the communication that led to that end
+/// without a pause is exposed:
 ///
-///     Collective, Copy   the gap is exposed
-///     Exchange           the part in which the transfer moved is exposed, the
-///                        wait for the partner is bubble
-///     none of these      bubble (gaps of measured traces)
+///     Collective, Copy   from when this rank was ready for it: waiting for the
+///                        other members counts; when what made it ready was
+///                        communication too, from where that began
+///     Exchange           from when the first message moved: waiting for the
+///                        partner is bubble
+///     compute            nothing
 ///
-/// Of several ops that end at the same instant, the one that exposes most
-/// counts.  The end of the rank's last op is treated as one more compute op of
-/// no length, so communication after the last compute op is exposed by the same
-/// rule; idle time from there to the end of the step is bubble.
+/// The rest of the gap is bubble.  Of several ops that end at the same instant
+/// the one with the longest communication counts.  The end of the rank's last
+/// op is treated as one more compute op of no length, so communication after
+/// the last compute op is exposed by the same rule; idle time from there to the
+/// end of the step is bubble.
 ///
 /// A device that does one op at a time (`concurrent_lanes` false) has no gaps
 /// of that kind: there a Collective's wait and duration and an Exchange's

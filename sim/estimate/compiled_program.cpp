@@ -70,7 +70,6 @@ void CompiledProgram::compile_block(BlockId id) {
   out.first_op = static_cast<std::uint32_t>(ops.size());
   out.first_sum = static_cast<std::uint32_t>(sums.size());
   timed_position_.assign(block.ops.size(), UINT32_MAX);
-  bool waits_for_compute_tail = false;
   for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
     const Op& op = block.ops[i];
     if (!is_timed(op)) continue;
@@ -84,8 +83,8 @@ void CompiledProgram::compile_block(BlockId id) {
       const Wait& wait = block.waits[w];
       if (wait.kind == Wait::Kind::tail) {
         const auto lane = static_cast<std::uint8_t>(lane_number(wait.lane));
-        waits_for_compute_tail = waits_for_compute_tail || (lane == compute_lane && timed.lane != compute_lane);
         waits.push_back({0, lane, true});
+        out.has_tails = true;
       } else if (timed_position_[wait.op] != UINT32_MAX) {  // Alloc and Free end when issued
         const std::uint32_t at = timed_position_[wait.op];
         waits.push_back({at, ops[out.first_op + at].lane, false});
@@ -101,8 +100,11 @@ void CompiledProgram::compile_block(BlockId id) {
         timed.meeting = TimedOp::Meeting::collective;
       }
       out.communication += timed.duration;
-    } else if (std::holds_alternative<Exchange>(op.action)) {
+    } else if (const auto* exchange = std::get_if<Exchange>(&op.action)) {
       timed.meeting = TimedOp::Meeting::exchange;
+      timed.first_transfer = prices->first_transfer[index(id)] + exchange->transfers.first;
+      timed.transfer_count = static_cast<std::uint16_t>(exchange->transfers.count);
+      ORRERY_ASSERT(timed.transfer_count < 32, timed.transfer_count);
     } else if (std::holds_alternative<Copy>(op.action)) {
       out.communication += timed.duration;
     }
@@ -124,14 +126,48 @@ void CompiledProgram::compile_block(BlockId id) {
   longest = std::max(longest, out.op_count);
   if (!out.local || out.op_count == 0) return;
 
-  // A first op that waits only for other lanes moves the compute lane's end before anything else happens.
-  const TimedOp& first = ops[out.first_op];
-  if (first.lane == compute_lane && !waits_for_compute_tail) {
-    for (std::uint32_t w = first.first_wait; w < first.first_wait + first.wait_count && out.gate_count < lane_count; ++w) {
-      if (waits[w].lane != compute_lane) out.gate[out.gate_count++] = waits[w].lane;
+  find_gate(out);
+  watch_lanes(out);
+}
+
+void CompiledProgram::find_gate(CompiledBlock& block) {
+  const TimedOp* const begin = &ops[block.first_op];
+  const TimedOp* const end = begin + block.op_count;
+  const auto waits_for_tail = [&](const TimedOp& op, std::size_t lane) {
+    for (std::uint32_t w = op.first_wait; w < op.first_wait + op.wait_count; ++w) {
+      if (waits[w].tail && waits[w].lane == lane) return true;
+    }
+    return false;
+  };
+  const std::size_t lane = begin->lane;
+  if (lane != compute_lane) {
+    // A collective that waits for compute and passes the gate for the compute op behind it.
+    if (is_transfer_lane(lane) || !waits_for_tail(*begin, compute_lane)) return;
+    const TimedOp* compute = begin;
+    while (compute != end && compute->lane == lane) ++compute;
+    if (compute == end || compute->lane != compute_lane) return;
+    bool follows = false;
+    for (std::uint32_t w = compute->first_wait; w < compute->first_wait + compute->wait_count; ++w) {
+      follows = follows || (!waits[w].tail && waits[w].lane == lane);
+    }
+    if (!follows) return;
+  }
+  std::array<std::uint8_t, lane_count> gate;
+  std::uint8_t count = 0;
+  for (std::uint8_t l = 0; l < lane_count; ++l) {
+    if (l != compute_lane && l != lane && waits_for_tail(*begin, l)) gate[count++] = l;
+  }
+  // Passing the gate moves the compute lane's end.  Another lane's op that waits for that end must not
+  // notice: it passes the same gate itself.
+  for (const TimedOp* op = begin; op != end; ++op) {
+    if (op->lane == compute_lane || op->lane == lane || !waits_for_tail(*op, compute_lane)) continue;
+    for (std::uint8_t g = 0; g < count; ++g) {
+      if (!waits_for_tail(*op, gate[g])) return;
     }
   }
-  watch_lanes(out);
+  block.gate = gate;
+  block.gate_count = count;
+  block.gate_lane = static_cast<std::uint8_t>(lane);
 }
 
 void CompiledProgram::watch_lanes(CompiledBlock& block) {
@@ -172,14 +208,25 @@ void CompiledProgram::watch_lanes(CompiledBlock& block) {
   }
 }
 
-void CompiledProgram::compile_partners(std::uint32_t rank_class, BlockId id) {
+void CompiledProgram::compile_transfers(std::uint32_t rank_class, BlockId id) {
   const Block& block = (*program)[id];
   const Rank rank = representative(*program, rank_class);
-  for (std::uint32_t t = 0; t < block.transfers.size(); ++t) {
-    const Transfer& transfer = block.transfers[t];
-    const Rank other = member_at((*program)[transfer.group], program->mesh, rank, index(transfer.peer));
-    partner[std::size_t{rank_class} * prices->transfers + prices->first_transfer[index(id)] + t] =
-        class_of(*program, other);
+  const std::size_t row = std::size_t{rank_class} * prices->transfers + prices->first_transfer[index(id)];
+  for (const Op& op : block.ops) {
+    const auto* exchange = std::get_if<Exchange>(&op.action);
+    if (exchange == nullptr) continue;
+    for (std::uint32_t t = exchange->transfers.first; t < exchange->transfers.first + exchange->transfers.count; ++t) {
+      const Transfer& from = block.transfers[t];
+      const View& view = block.views[op.views.first + from.view];
+      TimedTransfer& to = transfers[row + t];
+      const Rank other = member_at((*program)[from.group], program->mesh, rank, index(from.peer));
+      to.partner = class_of(*program, other);
+      ORRERY_ASSERT(to.partner != rank_class, rank_class, block.name);
+      to.channel = from.channel;
+      to.send = from.send;
+      to.duration = prices->transfer[row + t];
+      to.bytes = view.count * size_of((*program)[view.buffer].dtype);
+    }
   }
 }
 
@@ -189,7 +236,8 @@ void CompiledProgram::compile(const Program& p, const Prices& q) {
   ranks_per_class = p.mesh.size() / std::max<std::size_t>(1, p.classes.size());
   blocks.resize(p.blocks.size());
   for (CompiledBlock& b : blocks) {
-    b.compiled = b.local = b.keeps_outcomes = false;
+    b.compiled = b.local = b.keeps_outcomes = b.has_tails = false;
+    b.gate_lane = compute_lane;
     b.watched_count = b.gate_count = b.outcome_count = b.next_outcome = b.last_outcome = 0;
     b.op_count = b.sum_count = 0;
     b.busy = b.all = b.communication = 0;
@@ -199,42 +247,43 @@ void CompiledProgram::compile(const Program& p, const Prices& q) {
   waits.clear();
   sums.clear();
   longest = 0;
-  partner.assign(std::size_t{q.transfers} * p.classes.size(), UINT32_MAX);
+  transfers.resize(std::size_t{q.transfers} * p.classes.size());
+  transfers_done_.assign(p.classes.size() * p.blocks.size(), false);
   compile_groups();
   for (std::uint32_t c = 0; c < p.classes.size(); ++c) {
     for (const Slot& slot : p.classes[c].step) {
       if (!blocks[index(slot.block)].compiled) compile_block(slot.block);
-      const Block& block = p[slot.block];
-      if (block.transfers.empty()) continue;
-      const std::size_t at = std::size_t{c} * q.transfers + q.first_transfer[index(slot.block)];
-      if (partner[at] == UINT32_MAX) compile_partners(c, slot.block);
+      if (p[slot.block].transfers.empty()) continue;
+      const std::size_t at = c * p.blocks.size() + index(slot.block);
+      if (transfers_done_[at]) continue;
+      transfers_done_[at] = true;
+      compile_transfers(c, slot.block);
     }
   }
 }
 
 Picoseconds walk_local(const CompiledProgram& program, const CompiledBlock& block, LaneTails& lanes,
-                       Picoseconds* ends) {
-  const std::array<Picoseconds, lane_count> entry = lanes.end;
+                       std::vector<Latest>& ends) {
+  const LaneTails entry = lanes;
   Picoseconds exposed = 0;
   for (std::uint32_t i = 0; i < block.op_count; ++i) {
     const TimedOp& op = program.ops[block.first_op + i];
-    Picoseconds start = lanes.end[op.lane];
-    if (op.lane == compute_lane) {
-      Latest latest;
-      for (std::uint32_t w = op.first_wait; w < op.first_wait + op.wait_count; ++w) {
-        const TimedWait& wait = program.waits[w];
-        latest.wait(wait.lane, wait.tail ? entry[wait.lane] : ends[wait.op], lanes.begin[wait.lane]);
+    Latest latest;
+    latest.wait(lanes.end[op.lane], lanes.from[op.lane]);
+    for (std::uint32_t w = op.first_wait; w < op.first_wait + op.wait_count; ++w) {
+      const TimedWait& wait = program.waits[w];
+      if (wait.tail) {
+        latest.wait(entry.end[wait.lane], entry.from[wait.lane]);
+      } else {
+        latest.wait(ends[wait.op].end(), ends[wait.op].from());
       }
-      exposed += latest.exposed(start);
-      start = std::max(start, latest.end());
-    } else {
-      for (std::uint32_t w = op.first_wait; w < op.first_wait + op.wait_count; ++w) {
-        const TimedWait& wait = program.waits[w];
-        start = std::max(start, wait.tail ? entry[wait.lane] : ends[wait.op]);
-      }
-      lanes.begin[op.lane] = start;
     }
-    ends[i] = lanes.end[op.lane] = start + op.duration;
+    const bool computes = op.lane == compute_lane;
+    if (computes) exposed += latest.exposed(lanes.end[compute_lane]);
+    const Picoseconds end = latest.end() + op.duration;
+    lanes.end[op.lane] = end;
+    lanes.from[op.lane] = computes ? end : latest.from();
+    ends[i] = Latest(end, lanes.from[op.lane]);
   }
   return exposed;
 }

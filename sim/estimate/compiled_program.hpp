@@ -17,8 +17,19 @@ struct TimedOp {
   std::uint32_t first_wait = 0;
   std::uint32_t wait_count = 0;
   std::uint32_t op = 0;       ///< position in the block
+  std::uint32_t first_transfer = 0;  ///< exchange: in CompiledProgram::transfers
+  std::uint16_t transfer_count = 0;
   std::uint8_t lane = 0;      ///< lane_number
   Meeting meeting = Meeting::none;
+};
+
+/// A message as one class issues it.
+struct TimedTransfer {
+  std::uint32_t partner = 0;  ///< class at the other end
+  std::uint8_t channel = 0;
+  bool send = false;
+  Picoseconds duration = 0;   ///< of a send
+  std::uint64_t bytes = 0;
 };
 
 struct TimedWait {
@@ -27,11 +38,12 @@ struct TimedWait {
   bool tail = false;
 };
 
-/// Ends of the last op on every lane of a rank; `begin` is when that op really
-/// started, after its partners were ready.
+/// The last op on every lane of a rank: when it ended, and since when time until
+/// then was communication that went on without a pause (summarize.hpp).  For
+/// compute that is its end.
 struct LaneTails {
   std::array<Picoseconds, lane_count> end{};
-  std::array<Picoseconds, lane_count> begin{};
+  std::array<Picoseconds, lane_count> from{};
 };
 
 inline constexpr std::size_t compute_lane = 0;
@@ -53,7 +65,9 @@ struct CompiledBlock {
 
   struct Outcome {
     std::array<Picoseconds, max_watched> entry{};  ///< relative to the compute lane's end, or never
+    std::array<Picoseconds, max_watched> entry_from{};
     std::array<Picoseconds, max_watched> exit{};   ///< of the watched lanes that the block uses
+    std::array<Picoseconds, max_watched> exit_from{};
     Picoseconds compute = 0;                       ///< how far the compute lane's end moves
     Picoseconds exposed = 0;                       ///< see summarize.hpp
   };
@@ -66,6 +80,7 @@ struct CompiledBlock {
   bool compiled = false;
   bool local = false;
   bool keeps_outcomes = false;  ///< few enough watched lanes, enough ops
+  bool has_tails = false;       ///< an op waits for a lane's tail
   std::uint8_t watched_count = 0;
   std::uint8_t gate_count = 0;
   std::uint8_t outcome_count = 0;
@@ -74,7 +89,10 @@ struct CompiledBlock {
   std::array<std::uint8_t, max_watched> watched{};  ///< lanes other than compute
   std::array<bool, max_watched> used{};             ///< by an op of the block
   std::array<Picoseconds, max_watched> free_until{};
-  std::array<std::uint8_t, lane_count> gate{};  ///< lanes whose tails the first op, on the compute lane, waits for
+  /// Lanes for whose tails everything in the block waits: the first op does, and it is a compute op, or a
+  /// collective on `gate_lane` with the first compute op behind it.
+  std::array<std::uint8_t, lane_count> gate{};
+  std::uint8_t gate_lane = 0;
 
   std::uint32_t first_op = 0;  ///< in CompiledProgram::ops
   std::uint32_t op_count = 0;
@@ -99,7 +117,7 @@ struct CompiledProgram {
   std::uint32_t longest = 0;  ///< most timed ops in one block
 
   std::vector<bool> group_local;        ///< by group: every instance lies inside one class
-  std::vector<std::uint32_t> partner;   ///< [class][transfer]: class at the other end
+  std::vector<TimedTransfer> transfers; ///< [class][transfer of any block]
   std::vector<std::vector<std::uint32_t>> group_classes;  ///< [group * classes + class]: who meets there, ascending
 
   /// Keeps its storage; the arguments must outlive it.
@@ -108,27 +126,27 @@ struct CompiledProgram {
  private:
   void compile_groups();
   void compile_block(BlockId);
-  void compile_partners(std::uint32_t rank_class, BlockId);
+  void compile_transfers(std::uint32_t rank_class, BlockId);
+  void find_gate(CompiledBlock&);
   void watch_lanes(CompiledBlock&);
+  std::vector<bool> transfers_done_;           // [class][block]
   std::vector<std::uint32_t> timed_position_;  // by position in the block being compiled
   std::vector<Picoseconds> ends_;
 };
 
-/// Walks the ops of a local block once.  Returns the exposed communication.
-/// `ends` has room for the block's ops.
-[[nodiscard]] Picoseconds walk_local(const CompiledProgram&, const CompiledBlock&, LaneTails&, Picoseconds* ends);
-
-/// A wait of a compute op: keeps the latest end, and of several latest ones the
-/// most that may count as exposed (a transfer's waiting does not).
+/// The latest of several ends, and of several latest ones the longest
+/// communication that led to it.
 class Latest {
  public:
-  void wait(std::size_t lane, Picoseconds end, Picoseconds begin) {
+  Latest() = default;
+  Latest(Picoseconds end, Picoseconds from) : end_(end), from_(from) {}
+  void wait(Picoseconds end, Picoseconds from) {
     if (end < end_) return;
-    const Picoseconds from = is_transfer_lane(lane) ? begin : CompiledBlock::never;
-    from_ = end > end_ ? from : (from < from_ ? from : from_);
+    from_ = end > end_ || from < from_ ? from : from_;
     end_ = end;
   }
   [[nodiscard]] Picoseconds end() const { return end_; }
+  [[nodiscard]] Picoseconds from() const { return from_; }
   /// Part of the gap [idle_from, end] that is exposed communication.
   [[nodiscard]] Picoseconds exposed(Picoseconds idle_from) const {
     if (end_ <= idle_from) return 0;
@@ -139,5 +157,10 @@ class Latest {
   Picoseconds end_ = CompiledBlock::never;
   Picoseconds from_ = CompiledBlock::never;
 };
+
+/// Walks the ops of a local block once.  Returns the exposed communication.
+/// `ends` has room for the block's ops.
+[[nodiscard]] Picoseconds walk_local(const CompiledProgram&, const CompiledBlock&, LaneTails&,
+                                     std::vector<Latest>& ends);
 
 }  // namespace orrery

@@ -36,7 +36,6 @@ void Walk::run(CompiledProgram& compiled) {
     k.pending = Pending::none;
     k.open = 0;
     k.ends.resize(compiled.longest);
-    k.begins.resize(compiled.longest);
     runnable_.push_back(static_cast<std::uint32_t>(count - 1 - c));
   }
   std::size_t finished = 0;
@@ -53,7 +52,7 @@ void Walk::run(CompiledProgram& compiled) {
     ClassTimes& t = times_[c];
     // The end of the step waits for every lane, like an op of no length on the compute lane.
     Latest last;
-    for (std::size_t lane = 0; lane < lane_count; ++lane) last.wait(lane, lanes.end[lane], lanes.begin[lane]);
+    for (std::size_t lane = 0; lane < lane_count; ++lane) last.wait(lanes.end[lane], lanes.from[lane]);
     t.end = last.end();
     if (!serial_) t.exposed += last.exposed(lanes.end[compute_lane]);
   }
@@ -79,31 +78,34 @@ void Walk::advance(std::uint32_t c) {
       continue;
     }
     for (; k.run < slot.repeat; ++k.run, k.op = 0) {
-      if (k.op == 0) k.entry = k.lanes;
+      if (k.op == 0 && block.has_tails && block.op_count > 1) k.entry = k.lanes;
       for (; k.op < block.op_count; ++k.op) {
         const TimedOp& op = compiled_->ops[block.first_op + k.op];
         const std::size_t lane = serial_ ? compute_lane : op.lane;
-        Picoseconds start = k.lanes.end[lane];
+        Latest latest(k.lanes.end[lane], k.lanes.from[lane]);
         if (!serial_) {
-          Latest latest;
+          const LaneTails& entry = k.op == 0 ? k.lanes : k.entry;
           for (std::uint32_t w = op.first_wait; w < op.first_wait + op.wait_count; ++w) {
             const TimedWait& wait = compiled_->waits[w];
             if (wait.tail) {
-              latest.wait(wait.lane, k.entry.end[wait.lane], k.entry.begin[wait.lane]);
+              latest.wait(entry.end[wait.lane], entry.from[wait.lane]);
             } else {
-              latest.wait(wait.lane, k.ends[wait.op], k.begins[wait.op]);
+              latest.wait(k.ends[wait.op].end(), k.ends[wait.op].from());
             }
           }
-          if (lane == compute_lane) times.exposed += latest.exposed(start);
-          start = std::max(start, latest.end());
+          if (lane == compute_lane) times.exposed += latest.exposed(k.lanes.end[compute_lane]);
         }
         if (op.meeting == TimedOp::Meeting::none) {
           if (serial_ && op.lane != compute_lane) times.exposed += op.duration;
-          k.begins[k.op] = k.lanes.begin[lane] = start;
-          k.ends[k.op] = k.lanes.end[lane] = start + op.duration;
+          const Picoseconds end = latest.end() + op.duration;
+          k.lanes.end[lane] = end;
+          k.lanes.from[lane] = op.lane == compute_lane ? end : latest.from();
+          k.ends[k.op] = Latest(end, k.lanes.from[lane]);
           continue;
         }
-        k.ready = start;
+        k.ready = latest.end();
+        k.from = latest.from();
+        k.at = &op;
         const bool met = op.meeting == TimedOp::Meeting::exchange ? post_exchange(c, op) : post_collective(c, op);
         if (!met) return;  // goes on when the last partner arrives: finish_meeting counts the op
         --k.op;            // finish_meeting has counted it
@@ -118,8 +120,7 @@ void Walk::advance(std::uint32_t c) {
 void Walk::finish_meeting(std::uint32_t c, Picoseconds start, Picoseconds end) {
   Class& k = classes_[c];
   ClassTimes& times = times_[c];
-  const TimedOp& op = compiled_->ops[compiled_->blocks[index(block_of(c))].first_op + k.op];
-  const std::size_t lane = serial_ ? compute_lane : op.lane;
+  const std::size_t lane = serial_ ? compute_lane : k.at->lane;
   if (k.pending == Pending::exchange) {
     times.exchange += end - start;
     ++times.exchanges;
@@ -127,62 +128,42 @@ void Walk::finish_meeting(std::uint32_t c, Picoseconds start, Picoseconds end) {
   } else if (serial_) {
     times.exposed += end - k.ready;
   }
-  k.begins[k.op] = k.lanes.begin[lane] = start;
-  k.ends[k.op] = k.lanes.end[lane] = end;
+  k.lanes.from[lane] = k.pending == Pending::exchange ? start : k.from;
+  k.lanes.end[lane] = end;
+  k.ends[k.op] = Latest(end, k.lanes.from[lane]);
   k.pending = Pending::none;
   ++k.op;
 }
 
 bool Walk::post_exchange(std::uint32_t c, const TimedOp& op) {
   Class& k = classes_[c];
-  const Program& program = *compiled_->program;
-  const BlockId id = block_of(c);
-  const Block& block = program[id];
-  const Range mine = std::get<Exchange>(block.ops[op.op].action).transfers;
-  ORRERY_ASSERT(mine.count < 32, mine.count);
   k.pending = Pending::exchange;
-  k.open = (std::uint32_t{1} << mine.count) - 1;
+  k.transfers = &compiled_->transfers[std::size_t{c} * compiled_->prices->transfers + op.first_transfer];
+  k.transfer_count = op.transfer_count;
+  k.open = (std::uint32_t{1} << k.transfer_count) - 1;
   k.began = k.ended = k.ready;
-  bool first = true;
-  const Prices& prices = *compiled_->prices;
-  const std::size_t row = std::size_t{c} * prices.transfers + prices.first_transfer[index(id)];
-  for (std::uint32_t i = 0; i < mine.count; ++i) {
-    const std::uint32_t t = mine.first + i;
-    const Transfer& transfer = block.transfers[t];
-    const std::uint32_t p = compiled_->partner[row + t];
-    ORRERY_ASSERT(p != c, p);
-    Class& other = classes_[p];
+  for (std::uint32_t i = 0; i < k.transfer_count; ++i) {
+    const TimedTransfer& mine = k.transfers[i];
+    Class& other = classes_[mine.partner];
     if (other.pending != Pending::exchange) continue;
-    const BlockId other_id = block_of(p);
-    const Block& other_block = program[other_id];
-    const TimedOp& other_op = compiled_->ops[compiled_->blocks[index(other_id)].first_op + other.op];
-    const Range theirs = std::get<Exchange>(other_block.ops[other_op.op].action).transfers;
-    const std::size_t other_row = std::size_t{p} * prices.transfers + prices.first_transfer[index(other_id)];
-    for (std::uint32_t j = 0; j < theirs.count; ++j) {
-      if ((other.open >> j & 1U) == 0) continue;
-      const std::uint32_t u = theirs.first + j;
-      const Transfer& match = other_block.transfers[u];
-      if (match.send == transfer.send || match.channel != transfer.channel) continue;
-      if (compiled_->partner[other_row + u] != c) continue;
+    for (std::uint32_t j = 0; j < other.transfer_count; ++j) {
+      const TimedTransfer& theirs = other.transfers[j];
+      if ((other.open >> j & 1U) == 0 || theirs.partner != c) continue;
+      if (theirs.send == mine.send || theirs.channel != mine.channel) continue;
+      const TimedTransfer& sent = mine.send ? mine : theirs;
       const Picoseconds start = std::max(k.ready, other.ready);
-      const Picoseconds end = start + (transfer.send ? prices.of_transfer(c, id, t) : prices.of_transfer(p, other_id, u));
-      const auto met = [&](Class& side, bool is_first) {
-        side.began = is_first ? start : std::min(side.began, start);
-        side.ended = is_first ? end : std::max(side.ended, end);
-      };
-      const bool other_first = other.open == (std::uint32_t{1} << theirs.count) - 1;
-      met(k, first);
-      met(other, other_first);
-      first = false;
+      const Picoseconds end = start + sent.duration;
+      sent_ += sent.bytes * compiled_->ranks_per_class;
+      for (Class* side : {&k, &other}) {
+        const bool first = side->open == (std::uint32_t{1} << side->transfer_count) - 1;
+        side->began = first ? start : std::min(side->began, start);
+        side->ended = first ? end : std::max(side->ended, end);
+      }
       k.open &= ~(std::uint32_t{1} << i);
       other.open &= ~(std::uint32_t{1} << j);
-      const Block& sender = transfer.send ? block : other_block;
-      const Op& send_op = transfer.send ? block.ops[op.op] : other_block.ops[other_op.op];
-      const View& view = sender.views[send_op.views.first + (transfer.send ? transfer : match).view];
-      sent_ += view.count * size_of(program[view.buffer].dtype) * compiled_->ranks_per_class;
       if (other.open == 0) {
-        finish_meeting(p, other.began, other.ended);
-        runnable_.push_back(p);
+        finish_meeting(mine.partner, other.began, other.ended);
+        runnable_.push_back(mine.partner);
       }
       break;
     }
@@ -214,34 +195,39 @@ bool Walk::post_collective(std::uint32_t c, const TimedOp& op) {
   return true;
 }
 
-Picoseconds Walk::run_once(Class& k, CompiledBlock& block, bool& repeats) {
-  LaneTails& lanes = k.lanes;
+Picoseconds Walk::run_once(LaneTails& lanes, CompiledBlock& block, bool& repeats) {
   repeats = false;
-  if (!block.keeps_outcomes) return walk_local(*compiled_, block, lanes, ends_.data());
+  if (!block.keeps_outcomes) return walk_local(*compiled_, block, lanes, ends_);
+  Picoseconds origin = lanes.end[compute_lane];
   Picoseconds gap = 0;
   if (block.gate_count > 0) {
     Latest gate;
-    for (std::size_t i = 0; i < block.gate_count; ++i) {
-      gate.wait(block.gate[i], lanes.end[block.gate[i]], lanes.begin[block.gate[i]]);
+    for (std::size_t i = 0; i < block.gate_count; ++i) gate.wait(lanes.end[block.gate[i]], lanes.from[block.gate[i]]);
+    const std::size_t lane = block.gate_lane;
+    // A collective that stands at the gate may be held up longer by its own lane: then that is watched instead.
+    if (lane == compute_lane || lanes.end[lane] <= std::max(origin, gate.end())) {
+      if (lane != compute_lane) gate.wait(lanes.end[lane], lanes.from[lane]);
+      // Communication before the new origin exposes nothing but this gap: all later ones begin after it.
+      gap = gate.exposed(origin);
+      origin = std::max(origin, gate.end());
+      lanes.end[compute_lane] = lanes.from[compute_lane] = origin;
     }
-    gap = gate.exposed(lanes.end[compute_lane]);
-    lanes.end[compute_lane] = std::max(lanes.end[compute_lane], gate.end());
   }
-  const Picoseconds origin = lanes.end[compute_lane];
   std::array<Picoseconds, CompiledBlock::max_watched> key;
-  bool storable = true;
+  std::array<Picoseconds, CompiledBlock::max_watched> key_from;
   for (std::size_t i = 0; i < block.watched_count; ++i) {
-    const Picoseconds d = lanes.end[block.watched[i]] - origin;
-    const bool delays = d > block.free_until[i];
-    key[i] = delays ? d : CompiledBlock::never;
-    // What a transfer's end exposes depends on its beginning too.
-    storable = storable && !(delays && is_transfer_lane(block.watched[i]));
+    const std::size_t lane = block.watched[i];
+    key[i] = key_from[i] = CompiledBlock::never;
+    const Picoseconds d = lanes.end[lane] - origin;
+    if (d <= block.free_until[i]) continue;
+    // Ends of messages hardly ever come twice at the same distance.
+    if (is_transfer_lane(lane)) return gap + walk_local(*compiled_, block, lanes, ends_);
+    key[i] = d;
+    key_from[i] = std::max<Picoseconds>(0, lanes.from[lane] - origin);
   }
-  if (!storable) return gap + walk_local(*compiled_, block, lanes, ends_.data());
-
   const auto matches = [&](const CompiledBlock::Outcome& o) {
     for (std::size_t i = 0; i < block.watched_count; ++i) {
-      if (o.entry[i] != key[i]) return false;
+      if (o.entry[i] != key[i] || o.entry_from[i] != key_from[i]) return false;
     }
     return true;
   };
@@ -254,23 +240,27 @@ Picoseconds Walk::run_once(Class& k, CompiledBlock& block, bool& repeats) {
   }
   if (found == block.outcome_count) {
     LaneTails after = lanes;
-    const Picoseconds exposed = walk_local(*compiled_, block, after, ends_.data());
+    const Picoseconds exposed = walk_local(*compiled_, block, after, ends_);
     found = block.next_outcome;
     block.next_outcome = static_cast<std::uint8_t>((block.next_outcome + 1) % CompiledBlock::max_outcomes);
     block.outcome_count = std::max<std::uint8_t>(block.outcome_count, static_cast<std::uint8_t>(found + 1));
     CompiledBlock::Outcome& o = block.outcomes[found];
     for (std::size_t i = 0; i < block.watched_count; ++i) {
       o.entry[i] = key[i];
+      o.entry_from[i] = key_from[i];
       o.exit[i] = after.end[block.watched[i]] - origin;
+      o.exit_from[i] = after.from[block.watched[i]] - origin;
     }
     o.compute = after.end[compute_lane] - origin;
     o.exposed = exposed;
   }
   block.last_outcome = found;
   const CompiledBlock::Outcome& o = block.outcomes[found];
-  lanes.end[compute_lane] = origin + o.compute;
+  lanes.end[compute_lane] = lanes.from[compute_lane] = origin + o.compute;
   for (std::size_t i = 0; i < block.watched_count; ++i) {
-    if (block.used[i]) lanes.end[block.watched[i]] = origin + o.exit[i];
+    if (!block.used[i]) continue;
+    lanes.end[block.watched[i]] = origin + o.exit[i];
+    lanes.from[block.watched[i]] = origin + o.exit_from[i];
   }
   return gap + o.exposed;
 }
@@ -279,7 +269,7 @@ void Walk::run_local(Class& k, ClassTimes& times, CompiledBlock& block, std::uin
   for (std::uint32_t r = 0; r < repeat; ++r) {
     const Picoseconds before = k.lanes.end[compute_lane];
     bool same_outcome = false;
-    const Picoseconds exposed = run_once(k, block, same_outcome);
+    const Picoseconds exposed = run_once(k.lanes, block, same_outcome);
     times.exposed += exposed;
     // Gates that the block itself does not move can delay its first run only.  From the second on the
     // state after a run follows from its outcome alone, so equal outcomes go on being equal.
@@ -288,8 +278,11 @@ void Walk::run_local(Class& k, ClassTimes& times, CompiledBlock& block, std::uin
     const Picoseconds move = (k.lanes.end[compute_lane] - before) * left;
     times.exposed += exposed * left;
     k.lanes.end[compute_lane] += move;
+    k.lanes.from[compute_lane] += move;
     for (std::size_t i = 0; i < block.watched_count; ++i) {
-      if (block.used[i]) k.lanes.end[block.watched[i]] += move;
+      if (!block.used[i]) continue;
+      k.lanes.end[block.watched[i]] += move;
+      k.lanes.from[block.watched[i]] += move;
     }
     return;
   }

@@ -43,19 +43,22 @@ class Walk {
     std::uint32_t run = 0;  ///< of the slot's repeats
     std::uint32_t op = 0;   ///< timed position in a block that meets other classes
     Pending pending = Pending::none;
+    const TimedOp* at = nullptr;  ///< the op that is pending
     Picoseconds ready = 0;
+    Picoseconds from = 0;       ///< collective: communication without a pause until ready
     Picoseconds began = 0;      ///< exchange: first message
     Picoseconds ended = 0;      ///< exchange: last message so far
     std::uint32_t group = 0;    ///< collective
-    std::uint32_t open = 0;     ///< exchange: bit i: message i has not met its partner
+    const TimedTransfer* transfers = nullptr;  ///< exchange
+    std::uint32_t transfer_count = 0;
+    std::uint32_t open = 0;     ///< bit i: message i has not met its partner
     LaneTails entry;            ///< when the current run of the block began
-    std::vector<Picoseconds> ends;    ///< of its ops
-    std::vector<Picoseconds> begins;
+    std::vector<Latest> ends;   ///< of its ops
   };
 
   void advance(std::uint32_t c);
   void run_local(Class&, ClassTimes&, CompiledBlock&, std::uint32_t repeat);
-  Picoseconds run_once(Class&, CompiledBlock&, bool& repeats);
+  Picoseconds run_once(LaneTails&, CompiledBlock&, bool& repeats);
   bool post_exchange(std::uint32_t c, const TimedOp&);
   bool post_collective(std::uint32_t c, const TimedOp&);
   void finish_meeting(std::uint32_t c, Picoseconds start, Picoseconds end);
@@ -68,7 +71,7 @@ class Walk {
   std::vector<ClassTimes> times_;
   std::vector<std::uint32_t> runnable_;
   std::vector<std::uint64_t> runs_;
-  std::vector<Picoseconds> ends_;
+  std::vector<Latest> ends_;
   std::uint64_t sent_ = 0;
 };
 
