@@ -73,7 +73,7 @@ void measure_gemm(Precision precision, MeasuredRates& into) {
             table.rate.values.push_back(table.rate.values[at - strides[longest]]);
             continue;
           }
-          const Timing t = timer.time(gemm_sample(m, n, d, ta, tb, any.workload));
+          const MeasuredTime t = timer.time(gemm_sample(m, n, d, ta, tb, any.workload));
           table.rate.values.push_back(2.0 * static_cast<double>(m * n * d) / t.typical.base());
           into.spreads.push_back(t.spread);
         }
@@ -107,7 +107,7 @@ void measure_attention(Precision precision, MeasuredRates& into) {
             table.compute = s.kernel.compute;
             table.dropout = dropout;
             table.rate.axes = {doubles(lengths), doubles(head_dims)};
-            const Timing t = timer.time(s, {Seconds::of(100e-6), 5, Seconds::of(20e-3)});
+            const MeasuredTime t = timer.time(s, {Seconds::of(100e-6), 5, Seconds::of(20e-3)});
             table.rate.values.push_back(flops_of(s.kernel).executed / t.typical.base());
             into.spreads.push_back(t.spread);
           }
@@ -152,7 +152,7 @@ void measure_others(Precision precision, MeasuredRates& into) {
                         [&](const Point& p) { return std::abs(std::log(p.size / moved)) < 0.3; })) {
           continue;  // close enough to a measured size
         }
-        const Timing t = timer.time(s, {Seconds::of(100e-6), 5, Seconds::of(10e-3)});
+        const MeasuredTime t = timer.time(s, {Seconds::of(100e-6), 5, Seconds::of(10e-3)});
         known.push_back({moved, moved / t.typical.base()});
         into.spreads.push_back(t.spread);
       }

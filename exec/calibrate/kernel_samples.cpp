@@ -78,7 +78,7 @@ KernelTimer::KernelTimer(const Program& program, const Workload& workload, std::
       data_(synthetic_data(16, 1)),
       pool_(pool) {}
 
-Timing KernelTimer::time(const KernelSample& sample, const TimingEffort& effort) {
+MeasuredTime KernelTimer::time(const KernelSample& sample, const TimingEffort& effort) {
   std::uint64_t set_bytes = 0;
   for (const OperandShape& o : sample.operands) set_bytes += aligned(o.count * size_of(o.dtype));
   const std::uint64_t sets = std::clamp<std::uint64_t>(pool_ / std::max<std::uint64_t>(set_bytes, 1), 1, 64);

@@ -42,7 +42,7 @@ class KernelTimer {
  public:
   /// `pool`: least bytes of all copies together.
   KernelTimer(const Program&, const Workload&, std::uint64_t pool = std::uint64_t{8} << 20);
-  [[nodiscard]] Timing time(const KernelSample&, const TimingEffort& = {});
+  [[nodiscard]] MeasuredTime time(const KernelSample&, const TimingEffort& = {});
 
  private:
   Mesh mesh_;

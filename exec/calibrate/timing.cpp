@@ -16,7 +16,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-Timing time_work(const std::function<void(std::uint64_t)>& work, const TimingEffort& effort) {
+MeasuredTime time_work(const std::function<void(std::uint64_t)>& work, const TimingEffort& effort) {
   ORRERY_ASSERT(effort.samples >= 1, effort.samples);
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();

@@ -8,7 +8,7 @@
 namespace orrery {
 
 /// What repeated runs of the same work took.
-struct Timing {
+struct MeasuredTime {
   Seconds typical;      ///< lower quartile of the samples: other programs only ever add time
   double spread = 0.0;  ///< (upper - lower quartile) / median
 };
@@ -21,6 +21,6 @@ struct TimingEffort {
 };
 
 /// Runs `work(i)`, i = 0, 1, 2, ..., and times it.  Requires at least one sample.
-[[nodiscard]] Timing time_work(const std::function<void(std::uint64_t)>& work, const TimingEffort& = {});
+[[nodiscard]] MeasuredTime time_work(const std::function<void(std::uint64_t)>& work, const TimingEffort& = {});
 
 }  // namespace orrery
