@@ -41,6 +41,7 @@ class Findings {
 void check_layout(Findings&);    ///< everything that later parts index by
 void check_operands(Findings&);  ///< block by block, no runs
 void check_data(Findings&);      ///< lifetimes and hazards, class by class
+void check_gradients(Findings&); ///< contributions, class by class
 void check_order(Findings&);     ///< matching and deadlock, between ranks
 
 }  // namespace orrery::verifying

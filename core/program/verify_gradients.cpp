@@ -1,0 +1,118 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "core/program/verify_parts.hpp"
+
+namespace orrery::verifying {
+
+namespace {
+
+// A lost or repeated weight-gradient op leaves a list that is sound in every
+// other respect, so gradients are counted: within a step every microbatch adds
+// to the same elements equally often, no op adds the same operands twice, and
+// no parameter of a buffer that compute ops fill is left out.
+
+/// Elements of one instance that ops add to.
+using Region = std::tuple<Instance, std::uint64_t, std::uint64_t>;  ///< instance, offset, count
+
+/// Kind of the kernel, microbatch, and the operands as one run means them.
+using Contribution = std::tuple<std::uint8_t, std::uint32_t, std::vector<Region>>;
+
+class Gradients {
+ public:
+  Gradients(Findings& f, std::uint32_t rank_class)
+      : f_(f), p_(f.program()), class_(rank_class), rank_(representative(p_, rank_class)) {}
+
+  void check() {
+    for_each_op(p_, p_.classes[class_].step, [&](const OpRun& run) {
+      const auto* compute = std::get_if<Compute>(&run.op->action);
+      if (compute == nullptr || run.block->kernels[compute->kernel].kind == KernelKind::fill) return;
+      const View* added = nullptr;
+      for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+        const View& v = run.block->views[run.op->views.first + i];
+        if (v.use == View::Use::read || p_[v.buffer].role != Role::gradient) continue;
+        add(run, v);
+        if (v.use == View::Use::accumulate) added = &v;
+      }
+      if (added != nullptr) once(run, *compute, *added);
+    });
+    for (const auto& [region, counts] : regions_) balanced(region, counts);
+    for (const auto& [instance, covered] : covered_) complete(instance, covered);
+  }
+
+ private:
+  [[nodiscard]] Instance instance(const OpRun& run, const View& v) const {
+    return instance_of(p_, v.buffer, v.layer_shift, run.layer, run.microbatch);
+  }
+
+  void add(const OpRun& run, const View& target) {
+    const std::uint64_t offset = offset_on(p_.mesh, target, rank_);
+    auto& counts = regions_[{instance(run, target), offset, target.count}];
+    counts.resize(p_.microbatches, 0);
+    ++counts[run.microbatch];
+    covered_[instance(run, target)].emplace_back(offset, offset + target.count);
+  }
+
+  void once(const OpRun& run, const Compute& compute, const View& target) {
+    // Buffers that all microbatches share look alike, so the microbatch takes part.
+    Contribution c{index(run.block->kernels[compute.kernel].kind), run.microbatch, {}};
+    for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+      const View& v = run.block->views[run.op->views.first + i];
+      std::get<2>(c).emplace_back(instance(run, v), offset_on(p_.mesh, v, rank_), v.count);
+    }
+    if (!seen_.insert(std::move(c)).second) {
+      f_.add_run("program.gradient", fmt::format("{} is added to twice with the same operands", name(target.buffer)),
+                 rank_, false, run);
+    }
+  }
+
+  [[nodiscard]] const std::string& name(BufferId id) const { return p_[id].name; }
+
+  void balanced(const Region& region, const std::vector<std::uint32_t>& counts) {
+    const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+    if (*least == *most) return;
+    const auto& [instance, offset, count] = region;
+    f_.add("program.gradient",
+           fmt::format("microbatch {} adds {} times to elements {} to {} of {} (layer {}), microbatch {} adds {} times "
+                       "(class {})",
+                       least - counts.begin(), *least, offset, offset + count, name(instance.buffer), instance.layer,
+                       most - counts.begin(), *most, class_));
+  }
+
+  /// Every parameter of the table gets something.
+  void complete(const Instance& instance, std::vector<std::pair<std::uint64_t, std::uint64_t>> covered) {
+    const Buffer& b = p_[instance.buffer];
+    if (!b.parameters || !b.flat_split.empty()) return;
+    std::sort(covered.begin(), covered.end());
+    for (const ParameterSlice& s : p_.parameter_tables[*b.parameters].slices) {
+      const std::uint64_t end = s.offset + local_count(s.shard, p_.mesh);
+      std::uint64_t at = s.offset;
+      for (const auto& [low, high] : covered) {
+        if (low <= at) at = std::max(at, high);
+      }
+      if (at >= end) continue;
+      f_.add("program.gradient", fmt::format("nothing adds to the gradient of {} in {} (layer {}, class {})", s.name,
+                                             b.name, instance.layer, class_));
+    }
+  }
+
+  Findings& f_;
+  const Program& p_;
+  std::uint32_t class_;
+  Rank rank_;
+  std::map<Region, std::vector<std::uint32_t>> regions_;
+  std::map<Instance, std::vector<std::pair<std::uint64_t, std::uint64_t>>> covered_;
+  std::set<Contribution> seen_;
+};
+
+}  // namespace
+
+void check_gradients(Findings& f) {
+  for (std::uint32_t c = 0; c < f.program().classes.size() && !f.full(); ++c) Gradients(f, c).check();
+}
+
+}  // namespace orrery::verifying
