@@ -29,9 +29,9 @@ struct ResolvedPlan {
 ///   gradient_bucket    default_gradient_bucket (planner/gradient_bucket.hpp)
 ///   overlap_gradients  on where data > 1: the reduction runs beside the last
 ///                      backward pass
-///   stage_layers       the split of `uneven_stages` (any reach) with the least
-///                      bound on the step; ties: the most even one, larger
-///                      stages first
+///   stage_layers       the split of `uneven_stages` (reach 16) with the least
+///                      bound on the step, of those that fit in memory if any
+///                      does; ties: the most even one, larger stages first
 ///
 /// Requires a plan that passes check().  Deterministic; values already set stay.
 /// The collective override stays as it is.

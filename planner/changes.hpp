@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "core/record/calibration.hpp"
+#include "core/spec/cluster_spec.hpp"
+
+namespace orrery {
+
+/// A plan that differs from another in one decision.
+struct PlanChange {
+  std::string dimension;  ///< "recompute", "microbatch_size", "mesh", ...
+  std::string from;
+  std::string to;
+  Plan plan;  ///< resolved; passes check()
+  // Filled by whoever looks at it.
+  Seconds step_time;
+  std::uint64_t peak_memory_bytes = 0;
+  bool fits = false;
+};
+
+/// Every valid plan that differs from `plan` in one decision, in a fixed order:
+/// recomputation, attention, sequence parallelism, ZeRO, overlap, schedule,
+/// microbatch size, stage split (the space's family), order of axes, and moves
+/// of a factor from one mesh axis to another (with the stages split anew by the
+/// least bound, and sequence parallelism off where tensor becomes 1).
+/// Requires a resolved plan that passes check().
+[[nodiscard]] std::vector<PlanChange> single_changes(const Plan&, const ModelSpec&, const Workload&, const ClusterSpec&,
+                                                     const Calibration&);
+
+/// "recompute none -> full"
+[[nodiscard]] std::string describe(const PlanChange&);
+
+}  // namespace orrery

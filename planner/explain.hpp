@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "core/record/calibration.hpp"
+#include "core/record/report.hpp"
+#include "planner/changes.hpp"
+#include "planner/resolve.hpp"
+
+namespace orrery {
+
+/// A part of the step on the compute lane, mean over ranks.
+struct TimeTerm {
+  std::string name;  ///< "forward", ..., "exposed communication", "bubble"
+  Seconds time;
+};
+
+/// What keeps a plan from being faster.
+enum class Binding : std::uint8_t {
+  memory,   ///< a single change would be faster, but does not fit
+  choice,   ///< a single change is faster and fits: the plan is not the best of its neighbours
+  largest,  ///< no single change is faster: the largest term it is
+};
+
+/// Why a plan is as good or bad as it is.
+struct Explanation {
+  Plan plan;  ///< resolved
+  std::vector<Resolution> resolved;
+  Report report;                ///< of estimate
+  std::vector<TimeTerm> terms;  ///< add up to the step time; on CPU ranks that share cores, at most
+  std::uint32_t fullest_stage = 0;
+  Binding binding = Binding::largest;
+  /// Single changes that would be faster, fastest first: those that fit, and those that do not.
+  std::vector<PlanChange> faster;
+  std::vector<PlanChange> faster_if_it_fitted;
+  /// For a plan that does not fit: of the single changes that fit the one with
+  /// the shortest step; where none fits, the one that needs least memory.
+  std::optional<PlanChange> smallest_fix;
+  std::string text;  ///< all of this for a person
+};
+
+/// Explains one plan: where its time goes, what binds it, and if it does not
+/// fit, the smallest single change that would (the fitting one that costs the
+/// least time).  Requires run.cluster and a plan that passes check(); autos are
+/// resolved first.
+[[nodiscard]] Explanation explain(const PlannedRun& run, const Calibration&);
+
+struct TermDifference {
+  std::string name;
+  Seconds reference;
+  Seconds other;
+};
+
+/// Why not that one.
+struct Difference {
+  bool valid = true;                   ///< `other` passes check()
+  std::string first_violation;         ///< rendered, where it does not
+  bool fits = true;                    ///< `other` fits in memory
+  Report reference, other_report;      ///< empty where not valid
+  std::vector<std::string> decisions;  ///< what the plans decide differently: "recompute: none | full"
+  std::vector<TermDifference> terms;   ///< by how much `other` is longer, most first
+  std::string text;
+};
+
+/// Explains why `other` is not better than `reference`: the first rule that it
+/// breaks, or by how much it does not fit, or which terms of the step are
+/// longer.  Both are priced on reference.cluster (required); `other` is judged
+/// with the reference's model and workload.
+[[nodiscard]] Difference explain_difference(const PlannedRun& reference, const Plan& other, const Calibration&);
+
+}  // namespace orrery

@@ -1,0 +1,260 @@
+#include "planner/export/megatron.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace orrery {
+namespace {
+
+class Exporter {
+ public:
+  Exporter(const PlannedRun& run, Diagnostics& out)
+      : model_(run.model), workload_(run.workload), plan_(run.plan), out_(out) {}
+
+  std::optional<std::vector<LaunchFlag>> flags() {
+    const std::size_t before = out_.size();
+    parallel();
+    batch();
+    kernels();
+    model();
+    precision();
+    optimizer();
+    if (out_.size() != before) return std::nullopt;
+    return std::move(flags_);
+  }
+
+ private:
+  void flag(const char* name) { flags_.push_back({name, ""}); }
+  template <class T>
+  void flag(const char* name, const T& value) {
+    flags_.push_back({name, fmt::format("{}", value)});
+  }
+  void refuse(const std::string& key, const char* code, std::string message, std::vector<std::string> details) {
+    out_.error(plan_.origin, key, std::string("export.") + code, std::move(message), std::move(details));
+  }
+
+  void parallel() {
+    const std::uint32_t t = plan_.mesh.size(Axis::tensor);
+    const std::uint32_t p = plan_.mesh.size(Axis::pipeline);
+    const std::uint32_t d = plan_.mesh.size(Axis::data);
+    flag("--tensor-model-parallel-size", t);
+    flag("--pipeline-model-parallel-size", p);
+    if (plan_.sequence_parallel) flag("--sequence-parallel");
+    order();
+    if (!plan_.placement.empty()) {
+      refuse("mesh.placement", "placement", "Megatron-LM has no flag for the placement of ranks",
+             {"It puts rank i on device i.  Order the launcher's hosts instead, and leave the placement out."});
+    }
+    if (plan_.collective_algorithm) {
+      refuse("plan.collective_algorithm", "algorithm", "Megatron-LM has no flag for the algorithm of collectives",
+             {"The communication library chooses it; leave the override out."});
+    }
+    if (p > 1 && plan_.schedule != ScheduleName::one_f_one_b) {
+      refuse("plan.schedule", "schedule", "Megatron-LM does not run GPipe",
+             {"Its schedule with one chunk per stage is 1F1B.", "Set schedule to 1f1b."});
+    }
+    stages(p);
+    if (plan_.zero_stage == 1) flag("--use-distributed-optimizer");
+    if (d > 1 && *plan_.overlap_gradients) {
+      flag("--overlap-grad-reduce");
+      // Counted in gradients, not in bytes.
+      const double bytes = static_cast<double>(size_of(gradient_dtype(workload_)));
+      flag("--ddp-bucket-size", static_cast<std::uint64_t>(plan_.gradient_bucket->base() / bytes));
+    }
+  }
+
+  // The target orders ranks tensor, data, pipeline from inside, or with a flag
+  // tensor, pipeline, data.
+  void order() {
+    std::vector<Axis> axes;
+    for (const MeshAxis& a : plan_.mesh.axes) {
+      if (a.size > 1) axes.push_back(a.axis);
+    }
+    const auto outside = [&](Axis outer, Axis inner) {
+      const auto o = std::find(axes.begin(), axes.end(), outer);
+      const auto i = std::find(axes.begin(), axes.end(), inner);
+      return o == axes.end() || i == axes.end() || o < i;
+    };
+    if (!outside(Axis::data, Axis::tensor) || !outside(Axis::pipeline, Axis::tensor)) {
+      refuse("mesh.order", "mesh-order", "Megatron-LM keeps the tensor axis innermost",
+             {"Its orders are pipeline, data, tensor and data, pipeline, tensor, outermost first."});
+    } else if (!outside(Axis::pipeline, Axis::data)) {
+      flag("--use-tp-pp-dp-mapping");
+    }
+  }
+
+  void stages(std::uint32_t p) {
+    if (p == 1) return;
+    const std::vector<std::uint32_t>& layers = *plan_.stage_layers;
+    if (std::equal(layers.begin() + 1, layers.end(), layers.begin())) return;
+    if (p == 2) {
+      flag("--decoder-first-pipeline-num-layers", layers.front());
+      return;
+    }
+    if (std::equal(layers.begin() + 2, layers.end() - 1, layers.begin() + 1)) {
+      if (layers.front() != layers[1]) flag("--decoder-first-pipeline-num-layers", layers.front());
+      if (layers.back() != layers[1]) flag("--decoder-last-pipeline-num-layers", layers.back());
+      return;
+    }
+    std::string layout = "E";
+    for (std::size_t i = 0; i < layers.size(); ++i) layout += fmt::format("{}t*{}", i == 0 ? "" : "|", layers[i]);
+    flag("--pipeline-model-parallel-layout", layout + "L");
+  }
+
+  void batch() {
+    flag("--micro-batch-size", plan_.microbatch_size);
+    flag("--global-batch-size", workload_.global_batch);
+    flag("--seq-length", workload_.sequence_length);
+  }
+
+  void kernels() {
+    switch (*plan_.attention) {
+      case AttentionKernel::flash: flag("--attention-backend", "flash"); break;
+      case AttentionKernel::unfused: flag("--attention-backend", "unfused"); break;
+    }
+    switch (plan_.recompute) {
+      case Recompute::none: break;
+      case Recompute::selective:
+        flag("--recompute-granularity", "selective");
+        flag("--recompute-modules", "core_attn");
+        break;
+      case Recompute::full:
+        flag("--recompute-granularity", "full");
+        flag("--recompute-method", "uniform");
+        flag("--recompute-num-layers", 1);
+        break;
+    }
+  }
+
+  void model() {
+    flag("--num-layers", model_.layers);
+    flag("--hidden-size", model_.hidden);
+    flag("--ffn-hidden-size", model_.ffn);
+    flag("--num-attention-heads", model_.heads);
+    flag("--kv-channels", model_.head_dim);
+    if (model_.kv_heads != model_.heads) {
+      flag("--group-query-attention");
+      flag("--num-query-groups", model_.kv_heads);
+    }
+    flag("--max-position-embeddings", std::max(model_.max_positions, workload_.sequence_length));
+    switch (model_.positions) {
+      case PositionEncoding::learned: flag("--position-embedding-type", "learned_absolute"); break;
+      case PositionEncoding::rotary:
+        flag("--position-embedding-type", "rope");
+        flag("--rotary-base", static_cast<std::uint64_t>(model_.rope_theta));
+        break;
+    }
+    switch (model_.norm) {
+      case Norm::layer_norm: flag("--normalization", "LayerNorm"); break;
+      case Norm::rms_norm: flag("--normalization", "RMSNorm"); break;
+    }
+    flag("--norm-epsilon", model_.norm_epsilon);
+    switch (model_.activation) {
+      case Activation::gelu: break;
+      case Activation::swiglu: flag("--swiglu"); break;
+    }
+    if (!model_.bias) flag("--disable-bias-linear");
+    if (!model_.tied_embeddings) flag("--untie-embeddings-and-output-weights");
+    flag("--vocab-size", model_.vocabulary);
+    flag("--make-vocab-size-divisible-by", 1);  // times the tensor size, as here
+    flag("--hidden-dropout", workload_.hidden_dropout);
+    flag("--attention-dropout", workload_.attention_dropout);
+  }
+
+  void precision() {
+    const bool wide = gradient_dtype(workload_) == DType::f32;
+    switch (workload_.precision) {
+      case Precision::fp64:
+        refuse("workload.precision", "precision", "Megatron-LM does not train in fp64", {"Use fp32, bf16 or fp16."});
+        return;
+      case Precision::fp32: return;
+      case Precision::bf16:
+        flag("--bf16");
+        // Sums in f32 are the target's default for bf16; 16-bit sums have a flag.
+        if (!wide) flag("--grad-reduce-in-bf16");
+        return;
+      case Precision::fp16:
+        flag("--fp16");
+        if (wide) flag("--accumulate-allreduce-grads-in-fp32");
+        flag("--initial-loss-scale", workload_.loss_scale);
+        flag("--loss-scale-window", workload_.loss_scale_window);
+        return;
+    }
+  }
+
+  void optimizer() {
+    const Optimizer& o = workload_.optimizer;
+    switch (o.kind) {
+      case OptimizerKind::adam:
+        flag("--optimizer", "adam");
+        flag("--adam-beta1", o.beta1);
+        flag("--adam-beta2", o.beta2);
+        flag("--adam-eps", o.epsilon);
+        break;
+      case OptimizerKind::sgd:
+        if (o.weight_decay != 0.0) {
+          refuse("workload.weight_decay", "optimizer", "Megatron-LM's SGD adds weight decay to the gradient",
+                 {fmt::format("weight_decay is {}; here it is decoupled from momentum.", o.weight_decay),
+                  "Set weight_decay to 0, or use adam."});
+        }
+        if (plan_.zero_stage == 1) {
+          refuse("plan.zero_stage", "optimizer", "Megatron-LM's distributed optimizer is Adam only",
+                 {"Set zero_stage to 0, or use adam."});
+        }
+        flag("--optimizer", "sgd");
+        flag("--sgd-momentum", o.momentum);
+        break;
+    }
+    flag("--lr", o.learning_rate);
+    flag("--weight-decay", o.weight_decay);
+    flag("--clip-grad", workload_.clip_norm.value_or(0.0));
+    learning_rate();
+    flag("--seed", workload_.seed);
+  }
+
+  void learning_rate() {
+    const LearningRateSchedule& s = workload_.schedule;
+    switch (s.kind) {
+      case ScheduleKind::constant: flag("--lr-decay-style", "constant"); break;
+      case ScheduleKind::linear: flag("--lr-decay-style", "linear"); break;
+      case ScheduleKind::cosine: flag("--lr-decay-style", "cosine"); break;
+    }
+    if (s.warmup_steps > 0) flag("--lr-warmup-iters", s.warmup_steps);
+    if (s.kind == ScheduleKind::constant) return;
+    flag("--lr-decay-iters", s.total_steps);
+    flag("--min-lr", workload_.optimizer.learning_rate * s.minimum_ratio);
+  }
+
+  const ModelSpec& model_;
+  const Workload& workload_;
+  const Plan& plan_;
+  Diagnostics& out_;
+  std::vector<LaunchFlag> flags_;
+};
+
+}  // namespace
+
+std::optional<std::vector<LaunchFlag>> megatron_flags(const PlannedRun& run, Diagnostics& out) {
+  ORRERY_ASSERT(is_resolved(run.plan), run.plan.name);
+  return Exporter(run, out).flags();
+}
+
+std::string megatron_text(const PlannedRun& run, const std::vector<LaunchFlag>& flags) {
+  std::string text = fmt::format("# Megatron-LM flags of {}: {} ranks, data parallel {}\n",
+                                 run.plan.name.empty() ? "a plan" : run.plan.name, run.plan.mesh.size(),
+                                 run.plan.mesh.size(Axis::data));
+  for (std::size_t i = 0; i < flags.size(); ++i) {
+    const LaunchFlag& f = flags[i];
+    text += f.name;
+    if (!f.value.empty()) {
+      // The layout's bars mean something to a shell.
+      const bool quote = f.value.find('|') != std::string::npos;
+      text += quote ? fmt::format(" '{}'", f.value) : " " + f.value;
+    }
+    text += i + 1 < flags.size() ? " \\\n" : "\n";
+  }
+  return text;
+}
+
+}  // namespace orrery

@@ -1,0 +1,85 @@
+#include "planner/resolve.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/base/units_text.hpp"
+#include "core/plan/plan_names.hpp"
+#include "planner/gradient_bucket.hpp"
+#include "planner/space.hpp"
+#include "sim/bound/bound.hpp"
+
+namespace orrery {
+namespace {
+
+// How far below the balanced share the first and the last stage may lie.
+constexpr std::uint32_t resolve_reach = 16;
+
+/// The split with the least bound, of those that fit in memory if any does.
+/// Ties: the one whose largest and smallest stage differ least, then larger
+/// stages first.
+std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const Workload& workload,
+                                      const ClusterSpec& cluster, const Calibration& calibration) {
+  Bounder bounder(model, workload, cluster, calibration);
+  const std::uint32_t stages = plan.mesh.size(Axis::pipeline);
+  std::vector<std::uint32_t> best;
+  std::tuple<bool, Picoseconds, std::uint32_t> least;
+  // Descending, so that of equals the one with larger stages first stands.
+  auto splits = uneven_stages(model.layers, stages, resolve_reach);
+  std::sort(splits.rbegin(), splits.rend());
+  for (const std::vector<std::uint32_t>& split : splits) {
+    plan.stage_layers = split;
+    const bool fits = static_cast<double>(bounder.peak_memory(plan)) <= cluster.device.memory.base();
+    const auto [low, high] = std::minmax_element(split.begin(), split.end());
+    const std::tuple rating(!fits, bounder.step_time(plan), *high - *low);
+    if (best.empty() || rating < least) {
+      best = split;
+      least = rating;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
+                     const Calibration& calibration) {
+  ResolvedPlan out{given, {}};
+  Plan& plan = out.plan;
+  const std::uint32_t data = plan.mesh.size(Axis::data);
+  const std::uint32_t stages = plan.mesh.size(Axis::pipeline);
+  if (!plan.gradient_bucket) {
+    plan.gradient_bucket = default_gradient_bucket(workload, data);
+    out.resolved.push_back({"gradient_bucket", exact_text(*plan.gradient_bucket),
+                            "40 million gradients, or a million for every data-parallel replica where that is more"});
+  }
+  if (!plan.overlap_gradients) {
+    plan.overlap_gradients = data > 1;
+    out.resolved.push_back(
+        {"overlap_gradients", data > 1 ? "true" : "false",
+         data > 1 ? "reductions run beside the last backward pass" : "one replica has nothing to reduce"});
+  }
+  if (!plan.attention) {
+    const bool dropout = workload.attention_dropout > 0.0;
+    const bool selective = plan.recompute == Recompute::selective;
+    plan.attention = dropout || selective ? AttentionKernel::unfused : AttentionKernel::flash;
+    out.resolved.push_back({"attention", std::string(name_of(*plan.attention)),
+                            dropout     ? "the flash kernel has no attention dropout"
+                            : selective ? "selective recomputation drops scores, which the flash kernel never keeps"
+                                        : "the flash kernel keeps no scores"});
+  }
+  if (!plan.stage_layers) {
+    plan.stage_layers = best_split(plan, model, workload, cluster, calibration);
+    // First in the order of a plan file, last to be known: it depends on the others.
+    out.resolved.insert(
+        out.resolved.begin(),
+        {"stage_layers", fmt::format("[{}]", fmt::join(*plan.stage_layers, ", ")),
+         stages == 1 ? "one stage holds all layers" : "the least bound on the step, with embedding and head counted"});
+  }
+  return out;
+}
+
+}  // namespace orrery
