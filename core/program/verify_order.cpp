@@ -125,7 +125,9 @@ class Order {
     const Collective& x = collective(a);
     const Collective& y = collective(b);
     if (x.kind != y.kind) return fmt::format("{} meets {}", name_of(x.kind), name_of(y.kind));
-    if (x.reduction != y.reduction) return "sum meets max";
+    if (x.reduction != y.reduction) {
+      return x.reduction == Collective::Reduction::sum ? "sum meets max" : "max meets sum";
+    }
     if (x.root != y.root) return fmt::format("root {} meets root {}", index(x.root), index(y.root));
     if (a.run.op->views.count != b.run.op->views.count) {
       return fmt::format("{} operands meet {}", a.run.op->views.count, b.run.op->views.count);
