@@ -1,0 +1,115 @@
+#include <cmath>
+#include <vector>
+
+#include "exec/kernels/convert.hpp"
+#include "exec/kernels/reference/reference_kernels.hpp"
+
+namespace orrery::reference {
+namespace {
+
+/// Index arithmetic of the packed layout, and probabilities of one head.
+class Head {
+ public:
+  Head(const Kernel& k, const std::vector<double>& qkv, std::uint64_t sequence, std::uint64_t head)
+      : k_(k), qkv_(qkv), sequence_(sequence), head_(head), group_(k.heads / k.kv_heads) {
+    const std::uint64_t s = length();
+    probabilities.assign(s * s, 0.0);
+    for (std::uint64_t i = 0; i < s; ++i) {
+      const std::uint64_t seen = k.options.causal ? i + 1 : s;
+      double total = 0.0;
+      for (std::uint64_t j = 0; j < seen; ++j) {
+        double score = 0.0;
+        for (std::uint64_t c = 0; c < k.head_dim; ++c) score += qkv_[query(i, c)] * qkv_[key(j, c)];
+        total += probabilities[i * s + j] = std::exp(score * scale());
+      }
+      for (std::uint64_t j = 0; j < seen; ++j) probabilities[i * s + j] /= total;
+    }
+  }
+
+  [[nodiscard]] std::uint64_t length() const { return k_.rows / k_.batch; }
+  [[nodiscard]] double scale() const { return 1.0 / std::sqrt(static_cast<double>(k_.head_dim)); }
+  [[nodiscard]] std::uint64_t query(std::uint64_t position, std::uint64_t c) const {
+    return at(position, head_ % group_, c);
+  }
+  [[nodiscard]] std::uint64_t key(std::uint64_t position, std::uint64_t c) const { return at(position, group_, c); }
+  [[nodiscard]] std::uint64_t value(std::uint64_t position, std::uint64_t c) const {
+    return at(position, group_ + 1, c);
+  }
+  [[nodiscard]] std::uint64_t context(std::uint64_t position, std::uint64_t c) const {
+    return ((position * k_.batch + sequence_) * k_.heads + head_) * k_.head_dim + c;
+  }
+
+  std::vector<double> probabilities;  // [query, key]
+
+ private:
+  [[nodiscard]] std::uint64_t at(std::uint64_t position, std::uint64_t member, std::uint64_t c) const {
+    const std::uint64_t row = position * k_.batch + sequence_;
+    return ((row * k_.kv_heads + head_ / group_) * (group_ + 2) + member) * k_.head_dim + c;
+  }
+
+  const Kernel& k_;
+  const std::vector<double>& qkv_;
+  std::uint64_t sequence_;
+  std::uint64_t head_;
+  std::uint64_t group_;
+};
+
+std::vector<double> loaded(const Operand& x) {
+  std::vector<double> values(x.count);
+  load_elements(x.dtype, x.data, 0, x.count, values.data());
+  return values;
+}
+
+}  // namespace
+
+void attention_forward(const Kernel& k, const Operand& qkv, const Operand& context) {
+  const std::vector<double> x = loaded(qkv);
+  std::vector<double> out(context.count, 0.0);
+  for (std::uint64_t sequence = 0; sequence < k.batch; ++sequence) {
+    for (std::uint64_t head = 0; head < k.heads; ++head) {
+      const Head h(k, x, sequence, head);
+      const std::uint64_t s = h.length();
+      for (std::uint64_t i = 0; i < s; ++i) {
+        for (std::uint64_t j = 0; j < s; ++j) {
+          for (std::uint64_t c = 0; c < k.head_dim; ++c) {
+            out[h.context(i, c)] += h.probabilities[i * s + j] * x[h.value(j, c)];
+          }
+        }
+      }
+    }
+  }
+  store_elements(context.dtype, context.data, 0, context.count, out.data());
+}
+
+void attention_backward(const Kernel& k, const Operand& dcontext, const Operand& qkv, const Operand& dqkv) {
+  const std::vector<double> x = loaded(qkv);
+  const std::vector<double> dy = loaded(dcontext);
+  std::vector<double> dx(dqkv.count, 0.0);
+  for (std::uint64_t sequence = 0; sequence < k.batch; ++sequence) {
+    for (std::uint64_t head = 0; head < k.heads; ++head) {
+      const Head h(k, x, sequence, head);
+      const std::uint64_t s = h.length();
+      for (std::uint64_t i = 0; i < s; ++i) {
+        std::vector<double> dp(s, 0.0);
+        double mean = 0.0;  // of dp under the probabilities
+        for (std::uint64_t j = 0; j < s; ++j) {
+          for (std::uint64_t c = 0; c < k.head_dim; ++c) {
+            dp[j] += dy[h.context(i, c)] * x[h.value(j, c)];
+            dx[h.value(j, c)] += h.probabilities[i * s + j] * dy[h.context(i, c)];
+          }
+          mean += dp[j] * h.probabilities[i * s + j];
+        }
+        for (std::uint64_t j = 0; j < s; ++j) {
+          const double dscore = h.probabilities[i * s + j] * (dp[j] - mean) * h.scale();
+          for (std::uint64_t c = 0; c < k.head_dim; ++c) {
+            dx[h.query(i, c)] += dscore * x[h.key(j, c)];
+            dx[h.key(j, c)] += dscore * x[h.query(i, c)];
+          }
+        }
+      }
+    }
+  }
+  store_elements(dqkv.dtype, dqkv.data, 0, dqkv.count, dx.data());
+}
+
+}  // namespace orrery::reference

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <span>
+
+#include "exec/kernels/kernel_runner.hpp"
+
+/// GEMM and attention as their definitions read: plain loops in double over
+/// whole operands of any type.  The measure of exec/kernels/cpu, which blocks,
+/// vectorises and skips; not used by a run.  Operands as KernelKind documents.
+namespace orrery::reference {
+
+void gemm(const Kernel&, std::span<const Operand>);
+
+/// Unfused and flash forward have the same context.  Writes only that; no dropout.
+void attention_forward(const Kernel&, const Operand& qkv, const Operand& context);
+/// Writes only dqkv; no dropout.
+void attention_backward(const Kernel&, const Operand& dcontext, const Operand& qkv, const Operand& dqkv);
+
+}  // namespace orrery::reference

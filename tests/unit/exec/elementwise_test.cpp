@@ -1,0 +1,136 @@
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+#include "core/base/random.hpp"
+#include "tests/unit/exec/kernel_memory.hpp"
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
+double silu(double x) { return x / (1 + std::exp(-x)); }
+double derivative(double (*f)(double), double x) { return (f(x + 1e-5) - f(x - 1e-5)) / 2e-5; }
+
+}  // namespace
+
+// More than one tile of 1024, with a remainder; arguments from -50 to 50.
+TEST_CASE("gelu and its derivative", "[kernels]") {
+  const DType t = GENERATE(DType::f64, DType::f32, DType::bf16, DType::f16);
+  Memory x = Memory::random(t, 2500, 1, 2.0);
+  x.set(0, 50.0);
+  x.set(1, -50.0);
+  x.set(2, 0.0);
+  Memory y(t, x.count());
+  Memory d = Memory::random(t, x.count(), 2);
+  const Memory dy = d;
+  run(kernel(KernelKind::gelu_forward, t, 1, x.count()), {x.operand(), y.operand()});
+  run(kernel(KernelKind::gelu_backward, t, 1, x.count()), {x.operand(), d.operand(true)});
+  int wrong = 0;
+  for (std::uint64_t i = 0; i < x.count(); ++i) {
+    wrong += !(std::abs(y[i] - gelu(x[i])) <= tolerance(t) * std::max(std::abs(x[i]), 0.1));
+    wrong += !(std::abs(d[i] - dy[i] * derivative(gelu, x[i])) <= (tolerance(t) + 1e-8) * std::max(1.0, std::abs(dy[i])));
+  }
+  CAPTURE(name_of(t));
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("swiglu gates up and gives both their gradients", "[kernels]") {
+  const DType t = GENERATE(DType::f64, DType::f32, DType::bf16, DType::f16);
+  const std::uint64_t rows = 3;
+  const std::uint64_t f = GENERATE(1, 7, 1100);
+  Memory pre = Memory::random(t, rows * 2 * f, 1, 2.0);
+  Memory dy = Memory::random(t, rows * f, 2);
+  Memory y(t, rows * f);
+  Memory dpre(t, rows * 2 * f);
+  run(kernel(KernelKind::swiglu_forward, t, rows, f), {pre.operand(), y.operand()});
+  run(kernel(KernelKind::swiglu_backward, t, rows, f), {pre.operand(), dy.operand(), dpre.operand()});
+  int wrong = 0;
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    for (std::uint64_t i = 0; i < f; ++i) {
+      const double gate = pre[2 * row * f + i];
+      const double up = pre[(2 * row + 1) * f + i];
+      const double g = dy[row * f + i];
+      const double scale = std::max(1.0, std::abs(gate) * std::abs(up) * std::abs(g));
+      wrong += !(std::abs(y[row * f + i] - silu(gate) * up) <= tolerance(t) * std::max(1.0, std::abs(gate * up)));
+      wrong += !(std::abs(dpre[2 * row * f + i] - g * up * derivative(silu, gate)) <= (tolerance(t) + 1e-8) * scale);
+      wrong += !(std::abs(dpre[(2 * row + 1) * f + i] - g * silu(gate)) <= tolerance(t) * scale);
+    }
+  }
+  CAPTURE(name_of(t), f);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("the bias gradient is the column sum", "[kernels]") {
+  Memory dy = Memory::random(DType::bf16, 40 * 9, 1);
+  Memory sum = Memory::random(DType::f32, 9, 2);
+  Memory expected(DType::f64, 9);
+  for (std::uint64_t c = 0; c < 9; ++c) {
+    double s = sum[c];
+    for (std::uint64_t r = 0; r < 40; ++r) s += dy[r * 9 + c];
+    expected.set(c, s);
+  }
+  run(kernel(KernelKind::bias_backward, DType::bf16, 40, 9), {dy.operand(), sum.operand(true)});
+  CHECK(error(sum, expected) <= tolerance(DType::f32));
+}
+
+// Rows 1 and 2 of 4 positions (tensor rank 1 of 2 holds positions 2 and 3),
+// sequence 1 of 2 on data rank 1; hidden 5.
+TEST_CASE("residual dropout keeps what the global element index decides, and scales it", "[kernels]") {
+  constexpr std::uint64_t h = 5;
+  const Shard shard{{4, 4, {Axis::tensor}, false}, {2, 2, {Axis::data}, true}, {h, h, {}, false}};
+  const Mesh mesh{{{Axis::data, 2}, {Axis::tensor, 2}}};
+  const Box box = box_of(shard, mesh, Rank{3});
+  const bool bias = GENERATE(false, true);
+  Workload workload;
+  workload.seed = 9;
+  KernelContext context;
+  context.workload = &workload;
+  context.step = 2;
+  context.layer = 4;
+  Memory x = Memory::random(DType::f64, 2 * h, 1);
+  Memory b = Memory::random(DType::f64, h, 2);
+  Memory r = Memory::random(DType::f64, 2 * h, 3);
+  Memory y(DType::f64, 2 * h);
+  Memory mask(DType::u8, 2 * h);
+  Kernel k = kernel(KernelKind::residual_forward, DType::f64, 2, h);
+  k.options.dropout = true;
+  k.options.bias = bias;
+  k.site = 3;
+  k.parameter = 0.4;
+  std::vector<Operand> operands = {x.operand()};
+  if (bias) operands.push_back(b.operand());
+  operands.insert(operands.end(), {r.operand(), y.operand(), mask.operand()});
+  operands.back().place.shard = &shard;
+  operands.back().place.box = box;
+  run(k, operands, context);
+  for (std::uint64_t row = 0; row < 2; ++row) {
+    for (std::uint64_t i = 0; i < h; ++i) {
+      const std::uint64_t global = ((row + 2) * 2 + 1) * h + i;
+      const bool kept = random_uniform(9, mix(2) ^ mix(3000 + 4 + 1), global) >= 0.4;
+      const std::uint64_t at = row * h + i;
+      CHECK((mask[at] != 0.0) == kept);
+      const double branch = x[at] + (bias ? b[i] : 0.0);
+      CHECK(y[at] == Approx(r[at] + (kept ? branch / 0.6 : 0.0)).epsilon(1e-14));
+    }
+  }
+  Memory dx(DType::f64, 2 * h);
+  k.kind = KernelKind::dropout_backward;
+  run(k, {x.operand(), mask.operand(), dx.operand()});
+  for (std::uint64_t i = 0; i < 2 * h; ++i) CHECK(dx[i] == (mask[i] != 0.0 ? x[i] * (1.0 / 0.6) : 0.0));
+}
+
+TEST_CASE("without dropout the residual adds branch and bias in place", "[kernels]") {
+  const DType t = GENERATE(DType::f64, DType::f32, DType::bf16, DType::f16);
+  Memory x = Memory::random(t, 3 * 17, 1);
+  Memory bias = Memory::random(t, 17, 2);
+  Memory r = Memory::random(t, 3 * 17, 3);
+  Memory expected(DType::f64, 3 * 17);
+  for (std::uint64_t i = 0; i < x.count(); ++i) expected.set(i, r[i] + x[i] + bias[i % 17]);
+  Kernel k = kernel(KernelKind::residual_forward, t, 3, 17);
+  k.options.bias = true;
+  run(k, {x.operand(), bias.operand(), r.operand(), r.operand()});  // y is the residual itself
+  CHECK(error(r, expected) <= tolerance(t));
+}

@@ -1,0 +1,63 @@
+#include <catch2/catch.hpp>
+
+#include <cstdint>
+
+#include "exec/run/storage.hpp"
+
+using namespace orrery;
+
+namespace {
+
+/// One buffer of each scope with odd sizes.
+Program program() {
+  Program p;
+  p.layers = 2;
+  p.microbatches = 3;
+  const auto add = [&](const char* name, Scope scope, DType dtype, std::uint64_t count) {
+    Buffer b;
+    b.name = name;
+    b.scope = scope;
+    b.dtype = dtype;
+    b.count = count;
+    p.buffers.push_back(b);
+  };
+  add("a", Scope::stage, DType::f32, 5);             // 20 bytes
+  add("b", Scope::layer_microbatch, DType::bf16, 9); // 18 bytes
+  return p;
+}
+
+}  // namespace
+
+// live: 20, 38, 56, 38, 56; rounding to 64 bytes does not count.
+TEST_CASE("live and peak bytes are the Program's to the byte", "[storage]") {
+  const Program p = program();
+  Storage s(p, false);
+  s.allocate({BufferId{0}, 0, 0});
+  s.allocate({BufferId{1}, 0, 0});
+  s.allocate({BufferId{1}, 2, 2});  // the input of the layer after the last
+  CHECK(s.live_bytes() == 56);
+  s.free({BufferId{1}, 0, 0});
+  CHECK(s.live_bytes() == 38);
+  s.allocate({BufferId{1}, 1, 0});
+  CHECK(s.live_bytes() == 56);
+  CHECK(s.peak_bytes() == 56);
+  CHECK(s.reserved_bytes() == 3 * 64);  // the freed block was handed out again
+}
+
+TEST_CASE("instances are apart, aligned to 64 bytes, and found only while they live", "[storage]") {
+  const Program p = program();
+  Storage s(p, true);
+  for (std::uint32_t m = 0; m < 3; ++m) s.allocate({BufferId{1}, 1, m});
+  for (std::uint32_t m = 0; m < 3; ++m) {
+    const auto bytes = s.find({BufferId{1}, 1, m});
+    REQUIRE(bytes.size() == 18);
+    CHECK(reinterpret_cast<std::uintptr_t>(bytes.data()) % 64 == 0);
+    CHECK(bytes[17] == std::byte{0xff});  // poisoned
+    bytes[0] = std::byte{static_cast<unsigned char>(m)};
+  }
+  CHECK(s.at({BufferId{1}, 1, 0})[0] == std::byte{0});
+  CHECK(s.at({BufferId{1}, 1, 2})[0] == std::byte{2});
+  CHECK(s.find({BufferId{1}, 0, 0}).empty());
+  s.free({BufferId{1}, 1, 2});
+  CHECK(s.find({BufferId{1}, 1, 2}).empty());
+}
