@@ -163,7 +163,9 @@ bool TomlTable::read_quantity(std::string_view key, Q& into, Limits<Q> limits, N
   if (text == nullptr) {
     // Numbers without quotes have no unit: say what a good value looks like.
     parse_quantity("0", value, problem);
-    error(key, "file.unit", fmt::format("{} is {}, but a quantity is wanted", path(key), kind_of(*node)), {problem + "."});
+    const std::string example = problem.substr(problem.find('"'));
+    error(key, "file.unit", fmt::format("{} is {}, but a quantity in quotes is wanted", path(key), kind_of(*node)),
+          {fmt::format("Write for example {}.", example)});
     return false;
   }
   if (!parse_quantity(*text, value, problem)) {

@@ -239,7 +239,7 @@ std::optional<ModelSpec> parse_hf_config(std::string text, const std::filesystem
   if (type != "gpt2" && type != "llama") {
     config.error("model_type", "hf.model-type", fmt::format("model type \"{}\" is not supported", type),
                  {"Supported: gpt2, llama.",
-                  "A model of another type with the same layers can be written as a .toml file: orrery show model gpt2."});
+                  "A model of another type with the same layers can be written as a .toml file: orrery show model gpt2-124m shows one."});
     return std::nullopt;
   }
   ModelSpec model = type == "gpt2" ? gpt2(config) : llama(config);

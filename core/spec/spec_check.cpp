@@ -140,8 +140,12 @@ bool check_workload(const Workload& w, Diagnostics& diagnostics) {
     if (rate >= 0.0 && rate < 1.0) return;
     c.fail(key, "workload.dropout", fmt::format("{} is a probability below 1", key), {fmt::format("It is {}.", rate)});
   };
-  dropout("hidden_dropout", w.hidden_dropout);
-  dropout("attention_dropout", w.attention_dropout);
+  if (w.origin.positions.contains("workload.dropout")) {
+    dropout("dropout", w.hidden_dropout);
+  } else {
+    dropout("hidden_dropout", w.hidden_dropout);
+    dropout("attention_dropout", w.attention_dropout);
+  }
   c.number("loss_scale", "workload.range", w.loss_scale, 1.0, 0x1p40);
   c.range("loss_scale_window", "workload.range", w.loss_scale_window, 1, max_steps);
   return c.good();
