@@ -1,0 +1,411 @@
+#include "core/record/chrome_trace.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <map>
+#include <tuple>
+
+#include <nlohmann/json.hpp>
+
+#include "core/record/json_fields.hpp"
+#include "core/record/live_memory.hpp"
+#include "core/record/operation.hpp"
+
+namespace orrery {
+
+namespace {
+
+constexpr std::array<const char*, LiveMemory::share_count> share_names = {"weights", "gradients", "optimizer",
+                                                                          "activations", "workspace"};
+
+/// Microseconds with six decimals: whole picoseconds.
+std::string micros(std::int64_t ps) {
+  const char* sign = ps < 0 ? "-" : "";
+  const auto magnitude = static_cast<std::uint64_t>(ps < 0 ? -ps : ps);
+  return fmt::format("{}{}.{:06}", sign, magnitude / 1000000, magnitude % 1000000);
+}
+
+std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+
+/// A slice that an arrow may start or end at.
+struct Place {
+  std::uint32_t rank = 0;
+  std::size_t lane = 0;
+  Span span;
+};
+
+class Writer {
+ public:
+  Writer(const Trace& trace, const Program& program, const ChromeTraceOptions& options)
+      : trace_(trace), program_(program), options_(options) {
+    for (const RankTrace& r : trace.ranks) {
+      if (options.ranks.empty() || std::find(options.ranks.begin(), options.ranks.end(), r.rank) != options.ranks.end()) {
+        ranks_.push_back(&r);
+      }
+    }
+  }
+
+  std::string write() {
+    out_ = "{\"displayTimeUnit\":\"ms\",\n\"orrery\":{\"trace\":1,\"origin\":" + quoted(trace_.origin) +
+           ",\"plan\":" + quoted(options_.plan) + ",\"ranks\":[";
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      if (i > 0) out_ += ",";
+      metadata(*ranks_[i]);
+    }
+    out_ += "]},\n\"traceEvents\":[\n";
+    for (const RankTrace* r : ranks_) rank(*r);
+    if (options_.flows) flows();
+    out_ += "\n]}\n";
+    return std::move(out_);
+  }
+
+ private:
+  template <class... T>
+  void event(fmt::format_string<T...> format, T&&... values) {
+    if (!first_) out_ += ",\n";
+    first_ = false;
+    fmt::format_to(std::back_inserter(out_), format, std::forward<T>(values)...);
+  }
+
+  const std::vector<Slot>& step_of(const RankTrace& r) const {
+    return program_.classes[class_of(program_, r.rank)].step;
+  }
+
+  void metadata(const RankTrace& r) {
+    fmt::format_to(std::back_inserter(out_), "\n{{\"rank\":{},\"ops\":{},\"peak_bytes\":{},\"sent_bytes\":{},\"untimed\":[",
+                   index(r.rank), r.spans.size(), r.peak_bytes, r.sent_bytes);
+    // Alloc and Free have no slice; pairs of op and picosecond.
+    bool first = true;
+    for_each_op(program_, step_of(r), [&](const OpRun& run) {
+      if (is_timed(*run.op)) return;
+      fmt::format_to(std::back_inserter(out_), "{}{},{}", first ? "" : ",", index(run.id), r.spans[index(run.id)].start);
+      first = false;
+    });
+    out_ += "]}";
+  }
+
+  void rank(const RankTrace& r) {
+    const std::uint32_t pid = index(r.rank);
+    std::string where;
+    for (const MeshAxis& a : program_.mesh.axes) {
+      if (!where.empty()) where += ", ";
+      where += fmt::format("{} {}", name_of(a.axis), program_.mesh.coordinate(r.rank, a.axis));
+    }
+    event(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":"rank {}{}{}{}"}}}})", pid, pid,
+          where.empty() ? "" : " (", where, where.empty() ? "" : ")");
+    event(R"({{"ph":"M","pid":{},"name":"process_sort_index","args":{{"sort_index":{}}}}})", pid, pid);
+    std::array<bool, lane_count> used{};
+    for_each_op(program_, step_of(r), [&](const OpRun& run) {
+      if (!is_timed(*run.op)) return;
+      const std::size_t lane = lane_number(run.op->lane);
+      if (used[lane]) return;
+      used[lane] = true;
+      event(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":"{}"}}}})", pid, lane,
+            name_of(run.op->lane));
+      event(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_sort_index","args":{{"sort_index":{}}}}})", pid, lane, lane);
+    });
+    blocks(r);
+    for_each_op(program_, step_of(r), [&](const OpRun& run) {
+      if (is_timed(*run.op)) slice(r, run);
+    });
+    if (options_.memory) memory(r);
+  }
+
+  /// A slice around the compute ops of each block run, which nest in it.
+  void blocks(const RankTrace& r) {
+    struct {
+      OpRun run{};
+      std::uint32_t ops = 0;
+      Span span;
+    } now;
+    const auto flush = [&] {
+      if (now.ops < 2) return;
+      event(R"({{"ph":"X","pid":{},"tid":0,"ts":{},"dur":{},"name":{},"cat":"block","args":{{"layer":{},"microbatch":{}}}}})",
+            index(r.rank), micros(now.span.start), micros(now.span.end - now.span.start), quoted(now.run.block->name),
+            now.run.layer, now.run.microbatch);
+    };
+    now.run.block_run = UINT32_MAX;
+    for_each_op(program_, step_of(r), [&](const OpRun& run) {
+      if (!is_timed(*run.op) || lane_number(run.op->lane) != 0) return;
+      const Span& span = r.spans[index(run.id)];
+      if (run.block_run != now.run.block_run) {
+        flush();
+        now = {run, 0, span};
+      }
+      ++now.ops;
+      now.span.end = span.end;
+    });
+    flush();
+  }
+
+  std::string slice_name(const RankTrace& r, const OpRun& run) const {
+    const auto* exchange = std::get_if<Exchange>(&run.op->action);
+    if (exchange == nullptr) return name_of(operation_of(program_, *run.block, *run.op));
+    std::string name;
+    for (std::uint32_t t = exchange->transfers.first; t < exchange->transfers.first + exchange->transfers.count; ++t) {
+      const Transfer& transfer = run.block->transfers[t];
+      if (!name.empty()) name += ", ";
+      name += fmt::format("{} rank {}", transfer.send ? "send to" : "receive from",
+                          index(group_ranks(program_[transfer.group], program_.mesh, r.rank)[index(transfer.peer)]));
+    }
+    return name;
+  }
+
+  Pass pass_of(const OpRun& run) const {
+    const auto* compute = std::get_if<Compute>(&run.op->action);
+    return compute != nullptr ? run.block->kernels[compute->kernel].pass : run.block->pass;
+  }
+
+  void slice(const RankTrace& r, const OpRun& run) {
+    const Span& span = r.spans[index(run.id)];
+    event(R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":"{}","args":{{"op":{},"layer":{},"microbatch":{},"block":{}}}}})",
+          index(r.rank), lane_number(run.op->lane), micros(span.start), micros(span.end - span.start),
+          quoted(slice_name(r, run)), name_of(pass_of(run)), index(run.id), run.layer, run.microbatch,
+          quoted(run.block->name));
+  }
+
+  void memory(const RankTrace& r) {
+    std::array<std::int64_t, LiveMemory::share_count> live{};
+    const auto apply = [&](const OpRun& run) {
+      const auto* alloc = std::get_if<Alloc>(&run.op->action);
+      const auto* free = std::get_if<Free>(&run.op->action);
+      if (alloc == nullptr && free == nullptr) return false;
+      const Buffer& buffer = program_[alloc != nullptr ? alloc->what : free->what];
+      if (buffer.tier != Tier::device) return false;
+      live[LiveMemory::share_of(buffer.role)] +=
+          static_cast<std::int64_t>(bytes_of(buffer)) * (alloc != nullptr ? 1 : -1);
+      return true;
+    };
+    const auto count = [&](std::int64_t at) {
+      event(R"--({{"ph":"C","pid":{},"ts":{},"name":"memory (MiB)","args":{{)--", index(r.rank), micros(at));
+      for (std::size_t s = 0; s < live.size(); ++s) {
+        fmt::format_to(std::back_inserter(out_), "{}\"{}\":{:.3f}", s > 0 ? "," : "", share_names[s],
+                       static_cast<double>(live[s]) / mebibyte.base());
+      }
+      out_ += "}}";
+    };
+    for_each_op(program_, program_.classes[class_of(program_, r.rank)].setup, apply);
+    std::int64_t at = 0;
+    std::int64_t end = 0;
+    bool changed = true;
+    for_each_op(program_, step_of(r), [&](const OpRun& run) {
+      const Span& span = r.spans[index(run.id)];
+      end = std::max(end, span.end);
+      // One event for all that changes at one instant.
+      if (is_timed(*run.op)) return;
+      if (span.start != at && changed) {
+        count(at);
+        changed = false;
+      }
+      at = span.start;
+      changed = apply(run) || changed;
+    });
+    if (changed) count(at);
+    if (end != at) count(end);
+  }
+
+  void arrow(const std::vector<Place>& places) {
+    const std::uint64_t id = next_flow_++;
+    std::int64_t latest = INT64_MIN;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const Place& p = places[i];
+      // Arrows run forward in time and stay inside their slices.
+      latest = std::max(latest, p.span.start);
+      const std::int64_t at = std::min(latest, p.span.end);
+      const char* phase = i == 0 ? "s" : (i + 1 == places.size() ? "f" : "t");
+      event(R"({{"ph":"{}","pid":{},"tid":{},"ts":{},"id":{},"name":"message","cat":"flow"{}}})", phase, p.rank, p.lane,
+            micros(at), id, i + 1 == places.size() ? ",\"bp\":\"e\"" : "");
+    }
+  }
+
+  void flows() {
+    // k-th send with k-th receive on (from, to, channel); k-th collective of a group's first rank.
+    std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint8_t>, std::vector<Place>> sends;
+    std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint8_t>, std::vector<Place>> receives;
+    std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::vector<Place>> meetings;
+    for (const RankTrace* r : ranks_) {
+      std::vector<std::uint32_t> ordinal(program_.groups.size(), 0);
+      for_each_op(program_, step_of(*r), [&](const OpRun& run) {
+        const Place place{index(r->rank), is_timed(*run.op) ? lane_number(run.op->lane) : 0, r->spans[index(run.id)]};
+        if (const auto* exchange = std::get_if<Exchange>(&run.op->action)) {
+          for (std::uint32_t t = exchange->transfers.first; t < exchange->transfers.first + exchange->transfers.count;
+               ++t) {
+            const Transfer& transfer = run.block->transfers[t];
+            const std::uint32_t peer =
+                index(group_ranks(program_[transfer.group], program_.mesh, r->rank)[index(transfer.peer)]);
+            if (transfer.send) {
+              sends[{place.rank, peer, transfer.channel}].push_back(place);
+            } else {
+              receives[{peer, place.rank, transfer.channel}].push_back(place);
+            }
+          }
+        } else if (const auto* collective = std::get_if<Collective>(&run.op->action)) {
+          const std::uint32_t g = index(collective->group);
+          const std::uint32_t leader = index(group_ranks(program_[collective->group], program_.mesh, r->rank).front());
+          meetings[{g, leader, ordinal[g]++}].push_back(place);
+        }
+      });
+    }
+    for (const auto& [key, from] : sends) {
+      const auto to = receives.find(key);
+      if (to == receives.end()) continue;
+      for (std::size_t i = 0; i < std::min(from.size(), to->second.size()); ++i) arrow({from[i], to->second[i]});
+    }
+    for (auto& [key, members] : meetings) {
+      if (members.size() < 2) continue;
+      std::stable_sort(members.begin(), members.end(),
+                       [](const Place& a, const Place& b) { return a.span.start < b.span.start; });
+      arrow(members);
+    }
+  }
+
+  const Trace& trace_;
+  const Program& program_;
+  const ChromeTraceOptions& options_;
+  std::vector<const RankTrace*> ranks_;
+  std::string out_;
+  bool first_ = true;
+  std::uint64_t next_flow_ = 1;
+};
+
+}  // namespace
+
+std::string write_chrome_trace(const Trace& trace, const Program& program, const ChromeTraceOptions& options) {
+  return Writer(trace, program, options).write();
+}
+
+bool looks_like_trace(std::string_view text) {
+  const std::string_view start = text.substr(0, 200);
+  return start.find("\"orrery\"") != std::string_view::npos && start.find("\"trace\"") != std::string_view::npos;
+}
+
+std::optional<Trace> read_chrome_trace(std::string_view text, const std::string& file, Diagnostics& diagnostics) {
+  using nlohmann::json;
+  const std::string code = "trace.json";
+  const auto fail = [&](const std::string& message) {
+    diagnostics.add({file, {}, code, message, {}, {}});
+    return std::nullopt;
+  };
+  struct Slice {
+    std::uint64_t rank;
+    std::uint64_t op;
+    Span span;
+  };
+  std::vector<Slice> slices;
+  std::string bad_event;
+  const auto take = [&](const json& e) {
+    if (!e.is_object() || e.value("ph", json()) != "X") return;
+    const auto args = e.find("args");
+    if (args == e.end() || !args->is_object() || !args->contains("op")) return;
+    const auto number = [&](const json& object, const char* key) -> const json* {
+      const auto found = object.find(key);
+      return found != object.end() && found->is_number() ? &*found : nullptr;
+    };
+    const json* pid = number(e, "pid");
+    const json* op = number(*args, "op");
+    const json* ts = number(e, "ts");
+    const json* dur = number(e, "dur");
+    constexpr double most = 9e9;  // microseconds: whole picoseconds fit a double
+    const bool fine = pid != nullptr && op != nullptr && ts != nullptr && dur != nullptr && pid->is_number_unsigned() &&
+                      op->is_number_unsigned() && std::abs(ts->get<double>()) < most && dur->get<double>() >= 0.0 &&
+                      dur->get<double>() < most;
+    if (!fine) {
+      if (bad_event.empty()) bad_event = e.dump().substr(0, 120);
+      return;
+    }
+    const std::int64_t start = std::llround(ts->get<double>() * 1e6);
+    slices.push_back({pid->get<std::uint64_t>(), op->get<std::uint64_t>(),
+                      {start, start + std::llround(dur->get<double>() * 1e6)}});
+  };
+  json root;
+  try {
+    // Events are taken one by one and dropped, so a long trace does not stay in memory as JSON.
+    root = json::parse(text, [&](int depth, json::parse_event_t kind, json& value) {
+      if (depth != 2 || kind != json::parse_event_t::object_end) return true;
+      take(value);
+      return false;
+    });
+  } catch (const json::exception&) {
+    json again;  // says where
+    if (!parse_json(text, file, code, diagnostics, again)) return std::nullopt;
+    return fail("this JSON is not a trace");
+  }
+  if (!bad_event.empty()) return fail("an event with args.op lacks pid, ts or dur, or they are out of range: " + bad_event);
+  const json* own = root.is_object() && root.contains("orrery") ? &root["orrery"] : nullptr;
+  if (own == nullptr || !own->is_object() || own->value("trace", json()) != 1) {
+    return fail("this is not a trace of version 1 that orrery wrote: the key \"orrery\" is missing or different");
+  }
+  Trace trace;
+  const std::size_t before = diagnostics.size();
+  JsonFields f(*own, "orrery", file, code, diagnostics);
+  std::uint64_t version = 0;
+  std::string plan;
+  f.read("trace", version);
+  f.read("origin", trace.origin);
+  f.read("plan", plan);
+  std::map<std::uint64_t, std::size_t> place;
+  std::vector<std::vector<bool>> seen;
+  f.each("ranks", [&](JsonFields& r) {
+    std::uint32_t rank = 0;
+    std::uint64_t ops = 0;
+    RankTrace out;
+    r.read("rank", rank);
+    r.read("ops", ops);
+    r.read("peak_bytes", out.peak_bytes);
+    r.read("sent_bytes", out.sent_bytes);
+    const json* untimed = r.find("untimed");
+    if (untimed == nullptr || !untimed->is_array() || untimed->size() % 2 != 0) {
+      r.error(r.at("untimed"), "is not a list of pairs");
+      return;
+    }
+    if (ops > slices.size() + untimed->size() / 2) {
+      r.error(r.at("ops"), "is more than the file has events for");
+      return;
+    }
+    out.rank = Rank{rank};
+    out.spans.resize(ops);
+    std::vector<bool> have(ops, false);
+    for (std::size_t i = 0; i + 1 < untimed->size(); i += 2) {
+      const json& op = (*untimed)[i];
+      const json& at = (*untimed)[i + 1];
+      if (!op.is_number_unsigned() || op.get<std::uint64_t>() >= ops || !at.is_number_integer()) {
+        r.error(r.at("untimed"), "holds something that is not an op and an instant");
+        return;
+      }
+      const auto o = op.get<std::uint64_t>();
+      out.spans[o] = {at.get<std::int64_t>(), at.get<std::int64_t>()};
+      have[o] = true;
+    }
+    if (!place.emplace(rank, trace.ranks.size()).second) r.error(r.at("rank"), "stands twice");
+    trace.ranks.push_back(std::move(out));
+    seen.push_back(std::move(have));
+  });
+  f.close();
+  if (diagnostics.size() != before) return std::nullopt;
+  for (const Slice& s : slices) {
+    const auto at = place.find(s.rank);
+    if (at == place.end()) return fail("an event belongs to rank " + std::to_string(s.rank) + ", which is not listed");
+    if (s.op >= seen[at->second].size()) {
+      return fail("rank " + std::to_string(s.rank) + " has no op " + std::to_string(s.op));
+    }
+    if (seen[at->second][s.op]) {
+      return fail("rank " + std::to_string(s.rank) + " has op " + std::to_string(s.op) + " twice");
+    }
+    seen[at->second][s.op] = true;
+    trace.ranks[at->second].spans[s.op] = s.span;
+  }
+  for (std::size_t r = 0; r < seen.size(); ++r) {
+    for (std::size_t o = 0; o < seen[r].size(); ++o) {
+      if (!seen[r][o]) {
+        return fail("rank " + std::to_string(index(trace.ranks[r].rank)) + " lacks op " + std::to_string(o));
+      }
+    }
+  }
+  return trace;
+}
+
+}  // namespace orrery

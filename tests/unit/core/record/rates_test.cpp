@@ -1,0 +1,73 @@
+#include "core/record/rates.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+#include "core/program/lower/lower.hpp"
+#include "tests/support/random_plan.hpp"
+
+namespace orrery {
+
+// Korthikanti et al., MLSys 2023: 72 B L s h^2 (1 + s / 6h + V / 12hL) for GPT (ffn = 4 hidden).
+// The closed form is algebraically equal; 1e-12 covers the order of additions.
+TEST_CASE("Model FLOPs of GPT equal the published closed form", "[unit][record]") {
+  ModelSpec m;
+  m.layers = 96;
+  m.hidden = 12288;
+  m.heads = m.kv_heads = 96;
+  m.head_dim = 128;
+  m.ffn = 4 * m.hidden;
+  m.vocabulary = 51200;
+  Workload w;
+  w.global_batch = 64;
+  w.sequence_length = 2048;
+  const double b = 64, l = 96, s = 2048, h = 12288, v = 51200;
+  const double expected = 72 * b * l * s * h * h * (1 + s / (6 * h) + v / (12 * h * l));
+  CHECK(model_flops(m, w) == Approx(expected).epsilon(1e-12));
+}
+
+// Without recomputation and vocabulary padding a Program executes exactly the model's FLOPs, however it is cut:
+// sums of products of whole numbers, so up to rounding of doubles.
+TEST_CASE("Programs without recomputation and padding execute the model's FLOPs", "[unit][record]") {
+  int compared = 0;
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    test::RandomRunLimits limits;
+    limits.recompute = Recompute::none;
+    const PlannedRun run = test::random_run(seed, limits);
+    if (padded_vocabulary(run.plan, run.model) != run.model.vocabulary) continue;
+    CAPTURE(seed, test::describe(run));
+    const Program program = lower(run.model, run.workload, run.plan);
+    CHECK(program_flops(program) == Approx(model_flops(run.model, run.workload)).epsilon(1e-12));
+    ++compared;
+  }
+  CHECK(compared >= 50);
+}
+
+TEST_CASE("Rates follow from the step time, the device and its price", "[unit][record]") {
+  PlannedRun run;
+  run.workload.global_batch = 4;
+  run.workload.sequence_length = 1000;
+  run.workload.precision = Precision::bf16;
+  run.plan.name = "p";
+  ClusterSpec cluster;
+  cluster.device.peak = {{Precision::bf16, 2.0 * teraflop_per_second}};
+  cluster.device.memory = Bytes::of(100);
+  cluster.price_per_gpu_hour = 3.6;
+  run.cluster = cluster;
+  Program program;
+  program.mesh = Mesh{{{Axis::data, 2}}};
+  Report r;
+  r.step_time = Seconds::of(2);
+  r.peak_memory_bytes = 101;
+  add_rates(r, run, program, 4e12);
+  CHECK(r.gpus == 2);
+  CHECK(r.tokens_per_s == 2000.0);          // 4000 tokens in 2 s
+  CHECK(r.tokens_per_s_per_gpu == 1000.0);
+  CHECK(r.hardware_flops_utilization == 0.5);  // 4e12 of 2 s x 2 devices x 2e12
+  CHECK_FALSE(r.fits);
+  CHECK(*r.memory_capacity_bytes == 100);
+  CHECK(*r.cost_per_step == Approx(0.004).epsilon(1e-12));  // 2 devices x 2 s x 3.6 / 3600 s
+}
+
+}  // namespace orrery
