@@ -81,7 +81,7 @@ class Changes {
 
   void microbatches() {
     const std::uint64_t batch = workload_.global_batch / size(Axis::data);
-    for (std::uint64_t b = 1; b <= batch; ++b) {
+    for (std::uint64_t b = 1; b <= std::min(batch, plan_size_limit); ++b) {
       if (batch % b != 0 || b == plan_.microbatch_size) continue;
       Plan p = plan_;
       p.microbatch_size = static_cast<std::uint32_t>(b);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/base/diagnostics.hpp"
+#include "core/plan/plan_check.hpp"
 #include "planner/gradient_bucket.hpp"
 
 namespace orrery {
@@ -15,6 +16,9 @@ constexpr Axis orders[6][axis_count] = {
     {Axis::data, Axis::pipeline, Axis::tensor}, {Axis::data, Axis::tensor, Axis::pipeline},
     {Axis::tensor, Axis::pipeline, Axis::data}, {Axis::tensor, Axis::data, Axis::pipeline},
 };
+
+/// Larger batches have microbatch sizes that no plan may have.
+constexpr std::uint64_t batch_limit = plan_size_limit * plan_size_limit;
 
 std::vector<std::uint32_t> divisors(std::uint64_t n) {
   std::vector<std::uint32_t> low;
@@ -68,6 +72,26 @@ bool lie_alike(const Mesh& a, const Mesh& b, const std::vector<std::uint64_t>& l
   if (a == b) return true;
   const auto on_a = layout(a, level_units);
   return on_a && on_a == layout(b, level_units);
+}
+
+/// The first plan on a mesh with one microbatch size: microbatch sizes are the
+/// only choices that other limits than the space's own may forbid.
+Plan plan_of(const MeshSpace& on, Bytes bucket, std::uint32_t microbatch) {
+  Plan plan;
+  plan.mesh = on.mesh;
+  plan.microbatch_size = microbatch;
+  plan.schedule = on.runs.front().schedule;
+  plan.stage_layers = on.stage_layers.front();
+  plan.gradient_bucket = bucket;
+  plan.overlap_gradients = false;
+  plan.attention = on.kernels.front().attention;
+  return plan;
+}
+
+bool is_valid(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster) {
+  Diagnostics wrong;
+  check(plan, model, workload, &cluster, wrong);
+  return wrong.empty();
 }
 
 std::vector<RunChoice> run_choices(const Mesh& mesh, const Workload& workload) {
@@ -142,6 +166,7 @@ Space make_space(const ModelSpec& model, const Workload& workload, const Cluster
   std::uint64_t unit = 1;
   for (const NetworkLevel& level : cluster.levels) space.level_units.push_back(unit *= level.size);
   const std::uint64_t devices = cluster.devices();
+  if (devices > plan_size_limit || workload.global_batch > batch_limit) return space;
   const std::uint64_t cut = std::gcd(std::gcd(model.heads, model.kv_heads), model.ffn);
   const std::uint32_t reach = stage_reach(model);
   const std::vector<KernelChoice> kernels = kernel_choices(workload);
@@ -168,10 +193,16 @@ Space make_space(const ModelSpec& model, const Workload& workload, const Cluster
           ++space.orders_left_out;
           continue;
         }
+        MeshSpace on{mesh, {}, splits, run_choices(mesh, workload), kernels};
+        const Bytes bucket = default_gradient_bucket(workload, data);
+        // Sizes beyond check()'s limits, and workloads that it refuses, leave nothing here.
+        for (const std::uint32_t size : divisors(workload.global_batch / data)) {
+          if (is_valid(plan_of(on, bucket, size), model, workload, cluster)) on.microbatch_sizes.push_back(size);
+        }
+        if (on.microbatch_sizes.empty()) continue;
         space.first.push_back(space.count);
-        space.gradient_bucket.push_back(default_gradient_bucket(workload, data));
-        space.meshes.push_back(
-            {mesh, divisors(workload.global_batch / data), splits, run_choices(mesh, workload), kernels});
+        space.gradient_bucket.push_back(bucket);
+        space.meshes.push_back(std::move(on));
         space.count += space.meshes.back().count();
       }
     }

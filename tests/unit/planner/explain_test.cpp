@@ -1,0 +1,253 @@
+#include "planner/explain.hpp"
+
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "core/plan/plan_check.hpp"
+#include "core/program/lower/lower.hpp"
+#include "planner/search.hpp"
+#include "sim/bound/bound.hpp"
+#include "sim/estimate/estimate.hpp"
+
+using namespace orrery;
+
+namespace {
+
+PlannedRun run(Bytes memory) {
+  PlannedRun r;
+  ModelSpec& m = r.model;
+  m.name = "gpt";
+  m.layers = 6;
+  m.hidden = 128;
+  m.heads = m.kv_heads = 8;
+  m.head_dim = 16;
+  m.ffn = 512;
+  m.vocabulary = 2000;
+  m.max_positions = 128;
+  r.workload.global_batch = 8;
+  r.workload.sequence_length = 128;
+  r.workload.clip_norm = 1.0;
+  ClusterSpec c;
+  c.name = "small";
+  c.nodes = 2;
+  c.devices_per_node = 4;
+  c.device.name = "small";
+  c.device.peak[Precision::bf16] = 20.0 * teraflop_per_second;
+  c.device.memory = memory;
+  c.device.memory_bandwidth = 500.0 * gigabyte_per_second;
+  c.levels = {{"inner", 4, 100.0 * gigabyte_per_second, microsecond},
+              {"outer", 2, 10.0 * gigabyte_per_second, 5.0 * microsecond}};
+  r.cluster = c;
+  r.plan.mesh.axes = {{Axis::pipeline, 2}, {Axis::data, 2}, {Axis::tensor, 2}};
+  r.plan.microbatch_size = 2;
+  return r;
+}
+
+Calibration calibration() {
+  Calibration c;
+  c.launch = 2.0 * microsecond;
+  return c;
+}
+
+std::uint64_t peak(const PlannedRun& r, const Plan& plan) {
+  return Bounder(r.model, r.workload, *r.cluster, calibration()).peak_memory(plan);
+}
+
+bool fits(const PlannedRun& r, const Plan& plan) {
+  return static_cast<double>(peak(r, plan)) <= r.cluster->device.memory.base();
+}
+
+Plan resolved(const PlannedRun& r) { return resolve(r.plan, r.model, r.workload, *r.cluster, calibration()).plan; }
+
+}  // namespace
+
+TEST_CASE("resolve gives every auto a value and says why", "[unit][planner]") {
+  const PlannedRun r = run(gibibyte);
+  const ResolvedPlan out = resolve(r.plan, r.model, r.workload, *r.cluster, calibration());
+  REQUIRE(is_resolved(out.plan));
+  CHECK(out.plan.attention == AttentionKernel::flash);
+  CHECK(out.plan.overlap_gradients == true);
+  CHECK(out.plan.gradient_bucket->base() == 160e6);  // 40 million gradients of 4 bytes
+  REQUIRE(out.resolved.size() == 4);
+  CHECK(out.resolved[0].key == "stage_layers");
+  CHECK(out.resolved[1].key == "gradient_bucket");
+  CHECK(out.resolved[1].value == "160 MB");
+  CHECK(out.resolved[2].key == "overlap_gradients");
+  CHECK(out.resolved[3].key == "attention");
+  // What is set stays; a resolved plan is its own resolution.
+  const ResolvedPlan again = resolve(out.plan, r.model, r.workload, *r.cluster, calibration());
+  CHECK(again.plan == out.plan);
+  CHECK(again.resolved.empty());
+}
+
+TEST_CASE("resolve respects what dropout and selective recomputation need", "[unit][planner]") {
+  PlannedRun r = run(gibibyte);
+  r.plan.recompute = Recompute::selective;
+  CHECK(resolved(r).attention == AttentionKernel::unfused);
+  r.plan.recompute = Recompute::none;
+  r.workload.attention_dropout = 0.1;
+  CHECK(resolved(r).attention == AttentionKernel::unfused);
+}
+
+// The last stage has the head, which weighs 2000 x 128 of a layer's 12 x 128^2
+// weights, about 1.3 layers: an even split leaves the last stage longer.
+TEST_CASE("resolve gives the stage with the head fewer layers", "[unit][planner]") {
+  const PlannedRun r = run(gibibyte);
+  const Plan best = resolved(r);
+  REQUIRE(best.stage_layers->size() == 2);
+  CHECK((*best.stage_layers)[0] > (*best.stage_layers)[1]);
+  // And no other split has a lower bound.
+  Bounder bounder(r.model, r.workload, *r.cluster, calibration());
+  for (std::uint32_t first = 1; first < 6; ++first) {
+    Plan other = best;
+    other.stage_layers = {{first, 6 - first}};
+    CHECK(bounder.step_time(best) <= bounder.step_time(other));
+  }
+}
+
+TEST_CASE("the terms of an explanation add up to the step", "[unit][planner]") {
+  const Explanation e = explain(run(gibibyte), calibration());
+  double sum = 0.0;
+  for (const TimeTerm& t : e.terms) sum += t.time.in(second);
+  // Sums of picoseconds in double: far below 1e-9 of the step.
+  CHECK(sum == Approx(e.report.step_time.in(second)).epsilon(1e-9));
+  CHECK(e.report.fits);
+  CHECK_FALSE(e.smallest_fix);
+  CHECK(e.text.find("Does not fit") == std::string::npos);
+}
+
+TEST_CASE("single changes are valid, resolved and change one decision", "[unit][planner]") {
+  const PlannedRun r = run(gibibyte);
+  const Plan plan = resolved(r);
+  const auto changes = single_changes(plan, r.model, r.workload, *r.cluster, calibration());
+  REQUIRE(changes.size() > 10);
+  std::vector<std::string> dimensions;
+  for (const PlanChange& c : changes) {
+    CAPTURE(describe(c));
+    Diagnostics wrong;
+    check(c.plan, r.model, r.workload, &*r.cluster, wrong);
+    CHECK(wrong.empty());
+    CHECK(is_resolved(c.plan));
+    CHECK_FALSE(c.plan == plan);
+    CHECK(c.from != c.to);
+    Plan back = c.plan;  // undone, it is the plan again
+    if (c.dimension == "recompute") back.recompute = plan.recompute;
+    if (c.dimension == "attention") back.attention = plan.attention;
+    if (c.dimension == "sequence_parallel") back.sequence_parallel = plan.sequence_parallel;
+    if (c.dimension == "zero_stage") back.zero_stage = plan.zero_stage;
+    if (c.dimension == "overlap_gradients") back.overlap_gradients = plan.overlap_gradients;
+    if (c.dimension == "schedule") back.schedule = plan.schedule;
+    if (c.dimension == "microbatch_size") back.microbatch_size = plan.microbatch_size;
+    if (c.dimension == "stage_layers") back.stage_layers = plan.stage_layers;
+    if (c.dimension == "order of mesh axes") back.mesh = plan.mesh;
+    if (c.dimension == "mesh") {
+      back.mesh = plan.mesh;
+      back.stage_layers = plan.stage_layers;
+    }
+    CHECK(back == plan);
+    dimensions.push_back(c.dimension);
+  }
+  for (const char* wanted : {"recompute", "sequence_parallel", "zero_stage", "overlap_gradients", "schedule",
+                             "microbatch_size", "stage_layers", "order of mesh axes", "mesh"}) {
+    CHECK(std::count(dimensions.begin(), dimensions.end(), wanted) > 0);
+  }
+}
+
+TEST_CASE("the smallest change that fits is the fastest single change that fits", "[unit][planner]") {
+  PlannedRun r = run(gibibyte);
+  r.plan = resolved(r);
+  // Just too little for the plan as it is.
+  r.cluster->device.memory = Bytes::of(static_cast<double>(peak(r, r.plan) - 1));
+  const Explanation e = explain(r, calibration());
+  REQUIRE_FALSE(e.report.fits);
+  REQUIRE(e.smallest_fix);
+  CHECK(e.smallest_fix->fits);
+  CHECK(fits(r, e.smallest_fix->plan));
+  CHECK(e.text.find("Smallest single change that fits: " + describe(*e.smallest_fix)) != std::string::npos);
+  for (const PlanChange& c : single_changes(r.plan, r.model, r.workload, *r.cluster, calibration())) {
+    if (!fits(r, c.plan)) continue;
+    const Program program = lower(r.model, r.workload, c.plan);
+    CAPTURE(describe(c));
+    CHECK(e.smallest_fix->step_time <=
+          Estimator().step_time(program, CostModel(*r.cluster, calibration(), c.plan.mesh)));
+  }
+}
+
+TEST_CASE("where no single change fits, the one that needs least is shown", "[unit][planner]") {
+  const PlannedRun r = run(mebibyte);
+  const Explanation e = explain(r, calibration());
+  REQUIRE(e.smallest_fix);
+  CHECK_FALSE(e.smallest_fix->fits);
+  CHECK(e.text.find("No single change fits") != std::string::npos);
+  for (const PlanChange& c : single_changes(e.plan, r.model, r.workload, *r.cluster, calibration())) {
+    CHECK(e.smallest_fix->peak_memory_bytes <= peak(r, c.plan));
+  }
+}
+
+TEST_CASE("what binds the best plan is not a better choice", "[unit][planner]") {
+  PlannedRun r = run(mebibyte * 12);
+  SearchOptions options;
+  options.top = 1;
+  const SearchResult found = search(r.model, r.workload, *r.cluster, calibration(), options);
+  REQUIRE(found.plans.size() == 1);
+  r.plan = found.plans.front().plan;
+  const Explanation e = explain(r, calibration());
+  // The space holds every single change of a plan in it but for stage splits
+  // that resolve reaches further for.
+  for (const PlanChange& c : e.faster) CHECK(c.dimension == "mesh");
+  for (const PlanChange& c : e.faster_if_it_fitted) {
+    CHECK(c.step_time < e.report.step_time);
+    CHECK_FALSE(fits(r, c.plan));
+  }
+  if (e.binding == Binding::memory) CHECK(e.text.find("Memory binds: ") != std::string::npos);
+}
+
+TEST_CASE("a worse choice is named as one", "[unit][planner]") {
+  PlannedRun r = run(gibibyte);
+  r.plan.recompute = Recompute::full;  // with memory to spare
+  const Explanation e = explain(r, calibration());
+  CHECK(e.binding == Binding::choice);
+  REQUIRE_FALSE(e.faster.empty());
+  CHECK(std::any_of(e.faster.begin(), e.faster.end(),
+                    [](const PlanChange& c) { return describe(c) == "recompute full -> none"; }));
+}
+
+TEST_CASE("why not that one: the first violated rule", "[unit][planner]") {
+  const PlannedRun r = run(gibibyte);
+  Plan other = r.plan;
+  other.mesh.axes = {{Axis::pipeline, 8}, {Axis::data, 1}, {Axis::tensor, 1}};
+  const Difference d = explain_difference(r, other, calibration());
+  CHECK_FALSE(d.valid);
+  CHECK(d.first_violation.find("there are more pipeline stages than layers [plan.pipeline-layers]") !=
+        std::string::npos);
+  CHECK(d.text.find("That plan breaks a rule.") == 0);
+}
+
+TEST_CASE("why not that one: the terms that are longer, which add up", "[unit][planner]") {
+  const PlannedRun r = run(gibibyte);
+  Plan other = r.plan;
+  other.recompute = Recompute::full;
+  const Difference d = explain_difference(r, other, calibration());
+  REQUIRE(d.valid);
+  CHECK(d.decisions == std::vector<std::string>{"recompute: none | full"});
+  REQUIRE_FALSE(d.terms.empty());
+  CHECK(d.terms.front().name == "recompute");
+  double sum = 0.0;
+  for (const TermDifference& t : d.terms) sum += (t.other - t.reference).in(second);
+  CHECK(sum == Approx((d.other_report.step_time - d.reference.step_time).in(second)).epsilon(1e-6));
+  CHECK(d.text.find("more.") != std::string::npos);
+}
+
+TEST_CASE("why not that one: it does not fit", "[unit][planner]") {
+  PlannedRun r = run(gibibyte);
+  r.plan.recompute = Recompute::full;
+  r.plan.zero_stage = 1;
+  Plan other = r.plan;
+  other.recompute = Recompute::none;
+  other.zero_stage = 0;
+  r.cluster->device.memory = Bytes::of(static_cast<double>(peak(r, resolved(r))));
+  const Difference d = explain_difference(r, other, calibration());
+  CHECK(d.valid);
+  CHECK_FALSE(d.fits);
+  CHECK(d.text.find("That plan does not fit: stage ") != std::string::npos);
+}

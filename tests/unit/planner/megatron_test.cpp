@@ -1,0 +1,200 @@
+#include "planner/export/megatron.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace orrery;
+
+namespace {
+
+// Llama-3-70B's shape on 64 GPUs.
+PlannedRun run() {
+  PlannedRun r;
+  ModelSpec& m = r.model;
+  m.name = "llama";
+  m.layers = 80;
+  m.hidden = 8192;
+  m.heads = 64;
+  m.kv_heads = 8;
+  m.head_dim = 128;
+  m.ffn = 28672;
+  m.vocabulary = 128256;
+  m.max_positions = 8192;
+  m.norm = Norm::rms_norm;
+  m.activation = Activation::swiglu;
+  m.positions = PositionEncoding::rotary;
+  m.bias = false;
+  m.tied_embeddings = false;
+  m.rope_theta = 500000;
+  r.workload.global_batch = 512;
+  r.workload.sequence_length = 8192;
+  r.workload.clip_norm = 1.0;
+  Plan& p = r.plan;
+  p.name = "llama-64";
+  p.mesh.axes = {{Axis::pipeline, 4}, {Axis::data, 2}, {Axis::tensor, 8}};
+  p.stage_layers = {{20, 20, 20, 20}};
+  p.sequence_parallel = true;
+  p.zero_stage = 1;
+  p.gradient_bucket = Bytes::of(160e6);
+  p.overlap_gradients = true;
+  p.attention = AttentionKernel::flash;
+  return r;
+}
+
+std::string text(const PlannedRun& r) {
+  Diagnostics wrong;
+  const auto flags = megatron_flags(r, wrong);
+  REQUIRE(wrong.empty());
+  REQUIRE(flags);
+  return megatron_text(r, *flags);
+}
+
+std::string value(const PlannedRun& r, const std::string& name) {
+  Diagnostics wrong;
+  const auto flags = megatron_flags(r, wrong);
+  REQUIRE(flags);
+  for (const LaunchFlag& f : *flags) {
+    if (f.name == name) return f.value.empty() ? "set" : f.value;
+  }
+  return "";
+}
+
+std::string refusal(const PlannedRun& r) {
+  Diagnostics wrong;
+  CHECK_FALSE(megatron_flags(r, wrong));
+  return render(wrong);
+}
+
+}  // namespace
+
+TEST_CASE("a plan is exported as these Megatron-LM flags", "[unit][planner]") {
+  // Buckets are counted in gradients: 160 MB of 4-byte gradients are 40 million.
+  CHECK(text(run()) == R"(# Megatron-LM flags of llama-64: 64 ranks, data parallel 2
+--tensor-model-parallel-size 8 \
+--pipeline-model-parallel-size 4 \
+--sequence-parallel \
+--use-distributed-optimizer \
+--overlap-grad-reduce \
+--ddp-bucket-size 40000000 \
+--micro-batch-size 1 \
+--global-batch-size 512 \
+--seq-length 8192 \
+--attention-backend flash \
+--num-layers 80 \
+--hidden-size 8192 \
+--ffn-hidden-size 28672 \
+--num-attention-heads 64 \
+--kv-channels 128 \
+--group-query-attention \
+--num-query-groups 8 \
+--max-position-embeddings 8192 \
+--position-embedding-type rope \
+--rotary-base 500000 \
+--normalization RMSNorm \
+--norm-epsilon 1e-05 \
+--swiglu \
+--disable-bias-linear \
+--untie-embeddings-and-output-weights \
+--vocab-size 128256 \
+--make-vocab-size-divisible-by 1 \
+--hidden-dropout 0 \
+--attention-dropout 0 \
+--bf16 \
+--optimizer adam \
+--adam-beta1 0.9 \
+--adam-beta2 0.95 \
+--adam-eps 1e-08 \
+--lr 0.0003 \
+--weight-decay 0.1 \
+--clip-grad 1 \
+--lr-decay-style constant \
+--seed 1
+)");
+}
+
+TEST_CASE("uneven stages become the narrowest flag that says them", "[unit][planner]") {
+  PlannedRun r = run();
+  r.plan.stage_layers = {{19, 21, 21, 19}};
+  CHECK(value(r, "--decoder-first-pipeline-num-layers") == "19");
+  CHECK(value(r, "--decoder-last-pipeline-num-layers") == "19");
+  CHECK(value(r, "--pipeline-model-parallel-layout").empty());
+  r.plan.stage_layers = {{21, 21, 21, 17}};
+  CHECK(value(r, "--decoder-first-pipeline-num-layers").empty());
+  CHECK(value(r, "--decoder-last-pipeline-num-layers") == "17");
+  r.plan.stage_layers = {{19, 21, 20, 20}};
+  CHECK(value(r, "--decoder-first-pipeline-num-layers").empty());
+  CHECK(value(r, "--pipeline-model-parallel-layout") == "Et*19|t*21|t*20|t*20L");
+  CHECK(text(r).find("--pipeline-model-parallel-layout 'Et*19|t*21|t*20|t*20L' \\\n") != std::string::npos);
+  r.plan.mesh.axes = {{Axis::pipeline, 2}, {Axis::data, 4}, {Axis::tensor, 8}};
+  r.plan.stage_layers = {{41, 39}};
+  CHECK(value(r, "--decoder-first-pipeline-num-layers") == "41");
+  CHECK(value(r, "--decoder-last-pipeline-num-layers").empty());
+}
+
+TEST_CASE("the two rank orders of the target are expressed, others are refused", "[unit][planner]") {
+  PlannedRun r = run();
+  CHECK(value(r, "--use-tp-pp-dp-mapping").empty());
+  r.plan.mesh.axes = {{Axis::data, 2}, {Axis::pipeline, 4}, {Axis::tensor, 8}};
+  CHECK(value(r, "--use-tp-pp-dp-mapping") == "set");
+  r.plan.mesh.axes = {{Axis::pipeline, 4}, {Axis::tensor, 8}, {Axis::data, 2}};
+  CHECK(refusal(r) ==
+        "error: Megatron-LM keeps the tensor axis innermost [export.mesh-order]\n"
+        "  Its orders are pipeline, data, tensor and data, pipeline, tensor, outermost first.\n");
+  // An axis of size 1 has no place.
+  r.plan.mesh.axes = {{Axis::pipeline, 4}, {Axis::tensor, 16}, {Axis::data, 1}};
+  CHECK(value(r, "--tensor-model-parallel-size") == "16");
+}
+
+TEST_CASE("recomputation, kernels and precision have their flags", "[unit][planner]") {
+  PlannedRun r = run();
+  r.plan.recompute = Recompute::full;
+  CHECK(value(r, "--recompute-granularity") == "full");
+  CHECK(value(r, "--recompute-num-layers") == "1");
+  r.plan.recompute = Recompute::selective;
+  r.plan.attention = AttentionKernel::unfused;
+  CHECK(value(r, "--recompute-granularity") == "selective");
+  CHECK(value(r, "--attention-backend") == "unfused");
+  r.workload.gradient_dtype = DType::bf16;
+  CHECK(value(r, "--grad-reduce-in-bf16") == "set");
+  r.workload.gradient_dtype.reset();
+  r.workload.precision = Precision::fp16;
+  CHECK(value(r, "--accumulate-allreduce-grads-in-fp32") == "set");
+  CHECK(value(r, "--initial-loss-scale") == "65536");
+  r.plan.overlap_gradients = false;
+  CHECK(value(r, "--overlap-grad-reduce").empty());
+  CHECK(value(r, "--ddp-bucket-size").empty());
+}
+
+TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planner]") {
+  PlannedRun gpipe = run();
+  gpipe.plan.schedule = ScheduleName::gpipe;
+  CHECK(refusal(gpipe) ==
+        "error: Megatron-LM does not run GPipe [export.schedule]\n"
+        "  Its schedule with one chunk per stage is 1F1B.\n"
+        "  Set schedule to 1f1b.\n");
+  PlannedRun placed = run();
+  placed.plan.placement.assign(64, 0);
+  CHECK(refusal(placed) ==
+        "error: Megatron-LM has no flag for the placement of ranks [export.placement]\n"
+        "  It puts rank i on device i.  Order the launcher's hosts instead, and leave the placement out.\n");
+  PlannedRun ring = run();
+  ring.plan.collective_algorithm = CollectiveAlgorithm::ring;
+  CHECK(refusal(ring) ==
+        "error: Megatron-LM has no flag for the algorithm of collectives [export.algorithm]\n"
+        "  The communication library chooses it; leave the override out.\n");
+  PlannedRun wide = run();
+  wide.workload.precision = Precision::fp64;
+  CHECK(refusal(wide) ==
+        "error: Megatron-LM does not train in fp64 [export.precision]\n"
+        "  Use fp32, bf16 or fp16.\n");
+  PlannedRun sgd = run();
+  sgd.workload.optimizer.kind = OptimizerKind::sgd;
+  CHECK(refusal(sgd) ==
+        "error: Megatron-LM's SGD adds weight decay to the gradient [export.optimizer]\n"
+        "  weight_decay is 0.1; here it is decoupled from momentum.\n"
+        "  Set weight_decay to 0, or use adam.\n"
+        "error: Megatron-LM's distributed optimizer is Adam only [export.optimizer]\n"
+        "  Set zero_stage to 0, or use adam.\n");
+  sgd.workload.optimizer.weight_decay = 0.0;
+  sgd.plan.zero_stage = 0;
+  CHECK(value(sgd, "--optimizer") == "sgd");
+}
