@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/common.hpp"
+#include "cli/progress.hpp"
+#include "cli/status.hpp"
+#include "cli/table.hpp"
+#include "cli/verbs.hpp"
+#include "core/base/units_text.hpp"
+#include "core/record/calibration_file.hpp"
+#include "exec/calibrate/calibrate.hpp"
+
+namespace orrery {
+namespace {
+
+/// Fastest matrix product measured in one type.
+double best_gemm(const Calibration& c, DType type) {
+  double best = 0.0;
+  for (const KernelRate& k : c.kernels) {
+    if (k.kind != KernelKind::gemm || k.compute != type || k.rate.values.empty()) continue;
+    best = std::max(best, *std::max_element(k.rate.values.begin(), k.rate.values.end()));
+  }
+  return best;
+}
+
+class CalibrateVerb final : public Verb {
+ public:
+  const char* name() const override { return "calibrate"; }
+  const char* summary() const override { return "measure this machine, so that predictions for it hold"; }
+
+  void declare(Command& c) override {
+    declare_output(c, flags_, "write the calibration here; default: where the other verbs find it");
+    c.examples(
+        "  orrery calibrate                 predictions for local-cpu then use it\n"
+        "  orrery calibrate -o quiet.toml   and: orrery estimate plan.toml --calibration quiet.toml");
+  }
+
+  int run() override {
+    const std::filesystem::path file = flags_.output ? std::filesystem::path(*flags_.output) : own_calibration_path();
+    CalibrateOptions options;
+    Progress progress;
+    options.progress = [&](double share) {
+      if (interrupted().load()) throw Interrupted{};
+      progress.show("calibrate", static_cast<std::uint64_t>(share * 1000.0), 1000);
+    };
+    Calibration measured;
+    try {
+      measured = calibrate(options);
+    } catch (const Interrupted&) {
+      progress.clear();
+      print("Interrupted: nothing was written.\n");
+      return status_no;
+    }
+    progress.clear();
+    write_file(file, calibration_text(measured));
+    if (flags_.json) {
+      nlohmann::ordered_json json;
+      json["file"] = file.string();
+      json["machine"] = measured.machine;
+      json["cores"] = usable_cores();
+      json["spread"] = measured.spread;
+      for (const DType t : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+        json["gemm_flop_per_s"][std::string(name_of(t))] = best_gemm(measured, t);
+      }
+      json["kernel_tables"] = measured.kernels.size();
+      print_json(json);
+    } else {
+      Table table({"matrix products", "best rate"});
+      for (const DType t : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+        const double rate = best_gemm(measured, t);
+        if (rate > 0.0) table.row({std::string(name_of(t)), short_text(FlopRate::of(rate))});
+      }
+      std::string out = measured.machine + "\n" + table.str();
+      if (measured.messages) out += fmt::format("  a message between ranks takes {} to start\n", short_text(measured.messages->latency));
+      out += fmt::format("  {} kernel tables, spread of measurements {}\n  written to {}\n", measured.kernels.size(),
+                         percent(measured.spread), file.string());
+      print(out);
+    }
+    return status_fine;
+  }
+
+ private:
+  struct Interrupted {};
+  CommonFlags flags_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> calibrate_verb() { return std::make_unique<CalibrateVerb>(); }
+
+}  // namespace orrery

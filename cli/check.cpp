@@ -1,0 +1,161 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/common.hpp"
+#include "cli/file_kind.hpp"
+#include "cli/status.hpp"
+#include "cli/verbs.hpp"
+#include "core/base/toml_reader.hpp"
+#include "core/base/units_text.hpp"
+#include "core/plan/plan_file.hpp"
+#include "core/program/program_text.hpp"
+#include "core/program/verify.hpp"
+#include "core/record/calibration_file.hpp"
+#include "core/record/chrome_trace.hpp"
+#include "core/record/report_file.hpp"
+#include "core/spec/hf_config.hpp"
+#include "core/spec/spec_files.hpp"
+#include "planner/space.hpp"
+
+namespace orrery {
+namespace {
+
+std::string about(const ModelSpec& m) {
+  return fmt::format("{}, {} parameters", m.name, with_commas(parameter_count(m)));
+}
+
+class CheckVerb final : public Verb {
+ public:
+  const char* name() const override { return "check"; }
+  const char* summary() const override { return "say what a file is and what is wrong with it"; }
+
+  void declare(Command& c) override {
+    c.positional("FILE", file_, "a model, workload, device, cluster, plan, calibration, config.json, report, trace or program");
+    c.option("--gpus", flags_.gpus, "plans and clusters: number of devices");
+    declare_output(c, flags_, "write the answer here too, as JSON");
+    c.examples(
+        "  orrery check plan.toml\n"
+        "  orrery check models/hf/llama-3-70b/config.json\n"
+        "  orrery show program plan.toml -o p.txt && orrery check p.txt");
+  }
+
+  int run() override {
+    Diagnostics d;
+    // Traces of large plans are long.
+    const std::optional<std::string> text = read_text(file_, d, std::size_t{4} << 30);
+    FileKind kind = FileKind::unknown;
+    std::string found;
+    if (text) {
+      kind = kind_of(*text, file_, d);
+      if (d.empty()) found = describe_file(kind, *text, d);
+    }
+    const bool good = d.empty();
+    nlohmann::ordered_json json;
+    json["file"] = file_;
+    json["kind"] = name_of(kind);
+    json["good"] = good;
+    json["about"] = found;
+    json["mistakes"] = nlohmann::ordered_json::array();
+    for (const Diagnostic& m : d.list()) {
+      json["mistakes"].push_back({{"file", m.file},
+                                  {"line", m.position.line},
+                                  {"column", m.position.column},
+                                  {"code", m.code},
+                                  {"message", m.message},
+                                  {"details", m.details}});
+    }
+    const auto replace = nlohmann::ordered_json::error_handler_t::replace;
+    if (flags_.output) write_file(*flags_.output, json.dump(2, ' ', false, replace) + "\n");
+    if (flags_.json) {
+      print(json.dump(2, ' ', false, replace) + "\n");
+    } else if (good) {
+      print(fmt::format("{}: a {}: {}\n", file_, name_of(kind), found));
+    }
+    if (!good && !flags_.json) throw InputError(d);
+    return good ? status_fine : status_input;
+  }
+
+ private:
+  std::string describe_file(FileKind kind, const std::string& text, Diagnostics& d) const {
+    const Library library = library_of(flags_);
+    const DeviceLookup lookup = [&](const std::string& name, Diagnostics& more) { return library.device(name, more); };
+    switch (kind) {
+      case FileKind::model:
+        if (const auto m = parse_model(text, file_, d)) return about(*m);
+        return {};
+      case FileKind::hf_config:
+        if (const auto m = parse_hf_config(text, file_, d)) return about(*m);
+        return {};
+      case FileKind::workload:
+        if (const auto w = parse_workload(text, file_, d)) {
+          return fmt::format("{} sequences of {} tokens, {}", w->global_batch, w->sequence_length, name_of(w->precision));
+        }
+        return {};
+      case FileKind::device:
+        if (const auto v = parse_device(text, file_, d)) {
+          return fmt::format("{}, {} at {}", v->name, short_text(v->memory), short_text(v->memory_bandwidth));
+        }
+        return {};
+      case FileKind::cluster:
+        if (auto c = parse_cluster(text, file_, lookup, d)) {
+          if (flags_.gpus) c = resized(std::move(*c), *flags_.gpus, d);
+          if (c) return fmt::format("{}, {} x {} {}", c->name, c->nodes, c->devices_per_node, c->device.name);
+        }
+        return {};
+      case FileKind::plan:
+        if (const auto p = read_plan(text, file_, library, flags_.gpus, d)) {
+          return fmt::format("{} for {}: {}", p->plan.name, p->model.name, describe(p->plan));
+        }
+        return {};
+      case FileKind::calibration:
+        if (const auto c = parse_calibration(text, file_, d)) {
+          return fmt::format("{} of {}, {}, {} measured tables", c->name, c->device, c->date, c->kernels.size());
+        }
+        return {};
+      case FileKind::report:
+        if (const auto r = read_report(text, file_, d)) {
+          return fmt::format("{} of {}, step {}", r->origin, r->plan, short_text(r->step_time));
+        }
+        return {};
+      case FileKind::trace:
+        if (const auto t = read_chrome_trace(text, file_, d)) {
+          return fmt::format("{}, {} ranks", t->origin, t->ranks.size());
+        }
+        return {};
+      case FileKind::program:
+        if (const auto p = read_program(text, file_, d)) {
+          const std::vector<Violation> broken = verify(*p);
+          for (const Violation& v : broken) {
+            Diagnostic m;
+            m.file = file_;
+            m.code = v.code;
+            m.message = v.message;
+            if (!v.listing.empty()) m.details.push_back(v.listing);
+            d.add(std::move(m));
+          }
+          return fmt::format("{} ranks in {} classes, {} blocks, every rule holds", p->mesh.size(), p->classes.size(),
+                             p->blocks.size());
+        }
+        return {};
+      case FileKind::unknown:
+        Diagnostic m;
+        m.file = file_;
+        m.code = "cli.kind";
+        m.message = "this is no file of ours";
+        m.details.push_back("A TOML file of ours has a table [model], [workload], [device], [cluster] or [plan], or is a calibration.");
+        d.add(std::move(m));
+        return {};
+    }
+    return {};
+  }
+
+  CommonFlags flags_;
+  std::string file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> check_verb() { return std::make_unique<CheckVerb>(); }
+
+}  // namespace orrery

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "cli/arguments.hpp"
+#include "core/base/diagnostics.hpp"
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+#include "core/record/calibration.hpp"
+#include "core/spec/library.hpp"
+#include "planner/resolve.hpp"
+#include "sim/cost/cost_model.hpp"
+
+namespace orrery {
+
+/// Flags that several verbs share.
+struct CommonFlags {
+  bool json = false;
+  std::optional<std::string> output;
+  std::optional<std::uint32_t> gpus;
+  std::optional<std::string> calibration;
+  std::optional<std::string> data;
+};
+
+/// --json, -o and --data; `output_help` says what -o writes.
+void declare_output(Command&, CommonFlags&, const std::string& output_help);
+/// --gpus and --calibration.
+void declare_machine(Command&, CommonFlags&);
+
+/// The user's mistakes, on their way to exit status 2.
+class InputError {
+ public:
+  explicit InputError(Diagnostics d) : diagnostics(std::move(d)) {}
+  Diagnostics diagnostics;
+};
+/// Throws InputError when there is a mistake.
+void require_none(const Diagnostics&);
+/// A mistake in the arguments themselves.
+[[noreturn]] void refuse(std::string code, std::string message, std::vector<std::string> details = {});
+
+/// The data directory: --data, else beside the installed program, else the source tree.
+[[nodiscard]] Library library_of(const CommonFlags&);
+
+/// What a device's times are computed with, and where that came from.
+struct CalibrationChoice {
+  Calibration calibration;
+  std::string origin;  ///< "shipped h100", a path, or "none: datasheet figures"
+};
+/// --calibration; else, for devices that are cores of this machine, what
+/// `orrery calibrate` wrote; else the shipped one of the device.
+[[nodiscard]] CalibrationChoice calibration_of(const CommonFlags&, const Library&, const DeviceSpec&);
+/// Where `orrery calibrate` writes without -o.
+[[nodiscard]] std::filesystem::path own_calibration_path();
+
+/// A built-in cluster whose devices are this machine's cores gets their true number.
+void adapt_to_this_machine(ClusterSpec&);
+
+/// A plan file with its cluster, before its autos have values.
+struct UnresolvedPlan {
+  PlannedRun run;  ///< its cluster is set
+  CalibrationChoice calibration;
+};
+/// Reads `reference`: a path, or the name of an example plan.
+/// `fallback_cluster` is used where the file names none; without it that is an
+/// input error.
+[[nodiscard]] UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags&,
+                                             const std::optional<std::string>& fallback_cluster);
+
+/// A plan file with all that it needs to be priced or run.
+struct LoadedPlan {
+  PlannedRun run;  ///< resolved; its cluster is set
+  CalibrationChoice calibration;
+  std::vector<Resolution> resolved;  ///< what was auto
+  Program program;
+};
+/// Reads (as read_unresolved), resolves and lowers a plan.
+[[nodiscard]] LoadedPlan load_plan(const std::string& reference, const CommonFlags&,
+                                   const std::optional<std::string>& fallback_cluster);
+/// Path of a plan: the reference itself, or the example plan of that name.
+[[nodiscard]] std::filesystem::path plan_path(const std::string& reference, const Library&);
+
+[[nodiscard]] CostModel cost_model(const LoadedPlan&);
+
+/// Lines "auto: key = value (reason)" for every value that was resolved.
+[[nodiscard]] std::string resolutions_text(const std::vector<Resolution>&);
+
+/// Writes a file whole: to a neighbour first, then renamed, so that an
+/// interrupted program leaves no half file.  Throws Error.
+void write_file(const std::filesystem::path&, std::string_view text);
+/// Prints to standard output; throws Error when that fails.
+void print(std::string_view text);
+/// Prints JSON with two spaces of indentation.
+void print_json(const nlohmann::ordered_json&);
+
+}  // namespace orrery

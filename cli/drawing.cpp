@@ -1,0 +1,179 @@
+#include "cli/drawing.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "cli/report_text.hpp"
+#include "core/base/units_text.hpp"
+#include "core/program/program_text.hpp"
+
+namespace orrery {
+namespace {
+
+std::string in_quotes(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+/// Quotes, but keeps "\n" as Graphviz' line break.
+std::string label(const std::vector<std::string>& lines) {
+  std::string out;
+  for (const std::string& l : lines) {
+    const std::string q = in_quotes(l);
+    out += (out.empty() ? "" : "\\n") + q.substr(1, q.size() - 2);
+  }
+  return "[label=\"" + out + "\"]";
+}
+
+constexpr const char* head =
+    "  graph [fontname=\"Helvetica\"];\n  node [shape=box, fontname=\"Helvetica\", fontsize=10];\n"
+    "  edge [fontname=\"Helvetica\", fontsize=9];\n";
+
+}  // namespace
+
+std::string dot_of(const ModelSpec& m) {
+  std::string out = fmt::format("digraph {} {{\n  rankdir=TB;\n{}", in_quotes(m.name), head);
+  out += fmt::format("  embedding {};\n", label({"embedding", fmt::format("{} x {}", m.vocabulary, m.hidden)}));
+  out += fmt::format("  subgraph cluster_layer {{\n    label=\"layer, x {}\";\n", m.layers);
+  const char* norm = m.norm == Norm::layer_norm ? "layer norm" : "RMS norm";
+  out += fmt::format("    norm1 {};\n", label({norm}));
+  out += fmt::format("    qkv {};\n", label({"query, key, value", fmt::format("{} x {}", m.hidden, (m.heads + 2 * m.kv_heads) * m.head_dim)}));
+  out += fmt::format("    attention {};\n", label({"attention", fmt::format("{} heads of {}, {} of keys", m.heads, m.head_dim, m.kv_heads)}));
+  out += fmt::format("    out {};\n    add1 [label=\"+\", shape=circle];\n", label({"out", fmt::format("{} x {}", m.heads * m.head_dim, m.hidden)}));
+  out += fmt::format("    norm2 {};\n", label({norm}));
+  const bool gated = m.activation == Activation::swiglu;
+  out += fmt::format("    up {};\n", label({gated ? "gate, up" : "up", fmt::format("{} x {}{}", m.hidden, gated ? "2 x " : "", m.ffn)}));
+  out += fmt::format("    act {};\n", label({gated ? "SwiGLU" : "GELU"}));
+  out += fmt::format("    down {};\n    add2 [label=\"+\", shape=circle];\n", label({"down", fmt::format("{} x {}", m.ffn, m.hidden)}));
+  out += "    norm1 -> qkv -> attention -> out -> add1 -> norm2 -> up -> act -> down -> add2;\n"
+         "    add1 -> add2 [style=dashed];\n  }\n";
+  out += fmt::format("  norm {};\n  head {};\n", label({norm}),
+                     label({m.tied_embeddings ? "head (tied)" : "head", fmt::format("{} x {}", m.hidden, m.vocabulary)}));
+  return out + "  embedding -> norm1;\n  embedding -> add1 [style=dashed];\n  add2 -> norm -> head;\n}\n";
+}
+
+std::string dot_of(const ClusterSpec& c) {
+  std::string out = fmt::format("graph {} {{\n{}", in_quotes(c.name), head);
+  // Units of a level hang below the level's own node; many equal ones fold.
+  constexpr std::uint32_t most_units = 8;
+  int next = 0;
+  const auto draw_level = [&](auto&& self, std::size_t level) -> int {
+    const int id = next++;
+    if (level == 0) {
+      out += fmt::format("  n{} {};\n", id, label({c.device.name, short_text(c.device.memory)}));
+      return id;
+    }
+    const NetworkLevel& l = c.levels[level - 1];
+    out += fmt::format("  n{} [shape=ellipse, label={}];\n", id, in_quotes(fmt::format("{}\\n{} each way, {}", l.name, short_text(l.bandwidth), short_text(l.latency))));
+    const std::uint32_t shown = l.size > most_units ? 2 : l.size;
+    for (std::uint32_t i = 0; i < shown; ++i) out += fmt::format("  n{} -- n{};\n", id, self(self, level - 1));
+    if (shown < l.size) {
+      const int more = next++;
+      out += fmt::format("  n{} [shape=plaintext, label=\"... {} in all\"];\n  n{} -- n{} [style=dotted];\n", more, l.size, id, more);
+    }
+    return id;
+  };
+  draw_level(draw_level, c.levels.size());
+  // Line breaks were escaped once too often by the quoting.
+  for (std::size_t at = out.find("\\\\n"); at != std::string::npos; at = out.find("\\\\n", at)) out.erase(at, 1);
+  return out + "}\n";
+}
+
+std::string dot_of(const PlannedRun& run) {
+  const Plan& plan = run.plan;
+  std::string out = fmt::format("digraph {} {{\n  rankdir=LR;\n{}", in_quotes(plan.name.empty() ? "plan" : plan.name), head);
+  const std::uint32_t stages = plan.mesh.size(Axis::pipeline);
+  const std::uint32_t replicas = plan.mesh.size(Axis::data);
+  const std::uint32_t tensor = plan.mesh.size(Axis::tensor);
+  constexpr std::uint32_t most = 8;
+  for (std::uint32_t d = 0; d < std::min(replicas, most); ++d) {
+    out += fmt::format("  subgraph cluster_{} {{\n    label=\"replica {} of {}\";\n", d, d, replicas);
+    for (std::uint32_t s = 0; s < std::min(stages, most); ++s) {
+      const Rank first = plan.mesh.moved(plan.mesh.moved(Rank{0}, Axis::pipeline, s), Axis::data, d);
+      const Rank last = plan.mesh.moved(first, Axis::tensor, tensor - 1);
+      std::vector<std::string> lines{fmt::format("stage {}", s)};
+      if (plan.stage_layers) lines.push_back(fmt::format("{} layers", (*plan.stage_layers)[s]));
+      lines.push_back(tensor == 1 ? fmt::format("rank {}", index(first))
+                                  : fmt::format("{} tensor ranks {}..{}", tensor, index(first), index(last)));
+      out += fmt::format("    s{}_{} {};\n", d, s, label(lines));
+      if (s > 0) out += fmt::format("    s{}_{} -> s{}_{};\n", d, s - 1, d, s);
+    }
+    out += "  }\n";
+  }
+  if (replicas > most || stages > most) {
+    out += fmt::format("  more [shape=plaintext, label=\"{} replicas and {} stages in all\"];\n", replicas, stages);
+  }
+  return out + "}\n";
+}
+
+std::string dot_of(const Program& program) {
+  std::string out = fmt::format("digraph program {{\n  rankdir=LR;\n{}", head);
+  for (std::size_t b = 0; b < program.blocks.size(); ++b) {
+    const Block& block = program.blocks[b];
+    out += fmt::format("  subgraph cluster_{} {{\n    label={};\n", b, in_quotes(block.name));
+    std::map<std::size_t, std::size_t> last_on_lane;
+    for (std::size_t i = 0; i < block.ops.size(); ++i) {
+      const Op& op = block.ops[i];
+      if (std::holds_alternative<Alloc>(op.action) || std::holds_alternative<Free>(op.action)) continue;
+      std::string text = op_text(program, block, op);
+      text = text.substr(0, text.find(" ("));
+      const bool compute = op.lane.kind == LaneKind::compute;
+      out += fmt::format("    b{}_{} [label={}, style=filled, fillcolor={}];\n", b, i, in_quotes(text),
+                         compute ? "white" : "lightblue");
+      const std::size_t lane = lane_number(op.lane);
+      if (const auto at = last_on_lane.find(lane); at != last_on_lane.end()) {
+        out += fmt::format("    b{}_{} -> b{}_{};\n", b, at->second, b, i);
+      }
+      last_on_lane[lane] = i;
+      for (std::uint32_t w = 0; w < op.waits.count; ++w) {
+        const Wait& wait = block.waits[op.waits.first + w];
+        if (wait.kind == Wait::Kind::op) out += fmt::format("    b{}_{} -> b{}_{} [style=dashed];\n", b, wait.op, b, i);
+      }
+    }
+    out += "  }\n";
+  }
+  return out + "}\n";
+}
+
+std::string draw(const std::string& text, const std::string& format) {
+  char in_name[] = "/tmp/orrery-graph-XXXXXX";
+  const int in = mkstemp(in_name);
+  if (in < 0) throw Error("cannot create a temporary file for dot");
+  const std::string out_name = std::string(in_name) + ".out";
+  FILE* file = fdopen(in, "w");
+  std::fwrite(text.data(), 1, text.size(), file);
+  std::fclose(file);
+  const std::string type = "-T" + format;
+  std::string program = "dot", output_flag = "-o" + out_name;
+  char* arguments[] = {program.data(), const_cast<char*>(type.c_str()), output_flag.data(), in_name, nullptr};
+  pid_t child = 0;
+  int state = 0;
+  const bool ran = posix_spawnp(&child, "dot", nullptr, nullptr, arguments, environ) == 0 &&
+                   waitpid(child, &state, 0) == child && WIFEXITED(state) && WEXITSTATUS(state) == 0;
+  std::string drawn;
+  if (ran) {
+    std::ifstream result(out_name, std::ios::binary);
+    drawn.assign(std::istreambuf_iterator<char>(result), {});
+  }
+  std::error_code ignored;
+  std::filesystem::remove(in_name, ignored);
+  std::filesystem::remove(out_name, ignored);
+  if (!ran) throw Error("Graphviz' dot could not draw the graph; it comes with the package graphviz");
+  return drawn;
+}
+
+}  // namespace orrery

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+#include "core/spec/cluster_spec.hpp"
+#include "core/spec/model_spec.hpp"
+
+namespace orrery {
+
+// Graphs in Graphviz' language.
+[[nodiscard]] std::string dot_of(const ModelSpec&);
+[[nodiscard]] std::string dot_of(const ClusterSpec&);
+/// Stages as columns, replicas as rows; at most 8 of each are drawn.
+[[nodiscard]] std::string dot_of(const PlannedRun&);
+/// Every block: its ops in lanes, and what waits for what.
+[[nodiscard]] std::string dot_of(const Program&);
+
+/// Runs Graphviz' `dot` on `text`; `format` is "svg", "png" or "pdf".  Throws
+/// Error when dot is missing or fails.
+[[nodiscard]] std::string draw(const std::string& text, const std::string& format);
+
+}  // namespace orrery

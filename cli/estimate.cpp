@@ -1,0 +1,53 @@
+#include <nlohmann/json.hpp>
+
+#include "cli/common.hpp"
+#include "cli/report_text.hpp"
+#include "cli/status.hpp"
+#include "cli/verbs.hpp"
+#include "core/record/report_file.hpp"
+#include "sim/estimate/estimate.hpp"
+
+namespace orrery {
+namespace {
+
+class EstimateVerb final : public Verb {
+ public:
+  const char* name() const override { return "estimate"; }
+  const char* summary() const override { return "predict a plan's step time and memory, without contention"; }
+
+  void declare(Command& c) override {
+    c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
+    c.option("--cluster", cluster_, "where the plan names none: a name or a .toml file");
+    declare_machine(c, flags_);
+    declare_output(c, flags_, "write the report here, as JSON");
+    c.examples(
+        "  orrery estimate plan.toml\n"
+        "  orrery estimate llama-3-70b-8-dgx-h100 --json\n"
+        "  orrery estimate plan.toml --calibration mine.toml -o report.json");
+  }
+
+  int run() override {
+    const LoadedPlan loaded = load_plan(plan_, flags_, cluster_);
+    Report report = estimate(loaded.run, loaded.program, cost_model(loaded));
+    report.assumptions.push_back("calibration: " + loaded.calibration.origin);
+    if (flags_.output) write_file(*flags_.output, write_report(report));
+    if (flags_.json) {
+      print_json(to_json(report));
+    } else {
+      print(heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" +
+            report_text(report));
+    }
+    return report.fits ? status_fine : status_no;
+  }
+
+ private:
+  CommonFlags flags_;
+  std::string plan_;
+  std::optional<std::string> cluster_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> estimate_verb() { return std::make_unique<EstimateVerb>(); }
+
+}  // namespace orrery

@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/common.hpp"
+#include "cli/report_text.hpp"
+#include "cli/status.hpp"
+#include "cli/verbs.hpp"
+#include "core/record/report_file.hpp"
+#include "planner/explain.hpp"
+
+namespace orrery {
+namespace {
+
+nlohmann::ordered_json change_json(const PlanChange& c) {
+  return {{"change", describe(c)},
+          {"dimension", c.dimension},
+          {"from", c.from},
+          {"to", c.to},
+          {"step_time_s", c.step_time.base()},
+          {"peak_memory_bytes", c.peak_memory_bytes},
+          {"fits", c.fits}};
+}
+
+std::string_view name_of(Binding b) {
+  switch (b) {
+    case Binding::memory: return "memory";
+    case Binding::choice: return "choice";
+    case Binding::largest: return "largest term";
+  }
+  return "";
+}
+
+class ExplainVerb final : public Verb {
+ public:
+  const char* name() const override { return "explain"; }
+  const char* summary() const override { return "why this plan, why not that one, what would make it fit"; }
+
+  void declare(Command& c) override {
+    c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
+    c.positional("OTHER", other_, "another plan of the same model and workload");
+    c.option("--cluster", cluster_, "where the plan names none: a name or a .toml file");
+    declare_machine(c, flags_);
+    declare_output(c, flags_, "write the answer here, as JSON");
+    c.examples(
+        "  orrery explain plan.toml               where its time goes, what one change would do\n"
+        "  orrery explain best.toml other.toml    why not the other one\n"
+        "Status 1: the plan does not fit.");
+  }
+
+  int run() override { return other_ ? two() : one(); }
+
+ private:
+  void show(const nlohmann::ordered_json& json, const std::string& text) const {
+    if (flags_.output) write_file(*flags_.output, json.dump(2) + "\n");
+    if (flags_.json) {
+      print_json(json);
+    } else {
+      print(text.ends_with('\n') ? text : text + "\n");
+    }
+  }
+
+  int one() const {
+    const UnresolvedPlan plan = read_unresolved(plan_, flags_, cluster_);
+    const Explanation e = explain(plan.run, plan.calibration.calibration);
+    nlohmann::ordered_json json = to_json(e.report);
+    json["terms_s"] = nlohmann::ordered_json::object();
+    for (const TimeTerm& t : e.terms) json["terms_s"][t.name] = t.time.base();
+    json["fullest_stage"] = e.fullest_stage;
+    json["binding"] = name_of(e.binding);
+    json["faster"] = nlohmann::ordered_json::array();
+    for (const PlanChange& c : e.faster) json["faster"].push_back(change_json(c));
+    json["faster_if_it_fitted"] = nlohmann::ordered_json::array();
+    for (const PlanChange& c : e.faster_if_it_fitted) json["faster_if_it_fitted"].push_back(change_json(c));
+    json["smallest_fix"] = e.smallest_fix ? change_json(*e.smallest_fix) : nlohmann::ordered_json(nullptr);
+    json["text"] = e.text;
+    show(json, heading_text(plan.run, plan.calibration.origin) + "\n" + e.text);
+    return e.report.fits ? status_fine : status_no;
+  }
+
+  int two() const {
+    const UnresolvedPlan plan = read_unresolved(plan_, flags_, cluster_);
+    const UnresolvedPlan other = read_unresolved(*other_, flags_, cluster_);
+    const Difference diff = explain_difference(plan.run, other.run.plan, plan.calibration.calibration);
+    nlohmann::ordered_json json;
+    json["valid"] = diff.valid;
+    json["first_violation"] = diff.first_violation;
+    json["fits"] = diff.fits;
+    if (diff.valid) {
+      json["reference"] = to_json(diff.reference);
+      json["other"] = to_json(diff.other_report);
+    }
+    json["decisions"] = diff.decisions;
+    json["terms"] = nlohmann::ordered_json::array();
+    for (const TermDifference& t : diff.terms) {
+      json["terms"].push_back({{"name", t.name}, {"reference_s", t.reference.base()}, {"other_s", t.other.base()}});
+    }
+    json["text"] = diff.text;
+    show(json, diff.text);
+    return diff.valid && diff.fits ? status_fine : status_no;
+  }
+
+  CommonFlags flags_;
+  std::string plan_;
+  std::optional<std::string> other_, cluster_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> explain_verb() { return std::make_unique<ExplainVerb>(); }
+
+}  // namespace orrery

@@ -1,0 +1,46 @@
+#include "cli/file_kind.hpp"
+
+#include "core/base/toml_reader.hpp"
+#include "core/record/chrome_trace.hpp"
+#include "core/record/report_file.hpp"
+
+namespace orrery {
+
+std::string_view name_of(FileKind kind) {
+  switch (kind) {
+    case FileKind::model: return "model";
+    case FileKind::workload: return "workload";
+    case FileKind::device: return "device";
+    case FileKind::cluster: return "cluster";
+    case FileKind::plan: return "plan";
+    case FileKind::calibration: return "calibration";
+    case FileKind::hf_config: return "Hugging Face config";
+    case FileKind::report: return "report";
+    case FileKind::trace: return "trace";
+    case FileKind::program: return "program";
+    case FileKind::unknown: return "unknown";
+  }
+  return "unknown";
+}
+
+FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& diagnostics) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos) return FileKind::unknown;
+  if (text.compare(first, 14, "orrery-program") == 0) return FileKind::program;
+  if (text[first] == '{' || (text[first] == '[' && file.ends_with(".json"))) {
+    if (looks_like_trace(text)) return FileKind::trace;
+    if (looks_like_report(text)) return FileKind::report;
+    return FileKind::hf_config;
+  }
+  const std::optional<TomlTable> root = parse_toml(text, file, diagnostics);
+  if (!root) return FileKind::unknown;
+  if (root->has("plan") || root->has("mesh") || (root->has("workload") && root->has("model"))) return FileKind::plan;
+  if (root->has("model")) return FileKind::model;
+  if (root->has("workload")) return FileKind::workload;
+  if (root->has("cluster")) return FileKind::cluster;
+  if (root->is_text("device")) return FileKind::calibration;
+  if (root->has("device")) return FileKind::device;
+  return FileKind::unknown;
+}
+
+}  // namespace orrery

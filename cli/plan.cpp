@@ -1,0 +1,290 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/common.hpp"
+#include "cli/progress.hpp"
+#include "cli/report_text.hpp"
+#include "cli/status.hpp"
+#include "cli/table.hpp"
+#include "cli/verbs.hpp"
+#include "core/base/units_text.hpp"
+#include "core/plan/plan_file.hpp"
+#include "core/plan/plan_names.hpp"
+#include "core/record/report_file.hpp"
+#include "core/spec/spec_check.hpp"
+#include "core/spec/spec_files.hpp"
+#include "planner/export/megatron.hpp"
+#include "planner/search.hpp"
+
+namespace orrery {
+namespace {
+
+std::vector<std::string> strings(const std::vector<std::string_view>& names) { return {names.begin(), names.end()}; }
+
+/// Built-in names stay; paths become absolute, so that the written plan works
+/// from any folder.
+std::string portable(const std::string& reference) {
+  return is_path(reference) ? std::filesystem::absolute(reference).lexically_normal().string() : reference;
+}
+
+class PlanVerb final : public Verb {
+ public:
+  const char* name() const override { return "plan"; }
+  const char* summary() const override { return "find the best plans for a model on a cluster"; }
+
+  void declare(Command& c) override {
+    c.required("--model", model_, "a name, a .toml file, or a Hugging Face config.json");
+    c.required("--cluster", cluster_, "a name or a .toml file");
+    c.required("--batch", workload_.global_batch, "sequences per optimizer step");
+    c.required("--seq", workload_.sequence_length, "tokens per sequence");
+    c.choice("--precision", precision_, strings(precision_names()), "of weights and activations");
+    c.choice("--optimizer", optimizer_, strings(optimizer_names()), "");
+    c.option("--dropout", dropout_, "rate of all dropout");
+    c.option("--clip-norm", clip_norm_, "global gradient norm to clip at; 0: none");
+    c.choice("--objective", objective_, {"step-time", "memory", "cost"}, "what to minimize");
+    c.option("--top", top_, "plans to show");
+    c.option("--threads", threads_, "0: all cores");
+    c.option("--export", export_, "print the best plan as another program's launch flags: megatron");
+    c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated");
+    c.flag("--space", show_space_, "describe the space that would be searched, and stop");
+    declare_machine(c, flags_);
+    declare_output(c, flags_, "write the best plan here");
+    c.examples(
+        "  orrery plan --model llama-3-70b --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 -o best.toml\n"
+        "  orrery plan --model gpt3-175b --cluster dgx-a100 --gpus 128 --batch 256 --seq 2048 --export megatron\n"
+        "  orrery plan --model path/to/config.json --cluster dgx-a100 --gpus 16 --batch 64 --seq 2048 --top 3\n"
+        "  orrery plan --model tiny-gpt --cluster local-cpu --gpus 4 --batch 16 --seq 128 --precision fp32 --json");
+  }
+
+  int run() override;
+
+ private:
+  void read();
+  PlannedRun planned(const FoundPlan& found, std::size_t place) const;
+  std::string text(const SearchResult&) const;
+  void write_json(const SearchResult&, const std::optional<std::string>& exported) const;
+  std::optional<std::string> exported(const SearchResult&) const;
+
+  CommonFlags flags_;
+  std::string model_, cluster_;
+  std::string precision_ = "bf16", optimizer_ = "adam", objective_ = "step-time";
+  double dropout_ = 0.0, clip_norm_ = 1.0;
+  std::uint32_t top_ = 5, threads_ = 0;
+  std::optional<std::string> export_;
+  bool no_simulate_ = false, show_space_ = false;
+  Workload workload_;
+  ModelSpec spec_;
+  ClusterSpec machine_;
+  CalibrationChoice calibration_;
+};
+
+void PlanVerb::read() {
+  Diagnostics d;
+  const auto index_in = [](const std::vector<std::string_view>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) - names.begin();
+  };
+  workload_.precision = static_cast<Precision>(index_in(precision_names(), precision_));
+  workload_.optimizer.kind = static_cast<OptimizerKind>(index_in(optimizer_names(), optimizer_));
+  workload_.hidden_dropout = dropout_;
+  workload_.attention_dropout = dropout_;
+  if (clip_norm_ != 0.0) workload_.clip_norm = clip_norm_;
+  check_workload(workload_, d);
+  if (top_ < 1 || top_ > 10'000) {
+    d.error("cli.top", "--top is out of range", {fmt::format("It is {}; from 1 to 10000 is allowed.", top_)});
+  }
+  if (export_ && *export_ != "megatron") {
+    d.error("cli.export", fmt::format("there is no export to \"{}\"", *export_), {"Known: megatron."});
+  }
+  if (threads_ > 4096) {
+    d.error("cli.threads", "--threads is out of range", {fmt::format("It is {}; from 0 to 4096 is allowed.", threads_)});
+  }
+  const Library library = library_of(flags_);
+  std::optional<ModelSpec> model = library.model(model_, ".", d);
+  std::optional<ClusterSpec> cluster = library.cluster(cluster_, ".", flags_.gpus, d);
+  require_none(d);
+  spec_ = std::move(*model);
+  machine_ = std::move(*cluster);
+  adapt_to_this_machine(machine_);
+  if (spec_.positions == PositionEncoding::learned && workload_.sequence_length > spec_.max_positions) {
+    d.error("workload.sequence", fmt::format("{} has {} positions", spec_.name, spec_.max_positions),
+            {fmt::format("--seq is {}.", workload_.sequence_length)});
+  }
+  if (!machine_.device.peak.contains(workload_.precision)) {
+    std::string known;
+    for (const auto& [p, rate] : machine_.device.peak) known += (known.empty() ? "" : ", ") + std::string(name_of(p));
+    d.error("plan.precision", fmt::format("{} does not compute in {}", machine_.device.name, precision_),
+            {fmt::format("It computes in {}.", known)});
+  }
+  check_sizes(spec_, workload_, d);
+  if (objective_ == "cost" && !machine_.price_per_gpu_hour) {
+    d.error("cli.objective", fmt::format("{} has no price", machine_.name),
+            {"Write price_per_gpu_hour into a cluster file of your own, or minimize step-time."});
+  }
+  require_none(d);
+  calibration_ = calibration_of(flags_, library, machine_.device);
+}
+
+PlannedRun PlanVerb::planned(const FoundPlan& found, std::size_t place) const {
+  PlannedRun run;
+  run.model = spec_;
+  run.workload = workload_;
+  run.cluster = machine_;
+  run.plan = found.plan;
+  run.plan.name = fmt::format("{}-{}-{}-{}", spec_.name, machine_.devices(), machine_.name, place + 1);
+  run.model_reference = portable(model_);
+  run.cluster_reference = portable(cluster_);
+  return run;
+}
+
+std::string PlanVerb::text(const SearchResult& result) const {
+  const auto& plans = result.plans;
+  std::string out = fmt::format("{}, {} parameters, on {} ({} x {}); batch {} x {} tokens, {}, {}\ncalibration: {}\n\n",
+                                spec_.name, short_count(static_cast<double>(parameter_count(spec_))), machine_.name,
+                                machine_.devices(), machine_.device.name, workload_.global_batch,
+                                workload_.sequence_length, precision_, optimizer_, calibration_.origin);
+  if (plans.empty()) {
+    out += result.complete ? "No plan fits.\n" : "Interrupted before a plan was found.\n";
+    return out + result.certificate + "\n";
+  }
+  // Side by side: a column for each plan, a row for each decision and figure.
+  constexpr std::size_t most_columns = 8;
+  const std::size_t shown = std::min(plans.size(), most_columns);
+  std::vector<std::string> headers{"plan"};
+  for (std::size_t i = 0; i < shown; ++i) headers.push_back(fmt::format("#{}", i + 1));
+  Table table(headers);
+  const auto row = [&](const std::string& name, auto value) {
+    std::vector<std::string> cells{name};
+    for (std::size_t i = 0; i < shown; ++i) cells.push_back(value(plans[i]));
+    table.row(std::move(cells));
+  };
+  using P = const FoundPlan&;
+  for (const Axis axis : {Axis::data, Axis::tensor, Axis::pipeline}) {
+    row(std::string(name_of(axis)), [&](P p) { return fmt::format("{}", p.plan.mesh.size(axis)); });
+  }
+  row("axes, outermost first", [](P p) {
+    std::string order;
+    for (const MeshAxis& a : p.plan.mesh.axes) order += name_of(a.axis).substr(0, 1);
+    return order.empty() ? std::string("-") : order;
+  });
+  row("microbatch", [](P p) { return fmt::format("{}", p.plan.microbatch_size); });
+  row("microbatches", [&](P p) { return fmt::format("{}", microbatches(p.plan, workload_)); });
+  row("schedule", [](P p) { return std::string(name_of(p.plan.schedule)); });
+  row("layers of stages", [](P p) { return p.plan.stage_layers ? layers_text(*p.plan.stage_layers) : "auto"; });
+  row("sequence parallel", [](P p) { return p.plan.sequence_parallel ? "on" : "off"; });
+  row("recompute", [](P p) { return std::string(name_of(p.plan.recompute)); });
+  row("ZeRO", [](P p) { return fmt::format("{}", p.plan.zero_stage); });
+  row("gradient overlap", [](P p) { return p.plan.overlap_gradients.value_or(false) ? "on" : "off"; });
+  row("attention", [](P p) { return p.plan.attention ? std::string(name_of(*p.plan.attention)) : "auto"; });
+  table.row({});
+  row("step time", [](P p) { return short_text(p.report.step_time, 4); });
+  row("  simulated", [](P p) { return p.simulated ? short_text(p.simulated->step_time, 4) : "-"; });
+  row("tokens/s", [](P p) { return short_count(p.report.tokens_per_s, 4); });
+  row("tokens/s per GPU", [](P p) { return short_count(p.report.tokens_per_s_per_gpu, 4); });
+  row("MFU", [](P p) { return percent(p.report.model_flops_utilization); });
+  row("bubble", [](P p) { return percent(p.report.bubble_fraction); });
+  row("exposed communication", [](P p) { return short_text(p.report.exposed_communication); });
+  if (machine_.price_per_gpu_hour) {
+    row("cost per step", [](P p) { return p.report.cost_per_step ? fmt::format("{:.4g}", *p.report.cost_per_step) : "-"; });
+  }
+  row("peak memory", [](P p) { return short_text(Bytes::of(static_cast<double>(p.report.peak_memory_bytes))); });
+  std::size_t stages = 0;
+  for (std::size_t i = 0; i < shown; ++i) stages = std::max(stages, plans[i].report.memory_by_stage.size());
+  for (std::size_t s = 0; s < std::min<std::size_t>(stages, 16); ++s) {
+    row(fmt::format("  stage {}", s), [s](P p) {
+      if (s >= p.report.memory_by_stage.size()) return std::string("");
+      const auto peak = static_cast<double>(p.report.memory_by_stage[s].peak);
+      return fmt::format("{} {:>5}", short_text(Bytes::of(peak)),
+                         percent(peak / static_cast<double>(p.report.memory_capacity_bytes.value_or(1)), 0));
+    });
+  }
+  out += table.str() + "\nThe best plan\n" + memory_text(plans[0].report);
+  if (plans.size() > 1) {
+    out += "\nWhy the others lose\n";
+    for (std::size_t i = 1; i < shown; ++i) {
+      out += fmt::format("  #{}  {}\n      with {}\n", i + 1, step_difference(plans[i].report, plans[0].report),
+                         fmt::join(differences(plans[i].plan, plans[0].plan), "; "));
+    }
+  }
+  if (!result.complete) out += "\nInterrupted: the best of the plans estimated so far.\n";
+  return out + "\n" + result.certificate + "\n";
+}
+
+/// The launch flags of the best plan, where asked for.
+std::optional<std::string> PlanVerb::exported(const SearchResult& result) const {
+  if (!export_ || result.plans.empty()) return std::nullopt;
+  const PlannedRun best = planned(result.plans[0], 0);
+  Diagnostics d;
+  const auto flags = megatron_flags(best, d);
+  require_none(d);
+  return megatron_text(best, *flags);
+}
+
+void PlanVerb::write_json(const SearchResult& result, const std::optional<std::string>& exported) const {
+  nlohmann::ordered_json json;
+  json["plans"] = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < result.plans.size(); ++i) {
+    const FoundPlan& found = result.plans[i];
+    nlohmann::ordered_json entry = to_json(found.report);
+    entry["number"] = found.number;
+    entry["description"] = describe(found.plan);
+    entry["plan_file"] = write_plan(planned(found, i));
+    entry["simulated"] = found.simulated ? to_json(*found.simulated) : nlohmann::ordered_json(nullptr);
+    json["plans"].push_back(std::move(entry));
+  }
+  std::uint64_t pruned = 0;
+  nlohmann::ordered_json reasons = nlohmann::ordered_json::object();
+  for (const PruneCount& p : result.pruned) {
+    reasons[p.reason] = p.count;
+    if (p.reason != "memory") pruned += p.count;
+  }
+  json["evaluated"] = result.evaluated;
+  json["pruned"] = pruned;
+  json["pruned_by_reason"] = std::move(reasons);
+  json["infeasible"] = result.infeasible;
+  json["space"] = result.space;
+  json["wall_s"] = result.wall_s;
+  json["complete"] = result.complete;
+  json["certified"] = result.certified;
+  json["simulated_certified"] = result.simulated_certified;
+  json["certificate"] = result.certificate;
+  if (exported) json["export"] = *exported;
+  print_json(json);
+}
+
+int PlanVerb::run() {
+  read();
+  if (show_space_) {
+    print(describe(make_space(spec_, workload_, machine_)) + "\n");
+    return status_fine;
+  }
+  SearchOptions options;
+  options.objective = objective_ == "memory" ? Objective::memory : objective_ == "cost" ? Objective::cost : Objective::step_time;
+  options.top = top_;
+  options.threads = threads_;
+  options.simulate = !no_simulate_;
+  options.cancel = &interrupted();
+  Progress progress;
+  options.progress = [&](const SearchProgress& p) {
+    progress.show(p.phase, p.done, p.total, p.eta_s, p.best ? "best " + short_text(*p.best) : "");
+  };
+  const SearchResult result = search(spec_, workload_, machine_, calibration_.calibration, options);
+  progress.clear();
+  if (flags_.output && !result.plans.empty()) write_file(*flags_.output, write_plan(planned(result.plans[0], 0)));
+  const std::optional<std::string> flags = exported(result);
+  if (flags_.json) {
+    write_json(result, flags);
+  } else {
+    print(text(result));
+    if (flags) print("\n" + *flags);
+    if (flags_.output && !result.plans.empty()) print(fmt::format("The best plan is in {}.\n", *flags_.output));
+  }
+  return result.plans.empty() || !result.complete ? status_no : status_fine;
+}
+
+}  // namespace
+
+std::unique_ptr<Verb> plan_verb() { return std::make_unique<PlanVerb>(); }
+
+}  // namespace orrery

@@ -1,0 +1,74 @@
+#include "cli/progress.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+
+#include "cli/table.hpp"
+
+namespace orrery {
+namespace {
+
+using std::chrono::duration;
+using std::chrono::steady_clock;
+
+// A signal handler has no other place to write to.
+std::atomic<bool> interrupt_flag{false};
+
+void on_interrupt(int) {
+  interrupt_flag = true;
+  std::signal(SIGINT, SIG_DFL);
+}
+
+std::string clock_text(double seconds) {
+  if (seconds < 90.0) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 5400.0) return fmt::format("{:.0f} min", seconds / 60.0);
+  return fmt::format("{:.1f} h", seconds / 3600.0);
+}
+
+}  // namespace
+
+void catch_interrupt() {
+  static_assert(std::atomic<bool>::is_always_lock_free);
+  std::signal(SIGINT, on_interrupt);
+}
+
+const std::atomic<bool>& interrupted() { return interrupt_flag; }
+
+Progress::Progress()
+    : terminal_(isatty(STDERR_FILENO) == 1), start_(steady_clock::now()), phase_start_(start_), last_(start_) {}
+
+Progress::~Progress() { clear(); }
+
+void Progress::show(const std::string& phase, std::uint64_t done, std::uint64_t total, std::optional<double> eta_s,
+                    const std::string& note) {
+  if (!terminal_) return;
+  const std::scoped_lock lock(mutex_);
+  const auto now = steady_clock::now();
+  if (phase != phase_) {
+    phase_ = phase;
+    phase_start_ = now;
+  }
+  if (duration<double>(now - start_).count() < 1.0 || duration<double>(now - last_).count() < 0.1) return;
+  last_ = now;
+  const double share = total > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 0.0;
+  if (!eta_s && share > 0.02) eta_s = duration<double>(now - phase_start_).count() * (1.0 - share) / share;
+  std::string line = total > 0 ? fmt::format("{:<10} [{}] {:5.1f} %", phase, bar(share, 24), 100.0 * share)
+                               : fmt::format("{:<10} {}", phase, done);
+  if (eta_s) line += ", " + clock_text(*eta_s) + " left";
+  if (!note.empty()) line += ", " + note;
+  std::fprintf(stderr, "\r\x1b[2K%s", line.c_str());
+  std::fflush(stderr);
+  drawn_ = true;
+}
+
+void Progress::clear() {
+  const std::scoped_lock lock(mutex_);
+  if (drawn_) std::fprintf(stderr, "\r\x1b[2K");
+  drawn_ = false;
+}
+
+}  // namespace orrery

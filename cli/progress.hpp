@@ -1,0 +1,41 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace orrery {
+
+/// A bar on the terminal's error stream, for work of more than a second.  Draws
+/// nothing where standard error is no terminal.  May be called from any thread.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// `done` of `total` (0: unknown) in `phase`; `note` stands at the end.
+  /// Without `eta_s` the time left is taken from the share done.
+  void show(const std::string& phase, std::uint64_t done, std::uint64_t total, std::optional<double> eta_s = {},
+            const std::string& note = {});
+  /// Removes the bar.
+  void clear();
+
+ private:
+  std::mutex mutex_;
+  bool terminal_;
+  bool drawn_ = false;
+  std::string phase_;
+  std::chrono::steady_clock::time_point start_, phase_start_, last_;
+};
+
+/// From now on Ctrl-C sets the flag, so that what is known so far is shown; a
+/// second Ctrl-C ends the program at once.
+void catch_interrupt();
+[[nodiscard]] const std::atomic<bool>& interrupted();
+
+}  // namespace orrery

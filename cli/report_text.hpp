@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "core/record/report.hpp"
+
+namespace orrery {
+
+/// What is priced or run: plan, model, workload and machine, in three lines.
+[[nodiscard]] std::string heading_text(const PlannedRun&, const std::string& calibration);
+
+/// A report with aligned figures, a memory bar for each stage against the
+/// capacity, and the time of each kind of operation.
+[[nodiscard]] std::string report_text(const Report&);
+
+/// One line per pipeline stage: peak, share of the capacity as a bar, and what
+/// it consists of.  More than 16 stages show the first and last eight.
+[[nodiscard]] std::string memory_text(const Report&);
+
+/// "4 x 20", "19 20 20 21": layers of the stages, runs of equal ones folded.
+[[nodiscard]] std::string layers_text(const std::vector<std::uint32_t>&);
+
+/// "pipeline 4 > data 2 > tensor 8", outermost first.
+[[nodiscard]] std::string mesh_text(const Mesh&);
+
+/// Where `other` decides otherwise than `plan`: "microbatch 2, not 1".
+[[nodiscard]] std::vector<std::string> differences(const Plan& other, const Plan& plan);
+
+/// How the step of `other` differs from that of `best`, in compute, exposed
+/// communication and bubble: "12.1 % slower: compute +1.2 s, bubble -31 ms".
+[[nodiscard]] std::string step_difference(const Report& other, const Report& best);
+
+}  // namespace orrery

@@ -1,0 +1,132 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/common.hpp"
+#include "cli/progress.hpp"
+#include "cli/report_text.hpp"
+#include "cli/status.hpp"
+#include "cli/verbs.hpp"
+#include "core/base/units_text.hpp"
+#include "core/record/chrome_trace.hpp"
+#include "core/record/live_memory.hpp"
+#include "core/record/report_file.hpp"
+#include "exec/run/run_report.hpp"
+#include "exec/train/data.hpp"
+
+namespace orrery {
+namespace {
+
+/// Live bytes of all ranks at their peaks.
+double needed_bytes(const Program& program) {
+  LiveMemory memory;
+  memory.read(program);
+  const double ranks_per_class = static_cast<double>(program.mesh.size()) / static_cast<double>(program.classes.size());
+  double sum = 0.0;
+  for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+    sum += ranks_per_class * static_cast<double>(memory.peak(program, c).peak);
+  }
+  return sum;
+}
+
+class RunVerb final : public Verb {
+ public:
+  const char* name() const override { return "run"; }
+  const char* summary() const override { return "train a plan for real, on threads of this machine"; }
+
+  void declare(Command& c) override {
+    c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
+    c.choice("--backend", backend_, {"threads"}, "what a rank is");
+    c.option("--steps", steps_, "optimizer steps to record");
+    c.option("--warmup", warmup_, "steps before those");
+    c.option("--trace", trace_, "write the median step's timeline here; opens in Perfetto (ui.perfetto.dev)");
+    c.option("--watchdog", watchdog_, "longest wait for another rank, in seconds");
+    declare_machine(c, flags_);
+    declare_output(c, flags_, "write the report here, as JSON");
+    c.examples(
+        "  orrery run demo-2x2x2 --steps 10\n"
+        "  orrery run plan.toml --steps 5 --trace measured.json -o measured-report.json\n"
+        "  orrery simulate plan.toml --trace predicted.json && orrery compare predicted.json measured.json");
+  }
+
+  int run() override;
+
+ private:
+  void refuse_too_large(const Program&) const;
+
+  CommonFlags flags_;
+  std::string plan_, backend_ = "threads";
+  std::optional<std::string> trace_;
+  std::uint64_t steps_ = 5, warmup_ = 1;
+  double watchdog_ = 60.0;
+};
+
+void RunVerb::refuse_too_large(const Program& program) const {
+  constexpr std::uint64_t most_ranks = 512;
+  if (program.mesh.size() > most_ranks) {
+    throw Error(fmt::format("the plan has {} ranks; at most {} threads are started", program.mesh.size(), most_ranks));
+  }
+  const double installed = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  const double needed = needed_bytes(program);
+  if (needed > installed) {
+    throw Error(fmt::format("the ranks need {} together; this machine has {}", short_text(Bytes::of(needed)),
+                            short_text(Bytes::of(installed))));
+  }
+}
+
+int RunVerb::run() {
+  if (steps_ < 1 || steps_ > 1'000'000'000) refuse("cli.steps", "--steps is from 1 to 1000000000");
+  if (warmup_ > 1'000'000'000) refuse("cli.warmup", "--warmup is from 0 to 1000000000");
+  if (!(watchdog_ > 0.0 && watchdog_ <= 1e6)) refuse("cli.watchdog", "--watchdog is above 0 and at most 1000000");
+  const LoadedPlan loaded = load_plan(plan_, flags_, "local-cpu");
+  refuse_too_large(loaded.program);
+  const auto data = data_of(loaded.run.model, loaded.run.workload);
+  RunOptions options;
+  options.steps = steps_;
+  options.warmup_steps = warmup_;
+  options.watchdog = Seconds::of(watchdog_);
+  options.cancel = &interrupted();
+  Progress progress;
+  options.on_event = [&](const RunEvent& event) {
+    progress.show("run", event.step, warmup_ + steps_, std::nullopt,
+                  event.loss ? fmt::format("loss {:.4f}", *event.loss) : "");
+  };
+  const RunResult result =
+      execute(loaded.program, loaded.run.model, loaded.run.workload, loaded.run.plan, *data, options);
+  progress.clear();
+  if (result.traces.empty()) {
+    print("Interrupted before a step was recorded.\n");
+    return status_no;
+  }
+  const Report report = report_of(loaded.run, loaded.program, result);
+  if (trace_) {
+    ChromeTraceOptions chrome;
+    chrome.plan = loaded.run.plan.name;
+    write_file(*trace_, write_chrome_trace(median_trace(result), loaded.program, chrome));
+  }
+  if (flags_.output) write_file(*flags_.output, write_report(report));
+  if (flags_.json) {
+    nlohmann::ordered_json json = to_json(report);
+    json["losses"] = result.losses;
+    json["recorded_steps"] = result.traces.size();
+    json["complete"] = !result.cancelled;
+    print_json(json);
+  } else {
+    std::string out = heading_text(loaded.run, "not used") + resolutions_text(loaded.resolved) + "\n" + report_text(report);
+    if (result.losses.size() > 1) {
+      out += fmt::format("\n  loss {:.4f} in step 1, {:.4f} in step {}\n", result.losses.front(), result.losses.back(),
+                         result.losses.size());
+    }
+    if (trace_) out += fmt::format("  timeline of the median step in {}\n", *trace_);
+    if (result.cancelled) out += fmt::format("  Interrupted after {} recorded steps of {}.\n", result.traces.size(), steps_);
+    print(out);
+  }
+  return result.cancelled || !report.fits ? status_no : status_fine;
+}
+
+}  // namespace
+
+std::unique_ptr<Verb> run_verb() { return std::make_unique<RunVerb>(); }
+
+}  // namespace orrery

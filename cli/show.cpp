@@ -1,0 +1,197 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/common.hpp"
+#include "cli/drawing.hpp"
+#include "cli/report_text.hpp"
+#include "cli/status.hpp"
+#include "cli/table.hpp"
+#include "cli/verbs.hpp"
+#include "core/base/units_text.hpp"
+#include "core/plan/plan_file.hpp"
+#include "core/program/program_text.hpp"
+#include "core/record/summarize.hpp"
+#include "core/spec/spec_files.hpp"
+
+namespace orrery {
+namespace {
+
+std::string format_of(const std::string& file) {
+  const std::string extension = std::filesystem::path(file).extension().string();
+  for (const char* known : {".svg", ".png", ".pdf"}) {
+    if (extension == known) return extension.substr(1);
+  }
+  return "";
+}
+
+class ShowVerb final : public Verb {
+ public:
+  const char* name() const override { return "show"; }
+  const char* summary() const override { return "describe, list or draw models, clusters, plans and programs"; }
+
+  void declare(Command& c) override {
+    c.positional("KIND", kind_, "model, cluster, device, plan or program");
+    c.positional("X", reference_, "a name or a file; without it, the known names; for program: a plan");
+    c.flag("--dot", dot_, "as a graph for Graphviz; -o FILE.svg, .png or .pdf draws it");
+    c.option("--rank", rank_, "program: the expanded list of one rank");
+    c.option("--cluster", cluster_, "plan, program: where the plan names none");
+    declare_machine(c, flags_);
+    declare_output(c, flags_, "write it here");
+    c.examples(
+        "  orrery show model                      the names\n"
+        "  orrery show model llama-3-70b\n"
+        "  orrery show cluster dgx-h100 --gpus 64 --dot -o cluster.svg\n"
+        "  orrery show plan demo-2x2x2\n"
+        "  orrery show program demo-2x2x2 --rank 3");
+  }
+
+  int run() override {
+    const Library library = library_of(flags_);
+    if (kind_ == "model" || kind_ == "cluster" || kind_ == "device" || kind_ == "plan") {
+      if (!reference_) return list(library);
+    }
+    if (kind_ == "model") return model(library);
+    if (kind_ == "cluster") return cluster(library);
+    if (kind_ == "device") return device(library);
+    if (kind_ == "plan") return plan(library);
+    if (kind_ == "program") return program();
+    refuse("cli.kind", fmt::format("\"{}\" cannot be shown", kind_), {"Known: model, cluster, device, plan, program."});
+  }
+
+ private:
+  void put(const std::string& text) const {
+    if (flags_.output) {
+      write_file(*flags_.output, text);
+    } else {
+      print(text);
+    }
+  }
+  void put_json(const nlohmann::ordered_json& json) const { put(json.dump(2) + "\n"); }
+  void put_dot(const std::string& graph) const {
+    const std::string format = flags_.output ? format_of(*flags_.output) : "";
+    put(format.empty() ? graph : draw(graph, format));
+  }
+
+  int list(const Library& library) const {
+    const std::vector<std::string> names = kind_ == "model"     ? library.models()
+                                           : kind_ == "cluster" ? library.clusters()
+                                           : kind_ == "device"  ? library.devices()
+                                                                : library.plans();
+    if (flags_.json) {
+      put_json(names);
+      return status_fine;
+    }
+    std::string out;
+    for (const std::string& n : names) out += n + "\n";
+    put(out);
+    return status_fine;
+  }
+
+  int model(const Library& library) const {
+    Diagnostics d;
+    const std::optional<ModelSpec> m = library.model(*reference_, ".", d);
+    require_none(d);
+    if (dot_) {
+      put_dot(dot_of(*m));
+    } else if (flags_.json) {
+      put_json({{"name", m->name}, {"parameters", parameter_count(*m)}, {"layer_parameters", layer_parameter_count(*m)},
+                {"layers", m->layers}, {"hidden", m->hidden}, {"heads", m->heads}, {"kv_heads", m->kv_heads},
+                {"head_dim", m->head_dim}, {"ffn", m->ffn}, {"vocabulary", m->vocabulary},
+                {"max_positions", m->max_positions}, {"norm", name_of(m->norm)}, {"activation", name_of(m->activation)},
+                {"positions", name_of(m->positions)}, {"bias", m->bias}, {"tied_embeddings", m->tied_embeddings},
+                {"source", m->source}});
+    } else {
+      put(fmt::format("# {} parameters, {} in each layer\n", with_commas(parameter_count(*m)),
+                      with_commas(layer_parameter_count(*m))) + write_model(*m));
+    }
+    return status_fine;
+  }
+
+  int cluster(const Library& library) const {
+    Diagnostics d;
+    std::optional<ClusterSpec> c = library.cluster(*reference_, ".", flags_.gpus, d);
+    require_none(d);
+    adapt_to_this_machine(*c);
+    if (dot_) {
+      put_dot(dot_of(*c));
+    } else if (flags_.json) {
+      nlohmann::ordered_json json{{"name", c->name}, {"devices", c->devices()}, {"nodes", c->nodes},
+                                  {"devices_per_node", c->devices_per_node}, {"device", c->device.name},
+                                  {"memory_bytes", c->device.memory.base()},
+                                  {"memory_bandwidth_bytes_per_s", c->device.memory_bandwidth.base()}};
+      for (const auto& [p, rate] : c->device.peak) json["peak_flop_per_s"][std::string(name_of(p))] = rate.base();
+      json["levels"] = nlohmann::ordered_json::array();
+      for (const NetworkLevel& l : c->levels) {
+        json["levels"].push_back({{"name", l.name}, {"size", l.size}, {"bandwidth_bytes_per_s", l.bandwidth.base()},
+                                  {"latency_s", l.latency.base()}});
+      }
+      put_json(json);
+    } else {
+      put(fmt::format("# {} devices\n", c->devices()) + write_cluster(*c));
+    }
+    return status_fine;
+  }
+
+  int device(const Library& library) const {
+    Diagnostics d;
+    const std::optional<DeviceSpec> v = library.device(*reference_, d);
+    require_none(d);
+    put(write_device(*v));
+    return status_fine;
+  }
+
+  int plan(const Library& library) const {
+    const std::filesystem::path path = plan_path(*reference_, library);
+    Diagnostics d;
+    const std::optional<PlannedRun> run = read_plan_file(path, library, flags_.gpus, d);
+    require_none(d);
+    if (dot_) {
+      put_dot(dot_of(*run));
+    } else if (flags_.json) {
+      put_json({{"name", run->plan.name}, {"model", run->model.name}, {"ranks", run->plan.mesh.size()},
+                {"mesh", mesh_text(run->plan.mesh)}, {"microbatches", microbatches(run->plan, run->workload)},
+                {"plan_file", write_plan(*run)}});
+    } else {
+      const LoadedPlan loaded = load_plan(*reference_, flags_, cluster_ ? cluster_ : "local-cpu");
+      put(heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" +
+          write_plan(loaded.run));
+    }
+    return status_fine;
+  }
+
+  int program() const {
+    if (!reference_) refuse("cli.kind", "show program needs a plan", {"orrery show program plan.toml"});
+    const LoadedPlan loaded = load_plan(*reference_, flags_, cluster_ ? cluster_ : "local-cpu");
+    const Program& p = loaded.program;
+    if (rank_) {
+      if (*rank_ >= p.mesh.size()) {
+        refuse("cli.rank", "--rank is out of range", {fmt::format("It is {}; the plan has ranks 0 to {}.", *rank_, p.mesh.size() - 1)});
+      }
+      put(write_rank(p, Rank{*rank_}));
+    } else if (dot_) {
+      put_dot(dot_of(p));
+    } else if (flags_.json) {
+      std::uint64_t ops = 0;
+      for (const Block& b : p.blocks) ops += b.ops.size();
+      put_json({{"ranks", p.mesh.size()}, {"classes", p.classes.size()}, {"blocks", p.blocks.size()},
+                {"ops_in_blocks", ops}, {"buffers", p.buffers.size()}, {"groups", p.groups.size()},
+                {"microbatches", p.microbatches}, {"sent_bytes", program_sent_bytes(p)}, {"text", write_program(p)}});
+    } else {
+      put(write_program(p));
+    }
+    return status_fine;
+  }
+
+  CommonFlags flags_;
+  std::string kind_;
+  std::optional<std::string> reference_, cluster_;
+  bool dot_ = false;
+  std::optional<std::uint32_t> rank_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> show_verb() { return std::make_unique<ShowVerb>(); }
+
+}  // namespace orrery

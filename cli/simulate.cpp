@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/common.hpp"
+#include "cli/report_text.hpp"
+#include "cli/status.hpp"
+#include "cli/verbs.hpp"
+#include "core/record/chrome_trace.hpp"
+#include "core/record/report_file.hpp"
+#include "sim/des/simulate.hpp"
+
+namespace orrery {
+namespace {
+
+class SimulateVerb final : public Verb {
+ public:
+  const char* name() const override { return "simulate"; }
+  const char* summary() const override { return "play a plan's step as discrete events, op by op"; }
+
+  void declare(Command& c) override {
+    c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
+    c.option("--cluster", cluster_, "where the plan names none: a name or a .toml file");
+    c.option("--trace", trace_, "write the timeline here; opens in Perfetto (ui.perfetto.dev)");
+    c.choice("--ranks", ranks_, {"auto", "all", "classes"},
+             "ranks in the trace; auto: all up to 64, then one of each class");
+    c.option("--noise", noise_, "spread of random delays of ops, relative");
+    c.option("--seed", seed_, "of the random delays");
+    declare_machine(c, flags_);
+    declare_output(c, flags_, "write the report here, as JSON");
+    c.examples(
+        "  orrery simulate plan.toml --trace step.json\n"
+        "  orrery simulate demo-2x2x2 --json\n"
+        "  orrery simulate plan.toml --noise 0.05 --seed 7");
+  }
+
+  int run() override {
+    if (!(noise_ >= 0.0 && noise_ <= 10.0)) refuse("cli.noise", "--noise is from 0 to 10");
+    const LoadedPlan loaded = load_plan(plan_, flags_, cluster_);
+    SimulateOptions options;
+    const bool all = ranks_ == "all" || (ranks_ == "auto" && loaded.program.mesh.size() <= 64);
+    options.trace = !trace_ ? SimulateOptions::Ranks::none
+                    : all   ? SimulateOptions::Ranks::all
+                            : SimulateOptions::Ranks::classes;
+    if (noise_ > 0.0) options.noise = Noise{seed_, noise_};
+    Simulation result = simulate(loaded.run, loaded.program, cost_model(loaded), options);
+    Report& report = result.report;
+    report.assumptions.push_back("calibration: " + loaded.calibration.origin);
+    if (trace_) {
+      ChromeTraceOptions chrome;
+      chrome.plan = loaded.run.plan.name;
+      write_file(*trace_, write_chrome_trace(result.trace, loaded.program, chrome));
+    }
+    if (flags_.output) write_file(*flags_.output, write_report(report));
+    if (flags_.json) {
+      nlohmann::ordered_json json = to_json(report);
+      json["events"] = result.events;
+      print_json(json);
+    } else {
+      std::string out = heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" +
+                        report_text(report) + fmt::format("\n  {} events\n", result.events);
+      if (trace_) out += fmt::format("  timeline of {} ranks in {}\n", result.trace.ranks.size(), *trace_);
+      print(out);
+    }
+    return report.fits ? status_fine : status_no;
+  }
+
+ private:
+  CommonFlags flags_;
+  std::string plan_;
+  std::optional<std::string> cluster_, trace_;
+  std::string ranks_ = "auto";
+  double noise_ = 0.0;
+  std::uint64_t seed_ = 1;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> simulate_verb() { return std::make_unique<SimulateVerb>(); }
+
+}  // namespace orrery

@@ -1,0 +1,19 @@
+#include "cli/verbs.hpp"
+
+namespace orrery {
+
+std::vector<std::unique_ptr<Verb>> all_verbs() {
+  std::vector<std::unique_ptr<Verb>> verbs;
+  verbs.push_back(plan_verb());
+  verbs.push_back(estimate_verb());
+  verbs.push_back(simulate_verb());
+  verbs.push_back(run_verb());
+  verbs.push_back(compare_verb());
+  verbs.push_back(explain_verb());
+  verbs.push_back(calibrate_verb());
+  verbs.push_back(show_verb());
+  verbs.push_back(check_verb());
+  return verbs;
+}
+
+}  // namespace orrery

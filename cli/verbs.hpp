@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cli/arguments.hpp"
+
+namespace orrery {
+
+[[nodiscard]] std::unique_ptr<Verb> plan_verb();
+[[nodiscard]] std::unique_ptr<Verb> estimate_verb();
+[[nodiscard]] std::unique_ptr<Verb> simulate_verb();
+[[nodiscard]] std::unique_ptr<Verb> run_verb();
+[[nodiscard]] std::unique_ptr<Verb> compare_verb();
+[[nodiscard]] std::unique_ptr<Verb> explain_verb();
+[[nodiscard]] std::unique_ptr<Verb> calibrate_verb();
+[[nodiscard]] std::unique_ptr<Verb> show_verb();
+[[nodiscard]] std::unique_ptr<Verb> check_verb();
+
+/// In the order in which --help lists them.
+[[nodiscard]] std::vector<std::unique_ptr<Verb>> all_verbs();
+
+}  // namespace orrery
