@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -83,9 +84,9 @@ TEST_CASE("Chrome traces keep the rules under which viewers show them well", "[u
     const auto json = nlohmann::json::parse(write_chrome_trace(any_trace(program, seed), program));
     std::set<std::pair<int, int>> named;
     std::set<std::pair<int, int>> used;
-    std::map<std::pair<int, int>, std::vector<std::pair<double, double>>> slices;
+    std::map<std::pair<int, int>, std::vector<std::pair<std::int64_t, std::int64_t>>> slices;
     std::map<int, std::string> flow;
-    std::vector<std::pair<std::pair<int, int>, double>> ends;
+    std::vector<std::pair<std::pair<int, int>, std::int64_t>> ends;
     for (const auto& e : json["traceEvents"]) {
       const std::string phase = e["ph"];
       const auto thread = std::pair(e["pid"].get<int>(), e.contains("tid") ? e["tid"].get<int>() : -1);
@@ -94,10 +95,10 @@ TEST_CASE("Chrome traces keep the rules under which viewers show them well", "[u
         continue;
       }
       REQUIRE(e["ts"].is_number());
-      const double ts = e["ts"];
+      const std::int64_t ts = std::llround(e["ts"].get<double>() * 1e6);  // picoseconds
       if (phase == "X") {
         used.insert(thread);
-        slices[thread].emplace_back(ts, ts + e["dur"].get<double>());
+        slices[thread].emplace_back(ts, ts + std::llround(e["dur"].get<double>() * 1e6));
       } else if (phase == "s" || phase == "t" || phase == "f") {
         const int id = e["id"].get<int>();
         flow[id] += phase;
@@ -111,7 +112,7 @@ TEST_CASE("Chrome traces keep the rules under which viewers show them well", "[u
     for (const auto& [at, ts] : ends) {
       const auto& list = slices[at];
       inside = inside && std::any_of(list.begin(), list.end(), [&, t = ts](const auto& slice) {
-                 return slice.first <= t && t <= slice.second + 1e-7;
+                 return slice.first <= t && t <= slice.second;
                });
     }
     CHECK(inside);
@@ -120,10 +121,10 @@ TEST_CASE("Chrome traces keep the rules under which viewers show them well", "[u
       std::stable_sort(list.begin(), list.end(), [](const auto& a, const auto& b) {
         return a.first != b.first ? a.first < b.first : a.second > b.second;
       });
-      std::vector<double> open;
+      std::vector<std::int64_t> open;
       for (const auto& [start, end] : list) {
-        while (!open.empty() && open.back() <= start + 1e-7) open.pop_back();  // 0.1 ps: rounding of the sum
-        if (!open.empty()) CHECK(end <= open.back() + 1e-7);
+        while (!open.empty() && open.back() <= start) open.pop_back();
+        if (!open.empty()) CHECK(end <= open.back());
         open.push_back(end);
       }
     }
