@@ -19,6 +19,13 @@ std::string today() {
   return fmt::format("{:04}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
 }
 
+double median(std::vector<double> values) {
+  if (values.empty()) return 0.0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 }  // namespace
 
 Calibration calibrate(const CalibrateOptions& options) {
@@ -41,15 +48,12 @@ Calibration calibrate(const CalibrateOptions& options) {
     advance();
     measure_attention(p, measured);
     advance();
-    measure_others(p, measured);
+    measure_steps(p, measured);
     advance();
   }
   c.kernels = std::move(measured.rates);
-  if (!measured.spreads.empty()) {
-    const auto middle = measured.spreads.begin() + static_cast<std::ptrdiff_t>(measured.spreads.size() / 2);
-    std::nth_element(measured.spreads.begin(), middle, measured.spreads.end());
-    c.spread = *middle;
-  }
+  c.spread = median(measured.spreads);
+  c.launch = Seconds::of(median(measured.gaps));
   c.messages = measure_messages(c.cores);
   const BusySlowdown slowdown = measure_slowdown(c.cores);
   c.busy_compute_slowdown = slowdown.compute;

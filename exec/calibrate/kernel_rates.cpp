@@ -1,10 +1,7 @@
 #include "exec/calibrate/kernel_rates.hpp"
 
-#include <algorithm>
-#include <cmath>
 #include <map>
-#include <optional>
-#include <tuple>
+#include <utility>
 
 #include "exec/calibrate/kernel_samples.hpp"
 #include "exec/calibrate/sample_programs.hpp"
@@ -116,59 +113,6 @@ void measure_attention(Precision precision, MeasuredRates& into) {
     }
   }
   for (auto& [key, table] : tables) into.rates.push_back(std::move(table));
-}
-
-void measure_others(Precision precision, MeasuredRates& into) {
-  // tokens x hidden from 512 to 131,072 elements.
-  constexpr std::uint64_t sizes[][3] = {{1, 16, 32}, {2, 32, 64}, {4, 64, 128}, {4, 128, 256}};
-  struct Point {
-    double size = 0.0;
-    double rate = 0.0;
-  };
-  std::map<std::tuple<KernelKind, DType, bool>, std::vector<Point>> points;
-  for (const auto& [sequences, length, hidden] : sizes) {
-    for (const int variant : {0, 1, 2, 3}) {
-      SampleShape shape;
-      shape.sequences = sequences;
-      shape.length = length;
-      shape.heads = 2;
-      shape.head_dim = hidden / 2;
-      shape.llama = variant == 1;
-      shape.dropout = variant == 2;
-      shape.sgd = variant == 3;
-      const SampleProgram sample = sample_program(shape, precision);
-      KernelTimer timer(sample.program, sample.workload);
-      for (const KernelSample& s : samples_of(sample.program)) {
-        if (s.kernel.kind == KernelKind::gemm || is_attention(s.kernel.kind)) continue;
-        // Each variant for what the first does not have.
-        if (variant == 2 && !s.kernel.options.dropout && s.kernel.kind != KernelKind::dropout_forward &&
-            s.kernel.kind != KernelKind::dropout_backward) {
-          continue;
-        }
-        if (variant == 3 && s.kernel.kind != KernelKind::sgd_update) continue;
-        const double moved = memory_traffic(s.kernel, Bytes::of(static_cast<double>(s.touched()))).base();
-        auto& known = points[{s.kernel.kind, s.kernel.compute, s.kernel.options.dropout}];
-        if (std::any_of(known.begin(), known.end(),
-                        [&](const Point& p) { return std::abs(std::log(p.size / moved)) < 0.3; })) {
-          continue;  // close enough to a measured size
-        }
-        const MeasuredTime t = timer.time(s, {Seconds::of(100e-6), 5, Seconds::of(10e-3)});
-        known.push_back({moved, moved / t.typical.base()});
-        into.spreads.push_back(t.spread);
-      }
-    }
-  }
-  for (auto& [key, list] : points) {
-    std::sort(list.begin(), list.end(), [](const Point& a, const Point& b) { return a.size < b.size; });
-    KernelRate table;
-    std::tie(table.kind, table.compute, table.dropout) = key;
-    table.rate.axes.emplace_back();
-    for (const Point& p : list) {
-      table.rate.axes[0].push_back(p.size);
-      table.rate.values.push_back(p.rate);
-    }
-    into.rates.push_back(std::move(table));
-  }
 }
 
 }  // namespace orrery

@@ -1,25 +1,32 @@
 #pragma once
 
-#include <functional>
 #include <vector>
 
+#include "core/base/units.hpp"
 #include "core/record/calibration.hpp"
 #include "core/spec/workload.hpp"
 
 namespace orrery {
 
-/// Rates of kernels on this thread, with the spread of every point.
+/// Rates of kernels on one core, with the spread of every point.
 struct MeasuredRates {
   std::vector<KernelRate> rates;
   std::vector<double> spreads;
+  std::vector<double> gaps;  ///< seconds between two ops of a step
 };
 
 /// Matrix products over a grid of rows, columns and depth, in the three
-/// transpositions that training uses.
+/// transpositions that training uses, one shape after the other.
 void measure_gemm(Precision, MeasuredRates&);
+
 /// Attention of both kernel sets over sequence lengths and head sizes.
 void measure_attention(Precision, MeasuredRates&);
-/// Every other kernel of a training step, over its bytes.
-void measure_others(Precision, MeasuredRates&);
+
+/// Runs training steps of several sizes on one rank and reads off
+///   every kernel but matrix products and attention: its rate over its bytes;
+///   these two: how much slower they are amid a step, where caches hold other
+///   things, than alone; their tables, measured before, are scaled by that;
+///   the gap between ops.
+void measure_steps(Precision, MeasuredRates&);
 
 }  // namespace orrery

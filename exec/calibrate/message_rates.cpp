@@ -29,8 +29,9 @@ void on_threads(std::uint32_t ranks, Body body) {
 /// `round(communicator, rank)` is called by every rank.
 template <class Round>
 Seconds time_rounds(std::uint32_t ranks, Round round) {
-  constexpr double sample = 2e-3;
-  constexpr int samples = 9;
+  // Short samples, of which some meet no other program.
+  constexpr double sample = 0.5e-3;
+  constexpr int samples = 25;
   ThreadWorld world(ranks, {});
   std::vector<double> took;
   std::uint64_t repeat = 4;
@@ -101,12 +102,16 @@ Seconds time_step(Step step, std::uint64_t bytes) {
 RateTable step_rates(Step step, Seconds latency) {
   RateTable table;
   table.axes.emplace_back();
+  std::vector<Seconds> took;
   for (std::uint64_t bytes = std::uint64_t{4} << 10; bytes <= std::uint64_t{4} << 20; bytes *= 4) {
-    const Seconds took = time_step(step, bytes);
-    // Noise can make a small message as fast as an empty one: then at least a tenth is the bytes.
-    const Seconds moving = std::max(took - latency, 0.1 * took);
     table.axes[0].push_back(static_cast<double>(bytes));
-    table.values.push_back(static_cast<double>(bytes) / moving.base());
+    took.push_back(time_step(step, bytes));
+  }
+  // A message takes no longer than a larger one; disturbances only ever add time.
+  for (std::size_t i = took.size() - 1; i-- > 0;) took[i] = std::min(took[i], took[i + 1]);
+  for (std::size_t i = 0; i < took.size(); ++i) {
+    // Where the latency is most of it, its own noise is too: the bytes are at least a tenth.
+    table.values.push_back(table.axes[0][i] / std::max(took[i] - latency, 0.1 * took[i]).base());
   }
   return table;
 }

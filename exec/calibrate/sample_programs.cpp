@@ -1,6 +1,5 @@
 #include "exec/calibrate/sample_programs.hpp"
 
-#include "core/plan/plan.hpp"
 #include "core/program/lower/lower.hpp"
 
 namespace orrery {
@@ -8,7 +7,7 @@ namespace orrery {
 SampleProgram sample_program(const SampleShape& shape, Precision precision) {
   ModelSpec m;
   m.name = "sample";
-  m.layers = 1;
+  m.layers = shape.layers;
   m.heads = shape.heads;
   m.kv_heads = shape.heads;
   m.head_dim = shape.head_dim;
@@ -24,7 +23,7 @@ SampleProgram sample_program(const SampleShape& shape, Precision precision) {
     m.tied_embeddings = false;
   }
   Workload w;
-  w.global_batch = shape.sequences;
+  w.global_batch = shape.sequences * shape.microbatches;
   w.sequence_length = shape.length;
   w.precision = precision;
   w.clip_norm = 1.0;
@@ -37,11 +36,11 @@ SampleProgram sample_program(const SampleShape& shape, Precision precision) {
   p.name = "sample";
   p.mesh = Mesh{{{Axis::data, 1}}};
   p.microbatch_size = static_cast<std::uint32_t>(shape.sequences);
-  p.stage_layers = std::vector<std::uint32_t>{1};
+  p.stage_layers = std::vector<std::uint32_t>{static_cast<std::uint32_t>(shape.layers)};
   p.gradient_bucket = Bytes::of(1e6);
   p.overlap_gradients = false;
   p.attention = shape.flash ? AttentionKernel::flash : AttentionKernel::unfused;
-  return {w, lower(m, w, p)};
+  return {m, w, p, lower(m, w, p)};
 }
 
 }  // namespace orrery

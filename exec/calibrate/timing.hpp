@@ -9,7 +9,7 @@ namespace orrery {
 
 /// What repeated runs of the same work took.
 struct MeasuredTime {
-  Seconds typical;      ///< lower quartile of the samples: other programs only ever add time
+  Seconds typical;      ///< lower quartile of the samples: disturbances only ever add time
   double spread = 0.0;  ///< (upper - lower quartile) / median
 };
 
@@ -20,7 +20,9 @@ struct TimingEffort {
   Seconds most = Seconds::of(30e-3);     ///< a point is given up to this, but always one sample after a warm-up
 };
 
-/// Runs `work(i)`, i = 0, 1, 2, ..., and times it.  Requires at least one sample.
+/// Runs `work(i)`, i = 0, 1, 2, ..., on this thread and times it by the thread's
+/// own clock, which stands still while other programs have the core.  Requires
+/// at least one sample.
 [[nodiscard]] MeasuredTime time_work(const std::function<void(std::uint64_t)>& work, const TimingEffort& = {});
 
 }  // namespace orrery
