@@ -68,8 +68,7 @@ void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& c
           for (std::uint64_t i = 0; i < n; ++i) {
             T* row = p + i * key_block;
             const std::uint64_t visible = visible_keys(k.options.causal, i0 + i, j0, m);
-            T high = largest[i];
-            for (std::uint64_t j = 0; j < visible; ++j) high = std::max(high, row[j]);
+            const T high = max_over(visible, row, largest[i]);
             for (std::uint64_t j = 0; j < visible; ++j) row[j] -= high;
             exponentials(row, visible);
             std::fill(row + visible, row + m, T{0});

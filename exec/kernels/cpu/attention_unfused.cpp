@@ -18,8 +18,7 @@ constexpr std::uint64_t block = 64;
 /// row[0 .. visible) becomes its softmax; the rest up to `length` zero.
 template <class T>
 void softmax(T* row, std::uint64_t visible, std::uint64_t length) {
-  T largest = row[0];
-  for (std::uint64_t j = 1; j < visible; ++j) largest = std::max(largest, row[j]);
+  const T largest = max_over(visible, row, row[0]);
   for (std::uint64_t j = 0; j < visible; ++j) row[j] -= largest;
   exponentials(row, visible);
   const T inverse = T{1} / sum_over<T>(visible, [&](std::uint64_t j) { return row[j]; });

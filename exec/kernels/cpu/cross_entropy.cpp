@@ -38,8 +38,7 @@ void cross_entropy_max(const Kernel& k, Operands o, KernelScratch& scratch) {
   T* in = scratch.get<T>(0, k.columns);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     const T* x = read(o[0], row * k.columns, vocabulary.valid, in);
-    T largest = -std::numeric_limits<T>::infinity();
-    for (std::uint64_t c = 0; c < vocabulary.valid; ++c) largest = std::max(largest, x[c]);
+    const T largest = max_over(vocabulary.valid, x, -std::numeric_limits<T>::infinity());
     write_scalar(o[1], static_cast<double>(largest), row);
   }
 }

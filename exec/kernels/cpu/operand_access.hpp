@@ -78,4 +78,18 @@ template <class T, class Function>
   return sum16(part);
 }
 
+/// The largest of `least` and x[i] over i < count; a NaN does not count.
+template <class T>
+[[nodiscard]] T max_over(std::uint64_t count, const T* x, T least) {
+  std::array<T, 16> part;
+  part.fill(least);
+  const std::uint64_t whole = count - count % 16;
+  for (std::uint64_t i = 0; i < whole; i += 16) {
+    for (std::uint64_t j = 0; j < 16; ++j) part[j] = part[j] < x[i + j] ? x[i + j] : part[j];
+  }
+  for (std::uint64_t i = whole; i < count; ++i) part[0] = part[0] < x[i] ? x[i] : part[0];
+  for (std::size_t j = 1; j < 16; ++j) part[0] = part[0] < part[j] ? part[j] : part[0];
+  return part[0];
+}
+
 }  // namespace orrery::cpu
