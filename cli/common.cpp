@@ -121,7 +121,7 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
     run->cluster_reference = *fallback_cluster;
   }
   adapt_to_this_machine(*run->cluster);
-  check_sizes(run->model, run->workload, d);
+  static_cast<void>(check_sizes(run->model, run->workload, d));  // the mistakes are in d
   check(run->plan, run->model, run->workload, &*run->cluster, d);
   require_none(d);
   CalibrationChoice calibration = calibration_of(flags, library, run->cluster->device);

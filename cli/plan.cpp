@@ -90,7 +90,7 @@ void PlanVerb::read() {
   workload_.hidden_dropout = dropout_;
   workload_.attention_dropout = dropout_;
   if (clip_norm_ != 0.0) workload_.clip_norm = clip_norm_;
-  check_workload(workload_, d);
+  static_cast<void>(check_workload(workload_, d));  // the mistakes are in d
   if (top_ < 1 || top_ > 10'000) {
     d.error("cli.top", "--top is out of range", {fmt::format("It is {}; from 1 to 10000 is allowed.", top_)});
   }
@@ -117,7 +117,7 @@ void PlanVerb::read() {
     d.error("plan.precision", fmt::format("{} does not compute in {}", machine_.device.name, precision_),
             {fmt::format("It computes in {}.", known)});
   }
-  check_sizes(spec_, workload_, d);
+  static_cast<void>(check_sizes(spec_, workload_, d));
   if (objective_ == "cost" && !machine_.price_per_gpu_hour) {
     d.error("cli.objective", fmt::format("{} has no price", machine_.name),
             {"Write price_per_gpu_hour into a cluster file of your own, or minimize step-time."});

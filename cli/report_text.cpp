@@ -106,8 +106,20 @@ std::string report_text(const Report& r) {
     std::vector<OperationTime> ops = r.operations;
     std::stable_sort(ops.begin(), ops.end(), [](const auto& a, const auto& b) { return a.time > b.time; });
     Table table({"operation", "time", "of step", "runs"});
+    // What takes less than a thousandth of the step is summed up.
+    OperationTime rest;
+    std::size_t kinds = 0;
     for (const OperationTime& op : ops) {
-      if (op.time.base() > 0) table.row({op.name, short_text(op.time), share(op.time), fmt::format("{}", op.count)});
+      if (op.time.base() >= 1e-3 * step) {
+        table.row({op.name, short_text(op.time), share(op.time), fmt::format("{}", op.count)});
+      } else {
+        rest.time += op.time;
+        rest.count += op.count;
+        ++kinds;
+      }
+    }
+    if (kinds > 0) {
+      table.row({fmt::format("{} others", kinds), short_text(rest.time), share(rest.time), fmt::format("{}", rest.count)});
     }
     out += "\n  time by kind of operation, mean over ranks\n" + table.str("    ");
   }
