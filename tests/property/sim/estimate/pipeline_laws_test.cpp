@@ -1,0 +1,146 @@
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "core/program/lower/lower.hpp"
+#include "sim/des/simulate.hpp"
+#include "sim/estimate/walk.hpp"
+#include "tests/property/sim/estimate/prices.hpp"
+
+namespace orrery {
+namespace {
+
+/// A model of one layer per stage, lowered; nothing but layers and messages will cost time.
+Program pipeline_program(std::uint32_t stages, std::uint32_t microbatches, ScheduleName schedule) {
+  ModelSpec m;
+  m.name = "tiny";
+  m.layers = stages;
+  m.hidden = 8;
+  m.heads = m.kv_heads = 2;
+  m.head_dim = 4;
+  m.ffn = 32;
+  m.vocabulary = 16;
+  m.max_positions = 8;
+  m.tied_embeddings = false;
+  Workload w;
+  w.global_batch = microbatches;
+  w.sequence_length = 4;
+  w.precision = Precision::fp32;
+  Plan plan;
+  plan.mesh = Mesh{{{Axis::pipeline, stages}}};
+  plan.schedule = schedule;
+  plan.stage_layers = std::vector<std::uint32_t>(stages, 1);
+  plan.gradient_bucket = Bytes::of(1);
+  plan.overlap_gradients = false;
+  plan.attention = AttentionKernel::flash;
+  return lower(m, w, plan);
+}
+
+/// `forward` and `backward` per layer and microbatch, `message` per transfer.
+Prices pipeline_prices(const Program& program, Picoseconds forward, Picoseconds backward, Picoseconds message) {
+  Prices prices;
+  resize(prices, program);
+  for (std::size_t b = 0; b < program.blocks.size(); ++b) {
+    const Block& block = program.blocks[b];
+    const Picoseconds whole = block.name == "layer.forward" ? forward : block.name == "layer.backward" ? backward : 0;
+    for (std::size_t i = 0; i < block.ops.size(); ++i) {
+      if (!std::holds_alternative<Compute>(block.ops[i].action)) continue;
+      prices.op[prices.first_op[b] + i] = whole;  // all of it in the first op
+      break;
+    }
+  }
+  std::fill(prices.transfer.begin(), prices.transfer.end(), message);
+  return prices;
+}
+
+Picoseconds estimated(const Program& program, const Prices& prices) {
+  CompiledProgram compiled;
+  compiled.compile(program, prices);
+  Walk walk;
+  walk.run(compiled);
+  return walk.step_time();
+}
+
+Picoseconds simulated(const Program& program, const Prices& prices) {
+  const Timing timing = simulate_times(program, prices, false);
+  Picoseconds end = 0;
+  for (const RankTrace& r : timing.trace.ranks) {
+    for (const Span& s : r.spans) end = std::max(end, s.end);
+  }
+  return end;
+}
+
+}  // namespace
+
+// GPipe, equal stages: step = m (F + B) + (p - 1)(F + B + 2 c), c the time of a message (schedules of Huang et
+// al., 2019, with a latency on each of the p - 1 edges, once forward and once backward).
+TEST_CASE("GPipe's bubble is (p - 1)(F + B + 2 c)", "[property][schedule]") {
+  test::Draws draw(11);
+  for (int round = 0; round < 150; ++round) {
+    const auto p = static_cast<std::uint32_t>(draw.in(1, 8));
+    const auto m = static_cast<std::uint32_t>(draw.in(1, 16));
+    const Picoseconds f = draw.in(1, 50);
+    const Picoseconds b = draw.in(1, 100);
+    // A message that takes longer than the work beside it would queue behind the one before.
+    const Picoseconds c = draw.in(0, std::min(f, b));
+    CAPTURE(round, p, m, f, b, c);
+    const Program program = pipeline_program(p, m, ScheduleName::gpipe);
+    const Prices prices = pipeline_prices(program, f, b, c);
+    const Picoseconds expected = m * (f + b) + (p - 1) * (f + b + 2 * c);
+    CHECK(estimated(program, prices) == expected);
+    CHECK(simulated(program, prices) == expected);
+  }
+}
+
+// 1F1B, equal stages, m >= p: bubble = (p - 1)(F + B) + 2 c (M - floor(M / p)), M = m + p - 2.  The latency
+// appears in the steady state too, because each backward waits for a round trip.
+TEST_CASE("1F1B's bubble has the latency term 2 c (M - floor(M / p))", "[property][schedule]") {
+  test::Draws draw(12);
+  for (int round = 0; round < 300; ++round) {
+    const auto p = static_cast<std::uint32_t>(draw.in(1, 8));
+    const auto m = static_cast<std::uint32_t>(draw.in(p, 24));
+    const Picoseconds f = draw.in(1, 50);
+    const Picoseconds b = draw.in(1, 100);
+    const Picoseconds c = draw.in(0, std::min(f, b));
+    CAPTURE(round, p, m, f, b, c);
+    const Program program = pipeline_program(p, m, ScheduleName::one_f_one_b);
+    const Prices prices = pipeline_prices(program, f, b, c);
+    const Picoseconds all = m + p - 2;
+    const Picoseconds expected = m * (f + b) + (p - 1) * (f + b) + 2 * c * (all - all / p);
+    CHECK(estimated(program, prices) == expected);
+    CHECK(simulated(program, prices) == expected);
+  }
+}
+
+// Stage s of p runs p - 1 - s forwards ahead and holds one more while it works: min(p - s, m) microbatches.
+// GPipe holds all m.  Counted on what a layer keeps from forward to backward, by Alloc and Free.
+TEST_CASE("1F1B holds min(p - s, m) microbatches on stage s, GPipe all", "[property][schedule]") {
+  for (const std::uint32_t p : {1U, 2U, 3U, 5U, 8U}) {
+    for (const std::uint32_t m : {1U, 2U, 3U, 7U, 16U}) {
+      for (const ScheduleName schedule : {ScheduleName::gpipe, ScheduleName::one_f_one_b}) {
+        const Program program = pipeline_program(p, m, schedule);
+        for (std::uint32_t stage = 0; stage < p; ++stage) {
+          CAPTURE(p, m, stage, static_cast<int>(schedule));
+          std::map<std::uint32_t, std::int64_t> live;
+          std::map<std::uint32_t, std::int64_t> most;
+          for_each_op(program, program.classes[stage].step, [&](const OpRun& r) {
+            const auto* alloc = std::get_if<Alloc>(&r.op->action);
+            const auto* free = std::get_if<Free>(&r.op->action);
+            if (alloc == nullptr && free == nullptr) return;
+            const BufferId what = alloc != nullptr ? alloc->what : free->what;
+            if (program[what].name != "qkv") return;
+            live[index(what)] += alloc != nullptr ? 1 : -1;
+            most[index(what)] = std::max(most[index(what)], live[index(what)]);
+          });
+          REQUIRE(most.size() == 1);
+          const std::int64_t expected = schedule == ScheduleName::gpipe ? m : std::min(p - stage, m);
+          CHECK(most.begin()->second == expected);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace orrery
