@@ -1,0 +1,305 @@
+#include "tests/oracle/numerics/check_numerics.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/program/lower/lower.hpp"
+#include "exec/run/execute.hpp"
+#include "exec/train/parameters.hpp"
+#include "exec/train/single_device.hpp"
+#include "tests/oracle/numerics/collect.hpp"
+#include "tests/oracle/numerics/expected_totals.hpp"
+
+namespace orrery::test {
+namespace {
+
+constexpr double spread_factor = 4.0;
+
+/// Standard deviation of a rough start.  Matrices: 1 / sqrt(in), so that
+/// products keep their size; everything else 1/2.
+double rough_deviation(std::uint64_t rows) { return rows > 1 ? 1.0 / std::sqrt(static_cast<double>(rows)) : 0.5; }
+
+/// Whether a tensor that starts at 1 keeps that start.
+bool keeps_ones(const Workload& w) { return w.precision != Precision::fp64; }
+
+void roughen(Program& program, const Workload& workload, const ParameterSet& shapes) {
+  for (ParameterTable& table : program.parameter_tables) {
+    for (ParameterSlice& slice : table.slices) {
+      if (slice.init == Init::ones && keeps_ones(workload)) continue;
+      const std::string prefix = table.module == "layer" ? "layers.0." : table.module + ".";
+      const auto found = shapes.find(prefix + slice.name);
+      const Matrix& shape = found != shapes.end() ? found->second : shapes.at(slice.name);
+      slice.init = Init::normal;
+      slice.init_scale = rough_deviation(shape.rows);
+    }
+  }
+}
+
+ParameterSet rough_start(const ModelSpec& model, const Workload& workload) {
+  ParameterSet set;
+  for (ReferenceParameter p : parameters_of(model)) {
+    if (p.start != ReferenceParameter::Start::ones || !keeps_ones(workload)) {
+      p.start = ReferenceParameter::Start::normal;
+      p.deviation = rough_deviation(p.rows);
+    }
+    set.emplace(p.name, initial_tensor(p, workload));
+  }
+  return set;
+}
+
+double largest(const Matrix& m) {
+  double size = 0.0;
+  for (const double x : m.values) size = std::max(size, std::abs(x));
+  return size;
+}
+
+/// NaN counts as infinite: a comparison with NaN must not pass.
+double distance(const Matrix& a, const Matrix& b) {
+  double worst = 0.0;
+  for (std::size_t i = 0; i < a.values.size(); ++i) {
+    const double d = std::abs(a.values[i] - b.values[i]);
+    worst = std::max(worst, std::isnan(d) ? HUGE_VAL : d);
+  }
+  return worst;
+}
+
+bool finite(const ParameterSet& set) {
+  for (const auto& [name, tensor] : set) {
+    for (const double x : tensor.values) {
+      if (!std::isfinite(x)) return false;
+    }
+  }
+  return true;
+}
+
+double rms(const ParameterSet& set) {
+  double squares = 0.0;
+  double count = 0.0;
+  for (const auto& [name, tensor] : set) {
+    for (const double x : tensor.values) squares += x * x;
+    count += static_cast<double>(tensor.values.size());
+  }
+  return std::sqrt(squares / count);
+}
+
+class Check {
+ public:
+  Check(const PlannedRun& run, const NumericsOptions& options)
+      : run_(run),
+        options_(options),
+        data_(synthetic_data(run.model.vocabulary, run.workload.seed, options.ignored)),
+        program_(lower(run.model, run.workload, run.plan)),
+        state_(initial_state(run.model, run.workload)) {
+    if (options.damage) options.damage(program_);
+    if (options.rough) {
+      roughen(program_, run.workload, state_.parameters);
+      state_.parameters = rough_start(run.model, run.workload);
+    }
+  }
+
+  NumericsResult run() {
+    RunOptions options;
+    options.steps = options_.steps;
+    options.poison = true;
+    options.on_event = [this](const RunEvent& event) { event.step == 0 ? after_setup(event) : after_step(event); };
+    const RunResult result = execute(program_, run_.model, run_.workload, run_.plan, *data_, options);
+    if (result.losses.size() != options_.steps || result.traces.size() != options_.steps) fail("steps are missing");
+    for (const Trace& trace : result.traces) check_traffic(trace);
+    return std::move(result_);
+  }
+
+ private:
+  void fail(std::string line) { result_.failures.push_back(std::move(line)); }
+
+  ParameterSet gathered(const RunEvent& event, const char* what, Held held = Held::all) {
+    return collect(program_, *event.buffers, what, held, state_.parameters, result_.failures);
+  }
+  const char* parameters_name() const { return has_master_weights(run_.workload) ? "masters" : "weights"; }
+
+  void after_setup(const RunEvent& event) {
+    equal("start of the parameters", gathered(event, parameters_name()), state_.parameters);
+    equal("start of the weights", gathered(event, "weights"), working_weights(run_.workload, state_.parameters));
+  }
+
+  void after_step(const RunEvent& event) {
+    const Workload& w = run_.workload;
+    const ParameterSet weights = working_weights(w, state_.parameters);
+    const ReferenceGradients expected = reference_gradients(run_.model, w, weights, *data_, event.step);
+    RoundingSpread spread;
+    if (has_master_weights(w)) spread = rounding_spread(weights, expected, event.step);
+    check_loss(event, expected.loss,
+               gradient_bound(w.precision) + spread_factor * spread.loss / std::abs(expected.loss));
+    const Rank last = representative(program_, static_cast<std::uint32_t>(program_.classes.size()) - 1);
+    const double count = scalar_on(program_, *event.buffers, last, "count");
+    if (count != static_cast<double>(expected.count)) fail(fmt::format("count {} is not {}", count, expected.count));
+
+    const bool sharded = run_.plan.zero_stage >= 1 && program_.mesh.size(Axis::data) > 1;
+    ParameterSet gradients = gathered(event, "gradients", sharded ? Held::own_part : Held::all);
+    for (auto& [name, tensor] : gradients) {
+      for (double& g : tensor.values) g /= state_.loss_scale;
+    }
+    const bool overflow = w.precision == Precision::fp16 && !finite(gradients);
+    if (overflow) {
+      ++result_.skipped;
+      // Sums may overflow on the way although neither terms nor result do; far below the limit nothing does.
+      const double largest_value =
+          std::max(expected.largest_signal, largest_of(expected.gradients)) * state_.loss_scale;
+      if (largest_value < 65504.0 / 16.0) fail(fmt::format("overflow although nothing exceeds {}", largest_value));
+    } else {
+      check_gradients(event.step, gradients, expected.gradients, spread.gradients);
+    }
+    check_update(event, gradients);
+  }
+
+  static double largest_of(const ParameterSet& set) {
+    double size = 0.0;
+    for (const auto& [name, tensor] : set) size = std::max(size, largest(tensor));
+    return size;
+  }
+
+  /// How far rounding to 16 bits alone moves the reference: the largest of a few draws.
+  struct RoundingSpread {
+    double loss = 0.0;
+    std::map<std::string, double> gradients;
+  };
+  RoundingSpread rounding_spread(const ParameterSet& weights, const ReferenceGradients& exact, std::uint64_t step) {
+    const Workload& w = run_.workload;
+    RoundingSpread spread;
+    for (std::uint64_t draw = 0; draw < 3; ++draw) {
+      const StorageRounding rounding{weight_dtype(w), state_.loss_scale, gradient_dtype(w) == weight_dtype(w), draw};
+      const ReferenceGradients rounded = reference_gradients(run_.model, w, weights, *data_, step, rounding);
+      spread.loss = std::max(spread.loss, std::abs(rounded.loss - exact.loss));
+      for (const auto& [name, tensor] : exact.gradients) {
+        double& largest_yet = spread.gradients[name];
+        largest_yet = std::max(largest_yet, distance(rounded.gradients.at(name), tensor));
+      }
+    }
+    return spread;
+  }
+
+  void check_loss(const RunEvent& event, double expected, double bound) {
+    if (!event.loss) return fail("no loss");
+    result_.losses.push_back(*event.loss);
+    const double error = std::abs(*event.loss - expected) / std::abs(expected);
+    result_.loss_error = std::max(result_.loss_error, std::isnan(error) ? HUGE_VAL : error);
+    if (!(error <= bound)) {
+      fail(fmt::format("step {}: loss {} is not {}: error {:.3g} above {:.3g}", event.step, *event.loss, expected,
+                       error, bound));
+    }
+  }
+
+  /// `spread` is empty where the bound is the precision's own.
+  void check_gradients(std::uint64_t step, const ParameterSet& gradients, const ParameterSet& expected,
+                       const std::map<std::string, double>& spread) {
+    const double floor = 1e-3 * rms(expected);
+    for (const auto& [name, tensor] : expected) {
+      const double size = std::max(largest(tensor), floor);
+      const double error = distance(gradients.at(name), tensor) / size;
+      double bound = gradient_bound(run_.workload.precision);
+      if (!spread.empty()) bound += spread_factor * spread.at(name) / size;
+      if (error / bound > result_.gradient_share) {
+        result_.gradient_share = error / bound;
+        result_.worst_gradient = name;
+      }
+      result_.gradient_error = std::max(result_.gradient_error, error);
+      if (error > bound) {
+        fail(fmt::format("step {}: gradient of {}: error {:.3g} above {:.3g}", step, name, error, bound));
+      }
+    }
+  }
+
+  /// What the reference's rule makes of the executed gradients.  The executor
+  /// computes it in the state type: a handful of roundings per element, with
+  /// cancellation only against the weight or moment itself.
+  void check_update(const RunEvent& event, const ParameterSet& gradients) {
+    const Workload& w = run_.workload;
+    const TrainingState before = state_;
+    TrainingState expected = state_;
+    const UpdateResult update = apply_update(run_.model, w, gradients, expected);
+    state_.parameters = gathered(event, parameters_name());
+    const double bound = w.precision == Precision::fp64 ? 1e-12 : 4e-6;
+    near("parameters", state_.parameters, expected.parameters, before.parameters, bound);
+    equal("weights", gathered(event, "weights"), working_weights(w, state_.parameters));
+    if (optimizer_moments(w) >= 1) {
+      state_.moment1 = gathered(event, "moment1");
+      near("moment1", state_.moment1, expected.moment1, before.moment1, bound);
+    }
+    if (optimizer_moments(w) >= 2) {
+      state_.moment2 = gathered(event, "moment2");
+      near("moment2", state_.moment2, expected.moment2, before.moment2, bound);
+    }
+    if (update.skipped) {
+      equal("parameters of a skipped step", state_.parameters, before.parameters);
+    }
+    state_.steps = expected.steps;
+    state_.loss_scale = expected.loss_scale;
+    state_.good_steps = expected.good_steps;
+    for (std::uint32_t r = 0; r < program_.mesh.size(); ++r) {
+      const double steps = scalar_on(program_, *event.buffers, Rank{r}, "steps");
+      if (steps != static_cast<double>(state_.steps))
+        fail(fmt::format("rank {}: steps {} is not {}", r, steps, state_.steps));
+      if (w.precision != Precision::fp16) continue;
+      const double scale = scalar_on(program_, *event.buffers, Rank{r}, "loss_scale");
+      if (scale != state_.loss_scale)
+        fail(fmt::format("rank {}: loss scale {} is not {}", r, scale, state_.loss_scale));
+    }
+  }
+
+  void near(const char* what, const ParameterSet& a, const ParameterSet& b, const ParameterSet& before, double bound) {
+    for (const auto& [name, tensor] : b) {
+      const double size = std::max(largest(tensor), largest(before.at(name)));
+      const double d = distance(a.at(name), tensor);
+      const double error = d == 0.0 ? 0.0 : d / size;
+      result_.update_error = std::max(result_.update_error, error);
+      if (error > bound) fail(fmt::format("{} {} after the update: error {:.3g}", what, name, error));
+    }
+  }
+
+  void equal(const char* what, const ParameterSet& a, const ParameterSet& b) {
+    for (const auto& [name, tensor] : b) {
+      if (a.at(name).values == tensor.values) continue;
+      fail(fmt::format("{}: {} differs by {:.3g}", what, name, distance(a.at(name), tensor)));
+    }
+  }
+
+  void check_traffic(const Trace& trace) {
+    if (trace.ranks.size() != program_.mesh.size()) return fail("the trace lacks ranks");
+    for (const RankTrace& rank : trace.ranks) {
+      const ExpectedTotals totals = expected_totals(program_, rank.rank);
+      if (rank.peak_bytes != totals.peak_bytes) {
+        fail(fmt::format("rank {}: peak {} bytes is not {}", index(rank.rank), rank.peak_bytes, totals.peak_bytes));
+      }
+      if (rank.sent_bytes != totals.sent_bytes) {
+        fail(fmt::format("rank {}: sent {} bytes is not {}", index(rank.rank), rank.sent_bytes, totals.sent_bytes));
+      }
+    }
+  }
+
+  const PlannedRun& run_;
+  const NumericsOptions options_;
+  std::unique_ptr<DataSource> data_;
+  Program program_;
+  TrainingState state_;  // the executed one, from the second step on
+  NumericsResult result_;
+};
+
+}  // namespace
+
+NumericsResult check_numerics(const PlannedRun& run, const NumericsOptions& options) {
+  return Check(run, options).run();
+}
+
+double gradient_bound(Precision precision) {
+  switch (precision) {
+    case Precision::fp64: return 1e-10;
+    case Precision::fp32: return 2e-5;
+    case Precision::bf16: return 0x1p-8;
+    case Precision::fp16: return 0x1p-11;
+  }
+  return 0.0;
+}
+
+}  // namespace orrery::test

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+
+namespace orrery::test {
+
+struct NumericsOptions {
+  double ignored = 0.0;  ///< share of targets that do not count
+  /// Starting weights of order 1 in every tensor instead of the model's own
+  /// start, whose zeros and small deviations hide biases and attention scores.
+  /// Norm weights stay 1 outside fp64: random ones near 0 cancel digits.
+  bool rough = true;
+  std::uint64_t steps = 1;
+  std::function<void(Program&)> damage;  ///< applied to the lowered Program, to see whether it is noticed
+};
+
+/// Largest errors over all steps; an error is max|a-b| / max(max|b|, floor).
+struct NumericsResult {
+  std::vector<std::string> failures;  ///< one line per broken law; empty: the run is the oracle's
+  double loss_error = 0.0;
+  double gradient_error = 0.0;  ///< floor: 1e-3 of the rms of all gradients
+  double gradient_share = 0.0;  ///< largest gradient error over its bound
+  std::string worst_gradient;
+  double update_error = 0.0;  ///< weights and moments after the update
+  std::uint64_t skipped = 0;  ///< fp16: steps that overflowed
+  std::vector<double> losses;
+};
+
+/// Lowers the run, executes it on threads and holds every step against the
+/// single-device reference:
+///
+///   start     the ranks' weights are the reference's, bit for bit
+///   step      loss, every gradient before clipping
+///   update    weights, masters and moments are what the reference's rule makes
+///             of the executed gradients (Adam divides by the size of the
+///             gradient: its own errors are not comparable)
+///   scalars   target count, step counter, loss scale
+///   memory    every rank's peak bytes are the Program's, and so are the bytes sent
+///
+/// Each step starts from the executed state of the step before, so an error is
+/// that of one step alone.
+[[nodiscard]] NumericsResult check_numerics(const PlannedRun&, const NumericsOptions&);
+
+/// The bound on gradient and loss errors by precision, u being the unit
+/// roundoff.  The longest chain of a run here is 6 layers of some 30 rounded
+/// results each, forward and back, and sums of at most about 600 products.
+///
+///   fp64  1e-10, about 1e6 u
+///   fp32  2e-5, 335 u: some 200 roundings, were they all of one sign, times the
+///         small factor by which norms and cancellation enlarge an error
+///   bf16, fp16   u, and four times the spread that rounding alone causes in the
+///         reference (StorageRounding, largest of three draws).  Errors of
+///         rounding are random in sign, so two roundings of one computation
+///         differ by about as much as either differs from the exact result.
+[[nodiscard]] double gradient_bound(Precision);
+
+}  // namespace orrery::test

@@ -1,0 +1,175 @@
+#include "tests/oracle/numerics/collect.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "core/base/diagnostics.hpp"
+
+namespace orrery::test {
+namespace {
+
+template <class T>
+T raw(const std::byte* data, std::uint64_t i) {
+  T value;
+  std::memcpy(&value, data + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+/// A 16-bit float with `digits` fraction bits, by its definition.
+double short_float(std::uint16_t bits, int digits) {
+  const int exponent_bits = 15 - digits;
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  const int exponent = (bits >> digits) & ((1 << exponent_bits) - 1);
+  const int fraction = bits & ((1 << digits) - 1);
+  const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
+  if (exponent == (1 << exponent_bits) - 1) {
+    return fraction != 0 ? std::numeric_limits<double>::quiet_NaN() : sign * std::numeric_limits<double>::infinity();
+  }
+  if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - digits);
+  return sign * std::ldexp((1 << digits) + fraction, exponent - bias - digits);
+}
+
+bool same_bits(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0 || a == b; }
+
+/// One tensor on its way from the ranks' parts.
+struct Assembly {
+  Matrix tensor;
+  std::vector<bool> seen;
+  std::uint64_t differing = 0;
+  std::uint64_t bad_padding = 0;
+  Rank last{};
+};
+
+std::string name_in(const ParameterTable& table, const ParameterSlice& slice, std::uint32_t layer) {
+  // The head's copy of a tied table bears the name of the original.
+  if (table.module == "head" && slice.name == "embedding.word.weight") return slice.name;
+  if (table.module == "layer") return fmt::format("layers.{}.{}", layer, slice.name);
+  return table.module + "." + slice.name;
+}
+
+/// Element of the tensor without padding, or nothing inside the padding.
+std::optional<std::uint64_t> place_of(const Shard& shard, const Box& box, std::uint64_t local) {
+  std::array<std::uint64_t, Shard::max_dims> at{};
+  for (std::size_t d = shard.rank; d-- > 0;) {
+    at[d] = box.offset[d] + local % box.extent[d];
+    local /= box.extent[d];
+    if (at[d] >= shard.dims[d].valid) return std::nullopt;
+  }
+  std::uint64_t place = 0;
+  for (std::size_t d = 0; d < shard.rank; ++d) place = place * shard.dims[d].valid + at[d];
+  return place;
+}
+
+/// Where element `at` of the flat table lies in the rank's buffer; nothing when
+/// the rank does not hold it (or not a current value of it).
+std::optional<std::uint64_t> held_at(const Program& program, const ParameterTable& table, const Buffer& buffer,
+                                     Held held, Rank rank, std::uint64_t at) {
+  const std::uint64_t parts = buffer.flat_split.empty() ? 1 : size(program.mesh, buffer.flat_split);
+  const std::uint64_t mine = coordinate(program.mesh, rank, buffer.flat_split);
+  for (const ParameterSegment& segment : table.segments) {
+    if (at < segment.offset || at >= segment.offset + segment.count) continue;
+    const std::uint64_t inside = at - segment.offset;
+    const std::uint64_t data = program.mesh.size(Axis::data);
+    if (held == Held::own_part && inside / (segment.count / data) != program.mesh.coordinate(rank, Axis::data)) {
+      return std::nullopt;
+    }
+    const std::uint64_t part = segment.count / parts;
+    if (inside / part != mine) return std::nullopt;
+    return segment.offset / parts + inside % part;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+double element_at(const std::byte* data, DType dtype, std::uint64_t i) {
+  switch (dtype) {
+    case DType::f64: return raw<double>(data, i);
+    case DType::f32: return static_cast<double>(raw<float>(data, i));
+    case DType::bf16: return short_float(raw<std::uint16_t>(data, i), 7);
+    case DType::f16: return short_float(raw<std::uint16_t>(data, i), 10);
+    case DType::i32: return raw<std::int32_t>(data, i);
+    case DType::u8: return raw<std::uint8_t>(data, i);
+  }
+  return 0.0;
+}
+
+double scalar_on(const Program& program, const RunBuffers& buffers, Rank rank, const std::string& name,
+                 std::uint64_t i) {
+  for (std::uint32_t id = 0; id < program.buffers.size(); ++id) {
+    const Buffer& buffer = program.buffers[id];
+    if (buffer.role != Role::scalar || buffer.name != name) continue;
+    const auto memory = buffers.find(rank, {BufferId{id}, 0, 0});
+    ORRERY_ASSERT(!memory.empty(), name);
+    return element_at(memory.data(), buffer.dtype, i);
+  }
+  ORRERY_ASSERT(false, name);
+  return 0.0;
+}
+
+ParameterSet collect(const Program& program, const RunBuffers& buffers, const std::string& what, Held held,
+                     const ParameterSet& shapes, std::vector<std::string>& failures) {
+  std::map<std::string, Assembly> assemblies;
+  for (const auto& [name, shape] : shapes) {
+    assemblies[name] = {Matrix(shape.rows, shape.columns), std::vector<bool>(shape.values.size()), 0, 0, {}};
+  }
+  for (std::uint32_t id = 0; id < program.buffers.size(); ++id) {
+    const Buffer& buffer = program.buffers[id];
+    if (!buffer.parameters) continue;
+    const ParameterTable& table = program.parameter_tables[*buffer.parameters];
+    if (buffer.name != table.module + "." + what) continue;
+    for (std::uint32_t r = 0; r < program.mesh.size(); ++r) {
+      for (std::uint32_t layer = 0; layer < (per_layer(buffer.scope) ? program.layers : 1); ++layer) {
+        const auto memory = buffers.find(Rank{r}, {BufferId{id}, layer, 0});
+        if (memory.empty()) continue;
+        for (const ParameterSlice& slice : table.slices) {
+          const std::string name = name_in(table, slice, layer);
+          const auto found = assemblies.find(name);
+          if (found == assemblies.end()) {
+            failures.push_back(fmt::format("{}: the model has no {}", what, name));
+            continue;
+          }
+          Assembly& a = found->second;
+          const Box box = box_of(slice.shard, program.mesh, Rank{r});
+          const std::uint64_t count = local_count(slice.shard, program.mesh);
+          for (std::uint64_t i = 0; i < count; ++i) {
+            const auto at = held_at(program, table, buffer, held, Rank{r}, slice.offset + i);
+            if (!at) continue;
+            const double value = element_at(memory.data(), buffer.dtype, *at);
+            const auto place = place_of(slice.shard, box, i);
+            if (!place) {
+              if (value != 0.0) ++a.bad_padding;
+              continue;
+            }
+            if (a.seen[*place] && !same_bits(a.tensor.values[*place], value)) {
+              ++a.differing;
+              a.last = Rank{r};
+            }
+            a.seen[*place] = true;
+            a.tensor.values[*place] = value;
+          }
+        }
+      }
+    }
+  }
+  ParameterSet result;
+  for (auto& [name, a] : assemblies) {
+    std::uint64_t missing = 0;
+    for (const bool seen : a.seen) missing += seen ? 0 : 1;
+    if (missing > 0) failures.push_back(fmt::format("{} {}: {} elements on no rank", what, name, missing));
+    if (a.bad_padding > 0)
+      failures.push_back(fmt::format("{} {}: {} padding elements not 0", what, name, a.bad_padding));
+    if (a.differing > 0) {
+      failures.push_back(fmt::format("{} {}: {} elements differ between holders, last on rank {}", what, name,
+                                     a.differing, index(a.last)));
+    }
+    result.emplace(name, std::move(a.tensor));
+  }
+  return result;
+}
+
+}  // namespace orrery::test

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/program/program.hpp"
+#include "exec/run/execute.hpp"
+#include "exec/train/matrix.hpp"
+
+namespace orrery::test {
+
+/// What to read of the elements that a rank holds.
+enum class Held {
+  all,       ///< every element of the buffer is meant to be current
+  own_part,  ///< of every segment only the rank's part along the data axis (gradients under ZeRO)
+};
+
+/// Puts the persistent buffers "MODULE.what" ("weights", "gradients", "masters",
+/// "moment1", "moment2") of all ranks together into global tensors of the
+/// shapes in `shapes`.  Written for the tests, apart from exec/run: by the
+/// declarations alone, element by element.
+///
+/// Adds a line to `failures` for every tensor of which elements are missing,
+/// of which two holders disagree in a bit, or whose padding is not zero.
+[[nodiscard]] ParameterSet collect(const Program&, const RunBuffers&, const std::string& what, Held,
+                                   const ParameterSet& shapes, std::vector<std::string>& failures);
+
+/// Element `i` of raw memory as a double.
+[[nodiscard]] double element_at(const std::byte* data, DType, std::uint64_t i);
+
+/// Value `i` of the scalar buffer `name` on the rank; the buffer must exist.
+[[nodiscard]] double scalar_on(const Program&, const RunBuffers&, Rank, const std::string& name, std::uint64_t i = 0);
+
+}  // namespace orrery::test
