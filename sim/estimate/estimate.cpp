@@ -37,23 +37,26 @@ Estimator::~Estimator() = default;
 Estimator::Estimator(Estimator&&) noexcept = default;
 Estimator& Estimator::operator=(Estimator&&) noexcept = default;
 
-Seconds Estimator::step_time(const Program& program, const CostModel& costs) {
+Picoseconds Estimator::evaluate(const Program& program, const CostModel& costs) {
   Scratch& s = *scratch_;
   price(s.prices, program, costs);
   s.compiled.compile(program, s.prices);
   s.walk.run(s.compiled);
-  const Picoseconds step = std::max(s.walk.step_time(), least_by_cores(s.prices, s.walk.classes()));
-  return Seconds::of(static_cast<double>(step) * picosecond);
+  return std::max(s.walk.step_time(), least_by_cores(s.prices, s.walk.classes()));
+}
+
+Seconds Estimator::step_time(const Program& program, const CostModel& costs) {
+  return Seconds::of(static_cast<double>(evaluate(program, costs)) * picosecond);
 }
 
 Report Estimator::estimate(const PlannedRun& run, const Program& program, const CostModel& costs) {
   Report report;
   report.origin = "estimate";
-  report.step_time = step_time(program, costs);
+  const Picoseconds step = evaluate(program, costs);
+  report.step_time = Seconds::of(static_cast<double>(step) * picosecond);
   Scratch& s = *scratch_;
   const std::vector<ClassTimes>& classes = s.walk.classes();
   const auto count = static_cast<double>(classes.size());
-  const double step = report.step_time.base() / picosecond;
 
   std::int64_t busy = 0;
   std::int64_t exposed = 0;
@@ -73,11 +76,12 @@ Report Estimator::estimate(const PlannedRun& run, const Program& program, const 
     report.peak_memory_bytes = std::max(report.peak_memory_bytes, report.memory_by_stage.back().peak);
     report.time_by_stage.push_back({report.memory_by_stage.back().stage, seconds(static_cast<double>(t.busy)),
                                     seconds(static_cast<double>(t.exposed)),
-                                    seconds(step - static_cast<double>(t.busy + t.exposed))});
+                                    seconds(static_cast<double>(step - t.busy - t.exposed))});
   }
   report.compute = seconds(static_cast<double>(busy) / count);
   report.exposed_communication = seconds(static_cast<double>(exposed) / count);
-  report.bubble_fraction = step > 0.0 ? (step * count - static_cast<double>(busy + exposed)) / (step * count) : 0.0;
+  const auto lanes = step * static_cast<Picoseconds>(classes.size());
+  report.bubble_fraction = step > 0 ? static_cast<double>(lanes - busy - exposed) / static_cast<double>(lanes) : 0.0;
 
   s.time.fill(0);
   s.count.fill(0);

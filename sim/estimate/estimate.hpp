@@ -41,6 +41,7 @@ class Estimator {
 
  private:
   struct Scratch;
+  Picoseconds evaluate(const Program&, const CostModel&);
   std::unique_ptr<Scratch> scratch_;
 };
 

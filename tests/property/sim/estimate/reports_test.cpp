@@ -1,0 +1,150 @@
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+
+#include "core/program/lower/lower.hpp"
+#include "core/record/chrome_trace.hpp"
+#include "core/record/compare.hpp"
+#include "core/record/report_file.hpp"
+#include "sim/des/simulate.hpp"
+#include "sim/estimate/estimate.hpp"
+#include "tests/property/sim/estimate/prices.hpp"
+#include "tests/support/random_plan.hpp"
+
+namespace orrery {
+namespace {
+
+ClusterSpec cluster_of(std::uint32_t nodes, std::uint32_t per_node, bool concurrent_lanes, std::uint32_t cores) {
+  ClusterSpec c;
+  c.name = "test";
+  c.device.name = "test device";
+  c.device.peak = {{Precision::fp64, 1.0 * teraflop_per_second},
+                   {Precision::fp32, 2.0 * teraflop_per_second},
+                   {Precision::bf16, 4.0 * teraflop_per_second},
+                   {Precision::fp16, 4.0 * teraflop_per_second}};
+  c.device.memory = 1.0 * gibibyte;
+  c.device.memory_bandwidth = 100.0 * gigabyte_per_second;
+  c.device.concurrent_lanes = concurrent_lanes;
+  c.device.cores_shared = cores;
+  c.nodes = nodes;
+  c.devices_per_node = per_node;
+  c.levels = {{"inside", per_node, 10.0 * gigabyte_per_second, microsecond},
+              {"between", nodes, 1.0 * gigabyte_per_second, 10.0 * microsecond}};
+  return c;
+}
+
+struct Priced {
+  PlannedRun run;
+  Program program;
+  CostModel costs;
+};
+
+Priced priced(std::uint64_t seed, std::uint32_t cores) {
+  PlannedRun run = test::random_run(seed);
+  const auto ranks = static_cast<std::uint32_t>(run.plan.mesh.size());
+  // Placements of random runs name devices below the number of ranks; nodes of 4 cut groups in many ways.
+  const std::uint32_t per_node = cores > 0 ? ranks : 4;
+  run.cluster = cluster_of((ranks + per_node - 1) / per_node, per_node, seed % 2 == 0 && cores == 0, cores);
+  Program program = lower(run.model, run.workload, run.plan);
+  CostModel costs(*run.cluster, Calibration{}, run.plan.mesh, run.plan.placement);
+  return {std::move(run), std::move(program), std::move(costs)};
+}
+
+}  // namespace
+
+// Both add up the same whole picoseconds; dividing by 4 classes or by 16 ranks rounds differently, at most
+// one part in 2^52 for each of a few operations: 1e-14.
+TEST_CASE("Estimate and simulate write the same report", "[property][estimate][simulate]") {
+  Estimator estimator;
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    const Priced p = priced(seed, 0);
+    CAPTURE(seed, test::describe(p.run));
+    const Report e = estimator.estimate(p.run, p.program, p.costs);
+    CHECK(e.step_time == estimator.step_time(p.program, p.costs));
+    for (const bool expand : {false, true}) {
+      CAPTURE(expand);
+      const Report s = simulate(p.run, p.program, p.costs, {expand, SimulateOptions::Ranks::none, {}}).report;
+      CHECK(e.step_time == s.step_time);
+      CHECK(e.compute.base() == Approx(s.compute.base()).epsilon(1e-14));
+      CHECK(e.exposed_communication.base() == Approx(s.exposed_communication.base()).epsilon(1e-14));
+      CHECK(e.bubble_fraction == Approx(s.bubble_fraction).epsilon(1e-12).margin(1e-14));  // a difference
+      CHECK(e.bubble_fraction >= 0.0);
+      REQUIRE(e.operations.size() == s.operations.size());
+      for (std::size_t o = 0; o < e.operations.size(); ++o) {
+        CAPTURE(e.operations[o].name);
+        CHECK(e.operations[o].name == s.operations[o].name);
+        CHECK(e.operations[o].count == s.operations[o].count);
+        CHECK(e.operations[o].time.base() == Approx(s.operations[o].time.base()).epsilon(1e-14));
+      }
+      CHECK(e.peak_memory_bytes == s.peak_memory_bytes);
+      CHECK(e.memory_by_stage == s.memory_by_stage);
+      CHECK(e.sent_bytes == s.sent_bytes);
+      CHECK(e.tokens_per_s == s.tokens_per_s);
+      CHECK(e.model_flops_utilization == s.model_flops_utilization);
+      CHECK(e.hardware_flops_utilization == Approx(s.hardware_flops_utilization).epsilon(1e-14));
+      CHECK(e.fits == s.fits);
+      REQUIRE(e.time_by_stage.size() == s.time_by_stage.size());
+      for (std::size_t i = 0; i < e.time_by_stage.size(); ++i) {
+        const StageTime& a = e.time_by_stage[i];
+        const StageTime& b = s.time_by_stage[i];
+        CHECK(a.stage == b.stage);
+        CHECK(a.compute.base() == Approx(b.compute.base()).epsilon(1e-14));
+        CHECK((a.compute + a.exposed_communication + a.bubble).base() == Approx(e.step_time.base()).epsilon(1e-12));
+      }
+    }
+  }
+}
+
+// With fewer cores than ranks the estimate counts a node's work over its cores, the simulation who runs when:
+// never less.  1 ps per op is allowed for whole picoseconds of shared progress.
+TEST_CASE("The estimate never exceeds the simulation where ranks share cores", "[property][estimate][simulate]") {
+  int slower = 0;
+  for (std::uint64_t seed = 1; seed <= 80; ++seed) {
+    const Priced p = priced(seed, 2);
+    CAPTURE(seed, test::describe(p.run));
+    const Report e = estimate(p.run, p.program, p.costs);
+    const Simulation s = simulate(p.run, p.program, p.costs, {false, SimulateOptions::Ranks::all, {}});
+    const double slack = 1e-12 * static_cast<double>(s.trace.ranks[0].spans.size());
+    CHECK(e.step_time.base() <= s.report.step_time.base() + slack);
+    CHECK(s.trace.ranks.size() == p.program.mesh.size());
+    slower += s.report.step_time > 1.01 * e.step_time ? 1 : 0;
+  }
+  CHECK(slower > 0);  // the case is there at all
+}
+
+TEST_CASE("The same plan gives the same bytes twice", "[property][estimate][simulate]") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const Priced a = priced(seed, seed % 3 == 0 ? 2 : 0);
+    const Priced b = priced(seed, seed % 3 == 0 ? 2 : 0);
+    CAPTURE(seed, test::describe(a.run));
+    Estimator used;
+    (void)used.estimate(priced(seed + 1, 0).run, priced(seed + 1, 0).program, priced(seed + 1, 0).costs);
+    // A used estimator and a fresh one, too: nothing is left over from the plan before.
+    CHECK(write_report(used.estimate(a.run, a.program, a.costs)) == write_report(estimate(b.run, b.program, b.costs)));
+    const SimulateOptions options{false, SimulateOptions::Ranks::all, {}};
+    const Simulation x = simulate(a.run, a.program, a.costs, options);
+    const Simulation y = simulate(b.run, b.program, b.costs, options);
+    CHECK(write_chrome_trace(x.trace, a.program) == write_chrome_trace(y.trace, b.program));
+    CHECK(write_report(x.report) == write_report(y.report));
+  }
+}
+
+// A folded trace that is copied to all ranks is the expanded trace, traffic by rank included.
+TEST_CASE("Folded and expanded simulations write the same trace of all ranks", "[property][simulate]") {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    const Priced p = priced(seed, 0);
+    CAPTURE(seed, test::describe(p.run));
+    const Simulation folded = simulate(p.run, p.program, p.costs, {false, SimulateOptions::Ranks::all, {}});
+    const Simulation expanded = simulate(p.run, p.program, p.costs, {true, SimulateOptions::Ranks::all, {}});
+    CHECK(folded.trace == expanded.trace);
+    const Simulation classes = simulate(p.run, p.program, p.costs, {true, SimulateOptions::Ranks::classes, {}});
+    REQUIRE(classes.trace.ranks.size() == p.program.classes.size());
+    for (const RankTrace& r : classes.trace.ranks) CHECK(r == folded.trace.ranks[index(r.rank)]);
+    std::uint64_t sent = 0;
+    for (const RankTrace& r : folded.trace.ranks) sent += r.sent_bytes;
+    CHECK(sent == folded.report.sent_bytes);
+    CHECK(compare(folded.trace, expanded.trace, &p.program).within_tolerance);
+  }
+}
+
+}  // namespace orrery
