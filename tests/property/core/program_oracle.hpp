@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "core/program/program.hpp"
+
+namespace orrery::test {
+
+/// The plainest possible judge of a Program whose ids and shapes are in order:
+/// every rank, every element, every pair of ops.  Says in a word what is wrong,
+/// empty when nothing is.  Slow; for tiny Programs only.
+[[nodiscard]] std::string brute_force_fault(const Program&);
+
+}  // namespace orrery::test
