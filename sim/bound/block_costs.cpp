@@ -42,7 +42,8 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
   const lowering::ModelBlocks blocks = lowering::build_tensor_1d(context);
   hidden_bytes_ = bytes_of(program_[blocks.hidden]);
   gradient_bytes_ = bytes_of(program_[blocks.hidden_gradient]);
-  const auto enter = [&](BlockId id, BlockId& to, std::vector<Picoseconds>& prices, MemoryChange& memory) {
+  const auto enter = [&](BlockId id, BlockId& to, std::vector<Picoseconds>& prices, MemoryChange& memory,
+                         Picoseconds& busy) {
     const Block& block = program_[id];
     to = id;
     memory = memory_change(program_, block);
@@ -50,16 +51,21 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
     for (std::size_t i = 0; i < block.ops.size(); ++i) {
       if (std::holds_alternative<Compute>(block.ops[i].action)) {
         prices[i] = picoseconds(costs.compute(program_, block, block.ops[i]));
+        busy += prices[i];
       }
     }
   };
-  enter(blocks.embedding_forward, ids_.embedding_forward, compute_prices_.embedding_forward, memory_.embedding_forward);
+  enter(blocks.embedding_forward, ids_.embedding_forward, compute_prices_.embedding_forward, memory_.embedding_forward,
+        busy_.embedding_forward);
   enter(blocks.embedding_backward, ids_.embedding_backward, compute_prices_.embedding_backward,
-        memory_.embedding_backward);
-  enter(blocks.layer_forward, ids_.layer_forward, compute_prices_.layer_forward, memory_.layer_forward);
-  enter(blocks.layer_backward, ids_.layer_backward, compute_prices_.layer_backward, memory_.layer_backward);
-  enter(blocks.head_forward, ids_.head_forward, compute_prices_.head_forward, memory_.head_forward);
-  enter(blocks.head_backward, ids_.head_backward, compute_prices_.head_backward, memory_.head_backward);
+        memory_.embedding_backward, busy_.embedding_backward);
+  enter(blocks.layer_forward, ids_.layer_forward, compute_prices_.layer_forward, memory_.layer_forward,
+        busy_.layer_forward);
+  enter(blocks.layer_backward, ids_.layer_backward, compute_prices_.layer_backward, memory_.layer_backward,
+        busy_.layer_backward);
+  enter(blocks.head_forward, ids_.head_forward, compute_prices_.head_forward, memory_.head_forward, busy_.head_forward);
+  enter(blocks.head_backward, ids_.head_backward, compute_prices_.head_backward, memory_.head_backward,
+        busy_.head_backward);
 }
 
 PerBlock<Picoseconds> BlockCosts::spans(const CostModel& costs) const {

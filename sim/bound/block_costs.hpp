@@ -44,6 +44,8 @@ class BlockCosts {
   /// to a lower bound on the compute lane's time.  Where a device does one op at
   /// a time: the sum of all ops.
   [[nodiscard]] PerBlock<Picoseconds> spans(const CostModel& costs) const;
+  /// Compute ops alone.
+  [[nodiscard]] const PerBlock<Picoseconds>& busy() const { return busy_; }
 
  private:
   [[nodiscard]] Picoseconds span(BlockId, const std::vector<Picoseconds>& prices, const CostModel&) const;
@@ -51,6 +53,7 @@ class BlockCosts {
   Program program_;
   PerBlock<BlockId> ids_;
   PerBlock<std::vector<Picoseconds>> compute_prices_;  ///< by op, 0 where not Compute
+  PerBlock<Picoseconds> busy_;
   PerBlock<MemoryChange> memory_;
   std::uint64_t hidden_bytes_ = 0;
   std::uint64_t gradient_bytes_ = 0;

@@ -225,6 +225,24 @@ struct Bounder::State {
     }
     return std::max(compute, gather);
   }
+
+  /// Ranks that share cores: at least their compute work over the cores.
+  Picoseconds least_by_cores(const Plan& plan, const PerBlock<Picoseconds>& busy, const StateCosts& state) const {
+    const auto sharing = costs->core_sharing();
+    if (!sharing || sharing->ranks_per_node <= sharing->cores) return 0;
+    const auto m = static_cast<Picoseconds>(microbatches(plan, workload));
+    const std::size_t p = plan.stage_layers->size();
+    Picoseconds least = 0;
+    for (std::size_t i = 0; i < p; ++i) {
+      const auto once = [](const ModuleState& module) { return module.clear + module.norm + module.update; };
+      Picoseconds work =
+          (*plan.stage_layers)[i] * (m * (busy.layer_forward + busy.layer_backward) + once(state.layer()));
+      if (i == 0) work += m * (busy.embedding_forward + busy.embedding_backward) + once(state.embedding());
+      if (i + 1 == p) work += m * (busy.head_forward + busy.head_backward) + once(state.head());
+      least = i == 0 ? work : std::min(least, work);
+    }
+    return least / sharing->cores * sharing->ranks_per_node;
+  }
 };
 
 Bounder::Bounder(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
@@ -316,7 +334,8 @@ Picoseconds Bounder::step_time(const Plan& plan) {
       updated = std::max(updated, ready + update);
     }
   }
-  return state.factor() ? reduced + state.norm_reduction() + updated : updated;
+  const Picoseconds by_lanes = state.factor() ? reduced + state.norm_reduction() + updated : updated;
+  return std::max(by_lanes, s.least_by_cores(plan, blocks.busy(), state));
 }
 
 Seconds bound(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
