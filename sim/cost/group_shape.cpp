@@ -37,8 +37,10 @@ GroupShape group_shape(std::span<const std::uint32_t> devices, const ClusterSpec
 namespace {
 
 /// Members of a group along one axis that share a unit of `unit` devices, when
-/// that number is the same wherever the group lies; 0 when it is not.
-std::uint64_t aligned_members(std::uint64_t unit, std::uint64_t stride, std::uint64_t size) {
+/// that number is the same wherever the group lies; 0 when it is not.  `ranks`
+/// are all ranks of the mesh: a unit that holds them all holds every group.
+std::uint64_t aligned_members(std::uint64_t unit, std::uint64_t stride, std::uint64_t size, std::uint64_t ranks) {
+  if (unit >= ranks) return size;
   if (unit <= stride) return stride % unit == 0 ? 1 : 0;
   if (unit >= stride * size) return unit % (stride * size) == 0 ? size : 0;
   return unit % stride == 0 && size % (unit / stride) == 0 ? unit / stride : 0;
@@ -51,7 +53,7 @@ bool is_aligned(const Mesh& mesh, const ClusterSpec& cluster) {
     unit *= level.size;
     std::uint64_t stride = 1;
     for (std::size_t i = mesh.axes.size(); i-- > 0; stride *= mesh.axes[i].size) {
-      if (aligned_members(unit, stride, mesh.axes[i].size) == 0) return false;
+      if (aligned_members(unit, stride, mesh.axes[i].size, mesh.size()) == 0) return false;
     }
   }
   return true;
@@ -70,7 +72,7 @@ GroupShape product_shape(const AxisList& axes, const Mesh& mesh, const ClusterSp
     for (std::size_t i = mesh.axes.size(); i-- > 0; stride *= mesh.axes[i].size) {
       const MeshAxis& along = mesh.axes[i];
       if (std::find(axes.begin(), axes.end(), along.axis) == axes.end()) continue;
-      inside *= aligned_members(unit, stride, along.size);
+      inside *= aligned_members(unit, stride, along.size, mesh.size());
     }
     const auto least = static_cast<std::uint32_t>(inside);
     shape.level[shape.levels++] = {shape.members / least, least};
