@@ -2,12 +2,28 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <limits>
 
 #include "cli/status.hpp"
+#include "core/base/nearest.hpp"
 
 namespace orrery {
 namespace {
+
+/// A whole number, strictly: no sign, no fraction, nothing behind it.
+template <class T>
+T whole(const std::string& name, const std::string& text) {
+  T value{};
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc{} || end != text.data() + text.size()) {
+    throw CLI::ValidationError(name, "\"" + text + "\" is not a whole number from 0 to " +
+                                         std::to_string(std::numeric_limits<T>::max()));
+  }
+  return value;
+}
 
 class AppCommand final : public Command {
  public:
@@ -26,7 +42,7 @@ class AppCommand final : public Command {
     return *this;
   }
   Command& required(const std::string& name, std::uint64_t& into, const std::string& help) override {
-    app_.add_option(name, into, help)->required();
+    number(name, into, help)->required();
     return *this;
   }
   Command& option(const std::string& name, std::string& into, const std::string& help) override {
@@ -38,15 +54,15 @@ class AppCommand final : public Command {
     return *this;
   }
   Command& option(const std::string& name, std::uint64_t& into, const std::string& help) override {
-    app_.add_option(name, into, help)->capture_default_str();
+    number(name, into, help)->default_str(std::to_string(into));
     return *this;
   }
   Command& option(const std::string& name, std::uint32_t& into, const std::string& help) override {
-    app_.add_option(name, into, help)->capture_default_str();
+    number(name, into, help)->default_str(std::to_string(into));
     return *this;
   }
   Command& option(const std::string& name, std::optional<std::uint32_t>& into, const std::string& help) override {
-    app_.add_option(name, into, help);
+    number(name, into, help);
     return *this;
   }
   Command& option(const std::string& name, double& into, const std::string& help) override {
@@ -68,6 +84,20 @@ class AppCommand final : public Command {
   }
 
  private:
+  template <class T>
+  struct Inner {
+    using type = T;
+  };
+  template <class T>
+  struct Inner<std::optional<T>> {
+    using type = T;
+  };
+  template <class T>
+  CLI::Option* number(const std::string& name, T& into, const std::string& help) {
+    const auto store = [name, &into](const std::string& text) { into = whole<typename Inner<T>::type>(name, text); };
+    return app_.add_option_function<std::string>(name, store, help)->type_name("N");
+  }
+
   CLI::App& app_;
 };
 
@@ -87,6 +117,18 @@ int dispatch(int count, const char* const* values, const std::vector<std::unique
     AppCommand command(*sub);
     verb->declare(command);
     subcommands.push_back(sub);
+  }
+  if (count > 1 && values[1][0] != '-') {
+    std::vector<std::string> names;
+    for (const std::unique_ptr<Verb>& verb : verbs) names.emplace_back(verb->name());
+    if (std::find(names.begin(), names.end(), values[1]) == names.end()) {
+      std::string known;
+      const std::vector<std::string> near = nearest(values[1], names, 2);
+      for (const std::string& n : near.empty() ? names : near) known += (known.empty() ? "" : ", ") + n;
+      std::fprintf(stderr, "error: orrery has no verb \"%s\" [cli.verb]\n  %s: %s.\n", values[1],
+                   near.empty() ? "Known" : "Nearest", known.c_str());
+      return status_input;
+    }
   }
   try {
     app.parse(count, values);

@@ -30,13 +30,13 @@ std::string in_quotes(const std::string& text) {
 }
 
 /// Quotes, but keeps "\n" as Graphviz' line break.
-std::string label(const std::vector<std::string>& lines) {
+std::string label(const std::vector<std::string>& lines, const std::string& shape = "") {
   std::string out;
   for (const std::string& l : lines) {
     const std::string q = in_quotes(l);
     out += (out.empty() ? "" : "\\n") + q.substr(1, q.size() - 2);
   }
-  return "[label=\"" + out + "\"]";
+  return "[" + (shape.empty() ? "" : "shape=" + shape + ", ") + "label=\"" + out + "\"]";
 }
 
 constexpr const char* head =
@@ -78,7 +78,8 @@ std::string dot_of(const ClusterSpec& c) {
       return id;
     }
     const NetworkLevel& l = c.levels[level - 1];
-    out += fmt::format("  n{} [shape=ellipse, label={}];\n", id, in_quotes(fmt::format("{}\\n{} each way, {}", l.name, short_text(l.bandwidth), short_text(l.latency))));
+    const std::string figures = fmt::format("{} each way, {}", short_text(l.bandwidth), short_text(l.latency));
+    out += fmt::format("  n{} {};\n", id, label({l.name, figures}, "ellipse"));
     const std::uint32_t shown = l.size > most_units ? 2 : l.size;
     for (std::uint32_t i = 0; i < shown; ++i) out += fmt::format("  n{} -- n{};\n", id, self(self, level - 1));
     if (shown < l.size) {
@@ -88,8 +89,6 @@ std::string dot_of(const ClusterSpec& c) {
     return id;
   };
   draw_level(draw_level, c.levels.size());
-  // Line breaks were escaped once too often by the quoting.
-  for (std::size_t at = out.find("\\\\n"); at != std::string::npos; at = out.find("\\\\n", at)) out.erase(at, 1);
   return out + "}\n";
 }
 

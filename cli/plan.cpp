@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
@@ -17,6 +18,8 @@
 #include "core/spec/spec_files.hpp"
 #include "planner/export/megatron.hpp"
 #include "planner/search.hpp"
+#include "planner/space.hpp"
+#include "sim/bound/bound.hpp"
 
 namespace orrery {
 namespace {
@@ -64,6 +67,7 @@ class PlanVerb final : public Verb {
   void read();
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
   std::string text(const SearchResult&) const;
+  std::string nearest_fit() const;
   void write_json(const SearchResult&, const std::optional<std::string>& exported) const;
   std::optional<std::string> exported(const SearchResult&) const;
 
@@ -138,16 +142,51 @@ PlannedRun PlanVerb::planned(const FoundPlan& found, std::size_t place) const {
   return run;
 }
 
+/// The plan that needs least memory of all plans on the cluster.
+struct Leanest {
+  std::uint64_t peak = std::numeric_limits<std::uint64_t>::max();
+  Plan plan;
+};
+
+Leanest leanest(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster, const Calibration& c) {
+  const Space space = make_space(model, workload, cluster);
+  Bounder bounder(model, workload, cluster, c);
+  Leanest best;
+  for (std::uint64_t n = 0; n < space.count && !interrupted().load(); ++n) {
+    Plan plan = plan_at(space, n);
+    const std::uint64_t peak = bounder.peak_memory(plan);
+    if (peak < best.peak) best = {peak, std::move(plan)};
+  }
+  return best;
+}
+
+/// For a search without a result: what came nearest, and how many devices
+/// would do (doubling the number, up to 64 times).
+std::string PlanVerb::nearest_fit() const {
+  const auto bytes = [](std::uint64_t n) { return short_text(Bytes::of(static_cast<double>(n))); };
+  const Leanest here = leanest(spec_, workload_, machine_, calibration_.calibration);
+  if (here.peak == std::numeric_limits<std::uint64_t>::max()) return "";
+  std::string out = fmt::format("Nearest: {} on its fullest device, with {}.\n", bytes(here.peak), describe(here.plan));
+  for (std::uint64_t factor = 2; factor <= 64; factor *= 2) {
+    const std::uint64_t gpus = machine_.devices() * factor;
+    Diagnostics ignored;  // the cluster may not grow that far
+    const auto larger = gpus <= max_devices ? resized(machine_, static_cast<std::uint32_t>(gpus), ignored) : std::nullopt;
+    if (!larger) break;
+    const Leanest there = leanest(spec_, workload_, *larger, calibration_.calibration);
+    if (static_cast<double>(there.peak) > machine_.device.memory.base()) continue;
+    return out + fmt::format("With --gpus {} it fits: {} with {}.\n", gpus, bytes(there.peak), describe(there.plan));
+  }
+  return out;
+}
+
 std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
   std::string out = fmt::format("{}, {} parameters, on {} ({} x {}); batch {} x {} tokens, {}, {}\ncalibration: {}\n\n",
                                 spec_.name, short_count(static_cast<double>(parameter_count(spec_))), machine_.name,
                                 machine_.devices(), machine_.device.name, workload_.global_batch,
                                 workload_.sequence_length, precision_, optimizer_, calibration_.origin);
-  if (plans.empty()) {
-    out += result.complete ? "No plan fits.\n" : "Interrupted before a plan was found.\n";
-    return out + result.certificate + "\n";
-  }
+  if (plans.empty() && result.complete) return out + "No plan fits.\n" + result.certificate + "\n" + nearest_fit();
+  if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.certificate + "\n";
   // Side by side: a column for each plan, a row for each decision and figure.
   constexpr std::size_t most_columns = 8;
   const std::size_t shown = std::min(plans.size(), most_columns);

@@ -105,11 +105,6 @@ std::optional<ClusterSpec> resized(ClusterSpec cluster, std::uint32_t gpus, Diag
                   {fmt::format("It is {}; from 1 to {} is allowed.", gpus, max_devices)});
   }
   if (gpus == cluster.devices()) return cluster;
-  if (gpus > per_node && gpus % per_node != 0) {
-    return refuse(fmt::format("{} GPUs are not whole nodes of {}", gpus, cluster.name),
-                  {fmt::format("A node has {}. Nearest: {}, {}.", per_node, gpus / per_node * per_node,
-                               (gpus / per_node + 1) * per_node)});
-  }
   // Levels beyond the one that completes a node connect nodes.
   std::uint64_t inside = 1;
   std::size_t node_levels = 0;
@@ -117,6 +112,11 @@ std::optional<ClusterSpec> resized(ClusterSpec cluster, std::uint32_t gpus, Diag
   if (gpus > per_node && node_levels == cluster.levels.size()) {
     return refuse(fmt::format("{} has no network between nodes", cluster.name),
                   {fmt::format("It is one node of {}; {} were asked for.", per_node, gpus)});
+  }
+  if (gpus > per_node && gpus % per_node != 0) {
+    return refuse(fmt::format("{} GPUs are not whole nodes of {}", gpus, cluster.name),
+                  {fmt::format("A node has {}. Nearest: {}, {}.", per_node, gpus / per_node * per_node,
+                               (gpus / per_node + 1) * per_node)});
   }
   std::uint32_t left = gpus;
   for (std::size_t i = 0; i < cluster.levels.size(); ++i) {
