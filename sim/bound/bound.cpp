@@ -7,6 +7,7 @@
 
 #include "sim/bound/block_costs.hpp"
 #include "sim/bound/pipeline_bound.hpp"
+#include "sim/bound/stage_memory.hpp"
 #include "sim/bound/state_costs.hpp"
 
 namespace orrery {
@@ -22,55 +23,6 @@ std::uint64_t block_key(const Plan& plan) {
   key = key << 2 | static_cast<std::uint64_t>(plan.recompute);
   key = key << 2 | static_cast<std::uint64_t>(*plan.attention);
   return key;
-}
-
-/// Peak from the start of `repeat` runs of a block, one after the other.
-struct Walk {
-  std::int64_t live = 0;
-  std::int64_t peak = 0;
-  void run(const MemoryChange& change, std::int64_t repeat = 1) {
-    peak = std::max(peak, live + change.peak + std::max<std::int64_t>(0, (repeat - 1) * change.net));
-    live += repeat * change.net;
-  }
-  void move(std::int64_t bytes) { run({bytes, std::max<std::int64_t>(0, bytes)}); }
-};
-
-/// What the passes of a stage do to memory.
-struct StageWalks {
-  std::int64_t kept = 0;  ///< by one forward pass
-  std::int64_t forward_peak = 0;
-  std::int64_t backward_peak = 0;
-};
-
-StageWalks walk(const BlockCosts& blocks, std::int64_t layers, bool first, bool last) {
-  const PerBlock<MemoryChange>& change = blocks.memory();
-  const auto hidden = static_cast<std::int64_t>(blocks.hidden_bytes());
-  const auto gradient = static_cast<std::int64_t>(blocks.gradient_bytes());
-  Walk forward;
-  if (first) {
-    forward.run(change.embedding_forward);
-  } else {
-    forward.move(hidden);
-  }
-  forward.run(change.layer_forward, layers);
-  if (last) {
-    forward.run(change.head_forward);
-  } else {
-    forward.move(-hidden);
-  }
-  Walk backward;
-  if (last) {
-    backward.run(change.head_backward);
-  } else {
-    backward.move(gradient);
-  }
-  backward.run(change.layer_backward, layers);
-  if (first) {
-    backward.run(change.embedding_backward);
-  } else {
-    backward.move(-gradient);
-  }
-  return {forward.live, forward.peak, backward.peak};
 }
 
 /// Gradients that travel as one message: the same cut as lowering's buckets.
@@ -266,21 +218,9 @@ std::vector<std::uint64_t> Bounder::stage_peaks(const Plan& plan) {
   const std::uint64_t m = microbatches(plan, s.workload);
   std::vector<std::uint64_t> peaks(p);
   for (std::uint32_t i = 0; i < p; ++i) {
-    const bool first = i == 0;
-    const bool last = i + 1 == p;
-    const std::uint64_t layers = (*plan.stage_layers)[i];
-    const StageWalks w = walk(blocks, static_cast<std::int64_t>(layers), first, last);
-    std::uint64_t in_flight = m;
-    switch (plan.schedule) {
-      case ScheduleName::gpipe: break;
-      case ScheduleName::one_f_one_b: in_flight = std::min<std::uint64_t>(m, p - i); break;
-    }
-    const auto n = static_cast<std::int64_t>(in_flight);
-    const std::uint64_t persistent = layers * state.layer().persistent_bytes +
-                                     (first ? state.embedding().persistent_bytes : 0) +
-                                     (last ? state.head().persistent_bytes : 0) + state.scalar_bytes();
-    peaks[i] = persistent +
-               static_cast<std::uint64_t>(std::max((n - 1) * w.kept + w.forward_peak, n * w.kept + w.backward_peak));
+    const StageShare share{(*plan.stage_layers)[i], i == 0, i + 1 == p};
+    peaks[i] = persistent_bytes(state, share) +
+               activation_peak(pass_memory(blocks, share), microbatches_in_flight(plan.schedule, i, p, m));
   }
   return peaks;
 }

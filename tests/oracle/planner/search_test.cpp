@@ -1,7 +1,6 @@
 #include "planner/search.hpp"
 
 #include <catch2/catch.hpp>
-#include <thread>
 
 #include "tests/oracle/planner/brute_force.hpp"
 
