@@ -222,6 +222,9 @@ std::optional<ModelSpec> parse_hf_config(std::string text, const std::filesystem
     const Position at = position_at(origin.text, failure.byte > 0 ? failure.byte - 1 : 0);
     diagnostics.error_at(origin, at, "hf.syntax", "not valid JSON");
     return std::nullopt;
+  } catch (const json::exception&) {  // no place given
+    diagnostics.error_at(origin, {1, 1}, "hf.syntax", "the file holds a number that no type can hold");
+    return std::nullopt;
   }
   if (!object.is_object()) {
     diagnostics.error_at(origin, {1, 1}, "hf.syntax", "a config.json holds one object in braces");
