@@ -319,8 +319,10 @@ void check_data(Findings& f) {
     // Then the other places that parts can take.  Beyond some millions of ops
     // we look at evenly spaced ones: the last, and as many between as fit.
     constexpr std::uint64_t budget = 20'000'000;
+    constexpr std::uint64_t most = 4096;
     const std::uint64_t places = size(p.mesh, parts.axes);
-    const std::uint64_t fit = std::max<std::uint64_t>(2, budget / std::max<std::uint64_t>(1, ops_of(p, p.classes[c])));
+    const std::uint64_t ops = std::max<std::uint64_t>(1, ops_of(p, p.classes[c]));
+    const std::uint64_t fit = std::clamp<std::uint64_t>(budget / ops, 2, most);
     const std::uint64_t walks = std::min(places, fit);
     for (std::uint64_t i = 1; i < walks && f.empty(); ++i) {
       std::uint64_t at = walks == places ? i : i * (places - 1) / (walks - 1);

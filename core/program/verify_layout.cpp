@@ -13,7 +13,8 @@ namespace {
 constexpr auto layout = "program.layout";
 // Bytes are exact in a double up to 2^53.
 constexpr std::uint64_t max_bytes = std::uint64_t{1} << 53;
-constexpr std::uint64_t max_ranks = std::uint64_t{1} << 31;
+/// Groups are listed rank by rank.
+constexpr std::uint64_t max_ranks = std::uint64_t{1} << 24;
 /// More expanded ops than this per rank take minutes to walk.
 constexpr std::uint64_t max_ops = std::uint64_t{1} << 26;
 
@@ -60,7 +61,7 @@ void check_mesh(Findings& f) {
     if (a.size == 0) f.add(layout, fmt::format("mesh axis {} has size 0", name_of(a.axis)));
     ranks = a.size == 0 || ranks > max_ranks ? ranks : ranks * a.size;
   }
-  if (ranks > max_ranks) f.add(layout, fmt::format("the mesh has more than {} ranks", max_ranks));
+  if (ranks > max_ranks) f.add("program.size", fmt::format("the mesh has more than {} ranks", max_ranks));
   if (p.microbatches == 0) f.add(layout, "the program has no microbatches");
   if (!f.empty()) return;
   if (!all_different(p.class_axes)) f.add(layout, "an axis stands twice among the class axes");

@@ -95,7 +95,7 @@ class Order {
       for (const Slot& s : setup_ ? c.setup : c.step) ops += s.repeat * p_[s.block].ops.size();
     }
     // Ranks that fold into no classes are walked one by one.
-    if (!folded_ && count * (ops / p_.classes.size() + 1) > 200'000'000) {
+    if (!folded_ && (count > 1'000'000 || count * (ops / p_.classes.size() + 1) > 100'000'000)) {
       f_.add("program.size", fmt::format("{} ranks whose transfers cross classes are too many to check", count));
       return false;
     }

@@ -1,0 +1,145 @@
+#include "tests/fuzz/readers.hpp"
+
+#include "core/plan/plan_file.hpp"
+#include "core/program/lower/lower.hpp"
+#include "core/program/program_text.hpp"
+#include "core/program/totals.hpp"
+#include "core/program/verify.hpp"
+#include "core/record/calibration_file.hpp"
+#include "core/record/chrome_trace.hpp"
+#include "core/record/report_file.hpp"
+#include "core/spec/hf_config.hpp"
+#include "core/spec/library.hpp"
+#include "core/spec/spec_check.hpp"
+#include "core/spec/spec_files.hpp"
+
+namespace orrery::test {
+
+namespace {
+
+/// A reader that returned nothing must have said why, and the other way round.
+template <class T>
+std::string verdict(const std::optional<T>& value, const Diagnostics& diagnostics) {
+  if (value.has_value() && !diagnostics.empty()) return "accepted although there are diagnostics";
+  if (!value.has_value() && diagnostics.empty()) return "refused without a diagnostic";
+  static_cast<void>(render(diagnostics));
+  return {};
+}
+
+std::string library_path() { return std::string(ORRERY_SOURCE_DIR) + "/models"; }
+
+std::optional<DeviceSpec> device(const std::string& name, Diagnostics& diagnostics) {
+  return Library(library_path()).device(name, diagnostics);
+}
+
+std::string model(std::string_view bytes) {
+  Diagnostics diagnostics, again;
+  const auto value = parse_model(std::string(bytes), "fuzz.toml", diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  static_cast<void>(parameter_count(*value));
+  return parse_model(write_model(*value), "again.toml", again) == value ? "" : "does not read back equal";
+}
+
+std::string workload(std::string_view bytes) {
+  Diagnostics diagnostics, again;
+  const auto value = parse_workload(std::string(bytes), "fuzz.toml", diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  return parse_workload(write_workload(*value), "again.toml", again) == value ? "" : "does not read back equal";
+}
+
+std::string cluster(std::string_view bytes) {
+  Diagnostics diagnostics, again;
+  const auto value = parse_cluster(std::string(bytes), "fuzz.toml", device, diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  return parse_cluster(write_cluster(*value), "again.toml", device, again) == value ? "" : "does not read back equal";
+}
+
+std::string hf_config(std::string_view bytes) {
+  Diagnostics diagnostics, again;
+  const auto value = parse_hf_config(std::string(bytes), "config.json", diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  return check_model(*value, again) ? "" : "accepted a model that breaks a rule";
+}
+
+/// Ops of the longest list, without walking it.
+std::uint64_t longest_list(const Program& p) {
+  std::uint64_t longest = 0;
+  for (const RankClass& c : p.classes) {
+    std::uint64_t ops = 0;
+    for (const auto* slots : {&c.setup, &c.step}) {
+      for (const Slot& s : *slots) ops += std::uint64_t{s.repeat} * (1 + p[s.block].ops.size());
+    }
+    longest = std::max(longest, ops);
+  }
+  return longest;
+}
+
+std::string plan(std::string_view bytes) {
+  Diagnostics diagnostics, again;
+  const Library library(library_path());
+  const auto value = read_plan(std::string(bytes), "fuzz.toml", library, std::nullopt, diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  const auto back = read_plan(write_plan(*value), "again.toml", library, std::nullopt, again);
+  if (!back || !(back->plan == value->plan) || !(back->workload == value->workload)) return "does not read back equal";
+  // A plan that passes its check lowers to a sound Program; large ones take too long here.
+  const bool small = value->plan.mesh.size() <= 64 && microbatches(value->plan, value->workload) <= 8 &&
+                     value->model.layers <= 32;
+  if (!is_resolved(value->plan) || !small) return {};
+  const auto found = verify(lower(value->model, value->workload, value->plan));
+  return found.empty() ? "" : "lowers to a Program that breaks a rule:\n" + render(found);
+}
+
+std::string program(std::string_view bytes) {
+  Diagnostics diagnostics, again;
+  const auto value = read_program(bytes, "fuzz.program", diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  if (read_program(write_program(*value), "again.program", again) != value) return "does not read back equal";
+  if (value->mesh.size() > 256 || longest_list(*value) > 2000) return {};
+  const auto found = verify(*value);
+  if (!found.empty()) {
+    static_cast<void>(render(found));
+    return {};
+  }
+  // Sound: everything that walks it may.
+  for (std::uint32_t c = 0; c < value->classes.size(); ++c) static_cast<void>(totals_of(*value, c));
+  if (value->mesh.size() > 0) static_cast<void>(write_rank(*value, Rank{0}));
+  return {};
+}
+
+std::string trace(std::string_view bytes) {
+  Diagnostics diagnostics;
+  return verdict(read_chrome_trace(bytes, "fuzz.json", diagnostics), diagnostics);
+}
+
+std::string report(std::string_view bytes) {
+  Diagnostics diagnostics, again;
+  const auto value = read_report(bytes, "fuzz.json", diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  return read_report(write_report(*value), "again.json", again) == value ? "" : "does not read back equal";
+}
+
+std::string calibration(std::string_view bytes) {
+  Diagnostics diagnostics, again;
+  const auto value = parse_calibration(std::string(bytes), "fuzz.toml", diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  return parse_calibration(calibration_text(*value), "again.toml", again) == value ? "" : "does not read back equal";
+}
+
+}  // namespace
+
+const std::vector<FuzzedReader>& fuzzed_readers() {
+  static const std::vector<FuzzedReader> readers = {
+      {"program", program, {"tests/golden/hand"}, ".program"},
+      {"model", model, {"models/model"}, ".toml"},
+      {"plan", plan, {"models/plan", "tests/fuzz/seeds/plan"}, ".toml"},
+      {"workload", workload, {"tests/fuzz/seeds/workload"}, ".toml"},
+      {"cluster", cluster, {"models/cluster"}, ".toml"},
+      {"hf_config", hf_config, {"models/hf/llama-3-70b", "tests/fuzz/seeds/hf_config"}, ".json"},
+      {"trace", trace, {"tests/fuzz/seeds/trace"}, ".json"},
+      {"report", report, {"tests/fuzz/seeds/report"}, ".json"},
+      {"calibration", calibration, {"models/calibration"}, ".toml"},
+  };
+  return readers;
+}
+
+}  // namespace orrery::test
