@@ -68,9 +68,8 @@ void add(std::vector<Bin>& bins, double size, double seconds) {
   bins.push_back({size, {seconds}});
 }
 
-/// The lower quartile: other programs only ever add time.
-double typical(std::vector<double> values) {
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4);
+double median(std::vector<double> values) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), at, values.end());
   return *at;
 }
@@ -86,7 +85,7 @@ double weighted_median(std::vector<Ratio> ratios) {
   return 1.0;
 }
 
-/// Runs a few steps and takes what every op typically took.
+/// Runs a few steps and takes every op's median over them.
 void run_steps(const SampleProgram& sample, const MeasuredRates& known, StepTimes& into) {
   RunOptions options;
   options.warmup_steps = 1;
@@ -98,7 +97,7 @@ void run_steps(const SampleProgram& sample, const MeasuredRates& known, StepTime
   const auto over_steps = [&](auto seconds) {
     std::vector<double> all;
     for (const Trace& t : result.traces) all.push_back(1e-12 * static_cast<double>(seconds(spans(t))));
-    return typical(std::move(all));
+    return median(std::move(all));
   };
   std::optional<std::size_t> previous;
   for_each_op(sample.program, sample.program.classes[0].step, [&](const OpRun& run) {
@@ -128,14 +127,16 @@ void run_steps(const SampleProgram& sample, const MeasuredRates& known, StepTime
 }  // namespace
 
 void measure_steps(Precision precision, MeasuredRates& into) {
-  // Sequences, length, hidden: 512 to 131,072 elements of a layer's input.
-  constexpr std::uint64_t sizes[][3] = {{1, 16, 32}, {2, 32, 64}, {2, 64, 128}, {4, 128, 256}};
+  // Layers, sequences, length, hidden: 512 to 32,768 elements of a layer's input, 0.1 to 50 MB of parameter state.
+  constexpr std::uint64_t sizes[][4] = {{2, 1, 16, 32}, {2, 2, 32, 64}, {4, 4, 64, 128}, {4, 2, 64, 256}};
   StepTimes times;
-  for (const auto& [sequences, length, hidden] : sizes) {
+  for (const auto& [layers, sequences, length, hidden] : sizes) {
     for (const int variant : {0, 1, 2, 3}) {
+      // What the middle two add, the smaller sizes tell.
+      if (hidden >= 256 && (variant == 1 || variant == 2)) continue;
       SampleShape shape;
-      shape.layers = 2;
-      shape.microbatches = hidden >= 256 ? 1 : 2;
+      shape.layers = layers;
+      shape.microbatches = hidden >= 128 ? 1 : 2;
       shape.sequences = sequences;
       shape.length = length;
       shape.heads = 4;
@@ -160,7 +161,7 @@ void measure_steps(Precision precision, MeasuredRates& into) {
     table.rate.axes.emplace_back();
     for (const Bin& b : bins) {
       table.rate.axes[0].push_back(b.size);
-      table.rate.values.push_back(b.size / typical(b.seconds));
+      table.rate.values.push_back(b.size / median(b.seconds));
     }
     into.rates.push_back(std::move(table));
   }

@@ -42,7 +42,7 @@ MeasuredTime time_work(const std::function<void(std::uint64_t)>& work, const Tim
   }
   std::sort(samples.begin(), samples.end());
   const std::size_t n = samples.size();
-  return {Seconds::of(samples[n / 4]), (samples[n - 1 - n / 4] - samples[n / 4]) / samples[n / 2]};
+  return {Seconds::of(samples[n / 2]), (samples[n - 1 - n / 4] - samples[n / 4]) / samples[n / 2]};
 }
 
 }  // namespace orrery

@@ -9,7 +9,7 @@ namespace orrery {
 
 /// What repeated runs of the same work took.
 struct MeasuredTime {
-  Seconds typical;      ///< lower quartile of the samples: disturbances only ever add time
+  Seconds typical;      ///< median of the samples
   double spread = 0.0;  ///< (upper - lower quartile) / median
 };
 
