@@ -133,9 +133,10 @@ std::string exact(double base, std::span<const Unit> units) {
 }
 
 std::string significant(double number, int digits) {
-  const double size = std::abs(number);
-  const int whole = size < 1.0 ? 1 : static_cast<int>(std::floor(std::log10(size))) + 1;
-  return fmt::format("{:.{}f}", number, std::max(0, digits - whole));
+  // The exponent after rounding: 99.96 has three digits as 100, not 100.0.
+  const std::string rounded = fmt::format("{:.{}e}", std::abs(number), digits - 1);
+  const int exponent = std::stoi(rounded.substr(rounded.find('e') + 1));
+  return fmt::format("{:.{}f}", number, std::max(0, digits - 1 - std::max(0, exponent)));
 }
 
 std::string brief(double base, std::span<const Unit> units, int digits) {

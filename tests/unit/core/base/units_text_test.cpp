@@ -75,6 +75,7 @@ TEST_CASE("texts for people keep three digits and a fitting unit", "[unit][units
   CHECK(short_text(Seconds::of(1.3149)) == "1.31 s");
   CHECK(short_text(Seconds::of(381e-6)) == "381 us");
   CHECK(short_text(Seconds::of(0.9999)) == "1.00 s");  // not 1000 ms
+  CHECK(short_text(Seconds::of(0.09999999)) == "100 ms");
   CHECK(short_text(Seconds{}) == "0 s");
   CHECK(short_count(70553706496.0) == "70.6 G");
   CHECK(short_count(42) == "42");

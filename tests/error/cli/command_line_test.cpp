@@ -1,0 +1,139 @@
+#include <catch2/catch.hpp>
+
+#include "tests/support/program_run.hpp"
+
+// Wrong command lines: the status, and the exact text that a person sees.
+
+using namespace orrery::test;
+
+namespace {
+
+/// Standard error of a run that must end with `status` and print nothing else.
+std::string refused(const std::string& arguments, int status = 2) {
+  const Ran ran = run(ORRERY_PROGRAM, arguments);
+  CAPTURE(arguments);
+  CHECK(ran.status == status);
+  CHECK(ran.out == "");
+  return ran.err;
+}
+
+const std::string tiny = "plan --model tiny-gpt --cluster local-cpu --gpus 4 --batch 16 --seq 128 --precision fp32 ";
+
+}  // namespace
+
+TEST_CASE("cli.verb: a verb that is none", "[error]") {
+  CHECK(refused("plam") == "error: orrery has no verb \"plam\" [cli.verb]\n  Nearest: plan.\n");
+}
+
+TEST_CASE("cli.arguments: what the command line lacks or cannot read", "[error]") {
+  CHECK(refused("") ==
+        "error: A subcommand is required [cli.arguments]\n  orrery --help lists what is accepted.\n");
+  CHECK(refused("estimate") ==
+        "error: PLAN is required [cli.arguments]\n  orrery estimate --help lists what is accepted.\n");
+  CHECK(refused("plan --model tiny-gpt --cluster local-cpu --seq 128 --batch -1") ==
+        "error: --batch: \"-1\" is not a whole number from 0 to 18446744073709551615 [cli.arguments]\n"
+        "  orrery plan --help lists what is accepted.\n");
+  CHECK(refused("plan --model tiny-gpt --cluster local-cpu --seq 128 --batch 1e3") ==
+        "error: --batch: \"1e3\" is not a whole number from 0 to 18446744073709551615 [cli.arguments]\n"
+        "  orrery plan --help lists what is accepted.\n");
+}
+
+TEST_CASE("library: names that are not known", "[error]") {
+  CHECK(refused("show model llama-3-70") ==
+        "error: no model is named \"llama-3-70\" [library.unknown-model]\n"
+        "  Nearest names: llama-3-70b, llama-2-70b, llama-2-7b, llama-3-8b.\n");
+  CHECK(refused("estimate nosuch").find("error: no plan is named \"nosuch\" [library.unknown-plan]\n") == 0);
+}
+
+TEST_CASE("workload.range, workload.dropout: flags are checked like files", "[error]") {
+  CHECK(refused("plan --model tiny-gpt --cluster local-cpu --batch 0 --seq 128") ==
+        "error: batch is out of range [workload.range]\n  It is 0; from 1 to 16777216 is allowed.\n");
+  CHECK(refused(tiny + "--dropout nan") ==
+        "error: hidden_dropout is a probability below 1 [workload.dropout]\n  It is nan.\n"
+        "error: attention_dropout is a probability below 1 [workload.dropout]\n  It is nan.\n");
+}
+
+TEST_CASE("workload.sequence: longer than the model's positions", "[error]") {
+  CHECK(refused("plan --model tiny-gpt --cluster local-cpu --batch 16 --seq 1000") ==
+        "error: tiny-gpt has 256 positions [workload.sequence]\n  --seq is 1000.\n");
+}
+
+TEST_CASE("plan.precision: a device without that precision", "[error]") {
+  CHECK(refused("plan --model llama-3-8b --cluster dgx-1v --batch 8 --seq 8192") ==
+        "error: V100 does not compute in bf16 [plan.precision]\n  It computes in fp64, fp32, fp16.\n");
+}
+
+TEST_CASE("cli.objective, cli.export, cli.top, cli.threads: choices of plan", "[error]") {
+  CHECK(refused(tiny + "--objective cost") ==
+        "error: local-cpu has no price [cli.objective]\n"
+        "  Write price_per_gpu_hour into a cluster file of your own, or minimize step-time.\n");
+  CHECK(refused(tiny + "--export other --top 0 --threads 5000") ==
+        "error: --top is out of range [cli.top]\n  It is 0; from 1 to 10000 is allowed.\n"
+        "error: there is no export to \"other\" [cli.export]\n  Known: megatron.\n"
+        "error: --threads is out of range [cli.threads]\n  It is 5000; from 0 to 4096 is allowed.\n");
+}
+
+TEST_CASE("cli.data: a data folder that is none", "[error]") {
+  CHECK(refused("show model --data /nowhere") == "error: --data /nowhere is not a folder [cli.data]\n");
+}
+
+TEST_CASE("cli.kind: what cannot be shown or recognised", "[error]") {
+  CHECK(refused("show elephant") ==
+        "error: \"elephant\" cannot be shown [cli.kind]\n  Known: model, cluster, device, plan, program.\n");
+  CHECK(refused("check /dev/null") ==
+        "/dev/null: error: this is no file of ours [cli.kind]\n"
+        "  A TOML file of ours has a table [model], [workload], [device], [cluster] or [plan], or is a calibration.\n");
+}
+
+TEST_CASE("cli.rank: a rank that the plan does not have", "[error]") {
+  CHECK(refused("show program demo-2x2x2 --rank 8") ==
+        "error: --rank is out of range [cli.rank]\n  It is 8; the plan has ranks 0 to 7.\n");
+}
+
+TEST_CASE("cli.steps, cli.noise, cli.tolerance, cli.watchdog: numbers out of range", "[error]") {
+  CHECK(refused("run demo-2x2x2 --steps 0") == "error: --steps is from 1 to 1000000000 [cli.steps]\n");
+  CHECK(refused("run demo-2x2x2 --watchdog nan") ==
+        "error: --watchdog is above 0 and at most 1000000 [cli.watchdog]\n");
+  CHECK(refused("simulate demo-2x2x2 --noise -1") == "error: --noise is from 0 to 10 [cli.noise]\n");
+  CHECK(refused("compare a.json b.json --tolerance nan") == "error: a tolerance is a number from 0 [cli.tolerance]\n");
+}
+
+TEST_CASE("cli.cluster: a plan without a cluster cannot be priced", "[error]") {
+  const TemporaryFolder folder;
+  write(folder.file("p.toml"),
+        "schema = 1\nmodel = \"tiny-gpt\"\n[workload]\nbatch = 4\nsequence = 64\nprecision = \"fp32\"\n[plan]\n"
+        "microbatch_size = 1\n");
+  CHECK(refused("estimate " + folder.file("p.toml")) ==
+        "error: the plan names no cluster [cli.cluster]\n"
+        "  Give one with --cluster, or write cluster = \"...\" into the plan.\n");
+  CHECK(run(ORRERY_PROGRAM, "estimate " + folder.file("p.toml") + " --cluster local-cpu").status == 0);
+}
+
+TEST_CASE("cli.compare: things of different kinds", "[error]") {
+  const TemporaryFolder folder;
+  CHECK(run(ORRERY_PROGRAM, "estimate demo-2x2x2 -o " + folder.file("r.json")).status == 0);
+  CHECK(refused("compare demo-2x2x2 " + folder.file("r.json")) ==
+        "error: a plan cannot be compared with a report [cli.compare]\n"
+        "  Two traces, two reports or two plans can.\n");
+}
+
+TEST_CASE("status 3: the world fails", "[error]") {
+  CHECK(refused("estimate demo-2x2x2 -o /proc/nowhere/r.json", 3).find("error: cannot write /proc/nowhere/r.json") == 0);
+  const std::string large = refused("run llama-3-70b-8-dgx-h100", 3);
+  CHECK(large.find("error: the ranks need ") == 0);
+}
+
+TEST_CASE("mistakes in a file are all shown, with line and column", "[error]") {
+  const TemporaryFolder folder;
+  const std::string file = folder.file("p.toml");
+  write(file,
+        "schema = 1\nmodel = \"tiny-gpt\"\ncluster = \"local-cpu\"\ngpus = 4\n[workload]\nbatch = 16\nsequenc = 128\n"
+        "precision = \"fp31\"\n[plan]\nmicrobatch_size = 1\n");
+  CHECK(refused("estimate " + file) ==
+        file + ":5:1: error: the key sequence is missing from [workload] [file.missing-key]\n"
+        "    5 | [workload]\n      | ^\n" +
+        file + ":8:13: error: workload.precision is \"fp31\", which is not known [file.choice]\n"
+        "    8 | precision = \"fp31\"\n      |             ^\n  Known: fp64, fp32, bf16, fp16.\n" +
+        file + ":7:1: error: workload.sequenc is not a known key [file.unknown-key]\n"
+        "    7 | sequenc = 128\n      | ^\n  Did you mean sequence?\n");
+}

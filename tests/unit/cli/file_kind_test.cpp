@@ -1,0 +1,31 @@
+#include "cli/file_kind.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace orrery;
+
+TEST_CASE("a file says what it is by its marks", "[unit][cli]") {
+  const std::pair<const char*, FileKind> table[] = {
+      {"", FileKind::unknown},
+      {"   \n", FileKind::unknown},
+      {"orrery-program 1\n", FileKind::program},
+      {"schema = 1\n[model]\n", FileKind::model},
+      {"schema = 1\n[workload]\n", FileKind::workload},
+      {"schema = 1\n[device]\n", FileKind::device},
+      {"schema = 1\ndevice = \"H100\"\n", FileKind::calibration},
+      {"schema = 1\n[cluster]\n", FileKind::cluster},
+      {"model = \"gpt2-124m\"\n[workload]\n[plan]\n", FileKind::plan},
+      {"model = \"gpt2-124m\"\n[workload]\n", FileKind::plan},
+      {"{\"model_type\": \"llama\"}", FileKind::hf_config},
+      {"x = 1\n", FileKind::unknown},
+  };
+  for (const auto& [text, kind] : table) {
+    CAPTURE(text);
+    Diagnostics d;
+    CHECK(kind_of(text, "file", d) == kind);
+    CHECK(d.empty());
+  }
+  Diagnostics d;
+  CHECK(kind_of("not a file", "file", d) == FileKind::unknown);
+  CHECK(d.size() == 1);
+}

@@ -1,0 +1,55 @@
+#include "cli/report_text.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+using namespace orrery;
+
+TEST_CASE("equal stages fold", "[unit][cli]") {
+  CHECK(layers_text({}) == "");
+  CHECK(layers_text({7}) == "7");
+  CHECK(layers_text({7, 8, 8, 8, 7}) == "7 3x8 7");
+}
+
+TEST_CASE("plans differ only in what they decide otherwise", "[unit][cli]") {
+  Plan a;
+  a.mesh.axes = {{Axis::data, 2}, {Axis::tensor, 4}};
+  Plan b = a;
+  b.name = "another";
+  CHECK(differences(a, b).empty());
+  b.microbatch_size = 4;
+  b.recompute = Recompute::full;
+  CHECK(differences(b, a) == std::vector<std::string>{"microbatch 4, not 1", "recomputation full, not none"});
+}
+
+TEST_CASE("the parts of a difference add up to it", "[unit][cli]") {
+  Report best;
+  best.step_time = Seconds::of(1.0);
+  best.compute = Seconds::of(0.8);
+  best.bubble_fraction = 0.2;
+  best.peak_memory_bytes = 100;
+  Report other = best;
+  // 1.25 s: compute +0.1 s, exposed +0.1 s, bubble 0.2 s -> 0.25 s.
+  other.step_time = Seconds::of(1.25);
+  other.compute = Seconds::of(0.9);
+  other.exposed_communication = Seconds::of(0.1);
+  other.bubble_fraction = 0.2;
+  other.peak_memory_bytes = 90;
+  CHECK(step_difference(other, best) ==
+        "25.00 % slower, compute +100 ms, exposed communication +100 ms, bubble +50.0 ms, peak memory -10 B");
+  CHECK(step_difference(best, best) == "as fast");
+}
+
+TEST_CASE("of many stages the first and last eight are shown", "[unit][cli]") {
+  Report r;
+  r.memory_capacity_bytes = 1000;
+  for (std::uint32_t s = 0; s < 40; ++s) {
+    StageMemory m;
+    m.stage = s;
+    m.peak = 500;
+    r.memory_by_stage.push_back(m);
+  }
+  const std::string text = memory_text(r);
+  CHECK(std::count(text.begin(), text.end(), '\n') == 1 + 1 + 16 + 1);  // title, header, stages, "..."
+  CHECK(text.find("50 %") != std::string::npos);
+}

@@ -1,0 +1,145 @@
+#include <catch2/catch.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/program_run.hpp"
+
+// Runs the built program and looks at what other programs rely on: exit
+// statuses, JSON keys, files that one verb writes and another reads.
+
+using namespace orrery::test;
+using nlohmann::json;
+
+namespace {
+
+const std::string source_dir = ORRERY_SOURCE_DIR;
+Ran orrery_run(const std::string& arguments) { return run(ORRERY_PROGRAM, arguments); }
+
+}  // namespace
+
+TEST_CASE("every verb has help with examples", "[unit][cli]") {
+  CHECK(orrery_run("--help").status == 0);
+  for (const char* verb : {"plan", "estimate", "simulate", "run", "compare", "explain", "calibrate", "show", "check"}) {
+    CAPTURE(verb);
+    const Ran ran = orrery_run(std::string(verb) + " --help");
+    CHECK(ran.status == 0);
+    CHECK(ran.err == "");
+    CHECK(ran.out.find("Examples:\n  orrery " + std::string(verb)) != std::string::npos);
+    CHECK(ran.out.find("--json") != std::string::npos);
+    CHECK(ran.out.find("-o,--output") != std::string::npos);
+  }
+}
+
+TEST_CASE("plan gives the keys that other programs read", "[unit][cli]") {
+  const TemporaryFolder folder;
+  const Ran ran = orrery_run("plan --model " + source_dir +
+                             "/models/hf/llama-3-70b/config.json --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 "
+                             "--top 3 --json -o " + folder.file("best.toml"));
+  CHECK(ran.err == "");
+  REQUIRE(ran.status == 0);
+  const json found = json::parse(ran.out);
+  REQUIRE(found["plans"].size() == 3);
+  double last = 0.0;
+  for (const json& plan : found["plans"]) {
+    for (const char* key :
+         {"step_time_s", "tokens_per_s_per_gpu", "model_flops_utilization", "hardware_flops_utilization",
+          "flop_convention", "peak_memory_bytes", "memory_by_stage", "bubble_fraction", "exposed_communication_s"}) {
+      CAPTURE(key);
+      CHECK(plan.contains(key));
+    }
+    CHECK(plan["step_time_s"].get<double>() >= last);  // best first
+    last = plan["step_time_s"].get<double>();
+    CHECK(plan["peak_memory_bytes"].get<double>() <= 80.0 * 1073741824.0);
+    // tokens per second and GPU = 128 x 8192 tokens / step / 64 GPUs
+    CHECK(plan["tokens_per_s_per_gpu"].get<double>() == Approx(128.0 * 8192.0 / last / 64.0));
+  }
+  for (const char* key : {"evaluated", "pruned", "infeasible", "wall_s"}) CHECK(found[key].is_number());
+  CHECK(found["certified"] == true);
+  // Every plan of the space is accounted for.
+  CHECK(found["evaluated"].get<std::uint64_t>() + found["pruned"].get<std::uint64_t>() +
+            found["infeasible"].get<std::uint64_t>() ==
+        found["space"].get<std::uint64_t>());
+
+  // The written plan stands alone: estimate repeats the prediction.
+  const Ran again = orrery_run("estimate " + folder.file("best.toml") + " --json");
+  REQUIRE(again.status == 0);
+  CHECK(json::parse(again.out)["step_time_s"] == found["plans"][0]["step_time_s"]);
+  CHECK(orrery_run("check " + folder.file("best.toml")).status == 0);
+}
+
+TEST_CASE("the same command prints the same bytes", "[unit][cli]") {
+  const std::string command = "simulate llama-3-70b-8-dgx-h100 --json";
+  CHECK(orrery_run(command).out == orrery_run(command).out);
+  // and another number of threads finds the same plans
+  const std::string plan = "plan --model gpt2-1.5b --cluster dgx-a100 --gpus 16 --batch 64 --seq 1024";
+  CHECK(orrery_run(plan + " --threads 1").out == orrery_run(plan + " --threads 3").out);
+}
+
+TEST_CASE("a plan is predicted, run and compared", "[unit][cli]") {
+  const TemporaryFolder folder;
+  const Ran predicted = orrery_run("simulate demo-2x2x2 --trace " + folder.file("p.json") + " -o " + folder.file("pr.json"));
+  CHECK(predicted.status == 0);
+  const Ran measured = orrery_run("run demo-2x2x2 --steps 2 --json --trace " + folder.file("m.json") + " -o " + folder.file("mr.json"));
+  CHECK(measured.err == "");
+  REQUIRE(measured.status == 0);
+  const json report = json::parse(measured.out);
+  CHECK(report["recorded_steps"] == 2);
+  CHECK(report["losses"].size() == 3);  // one step of warm-up
+  // Bytes as tokens, nearly uniform at the start: ln 256 = 5.545.
+  CHECK(report["losses"][0].get<double>() == Approx(5.545).margin(0.1));
+  CHECK(json::parse(contents(folder.file("pr.json")))["peak_memory_bytes"] ==
+        json::parse(contents(folder.file("mr.json")))["peak_memory_bytes"]);
+
+  // Any step time is within a factor of a million, and no time is within nothing.
+  const std::string reports = folder.file("pr.json") + " " + folder.file("mr.json");
+  CHECK(orrery_run("compare " + reports + " --tolerance 1e6").status == 0);
+  CHECK(orrery_run("compare " + reports + " --tolerance 0").status == 1);
+  const Ran traces = orrery_run("compare " + folder.file("p.json") + " " + folder.file("m.json") +
+                                " --plan demo-2x2x2 --tolerance 1e6");
+  CHECK(traces.status == 0);
+  CHECK(traces.out.find("gemm") != std::string::npos);
+  for (const char* file : {"p.json", "m.json", "pr.json", "mr.json"}) {
+    CAPTURE(file);
+    CHECK(orrery_run("check " + folder.file(file)).status == 0);
+  }
+}
+
+TEST_CASE("a plan that does not fit is answered in full, with status 1", "[unit][cli]") {
+  const TemporaryFolder folder;
+  write(folder.file("large.toml"),
+        "schema = 1\nmodel = \"llama-3-70b\"\ncluster = \"dgx-h100\"\ngpus = 8\n[workload]\nbatch = 8\nsequence = 8192\n"
+        "[mesh]\norder = [\"tensor\"]\ntensor = 8\n[plan]\nmicrobatch_size = 1\n");
+  const Ran ran = orrery_run("estimate " + folder.file("large.toml"));
+  CHECK(ran.status == 1);
+  CHECK(ran.out.find("step time") != std::string::npos);
+  CHECK(ran.out.find("DOES NOT FIT") != std::string::npos);
+  const Ran why = orrery_run("explain " + folder.file("large.toml") + " --json");
+  CHECK(why.status == 1);
+  CHECK(json::parse(why.out).contains("smallest_fix"));
+}
+
+TEST_CASE("a search without a result says what would fit", "[unit][cli]") {
+  const Ran ran = orrery_run("plan --model llama-3-405b --cluster dgx-h100 --gpus 8 --batch 8 --seq 8192");
+  CHECK(ran.status == 1);
+  CHECK(ran.out.find("No plan fits.") != std::string::npos);
+  CHECK(ran.out.find("With --gpus ") != std::string::npos);
+}
+
+TEST_CASE("programs, models and clusters are shown in forms that read back", "[unit][cli]") {
+  const TemporaryFolder folder;
+  CHECK(orrery_run("show program demo-2x2x2 -o " + folder.file("p.txt")).status == 0);
+  const Ran program = orrery_run("check " + folder.file("p.txt"));
+  CHECK(program.status == 0);
+  CHECK(program.out.find("every rule holds") != std::string::npos);
+  CHECK(orrery_run("show model llama-3-8b -o " + folder.file("m.toml")).status == 0);
+  CHECK(orrery_run("check " + folder.file("m.toml")).out.find("8,030,261,248") != std::string::npos);
+  CHECK(orrery_run("show cluster dgx-h100 --gpus 32 -o " + folder.file("c.toml")).status == 0);
+  CHECK(orrery_run("check " + folder.file("c.toml")).status == 0);
+  CHECK(json::parse(orrery_run("show model --json").out).size() >= 22);
+  for (const char* what : {"model gpt2-124m", "cluster dgx-h100", "plan demo-2x2x2", "program demo-2x2x2"}) {
+    CAPTURE(what);
+    const Ran graph = orrery_run("show " + std::string(what) + " --dot");
+    CHECK(graph.status == 0);
+    CHECK(graph.out.find("graph") != std::string::npos);
+  }
+}
