@@ -61,6 +61,19 @@ void one_f_one_b(const std::vector<StageTimes>& stages, const Sums& sums, std::i
   consider(1, large);
 }
 
+/// The messages of one direction over one boundary follow each other.
+void messages(const std::vector<StageTimes>& stages, const Sums& sums, std::int64_t m, std::vector<Picoseconds>& end) {
+  for (std::size_t i = 0; i + 1 < stages.size(); ++i) {
+    const Picoseconds entry = stages[0].clear + sums.way[i];
+    const Picoseconds beyond = sums.round.back() - sums.round[i + 1];
+    const Picoseconds down = entry + stages[i].forward + m * stages[i].send_hidden + beyond;
+    const Picoseconds up =
+        stages[0].clear + sums.way[i + 1] + beyond + m * stages[i].send_gradient + stages[i].backward;
+    end[i + 1] = std::max(end[i + 1], down);
+    end[i] = std::max(end[i], up);
+  }
+}
+
 void gpipe(const std::vector<StageTimes>& stages, const Sums& sums, std::int64_t m, std::vector<Picoseconds>& end) {
   const std::size_t p = stages.size();
   Picoseconds turn = 0;  // when the last stage has run all forwards
@@ -99,6 +112,7 @@ std::vector<Picoseconds> backward_ends(const std::vector<StageTimes>& stages, Sc
     end[i] = std::max(entry, stages[i].clear) + m * each;
   }
   if (concurrent_lanes) {
+    messages(stages, sums, m, end);
     switch (schedule) {
       case ScheduleName::gpipe: gpipe(stages, sums, m, end); break;
       case ScheduleName::one_f_one_b: one_f_one_b(stages, sums, m, end); break;

@@ -31,6 +31,8 @@ struct StageTimes {
 ///               sum of F + B over the window + its messages: forward k + c of
 ///               stage i follows backward of microbatch c + j - i, which stage j ran
 ///               right after forward c
+///   messages    m of them follow each other over a boundary: entry(i) + F(i) + m x(i) +
+///               round(i + 1), and up: entry(i + 1) + round(i + 1) + m y(i) + B(i)
 ///   GPipe       all forwards reach the last stage before its first backward:
 ///               max over i of [entry(i) + m F(i) + way down], then the way up and m B
 ///   drain       end(i) >= end(i + 1) + y(i) + B(i)
