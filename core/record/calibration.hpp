@@ -71,8 +71,9 @@ struct KernelRate {
 /// Messages between two ranks of one process or node, where they were measured;
 /// in their place stand the network levels of the cluster otherwise.
 struct MessageRate {
-  Seconds latency;         ///< of one step of a collective or exchange, rendezvous included
+  Seconds latency;         ///< of one step of a collective among ranks that come together
   Seconds latency_shared;  ///< the same with more ranks than cores
+  Seconds wake;            ///< of a message whose receiver has long been waiting, as between pipeline stages
   RateTable send;  ///< bytes/s of one message over its bytes, latency apart
   RateTable copy;  ///< the same of a step in which every rank sends and receives
   RateTable add;   ///< the same of a step that also adds what comes in

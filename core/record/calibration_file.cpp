@@ -152,6 +152,7 @@ void read_messages(TomlTable& root, Calibration& into) {
   MessageRate m;
   t->read("latency", m.latency, gap);
   t->read("latency_shared", m.latency_shared, gap);
+  t->read("wake", m.wake, gap);
   read_rates(*t, "send_", 1, m.send);
   read_rates(*t, "copy_", 1, m.copy);
   read_rates(*t, "add_", 1, m.add);
@@ -270,6 +271,7 @@ std::string calibration_text(const Calibration& c) {
   if (c.messages) {
     out.table("messages").text("latency", exact_text(c.messages->latency));
     out.text("latency_shared", exact_text(c.messages->latency_shared));
+    out.text("wake", exact_text(c.messages->wake));
     write_rates(out, "send_", c.messages->send);
     write_rates(out, "copy_", c.messages->copy);
     write_rates(out, "add_", c.messages->add);

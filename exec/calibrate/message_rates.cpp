@@ -104,6 +104,36 @@ Seconds time_step(Step step, std::uint64_t bytes) {
   });
 }
 
+/// From the start of a send to the end of its receive, where the receiver has
+/// waited so long that it sleeps.
+Seconds time_wake() {
+  constexpr int samples = 25;
+  constexpr auto long_wait = std::chrono::microseconds(400);
+  ThreadWorld world(2, {});
+  std::vector<Clock::time_point> sent(samples);
+  std::vector<double> took;
+  std::barrier meet(2);
+  on_threads(2, [&](std::uint32_t r) {
+    std::byte byte{};
+    const Piece piece{&byte, 1};
+    const Message message{r == 0, Rank{1 - r}, 0, std::span(&piece, 1)};
+    for (std::size_t s = 0; s < samples; ++s) {
+      meet.arrive_and_wait();
+      if (r == 0) {
+        const auto start = Clock::now();
+        do sent[s] = Clock::now();
+        while (sent[s] - start < long_wait);
+      }
+      world.communicator(Rank{r}).exchange(std::span(&message, 1), 0);
+      const auto received = Clock::now();
+      meet.arrive_and_wait();  // after this sent[s] may be read
+      if (r == 1) took.push_back(std::chrono::duration<double>(received - sent[s]).count());
+    }
+  });
+  std::sort(took.begin(), took.end());
+  return Seconds::of(took[took.size() / 4]);
+}
+
 /// Rates over message sizes, with the latency taken off.
 RateTable step_rates(Step step, Seconds latency) {
   RateTable table;
@@ -127,6 +157,7 @@ RateTable step_rates(Step step, Seconds latency) {
 MessageRate measure_messages(std::uint32_t cores) {
   MessageRate rates;
   rates.latency = time_step(Step::copy, 8);
+  rates.wake = time_wake();
   rates.send = step_rates(Step::send, rates.latency);
   rates.copy = step_rates(Step::copy, rates.latency);
   rates.add = step_rates(Step::add, rates.latency);

@@ -251,7 +251,7 @@ CollectiveCost::Choice CollectiveCost::choose(Collective::Kind kind, Bytes paylo
 
 Seconds CollectiveCost::message(Bytes bytes, std::size_t level) const {
   if (messages_) {
-    return message_latency_ + bytes / Bandwidth::of(interpolate(messages_->send, bytes.in(byte)));
+    return messages_->wake + bytes / Bandwidth::of(interpolate(messages_->send, bytes.in(byte)));
   }
   return message_time(bytes, links_[level]);
 }

@@ -28,7 +28,7 @@ Calibration full() {
   c.kernels = {{KernelKind::gemm, DType::f32, true, false, false, {{{1, 8}, {1, 8}, {1, 16}}, {1e9, 2e9, 3e9, 4e9, 5e9, 6e9, 7e9, 8.5e9}}},
                {KernelKind::residual_forward, DType::f32, false, false, true, {{{64, 4096}}, {1e9, 1.25e10}}},
                {KernelKind::attention_flash_forward, DType::f64, false, false, false, {{{16}, {8, 64}}, {1e9, 3e9}}}};
-  c.messages = MessageRate{2.0 * microsecond, 9.0 * microsecond, {{{1}}, {3e9}}, {{{8, 1e6}}, {1e8, 1e10}}, {{{8}}, {1e9}}};
+  c.messages = MessageRate{2.0 * microsecond, 9.0 * microsecond, 30.0 * microsecond, {{{1}}, {3e9}}, {{{8, 1e6}}, {1e8, 1e10}}, {{{8}}, {1e9}}};
   c.cores = 2;
   c.busy_compute_slowdown = 1.05;
   c.busy_memory_slowdown = 1.4;

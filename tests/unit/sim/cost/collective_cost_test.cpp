@@ -106,6 +106,15 @@ TEST_CASE("CPU ranks pay every ring step at the rate of its message", "[collecti
   CHECK(stepwise_ring(Kind::all_reduce, Bytes::of(4e6), 1, rates, 5.0 * microsecond) == Seconds{});
 }
 
+TEST_CASE("A message between CPU ranks wakes its receiver", "[p2p][messages]") {
+  Calibration calibration;
+  calibration.messages = MessageRate{};
+  calibration.messages->wake = 30.0 * microsecond;
+  calibration.messages->send = {{{1e3}}, {8e9}};
+  // 30 us + 1 MB at 8 GB/s, whatever the level.
+  CHECK(close(CollectiveCost(round_cluster(1, 8), calibration).message(megabyte, 0), 30e-6 + 125e-6));
+}
+
 TEST_CASE("The cheapest offered algorithm is chosen, unless overridden", "[collective]") {
   const ClusterSpec cluster = round_cluster(4, 8);
   Calibration calibration;
