@@ -41,7 +41,7 @@ std::string Machine::name(const Blame& at) const {
     for (std::uint32_t t = step.first_transfer; t < step.first_transfer + step.transfer_count; ++t) {
       const StepTransfer& transfer = list(actor).transfers[t];
       text += fmt::format(" {} rank {} channel {}", transfer.send ? "send to" : "receive from",
-                          index(peer_rank(program_, transfer.group, transfer.peer, actor.rank)), transfer.channel);
+                          index(peer_rank(program_, program_[transfer.group], transfer.peer, actor.rank)), transfer.channel);
     }
   }
   return text;
@@ -65,7 +65,7 @@ Machine::Blame Machine::blame(const Blame& at, std::string& why) const {
     for (std::uint32_t t = step.first_transfer; t < step.first_transfer + step.transfer_count; ++t) {
       const StepTransfer& transfer = steps.transfers[t];
       const std::uint32_t other =
-          actor_of(peer_rank(program_, transfer.group, transfer.peer, actor.rank), transfer.partner_class);
+          actor_of(peer_rank(program_, program_[transfer.group], transfer.peer, actor.rank), transfer.partner_class);
       if (transfer.partner_op == StepTransfer::none) {
         why = fmt::format("waits for a matching {} that rank {} never issues", transfer.send ? "receive" : "send",
                           index(actors_[other].rank));

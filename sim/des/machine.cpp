@@ -128,7 +128,7 @@ void Machine::begin_exchange(std::uint32_t number, std::uint32_t op) {
     const StepTransfer& transfer = steps.transfers[t];
     if (transfer.partner_op == StepTransfer::none) continue;
     const std::uint32_t other =
-        actor_of(peer_rank(program_, transfer.group, transfer.peer, actor.rank), transfer.partner_class);
+        actor_of(peer_rank(program_, program_[transfer.group], transfer.peer, actor.rank), transfer.partner_class);
     if (actors_[other].state[transfer.partner_op] != State::posted) continue;
     actor.spans[op].start = std::min(actor.spans[op].start, now_);
     actors_[other].spans[transfer.partner_op].start = std::min(actors_[other].spans[transfer.partner_op].start, now_);

@@ -9,18 +9,6 @@
 
 namespace orrery {
 
-Rank peer_rank(const Program& program, GroupId id, Peer peer, Rank rank) {
-  const Group& group = program[id];
-  const Mesh& mesh = program.mesh;
-  std::uint64_t at = group.members.empty() ? index(peer) : group.members[index(peer)];
-  for (std::size_t i = group.axes.count; i-- > 0;) {
-    const std::uint32_t n = mesh.size(group.axes.axis[i]);
-    rank = mesh.moved(rank, group.axes.axis[i], static_cast<std::uint32_t>(at % n));
-    at /= n;
-  }
-  return rank;
-}
-
 namespace {
 
 StepOp::Kind kind_of(const Op& op) {
@@ -85,7 +73,7 @@ StepList expand(const Program& program, const Prices& prices, std::uint32_t rank
         transfer.channel = from.channel;
         transfer.group = from.group;
         transfer.peer = from.peer;
-        transfer.partner_class = class_of(program, peer_rank(program, from.group, from.peer, rank));
+        transfer.partner_class = class_of(program, peer_rank(program, program[from.group], from.peer, rank));
         transfer.duration = from.send ? prices.of_transfer(rank_class, block, t) : 0;
         list.transfers.push_back(transfer);
       }

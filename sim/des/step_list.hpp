@@ -47,7 +47,4 @@ struct StepList {
 /// The lists of all classes, with partners matched.
 [[nodiscard]] std::vector<StepList> step_lists(const Program&, const Prices&);
 
-/// Rank of peer `peer` in the group of `rank`.
-[[nodiscard]] Rank peer_rank(const Program&, GroupId, Peer, Rank rank);
-
 }  // namespace orrery

@@ -7,21 +7,6 @@
 
 namespace orrery {
 
-namespace {
-
-Rank member_at(const Group& group, const Mesh& mesh, Rank rank, std::uint64_t peer) {
-  std::uint64_t at = group.members.empty() ? peer : group.members[peer];
-  for (std::size_t i = group.axes.count; i-- > 0;) {
-    const Axis axis = group.axes.axis[i];
-    const std::uint32_t n = mesh.size(axis);
-    rank = mesh.moved(rank, axis, static_cast<std::uint32_t>(at % n));
-    at /= n;
-  }
-  return rank;
-}
-
-}  // namespace
-
 void CompiledProgram::compile_groups() {
   const std::size_t classes = program->classes.size();
   group_local.assign(program->groups.size(), true);
@@ -50,10 +35,10 @@ void CompiledProgram::compile_groups() {
         }
         const Group part{axes, {}};
         const std::uint32_t n = group_size(part, program->mesh);
-        for (std::uint32_t i = 0; i < n; ++i) list.push_back(class_of(*program, member_at(part, program->mesh, rank, i)));
+        for (std::uint32_t i = 0; i < n; ++i) list.push_back(class_of(*program, peer_rank(*program, part, Peer{i}, rank)));
       } else {
         for (std::uint32_t i = 0; i < members; ++i) {
-          list.push_back(class_of(*program, member_at(group, program->mesh, rank, i)));
+          list.push_back(class_of(*program, peer_rank(*program, group, Peer{i}, rank)));
         }
       }
       std::sort(list.begin(), list.end());
@@ -219,7 +204,7 @@ void CompiledProgram::compile_transfers(std::uint32_t rank_class, BlockId id) {
       const Transfer& from = block.transfers[t];
       const View& view = block.views[op.views.first + from.view];
       TimedTransfer& to = transfers[row + t];
-      const Rank other = member_at((*program)[from.group], program->mesh, rank, index(from.peer));
+      const Rank other = peer_rank(*program, (*program)[from.group], from.peer, rank);
       to.partner = class_of(*program, other);
       ORRERY_ASSERT(to.partner != rank_class, rank_class, block.name);
       to.channel = from.channel;

@@ -1,6 +1,19 @@
 #include "sim/estimate/prices.hpp"
 
+#include <algorithm>
+
 namespace orrery {
+
+Rank peer_rank(const Program& program, const Group& group, Peer peer, Rank rank) {
+  std::uint64_t at = group.members.empty() ? index(peer) : group.members[index(peer)];
+  for (std::size_t i = group.axes.count; i-- > 0;) {
+    const Axis axis = group.axes.axis[i];
+    const std::uint32_t n = program.mesh.size(axis);
+    rank = program.mesh.moved(rank, axis, static_cast<std::uint32_t>(at % n));
+    at /= n;
+  }
+  return rank;
+}
 
 void resize(Prices& prices, const Program& program) {
   prices.first_op.clear();
@@ -17,6 +30,34 @@ void resize(Prices& prices, const Program& program) {
   prices.transfer.assign(std::size_t{prices.transfers} * program.classes.size(), 0);
 }
 
+namespace {
+
+/// Distances of up to `most` ranks of a class from its first, spread evenly:
+/// ranks of one class differ along the other axes only.
+std::vector<std::uint32_t> spread_ranks(const Program& program, std::uint32_t most) {
+  std::vector<MeshAxis> inside;
+  std::uint64_t count = 1;
+  for (const MeshAxis& a : program.mesh.axes) {
+    if (std::find(program.class_axes.begin(), program.class_axes.end(), a.axis) != program.class_axes.end()) continue;
+    inside.push_back(a);
+    count *= a.size;
+  }
+  const std::uint64_t taken = std::min<std::uint64_t>(count, most);
+  std::vector<std::uint32_t> distances;
+  for (std::uint64_t i = 0; i < taken; ++i) {
+    std::uint64_t at = taken == 1 ? 0 : i * (count - 1) / (taken - 1);
+    std::uint64_t distance = 0;
+    for (std::size_t a = inside.size(); a-- > 0;) {
+      distance += at % inside[a].size * program.mesh.stride(inside[a].axis);
+      at /= inside[a].size;
+    }
+    distances.push_back(static_cast<std::uint32_t>(distance));
+  }
+  return distances;
+}
+
+}  // namespace
+
 void price(Prices& prices, const Program& program, const CostModel& costs) {
   resize(prices, program);
   prices.concurrent_lanes = costs.cluster().device.concurrent_lanes;
@@ -24,6 +65,7 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
   prices.core_count = sharing ? sharing->cores : 0;
   prices.ranks_per_node = sharing ? sharing->ranks_per_node : 0;
 
+  const std::vector<std::uint32_t> distances = spread_ranks(program, 16);
   std::vector<bool> priced(program.blocks.size(), false);
   std::vector<bool> sent(program.blocks.size());
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
@@ -49,7 +91,16 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
         if (exchange == nullptr) continue;
         for (std::uint32_t t = exchange->transfers.first; t < exchange->transfers.first + exchange->transfers.count;
              ++t) {
-          if (block.transfers[t].send) row[t] = picoseconds(costs.transfer(program, block, op, block.transfers[t], rank));
+          const Transfer& transfer = block.transfers[t];
+          if (!transfer.send) continue;
+          const View& view = block.views[op.views.first + transfer.view];
+          const auto bytes = Bytes::of(static_cast<double>(view.count * size_of(program[view.buffer].dtype)));
+          const Rank peer = peer_rank(program, program[transfer.group], transfer.peer, rank);
+          Seconds slowest;
+          for (const std::uint32_t d : distances) {
+            slowest = std::max(slowest, costs.transfer(bytes, Rank{index(rank) + d}, Rank{index(peer) + d}));
+          }
+          row[t] = picoseconds(slowest);
         }
       }
     }

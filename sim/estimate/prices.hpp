@@ -37,8 +37,12 @@ struct Prices {
 /// Sizes the tables for `program`, all prices 0.  Keeps their storage.
 void resize(Prices&, const Program&);
 
-/// Prices every op that a step runs.  Messages are priced from the first rank
-/// of each class.
+/// Rank of peer `peer` in the group of `rank`: group_ranks(...)[peer] without the list.
+[[nodiscard]] Rank peer_rank(const Program&, const Group&, Peer peer, Rank rank);
+
+/// Prices every op that a step runs.  A message between two classes costs what
+/// the slowest of up to 16 pairs of their ranks pays, spread evenly: node
+/// boundaries may cut some pairs and not others.
 void price(Prices&, const Program&, const CostModel&);
 
 }  // namespace orrery
