@@ -47,6 +47,18 @@ TEST_CASE("hand-written Programs read, keep every rule and read back equal", "[g
   }
 }
 
+TEST_CASE("the example of the format's document reads and keeps every rule", "[golden]") {
+  const std::string page = text_of(std::string(ORRERY_SOURCE_DIR) + "/docs/program-format.md");
+  const auto begin = page.find("```\n") + 4;
+  Diagnostics diagnostics;
+  const auto program = read_program(page.substr(begin, page.find("```", begin) - begin), "example", diagnostics);
+  INFO(render(diagnostics));
+  REQUIRE(program.has_value());
+  const auto found = verify(*program);
+  INFO(render(found));
+  CHECK(found.empty());
+}
+
 // Three layers of 64 weights in f32 on two replicas: a gather in each direction
 // for layers 0 and 1, one for layer 2, whose weights stay: 5 gathers of 256 B,
 // 3 reductions of 256 B.  Memory: 2 layers' gathered weights at most.
