@@ -63,7 +63,7 @@ class Run final : public RunBuffers {
  private:
   struct RankState {
     std::vector<RankRunner::Times> times;  ///< of the step under way, by op
-    std::uint64_t sent_before = 0;
+    std::uint64_t sent_bytes = 0;          ///< in that step
   };
 
   [[nodiscard]] const RankClass& list_of(Rank rank) const { return program_.classes[class_of(program_, rank)]; }
@@ -73,12 +73,10 @@ class Run final : public RunBuffers {
   void live(Rank rank) {
     RankRunner& runner = *runners_[index(rank)];
     try {
-      walk(rank, 0);
-      if (!pause(rank, 0)) return;
-      for (std::uint64_t step = 1; step <= total_steps(); ++step) {
+      std::uint64_t step = 0;
+      do {
         walk(rank, step);
-        if (!pause(rank, step)) return;
-      }
+      } while (pause(rank, step++));
     } catch (const Aborted&) {
       // Another rank's failure is the one to report.
     } catch (const Exits&) {
@@ -97,7 +95,7 @@ class Run final : public RunBuffers {
     progress.current.store(Progress::none, std::memory_order_relaxed);
     progress.completed.store(Progress::none, std::memory_order_relaxed);
     progress.step.store(step, std::memory_order_relaxed);
-    state.sent_before = runner.communicator().sent_bytes();
+    const std::uint64_t sent_before = runner.communicator().sent_bytes();
     const std::uint64_t data_step = step == 0 ? 0 : options_.first_step + step - 1;
     for_each_op(program_, step == 0 ? list_of(rank).setup : list_of(rank).step, [&](const OpRun& run) {
       progress.current.store(index(run.id), std::memory_order_relaxed);
@@ -107,6 +105,7 @@ class Run final : public RunBuffers {
       progress.completed.store(index(run.id), std::memory_order_relaxed);
     });
     progress.current.store(Progress::none, std::memory_order_relaxed);
+    state.sent_bytes = runner.communicator().sent_bytes() - sent_before;
   }
 
   void inject(Rank rank, OpId op) {
@@ -121,7 +120,7 @@ class Run final : public RunBuffers {
     }
   }
 
-  /// Waits until all ranks are here; rank 0 then takes stock.  Whether to go on.
+  /// Waits until all ranks are here; rank 0 then takes stock.  Whether another step follows.
   bool pause(Rank rank, std::uint64_t step) {
     runners_[index(rank)]->barrier();
     if (rank == Rank{0}) {
@@ -136,7 +135,9 @@ class Run final : public RunBuffers {
         gate_open_.wait_for(lock, std::chrono::milliseconds(50));
       }
     }
-    return !stop_;
+    if (stop_ || step == total_steps()) return false;
+    runners_[index(rank)]->barrier();  // the gate wakes threads one by one; this aligns their starts
+    return true;
   }
 
   /// Between two steps, on rank 0's thread, all others waiting at the gate.
@@ -177,7 +178,7 @@ class Run final : public RunBuffers {
         rank.spans.push_back({(t.start - origin) * picoseconds, (t.end - origin) * picoseconds});
       }
       rank.peak_bytes = runners_[r]->storage().peak_bytes();
-      rank.sent_bytes = runners_[r]->communicator().sent_bytes() - ranks_[r].sent_before;
+      rank.sent_bytes = ranks_[r].sent_bytes;
       trace.ranks.push_back(std::move(rank));
     }
     return trace;
