@@ -90,7 +90,7 @@ class Pass {
 
   /// As it would be read again after being stored.
   void round(Matrix& m, double scale) {
-    const double unit = std::ldexp(1.0, rounding_->type == DType::bf16 ? -8 : -11);
+    const double unit = std::ldexp(1.0, rounding_->type == DType::bf16 ? -8 : rounding_->type == DType::f32 ? -24 : -11);
     for (double& x : m.values) {
       const double error = unit * (2.0 * random_uniform(rounding_->draw, 0, rounded_count_++) - 1.0);
       x = rounded(x * scale * (1.0 + error), rounding_->type) / scale;
@@ -186,8 +186,7 @@ class Pass {
     apply_hidden_dropout(branch, attention_site, layer);
     signal(branch);
     const Matrix dcontext = linear_derivative(at + "attention.out", branch, r.context);
-    Matrix dqkv =
-        attention_backward(model_, dcontext, r.qkv, key(probability_site, layer), sequence_, largest_signal_);
+    Matrix dqkv = attention_backward(model_, dcontext, r.qkv, key(probability_site, layer), sequence_, largest_signal_);
     signal(dqkv);
     if (model_.positions == PositionEncoding::rotary) {
       rotate(model_, dqkv, -1.0);

@@ -18,9 +18,14 @@ namespace {
 
 constexpr double spread_factor = 4.0;
 
-/// Standard deviation of a rough start.  Matrices: 1 / sqrt(in), so that
-/// products keep their size; everything else 1/2.
-double rough_deviation(std::uint64_t rows) { return rows > 1 ? 1.0 / std::sqrt(static_cast<double>(rows)) : 0.5; }
+/// Standard deviation of a rough start: matrices keep about half the size of
+/// what they multiply, so that a deep model stays well conditioned; everything
+/// else, tables included, 1/2.
+double rough_deviation(const std::string& name, std::uint64_t rows) {
+  const bool table =
+      name == "embedding.word.weight" || name == "embedding.position.weight" || name == "head.output.weight";
+  return rows > 1 && !table ? 0.5 / std::sqrt(static_cast<double>(rows)) : 0.5;
+}
 
 /// Whether a tensor that starts at 1 keeps that start.
 bool keeps_ones(const Workload& w) { return w.precision != Precision::fp64; }
@@ -31,9 +36,10 @@ void roughen(Program& program, const Workload& workload, const ParameterSet& sha
       if (slice.init == Init::ones && keeps_ones(workload)) continue;
       const std::string prefix = table.module == "layer" ? "layers.0." : table.module + ".";
       const auto found = shapes.find(prefix + slice.name);
-      const Matrix& shape = found != shapes.end() ? found->second : shapes.at(slice.name);
+      // The head's copy of a tied table bears the full name already.
+      const auto& [name, shape] = found != shapes.end() ? *found : *shapes.find(slice.name);
       slice.init = Init::normal;
-      slice.init_scale = rough_deviation(shape.rows);
+      slice.init_scale = rough_deviation(name, shape.rows);
     }
   }
 }
@@ -43,7 +49,7 @@ ParameterSet rough_start(const ModelSpec& model, const Workload& workload) {
   for (ReferenceParameter p : parameters_of(model)) {
     if (p.start != ReferenceParameter::Start::ones || !keeps_ones(workload)) {
       p.start = ReferenceParameter::Start::normal;
-      p.deviation = rough_deviation(p.rows);
+      p.deviation = rough_deviation(p.name, p.rows);
     }
     set.emplace(p.name, initial_tensor(p, workload));
   }
