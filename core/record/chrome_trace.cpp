@@ -43,7 +43,8 @@ class Writer {
   Writer(const Trace& trace, const Program& program, const ChromeTraceOptions& options)
       : trace_(trace), program_(program), options_(options) {
     for (const RankTrace& r : trace.ranks) {
-      if (options.ranks.empty() || std::find(options.ranks.begin(), options.ranks.end(), r.rank) != options.ranks.end()) {
+      if (options.ranks.empty() ||
+          std::find(options.ranks.begin(), options.ranks.end(), r.rank) != options.ranks.end()) {
         ranks_.push_back(&r);
       }
     }
@@ -76,13 +77,15 @@ class Writer {
   }
 
   void metadata(const RankTrace& r) {
-    fmt::format_to(std::back_inserter(out_), "\n{{\"rank\":{},\"ops\":{},\"peak_bytes\":{},\"sent_bytes\":{},\"untimed\":[",
-                   index(r.rank), r.spans.size(), r.peak_bytes, r.sent_bytes);
+    fmt::format_to(std::back_inserter(out_),
+                   "\n{{\"rank\":{},\"ops\":{},\"peak_bytes\":{},\"sent_bytes\":{},\"untimed\":[", index(r.rank),
+                   r.spans.size(), r.peak_bytes, r.sent_bytes);
     // Alloc and Free have no slice; pairs of op and picosecond.
     bool first = true;
     for_each_op(program_, step_of(r), [&](const OpRun& run) {
       if (is_timed(*run.op)) return;
-      fmt::format_to(std::back_inserter(out_), "{}{},{}", first ? "" : ",", index(run.id), r.spans[index(run.id)].start);
+      fmt::format_to(std::back_inserter(out_), "{}{},{}", first ? "" : ",", index(run.id),
+                     r.spans[index(run.id)].start);
       first = false;
     });
     out_ += "]}";
@@ -124,9 +127,10 @@ class Writer {
     } now;
     const auto flush = [&] {
       if (now.ops < 2) return;
-      event(R"({{"ph":"X","pid":{},"tid":0,"ts":{},"dur":{},"name":{},"cat":"block","args":{{"layer":{},"microbatch":{}}}}})",
-            index(r.rank), micros(now.span.start), micros(now.span.end - now.span.start), quoted(now.run.block->name),
-            now.run.layer, now.run.microbatch);
+      event(
+          R"({{"ph":"X","pid":{},"tid":0,"ts":{},"dur":{},"name":{},"cat":"block","args":{{"layer":{},"microbatch":{}}}}})",
+          index(r.rank), micros(now.span.start), micros(now.span.end - now.span.start), quoted(now.run.block->name),
+          now.run.layer, now.run.microbatch);
     };
     now.run.block_run = UINT32_MAX;
     for_each_op(program_, step_of(r), [&](const OpRun& run) {
@@ -162,10 +166,11 @@ class Writer {
 
   void slice(const RankTrace& r, const OpRun& run) {
     const Span& span = r.spans[index(run.id)];
-    event(R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":"{}","args":{{"op":{},"layer":{},"microbatch":{},"block":{}}}}})",
-          index(r.rank), lane_number(run.op->lane), micros(span.start), micros(span.end - span.start),
-          quoted(slice_name(r, run)), name_of(pass_of(run)), index(run.id), run.layer, run.microbatch,
-          quoted(run.block->name));
+    event(
+        R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":"{}","args":{{"op":{},"layer":{},"microbatch":{},"block":{}}}}})",
+        index(r.rank), lane_number(run.op->lane), micros(span.start), micros(span.end - span.start),
+        quoted(slice_name(r, run)), name_of(pass_of(run)), index(run.id), run.layer, run.microbatch,
+        quoted(run.block->name));
   }
 
   void memory(const RankTrace& r) {
@@ -318,8 +323,8 @@ std::optional<Trace> read_chrome_trace(std::string_view text, const std::string&
       return;
     }
     const std::int64_t start = std::llround(ts->get<double>() * 1e6);
-    slices.push_back({pid->get<std::uint64_t>(), op->get<std::uint64_t>(),
-                      {start, start + std::llround(dur->get<double>() * 1e6)}});
+    slices.push_back(
+        {pid->get<std::uint64_t>(), op->get<std::uint64_t>(), {start, start + std::llround(dur->get<double>() * 1e6)}});
   };
   json root;
   try {
@@ -334,7 +339,8 @@ std::optional<Trace> read_chrome_trace(std::string_view text, const std::string&
     if (!parse_json(text, file, code, diagnostics, again)) return std::nullopt;
     return fail("this JSON is not a trace");
   }
-  if (!bad_event.empty()) return fail("an event with args.op lacks pid, ts or dur, or they are out of range: " + bad_event);
+  if (!bad_event.empty())
+    return fail("an event with args.op lacks pid, ts or dur, or they are out of range: " + bad_event);
   const json* own = root.is_object() && root.contains("orrery") ? &root["orrery"] : nullptr;
   if (own == nullptr || !own->is_object() || own->value("trace", json()) != 1) {
     return fail("this is not a trace of version 1 that orrery wrote: the key \"orrery\" is missing or different");
@@ -348,6 +354,7 @@ std::optional<Trace> read_chrome_trace(std::string_view text, const std::string&
   f.read("origin", trace.origin);
   f.read("plan", plan);
   std::map<std::uint64_t, std::size_t> place;
+  std::uint64_t most_ops = slices.size();
   std::vector<std::vector<bool>> seen;
   f.each("ranks", [&](JsonFields& r) {
     std::uint32_t rank = 0;
@@ -362,10 +369,13 @@ std::optional<Trace> read_chrome_trace(std::string_view text, const std::string&
       r.error(r.at("untimed"), "is not a list of pairs");
       return;
     }
-    if (ops > slices.size() + untimed->size() / 2) {
+    // Every op has an event or a pair of its own, so the file bounds what is stored.
+    most_ops += untimed->size() / 2;
+    if (ops > most_ops) {
       r.error(r.at("ops"), "is more than the file has events for");
       return;
     }
+    most_ops -= ops;
     out.rank = Rank{rank};
     out.spans.resize(ops);
     std::vector<bool> have(ops, false);

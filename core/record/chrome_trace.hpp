@@ -12,10 +12,10 @@
 namespace orrery {
 
 struct ChromeTraceOptions {
-  std::string plan;           ///< name shown in the metadata
-  std::vector<Rank> ranks;    ///< empty: all of the trace
-  bool flows = true;          ///< arrows between sends and receives, and between members of a collective
-  bool memory = true;         ///< counter track of live bytes by share
+  std::string plan;         ///< name shown in the metadata
+  std::vector<Rank> ranks;  ///< empty: all of the trace
+  bool flows = true;        ///< arrows between sends and receives, and between members of a collective
+  bool memory = true;       ///< counter track of live bytes by share
 };
 
 /// The trace as Chrome trace JSON, which Perfetto (ui.perfetto.dev) opens: a

@@ -29,11 +29,11 @@ ComparedTime time_row(std::string name, Seconds predicted, Seconds measured) {
 
 void judge(Comparison& c) {
   c.step_error = relative_error(c.predicted_step.base(), c.measured_step.base());
-  const auto peak_error = relative_error(static_cast<double>(c.predicted_peak_bytes),
-                                         static_cast<double>(c.measured_peak_bytes));
+  const auto peak_error =
+      relative_error(static_cast<double>(c.predicted_peak_bytes), static_cast<double>(c.measured_peak_bytes));
   const bool step_fits = c.step_error && std::abs(*c.step_error) <= c.tolerance.step_time;
-  const bool memory_fits = c.predicted_peak_bytes == c.measured_peak_bytes ||
-                           (peak_error && std::abs(*peak_error) <= c.tolerance.memory);
+  const bool memory_fits =
+      c.predicted_peak_bytes == c.measured_peak_bytes || (peak_error && std::abs(*peak_error) <= c.tolerance.memory);
   c.within_tolerance = step_fits && memory_fits && c.mismatches.empty();
 }
 
@@ -112,8 +112,8 @@ Comparison compare(const Trace& predicted, const Trace& measured, const Program*
     if (p.spans.size() != m.spans.size()) {
       c.mismatches.push_back("rank " + std::to_string(index(p.rank)) + " has " + std::to_string(p.spans.size()) +
                              " ops predicted, " + std::to_string(m.spans.size()) + " measured");
-    } else if (program != nullptr && (index(p.rank) >= program->mesh.size() ||
-                                      step_ops(*program, p.rank) != p.spans.size())) {
+    } else if (program != nullptr &&
+               (index(p.rank) >= program->mesh.size() || step_ops(*program, p.rank) != p.spans.size())) {
       c.mismatches.push_back("rank " + std::to_string(index(p.rank)) + " has " + std::to_string(p.spans.size()) +
                              " ops, which is not the program's list");
     } else {
@@ -178,8 +178,8 @@ Comparison compare(const Report& predicted, const Report& measured, const Tolera
                            " on the other");
   }
   const auto find = [](const Report& r, const std::string& name) -> const OperationTime* {
-    const auto at = std::find_if(r.operations.begin(), r.operations.end(),
-                                 [&](const OperationTime& o) { return o.name == name; });
+    const auto at =
+        std::find_if(r.operations.begin(), r.operations.end(), [&](const OperationTime& o) { return o.name == name; });
     return at == r.operations.end() ? nullptr : &*at;
   };
   const auto add_row = [&](const std::string& name) {

@@ -31,8 +31,8 @@ struct ComparedTime {
   Seconds measured;
   std::uint64_t predicted_count = 0;  ///< mean over ranks rounded down
   std::uint64_t measured_count = 0;
-  std::optional<double> error;        ///< relative, of the time
-  std::optional<double> median_error; ///< median |error| of single ops, traces only
+  std::optional<double> error;         ///< relative, of the time
+  std::optional<double> median_error;  ///< median |error| of single ops, traces only
 };
 
 struct ComparedRank {
@@ -55,9 +55,9 @@ struct Comparison {
   std::uint64_t predicted_peak_bytes = 0;
   std::uint64_t measured_peak_bytes = 0;
   std::vector<ComparedTime> operations;
-  std::vector<ComparedTime> parts;       ///< compute, exposed communication, bubble
-  std::vector<ComparedRank> ranks;       ///< traces only
-  std::vector<std::string> mismatches;   ///< what one side has and the other lacks
+  std::vector<ComparedTime> parts;      ///< compute, exposed communication, bubble
+  std::vector<ComparedRank> ranks;      ///< traces only
+  std::vector<std::string> mismatches;  ///< what one side has and the other lacks
   Tolerance tolerance;
   bool within_tolerance = true;  ///< false: exit status 1
 };

@@ -74,16 +74,17 @@ ordered_json to_json(const Comparison& c) {
 std::string write_comparison(const Comparison& c) { return to_json(c).dump(2) + "\n"; }
 
 std::string render(const Comparison& c) {
-  std::string out = fmt::format("{:<34}{:>14}{:>14}{:>10}{:>10}{:>12}\n", "", c.predicted, c.measured, "error", "runs",
-                                "error of 1");
+  std::string out =
+      fmt::format("{:<34}{:>14}{:>14}{:>10}{:>10}{:>12}\n", "", c.predicted, c.measured, "error", "runs", "error of 1");
   const auto row = [&](const ComparedTime& t) {
     std::string runs;
     if (t.predicted_count != 0 || t.measured_count != 0) {
       runs = t.predicted_count == t.measured_count ? std::to_string(t.measured_count)
                                                    : fmt::format("{}/{}", t.predicted_count, t.measured_count);
     }
-    out += fmt::format("{:<34}{:>14}{:>14}{:>10}{:>10}{:>12}\n", t.name, short_text(t.predicted), short_text(t.measured),
-                       percent(t.error), runs, t.median_error ? fmt::format("{:.1f} %", 100.0 * *t.median_error) : "");
+    out +=
+        fmt::format("{:<34}{:>14}{:>14}{:>10}{:>10}{:>12}\n", t.name, short_text(t.predicted), short_text(t.measured),
+                    percent(t.error), runs, t.median_error ? fmt::format("{:.1f} %", 100.0 * *t.median_error) : "");
   };
   ComparedTime step;
   step.name = "step time";
@@ -92,10 +93,10 @@ std::string render(const Comparison& c) {
   step.error = c.step_error;
   row(step);
   for (const ComparedTime& t : c.parts) row(t);
-  out += fmt::format("{:<34}{:>14}{:>14}{:>10}\n", "peak memory", bytes_text(c.predicted_peak_bytes),
-                     bytes_text(c.measured_peak_bytes),
-                     percent(relative_error(static_cast<double>(c.predicted_peak_bytes),
-                                            static_cast<double>(c.measured_peak_bytes))));
+  out += fmt::format(
+      "{:<34}{:>14}{:>14}{:>10}\n", "peak memory", bytes_text(c.predicted_peak_bytes),
+      bytes_text(c.measured_peak_bytes),
+      percent(relative_error(static_cast<double>(c.predicted_peak_bytes), static_cast<double>(c.measured_peak_bytes))));
   if (!c.operations.empty()) {
     out += "\noperations (mean over ranks)\n";
     for (const ComparedTime& t : c.operations) row(t);

@@ -11,7 +11,11 @@ using nlohmann::json;
 
 JsonFields::JsonFields(const json& object, std::string path, std::string file, std::string code,
                        Diagnostics& diagnostics)
-    : object_(object), path_(std::move(path)), file_(std::move(file)), code_(std::move(code)), diagnostics_(diagnostics) {
+    : object_(object),
+      path_(std::move(path)),
+      file_(std::move(file)),
+      code_(std::move(code)),
+      diagnostics_(diagnostics) {
   if (!object_.is_object()) error(path_, "is not an object");
 }
 

@@ -29,7 +29,8 @@ double program_flops(const Program& program, const std::vector<std::uint64_t>& b
     const Block& block = program.blocks[b];
     double once = 0.0;
     for (const Op& op : block.ops) {
-      if (const auto* compute = std::get_if<Compute>(&op.action)) once += flops_of(block.kernels[compute->kernel]).counted;
+      if (const auto* compute = std::get_if<Compute>(&op.action))
+        once += flops_of(block.kernels[compute->kernel]).counted;
     }
     flops += once * static_cast<double>(block_runs[b]);
   }

@@ -15,7 +15,7 @@ struct StageMemory {
   std::uint64_t peak = 0;
   std::uint64_t weights = 0;  ///< with masters
   std::uint64_t gradients = 0;
-  std::uint64_t optimizer = 0;  ///< moments
+  std::uint64_t optimizer = 0;    ///< moments
   std::uint64_t activations = 0;  ///< with statistics, masks and data
   std::uint64_t workspace = 0;
   friend bool operator==(const StageMemory&, const StageMemory&) = default;
@@ -55,12 +55,13 @@ struct Report {
   std::optional<std::uint64_t> memory_capacity_bytes;
   bool fits = true;
   std::vector<StageMemory> memory_by_stage;
-  double bubble_fraction = 0.0;       ///< compute-lane idle not spent waiting for a collective, mean over ranks, over step time
-  Seconds exposed_communication;      ///< compute-lane wait on communication, mean over ranks
-  Seconds compute;                    ///< compute-lane busy, mean over ranks
+  double bubble_fraction =
+      0.0;  ///< compute-lane idle not spent waiting for a collective, mean over ranks, over step time
+  Seconds exposed_communication;  ///< compute-lane wait on communication, mean over ranks
+  Seconds compute;                ///< compute-lane busy, mean over ranks
   std::vector<StageTime> time_by_stage;
   std::vector<OperationTime> operations;
-  std::uint64_t sent_bytes = 0;       ///< by all ranks, ring algorithms
+  std::uint64_t sent_bytes = 0;         ///< by all ranks, ring algorithms
   std::optional<double> cost_per_step;  ///< in the currency of the cluster's price
   std::optional<double> loss;           ///< run only
   std::vector<std::string> assumptions;

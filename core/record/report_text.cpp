@@ -26,8 +26,8 @@ std::string render(const Report& r) {
   line(out, "step time", short_text(r.step_time, 4));
   line(out, "tokens per second", fmt::format("{:.1f} ({:.1f} per device)", r.tokens_per_s, r.tokens_per_s_per_gpu));
   if (r.model_flops_utilization > 0.0) {
-    line(out, "model FLOPs utilization", fmt::format("{} (hardware {})", percent(r.model_flops_utilization),
-                                                     percent(r.hardware_flops_utilization)));
+    line(out, "model FLOPs utilization",
+         fmt::format("{} (hardware {})", percent(r.model_flops_utilization), percent(r.hardware_flops_utilization)));
     line(out, "  convention", r.flop_convention);
   }
   line(out, "bubble", percent(r.bubble_fraction));
@@ -44,8 +44,9 @@ std::string render(const Report& r) {
   if (r.loss) line(out, "loss", fmt::format("{:.6g}", *r.loss));
 
   if (!r.time_by_stage.empty()) {
-    out += "\n  stage     compute     exposed      bubble        peak     weights   gradients   optimizer activations   "
-           "workspace\n";
+    out +=
+        "\n  stage     compute     exposed      bubble        peak     weights   gradients   optimizer activations   "
+        "workspace\n";
     for (std::size_t i = 0; i < std::max(r.time_by_stage.size(), r.memory_by_stage.size()); ++i) {
       const StageTime t = i < r.time_by_stage.size() ? r.time_by_stage[i] : StageTime{};
       const StageMemory m = i < r.memory_by_stage.size() ? r.memory_by_stage[i] : StageMemory{};

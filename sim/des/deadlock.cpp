@@ -33,15 +33,17 @@ std::string Machine::name(const Blame& at) const {
   const Actor& actor = actors_[at.actor];
   const StepOp& step = list(actor).ops[at.op];
   const OpRun run = find_op(program_, actor.rank_class, at.op);
-  std::string text = fmt::format("rank {} op {} ({}, layer {}, microbatch {})", index(actor.rank), at.op, run.block->name,
-                                 run.layer, run.microbatch);
+  std::string text = fmt::format("rank {} op {} ({}, layer {}, microbatch {})", index(actor.rank), at.op,
+                                 run.block->name, run.layer, run.microbatch);
   if (step.kind == StepOp::Kind::collective) {
-    text += fmt::format(" {} on {}", name_of(std::get<Collective>(run.op->action).kind), group_text(program_, step.group));
+    text +=
+        fmt::format(" {} on {}", name_of(std::get<Collective>(run.op->action).kind), group_text(program_, step.group));
   } else if (step.kind == StepOp::Kind::exchange) {
     for (std::uint32_t t = step.first_transfer; t < step.first_transfer + step.transfer_count; ++t) {
       const StepTransfer& transfer = list(actor).transfers[t];
       text += fmt::format(" {} rank {} channel {}", transfer.send ? "send to" : "receive from",
-                          index(peer_rank(program_, program_[transfer.group], transfer.peer, actor.rank)), transfer.channel);
+                          index(peer_rank(program_, program_[transfer.group], transfer.peer, actor.rank)),
+                          transfer.channel);
     }
   }
   return text;
@@ -115,8 +117,8 @@ std::string Machine::describe_deadlock() const {
   std::vector<Blame> path;
   std::vector<std::string> reasons;
   for (;;) {
-    const auto seen = std::find_if(path.begin(), path.end(),
-                                   [&](const Blame& b) { return b.actor == at.actor && b.op == at.op; });
+    const auto seen =
+        std::find_if(path.begin(), path.end(), [&](const Blame& b) { return b.actor == at.actor && b.op == at.op; });
     if (seen != path.end()) {
       reasons.erase(reasons.begin(), reasons.begin() + (seen - path.begin()));
       path.erase(path.begin(), seen);

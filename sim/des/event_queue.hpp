@@ -37,9 +37,7 @@ class EventQueue {
     std::uint64_t number;
     Event event;
   };
-  static bool later(const Entry& a, const Entry& b) {
-    return a.at != b.at ? a.at > b.at : a.number > b.number;
-  }
+  static bool later(const Entry& a, const Entry& b) { return a.at != b.at ? a.at > b.at : a.number > b.number; }
   std::vector<Entry> heap_;
   std::uint64_t next_number_ = 0;
 };

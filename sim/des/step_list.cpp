@@ -66,7 +66,8 @@ StepList expand(const Program& program, const Prices& prices, std::uint32_t rank
     } else if (const auto* exchange = std::get_if<Exchange>(&r.op->action)) {
       op.first_transfer = static_cast<std::uint32_t>(list.transfers.size());
       op.transfer_count = static_cast<std::uint16_t>(exchange->transfers.count);
-      for (std::uint32_t t = exchange->transfers.first; t < exchange->transfers.first + exchange->transfers.count; ++t) {
+      for (std::uint32_t t = exchange->transfers.first; t < exchange->transfers.first + exchange->transfers.count;
+           ++t) {
         const Transfer& from = r.block->transfers[t];
         StepTransfer transfer;
         transfer.send = from.send;

@@ -13,7 +13,7 @@ namespace orrery {
 struct StepOp {
   enum class Kind : std::uint8_t { untimed, compute, copy, exchange, collective };
   Kind kind = Kind::untimed;
-  std::uint8_t lane = 0;         ///< all on lane 0 where a rank does one op at a time
+  std::uint8_t lane = 0;  ///< all on lane 0 where a rank does one op at a time
   std::uint16_t transfer_count = 0;
   std::uint32_t first_transfer = 0;  ///< exchange: into StepList::transfers
   std::uint32_t first_wait = 0;

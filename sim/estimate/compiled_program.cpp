@@ -14,7 +14,8 @@ void CompiledProgram::compile_groups() {
   for (std::size_t g = 0; g < program->groups.size(); ++g) {
     const Group& group = program->groups[g];
     for (const Axis a : group.axes) {
-      const bool crosses = std::find(program->class_axes.begin(), program->class_axes.end(), a) != program->class_axes.end();
+      const bool crosses =
+          std::find(program->class_axes.begin(), program->class_axes.end(), a) != program->class_axes.end();
       if (crosses && program->mesh.size(a) > 1) group_local[g] = false;
     }
     if (group_local[g]) continue;
@@ -35,7 +36,8 @@ void CompiledProgram::compile_groups() {
         }
         const Group part{axes, {}};
         const std::uint32_t n = group_size(part, program->mesh);
-        for (std::uint32_t i = 0; i < n; ++i) list.push_back(class_of(*program, peer_rank(*program, part, Peer{i}, rank)));
+        for (std::uint32_t i = 0; i < n; ++i)
+          list.push_back(class_of(*program, peer_rank(*program, part, Peer{i}, rank)));
       } else {
         for (std::uint32_t i = 0; i < members; ++i) {
           list.push_back(class_of(*program, peer_rank(*program, group, Peer{i}, rank)));

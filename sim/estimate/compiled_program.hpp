@@ -13,13 +13,13 @@ namespace orrery {
 /// An op of a block without what time does not depend on.
 struct TimedOp {
   enum class Meeting : std::uint8_t { none, exchange, collective };  ///< with ranks of other classes
-  Picoseconds duration = 0;   ///< of an Exchange: 0, see its transfers
+  Picoseconds duration = 0;                                          ///< of an Exchange: 0, see its transfers
   std::uint32_t first_wait = 0;
   std::uint32_t wait_count = 0;
-  std::uint32_t op = 0;       ///< position in the block
+  std::uint32_t op = 0;              ///< position in the block
   std::uint32_t first_transfer = 0;  ///< exchange: in CompiledProgram::transfers
   std::uint16_t transfer_count = 0;
-  std::uint8_t lane = 0;      ///< lane_number
+  std::uint8_t lane = 0;  ///< lane_number
   Meeting meeting = Meeting::none;
 };
 
@@ -28,7 +28,7 @@ struct TimedTransfer {
   std::uint32_t partner = 0;  ///< class at the other end
   std::uint8_t channel = 0;
   bool send = false;
-  Picoseconds duration = 0;   ///< of a send
+  Picoseconds duration = 0;  ///< of a send
   std::uint64_t bytes = 0;
 };
 
@@ -66,10 +66,10 @@ struct CompiledBlock {
   struct Outcome {
     std::array<Picoseconds, max_watched> entry{};  ///< relative to the compute lane's end, or never
     std::array<Picoseconds, max_watched> entry_from{};
-    std::array<Picoseconds, max_watched> exit{};   ///< of the watched lanes that the block uses
+    std::array<Picoseconds, max_watched> exit{};  ///< of the watched lanes that the block uses
     std::array<Picoseconds, max_watched> exit_from{};
-    Picoseconds compute = 0;                       ///< how far the compute lane's end moves
-    Picoseconds exposed = 0;                       ///< see summarize.hpp
+    Picoseconds compute = 0;  ///< how far the compute lane's end moves
+    Picoseconds exposed = 0;  ///< see summarize.hpp
   };
   struct Sum {
     Operation operation{};
@@ -96,11 +96,11 @@ struct CompiledBlock {
 
   std::uint32_t first_op = 0;  ///< in CompiledProgram::ops
   std::uint32_t op_count = 0;
-  Picoseconds busy = 0;                ///< compute lane
-  Picoseconds all = 0;                 ///< every lane: the time on a serial device, local blocks only
-  Picoseconds communication = 0;       ///< collectives (and copies) of a local block
-  std::uint64_t sent_bytes = 0;        ///< by all ranks of one class, collectives inside the class
-  std::uint32_t first_sum = 0;         ///< in CompiledProgram::sums: all but Exchanges
+  Picoseconds busy = 0;           ///< compute lane
+  Picoseconds all = 0;            ///< every lane: the time on a serial device, local blocks only
+  Picoseconds communication = 0;  ///< collectives (and copies) of a local block
+  std::uint64_t sent_bytes = 0;   ///< by all ranks of one class, collectives inside the class
+  std::uint32_t first_sum = 0;    ///< in CompiledProgram::sums: all but Exchanges
   std::uint32_t sum_count = 0;
   std::array<Outcome, max_outcomes> outcomes;
 };
@@ -116,8 +116,8 @@ struct CompiledProgram {
   std::vector<CompiledBlock::Sum> sums;
   std::uint32_t longest = 0;  ///< most timed ops in one block
 
-  std::vector<bool> group_local;        ///< by group: every instance lies inside one class
-  std::vector<TimedTransfer> transfers; ///< [class][transfer of any block]
+  std::vector<bool> group_local;                          ///< by group: every instance lies inside one class
+  std::vector<TimedTransfer> transfers;                   ///< [class][transfer of any block]
   std::vector<std::vector<std::uint32_t>> group_classes;  ///< [group * classes + class]: who meets there, ascending
 
   /// Keeps its storage; the arguments must outlive it.

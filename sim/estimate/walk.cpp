@@ -15,9 +15,7 @@ Picoseconds Walk::step_time() const {
   return step;
 }
 
-BlockId Walk::block_of(std::uint32_t c) const {
-  return compiled_->program->classes[c].step[classes_[c].slot].block;
-}
+BlockId Walk::block_of(std::uint32_t c) const { return compiled_->program->classes[c].step[classes_[c].slot].block; }
 
 void Walk::run(CompiledProgram& compiled) {
   compiled_ = &compiled;
@@ -295,8 +293,8 @@ void Walk::stuck() const {
     if (k.pending == Pending::none) continue;
     const Block& block = (*compiled_->program)[block_of(c)];
     const std::uint32_t op = compiled_->ops[compiled_->blocks[index(block_of(c))].first_op + k.op].op;
-    text += fmt::format("\n  rank {}: slot {}, block {}, op {}: {}", index(representative(*compiled_->program, c)), k.slot,
-                        block.name, op, k.pending == Pending::exchange ? "exchange" : "collective");
+    text += fmt::format("\n  rank {}: slot {}, block {}, op {}: {}", index(representative(*compiled_->program, c)),
+                        k.slot, block.name, op, k.pending == Pending::exchange ? "exchange" : "collective");
     if (k.pending == Pending::collective) text += fmt::format(" on group {}", k.group);
   }
   throw Error(text);

@@ -9,10 +9,10 @@ namespace orrery {
 
 /// What one class of ranks spends its step on.
 struct ClassTimes {
-  Picoseconds end = 0;      ///< of its last op
-  Picoseconds busy = 0;     ///< compute lane
-  Picoseconds exposed = 0;  ///< compute lane waiting for communication, see summarize.hpp
-  Picoseconds exchange = 0; ///< transfer lanes busy
+  Picoseconds end = 0;       ///< of its last op
+  Picoseconds busy = 0;      ///< compute lane
+  Picoseconds exposed = 0;   ///< compute lane waiting for communication, see summarize.hpp
+  Picoseconds exchange = 0;  ///< transfer lanes busy
   std::uint64_t exchanges = 0;
 };
 
@@ -45,15 +45,15 @@ class Walk {
     Pending pending = Pending::none;
     const TimedOp* at = nullptr;  ///< the op that is pending
     Picoseconds ready = 0;
-    Picoseconds from = 0;       ///< collective: communication without a pause until ready
-    Picoseconds began = 0;      ///< exchange: first message
-    Picoseconds ended = 0;      ///< exchange: last message so far
-    std::uint32_t group = 0;    ///< collective
+    Picoseconds from = 0;                      ///< collective: communication without a pause until ready
+    Picoseconds began = 0;                     ///< exchange: first message
+    Picoseconds ended = 0;                     ///< exchange: last message so far
+    std::uint32_t group = 0;                   ///< collective
     const TimedTransfer* transfers = nullptr;  ///< exchange
     std::uint32_t transfer_count = 0;
-    std::uint32_t open = 0;     ///< bit i: message i has not met its partner
-    LaneTails entry;            ///< when the current run of the block began
-    std::vector<Latest> ends;   ///< of its ops
+    std::uint32_t open = 0;    ///< bit i: message i has not met its partner
+    LaneTails entry;           ///< when the current run of the block began
+    std::vector<Latest> ends;  ///< of its ops
   };
 
   void advance(std::uint32_t c);

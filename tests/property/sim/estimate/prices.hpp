@@ -15,7 +15,8 @@ class Draws {
   explicit Draws(std::uint64_t seed) : seed_(seed) {}
   /// Uniform in first .. last.
   std::int64_t in(std::int64_t first, std::int64_t last) {
-    return first + static_cast<std::int64_t>(random_bits(seed_, 7, count_++) % static_cast<std::uint64_t>(last - first + 1));
+    return first +
+           static_cast<std::int64_t>(random_bits(seed_, 7, count_++) % static_cast<std::uint64_t>(last - first + 1));
   }
 
  private:

@@ -111,9 +111,8 @@ TEST_CASE("Chrome traces keep the rules under which viewers show them well", "[u
     bool inside = true;
     for (const auto& [at, ts] : ends) {
       const auto& list = slices[at];
-      inside = inside && std::any_of(list.begin(), list.end(), [&, t = ts](const auto& slice) {
-                 return slice.first <= t && t <= slice.second;
-               });
+      inside = inside && std::any_of(list.begin(), list.end(),
+                                     [&, t = ts](const auto& slice) { return slice.first <= t && t <= slice.second; });
     }
     CHECK(inside);
     for (auto& [place, list] : slices) {
@@ -165,11 +164,12 @@ TEST_CASE("Files that are no traces of ours give diagnostics", "[unit][record]")
   CHECK(fine->ranks[0].spans == std::vector<Span>{{5, 5}, {1500000, 3500000}});
   CHECK(message(head + "3" + tail + slice + "]}") ==
         "t.json: error: orrery.ranks[0].ops is more than the file has events for [trace.json]\n");
-  CHECK(message(head + "2" + tail + slice + "," + slice + "]}") == "t.json: error: rank 0 has op 1 twice [trace.json]\n");
+  CHECK(message(head + "2" + tail + slice + "," + slice + "]}") ==
+        "t.json: error: rank 0 has op 1 twice [trace.json]\n");
   CHECK(message(head + "2" + tail + R"({"ph":"X","pid":7,"ts":1,"dur":2,"args":{"op":1}}]})") ==
         "t.json: error: an event belongs to rank 7, which is not listed [trace.json]\n");
-  CHECK(message(head + "2" + tail + R"({"ph":"X","pid":0,"ts":1,"dur":-2,"args":{"op":1}}]})")
-            .find("out of range") != std::string::npos);
+  CHECK(message(head + "2" + tail + R"({"ph":"X","pid":0,"ts":1,"dur":-2,"args":{"op":1}}]})").find("out of range") !=
+        std::string::npos);
   CHECK(message(head + "99999999999999" + tail + "]}").find("more than the file") != std::string::npos);
 }
 

@@ -62,7 +62,7 @@ TEST_CASE("Rates follow from the step time, the device and its price", "[unit][r
   r.peak_memory_bytes = 101;
   add_rates(r, run, program, 4e12);
   CHECK(r.gpus == 2);
-  CHECK(r.tokens_per_s == 2000.0);          // 4000 tokens in 2 s
+  CHECK(r.tokens_per_s == 2000.0);  // 4000 tokens in 2 s
   CHECK(r.tokens_per_s_per_gpu == 1000.0);
   CHECK(r.hardware_flops_utilization == 0.5);  // 4e12 of 2 s x 2 devices x 2e12
   CHECK_FALSE(r.fits);

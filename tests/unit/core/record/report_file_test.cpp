@@ -57,18 +57,19 @@ TEST_CASE("A report reads back equal, with and without its optional figures", "[
 
 TEST_CASE("Reports carry the keys that other tools read", "[unit][record]") {
   const auto json = nlohmann::json::parse(write_report(sample()));
-  for (const char* key : {"step_time_s", "tokens_per_s_per_gpu", "model_flops_utilization", "hardware_flops_utilization",
-                          "flop_convention", "peak_memory_bytes", "memory_by_stage", "bubble_fraction",
-                          "exposed_communication_s"}) {
+  for (const char* key :
+       {"step_time_s", "tokens_per_s_per_gpu", "model_flops_utilization", "hardware_flops_utilization",
+        "flop_convention", "peak_memory_bytes", "memory_by_stage", "bubble_fraction", "exposed_communication_s"}) {
     CAPTURE(key);
     CHECK(json.contains(key));
   }
 }
 
 TEST_CASE("Bad reports give one diagnostic for each mistake, never an exception", "[unit][record]") {
-  CHECK(message("{\n  \"report\": ,") == "r.json:2:13: error: this is not JSON [report.json]\n"
-                                         "    2 |   \"report\": ,\n"
-                                         "      |             ^\n");
+  CHECK(message("{\n  \"report\": ,") ==
+        "r.json:2:13: error: this is not JSON [report.json]\n"
+        "    2 |   \"report\": ,\n"
+        "      |             ^\n");
   auto json = nlohmann::json::parse(write_report(sample()));
   json["version"] = 2;
   CHECK(message(json.dump()) ==
@@ -85,7 +86,7 @@ TEST_CASE("Bad reports give one diagnostic for each mistake, never an exception"
   json["operations"][1]["time_s"] = "long";
   CHECK(message(json.dump()) == "r.json: error: operations[1].time_s is not a number [report.json]\n");
   CHECK(message("[]") == "r.json: error: the file is not an object [report.json]\n");
-  CHECK(message("") .find("this is not JSON") != std::string::npos);
+  CHECK(message("").find("this is not JSON") != std::string::npos);
   CHECK(message("{\"report\":1e999}").find("number") != std::string::npos);
 }
 

@@ -58,8 +58,8 @@ TEST_CASE("Communication that makes communication ready counts from where it beg
   b.exchange(GroupId{1}, TransferLane::forward_receive, {{false, 1}}, BufferId{0});
   const BlockId receive = b.finish();
   test::HandBlock c(program, "c");
-  const auto gather =
-      c.collective(GroupId{0}, Axis::tensor, {test::HandBlock::tail({LaneKind::compute, 0}), test::HandBlock::tail(receive_lane)});
+  const auto gather = c.collective(
+      GroupId{0}, Axis::tensor, {test::HandBlock::tail({LaneKind::compute, 0}), test::HandBlock::tail(receive_lane)});
   c.compute({test::HandBlock::on(gather)});
   program.classes[0].step = {{receive, 0, 0, 1, 1}, {c.finish(), 0, 0, 1, 1}};
   CHECK(account(program, trace_of({{0, 10}, {30, 50}, {50, 70}, {70, 80}}), true).exposed == 40);
