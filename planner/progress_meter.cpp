@@ -20,9 +20,11 @@ void ProgressMeter::done(std::uint64_t count) {
   tell();
 }
 
-void ProgressMeter::left(std::uint64_t count) {
+void ProgressMeter::decided(std::uint64_t count, std::uint64_t left) {
   const std::lock_guard lock(mutex_);
-  now_.total = now_.done + count;
+  now_.done += count;
+  now_.total = now_.done + left;
+  tell();
 }
 
 void ProgressMeter::best(Seconds step_time) {

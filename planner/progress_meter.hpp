@@ -20,8 +20,8 @@ class ProgressMeter {
   void phase(std::string name, std::uint64_t total);
   /// `count` more plans of the phase are decided.
   void done(std::uint64_t count);
-  /// The number of plans left in the phase has changed.
-  void left(std::uint64_t count);
+  /// `count` more are decided, and `left` are not.
+  void decided(std::uint64_t count, std::uint64_t left);
   void best(Seconds step_time);
   [[nodiscard]] bool cancelled() const { return options_.cancel != nullptr && options_.cancel->load(); }
   [[nodiscard]] double elapsed() const;

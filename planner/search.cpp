@@ -79,27 +79,27 @@ class Search {
   }
 
  private:
+  /// Position in the list behind the last candidate that may still be among the best.
+  std::size_t open_end(const std::vector<Candidate>& list, std::size_t at) const {
+    if (!options_.prune || best_.size() < options_.top) return list.size();
+    const auto exceeds = [](const Rating& worst, const Candidate& c) { return worst < c.bound; };
+    return static_cast<std::size_t>(
+        std::upper_bound(list.begin() + static_cast<std::ptrdiff_t>(at), list.end(), best_.back().rating, exceeds) -
+        list.begin());
+  }
+
   /// Estimates candidates in ascending order of their bounds until the rest
   /// cannot be among the best.  Returns how many.
   std::size_t evaluate(const std::vector<Candidate>& list) {
-    meter_.phase("estimate", list.size());
+    // How many there will be is known once there are enough to compare with.
+    meter_.phase("estimate", std::min(list.size(), batch_size));
     std::size_t at = 0;
     std::vector<Estimated> batch;
-    while (at < list.size()) {
+    for (std::size_t end = open_end(list, at); at < end; end = open_end(list, at)) {
       if (meter_.cancelled() && !best_.empty()) {
         stopped_ = true;
         break;
       }
-      // Left to do: plans whose bound is at most the K-th best of those seen.
-      std::size_t end = list.size();
-      if (options_.prune && best_.size() == options_.top) {
-        end = static_cast<std::size_t>(
-            std::upper_bound(list.begin() + static_cast<std::ptrdiff_t>(at), list.end(), best_.back().rating,
-                             [](const Rating& worst, const Candidate& c) { return worst < c.bound; }) -
-            list.begin());
-      }
-      meter_.left(end - at);
-      if (end == at) break;
       batch.assign(std::min(batch_size, end - at), {});
       tbb::parallel_for(std::size_t{0}, batch.size(), [&](std::size_t i) { batch[i] = estimate_one(list[at + i]); });
       at += batch.size();
@@ -109,7 +109,7 @@ class Search {
         if (best_.size() > options_.top) best_.pop_back();
         meter_.best(Seconds::of(static_cast<double>(e.step) * 1e-12));
       }
-      meter_.done(batch.size());
+      meter_.decided(batch.size(), open_end(list, at) - at);
     }
     return at;
   }

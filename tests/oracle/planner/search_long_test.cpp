@@ -1,3 +1,5 @@
+#include <sys/resource.h>
+
 #include <catch2/catch.hpp>
 
 #include "core/record/calibration_file.hpp"
@@ -27,6 +29,9 @@ void compare_with_brute_force(const char* model_name, const char* cluster_name, 
   options.top = 10;
   options.simulate = false;
   const SearchResult found = search(*model, workload, *cluster, *calibration, options);
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  CHECK(used.ru_maxrss < 500 * 1024);  // KiB: below 500 MB, tests included
   options.prune = false;
   const SearchResult brute = search(*model, workload, *cluster, *calibration, options);
   CHECK(brute.evaluated == brute.space - brute.infeasible);
