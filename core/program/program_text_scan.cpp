@@ -125,7 +125,8 @@ std::uint64_t Line::number(std::string_view what, std::uint64_t limit) {
   const std::string_view text = word(what);
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc::result_out_of_range || (error == std::errc() && end == text.data() + text.size() && value > limit)) {
+  if (error == std::errc::result_out_of_range ||
+      (error == std::errc() && end == text.data() + text.size() && value > limit)) {
     fail_at(token, "program.number", fmt::format("{} is too large", what), {fmt::format("The largest is {}.", limit)});
   }
   if (error != std::errc() || end != text.data() + text.size()) {

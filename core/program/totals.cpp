@@ -144,15 +144,15 @@ std::uint64_t parameter_elements(const Program& program) {
       const Buffer& b = program[alloc->what];
       if (b.role != Role::weight || !b.parameters) return;
       const Instance i = instance_of(program, alloc->what, alloc->layer_shift, run.layer, run.microbatch);
-      if (seen.emplace(*b.parameters, i.layer).second) elements += valid_elements(program.parameter_tables[*b.parameters]);
+      if (seen.emplace(*b.parameters, i.layer).second)
+        elements += valid_elements(program.parameter_tables[*b.parameters]);
     });
   }
   return elements;
 }
 
 KernelFlops total_flops(const Program& program) {
-  const double ranks_per_class =
-      static_cast<double>(program.mesh.size()) / static_cast<double>(program.classes.size());
+  const double ranks_per_class = static_cast<double>(program.mesh.size()) / static_cast<double>(program.classes.size());
   KernelFlops total;
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
     for (const KernelFlops& f : totals_of(program, c).flops) {

@@ -37,18 +37,18 @@ struct SavedActivations {
 };
 
 struct ClassTotals {
-  std::array<KernelFlops, pass_count> flops{};      ///< by the kernel's pass
-  RoleBytes state{};                                ///< live after setup, device and host together
-  std::array<std::uint64_t, tier_count> peak{};     ///< largest live bytes of each tier, over setup and step in list order
-  RoleBytes at_peak{};                              ///< device bytes at the first instant of the device peak
-  std::vector<CollectiveTotal> collectives;         ///< ordered by kind, then group
-  std::uint64_t messages = 0;                       ///< sends of exchanges
-  std::uint64_t message_bytes = 0;                  ///< their bytes
+  std::array<KernelFlops, pass_count> flops{};   ///< by the kernel's pass
+  RoleBytes state{};                             ///< live after setup, device and host together
+  std::array<std::uint64_t, tier_count> peak{};  ///< largest live bytes of each tier, over setup and step in list order
+  RoleBytes at_peak{};                           ///< device bytes at the first instant of the device peak
+  std::vector<CollectiveTotal> collectives;      ///< ordered by kind, then group
+  std::uint64_t messages = 0;                    ///< sends of exchanges
+  std::uint64_t message_bytes = 0;               ///< their bytes
   /// saved[layer], buffers that differ by layer and microbatch: microbatch 0 of
   /// the layers of this class.  The entry after the last layer is the input of
   /// the next stage or the head.
   std::vector<SavedActivations> saved;
-  SavedActivations saved_outside;                   ///< the same for buffers of one microbatch (embedding, head)
+  SavedActivations saved_outside;  ///< the same for buffers of one microbatch (embedding, head)
 };
 
 /// Sums of one class; walks its expanded list.

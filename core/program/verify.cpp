@@ -42,9 +42,9 @@ void Findings::add_at(std::string code, std::string message, BlockId block, std:
 void Findings::add_run(std::string code, std::string message, Rank rank, bool setup, const OpRun& run) {
   if (full()) return;
   const std::uint32_t rank_class = class_of(*program_, rank);
-  add(std::move(code), fmt::format("{} (rank {}, class {}, {}block {}, op {}, layer {}, microbatch {})", message,
-                                   index(rank), rank_class, setup ? "setup, " : "", run.block->name, run.op_index,
-                                   run.layer, run.microbatch));
+  add(std::move(code),
+      fmt::format("{} (rank {}, class {}, {}block {}, op {}, layer {}, microbatch {})", message, index(rank),
+                  rank_class, setup ? "setup, " : "", run.block->name, run.op_index, run.layer, run.microbatch));
   Violation& v = list_.back();
   v.rank = rank;
   v.rank_class = rank_class;

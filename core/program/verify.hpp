@@ -14,12 +14,12 @@ struct Violation {
   std::string code;     ///< stable: "program.hazard"
   std::string message;  ///< what is wrong, with the numbers
   std::optional<std::uint32_t> rank_class;
-  std::optional<Rank> rank;          ///< a rank on which it shows
-  std::optional<BlockId> block;      ///< with `op`: where it shows
-  std::uint32_t op = 0;              ///< position in the block
-  std::uint32_t layer = 0;           ///< of the run
-  std::uint32_t microbatch = 0;      ///< of the run
-  std::string listing;               ///< the ops around it, `<-- here` on the one meant
+  std::optional<Rank> rank;      ///< a rank on which it shows
+  std::optional<BlockId> block;  ///< with `op`: where it shows
+  std::uint32_t op = 0;          ///< position in the block
+  std::uint32_t layer = 0;       ///< of the run
+  std::uint32_t microbatch = 0;  ///< of the run
+  std::string listing;           ///< the ops around it, `<-- here` on the one meant
   friend bool operator==(const Violation&, const Violation&) = default;
 };
 
@@ -36,9 +36,9 @@ struct Violation {
 ///   program.operands       number, use and shape of the operands of each kind (the table in kernel.hpp, the
 ///                          comments of Collective, Exchange and Copy)
 ///   program.tier           ops work on device memory; a Copy goes where it says
-///   program.lifetime       no use before Alloc or after Free, no second Alloc or Free; a step leaves live what setup left
-///   program.uninitialized  nothing is read (or accumulated to) that was never written
-///   program.hazard         two ops of a rank that touch the same elements, one of them writing, are ordered by
+///   program.lifetime       no use before Alloc or after Free, no second Alloc or Free; a step leaves live what setup
+///   left program.uninitialized  nothing is read (or accumulated to) that was never written program.hazard         two
+///   ops of a rank that touch the same elements, one of them writing, are ordered by
 ///                          lanes and waits
 ///   program.gradient       every microbatch contributes to a gradient, and none twice with the same operands
 ///   program.collective     members of a group issue the same sequence: kind, reduction, root, counts, element types

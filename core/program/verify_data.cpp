@@ -57,7 +57,8 @@ class Written {
       list_.insert(list_.begin() + static_cast<std::ptrdiff_t>(at), fresh);
     } else {
       list_[at] = fresh;
-      list_.erase(list_.begin() + static_cast<std::ptrdiff_t>(at) + 1, list_.begin() + static_cast<std::ptrdiff_t>(end));
+      list_.erase(list_.begin() + static_cast<std::ptrdiff_t>(at) + 1,
+                  list_.begin() + static_cast<std::ptrdiff_t>(end));
     }
   }
 
@@ -84,8 +85,7 @@ struct Live {
 class RankWalk {
  public:
   /// `only` restricts the walk to some buffers (indexed by BufferId); empty walks all.
-  RankWalk(Findings& f, Rank rank, const std::vector<bool>& only)
-      : f_(f), p_(f.program()), rank_(rank), only_(only) {}
+  RankWalk(Findings& f, Rank rank, const std::vector<bool>& only) : f_(f), p_(f.program()), rank_(rank), only_(only) {}
 
   void walk() {
     const RankClass& c = p_.classes[class_of(p_, rank_)];
@@ -142,8 +142,8 @@ class RankWalk {
   }
 
   Live& state(const Instance& i) {
-    const std::uint64_t key = (std::uint64_t{index(i.buffer)} * (std::uint64_t{p_.layers} + 1) + i.layer) *
-                                  p_.microbatches + i.microbatch;
+    const std::uint64_t key =
+        (std::uint64_t{index(i.buffer)} * (std::uint64_t{p_.layers} + 1) + i.layer) * p_.microbatches + i.microbatch;
     const auto [at, fresh] = states_.try_emplace(key);
     if (fresh) state_instances_.emplace(key, i);
     return at->second;

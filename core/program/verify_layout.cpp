@@ -272,8 +272,8 @@ void check_slots(Findings& f) {
       for (std::size_t i = 0; i < slots->size(); ++i) {
         const Slot& s = (*slots)[i];
         const auto wrong = [&](const std::string& code, const std::string& what) {
-          f.add(code, fmt::format("class {}, {} run {}: {}", c, slots == &p.classes[c].setup ? "setup" : "step", i,
-                                  what));
+          f.add(code,
+                fmt::format("class {}, {} run {}: {}", c, slots == &p.classes[c].setup ? "setup" : "step", i, what));
         };
         if (index(s.block) >= p.blocks.size()) {
           wrong(layout, fmt::format("there is no block {}", index(s.block)));
@@ -293,8 +293,8 @@ void check_slots(Findings& f) {
         const std::int64_t low = std::min(first, last) + shifts[index(s.block)].low;
         const std::int64_t high = std::max(first, last) + shifts[index(s.block)].high;
         if (low < 0 || high > p.layers) {
-          wrong("program.view", fmt::format("block {} reaches layers {} to {} of {}", p[s.block].name, low, high,
-                                            p.layers));
+          wrong("program.view",
+                fmt::format("block {} reaches layers {} to {} of {}", p[s.block].name, low, high, p.layers));
         }
       }
     }

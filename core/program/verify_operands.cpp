@@ -209,7 +209,8 @@ class Operands {
                 id_, at_);
     }
     if (buffer(i).tier != Tier::device && !std::holds_alternative<Copy>(op_.action)) {
-      f_.add_at("program.tier", fmt::format("{} lives in {} memory", buffer(i).name, name_of(buffer(i).tier)), id_, at_);
+      f_.add_at("program.tier", fmt::format("{} lives in {} memory", buffer(i).name, name_of(buffer(i).tier)), id_,
+                at_);
     }
   }
 

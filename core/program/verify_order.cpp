@@ -313,14 +313,14 @@ class Order {
       const OpRun& run = actor.meetings[at[path[i]]].run;
       cycle += fmt::format("{}rank {} stands at '{}' (block {}, op {}, layer {}, microbatch {}) and waits for rank {}",
                            i == 0 ? "" : "; ", index(actor.rank), op_text(p_, *run.block, *run.op), run.block->name,
-                           run.op_index, run.layer, run.microbatch,
-                           index(actors_[path[(i + 1) % path.size()]].rank));
+                           run.op_index, run.layer, run.microbatch, index(actors_[path[(i + 1) % path.size()]].rank));
     }
     const bool lanes = lanes_deadlock();
-    wrong(lanes ? "program.deadlock" : "program.deadlock-serial",
-          fmt::format("{}: {}", lanes ? "the ranks wait for each other" : "one op at a time, the ranks wait for each other",
-                      cycle),
-          path[0], at[path[0]]);
+    wrong(
+        lanes ? "program.deadlock" : "program.deadlock-serial",
+        fmt::format("{}: {}",
+                    lanes ? "the ranks wait for each other" : "one op at a time, the ranks wait for each other", cycle),
+        path[0], at[path[0]]);
   }
 
   /// Whether it also happens when lanes run side by side.

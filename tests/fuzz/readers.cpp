@@ -82,8 +82,8 @@ std::string plan(std::string_view bytes) {
   const auto back = read_plan(write_plan(*value), "again.toml", library, std::nullopt, again);
   if (!back || !(back->plan == value->plan) || !(back->workload == value->workload)) return "does not read back equal";
   // A plan that passes its check lowers to a sound Program; large ones take too long here.
-  const bool small = value->plan.mesh.size() <= 64 && microbatches(value->plan, value->workload) <= 8 &&
-                     value->model.layers <= 32;
+  const bool small =
+      value->plan.mesh.size() <= 64 && microbatches(value->plan, value->workload) <= 8 && value->model.layers <= 32;
   if (!is_resolved(value->plan) || !small) return {};
   const auto found = verify(lower(value->model, value->workload, value->plan));
   return found.empty() ? "" : "lowers to a Program that breaks a rule:\n" + render(found);

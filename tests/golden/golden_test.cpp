@@ -34,8 +34,7 @@ std::optional<Program> hand_program(const std::string& name) {
 }  // namespace
 
 TEST_CASE("hand-written Programs read, keep every rule and read back equal", "[golden][hand]") {
-  for (const std::string name :
-       {"zero3-prefetch", "zb-h1", "summa", "experts", "host-offload", "tied-clipping"}) {
+  for (const std::string name : {"zero3-prefetch", "zb-h1", "summa", "experts", "host-offload", "tied-clipping"}) {
     CAPTURE(name);
     const auto program = hand_program(name);
     REQUIRE(program.has_value());
@@ -62,7 +61,8 @@ TEST_CASE("the example of the format's document reads and keeps every rule", "[g
 // Three layers of 64 weights in f32 on two replicas: a gather in each direction
 // for layers 0 and 1, one for layer 2, whose weights stay: 5 gathers of 256 B,
 // 3 reductions of 256 B.  Memory: 2 layers' gathered weights at most.
-TEST_CASE("ZeRO-3 with prefetch holds two layers' weights and moves 1.5 times data parallel's bytes", "[golden][hand]") {
+TEST_CASE("ZeRO-3 with prefetch holds two layers' weights and moves 1.5 times data parallel's bytes",
+          "[golden][hand]") {
   const auto program = hand_program("zero3-prefetch");
   REQUIRE(program.has_value());
   const ClassTotals t = totals_of(*program, 0);

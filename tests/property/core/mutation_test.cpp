@@ -114,7 +114,8 @@ std::string mutate(Program& p, Random& random) {
     case 3:
       if (items[at].waits.empty()) return {};
       what = "lose a wait";
-      items[at].waits.erase(items[at].waits.begin() + static_cast<std::ptrdiff_t>(draw(random, items[at].waits.size())));
+      items[at].waits.erase(items[at].waits.begin() +
+                            static_cast<std::ptrdiff_t>(draw(random, items[at].waits.size())));
       break;
     case 4: {
       const std::size_t other = draw(random, items.size());

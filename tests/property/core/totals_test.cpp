@@ -132,8 +132,8 @@ TEST_CASE("FLOPs of a Program equal the closed form", "[property][totals]") {
     const Symbols x(run);
     const double T = static_cast<double>(x.B * x.s);
     const auto n = [](std::uint64_t v) { return static_cast<double>(v); };
-    const double gemms = 2 * T * n(x.h * x.d * (x.a + 2 * x.k)) + 2 * T * n(x.a * x.d * x.h) +
-                         (x.swiglu ? 6.0 : 4.0) * T * n(x.h * x.f);
+    const double gemms =
+        2 * T * n(x.h * x.d * (x.a + 2 * x.k)) + 2 * T * n(x.a * x.d * x.h) + (x.swiglu ? 6.0 : 4.0) * T * n(x.h * x.f);
     const double core = 4 * T * n(x.s * x.a * x.d);
     const double head = 2 * T * n(x.h * x.V);
     const double layers = n(x.L);
@@ -213,9 +213,8 @@ TEST_CASE("saved activations equal Korthikanti's table in all variants", "[prope
     const std::uint64_t replicated = sb * x.h * (4 * x.w + masks) / (x.sp ? x.t : 1);
     const std::uint64_t sharded = sb * x.w * (x.d * (x.a + 2 * x.k) + x.a * x.d + up + x.f) / x.t;
     const std::uint64_t scores = x.a * x.s * sb / x.t;
-    const std::uint64_t core = x.flash || x.selective()
-                                   ? 0
-                                   : scores * x.w + (run.workload.attention_dropout > 0 ? scores * (1 + x.w) : 0);
+    const std::uint64_t core =
+        x.flash || x.selective() ? 0 : scores * x.w + (run.workload.attention_dropout > 0 ? scores * (1 + x.w) : 0);
     const std::uint64_t input = sb * x.h * x.w / (x.sp ? x.t : 1);
     const std::uint64_t expected = x.full() ? input : replicated + sharded + core;
     const Program program = lower(run.model, run.workload, run.plan);

@@ -88,8 +88,8 @@ TEST_CASE("ops are visited in list order with running numbers, layers step by st
     seen.emplace_back(run.op_index, run.block_run, run.layer, run.microbatch);
   });
   // Block 0 at layers 5, 3, 1; a slot that repeats no times runs nothing; then block 1.
-  CHECK(seen == decltype(seen){{0, 0, 5, 1}, {1, 0, 5, 1}, {0, 1, 3, 1}, {1, 1, 3, 1}, {0, 2, 1, 1}, {1, 2, 1, 1},
-                               {0, 3, 7, 2}});
+  CHECK(seen == decltype(seen){
+                    {0, 0, 5, 1}, {1, 0, 5, 1}, {0, 1, 3, 1}, {1, 1, 3, 1}, {0, 2, 1, 1}, {1, 2, 1, 1}, {0, 3, 7, 2}});
 }
 
 TEST_CASE("an instance has only the numbers its scope distinguishes", "[program]") {

@@ -116,7 +116,8 @@ TEST_CASE("a rank's list shows every run with its op numbers", "[program_text]")
   const std::string list = write_rank(program, Rank{2});
   // Class 1: the step is receive (2 ops), wait (1), forward (5): its all_gather is op 3 + 3 = 6.
   CHECK(list.find("rank 2 (class 1)\n setup\n  setup layer 1 microbatch 0\n") == 0);
-  CHECK(list.find("\n     6    3: tensor all_gather tensor (read half, write hidden@1) after 1\n") != std::string::npos);
+  CHECK(list.find("\n     6    3: tensor all_gather tensor (read half, write hidden@1) after 1\n") !=
+        std::string::npos);
 }
 
 TEST_CASE("spaces and comments do not matter", "[program_text]") {
@@ -164,27 +165,26 @@ TEST_CASE("a mistake is shown with its line, column and what would be right", "[
 
 TEST_CASE("all mistakes of a file are shown, each once", "[program_text]") {
   const std::string text = head +
-                           "buffer x weight layer f32\n"        // no count; x is declared all the same
+                           "buffer x weight layer f32\n"  // no count; x is declared all the same
                            "block a forward\n"
                            "  0: alloc x\n"
-                           "  1: compute gem forward f32\n"     // unknown kernel
+                           "  1: compute gem forward f32\n"  // unknown kernel
                            "  2: free x\n"
-                           "  4: free x\n"                      // out of order
-                           "class 1\n";                         // must be 0
+                           "  4: free x\n"  // out of order
+                           "class 1\n";     // must be 0
   Diagnostics diagnostics;
   CHECK(!read_program(text, "x", diagnostics));
   std::vector<std::pair<std::uint32_t, std::string>> seen;
   for (const Diagnostic& d : diagnostics.list()) seen.emplace_back(d.position.line, d.code);
-  CHECK(seen == std::vector<std::pair<std::uint32_t, std::string>>{{3, "program.syntax"},
-                                                                   {6, "program.syntax"},
-                                                                   {8, "program.number"},
-                                                                   {9, "program.number"}});
+  CHECK(seen == std::vector<std::pair<std::uint32_t, std::string>>{
+                    {3, "program.syntax"}, {6, "program.syntax"}, {8, "program.number"}, {9, "program.number"}});
 }
 
 TEST_CASE("numbers out of range are mistakes, never other numbers", "[program_text]") {
   const auto code = [](const std::string& line) {
     Diagnostics diagnostics;
-    CHECK(!read_program(head + "buffer x weight layer f32 4\ngroup tensor\nblock a forward\n" + line, "x", diagnostics));
+    CHECK(
+        !read_program(head + "buffer x weight layer f32 4\ngroup tensor\nblock a forward\n" + line, "x", diagnostics));
     return diagnostics.empty() ? std::string() : diagnostics.list()[0].code;
   };
   CHECK(code("0: alloc x@128") == "program.number");

@@ -77,10 +77,10 @@ TEST_CASE("layout: what everything else indexes by must hold", "[verify]") {
         "block setup has views, waits or transfers that belong to no op");
   CHECK(broken([](Program& p) { p.blocks[0].ops[1].action = Compute{5}; }) ==
         "there is no kernel 5 (block setup, op 1)");
-  CHECK(broken([](Program& p) { p.blocks[0].ops[0].action = Alloc{BufferId{99}, 0}; }) ==
-        "there is no buffer 99 (block setup, op 0)");
-  CHECK(broken([](Program& p) { p.blocks[0].ops[1].lane.index = 1; }) ==
-        "its lane does not exist (block setup, op 1)");
+  CHECK(broken([](Program& p) {
+          p.blocks[0].ops[0].action = Alloc{BufferId{99}, 0};
+        }) == "there is no buffer 99 (block setup, op 0)");
+  CHECK(broken([](Program& p) { p.blocks[0].ops[1].lane.index = 1; }) == "its lane does not exist (block setup, op 1)");
   CHECK(broken([](Program& p) { std::get<Collective>(p.blocks[1].ops[3].action).group = GroupId{9}; }) ==
         "there is no group 9 (block forward, op 3)");
   CHECK(broken([](Program& p) { p.blocks[3].transfers[0].peer = Peer{2}; }) ==
@@ -101,7 +101,8 @@ TEST_CASE("waits name earlier timed ops of their block", "[verify]") {
         "it waits for op 3, which is not before it (block forward, op 3)");
   CHECK(after({{"(read half, write hidden@1) after 1", "(read half, write hidden@1) after 2"}})[0].message ==
         "it waits for op 2, which takes no time (block forward, op 3)");
-  CHECK(after({{"4: free half", "4: free half after 1"}})[0].message == "memory ops wait for nothing (block forward, op 4)");
+  CHECK(after({{"4: free half", "4: free half after 1"}})[0].message ==
+        "memory ops wait for nothing (block forward, op 4)");
 }
 
 TEST_CASE("views lie inside their buffers on every rank", "[verify]") {
@@ -137,8 +138,9 @@ TEST_CASE("collectives, exchanges and copies have the operands of their kind", "
         "operand 0 (operand) is write, not accumulate (block backward, op 2)");
   CHECK(after({{"exchange (read hidden)", "exchange (write hidden)"}})[0].message ==
         "operand 0 (sent) is write, not read (block send, op 0)");
-  CHECK(after({{"exchange (read hidden) send 0 to 1", "exchange (read hidden, read weights) send 0 to 1"}})[0].message ==
-        "operand 1 belongs to no transfer (block send, op 0)");
+  CHECK(
+      after({{"exchange (read hidden) send 0 to 1", "exchange (read hidden, read weights) send 0 to 1"}})[0].message ==
+      "operand 1 belongs to no transfer (block send, op 0)");
   CHECK(after({{"tensor all_gather tensor", "compute all_gather tensor"}})[0].message ==
         "a Collective does not queue on the compute lane (block forward, op 3)");
   CHECK(code({{"tensor all_gather tensor (read half, write hidden@1)", "tensor barrier tensor (read half)"}}) ==
@@ -146,11 +148,13 @@ TEST_CASE("collectives, exchanges and copies have the operands of their kind", "
 }
 
 TEST_CASE("ops work on device memory and copies go where they say", "[verify]") {
-  CHECK(after({{"buffer half activation layer_microbatch f32 16", "buffer half activation layer_microbatch f32 16 tier host"}})[0]
+  CHECK(after({{"buffer half activation layer_microbatch f32 16",
+                "buffer half activation layer_microbatch f32 16 tier host"}})[0]
             .message == "half lives in host memory (block forward, op 1)");
   const Changes copy = {{"buffer scratch workspace stage f32 32", "buffer scratch workspace stage f32 32 tier host"},
-                        {"  1: free hidden\n", "  1: alloc scratch\n  2: copy-0 copy device host (read hidden, write "
-                                               "scratch) after tail tensor\n  3: free scratch\n  4: free hidden\n"}};
+                        {"  1: free hidden\n",
+                         "  1: alloc scratch\n  2: copy-0 copy device host (read hidden, write "
+                         "scratch) after tail tensor\n  3: free scratch\n  4: free hidden\n"}};
   CHECK(code(copy).empty());
   Changes wrong = copy;
   wrong.push_back({"copy device host", "copy host device"});
@@ -222,8 +226,8 @@ class 0
   REQUIRE(found.size() >= 1);
   CHECK(found[0].code == "program.hazard");
   CHECK(found[0].rank == Rank{0});  // writing y while the reduction reads it shows on every rank
-  const auto moved = verify(test::parsed(test::replaced(
-      text, {{"write y[0:1])", "write x[15:16])"}, {"write x[0:16] part tensor", "write x[16:32]"}})));
+  const auto moved = verify(test::parsed(
+      test::replaced(text, {{"write y[0:1])", "write x[15:16])"}, {"write x[0:16] part tensor", "write x[16:32]"}})));
   CHECK(moved.size() >= 1);
   const auto second = verify(test::parsed(test::replaced(
       text, {{"f32 rows=1 columns=1 depth=8 (read x[16:24], read x[24:32], write y[0:1])",
@@ -275,7 +279,8 @@ TEST_CASE("members of a group issue the same collectives", "[verify]") {
     both.push_back({"block receive.back input_gradient\n  0: alloc gradient\n  1: backward-receive",
                     "block receive.back input_gradient\n  0: alloc scratch\n  1: alloc wide\n  2: compute fill "
                     "forward f32 rows=1 columns=32 (write scratch, write wide)\n  3: all " +
-                        op + " after 2\n  4: free scratch\n  5: free wide\n  6: alloc gradient\n  7: backward-receive"});
+                        op +
+                        " after 2\n  4: free scratch\n  5: free wide\n  6: alloc gradient\n  7: backward-receive"});
     const auto found = after(both);
     return found.empty() ? std::string() : found[0].message.substr(0, found[0].message.find(':'));
   };
