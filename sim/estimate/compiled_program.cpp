@@ -7,45 +7,51 @@
 
 namespace orrery {
 
+namespace {
+
+bool is_class_axis(const Program& program, Axis axis) {
+  return std::find(program.class_axes.begin(), program.class_axes.end(), axis) != program.class_axes.end();
+}
+
+}  // namespace
+
 void CompiledProgram::compile_groups() {
-  const std::size_t classes = program->classes.size();
   group_local.assign(program->groups.size(), true);
-  group_classes.resize(program->groups.size() * classes);
   for (std::size_t g = 0; g < program->groups.size(); ++g) {
-    const Group& group = program->groups[g];
+    for (const Axis a : program->groups[g].axes) {
+      if (is_class_axis(*program, a) && program->mesh.size(a) > 1) group_local[g] = false;
+    }
+  }
+  group_classes.resize(program->groups.size() * program->classes.size());
+  for (auto& list : group_classes) list.clear();
+}
+
+void CompiledProgram::compile_meetings(std::uint32_t g) {
+  const std::size_t classes = program->classes.size();
+  if (!group_classes[g * classes].empty() || !group_classes[g * classes + classes - 1].empty()) return;
+  const Group& group = program->groups[g];
+  // A whole group meets every class along its class axes; the other axes stay inside a class.
+  Group part = group;
+  if (group.members.empty()) {
+    part.axes = {};
     for (const Axis a : group.axes) {
-      const bool crosses =
-          std::find(program->class_axes.begin(), program->class_axes.end(), a) != program->class_axes.end();
-      if (crosses && program->mesh.size(a) > 1) group_local[g] = false;
+      if (is_class_axis(*program, a)) part.axes.axis[part.axes.count++] = a;
     }
-    if (group_local[g]) continue;
-    // Which classes meet: the members along the class axes; the other axes stay inside a class.
-    const std::uint32_t members = group_size(group, program->mesh);
-    for (std::uint32_t c = 0; c < classes; ++c) {
-      auto& list = group_classes[g * classes + c];
-      list.clear();
-      const Rank rank = representative(*program, c);
-      bool all = group.members.empty();
-      if (all) {
-        // Walk the class axes of the group only: a whole group meets every class along them.
-        AxisList axes;
-        for (const Axis a : group.axes) {
-          if (std::find(program->class_axes.begin(), program->class_axes.end(), a) != program->class_axes.end()) {
-            axes.axis[axes.count++] = a;
-          }
-        }
-        const Group part{axes, {}};
-        const std::uint32_t n = group_size(part, program->mesh);
-        for (std::uint32_t i = 0; i < n; ++i)
-          list.push_back(class_of(*program, peer_rank(*program, part, Peer{i}, rank)));
-      } else {
-        for (std::uint32_t i = 0; i < members; ++i) {
-          list.push_back(class_of(*program, peer_rank(*program, group, Peer{i}, rank)));
-        }
-      }
-      std::sort(list.begin(), list.end());
-      list.erase(std::unique(list.begin(), list.end()), list.end());
+  }
+  const bool meets_all = group.members.empty() && part.axes.count == program->class_axes.count;
+  const std::uint32_t members = group_size(part, program->mesh);
+  for (std::uint32_t c = 0; c < classes; ++c) {
+    auto& list = group_classes[g * classes + c];
+    if (meets_all) {
+      for (std::uint32_t other = 0; other < classes; ++other) list.push_back(other);
+      continue;
     }
+    const Rank rank = representative(*program, c);
+    for (std::uint32_t i = 0; i < members; ++i) {
+      list.push_back(class_of(*program, peer_rank(*program, part, Peer{i}, rank)));
+    }
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
   }
 }
 
@@ -85,6 +91,7 @@ void CompiledProgram::compile_block(BlockId id) {
                           (ranks_per_class / group_size((*program)[collective->group], program->mesh));
       } else {
         timed.meeting = TimedOp::Meeting::collective;
+        compile_meetings(index(collective->group));
       }
       out.communication += timed.duration;
     } else if (const auto* exchange = std::get_if<Exchange>(&op.action)) {

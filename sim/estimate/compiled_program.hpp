@@ -125,6 +125,7 @@ struct CompiledProgram {
 
  private:
   void compile_groups();
+  void compile_meetings(std::uint32_t group);
   void compile_block(BlockId);
   void compile_transfers(std::uint32_t rank_class, BlockId);
   void find_gate(CompiledBlock&);
