@@ -49,7 +49,7 @@ struct GemmEfficiency {
 
 struct AttentionEfficiency {
   DType compute = DType::bf16;
-  double forward_efficiency = 1.0;   ///< of the matrix peak, on executed flops
+  double forward_efficiency = 1.0;  ///< of the matrix peak, on executed flops
   double backward_efficiency = 1.0;
   friend bool operator==(const AttentionEfficiency&, const AttentionEfficiency&) = default;
 };
@@ -74,9 +74,9 @@ struct MessageRate {
   Seconds latency;         ///< of one step of a collective among ranks that come together
   Seconds latency_shared;  ///< the same with more ranks than cores
   Seconds wake;            ///< of a message whose receiver has long been waiting, as between pipeline stages
-  RateTable send;  ///< bytes/s of one message over its bytes, latency apart
-  RateTable copy;  ///< the same of a step in which every rank sends and receives
-  RateTable add;   ///< the same of a step that also adds what comes in
+  RateTable send;          ///< bytes/s of one message over its bytes, latency apart
+  RateTable copy;          ///< the same of a step in which every rank sends and receives
+  RateTable add;           ///< the same of a step that also adds what comes in
   friend bool operator==(const MessageRate&, const MessageRate&) = default;
 };
 
@@ -105,7 +105,7 @@ struct Calibration {
 
   std::vector<KernelRate> kernels;
   std::optional<MessageRate> messages;
-  std::uint32_t cores = 0;  ///< of the measured machine, which its CPU ranks share; 0: as the device says
+  std::uint32_t cores = 0;             ///< of the measured machine, which its CPU ranks share; 0: as the device says
   double busy_compute_slowdown = 1.0;  ///< >= 1: time of matrix products with all cores busy over time alone
   double busy_memory_slowdown = 1.0;   ///< >= 1: the same for all other kernels
   friend bool operator==(const Calibration&, const Calibration&) = default;

@@ -128,8 +128,7 @@ void read_kernels(TomlTable& root, Calibration& into) {
     t.read("dropout", k.dropout, Need::optional);
     const std::size_t axes = dimensions(k.kind);
     if (axes > 1 && t.has("sizes")) {
-      t.error("sizes", "calibration.dimensions",
-              fmt::format("{} is measured over {} sizes", name_of(k.kind), axes),
+      t.error("sizes", "calibration.dimensions", fmt::format("{} is measured over {} sizes", name_of(k.kind), axes),
               {fmt::format("Give sizes_1 to sizes_{}.", axes)});
     }
     read_rates(t, "", axes, k.rate);

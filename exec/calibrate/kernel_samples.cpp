@@ -83,7 +83,8 @@ MeasuredTime KernelTimer::time(const KernelSample& sample, const TimingEffort& e
   for (const OperandShape& o : sample.operands) set_bytes += aligned(o.count * size_of(o.dtype));
   const std::uint64_t sets = std::clamp<std::uint64_t>(pool_ / std::max<std::uint64_t>(set_bytes, 1), 1, 64);
   if (memory_.size() < sets * set_bytes + alignment) memory_.resize(sets * set_bytes + alignment);
-  std::byte* at = memory_.data() + (alignment - reinterpret_cast<std::uintptr_t>(memory_.data()) % alignment) % alignment;
+  std::byte* at =
+      memory_.data() + (alignment - reinterpret_cast<std::uintptr_t>(memory_.data()) % alignment) % alignment;
   std::vector<std::vector<Operand>> copies(sets);
   for (std::vector<Operand>& operands : copies) {
     for (const OperandShape& o : sample.operands) {

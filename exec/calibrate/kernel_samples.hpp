@@ -17,7 +17,7 @@ struct OperandShape {
   DType dtype = DType::f32;
   std::uint64_t count = 0;
   bool accumulate = false;
-  bool scalar = false;     ///< counts, norms, factors: holds {1, 0}
+  bool scalar = false;  ///< counts, norms, factors: holds {1, 0}
   std::optional<Shard> shard;
   friend bool operator==(const OperandShape&, const OperandShape&) = default;
 };

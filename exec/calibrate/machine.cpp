@@ -53,7 +53,8 @@ std::string describe_machine() {
   const Topology t = look();
   if (!t) return text;
   const hwloc_obj* package = hwloc_get_obj_by_type(t.get(), HWLOC_OBJ_PACKAGE, 0);
-  const char* model = package == nullptr ? nullptr : hwloc_obj_get_info_by_name(const_cast<hwloc_obj*>(package), "CPUModel");
+  const char* model =
+      package == nullptr ? nullptr : hwloc_obj_get_info_by_name(const_cast<hwloc_obj*>(package), "CPUModel");
   if (model != nullptr) text += fmt::format(", {}", model);
   text += cache(t.get(), HWLOC_OBJ_L2CACHE, "L2") + cache(t.get(), HWLOC_OBJ_L3CACHE, "L3");
   const hwloc_obj* root = hwloc_get_root_obj(t.get());

@@ -43,8 +43,7 @@ Seconds time_rounds(std::uint32_t ranks, Round round) {
       meet.arrive_and_wait();
       const auto start = Clock::now();
       for (std::uint64_t i = 0; i < repeat; ++i) round(communicator, r);
-      const double each =
-          std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(repeat);
+      const double each = std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(repeat);
       meet.arrive_and_wait();
       if (r != 0) continue;
       if (!settled) {  // the first sample warms up and sets the number of rounds

@@ -17,7 +17,7 @@ struct SampleShape {
   std::uint64_t length = 16;
   std::uint64_t heads = 2;
   std::uint64_t head_dim = 16;
-  bool llama = false;    ///< RMSNorm, rotary, SwiGLU, untied; else LayerNorm, learned, GELU, biases, tied
+  bool llama = false;  ///< RMSNorm, rotary, SwiGLU, untied; else LayerNorm, learned, GELU, biases, tied
   bool flash = false;
   bool dropout = false;
   bool sgd = false;

@@ -40,10 +40,10 @@ struct StepTimes {
 
 const KernelRate* find(const MeasuredRates& rates, const Kernel& k) {
   for (const KernelRate& r : rates.rates) {
-    const bool same = r.kind == k.kind && r.compute == k.compute &&
-                      (k.kind == KernelKind::gemm ? r.transpose_a == k.options.transpose_a &&
-                                                        r.transpose_b == k.options.transpose_b
-                                                  : r.dropout == k.options.dropout);
+    const bool same =
+        r.kind == k.kind && r.compute == k.compute &&
+        (k.kind == KernelKind::gemm ? r.transpose_a == k.options.transpose_a && r.transpose_b == k.options.transpose_b
+                                    : r.dropout == k.options.dropout);
     if (same) return &r;
   }
   return nullptr;
@@ -91,8 +91,7 @@ void run_steps(const SampleProgram& sample, const MeasuredRates& known, StepTime
   options.warmup_steps = 1;
   options.steps = 5;
   const auto data = data_of(sample.model, sample.workload);
-  const RunResult result =
-      execute(sample.program, sample.model, sample.workload, sample.plan, *data, options);
+  const RunResult result = execute(sample.program, sample.model, sample.workload, sample.plan, *data, options);
   const auto spans = [&](const Trace& t) -> const std::vector<Span>& { return t.ranks[0].spans; };
   const auto over_steps = [&](auto seconds) {
     std::vector<double> all;

@@ -17,7 +17,7 @@ struct MeasuredTime {
 struct TimingEffort {
   Seconds sample = Seconds::of(150e-6);  ///< least duration of one sample; short work is repeated inside
   std::uint32_t samples = 7;
-  Seconds most = Seconds::of(30e-3);     ///< a point is given up to this, but always one sample after a warm-up
+  Seconds most = Seconds::of(30e-3);  ///< a point is given up to this, but always one sample after a warm-up
 };
 
 /// Runs `work(i)`, i = 0, 1, 2, ..., on this thread and times it by the thread's

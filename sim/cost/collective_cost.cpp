@@ -207,7 +207,9 @@ Seconds stepwise_ring(Collective::Kind kind, Bytes payload, std::uint32_t member
 }
 
 CollectiveCost::CollectiveCost(const ClusterSpec& cluster, const Calibration& calibration, bool more_ranks_than_cores)
-    : algorithms_(calibration.algorithms), launch_(calibration.collective_launch), messages_(calibration.messages),
+    : algorithms_(calibration.algorithms),
+      launch_(calibration.collective_launch),
+      messages_(calibration.messages),
       serial_(!cluster.device.concurrent_lanes) {
   for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
     const auto& e = calibration.level_efficiency;
@@ -242,8 +244,7 @@ CollectiveCost::Choice CollectiveCost::choose(Collective::Kind kind, Bytes paylo
     if (time && (!best || *time < best->time)) best = Choice{a, *time};
   }
   if (!best) {  // the offered algorithms do not know this kind
-    best = Choice{CollectiveAlgorithm::ring,
-                  *collective_time(kind, payload, shape, CollectiveAlgorithm::ring, links_)};
+    best = Choice{CollectiveAlgorithm::ring, *collective_time(kind, payload, shape, CollectiveAlgorithm::ring, links_)};
   }
   best->time += launch_;
   return *best;

@@ -16,7 +16,8 @@ Picoseconds picoseconds(Seconds s) {
 namespace {
 
 /// Ranks on the fullest node.
-std::uint32_t ranks_per_node(const ClusterSpec& cluster, const Mesh& mesh, const std::vector<std::uint32_t>& placement) {
+std::uint32_t ranks_per_node(const ClusterSpec& cluster, const Mesh& mesh,
+                             const std::vector<std::uint32_t>& placement) {
   if (placement.empty()) {
     return static_cast<std::uint32_t>(std::min<std::uint64_t>(mesh.size(), cluster.devices_per_node));
   }

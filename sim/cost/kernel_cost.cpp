@@ -10,8 +10,8 @@ namespace orrery {
 double gemm_efficiency(const GemmShape& shape, const GemmTile& tile, std::uint32_t units, double depth_half) {
   ORRERY_ASSERT(tile.rows > 0 && tile.columns > 0 && units > 0, tile.rows, tile.columns, units);
   if (shape.rows == 0 || shape.columns == 0 || shape.depth == 0) return tile.efficiency;
-  const std::uint64_t tiles = ((shape.rows + tile.rows - 1) / tile.rows) *
-                              ((shape.columns + tile.columns - 1) / tile.columns);
+  const std::uint64_t tiles =
+      ((shape.rows + tile.rows - 1) / tile.rows) * ((shape.columns + tile.columns - 1) / tile.columns);
   const std::uint64_t waves = (tiles + units - 1) / units;
   const double wave = static_cast<double>(tiles) / (static_cast<double>(waves) * units);
   const double fill = static_cast<double>(shape.rows) * static_cast<double>(shape.columns) /
@@ -115,7 +115,8 @@ Seconds KernelCost::gemm(const GemmShape& s, DType type, Bytes touched) const {
   const auto depth = static_cast<double>(s.depth);
   const double flops = 2.0 * rows * columns * depth;
   if (const RateTable* measured = gemm_rate(type, s.transpose_a, s.transpose_b)) {
-    return launch_ + compute_slowdown_ * (Flops::of(flops) / FlopRate::of(interpolate(*measured, rows, columns, depth)));
+    return launch_ +
+           compute_slowdown_ * (Flops::of(flops) / FlopRate::of(interpolate(*measured, rows, columns, depth)));
   }
   const auto& of = gemm_[static_cast<std::size_t>(type)];
   const double efficiency = of ? gemm_efficiency(s, *of) : 1.0;
@@ -136,19 +137,20 @@ Seconds KernelCost::attention(const Kernel& k, Bytes touched) const {
   const KernelFlops flops = flops_of(k);
   if (const RateTable* measured = rate(k.kind, k.compute, k.options.dropout)) {
     const double sequence = static_cast<double>(k.rows) / k.batch;
-    return launch_ + compute_slowdown_ * (Flops::of(flops.executed) /
-                                          FlopRate::of(interpolate(*measured, sequence, static_cast<double>(k.head_dim))));
+    return launch_ +
+           compute_slowdown_ * (Flops::of(flops.executed) /
+                                FlopRate::of(interpolate(*measured, sequence, static_cast<double>(k.head_dim))));
   }
   const AttentionEfficiency& e = attention_[static_cast<std::size_t>(k.compute)];
   const Bytes traffic = memory_traffic(k, touched);
   const Bandwidth bandwidth = memory_efficiency_ * bandwidth_;
   switch (k.kind) {
     case KernelKind::attention_flash_forward:
-      return launch_ + roofline_time(Flops::of(flops.executed), e.forward_efficiency * peak(k.compute), traffic,
-                                     bandwidth);
+      return launch_ +
+             roofline_time(Flops::of(flops.executed), e.forward_efficiency * peak(k.compute), traffic, bandwidth);
     case KernelKind::attention_flash_backward:
-      return launch_ + roofline_time(Flops::of(flops.executed), e.backward_efficiency * peak(k.compute), traffic,
-                                     bandwidth);
+      return launch_ +
+             roofline_time(Flops::of(flops.executed), e.backward_efficiency * peak(k.compute), traffic, bandwidth);
     default: {
       // Separate kernels, one after the other: products over the whole square, then
       // passes over the matrix.  Batched products use the plain GEMM efficiency.

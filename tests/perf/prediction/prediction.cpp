@@ -103,7 +103,8 @@ std::map<std::string, double> operation_times(const Subject& s) {
         const Span span = t.ranks[r].spans[index(op.id)];
         took.push_back(1e-12 * static_cast<double>(span.end - span.start));
         if (previous >= 0) {
-          gap.push_back(1e-12 * static_cast<double>(span.start - t.ranks[r].spans[static_cast<std::size_t>(previous)].end));
+          gap.push_back(1e-12 *
+                        static_cast<double>(span.start - t.ranks[r].spans[static_cast<std::size_t>(previous)].end));
         }
       }
       const Operation kind = operation_of(s.program, *op.block, *op.op);
@@ -150,9 +151,10 @@ void print(const std::vector<Subject>& subjects, const Calibration& calibration)
     double undisturbed = 0.0;
     for (const auto& [name, time] : operation_times(s)) undisturbed += time;
     const double spread = (sorted[sorted.size() * 3 / 4] - sorted[sorted.size() / 4]) / s.measured();
-    fmt::print("{:<52} {:>5} {:>7.2f} ms {:>5.0f} % {:>7.2f} ms {:>7.2f} ms {:>5.1f} % {:>7.2f} ms {:>5.1f} %\n", s.what.name,
-               s.program.mesh.size(), 1e3 * s.measured(), 100 * spread, 1e3 * undisturbed, 1e3 * s.estimated.step_time.base(),
-               100 * s.error(s.estimated), 1e3 * s.simulated.step_time.base(), 100 * s.error(s.simulated));
+    fmt::print("{:<52} {:>5} {:>7.2f} ms {:>5.0f} % {:>7.2f} ms {:>7.2f} ms {:>5.1f} % {:>7.2f} ms {:>5.1f} %\n",
+               s.what.name, s.program.mesh.size(), 1e3 * s.measured(), 100 * spread, 1e3 * undisturbed,
+               1e3 * s.estimated.step_time.base(), 100 * s.error(s.estimated), 1e3 * s.simulated.step_time.base(),
+               100 * s.error(s.simulated));
   }
   std::map<std::string, OperationSum> sums;
   for (const Subject& s : subjects) {

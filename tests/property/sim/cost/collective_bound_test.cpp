@@ -45,8 +45,8 @@ ClusterSpec random_cluster(std::mt19937_64& random) {
   double latency = 1e-7 * static_cast<double>(random() % 100 + 1);
   double bandwidth = 1e9 * static_cast<double>(random() % 500 + 1);
   for (std::size_t l = 0; l < levels; ++l) {
-    c.levels.push_back({"level", static_cast<std::uint32_t>(random() % 8 + 1), Bandwidth::of(bandwidth),
-                        Seconds::of(latency)});
+    c.levels.push_back(
+        {"level", static_cast<std::uint32_t>(random() % 8 + 1), Bandwidth::of(bandwidth), Seconds::of(latency)});
     latency *= static_cast<double>(random() % 10 + 1);
     bandwidth /= static_cast<double>(random() % 10 + 1);
   }

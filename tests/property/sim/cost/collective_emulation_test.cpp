@@ -280,11 +280,12 @@ TEST_CASE("Two trees load no port with more than twice the vector", "[property][
     std::vector<double> out(p, 0.0);
     std::vector<double> in(p, 0.0);
     for (std::uint32_t tree = 0; tree < 2; ++tree) {
-      // In-order tree on 1 .. p - 1: the parent of x with lowest set bit l is x - l or x + l, whichever has lowest bit 2 l.
+      // In-order tree on 1 .. p - 1: the parent of x with lowest set bit l is x - l or x + l, whichever has lowest bit
+      // 2 l.
       const auto rank = [&](std::uint32_t x) { return (x + tree) % p; };
       const std::uint32_t root = p / 2;
       const auto edge = [&](std::uint32_t child, std::uint32_t parent) {
-        out[rank(child)] += 0.5;   // reduce: up
+        out[rank(child)] += 0.5;  // reduce: up
         in[rank(parent)] += 0.5;
         out[rank(parent)] += 0.5;  // broadcast: down
         in[rank(child)] += 0.5;

@@ -36,7 +36,7 @@ TEST_CASE("Repeated work is called with running numbers", "[calibrate]") {
   std::uint64_t expected = 0;
   bool in_order = true;
   const MeasuredTime time = time_work([&](std::uint64_t i) { in_order = in_order && i == expected++; },
-            {Seconds::of(1e-6), 3, Seconds::of(1e-3)});
+                                      {Seconds::of(1e-6), 3, Seconds::of(1e-3)});
   CHECK(time.typical.base() > 0);
   CHECK(in_order);
   CHECK(expected >= 4);  // a warm-up and three samples
@@ -97,8 +97,8 @@ TEST_CASE("A calibration covers every kernel of a step", "[calibrate]") {
       for (const KernelSample& s : samples_of(sample_program(shape, Precision::fp32).program)) {
         CAPTURE(std::string(name_of(s.kernel.kind)));
         CHECK(std::any_of(c.kernels.begin(), c.kernels.end(), [&](const KernelRate& r) {
-          return r.kind == s.kernel.kind && r.compute == DType::f32 &&
-                 r.transpose_a == s.kernel.options.transpose_a && r.transpose_b == s.kernel.options.transpose_b;
+          return r.kind == s.kernel.kind && r.compute == DType::f32 && r.transpose_a == s.kernel.options.transpose_a &&
+                 r.transpose_b == s.kernel.options.transpose_b;
         }));
       }
     }

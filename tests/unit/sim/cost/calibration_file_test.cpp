@@ -25,10 +25,16 @@ Calibration full() {
   c.collective_launch = 7.0 * microsecond;
   c.algorithms = {CollectiveAlgorithm::ring, CollectiveAlgorithm::recursive};
   c.host_bandwidth = 48.0 * gigabyte_per_second;
-  c.kernels = {{KernelKind::gemm, DType::f32, true, false, false, {{{1, 8}, {1, 8}, {1, 16}}, {1e9, 2e9, 3e9, 4e9, 5e9, 6e9, 7e9, 8.5e9}}},
+  c.kernels = {{KernelKind::gemm,
+                DType::f32,
+                true,
+                false,
+                false,
+                {{{1, 8}, {1, 8}, {1, 16}}, {1e9, 2e9, 3e9, 4e9, 5e9, 6e9, 7e9, 8.5e9}}},
                {KernelKind::residual_forward, DType::f32, false, false, true, {{{64, 4096}}, {1e9, 1.25e10}}},
                {KernelKind::attention_flash_forward, DType::f64, false, false, false, {{{16}, {8, 64}}, {1e9, 3e9}}}};
-  c.messages = MessageRate{2.0 * microsecond, 9.0 * microsecond, 30.0 * microsecond, {{{1}}, {3e9}}, {{{8, 1e6}}, {1e8, 1e10}}, {{{8}}, {1e9}}};
+  c.messages = MessageRate{2.0 * microsecond, 9.0 * microsecond,         30.0 * microsecond,
+                           {{{1}}, {3e9}},    {{{8, 1e6}}, {1e8, 1e10}}, {{{8}}, {1e9}}};
   c.cores = 2;
   c.busy_compute_slowdown = 1.05;
   c.busy_memory_slowdown = 1.4;
@@ -81,15 +87,17 @@ TEST_CASE("Sizes of a rate must increase", "[calibration][error]") {
 }
 
 TEST_CASE("A rate needs one value for every point", "[calibration][error]") {
-  CHECK(message(head + "[[kernels]]\nkind = \"gelu_forward\"\ncompute = \"f32\"\nsizes = [8, 9]\nrates = [1, 2, 3]\n") ==
-        "c.toml:8:9: error: the number of rates is not that of the grid [calibration.values]\n"
-        "    8 | rates = [1, 2, 3]\n"
-        "      |         ^\n"
-        "  The sizes form 2 points; there are 3 rates.\n");
+  CHECK(
+      message(head + "[[kernels]]\nkind = \"gelu_forward\"\ncompute = \"f32\"\nsizes = [8, 9]\nrates = [1, 2, 3]\n") ==
+      "c.toml:8:9: error: the number of rates is not that of the grid [calibration.values]\n"
+      "    8 | rates = [1, 2, 3]\n"
+      "      |         ^\n"
+      "  The sizes form 2 points; there are 3 rates.\n");
 }
 
 TEST_CASE("A kernel is measured over its own number of sizes", "[calibration][error]") {
-  const std::string text = message(head + "[[kernels]]\nkind = \"gemm\"\ncompute = \"f32\"\nsizes = [8]\nrates = [1]\n");
+  const std::string text =
+      message(head + "[[kernels]]\nkind = \"gemm\"\ncompute = \"f32\"\nsizes = [8]\nrates = [1]\n");
   CHECK(text.find("c.toml:7:9: error: gemm is measured over 3 sizes [calibration.dimensions]\n"
                   "    7 | sizes = [8]\n"
                   "      |         ^\n"

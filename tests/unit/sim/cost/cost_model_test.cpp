@@ -87,7 +87,9 @@ TEST_CASE("Ranks that share a node slow each other as measured", "[cost-model]")
   Calibration calibration;
   calibration.busy_memory_slowdown = 1.5;
   const Program p = small_program();
-  const auto fill = [&] { return CostModel(cluster, calibration, p.mesh).price(p, p.blocks[0], p.blocks[0].ops[0], Rank{0}); };
+  const auto fill = [&] {
+    return CostModel(cluster, calibration, p.mesh).price(p, p.blocks[0], p.blocks[0].ops[0], Rank{0});
+  };
   CHECK(fill() == 4000);  // not cores of one machine
   cluster.device.cores_shared = 4;
   CHECK(fill() == 6000);

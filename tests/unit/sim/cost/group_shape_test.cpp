@@ -48,8 +48,7 @@ TEST_CASE("Placement moves ranks to other devices", "[group-shape]") {
   const std::vector<std::uint32_t> pairs{0, 2, 1, 3};
   const Mesh two{{{Axis::data, 2}, {Axis::tensor, 2}}};
   // Rank 1 sits on device 2, so tensor groups {0, 1} and {2, 3} each cross nodes.
-  CHECK(group_shapes(Group{{Axis::tensor}, {}}, two, pairs, c) ==
-        std::vector{expected(2, {{2, 1}, {1, 2}})});
+  CHECK(group_shapes(Group{{Axis::tensor}, {}}, two, pairs, c) == std::vector{expected(2, {{2, 1}, {1, 2}})});
   CHECK(group_shapes(Group{{Axis::tensor}, {}}, two, {}, c) == std::vector{expected(2, {{1, 2}})});
   CHECK(group_shapes(Group{{Axis::tensor}, {}}, mesh, {}, c) == std::vector{expected(4, {{2, 2}, {1, 4}})});
 }

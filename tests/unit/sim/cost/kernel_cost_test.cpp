@@ -59,7 +59,8 @@ TEST_CASE("A large matrix product costs its flops, a shallow one its bytes", "[g
   const KernelCost cost(cluster.device, round_calibration());
   // 1280 x 1280 x 6400: 2.097e10 flop at 100 TFLOP/s x 0.8 x 6400/6464 = 79.2 TFLOP/s: 264.8 us, + 2 us.
   const double rate = 100e12 * 0.8 * 6400 / 6464;
-  CHECK(close(cost.gemm({1280, 1280, 6400, false, false}, DType::bf16), Seconds::of(2.0 * 1280 * 1280 * 6400 / rate + 2e-6)));
+  CHECK(close(cost.gemm({1280, 1280, 6400, false, false}, DType::bf16),
+              Seconds::of(2.0 * 1280 * 1280 * 6400 / rate + 2e-6)));
   // Depth 64: 2.15e9 flop at 100 TFLOP/s x 0.8 x 1/2 x 1024 tiles in 1100 slots take 57.7 us;
   // (2 M K + M N) x 2 bytes at 500 GB/s take 69.2 us.
   const double bytes = 2.0 * (2 * 4096.0 * 64 + 4096.0 * 4096);
