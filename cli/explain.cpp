@@ -8,6 +8,7 @@
 #include "cli/verbs.hpp"
 #include "core/record/report_file.hpp"
 #include "planner/explain.hpp"
+#include "planner/space.hpp"
 
 namespace orrery {
 namespace {
@@ -74,7 +75,13 @@ class ExplainVerb final : public Verb {
     for (const PlanChange& c : e.faster_if_it_fitted) json["faster_if_it_fitted"].push_back(change_json(c));
     json["smallest_fix"] = e.smallest_fix ? change_json(*e.smallest_fix) : nlohmann::ordered_json(nullptr);
     json["text"] = e.text;
-    show(json, heading_text(plan.run, plan.calibration.origin) + "\n" + e.text);
+    // The heading already says what the plan is.
+    PlannedRun resolved = plan.run;
+    resolved.plan = e.plan;
+    std::string text = e.text;
+    const std::string repeated = describe(e.plan) + "\n";
+    if (text.starts_with(repeated)) text.erase(0, repeated.size());
+    show(json, heading_text(resolved, plan.calibration.origin) + "\n" + text);
     return e.report.fits ? status_fine : status_no;
   }
 
@@ -96,7 +103,11 @@ class ExplainVerb final : public Verb {
       json["terms"].push_back({{"name", t.name}, {"reference_s", t.reference.base()}, {"other_s", t.other.base()}});
     }
     json["text"] = diff.text;
-    show(json, diff.text);
+    const auto named = [](const PlannedRun& run, const std::string& reference) {
+      return run.plan.name.empty() ? reference : run.plan.name;
+    };
+    show(json, fmt::format("Why not {} (right) instead of {} (left)\n{}", named(other.run, *other_),
+                           named(plan.run, plan_), diff.text));
     return diff.valid && diff.fits ? status_fine : status_no;
   }
 

@@ -49,8 +49,8 @@ void Progress::show(const std::string& phase, std::uint64_t done, std::uint64_t 
   const std::scoped_lock lock(mutex_);
   const auto now = steady_clock::now();
   if (phase != phase_) {
+    if (!phase_.empty()) phase_start_ = now;  // the first phase began with the program
     phase_ = phase;
-    phase_start_ = now;
   }
   if (duration<double>(now - start_).count() < 1.0 || duration<double>(now - last_).count() < 0.1) return;
   last_ = now;
