@@ -90,7 +90,9 @@ class Pass {
 
   /// As it would be read again after being stored.
   void round(Matrix& m, double scale) {
-    const double unit = std::ldexp(1.0, rounding_->type == DType::bf16 ? -8 : rounding_->type == DType::f32 ? -24 : -11);
+    const double unit = std::ldexp(1.0, rounding_->type == DType::bf16  ? -8
+                                        : rounding_->type == DType::f32 ? -24
+                                                                        : -11);
     for (double& x : m.values) {
       const double error = unit * (2.0 * random_uniform(rounding_->draw, 0, rounded_count_++) - 1.0);
       x = rounded(x * scale * (1.0 + error), rounding_->type) / scale;
