@@ -38,8 +38,8 @@ struct StageTimes {
 ///   drain       end(i) >= end(i + 1) + y(i) + B(i)
 ///
 /// Where a device does one op at a time, messages count as work of both ends.
-/// Source: derived from the schedules; own work and drain are the lower bound
-/// of schedules.md section 0.
+/// Source: derived from the schedules; for equal stages and free messages it is the
+/// (m + p - 1)(F + B) of Narayanan et al., SC 2021.
 [[nodiscard]] std::vector<Picoseconds> backward_ends(const std::vector<StageTimes>&, ScheduleName,
                                                      std::uint64_t microbatches, bool concurrent_lanes);
 
