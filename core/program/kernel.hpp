@@ -120,7 +120,7 @@ inline constexpr std::size_t kernel_kind_count = static_cast<std::size_t>(Kernel
 /// Floating-point operations of a kernel, 2 per multiply-add.
 ///
 /// counted   by the convention of reports: full (not causal) attention; only
-///           GEMMs and attention count, as in models.md section 1.2
+///           GEMMs and attention count (Korthikanti et al., MLSys 2023)
 /// executed  what the kernel really multiplies: causal attention skips the
 ///           masked half, (s + 1) / (2 s)
 struct KernelFlops {
