@@ -76,8 +76,9 @@ std::string render(const std::vector<Violation>& all) {
 
 std::vector<Violation> verify(const Program& program) {
   verifying::Findings findings(program);
-  for (const auto part : {verifying::check_layout, verifying::check_operands, verifying::check_data,
-                          verifying::check_gradients, verifying::check_order}) {
+  for (const auto part :
+       {verifying::check_layout, verifying::check_operands, verifying::check_data, verifying::check_gradients,
+        verifying::check_order, verifying::check_values, verifying::check_pairs}) {
     part(findings);
     if (!findings.empty()) break;  // later parts rely on this one
   }

@@ -45,6 +45,14 @@ struct Violation {
 ///   program.transfer       every send has its receive, in order, with as many bytes
 ///   program.deadlock       under rendezvous all ranks finish, lanes running side by side
 ///   program.deadlock-serial  and also one op at a time in list order
+///   program.repeated       no op runs twice on the same elements while nothing changes them in between
+///   program.stale          gradients, losses, norms and factors are made anew in every step before they are used; a
+///                          weight's gradient is made from the input of its forward product, and a norm takes a
+///                          gradient that no other has taken
+///   program.partial        a sum over ranks of an axis is made before its parts are used
+///   program.pairing        what runs forward runs backward, per layer and microbatch; the loss's mean is taken
+///   program.update         every gradient that is added to is updated with (and counted in the norm where there is
+///                          clipping), after the step was counted; parts that are updated are gathered
 ///   program.size           more ops than this check is made for
 ///
 /// Rules stand in this order and a broken one may end the check, because later

@@ -43,5 +43,7 @@ void check_operands(Findings&);   ///< block by block, no runs
 void check_data(Findings&);       ///< lifetimes and hazards, class by class
 void check_gradients(Findings&);  ///< contributions, class by class
 void check_order(Findings&);      ///< matching and deadlock, between ranks
+void check_values(Findings&);     ///< partial sums, stale values, repeated ops
+void check_pairs(Findings&);      ///< forward and backward, gradient and update
 
 }  // namespace orrery::verifying

@@ -1,0 +1,218 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "core/program/verify_parts.hpp"
+
+namespace orrery::verifying {
+
+namespace {
+
+// Ops that come in pairs, counted over a step: what is differentiated forward
+// is differentiated backward, a gradient that something adds to is used by an
+// update (and by the norm, where there is one), parts that are updated are
+// gathered.  A list that has lost one of a pair is sound in every other respect.
+
+using Kind = KernelKind;
+
+struct Pair {
+  Kind forward;
+  Kind backward;
+};
+
+// Each forward run of a layer and microbatch needs its backward run.
+constexpr Pair pairs[] = {{Kind::layer_norm_forward, Kind::layer_norm_backward_input},
+                          {Kind::layer_norm_forward, Kind::layer_norm_backward_weight},
+                          {Kind::rms_norm_forward, Kind::rms_norm_backward_input},
+                          {Kind::rms_norm_forward, Kind::rms_norm_backward_weight},
+                          {Kind::rope_forward, Kind::rope_backward},
+                          {Kind::attention_unfused_forward, Kind::attention_unfused_backward},
+                          {Kind::attention_flash_forward, Kind::attention_flash_backward},
+                          {Kind::gelu_forward, Kind::gelu_backward},
+                          {Kind::swiglu_forward, Kind::swiglu_backward},
+                          {Kind::position_forward, Kind::position_backward},
+                          {Kind::cross_entropy_max, Kind::cross_entropy_sum},
+                          {Kind::cross_entropy_sum, Kind::cross_entropy_loss},
+                          {Kind::cross_entropy_sum, Kind::cross_entropy_backward}};
+
+/// Elements of an instance, as intervals that need not be sorted.
+using Cover = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+
+bool covers(Cover cover, std::uint64_t low, std::uint64_t high) {
+  std::sort(cover.begin(), cover.end());
+  for (const auto& [from, to] : cover) {
+    if (from <= low) low = std::max(low, to);
+  }
+  return low >= high;
+}
+
+class Pairs {
+ public:
+  Pairs(Findings& f, std::uint32_t rank_class) : f_(f), p_(f.program()), class_(rank_class) {}
+
+  void check() {
+    for_each_op(p_, p_.classes[class_].step, [&](const OpRun& run) { see(run); });
+    if (trains_) counts();
+    updates();
+    if (lost_mean_) wrong("program.pairing", "the loss is summed, but its mean is never taken");
+    for (const auto& [instance, cover] : scattered_) {
+      if (!cover.empty()) {
+        wrong("program.update", fmt::format("{} of layer {} is updated in parts that are never gathered",
+                                            p_[instance.buffer].name, instance.layer));
+      }
+    }
+  }
+
+ private:
+  struct Runs {
+    std::array<int, kernel_kind_count> all{};  ///< without recomputation
+    int recomputed_products = 0, recomputed_ropes = 0;
+    int products = 0, weight_products = 0;
+    int dropped = 0;
+  };
+
+  void wrong(const char* code, const std::string& what) { f_.add(code, fmt::format("{} (class {})", what, class_)); }
+
+  [[nodiscard]] const View& view(const OpRun& run, std::uint32_t i) const {
+    return run.block->views[run.op->views.first + i];
+  }
+  [[nodiscard]] Instance instance(const OpRun& run, const View& v) const {
+    return instance_of(p_, v.buffer, v.layer_shift, run.layer, run.microbatch);
+  }
+  /// What all ranks together cover with their parts.
+  [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> reach(const View& v) const {
+    return {v.offset, v.offset + v.count * size(p_.mesh, v.member_of)};
+  }
+
+  void see(const OpRun& run) {
+    if (const auto* c = std::get_if<Collective>(&run.op->action);
+        c != nullptr && c->kind == Collective::Kind::all_gather) {
+      for (std::uint32_t i = 1; i < run.op->views.count; i += 2) {
+        const auto at = scattered_.find(instance(run, view(run, i)));
+        if (at == scattered_.end()) continue;
+        const auto [low, high] = reach(view(run, i));
+        std::erase_if(at->second, [&](const auto& part) { return low <= part.first && part.second <= high; });
+      }
+    }
+    const auto* compute = std::get_if<Compute>(&run.op->action);
+    if (compute == nullptr) return;
+    const Kernel& k = run.block->kernels[compute->kernel];
+    Runs& r = runs_[{run.layer, run.microbatch}];
+    if (k.pass == Pass::recompute) {
+      r.recomputed_products += k.kind == Kind::gemm ? 1 : 0;
+      r.recomputed_ropes += k.kind == Kind::rope_forward ? 1 : 0;
+      return;
+    }
+    ++r.all[index(k.kind)];
+    if (k.kind == Kind::gemm) {
+      r.products += k.pass == Pass::forward ? 1 : 0;
+      r.weight_products += k.pass == Pass::weight_gradient ? 1 : 0;
+    }
+    if ((k.kind == Kind::residual_forward && k.options.dropout) || k.kind == Kind::dropout_forward) ++r.dropped;
+    trains_ = trains_ || k.pass == Pass::weight_gradient;
+    if (k.kind == Kind::cross_entropy_loss) lost_mean_ = true;
+    if (k.kind == Kind::mean_loss) lost_mean_ = false;
+    if (k.kind == Kind::embed_forward) embedded_[{run.layer, run.microbatch}] += is_trained(view(run, 1)) ? 1 : 0;
+    gradients(run, k);
+  }
+
+  /// Whether some buffer holds the gradient of the table that the view is of.
+  [[nodiscard]] bool is_trained(const View& v) const {
+    const auto& table = p_[v.buffer].parameters;
+    return table && std::any_of(p_.buffers.begin(), p_.buffers.end(),
+                                [&](const Buffer& b) { return b.role == Role::gradient && b.parameters == table; });
+  }
+
+  void gradients(const OpRun& run, const Kernel& k) {
+    const bool update = k.kind == Kind::sgd_update || k.kind == Kind::adam_update;
+    if (k.kind == Kind::clip_factor) clips_ = true;
+    if (k.kind == Kind::advance_step) advanced_ = true;
+    if (k.kind == Kind::sum_squares || update) {
+      const View& g = view(run, 0);
+      auto& cover = (update ? updated_ : squared_)[instance(run, g)];
+      cover.push_back(reach(g));
+    }
+    if (update) {
+      if (!advanced_ && !early_) {
+        early_ = true;
+        wrong("program.update", "parameters are updated before the step is counted");
+      }
+      for (std::uint32_t i = 1; i < run.op->views.count; ++i) {
+        const View& v = view(run, i);
+        if (p_[v.buffer].role == Role::weight && !v.member_of.empty() && size(p_.mesh, v.member_of) > 1) {
+          scattered_[instance(run, v)].push_back(reach(v));
+        }
+      }
+    } else if (k.kind != Kind::fill) {
+      for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+        const View& v = view(run, i);
+        if (v.use != View::Use::read && p_[v.buffer].role == Role::gradient) added_[instance(run, v)] = true;
+      }
+    }
+  }
+
+  void counts() {
+    for (const auto& [key, r] : runs_) {
+      const auto mismatch = [&](std::string_view a, int n, std::string_view b, int m) {
+        wrong("program.pairing",
+              fmt::format("layer {}, microbatch {}: {} runs of {}, but {} of {}", key.first, key.second, n, a, m, b));
+      };
+      for (const Pair& pair : pairs) {
+        const int n = r.all[index(pair.forward)], m = r.all[index(pair.backward)];
+        if (n != m) mismatch(name_of(pair.forward), n, name_of(pair.backward), m);
+      }
+      if (r.products != r.weight_products)
+        mismatch("gemm forward", r.products, "gemm weight_gradient", r.weight_products);
+      const int undropped = r.all[index(Kind::dropout_backward)];
+      if (r.dropped != undropped && r.dropped > 0)
+        mismatch("forward dropout", r.dropped, "dropout_backward", undropped);
+      if (const auto e = embedded_.find(key); e != embedded_.end()) {
+        const int back = r.all[index(Kind::embed_backward)];
+        if (e->second != back) mismatch("embed_forward", e->second, "embed_backward", back);
+      }
+      const int ropes = r.all[index(Kind::rope_forward)];
+      if (r.recomputed_products > 0 && r.recomputed_ropes != ropes) {
+        mismatch("rope_forward", ropes, "rope_forward recomputed", r.recomputed_ropes);
+      }
+    }
+  }
+
+  void updates() {
+    for (const auto& [instance, any] : added_) {
+      const Buffer& b = p_[instance.buffer];
+      if (!b.parameters) continue;
+      const ParameterTable& table = p_.parameter_tables[*b.parameters];
+      const std::uint64_t parts = size(p_.mesh, b.flat_split);
+      for (const ParameterSegment& s : table.segments) {
+        const std::uint64_t low = s.offset / parts, high = (s.offset + s.count) / parts;
+        if (!covers(updated_[instance], low, high)) {
+          wrong("program.update", fmt::format("elements {} to {} of {} of layer {} are never used by an update", low,
+                                              high, b.name, instance.layer));
+        }
+        if (clips_ && s.counted && !covers(squared_[instance], low, high)) {
+          wrong("program.update", fmt::format("elements {} to {} of {} of layer {} are left out of the norm", low, high,
+                                              b.name, instance.layer));
+        }
+      }
+    }
+  }
+
+  Findings& f_;
+  const Program& p_;
+  std::uint32_t class_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Runs> runs_;  ///< (layer, microbatch)
+  std::map<std::pair<std::uint32_t, std::uint32_t>, int> embedded_;
+  std::map<Instance, Cover> updated_, squared_, scattered_;
+  std::map<Instance, bool> added_;
+  bool trains_ = false, clips_ = false, advanced_ = false, early_ = false, lost_mean_ = false;
+};
+
+}  // namespace
+
+void check_pairs(Findings& f) {
+  for (std::uint32_t c = 0; c < f.program().classes.size() && !f.full(); ++c) Pairs(f, c).check();
+}
+
+}  // namespace orrery::verifying

@@ -1,0 +1,499 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "core/program/verify_parts.hpp"
+
+namespace orrery::verifying {
+
+namespace {
+
+// What the elements mean, in one walk over a step: which are sums still to be
+// made, which are left from the step before, which op ran twice.  Hazards are
+// excluded by now, so values follow list order.
+//
+// A value is *partial* over a mesh axis when the true one is the sum over the
+// ranks of that axis: a product whose inner dimension the axis cuts, an
+// embedding of one part of the vocabulary, a gradient from one part of the
+// tokens.  Only a reduction may take it.
+//
+// Every value also has a *content*: a hash of how it was made, the same where
+// it is recomputed, gathered again or fetched from host memory.  A weight's
+// gradient must be made from the very input that met the weight going forward,
+// and no norm may take a gradient that another norm has taken: a buffer that
+// was not filled anew gives itself away.
+
+using AxisBits = std::uint8_t;
+
+AxisBits bit(Axis a) { return static_cast<AxisBits>(1U << index(a)); }
+
+AxisBits bits(const Mesh& mesh, const AxisList& axes) {
+  AxisBits out = 0;
+  for (const Axis a : axes) {
+    if (mesh.size(a) > 1) out = static_cast<AxisBits>(out | bit(a));
+  }
+  return out;
+}
+
+std::string names(AxisBits set) {
+  std::string out;
+  for (std::size_t a = 0; a < axis_count; ++a) {
+    if ((set & bit(static_cast<Axis>(a))) == 0) continue;
+    if (!out.empty()) out += " and ";
+    out += name_of(static_cast<Axis>(a));
+  }
+  return out;
+}
+
+/// The last write of some elements.
+struct Region {
+  std::uint64_t low = 0, high = 0;
+  std::uint64_t stamp = 0;  ///< number of the op that wrote it
+  bool used = false;        ///< somebody has read it since
+  AxisBits partial = 0;
+  std::uint64_t content = 0;
+};
+
+struct Hash {
+  std::uint64_t value = 0x9e3779b97f4a7c15ULL;
+  void add(std::uint64_t x) {
+    value = (value ^ x) * 0xff51afd7ed558ccdULL;
+    value ^= value >> 32;
+  }
+};
+
+class Values {
+ public:
+  Values(Findings& f, std::uint32_t rank_class)
+      : f_(f), p_(f.program()), class_(rank_class), rank_(representative(p_, rank_class)) {
+    for (const Block& b : p_.blocks) {
+      for (const Op& op : b.ops) {
+        const auto* c = std::get_if<Compute>(&op.action);
+        if (c == nullptr) continue;
+        // Scalars that carry over steps: the step count, the loss scale.
+        const Kernel& k = b.kernels[c->kernel];
+        if (k.kind == KernelKind::advance_step) lasting_.insert(index(b.views[op.views.first].buffer));
+        if (k.kind == KernelKind::clip_factor && k.options.scaled) {
+          lasting_.insert(index(b.views[op.views.first + 1].buffer));
+        }
+      }
+    }
+  }
+
+  void walk(bool setup) {
+    setup_ = setup;
+    for_each_op(p_, setup ? p_.classes[class_].setup : p_.classes[class_].step, [&](const OpRun& run) {
+      if (f_.full()) return;
+      if (const auto* a = std::get_if<Alloc>(&run.op->action)) {
+        regions_[instance_of(p_, a->what, a->layer_shift, run.layer, run.microbatch)].clear();
+        return;
+      }
+      if (std::holds_alternative<Free>(run.op->action)) return;
+      ++stamp_;
+      once(run);
+      for (std::uint32_t i = 0; i < run.op->views.count; ++i) inspect(run, view(run, i));
+      for (std::uint32_t i = 0; i < run.op->views.count; ++i) use(run, view(run, i));
+      std::visit([&](const auto& a) { perform(run, a); }, run.op->action);
+      ran_[key_] = stamps(run);
+    });
+  }
+
+ private:
+  struct InstanceHash {
+    std::size_t operator()(const Instance& i) const {
+      Hash h;
+      h.add(index(i.buffer));
+      h.add((std::uint64_t{i.layer} << 32) | i.microbatch);
+      return h.value;
+    }
+  };
+
+  [[nodiscard]] const View& view(const OpRun& run, std::uint32_t i) const {
+    return run.block->views[run.op->views.first + i];
+  }
+  [[nodiscard]] Instance instance(const OpRun& run, const View& v) const {
+    return instance_of(p_, v.buffer, v.layer_shift, run.layer, run.microbatch);
+  }
+  std::vector<Region>& regions(const OpRun& run, const View& v) { return regions_[instance(run, v)]; }
+  [[nodiscard]] std::uint64_t low(const View& v) const { return offset_on(p_.mesh, v, rank_); }
+
+  void wrong(const char* code, const std::string& what, const OpRun& run) {
+    f_.add_run(code, what, rank_, setup_, run);
+  }
+
+  // --- an op that runs twice -----------------------------------------------
+
+  /// What the op does and to which elements.
+  [[nodiscard]] std::uint64_t key(const OpRun& run) const {
+    Hash h;
+    h.add(run.op->action.index());
+    if (const auto* c = std::get_if<Compute>(&run.op->action)) {
+      const Kernel& k = run.block->kernels[c->kernel];
+      h.add(index(k.kind));
+      h.add(k.site);
+    } else if (const auto* x = std::get_if<Collective>(&run.op->action)) {
+      h.add(index(x->kind) * 2U + index(x->reduction));
+      h.add(index(x->group));
+    } else if (const auto* e = std::get_if<Exchange>(&run.op->action)) {
+      for (std::uint32_t i = 0; i < e->transfers.count; ++i) {
+        const Transfer& t = run.block->transfers[e->transfers.first + i];
+        h.add((std::uint64_t{index(t.peer)} << 32) | (index(t.group) << 8) | t.channel);
+      }
+    }
+    for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+      const View& v = view(run, i);
+      h.add(InstanceHash()(instance(run, v)));
+      h.add(low(v));
+      h.add(v.count);
+      h.add(index(v.use));
+    }
+    return h.value;
+  }
+
+  /// When its operands were last written.
+  [[nodiscard]] std::uint64_t stamps(const OpRun& run) {
+    Hash h;
+    for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+      const View& v = view(run, i);
+      std::uint64_t last = 0;
+      for (const Region& r : regions(run, v)) {
+        if (r.low < low(v) + v.count && low(v) < r.high) last = std::max(last, r.stamp);
+      }
+      h.add(last);
+    }
+    return h.value;
+  }
+
+  /// Whether doing it again gives something else: sums, updates, messages.
+  [[nodiscard]] static bool adds(const OpRun& run, const View& v) {
+    return v.use == View::Use::accumulate || std::holds_alternative<Exchange>(run.op->action);
+  }
+
+  void once(const OpRun& run) {
+    key_ = key(run);
+    if (run.op->views.count == 0) return;
+    const auto before = ran_.find(key_);
+    if (before == ran_.end() || before->second != stamps(run)) return;
+    // Copying the same again is a waste, and allowed where the first copy was of use.
+    const auto* c = std::get_if<Collective>(&run.op->action);
+    bool again = c != nullptr && c->kind == Collective::Kind::reduce_scatter;
+    bool unused = true;
+    for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+      const View& v = view(run, i);
+      again = again || adds(run, v);
+      if (v.use == View::Use::read) continue;
+      for (const Region& r : regions(run, v)) {
+        if (r.low < low(v) + v.count && low(v) < r.high) unused = unused && !r.used;
+      }
+    }
+    if (again || unused) {
+      wrong("program.repeated", "the op runs twice on the same elements, and nothing changed them in between", run);
+    }
+  }
+
+  void use(const OpRun& run, const View& v) {
+    if (v.use == View::Use::write) return;
+    for (Region& r : regions(run, v)) {
+      if (r.low < low(v) + v.count && low(v) < r.high) r.used = true;
+    }
+  }
+
+  // --- what is read ----------------------------------------------------------
+
+  [[nodiscard]] bool renewed_each_step(const Buffer& b, BufferId id) const {
+    return b.role == Role::gradient || (b.role == Role::scalar && !lasting_.contains(index(id)));
+  }
+
+  void inspect(const OpRun& run, const View& v) {
+    if (v.use == View::Use::write) return;
+    const Buffer& b = p_[v.buffer];
+    if (!setup_ && renewed_each_step(b, v.buffer) && !covered(run, v)) {
+      wrong("program.stale", fmt::format("{} still holds the step before", b.name), run);
+      return;
+    }
+    if (!std::holds_alternative<Compute>(run.op->action)) return;
+    const Kernel& k = run.block->kernels[std::get<Compute>(run.op->action).kernel];
+    // Adding one more part keeps a sum partial.
+    const bool adds = v.use == View::Use::accumulate && k.kind != KernelKind::mean_loss && gathers_parts(k);
+    AxisBits partial = 0;
+    for (const Region& r : regions(run, v)) {
+      if (r.low < low(v) + v.count && low(v) < r.high) partial = static_cast<AxisBits>(partial | r.partial);
+    }
+    if (partial != 0 && !adds) {
+      wrong("program.partial",
+            fmt::format("{} is used while it is a sum over {} that nobody has made", b.name, names(partial)), run);
+    }
+  }
+
+  /// Kinds that add to what microbatches or parameters before have added.
+  [[nodiscard]] static bool gathers_parts(const Kernel& k) {
+    return k.pass == Pass::weight_gradient || k.kind == KernelKind::sum_squares ||
+           k.kind == KernelKind::cross_entropy_loss;
+  }
+
+  /// Whether this step has written all elements of the view.
+  bool covered(const OpRun& run, const View& v) {
+    std::vector<Region> sorted = regions(run, v);
+    std::sort(sorted.begin(), sorted.end(), [](const Region& a, const Region& b) { return a.low < b.low; });
+    std::uint64_t at = low(v);
+    for (const Region& r : sorted) {
+      if (r.low <= at) at = std::max(at, r.high);
+    }
+    return at >= low(v) + v.count;
+  }
+
+  /// How the elements of a view were made.  What the step has not written is itself.
+  std::uint64_t content(const OpRun& run, const View& v) {
+    auto& list = regions(run, v);
+    const std::uint64_t from = low(v), to = from + v.count;
+    if (list.size() == 1 && list[0].low <= from && to <= list[0].high) return list[0].content;
+    Hash h;
+    h.add(InstanceHash()(instance(run, v)));
+    std::sort(list.begin(), list.end(), [](const Region& a, const Region& b) { return a.low < b.low; });
+    for (const Region& r : list) {
+      if (r.high <= from || to <= r.low) continue;
+      if (r.low <= from && to <= r.high) return r.content;
+      h.add(r.low);
+      h.add(r.content);
+    }
+    return h.value;
+  }
+
+  /// Uses of contents that tell when a buffer was not filled anew.
+  void same_input(const OpRun& run, const Kernel& k) {
+    const auto norm_input =
+        k.kind == KernelKind::layer_norm_backward_input || k.kind == KernelKind::rms_norm_backward_input;
+    if (norm_input && !norm_gradients_.insert(content(run, view(run, 0))).second) {
+      wrong("program.stale",
+            fmt::format("another norm has taken this gradient, {}, already", p_[view(run, 0).buffer].name), run);
+    }
+    if (k.kind != KernelKind::gemm) return;
+    const View& weight = view(run, k.pass == Pass::weight_gradient ? 2 : 1);
+    const Buffer& b = p_[weight.buffer];
+    if (slice_of(weight) == nullptr) return;
+    Hash key;
+    key.add((std::uint64_t{run.layer} << 32) | run.microbatch);
+    key.add(*b.parameters);
+    key.add(weight.offset);
+    // The head's product is transposed: there the input is the second operand of the gradient's.
+    if (k.pass == Pass::forward && b.role == Role::weight) {
+      inputs_[key.value] = content(run, view(run, 0));
+    } else if (k.pass == Pass::weight_gradient && b.role == Role::gradient) {
+      const auto forward = inputs_.find(key.value);
+      if (forward == inputs_.end()) return;
+      if (content(run, view(run, 0)) != forward->second && content(run, view(run, 1)) != forward->second) {
+        wrong("program.stale",
+              fmt::format("the gradient of {} is made from another input than the forward product's",
+                          slice_of(weight)->name),
+              run);
+      }
+    }
+  }
+
+  // --- what is written -------------------------------------------------------
+
+  void put(const OpRun& run, const View& v, AxisBits partial, std::uint64_t content) {
+    auto& list = regions(run, v);
+    const std::uint64_t from = low(v), to = from + v.count;
+    std::vector<Region> next;
+    next.reserve(list.size() + 2);
+    for (const Region& r : list) {
+      if (r.high <= from || to <= r.low) {
+        next.push_back(r);
+        continue;
+      }
+      if (r.low < from) next.push_back({r.low, from, r.stamp, r.used, r.partial, r.content});
+      if (to < r.high) next.push_back({to, r.high, r.stamp, r.used, r.partial, r.content});
+    }
+    next.push_back({from, to, stamp_, false, partial, content});
+    list = std::move(next);
+  }
+
+  AxisBits partial_of(const OpRun& run, const View& v) {
+    AxisBits partial = 0;
+    for (const Region& r : regions(run, v)) {
+      if (r.low < low(v) + v.count && low(v) < r.high) partial = static_cast<AxisBits>(partial | r.partial);
+    }
+    return partial;
+  }
+
+  /// The parameter that a view of a flat buffer is, if it is one.
+  [[nodiscard]] const ParameterSlice* slice_of(const View& v) const {
+    const Buffer& b = p_[v.buffer];
+    if (!b.parameters || !b.flat_split.empty()) return nullptr;
+    for (const ParameterSlice& s : p_.parameter_tables[*b.parameters].slices) {
+      if (s.offset == v.offset && v.count == local_count(s.shard, p_.mesh)) return &s;
+    }
+    return nullptr;
+  }
+
+  /// Axes that cut dimensions [from, to) of a shard.
+  [[nodiscard]] AxisBits cuts(const Shard& s, std::size_t from, std::size_t to) const {
+    AxisBits out = 0;
+    for (std::size_t i = from; i < std::min<std::size_t>(to, s.rank); ++i) {
+      out = static_cast<AxisBits>(out | bits(p_.mesh, s.dims[i].split));
+    }
+    return out;
+  }
+  /// The same without the class axes: ranks along those run other lists, so a
+  /// cut says nothing about sums (experts, SUMMA).
+  [[nodiscard]] AxisBits sums(const Shard& s, std::size_t from, std::size_t to) const {
+    return static_cast<AxisBits>(cuts(s, from, to) & ~bits(p_.mesh, p_.class_axes));
+  }
+
+  /// Axes over which what the kernel writes to view `i` is a partial sum.
+  [[nodiscard]] AxisBits new_partial(const OpRun& run, const Kernel& k, std::uint32_t i) const {
+    const View& target = view(run, i);
+    switch (k.kind) {
+      case KernelKind::gemm:
+        if (const ParameterSlice* s = slice_of(view(run, 1));
+            s != nullptr && p_[view(run, 1).buffer].role == Role::weight) {
+          return k.options.transpose_b ? sums(s->shard, 1, Shard::max_dims) : sums(s->shard, 0, 1);
+        }
+        break;
+      case KernelKind::embed_forward:
+        if (const ParameterSlice* s = slice_of(view(run, 1))) return sums(s->shard, 0, 1);
+        break;
+      case KernelKind::cross_entropy_max:
+      case KernelKind::cross_entropy_sum:
+        if (const auto& s = p_[view(run, 0).buffer].shard) return sums(*s, s->rank - 1U, s->rank);
+        break;
+      case KernelKind::count_targets:
+      case KernelKind::cross_entropy_loss: return bits(p_.mesh, {Axis::data});
+      case KernelKind::sum_squares: {
+        // Other ranks hold other parameters, other parts of them, or their share of the weight.
+        AxisBits out = bits(p_.mesh, p_.class_axes);
+        const View& g = view(run, 0);
+        out = static_cast<AxisBits>(out | bits(p_.mesh, g.member_of) | bits(p_.mesh, p_[g.buffer].flat_split));
+        if (p_[g.buffer].parameters) {
+          for (const ParameterSlice& s : p_.parameter_tables[*p_[g.buffer].parameters].slices) {
+            if (g.offset <= s.offset && s.offset < g.offset + g.count) {
+              out = static_cast<AxisBits>(out | cuts(s.shard, 0, Shard::max_dims));
+            }
+          }
+        }
+        return out;
+      }
+      default: break;
+    }
+    // A parameter's gradient from operands that an axis cuts while it does not cut the parameter.
+    if (p_[target.buffer].role == Role::gradient && k.kind != KernelKind::fill) {
+      const ParameterSlice* s = slice_of(target);
+      const AxisBits own = s != nullptr ? cuts(s->shard, 0, Shard::max_dims) : AxisBits{0};
+      AxisBits tokens = 0;
+      for (std::uint32_t j = 0; j < run.op->views.count; ++j) {
+        const auto& shard = p_[view(run, j).buffer].shard;
+        if (view(run, j).use == View::Use::read && shard) {
+          tokens = static_cast<AxisBits>(tokens | cuts(*shard, 0, Shard::max_dims));
+        }
+      }
+      if (s != nullptr) return static_cast<AxisBits>(tokens & ~own);
+    }
+    return 0;
+  }
+
+  void perform(const OpRun& run, const Compute& c) {
+    const Kernel& k = run.block->kernels[c.kernel];
+    same_input(run, k);
+    Hash made;
+    made.add(index(k.kind));
+    made.add(k.site);
+    std::vector<AxisBits> partial(run.op->views.count, 0);
+    for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+      const View& v = view(run, i);
+      if (v.use != View::Use::write) made.add(content(run, v));
+      if (v.use == View::Use::read) continue;
+      partial[i] = new_partial(run, k, i);
+      if (v.use == View::Use::accumulate) partial[i] = static_cast<AxisBits>(partial[i] | partial_of(run, v));
+    }
+    // Data is told apart by what it is, not by what it is made from.
+    if (k.kind == KernelKind::load_tokens || k.kind == KernelKind::load_targets) made.add(run.microbatch);
+    for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+      made.add(i);
+      if (view(run, i).use != View::Use::read) put(run, view(run, i), partial[i], made.value);
+    }
+  }
+
+  void perform(const OpRun& run, const Collective& c) {
+    const AxisBits group = bits(p_.mesh, p_[c.group].axes);
+    const auto made = [&](const View& v) {
+      Hash h;
+      h.add(0x100U + index(c.kind));
+      h.add(index(c.group));
+      h.add(content(run, v));
+      return h.value;
+    };
+    switch (c.kind) {
+      case Collective::Kind::all_reduce:
+      case Collective::Kind::reduce:
+        for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+          const View& v = view(run, i);
+          if (v.use != View::Use::read) put(run, v, static_cast<AxisBits>(partial_of(run, v) & ~group), made(v));
+        }
+        break;
+      case Collective::Kind::broadcast:
+        for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+          if (view(run, i).use != View::Use::read) put(run, view(run, i), 0, arrived());
+        }
+        break;
+      case Collective::Kind::all_gather:
+      case Collective::Kind::reduce_scatter:
+      case Collective::Kind::all_to_all:
+        for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
+          const AxisBits left = partial_of(run, view(run, i));
+          const bool reduces = c.kind == Collective::Kind::reduce_scatter;
+          put(run, view(run, i + 1), reduces ? static_cast<AxisBits>(left & ~group) : left, made(view(run, i)));
+        }
+        break;
+      case Collective::Kind::barrier: break;
+    }
+  }
+
+  void perform(const OpRun& run, const Exchange&) {
+    for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+      if (view(run, i).use != View::Use::read) put(run, view(run, i), 0, arrived() + i);
+    }
+  }
+  void perform(const OpRun& run, const Copy&) {
+    for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
+      put(run, view(run, i + 1), partial_of(run, view(run, i)), content(run, view(run, i)));
+    }
+  }
+  void perform(const OpRun&, const Alloc&) {}
+  void perform(const OpRun&, const Free&) {}
+
+  /// Content that came from another rank: like no other.
+  [[nodiscard]] std::uint64_t arrived() const {
+    Hash h;
+    h.add(stamp_);
+    return h.value;
+  }
+
+  Findings& f_;
+  const Program& p_;
+  std::uint32_t class_;
+  Rank rank_;
+  bool setup_ = false;
+  std::set<std::uint32_t> lasting_;
+  std::unordered_map<Instance, std::vector<Region>, InstanceHash> regions_;
+  std::unordered_map<std::uint64_t, std::uint64_t> ran_;  ///< key of an op -> its operands' stamps when it had run
+  std::unordered_map<std::uint64_t, std::uint64_t>
+      inputs_;                                        ///< (layer, microbatch, parameter) -> forward input's content
+  std::unordered_set<std::uint64_t> norm_gradients_;  ///< contents that norms have taken backward
+  std::uint64_t key_ = 0;
+  std::uint64_t stamp_ = 0;
+};
+
+}  // namespace
+
+void check_values(Findings& f) {
+  for (std::uint32_t c = 0; c < f.program().classes.size() && !f.full(); ++c) {
+    Values(f, c).walk(true);
+    Values(f, c).walk(false);
+  }
+}
+
+}  // namespace orrery::verifying
