@@ -32,23 +32,25 @@ Seconds time_rounds(std::uint32_t ranks, Round round) {
   // Short samples, of which some meet no other program: the fastest tenth counts.
   constexpr double sample = 0.5e-3;
   constexpr int samples = 25;
+  constexpr int warmups = 5;
   ThreadWorld world(ranks, {});
   std::vector<double> took;
-  std::uint64_t repeat = 4;
+  std::uint64_t repeat = 8;
+  double fastest = sample;
   std::barrier meet(static_cast<std::ptrdiff_t>(ranks));
-  bool settled = false;
   on_threads(ranks, [&](std::uint32_t r) {
     Communicator& communicator = world.communicator(Rank{r});
-    for (int s = 0; s < samples; ++s) {
+    for (int s = 0; s < warmups + samples; ++s) {
       meet.arrive_and_wait();
       const auto start = Clock::now();
       for (std::uint64_t i = 0; i < repeat; ++i) round(communicator, r);
       const double each = std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(repeat);
       meet.arrive_and_wait();
       if (r != 0) continue;
-      if (!settled) {  // the first sample warms up and sets the number of rounds
-        repeat = static_cast<std::uint64_t>(std::clamp(sample / each, 2.0, 2000.0));
-        settled = true;
+      if (s < warmups) {
+        // Enough rounds that late starters do not matter; the first samples start threads and touch memory.
+        fastest = std::min(fastest, each);
+        repeat = static_cast<std::uint64_t>(std::clamp(sample / fastest, 2.0, 1000.0));
       } else {
         took.push_back(each);
       }
