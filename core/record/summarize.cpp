@@ -141,36 +141,35 @@ Report summarize(const PlannedRun& run, const Program& program, const Trace& tra
   }
   report.step_time = Seconds::of(static_cast<double>(step) * picosecond);
 
+  // Sums over very many ranks may pass 2^63 ps; doubles keep them exact up to 2^53 and close beyond.
   struct StageSums {
-    std::int64_t busy = 0;
-    std::int64_t exposed = 0;
-    std::int64_t ranks = 0;
+    double busy = 0.0;
+    double exposed = 0.0;
+    double bubble = 0.0;
+    double ranks = 0.0;
   };
   std::map<std::uint32_t, StageSums> stages;
   StageSums all;
-  std::array<std::int64_t, operation_count> time{};
+  std::array<double, operation_count> time{};
   std::array<std::uint64_t, operation_count> count{};
   for (std::size_t i = 0; i < times.size(); ++i) {
     for (StageSums* sums : {&all, &stages[program.mesh.coordinate(trace.ranks[i].rank, Axis::pipeline)]}) {
-      sums->busy += times[i].busy;
-      sums->exposed += times[i].exposed;
-      ++sums->ranks;
+      sums->busy += static_cast<double>(times[i].busy);
+      sums->exposed += static_cast<double>(times[i].exposed);
+      sums->bubble += static_cast<double>(step - times[i].busy - times[i].exposed);
+      sums->ranks += 1.0;
     }
     for (std::size_t o = 0; o < operation_count; ++o) {
-      time[o] += times[i].time[o];
+      time[o] += static_cast<double>(times[i].time[o]);
       count[o] += times[i].count[o];
     }
   }
-  const auto mean = [](std::int64_t sum, double n) { return Seconds::of(static_cast<double>(sum) / n * picosecond); };
+  const auto mean = [](double sum, double n) { return Seconds::of(sum / n * picosecond); };
   report.compute = mean(all.busy, ranks);
   report.exposed_communication = mean(all.exposed, ranks);
-  report.bubble_fraction =
-      step > 0 ? static_cast<double>(step * all.ranks - all.busy - all.exposed) / (ranks * static_cast<double>(step))
-               : 0.0;
+  report.bubble_fraction = step > 0 ? all.bubble / (ranks * static_cast<double>(step)) : 0.0;
   for (const auto& [stage, s] : stages) {
-    const auto n = static_cast<double>(s.ranks);
-    report.time_by_stage.push_back(
-        {stage, mean(s.busy, n), mean(s.exposed, n), mean(step * s.ranks - s.busy - s.exposed, n)});
+    report.time_by_stage.push_back({stage, mean(s.busy, s.ranks), mean(s.exposed, s.ranks), mean(s.bubble, s.ranks)});
   }
   for (std::size_t o = 0; o < operation_count; ++o) {
     if (count[o] == 0) continue;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/base/diagnostics.hpp"
+
 namespace orrery {
 
 Rank peer_rank(const Program& program, const Group& group, Peer peer, Rank rank) {
@@ -56,6 +58,34 @@ std::vector<std::uint32_t> spread_ranks(const Program& program, std::uint32_t mo
   return distances;
 }
 
+/// Longest time that is counted, over all classes: 23 days.
+constexpr double most_picoseconds = 2e18;
+
+[[noreturn]] void too_long() {
+  throw Error(
+      "a step of this plan takes more than 23 days of a rank's time on this cluster, too long to be counted in "
+      "picoseconds");
+}
+
+Picoseconds whole(Seconds s) {
+  if (!(s.base() * 1e12 < most_picoseconds)) too_long();
+  return picoseconds(s);
+}
+
+/// What an op costs by itself; the messages of an Exchange are priced by class.
+struct Alone {
+  const CostModel& costs;
+  const Program& program;
+  const Block& block;
+  const Op& op;
+  Seconds operator()(const Compute&) const { return costs.compute(program, block, op); }
+  Seconds operator()(const Collective&) const { return costs.collective(program, block, op); }
+  Seconds operator()(const Copy&) const { return costs.copy(program, block, op); }
+  Seconds operator()(const Exchange&) const { return {}; }
+  Seconds operator()(const Alloc&) const { return {}; }
+  Seconds operator()(const Free&) const { return {}; }
+};
+
 }  // namespace
 
 void price(Prices& prices, const Program& program, const CostModel& costs) {
@@ -68,6 +98,9 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
   const std::vector<std::uint32_t> distances = spread_ranks(program, 16);
   std::vector<bool> priced(program.blocks.size(), false);
   std::vector<bool> sent(program.blocks.size());
+  std::vector<double> ops_time(program.blocks.size(), 0.0);       // of one run
+  std::vector<double> messages_time(program.blocks.size(), 0.0);  // of one run by the class at hand
+  double all = 0.0;
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
     const Rank rank = representative(program, c);
     sent.assign(program.blocks.size(), false);
@@ -78,13 +111,17 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
         priced[b] = true;
         for (std::size_t i = 0; i < block.ops.size(); ++i) {
           const Op& op = block.ops[i];
-          if (std::holds_alternative<Exchange>(op.action)) continue;  // its messages are priced below
-          if (std::holds_alternative<Alloc>(op.action) || std::holds_alternative<Free>(op.action)) continue;
-          prices.op[prices.first_op[b] + i] = costs.price(program, block, op, rank);
+          const Picoseconds duration = whole(std::visit(Alone{costs, program, block, op}, op.action));
+          prices.op[prices.first_op[b] + i] = duration;
+          ops_time[b] += static_cast<double>(duration);
         }
       }
-      if (block.transfers.empty() || sent[b]) continue;
+      if (block.transfers.empty() || sent[b]) {
+        all += (ops_time[b] + messages_time[b]) * slot.repeat;
+        continue;
+      }
       sent[b] = true;
+      messages_time[b] = 0.0;
       Picoseconds* row = &prices.transfer[std::size_t{c} * prices.transfers + prices.first_transfer[b]];
       for (const Op& op : block.ops) {
         const auto* exchange = std::get_if<Exchange>(&op.action);
@@ -100,11 +137,15 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
           for (const std::uint32_t d : distances) {
             slowest = std::max(slowest, costs.transfer(bytes, Rank{index(rank) + d}, Rank{index(peer) + d}));
           }
-          row[t] = picoseconds(slowest);
+          row[t] = whole(slowest);
+          messages_time[b] += static_cast<double>(row[t]);
         }
       }
+      all += (ops_time[b] + messages_time[b]) * slot.repeat;
     }
   }
+  // No instant of the step lies beyond the sum of all ops, so no sum of times overflows below this.
+  if (!(all < most_picoseconds)) too_long();
 }
 
 }  // namespace orrery

@@ -42,7 +42,8 @@ void resize(Prices&, const Program&);
 
 /// Prices every op that a step runs.  A message between two classes costs what
 /// the slowest of up to 16 pairs of their ranks pays, spread evenly: node
-/// boundaries may cut some pairs and not others.
+/// boundaries may cut some pairs and not others.  Throws Error when a step is
+/// too long for whole picoseconds.
 void price(Prices&, const Program&, const CostModel&);
 
 }  // namespace orrery

@@ -46,6 +46,9 @@ class HandBlock {
     block_.ops.back().views = {view, at};
     return op;
   }
+  std::uint32_t copy(std::uint8_t lane, std::vector<Wait> waits = {}) {
+    return push(Copy{Tier::device, Tier::host}, {LaneKind::copy, lane}, waits);
+  }
   std::uint32_t alloc(BufferId what) { return push(Alloc{what, 0}, {}, {}); }
   std::uint32_t free(BufferId what) { return push(Free{what, 0}, {}, {}); }
 

@@ -26,13 +26,14 @@ std::vector<Wait> random_waits(Draws& draw, std::uint32_t ops) {
       {LaneKind::collective, static_cast<std::uint8_t>(Axis::data)},
       {LaneKind::transfer, static_cast<std::uint8_t>(TransferLane::forward_receive)},
       {LaneKind::transfer, static_cast<std::uint8_t>(TransferLane::forward_send)},
+      {LaneKind::copy, 1},
   };
   std::vector<Wait> waits;
   for (std::int64_t n = draw.in(0, 2); n > 0; --n) {
     if (ops > 0 && draw.in(0, 2) > 0) {
       waits.push_back(HandBlock::on(static_cast<std::uint32_t>(draw.in(0, ops - 1))));
     } else {
-      waits.push_back(HandBlock::tail(lanes[static_cast<std::size_t>(draw.in(0, 4))]));
+      waits.push_back(HandBlock::tail(lanes[static_cast<std::size_t>(draw.in(0, 5))]));
     }
   }
   return waits;
@@ -41,10 +42,11 @@ std::vector<Wait> random_waits(Draws& draw, std::uint32_t ops) {
 /// Appends an op that nobody of another class takes part in.
 void random_local_op(Draws& draw, HandBlock& block, std::uint32_t& ops) {
   const auto waits = random_waits(draw, ops);
-  switch (draw.in(0, 4)) {
+  switch (draw.in(0, 6)) {
     case 0: block.collective(tensor_group, Axis::tensor, waits); break;
     case 1: block.collective(tensor_group, Axis::data, waits); break;
     case 2: block.alloc(BufferId{0}); break;
+    case 3: block.copy(1, waits); break;
     default: block.compute(waits); break;
   }
   ++ops;

@@ -129,6 +129,15 @@ TEST_CASE("The same plan gives the same bytes twice", "[property][estimate][simu
   }
 }
 
+TEST_CASE("A step too long for picoseconds is refused, not wrapped around", "[estimate]") {
+  Priced p = priced(2, 0);
+  ClusterSpec slow = *p.run.cluster;
+  slow.device.memory_bandwidth = Bandwidth::of(1e-3);  // a byte every 17 minutes
+  const CostModel costs(slow, Calibration{}, p.run.plan.mesh, p.run.plan.placement);
+  CHECK_THROWS_AS(estimate(p.run, p.program, costs), Error);
+  CHECK_THROWS_AS(simulate(p.run, p.program, costs), Error);
+}
+
 // A folded trace that is copied to all ranks is the expanded trace, traffic by rank included.
 TEST_CASE("Folded and expanded simulations write the same trace of all ranks", "[property][simulate]") {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
