@@ -88,9 +88,7 @@ class ThreadWorld::Endpoint final : public Communicator {
     std::vector<Posted*> waiting;
   };
 
-  [[nodiscard]] Inbox& inbox_of(const Message& m) {
-    return m.send ? world_.endpoints_[index(m.peer)]->inbox_ : inbox_;
-  }
+  [[nodiscard]] Inbox& inbox_of(const Message& m) { return m.send ? world_.endpoints_[index(m.peer)]->inbox_ : inbox_; }
 
   void post(Posted& own) {
     const Message& m = *own.message;

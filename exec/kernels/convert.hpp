@@ -32,7 +32,7 @@ namespace orrery {
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(x) + 0.5F) - std::bit_cast<std::uint32_t>(0.5F);
   const std::uint32_t special = x > 0x7f800000U ? 0x7e00U : 0x7c00U;
-  const std::uint32_t finite = x < 0x38800000U ? subnormal : normal;  // 2^-14
+  const std::uint32_t finite = x < 0x38800000U ? subnormal : normal;                // 2^-14
   return static_cast<std::uint16_t>(sign | (x >= 0x47800000U ? special : finite));  // 65536
 }
 

@@ -27,8 +27,9 @@ class Run final : public RunBuffers {
   Run(const Program& program, const Workload& workload, const DataSource& data, const RunOptions& options)
       : program_(program),
         options_(options),
-        world_(static_cast<std::uint32_t>(program.mesh.size()),
-               {options.watchdog, [this](Rank r) { return describe_rank(program_, r, runners_[index(r)]->progress()); }}) {
+        world_(
+            static_cast<std::uint32_t>(program.mesh.size()),
+            {options.watchdog, [this](Rank r) { return describe_rank(program_, r, runners_[index(r)]->progress()); }}) {
     for (std::uint32_t r = 0; r < program.mesh.size(); ++r) {
       runners_.push_back(
           std::make_unique<RankRunner>(program, workload, data, world_.communicator(Rank{r}), Rank{r}, options.poison));

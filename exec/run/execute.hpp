@@ -36,7 +36,7 @@ class RunBuffers {
 
 /// A finished step (or setup: step 0, without trace and loss).
 struct RunEvent {
-  std::uint64_t step = 0;       ///< counts from 1, warm-up included
+  std::uint64_t step = 0;  ///< counts from 1, warm-up included
   bool warmup = false;
   const Trace* trace = nullptr;
   std::optional<double> loss;
@@ -45,13 +45,13 @@ struct RunEvent {
 };
 
 struct RunOptions {
-  std::uint64_t warmup_steps = 0;  ///< trained, but not in the result's traces
-  std::uint64_t steps = 1;         ///< recorded
-  std::uint64_t first_step = 1;    ///< of the data and the dropout keys
+  std::uint64_t warmup_steps = 0;      ///< trained, but not in the result's traces
+  std::uint64_t steps = 1;             ///< recorded
+  std::uint64_t first_step = 1;        ///< of the data and the dropout keys
   Seconds watchdog = Seconds::of(60);  ///< longest wait for another rank
-  bool poison = false;             ///< fill new and freed buffers with NaN
+  bool poison = false;                 ///< fill new and freed buffers with NaN
   std::optional<Fault> fault;
-  const std::atomic<bool>* cancel = nullptr;  ///< asked after every step
+  const std::atomic<bool>* cancel = nullptr;      ///< asked after every step
   std::function<void(const RunEvent&)> on_event;  ///< after setup and every step; one thread, all ranks paused
 };
 
@@ -64,10 +64,10 @@ struct RankMemory {
 };
 
 struct RunResult {
-  std::vector<Trace> traces;         ///< one per recorded step
-  std::vector<double> losses;        ///< one per step, warm-up included
-  std::vector<RankMemory> memory;    ///< by rank
-  bool cancelled = false;            ///< fewer steps than asked for
+  std::vector<Trace> traces;       ///< one per recorded step
+  std::vector<double> losses;      ///< one per step, warm-up included
+  std::vector<RankMemory> memory;  ///< by rank
+  bool cancelled = false;          ///< fewer steps than asked for
 };
 
 /// Trains: runs the Program's setup once and its step list for every step, one

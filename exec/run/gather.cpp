@@ -78,8 +78,8 @@ void for_each_part(const Program& program, const RunBuffers& buffers, std::strin
           part.bytes = bytes;
           part.dtype = buffer.dtype;
           part.first = owned.empty() ? run.buffer_first
-                                     : unsplit(table, size(program.mesh, owned),
-                                               coordinate(program.mesh, rank, owned), run.buffer_first);
+                                     : unsplit(table, size(program.mesh, owned), coordinate(program.mesh, rank, owned),
+                                               run.buffer_first);
           part.count = run.count;
           visit(rank, part);
         });

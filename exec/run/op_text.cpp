@@ -41,9 +41,8 @@ std::string op_text(const Program& program, Rank rank, bool setup, std::uint32_t
   std::string text = (setup ? "setup op " : "op ") + std::to_string(id);
   for_each_op(program, setup ? list.setup : list.step, [&](const OpRun& run) {
     if (index(run.id) != id) return;
-    text += " (" + action_text(program, rank, run) + ", op " + std::to_string(run.op_index) + " of " +
-            run.block->name + ", layer " + std::to_string(run.layer) + ", microbatch " +
-            std::to_string(run.microbatch) + ")";
+    text += " (" + action_text(program, rank, run) + ", op " + std::to_string(run.op_index) + " of " + run.block->name +
+            ", layer " + std::to_string(run.layer) + ", microbatch " + std::to_string(run.microbatch) + ")";
   });
   return text;
 }

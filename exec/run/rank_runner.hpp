@@ -17,8 +17,8 @@ namespace orrery {
 /// What a rank is doing, written by its thread and read when something failed.
 struct Progress {
   static constexpr std::uint32_t none = ~std::uint32_t{0};
-  std::atomic<std::uint64_t> step{0};         ///< 0: setup
-  std::atomic<std::uint32_t> current{none};   ///< running number in the list
+  std::atomic<std::uint64_t> step{0};        ///< 0: setup
+  std::atomic<std::uint32_t> current{none};  ///< running number in the list
   std::atomic<std::uint32_t> completed{none};
 };
 

@@ -48,9 +48,8 @@ Report report_of(const PlannedRun& run, const Program& program, const RunResult&
   report.assumptions.push_back(fmt::format("median of {} measured steps, {:.6f} s to {:.6f} s", result.traces.size(),
                                            static_cast<double>(fastest) * seconds,
                                            static_cast<double>(slowest) * seconds));
-  report.assumptions.push_back(
-      fmt::format("largest over ranks: {} bytes reserved for buffers, {} bytes of scratch outside the Program",
-                  reserved, outside));
+  report.assumptions.push_back(fmt::format(
+      "largest over ranks: {} bytes reserved for buffers, {} bytes of scratch outside the Program", reserved, outside));
   return report;
 }
 

@@ -37,8 +37,9 @@ Storage::~Storage() {
 
 std::size_t Storage::slot(const Instance& instance) const {
   const Scope scope = program_[instance.buffer].scope;
-  const std::size_t at =
-      per_microbatch(scope) ? instance.layer * std::size_t{program_.microbatches} + instance.microbatch : instance.layer;
+  const std::size_t at = per_microbatch(scope)
+                             ? instance.layer * std::size_t{program_.microbatches} + instance.microbatch
+                             : instance.layer;
   ORRERY_ASSERT(at < instances_[index(instance.buffer)].size(), program_[instance.buffer].name, instance.layer,
                 instance.microbatch);
   return at;
@@ -84,8 +85,9 @@ std::byte* Storage::at(const Instance& instance) const {
 std::span<std::byte> Storage::find(const Instance& instance) const {
   const auto& list = instances_[index(instance.buffer)];
   const Scope scope = program_[instance.buffer].scope;
-  const std::size_t at =
-      per_microbatch(scope) ? instance.layer * std::size_t{program_.microbatches} + instance.microbatch : instance.layer;
+  const std::size_t at = per_microbatch(scope)
+                             ? instance.layer * std::size_t{program_.microbatches} + instance.microbatch
+                             : instance.layer;
   if (at >= list.size() || list[at] == nullptr) return {};
   return {list[at], bytes_of(program_[instance.buffer])};
 }

@@ -44,7 +44,7 @@ class Storage {
 
   const Program& program_;
   bool poison_;
-  std::vector<std::vector<std::byte*>> instances_;  // by buffer, then layer and microbatch
+  std::vector<std::vector<std::byte*>> instances_;                   // by buffer, then layer and microbatch
   std::unordered_map<std::uint64_t, std::vector<std::byte*>> kept_;  // by rounded size
   std::uint64_t live_ = 0;
   std::uint64_t peak_ = 0;

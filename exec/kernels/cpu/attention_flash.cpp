@@ -16,8 +16,16 @@ namespace {
 
 // Scratch places of this file.
 enum : std::size_t {
-  queries, keys, values, outputs, score_block, weight_block, row_values,
-  key_gradients, value_gradients, context_gradients
+  queries,
+  keys,
+  values,
+  outputs,
+  score_block,
+  weight_block,
+  row_values,
+  key_gradients,
+  value_gradients,
+  context_gradients
 };
 
 constexpr std::uint64_t query_block = 64;
@@ -62,9 +70,8 @@ void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& c
         const std::uint64_t end = k.options.causal ? i0 + n : s;
         for (std::uint64_t j0 = 0; j0 < end; j0 += key_block) {
           const std::uint64_t m = std::min(key_block, end - j0);
-          matrix(p, n, m, key_block).noalias() =
-              matrix<T>(static_cast<const T*>(q) + i0 * d, n, d, d) *
-              matrix<T>(static_cast<const T*>(kk) + j0 * d, m, d, d).transpose();
+          matrix(p, n, m, key_block).noalias() = matrix<T>(static_cast<const T*>(q) + i0 * d, n, d, d) *
+                                                 matrix<T>(static_cast<const T*>(kk) + j0 * d, m, d, d).transpose();
           for (std::uint64_t i = 0; i < n; ++i) {
             T* row = p + i * key_block;
             const std::uint64_t visible = visible_keys(k.options.causal, i0 + i, j0, m);

@@ -144,8 +144,7 @@ void attention_unfused_backward(const Kernel& k, Operands o, const KernelContext
         const auto ds_block = matrix<T>(static_cast<const T*>(ds), n, m, s);
         matrix(dv, m, d, d).noalias() += matrix<T>(used, n, m, s).transpose() * dc_block;
         matrix(dq + i0 * d, n, d, d).noalias() = ds_block * matrix<T>(static_cast<const T*>(kk), m, d, d);
-        matrix(dk, m, d, d).noalias() +=
-            ds_block.transpose() * matrix<T>(static_cast<const T*>(q) + i0 * d, n, d, d);
+        matrix(dk, m, d, d).noalias() += ds_block.transpose() * matrix<T>(static_cast<const T*>(q) + i0 * d, n, d, d);
         finish(dscores, at, n * s, ds);
       }
       shape.put(dqkv, shape.qkv_width(), sequence, shape.query_column(head), scale, dq);

@@ -25,8 +25,7 @@ template <class T>
           Eigen::OuterStride<>(static_cast<Eigen::Index>(stride))};
 }
 template <class T>
-[[nodiscard]] ConstMatrixMap<T> matrix(const T* data, std::uint64_t rows, std::uint64_t columns,
-                                       std::uint64_t stride) {
+[[nodiscard]] ConstMatrixMap<T> matrix(const T* data, std::uint64_t rows, std::uint64_t columns, std::uint64_t stride) {
   return {data, static_cast<Eigen::Index>(rows), static_cast<Eigen::Index>(columns),
           Eigen::OuterStride<>(static_cast<Eigen::Index>(stride))};
 }

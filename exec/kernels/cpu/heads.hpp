@@ -44,8 +44,7 @@ struct Heads {
   }
   /// The reverse: x = in * factor.
   template <class T>
-  void put(const Operand& x, std::uint64_t width, std::uint64_t sequence, std::uint64_t column, T factor,
-           T* in) const {
+  void put(const Operand& x, std::uint64_t width, std::uint64_t sequence, std::uint64_t column, T factor, T* in) const {
     for (std::uint64_t position = 0; position < length; ++position) {
       const std::uint64_t at = (position * batch + sequence) * width + column;
       T* row = in + position * dim;

@@ -15,51 +15,78 @@ void fill(Operands);
 void initialize(Operands, const KernelContext&);
 
 // embedding.cpp
-template <class T> void embed_forward(const Kernel&, Operands);
-template <class T> void embed_backward(const Kernel&, Operands, KernelScratch&);
-template <class T> void position_forward(const Kernel&, Operands, KernelScratch&);
-template <class T> void position_backward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void embed_forward(const Kernel&, Operands);
+template <class T>
+void embed_backward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void position_forward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void position_backward(const Kernel&, Operands, KernelScratch&);
 
 // norm.cpp; rms: without mean and beta
-template <class T> void norm_forward(const Kernel&, Operands, bool rms, KernelScratch&);
-template <class T> void norm_backward_input(const Kernel&, Operands, bool rms, KernelScratch&);
-template <class T> void norm_backward_weight(const Kernel&, Operands, bool rms, KernelScratch&);
+template <class T>
+void norm_forward(const Kernel&, Operands, bool rms, KernelScratch&);
+template <class T>
+void norm_backward_input(const Kernel&, Operands, bool rms, KernelScratch&);
+template <class T>
+void norm_backward_weight(const Kernel&, Operands, bool rms, KernelScratch&);
 
 // gemm.cpp
-template <class T> void gemm(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void gemm(const Kernel&, Operands, KernelScratch&);
 
 // attention_unfused.cpp, attention_flash.cpp, rope.cpp
-template <class T> void attention_unfused_forward(const Kernel&, Operands, const KernelContext&);
-template <class T> void attention_unfused_backward(const Kernel&, Operands, const KernelContext&);
-template <class T> void attention_flash_forward(const Kernel&, Operands, const KernelContext&);
-template <class T> void attention_flash_backward(const Kernel&, Operands, const KernelContext&);
-template <class T> void rope(const Kernel&, Operands, bool backward, KernelScratch&);
+template <class T>
+void attention_unfused_forward(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void attention_unfused_backward(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void attention_flash_forward(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void attention_flash_backward(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void rope(const Kernel&, Operands, bool backward, KernelScratch&);
 
 // elementwise.cpp
-template <class T> void bias_backward(const Kernel&, Operands, KernelScratch&);
-template <class T> void gelu_forward(Operands);
-template <class T> void gelu_backward(Operands);
-template <class T> void swiglu_forward(const Kernel&, Operands);
-template <class T> void swiglu_backward(const Kernel&, Operands);
+template <class T>
+void bias_backward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void gelu_forward(Operands);
+template <class T>
+void gelu_backward(Operands);
+template <class T>
+void swiglu_forward(const Kernel&, Operands);
+template <class T>
+void swiglu_backward(const Kernel&, Operands);
 
 // dropout.cpp
-template <class T> void residual_forward(const Kernel&, Operands, const KernelContext&);
-template <class T> void dropout_forward(const Kernel&, Operands, const KernelContext&);
-template <class T> void dropout_backward(const Kernel&, Operands);
+template <class T>
+void residual_forward(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void dropout_forward(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void dropout_backward(const Kernel&, Operands);
 
 // cross_entropy.cpp
-template <class T> void cross_entropy_max(const Kernel&, Operands, KernelScratch&);
-template <class T> void cross_entropy_sum(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void cross_entropy_max(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void cross_entropy_sum(const Kernel&, Operands, KernelScratch&);
 void cross_entropy_loss(const Kernel&, Operands);
-template <class T> void cross_entropy_backward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void cross_entropy_backward(const Kernel&, Operands, KernelScratch&);
 void mean_loss(Operands);
 
 // optimizer.cpp
 void initialize_scale(Operands, const KernelContext&);
-template <class T> void sum_squares(const Kernel&, Operands);
+template <class T>
+void sum_squares(const Kernel&, Operands);
 void clip_factor(const Kernel&, Operands, const KernelContext&);
 void advance_step(const Kernel&, Operands);
-template <class T> void sgd_update(const Kernel&, Operands, const KernelContext&);
-template <class T> void adam_update(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void sgd_update(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void adam_update(const Kernel&, Operands, const KernelContext&);
 
 }  // namespace orrery::cpu

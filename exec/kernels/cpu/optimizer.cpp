@@ -69,7 +69,8 @@ void sum_squares(const Kernel& k, Operands o) {
       const std::uint64_t n = std::min(tile, o[part].count - at);
       const T* g = read(o[part], at, n, buffer);
       // In double: squares of f32 gradients may leave the range of f32.
-      total += sum_over<double>(n, [&](std::uint64_t i) { return static_cast<double>(g[i]) * static_cast<double>(g[i]); });
+      total +=
+          sum_over<double>(n, [&](std::uint64_t i) { return static_cast<double>(g[i]) * static_cast<double>(g[i]); });
     }
   }
   write_scalar(norm, read_scalar(norm) + k.parameter * total);
@@ -111,20 +112,20 @@ void sgd_update(const Kernel& k, Operands o, const KernelContext& context) {
   const auto momentum = static_cast<T>(w.optimizer.momentum);
   const T decay = k.options.decay ? static_cast<T>(w.optimizer.weight_decay) : T{0};
   T m_buffer[tile];
-  for_each_tile<T>(u, o[0], static_cast<T>(factor.multiplier), [&](const T* g, T* weight, std::uint64_t at,
-                                                                   std::uint64_t n) {
-    if (!k.options.momentum) {
-      for (std::uint64_t i = 0; i < n; ++i) weight[i] -= rate * (g[i] + decay * weight[i]);
-      return;
-    }
-    T* m = update(u.moments[0], at, n, m_buffer);
+  for_each_tile<T>(u, o[0], static_cast<T>(factor.multiplier),
+                   [&](const T* g, T* weight, std::uint64_t at, std::uint64_t n) {
+                     if (!k.options.momentum) {
+                       for (std::uint64_t i = 0; i < n; ++i) weight[i] -= rate * (g[i] + decay * weight[i]);
+                       return;
+                     }
+                     T* m = update(u.moments[0], at, n, m_buffer);
 #pragma GCC ivdep
-    for (std::uint64_t i = 0; i < n; ++i) {
-      m[i] = momentum * m[i] + g[i];
-      weight[i] -= rate * (m[i] + decay * weight[i]);
-    }
-    finish(u.moments[0], at, n, m);
-  });
+                     for (std::uint64_t i = 0; i < n; ++i) {
+                       m[i] = momentum * m[i] + g[i];
+                       weight[i] -= rate * (m[i] + decay * weight[i]);
+                     }
+                     finish(u.moments[0], at, n, m);
+                   });
 }
 
 // Kingma and Ba, "Adam", ICLR 2015, with the decoupled decay of Loshchilov and
@@ -148,19 +149,19 @@ void adam_update(const Kernel& k, Operands o, const KernelContext& context) {
   const T decay = k.options.decay ? static_cast<T>(w.optimizer.weight_decay) : T{0};
   T m_buffer[tile];
   T v_buffer[tile];
-  for_each_tile<T>(u, o[0], static_cast<T>(factor.multiplier), [&](const T* g, T* weight, std::uint64_t at,
-                                                                   std::uint64_t n) {
-    T* m = update(u.moments[0], at, n, m_buffer);
-    T* v = update(u.moments[1], at, n, v_buffer);
+  for_each_tile<T>(
+      u, o[0], static_cast<T>(factor.multiplier), [&](const T* g, T* weight, std::uint64_t at, std::uint64_t n) {
+        T* m = update(u.moments[0], at, n, m_buffer);
+        T* v = update(u.moments[1], at, n, v_buffer);
 #pragma GCC ivdep
-    for (std::uint64_t i = 0; i < n; ++i) {
-      m[i] = beta1 * m[i] + rest1 * g[i];
-      v[i] = beta2 * v[i] + rest2 * g[i] * g[i];
-      weight[i] -= rate * (m[i] * correct1 / (std::sqrt(v[i] * correct2) + epsilon) + decay * weight[i]);
-    }
-    finish(u.moments[0], at, n, m);
-    finish(u.moments[1], at, n, v);
-  });
+        for (std::uint64_t i = 0; i < n; ++i) {
+          m[i] = beta1 * m[i] + rest1 * g[i];
+          v[i] = beta2 * v[i] + rest2 * g[i] * g[i];
+          weight[i] -= rate * (m[i] * correct1 / (std::sqrt(v[i] * correct2) + epsilon) + decay * weight[i]);
+        }
+        finish(u.moments[0], at, n, m);
+        finish(u.moments[1], at, n, v);
+      });
 }
 
 template void sum_squares<float>(const Kernel&, Operands);

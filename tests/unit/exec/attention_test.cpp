@@ -65,8 +65,8 @@ TEST_CASE("unfused and flash attention equal plain loops, forward and backward",
     std::uint64_t s;
     std::uint32_t heads, kv_heads, dim;
   };
-  const Shape shape = GENERATE(Shape{1, 1, 1, 1, 2}, Shape{2, 5, 4, 2, 6}, Shape{3, 64, 2, 1, 8},
-                               Shape{1, 65, 3, 3, 4}, Shape{2, 150, 2, 2, 5});
+  const Shape shape = GENERATE(Shape{1, 1, 1, 1, 2}, Shape{2, 5, 4, 2, 6}, Shape{3, 64, 2, 1, 8}, Shape{1, 65, 3, 3, 4},
+                               Shape{2, 150, 2, 2, 5});
   const DType t = GENERATE(DType::f64, DType::f32, DType::bf16, DType::f16);
   const bool causal = GENERATE(true, false);
   CAPTURE(shape.batch, shape.s, shape.heads, shape.kv_heads, shape.dim, name_of(t), causal);
@@ -159,8 +159,10 @@ TEST_CASE("dropout in unfused and flash attention keeps the same global elements
   }
   CHECK(wrong == 0);
   x.k.kind = KernelKind::attention_unfused_backward;
-  run(x.k, {x.dcontext.operand(), qkv, x.probabilities.operand(), mask.operand(), dropped.operand(), x.dqkv.operand(),
-            x.scores.operand()}, context);
+  run(x.k,
+      {x.dcontext.operand(), qkv, x.probabilities.operand(), mask.operand(), dropped.operand(), x.dqkv.operand(),
+       x.scores.operand()},
+      context);
   Case y = x;
   qkv.data = y.qkv.operand().data;
   y.k.kind = KernelKind::attention_flash_forward;

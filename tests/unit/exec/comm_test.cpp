@@ -289,8 +289,8 @@ TEST_CASE("messages meet in order on each channel, apart from other channels", "
     const Rank other{1 - r};
     if (!send) a = b = d = 0;
     // The receiver names channel 9 first: it gets the third message there.
-    const Message in_order[] = {{send, other, 4, {&pieces[0], 1}}, {send, other, 4, {&pieces[1], 1}},
-                                {send, other, 9, {&pieces[2], 1}}};
+    const Message in_order[] = {
+        {send, other, 4, {&pieces[0], 1}}, {send, other, 4, {&pieces[1], 1}}, {send, other, 9, {&pieces[2], 1}}};
     const Message other_order[] = {in_order[2], in_order[0], in_order[1]};
     c.exchange(send ? in_order : other_order, 0);
     if (!send) got = {a, b, d};
@@ -337,6 +337,5 @@ TEST_CASE("an aborted world wakes every waiting rank and takes its messages back
   world.abort("second reason");
   for (std::thread& t : threads) t.join();
   CHECK(woken == 2);
-  CHECK(world.reason() ==
-        "first reason\n  state of rank 0\n  state of rank 1\n  state of rank 2");
+  CHECK(world.reason() == "first reason\n  state of rank 0\n  state of rank 1\n  state of rank 2");
 }

@@ -34,22 +34,22 @@ TEST_CASE("every 16-bit float survives the way to f32 and back", "[convert]") {
 TEST_CASE("f16 has the values of IEEE 754 binary16", "[convert]") {
   CHECK(from_f16(0x3c00) == 1.0F);
   CHECK(from_f16(0xc000) == -2.0F);
-  CHECK(from_f16(0x7bff) == 65504.0F);          // the largest: (2 - 2^-10) 2^15
-  CHECK(from_f16(0x0400) == 0x1p-14F);          // the least normal
-  CHECK(from_f16(0x0001) == 0x1p-24F);          // the least subnormal
+  CHECK(from_f16(0x7bff) == 65504.0F);  // the largest: (2 - 2^-10) 2^15
+  CHECK(from_f16(0x0400) == 0x1p-14F);  // the least normal
+  CHECK(from_f16(0x0001) == 0x1p-24F);  // the least subnormal
   CHECK(from_f16(0x7c00) == std::numeric_limits<float>::infinity());
-  CHECK(f16_of(65519.0F) == 0x7bff);            // below the largest plus half a unit (16)
-  CHECK(f16_of(65520.0F) == 0x7c00);            // the tie rounds to even: infinity
+  CHECK(f16_of(65519.0F) == 0x7bff);  // below the largest plus half a unit (16)
+  CHECK(f16_of(65520.0F) == 0x7c00);  // the tie rounds to even: infinity
   CHECK(f16_of(1e30F) == 0x7c00);
-  CHECK(f16_of(0x1p-25F) == 0x0000);            // half of the least: to even, zero
-  CHECK(f16_of(0x1.8p-24F) == 0x0002);          // between 1 and 2 units: to even, 2
+  CHECK(f16_of(0x1p-25F) == 0x0000);    // half of the least: to even, zero
+  CHECK(f16_of(0x1.8p-24F) == 0x0002);  // between 1 and 2 units: to even, 2
   CHECK(f16_of(-0.0F) == 0x8000);
 }
 
 TEST_CASE("bf16 ties go to even and infinity stays", "[convert]") {
   CHECK(bf16_of(1.0F) == 0x3f80);
-  CHECK(bf16_of(1.0F + 0x1p-8F) == 0x3f80);       // half of the unit 2^-7 above 1: even is 1
-  CHECK(bf16_of(1.0F + 3 * 0x1p-8F) == 0x3f82);   // half above 1 + 2^-7: even is 1 + 2^-6
+  CHECK(bf16_of(1.0F + 0x1p-8F) == 0x3f80);      // half of the unit 2^-7 above 1: even is 1
+  CHECK(bf16_of(1.0F + 3 * 0x1p-8F) == 0x3f82);  // half above 1 + 2^-7: even is 1 + 2^-6
   CHECK(bf16_of(std::numeric_limits<float>::infinity()) == 0x7f80);
   CHECK(bf16_of(std::numeric_limits<float>::max()) == 0x7f80);
   CHECK(std::isnan(from_bf16(bf16_of(std::numeric_limits<float>::quiet_NaN()))));

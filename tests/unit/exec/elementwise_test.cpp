@@ -31,7 +31,8 @@ TEST_CASE("gelu and its derivative", "[kernels]") {
   int wrong = 0;
   for (std::uint64_t i = 0; i < x.count(); ++i) {
     wrong += !(std::abs(y[i] - gelu(x[i])) <= tolerance(t) * std::max(std::abs(x[i]), 0.1));
-    wrong += !(std::abs(d[i] - dy[i] * derivative(gelu, x[i])) <= (tolerance(t) + 1e-8) * std::max(1.0, std::abs(dy[i])));
+    wrong +=
+        !(std::abs(d[i] - dy[i] * derivative(gelu, x[i])) <= (tolerance(t) + 1e-8) * std::max(1.0, std::abs(dy[i])));
   }
   CAPTURE(name_of(t));
   CHECK(wrong == 0);

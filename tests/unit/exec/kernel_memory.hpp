@@ -24,9 +24,7 @@ class Memory {
   }
   void set(std::uint64_t i, double x) { store_elements(dtype_, bytes_.data(), i, 1, &x); }
   [[nodiscard]] std::uint64_t count() const { return count_; }
-  [[nodiscard]] Operand operand(bool accumulate = false) {
-    return {bytes_.data(), dtype_, count_, accumulate, {}};
-  }
+  [[nodiscard]] Operand operand(bool accumulate = false) { return {bytes_.data(), dtype_, count_, accumulate, {}}; }
   friend bool operator==(const Memory&, const Memory&) = default;
 
  private:

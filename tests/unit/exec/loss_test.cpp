@@ -143,8 +143,8 @@ TEST_CASE("the loss scale multiplies the gradient", "[kernels]") {
   Memory scale = Memory::of(DType::f64, {1024.0, 0.0});
   Kernel k = scaled.kernel_of(KernelKind::cross_entropy_backward);
   k.options.scaled = true;
-  run(k, {scaled.part(0), scaled.max.operand(), scaled.sum.operand(), scaled.targets.operand(),
-          scaled.count.operand(), scale.operand()});
+  run(k, {scaled.part(0), scaled.max.operand(), scaled.sum.operand(), scaled.targets.operand(), scaled.count.operand(),
+          scale.operand()});
   for (std::uint64_t i = 0; i < plain.logits[0].count(); ++i) {
     CHECK(scaled.logits[0][i] == Approx(1024.0 * plain.logits[0][i]).epsilon(1e-13).margin(1e-13));
   }

@@ -59,7 +59,8 @@ TEST_CASE("norms have the mean and deviation that their names say", "[kernels]")
   for (std::uint64_t row = 0; row < 3; ++row) {
     double mean = 0.0;
     double square = 0.0;
-    for (std::uint64_t i = 0; i < columns; ++i) mean += rms ? 0.0 : n.x[row * columns + i] / static_cast<double>(columns);
+    for (std::uint64_t i = 0; i < columns; ++i)
+      mean += rms ? 0.0 : n.x[row * columns + i] / static_cast<double>(columns);
     for (std::uint64_t i = 0; i < columns; ++i) {
       square += std::pow(n.x[row * columns + i] - mean, 2) / static_cast<double>(columns);
     }

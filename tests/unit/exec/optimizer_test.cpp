@@ -34,8 +34,8 @@ TEST_CASE("Adam's first step moves by the learning rate and decays the weight", 
   const double decay = k.options.decay ? 0.05 : 0.0;
   CHECK(weight[0] == Approx(0.9 - decay).epsilon(1e-14));
   CHECK(weight[1] == Approx(1.1 - decay).epsilon(1e-14));
-  CHECK(m[0] == Approx(0.2).epsilon(1e-14));   // (1 - 0.9) 2
-  CHECK(v[0] == Approx(0.2).epsilon(1e-14));   // (1 - 0.95) 4
+  CHECK(m[0] == Approx(0.2).epsilon(1e-14));  // (1 - 0.9) 2
+  CHECK(v[0] == Approx(0.2).epsilon(1e-14));  // (1 - 0.95) 4
 }
 
 TEST_CASE("updates of many elements over several steps follow the formulas", "[kernels]") {

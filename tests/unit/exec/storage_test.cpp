@@ -21,8 +21,8 @@ Program program() {
     b.count = count;
     p.buffers.push_back(b);
   };
-  add("a", Scope::stage, DType::f32, 5);             // 20 bytes
-  add("b", Scope::layer_microbatch, DType::bf16, 9); // 18 bytes
+  add("a", Scope::stage, DType::f32, 5);              // 20 bytes
+  add("b", Scope::layer_microbatch, DType::bf16, 9);  // 18 bytes
   return p;
 }
 
