@@ -47,15 +47,15 @@ class Communicator {
   /// ranks share); it travels with the messages.  Returns the latest of it and
   /// of what the partners of these messages sent along: the instant from which
   /// nobody waited for a partner any more.
-  /// Throws Aborted when another rank failed, Error when this rank finds a
-  /// partner gone or has waited too long.
+  /// Throws Aborted when the run has ended: another rank failed, a partner of
+  /// these messages is gone, or the wait was too long.  The transport knows why.
   virtual std::int64_t exchange(std::span<const Message> messages, std::int64_t ready) = 0;
 
   /// Payload bytes of all sends so far.
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
 };
 
-/// The run ended because of another rank, whose error is the one to report.
+/// The run ended while this rank waited; the reason is told elsewhere.
 class Aborted {};
 
 }  // namespace orrery
