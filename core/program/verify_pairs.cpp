@@ -93,7 +93,8 @@ class Pairs {
         const auto at = scattered_.find(instance(run, view(run, i)));
         if (at == scattered_.end()) continue;
         const auto [low, high] = reach(view(run, i));
-        std::erase_if(at->second, [&](const auto& part) { return low <= part.first && part.second <= high; });
+        std::erase_if(at->second,
+                      [low = low, high = high](const auto& part) { return low <= part.first && part.second <= high; });
       }
     }
     const auto* compute = std::get_if<Compute>(&run.op->action);
@@ -155,7 +156,7 @@ class Pairs {
 
   void counts() {
     for (const auto& [key, r] : runs_) {
-      const auto mismatch = [&](std::string_view a, int n, std::string_view b, int m) {
+      const auto mismatch = [&, &key = key](std::string_view a, int n, std::string_view b, int m) {
         wrong("program.pairing",
               fmt::format("layer {}, microbatch {}: {} runs of {}, but {} of {}", key.first, key.second, n, a, m, b));
       };
