@@ -71,7 +71,7 @@ CalibrationChoice calibration_of(const CommonFlags& flags, const Library& librar
   if (flags.calibration) {
     file = *flags.calibration;
     origin = file.string();
-  } else if (device.cores_shared > 0 && std::filesystem::exists(own_calibration_path(), failure)) {
+  } else if (device.name == "cpu-core" && std::filesystem::exists(own_calibration_path(), failure)) {
     file = own_calibration_path();
     origin = "this machine's (" + file.string() + ")";
   } else if (!device.calibration.empty()) {
@@ -86,6 +86,11 @@ CalibrationChoice calibration_of(const CommonFlags& flags, const Library& librar
   Diagnostics d;
   std::optional<Calibration> read = read_calibration(file, d);
   require_none(d);
+  // Calibrations name a device by its display name or by its file.
+  if (read->device != device.name && read->device != device.calibration) {
+    refuse("cli.calibration", fmt::format("the calibration is of another device ({})", origin),
+           {fmt::format("It is of {}; the cluster has {}.", read->device, device.name)});
+  }
   return {std::move(*read), std::move(origin)};
 }
 

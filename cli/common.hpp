@@ -53,8 +53,9 @@ struct CalibrationChoice {
   Calibration calibration;
   std::string origin;  ///< "shipped h100", a path, or "none: datasheet figures"
 };
-/// --calibration; else, for devices that are cores of this machine, what
-/// `orrery calibrate` wrote; else the shipped one of the device.
+/// --calibration; else, for cores of this machine (cpu-core), what `orrery
+/// calibrate` wrote; else the shipped one of the device.  Constants of another
+/// device are an input error.
 [[nodiscard]] CalibrationChoice calibration_of(const CommonFlags&, const Library&, const DeviceSpec&);
 /// Where `orrery calibrate` writes without -o.
 [[nodiscard]] std::filesystem::path own_calibration_path();

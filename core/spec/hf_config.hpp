@@ -14,8 +14,9 @@ namespace orrery {
 /// Model types gpt2 and llama.  Both spellings of the rotary base are read
 /// (rope_theta, and rope_parameters of newer files); absent keys take the
 /// defaults of that model type.  Keys that do not change the shape of training
-/// (token ids, dtypes, cache flags) are skipped; keys that would change it in a
-/// way this program does not know (another activation, experts) are refused.
+/// (token ids, dtypes, cache flags, scaling of rotary angles) are skipped; keys
+/// that would change it in a way this program does not know (another
+/// activation, experts) are refused.
 ///
 /// Codes: file.open  hf.syntax  hf.model-type  hf.missing-key  hf.type
 /// hf.range  hf.unsupported, and those of check_model

@@ -77,6 +77,13 @@ TEST_CASE("cli.data: a data folder that is none", "[error]") {
   CHECK(refused("show model --data /nowhere") == "error: --data /nowhere is not a folder [cli.data]\n");
 }
 
+TEST_CASE("cli.calibration: constants of another device", "[error]") {
+  const std::string file = std::string(ORRERY_SOURCE_DIR) + "/models/calibration/a100-80.toml";
+  CHECK(refused("estimate llama-3-70b-8-dgx-h100 --calibration " + file) ==
+        "error: the calibration is of another device (" + file +
+            ") [cli.calibration]\n  It is of a100-80; the cluster has H100.\n");
+}
+
 TEST_CASE("cli.kind: what cannot be shown or recognised", "[error]") {
   CHECK(refused("show elephant") ==
         "error: \"elephant\" cannot be shown [cli.kind]\n  Known: model, cluster, device, plan, program.\n");
