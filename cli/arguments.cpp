@@ -19,8 +19,8 @@ T whole(const std::string& name, const std::string& text) {
   T value{};
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc{} || end != text.data() + text.size()) {
-    throw CLI::ValidationError(name, "\"" + text + "\" is not a whole number from 0 to " +
-                                         std::to_string(std::numeric_limits<T>::max()));
+    throw CLI::ValidationError(
+        name, "\"" + text + "\" is not a whole number from 0 to " + std::to_string(std::numeric_limits<T>::max()));
   }
   return value;
 }
@@ -109,8 +109,9 @@ int dispatch(int count, const char* const* values, const std::vector<std::unique
   app.set_version_flag("--version", "orrery " ORRERY_VERSION);
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
-  app.footer("\norrery VERB --help explains a verb, with examples.\n"
-             "Exit status: 0 fine; 1 the answer is no; 2 the input is wrong; 3 the world failed.");
+  app.footer(
+      "\norrery VERB --help explains a verb, with examples.\n"
+      "Exit status: 0 fine; 1 the answer is no; 2 the input is wrong; 3 the world failed.");
   std::vector<CLI::App*> subcommands;
   for (const std::unique_ptr<Verb>& verb : verbs) {
     CLI::App* sub = app.add_subcommand(verb->name(), verb->summary());
@@ -139,7 +140,8 @@ int dispatch(int count, const char* const* values, const std::vector<std::unique
   } catch (const CLI::ParseError& wrong) {
     std::string verb = "orrery";
     for (const CLI::App* sub : app.get_subcommands()) verb += " " + sub->get_name();
-    std::fprintf(stderr, "error: %s [cli.arguments]\n  %s --help lists what is accepted.\n", wrong.what(), verb.c_str());
+    std::fprintf(stderr, "error: %s [cli.arguments]\n  %s --help lists what is accepted.\n", wrong.what(),
+                 verb.c_str());
     return status_input;
   }
   for (std::size_t i = 0; i < verbs.size(); ++i) {

@@ -73,7 +73,8 @@ class CalibrateVerb final : public Verb {
         if (rate > 0.0) table.row({std::string(name_of(t)), short_text(FlopRate::of(rate))});
       }
       std::string out = measured.machine + "\n" + table.str();
-      if (measured.messages) out += fmt::format("  a message between ranks takes {} to start\n", short_text(measured.messages->latency));
+      if (measured.messages)
+        out += fmt::format("  a message between ranks takes {} to start\n", short_text(measured.messages->latency));
       out += fmt::format("  {} kernel tables, spread of measurements {}\n  written to {}\n", measured.kernels.size(),
                          percent(measured.spread), file.string());
       print(out);

@@ -31,7 +31,8 @@ class CheckVerb final : public Verb {
   const char* summary() const override { return "say what a file is and what is wrong with it"; }
 
   void declare(Command& c) override {
-    c.positional("FILE", file_, "a model, workload, device, cluster, plan, calibration, config.json, report, trace or program");
+    c.positional("FILE", file_,
+                 "a model, workload, device, cluster, plan, calibration, config.json, report, trace or program");
     c.option("--gpus", flags_.gpus, "plans and clusters: number of devices");
     declare_output(c, flags_, "write the answer here too, as JSON");
     c.examples(
@@ -89,7 +90,8 @@ class CheckVerb final : public Verb {
         return {};
       case FileKind::workload:
         if (const auto w = parse_workload(text, file_, d)) {
-          return fmt::format("{} sequences of {} tokens, {}", w->global_batch, w->sequence_length, name_of(w->precision));
+          return fmt::format("{} sequences of {} tokens, {}", w->global_batch, w->sequence_length,
+                             name_of(w->precision));
         }
         return {};
       case FileKind::device:
@@ -143,7 +145,8 @@ class CheckVerb final : public Verb {
         m.file = file_;
         m.code = "cli.kind";
         m.message = "this is no file of ours";
-        m.details.push_back("A TOML file of ours has a table [model], [workload], [device], [cluster] or [plan], or is a calibration.");
+        m.details.push_back(
+            "A TOML file of ours has a table [model], [workload], [device], [cluster] or [plan], or is a calibration.");
         d.add(std::move(m));
         return {};
     }

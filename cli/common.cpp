@@ -58,7 +58,8 @@ Library library_of(const CommonFlags& flags) {
 
 std::filesystem::path own_calibration_path() {
   const char* base = std::getenv("XDG_DATA_HOME");
-  if (base != nullptr && base[0] == '/') return std::filesystem::path(base) / "orrery" / "calibration" / "cpu-core.toml";
+  if (base != nullptr && base[0] == '/')
+    return std::filesystem::path(base) / "orrery" / "calibration" / "cpu-core.toml";
   const char* home = std::getenv("HOME");
   const std::filesystem::path root = home != nullptr && home[0] == '/' ? home : ".";
   return root / ".local" / "share" / "orrery" / "calibration" / "cpu-core.toml";
@@ -140,8 +141,7 @@ LoadedPlan load_plan(const std::string& reference, const CommonFlags& flags,
   loaded.run = std::move(read.run);
   loaded.calibration = std::move(read.calibration);
   PlannedRun& run = loaded.run;
-  ResolvedPlan resolved =
-      resolve(run.plan, run.model, run.workload, *run.cluster, loaded.calibration.calibration);
+  ResolvedPlan resolved = resolve(run.plan, run.model, run.workload, *run.cluster, loaded.calibration.calibration);
   run.plan = std::move(resolved.plan);
   loaded.resolved = std::move(resolved.resolved);
   loaded.program = lower(run.model, run.workload, run.plan);

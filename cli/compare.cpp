@@ -50,7 +50,8 @@ class CompareVerb final : public Verb {
     }
     if (a == FileKind::plan) return plans();
     if (a != FileKind::trace && a != FileKind::report) {
-      refuse("cli.compare", fmt::format("{} is a {}", a_, name_of(a)), {"Two traces, two reports or two plans can be compared."});
+      refuse("cli.compare", fmt::format("{} is a {}", a_, name_of(a)),
+             {"Two traces, two reports or two plans can be compared."});
     }
     const Comparison c = a == FileKind::trace ? traces(a_text, b_text) : reports(a_text, b_text);
     if (flags_.output) write_file(*flags_.output, write_comparison(c));

@@ -51,18 +51,27 @@ std::string dot_of(const ModelSpec& m) {
   out += fmt::format("  subgraph cluster_layer {{\n    label=\"layer, x {}\";\n", m.layers);
   const char* norm = m.norm == Norm::layer_norm ? "layer norm" : "RMS norm";
   out += fmt::format("    norm1 {};\n", label({norm}));
-  out += fmt::format("    qkv {};\n", label({"query, key, value", fmt::format("{} x {}", m.hidden, (m.heads + 2 * m.kv_heads) * m.head_dim)}));
-  out += fmt::format("    attention {};\n", label({"attention", fmt::format("{} heads of {}, {} of keys", m.heads, m.head_dim, m.kv_heads)}));
-  out += fmt::format("    out {};\n    add1 [label=\"+\", shape=circle];\n", label({"out", fmt::format("{} x {}", m.heads * m.head_dim, m.hidden)}));
+  out += fmt::format(
+      "    qkv {};\n",
+      label({"query, key, value", fmt::format("{} x {}", m.hidden, (m.heads + 2 * m.kv_heads) * m.head_dim)}));
+  out += fmt::format("    attention {};\n",
+                     label({"attention", fmt::format("{} heads of {}, {} of keys", m.heads, m.head_dim, m.kv_heads)}));
+  out += fmt::format("    out {};\n    add1 [label=\"+\", shape=circle];\n",
+                     label({"out", fmt::format("{} x {}", m.heads * m.head_dim, m.hidden)}));
   out += fmt::format("    norm2 {};\n", label({norm}));
   const bool gated = m.activation == Activation::swiglu;
-  out += fmt::format("    up {};\n", label({gated ? "gate, up" : "up", fmt::format("{} x {}{}", m.hidden, gated ? "2 x " : "", m.ffn)}));
+  out +=
+      fmt::format("    up {};\n",
+                  label({gated ? "gate, up" : "up", fmt::format("{} x {}{}", m.hidden, gated ? "2 x " : "", m.ffn)}));
   out += fmt::format("    act {};\n", label({gated ? "SwiGLU" : "GELU"}));
-  out += fmt::format("    down {};\n    add2 [label=\"+\", shape=circle];\n", label({"down", fmt::format("{} x {}", m.ffn, m.hidden)}));
-  out += "    norm1 -> qkv -> attention -> out -> add1 -> norm2 -> up -> act -> down -> add2;\n"
-         "    add1 -> add2 [style=dashed];\n  }\n";
-  out += fmt::format("  norm {};\n  head {};\n", label({norm}),
-                     label({m.tied_embeddings ? "head (tied)" : "head", fmt::format("{} x {}", m.hidden, m.vocabulary)}));
+  out += fmt::format("    down {};\n    add2 [label=\"+\", shape=circle];\n",
+                     label({"down", fmt::format("{} x {}", m.ffn, m.hidden)}));
+  out +=
+      "    norm1 -> qkv -> attention -> out -> add1 -> norm2 -> up -> act -> down -> add2;\n"
+      "    add1 -> add2 [style=dashed];\n  }\n";
+  out +=
+      fmt::format("  norm {};\n  head {};\n", label({norm}),
+                  label({m.tied_embeddings ? "head (tied)" : "head", fmt::format("{} x {}", m.hidden, m.vocabulary)}));
   return out + "  embedding -> norm1;\n  embedding -> add1 [style=dashed];\n  add2 -> norm -> head;\n}\n";
 }
 
@@ -84,7 +93,8 @@ std::string dot_of(const ClusterSpec& c) {
     for (std::uint32_t i = 0; i < shown; ++i) out += fmt::format("  n{} -- n{};\n", id, self(self, level - 1));
     if (shown < l.size) {
       const int more = next++;
-      out += fmt::format("  n{} [shape=plaintext, label=\"... {} in all\"];\n  n{} -- n{} [style=dotted];\n", more, l.size, id, more);
+      out += fmt::format("  n{} [shape=plaintext, label=\"... {} in all\"];\n  n{} -- n{} [style=dotted];\n", more,
+                         l.size, id, more);
     }
     return id;
   };
@@ -94,7 +104,8 @@ std::string dot_of(const ClusterSpec& c) {
 
 std::string dot_of(const PlannedRun& run) {
   const Plan& plan = run.plan;
-  std::string out = fmt::format("digraph {} {{\n  rankdir=LR;\n{}", in_quotes(plan.name.empty() ? "plan" : plan.name), head);
+  std::string out =
+      fmt::format("digraph {} {{\n  rankdir=LR;\n{}", in_quotes(plan.name.empty() ? "plan" : plan.name), head);
   const std::uint32_t stages = plan.mesh.size(Axis::pipeline);
   const std::uint32_t replicas = plan.mesh.size(Axis::data);
   const std::uint32_t tensor = plan.mesh.size(Axis::tensor);

@@ -9,7 +9,19 @@
 namespace orrery {
 
 /// The kinds of files that are ours.
-enum class FileKind : std::uint8_t { model, workload, device, cluster, plan, calibration, hf_config, report, trace, program, unknown };
+enum class FileKind : std::uint8_t {
+  model,
+  workload,
+  device,
+  cluster,
+  plan,
+  calibration,
+  hf_config,
+  report,
+  trace,
+  program,
+  unknown
+};
 
 [[nodiscard]] std::string_view name_of(FileKind);
 

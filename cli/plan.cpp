@@ -102,7 +102,8 @@ void PlanVerb::read() {
     d.error("cli.export", fmt::format("there is no export to \"{}\"", *export_), {"Known: megatron."});
   }
   if (threads_ > 4096) {
-    d.error("cli.threads", "--threads is out of range", {fmt::format("It is {}; from 0 to 4096 is allowed.", threads_)});
+    d.error("cli.threads", "--threads is out of range",
+            {fmt::format("It is {}; from 0 to 4096 is allowed.", threads_)});
   }
   const Library library = library_of(flags_);
   std::optional<ModelSpec> model = library.model(model_, ".", d);
@@ -170,7 +171,8 @@ std::string PlanVerb::nearest_fit() const {
   for (std::uint64_t factor = 2; factor <= 64; factor *= 2) {
     const std::uint64_t gpus = machine_.devices() * factor;
     Diagnostics ignored;  // the cluster may not grow that far
-    const auto larger = gpus <= max_devices ? resized(machine_, static_cast<std::uint32_t>(gpus), ignored) : std::nullopt;
+    const auto larger =
+        gpus <= max_devices ? resized(machine_, static_cast<std::uint32_t>(gpus), ignored) : std::nullopt;
     if (!larger) break;
     const Leanest there = leanest(spec_, workload_, *larger, calibration_.calibration);
     if (static_cast<double>(there.peak) > machine_.device.memory.base()) continue;
@@ -225,7 +227,8 @@ std::string PlanVerb::text(const SearchResult& result) const {
   row("bubble", [](P p) { return percent(p.report.bubble_fraction); });
   row("exposed communication", [](P p) { return short_text(p.report.exposed_communication); });
   if (machine_.price_per_gpu_hour) {
-    row("cost per step", [](P p) { return p.report.cost_per_step ? fmt::format("{:.4g}", *p.report.cost_per_step) : "-"; });
+    row("cost per step",
+        [](P p) { return p.report.cost_per_step ? fmt::format("{:.4g}", *p.report.cost_per_step) : "-"; });
   }
   row("peak memory", [](P p) { return short_text(Bytes::of(static_cast<double>(p.report.peak_memory_bytes))); });
   std::size_t stages = 0;
@@ -299,7 +302,9 @@ int PlanVerb::run() {
     return status_fine;
   }
   SearchOptions options;
-  options.objective = objective_ == "memory" ? Objective::memory : objective_ == "cost" ? Objective::cost : Objective::step_time;
+  options.objective = objective_ == "memory" ? Objective::memory
+                      : objective_ == "cost" ? Objective::cost
+                                             : Objective::step_time;
   options.top = top_;
   options.threads = threads_;
   options.simulate = !no_simulate_;

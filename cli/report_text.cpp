@@ -22,9 +22,7 @@ std::string line(std::string_view label, const std::string& value, const std::st
 
 std::string gib(std::uint64_t bytes) { return short_text(Bytes::of(static_cast<double>(bytes))); }
 
-std::string signed_time(Seconds t) {
-  return (t.base() < 0 ? "-" : "+") + short_text(Seconds::of(std::abs(t.base())));
-}
+std::string signed_time(Seconds t) { return (t.base() < 0 ? "-" : "+") + short_text(Seconds::of(std::abs(t.base()))); }
 
 std::string yes(bool value) { return value ? "on" : "off"; }
 
@@ -119,7 +117,8 @@ std::string report_text(const Report& r) {
       }
     }
     if (kinds > 0) {
-      table.row({fmt::format("{} others", kinds), short_text(rest.time), share(rest.time), fmt::format("{}", rest.count)});
+      table.row(
+          {fmt::format("{} others", kinds), short_text(rest.time), share(rest.time), fmt::format("{}", rest.count)});
     }
     out += "\n  time by kind of operation, mean over ranks\n" + table.str("    ");
   }
@@ -156,9 +155,9 @@ std::vector<std::string> differences(const Plan& other, const Plan& plan) {
 std::string step_difference(const Report& other, const Report& best) {
   const Seconds delta = other.step_time - best.step_time;
   const double relative = best.step_time.base() > 0 ? delta.base() / best.step_time.base() : 0.0;
-  std::string out = std::abs(relative) < 5e-5 ? std::string("as fast")
-                                              : fmt::format("{} {}", percent(std::abs(relative), 2),
-                                                            relative > 0 ? "slower" : "faster");
+  std::string out = std::abs(relative) < 5e-5
+                        ? std::string("as fast")
+                        : fmt::format("{} {}", percent(std::abs(relative), 2), relative > 0 ? "slower" : "faster");
   const auto part = [&](std::string_view name, Seconds d) {
     if (std::abs(d.base()) >= 1e-4 * best.step_time.base()) out += fmt::format(", {} {}", name, signed_time(d));
   };

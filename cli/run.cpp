@@ -113,13 +113,15 @@ int RunVerb::run() {
     json["complete"] = !result.cancelled;
     print_json(json);
   } else {
-    std::string out = heading_text(loaded.run, "not used") + resolutions_text(loaded.resolved) + "\n" + report_text(report);
+    std::string out =
+        heading_text(loaded.run, "not used") + resolutions_text(loaded.resolved) + "\n" + report_text(report);
     if (result.losses.size() > 1) {
       out += fmt::format("\n  loss {:.4f} in step 1, {:.4f} in step {}\n", result.losses.front(), result.losses.back(),
                          result.losses.size());
     }
     if (trace_) out += fmt::format("  timeline of the median step in {}\n", *trace_);
-    if (result.cancelled) out += fmt::format("  Interrupted after {} recorded steps of {}.\n", result.traces.size(), steps_);
+    if (result.cancelled)
+      out += fmt::format("  Interrupted after {} recorded steps of {}.\n", result.traces.size(), steps_);
     print(out);
   }
   return result.cancelled || !report.fits ? status_no : status_fine;

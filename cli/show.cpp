@@ -95,15 +95,27 @@ class ShowVerb final : public Verb {
     if (dot_) {
       put_dot(dot_of(*m));
     } else if (flags_.json) {
-      put_json({{"name", m->name}, {"parameters", parameter_count(*m)}, {"layer_parameters", layer_parameter_count(*m)},
-                {"layers", m->layers}, {"hidden", m->hidden}, {"heads", m->heads}, {"kv_heads", m->kv_heads},
-                {"head_dim", m->head_dim}, {"ffn", m->ffn}, {"vocabulary", m->vocabulary},
-                {"max_positions", m->max_positions}, {"norm", name_of(m->norm)}, {"activation", name_of(m->activation)},
-                {"positions", name_of(m->positions)}, {"bias", m->bias}, {"tied_embeddings", m->tied_embeddings},
+      put_json({{"name", m->name},
+                {"parameters", parameter_count(*m)},
+                {"layer_parameters", layer_parameter_count(*m)},
+                {"layers", m->layers},
+                {"hidden", m->hidden},
+                {"heads", m->heads},
+                {"kv_heads", m->kv_heads},
+                {"head_dim", m->head_dim},
+                {"ffn", m->ffn},
+                {"vocabulary", m->vocabulary},
+                {"max_positions", m->max_positions},
+                {"norm", name_of(m->norm)},
+                {"activation", name_of(m->activation)},
+                {"positions", name_of(m->positions)},
+                {"bias", m->bias},
+                {"tied_embeddings", m->tied_embeddings},
                 {"source", m->source}});
     } else {
       put(fmt::format("# {} parameters, {} in each layer\n", with_commas(parameter_count(*m)),
-                      with_commas(layer_parameter_count(*m))) + write_model(*m));
+                      with_commas(layer_parameter_count(*m))) +
+          write_model(*m));
     }
     return status_fine;
   }
@@ -116,14 +128,19 @@ class ShowVerb final : public Verb {
     if (dot_) {
       put_dot(dot_of(*c));
     } else if (flags_.json) {
-      nlohmann::ordered_json json{{"name", c->name}, {"devices", c->devices()}, {"nodes", c->nodes},
-                                  {"devices_per_node", c->devices_per_node}, {"device", c->device.name},
+      nlohmann::ordered_json json{{"name", c->name},
+                                  {"devices", c->devices()},
+                                  {"nodes", c->nodes},
+                                  {"devices_per_node", c->devices_per_node},
+                                  {"device", c->device.name},
                                   {"memory_bytes", c->device.memory.base()},
                                   {"memory_bandwidth_bytes_per_s", c->device.memory_bandwidth.base()}};
       for (const auto& [p, rate] : c->device.peak) json["peak_flop_per_s"][std::string(name_of(p))] = rate.base();
       json["levels"] = nlohmann::ordered_json::array();
       for (const NetworkLevel& l : c->levels) {
-        json["levels"].push_back({{"name", l.name}, {"size", l.size}, {"bandwidth_bytes_per_s", l.bandwidth.base()},
+        json["levels"].push_back({{"name", l.name},
+                                  {"size", l.size},
+                                  {"bandwidth_bytes_per_s", l.bandwidth.base()},
                                   {"latency_s", l.latency.base()}});
       }
       put_json(json);
@@ -149,8 +166,11 @@ class ShowVerb final : public Verb {
     if (dot_) {
       put_dot(dot_of(*run));
     } else if (flags_.json) {
-      put_json({{"name", run->plan.name}, {"model", run->model.name}, {"ranks", run->plan.mesh.size()},
-                {"mesh", mesh_text(run->plan.mesh)}, {"microbatches", microbatches(run->plan, run->workload)},
+      put_json({{"name", run->plan.name},
+                {"model", run->model.name},
+                {"ranks", run->plan.mesh.size()},
+                {"mesh", mesh_text(run->plan.mesh)},
+                {"microbatches", microbatches(run->plan, run->workload)},
                 {"plan_file", write_plan(*run)}});
     } else {
       const LoadedPlan loaded = load_plan(*reference_, flags_, cluster_ ? cluster_ : "local-cpu");
@@ -166,7 +186,8 @@ class ShowVerb final : public Verb {
     const Program& p = loaded.program;
     if (rank_) {
       if (*rank_ >= p.mesh.size()) {
-        refuse("cli.rank", "--rank is out of range", {fmt::format("It is {}; the plan has ranks 0 to {}.", *rank_, p.mesh.size() - 1)});
+        refuse("cli.rank", "--rank is out of range",
+               {fmt::format("It is {}; the plan has ranks 0 to {}.", *rank_, p.mesh.size() - 1)});
       }
       put(write_rank(p, Rank{*rank_}));
     } else if (dot_) {
@@ -174,9 +195,15 @@ class ShowVerb final : public Verb {
     } else if (flags_.json) {
       std::uint64_t ops = 0;
       for (const Block& b : p.blocks) ops += b.ops.size();
-      put_json({{"ranks", p.mesh.size()}, {"classes", p.classes.size()}, {"blocks", p.blocks.size()},
-                {"ops_in_blocks", ops}, {"buffers", p.buffers.size()}, {"groups", p.groups.size()},
-                {"microbatches", p.microbatches}, {"sent_bytes", program_sent_bytes(p)}, {"text", write_program(p)}});
+      put_json({{"ranks", p.mesh.size()},
+                {"classes", p.classes.size()},
+                {"blocks", p.blocks.size()},
+                {"ops_in_blocks", ops},
+                {"buffers", p.buffers.size()},
+                {"groups", p.groups.size()},
+                {"microbatches", p.microbatches},
+                {"sent_bytes", program_sent_bytes(p)},
+                {"text", write_program(p)}});
     } else {
       put(write_program(p));
     }

@@ -81,9 +81,15 @@ std::uint32_t too_deep(std::string_view text) {
     switch (c) {
       case '#': comment = true; break;
       case '[':
-      case '{': ++brackets; dots = 0; break;
+      case '{':
+        ++brackets;
+        dots = 0;
+        break;
       case ']':
-      case '}': brackets = std::max(0, brackets - 1); dots = 0; break;
+      case '}':
+        brackets = std::max(0, brackets - 1);
+        dots = 0;
+        break;
       case '=':
       case ',':
       case ' ': dots = c == ' ' ? dots : 0; break;

@@ -16,8 +16,8 @@ namespace orrery {
 namespace {
 
 std::string_view kind_of(const TomlNode& node) {
-  constexpr std::string_view names[] = {"text", "a whole number", "a number with a fraction", "true or false",
-                                        "a date", "an array",      "a table"};
+  constexpr std::string_view names[] = {
+      "text", "a whole number", "a number with a fraction", "true or false", "a date", "an array", "a table"};
   return names[node.value.index()];
 }
 
@@ -353,7 +353,8 @@ std::optional<std::string> read_text(const std::filesystem::path& file, Diagnost
   char part[4096];
   while (in.read(part, sizeof part) || in.gcount() > 0) {
     text.append(part, static_cast<std::size_t>(in.gcount()));
-    if (text.size() > most) return refuse(fmt::format("the file is larger than {}", short_text(Bytes::of(double(most)))));
+    if (text.size() > most)
+      return refuse(fmt::format("the file is larger than {}", short_text(Bytes::of(double(most)))));
   }
   if (in.bad()) return refuse("the file cannot be read to its end");
   return text;

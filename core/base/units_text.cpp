@@ -23,9 +23,9 @@ constexpr double ki = 1024.0;
 // Each list ascends among its preferred units.
 constexpr std::array<Unit, 9> byte_units{{{"B", 1, true},
                                           {"KiB", ki, true},
-                                          {"MiB", ki * ki, true},
-                                          {"GiB", ki * ki * ki, true},
-                                          {"TiB", ki * ki * ki * ki, true},
+                                          {"MiB", ki* ki, true},
+                                          {"GiB", ki* ki* ki, true},
+                                          {"TiB", ki* ki* ki* ki, true},
                                           {"kB", 1e3, false},
                                           {"MB", 1e6, false},
                                           {"GB", 1e9, false},
@@ -36,9 +36,9 @@ constexpr std::array<Unit, 14> bandwidth_units{{{"B/s", 1, true},
                                                 {"GB/s", 1e9, true},
                                                 {"TB/s", 1e12, true},
                                                 {"KiB/s", ki, false},
-                                                {"MiB/s", ki * ki, false},
-                                                {"GiB/s", ki * ki * ki, false},
-                                                {"TiB/s", ki * ki * ki * ki, false},
+                                                {"MiB/s", ki* ki, false},
+                                                {"GiB/s", ki* ki* ki, false},
+                                                {"TiB/s", ki* ki* ki* ki, false},
                                                 {"bit/s", 0.125, false},
                                                 {"kbit/s", 125, false},
                                                 {"Mbit/s", 125e3, false},
@@ -124,8 +124,7 @@ std::string exact(double base, std::span<const Unit> units) {
     const std::string text = fmt::format("{} {}", number, u.name);
     // Shortest wins, then the number without an exponent, then the larger unit.
     const auto cost = [](const std::string& s) { return s.size() + (s.find('e') != std::string::npos ? 8 : 0); };
-    if (best.empty() || cost(text) < cost(best) ||
-        (cost(text) == cost(best) && u.preferred && std::abs(number) >= 1)) {
+    if (best.empty() || cost(text) < cost(best) || (cost(text) == cost(best) && u.preferred && std::abs(number) >= 1)) {
       best = text;
     }
   }

@@ -41,7 +41,8 @@ std::optional<DeviceSpec> read_device(TomlTable& t) {
   t.read("calibration", d.calibration, Need::optional, 200);
   t.read("source", d.source, Need::optional);
   t.finish();
-  if (t.diagnostics().size() != before || !check_device(d, t.origin(), t.path(""), t.diagnostics())) return std::nullopt;
+  if (t.diagnostics().size() != before || !check_device(d, t.origin(), t.path(""), t.diagnostics()))
+    return std::nullopt;
   return d;
 }
 

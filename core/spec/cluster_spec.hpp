@@ -18,9 +18,9 @@ struct DeviceSpec {
   std::map<Precision, FlopRate> peak;  ///< dense matrix peak by compute precision; absent: not supported
   Bytes memory;
   Bandwidth memory_bandwidth;
-  bool concurrent_lanes = true;   ///< communication and copies progress beside compute; false: one op at a time
-  std::uint32_t cores_shared = 0; ///< > 0: devices of a node share this many cores (CPU ranks), see sim/cost
-  std::string calibration;        ///< name of the shipped calibration, empty: datasheet peak with defaults
+  bool concurrent_lanes = true;    ///< communication and copies progress beside compute; false: one op at a time
+  std::uint32_t cores_shared = 0;  ///< > 0: devices of a node share this many cores (CPU ranks), see sim/cost
+  std::string calibration;         ///< name of the shipped calibration, empty: datasheet peak with defaults
   std::string source;
   friend bool operator==(const DeviceSpec&, const DeviceSpec&) = default;
 };
@@ -29,10 +29,10 @@ struct DeviceSpec {
 /// below form one unit of this level; all devices below a level's unit reach
 /// each other over it.
 struct NetworkLevel {
-  std::string name;             ///< "nvlink", "infiniband"
-  std::uint32_t size = 1;       ///< devices (first level) or lower units per unit
-  Bandwidth bandwidth;          ///< per device, one direction
-  Seconds latency;              ///< of one message
+  std::string name;        ///< "nvlink", "infiniband"
+  std::uint32_t size = 1;  ///< devices (first level) or lower units per unit
+  Bandwidth bandwidth;     ///< per device, one direction
+  Seconds latency;         ///< of one message
   friend bool operator==(const NetworkLevel&, const NetworkLevel&) = default;
 };
 
@@ -42,8 +42,8 @@ struct ClusterSpec {
   DeviceSpec device;
   std::uint32_t nodes = 1;
   std::uint32_t devices_per_node = 1;
-  std::vector<NetworkLevel> levels;       ///< innermost first; sizes multiply to devices()
-  Bytes host_memory;                      ///< per node
+  std::vector<NetworkLevel> levels;  ///< innermost first; sizes multiply to devices()
+  Bytes host_memory;                 ///< per node
   std::optional<double> price_per_gpu_hour;
   std::string source;
   Origin origin;

@@ -168,8 +168,9 @@ ModelSpec llama(Config& c) {
   m.heads = c.whole("num_attention_heads", std::nullopt, max_width);
   m.kv_heads = c.whole("num_key_value_heads", m.heads, max_width);
   if (c.find("head_dim") == nullptr && m.hidden % m.heads != 0) {
-    c.error("num_attention_heads", "model.heads", "num_attention_heads does not divide hidden_size",
-            {fmt::format("hidden_size is {}, and {} / {} leaves {}.", m.hidden, m.hidden, m.heads, m.hidden % m.heads)});
+    c.error(
+        "num_attention_heads", "model.heads", "num_attention_heads does not divide hidden_size",
+        {fmt::format("hidden_size is {}, and {} / {} leaves {}.", m.hidden, m.hidden, m.heads, m.hidden % m.heads)});
   }
   m.head_dim = c.whole("head_dim", std::max<std::uint64_t>(1, m.hidden / m.heads), max_width);
   m.ffn = c.whole("intermediate_size", std::nullopt, max_width);
@@ -242,7 +243,8 @@ std::optional<ModelSpec> parse_hf_config(std::string text, const std::filesystem
   if (type != "gpt2" && type != "llama") {
     config.error("model_type", "hf.model-type", fmt::format("model type \"{}\" is not supported", type),
                  {"Supported: gpt2, llama.",
-                  "A model of another type with the same layers can be written as a .toml file: orrery show model gpt2-124m shows one."});
+                  "A model of another type with the same layers can be written as a .toml file: orrery show model "
+                  "gpt2-124m shows one."});
     return std::nullopt;
   }
   ModelSpec model = type == "gpt2" ? gpt2(config) : llama(config);

@@ -39,7 +39,8 @@ bool is_path(const std::string& reference) {
 std::vector<std::string> Library::names(const char* kind) const {
   std::vector<std::string> out;
   std::error_code failure;
-  for (std::filesystem::directory_iterator at(data_ / kind, failure), end; !failure && at != end; at.increment(failure)) {
+  for (std::filesystem::directory_iterator at(data_ / kind, failure), end; !failure && at != end;
+       at.increment(failure)) {
     if (at->path().extension() == ".toml") out.push_back(at->path().stem().string());
   }
   std::sort(out.begin(), out.end());

@@ -73,8 +73,9 @@ bool check_model(const ModelSpec& m, Diagnostics& diagnostics) {
   c.number("rope_theta", "model.range", m.rope_theta, 1.0, 1e12);
   if (!c.good()) return false;
   if (m.heads * m.head_dim > max_width) {
-    c.fail("heads", "model.range", "heads times head_dim is out of range",
-           {fmt::format("{} x {} is {}; at most {} is allowed.", m.heads, m.head_dim, m.heads * m.head_dim, max_width)});
+    c.fail(
+        "heads", "model.range", "heads times head_dim is out of range",
+        {fmt::format("{} x {} is {}; at most {} is allowed.", m.heads, m.head_dim, m.heads * m.head_dim, max_width)});
     return false;
   }
   if (m.heads % m.kv_heads != 0) {
@@ -127,7 +128,8 @@ bool check_workload(const Workload& w, Diagnostics& diagnostics) {
   c.range("schedule.total_steps", "workload.range", s.total_steps, 0, max_steps);
   c.number("schedule.minimum_ratio", "workload.range", s.minimum_ratio, 0.0, 1.0);
   if (s.kind != ScheduleKind::constant && s.total_steps <= s.warmup_steps) {
-    c.fail("schedule.total_steps", "workload.schedule", "a falling schedule needs more steps in all than for its warm-up",
+    c.fail("schedule.total_steps", "workload.schedule",
+           "a falling schedule needs more steps in all than for its warm-up",
            {fmt::format("total_steps is {}, warmup_steps {}.", s.total_steps, s.warmup_steps)});
   }
   if (w.clip_norm) {
@@ -154,7 +156,8 @@ bool check_workload(const Workload& w, Diagnostics& diagnostics) {
 bool check_device(const DeviceSpec& d, const Origin& origin, const std::string& path, Diagnostics& diagnostics) {
   Checker c(origin, path, diagnostics);
   if (d.peak.empty()) {
-    c.fail("peak", "device.peak", "the device computes in no precision", {"Give at least one peak: fp32 = \"15.7 TFLOP/s\"."});
+    c.fail("peak", "device.peak", "the device computes in no precision",
+           {"Give at least one peak: fp32 = \"15.7 TFLOP/s\"."});
   }
   for (const auto& [precision, rate] : d.peak) {
     if (!(rate.base() >= 1.0 && rate.base() <= 1e24)) {
@@ -173,7 +176,8 @@ bool check_cluster(const ClusterSpec& cluster, Diagnostics& diagnostics) {
   c.range("nodes", "cluster.range", cluster.nodes, 1, max_devices);
   c.range("devices_per_node", "cluster.range", cluster.devices_per_node, 1, max_devices);
   c.number("host_memory", "cluster.range", cluster.host_memory.base(), 0.0, 0x1p53);
-  if (cluster.price_per_gpu_hour) c.number("price_per_gpu_hour", "cluster.range", *cluster.price_per_gpu_hour, 0.0, 1e9);
+  if (cluster.price_per_gpu_hour)
+    c.number("price_per_gpu_hour", "cluster.range", *cluster.price_per_gpu_hour, 0.0, 1e9);
   if (c.good() && cluster.devices() > max_devices) {
     c.fail("nodes", "cluster.size", "the cluster is too large",
            {fmt::format("{} x {} is {} devices; at most {} are allowed.", cluster.nodes, cluster.devices_per_node,
@@ -198,8 +202,9 @@ bool check_cluster(const ClusterSpec& cluster, Diagnostics& diagnostics) {
            {fmt::format("They give {}; {} nodes of {} are {}.", product, cluster.nodes, cluster.devices_per_node,
                         cluster.devices())});
   } else if (c.good() && !node_boundary) {
-    c.fail("levels", "cluster.levels", "no level ends where a node ends",
-           {fmt::format("Sizes from the inside out must reach {} devices, those of a node.", cluster.devices_per_node)});
+    c.fail(
+        "levels", "cluster.levels", "no level ends where a node ends",
+        {fmt::format("Sizes from the inside out must reach {} devices, those of a node.", cluster.devices_per_node)});
   }
   return c.good() && device_good;
 }

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-
 // What is the same for files of all kinds: a schema, and one table.
 
 namespace orrery {

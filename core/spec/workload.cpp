@@ -38,7 +38,8 @@ double learning_rate(const Workload& w, std::uint64_t step) {
   if (at < warmup) return peak * at / warmup;
   if (s.kind == ScheduleKind::constant || s.total_steps <= s.warmup_steps) return peak;
   const double progress = std::clamp((at - warmup) / (static_cast<double>(s.total_steps) - warmup), 0.0, 1.0);
-  const double fall = s.kind == ScheduleKind::linear ? 1.0 - progress : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+  const double fall =
+      s.kind == ScheduleKind::linear ? 1.0 - progress : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
   return peak * (s.minimum_ratio + (1.0 - s.minimum_ratio) * fall);
 }
 

@@ -46,13 +46,14 @@ struct Workload {
   std::uint64_t global_batch = 0;  ///< sequences per optimizer step
   std::uint64_t sequence_length = 0;
   Precision precision = Precision::bf16;
-  std::optional<DType> gradient_dtype;  ///< of the accumulated gradients; unset: f32 for 16-bit precision, else the precision
+  std::optional<DType>
+      gradient_dtype;  ///< of the accumulated gradients; unset: f32 for 16-bit precision, else the precision
   Optimizer optimizer;
   LearningRateSchedule schedule;
   std::optional<double> clip_norm;  ///< unset: no clipping
   double hidden_dropout = 0.0;
   double attention_dropout = 0.0;
-  double loss_scale = 65536.0;  ///< fp16: initial loss scale, halved on overflow
+  double loss_scale = 65536.0;             ///< fp16: initial loss scale, halved on overflow
   std::uint64_t loss_scale_window = 1000;  ///< fp16: steps without overflow until it doubles
   std::uint64_t seed = 1;
   std::string data;  ///< path of a token file; empty: synthetic tokens

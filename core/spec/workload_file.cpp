@@ -53,7 +53,8 @@ std::optional<Workload> read_workload(TomlTable& t) {
     w.hidden_dropout = both;
     w.attention_dropout = both;
     for (const char* one : {"hidden_dropout", "attention_dropout"}) {
-      if (t.has(one)) t.error(one, "workload.dropout", "dropout already sets this rate", {"Give dropout, or the two rates."});
+      if (t.has(one))
+        t.error(one, "workload.dropout", "dropout already sets this rate", {"Give dropout, or the two rates."});
     }
   }
   t.read("hidden_dropout", w.hidden_dropout, {0.0, 1.0}, Need::optional);
@@ -89,9 +90,7 @@ void write_workload(TomlWriter& out, const Workload& w, std::string_view path) {
   const Optimizer& o = w.optimizer;
   out.table(prefix + ".optimizer").text("kind", name_of(o.kind)).number("learning_rate", o.learning_rate);
   switch (o.kind) {
-    case OptimizerKind::adam:
-      out.number("beta1", o.beta1).number("beta2", o.beta2).number("epsilon", o.epsilon);
-      break;
+    case OptimizerKind::adam: out.number("beta1", o.beta1).number("beta2", o.beta2).number("epsilon", o.epsilon); break;
     case OptimizerKind::sgd: out.number("momentum", o.momentum); break;
   }
   out.number("weight_decay", o.weight_decay);

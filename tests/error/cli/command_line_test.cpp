@@ -26,8 +26,7 @@ TEST_CASE("cli.verb: a verb that is none", "[error]") {
 }
 
 TEST_CASE("cli.arguments: what the command line lacks or cannot read", "[error]") {
-  CHECK(refused("") ==
-        "error: A subcommand is required [cli.arguments]\n  orrery --help lists what is accepted.\n");
+  CHECK(refused("") == "error: A subcommand is required [cli.arguments]\n  orrery --help lists what is accepted.\n");
   CHECK(refused("estimate") ==
         "error: PLAN is required [cli.arguments]\n  orrery estimate --help lists what is accepted.\n");
   CHECK(refused("plan --model tiny-gpt --cluster local-cpu --seq 128 --batch -1") ==
@@ -125,7 +124,8 @@ TEST_CASE("cli.compare: things of different kinds", "[error]") {
 }
 
 TEST_CASE("status 3: the world fails", "[error]") {
-  CHECK(refused("estimate demo-2x2x2 -o /proc/nowhere/r.json", 3).find("error: cannot write /proc/nowhere/r.json") == 0);
+  CHECK(refused("estimate demo-2x2x2 -o /proc/nowhere/r.json", 3).find("error: cannot write /proc/nowhere/r.json") ==
+        0);
   const std::string large = refused("run llama-3-70b-8-dgx-h100", 3);
   CHECK(large.find("error: the ranks need ") == 0);
 }
@@ -137,10 +137,13 @@ TEST_CASE("mistakes in a file are all shown, with line and column", "[error]") {
         "schema = 1\nmodel = \"tiny-gpt\"\ncluster = \"local-cpu\"\ngpus = 4\n[workload]\nbatch = 16\nsequenc = 128\n"
         "precision = \"fp31\"\n[plan]\nmicrobatch_size = 1\n");
   CHECK(refused("estimate " + file) ==
-        file + ":5:1: error: the key sequence is missing from [workload] [file.missing-key]\n"
-        "    5 | [workload]\n      | ^\n" +
-        file + ":8:13: error: workload.precision is \"fp31\", which is not known [file.choice]\n"
-        "    8 | precision = \"fp31\"\n      |             ^\n  Known: fp64, fp32, bf16, fp16.\n" +
-        file + ":7:1: error: workload.sequenc is not a known key [file.unknown-key]\n"
-        "    7 | sequenc = 128\n      | ^\n  Did you mean sequence?\n");
+        file +
+            ":5:1: error: the key sequence is missing from [workload] [file.missing-key]\n"
+            "    5 | [workload]\n      | ^\n" +
+            file +
+            ":8:13: error: workload.precision is \"fp31\", which is not known [file.choice]\n"
+            "    8 | precision = \"fp31\"\n      |             ^\n  Known: fp64, fp32, bf16, fp16.\n" +
+            file +
+            ":7:1: error: workload.sequenc is not a known key [file.unknown-key]\n"
+            "    7 | sequenc = 128\n      | ^\n  Did you mean sequence?\n");
 }

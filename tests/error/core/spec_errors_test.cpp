@@ -88,7 +88,8 @@ TEST_CASE("the unchanged files are right", "[error]") {
   Diagnostics d;
   CHECK(parse_model(good_model, "m.toml", d));
   CHECK(parse_workload(good_workload, "w.toml", d));
-  CHECK(parse_cluster(good_cluster, "c.toml", [](const std::string& n, Diagnostics& m) { return library.device(n, m); }, d));
+  CHECK(parse_cluster(
+      good_cluster, "c.toml", [](const std::string& n, Diagnostics& m) { return library.device(n, m); }, d));
   CHECK(render(d) == "");
 }
 
@@ -100,7 +101,8 @@ TEST_CASE("file.open: a file that is not there", "[error]") {
 
 TEST_CASE("file.syntax: a line that is not TOML", "[error]") {
   const std::string text = with(good_model, "layers = 2", "layers 2");
-  CHECK(model_error(text) == R"(m.toml:4:8: error: not valid TOML: Error while parsing key-value pair: expected '=', saw '2' [file.syntax]
+  CHECK(model_error(text) ==
+        R"(m.toml:4:8: error: not valid TOML: Error while parsing key-value pair: expected '=', saw '2' [file.syntax]
     4 | layers 2
       |        ^
 )");
@@ -127,7 +129,8 @@ layer = 3)");
 
 TEST_CASE("file.missing-key: a key left out", "[error]") {
   const std::string text = with(good_model, R"(ffn = 256
-)", "");
+)",
+                                "");
   CHECK(model_error(text) == R"(m.toml:2:1: error: the key ffn is missing from [model] [file.missing-key]
     2 | [model]
       | ^
@@ -163,7 +166,9 @@ dropout = nan)");
 
 TEST_CASE("file.unit: a quantity without its unit", "[error]") {
   const std::string text = with(good_cluster, R"("450 GB/s")", R"("450")");
-  CHECK(cluster_error(text) == R"(c.toml:10:13: error: cluster.levels.0.bandwidth is not a quantity: the unit is missing; write for example "3.35 TB/s" [file.unit]
+  CHECK(
+      cluster_error(text) ==
+      R"(c.toml:10:13: error: cluster.levels.0.bandwidth is not a quantity: the unit is missing; write for example "3.35 TB/s" [file.unit]
    10 | bandwidth = "450"
       |             ^
 )");
@@ -171,7 +176,9 @@ TEST_CASE("file.unit: a quantity without its unit", "[error]") {
 
 TEST_CASE("file.unit: a bare number for a quantity", "[error]") {
   const std::string text = with(good_cluster, R"("450 GB/s")", "450");
-  CHECK(cluster_error(text) == R"(c.toml:10:13: error: cluster.levels.0.bandwidth is a whole number, but a quantity in quotes is wanted [file.unit]
+  CHECK(
+      cluster_error(text) ==
+      R"(c.toml:10:13: error: cluster.levels.0.bandwidth is a whole number, but a quantity in quotes is wanted [file.unit]
    10 | bandwidth = 450
       |             ^
   Write for example "3.35 TB/s".
@@ -232,7 +239,8 @@ TEST_CASE("model.size: more parameters than can be", "[error]") {
   const std::string text = with(good_model, R"(layers = 2
 hidden = 64
 heads = 4
-ffn = 256)", R"(layers = 10000
+ffn = 256)",
+                                R"(layers = 10000
 hidden = 1048576
 heads = 4
 ffn = 1048576)");
@@ -245,7 +253,8 @@ ffn = 1048576)");
 
 TEST_CASE("workload.range: a batch too large with its sequence", "[error]") {
   const std::string text = with(good_workload, R"(batch = 8
-sequence = 16)", R"(batch = 16777216
+sequence = 16)",
+                                R"(batch = 16777216
 sequence = 16777216)");
   CHECK(workload_error(text) == R"(w.toml:3:9: error: batch times sequence is out of range [workload.range]
     3 | batch = 16777216
@@ -288,7 +297,8 @@ hidden_dropout = 0.1)");
 TEST_CASE("workload.gradient-dtype: gradients finer than their states", "[error]") {
   const std::string text = with(good_workload, "batch = 8", R"(batch = 8
 gradient_dtype = "f64")");
-  CHECK(workload_error(text) == R"(w.toml:4:18: error: gradients cannot be accumulated in this type [workload.gradient-dtype]
+  CHECK(workload_error(text) ==
+        R"(w.toml:4:18: error: gradients cannot be accumulated in this type [workload.gradient-dtype]
     4 | gradient_dtype = "f64"
       |                  ^
   With precision bf16 it is bf16 or f32.
@@ -301,7 +311,8 @@ TEST_CASE("workload.schedule: a schedule that ends in its warm-up", "[error]") {
 kind = "cosine"
 warmup_steps = 10
 total_steps = 10)");
-  CHECK(workload_error(text) == R"(w.toml:8:15: error: a falling schedule needs more steps in all than for its warm-up [workload.schedule]
+  CHECK(workload_error(text) ==
+        R"(w.toml:8:15: error: a falling schedule needs more steps in all than for its warm-up [workload.schedule]
     8 | total_steps = 10
       |               ^
   total_steps is 10, warmup_steps 10.
@@ -310,7 +321,8 @@ total_steps = 10)");
 
 TEST_CASE("cluster.levels: levels that miss a node", "[error]") {
   const std::string text = with(good_cluster, "size = 2", "size = 3");
-  CHECK(cluster_error(text) == R"(c.toml:7:1: error: the sizes of the levels do not multiply to the number of devices [cluster.levels]
+  CHECK(cluster_error(text) ==
+        R"(c.toml:7:1: error: the sizes of the levels do not multiply to the number of devices [cluster.levels]
     7 | [[cluster.levels]]
       | ^
   They give 12; 2 nodes of 4 are 8.
@@ -319,7 +331,8 @@ TEST_CASE("cluster.levels: levels that miss a node", "[error]") {
 
 TEST_CASE("cluster.levels: levels that cross a node", "[error]") {
   const std::string text = with(good_cluster, R"(nodes = 2
-devices_per_node = 4)", R"(nodes = 4
+devices_per_node = 4)",
+                                R"(nodes = 4
 devices_per_node = 2)");
   CHECK(cluster_error(text) == R"(c.toml:7:1: error: no level ends where a node ends [cluster.levels]
     7 | [[cluster.levels]]
@@ -348,7 +361,8 @@ TEST_CASE("library.unknown-device: a device with another name", "[error]") {
 
 TEST_CASE("device.peak: a device that computes nothing", "[error]") {
   const std::string text = with(good_cluster, R"(device = "h100"
-)", R"([cluster.device]
+)",
+                                R"([cluster.device]
 name = "x"
 memory = "1 GiB"
 memory_bandwidth = "1 GB/s"

@@ -34,7 +34,8 @@ TEST_CASE("plan gives the keys that other programs read", "[unit][cli]") {
   const TemporaryFolder folder;
   const Ran ran = orrery_run("plan --model " + source_dir +
                              "/models/hf/llama-3-70b/config.json --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 "
-                             "--top 3 --json -o " + folder.file("best.toml"));
+                             "--top 3 --json -o " +
+                             folder.file("best.toml"));
   CHECK(ran.err == "");
   REQUIRE(ran.status == 0);
   const json found = json::parse(ran.out);
@@ -77,9 +78,11 @@ TEST_CASE("the same command prints the same bytes", "[unit][cli]") {
 
 TEST_CASE("a plan is predicted, run and compared", "[unit][cli]") {
   const TemporaryFolder folder;
-  const Ran predicted = orrery_run("simulate demo-2x2x2 --trace " + folder.file("p.json") + " -o " + folder.file("pr.json"));
+  const Ran predicted =
+      orrery_run("simulate demo-2x2x2 --trace " + folder.file("p.json") + " -o " + folder.file("pr.json"));
   CHECK(predicted.status == 0);
-  const Ran measured = orrery_run("run demo-2x2x2 --steps 2 --json --trace " + folder.file("m.json") + " -o " + folder.file("mr.json"));
+  const Ran measured =
+      orrery_run("run demo-2x2x2 --steps 2 --json --trace " + folder.file("m.json") + " -o " + folder.file("mr.json"));
   CHECK(measured.err == "");
   REQUIRE(measured.status == 0);
   const json report = json::parse(measured.out);
@@ -106,9 +109,10 @@ TEST_CASE("a plan is predicted, run and compared", "[unit][cli]") {
 
 TEST_CASE("a plan that does not fit is answered in full, with status 1", "[unit][cli]") {
   const TemporaryFolder folder;
-  write(folder.file("large.toml"),
-        "schema = 1\nmodel = \"llama-3-70b\"\ncluster = \"dgx-h100\"\ngpus = 8\n[workload]\nbatch = 8\nsequence = 8192\n"
-        "[mesh]\norder = [\"tensor\"]\ntensor = 8\n[plan]\nmicrobatch_size = 1\n");
+  write(
+      folder.file("large.toml"),
+      "schema = 1\nmodel = \"llama-3-70b\"\ncluster = \"dgx-h100\"\ngpus = 8\n[workload]\nbatch = 8\nsequence = 8192\n"
+      "[mesh]\norder = [\"tensor\"]\ntensor = 8\n[plan]\nmicrobatch_size = 1\n");
   const Ran ran = orrery_run("estimate " + folder.file("large.toml"));
   CHECK(ran.status == 1);
   CHECK(ran.out.find("step time") != std::string::npos);

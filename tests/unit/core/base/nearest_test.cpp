@@ -7,8 +7,8 @@ using namespace orrery;
 TEST_CASE("the distance of two words counts single edits", "[unit][nearest]") {
   CHECK(edit_distance("", "") == 0);
   CHECK(edit_distance("", "abc") == 3);
-  CHECK(edit_distance("heads", "head") == 1);    // one letter less
-  CHECK(edit_distance("tensor", "tensro") == 1); // neighbours swapped
+  CHECK(edit_distance("heads", "head") == 1);     // one letter less
+  CHECK(edit_distance("tensor", "tensro") == 1);  // neighbours swapped
   CHECK(edit_distance("kitten", "sitting") == 3);
   CHECK(edit_distance(std::string(1000, 'a'), std::string(1000, 'b')) == 64);  // only the first 64 are read
 }

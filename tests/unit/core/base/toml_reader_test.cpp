@@ -73,9 +73,12 @@ TEST_CASE("any bytes give a table or diagnostics", "[unit][toml]") {
       const std::uint64_t r = random_bits(seed, 1 + e, round);
       const std::size_t at = r % text.size();
       const char c = static_cast<char>((r >> 32) & 0xff);
-      if ((r >> 24) % 3 == 0) text.erase(at, 1 + (r >> 40) % 4);
-      else if ((r >> 24) % 3 == 1) text[at] = c;
-      else text.insert(at, 1, c);
+      if ((r >> 24) % 3 == 0)
+        text.erase(at, 1 + (r >> 40) % 4);
+      else if ((r >> 24) % 3 == 1)
+        text[at] = c;
+      else
+        text.insert(at, 1, c);
       if (text.empty()) text = "x";
     }
     CAPTURE(round);

@@ -47,7 +47,8 @@ TEST_CASE("a quantity without its unit is refused with an example", "[unit][unit
 }
 
 TEST_CASE("numbers that are not finite are no quantities", "[unit][units]") {
-  for (const char* text : {"nan GiB", "inf GiB", "-inf GiB", "1e999 GiB", "1e308 TiB", "", "-", "- 5 GiB", "0x10 GiB"}) {
+  for (const char* text :
+       {"nan GiB", "inf GiB", "-inf GiB", "1e999 GiB", "1e308 TiB", "", "-", "- 5 GiB", "0x10 GiB"}) {
     refused<Bytes>(text);
   }
 }

@@ -54,8 +54,10 @@ TEST_CASE("any change of a config gives a model or diagnostics", "[unit][hf]") {
     std::string text = good;
     for (std::uint64_t e = 0; e < 3; ++e) {
       const std::uint64_t r = random_bits(seed, e, round);
-      if (r % 2 == 0) text[(r >> 8) % text.size()] = static_cast<char>((r >> 40) & 0xff);
-      else text.erase((r >> 8) % text.size(), 1);
+      if (r % 2 == 0)
+        text[(r >> 8) % text.size()] = static_cast<char>((r >> 40) & 0xff);
+      else
+        text.erase((r >> 8) % text.size(), 1);
     }
     CAPTURE(round, text);
     Diagnostics d;

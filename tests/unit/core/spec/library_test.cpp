@@ -13,12 +13,10 @@ TEST_CASE("shipped models have the published number of parameters", "[unit][libr
   // Counts of the released checkpoints; GPT-3 and the Megatron models by the
   // closed form V h + S h + L (12 h^2 + 13 h) + 2 h.
   const std::pair<const char*, std::uint64_t> published[] = {
-      {"gpt2-124m", 124'439'808},       {"gpt2-355m", 354'823'168},
-      {"gpt2-774m", 774'030'080},       {"gpt2-1.5b", 1'557'611'200},
-      {"gpt3-175b", 174'604'259'328},   {"llama-2-7b", 6'738'415'616},
-      {"llama-2-13b", 13'015'864'320},  {"llama-2-70b", 68'976'648'192},
-      {"llama-3-8b", 8'030'261'248},    {"llama-3-70b", 70'553'706'496},
-      {"llama-3-405b", 405'853'388'800},
+      {"gpt2-124m", 124'439'808},      {"gpt2-355m", 354'823'168},        {"gpt2-774m", 774'030'080},
+      {"gpt2-1.5b", 1'557'611'200},    {"gpt3-175b", 174'604'259'328},    {"llama-2-7b", 6'738'415'616},
+      {"llama-2-13b", 13'015'864'320}, {"llama-2-70b", 68'976'648'192},   {"llama-3-8b", 8'030'261'248},
+      {"llama-3-70b", 70'553'706'496}, {"llama-3-405b", 405'853'388'800},
   };
   for (const auto& [name, count] : published) {
     CAPTURE(name);
@@ -32,9 +30,9 @@ TEST_CASE("shipped models have the published number of parameters", "[unit][libr
 
 TEST_CASE("the SC '21 models have the sizes of the paper's table", "[unit][library]") {
   // Narayanan et al., table 1, in billions to one decimal.
-  const std::pair<const char*, double> table[] = {{"1.7b", 1.7},   {"3.6b", 3.6},     {"7.5b", 7.5},     {"18.4b", 18.4},
-                                                  {"39.1b", 39.1}, {"76.1b", 76.1},   {"145.6b", 145.6}, {"310.1b", 310.1},
-                                                  {"529.6b", 529.6}, {"1008b", 1008.0}};
+  const std::pair<const char*, double> table[] = {
+      {"1.7b", 1.7},   {"3.6b", 3.6},     {"7.5b", 7.5},     {"18.4b", 18.4},   {"39.1b", 39.1},
+      {"76.1b", 76.1}, {"145.6b", 145.6}, {"310.1b", 310.1}, {"529.6b", 529.6}, {"1008b", 1008.0}};
   for (const auto& [name, billions] : table) {
     CAPTURE(name);
     Diagnostics d;

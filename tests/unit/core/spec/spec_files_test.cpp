@@ -127,8 +127,10 @@ TEST_CASE("any change of a cluster file gives a cluster or diagnostics", "[unit]
     for (std::uint64_t e = 0; e < 2; ++e) {
       const std::uint64_t r = random_bits(seed, e, round);
       const std::string digits = "0123456789-.eEnaif\"[]";
-      if (r % 2 == 0) text[(r >> 8) % text.size()] = digits[(r >> 40) % digits.size()];
-      else text.insert((r >> 8) % text.size(), 1, digits[(r >> 40) % digits.size()]);
+      if (r % 2 == 0)
+        text[(r >> 8) % text.size()] = digits[(r >> 40) % digits.size()];
+      else
+        text.insert((r >> 8) % text.size(), 1, digits[(r >> 40) % digits.size()]);
     }
     CAPTURE(round, text);
     Diagnostics d;
