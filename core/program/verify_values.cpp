@@ -214,10 +214,11 @@ class Values {
       wrong("program.stale", fmt::format("{} still holds the step before", b.name), run);
       return;
     }
-    if (!std::holds_alternative<Compute>(run.op->action)) return;
-    const Kernel& k = run.block->kernels[std::get<Compute>(run.op->action).kernel];
+    // Reductions take partial sums, copies and gathers carry them along.
+    const auto* c = std::get_if<Compute>(&run.op->action);
+    if (c == nullptr && !std::holds_alternative<Exchange>(run.op->action)) return;
     // Adding one more part keeps a sum partial.
-    const bool adds = v.use == View::Use::accumulate && k.kind != KernelKind::mean_loss && gathers_parts(k);
+    const bool adds = c != nullptr && v.use == View::Use::accumulate && gathers_parts(run.block->kernels[c->kernel]);
     AxisBits partial = 0;
     for (const Region& r : regions(run, v)) {
       if (r.low < low(v) + v.count && low(v) < r.high) partial = static_cast<AxisBits>(partial | r.partial);
@@ -284,10 +285,15 @@ class Values {
     } else if (k.pass == Pass::weight_gradient && b.role == Role::gradient) {
       const auto forward = inputs_.find(key.value);
       if (forward == inputs_.end()) return;
-      if (content(run, view(run, 0)) != forward->second && content(run, view(run, 1)) != forward->second) {
+      const std::uint64_t first = content(run, view(run, 0)), second = content(run, view(run, 1));
+      const std::string& name = slice_of(weight)->name;
+      if (first != forward->second && second != forward->second) {
         wrong("program.stale",
-              fmt::format("the gradient of {} is made from another input than the forward product's",
-                          slice_of(weight)->name),
+              fmt::format("the gradient of {} is made from another input than the forward product's", name), run);
+      } else if (!output_gradients_.insert(first == forward->second ? second : first).second) {
+        // Layers are sequences of products: no two of them have one output.
+        wrong("program.stale",
+              fmt::format("the gradient of {} is made from an output gradient that belongs to another product", name),
               run);
       }
     }
@@ -481,8 +487,9 @@ class Values {
   std::unordered_map<Instance, std::vector<Region>, InstanceHash> regions_;
   std::unordered_map<std::uint64_t, std::uint64_t> ran_;  ///< key of an op -> its operands' stamps when it had run
   std::unordered_map<std::uint64_t, std::uint64_t>
-      inputs_;                                        ///< (layer, microbatch, parameter) -> forward input's content
-  std::unordered_set<std::uint64_t> norm_gradients_;  ///< contents that norms have taken backward
+      inputs_;                                          ///< (layer, microbatch, parameter) -> forward input's content
+  std::unordered_set<std::uint64_t> output_gradients_;  ///< contents that weight gradients have taken
+  std::unordered_set<std::uint64_t> norm_gradients_;    ///< contents that norms have taken backward
   std::uint64_t key_ = 0;
   std::uint64_t stamp_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 
 #include "core/program/lower/lower.hpp"
 #include "core/program/program_text.hpp"
@@ -148,13 +149,34 @@ std::string mutate(Program& p, Random& random) {
   return what + ": " + p.blocks[block].name + " " + op;
 }
 
+/// Rules about what a sound list computes.
+bool about_values(const std::string& code) {
+  return code == "program.repeated" || code == "program.stale" || code == "program.partial" ||
+         code == "program.pairing" || code == "program.update";
+}
+
+/// Blocks that some class runs.
+std::set<std::uint32_t> used_blocks(const Program& p) {
+  std::set<std::uint32_t> used;
+  for (const RankClass& c : p.classes) {
+    for (const auto* slots : {&c.setup, &c.step}) {
+      for (const Slot& s : *slots) used.insert(index(s.block));
+    }
+  }
+  return used;
+}
+
+bool is_kernel(const Block& block, const Op& op, KernelKind kind, Pass pass) {
+  const auto* c = std::get_if<Compute>(&op.action);
+  return c != nullptr && block.kernels[c->kernel].kind == kind && block.kernels[c->kernel].pass == pass;
+}
+
 }  // namespace
 
 // The verifier folds ranks into classes, prunes what it need not compare and
 // simulates without times; the judge looks at every rank, element and pair of
-// ops.  Both must say the same of every changed Program.  What both accept is
-// sound as a list although it may compute something else: a sum that all members
-// leave out, an in-place update lost.  That is for the numerical oracle.
+// ops.  Both must say the same of every changed Program as a list.  What it
+// computes (sums that are made, values that are fresh) the judge does not know.
 TEST_CASE("the verifier agrees with brute force on mutated Programs", "[property][verify]") {
   test::RandomRunLimits limits;
   limits.max_ranks = 4;
@@ -174,53 +196,87 @@ TEST_CASE("the verifier agrees with brute force on mutated Programs", "[property
       const std::string fault = test::brute_force_fault(changed);
       CAPTURE(what, fault);
       INFO(render(found));
-      REQUIRE(found.empty() == fault.empty());
+      REQUIRE((found.empty() || about_values(found[0].code)) == fault.empty());
       ++all;
       rejected += found.empty() ? 0U : 1U;
     }
   }
   CAPTURE(rejected, all);
   CHECK(all > 400);
-  // About half: the rest are independent neighbours in another order, or the silent changes above.
-  CHECK(rejected > 150);
+  // The rest are independent neighbours in another order.
+  CHECK(rejected * 2 > all);
 }
 
-// Lost or repeated memory ops, transfers and one-sided collectives never pass.
-TEST_CASE("the verifier rejects every lost memory op, transfer and one-sided collective", "[property][verify]") {
-  std::size_t dropped = 0;
+// One op less, or one op twice, in a block that all its ranks share.  Three kinds
+// of op do nothing that anybody uses, so losing them is no fault: a fill in setup
+// of what each step fills anew; the last sum of a recomputed layer, which is the
+// next layer's input that the backward pass does not need; and, with full
+// recomputation, the second of two gathers of the same tensor.
+TEST_CASE("the verifier rejects every lost and every repeated op", "[property][verify]") {
+  std::size_t lost = 0, harmless = 0, repeated = 0;
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     const PlannedRun run = test::random_run(seed);
     const Program program = lower(run.model, run.workload, run.plan);
     CAPTURE(seed, test::describe(run));
-    for (std::uint32_t b = 0; b < program.blocks.size(); ++b) {
-      for (std::size_t i = 0; i < program.blocks[b].ops.size(); ++i) {
-        const Op& op = program.blocks[b].ops[i];
-        bool used = false;
-        std::uint32_t user = 0;
-        for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
-          for (const Slot& s : program.classes[c].step) {
-            if (index(s.block) == b) used = true, user = c;
-          }
-        }
-        if (!used || std::holds_alternative<Compute>(op.action) || std::holds_alternative<Copy>(op.action)) continue;
+    for (const std::uint32_t b : used_blocks(program)) {
+      const Block& block = program.blocks[b];
+      for (std::size_t i = 0; i < block.ops.size(); ++i) {
+        const Op& op = block.ops[i];
+        CAPTURE(block.name, i, op_text(program, block, op));
         Program changed = program;
-        std::uint32_t block = b;
-        if (const auto* collective = std::get_if<Collective>(&op.action)) {
-          // Inside a class all members lose it together; across classes one side does.
-          const auto& axes = program[collective->group].axes;
-          const bool across = std::find(axes.begin(), axes.end(), Axis::pipeline) != axes.end() &&
-                              program.mesh.size(Axis::pipeline) > 1;
-          if (!across) continue;
-          block = own_copy(changed, user, b);
-        }
-        std::vector<Item> items = items_of(changed.blocks[block]);
+        std::vector<Item> items = items_of(block);
         items.erase(items.begin() + static_cast<std::ptrdiff_t>(i));
-        assemble(changed.blocks[block], items);
-        CAPTURE(program.blocks[b].name, op_text(program, program.blocks[b], op));
+        assemble(changed.blocks[b], items);
+        if (verify(changed).empty()) {
+          const auto* c = std::get_if<Collective>(&op.action);
+          const bool gathered_again = c != nullptr && c->kind == Collective::Kind::all_gather &&
+                                      run.plan.recompute == Recompute::full && run.plan.sequence_parallel;
+          REQUIRE((gathered_again || is_kernel(block, op, KernelKind::fill, Pass::setup) ||
+                   is_kernel(block, op, KernelKind::residual_forward, Pass::recompute)));
+          ++harmless;
+        }
+        ++lost;
+
+        changed = program;
+        items = items_of(block);
+        Item twin = items[i];
+        twin.from = ~0U;
+        items.insert(items.begin() + static_cast<std::ptrdiff_t>(i) + 1, twin);
+        assemble(changed.blocks[b], items);
         REQUIRE(!verify(changed).empty());
-        ++dropped;
+        ++repeated;
       }
     }
   }
-  CHECK(dropped > 1000);
+  CAPTURE(lost, harmless, repeated);
+  CHECK(lost > 5000);
+  CHECK(harmless * 20 < lost);
+}
+
+// One class alone changes its order: two of its collectives or messages trade places.
+TEST_CASE("the verifier rejects every other order of meetings in one class", "[property][verify]") {
+  std::size_t swapped = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    const Program program = lower(run.model, run.workload, run.plan);
+    if (program.classes.size() < 2) continue;
+    CAPTURE(seed, test::describe(run));
+    for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+      // Runs that hold one transfer each: neighbours of the same kind swap.
+      const auto& step = program.classes[c].step;
+      for (std::size_t i = 0; i + 1 < step.size(); ++i) {
+        const std::string& name = program[step[i].block].name;
+        std::size_t j = i + 1;
+        while (j < step.size() && program[step[j].block].name != name) ++j;
+        const bool transfer = name.starts_with("send.") || name.starts_with("receive.");
+        if (!transfer || j == step.size()) continue;
+        Program changed = program;
+        std::swap(changed.classes[c].step[i], changed.classes[c].step[j]);
+        CAPTURE(c, name, i, j);
+        REQUIRE(!verify(changed).empty());
+        ++swapped;
+      }
+    }
+  }
+  CHECK(swapped > 100);
 }

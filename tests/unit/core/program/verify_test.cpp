@@ -324,3 +324,52 @@ TEST_CASE("ranks that wait for each other are shown as a cycle", "[verify]") {
                {"forward-send exchange", "backward-receive exchange"}})[0]
             .code == "program.deadlock");
 }
+
+TEST_CASE("no op runs twice on what has not changed", "[verify]") {
+  CHECK(after({{"after tail forward-receive\n",
+                "after tail forward-receive\n  1: compute fill forward f32 rows=1 "
+                "columns=32 (write gradients)\n"}})[0]
+            .message ==
+        "the op runs twice on the same elements, and nothing changed them in between (rank 0, class 0, "
+        "block wait, op 1, layer 0, microbatch 0)");
+  // A sum that is made twice is another sum; a gather is not, but nobody used the first.
+  const std::string sum = "  2: tensor all_reduce sum tensor (accumulate gradient) after 1\n  3:";
+  CHECK(code({{sum,
+               "  2: tensor all_reduce sum tensor (accumulate gradient) after 1\n  3: tensor all_reduce sum tensor "
+               "(accumulate gradient)\n  4:"},
+              {"  4: free hidden\n  5: free gradient@1", "  5: free hidden\n  6: free gradient@1"}}) ==
+        "program.repeated");
+}
+
+TEST_CASE("what a step makes anew is not taken from the step before", "[verify]") {
+  CHECK(after({{"block wait forward\n  0: compute fill forward f32 rows=1 columns=32 (write gradients)",
+                "block wait forward\n  0: compute fill forward f32 rows=1 columns=32 (write scratch)"},
+               {"  2: alloc gradients\n",
+                "  2: alloc gradients\n  3: alloc scratch\n  4: compute fill setup f32 rows=1 "
+                "columns=32 (write gradients)\n"},
+               {"  3: alloc steps\n  4:", "  5: alloc steps\n  6:"}})[0]
+            .message ==
+        "gradients still holds the step before (rank 0, class 0, block backward.first, op 0, layer 0, "
+        "microbatch 0)");
+}
+
+TEST_CASE("partial products are summed before they are used", "[verify]") {
+  CHECK(after({{"  2: tensor all_reduce sum tensor (accumulate gradient) after 1\n  3:", "  2:"},
+               {"  4: free hidden\n  5: free gradient@1", "  3: free hidden\n  4: free gradient@1"},
+               {"send 0 to 0 in pipeline channel 1 after tail tensor",
+                "send 0 to 0 in pipeline channel 1 after tail "
+                "compute"}})[0]
+            .message ==
+        "gradient is used while it is a sum over tensor that nobody has made (rank 2, class 1, block "
+        "send.back, op 0, layer 1, microbatch 0)");
+}
+
+TEST_CASE("gradients end in updates, and forward products in backward ones", "[verify]") {
+  CHECK(after({{"    run update\nclass 1", "class 1"}})[0].message ==
+        "elements 0 to 32 of gradients of layer 0 are never used by an update (class 0)");
+  const std::string advance = "compute advance_step optimizer f32 rows=1 columns=1 (accumulate steps)\n";
+  const std::string update =
+      "compute sgd_update optimizer f32 rows=1 columns=32 decay (read gradients, read steps, accumulate weights)\n";
+  CHECK(after({{"  0: " + advance + "  1: " + update, "  0: " + update + "  1: " + advance}})[0].message ==
+        "parameters are updated before the step is counted (class 0)");
+}
