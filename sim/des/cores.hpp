@@ -1,54 +1,67 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <vector>
 
 #include "sim/des/event_queue.hpp"
 
 namespace orrery {
 
-/// Compute ops of one rank each, on the cores of one node.
+/// The cores of one node, on which more ranks than cores take turns.
 ///
-/// With no more ops than cores each takes its own time.  With more, all advance
-/// equally fast: n ops on c cores at c / n of the speed alone (processor
-/// sharing, the limit of short time slices).  Progress is counted in whole
-/// picoseconds of an op alone; a change of n drops less than one.
+/// A rank that has work takes a free core, or queues, first come first served.
+/// It keeps its core from op to op until it has nothing to do (it waits for
+/// another rank) or, with others queueing, until its slice is over; then it
+/// queues again.  So an op takes its own time once it runs, as on a real
+/// scheduler whose slices are longer than ops, and waiting lies between ops.
 class Cores {
  public:
-  /// `cores` 0: as many as there are ops.
-  explicit Cores(std::int64_t cores = 0) : cores_(cores) {}
+  struct Job {
+    std::uint32_t actor = 0;
+    std::uint32_t op = 0;
+  };
+  /// How long a rank keeps its core while others queue, looked at between ops.
+  /// Linux lets a task run about this long; ops are mostly much shorter.
+  static constexpr Picoseconds slice = 3'000'000'000;  // 3 ms
 
-  void start(Picoseconds now, Picoseconds alone, std::uint64_t op) {
-    advance(now);
-    targets_.push(progress_ + alone, op);
-  }
-  [[nodiscard]] bool idle() const { return targets_.empty(); }
-  /// When the next op ends if none starts before.  Requires ops under way.
-  [[nodiscard]] Picoseconds next_end() const {
-    const Picoseconds left = targets_.next_time() - progress_;
-    const auto n = static_cast<Picoseconds>(targets_.size());
-    if (n <= cores_ || cores_ == 0) return time_ + left;
-    // left n / cores, rounded up; whole and rest apart, so that nothing overflows.
-    return time_ + left / cores_ * n + (left % cores_ * n + cores_ - 1) / cores_;
-  }
-  /// The op that ends at next_end().
-  std::uint64_t finish() {
-    time_ = next_end();
-    progress_ = targets_.next_time();
-    return targets_.pop();
-  }
+  /// `cores` 0: one for every actor.
+  explicit Cores(std::uint32_t cores = 0, std::size_t actors = 0)
+      : limited_(cores > 0), free_(cores), ranks_(cores > 0 ? actors : 0) {}
+
+  /// A job of `alone` picoseconds: runs at once where its actor has or gets a core.
+  void start(Picoseconds now, Picoseconds alone, Job job);
+  /// After a job's end, when the actor has started what it could: gives the
+  /// core back if that is nothing.
+  void rest(Picoseconds now, std::uint32_t actor);
+
+  [[nodiscard]] bool idle() const { return running_.empty(); }
+  /// Requires running jobs.
+  [[nodiscard]] Picoseconds next_end() const { return running_.next_time(); }
+  /// The job that ends at next_end().
+  Job finish();
+  /// Jobs that began to run since this was last cleared.
+  [[nodiscard]] std::vector<Job>& started() { return started_; }
 
  private:
-  void advance(Picoseconds now) {
-    const Picoseconds passed = now - time_;
-    const auto n = static_cast<Picoseconds>(targets_.size());
-    progress_ += n <= cores_ || cores_ == 0 ? passed : passed / n * cores_ + passed % n * cores_ / n;
-    time_ = now;
-  }
+  struct Rank {
+    bool has_core = false;
+    std::uint32_t jobs = 0;  ///< running
+    Picoseconds since = 0;   ///< when it got its core
+  };
+  struct Waiting {
+    Job job;
+    Picoseconds alone;
+  };
+  void run(Picoseconds now, Picoseconds alone, Job job);
+  void serve(Picoseconds now);
 
-  std::int64_t cores_;
-  Picoseconds time_ = 0;      ///< up to which progress is counted
-  Picoseconds progress_ = 0;  ///< of an op that had run since the beginning
-  EventQueue<std::uint64_t> targets_;
+  bool limited_;
+  std::uint32_t free_;
+  std::vector<Rank> ranks_;
+  std::deque<Waiting> queue_;
+  EventQueue<Job> running_;
+  std::vector<Job> started_;
 };
 
 }  // namespace orrery

@@ -10,17 +10,20 @@ namespace orrery {
 
 Machine::Machine(const Program& program, const Prices& prices, bool expand, const std::optional<Noise>& noise,
                  const std::vector<std::uint32_t>& node_of_rank)
-    : program_(program), expand_(expand), noise_(noise), lists_(step_lists(program, prices)) {
+    : program_(program),
+      expand_(expand),
+      noise_(noise),
+      lists_(step_lists(program, prices)),
+      shares_cores_(prices.core_count > 0) {
   const std::uint64_t count = expand ? program.mesh.size() : program.classes.size();
-  const bool shares_cores = prices.core_count > 0;
-  ORRERY_ASSERT(!shares_cores || (expand && node_of_rank.size() == program.mesh.size()), node_of_rank.size());
+  ORRERY_ASSERT(!shares_cores_ || (expand && node_of_rank.size() == program.mesh.size()), node_of_rank.size());
   actors_.resize(count);
   std::uint32_t nodes = 1;
   for (std::uint32_t i = 0; i < count; ++i) {
     Actor& a = actors_[i];
     a.rank = expand ? Rank{i} : representative(program, i);
     a.rank_class = expand ? class_of(program, a.rank) : i;
-    a.node = shares_cores ? node_of_rank[i] : 0;
+    a.node = shares_cores_ ? node_of_rank[i] : 0;
     nodes = std::max(nodes, a.node + 1);
     const StepList& steps = list(a);
     a.head.assign(steps.lanes.size(), 0);
@@ -29,7 +32,7 @@ Machine::Machine(const Program& program, const Prices& prices, bool expand, cons
     a.spans.resize(steps.ops.size());
     for (const auto& lane : steps.lanes) left_ += lane.size();
   }
-  nodes_.assign(nodes, Cores(shares_cores ? prices.core_count : 0));
+  nodes_.assign(nodes, shares_cores_ ? Cores(prices.core_count, actors_.size()) : Cores());
   build_meetings();
 }
 
@@ -86,13 +89,22 @@ void Machine::begin(std::uint32_t number, std::uint32_t op) {
   const StepOp& step = list(actor).ops[op];
   switch (step.kind) {
     case StepOp::Kind::compute:
-      nodes_[actor.node].start(now_, with_noise(step.duration, actor, op), std::uint64_t{number} << 32 | op);
+      nodes_[actor.node].start(now_, with_noise(step.duration, actor, op), {number, op});
+      note_starts(nodes_[actor.node]);
       break;
     case StepOp::Kind::copy: copies_.push(now_ + with_noise(step.duration, actor, op), {number, op}); break;
     case StepOp::Kind::exchange: begin_exchange(number, op); break;
     case StepOp::Kind::collective: begin_collective(number, op); break;
     case StepOp::Kind::untimed: ORRERY_ASSERT(false, op);
   }
+}
+
+void Machine::note_starts(Cores& node) {
+  for (const Cores::Job& job : node.started()) {
+    Actor& actor = actors_[job.actor];
+    if (list(actor).ops[job.op].kind == StepOp::Kind::compute) actor.spans[job.op].start = now_;
+  }
+  node.started().clear();
 }
 
 void Machine::start(const std::vector<MemberOp>& members, Picoseconds alone) {
@@ -170,16 +182,25 @@ void Machine::end_communication(std::uint32_t number) {
     const MemberOp done = member_ops_[m];
     Actor& actor = actors_[done.actor];
     if (list(actor).ops[done.op].kind == StepOp::Kind::exchange && --actor.moving[done.op] > 0) continue;
-    end(done.actor, done.op);
+    if (shares_cores_) {
+      // A rank notices the end when it has a core again.
+      nodes_[actor.node].start(now_, 0, {done.actor, done.op});
+      note_starts(nodes_[actor.node]);
+    } else {
+      end(done.actor, done.op);
+    }
   }
-  for (std::uint32_t m = running.first_member; m < running.first_member + running.members; ++m) {
-    try_lanes(member_ops_[m].actor);
+  if (!shares_cores_) {
+    for (std::uint32_t m = running.first_member; m < running.first_member + running.members; ++m) {
+      try_lanes(member_ops_[m].actor);
+    }
   }
   free_numbers_.push_back(number);
 }
 
 void Machine::run() {
   for (std::uint32_t i = 0; i < actors_.size(); ++i) try_lanes(i);
+  // A node's cores, copies and the network each know when their next op ends.
   for (;;) {
     // Earliest of cores, copies and network; at one instant in this order.
     Cores* cores = nullptr;
@@ -205,11 +226,14 @@ void Machine::run() {
     if (copy) {
       done = copies_.pop();
     } else {
-      const std::uint64_t key = cores->finish();
-      done = {static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key)};
+      const Cores::Job job = cores->finish();
+      done = {job.actor, job.op};
     }
     end(done.actor, done.op);
     try_lanes(done.actor);
+    Cores& node = nodes_[actors_[done.actor].node];
+    node.rest(now_, done.actor);
+    note_starts(node);
   }
   if (left_ > 0) throw Error(describe_deadlock());
 }

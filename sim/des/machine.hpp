@@ -70,6 +70,7 @@ class Machine {
   void begin_exchange(std::uint32_t actor, std::uint32_t op);
   void begin_collective(std::uint32_t actor, std::uint32_t op);
   void start(const std::vector<MemberOp>& members, Picoseconds alone);
+  void note_starts(Cores&);
   void end(std::uint32_t actor, std::uint32_t op);
   void end_communication(std::uint32_t number);
   [[nodiscard]] Picoseconds with_noise(Picoseconds, const Actor&, std::uint32_t op) const;
@@ -91,6 +92,7 @@ class Machine {
   std::vector<Actor> actors_;
   std::vector<Meeting> meetings_;
   std::vector<std::uint32_t> meeting_of_;  ///< [actor][group]
+  bool shares_cores_;
   std::vector<Cores> nodes_;
   Network network_;
   EventQueue<MemberOp> copies_;

@@ -67,7 +67,7 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
   assumptions.push_back("every message has its link to itself");
   assumptions.push_back(prices.concurrent_lanes ? "communication does not slow down compute"
                                                 : "a rank does one operation at a time");
-  if (shares_cores) assumptions.push_back("ranks of a node share its cores equally");
+  if (shares_cores) assumptions.push_back("ranks of a node take turns on its cores");
   if (options.noise) assumptions.push_back("random delays");
   if (!expand && program.mesh.size() > program.classes.size()) {
     assumptions.push_back("equal ranks behave alike: one of each class simulated");

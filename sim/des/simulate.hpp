@@ -41,8 +41,9 @@ struct Simulation {
 ///
 /// Lanes are FIFO, communications begin when all partners are ready, and ties
 /// are broken by the order in which events arose: the same input gives the same
-/// bytes.  Ranks that share cores (CostModel::core_sharing) slow each other
-/// down; such programs are always expanded.  Without that and without noise the
+/// bytes.  Ranks that share cores (CostModel::core_sharing) take turns on them
+/// (cores.hpp); such programs are always expanded, and their communications end
+/// for each rank when it has a core again.  Without that and without noise the
 /// times equal those of `estimate`.
 ///
 /// Throws Error when ranks wait for each other forever; it names the cycle by

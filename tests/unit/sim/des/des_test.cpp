@@ -60,29 +60,50 @@ TEST_CASE("Events of one instant come out in the order in which they were put in
   CHECK(order == expected);
 }
 
-// Two ops of 10 on one core from 0: both at half speed, so both end at 20.  A third of 4 from 16 on: each then
-// has a third of the core.  At 16 the first two have 2 left; they end at 16 + 2 x 3 = 22, together, in order of
-// arrival; the third has 2 left then and the core to itself: 24.
-TEST_CASE("Ops on fewer cores advance equally fast", "[unit][des]") {
-  Cores cores(1);
-  cores.start(0, 10, 1);
-  cores.start(0, 10, 2);
-  CHECK(cores.next_end() == 20);
-  cores.start(16, 4, 3);
-  CHECK(cores.next_end() == 22);
-  CHECK(cores.finish() == 1);
-  CHECK(cores.next_end() == 22);
-  CHECK(cores.finish() == 2);
-  CHECK(cores.next_end() == 24);
-  CHECK(cores.finish() == 3);
+// Ranks 0, 1, 2 on one core, jobs of 10, 20, 5.  Rank 0 runs 0..10 and goes on with 7 more (10..17), since its
+// slice is not over; with nothing more to do it rests, rank 1 runs 17..37, then rank 2 37..42.
+TEST_CASE("Ranks on fewer cores take turns when they have nothing to do", "[unit][des]") {
+  Cores cores(1, 3);
+  cores.start(0, 10, {0, 100});
+  cores.start(0, 20, {1, 101});
+  cores.start(0, 5, {2, 102});
+  REQUIRE(cores.started().size() == 1);
+  CHECK(cores.next_end() == 10);
+  CHECK(cores.finish().op == 100);
+  cores.start(10, 7, {0, 103});
+  cores.rest(10, 0);  // has a job: keeps the core
+  CHECK(cores.next_end() == 17);
+  CHECK(cores.finish().op == 103);
+  cores.rest(17, 0);
+  CHECK(cores.next_end() == 37);
+  CHECK(cores.finish().actor == 1);
+  cores.rest(37, 1);
+  CHECK(cores.next_end() == 42);
+  CHECK(cores.finish().actor == 2);
+  cores.rest(42, 2);
   CHECK(cores.idle());
+}
 
-  // Enough cores: nobody waits.  7 ops of 9 on 3 cores: 9 x 7 / 3.
-  Cores three(3);
-  for (std::uint64_t i = 0; i < 3; ++i) three.start(5, 9, i);
-  CHECK(three.next_end() == 14);
-  for (std::uint64_t i = 3; i < 7; ++i) three.start(5, 9, i);
-  CHECK(three.next_end() == 5 + 21);
+TEST_CASE("A rank whose slice is over queues behind the others, between ops", "[unit][des]") {
+  constexpr Picoseconds long_op = Cores::slice + 5;
+  Cores cores(1, 2);
+  cores.start(0, long_op, {0, 0});
+  cores.start(0, 10, {1, 1});
+  CHECK(cores.finish().actor == 0);  // an op is never cut
+  cores.start(long_op, 10, {0, 2});  // rank 1 goes first
+  CHECK(cores.next_end() == long_op + 10);
+  CHECK(cores.finish().actor == 1);
+  cores.rest(long_op + 10, 1);
+  CHECK(cores.next_end() == long_op + 20);
+  CHECK(cores.finish().op == 2);
+}
+
+TEST_CASE("With enough cores nobody waits", "[unit][des]") {
+  Cores cores(2, 2);
+  cores.start(0, 10, {0, 0});
+  cores.start(3, 4, {1, 1});
+  CHECK(cores.finish().op == 1);
+  CHECK(cores.next_end() == 10);
 }
 
 // Stage 0: compute 0..10, sends 10..13.  Stage 1 posts its receive at 0, computes 13..23.
