@@ -40,6 +40,7 @@ class CalibrateVerb final : public Verb {
   int run() override {
     const std::filesystem::path file = flags_.output ? std::filesystem::path(*flags_.output) : own_calibration_path();
     CalibrateOptions options;
+    catch_interrupt();
     Progress progress;
     options.progress = [&](double share) {
       if (interrupted().load()) throw Interrupted{};

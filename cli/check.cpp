@@ -4,6 +4,7 @@
 
 #include "cli/common.hpp"
 #include "cli/file_kind.hpp"
+#include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/verbs.hpp"
 #include "core/base/toml_reader.hpp"
@@ -42,6 +43,7 @@ class CheckVerb final : public Verb {
   }
 
   int run() override {
+    std::optional<Ticker> ticker(std::in_place, "check");
     Diagnostics d;
     // Traces of large plans are long.
     const std::optional<std::string> text = read_text(file_, d, std::size_t{4} << 30);
@@ -51,6 +53,7 @@ class CheckVerb final : public Verb {
       kind = kind_of(*text, file_, d);
       if (d.empty()) found = describe_file(kind, *text, d);
     }
+    ticker.reset();
     const bool good = d.empty();
     nlohmann::ordered_json json;
     json["file"] = file_;

@@ -5,7 +5,6 @@
 
 #include "cli/arguments.hpp"
 #include "cli/common.hpp"
-#include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/verbs.hpp"
 
@@ -14,7 +13,6 @@
 int main(int count, char** values) {
   using namespace orrery;
   try {
-    catch_interrupt();
     return dispatch(count, values, all_verbs());
   } catch (const InputError& wrong) {
     std::fputs(render(wrong.diagnostics).c_str(), stderr);

@@ -309,6 +309,7 @@ int PlanVerb::run() {
   options.threads = threads_;
   options.simulate = !no_simulate_;
   options.cancel = &interrupted();
+  catch_interrupt();
   Progress progress;
   options.progress = [&](const SearchProgress& p) {
     progress.show(p.phase, p.done, p.total, p.eta_s, p.best ? "best " + short_text(*p.best) : "");

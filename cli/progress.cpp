@@ -57,7 +57,7 @@ void Progress::show(const std::string& phase, std::uint64_t done, std::uint64_t 
   const double share = total > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 0.0;
   if (!eta_s && share > 0.02) eta_s = duration<double>(now - phase_start_).count() * (1.0 - share) / share;
   std::string line = total > 0 ? fmt::format("{:<10} [{}] {:5.1f} %", phase, bar(share, 24), 100.0 * share)
-                               : fmt::format("{:<10} {}", phase, done);
+                               : fmt::format("{:<10} {}", phase, clock_text(static_cast<double>(done)));
   if (eta_s) line += ", " + clock_text(*eta_s) + " left";
   if (!note.empty()) line += ", " + note;
   std::fprintf(stderr, "\r\x1b[2K%s", line.c_str());
@@ -69,6 +69,25 @@ void Progress::clear() {
   const std::scoped_lock lock(mutex_);
   if (drawn_) std::fprintf(stderr, "\r\x1b[2K");
   drawn_ = false;
+}
+
+Ticker::Ticker(std::string phase) {
+  thread_ = std::thread([this, name = std::move(phase)] {
+    std::unique_lock lock(mutex_);
+    for (std::uint64_t halves = 1; !ended_.wait_for(lock, std::chrono::milliseconds(500), [this] { return end_; });
+         ++halves) {
+      progress_.show(name, halves / 2, 0);
+    }
+  });
+}
+
+Ticker::~Ticker() {
+  {
+    const std::scoped_lock lock(mutex_);
+    end_ = true;
+  }
+  ended_.notify_all();
+  thread_.join();
 }
 
 }  // namespace orrery

@@ -2,10 +2,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 namespace orrery {
 
@@ -18,7 +20,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` of `total` (0: unknown) in `phase`; `note` stands at the end.
+  /// `done` of `total` (0: unknown, `done` are seconds) in `phase`; `note` stands at the end.
   /// Without `eta_s` the time left is taken from the share done.
   void show(const std::string& phase, std::uint64_t done, std::uint64_t total, std::optional<double> eta_s = {},
             const std::string& note = {});
@@ -33,7 +35,23 @@ class Progress {
   std::chrono::steady_clock::time_point start_, phase_start_, last_;
 };
 
-/// From now on Ctrl-C sets the flag, so that what is known so far is shown; a
+/// Shows the time gone by, for work that does not say how far it is.
+class Ticker {
+ public:
+  explicit Ticker(std::string phase);
+  ~Ticker();
+  Ticker(const Ticker&) = delete;
+  Ticker& operator=(const Ticker&) = delete;
+
+ private:
+  Progress progress_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool end_ = false;
+  std::thread thread_;
+};
+
+/// For verbs that ask for it: from now on Ctrl-C sets the flag, so that what is known so far is shown; a
 /// second Ctrl-C ends the program at once.
 void catch_interrupt();
 [[nodiscard]] const std::atomic<bool>& interrupted();

@@ -87,6 +87,7 @@ int RunVerb::run() {
   options.warmup_steps = warmup_;
   options.watchdog = Seconds::of(watchdog_);
   options.cancel = &interrupted();
+  catch_interrupt();
   Progress progress;
   options.on_event = [&](const RunEvent& event) {
     progress.show("run", event.step, warmup_ + steps_, std::nullopt,

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
+#include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
 #include "cli/verbs.hpp"
@@ -12,6 +13,18 @@
 
 namespace orrery {
 namespace {
+
+/// A timeline with more ops than this is slow to open.
+constexpr std::uint64_t most_ops = 200'000;
+
+/// Ops of one step on all ranks.
+std::uint64_t step_ops(const Program& program) {
+  std::uint64_t sum = 0;
+  for (const RankClass& c : program.classes) {
+    for (const Slot& slot : c.step) sum += std::uint64_t{slot.repeat} * program[slot.block].ops.size();
+  }
+  return sum * (program.mesh.size() / program.classes.size());
+}
 
 class SimulateVerb final : public Verb {
  public:
@@ -23,7 +36,7 @@ class SimulateVerb final : public Verb {
     c.option("--cluster", cluster_, "where the plan names none: a name or a .toml file");
     c.option("--trace", trace_, "write the timeline here; opens in Perfetto (ui.perfetto.dev)");
     c.choice("--ranks", ranks_, {"auto", "all", "classes"},
-             "ranks in the trace; auto: all up to 64, then one of each class");
+             "ranks in the trace; auto: all up to 200000 ops, then one rank of each stage");
     c.option("--noise", noise_, "spread of random delays of ops, relative");
     c.option("--seed", seed_, "of the random delays");
     declare_machine(c, flags_);
@@ -38,11 +51,12 @@ class SimulateVerb final : public Verb {
     if (!(noise_ >= 0.0 && noise_ <= 10.0)) refuse("cli.noise", "--noise is from 0 to 10");
     const LoadedPlan loaded = load_plan(plan_, flags_, cluster_);
     SimulateOptions options;
-    const bool all = ranks_ == "all" || (ranks_ == "auto" && loaded.program.mesh.size() <= 64);
+    const bool all = ranks_ == "all" || (ranks_ == "auto" && step_ops(loaded.program) <= most_ops);
     options.trace = !trace_ ? SimulateOptions::Ranks::none
                     : all   ? SimulateOptions::Ranks::all
                             : SimulateOptions::Ranks::classes;
     if (noise_ > 0.0) options.noise = Noise{seed_, noise_};
+    std::optional<Ticker> ticker(std::in_place, "simulate");
     Simulation result = simulate(loaded.run, loaded.program, cost_model(loaded), options);
     Report& report = result.report;
     report.assumptions.push_back("calibration: " + loaded.calibration.origin);
@@ -51,6 +65,7 @@ class SimulateVerb final : public Verb {
       chrome.plan = loaded.run.plan.name;
       write_file(*trace_, write_chrome_trace(result.trace, loaded.program, chrome));
     }
+    ticker.reset();
     if (flags_.output) write_file(*flags_.output, write_report(report));
     if (flags_.json) {
       nlohmann::ordered_json json = to_json(report);
