@@ -192,12 +192,15 @@ Matrix attention_forward(const ModelSpec& m, const Matrix& qkv, const DropoutKey
 }
 
 Matrix attention_backward(const ModelSpec& m, const Matrix& dcontext, const Matrix& qkv, const DropoutKey& key,
-                          std::uint64_t sequence, double& largest) {
+                          std::uint64_t sequence, double& largest, const std::function<double(double)>& stored) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(m.head_dim));
   Matrix dqkv(qkv.rows, qkv.columns);
   for (std::uint64_t head = 0; head < m.heads; ++head) {
     const HeadColumns at = columns_of(m, head);
-    const Matrix p = probabilities_of(m, qkv, at);
+    Matrix p = probabilities_of(m, qkv, at);
+    if (stored) {
+      for (double& x : p.values) x = stored(x);
+    }
     for (std::uint64_t i = 0; i < qkv.rows; ++i) {
       // dP through value and dropout; dS = P (dP - sum_j dP P).
       std::vector<double> dp(i + 1, 0.0);

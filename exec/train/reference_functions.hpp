@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "core/spec/model_spec.hpp"
 #include "exec/train/matrix.hpp"
@@ -42,7 +43,10 @@ void rotate(const ModelSpec&, Matrix& qkv, double direction);
 [[nodiscard]] Matrix attention_forward(const ModelSpec&, const Matrix& qkv, const DropoutKey&, std::uint64_t sequence);
 /// Returns dqkv.  Scores and probabilities are formed anew.
 /// `largest` is raised to the largest |derivative of a probability or score|.
+/// `stored`, where given, says what a probability is after being stored: rows
+/// that no longer sum to 1 leave the common part of dP in the scores' gradient.
 [[nodiscard]] Matrix attention_backward(const ModelSpec&, const Matrix& dcontext, const Matrix& qkv, const DropoutKey&,
-                                        std::uint64_t sequence, double& largest);
+                                        std::uint64_t sequence, double& largest,
+                                        const std::function<double(double)>& stored = {});
 
 }  // namespace orrery

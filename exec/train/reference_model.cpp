@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "core/base/random.hpp"
 #include "exec/train/parameters.hpp"
@@ -89,14 +90,13 @@ class Pass {
   }
 
   /// As it would be read again after being stored.
+  double stored(double x, double scale) {
+    const int unit = rounding_->type == DType::bf16 ? -8 : rounding_->type == DType::f32 ? -24 : -11;
+    const double error = std::ldexp(2.0 * random_uniform(rounding_->draw, 0, rounded_count_++) - 1.0, unit);
+    return rounded(x * scale * (1.0 + error), rounding_->type) / scale;
+  }
   void round(Matrix& m, double scale) {
-    const double unit = std::ldexp(1.0, rounding_->type == DType::bf16  ? -8
-                                        : rounding_->type == DType::f32 ? -24
-                                                                        : -11);
-    for (double& x : m.values) {
-      const double error = unit * (2.0 * random_uniform(rounding_->draw, 0, rounded_count_++) - 1.0);
-      x = rounded(x * scale * (1.0 + error), rounding_->type) / scale;
-    }
+    for (double& x : m.values) x = stored(x, scale);
   }
   void kept(Matrix& activation) {
     if (rounding_) round(activation, 1.0);
@@ -188,7 +188,10 @@ class Pass {
     apply_hidden_dropout(branch, attention_site, layer);
     signal(branch);
     const Matrix dcontext = linear_derivative(at + "attention.out", branch, r.context);
-    Matrix dqkv = attention_backward(model_, dcontext, r.qkv, key(probability_site, layer), sequence_, largest_signal_);
+    std::function<double(double)> probability;
+    if (rounding_) probability = [this](double x) { return stored(x, 1.0); };
+    Matrix dqkv = attention_backward(model_, dcontext, r.qkv, key(probability_site, layer), sequence_, largest_signal_,
+                                     probability);
     signal(dqkv);
     if (model_.positions == PositionEncoding::rotary) {
       rotate(model_, dqkv, -1.0);
