@@ -233,12 +233,25 @@ std::string PlanVerb::text(const SearchResult& result) const {
   row("peak memory", [](P p) { return short_text(Bytes::of(static_cast<double>(p.report.peak_memory_bytes))); });
   std::size_t stages = 0;
   for (std::size_t i = 0; i < shown; ++i) stages = std::max(stages, plans[i].report.memory_by_stage.size());
-  for (std::size_t s = 0; s < std::min<std::size_t>(stages, 16); ++s) {
-    row(fmt::format("  stage {}", s), [s](P p) {
-      if (s >= p.report.memory_by_stage.size()) return std::string("");
-      const auto peak = static_cast<double>(p.report.memory_by_stage[s].peak);
-      return fmt::format("{} {:>5}", short_text(Bytes::of(peak)),
-                         percent(peak / static_cast<double>(p.report.memory_capacity_bytes.value_or(1)), 0));
+  const auto stage_text = [](P p, std::uint64_t bytes) {
+    const auto peak = static_cast<double>(bytes);
+    return fmt::format("{} {:>5}", short_text(Bytes::of(peak)),
+                       percent(peak / static_cast<double>(p.report.memory_capacity_bytes.value_or(1)), 0));
+  };
+  constexpr std::size_t most = 16;  // rows for stages; the best plan's are all listed below
+  for (std::size_t s = 0; s < std::min(stages, most); ++s) {
+    row(fmt::format("  stage {}", s), [&stage_text, s](P p) {
+      const auto& memory = p.report.memory_by_stage;
+      return s < memory.size() ? stage_text(p, memory[s].peak) : std::string();
+    });
+  }
+  if (stages > most) {
+    row(fmt::format("  fullest of the other {}", stages - most), [&stage_text](P p) {
+      std::uint64_t fullest = 0;
+      for (std::size_t s = most; s < p.report.memory_by_stage.size(); ++s) {
+        fullest = std::max(fullest, p.report.memory_by_stage[s].peak);
+      }
+      return fullest > 0 ? stage_text(p, fullest) : std::string();
     });
   }
   out += table.str() + "\nThe best plan\n" + memory_text(plans[0].report);
