@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/program.hpp"
 #include "core/record/summarize.hpp"
 
 namespace orrery {
@@ -29,14 +30,26 @@ const Trace& median_trace(const RunResult& result) {
 }
 
 Report report_of(const PlannedRun& run, const Program& program, const RunResult& result) {
-  Report report = summarize(run, program, median_trace(result), false);
+  const Trace& trace = median_trace(result);
+  Report report = summarize(run, program, trace, false);
   report.origin = "run threads";
+  // What was counted while it ran, in place of what the Program says; only the
+  // parts of a stage's peak are the Program's.
+  report.peak_memory_bytes = 0;
+  report.sent_bytes = 0;
+  for (StageMemory& stage : report.memory_by_stage) stage.peak = 0;
+  for (const RankTrace& rank : trace.ranks) {
+    std::uint64_t& stage = report.memory_by_stage[class_of(program, rank.rank)].peak;
+    stage = std::max(stage, rank.peak_bytes);
+    report.peak_memory_bytes = std::max(report.peak_memory_bytes, rank.peak_bytes);
+    report.sent_bytes += rank.sent_bytes;
+  }
   if (!result.losses.empty()) report.loss = result.losses.back();
   std::int64_t fastest = duration(result.traces.front());
   std::int64_t slowest = fastest;
-  for (const Trace& trace : result.traces) {
-    fastest = std::min(fastest, duration(trace));
-    slowest = std::max(slowest, duration(trace));
+  for (const Trace& step : result.traces) {
+    fastest = std::min(fastest, duration(step));
+    slowest = std::max(slowest, duration(step));
   }
   std::uint64_t reserved = 0;
   std::uint64_t outside = 0;

@@ -184,6 +184,26 @@ TEST_CASE("warm-up steps train but leave no trace; a cancelled run keeps what it
   CHECK(part.losses == std::vector<double>(whole.losses.begin(), whole.losses.begin() + 4));
 }
 
+// A report that took these figures from the Program would always agree with the prediction.
+TEST_CASE("the report of a run says what was counted, not what the Program says", "[parity]") {
+  const PlannedRun run = test::random_run(11);
+  const Program program = lower(run.model, run.workload, run.plan);
+  const auto data = synthetic_data(run.model.vocabulary, 7);
+  RunOptions options = quick();
+  options.steps = 1;
+  RunResult result = execute(program, run.model, run.workload, run.plan, *data, options);
+  std::uint64_t sent = 0;
+  for (RankTrace& rank : result.traces.front().ranks) {
+    rank.peak_bytes = 1000;  // below any real peak
+    rank.sent_bytes += 7;
+    sent += rank.sent_bytes;
+  }
+  const Report report = report_of(run, program, result);
+  CHECK(report.peak_memory_bytes == 1000);
+  for (const StageMemory& stage : report.memory_by_stage) CHECK(stage.peak == 1000);
+  CHECK(report.sent_bytes == sent);
+}
+
 TEST_CASE("the report of a run is that of its median step", "[parity]") {
   const PlannedRun run = test::random_run(11);
   const Program program = lower(run.model, run.workload, run.plan);
