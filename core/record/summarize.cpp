@@ -102,8 +102,9 @@ std::uint64_t program_sent_bytes(const Program& program) {
   // how the chunks round; so count whole rings and divide by the classes that take part.
   const std::uint64_t per_class = program.mesh.size() / std::max<std::size_t>(1, program.classes.size());
   std::vector<std::uint64_t> runs(program.blocks.size());
-  // Bytes of all rings, times the group's size: divisible by it once summed over the members' classes.
-  std::map<std::uint64_t, std::uint64_t> scaled_by_size;
+  // Bytes of all rings over the group's size: the quotients at once, the remainders when all members'
+  // classes are in, where their sum is divisible.  Multiplying first would pass 2^64 on wide axes.
+  std::map<std::uint64_t, std::uint64_t> remainder_by_size;
   std::uint64_t bytes = 0;
   for (const RankClass& ranks : program.classes) {
     runs.assign(program.blocks.size(), 0);
@@ -114,14 +115,16 @@ std::uint64_t program_sent_bytes(const Program& program) {
       for (const Op& op : block.ops) {
         if (const auto* collective = std::get_if<Collective>(&op.action)) {
           const std::uint64_t size = group_size(program[collective->group], program.mesh);
-          scaled_by_size[size] += group_sent_bytes(program, block, op) * runs[b] * per_class;
+          const std::uint64_t ring = group_sent_bytes(program, block, op);
+          bytes += ring / size * runs[b] * per_class;
+          remainder_by_size[size] += ring % size * runs[b] * per_class;
         } else if (std::holds_alternative<Exchange>(op.action)) {
           bytes += sent_bytes(program, block, op, Rank{0}) * runs[b] * per_class;
         }
       }
     }
   }
-  for (const auto& [size, scaled] : scaled_by_size) bytes += scaled / size;
+  for (const auto& [size, remainder] : remainder_by_size) bytes += remainder / size;
   return bytes;
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "core/base/diagnostics.hpp"
 #include "sim/bound/block_costs.hpp"
 #include "sim/bound/pipeline_bound.hpp"
 #include "sim/bound/stage_memory.hpp"
@@ -197,6 +198,24 @@ struct Bounder::State {
   }
 };
 
+namespace {
+
+/// Throws where all layers' passes of all microbatches, one after the other,
+/// would not fit into whole picoseconds: below that no sum here overflows.
+void refuse_long_steps(const PerBlock<Picoseconds>& span, StateCosts& state, std::uint64_t layers,
+                       std::uint64_t passes) {
+  const auto real = [](Picoseconds ps) { return static_cast<double>(ps); };
+  const auto once = [&](const ModuleState& m) { return real(m.clear) + real(m.norm) + real(m.update); };
+  const double layer = real(span.layer_forward) + real(span.layer_backward);
+  const double ends = real(span.embedding_forward) + real(span.embedding_backward) + real(span.head_forward) +
+                      real(span.head_backward);
+  const double all = static_cast<double>(passes) * (static_cast<double>(layers) * layer + ends) +
+                     static_cast<double>(layers) * once(state.layer()) + once(state.embedding()) + once(state.head());
+  if (!(all < 2e18)) throw Error("a step takes more than 23 days; times are counted in whole picoseconds");
+}
+
+}  // namespace
+
 Bounder::Bounder(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
                  const Calibration& calibration)
     : state_(std::make_unique<State>()) {
@@ -238,6 +257,7 @@ Picoseconds Bounder::step_time(const Plan& plan) {
   StateCosts& state = s.states_of(plan);
   const auto p = static_cast<std::uint32_t>(plan.stage_layers->size());
   std::vector<StageTimes> stages(p);
+  refuse_long_steps(span, state, s.model.layers, microbatches(plan, s.workload) + p);
   for (std::uint32_t i = 0; i < p; ++i) {
     const bool first = i == 0;
     const bool last = i + 1 == p;

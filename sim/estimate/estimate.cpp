@@ -58,8 +58,9 @@ Report Estimator::estimate(const PlannedRun& run, const Program& program, const 
   const std::vector<ClassTimes>& classes = s.walk.classes();
   const auto count = static_cast<double>(classes.size());
 
-  std::int64_t busy = 0;
-  std::int64_t exposed = 0;
+  // Sums over classes may pass 2^63 ps; doubles keep them exact up to 2^53 and close beyond.
+  double busy = 0;
+  double exposed = 0;
   std::int64_t exchange = 0;
   std::uint64_t exchanges = 0;
   const auto seconds = [](double ps) { return Seconds::of(ps * picosecond); };
@@ -68,8 +69,8 @@ Report Estimator::estimate(const PlannedRun& run, const Program& program, const 
   s.memory.read(program);
   for (std::uint32_t c = 0; c < classes.size(); ++c) {
     const ClassTimes& t = classes[c];
-    busy += t.busy;
-    exposed += t.exposed;
+    busy += static_cast<double>(t.busy);
+    exposed += static_cast<double>(t.exposed);
     exchange += t.exchange;
     exchanges += t.exchanges;
     report.memory_by_stage.push_back(s.memory.peak(program, c));
@@ -78,10 +79,10 @@ Report Estimator::estimate(const PlannedRun& run, const Program& program, const 
                                     seconds(static_cast<double>(t.exposed)),
                                     seconds(static_cast<double>(step - t.busy - t.exposed))});
   }
-  report.compute = seconds(static_cast<double>(busy) / count);
-  report.exposed_communication = seconds(static_cast<double>(exposed) / count);
-  const auto lanes = step * static_cast<Picoseconds>(classes.size());
-  report.bubble_fraction = step > 0 ? static_cast<double>(lanes - busy - exposed) / static_cast<double>(lanes) : 0.0;
+  report.compute = seconds(busy / count);
+  report.exposed_communication = seconds(exposed / count);
+  const double lanes = static_cast<double>(step) * count;
+  report.bubble_fraction = step > 0 ? (lanes - busy - exposed) / lanes : 0.0;
 
   s.time.fill(0);
   s.count.fill(0);
