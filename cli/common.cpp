@@ -111,20 +111,20 @@ std::filesystem::path plan_path(const std::string& reference, const Library& lib
 }
 
 UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& flags,
-                               const std::optional<std::string>& fallback_cluster) {
+                               const std::optional<std::string>& cluster, ClusterUse use) {
   const Library library = library_of(flags);
   Diagnostics d;
   std::optional<PlannedRun> run = read_plan_file(plan_path(reference, library), library, flags.gpus, d);
   require_none(d);
-  if (!run->cluster) {
-    if (!fallback_cluster) {
-      refuse("cli.cluster", "the plan names no cluster",
-             {"Give one with --cluster, or write cluster = \"...\" into the plan."});
-    }
+  if (!run->cluster && !cluster) {
+    refuse("cli.cluster", "the plan names no cluster",
+           {"Write cluster = \"...\" into the plan; estimate, simulate and explain also take --cluster."});
+  }
+  if (cluster && (!run->cluster || use == ClusterUse::replace)) {
     const auto ranks = static_cast<std::uint32_t>(run->plan.mesh.size());
-    run->cluster = library.cluster(*fallback_cluster, ".", ranks, d);
+    run->cluster = library.cluster(*cluster, ".", ranks, d);
     require_none(d);
-    run->cluster_reference = *fallback_cluster;
+    run->cluster_reference = *cluster;
   }
   adapt_to_this_machine(*run->cluster);
   static_cast<void>(check_sizes(run->model, run->workload, d));  // the mistakes are in d
@@ -135,8 +135,8 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
 }
 
 LoadedPlan load_plan(const std::string& reference, const CommonFlags& flags,
-                     const std::optional<std::string>& fallback_cluster) {
-  UnresolvedPlan read = read_unresolved(reference, flags, fallback_cluster);
+                     const std::optional<std::string>& cluster, ClusterUse use) {
+  UnresolvedPlan read = read_unresolved(reference, flags, cluster, use);
   LoadedPlan loaded;
   loaded.run = std::move(read.run);
   loaded.calibration = std::move(read.calibration);

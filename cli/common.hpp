@@ -68,11 +68,16 @@ struct UnresolvedPlan {
   PlannedRun run;  ///< its cluster is set
   CalibrationChoice calibration;
 };
-/// Reads `reference`: a path, or the name of an example plan.
-/// `fallback_cluster` is used where the file names none; without it that is an
-/// input error.
+/// What a given cluster does to the one that a plan names.
+enum class ClusterUse : std::uint8_t {
+  replace,   ///< takes its place: the same plan on another cluster
+  fall_back  ///< stands in only where the plan names none
+};
+/// Reads `reference`: a path, or the name of an example plan.  A plan that
+/// names no cluster and gets none here is an input error.
 [[nodiscard]] UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags&,
-                                             const std::optional<std::string>& fallback_cluster);
+                                             const std::optional<std::string>& cluster,
+                                             ClusterUse use = ClusterUse::replace);
 
 /// A plan file with all that it needs to be priced or run.
 struct LoadedPlan {
@@ -83,7 +88,8 @@ struct LoadedPlan {
 };
 /// Reads (as read_unresolved), resolves and lowers a plan.
 [[nodiscard]] LoadedPlan load_plan(const std::string& reference, const CommonFlags&,
-                                   const std::optional<std::string>& fallback_cluster);
+                                   const std::optional<std::string>& cluster,
+                                   ClusterUse use = ClusterUse::replace);
 /// Path of a plan: the reference itself, or the example plan of that name.
 [[nodiscard]] std::filesystem::path plan_path(const std::string& reference, const Library&);
 

@@ -88,7 +88,7 @@ class CompareVerb final : public Verb {
     const std::optional<Trace> b = read_chrome_trace(b_text, b_, d);
     require_none(d);
     if (!plan_) return compare(*a, *b, nullptr, true, tolerance_);
-    const LoadedPlan loaded = load_plan(*plan_, flags_, "local-cpu");
+    const LoadedPlan loaded = load_plan(*plan_, flags_, "local-cpu", ClusterUse::fall_back);
     return compare(*a, *b, &loaded.program, loaded.run.cluster->device.concurrent_lanes, tolerance_);
   }
 

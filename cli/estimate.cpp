@@ -17,7 +17,7 @@ class EstimateVerb final : public Verb {
 
   void declare(Command& c) override {
     c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
-    c.option("--cluster", cluster_, "where the plan names none: a name or a .toml file");
+    c.option("--cluster", cluster_, "in place of the plan's: a name or a .toml file");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");
     c.examples(

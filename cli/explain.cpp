@@ -40,7 +40,7 @@ class ExplainVerb final : public Verb {
   void declare(Command& c) override {
     c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
     c.positional("OTHER", other_, "another plan of the same model and workload");
-    c.option("--cluster", cluster_, "where the plan names none: a name or a .toml file");
+    c.option("--cluster", cluster_, "in place of the plan's: a name or a .toml file");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the answer here, as JSON");
     c.examples(
@@ -88,6 +88,17 @@ class ExplainVerb final : public Verb {
   int two() const {
     const UnresolvedPlan plan = read_unresolved(plan_, flags_, cluster_);
     const UnresolvedPlan other = read_unresolved(*other_, flags_, cluster_);
+    // The difference is of decisions: all else must be the same.
+    const auto same = [](const char* what, bool equal, const std::string& detail) {
+      if (!equal) refuse("cli.explain", fmt::format("the plans differ in {}", what), {detail});
+    };
+    const PlannedRun& a = plan.run;
+    const PlannedRun& b = other.run;
+    same("model", a.model == b.model, fmt::format("{}, {}", a.model.name, b.model.name));
+    same("cluster", a.cluster == b.cluster,
+         fmt::format("{} of {} devices, {} of {}; --cluster and --gpus put both on one.", a.cluster->name,
+                     a.cluster->devices(), b.cluster->name, b.cluster->devices()));
+    same("workload", a.workload == b.workload, "orrery compare sets such plans side by side.");
     const Difference diff = explain_difference(plan.run, other.run.plan, plan.calibration.calibration);
     nlohmann::ordered_json json;
     json["valid"] = diff.valid;

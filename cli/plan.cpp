@@ -69,7 +69,7 @@ class PlanVerb final : public Verb {
   std::string text(const SearchResult&) const;
   std::string nearest_fit() const;
   void write_json(const SearchResult&, const std::optional<std::string>& exported) const;
-  std::optional<std::string> exported(const SearchResult&) const;
+  std::optional<std::string> exported(const SearchResult&, Diagnostics& refused) const;
 
   CommonFlags flags_;
   std::string model_, cluster_;
@@ -267,12 +267,11 @@ std::string PlanVerb::text(const SearchResult& result) const {
 }
 
 /// The launch flags of the best plan, where asked for.
-std::optional<std::string> PlanVerb::exported(const SearchResult& result) const {
+std::optional<std::string> PlanVerb::exported(const SearchResult& result, Diagnostics& refused) const {
   if (!export_ || result.plans.empty()) return std::nullopt;
   const PlannedRun best = planned(result.plans[0], 0);
-  Diagnostics d;
-  const auto flags = megatron_flags(best, d);
-  require_none(d);
+  const auto flags = megatron_flags(best, refused);
+  if (!flags) return std::nullopt;
   return megatron_text(best, *flags);
 }
 
@@ -330,7 +329,8 @@ int PlanVerb::run() {
   const SearchResult result = search(spec_, workload_, machine_, calibration_.calibration, options);
   progress.clear();
   if (flags_.output && !result.plans.empty()) write_file(*flags_.output, write_plan(planned(result.plans[0], 0)));
-  const std::optional<std::string> flags = exported(result);
+  Diagnostics refused;
+  const std::optional<std::string> flags = exported(result, refused);
   if (flags_.json) {
     write_json(result, flags);
   } else {
@@ -338,6 +338,7 @@ int PlanVerb::run() {
     if (flags) print("\n" + *flags);
     if (flags_.output && !result.plans.empty()) print(fmt::format("The best plan is in {}.\n", *flags_.output));
   }
+  require_none(refused);  // after the result, which stands whatever the other program can express
   return result.plans.empty() || !result.complete ? status_no : status_fine;
 }
 

@@ -79,7 +79,7 @@ int RunVerb::run() {
   if (steps_ < 1 || steps_ > 1'000'000'000) refuse("cli.steps", "--steps is from 1 to 1000000000");
   if (warmup_ > 1'000'000'000) refuse("cli.warmup", "--warmup is from 0 to 1000000000");
   if (!(watchdog_ > 0.0 && watchdog_ <= 1e6)) refuse("cli.watchdog", "--watchdog is above 0 and at most 1000000");
-  const LoadedPlan loaded = load_plan(plan_, flags_, "local-cpu");
+  const LoadedPlan loaded = load_plan(plan_, flags_, "local-cpu", ClusterUse::fall_back);
   refuse_too_large(loaded.program);
   const auto data = data_of(loaded.run.model, loaded.run.workload);
   RunOptions options;

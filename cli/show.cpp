@@ -173,7 +173,8 @@ class ShowVerb final : public Verb {
                 {"microbatches", microbatches(run->plan, run->workload)},
                 {"plan_file", write_plan(*run)}});
     } else {
-      const LoadedPlan loaded = load_plan(*reference_, flags_, cluster_ ? cluster_ : "local-cpu");
+      const LoadedPlan loaded = load_plan(*reference_, flags_, cluster_ ? cluster_ : "local-cpu",
+                                        cluster_ ? ClusterUse::replace : ClusterUse::fall_back);
       put(heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" +
           write_plan(loaded.run));
     }
@@ -182,7 +183,8 @@ class ShowVerb final : public Verb {
 
   int program() const {
     if (!reference_) refuse("cli.kind", "show program needs a plan", {"orrery show program plan.toml"});
-    const LoadedPlan loaded = load_plan(*reference_, flags_, cluster_ ? cluster_ : "local-cpu");
+    const LoadedPlan loaded = load_plan(*reference_, flags_, cluster_ ? cluster_ : "local-cpu",
+                                        cluster_ ? ClusterUse::replace : ClusterUse::fall_back);
     const Program& p = loaded.program;
     if (rank_) {
       if (*rank_ >= p.mesh.size()) {

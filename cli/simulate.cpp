@@ -33,7 +33,7 @@ class SimulateVerb final : public Verb {
 
   void declare(Command& c) override {
     c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
-    c.option("--cluster", cluster_, "where the plan names none: a name or a .toml file");
+    c.option("--cluster", cluster_, "in place of the plan's: a name or a .toml file");
     c.option("--trace", trace_, "write the timeline here; opens in Perfetto (ui.perfetto.dev)");
     c.choice("--ranks", ranks_, {"auto", "all", "classes"},
              "ranks in the trace; auto: all up to 200000 ops, then one rank of each stage");

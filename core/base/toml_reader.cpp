@@ -347,6 +347,10 @@ std::optional<std::string> read_text(const std::filesystem::path& file, Diagnost
   const auto status = std::filesystem::status(file, failure);
   if (!std::filesystem::exists(status)) return refuse("there is no such file");
   if (std::filesystem::is_directory(status)) return refuse("this is a folder, not a file");
+  // A device may have no end.
+  if (std::filesystem::is_character_file(status) || std::filesystem::is_block_file(status)) {
+    return refuse("this is a device, not a file");
+  }
   std::ifstream in(file, std::ios::binary);
   if (!in) return refuse("the file cannot be opened for reading");
   std::string text;

@@ -149,7 +149,9 @@ class ThreadWorld::Endpoint final : public Communicator {
       give_up_if_hopeless(Clock::now() >= limit);
       lock.lock();
       if (done() || world_.aborted()) continue;
-      woken_.wait_until(lock, std::min(limit, Clock::now() + std::chrono::milliseconds(100)));
+      // Past the limit a copy may still be under way: look again from time to time, do not spin.
+      const auto next_look = Clock::now() + std::chrono::milliseconds(100);
+      woken_.wait_until(lock, limit > Clock::now() ? std::min(limit, next_look) : next_look);
     }
   }
 

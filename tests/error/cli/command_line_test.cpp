@@ -86,9 +86,31 @@ TEST_CASE("cli.calibration: constants of another device", "[error]") {
 TEST_CASE("cli.kind: what cannot be shown or recognised", "[error]") {
   CHECK(refused("show elephant") ==
         "error: \"elephant\" cannot be shown [cli.kind]\n  Known: model, cluster, device, plan, program.\n");
-  CHECK(refused("check /dev/null") ==
-        "/dev/null: error: this is no file of ours [cli.kind]\n"
+  const TemporaryFolder folder;
+  write(folder.file("empty"), "");
+  CHECK(refused("check " + folder.file("empty")) ==
+        folder.file("empty") +
+            ": error: this is no file of ours [cli.kind]\n"
         "  A TOML file of ours has a table [model], [workload], [device], [cluster] or [plan], or is a calibration.\n");
+}
+
+TEST_CASE("file.open: a device has no end", "[error]") {
+  CHECK(refused("check /dev/zero") == "/dev/zero: error: this is a device, not a file [file.open]\n");
+}
+
+TEST_CASE("a given cluster takes the place of the plan's", "[error]") {
+  CHECK(refused("estimate llama-3-70b-8-dgx-h100 --cluster no-such").find("[library.unknown-cluster]") !=
+        std::string::npos);
+  const auto on = [](const std::string& cluster) {
+    return run(ORRERY_PROGRAM, "estimate llama-3-70b-8-dgx-h100 --json" + cluster).out;
+  };
+  CHECK(on(" --cluster dgx-b200") != on(""));
+  CHECK(on(" --cluster dgx-h100") == on(""));
+}
+
+TEST_CASE("cli.explain: only plans of one model, cluster and workload differ by decisions", "[error]") {
+  CHECK(refused("explain demo-2x2x2 llama-3-70b-8-dgx-h100") ==
+        "error: the plans differ in model [cli.explain]\n  tiny-gpt, llama-3-70b\n");
 }
 
 TEST_CASE("cli.rank: a rank that the plan does not have", "[error]") {
@@ -111,7 +133,7 @@ TEST_CASE("cli.cluster: a plan without a cluster cannot be priced", "[error]") {
         "microbatch_size = 1\n");
   CHECK(refused("estimate " + folder.file("p.toml")) ==
         "error: the plan names no cluster [cli.cluster]\n"
-        "  Give one with --cluster, or write cluster = \"...\" into the plan.\n");
+        "  Write cluster = \"...\" into the plan; estimate, simulate and explain also take --cluster.\n");
   CHECK(run(ORRERY_PROGRAM, "estimate " + folder.file("p.toml") + " --cluster local-cpu").status == 0);
 }
 
