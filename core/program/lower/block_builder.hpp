@@ -55,9 +55,6 @@ class BlockBuilder {
   /// The next op waits for the last op issued on `lane` before this block.
   void after_tail(Lane lane) { pending_tails_.push_back(lane); }
 
-  [[nodiscard]] Pass pass() const { return block_.pass; }
-  [[nodiscard]] bool empty() const { return block_.ops.empty(); }
-
   /// The block so far, for the lifetime pass to extend.
   [[nodiscard]] Block& block() { return block_; }
   /// Op i now stands at `to[i]` (empty: nothing moved): stated tails follow.

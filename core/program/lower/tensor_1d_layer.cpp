@@ -240,7 +240,7 @@ class Layer {
     const ModelSpec& m = c_.model;
     // Feed-forward branch.
     const BufferId dy2 = branch_gradient(b, ffn_mask_, "ffn.down.bias", 3);
-    const BufferId x2 = gathered_input(b, norm2_out_);
+    const BufferId x2 = gathered(b, norm2_out_);  // again, for the weight gradient
     input_gradient(b, dy2, m.hidden, ffn_act_gradient_, c_.ffn, "ffn.down.weight");
     weight_gradient(b, ffn_act_, c_.ffn, dy2, m.hidden, "ffn.down.weight");
     BufferId dpre = ffn_act_gradient_;
@@ -257,7 +257,7 @@ class Layer {
                      {&c_.layer, "norm2.weight", "norm2.bias"}, mid_, norm2_stats_);
     // Attention branch.
     const BufferId dy1 = branch_gradient(b, attention_mask_, "attention.out.bias", 2);
-    const BufferId x1 = gathered_input(b, norm1_out_);
+    const BufferId x1 = gathered(b, norm1_out_);
     input_gradient(b, dy1, m.hidden, context_gradient_, c_.context_width, "attention.out.weight");
     weight_gradient(b, context_, c_.context_width, dy1, m.hidden, "attention.out.weight");
     emit_attention_backward(b);
@@ -291,9 +291,6 @@ class Layer {
     b.collective(Collective::Kind::all_gather, c_.tensor_group, tensor_lane, {read(dy), write(gathered_gradient_)});
     return gathered_gradient_;
   }
-
-  /// The column-parallel product's input, gathered again for its weight gradient.
-  BufferId gathered_input(BlockBuilder& b, BufferId part) { return gathered(b, part); }
 
   /// dx[tokens, in] = dy[tokens, out] W^T
   void input_gradient(BlockBuilder& b, BufferId dy, std::uint64_t out, BufferId dx, std::uint64_t in,
