@@ -32,7 +32,8 @@ TransferBlocks build_transfers(Context& c, const ModelBlocks& model, std::uint32
   TransferBlocks blocks;
   const auto build = [&](const char* name, bool send, std::uint32_t peer, std::uint8_t channel, TransferLane lane,
                          BufferId buffer) {
-    BlockBuilder b(c.program, std::string(name) + ".stage" + std::to_string(stage), Pass::forward);
+    BlockBuilder b(c.program, std::string(name) + ".stage" + std::to_string(stage),
+                   channel == 0 ? Pass::forward : Pass::input_gradient);
     if (!send) b.alloc(buffer);
     const View::Use use = send ? View::Use::read : View::Use::write;
     b.transfer(send, c.pipeline_group, Peer{peer}, channel, lane, {buffer, use, 0, 0, 0, {}});
