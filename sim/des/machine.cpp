@@ -32,6 +32,7 @@ Machine::Machine(const Program& program, const Prices& prices, bool expand, cons
     a.spans.resize(steps.ops.size());
     for (const auto& lane : steps.lanes) left_ += lane.size();
   }
+  total_ = left_;
   nodes_.assign(nodes, shares_cores_ ? Cores(prices.core_count, actors_.size()) : Cores());
   build_meetings();
 }
@@ -198,7 +199,17 @@ void Machine::end_communication(std::uint32_t number) {
   free_numbers_.push_back(number);
 }
 
-void Machine::run() {
+void Machine::look_up(const SimulationProgress& progress) const {
+  if (progress.report) progress.report(total_ - left_, total_);
+  if (progress.cancelled != nullptr && progress.cancelled->load(std::memory_order_relaxed)) {
+    throw SimulationCancelled(total_ - left_, total_, now_);
+  }
+}
+
+void Machine::run(const SimulationProgress& progress) {
+  // Seldom enough to cost nothing: a few milliseconds apart.
+  constexpr std::uint64_t between_looks = 1U << 14U;
+  look_up(progress);
   for (std::uint32_t i = 0; i < actors_.size(); ++i) try_lanes(i);
   // A node's cores, copies and the network each know when their next op ends.
   for (;;) {
@@ -218,6 +229,7 @@ void Machine::run() {
     if (next == INT64_MAX) break;
     now_ = next;
     ++events_;
+    if (events_ % between_looks == 0) look_up(progress);
     if (network) {
       end_communication(network_.finish());
       continue;
@@ -236,6 +248,7 @@ void Machine::run() {
     note_starts(node);
   }
   if (left_ > 0) throw Error(describe_deadlock());
+  if (progress.report) progress.report(total_, total_);
 }
 
 Trace Machine::trace() && {

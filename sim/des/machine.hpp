@@ -23,8 +23,8 @@ class Machine {
   Machine(const Program&, const Prices&, bool expand, const std::optional<Noise>&,
           const std::vector<std::uint32_t>& node_of_rank);
 
-  /// To the end of the step.  Throws Error on a deadlock.
-  void run();
+  /// To the end of the step.  Throws Error on a deadlock, SimulationCancelled when told to stop.
+  void run(const SimulationProgress&);
   [[nodiscard]] Trace trace() &&;
   [[nodiscard]] std::uint64_t events() const { return events_; }
 
@@ -71,6 +71,7 @@ class Machine {
   void begin_collective(std::uint32_t actor, std::uint32_t op);
   void start(const std::vector<MemberOp>& members, Picoseconds alone);
   void note_starts(Cores&);
+  void look_up(const SimulationProgress&) const;
   void end(std::uint32_t actor, std::uint32_t op);
   void end_communication(std::uint32_t number);
   [[nodiscard]] Picoseconds with_noise(Picoseconds, const Actor&, std::uint32_t op) const;
@@ -100,7 +101,8 @@ class Machine {
   std::vector<MemberOp> member_ops_;
   std::vector<std::uint32_t> free_numbers_;
   Picoseconds now_ = 0;
-  std::uint64_t left_ = 0;  ///< timed ops that have not ended
+  std::uint64_t left_ = 0;   ///< timed ops that have not ended
+  std::uint64_t total_ = 0;  ///< timed ops
   std::uint64_t events_ = 0;
 };
 

@@ -1,5 +1,7 @@
 #include "sim/des/simulate.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/record/live_memory.hpp"
@@ -9,10 +11,17 @@
 
 namespace orrery {
 
+SimulationCancelled::SimulationCancelled(std::uint64_t d, std::uint64_t t, Picoseconds c)
+    : Error(fmt::format("simulation cancelled after {} of {} operations, {:.6g} ms into the step", d, t,
+                        static_cast<double>(c) * 1e-9)),
+      done(d),
+      total(t),
+      clock(c) {}
+
 Timing simulate_times(const Program& program, const Prices& prices, bool expand, const std::optional<Noise>& noise,
-                      const std::vector<std::uint32_t>& node_of_rank) {
+                      const std::vector<std::uint32_t>& node_of_rank, const SimulationProgress& progress) {
   Machine machine(program, prices, expand, noise, node_of_rank);
-  machine.run();
+  machine.run(progress);
   Timing timing;
   timing.events = machine.events();
   timing.trace = std::move(machine).trace();
@@ -52,7 +61,8 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
   const bool shares_cores = prices.core_count > 0;
   const bool expand = options.expand || options.noise.has_value() || shares_cores;
   Timing timing = simulate_times(program, prices, expand, options.noise,
-                                 shares_cores ? nodes_of(run, program, costs) : std::vector<std::uint32_t>{});
+                                 shares_cores ? nodes_of(run, program, costs) : std::vector<std::uint32_t>{},
+                                 options.progress);
 
   Simulation simulation;
   simulation.events = timing.events;

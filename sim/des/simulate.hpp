@@ -1,14 +1,17 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
+#include "core/base/diagnostics.hpp"
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
 #include "core/record/report.hpp"
 #include "core/record/trace.hpp"
 #include "sim/cost/cost_model.hpp"
-#include "sim/estimate/prices.hpp"
+#include "sim/cost/prices.hpp"
 
 namespace orrery {
 
@@ -20,6 +23,27 @@ struct Noise {
   double spread = 0.0;
 };
 
+/// How far a simulation has come, and a way to stop it.
+struct SimulationProgress {
+  /// Called by the simulating thread, at the start, at the end and every some
+  /// thousand events between: ops of all simulated ranks that have ended, of
+  /// how many.  May be empty.
+  std::function<void(std::uint64_t done, std::uint64_t total)> report;
+  /// Looked at as often; once true, simulate() throws SimulationCancelled.  May be null.
+  const std::atomic<bool>* cancelled = nullptr;
+};
+
+/// A simulation that was stopped through SimulationProgress::cancelled.  A step
+/// that has not come to its end has no step time, so all there is to keep is
+/// how far it came.
+class SimulationCancelled : public Error {
+ public:
+  SimulationCancelled(std::uint64_t done, std::uint64_t total, Picoseconds clock);
+  std::uint64_t done;   ///< ops that had ended
+  std::uint64_t total;  ///< ops of all simulated ranks
+  Picoseconds clock;    ///< simulated time
+};
+
 struct SimulateOptions {
   enum class Ranks : std::uint8_t {
     none,     ///< the trace stays empty
@@ -29,6 +53,7 @@ struct SimulateOptions {
   bool expand = false;  ///< simulate every rank; else one for each class, which acts for all of them
   Ranks trace = Ranks::classes;
   std::optional<Noise> noise;  ///< implies expand
+  SimulationProgress progress = {};
 };
 
 struct Simulation {
@@ -47,7 +72,8 @@ struct Simulation {
 /// times equal those of `estimate`.
 ///
 /// Throws Error when ranks wait for each other forever; it names the cycle by
-/// rank, op and group.
+/// rank, op and group; and when a rank's step has 2^32 ops or more.  Throws
+/// SimulationCancelled when told to stop.
 [[nodiscard]] Simulation simulate(const PlannedRun&, const Program&, const CostModel&, const SimulateOptions& = {});
 
 /// Times alone, from a price list: the trace without memory and traffic, and
@@ -57,6 +83,7 @@ struct Timing {
   std::uint64_t events = 0;
 };
 [[nodiscard]] Timing simulate_times(const Program&, const Prices&, bool expand, const std::optional<Noise>& noise = {},
-                                    const std::vector<std::uint32_t>& node_of_rank = {});
+                                    const std::vector<std::uint32_t>& node_of_rank = {},
+                                    const SimulationProgress& = {});
 
 }  // namespace orrery

@@ -1,6 +1,9 @@
 #include "sim/des/step_list.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -21,6 +24,31 @@ StepOp::Kind kind_of(const Op& op) {
     StepOp::Kind operator()(const Free&) const { return StepOp::Kind::untimed; }
   } visitor;
   return std::visit(visitor, op.action);
+}
+
+/// Positions in a list are 32-bit numbers, the last of which means "none".
+void refuse_long_list(const Program& program, std::uint32_t rank_class) {
+  constexpr double most = std::numeric_limits<std::uint32_t>::max() - 1U;
+  // Doubles cannot wrap, and their error is far below the limit's distance to what fits in memory.
+  double ops = 0;
+  double waits = 0;
+  double transfers = 0;
+  for (const Slot& slot : program.classes[rank_class].step) {
+    const Block& block = program[slot.block];
+    ops += static_cast<double>(slot.repeat) * static_cast<double>(block.ops.size());
+    waits += static_cast<double>(slot.repeat) * static_cast<double>(block.waits.size());
+    transfers += static_cast<double>(slot.repeat) * static_cast<double>(block.transfers.size());
+  }
+  const auto refuse = [&](double count, const char* what) {
+    if (count <= most) return;
+    throw Error(
+        fmt::format("rank {} has {:.0f} {} in its step, and the simulator numbers at most {:.0f}; estimate "
+                    "takes such programs",
+                    index(representative(program, rank_class)), count, what, most));
+  };
+  refuse(ops, "operations");
+  refuse(waits, "waits");
+  refuse(transfers, "messages");
 }
 
 StepList expand(const Program& program, const Prices& prices, std::uint32_t rank_class) {
@@ -90,6 +118,7 @@ StepList expand(const Program& program, const Prices& prices, std::uint32_t rank
 
 std::vector<StepList> step_lists(const Program& program, const Prices& prices) {
   std::vector<StepList> lists;
+  for (std::uint32_t c = 0; c < program.classes.size(); ++c) refuse_long_list(program, c);
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) lists.push_back(expand(program, prices, c));
 
   // Sends wait here, by (from, to, channel), for the receives in the same order.

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/program/program.hpp"
-#include "sim/estimate/prices.hpp"
+#include "sim/cost/prices.hpp"
 
 namespace orrery {
 
@@ -44,7 +44,8 @@ struct StepList {
   std::vector<std::vector<std::uint32_t>> lanes;  ///< timed ops of each lane in order
 };
 
-/// The lists of all classes, with partners matched.
+/// The lists of all classes, with partners matched.  Throws Error when a list
+/// is too long for 32-bit positions.
 [[nodiscard]] std::vector<StepList> step_lists(const Program&, const Prices&);
 
 }  // namespace orrery

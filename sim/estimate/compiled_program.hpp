@@ -6,7 +6,7 @@
 
 #include "core/program/program.hpp"
 #include "core/record/operation.hpp"
-#include "sim/estimate/prices.hpp"
+#include "sim/cost/prices.hpp"
 
 namespace orrery {
 

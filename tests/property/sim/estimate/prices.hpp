@@ -5,7 +5,7 @@
 #include "core/base/random.hpp"
 #include "core/program/program.hpp"
 #include "core/record/operation.hpp"
-#include "sim/estimate/prices.hpp"
+#include "sim/cost/prices.hpp"
 
 namespace orrery::test {
 

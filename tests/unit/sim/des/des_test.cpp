@@ -1,5 +1,7 @@
 #include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -238,6 +240,52 @@ TEST_CASE("Collectives of one group meet in the order of each member's list", "[
   const Timing t = simulate_times(program, simple_prices(program), false);
   CHECK(t.trace.ranks[0].spans == std::vector<Span>{{0, 10}, {10, 15}, {25, 30}});
   CHECK(t.trace.ranks[1].spans == std::vector<Span>{{10, 15}, {15, 25}, {25, 30}});
+}
+
+TEST_CASE("A simulation tells how far it is and stops when told to", "[unit][des]") {
+  Program program = test::hand_program(1);
+  HandBlock b(program, "work");
+  b.compute();
+  program.classes[0].step = {{b.finish(), 0, 0, 100'000, 1}};
+  const Prices prices = simple_prices(program);
+
+  std::vector<std::uint64_t> seen;
+  SimulationProgress progress;
+  progress.report = [&](std::uint64_t done, std::uint64_t total) {
+    CHECK(total == 100'000);
+    seen.push_back(done);
+  };
+  (void)simulate_times(program, prices, false, {}, {}, progress);
+  REQUIRE(seen.size() > 3);
+  CHECK(seen.front() == 0);
+  CHECK(seen.back() == 100'000);
+  CHECK(std::is_sorted(seen.begin(), seen.end()));
+
+  std::atomic<bool> stop{false};
+  progress.cancelled = &stop;
+  progress.report = [&](std::uint64_t done, std::uint64_t) { stop = done > 20'000; };
+  try {
+    (void)simulate_times(program, prices, false, {}, {}, progress);
+    FAIL("not cancelled");
+  } catch (const SimulationCancelled& e) {
+    CHECK(e.done > 20'000);
+    CHECK(e.done < 100'000);
+    CHECK(e.total == 100'000);
+    CHECK(e.clock == static_cast<Picoseconds>(10 * (e.done + 1)));  // the op that ends now is not counted yet
+  }
+}
+
+TEST_CASE("A step of more ops than positions can number is refused", "[unit][des]") {
+  Program program = test::hand_program(1);
+  HandBlock b(program, "work");
+  b.compute();
+  b.compute();
+  const BlockId block = b.finish();
+  // 2^32 + 2 ops: in 32 bits they would be 2.
+  program.classes[0].step = {{block, 0, 0, 0x8000'0001U, 1}};
+  CHECK_THROWS_WITH((void)simulate_times(program, simple_prices(program), false),
+                    "rank 0 has 4294967298 operations in its step, and the simulator numbers at most 4294967294; "
+                    "estimate takes such programs");
 }
 
 }  // namespace orrery

@@ -1,4 +1,4 @@
-#include "sim/estimate/prices.hpp"
+#include "sim/cost/prices.hpp"
 
 #include <algorithm>
 
