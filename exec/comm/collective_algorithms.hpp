@@ -18,15 +18,15 @@ struct MemoryView {
 };
 
 /// The ranks of a collective by peer number, and which of them is the caller.
-/// Messages of one group carry its tag.
+/// Messages of the collective carry its tag.
 struct Members {
   std::span<const Rank> ranks;
   std::uint32_t me = 0;
-  std::uint32_t tag = 0;
+  std::uint64_t tag = 0;
   [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(ranks.size()); }
 };
 
-/// Received chunks and piece lists of the collective under way.  One per rank;
+/// Received chunks and piece lists of the collective under way.  One per thread;
 /// it grows to the largest chunk and is no part of a Program's buffers.
 struct CollectiveScratch {
   std::vector<std::byte> received;

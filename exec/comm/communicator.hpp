@@ -18,15 +18,16 @@ struct Piece {
 /// other; sender and receiver may cut them differently.
 ///
 /// The k-th send from a to b with a tag meets the k-th receive with that tag at
-/// b from a.
+/// b from a, whichever lane of the ranks they come from.
 struct Message {
   bool send = true;
   Rank peer{};
-  std::uint32_t tag = 0;
+  std::uint64_t tag = 0;
   std::span<const Piece> pieces;
 };
 
-/// One rank's end of the transport: the only way in which ranks meet.
+/// One rank's end of the transport: the only way in which ranks meet.  Used by
+/// one thread; a rank whose lanes run side by side has one for each.
 ///
 /// `exchange` is the single operation; every collective algorithm is made of it
 /// (collective_algorithms.hpp), so that a new transport has only this to write.
@@ -51,7 +52,7 @@ class Communicator {
   /// these messages is gone, or the wait was too long.  The transport knows why.
   virtual std::int64_t exchange(std::span<const Message> messages, std::int64_t ready) = 0;
 
-  /// Payload bytes of all sends so far.
+  /// Payload bytes of all sends of this end so far.
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
 };
 

@@ -41,13 +41,32 @@ void copy(std::span<const Piece> from, std::span<const Piece> to) {
   }
 }
 
+/// A message that waits for its partner, as its inbox sees it.
+struct Posted {
+  const Message* message = nullptr;
+  Rank sender{};
+  std::int64_t ready = 0;
+  std::int64_t partner_ready = 0;
+  bool matched = false;  // guarded by the inbox's mutex
+};
+
 }  // namespace
 
-/// One rank's end: its inbox, where senders and this rank's receives meet, and
-/// what it waits on.
+/// Where messages to one rank meet its receives, in order of arrival.
+struct ThreadWorld::Inbox {
+  struct Entry {
+    Posted* posted;
+    Endpoint* owner;
+  };
+  std::mutex mutex;
+  std::vector<Entry> waiting;
+  std::atomic<bool> left{false};  ///< the rank sends and receives no more
+};
+
+/// One end of a rank: what one of its threads waits on.
 class ThreadWorld::Endpoint final : public Communicator {
  public:
-  Endpoint(ThreadWorld& world, Rank rank, bool crowded) : world_(world), rank_(rank), crowded_(crowded) {}
+  Endpoint(ThreadWorld& world, Rank rank) : world_(world), rank_(rank) {}
 
   [[nodiscard]] Rank rank() const override { return rank_; }
   [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_; }
@@ -57,7 +76,7 @@ class ThreadWorld::Endpoint final : public Communicator {
     posted_.resize(messages.size());
     pending_.store(static_cast<std::uint32_t>(messages.size()), std::memory_order_relaxed);
     for (std::size_t i = 0; i < messages.size(); ++i) {
-      posted_[i] = {&messages[i], messages[i].send ? rank_ : messages[i].peer, this, ready, ready, false};
+      posted_[i] = {&messages[i], messages[i].send ? rank_ : messages[i].peer, ready, ready, false};
       if (messages[i].send) sent_ += bytes_of(messages[i].pieces);
     }
     for (Posted& p : posted_) post(p);
@@ -70,51 +89,36 @@ class ThreadWorld::Endpoint final : public Communicator {
     const std::lock_guard lock(wait_mutex_);
     woken_.notify_all();
   }
-  void leave() { left_.store(true, std::memory_order_release); }
-  [[nodiscard]] bool left() const { return left_.load(std::memory_order_acquire); }
 
  private:
-  struct Posted {
-    const Message* message = nullptr;
-    Rank sender{};
-    Endpoint* owner = nullptr;
-    std::int64_t ready = 0;
-    std::int64_t partner_ready = 0;
-    bool matched = false;  // guarded by the inbox's mutex
-  };
-  /// Messages to one rank that wait for their partner, in order of arrival.
-  struct Inbox {
-    std::mutex mutex;
-    std::vector<Posted*> waiting;
-  };
-
-  [[nodiscard]] Inbox& inbox_of(const Message& m) { return m.send ? world_.endpoints_[index(m.peer)]->inbox_ : inbox_; }
+  [[nodiscard]] Inbox& inbox_of(const Message& m) { return *world_.inboxes_[index(m.send ? m.peer : rank_)]; }
 
   void post(Posted& own) {
     const Message& m = *own.message;
     Inbox& inbox = inbox_of(m);
-    Posted* partner = nullptr;
+    Inbox::Entry partner{};
     {
       const std::lock_guard lock(inbox.mutex);
-      const auto found = std::find_if(inbox.waiting.begin(), inbox.waiting.end(), [&](const Posted* p) {
-        return p->message->send != m.send && p->sender == own.sender && p->message->tag == m.tag;
+      const auto found = std::find_if(inbox.waiting.begin(), inbox.waiting.end(), [&](const Inbox::Entry& e) {
+        const Message& other = *e.posted->message;
+        return other.send != m.send && e.posted->sender == own.sender && other.tag == m.tag;
       });
       if (found == inbox.waiting.end()) {
-        inbox.waiting.push_back(&own);
+        inbox.waiting.push_back({&own, this});
         return;
       }
       partner = *found;
       inbox.waiting.erase(found);
-      partner->matched = true;
+      partner.posted->matched = true;
       own.matched = true;
     }
-    const Message& other = *partner->message;
+    const Message& other = *partner.posted->message;
     ORRERY_ASSERT(bytes_of(m.pieces) == bytes_of(other.pieces), rank_, m.peer, bytes_of(m.pieces),
                   bytes_of(other.pieces));
     copy(m.send ? m.pieces : other.pieces, m.send ? other.pieces : m.pieces);
-    own.partner_ready = partner->ready;
-    partner->partner_ready = own.ready;
-    partner->owner->finish_one();
+    own.partner_ready = partner.posted->ready;
+    partner.posted->partner_ready = own.ready;
+    partner.owner->finish_one();
     finish_one();
   }
 
@@ -128,9 +132,9 @@ class ThreadWorld::Endpoint final : public Communicator {
   void wait() {
     // A partner that is about to come is met without the kernel's help; where
     // ranks outnumber cores, by letting others run.
-    for (int i = 0; i < (crowded_ ? 50 : 2000); ++i) {
+    for (int i = 0; i < (world_.crowded() ? 50 : 2000); ++i) {
       if (done()) return;
-      if (crowded_) {
+      if (world_.crowded()) {
         std::this_thread::yield();
       } else {
         pause();
@@ -165,7 +169,7 @@ class ThreadWorld::Endpoint final : public Communicator {
   void give_up_if_hopeless(bool late) {
     for (Posted& p : posted_) {
       const Rank peer = p.message->peer;
-      const bool gone = world_.endpoints_[index(peer)]->left();
+      const bool gone = world_.inboxes_[index(peer)]->left.load(std::memory_order_acquire);
       if (!gone && !late) continue;
       {
         const std::lock_guard lock(inbox_of(*p.message).mutex);
@@ -194,31 +198,38 @@ class ThreadWorld::Endpoint final : public Communicator {
     for (Posted& p : posted_) {
       Inbox& inbox = inbox_of(*p.message);
       const std::lock_guard lock(inbox.mutex);
-      taken += static_cast<std::uint32_t>(std::erase(inbox.waiting, &p));
+      taken += static_cast<std::uint32_t>(
+          std::erase_if(inbox.waiting, [&](const Inbox::Entry& e) { return e.posted == &p; }));
     }
     while (pending_.load(std::memory_order_acquire) > taken) std::this_thread::yield();
   }
 
   ThreadWorld& world_;
   Rank rank_;
-  bool crowded_;
-  Inbox inbox_;
   std::vector<Posted> posted_;
   std::atomic<std::uint32_t> pending_{0};
   std::mutex wait_mutex_;
   std::condition_variable woken_;
-  std::atomic<bool> left_{false};
   std::uint64_t sent_ = 0;
 };
 
-ThreadWorld::ThreadWorld(std::uint32_t ranks, Options options) : options_(std::move(options)) {
-  const bool crowded = ranks > std::thread::hardware_concurrency();
-  for (std::uint32_t r = 0; r < ranks; ++r) endpoints_.push_back(std::make_unique<Endpoint>(*this, Rank{r}, crowded));
+ThreadWorld::ThreadWorld(std::uint32_t ranks, Options options)
+    : options_(std::move(options)),
+      crowded_(std::uint64_t{ranks} * options_.ends > std::thread::hardware_concurrency()) {
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    inboxes_.push_back(std::make_unique<Inbox>());
+    for (std::uint32_t e = 0; e < options_.ends; ++e) {
+      endpoints_.push_back(std::make_unique<Endpoint>(*this, Rank{r}));
+    }
+  }
 }
 
 ThreadWorld::~ThreadWorld() = default;
 
-Communicator& ThreadWorld::communicator(Rank rank) { return *endpoints_[index(rank)]; }
+Communicator& ThreadWorld::communicator(Rank rank, std::uint32_t end) {
+  ORRERY_ASSERT(end < options_.ends, end, options_.ends);
+  return *endpoints_[std::size_t{index(rank)} * options_.ends + end];
+}
 
 void ThreadWorld::abort(const std::string& reason) {
   {
@@ -226,7 +237,7 @@ void ThreadWorld::abort(const std::string& reason) {
     if (aborted()) return;
     reason_ = reason;
     if (options_.describe) {
-      for (std::uint32_t r = 0; r < endpoints_.size(); ++r) reason_ += "\n  " + options_.describe(Rank{r});
+      for (std::uint32_t r = 0; r < inboxes_.size(); ++r) reason_ += "\n  " + options_.describe(Rank{r});
     }
     aborted_.store(true, std::memory_order_release);
   }
@@ -234,7 +245,7 @@ void ThreadWorld::abort(const std::string& reason) {
 }
 
 void ThreadWorld::leave(Rank rank) {
-  endpoints_[index(rank)]->leave();
+  inboxes_[index(rank)]->left.store(true, std::memory_order_release);
   for (const auto& endpoint : endpoints_) endpoint->wake();
 }
 

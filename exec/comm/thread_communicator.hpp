@@ -13,7 +13,8 @@
 
 namespace orrery {
 
-/// Ranks as threads of one process, each with its own buffers.
+/// Ranks as threads of one process, each with its own buffers; a rank may have
+/// several ends, one for each thread that works for it.
 ///
 /// A message is copied once, from the sender's memory to the receiver's, by
 /// whichever of the two comes second.  A rank that fails, leaves or stalls ends
@@ -25,17 +26,20 @@ class ThreadWorld {
     Seconds watchdog = Seconds::of(60);  ///< longest wait for a partner
     /// What a rank is doing and has done, for messages; called on failure only.
     std::function<std::string(Rank)> describe;
+    std::uint32_t ends = 1;  ///< threads of each rank that communicate
   };
   ThreadWorld(std::uint32_t ranks, Options options);
   ~ThreadWorld();
 
-  [[nodiscard]] Communicator& communicator(Rank);
+  [[nodiscard]] Communicator& communicator(Rank, std::uint32_t end = 0);
 
   /// Ends the run.  The first reason stands.
   void abort(const std::string& reason);
   /// The rank sends and receives no more.  Whoever waits for it ends the run.
   void leave(Rank);
 
+  /// Whether more threads communicate than there are cores: waits then let others run.
+  [[nodiscard]] bool crowded() const { return crowded_; }
   [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_acquire); }
   /// Why; empty while the run goes well.
   [[nodiscard]] std::string reason() const;
@@ -43,9 +47,12 @@ class ThreadWorld {
  private:
   class Endpoint;
   friend class Endpoint;
+  struct Inbox;
 
   Options options_;
-  std::vector<std::unique_ptr<Endpoint>> endpoints_;
+  bool crowded_;
+  std::vector<std::unique_ptr<Inbox>> inboxes_;       // by rank
+  std::vector<std::unique_ptr<Endpoint>> endpoints_;  // by rank, then end
   std::atomic<bool> aborted_{false};
   mutable std::mutex reason_mutex_;
   std::string reason_;

@@ -27,16 +27,19 @@ class Run final : public RunBuffers {
   Run(const Program& program, const Workload& workload, const DataSource& data, const RunOptions& options)
       : program_(program),
         options_(options),
-        world_(
-            static_cast<std::uint32_t>(program.mesh.size()),
-            {options.watchdog, [this](Rank r) { return describe_rank(program_, r, runners_[index(r)]->progress()); }}) {
-    for (std::uint32_t r = 0; r < program.mesh.size(); ++r) {
-      runners_.push_back(
-          std::make_unique<RankRunner>(program, workload, data, world_.communicator(Rank{r}), Rank{r}, options.poison));
-      std::size_t ops = 0;
-      for_each_op(program, list_of(Rank{r}).step, [&](const OpRun&) { ++ops; });
-      ranks_.push_back({std::vector<RankRunner::Times>(ops), 0});
+        world_(static_cast<std::uint32_t>(program.mesh.size()),
+               {options.watchdog, [this](Rank r) { return describe_rank(program_, r, runners_[index(r)]->progress()); },
+                ends_of(program, options)}) {
+    RankOptions how;
+    how.concurrent_lanes = options.concurrent_lanes;
+    how.poison = options.poison;
+    if (options.fault) {
+      how.before_op = [this](Rank r, OpId op, std::uint64_t step) { inject(r, op, step); };
     }
+    for (std::uint32_t r = 0; r < program.mesh.size(); ++r) {
+      runners_.push_back(std::make_unique<RankRunner>(program, workload, data, world_, Rank{r}, how));
+    }
+    sent_bytes_.resize(runners_.size());
   }
 
   RunResult train() {
@@ -51,8 +54,8 @@ class Run final : public RunBuffers {
     for (std::thread& t : threads) t.join();
     if (world_.aborted()) throw Error(world_.reason());
     for (const auto& runner : runners_) {
-      result_.memory.push_back(
-          {runner->storage().peak_bytes(), runner->storage().reserved_bytes(), runner->outside_bytes()});
+      result_.memory.push_back({runner->storage().peak_bytes(), runner->storage().held_bytes(),
+                                runner->storage().reserved_bytes(), runner->outside_bytes()});
     }
     return std::move(result_);
   }
@@ -62,18 +65,22 @@ class Run final : public RunBuffers {
   }
 
  private:
-  struct RankState {
-    std::vector<RankRunner::Times> times;  ///< of the step under way, by op
-    std::uint64_t sent_bytes = 0;          ///< in that step
-  };
+  /// Threads of a rank that communicate: its own, and one for every lane where they run side by side.
+  static std::uint32_t ends_of(const Program& program, const RunOptions& options) {
+    std::size_t lanes = 0;
+    for (std::uint32_t c = 0; options.concurrent_lanes && c < program.classes.size(); ++c) {
+      lanes = std::max(lanes, lanes_of(program, representative(program, c)).size());
+    }
+    return static_cast<std::uint32_t>(1 + lanes);
+  }
 
-  [[nodiscard]] const RankClass& list_of(Rank rank) const { return program_.classes[class_of(program_, rank)]; }
   [[nodiscard]] std::uint64_t total_steps() const { return options_.warmup_steps + options_.steps; }
 
   /// A rank's thread, from start to end.
   void live(Rank rank) {
     RankRunner& runner = *runners_[index(rank)];
     try {
+      runner.start();
       std::uint64_t step = 0;
       do {
         walk(rank, step);
@@ -82,36 +89,26 @@ class Run final : public RunBuffers {
       // Another rank's failure is the one to report.
     } catch (const Exits&) {
       world_.leave(rank);
+    } catch (const std::system_error& e) {
+      world_.abort(std::string("cannot start a thread per lane: ") + e.what());
+    } catch (const OpFailed& e) {
+      world_.abort("rank " + std::to_string(index(rank)) + " failed in " + e.what());
     } catch (const std::exception& e) {
-      const std::string op = current_op(program_, rank, runner.progress());
-      world_.abort("rank " + std::to_string(index(rank)) + " failed in " + op + ": " + e.what());
+      world_.abort("rank " + std::to_string(index(rank)) + " failed between steps: " + e.what());
     }
   }
 
   /// The list of one step (0: setup).
   void walk(Rank rank, std::uint64_t step) {
     RankRunner& runner = *runners_[index(rank)];
-    RankState& state = ranks_[index(rank)];
-    Progress& progress = runner.progress();
-    progress.current.store(Progress::none, std::memory_order_relaxed);
-    progress.completed.store(Progress::none, std::memory_order_relaxed);
-    progress.step.store(step, std::memory_order_relaxed);
-    const std::uint64_t sent_before = runner.communicator().sent_bytes();
-    const std::uint64_t data_step = step == 0 ? 0 : options_.first_step + step - 1;
-    for_each_op(program_, step == 0 ? list_of(rank).setup : list_of(rank).step, [&](const OpRun& run) {
-      progress.current.store(index(run.id), std::memory_order_relaxed);
-      if (options_.fault && step == options_.fault->step) inject(rank, run.id);
-      const RankRunner::Times times = runner.run(run, data_step);
-      if (step > 0) state.times[index(run.id)] = times;
-      progress.completed.store(index(run.id), std::memory_order_relaxed);
-    });
-    progress.current.store(Progress::none, std::memory_order_relaxed);
-    state.sent_bytes = runner.communicator().sent_bytes() - sent_before;
+    const std::uint64_t sent_before = runner.sent_bytes();
+    runner.walk(step, step == 0 ? 0 : options_.first_step + step - 1);
+    sent_bytes_[index(rank)] = runner.sent_bytes() - sent_before;
   }
 
-  void inject(Rank rank, OpId op) {
+  void inject(Rank rank, OpId op, std::uint64_t step) {
     const Fault& fault = *options_.fault;
-    if (fault.rank != rank || fault.op != op) return;
+    if (fault.rank != rank || fault.op != op || fault.step != step) return;
     switch (fault.kind) {
       case Fault::Kind::throws: throw Error("injected fault");
       case Fault::Kind::exits: throw Exits{};
@@ -166,20 +163,21 @@ class Run final : public RunBuffers {
   Trace trace_of_step() const {
     constexpr std::int64_t picoseconds = 1000;  // per nanosecond
     std::int64_t origin = std::numeric_limits<std::int64_t>::max();
-    for (const RankState& state : ranks_) {
-      if (!state.times.empty()) origin = std::min(origin, state.times.front().start);
+    for (const auto& runner : runners_) {
+      for (const OpTimes& t : runner->times()) origin = std::min(origin, t.start);
     }
     Trace trace;
     trace.origin = "run threads";
-    for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
+    trace.concurrent_lanes = options_.concurrent_lanes;
+    for (std::uint32_t r = 0; r < runners_.size(); ++r) {
       RankTrace rank;
       rank.rank = Rank{r};
-      rank.spans.reserve(ranks_[r].times.size());
-      for (const RankRunner::Times& t : ranks_[r].times) {
+      rank.spans.reserve(runners_[r]->times().size());
+      for (const OpTimes& t : runners_[r]->times()) {
         rank.spans.push_back({(t.start - origin) * picoseconds, (t.end - origin) * picoseconds});
       }
       rank.peak_bytes = runners_[r]->storage().peak_bytes();
-      rank.sent_bytes = ranks_[r].sent_bytes;
+      rank.sent_bytes = sent_bytes_[r];
       trace.ranks.push_back(std::move(rank));
     }
     return trace;
@@ -204,7 +202,7 @@ class Run final : public RunBuffers {
   const RunOptions& options_;
   ThreadWorld world_;
   std::vector<std::unique_ptr<RankRunner>> runners_;
-  std::vector<RankState> ranks_;
+  std::vector<std::uint64_t> sent_bytes_;  // of the last list, by rank
   RunResult result_;
   std::mutex gate_mutex_;
   std::condition_variable gate_open_;

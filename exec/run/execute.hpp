@@ -45,6 +45,7 @@ struct RunEvent {
 };
 
 struct RunOptions {
+  bool concurrent_lanes = false;       ///< a rank has a thread for each lane; else it does one op at a time
   std::uint64_t warmup_steps = 0;      ///< trained, but not in the result's traces
   std::uint64_t steps = 1;             ///< recorded
   std::uint64_t first_step = 1;        ///< of the data and the dropout keys
@@ -57,7 +58,8 @@ struct RunOptions {
 
 /// What one rank took besides the Program's buffers.
 struct RankMemory {
-  std::uint64_t peak_bytes = 0;      ///< live bytes of the Program's buffers at the peak
+  std::uint64_t peak_bytes = 0;      ///< live bytes of the Program's buffers at the peak, in the order of issue
+  std::uint64_t held_bytes = 0;      ///< most that buffers took at one time, with those freed but still used by an op
   std::uint64_t reserved_bytes = 0;  ///< taken from the system for buffers
   std::uint64_t outside_bytes = 0;   ///< scratch of kernels and collectives
   friend bool operator==(const RankMemory&, const RankMemory&) = default;
@@ -73,8 +75,12 @@ struct RunResult {
 /// Trains: runs the Program's setup once and its step list for every step, one
 /// thread per rank, each with its own buffers.
 ///
-/// A rank does one op at a time in list order, whatever its lane.  Spans have
-/// the meaning that simulate gives them: a collective or exchange starts when
+/// A rank does one op at a time in list order, whatever its lane, or, with
+/// `concurrent_lanes`, has a thread for each lane: an op starts when the one
+/// before it on its lane and those that it waits for have ended.  Both compute
+/// the same bits.  Buffers come and go in the order of issue, but the memory of
+/// a freed one stays until the last op that uses it has ended.  Spans have the
+/// meaning that simulate gives them: a collective or exchange starts when
 /// its last partner is ready, so waiting lies before the span.  All ranks start
 /// a step together; its times count from the first rank's start.
 ///

@@ -47,19 +47,24 @@ std::string op_text(const Program& program, Rank rank, bool setup, std::uint32_t
   return text;
 }
 
-std::string current_op(const Program& program, Rank rank, const Progress& progress) {
-  const std::uint32_t at = progress.current.load(std::memory_order_relaxed);
-  if (at == Progress::none) return "no op";
-  return op_text(program, rank, progress.step.load(std::memory_order_relaxed) == 0, at);
-}
-
 std::string describe_rank(const Program& program, Rank rank, const Progress& progress) {
   const std::uint64_t step = progress.step.load(std::memory_order_relaxed);
-  const std::uint32_t done = progress.completed.load(std::memory_order_relaxed);
+  const auto name = [&](const std::atomic<std::uint32_t>& op, const char* none) {
+    const std::uint32_t at = op.load(std::memory_order_relaxed);
+    return at == LaneProgress::none ? std::string(none) : op_text(program, rank, step == 0, at);
+  };
   std::string text = "rank " + std::to_string(index(rank)) + ": ";
   text += step == 0 ? "setup" : "step " + std::to_string(step);
-  text += ", in " + current_op(program, rank, progress) + "; completed ";
-  return text + (done == Progress::none ? "nothing" : op_text(program, rank, step == 0, done));
+  if (progress.lanes.empty()) {
+    text += ", in " + name(progress.list.current, "no op");
+    return text + "; completed " + name(progress.list.completed, "nothing");
+  }
+  text += ", issued up to " + name(progress.list.completed, "nothing");
+  for (const LaneProgress& lane : progress.lanes) {
+    text += "\n    lane " + std::string(name_of(lane.lane)) + ": in " + name(lane.current, "no op");
+    text += "; completed " + name(lane.completed, "nothing");
+  }
+  return text;
 }
 
 }  // namespace orrery

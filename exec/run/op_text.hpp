@@ -3,7 +3,7 @@
 #include <string>
 
 #include "core/program/program.hpp"
-#include "exec/run/rank_runner.hpp"
+#include "exec/run/progress.hpp"
 
 namespace orrery {
 
@@ -11,10 +11,8 @@ namespace orrery {
 /// op `id` of the rank's step list, or of its setup list.
 [[nodiscard]] std::string op_text(const Program&, Rank, bool setup, std::uint32_t id);
 
-/// The op that the rank is in; "no op" between lists.
-[[nodiscard]] std::string current_op(const Program&, Rank, const Progress&);
-
-/// "rank 2: step 1, in op 118 (...); completed op 117 (...)".
+/// "rank 2: step 1, in op 118 (...); completed op 117 (...)"; where lanes run
+/// side by side, how far the list is issued and a line for each lane.
 [[nodiscard]] std::string describe_rank(const Program&, Rank, const Progress&);
 
 }  // namespace orrery

@@ -1,157 +1,173 @@
 #include "exec/run/rank_runner.hpp"
 
-#include <chrono>
-#include <cstring>
+#include <string>
 
 #include "core/base/diagnostics.hpp"
-#include "exec/kernels/parameter_layout.hpp"
+#include "exec/run/op_text.hpp"
 
 namespace orrery {
 namespace {
 
-// Tags: a collective's is its group's number.
-constexpr std::uint32_t exchange_tag = 0x80000000U;  // plus the channel
-constexpr std::uint32_t barrier_tag = 0x7fffffffU;
+constexpr std::uint32_t no_thread = ~std::uint32_t{0};
+
+bool takes_lane(const Op& op) {
+  return !std::holds_alternative<Alloc>(op.action) && !std::holds_alternative<Free>(op.action);
+}
 
 }  // namespace
 
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-RankRunner::RankRunner(const Program& program, const Workload& workload, const DataSource& data,
-                       Communicator& communicator, Rank rank, bool poison)
-    : program_(program),
-      workload_(workload),
-      data_(data),
-      communicator_(communicator),
-      rank_(rank),
-      storage_(program, poison) {
-  for (const Group& group : program.groups) {
-    groups_.push_back({group_ranks(group, program.mesh, rank), peer_of(group, program.mesh, rank)});
-  }
-  for (std::uint32_t r = 0; r < program.mesh.size(); ++r) world_.push_back(Rank{r});
-}
-
-RankRunner::Times RankRunner::run(const OpRun& run, std::uint64_t step) {
-  Times times;
-  times.start = now_ns();
-  if (const auto* c = std::get_if<Compute>(&run.op->action)) {
-    compute(run, *c, step);
-  } else if (const auto* collect = std::get_if<Collective>(&run.op->action)) {
-    times.start = collective(run, *collect, times.start);
-  } else if (const auto* meet = std::get_if<Exchange>(&run.op->action)) {
-    times.start = exchange(run, *meet, times.start);
-  } else if (std::holds_alternative<Copy>(run.op->action)) {
-    copy(run);
-  } else if (const auto* alloc = std::get_if<Alloc>(&run.op->action)) {
-    storage_.allocate(instance_of(program_, alloc->what, alloc->layer_shift, run.layer, run.microbatch));
-    times.end = times.start;
-    return times;
-  } else if (const auto* free = std::get_if<Free>(&run.op->action)) {
-    storage_.free(instance_of(program_, free->what, free->layer_shift, run.layer, run.microbatch));
-    times.end = times.start;
-    return times;
-  }
-  times.end = now_ns();
-  return times;
-}
-
-void RankRunner::barrier() {
-  const Members members{world_, index(rank_), barrier_tag};
-  const Collective barrier{Collective::Kind::barrier, Collective::Reduction::sum, {}, {}};
-  run_collective(communicator_, barrier, members, {}, collective_scratch_, 0);
-}
-
-std::byte* RankRunner::address(const OpRun& run, const View& v) const {
-  const Instance instance = instance_of(program_, v.buffer, v.layer_shift, run.layer, run.microbatch);
-  return storage_.at(instance) + offset_on(program_.mesh, v, rank_) * size_of(program_[v.buffer].dtype);
-}
-
-Place RankRunner::place_of(const OpRun& run, const View& v) const {
-  const Buffer& buffer = program_[v.buffer];
-  Place place;
-  place.first = offset_on(program_.mesh, v, rank_);
-  if (buffer.shard) {
-    place.shard = &*buffer.shard;
-    place.box = box_of(*buffer.shard, program_.mesh, rank_, run.microbatch, program_.microbatches);
-  } else if (buffer.parameters) {
-    place.table = &program_.parameter_tables[*buffer.parameters];
-    place.flat_split = buffer.flat_split;
-    place.layer = instance_of(program_, v.buffer, v.layer_shift, run.layer, run.microbatch).layer;
-    const ParameterSlice* slice =
-        buffer.flat_split.empty() ? slice_at(*place.table, program_.mesh, place.first) : nullptr;
-    if (slice != nullptr) {
-      place.shard = &slice->shard;
-      place.box = box_of(slice->shard, program_.mesh, rank_);
-      place.first -= slice->offset;
+std::vector<Lane> lanes_of(const Program& program, Rank rank) {
+  std::array<std::optional<Lane>, lane_count> used;
+  const RankClass& lists = program.classes[class_of(program, rank)];
+  for (const auto* slots : {&lists.setup, &lists.step}) {
+    for (const Slot& slot : *slots) {
+      for (const Op& op : program[slot.block].ops) {
+        if (takes_lane(op)) used[lane_number(op.lane)] = op.lane;
+      }
     }
   }
-  return place;
+  std::vector<Lane> lanes;
+  for (const auto& lane : used) {
+    if (lane) lanes.push_back(*lane);
+  }
+  return lanes;
 }
 
-void RankRunner::compute(const OpRun& run, const Compute& c, std::uint64_t step) {
-  const Kernel& kernel = run.block->kernels[c.kernel];
-  const bool places = needs_place(kernel);
-  operands_.clear();
-  for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
-    const View& v = view(run, i);
-    Operand operand;
-    operand.data = address(run, v);
-    operand.dtype = program_[v.buffer].dtype;
-    operand.count = v.count;
-    operand.accumulate = v.use == View::Use::accumulate;
-    if (places) operand.place = place_of(run, v);
-    operands_.push_back(operand);
+RankRunner::RankRunner(const Program& program, const Workload& workload, const DataSource& data, ThreadWorld& world,
+                       Rank rank, const RankOptions& options)
+    : program_(program),
+      world_(world),
+      rank_(rank),
+      options_(options),
+      groups_(groups_of(program, rank)),
+      storage_(program, options.poison,
+               options.concurrent_lanes ? Storage::Taking::at_first_use : Storage::Taking::at_alloc),
+      issuer_(program, groups_, storage_),
+      lanes_(options.concurrent_lanes ? lanes_of(program, rank) : std::vector<Lane>{}),
+      progress_(lanes_.size()) {
+  thread_of_.fill(no_thread);
+  for (std::uint32_t i = 0; i < lanes_.size(); ++i) {
+    thread_of_[lane_number(lanes_[i])] = i;
+    progress_.lanes[i].lane = lanes_[i];
   }
-  KernelContext context;
-  context.step = step;
-  context.layer = run.layer;
-  context.microbatch = run.microbatch;
-  context.rank = rank_;
-  context.mesh = &program_.mesh;
-  context.workload = &workload_;
-  context.data = &data_;
-  context.scratch = &kernel_scratch_;
-  run_kernel(kernel, operands_, context);
+  for (std::uint32_t end = 0; end <= lanes_.size(); ++end) {
+    runners_.push_back(
+        std::make_unique<OpRunner>(program, workload, data, groups_, world.communicator(rank, end), rank));
+  }
 }
 
-std::int64_t RankRunner::collective(const OpRun& run, const Collective& c, std::int64_t ready) {
-  const GroupHere& group = groups_[index(c.group)];
-  ORRERY_ASSERT(group.peer.has_value(), rank_, c.group);
-  memory_views_.clear();
-  for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
-    const View& v = view(run, i);
-    memory_views_.push_back({address(run, v), program_[v.buffer].dtype, v.count});
-  }
-  const Members members{group.ranks, index(*group.peer), index(c.group)};
-  return run_collective(communicator_, c, members, memory_views_, collective_scratch_, ready);
+void RankRunner::start() {
+  if (lanes_.empty()) return;
+  Lanes::Hooks hooks;
+  hooks.carry_out = [this](std::uint32_t lane, const IssuedOp& op) {
+    guarded(op.run, progress_.lanes[lane], [&] { carry_out(lane + 1, op); });
+  };
+  hooks.aborted = [this] { return world_.aborted(); };
+  hooks.spin = !world_.crowded();
+  threads_ = std::make_unique<Lanes>(static_cast<std::uint32_t>(lanes_.size()), std::move(hooks));
 }
 
-std::int64_t RankRunner::exchange(const OpRun& run, const Exchange& e, std::int64_t ready) {
-  pieces_.clear();
-  for (std::uint32_t i = 0; i < e.transfers.count; ++i) {
-    const Transfer& t = run.block->transfers[e.transfers.first + i];
-    const View& v = view(run, t.view);
-    pieces_.push_back({address(run, v), v.count * size_of(program_[v.buffer].dtype)});
-  }
-  messages_.clear();
-  for (std::uint32_t i = 0; i < e.transfers.count; ++i) {
-    const Transfer& t = run.block->transfers[e.transfers.first + i];
-    messages_.push_back({t.send, groups_[index(t.group)].ranks[index(t.peer)], exchange_tag + t.channel,
-                         std::span<const Piece>(&pieces_[i], 1)});
-  }
-  return communicator_.exchange(messages_, ready);
+const std::vector<Slot>& RankRunner::list(std::uint64_t step) const {
+  const RankClass& lists = program_.classes[class_of(program_, rank_)];
+  return step == 0 ? lists.setup : lists.step;
 }
 
-/// All tiers of this machine are its memory.
-void RankRunner::copy(const OpRun& run) {
-  for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
-    const View& from = view(run, i);
-    const View& to = view(run, i + 1);
-    std::memcpy(address(run, to), address(run, from), from.count * size_of(program_[from.buffer].dtype));
+void RankRunner::walk(std::uint64_t step, std::uint64_t data_step) {
+  progress_.list.reset();
+  for (LaneProgress& lane : progress_.lanes) lane.reset();
+  progress_.step.store(step, std::memory_order_relaxed);
+  std::size_t ops = 0;
+  for (const Slot& slot : list(step)) ops += program_[slot.block].ops.size() * slot.repeat;
+  times_.assign(ops, {});
+  lanes_.empty() ? walk_serially(data_step) : issue_all(data_step);
+}
+
+template <class Work>
+void RankRunner::guarded(const OpRun& run, LaneProgress& progress, Work work) {
+  const std::uint64_t step = progress_.step.load(std::memory_order_relaxed);
+  progress.current.store(index(run.id), std::memory_order_relaxed);
+  try {
+    work();
+  } catch (const std::exception& e) {
+    throw OpFailed(op_text(program_, rank_, step == 0, index(run.id)) + ": " + e.what());
   }
+  progress.completed.store(index(run.id), std::memory_order_relaxed);
+  progress.current.store(LaneProgress::none, std::memory_order_relaxed);
+}
+
+void RankRunner::carry_out(std::size_t runner, const IssuedOp& op) {
+  if (options_.before_op) options_.before_op(rank_, op.run.id, progress_.step.load(std::memory_order_relaxed));
+  times_[index(op.run.id)] = runners_[runner]->run(op);
+}
+
+void RankRunner::walk_serially(std::uint64_t data_step) {
+  IssuedOp op;
+  for_each_op(program_, list(progress_.step.load(std::memory_order_relaxed)), [&](const OpRun& run) {
+    guarded(run, progress_.list, [&] {
+      issuer_.issue(run, data_step, op);
+      carry_out(0, op);
+    });
+  });
+}
+
+void RankRunner::issue_all(std::uint64_t data_step) {
+  const std::uint64_t step = progress_.step.load(std::memory_order_relaxed);
+  const std::int64_t began = now_ns();
+  std::vector<std::uint64_t> tail(lanes_.size(), 0);   // number of the last op issued on each lane in this list
+  std::vector<std::uint64_t> entry(lanes_.size(), 0);  // the same when the block's run began
+  std::vector<Lanes::After> in_block;                  // the block's ops so far; count 0: took no lane
+  std::uint32_t block_run = ~std::uint32_t{0};
+  for_each_op(program_, list(step), [&](const OpRun& run) {
+    if (run.block_run != block_run) {
+      block_run = run.block_run;
+      entry = tail;
+      in_block.assign(run.block->ops.size(), {});
+    }
+    IssuedOp op;
+    guarded(run, progress_.list, [&] {
+      issuer_.issue(run, data_step, op);
+      if (!takes_lane(*run.op)) carry_out(0, op);
+    });
+    if (!takes_lane(*run.op)) return;
+    const std::uint32_t lane = thread_of_[lane_number(run.op->lane)];
+    std::vector<Lanes::After> after;
+    for (std::uint32_t w = run.op->waits.first; w < run.op->waits.first + run.op->waits.count; ++w) {
+      const Wait& wait = run.block->waits[w];
+      if (wait.kind == Wait::Kind::op) {
+        after.push_back(in_block[wait.op]);
+      } else {
+        const std::uint32_t on = thread_of_[lane_number(wait.lane)];
+        after.push_back({on, on < lanes_.size() ? entry[on] : 0});
+      }
+    }
+    // What took no lane, and lanes on which nothing was issued, are not waited for.
+    std::erase_if(after, [&](const Lanes::After& a) { return a.count == 0 || a.lane == lane; });
+    tail[lane] = threads_->issue(lane, std::move(op), std::move(after));
+    in_block[run.op_index] = {lane, tail[lane]};
+  });
+  threads_->drain();
+  // The instant at which the compute lane passed the ops without time.
+  std::int64_t passed = began;
+  for_each_op(program_, list(step), [&](const OpRun& run) {
+    OpTimes& times = times_[index(run.id)];
+    if (!takes_lane(*run.op)) {
+      times = {passed, passed};
+    } else if (run.op->lane.kind == LaneKind::compute) {
+      passed = times.end;
+    }
+  });
+}
+
+std::uint64_t RankRunner::sent_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& runner : runners_) bytes += runner->sent_bytes();
+  return bytes;
+}
+
+std::uint64_t RankRunner::outside_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& runner : runners_) bytes += runner->outside_bytes();
+  return bytes;
 }
 
 }  // namespace orrery

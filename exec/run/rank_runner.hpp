@@ -1,84 +1,88 @@
 #pragma once
 
-#include <atomic>
+#include <array>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "core/base/diagnostics.hpp"
 #include "core/program/program.hpp"
-#include "core/record/trace.hpp"
-#include "exec/comm/collective_algorithms.hpp"
-#include "exec/comm/communicator.hpp"
-#include "exec/kernels/kernel_runner.hpp"
+#include "exec/comm/thread_communicator.hpp"
+#include "exec/run/issue.hpp"
+#include "exec/run/lanes.hpp"
+#include "exec/run/op_runner.hpp"
+#include "exec/run/progress.hpp"
 #include "exec/run/storage.hpp"
 
 namespace orrery {
 
-/// What a rank is doing, written by its thread and read when something failed.
-struct Progress {
-  static constexpr std::uint32_t none = ~std::uint32_t{0};
-  std::atomic<std::uint64_t> step{0};        ///< 0: setup
-  std::atomic<std::uint32_t> current{none};  ///< running number in the list
-  std::atomic<std::uint32_t> completed{none};
+/// How ranks run their lists.
+struct RankOptions {
+  bool concurrent_lanes = false;  ///< a thread for each lane; else one op at a time in list order
+  bool poison = false;            ///< fill new and freed buffers with NaN
+  /// Called on the op's thread before it runs.
+  std::function<void(Rank, OpId, std::uint64_t step)> before_op;
 };
 
-/// Nanoseconds of the clock that all ranks share.
-[[nodiscard]] std::int64_t now_ns();
+/// An op failed; the text names it and says why.
+class OpFailed : public Error {
+ public:
+  using Error::Error;
+};
 
-/// Carries out one rank's ops: kernels and collectives on the buffers of its
-/// storage.  Used by one thread.
+/// Lanes that a rank's list uses, by lane_number.
+[[nodiscard]] std::vector<Lane> lanes_of(const Program&, Rank);
+
+/// Walks the lists of one rank.  Used by the rank's thread, which carries out
+/// the ops, or only issues them where lanes run side by side.
 class RankRunner {
  public:
-  RankRunner(const Program&, const Workload&, const DataSource&, Communicator&, Rank, bool poison);
+  /// The rank needs one end of the world, and one more for every lane where they run side by side.
+  RankRunner(const Program&, const Workload&, const DataSource&, ThreadWorld&, Rank, const RankOptions&);
 
-  /// When an op started (after waiting for partners) and ended.
-  struct Times {
-    std::int64_t start = 0;
-    std::int64_t end = 0;
-  };
-  /// `step` is that of data and dropout; 0 in setup.
-  Times run(const OpRun&, std::uint64_t step);
+  /// Starts the threads of lanes, where there are any.
+  void start();
+
+  /// Runs a whole list (setup: step 0).  `data_step` is that of data and
+  /// dropout.  Throws OpFailed, Aborted, or what `before_op` throws.
+  void walk(std::uint64_t step, std::uint64_t data_step);
+  /// Of the last list, by OpId; an Alloc or Free has the end of the compute op before it.
+  [[nodiscard]] const std::vector<OpTimes>& times() const { return times_; }
 
   /// Waits for all ranks; counts no bytes.
-  void barrier();
+  void barrier() { runners_.front()->barrier(); }
 
   [[nodiscard]] const Storage& storage() const { return storage_; }
-  [[nodiscard]] const Communicator& communicator() const { return communicator_; }
-  [[nodiscard]] std::uint64_t outside_bytes() const { return kernel_scratch_.bytes() + collective_scratch_.bytes(); }
-  [[nodiscard]] Progress& progress() { return progress_; }
   [[nodiscard]] const Progress& progress() const { return progress_; }
+  /// Between lists: bytes sent so far, and scratch.
+  [[nodiscard]] std::uint64_t sent_bytes() const;
+  [[nodiscard]] std::uint64_t outside_bytes() const;
 
  private:
-  void compute(const OpRun&, const Compute&, std::uint64_t step);
-  std::int64_t collective(const OpRun&, const Collective&, std::int64_t ready);
-  std::int64_t exchange(const OpRun&, const Exchange&, std::int64_t ready);
-  void copy(const OpRun&);
-  [[nodiscard]] const View& view(const OpRun& run, std::uint32_t i) const {
-    return run.block->views[run.op->views.first + i];
-  }
-  [[nodiscard]] std::byte* address(const OpRun&, const View&) const;
-  [[nodiscard]] Place place_of(const OpRun&, const View&) const;
-
-  struct GroupHere {
-    std::vector<Rank> ranks;
-    std::optional<Peer> peer;  ///< of this rank
-  };
+  [[nodiscard]] const std::vector<Slot>& list(std::uint64_t step) const;
+  void walk_serially(std::uint64_t data_step);
+  void issue_all(std::uint64_t data_step);
+  /// Does something for an op; where that fails, names the op.
+  template <class Work>
+  void guarded(const OpRun&, LaneProgress&, Work);
+  /// Carries out an issued op on the calling thread.
+  void carry_out(std::size_t runner, const IssuedOp&);
 
   const Program& program_;
-  const Workload& workload_;
-  const DataSource& data_;
-  Communicator& communicator_;
+  ThreadWorld& world_;
   Rank rank_;
+  RankOptions options_;
   std::vector<GroupHere> groups_;
-  std::vector<Rank> world_;
   Storage storage_;
-  KernelScratch kernel_scratch_;
-  CollectiveScratch collective_scratch_;
-  std::vector<Operand> operands_;
-  std::vector<MemoryView> memory_views_;
-  std::vector<Message> messages_;
-  std::vector<Piece> pieces_;
+  Issuer issuer_;
+  std::vector<Lane> lanes_;                            ///< empty: one op at a time
+  std::array<std::uint32_t, lane_count> thread_of_{};  ///< by lane_number: position in lanes_
   Progress progress_;
+  std::vector<std::unique_ptr<OpRunner>> runners_;  ///< of the rank's thread, then by lane
+  std::vector<OpTimes> times_;                      ///< elements are written by the ops' threads
+  std::unique_ptr<Lanes> threads_;                  ///< last: ends before what it uses
 };
 
 }  // namespace orrery

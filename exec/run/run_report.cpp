@@ -31,7 +31,7 @@ const Trace& median_trace(const RunResult& result) {
 
 Report report_of(const PlannedRun& run, const Program& program, const RunResult& result) {
   const Trace& trace = median_trace(result);
-  Report report = summarize(run, program, trace, false);
+  Report report = summarize(run, program, trace, trace.concurrent_lanes);
   report.origin = "run threads";
   // What was counted while it ran, in place of what the Program says; only the
   // parts of a stage's peak are the Program's.
@@ -61,6 +61,8 @@ Report report_of(const PlannedRun& run, const Program& program, const RunResult&
   report.assumptions.push_back(fmt::format("median of {} measured steps, {:.6f} s to {:.6f} s", result.traces.size(),
                                            static_cast<double>(fastest) * seconds,
                                            static_cast<double>(slowest) * seconds));
+  report.assumptions.push_back(trace.concurrent_lanes ? "lanes side by side, a thread for each lane of a rank"
+                                                      : "a rank does one operation at a time");
   report.assumptions.push_back(fmt::format(
       "largest over ranks: {} bytes reserved for buffers, {} bytes of scratch outside the Program", reserved, outside));
   return report;

@@ -12,8 +12,8 @@ namespace orrery {
 [[nodiscard]] const Trace& median_trace(const RunResult&);
 
 /// The Report of a run, of its median step, with the accounting that estimate
-/// and simulate use (core/record/summarize.hpp); threads progress one lane at a
-/// time.  Loss is that of the last step.  Assumptions say how many steps there
+/// and simulate use (core/record/summarize.hpp), for lanes as the run had them.
+/// Loss is that of the last step.  Assumptions say how many steps there
 /// were, their spread, and what was taken outside the Program's buffers.
 [[nodiscard]] Report report_of(const PlannedRun&, const Program&, const RunResult&);
 

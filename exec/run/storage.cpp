@@ -16,80 +16,112 @@ std::uint64_t rounded(std::uint64_t bytes) { return std::max<std::uint64_t>(64, 
 
 }  // namespace
 
-Storage::Storage(const Program& program, bool poison)
-    : program_(program), poison_(poison), instances_(program.buffers.size()) {
-  for (std::size_t i = 0; i < instances_.size(); ++i) {
-    const Scope scope = program.buffers[i].scope;
-    // One layer more than there are: the output of the last is the next one's input.
-    const std::size_t layers = per_layer(scope) ? program.layers + 1U : 1U;
-    instances_[i].resize(layers * (per_microbatch(scope) ? program.microbatches : 1U), nullptr);
-  }
-}
-
-Storage::~Storage() {
-  for (const auto& list : instances_) {
-    for (std::byte* p : list) ::operator delete[](p, alignment);
-  }
+BlockPool::~BlockPool() {
   for (const auto& [size, list] : kept_) {
     for (std::byte* p : list) ::operator delete[](p, alignment);
   }
 }
 
+std::byte* BlockPool::take(std::uint64_t bytes) {
+  const std::uint64_t size = rounded(bytes);
+  std::byte* block = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    auto& kept = kept_[size];
+    if (!kept.empty()) {
+      block = kept.back();
+      kept.pop_back();
+    } else {
+      block = static_cast<std::byte*>(::operator new[](size, alignment, std::nothrow));
+      if (block == nullptr) return nullptr;
+      reserved_ += size;
+    }
+    out_ += bytes;
+    peak_ = std::max(peak_, out_);
+  }
+  if (poison_) std::memset(block, 0xff, size);
+  return block;
+}
+
+void BlockPool::give_back(std::byte* block, std::uint64_t bytes) {
+  if (poison_) std::memset(block, 0xff, rounded(bytes));
+  const std::lock_guard lock(mutex_);
+  kept_[rounded(bytes)].push_back(block);
+  out_ -= bytes;
+}
+
+std::uint64_t BlockPool::peak_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return peak_;
+}
+
+std::uint64_t BlockPool::reserved_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return reserved_;
+}
+
+InstanceMemory::~InstanceMemory() {
+  if (std::byte* p = data_.load(std::memory_order_acquire)) pool_.give_back(p, bytes_of(buffer_));
+}
+
+std::byte* InstanceMemory::data() {
+  if (std::byte* p = data_.load(std::memory_order_acquire)) return p;
+  const std::lock_guard lock(mutex_);  // ops on two lanes may write parts of it, both first
+  std::byte* p = data_.load(std::memory_order_acquire);
+  if (p == nullptr) {
+    p = pool_.take(bytes_of(buffer_));
+    if (p == nullptr) {
+      throw Error("no memory for " + std::to_string(bytes_of(buffer_)) + " bytes of buffer " + buffer_.name);
+    }
+    data_.store(p, std::memory_order_release);
+  }
+  return p;
+}
+
+Storage::Storage(const Program& program, bool poison, Taking taking)
+    : program_(program), taking_(taking), pool_(poison), instances_(program.buffers.size()) {
+  for (std::size_t i = 0; i < instances_.size(); ++i) {
+    const Scope scope = program.buffers[i].scope;
+    // One layer more than there are: the output of the last is the next one's input.
+    const std::size_t layers = per_layer(scope) ? program.layers + 1U : 1U;
+    instances_[i].resize(layers * (per_microbatch(scope) ? program.microbatches : 1U));
+  }
+}
+
 std::size_t Storage::slot(const Instance& instance) const {
-  const Scope scope = program_[instance.buffer].scope;
-  const std::size_t at = per_microbatch(scope)
-                             ? instance.layer * std::size_t{program_.microbatches} + instance.microbatch
-                             : instance.layer;
-  ORRERY_ASSERT(at < instances_[index(instance.buffer)].size(), program_[instance.buffer].name, instance.layer,
-                instance.microbatch);
-  return at;
+  return per_microbatch(program_[instance.buffer].scope)
+             ? instance.layer * std::size_t{program_.microbatches} + instance.microbatch
+             : instance.layer;
 }
 
 void Storage::allocate(const Instance& instance) {
-  std::byte*& place = instances_[index(instance.buffer)][slot(instance)];
-  ORRERY_ASSERT(place == nullptr, program_[instance.buffer].name, instance.layer, instance.microbatch);
-  const std::uint64_t bytes = bytes_of(program_[instance.buffer]);
-  const std::uint64_t size = rounded(bytes);
-  auto& kept = kept_[size];
-  if (!kept.empty()) {
-    place = kept.back();
-    kept.pop_back();
-  } else {
-    place = static_cast<std::byte*>(::operator new[](size, alignment, std::nothrow));
-    if (place == nullptr) {
-      throw Error("no memory for " + std::to_string(size) + " bytes of buffer " + program_[instance.buffer].name);
-    }
-    reserved_ += size;
-  }
-  if (poison_) std::memset(place, 0xff, size);
-  live_ += bytes;
+  auto& list = instances_[index(instance.buffer)];
+  ORRERY_ASSERT(slot(instance) < list.size() && list[slot(instance)] == nullptr, program_[instance.buffer].name,
+                instance.layer, instance.microbatch);
+  auto memory = std::make_shared<InstanceMemory>(pool_, program_[instance.buffer]);
+  if (taking_ == Taking::at_alloc) static_cast<void>(memory->data());
+  list[slot(instance)] = std::move(memory);
+  live_ += bytes_of(program_[instance.buffer]);
   peak_ = std::max(peak_, live_);
 }
 
 void Storage::free(const Instance& instance) {
-  std::byte*& place = instances_[index(instance.buffer)][slot(instance)];
-  ORRERY_ASSERT(place != nullptr, program_[instance.buffer].name, instance.layer, instance.microbatch);
-  const std::uint64_t bytes = bytes_of(program_[instance.buffer]);
-  if (poison_) std::memset(place, 0xff, rounded(bytes));
-  kept_[rounded(bytes)].push_back(place);
-  place = nullptr;
-  live_ -= bytes;
+  static_cast<void>(memory(instance));  // it must be live
+  instances_[index(instance.buffer)][slot(instance)].reset();
+  live_ -= bytes_of(program_[instance.buffer]);
 }
 
-std::byte* Storage::at(const Instance& instance) const {
-  std::byte* place = instances_[index(instance.buffer)][slot(instance)];
-  ORRERY_ASSERT(place != nullptr, program_[instance.buffer].name, instance.layer, instance.microbatch);
-  return place;
+const std::shared_ptr<InstanceMemory>& Storage::memory(const Instance& instance) const {
+  const auto& list = instances_[index(instance.buffer)];
+  ORRERY_ASSERT(slot(instance) < list.size() && list[slot(instance)] != nullptr, program_[instance.buffer].name,
+                instance.layer, instance.microbatch);
+  return list[slot(instance)];
 }
 
 std::span<std::byte> Storage::find(const Instance& instance) const {
   const auto& list = instances_[index(instance.buffer)];
-  const Scope scope = program_[instance.buffer].scope;
-  const std::size_t at = per_microbatch(scope)
-                             ? instance.layer * std::size_t{program_.microbatches} + instance.microbatch
-                             : instance.layer;
-  if (at >= list.size() || list[at] == nullptr) return {};
-  return {list[at], bytes_of(program_[instance.buffer])};
+  if (slot(instance) >= list.size() || list[slot(instance)] == nullptr) return {};
+  return {list[slot(instance)]->data(), bytes_of(program_[instance.buffer])};
 }
 
 }  // namespace orrery

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -10,18 +13,68 @@
 
 namespace orrery {
 
-/// The buffers of one rank: an instance of a declaration becomes memory at its
-/// Alloc and is given back at its Free.
+/// Blocks of memory of one rank, kept after use and handed out again, so that a
+/// step's timing is not that of page faults.  Aligned to 64 bytes.  All members
+/// may be called from several threads.
+class BlockPool {
+ public:
+  /// With `poison` blocks are filled with ones (a NaN in every floating type)
+  /// before and after use, so that reading too early or too late shows.
+  explicit BlockPool(bool poison) : poison_(poison) {}
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  /// Null when memory is exhausted.
+  [[nodiscard]] std::byte* take(std::uint64_t bytes);
+  void give_back(std::byte*, std::uint64_t bytes);
+
+  /// Most bytes that were out at one time.
+  [[nodiscard]] std::uint64_t peak_bytes() const;
+  /// Bytes taken from the system: blocks out, kept blocks and rounding.
+  [[nodiscard]] std::uint64_t reserved_bytes() const;
+
+ private:
+  mutable std::mutex mutex_;
+  bool poison_;
+  std::unordered_map<std::uint64_t, std::vector<std::byte*>> kept_;  // by rounded size
+  std::uint64_t out_ = 0;
+  std::uint64_t peak_ = 0;
+  std::uint64_t reserved_ = 0;
+};
+
+/// The memory of one instance of a buffer, from its Alloc to the end of the
+/// last op that uses it, which may lie after its Free: whoever uses it shares
+/// it.  Memory is taken when it is first asked for.
+class InstanceMemory {
+ public:
+  InstanceMemory(BlockPool& pool, const Buffer& buffer) : pool_(pool), buffer_(buffer) {}
+  ~InstanceMemory();
+  InstanceMemory(const InstanceMemory&) = delete;
+  InstanceMemory& operator=(const InstanceMemory&) = delete;
+
+  /// Its first byte.  Throws Error when memory is exhausted.
+  [[nodiscard]] std::byte* data();
+
+ private:
+  BlockPool& pool_;
+  const Buffer& buffer_;
+  std::mutex mutex_;
+  std::atomic<std::byte*> data_{nullptr};
+};
+
+/// The buffers of one rank: an instance of a declaration comes to life at its
+/// Alloc and ends at its Free.  Used by the thread that issues the rank's ops.
 ///
-/// Freed blocks are kept and handed out again, so that a step's timing is not
-/// that of page faults; what counts as live is the Program's bytes alone.
-/// Blocks are aligned to 64 bytes.
+/// What counts as live are the Program's bytes in the order of issue.
 class Storage {
  public:
-  /// With `poison` a new instance is filled with ones (a NaN in every floating
-  /// type), so that reading before writing shows.
-  Storage(const Program&, bool poison);
-  ~Storage();
+  enum class Taking : std::uint8_t {
+    at_alloc,     ///< an instance's memory is there from its Alloc on
+    at_first_use  ///< an Alloc may be issued long before the first op that uses it runs
+  };
+  /// `poison` as for BlockPool.
+  Storage(const Program&, bool poison, Taking = Taking::at_alloc);
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
@@ -29,26 +82,28 @@ class Storage {
   void allocate(const Instance&);
   /// The instance must be live.
   void free(const Instance&);
+  /// The memory of a live instance.
+  [[nodiscard]] const std::shared_ptr<InstanceMemory>& memory(const Instance&) const;
   /// First byte of a live instance.
-  [[nodiscard]] std::byte* at(const Instance&) const;
+  [[nodiscard]] std::byte* at(const Instance& instance) const { return memory(instance)->data(); }
   /// The bytes of an instance; empty when it is not live.
   [[nodiscard]] std::span<std::byte> find(const Instance&) const;
 
   [[nodiscard]] std::uint64_t live_bytes() const { return live_; }
   [[nodiscard]] std::uint64_t peak_bytes() const { return peak_; }
-  /// Bytes taken from the system: live blocks, kept blocks and rounding.
-  [[nodiscard]] std::uint64_t reserved_bytes() const { return reserved_; }
+  /// Most bytes of instances in memory at one time, those freed but still used among them.
+  [[nodiscard]] std::uint64_t held_bytes() const { return pool_.peak_bytes(); }
+  [[nodiscard]] std::uint64_t reserved_bytes() const { return pool_.reserved_bytes(); }
 
  private:
   [[nodiscard]] std::size_t slot(const Instance&) const;
 
   const Program& program_;
-  bool poison_;
-  std::vector<std::vector<std::byte*>> instances_;                   // by buffer, then layer and microbatch
-  std::unordered_map<std::uint64_t, std::vector<std::byte*>> kept_;  // by rounded size
+  Taking taking_;
+  BlockPool pool_;                                                       // outlives the instances
+  std::vector<std::vector<std::shared_ptr<InstanceMemory>>> instances_;  // by buffer, then layer and microbatch
   std::uint64_t live_ = 0;
   std::uint64_t peak_ = 0;
-  std::uint64_t reserved_ = 0;
 };
 
 }  // namespace orrery

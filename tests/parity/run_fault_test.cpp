@@ -68,6 +68,7 @@ TEST_CASE("a rank that throws ends the run with its name, its op and what every 
   const Rank rank{static_cast<std::uint32_t>(GENERATE(0, 3, 7))};
   const OpId op = first_op(program, rank, is_collective);
   RunOptions options;
+  options.concurrent_lanes = GENERATE(false, true);
   options.steps = 2;
   options.fault = Fault{Fault::Kind::throws, rank, op, 2};
   const std::string error = error_of(run, program, options);
@@ -85,6 +86,7 @@ TEST_CASE("a rank that ends early is named by who waits for it, without waiting 
   const Program program = lower(run.model, run.workload, run.plan);
   const Rank rank{5};
   RunOptions options;
+  options.concurrent_lanes = GENERATE(false, true);
   options.watchdog = Seconds::of(300);
   options.fault = Fault{Fault::Kind::exits, rank, first_op(program, rank, is_exchange), 1};
   const auto start = std::chrono::steady_clock::now();
@@ -99,6 +101,7 @@ TEST_CASE("a rank that stalls is named when the watchdog's time is over", "[pari
   const Program program = lower(run.model, run.workload, run.plan);
   const Rank rank{2};
   RunOptions options;
+  options.concurrent_lanes = GENERATE(false, true);
   options.watchdog = Seconds::of(0.3);
   const OpId op = first_op(program, rank, is_collective);
   options.fault = Fault{Fault::Kind::stalls, rank, op, 1};
@@ -106,7 +109,8 @@ TEST_CASE("a rank that stalls is named when the watchdog's time is over", "[pari
   CAPTURE(error);
   CHECK(error.find(" has waited 0.3 s for rank ") != std::string::npos);
   // The stalled rank shows by its place: it stands in an op that its group waits for.
-  CHECK(error.find("\n  rank 2: step 1, in op " + std::to_string(index(op)) + " (") != std::string::npos);
+  const std::string where = options.concurrent_lanes ? "    lane tensor: " : "  rank 2: step 1, ";
+  CHECK(error.find("\n" + where + "in op " + std::to_string(index(op)) + " (") != std::string::npos);
   CHECK(error.find(" over ranks 2 3") != std::string::npos);  // its tensor group
 }
 
@@ -115,13 +119,15 @@ TEST_CASE("a fault in the first or the last op of a step never hangs the other r
   const Program program = lower(run.model, run.workload, run.plan);
   const Fault::Kind kind = GENERATE(Fault::Kind::throws, Fault::Kind::exits, Fault::Kind::stalls);
   const bool last = GENERATE(false, true);
+  const bool concurrent_lanes = GENERATE(false, true);
   for (std::uint32_t r = 0; r < 8; r += 3) {
     std::uint32_t ops = 0;
     for_each_op(program, program.classes[class_of(program, Rank{r})].step, [&](const OpRun&) { ++ops; });
     RunOptions options;
+    options.concurrent_lanes = concurrent_lanes;
     options.watchdog = Seconds::of(0.2);
     options.fault = Fault{kind, Rank{r}, OpId{last ? ops - 1 : 0}, 1};
-    CAPTURE(r, last, index(kind));
+    CAPTURE(r, last, concurrent_lanes, index(kind));
     CHECK_FALSE(error_of(run, program, options).empty());
   }
 }

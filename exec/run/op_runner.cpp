@@ -1,0 +1,139 @@
+#include "exec/run/op_runner.hpp"
+
+#include <chrono>
+#include <cstring>
+
+#include "core/base/diagnostics.hpp"
+#include "exec/kernels/parameter_layout.hpp"
+
+namespace orrery {
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+OpRunner::OpRunner(const Program& program, const Workload& workload, const DataSource& data,
+                   const std::vector<GroupHere>& groups, Communicator& communicator, Rank rank)
+    : program_(program), workload_(workload), data_(data), groups_(groups), communicator_(communicator), rank_(rank) {}
+
+OpTimes OpRunner::run(const IssuedOp& issued) {
+  const Op& op = *issued.run.op;
+  OpTimes times;
+  times.start = now_ns();
+  if (const auto* c = std::get_if<Compute>(&op.action)) {
+    compute(issued, *c);
+  } else if (const auto* collect = std::get_if<Collective>(&op.action)) {
+    times.start = collective(issued, *collect, times.start);
+  } else if (const auto* meet = std::get_if<Exchange>(&op.action)) {
+    times.start = exchange(issued, *meet, times.start);
+  } else if (std::holds_alternative<Copy>(op.action)) {
+    copy(issued);
+  } else {  // an Alloc or Free, which took effect when it was issued
+    times.end = times.start;
+    return times;
+  }
+  times.end = now_ns();
+  return times;
+}
+
+void OpRunner::barrier() {
+  std::vector<Rank> world;
+  for (std::uint32_t r = 0; r < program_.mesh.size(); ++r) world.push_back(Rank{r});
+  const Members members{world, index(rank_), barrier_tag};
+  const Collective barrier{Collective::Kind::barrier, Collective::Reduction::sum, {}, {}};
+  run_collective(communicator_, barrier, members, {}, collective_scratch_, 0);
+}
+
+std::byte* OpRunner::address(const IssuedOp& issued, std::uint32_t i) const {
+  const View& v = view(issued.run, i);
+  return issued.memory[i]->data() + offset_on(program_.mesh, v, rank_) * size_of(program_[v.buffer].dtype);
+}
+
+Place OpRunner::place_of(const OpRun& run, const View& v) const {
+  const Buffer& buffer = program_[v.buffer];
+  Place place;
+  place.first = offset_on(program_.mesh, v, rank_);
+  if (buffer.shard) {
+    place.shard = &*buffer.shard;
+    place.box = box_of(*buffer.shard, program_.mesh, rank_, run.microbatch, program_.microbatches);
+  } else if (buffer.parameters) {
+    place.table = &program_.parameter_tables[*buffer.parameters];
+    place.flat_split = buffer.flat_split;
+    place.layer = instance_of(program_, v.buffer, v.layer_shift, run.layer, run.microbatch).layer;
+    const ParameterSlice* slice =
+        buffer.flat_split.empty() ? slice_at(*place.table, program_.mesh, place.first) : nullptr;
+    if (slice != nullptr) {
+      place.shard = &slice->shard;
+      place.box = box_of(slice->shard, program_.mesh, rank_);
+      place.first -= slice->offset;
+    }
+  }
+  return place;
+}
+
+void OpRunner::compute(const IssuedOp& issued, const Compute& c) {
+  const OpRun& run = issued.run;
+  const Kernel& kernel = run.block->kernels[c.kernel];
+  const bool places = needs_place(kernel);
+  operands_.clear();
+  for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+    const View& v = view(run, i);
+    Operand operand;
+    operand.data = address(issued, i);
+    operand.dtype = program_[v.buffer].dtype;
+    operand.count = v.count;
+    operand.accumulate = v.use == View::Use::accumulate;
+    if (places) operand.place = place_of(run, v);
+    operands_.push_back(operand);
+  }
+  KernelContext context;
+  context.step = issued.step;
+  context.layer = run.layer;
+  context.microbatch = run.microbatch;
+  context.rank = rank_;
+  context.mesh = &program_.mesh;
+  context.workload = &workload_;
+  context.data = &data_;
+  context.scratch = &kernel_scratch_;
+  run_kernel(kernel, operands_, context);
+}
+
+std::int64_t OpRunner::collective(const IssuedOp& issued, const Collective& c, std::int64_t ready) {
+  const GroupHere& group = groups_[index(c.group)];
+  ORRERY_ASSERT(group.peer.has_value(), rank_, c.group);
+  memory_views_.clear();
+  for (std::uint32_t i = 0; i < issued.run.op->views.count; ++i) {
+    const View& v = view(issued.run, i);
+    memory_views_.push_back({address(issued, i), program_[v.buffer].dtype, v.count});
+  }
+  const Members members{group.ranks, index(*group.peer), issued.tags[0]};
+  return run_collective(communicator_, c, members, memory_views_, collective_scratch_, ready);
+}
+
+std::int64_t OpRunner::exchange(const IssuedOp& issued, const Exchange& e, std::int64_t ready) {
+  const OpRun& run = issued.run;
+  pieces_.clear();
+  for (std::uint32_t i = 0; i < e.transfers.count; ++i) {
+    const Transfer& t = run.block->transfers[e.transfers.first + i];
+    const View& v = view(run, t.view);
+    pieces_.push_back({address(issued, t.view), v.count * size_of(program_[v.buffer].dtype)});
+  }
+  messages_.clear();
+  for (std::uint32_t i = 0; i < e.transfers.count; ++i) {
+    const Transfer& t = run.block->transfers[e.transfers.first + i];
+    messages_.push_back(
+        {t.send, groups_[index(t.group)].ranks[index(t.peer)], issued.tags[i], std::span<const Piece>(&pieces_[i], 1)});
+  }
+  return communicator_.exchange(messages_, ready);
+}
+
+/// All tiers of this machine are its memory.
+void OpRunner::copy(const IssuedOp& issued) {
+  for (std::uint32_t i = 0; i + 1 < issued.run.op->views.count; i += 2) {
+    const View& from = view(issued.run, i);
+    std::memcpy(address(issued, i + 1), address(issued, i), from.count * size_of(program_[from.buffer].dtype));
+  }
+}
+
+}  // namespace orrery

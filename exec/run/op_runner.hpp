@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/program/program.hpp"
+#include "exec/comm/collective_algorithms.hpp"
+#include "exec/comm/communicator.hpp"
+#include "exec/kernels/kernel_runner.hpp"
+#include "exec/run/issue.hpp"
+
+namespace orrery {
+
+/// Nanoseconds of the clock that all ranks share.
+[[nodiscard]] std::int64_t now_ns();
+
+/// When an op started (after waiting for partners) and ended.
+struct OpTimes {
+  std::int64_t start = 0;
+  std::int64_t end = 0;
+};
+
+/// Carries out issued ops of one rank: kernels, collectives, exchanges and
+/// copies.  Used by one thread.
+class OpRunner {
+ public:
+  OpRunner(const Program&, const Workload&, const DataSource&, const std::vector<GroupHere>&, Communicator&, Rank);
+
+  OpTimes run(const IssuedOp&);
+
+  /// Waits for all ranks; counts no bytes.
+  void barrier();
+
+  [[nodiscard]] std::uint64_t sent_bytes() const { return communicator_.sent_bytes(); }
+  /// Scratch of kernels and collectives.
+  [[nodiscard]] std::uint64_t outside_bytes() const { return kernel_scratch_.bytes() + collective_scratch_.bytes(); }
+
+ private:
+  void compute(const IssuedOp&, const Compute&);
+  std::int64_t collective(const IssuedOp&, const Collective&, std::int64_t ready);
+  std::int64_t exchange(const IssuedOp&, const Exchange&, std::int64_t ready);
+  void copy(const IssuedOp&);
+  [[nodiscard]] static const View& view(const OpRun& run, std::uint32_t i) {
+    return run.block->views[run.op->views.first + i];
+  }
+  [[nodiscard]] std::byte* address(const IssuedOp&, std::uint32_t view) const;
+  [[nodiscard]] Place place_of(const OpRun&, const View&) const;
+
+  const Program& program_;
+  const Workload& workload_;
+  const DataSource& data_;
+  const std::vector<GroupHere>& groups_;
+  Communicator& communicator_;
+  Rank rank_;
+  KernelScratch kernel_scratch_;
+  CollectiveScratch collective_scratch_;
+  std::vector<Operand> operands_;
+  std::vector<MemoryView> memory_views_;
+  std::vector<Message> messages_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace orrery
