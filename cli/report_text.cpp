@@ -96,6 +96,9 @@ std::string report_text(const Report& r) {
   out += line("compute", short_text(r.compute), share(r.compute));
   out += line("exposed communication", short_text(r.exposed_communication), share(r.exposed_communication));
   out += line("bubble", short_text(r.bubble_fraction * r.step_time), percent(r.bubble_fraction));
+  if (r.exposed_exchange.base() > 0) {
+    out += line("  counted in both", short_text(r.exposed_exchange), share(r.exposed_exchange) + ", messages between stages");
+  }
   out += line("sent by all ranks", short_text(Bytes::of(static_cast<double>(r.sent_bytes))));
   if (r.cost_per_step) out += line("cost per step", fmt::format("{:.4g}", *r.cost_per_step));
   if (r.loss) out += line("loss", fmt::format("{:.4f}", *r.loss));
@@ -162,7 +165,7 @@ std::string step_difference(const Report& other, const Report& best) {
     if (std::abs(d.base()) >= 1e-4 * best.step_time.base()) out += fmt::format(", {} {}", name, signed_time(d));
   };
   part("compute", other.compute - best.compute);
-  part("exposed communication", other.exposed_communication - best.exposed_communication);
+  part("waiting for collectives", exposed_collectives(other) - exposed_collectives(best));
   part("bubble", other.bubble_fraction * other.step_time - best.bubble_fraction * best.step_time);
   const double memory = static_cast<double>(other.peak_memory_bytes) - static_cast<double>(best.peak_memory_bytes);
   if (memory != 0.0) {

@@ -28,8 +28,8 @@ namespace orrery {
 /// Where `other` decides otherwise than `plan`: "microbatch 2, not 1".
 [[nodiscard]] std::vector<std::string> differences(const Plan& other, const Plan& plan);
 
-/// How the step of `other` differs from that of `best`, in compute, exposed
-/// communication and bubble: "12.1 % slower: compute +1.2 s, bubble -31 ms".
+/// How the step of `other` differs from that of `best`, in compute, waiting for
+/// collectives and bubble, which fill the step: "12.1 % slower: compute +1.2 s, bubble -31 ms".
 [[nodiscard]] std::string step_difference(const Report& other, const Report& best);
 
 }  // namespace orrery

@@ -60,7 +60,7 @@ Priced price(const PlannedRun& run, const Calibration& calibration) {
     std::replace(name.begin(), name.end(), '_', ' ');
     out.terms.push_back({std::move(name), Seconds::of(passes[p])});
   }
-  out.terms.push_back({"exposed communication", out.report.exposed_communication});
+  out.terms.push_back({"waiting for collectives", exposed_collectives(out.report)});
   out.terms.push_back({"bubble", out.report.bubble_fraction * out.report.step_time});
   return out;
 }

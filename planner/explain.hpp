@@ -15,7 +15,7 @@ namespace orrery {
 
 /// A part of the step on the compute lane, mean over ranks.
 struct TimeTerm {
-  std::string name;  ///< "forward", ..., "exposed communication", "bubble"
+  std::string name;  ///< "forward", ..., "waiting for collectives", "bubble"
   Seconds time;
 };
 

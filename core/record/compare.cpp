@@ -135,8 +135,8 @@ Comparison compare(const Trace& predicted, const Trace& measured, const Program*
       const RankTimes mt = account(*program, *m, concurrent_lanes);
       add(sums.predicted, pt);
       add(sums.measured, mt);
-      sums.predicted_bubble += predicted_step - pt.busy - pt.exposed;
-      sums.measured_bubble += measured_step - mt.busy - mt.exposed;
+      sums.predicted_bubble += predicted_step - pt.busy - pt.collectives;
+      sums.measured_bubble += measured_step - mt.busy - mt.collectives;
       add_errors(sums, *program, *p, *m);
     }
     const std::uint64_t n = joined.size();

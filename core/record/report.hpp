@@ -21,13 +21,18 @@ struct StageMemory {
   friend bool operator==(const StageMemory&, const StageMemory&) = default;
 };
 
-/// What the ranks of one pipeline stage spend a step on; the three parts of the
-/// compute lane and its idle time add up to the step time.
+/// What the ranks of one pipeline stage spend a step on:
+///
+///     step = compute + (exposed_communication - exposed_exchange) + bubble
+///
+/// because the time in which a message between stages moves is exposed and
+/// bubble at once (docs/decisions/0006).
 struct StageTime {
   std::uint32_t stage = 0;
   Seconds compute;                ///< compute lane busy
   Seconds exposed_communication;  ///< compute lane waiting for communication
-  Seconds bubble;                 ///< compute lane idle otherwise, to the end of the step
+  Seconds exposed_exchange;       ///< the part of it that is no collective: a message between stages moves
+  Seconds bubble;                 ///< compute lane idle, not waiting for a collective, to the end of the step
   friend bool operator==(const StageTime&, const StageTime&) = default;
 };
 
@@ -40,7 +45,7 @@ struct OperationTime {
   friend bool operator==(const OperationTime&, const OperationTime&) = default;
 };
 
-/// What a plan costs.  Written by estimate, simulate and run alike.
+/// What a plan costs.  The step parts as in StageTime.  Written by estimate, simulate and run alike.
 struct Report {
   std::string origin;  ///< "estimate", "simulate", "run threads"
   std::string plan;
@@ -58,6 +63,7 @@ struct Report {
   double bubble_fraction =
       0.0;  ///< compute-lane idle not spent waiting for a collective, mean over ranks, over step time
   Seconds exposed_communication;  ///< compute-lane wait on communication, mean over ranks
+  Seconds exposed_exchange;       ///< its part that is in bubble_fraction too: messages between stages moving
   Seconds compute;                ///< compute-lane busy, mean over ranks
   std::vector<StageTime> time_by_stage;
   std::vector<OperationTime> operations;
@@ -67,5 +73,13 @@ struct Report {
   std::vector<std::string> assumptions;
   friend bool operator==(const Report&, const Report&) = default;
 };
+
+/// Compute-lane wait on collectives, mean over ranks: with compute and bubble it fills the step.
+[[nodiscard]] inline Seconds exposed_collectives(const Report& r) {
+  return r.exposed_communication - r.exposed_exchange;
+}
+[[nodiscard]] inline Seconds exposed_collectives(const StageTime& t) {
+  return t.exposed_communication - t.exposed_exchange;
+}
 
 }  // namespace orrery

@@ -38,6 +38,7 @@ ordered_json to_json(const Report& r) {
   }
   j["bubble_fraction"] = r.bubble_fraction;
   j["exposed_communication_s"] = r.exposed_communication.base();
+  j["exposed_exchange_s"] = r.exposed_exchange.base();
   j["compute_s"] = r.compute.base();
   j["time_by_stage"] = ordered_json::array();
   for (const StageTime& t : r.time_by_stage) {
@@ -45,6 +46,7 @@ ordered_json to_json(const Report& r) {
     s["stage"] = t.stage;
     s["compute_s"] = t.compute.base();
     s["exposed_communication_s"] = t.exposed_communication.base();
+    s["exposed_exchange_s"] = t.exposed_exchange.base();
     s["bubble_s"] = t.bubble.base();
     j["time_by_stage"].push_back(std::move(s));
   }
@@ -110,12 +112,14 @@ std::optional<Report> read_report(std::string_view text, const std::string& file
   });
   f.read("bubble_fraction", r.bubble_fraction);
   seconds(f, "exposed_communication_s", r.exposed_communication);
+  seconds(f, "exposed_exchange_s", r.exposed_exchange);
   seconds(f, "compute_s", r.compute);
   f.each("time_by_stage", [&](JsonFields& s) {
     StageTime t;
     s.read("stage", t.stage);
     seconds(s, "compute_s", t.compute);
     seconds(s, "exposed_communication_s", t.exposed_communication);
+    seconds(s, "exposed_exchange_s", t.exposed_exchange);
     seconds(s, "bubble_s", t.bubble);
     r.time_by_stage.push_back(t);
   });

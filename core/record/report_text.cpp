@@ -34,6 +34,10 @@ std::string render(const Report& r) {
   line(out, "exposed communication",
        fmt::format("{} ({})", short_text(r.exposed_communication),
                    percent(step > 0.0 ? r.exposed_communication.base() / step : 0.0)));
+  if (r.exposed_exchange.base() > 0.0) {
+    line(out, "  of it bubble as well",
+         fmt::format("{} (messages between stages)", short_text(r.exposed_exchange)));
+  }
   std::string memory = bytes_text(r.peak_memory_bytes);
   if (r.memory_capacity_bytes) {
     memory += fmt::format(" of {}{}", bytes_text(*r.memory_capacity_bytes), r.fits ? "" : ": does not fit");
@@ -45,13 +49,13 @@ std::string render(const Report& r) {
 
   if (!r.time_by_stage.empty()) {
     out +=
-        "\n  stage     compute     exposed      bubble        peak     weights   gradients   optimizer activations   "
+        "\n  stage     compute collectives      bubble        peak     weights   gradients   optimizer activations   "
         "workspace\n";
     for (std::size_t i = 0; i < std::max(r.time_by_stage.size(), r.memory_by_stage.size()); ++i) {
       const StageTime t = i < r.time_by_stage.size() ? r.time_by_stage[i] : StageTime{};
       const StageMemory m = i < r.memory_by_stage.size() ? r.memory_by_stage[i] : StageMemory{};
       out += fmt::format("  {:>5}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", m.stage,
-                         short_text(t.compute), short_text(t.exposed_communication), short_text(t.bubble),
+                         short_text(t.compute), short_text(exposed_collectives(t)), short_text(t.bubble),
                          bytes_text(m.peak), bytes_text(m.weights), bytes_text(m.gradients), bytes_text(m.optimizer),
                          bytes_text(m.activations), bytes_text(m.workspace));
     }

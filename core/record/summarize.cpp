@@ -13,31 +13,44 @@ namespace orrery {
 
 namespace {
 
-/// An op that another may wait for: its end, and since when there was communication without a pause.
+/// An op that another may wait for: its end, and since when there was communication, and since when there
+/// were collectives, without a pause.
 struct Done {
   std::int64_t end = 0;
   std::int64_t from = 0;
+  std::int64_t collective_from = 0;
 };
 
-/// The latest of several ends; of equal ones the longest communication.
+/// The latest of several ends; of equal ones the longest communication and the longest collectives.
 Done latest_of(const std::vector<Done>& causes) {
   Done latest = causes.front();
   for (const Done& d : causes) {
-    if (d.end > latest.end || (d.end == latest.end && d.from < latest.from)) latest = d;
+    if (d.end > latest.end) {
+      latest = d;
+    } else if (d.end == latest.end) {
+      latest.from = std::min(latest.from, d.from);
+      latest.collective_from = std::min(latest.collective_from, d.collective_from);
+    }
   }
   return latest;
 }
 
-/// Exposed part of the compute lane's gap from `idle` to the end of `cause`.
-std::int64_t exposed_by(const Done& cause, std::int64_t idle) {
-  return cause.end > idle ? cause.end - std::max(idle, cause.from) : 0;
+/// Adds the parts of the compute lane's gap from `idle` to the end of `cause`.
+void add_gap(RankTimes& times, const Done& cause, std::int64_t idle) {
+  if (cause.end <= idle) return;
+  times.exposed += cause.end - std::max(idle, cause.from);
+  times.collectives += cause.end - std::max(idle, cause.collective_from);
 }
 
-/// Exposed part of an op on a device that does one op at a time and was idle from `idle` on.
-std::int64_t exposed_serially(const Op& op, const Span& span, std::int64_t idle) {
-  if (std::holds_alternative<Compute>(op.action)) return 0;
-  if (std::holds_alternative<Exchange>(op.action)) return span.end - std::max(span.start, idle);
-  return span.end - idle;
+/// Adds an op on a device that does one op at a time and was idle from `idle` on.
+void add_serially(RankTimes& times, const Op& op, const Span& span, std::int64_t idle) {
+  if (std::holds_alternative<Compute>(op.action)) return;
+  if (std::holds_alternative<Exchange>(op.action)) {
+    times.exposed += span.end - std::max(span.start, idle);
+    return;
+  }
+  times.exposed += span.end - idle;
+  times.collectives += span.end - idle;
 }
 
 }  // namespace
@@ -69,7 +82,7 @@ RankTimes account(const Program& program, const RankTrace& trace, bool concurren
     const std::size_t lane = lane_number(r.op->lane);
     if (lane == 0) times.busy += span.end - span.start;
     if (!concurrent_lanes) {
-      times.exposed += exposed_serially(*r.op, span, idle);
+      add_serially(times, *r.op, span, idle);
       idle = std::max(idle, span.end);
       return;
     }
@@ -79,12 +92,15 @@ RankTimes account(const Program& program, const RankTrace& trace, bool concurren
       causes.push_back(wait.kind == Wait::Kind::tail ? entry[lane_number(wait.lane)] : in_block[wait.op]);
     }
     const Done ready = latest_of(causes);
-    Done done{span.end, span.end};
+    Done done{span.end, span.end, span.end};
     if (lane == 0) {
-      times.exposed += exposed_by(ready, idle);
+      add_gap(times, ready, idle);
       idle = span.end;
+    } else if (std::holds_alternative<Exchange>(r.op->action)) {
+      done.from = span.start;
     } else {
-      done.from = std::holds_alternative<Exchange>(r.op->action) ? span.start : ready.from;
+      done.from = ready.from;
+      done.collective_from = ready.collective_from;
     }
     in_block[r.op_index] = done;
     tail[lane] = done;
@@ -92,7 +108,7 @@ RankTimes account(const Program& program, const RankTrace& trace, bool concurren
   ORRERY_ASSERT(ops == trace.spans.size(), ops, trace.spans.size());
   if (concurrent_lanes && times.end > idle) {
     causes.assign(tail.begin(), tail.end());
-    times.exposed += exposed_by(latest_of(causes), idle);
+    add_gap(times, latest_of(causes), idle);
   }
   return times;
 }
@@ -148,6 +164,7 @@ Report summarize(const PlannedRun& run, const Program& program, const Trace& tra
   struct StageSums {
     double busy = 0.0;
     double exposed = 0.0;
+    double exchanges = 0.0;  // exposed and bubble at once
     double bubble = 0.0;
     double ranks = 0.0;
   };
@@ -159,7 +176,8 @@ Report summarize(const PlannedRun& run, const Program& program, const Trace& tra
     for (StageSums* sums : {&all, &stages[program.mesh.coordinate(trace.ranks[i].rank, Axis::pipeline)]}) {
       sums->busy += static_cast<double>(times[i].busy);
       sums->exposed += static_cast<double>(times[i].exposed);
-      sums->bubble += static_cast<double>(step - times[i].busy - times[i].exposed);
+      sums->exchanges += static_cast<double>(times[i].exposed - times[i].collectives);
+      sums->bubble += static_cast<double>(step - times[i].busy - times[i].collectives);
       sums->ranks += 1.0;
     }
     for (std::size_t o = 0; o < operation_count; ++o) {
@@ -170,9 +188,11 @@ Report summarize(const PlannedRun& run, const Program& program, const Trace& tra
   const auto mean = [](double sum, double n) { return Seconds::of(sum / n * picosecond); };
   report.compute = mean(all.busy, ranks);
   report.exposed_communication = mean(all.exposed, ranks);
+  report.exposed_exchange = mean(all.exchanges, ranks);
   report.bubble_fraction = step > 0 ? all.bubble / (ranks * static_cast<double>(step)) : 0.0;
   for (const auto& [stage, s] : stages) {
-    report.time_by_stage.push_back({stage, mean(s.busy, s.ranks), mean(s.exposed, s.ranks), mean(s.bubble, s.ranks)});
+    report.time_by_stage.push_back({stage, mean(s.busy, s.ranks), mean(s.exposed, s.ranks),
+                                    mean(s.exchanges, s.ranks), mean(s.bubble, s.ranks)});
   }
   for (std::size_t o = 0; o < operation_count; ++o) {
     if (count[o] == 0) continue;

@@ -13,31 +13,37 @@ namespace orrery {
 
 /// What one rank of a trace spent its step on, in picoseconds.
 ///
-/// The compute lane is busy, or it waits for communication (exposed), or it is
-/// idle for another reason (bubble).  A gap before a compute op ends with the
-/// op that it waited for longest, and the communication that led to that end
-/// without a pause is exposed:
+/// The compute lane is busy, or it is idle.  Two figures describe the idle
+/// time, and they overlap where a message of an Exchange moves:
 ///
-///     Collective, Copy   from when this rank was ready for it: waiting for the
-///                        other members counts; when what made it ready was
-///                        communication too, from where that began
-///     Exchange           from when the first message moved: waiting for the
-///                        partner is bubble
-///     compute            nothing
+///     exposed   waiting for communication while it goes on
+///     bubble    whatever is not waiting for a collective: the pipeline filling
+///               and draining, waiting for a message that has not been sent
+///               yet, the message itself, and the end of the step
 ///
-/// The rest of the gap is bubble.  Of several ops that end at the same instant
-/// the one with the longest communication counts.  The end of the rank's last
-/// op is treated as one more compute op of no length, so communication after
-/// the last compute op is exposed by the same rule; idle time from there to the
-/// end of the step is bubble.
+/// A gap before a compute op ends with the op that it waited for longest, and
+/// the communication that led to that end without a pause counts:
+///
+///     Collective, Copy   exposed from when this rank was ready for it: waiting
+///                        for the other members counts; when what made it ready
+///                        was communication too, from where that began
+///     Exchange           exposed from when the first message moved, and bubble
+///     compute            not exposed
+///
+/// Of several ops that end at the same instant the one with the longest
+/// communication counts, for waiting on collectives the longest of collectives.
+/// The end of the rank's last op is treated as one more compute op of no
+/// length, so communication after the last compute op is exposed by the same
+/// rule; idle time from there to the end of the step is bubble.
 ///
 /// A device that does one op at a time (`concurrent_lanes` false) has no gaps
 /// of that kind: there a Collective's wait and duration and an Exchange's
-/// duration are exposed, an Exchange's wait is bubble.
+/// duration are exposed; all of an Exchange, wait and duration, is bubble.
 struct RankTimes {
   std::int64_t end = 0;  ///< of its last op
   std::int64_t busy = 0;
-  std::int64_t exposed = 0;
+  std::int64_t exposed = 0;      ///< all communication
+  std::int64_t collectives = 0;  ///< exposed by Collectives (and Copies); the rest of the idle time is bubble
   std::array<std::int64_t, operation_count> time{};  ///< by operation: sum of spans
   std::array<std::uint64_t, operation_count> count{};
 };

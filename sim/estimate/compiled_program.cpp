@@ -256,28 +256,22 @@ void CompiledProgram::compile(const Program& p, const Prices& q) {
   }
 }
 
-Picoseconds walk_local(const CompiledProgram& program, const CompiledBlock& block, LaneTails& lanes,
-                       std::vector<Latest>& ends) {
+Exposed walk_local(const CompiledProgram& program, const CompiledBlock& block, LaneTails& lanes,
+                   std::vector<Ending>& ends) {
   const LaneTails entry = lanes;
-  Picoseconds exposed = 0;
+  Exposed exposed;
   for (std::uint32_t i = 0; i < block.op_count; ++i) {
     const TimedOp& op = program.ops[block.first_op + i];
-    Latest latest;
-    latest.wait(lanes.end[op.lane], lanes.from[op.lane]);
+    Ending latest = lanes[op.lane];
     for (std::uint32_t w = op.first_wait; w < op.first_wait + op.wait_count; ++w) {
       const TimedWait& wait = program.waits[w];
-      if (wait.tail) {
-        latest.wait(entry.end[wait.lane], entry.from[wait.lane]);
-      } else {
-        latest.wait(ends[wait.op].end(), ends[wait.op].from());
-      }
+      latest.wait(wait.tail ? entry[wait.lane] : ends[wait.op]);
     }
     const bool computes = op.lane == compute_lane;
-    if (computes) exposed += latest.exposed(lanes.end[compute_lane]);
-    const Picoseconds end = latest.end() + op.duration;
-    lanes.end[op.lane] = end;
-    lanes.from[op.lane] = computes ? end : latest.from();
-    ends[i] = Latest(end, lanes.from[op.lane]);
+    if (computes) exposed.add_gap(latest, lanes[compute_lane].end);
+    latest.end += op.duration;
+    if (computes) latest.from = latest.collective_from = latest.end;
+    lanes[op.lane] = ends[i] = latest;
   }
   return exposed;
 }

@@ -38,12 +38,49 @@ struct TimedWait {
   bool tail = false;
 };
 
-/// The last op on every lane of a rank: when it ended, and since when time until
-/// then was communication that went on without a pause (summarize.hpp).  For
-/// compute that is its end.
-struct LaneTails {
-  std::array<Picoseconds, lane_count> end{};
-  std::array<Picoseconds, lane_count> from{};
+/// When an op ended, and since when time until then was communication, and
+/// collectives, that went on without a pause (summarize.hpp).  For compute both
+/// are its end, for an exchange the second is.
+struct Ending {
+  Picoseconds end = 0;
+  Picoseconds from = 0;
+  Picoseconds collective_from = 0;
+
+  /// The later of both, and of equally late ones the longest communication.
+  void wait(const Ending& other) {
+    if (other.end > end) {
+      *this = other;
+    } else if (other.end == end) {
+      from = other.from < from ? other.from : from;
+      collective_from = other.collective_from < collective_from ? other.collective_from : collective_from;
+    }
+  }
+  friend bool operator==(const Ending&, const Ending&) = default;
+  void move(Picoseconds by) {
+    end += by;
+    from += by;
+    collective_from += by;
+  }
+};
+
+/// The last op on every lane of a rank.
+using LaneTails = std::array<Ending, lane_count>;
+
+/// Waiting of the compute lane.
+struct Exposed {
+  Picoseconds all = 0;          ///< for communication
+  Picoseconds collectives = 0;  ///< for collectives: part of it
+
+  /// Adds the gap [idle_from, cause.end].
+  void add_gap(const Ending& cause, Picoseconds idle_from) {
+    if (cause.end <= idle_from) return;
+    all += cause.end - (cause.from > idle_from ? cause.from : idle_from);
+    collectives += cause.end - (cause.collective_from > idle_from ? cause.collective_from : idle_from);
+  }
+  void add(const Exposed& other, Picoseconds times = 1) {
+    all += other.all * times;
+    collectives += other.collectives * times;
+  }
 };
 
 inline constexpr std::size_t compute_lane = 0;
@@ -62,14 +99,18 @@ struct CompiledBlock {
   static constexpr std::size_t max_watched = 4;
   static constexpr std::size_t max_outcomes = 8;
   static constexpr Picoseconds never = INT64_MIN / 4;  ///< a lane end that delays nothing
+  static constexpr Ending free{never, never, never};
 
   struct Outcome {
-    std::array<Picoseconds, max_watched> entry{};  ///< relative to the compute lane's end, or never
-    std::array<Picoseconds, max_watched> entry_from{};
-    std::array<Picoseconds, max_watched> exit{};  ///< of the watched lanes that the block uses
-    std::array<Picoseconds, max_watched> exit_from{};
-    Picoseconds compute = 0;  ///< how far the compute lane's end moves
-    Picoseconds exposed = 0;  ///< see summarize.hpp
+    std::array<Ending, max_watched> entry{};  ///< relative to the compute lane's end, or free
+    std::array<Ending, max_watched> exit{};   ///< of the watched lanes that the block uses
+    Picoseconds compute = 0;                  ///< how far the compute lane's end moves
+    Exposed exposed;
+    /// When the block runs again right after this outcome and comes out alike: that run, its gate included.
+    /// The state after a run follows from its outcome alone, so then every further run is like it.
+    bool steady = false;
+    Picoseconds steady_move = 0;
+    Exposed steady_exposed;
   };
   struct Sum {
     Operation operation{};
@@ -85,7 +126,7 @@ struct CompiledBlock {
   std::uint8_t gate_count = 0;
   std::uint8_t outcome_count = 0;
   std::uint8_t next_outcome = 0;
-  std::uint8_t last_outcome = 0;
+  std::uint8_t last_outcome = 0;  ///< looked at first
   std::array<std::uint8_t, max_watched> watched{};  ///< lanes other than compute
   std::array<bool, max_watched> used{};             ///< by an op of the block
   std::array<Picoseconds, max_watched> free_until{};
@@ -135,33 +176,7 @@ struct CompiledProgram {
   std::vector<Picoseconds> ends_;
 };
 
-/// The latest of several ends, and of several latest ones the longest
-/// communication that led to it.
-class Latest {
- public:
-  Latest() = default;
-  Latest(Picoseconds end, Picoseconds from) : end_(end), from_(from) {}
-  void wait(Picoseconds end, Picoseconds from) {
-    if (end < end_) return;
-    from_ = end > end_ || from < from_ ? from : from_;
-    end_ = end;
-  }
-  [[nodiscard]] Picoseconds end() const { return end_; }
-  [[nodiscard]] Picoseconds from() const { return from_; }
-  /// Part of the gap [idle_from, end] that is exposed communication.
-  [[nodiscard]] Picoseconds exposed(Picoseconds idle_from) const {
-    if (end_ <= idle_from) return 0;
-    return end_ - (from_ > idle_from ? from_ : idle_from);
-  }
-
- private:
-  Picoseconds end_ = CompiledBlock::never;
-  Picoseconds from_ = CompiledBlock::never;
-};
-
-/// Walks the ops of a local block once.  Returns the exposed communication.
-/// `ends` has room for the block's ops.
-[[nodiscard]] Picoseconds walk_local(const CompiledProgram&, const CompiledBlock&, LaneTails&,
-                                     std::vector<Latest>& ends);
+/// Walks the ops of a local block once.  `ends` has room for the block's ops.
+[[nodiscard]] Exposed walk_local(const CompiledProgram&, const CompiledBlock&, LaneTails&, std::vector<Ending>& ends);
 
 }  // namespace orrery

@@ -61,6 +61,7 @@ Report Estimator::estimate(const PlannedRun& run, const Program& program, const 
   // Sums over classes may pass 2^63 ps; doubles keep them exact up to 2^53 and close beyond.
   double busy = 0;
   double exposed = 0;
+  double collectives = 0;
   std::int64_t exchange = 0;
   std::uint64_t exchanges = 0;
   const auto seconds = [](double ps) { return Seconds::of(ps * picosecond); };
@@ -70,19 +71,22 @@ Report Estimator::estimate(const PlannedRun& run, const Program& program, const 
   for (std::uint32_t c = 0; c < classes.size(); ++c) {
     const ClassTimes& t = classes[c];
     busy += static_cast<double>(t.busy);
-    exposed += static_cast<double>(t.exposed);
+    exposed += static_cast<double>(t.exposed.all);
+    collectives += static_cast<double>(t.exposed.collectives);
     exchange += t.exchange;
     exchanges += t.exchanges;
     report.memory_by_stage.push_back(s.memory.peak(program, c));
     report.peak_memory_bytes = std::max(report.peak_memory_bytes, report.memory_by_stage.back().peak);
     report.time_by_stage.push_back({report.memory_by_stage.back().stage, seconds(static_cast<double>(t.busy)),
-                                    seconds(static_cast<double>(t.exposed)),
-                                    seconds(static_cast<double>(step - t.busy - t.exposed))});
+                                    seconds(static_cast<double>(t.exposed.all)),
+                                    seconds(static_cast<double>(t.exposed.all - t.exposed.collectives)),
+                                    seconds(static_cast<double>(step - t.busy - t.exposed.collectives))});
   }
   report.compute = seconds(busy / count);
   report.exposed_communication = seconds(exposed / count);
+  report.exposed_exchange = seconds((exposed - collectives) / count);
   const double lanes = static_cast<double>(step) * count;
-  report.bubble_fraction = step > 0 ? (lanes - busy - exposed) / lanes : 0.0;
+  report.bubble_fraction = step > 0 ? (lanes - busy - collectives) / lanes : 0.0;
 
   s.time.fill(0);
   s.count.fill(0);

@@ -49,10 +49,10 @@ void Walk::run(CompiledProgram& compiled) {
     const LaneTails& lanes = classes_[c].lanes;
     ClassTimes& t = times_[c];
     // The end of the step waits for every lane, like an op of no length on the compute lane.
-    Latest last;
-    for (std::size_t lane = 0; lane < lane_count; ++lane) last.wait(lanes.end[lane], lanes.from[lane]);
-    t.end = last.end();
-    if (!serial_) t.exposed += last.exposed(lanes.end[compute_lane]);
+    Ending last = CompiledBlock::free;
+    for (const Ending& lane : lanes) last.wait(lane);
+    t.end = last.end;
+    if (!serial_) t.exposed.add_gap(last, lanes[compute_lane].end);
   }
 }
 
@@ -68,8 +68,8 @@ void Walk::advance(std::uint32_t c) {
       times.busy += block.busy * slot.repeat;
       sent_ += block.sent_bytes * slot.repeat;
       if (serial_) {
-        k.lanes.end[compute_lane] += block.all * slot.repeat;
-        times.exposed += block.communication * slot.repeat;
+        k.lanes[compute_lane].end += block.all * slot.repeat;
+        times.exposed.add({block.communication, block.communication}, slot.repeat);
       } else {
         run_local(k, times, block, slot.repeat);
       }
@@ -80,29 +80,23 @@ void Walk::advance(std::uint32_t c) {
       for (; k.op < block.op_count; ++k.op) {
         const TimedOp& op = compiled_->ops[block.first_op + k.op];
         const std::size_t lane = serial_ ? compute_lane : op.lane;
-        Latest latest(k.lanes.end[lane], k.lanes.from[lane]);
+        Ending latest = k.lanes[lane];
         if (!serial_) {
           const LaneTails& entry = k.op == 0 ? k.lanes : k.entry;
           for (std::uint32_t w = op.first_wait; w < op.first_wait + op.wait_count; ++w) {
             const TimedWait& wait = compiled_->waits[w];
-            if (wait.tail) {
-              latest.wait(entry.end[wait.lane], entry.from[wait.lane]);
-            } else {
-              latest.wait(k.ends[wait.op].end(), k.ends[wait.op].from());
-            }
+            latest.wait(wait.tail ? entry[wait.lane] : k.ends[wait.op]);
           }
-          if (lane == compute_lane) times.exposed += latest.exposed(k.lanes.end[compute_lane]);
+          if (lane == compute_lane) times.exposed.add_gap(latest, k.lanes[compute_lane].end);
         }
         if (op.meeting == TimedOp::Meeting::none) {
-          if (serial_ && op.lane != compute_lane) times.exposed += op.duration;
-          const Picoseconds end = latest.end() + op.duration;
-          k.lanes.end[lane] = end;
-          k.lanes.from[lane] = op.lane == compute_lane ? end : latest.from();
-          k.ends[k.op] = Latest(end, k.lanes.from[lane]);
+          if (serial_ && op.lane != compute_lane) times.exposed.add({op.duration, op.duration});
+          latest.end += op.duration;
+          if (op.lane == compute_lane) latest.from = latest.collective_from = latest.end;
+          k.lanes[lane] = k.ends[k.op] = latest;
           continue;
         }
-        k.ready = latest.end();
-        k.from = latest.from();
+        k.ready = latest;
         k.at = &op;
         const bool met = op.meeting == TimedOp::Meeting::exchange ? post_exchange(c, op) : post_collective(c, op);
         if (!met) return;  // goes on when the last partner arrives: finish_meeting counts the op
@@ -122,13 +116,13 @@ void Walk::finish_meeting(std::uint32_t c, Picoseconds start, Picoseconds end) {
   if (k.pending == Pending::exchange) {
     times.exchange += end - start;
     ++times.exchanges;
-    if (serial_) times.exposed += end - start;
-  } else if (serial_) {
-    times.exposed += end - k.ready;
+    if (serial_) times.exposed.all += end - start;
+    k.ready = {end, start, end};
+  } else {
+    if (serial_) times.exposed.add({end - k.ready.end, end - k.ready.end});
+    k.ready.end = end;
   }
-  k.lanes.from[lane] = k.pending == Pending::exchange ? start : k.from;
-  k.lanes.end[lane] = end;
-  k.ends[k.op] = Latest(end, k.lanes.from[lane]);
+  k.lanes[lane] = k.ends[k.op] = k.ready;
   k.pending = Pending::none;
   ++k.op;
 }
@@ -139,7 +133,7 @@ bool Walk::post_exchange(std::uint32_t c, const TimedOp& op) {
   k.transfers = &compiled_->transfers[std::size_t{c} * compiled_->prices->transfers + op.first_transfer];
   k.transfer_count = op.transfer_count;
   k.open = (std::uint32_t{1} << k.transfer_count) - 1;
-  k.began = k.ended = k.ready;
+  k.began = k.ended = k.ready.end;
   for (std::uint32_t i = 0; i < k.transfer_count; ++i) {
     const TimedTransfer& mine = k.transfers[i];
     Class& other = classes_[mine.partner];
@@ -149,7 +143,7 @@ bool Walk::post_exchange(std::uint32_t c, const TimedOp& op) {
       if ((other.open >> j & 1U) == 0 || theirs.partner != c) continue;
       if (theirs.send == mine.send || theirs.channel != mine.channel) continue;
       const TimedTransfer& sent = mine.send ? mine : theirs;
-      const Picoseconds start = std::max(k.ready, other.ready);
+      const Picoseconds start = std::max(k.ready.end, other.ready.end);
       const Picoseconds end = start + sent.duration;
       sent_ += sent.bytes * compiled_->ranks_per_class;
       for (Class* side : {&k, &other}) {
@@ -179,10 +173,10 @@ bool Walk::post_collective(std::uint32_t c, const TimedOp& op) {
   k.pending = Pending::collective;
   k.group = index(std::get<Collective>(source.action).group);
   const auto& members = compiled_->group_classes[k.group * program.classes.size() + c];
-  Picoseconds start = k.ready;
+  Picoseconds start = k.ready.end;
   for (const std::uint32_t m : members) {
     if (classes_[m].pending != Pending::collective || classes_[m].group != k.group) return false;
-    start = std::max(start, classes_[m].ready);
+    start = std::max(start, classes_[m].ready.end);
   }
   const std::uint64_t size = group_size(program.groups[k.group], program.mesh);
   sent_ += group_sent_bytes(program, block, source) * (compiled_->ranks_per_class * members.size() / size);
@@ -193,39 +187,42 @@ bool Walk::post_collective(std::uint32_t c, const TimedOp& op) {
   return true;
 }
 
-Picoseconds Walk::run_once(LaneTails& lanes, CompiledBlock& block, bool& repeats) {
-  repeats = false;
+/// One run of a local block.  `outcome`: the one it had, null when it has been walked instead.
+Exposed Walk::run_once(LaneTails& lanes, CompiledBlock& block, CompiledBlock::Outcome*& outcome) {
+  outcome = nullptr;
   if (!block.keeps_outcomes) return walk_local(*compiled_, block, lanes, ends_);
-  Picoseconds origin = lanes.end[compute_lane];
-  Picoseconds gap = 0;
+  Picoseconds origin = lanes[compute_lane].end;
+  Exposed gap;
   if (block.gate_count > 0) {
-    Latest gate;
-    for (std::size_t i = 0; i < block.gate_count; ++i) gate.wait(lanes.end[block.gate[i]], lanes.from[block.gate[i]]);
+    Ending gate = CompiledBlock::free;
+    for (std::size_t i = 0; i < block.gate_count; ++i) gate.wait(lanes[block.gate[i]]);
     const std::size_t lane = block.gate_lane;
     // A collective that stands at the gate may be held up longer by its own lane: then that is watched instead.
-    if (lane == compute_lane || lanes.end[lane] <= std::max(origin, gate.end())) {
-      if (lane != compute_lane) gate.wait(lanes.end[lane], lanes.from[lane]);
+    if (lane == compute_lane || lanes[lane].end <= std::max(origin, gate.end)) {
+      if (lane != compute_lane) gate.wait(lanes[lane]);
       // Communication before the new origin exposes nothing but this gap: all later ones begin after it.
-      gap = gate.exposed(origin);
-      origin = std::max(origin, gate.end());
-      lanes.end[compute_lane] = lanes.from[compute_lane] = origin;
+      gap.add_gap(gate, origin);
+      origin = std::max(origin, gate.end);
+      lanes[compute_lane] = {origin, origin, origin};
     }
   }
-  std::array<Picoseconds, CompiledBlock::max_watched> key;
-  std::array<Picoseconds, CompiledBlock::max_watched> key_from;
+  std::array<Ending, CompiledBlock::max_watched> key;
   for (std::size_t i = 0; i < block.watched_count; ++i) {
     const std::size_t lane = block.watched[i];
-    key[i] = key_from[i] = CompiledBlock::never;
-    const Picoseconds d = lanes.end[lane] - origin;
+    key[i] = CompiledBlock::free;
+    const Picoseconds d = lanes[lane].end - origin;
     if (d <= block.free_until[i]) continue;
     // Ends of messages hardly ever come twice at the same distance.
-    if (is_transfer_lane(lane)) return gap + walk_local(*compiled_, block, lanes, ends_);
-    key[i] = d;
-    key_from[i] = std::max<Picoseconds>(0, lanes.from[lane] - origin);
+    if (is_transfer_lane(lane)) {
+      gap.add(walk_local(*compiled_, block, lanes, ends_));
+      return gap;
+    }
+    key[i] = {d, std::max<Picoseconds>(0, lanes[lane].from - origin),
+              std::max<Picoseconds>(0, lanes[lane].collective_from - origin)};
   }
   const auto matches = [&](const CompiledBlock::Outcome& o) {
     for (std::size_t i = 0; i < block.watched_count; ++i) {
-      if (o.entry[i] != key[i] || o.entry_from[i] != key_from[i]) return false;
+      if (o.entry[i] != key[i]) return false;
     }
     return true;
   };
@@ -233,54 +230,68 @@ Picoseconds Walk::run_once(LaneTails& lanes, CompiledBlock& block, bool& repeats
   if (found >= block.outcome_count || !matches(block.outcomes[found])) {
     for (found = 0; found < block.outcome_count && !matches(block.outcomes[found]); ++found) {
     }
-  } else {
-    repeats = true;  // the caller knows whether the last use was the run before
   }
   if (found == block.outcome_count) {
     LaneTails after = lanes;
-    const Picoseconds exposed = walk_local(*compiled_, block, after, ends_);
+    const Exposed exposed = walk_local(*compiled_, block, after, ends_);
     found = block.next_outcome;
-    block.next_outcome = static_cast<std::uint8_t>((block.next_outcome + 1) % CompiledBlock::max_outcomes);
+    // The run before may still be compared with this one: keep its outcome.
+    if (found == block.last_outcome && block.outcome_count > 0) {
+      found = static_cast<std::uint8_t>((found + 1) % CompiledBlock::max_outcomes);
+    }
+    block.next_outcome = static_cast<std::uint8_t>((found + 1) % CompiledBlock::max_outcomes);
     block.outcome_count = std::max<std::uint8_t>(block.outcome_count, static_cast<std::uint8_t>(found + 1));
     CompiledBlock::Outcome& o = block.outcomes[found];
     for (std::size_t i = 0; i < block.watched_count; ++i) {
       o.entry[i] = key[i];
-      o.entry_from[i] = key_from[i];
-      o.exit[i] = after.end[block.watched[i]] - origin;
-      o.exit_from[i] = after.from[block.watched[i]] - origin;
+      o.exit[i] = after[block.watched[i]];
+      o.exit[i].move(-origin);
     }
-    o.compute = after.end[compute_lane] - origin;
+    o.compute = after[compute_lane].end - origin;
     o.exposed = exposed;
+    o.steady = false;
   }
   block.last_outcome = found;
-  const CompiledBlock::Outcome& o = block.outcomes[found];
-  lanes.end[compute_lane] = lanes.from[compute_lane] = origin + o.compute;
+  CompiledBlock::Outcome& o = block.outcomes[found];
+  const Picoseconds end = origin + o.compute;
+  lanes[compute_lane] = {end, end, end};
   for (std::size_t i = 0; i < block.watched_count; ++i) {
     if (!block.used[i]) continue;
-    lanes.end[block.watched[i]] = origin + o.exit[i];
-    lanes.from[block.watched[i]] = origin + o.exit_from[i];
+    Ending& lane = lanes[block.watched[i]];
+    lane = o.exit[i];
+    lane.move(origin);
   }
-  return gap + o.exposed;
+  gap.add(o.exposed);
+  outcome = &o;
+  return gap;
 }
 
 void Walk::run_local(Class& k, ClassTimes& times, CompiledBlock& block, std::uint32_t repeat) {
+  CompiledBlock::Outcome* before = nullptr;
   for (std::uint32_t r = 0; r < repeat; ++r) {
-    const Picoseconds before = k.lanes.end[compute_lane];
-    bool same_outcome = false;
-    const Picoseconds exposed = run_once(k.lanes, block, same_outcome);
-    times.exposed += exposed;
-    // Gates that the block itself does not move can delay its first run only.  From the second on the
-    // state after a run follows from its outcome alone, so equal outcomes go on being equal.
-    if (r < 2 || !same_outcome) continue;
+    const Picoseconds end = k.lanes[compute_lane].end;
+    CompiledBlock::Outcome* outcome = nullptr;
+    const Exposed exposed = run_once(k.lanes, block, outcome);
+    times.exposed.add(exposed);
+    if (outcome == nullptr) {
+      before = nullptr;
+      continue;
+    }
+    // Lanes that the block waits for but does not use can delay its first run only, and their state cannot
+    // be part of an outcome that follows itself.
+    if (outcome == before && !outcome->steady) {
+      outcome->steady = true;
+      outcome->steady_move = k.lanes[compute_lane].end - end;
+      outcome->steady_exposed = exposed;
+    }
+    before = outcome;
+    if (!outcome->steady) continue;
     const Picoseconds left = static_cast<Picoseconds>(repeat - 1 - r);
-    const Picoseconds move = (k.lanes.end[compute_lane] - before) * left;
-    times.exposed += exposed * left;
-    k.lanes.end[compute_lane] += move;
-    k.lanes.from[compute_lane] += move;
+    times.exposed.add(outcome->steady_exposed, left);
+    const Picoseconds move = outcome->steady_move * left;
+    k.lanes[compute_lane].move(move);
     for (std::size_t i = 0; i < block.watched_count; ++i) {
-      if (!block.used[i]) continue;
-      k.lanes.end[block.watched[i]] += move;
-      k.lanes.from[block.watched[i]] += move;
+      if (block.used[i]) k.lanes[block.watched[i]].move(move);
     }
     return;
   }

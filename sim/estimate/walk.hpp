@@ -11,7 +11,7 @@ namespace orrery {
 struct ClassTimes {
   Picoseconds end = 0;       ///< of its last op
   Picoseconds busy = 0;      ///< compute lane
-  Picoseconds exposed = 0;   ///< compute lane waiting for communication, see summarize.hpp
+  Exposed exposed;           ///< compute lane waiting, see summarize.hpp
   Picoseconds exchange = 0;  ///< transfer lanes busy
   std::uint64_t exchanges = 0;
 };
@@ -44,8 +44,7 @@ class Walk {
     std::uint32_t op = 0;   ///< timed position in a block that meets other classes
     Pending pending = Pending::none;
     const TimedOp* at = nullptr;  ///< the op that is pending
-    Picoseconds ready = 0;
-    Picoseconds from = 0;                      ///< collective: communication without a pause until ready
+    Ending ready;                              ///< what it waited for longest
     Picoseconds began = 0;                     ///< exchange: first message
     Picoseconds ended = 0;                     ///< exchange: last message so far
     std::uint32_t group = 0;                   ///< collective
@@ -53,12 +52,12 @@ class Walk {
     std::uint32_t transfer_count = 0;
     std::uint32_t open = 0;    ///< bit i: message i has not met its partner
     LaneTails entry;           ///< when the current run of the block began
-    std::vector<Latest> ends;  ///< of its ops
+    std::vector<Ending> ends;  ///< of its ops
   };
 
   void advance(std::uint32_t c);
   void run_local(Class&, ClassTimes&, CompiledBlock&, std::uint32_t repeat);
-  Picoseconds run_once(LaneTails&, CompiledBlock&, bool& repeats);
+  Exposed run_once(LaneTails&, CompiledBlock&, CompiledBlock::Outcome*& outcome);
   bool post_exchange(std::uint32_t c, const TimedOp&);
   bool post_collective(std::uint32_t c, const TimedOp&);
   void finish_meeting(std::uint32_t c, Picoseconds start, Picoseconds end);
@@ -71,7 +70,7 @@ class Walk {
   std::vector<ClassTimes> times_;
   std::vector<std::uint32_t> runnable_;
   std::vector<std::uint64_t> runs_;
-  std::vector<Latest> ends_;
+  std::vector<Ending> ends_;
   std::uint64_t sent_ = 0;
 };
 

@@ -29,14 +29,15 @@ TEST_CASE("the parts of a difference add up to it", "[unit][cli]") {
   best.bubble_fraction = 0.2;
   best.peak_memory_bytes = 100;
   Report other = best;
-  // 1.25 s: compute +0.1 s, exposed +0.1 s, bubble 0.2 s -> 0.25 s.
+  // 1.25 s: compute +0.1 s, collectives +0.1 s, bubble 0.2 s -> 0.25 s, in which messages move for 0.05 s.
   other.step_time = Seconds::of(1.25);
   other.compute = Seconds::of(0.9);
-  other.exposed_communication = Seconds::of(0.1);
+  other.exposed_communication = Seconds::of(0.15);
+  other.exposed_exchange = Seconds::of(0.05);
   other.bubble_fraction = 0.2;
   other.peak_memory_bytes = 90;
   CHECK(step_difference(other, best) ==
-        "25.00 % slower, compute +100 ms, exposed communication +100 ms, bubble +50.0 ms, peak memory -10 B");
+        "25.00 % slower, compute +100 ms, waiting for collectives +100 ms, bubble +50.0 ms, peak memory -10 B");
   CHECK(step_difference(best, best) == "as fast");
 }
 

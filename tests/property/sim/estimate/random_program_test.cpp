@@ -132,7 +132,8 @@ TEST_CASE("Estimate and simulate agree on programs that no lowering writes", "[p
       for (std::size_t c = 0; c < program.classes.size(); ++c) {
         const RankTimes times = account(program, timing.trace.ranks[c], concurrent);
         const ClassTimes& walked = walk.classes()[c];
-        equal = equal && walked.end == times.end && walked.busy == times.busy && walked.exposed == times.exposed &&
+        equal = equal && walked.end == times.end && walked.busy == times.busy && walked.exposed.all == times.exposed &&
+                walked.exposed.collectives == times.collectives &&
                 walked.exchange == times.time[index(exchange_operation)];
       }
       CHECK(equal);

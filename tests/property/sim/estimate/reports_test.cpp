@@ -67,8 +67,11 @@ TEST_CASE("Estimate and simulate write the same report", "[property][estimate][s
       CHECK(e.step_time == s.step_time);
       CHECK(e.compute.base() == Approx(s.compute.base()).epsilon(1e-14));
       CHECK(e.exposed_communication.base() == Approx(s.exposed_communication.base()).epsilon(1e-14));
+      CHECK(e.exposed_exchange.base() == Approx(s.exposed_exchange.base()).epsilon(1e-12).margin(1e-20));
       CHECK(e.bubble_fraction == Approx(s.bubble_fraction).epsilon(1e-12).margin(1e-14));  // a difference
       CHECK(e.bubble_fraction >= 0.0);
+      CHECK((e.compute + exposed_collectives(e) + e.bubble_fraction * e.step_time).base() ==
+            Approx(e.step_time.base()).epsilon(1e-12));
       REQUIRE(e.operations.size() == s.operations.size());
       for (std::size_t o = 0; o < e.operations.size(); ++o) {
         CAPTURE(e.operations[o].name);
@@ -89,7 +92,9 @@ TEST_CASE("Estimate and simulate write the same report", "[property][estimate][s
         const StageTime& b = s.time_by_stage[i];
         CHECK(a.stage == b.stage);
         CHECK(a.compute.base() == Approx(b.compute.base()).epsilon(1e-14));
-        CHECK((a.compute + a.exposed_communication + a.bubble).base() == Approx(e.step_time.base()).epsilon(1e-12));
+        CHECK(a.exposed_communication.base() == Approx(b.exposed_communication.base()).epsilon(1e-14));
+        CHECK(a.exposed_exchange.base() == Approx(b.exposed_exchange.base()).epsilon(1e-12).margin(1e-20));
+        CHECK((a.compute + exposed_collectives(a) + a.bubble).base() == Approx(e.step_time.base()).epsilon(1e-12));
       }
     }
   }

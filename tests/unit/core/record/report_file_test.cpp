@@ -25,8 +25,9 @@ Report sample() {
   r.memory_by_stage = {{0, 10, 1, 2, 3, 4, 0}, {1, 11, 2, 2, 3, 4, 0}};
   r.bubble_fraction = 0.125;
   r.exposed_communication = Seconds::of(0.01);
+  r.exposed_exchange = Seconds::of(0.004);
   r.compute = Seconds::of(0.08);
-  r.time_by_stage = {{0, Seconds::of(0.08), Seconds::of(0.01), Seconds::of(0.01)}};
+  r.time_by_stage = {{0, Seconds::of(0.08), Seconds::of(0.01), Seconds::of(0.004), Seconds::of(0.014)}};
   r.operations = {{"gemm", Seconds::of(0.07), 12}, {"all_reduce tensor", Seconds::of(1e-7), 3}};
   r.sent_bytes = 99;
   r.cost_per_step = 0.25;

@@ -29,12 +29,13 @@ TEST_CASE("A gap behind a collective is exposed from when the rank was ready for
   CHECK(t.end == 40);
   CHECK(t.busy == 20);
   CHECK(t.exposed == 20);
+  CHECK(t.collectives == 20);
   CHECK(t.time[index(operation_of(program, program.blocks[0], program.blocks[0].ops[1]))] == 18);
 }
 
 // compute |0 10|              |50 60|       gap 10..50
-// receive           |30    50|              the wait for the partner, 10..30, is bubble
-TEST_CASE("Of a gap behind a message only the time it moved is exposed", "[unit][record]") {
+// receive           |30    50|              all of it is bubble, and 30..50 exposed as well
+TEST_CASE("Of a gap behind a message only the time it moved is exposed, and all is bubble", "[unit][record]") {
   Program program = test::hand_program(2);
   test::HandBlock b(program, "b");
   b.compute();
@@ -43,6 +44,7 @@ TEST_CASE("Of a gap behind a message only the time it moved is exposed", "[unit]
   program.classes[0].step = {{b.finish(), 0, 0, 1, 1}};
   const RankTimes t = account(program, trace_of({{0, 10}, {30, 50}, {50, 60}}), true);
   CHECK(t.exposed == 20);
+  CHECK(t.collectives == 0);
   // Moving since before the gap began: the whole gap.
   CHECK(account(program, trace_of({{0, 10}, {5, 50}, {50, 60}}), true).exposed == 40);
 }
@@ -51,6 +53,7 @@ TEST_CASE("Of a gap behind a message only the time it moved is exposed", "[unit]
 // receive            |30   50|
 // tensor                      |50     70|     ready at 50, when the message had come
 // The message and the collective follow each other without a pause: 30..70 is exposed, 10..30 is not.
+// Waiting for the collective began when the message had come: 50..70; the rest of the gap is bubble.
 TEST_CASE("Communication that makes communication ready counts from where it began", "[unit][record]") {
   Program program = test::hand_program(2, 2);
   test::HandBlock b(program, "b");
@@ -62,7 +65,31 @@ TEST_CASE("Communication that makes communication ready counts from where it beg
       GroupId{0}, Axis::tensor, {test::HandBlock::tail({LaneKind::compute, 0}), test::HandBlock::tail(receive_lane)});
   c.compute({test::HandBlock::on(gather)});
   program.classes[0].step = {{receive, 0, 0, 1, 1}, {c.finish(), 0, 0, 1, 1}};
-  CHECK(account(program, trace_of({{0, 10}, {30, 50}, {50, 70}, {70, 80}}), true).exposed == 40);
+  const RankTimes t = account(program, trace_of({{0, 10}, {30, 50}, {50, 70}, {70, 80}}), true);
+  CHECK(t.exposed == 40);
+  CHECK(t.collectives == 20);
+}
+
+// compute |0 10|              |30 40|
+// receive       |12         30|
+// tensor          |15       30|      ready at 10; the other member came at 15
+// Both end at 30: 12..30 is communication, and 10..30 (the collective was ready at 10) is waiting for a collective.
+TEST_CASE("Of communication that ends at one instant the longest counts, for collectives the longest collective",
+          "[unit][record]") {
+  Program program = test::hand_program(2, 2);
+  test::HandBlock b(program, "b");
+  const auto first = b.compute();
+  const auto message = b.exchange(GroupId{1}, TransferLane::forward_receive, {{false, 1}}, BufferId{0});
+  const auto reduce = b.collective(GroupId{0}, Axis::tensor, {test::HandBlock::on(first)});
+  b.compute({test::HandBlock::on(message), test::HandBlock::on(reduce)});
+  program.classes[0].step = {{b.finish(), 0, 0, 1, 1}};
+  RankTimes t = account(program, trace_of({{0, 10}, {12, 30}, {15, 30}, {30, 40}}), true);
+  CHECK(t.exposed == 20);
+  CHECK(t.collectives == 20);
+  // The message moves since before the gap and ends later: the collective does not end the gap.
+  t = account(program, trace_of({{0, 10}, {12, 31}, {15, 30}, {31, 40}}), true);
+  CHECK(t.exposed == 19);
+  CHECK(t.collectives == 0);
 }
 
 // compute |0 10|
@@ -77,8 +104,8 @@ TEST_CASE("Communication behind the last compute op is exposed", "[unit][record]
 }
 
 // One op at a time: compute 0..10, collective ready at 10 and moving 14..20, message ready at 20 and moving 25..30.
-// Collective: wait and duration, 10.  Message: duration, 5; its wait, 5, is bubble.
-TEST_CASE("On a serial device waiting for a collective is exposed, waiting for a message is not", "[unit][record]") {
+// Collective: wait and duration, 10.  Message: duration, 5, exposed; it and its wait, 10, are bubble.
+TEST_CASE("On a serial device waiting for a collective is exposed, waiting for a message is bubble", "[unit][record]") {
   Program program = test::hand_program(2, 2);
   test::HandBlock b(program, "b");
   b.compute();
@@ -88,6 +115,7 @@ TEST_CASE("On a serial device waiting for a collective is exposed, waiting for a
   const RankTimes t = account(program, trace_of({{0, 10}, {14, 20}, {25, 30}}), false);
   CHECK(t.busy == 10);
   CHECK(t.exposed == 15);
+  CHECK(t.collectives == 10);
   CHECK(t.end == 30);
 }
 
