@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "core/base/source_excerpt.hpp"
+
 namespace orrery {
 
 Position Origin::position(const std::string& key) const {
@@ -37,28 +39,26 @@ void Diagnostics::error(const Origin& origin, const std::string& key, std::strin
 
 void Diagnostics::error_at(const Origin& origin, Position where, std::string code, std::string message,
                            std::vector<std::string> details) {
-  add({origin.file, where, std::move(code), std::move(message), std::move(details),
-       std::string(origin.line(where.line))});
+  Excerpt shown = excerpt(origin.line(where.line), where.column);
+  add({origin.file, where, std::move(code), std::move(message), std::move(details), std::move(shown.line),
+       std::move(shown.pad)});
 }
 
 void Diagnostics::error(std::string code, std::string message, std::vector<std::string> details) {
-  add({{}, {}, std::move(code), std::move(message), std::move(details), {}});
+  add({{}, {}, std::move(code), std::move(message), std::move(details), {}, {}});
 }
 
 std::string render(const Diagnostic& d) {
   std::string out;
-  if (!d.file.empty()) out += d.file + ":";
+  if (!d.file.empty()) out += escaped(d.file) + ":";
   if (d.position.line > 0) out += fmt::format("{}:{}:", d.position.line, d.position.column);
-  out += fmt::format("{}error: {} [{}]\n", out.empty() ? "" : " ", d.message, d.code);
+  out += fmt::format("{}error: {} [{}]\n", out.empty() ? "" : " ", escaped(d.message), d.code);
   if (!d.source_line.empty()) {
     out += fmt::format("{:5} | {}\n", d.position.line, d.source_line);
-    std::string pad;
-    for (std::size_t i = 0; i + 1 < d.position.column && i < d.source_line.size(); ++i) {
-      pad += d.source_line[i] == '\t' ? '\t' : ' ';
-    }
-    out += fmt::format("      | {}^\n", pad);
+    out += fmt::format("      | {}^\n", d.caret_pad);
   }
-  for (const std::string& detail : d.details) out += "  " + detail + "\n";
+  // A detail may have several lines: an op of a Program, for example.
+  for (const std::string& detail : d.details) out += "  " + escaped(detail, "\n") + "\n";
   return out;
 }
 

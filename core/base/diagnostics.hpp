@@ -37,7 +37,8 @@ struct Diagnostic {
   std::string code;  ///< stable, documented: "model.heads"
   std::string message;
   std::vector<std::string> details;  ///< the numbers, and what would be right
-  std::string source_line;           ///< the offending line, empty when unknown
+  std::string source_line;           ///< the offending line as it is shown (see excerpt()), empty when unknown
+  std::string caret_pad = {};        ///< what stands before the caret below it
   friend bool operator==(const Diagnostic&, const Diagnostic&) = default;
 };
 

@@ -32,6 +32,20 @@ std::string number_text(T value) {
   return fmt::format("{}", value);
 }
 
+/// "from 0 to below 1 is", of limits whose ends are `least` and `most`.
+template <class T>
+std::string allowed(const Limits<T>& limits, const std::string& least, const std::string& most) {
+  if (limits.least == limits.most) return fmt::format("only {} is", least);
+  if (limits.least_open && !limits.most_open) return fmt::format("above {} and at most {} is", least, most);
+  return fmt::format("{} {} to {}{} is", limits.least_open ? "above" : "from", least,
+                     limits.most_open ? "below " : "", most);
+}
+
+template <class T>
+std::string allowed(const Limits<T>& limits) {
+  return allowed(limits, number_text(limits.least), number_text(limits.most));
+}
+
 }  // namespace
 
 TomlTable::TomlTable(std::shared_ptr<const TomlDocument> document, const TomlNode* node, std::string path,
@@ -63,6 +77,12 @@ bool TomlTable::is_text(std::string_view key) const {
   return node != nullptr && std::holds_alternative<std::string>(node->value);
 }
 
+std::optional<std::int64_t> TomlTable::peek_whole(std::string_view key) const {
+  const TomlNode* node = peek(key);
+  const auto* value = node == nullptr ? nullptr : std::get_if<std::int64_t>(&node->value);
+  return value == nullptr ? std::nullopt : std::optional(*value);
+}
+
 std::vector<std::string> TomlTable::keys() const {
   std::vector<std::string> out;
   for (const auto& [name, child] : std::get<TomlNode::Table>(node_->value)) out.push_back(name);
@@ -84,10 +104,14 @@ void TomlTable::wrong_type(std::string_view key, std::string_view wanted, const 
   error(key, "file.type", fmt::format("{} is {}, but {} is wanted", path(key), kind_of(node), wanted));
 }
 
-void TomlTable::out_of_range(std::string_view key, const std::string& value, const std::string& least,
-                             const std::string& most) {
+void TomlTable::out_of_range(std::string_view key, const std::string& value, const std::string& allowed) {
   error(key, "file.range", fmt::format("{} is out of range", path(key)),
-        {fmt::format("It is {}; from {} to {} is allowed.", value, least, most)});
+        {fmt::format("It is {}; {} allowed.", value, allowed)});
+}
+
+void TomlTable::too_many(std::string_view key, std::size_t count, std::size_t most) {
+  error(key, "file.range", fmt::format("{} is too long", path(key)),
+        {fmt::format("It has {} items; at most {} are allowed.", count, most)});
 }
 
 bool TomlTable::read(std::string_view key, std::string& into, Need need, std::size_t most) {
@@ -118,9 +142,8 @@ bool TomlTable::read(std::string_view key, std::uint64_t& into, Limits<std::uint
   if (node == nullptr) return false;
   const auto* value = std::get_if<std::int64_t>(&node->value);
   if (value == nullptr) return wrong_type(key, "a whole number", *node), false;
-  if (*value < 0 || static_cast<std::uint64_t>(*value) < limits.least ||
-      static_cast<std::uint64_t>(*value) > limits.most) {
-    out_of_range(key, number_text(*value), number_text(limits.least), number_text(limits.most));
+  if (*value < 0 || !limits.contain(static_cast<std::uint64_t>(*value))) {
+    out_of_range(key, number_text(*value), allowed(limits));
     return false;
   }
   into = static_cast<std::uint64_t>(*value);
@@ -129,7 +152,7 @@ bool TomlTable::read(std::string_view key, std::uint64_t& into, Limits<std::uint
 
 bool TomlTable::read(std::string_view key, std::uint32_t& into, Limits<std::uint32_t> limits, Need need) {
   std::uint64_t value = 0;
-  if (!read(key, value, Limits<std::uint64_t>{limits.least, limits.most}, need)) return false;
+  if (!read(key, value, Limits<std::uint64_t>{limits.least, limits.most, limits.least_open, limits.most_open}, need)) return false;
   into = static_cast<std::uint32_t>(value);
   return true;
 }
@@ -145,8 +168,8 @@ bool TomlTable::read(std::string_view key, double& into, Limits<double> limits, 
   } else {
     return wrong_type(key, "a number", *node), false;
   }
-  if (!(value >= limits.least && value <= limits.most)) {  // also when it is not a number
-    out_of_range(key, number_text(value), number_text(limits.least), number_text(limits.most));
+  if (!limits.contain(value)) {
+    out_of_range(key, number_text(value), allowed(limits));
     return false;
   }
   into = value;
@@ -172,8 +195,9 @@ bool TomlTable::read_quantity(std::string_view key, Q& into, Limits<Q> limits, N
     error(key, "file.unit", fmt::format("{} is not a quantity: {}", path(key), problem));
     return false;
   }
-  if (!(value >= limits.least && value <= limits.most)) {
-    out_of_range(key, short_text(value), short_text(limits.least), short_text(limits.most));
+  if (!limits.contain(value)) {
+    // Exact: shortened, a value just beyond a limit would look like the limit.
+    out_of_range(key, exact_text(value), allowed(limits, exact_text(limits.least), exact_text(limits.most)));
     return false;
   }
   into = value;
@@ -200,7 +224,7 @@ bool TomlTable::read(std::string_view key, std::vector<std::uint32_t>& into, Lim
   const auto* array = std::get_if<TomlNode::Array>(&node->value);
   if (array == nullptr) return wrong_type(key, "an array of whole numbers", *node), false;
   if (array->size() > most) {
-    out_of_range(key, fmt::format("{} items long", array->size()), "0", fmt::format("{} items", most));
+    too_many(key, array->size(), most);
     return false;
   }
   std::vector<std::uint32_t> values;
@@ -208,8 +232,9 @@ bool TomlTable::read(std::string_view key, std::vector<std::uint32_t>& into, Lim
     const std::string item = fmt::format("{}.{}", key, i);
     const auto* value = std::get_if<std::int64_t>(&(*array)[i].value);
     if (value == nullptr) return wrong_type(item, "a whole number", (*array)[i]), false;
-    if (*value < std::int64_t{each.least} || *value > std::int64_t{each.most}) {
-      out_of_range(item, number_text(*value), number_text(each.least), number_text(each.most));
+    if (*value < 0 || *value > std::numeric_limits<std::uint32_t>::max() ||
+        !each.contain(static_cast<std::uint32_t>(*value))) {
+      out_of_range(item, number_text(*value), allowed(each));
       return false;
     }
     values.push_back(static_cast<std::uint32_t>(*value));
@@ -225,7 +250,7 @@ bool TomlTable::read(std::string_view key, std::vector<double>& into, Limits<dou
   const auto* array = std::get_if<TomlNode::Array>(&node->value);
   if (array == nullptr) return wrong_type(key, "an array of numbers", *node), false;
   if (array->size() > most) {
-    out_of_range(key, fmt::format("{} items long", array->size()), "0", fmt::format("{} items", most));
+    too_many(key, array->size(), most);
     return false;
   }
   std::vector<double> values;
@@ -240,8 +265,8 @@ bool TomlTable::read(std::string_view key, std::vector<double>& into, Limits<dou
     } else {
       return wrong_type(item, "a number", at), false;
     }
-    if (!(value >= each.least && value <= each.most)) {  // also when it is not a number
-      out_of_range(item, number_text(value), number_text(each.least), number_text(each.most));
+    if (!each.contain(value)) {
+      out_of_range(item, number_text(value), allowed(each));
       return false;
     }
     values.push_back(value);
@@ -256,7 +281,7 @@ bool TomlTable::read(std::string_view key, std::vector<std::string>& into, std::
   const auto* array = std::get_if<TomlNode::Array>(&node->value);
   if (array == nullptr) return wrong_type(key, "an array of texts", *node), false;
   if (array->size() > most) {
-    out_of_range(key, fmt::format("{} items long", array->size()), "0", fmt::format("{} items", most));
+    too_many(key, array->size(), most);
     return false;
   }
   std::vector<std::string> values;
@@ -302,7 +327,7 @@ std::vector<TomlTable> TomlTable::tables(std::string_view key, std::size_t most,
   const auto* array = std::get_if<TomlNode::Array>(&node->value);
   if (array == nullptr) return wrong_type(key, "an array of tables", *node), std::vector<TomlTable>{};
   if (array->size() > most) {
-    out_of_range(key, fmt::format("{} items long", array->size()), "0", fmt::format("{} items", most));
+    too_many(key, array->size(), most);
     return {};
   }
   std::vector<TomlTable> out;
@@ -315,6 +340,18 @@ std::vector<TomlTable> TomlTable::tables(std::string_view key, std::size_t most,
     out.emplace_back(document_, &(*array)[i], path(item), *diagnostics_);
   }
   return out;
+}
+
+void TomlTable::add_from(std::string_view key, const Diagnostics& found) {
+  const Position at = origin().position(path(key));
+  for (Diagnostic d : found.list()) {
+    if (d.file.empty()) {
+      error(key, std::move(d.code), std::move(d.message), std::move(d.details));
+    } else {
+      d.details.push_back(fmt::format("included from {}:{}", origin().file, at.line));
+      diagnostics_->add(std::move(d));
+    }
+  }
 }
 
 void TomlTable::finish() {
@@ -371,14 +408,22 @@ std::optional<TomlTable> open_toml(const std::filesystem::path& file, Diagnostic
 }
 
 bool read_schema(TomlTable& root, std::string_view what, std::uint64_t newest) {
-  std::uint64_t version = 0;
-  if (!root.read("schema", version, {1, std::numeric_limits<std::int64_t>::max()})) return false;
-  if (version > newest) {
+  if (!root.has("schema")) {
+    for (const std::string& key : root.keys()) {
+      if (root.peek_whole(key) && edit_distance(key, "schema") <= 2) {
+        static_cast<void>(root.read_auto("schema"));  // now known, so that finish() names it
+        return true;
+      }
+    }
+  }
+  if (const std::optional<std::int64_t> version = root.peek_whole("schema");
+      version && *version > 0 && static_cast<std::uint64_t>(*version) > newest) {
     root.error("schema", "file.schema", fmt::format("this {} file is newer than this program", what),
-               {fmt::format("Its schema is {}; this program reads up to {}.", version, newest)});
+               {fmt::format("Its schema is {}; this program reads up to {}.", *version, newest)});
     return false;
   }
-  return true;
+  std::uint64_t version = 0;
+  return root.read("schema", version, {1, newest});
 }
 
 }  // namespace orrery

@@ -28,10 +28,18 @@ namespace orrery {
 
 enum class Need : std::uint8_t { required, optional };
 
+/// Values from `least` to `most`; one that is marked open is itself not allowed.
 template <class T>
 struct Limits {
   T least;
   T most;
+  bool least_open = false;
+  bool most_open = false;
+
+  /// False for a value that is not a number.
+  [[nodiscard]] constexpr bool contain(const T& value) const {
+    return (least_open ? value > least : value >= least) && (most_open ? value < most : value <= most);
+  }
 };
 
 struct TomlNode;  // one parsed value
@@ -46,6 +54,8 @@ class TomlTable {
 
   [[nodiscard]] bool has(std::string_view key) const;
   [[nodiscard]] bool is_text(std::string_view key) const;  ///< present, and in quotes
+  /// The whole number at a key, when one stands there (the key does not count as read).
+  [[nodiscard]] std::optional<std::int64_t> peek_whole(std::string_view key) const;
   /// Keys in the order of the file.
   [[nodiscard]] std::vector<std::string> keys() const;
   /// Dotted path of a key of this table, as in Origin::positions: "plan.mesh", "cluster.level.0.size".
@@ -95,6 +105,9 @@ class TomlTable {
 
   /// A mistake at a key of this table (at the table itself when the key is absent).
   void error(std::string_view key, std::string code, std::string message, std::vector<std::string> details = {});
+  /// Takes over what was found in a file that the value of `key` names, with a
+  /// detail that says who names it; mistakes that stand in no file are put at the key.
+  void add_from(std::string_view key, const Diagnostics& found);
   /// Reports every key that was never asked for.
   void finish();
 
@@ -102,7 +115,8 @@ class TomlTable {
   const TomlNode* find(std::string_view key, Need);
   const TomlNode* peek(std::string_view key) const;
   void wrong_type(std::string_view key, std::string_view wanted, const TomlNode&);
-  void out_of_range(std::string_view key, const std::string& value, const std::string& least, const std::string& most);
+  void out_of_range(std::string_view key, const std::string& value, const std::string& allowed);
+  void too_many(std::string_view key, std::size_t count, std::size_t most);
   template <class Q>
   bool read_quantity(std::string_view key, Q& into, Limits<Q>, Need);
 
@@ -125,7 +139,9 @@ class TomlTable {
                                                    std::size_t most = std::size_t{16} << 20);
 
 /// Reads the top-level `schema` key and refuses versions other than 1..newest.
-/// `what` names the kind of file in the message.
+/// `what` names the kind of file in the message.  A key that looks like a slip
+/// of the pen for `schema` counts as it, so that the rest of the file is read,
+/// too; finish() of `root` then reports the slip.
 bool read_schema(TomlTable& root, std::string_view what, std::uint64_t newest);
 
 }  // namespace orrery

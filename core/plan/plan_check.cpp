@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/plan/nearest_plan.hpp"
 #include "core/spec/spec_files.hpp"
 
 namespace orrery {
@@ -27,25 +28,6 @@ struct Context {
     out.error(plan.origin, key, std::string("plan.") + code, std::move(message), std::move(details));
   }
 };
-
-// "Nearest divisors of 64: 4, 8." around `value`; n >= 1.
-std::string nearest_divisors(std::uint64_t n, std::uint64_t value, const std::string& what) {
-  std::uint64_t below = 0;
-  std::uint64_t above = 0;
-  const auto consider = [&](std::uint64_t d) {
-    if (d < value) below = std::max(below, d);
-    if (d > value && (above == 0 || d < above)) above = d;
-  };
-  for (std::uint64_t d = 1; d * d <= n; ++d) {
-    if (n % d != 0) continue;
-    consider(d);
-    consider(n / d);
-  }
-  std::string list;
-  if (below > 0) list += std::to_string(below);
-  if (above > 0) list += (list.empty() ? "" : ", ") + std::to_string(above);
-  return fmt::format("Nearest valid {}: {}.", what, list);
-}
 
 // The product, or count_limit when it is not below that.
 std::uint64_t bounded_product(std::initializer_list<std::uint64_t> factors) {
@@ -139,31 +121,6 @@ void check_placement(const Context& c) {
   }
 }
 
-void check_cluster(const Context& c, const ClusterSpec& cluster) {
-  const std::uint64_t world = c.plan.mesh.size();
-  const std::uint64_t devices = cluster.devices();
-  if (world != devices) {
-    std::vector<std::string> details = {fmt::format("The mesh ({}) has {} ranks; {} has {} devices ({} nodes x {}).",
-                                                    mesh_text(c.plan.mesh), world, cluster.name, devices, cluster.nodes,
-                                                    cluster.devices_per_node)};
-    const std::uint64_t others = world / c.plan.mesh.size(Axis::data);
-    if (devices % others == 0 && devices > 0) {
-      details.push_back(fmt::format("data = {} would use all of them.", devices / others));
-    } else {
-      details.push_back(nearest_divisors(std::max<std::uint64_t>(devices, 1), others, "pipeline x tensor"));
-    }
-    c.error("mesh", "world", "the mesh does not cover the cluster", std::move(details));
-  }
-  if (!cluster.device.peak.contains(c.workload.precision)) {
-    std::string known;
-    for (const auto& [precision, rate] : cluster.device.peak)
-      known += (known.empty() ? "" : ", ") + std::string(name_of(precision));
-    c.error("workload.precision", "precision", "the device does not compute in the workload's precision",
-            {fmt::format("The workload is in {}; {} supports {}.", name_of(c.workload.precision), cluster.device.name,
-                         known.empty() ? "nothing" : known)});
-  }
-}
-
 // The tensor axis cuts heads, key-value groups and the feed-forward width into equal parts.
 void check_tensor(const Context& c) {
   const std::uint64_t t = c.plan.mesh.size(Axis::tensor);
@@ -207,6 +164,12 @@ void check_stages(const Context& c) {
          fmt::format("Nearest valid pipeline size: {}.", layers)});
     return;
   }
+  if (p > stage_limit) {
+    c.error("mesh.pipeline", "pipeline-stages", "there are too many pipeline stages",
+            {fmt::format("pipeline is {}; at most {} are handled.", p, stage_limit),
+             fmt::format("Nearest valid pipeline size: {}.", stage_limit)});
+    return;
+  }
   if (!c.plan.stage_layers) return;
   const std::vector<std::uint32_t>& stages = *c.plan.stage_layers;
   if (stages.size() != p) {
@@ -231,6 +194,13 @@ void check_stages(const Context& c) {
   }
 }
 
+// What to do about more than `most` microbatches of a replica's batch.
+std::string larger_microbatch(std::uint64_t batch, std::uint64_t most) {
+  const auto size = divisor_between(batch, (batch + most - 1) / most, plan_size_limit);
+  return size ? fmt::format("Nearest valid microbatch size: {}.", *size)
+              : "No microbatch size makes them few enough; lessen the batch, or raise data.";
+}
+
 void check_batch(const Context& c) {
   const std::uint64_t d = c.plan.mesh.size(Axis::data);
   const std::uint64_t m = c.plan.microbatch_size;
@@ -250,7 +220,54 @@ void check_batch(const Context& c) {
   } else if (b / d / m > plan_size_limit) {
     c.error("plan.microbatch_size", "microbatch-count", "a step has too many microbatches",
             {fmt::format("batch {} / data {} / microbatch_size {} is {}; at most {} are handled.", b, d, m, b / d / m,
-                         plan_size_limit)});
+                         plan_size_limit),
+             larger_microbatch(b / d, plan_size_limit)});
+  } else if (const std::uint64_t p = c.plan.mesh.size(Axis::pipeline); b / d / m * p > stage_microbatch_limit) {
+    c.error("plan.microbatch_size", "stage-microbatches", "the pipeline has too many microbatches for its stages",
+            {fmt::format("batch {} / data {} / microbatch_size {} is {} microbatches; on {} stages at most {} are handled.",
+                         b, d, m, b / d / m, p, stage_microbatch_limit / p),
+             larger_microbatch(b / d, stage_microbatch_limit / p)});
+  }
+}
+
+// Whether the rules about sizes hold with another mesh.
+bool holds_with(const Context& c, const Mesh& mesh) {
+  if (c.model.heads % mesh.size(Axis::tensor) != 0) return false;  // most fail here, at once
+  Plan plan = c.plan;
+  plan.mesh = mesh;
+  Diagnostics wrong;
+  const Context other{plan, c.model, c.workload, wrong};
+  check_tensor(other);
+  check_stages(other);
+  check_batch(other);
+  return wrong.empty();
+}
+
+void check_cluster(const Context& c, const ClusterSpec& cluster, bool specs) {
+  const std::uint64_t world = c.plan.mesh.size();
+  const std::uint64_t devices = cluster.devices();
+  if (world != devices) {
+    std::vector<std::string> details = {fmt::format("The mesh ({}) has {} ranks; {} has {} devices ({} nodes x {}).",
+                                                    mesh_text(c.plan.mesh), world, cluster.name, devices, cluster.nodes,
+                                                    cluster.devices_per_node)};
+    if (specs && devices >= 1 && devices <= plan_size_limit) {
+      const auto valid = [&](const Mesh& mesh) { return holds_with(c, mesh); };
+      std::string list;
+      for (const Mesh& mesh : nearest_meshes(c.plan.mesh, devices, valid)) {
+        list += (list.empty() ? "" : "; ") + mesh_text(mesh);
+      }
+      details.push_back(list.empty() ? "No mesh of that size suits the model, the batch and the other choices."
+                                     : fmt::format("Nearest valid: {}.", list));
+    }
+    c.error("mesh", "world", "the mesh does not cover the cluster", std::move(details));
+  }
+  if (!cluster.device.peak.contains(c.workload.precision)) {
+    std::string known;
+    for (const auto& [precision, rate] : cluster.device.peak)
+      known += (known.empty() ? "" : ", ") + std::string(name_of(precision));
+    c.error("workload.precision", "precision", "the device does not compute in the workload's precision",
+            {fmt::format("The workload is in {}; {} supports {}.", name_of(c.workload.precision), cluster.device.name,
+                         known.empty() ? "nothing" : known)});
   }
 }
 
@@ -314,7 +331,7 @@ void check(const Plan& plan, const ModelSpec& model, const Workload& workload, c
   const bool mesh = check_mesh(c);
   if (mesh) {
     check_placement(c);
-    if (cluster != nullptr) check_cluster(c, *cluster);
+    if (cluster != nullptr) check_cluster(c, *cluster, specs);
   }
   if (mesh && specs) {
     check_tensor(c);

@@ -10,6 +10,15 @@ namespace orrery {
 /// that a Program derives from a plan inside its type.
 inline constexpr std::uint64_t plan_size_limit = std::uint64_t{1} << 20;
 
+/// Largest pipeline size x microbatches per step.  A Program lists every
+/// microbatch on every stage (160 bytes or less each), so this bounds what
+/// lowering a small file may ask for, to less than 1 GB.  64 stages of 65,536
+/// microbatches are within it.
+inline constexpr std::uint64_t stage_microbatch_limit = std::uint64_t{1} << 22;
+
+/// Largest pipeline size: what walks a Program keeps something for every pair of stages.
+inline constexpr std::uint64_t stage_limit = 2048;
+
 /// Where plan, model, workload and (if given) cluster meet: the structural
 /// rules that `lower` and pricing rely on.  Adds one diagnostic per violated
 /// rule, with the numbers and the nearest valid values; codes are "plan.xxx"

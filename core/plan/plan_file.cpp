@@ -11,6 +11,7 @@
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/spec/data_file.hpp"
 #include "core/spec/library.hpp"
 #include "core/spec/spec_files.hpp"
 
@@ -27,35 +28,41 @@ void read_mesh(TomlTable& table, Mesh& mesh) {
   for (std::size_t i = 0; i < axis_count; ++i) {
     const auto axis = static_cast<Axis>(i);
     std::uint32_t size = 1;
-    // check() says what is wrong with a size, with the same code as for a flag.
-    if (table.read(name_of(axis), size, {0, std::uint32_t{1} << 31}, Need::optional)) sizes.push_back({axis, size});
+    if (table.read(name_of(axis), size, {1, size_limit}, Need::optional)) sizes.push_back({axis, size});
   }
   if (!table.has("order")) {
     mesh.axes = sizes;
     return;
   }
   std::vector<std::string> order;
-  if (!table.read("order", order, 16)) return;
+  if (!table.read("order", order, axis_count)) return;
   const auto wrong = [&](std::string message, std::string detail) {
     table.error("order", "plan.mesh-order", std::move(message), {std::move(detail)});
   };
+  bool unknown = false;  // then nothing is known of what it leaves out
   for (const std::string& name : order) {
     const std::optional<Axis> axis = axis_named(name);
     if (!axis) {
       wrong(fmt::format("there is no mesh axis {}", toml_quoted(name)), "The axes are pipeline, data and tensor.");
-      return;
+      unknown = true;
+      continue;
     }
-    const auto found = std::find_if(sizes.begin(), sizes.end(), [&](const MeshAxis& a) { return a.axis == *axis; });
-    if (found == sizes.end()) {
-      if (table.has(name)) return;  // its size was wrong, and said so
+    const auto is_axis = [&](const MeshAxis& a) { return a.axis == *axis; };
+    if (std::any_of(mesh.axes.begin(), mesh.axes.end(), is_axis)) {
+      table.error("order", "plan.mesh-axis", fmt::format("the mesh lists the axis {} twice", name),
+                  {"Each of pipeline, data and tensor stands at most once."});
+      continue;
+    }
+    const auto found = std::find_if(sizes.begin(), sizes.end(), is_axis);
+    if (found != sizes.end()) {
+      mesh.axes.push_back(*found);
+    } else if (!table.has(name)) {  // else its size was wrong, and said so
       wrong(fmt::format("the order lists {}, which has no size", name), fmt::format("Add {} = SIZE to [mesh].", name));
-      return;
     }
-    mesh.axes.push_back(*found);
   }
   for (const MeshAxis& a : sizes) {
     const auto same = [&](const MeshAxis& b) { return b.axis == a.axis; };
-    if (std::none_of(mesh.axes.begin(), mesh.axes.end(), same)) {
+    if (!unknown && std::none_of(mesh.axes.begin(), mesh.axes.end(), same)) {
       wrong(fmt::format("the order leaves out {}", name_of(a.axis)),
             fmt::format("[mesh] gives {} = {}.", name_of(a.axis), a.size));
     }
@@ -63,32 +70,21 @@ void read_mesh(TomlTable& table, Mesh& mesh) {
 }
 
 void read_choices(TomlTable& table, Plan& plan) {
-  table.read("microbatch_size", plan.microbatch_size, {0, std::uint32_t{1} << 31}, Need::optional);
+  table.read("microbatch_size", plan.microbatch_size, {1, size_limit}, Need::optional);
   table.read_enum("schedule", pipeline_schedule_names(), plan.schedule, Need::optional);
   table.read("sequence_parallel", plan.sequence_parallel, Need::optional);
   table.read_enum("recompute", recompute_names(), plan.recompute, Need::optional);
-  table.read("zero_stage", plan.zero_stage, {0, 1000}, Need::optional);
+  table.read("zero_stage", plan.zero_stage, {0, 1}, Need::optional);
   if (given(table, "stage_layers")) {
-    table.read("stage_layers", plan.stage_layers.emplace(), {0, size_limit}, size_limit);
+    table.read("stage_layers", plan.stage_layers.emplace(), {1, size_limit}, size_limit);
   }
   if (given(table, "gradient_bucket")) {
-    table.read("gradient_bucket", plan.gradient_bucket.emplace(), {Bytes::of(0), Bytes::of(0x1p60)});
+    table.read("gradient_bucket", plan.gradient_bucket.emplace(), {Bytes::of(1), Bytes::of(0x1p53)});
   }
   if (given(table, "overlap_gradients")) table.read("overlap_gradients", plan.overlap_gradients.emplace());
   if (given(table, "attention")) table.read_enum("attention", attention_names(), plan.attention.emplace());
   if (given(table, "collective_algorithm")) {
     table.read_enum("collective_algorithm", algorithm_names(), plan.collective_algorithm.emplace());
-  }
-}
-
-// What went wrong with a reference is shown where the plan makes it, unless it lies in a file of its own.
-void point_at(TomlTable& root, std::string_view key, const Diagnostics& found) {
-  for (Diagnostic d : found.list()) {
-    if (d.file.empty()) {
-      root.error(d.code == "cluster.gpus" && root.has("gpus") ? "gpus" : key, d.code, d.message, d.details);
-    } else {
-      root.diagnostics().add(std::move(d));
-    }
   }
 }
 
@@ -107,14 +103,15 @@ std::optional<PlannedRun> read_plan(std::string text, const std::string& file, c
   if (root->read("model", run.model_reference)) {
     Diagnostics found;
     model = library.model(run.model_reference, folder, found);
-    point_at(*root, "model", found);
+    root->add_from("model", found);
   }
   std::uint32_t devices = 0;
   if (root->read("gpus", devices, {1, size_limit}, Need::optional) && !gpus) gpus = devices;
   if (root->read("cluster", run.cluster_reference, Need::optional)) {
     Diagnostics found;
     run.cluster = library.cluster(run.cluster_reference, folder, gpus, found);
-    point_at(*root, "cluster", found);
+    const bool size = !found.empty() && found.list().front().code == "cluster.gpus" && root->has("gpus");
+    root->add_from(size ? "gpus" : "cluster", found);
   } else if (root->has("gpus")) {
     root->error("gpus", "plan.gpus", "gpus is given without a cluster", {"Add cluster = NAME, or remove gpus."});
   }
@@ -122,7 +119,7 @@ std::optional<PlannedRun> read_plan(std::string text, const std::string& file, c
   if (std::optional<TomlTable> table = root->table("workload")) workload = read_workload(*table);
   if (std::optional<TomlTable> table = root->table("mesh", Need::optional)) {
     read_mesh(*table, run.plan.mesh);
-    if (table->has("placement")) table->read("placement", run.plan.placement, {0, size_limit}, size_limit);
+    if (table->has("placement")) table->read("placement", run.plan.placement, {0, size_limit - 1}, size_limit);
     table->finish();
   }
   if (std::optional<TomlTable> table = root->table("plan", Need::optional)) {
@@ -135,6 +132,7 @@ std::optional<PlannedRun> read_plan(std::string text, const std::string& file, c
 
   run.model = *std::move(model);
   run.workload = *std::move(workload);
+  static_cast<void>(check_data_tokens(run.workload, run.model, diagnostics));  // the mistake is in diagnostics
   check(run.plan, run.model, run.workload, run.cluster ? &*run.cluster : nullptr, diagnostics);
   if (diagnostics.size() != before) return std::nullopt;
   return run;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/source_excerpt.hpp"
 #include "core/program/program_text.hpp"
 #include "core/program/program_text_reader.hpp"
 
@@ -231,13 +232,17 @@ std::optional<Program> Reader::read(std::string_view text, const std::string& fi
   std::uint32_t number = 0;
   std::string_view source;
   const auto report = [&](Mistake m) {
-    std::string shown_line(source.substr(0, 200));
+    // Columns of the scanner count bytes.
+    const std::string_view before = source.substr(0, m.column > 0 ? m.column - 1 : 0);
+    const std::uint32_t column = character_count(before) + 1;
+    Excerpt shown = excerpt(source, column);
     diagnostics.add({file,
-                     {number, m.column},
+                     {number, column},
                      std::move(m.code),
                      std::move(m.message),
                      std::move(m.details),
-                     std::move(shown_line)});
+                     std::move(shown.line),
+                     std::move(shown.pad)});
     ++mistakes;
   };
   if (text.size() > max_text) {

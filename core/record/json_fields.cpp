@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/source_excerpt.hpp"
+
 namespace orrery {
 
 using nlohmann::json;
@@ -93,7 +95,7 @@ bool JsonFields::has(const char* key) {
 }
 
 void JsonFields::error(const std::string& where, const std::string& what) {
-  diagnostics_.add({file_, {}, code_, (where.empty() ? std::string("the file") : where) + " " + what, {}, {}});
+  diagnostics_.add({file_, {}, code_, (where.empty() ? std::string("the file") : where) + " " + what, {}, {}, {}});
 }
 
 void JsonFields::close() {
@@ -105,7 +107,7 @@ void JsonFields::close() {
 
 bool parse_json(std::string_view text, const std::string& file, const std::string& code, Diagnostics& diagnostics,
                 json& to) {
-  Diagnostic d{file, {}, code, "this is not JSON", {}, {}};
+  Diagnostic d{file, {}, code, "this is not JSON", {}, {}, {}};
   try {
     to = json::parse(text);
     return true;
@@ -114,9 +116,11 @@ bool parse_json(std::string_view text, const std::string& file, const std::strin
     const std::string_view before = text.substr(0, at);
     const std::size_t start = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
     d.position.line = 1 + static_cast<std::uint32_t>(std::count(before.begin(), before.end(), '\n'));
-    d.position.column = 1 + static_cast<std::uint32_t>(at - start);
+    d.position.column = 1 + character_count(before.substr(start));
     const std::string_view line = text.substr(start, text.find('\n', start) - start);
-    if (line.size() <= 200) d.source_line = std::string(line);
+    Excerpt shown = excerpt(line, d.position.column);
+    d.source_line = std::move(shown.line);
+    d.caret_pad = std::move(shown.pad);
   } catch (const json::exception&) {  // a number out of range: no place given
     d.message = "this JSON holds a number that no type can hold";
   }

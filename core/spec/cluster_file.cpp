@@ -1,4 +1,5 @@
 #include "core/base/units_text.hpp"
+#include "core/spec/library.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 
@@ -70,18 +71,12 @@ std::optional<ClusterSpec> read_cluster(TomlTable& t, const DeviceLookup& device
   if (t.has("device") && t.is_text("device")) {
     if (t.read("device", name, Need::required, 200)) {
       Diagnostics found;
-      if (std::optional<DeviceSpec> device = devices(name, found)) {
-        c.device = std::move(*device);
-      } else {
-        for (const Diagnostic& d : found.list()) {
-          // A name that is not known stands in this file; other mistakes stand in the device's own.
-          if (d.file.empty()) {
-            t.error("device", d.code, d.message, d.details);
-          } else {
-            t.diagnostics().add(d);
-          }
-        }
-      }
+      // A path counts from this file, wherever the program was started.
+      std::optional<DeviceSpec> device =
+          is_path(name) ? read_device_file(std::filesystem::path(c.origin.file).parent_path() / name, found)
+                        : devices(name, found);
+      if (device) c.device = std::move(*device);
+      t.add_from("device", found);
     }
   } else if (std::optional<TomlTable> table = t.table("device")) {
     if (std::optional<DeviceSpec> device = read_device(*table)) c.device = std::move(*device);

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/base/source_excerpt.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/spec/spec_check.hpp"
+#include "core/spec/spec_files.hpp"
 
 namespace orrery {
 namespace {
@@ -14,16 +16,10 @@ namespace {
 using nlohmann::json;
 
 Position position_at(std::string_view text, std::size_t offset) {
-  Position at{1, 1};
-  for (std::size_t i = 0; i < std::min(offset, text.size()); ++i) {
-    if (text[i] == '\n') {
-      ++at.line;
-      at.column = 1;
-    } else {
-      ++at.column;
-    }
-  }
-  return at;
+  const std::string_view before = text.substr(0, offset);
+  const auto line = static_cast<std::uint32_t>(std::count(before.begin(), before.end(), '\n'));
+  const std::size_t end = before.rfind('\n');
+  return {line + 1, 1 + character_count(end == std::string_view::npos ? before : before.substr(end + 1))};
 }
 
 /// Keeps the positions of the top-level keys: the JSON library has none, so
@@ -58,7 +54,10 @@ bool nests_deeper(std::string_view text, int most) {
 class Config {
  public:
   Config(const json& object, const Origin& origin, Diagnostics& diagnostics)
-      : object_(object), origin_(origin), diagnostics_(diagnostics) {}
+      : object_(object), origin_(origin), diagnostics_(diagnostics), before_(diagnostics.size()) {}
+
+  /// No mistake so far: what was read may be compared.
+  [[nodiscard]] bool good() const { return diagnostics_.size() == before_; }
 
   /// Present and not null.
   [[nodiscard]] const json* find(const char* key) const {
@@ -135,7 +134,39 @@ class Config {
   const json& object_;
   const Origin& origin_;
   Diagnostics& diagnostics_;
+  std::size_t before_;
 };
+
+/// The kind of scaling of the rotary angles in an object like rope_scaling: its
+/// "rope_type", or "type" in older files.  Empty for none.
+std::string rope_scaling(Config& c, const char* key) {
+  const json* object = c.find(key);
+  if (object == nullptr) return "";
+  if (!object->is_object()) {
+    c.error(key, "hf.type", fmt::format("{} is not an object", key));
+    return "";
+  }
+  for (const char* name : {"rope_type", "type"}) {
+    const auto at = object->find(name);
+    if (at == object->end() || at->is_null()) continue;
+    if (!at->is_string()) {
+      c.error(key, "hf.type", fmt::format("{} of {} is not a text", name, key));
+      return "";
+    }
+    const auto kind = at->get<std::string>();
+    if (kind == "default") return "";
+    const auto& known = rope_scaling_names();
+    if (std::find(known.begin(), known.end(), kind) != known.end()) return kind;
+    c.error(key, "hf.unsupported", fmt::format("{} of the kind \"{}\" is not supported", key, kind),
+            {fmt::format("Supported: default, {}.", fmt::join(known, ", "))});
+    return "";
+  }
+  // Newer files keep the base in rope_parameters and may leave out the kind.
+  if (std::string_view(key) == "rope_scaling") {
+    c.error(key, "hf.missing-key", "rope_scaling does not say its kind (rope_type)");
+  }
+  return "";
+}
 
 ModelSpec gpt2(Config& c) {
   ModelSpec m;
@@ -143,7 +174,7 @@ ModelSpec gpt2(Config& c) {
   m.hidden = c.whole("n_embd", 768, max_width);
   m.heads = c.whole("n_head", 12, max_width);
   m.kv_heads = m.heads;
-  if (m.hidden % m.heads != 0) {
+  if (c.good() && m.hidden % m.heads != 0) {
     c.error("n_head", "model.heads", "n_head does not divide n_embd",
             {fmt::format("n_embd is {}, and {} / {} leaves {}.", m.hidden, m.hidden, m.heads, m.hidden % m.heads)});
   }
@@ -167,7 +198,7 @@ ModelSpec llama(Config& c) {
   m.hidden = c.whole("hidden_size", std::nullopt, max_width);
   m.heads = c.whole("num_attention_heads", std::nullopt, max_width);
   m.kv_heads = c.whole("num_key_value_heads", m.heads, max_width);
-  if (c.find("head_dim") == nullptr && m.hidden % m.heads != 0) {
+  if (c.good() && c.find("head_dim") == nullptr && m.hidden % m.heads != 0) {
     c.error(
         "num_attention_heads", "model.heads", "num_attention_heads does not divide hidden_size",
         {fmt::format("hidden_size is {}, and {} / {} leaves {}.", m.hidden, m.hidden, m.heads, m.hidden % m.heads)});
@@ -181,6 +212,8 @@ ModelSpec llama(Config& c) {
   if (const json* rope = c.find("rope_parameters"); rope != nullptr && rope->is_object()) {
     m.rope_theta = c.number_in(*rope, "rope_theta", "rope_parameters", m.rope_theta, 1.0, 1e12);
   }
+  m.rope_scaling = rope_scaling(c, "rope_scaling");
+  if (m.rope_scaling.empty()) m.rope_scaling = rope_scaling(c, "rope_parameters");
   c.only("hidden_act", "silu", {"silu", "swish"});
   m.tied_embeddings = c.flag("tie_word_embeddings", false);
   const bool attention_bias = c.flag("attention_bias", false);
@@ -196,12 +229,19 @@ ModelSpec llama(Config& c) {
   return m;
 }
 
-std::string name_from(Config& c, const std::filesystem::path& file) {
-  std::string name = c.text("_name_or_path", "");
-  const auto slash = name.find_last_of('/');
-  if (slash != std::string::npos) name.erase(0, slash + 1);
-  if (name.empty()) name = file.parent_path().filename().string();
-  if (name.empty()) name = file.stem().string();
+/// The last folder of a path that names one, empty otherwise ("", ".", "..", "/").
+std::string last_folder(std::string path) {
+  while (path.ends_with('/')) path.pop_back();
+  const std::string name = path.substr(path.find_last_of('/') + 1);
+  return name == "." || name == ".." ? "" : name;
+}
+
+/// What the file says of itself, else its folder, else the type of the model.
+std::string name_from(Config& c, const std::filesystem::path& file, const std::string& type) {
+  std::string name = last_folder(c.text("_name_or_path", ""));
+  std::error_code failure;
+  if (name.empty()) name = last_folder(std::filesystem::weakly_canonical(std::filesystem::absolute(file), failure).parent_path().string());
+  if (name.empty()) name = type;
   return name.substr(0, 200);
 }
 
@@ -248,7 +288,7 @@ std::optional<ModelSpec> parse_hf_config(std::string text, const std::filesystem
     return std::nullopt;
   }
   ModelSpec model = type == "gpt2" ? gpt2(config) : llama(config);
-  model.name = name_from(config, file);
+  model.name = name_from(config, file, type);
   model.source = "Hugging Face configuration, model type " + type;
   if (diagnostics.size() != before) return std::nullopt;
   // check_model speaks of our keys; let its positions point at theirs.
@@ -257,6 +297,7 @@ std::optional<ModelSpec> parse_hf_config(std::string text, const std::filesystem
       {"heads", type == "gpt2" ? "n_head" : "num_attention_heads"},
       {"kv_heads", "num_key_value_heads"},
       {"head_dim", "head_dim"},
+      {"rope_scaling", "rope_scaling"},
   };
   for (const auto& [ours, theirs] : aliases) {
     const auto at = origin.positions.find(theirs);

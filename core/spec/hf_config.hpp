@@ -22,7 +22,7 @@ namespace orrery {
 /// hf.range  hf.unsupported, and those of check_model
 [[nodiscard]] std::optional<ModelSpec> read_hf_config(const std::filesystem::path& file, Diagnostics& diagnostics);
 
-/// The same from text; `file` is shown in messages, and gives the model's name.
+/// The same from text; `file` is shown in messages, and its folder may give the model's name.
 [[nodiscard]] std::optional<ModelSpec> parse_hf_config(std::string text, const std::filesystem::path& file,
                                                        Diagnostics& diagnostics);
 

@@ -19,6 +19,12 @@ const std::vector<std::string_view>& position_names() {
 
 }  // namespace
 
+const std::vector<std::string_view>& rope_scaling_names() {
+  // The kinds that the Hugging Face library knows, besides "default".
+  static const std::vector<std::string_view> names{"linear", "dynamic", "yarn", "longrope", "llama3"};
+  return names;
+}
+
 std::string_view name_of(Norm n) { return norm_names()[static_cast<std::size_t>(n)]; }
 std::string_view name_of(Activation a) { return activation_names()[static_cast<std::size_t>(a)]; }
 std::string_view name_of(PositionEncoding p) { return position_names()[static_cast<std::size_t>(p)]; }
@@ -52,6 +58,10 @@ std::optional<ModelSpec> read_model(TomlTable& t) {
   t.read("tied_embeddings", m.tied_embeddings);
   t.read("norm_epsilon", m.norm_epsilon, {0.0, 1.0}, Need::optional);
   t.read("rope_theta", m.rope_theta, {1.0, 1e12}, Need::optional);
+  std::size_t scaling = 0;
+  if (t.read_choice("rope_scaling", rope_scaling_names(), scaling, Need::optional)) {
+    m.rope_scaling = rope_scaling_names()[scaling];
+  }
   t.read("source", m.source, Need::optional);
   t.finish();
   if (t.diagnostics().size() != before || !check_model(m, t.diagnostics())) return std::nullopt;
@@ -68,6 +78,7 @@ std::string write_model(const ModelSpec& m) {
   w.text("norm", name_of(m.norm)).text("activation", name_of(m.activation)).text("positions", name_of(m.positions));
   w.flag("bias", m.bias).flag("tied_embeddings", m.tied_embeddings);
   w.number("norm_epsilon", m.norm_epsilon).number("rope_theta", m.rope_theta);
+  if (!m.rope_scaling.empty()) w.text("rope_scaling", m.rope_scaling);
   if (!m.source.empty()) w.text("source", m.source);
   return w.str();
 }

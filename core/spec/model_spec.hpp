@@ -32,6 +32,10 @@ struct ModelSpec {
   bool tied_embeddings = true;  ///< the LM head is the embedding table
   double norm_epsilon = 1e-5;
   double rope_theta = 10000.0;
+  /// How released checkpoints stretch the rotary angles to longer sequences, one
+  /// of rope_scaling_names(); empty: not.  Costs nothing, so predictions hold
+  /// with it; kernels here do not have it, so such a model cannot be run.
+  std::string rope_scaling;
   std::string source;  ///< where the numbers come from
   Origin origin;
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;

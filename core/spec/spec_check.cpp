@@ -30,6 +30,11 @@ class Checker {
     fail(key, code, fmt::format("{} is out of range", key),
          {fmt::format("It is {}; from {} to {} is allowed.", value, least, most)});
   }
+  void share(const std::string& key, const std::string& code, double value) {
+    if (value >= 0.0 && value < 1.0) return;
+    fail(key, code, fmt::format("{} is out of range", key),
+         {fmt::format("It is {}; from 0 to below 1 is allowed.", value)});
+  }
   [[nodiscard]] bool good() const { return good_; }
 
  private:
@@ -87,6 +92,10 @@ bool check_model(const ModelSpec& m, Diagnostics& diagnostics) {
     c.fail("head_dim", "model.positions", "rotary positions need an even head_dim",
            {fmt::format("head_dim is {}.", m.head_dim)});
   }
+  if (m.positions != PositionEncoding::rotary && !m.rope_scaling.empty()) {
+    c.fail("rope_scaling", "model.positions", "rope_scaling is of rotary positions",
+           {"This model has none: leave it out, or set positions to rotary."});
+  }
   // Widths are at most 2^20, so one layer has less than 2^44 parameters and
   // 10^4 layers less than 2^58: the count below cannot overflow.
   constexpr std::uint64_t most = std::uint64_t{1} << 50;
@@ -114,15 +123,11 @@ bool check_workload(const Workload& w, Diagnostics& diagnostics) {
   }
   const Optimizer& o = w.optimizer;
   c.number("optimizer.learning_rate", "workload.range", o.learning_rate, 0.0, 1e3);
-  c.number("optimizer.beta1", "workload.range", o.beta1, 0.0, 1.0);
-  c.number("optimizer.beta2", "workload.range", o.beta2, 0.0, 1.0);
+  c.share("optimizer.beta1", "workload.range", o.beta1);
+  c.share("optimizer.beta2", "workload.range", o.beta2);
   c.number("optimizer.epsilon", "workload.range", o.epsilon, 0.0, 1.0);
   c.number("optimizer.momentum", "workload.range", o.momentum, 0.0, 1.0);
   c.number("optimizer.weight_decay", "workload.range", o.weight_decay, 0.0, 1e3);
-  if (o.kind == OptimizerKind::adam) {
-    if (o.beta1 == 1.0) c.fail("optimizer.beta1", "workload.range", "beta1 must be below 1");
-    if (o.beta2 == 1.0) c.fail("optimizer.beta2", "workload.range", "beta2 must be below 1");
-  }
   const LearningRateSchedule& s = w.schedule;
   c.range("schedule.warmup_steps", "workload.range", s.warmup_steps, 0, max_steps);
   c.range("schedule.total_steps", "workload.range", s.total_steps, 0, max_steps);
@@ -134,8 +139,8 @@ bool check_workload(const Workload& w, Diagnostics& diagnostics) {
   }
   if (w.clip_norm) {
     if (!(*w.clip_norm > 0.0 && *w.clip_norm <= 1e9)) {
-      c.fail("clip_norm", "workload.range", "clip_norm must be positive",
-             {fmt::format("It is {}. Leave it out for no clipping.", *w.clip_norm)});
+      c.fail("clip_norm", "workload.range", "clip_norm is out of range",
+             {fmt::format("It is {}; above 0 and at most 1e+09 is allowed. Leave it out for no clipping.", *w.clip_norm)});
     }
   }
   const auto dropout = [&](const char* key, double rate) {

@@ -31,6 +31,7 @@ inline constexpr std::uint64_t spec_schema = 1;
 [[nodiscard]] const std::vector<std::string_view>& precision_names();
 [[nodiscard]] const std::vector<std::string_view>& optimizer_names();
 [[nodiscard]] const std::vector<std::string_view>& schedule_names();
+[[nodiscard]] const std::vector<std::string_view>& rope_scaling_names();
 [[nodiscard]] std::string_view name_of(Precision);
 [[nodiscard]] std::string_view name_of(OptimizerKind);
 [[nodiscard]] std::string_view name_of(ScheduleKind);
@@ -45,7 +46,7 @@ using DeviceLookup = std::function<std::optional<DeviceSpec>(const std::string& 
 [[nodiscard]] std::optional<ModelSpec> read_model(TomlTable& model);
 [[nodiscard]] std::optional<Workload> read_workload(TomlTable& workload);
 [[nodiscard]] std::optional<DeviceSpec> read_device(TomlTable& device);
-/// `device` is either a name (looked up) or a table.
+/// `device` is a name (looked up), a path from the cluster's file, or a table.
 [[nodiscard]] std::optional<ClusterSpec> read_cluster(TomlTable& cluster, const DeviceLookup& devices);
 
 // A whole file of one kind.

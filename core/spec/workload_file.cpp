@@ -1,3 +1,4 @@
+#include "core/spec/data_file.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 
@@ -16,8 +17,8 @@ void read_optimizer(TomlTable t, Optimizer& o) {
   // A key of the other kind would have no effect: it is an error like any unknown key.
   switch (o.kind) {
     case OptimizerKind::adam:
-      t.read("beta1", o.beta1, {0.0, 1.0}, Need::optional);
-      t.read("beta2", o.beta2, {0.0, 1.0}, Need::optional);
+      t.read("beta1", o.beta1, {0.0, 1.0, false, true}, Need::optional);
+      t.read("beta2", o.beta2, {0.0, 1.0, false, true}, Need::optional);
       t.read("epsilon", o.epsilon, {0.0, 1.0}, Need::optional);
       break;
     case OptimizerKind::sgd: t.read("momentum", o.momentum, {0.0, 1.0}, Need::optional); break;
@@ -47,9 +48,10 @@ std::optional<Workload> read_workload(TomlTable& t) {
   if (std::optional<TomlTable> o = t.table("optimizer", Need::optional)) read_optimizer(*o, w.optimizer);
   if (std::optional<TomlTable> s = t.table("schedule", Need::optional)) read_schedule(*s, w.schedule);
   double clip = 0.0;
-  if (t.read("clip_norm", clip, {0.0, 1e9}, Need::optional)) w.clip_norm = clip;
+  if (t.read("clip_norm", clip, {0.0, 1e9, true}, Need::optional)) w.clip_norm = clip;
+  constexpr Limits<double> rate{0.0, 1.0, false, true};
   double both = 0.0;
-  if (t.read("dropout", both, {0.0, 1.0}, Need::optional)) {
+  if (t.read("dropout", both, rate, Need::optional)) {
     w.hidden_dropout = both;
     w.attention_dropout = both;
     for (const char* one : {"hidden_dropout", "attention_dropout"}) {
@@ -57,8 +59,8 @@ std::optional<Workload> read_workload(TomlTable& t) {
         t.error(one, "workload.dropout", "dropout already sets this rate", {"Give dropout, or the two rates."});
     }
   }
-  t.read("hidden_dropout", w.hidden_dropout, {0.0, 1.0}, Need::optional);
-  t.read("attention_dropout", w.attention_dropout, {0.0, 1.0}, Need::optional);
+  t.read("hidden_dropout", w.hidden_dropout, rate, Need::optional);
+  t.read("attention_dropout", w.attention_dropout, rate, Need::optional);
   t.read("loss_scale", w.loss_scale, {1.0, 0x1p40}, Need::optional);
   t.read("loss_scale_window", w.loss_scale_window, {1, max_steps}, Need::optional);
   t.read("seed", w.seed, {0, std::uint64_t{1} << 62}, Need::optional);
@@ -68,6 +70,7 @@ std::optional<Workload> read_workload(TomlTable& t) {
   }
   t.finish();
   if (t.diagnostics().size() != before || !check_workload(w, t.diagnostics())) return std::nullopt;
+  if (!check_data(w, t.diagnostics())) return std::nullopt;
   return w;
 }
 

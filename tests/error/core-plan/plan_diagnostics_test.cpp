@@ -87,7 +87,9 @@ TEST_CASE("Every bad plan file gives exactly the message beside it") {
 
 TEST_CASE("Every code of the plan rules has a test and stands in docs/diagnostics.md") {
   const std::string code = text_of(source / "core/plan/plan_check.cpp") + text_of(source / "core/plan/plan_file.cpp");
-  std::set<std::string> tested = {"plan.size"};  // below, in memory
+  // Below, in memory: what a file cannot say, since its numbers are refused first.
+  std::set<std::string> tested = {"plan.size", "plan.mesh-size", "plan.microbatch-size", "plan.stage-empty",
+                                  "plan.zero-stage"};
   for (const std::string& name : cases()) {
     const Diagnostics found = read(name);
     for (const Diagnostic& d : found.list()) tested.insert(d.code);
@@ -125,4 +127,69 @@ TEST_CASE("Sizes that no file can hold are refused in memory, too") {
         "  kv_heads is 0; it must be from 1 to 1048576.\n"
         "error: sequence is out of range [plan.size]\n"
         "  sequence is 1099511627776; it must be from 1 to 4294967296.\n");
+}
+
+TEST_CASE("Numbers that a file refuses are refused in plans built in memory") {
+  Plan plan;
+  plan.mesh.axes = {{Axis::pipeline, 2}, {Axis::data, 0}};
+  CHECK(in_memory(tiny(), small(), plan) ==
+        "error: the size of the mesh axis data is out of range [plan.mesh-size]\n"
+        "  data is 0; it must be from 1 to 1048576.\n");
+  plan.mesh.axes = {{Axis::pipeline, 2}};
+  plan.microbatch_size = 0;
+  plan.stage_layers = {2, 0};
+  plan.zero_stage = 9;
+  CHECK(in_memory(tiny(), small(), plan) ==
+        "error: pipeline stage 1 has no layers [plan.stage-empty]\n"
+        "  Every stage holds at least one layer.\n"
+        "error: the microbatch size is out of range [plan.microbatch-size]\n"
+        "  microbatch_size is 0; it must be from 1 to 1048576.\n"
+        "error: this ZeRO stage is not supported [plan.zero-stage]\n"
+        "  zero_stage is 9; it must be 0 or 1.\n");
+}
+
+TEST_CASE("A large model on many stages and microbatches passes") {
+  ModelSpec model = tiny();
+  model.layers = 126;
+  Workload workload = small();
+  workload.global_batch = 65536;
+  Plan plan;
+  plan.mesh.axes = {{Axis::pipeline, 64}};
+  CHECK(in_memory(model, workload, plan) == "");
+}
+
+TEST_CASE("A mesh proposed for a cluster passes the check") {
+  const Diagnostics found = read("world-tensor");
+  REQUIRE(found.size() == 1);
+  REQUIRE(found.list().front().details.back() ==
+          "Nearest valid: pipeline 2 x data 1 x tensor 4; pipeline 4 x data 1 x tensor 2.");
+  for (const auto& [pipeline, tensor] : {std::pair{"2", "4"}, std::pair{"4", "2"}}) {
+    std::string text = text_of(folder / "world-tensor.toml");
+    text.replace(text.find("pipeline = 3"), 12, std::string("pipeline = ") + pipeline);
+    text.replace(text.find("tensor = 4"), 10, std::string("tensor = ") + tensor);
+    Diagnostics none;
+    CHECK(read_plan(text, (folder / "x.toml").string(), Library(folder / "none"), std::nullopt, none).has_value());
+    CHECK(render(none) == "");
+  }
+}
+
+TEST_CASE("A cluster takes its device from a path beside it") {
+  Diagnostics none;
+  const auto cluster = Library(folder / "none").cluster("given/own-device.toml", folder, std::nullopt, none);
+  CHECK(render(none) == "");
+  REQUIRE(cluster);
+  CHECK(cluster->device.name == "small");
+}
+
+TEST_CASE("Token files: one byte more than a sequence is enough") {
+  const std::string bytes = text_of(folder / "given/short.txt");
+  REQUIRE(bytes.size() == 16);
+  std::string text = text_of(folder / "data-short.toml");
+  text.replace(text.find("sequence = 16"), 13, "sequence = 15");
+  // The vocabulary of tiny is 101, and "e" is 101: only that is wrong now.
+  Diagnostics found;
+  CHECK_FALSE(read_plan(text, (folder / "x.toml").string(), Library(folder / "none"), std::nullopt, found));
+  REQUIRE(found.size() == 1);
+  CHECK(found.list().front().details.front() ==
+        "Byte 4 is 101; the vocabulary is 101. One of 256 takes every byte.");
 }

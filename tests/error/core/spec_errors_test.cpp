@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/base/source_excerpt.hpp"
 #include "core/spec/hf_config.hpp"
 #include "core/spec/library.hpp"
 #include "core/spec/spec_check.hpp"
@@ -99,6 +100,33 @@ TEST_CASE("file.open: a file that is not there", "[error]") {
   CHECK(render(d) == "/nowhere/m.toml: error: there is no such file [file.open]\n");
 }
 
+TEST_CASE("the caret stands under its character, whatever stands before it", "[error]") {
+  const auto shown = [](std::string_view line, std::uint32_t column) {
+    const Excerpt e = excerpt(line, column);
+    return e.line + "\n" + e.pad + "^";
+  };
+  CHECK(shown("\ta = 1", 2) == "\ta = 1\n\t^");
+  CHECK(shown("\xc3\xa9 = 1", 5) == "\xc3\xa9 = 1\n    ^");                      // one column
+  CHECK(shown("\xe4\xb8\xad = 1", 5) == "\xe4\xb8\xad = 1\n     ^");             // two columns
+  CHECK(shown("e\xcc\x81 = 1", 6) == "e\xcc\x81 = 1\n    ^");                     // an accent above the letter
+  CHECK(shown("\x1b[31m = 1", 8) == "\\x1b[31m = 1\n          ^");               // a colour, escaped
+  CHECK(shown("\xff\xc0\x80\xed\xa0\x80 x", 8) ==
+        "\\xff\\xc0\\x80\\xed\\xa0\\x80 x\n" + std::string(25, ' ') + "^");  // no UTF-8
+  CHECK(shown("\xc2\x9b\xe2\x80\xae", 9) == "\\u009b\\u202e\n            ^");  // beyond the end
+  CHECK(shown("", 3) == "\n^");
+  const std::string many(1000, 'x');
+  CHECK(shown(many, 1) == std::string(120, 'x') + "...\n^");
+  CHECK(shown(many, 500) == "..." + std::string(120, 'x') + "...\n" + std::string(83, ' ') + "^");
+  CHECK(shown(many, 1000) == "..." + std::string(120, 'x') + "\n" + std::string(122, ' ') + "^");
+  CHECK(character_count("a\xc3\xa9\xff") == 3);
+}
+
+TEST_CASE("messages do not pass on what a terminal would obey", "[error]") {
+  Diagnostics d;
+  d.error("some.code", "a\x1b[2Jb\nc", {"one\ntwo\r"});
+  CHECK(render(d) == "error: a\\x1b[2Jb\\x0ac [some.code]\n  one\ntwo\\x0d\n");
+}
+
 TEST_CASE("file.syntax: a line that is not TOML", "[error]") {
   const std::string text = with(good_model, "layers = 2", "layers 2");
   CHECK(model_error(text) ==
@@ -160,7 +188,7 @@ dropout = nan)");
   CHECK(workload_error(text) == R"(w.toml:4:11: error: workload.dropout is out of range [file.range]
     4 | dropout = nan
       |           ^
-  It is nan; from 0 to 1 is allowed.
+  It is nan; from 0 to below 1 is allowed.
 )");
 }
 
@@ -263,23 +291,79 @@ sequence = 16777216)");
 )");
 }
 
-TEST_CASE("workload.range: a clip norm of nothing", "[error]") {
+TEST_CASE("file.range: a clip norm of nothing", "[error]") {
   const std::string text = with(good_workload, "batch = 8", R"(batch = 8
 clip_norm = 0)");
-  CHECK(workload_error(text) == R"(w.toml:4:13: error: clip_norm must be positive [workload.range]
+  CHECK(workload_error(text) == R"(w.toml:4:13: error: workload.clip_norm is out of range [file.range]
     4 | clip_norm = 0
       |             ^
-  It is 0. Leave it out for no clipping.
+  It is 0; above 0 and at most 1000000000 is allowed.
 )");
 }
 
-TEST_CASE("workload.dropout: dropout that leaves nothing", "[error]") {
+TEST_CASE("file.range: dropout that leaves nothing", "[error]") {
   const std::string text = with(good_workload, "batch = 8", R"(batch = 8
 dropout = 1.0)");
-  CHECK(workload_error(text) == R"(w.toml:4:11: error: dropout is a probability below 1 [workload.dropout]
+  CHECK(workload_error(text) == R"(w.toml:4:11: error: workload.dropout is out of range [file.range]
     4 | dropout = 1.0
       |           ^
+  It is 1; from 0 to below 1 is allowed.
+)");
+}
+
+TEST_CASE("file.range: a range says which of its ends are allowed", "[error]") {
+  CHECK(workload_error(good_workload + "[workload.optimizer]\nbeta1 = 1\n") ==
+        R"(w.toml:6:9: error: workload.optimizer.beta1 is out of range [file.range]
+    6 | beta1 = 1
+      |         ^
+  It is 1; from 0 to below 1 is allowed.
+)");
+  CHECK(workload_error(with(good_workload, "schema = 1", "schema = 0")) ==
+        R"(w.toml:1:10: error: schema is out of range [file.range]
+    1 | schema = 0
+      |          ^
+  It is 0; only 1 is allowed.
+)");
+  CHECK(cluster_error(with(good_cluster, "450 GB/s", "0.5 B/s")) ==
+        R"(c.toml:10:13: error: cluster.levels.0.bandwidth is out of range [file.range]
+   10 | bandwidth = "0.5 B/s"
+      |             ^
+  It is 0.5 B/s; from 1 B/s to 1000000 TB/s is allowed.
+)");
+}
+
+TEST_CASE("workload.range and workload.dropout: workloads built in memory are checked too", "[error]") {
+  Workload w;
+  w.global_batch = w.sequence_length = 1;
+  w.optimizer.beta1 = 1.0;
+  w.clip_norm = 0.0;
+  w.hidden_dropout = 1.0;
+  Diagnostics d;
+  CHECK_FALSE(check_workload(w, d));
+  CHECK(render(d) == R"(error: optimizer.beta1 is out of range [workload.range]
+  It is 1; from 0 to below 1 is allowed.
+error: clip_norm is out of range [workload.range]
+  It is 0; above 0 and at most 1e+09 is allowed. Leave it out for no clipping.
+error: hidden_dropout is a probability below 1 [workload.dropout]
   It is 1.
+)");
+}
+
+TEST_CASE("file.unknown-key: a slip in schema itself", "[error]") {
+  CHECK(model_error(with(good_model, "schema = 1", "shema = 1")) ==
+        R"(m.toml:1:1: error: shema is not a known key [file.unknown-key]
+    1 | shema = 1
+      | ^
+  Did you mean schema?
+)");
+}
+
+TEST_CASE("workload.data: a token file that is not there", "[error]") {
+  CHECK(workload_error(good_workload + "data = \"nowhere.txt\"\n") ==
+        R"(w.toml:5:8: error: there is no such token file [workload.data]
+    5 | data = "nowhere.txt"
+      |        ^
+  It is looked for at nowhere.txt.
 )");
 }
 
@@ -413,6 +497,61 @@ TEST_CASE("hf.type: text where a number belongs in a config.json", "[error]") {
     3 |   "n_layer": "12"
       |              ^
 )");
+}
+
+TEST_CASE("hf.type: a wrong number is the only mistake told of it", "[error]") {
+  CHECK(config_error(R"({"model_type": "gpt2", "n_embd": 12.5, "n_head": 7})") ==
+        R"(config.json:1:34: error: n_embd is not a whole number [hf.type]
+    1 | {"model_type": "gpt2", "n_embd": 12.5, "n_head": 7}
+      |                                  ^
+)");
+}
+
+TEST_CASE("hf.unsupported: another scaling of rotary angles", "[error]") {
+  const std::string text = R"({
+  "model_type": "llama", "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "vocab_size": 100,
+  "rope_scaling": {"type": "spiral"}
+})";
+  CHECK(config_error(text) == R"(config.json:4:19: error: rope_scaling of the kind "spiral" is not supported [hf.unsupported]
+    4 |   "rope_scaling": {"type": "spiral"}
+      |                   ^
+  Supported: default, linear, dynamic, yarn, longrope, llama3.
+)");
+  for (const auto& [given, kind] : {std::pair{R"({"type": "linear", "factor": 2.0})", "linear"},
+                                    std::pair{R"({"rope_type": "llama3", "factor": 8.0})", "llama3"},
+                                    std::pair{R"({"rope_type": "default"})", ""},
+                                    std::pair{"null", ""}}) {
+    Diagnostics d;
+    const auto model = parse_hf_config(with(text, R"({"type": "spiral"})", given), "config.json", d);
+    CHECK(render(d) == "");
+    REQUIRE(model);
+    CHECK(model->rope_scaling == kind);
+    CHECK(parse_model(write_model(*model), "again.toml", d) == model);
+  }
+}
+
+TEST_CASE("model.positions: scaled angles of positions that have none", "[error]") {
+  CHECK(model_error(good_model + "rope_scaling = \"yarn\"\n") ==
+        R"(m.toml:15:16: error: rope_scaling is of rotary positions [model.positions]
+   15 | rope_scaling = "yarn"
+      |                ^
+  This model has none: leave it out, or set positions to rotary.
+)");
+}
+
+TEST_CASE("a config.json names its model, else its folder does", "[error]") {
+  const auto name = [](const std::string& own, const std::string& file) {
+    Diagnostics d;
+    const auto model = parse_hf_config(R"({"model_type": "gpt2", "_name_or_path": ")" + own + "\"}", file, d);
+    CHECK(render(d) == "");
+    return model ? model->name : "";
+  };
+  CHECK(name("openai/gpt2-xl", "/nowhere/some-folder/config.json") == "gpt2-xl");
+  CHECK(name("", "/nowhere/some-folder/config.json") == "some-folder");
+  CHECK(name("./", "/nowhere/some-folder/../other/config.json") == "other");
+  CHECK(name("..", "/config.json") == "gpt2");
+  CHECK(name("", "config.json") == std::filesystem::current_path().filename());
 }
 
 TEST_CASE("hf.range: a negative number in a config.json", "[error]") {
