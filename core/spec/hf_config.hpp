@@ -13,10 +13,13 @@ namespace orrery {
 ///
 /// Model types gpt2 and llama.  Both spellings of the rotary base are read
 /// (rope_theta, and rope_parameters of newer files); absent keys take the
-/// defaults of that model type.  Keys that do not change the shape of training
-/// (token ids, dtypes, cache flags, scaling of rotary angles) are skipped; keys
-/// that would change it in a way this program does not know (another
-/// activation, experts) are refused.
+/// defaults of that model type.  The kind of scaling of rotary angles is kept
+/// (ModelSpec::rope_scaling).  Keys that do not change the shape of training
+/// (token ids, dtypes, cache flags) are skipped; keys that would change it in a
+/// way this program does not know (another activation, experts) are refused.
+///
+/// The model's name is the last part of _name_or_path, else the folder of the
+/// file, else the model type.
 ///
 /// Codes: file.open  hf.syntax  hf.model-type  hf.missing-key  hf.type
 /// hf.range  hf.unsupported, and those of check_model

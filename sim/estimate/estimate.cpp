@@ -111,6 +111,9 @@ Report Estimator::estimate(const PlannedRun& run, const Program& program, const 
   }
   report.sent_bytes = s.walk.sent_bytes();
   report.assumptions.push_back("every message has its link to itself");
+  if (!run.model.rope_scaling.empty()) {
+    report.assumptions.push_back("scaled rotary angles (" + run.model.rope_scaling + ") cost what plain ones do");
+  }
   if (s.prices.concurrent_lanes) {
     report.assumptions.push_back("communication does not slow down compute");
   } else {
