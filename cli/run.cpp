@@ -80,6 +80,11 @@ int RunVerb::run() {
   if (warmup_ > 1'000'000'000) refuse("cli.warmup", "--warmup is from 0 to 1000000000");
   if (!(watchdog_ > 0.0 && watchdog_ <= 1e6)) refuse("cli.watchdog", "--watchdog is above 0 and at most 1000000");
   const LoadedPlan loaded = load_plan(plan_, flags_, "local-cpu", ClusterUse::fall_back);
+  if (const std::string& scaling = loaded.run.model.rope_scaling; !scaling.empty()) {
+    refuse("cli.rope-scaling", fmt::format("{} scales its rotary angles ({}), which no kernel here does",
+                                           loaded.run.model.name, scaling),
+           {"estimate and simulate hold, since it costs nothing. To train with plain angles, leave rope_scaling out."});
+  }
   refuse_too_large(loaded.program);
   const auto data = data_of(loaded.run.model, loaded.run.workload);
   RunOptions options;

@@ -75,6 +75,9 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
   simulation.report = summarize(run, program, timing.trace, prices.concurrent_lanes);
   auto& assumptions = simulation.report.assumptions;
   assumptions.push_back("every message has its link to itself");
+  if (!run.model.rope_scaling.empty()) {
+    assumptions.push_back("scaled rotary angles (" + run.model.rope_scaling + ") cost what plain ones do");
+  }
   assumptions.push_back(prices.concurrent_lanes ? "communication does not slow down compute"
                                                 : "a rank does one operation at a time");
   if (shares_cores) assumptions.push_back("ranks of a node take turns on its cores");
