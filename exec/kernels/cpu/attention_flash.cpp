@@ -15,18 +15,7 @@ namespace orrery::cpu {
 namespace {
 
 // Scratch places of this file.
-enum : std::size_t {
-  queries,
-  keys,
-  values,
-  outputs,
-  score_block,
-  weight_block,
-  row_values,
-  key_gradients,
-  value_gradients,
-  context_gradients
-};
+enum : std::size_t { score_block = first_own, context_row_values, row_values };
 
 constexpr std::uint64_t query_block = 64;
 constexpr std::uint64_t key_block = 128;
@@ -48,20 +37,17 @@ void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& c
   std::optional<ProbabilityDropout> key;
   if (k.options.dropout) key.emplace(k, context, o[0].place, shape);
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
-  T* q = scratch.get<T>(queries, s * d);
-  T* kk = scratch.get<T>(keys, s * d);
-  T* v = scratch.get<T>(values, s * d);
+  PackedHead<T> packed(shape, scratch);
+  const T* q = packed.q;
+  const T* kk = packed.k;
+  const T* v = packed.v;
   T* out = scratch.get<T>(outputs, s * d);
   T* p = scratch.get<T>(score_block, query_block * key_block);
   T* largest = scratch.get<T>(row_values, 2 * query_block);
   T* total = largest + query_block;
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
-      if (head % shape.group == 0) {
-        shape.take(o[0], shape.qkv_width(), sequence, shape.key_column(head / shape.group), T{1}, kk);
-        shape.take(o[0], shape.qkv_width(), sequence, shape.value_column(head / shape.group), T{1}, v);
-      }
-      shape.take(o[0], shape.qkv_width(), sequence, shape.query_column(head), static_cast<T>(shape.scale()), q);
+      packed.load(o[0], sequence, head);
       std::fill_n(out, s * d, T{0});
       for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
         const std::uint64_t n = std::min(query_block, s - i0);
@@ -70,8 +56,8 @@ void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& c
         const std::uint64_t end = k.options.causal ? i0 + n : s;
         for (std::uint64_t j0 = 0; j0 < end; j0 += key_block) {
           const std::uint64_t m = std::min(key_block, end - j0);
-          matrix(p, n, m, key_block).noalias() = matrix<T>(static_cast<const T*>(q) + i0 * d, n, d, d) *
-                                                 matrix<T>(static_cast<const T*>(kk) + j0 * d, m, d, d).transpose();
+          matrix(p, n, m, key_block).noalias() =
+              matrix<T>(q + i0 * d, n, d, d) * matrix<T>(kk + j0 * d, m, d, d).transpose();
           for (std::uint64_t i = 0; i < n; ++i) {
             T* row = p + i * key_block;
             const std::uint64_t visible = visible_keys(k.options.causal, i0 + i, j0, m);
@@ -90,8 +76,8 @@ void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& c
               for (std::uint64_t j = 0; j < visible; ++j) row[j] = key->keeps(element + j) ? row[j] * inverse : T{0};
             }
           }
-          matrix(out + i0 * d, n, d, d).noalias() += matrix<T>(static_cast<const T*>(p), n, m, key_block) *
-                                                     matrix<T>(static_cast<const T*>(v) + j0 * d, m, d, d);
+          matrix(out + i0 * d, n, d, d).noalias() +=
+              matrix<T>(static_cast<const T*>(p), n, m, key_block) * matrix<T>(v + j0 * d, m, d, d);
         }
         for (std::uint64_t i = 0; i < n; ++i) {
           T* sum = out + (i0 + i) * d;
@@ -120,30 +106,24 @@ void attention_flash_backward(const Kernel& k, Operands o, const KernelContext& 
   std::optional<ProbabilityDropout> key;
   if (k.options.dropout) key.emplace(k, context, qkv.place, shape);
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
-  const auto scale = static_cast<T>(shape.scale());
-  T* q = scratch.get<T>(queries, s * d);
-  T* kk = scratch.get<T>(keys, s * d);
-  T* v = scratch.get<T>(values, s * d);
-  T* dc = scratch.get<T>(context_gradients, s * d);
-  T* dk = scratch.get<T>(key_gradients, s * d);
-  T* dv = scratch.get<T>(value_gradients, s * d);
+  PackedHead<T> packed(shape, scratch);
+  PackedGradients<T> gradients(shape, scratch);
+  const T* q = packed.q;
+  const T* kk = packed.k;
+  const T* v = packed.v;
+  const T* dc = gradients.dc;
+  T* dk = gradients.dk;
+  T* dv = gradients.dv;
   T* p = scratch.get<T>(score_block, 2 * query_block * key_block);
   T* dp = p + query_block * key_block;
   T* dots = scratch.get<T>(row_values, 2 * s);  // row sums of dC C
   T* lse_buffer = dots + s;
   T* dq_buffer = scratch.get<T>(outputs, s * d);
-  T* context_row = scratch.get<T>(weight_block, d);
+  T* context_row = scratch.get<T>(context_row_values, d);
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
-      const std::uint64_t group = head / shape.group;
-      if (head % shape.group == 0) {
-        shape.take(qkv, shape.qkv_width(), sequence, shape.key_column(group), T{1}, kk);
-        shape.take(qkv, shape.qkv_width(), sequence, shape.value_column(group), T{1}, v);
-        std::fill_n(dk, s * d, T{0});
-        std::fill_n(dv, s * d, T{0});
-      }
-      shape.take(qkv, shape.qkv_width(), sequence, shape.query_column(head), scale, q);
-      shape.take(o[0], shape.context_width(), sequence, head * d, T{1}, dc);
+      packed.load(qkv, sequence, head);
+      gradients.load(o[0], sequence, head);
       for (std::uint64_t i = 0; i < s; ++i) {
         const T* c = read(o[2], (i * shape.batch + sequence) * shape.context_width() + head * d, d, context_row);
         const T* g = dc + i * d;
@@ -155,15 +135,14 @@ void attention_flash_backward(const Kernel& k, Operands o, const KernelContext& 
       std::fill_n(dq, s * d, T{0});
       for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
         const std::uint64_t n = std::min(query_block, s - i0);
-        const auto q_block = matrix<T>(static_cast<const T*>(q) + i0 * d, n, d, d);
-        const auto dc_block = matrix<T>(static_cast<const T*>(dc) + i0 * d, n, d, d);
+        const auto q_block = matrix<T>(q + i0 * d, n, d, d);
+        const auto dc_block = matrix<T>(dc + i0 * d, n, d, d);
         const std::uint64_t end = k.options.causal ? i0 + n : s;
         for (std::uint64_t j0 = 0; j0 < end; j0 += key_block) {
           const std::uint64_t m = std::min(key_block, end - j0);
-          const auto k_block = matrix<T>(static_cast<const T*>(kk) + j0 * d, m, d, d);
+          const auto k_block = matrix<T>(kk + j0 * d, m, d, d);
           matrix(p, n, m, key_block).noalias() = q_block * k_block.transpose();
-          matrix(dp, n, m, key_block).noalias() =
-              dc_block * matrix<T>(static_cast<const T*>(v) + j0 * d, m, d, d).transpose();
+          matrix(dp, n, m, key_block).noalias() = dc_block * matrix<T>(v + j0 * d, m, d, d).transpose();
           // p becomes the (dropped) probabilities, dp the gradient of the scores.
           for (std::uint64_t i = 0; i < n; ++i) {
             T* p_row = p + i * key_block;
@@ -193,11 +172,7 @@ void attention_flash_backward(const Kernel& k, Operands o, const KernelContext& 
       }
       finish(accumulator, dq_first, s * d, dq);
       if (dq != dq_buffer) std::copy_n(dq, s * d, dq_buffer);
-      shape.put(dqkv, shape.qkv_width(), sequence, shape.query_column(head), scale, dq_buffer);
-      if (head % shape.group + 1 == shape.group) {  // q was scaled already
-        shape.put(dqkv, shape.qkv_width(), sequence, shape.key_column(group), T{1}, dk);
-        shape.put(dqkv, shape.qkv_width(), sequence, shape.value_column(group), T{1}, dv);
-      }
+      gradients.store(dqkv, sequence, head, dq_buffer);
     }
   }
 }

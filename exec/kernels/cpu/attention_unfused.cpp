@@ -9,7 +9,7 @@ namespace orrery::cpu {
 namespace {
 
 // Scratch places of this file.
-enum : std::size_t { queries, keys, values, outputs, scores, weights, key_gradients, value_gradients, context_rows };
+enum : std::size_t { scores = first_own, weights };
 
 /// Query rows whose products are formed together: under a causal mask a block
 /// multiplies only the keys up to its last row.
@@ -38,27 +38,23 @@ void attention_unfused_forward(const Kernel& k, Operands o, const KernelContext&
   std::optional<ProbabilityDropout> key;
   if (dropout) key.emplace(k, context, o[0].place, shape);
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
-  T* q = scratch.get<T>(queries, s * d);
-  T* kk = scratch.get<T>(keys, s * d);
-  T* v = scratch.get<T>(values, s * d);
+  PackedHead<T> packed(shape, scratch);
+  const T* q = packed.q;
+  const T* kk = packed.k;
+  const T* v = packed.v;
   T* out = scratch.get<T>(outputs, s * d);
   T* p_buffer = scratch.get<T>(scores, block * s);
   T* d_buffer = scratch.get<T>(weights, block * s);
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
-      if (head % shape.group == 0) {
-        shape.take(o[0], shape.qkv_width(), sequence, shape.key_column(head / shape.group), T{1}, kk);
-        shape.take(o[0], shape.qkv_width(), sequence, shape.value_column(head / shape.group), T{1}, v);
-      }
-      shape.take(o[0], shape.qkv_width(), sequence, shape.query_column(head), static_cast<T>(shape.scale()), q);
+      packed.load(o[0], sequence, head);
       const std::uint64_t first = (sequence * shape.heads + head) * s * s;
       for (std::uint64_t i0 = 0; i0 < s; i0 += block) {
         const std::uint64_t n = std::min(block, s - i0);
         const std::uint64_t m = k.options.causal ? i0 + n : s;
         T* p = target(o[2], first + i0 * s, p_buffer);
         auto scores_block = matrix(p, n, m, s);
-        scores_block.noalias() = matrix<T>(static_cast<const T*>(q) + i0 * d, n, d, d) *
-                                 matrix<T>(static_cast<const T*>(kk), m, d, d).transpose();
+        scores_block.noalias() = matrix<T>(q + i0 * d, n, d, d) * matrix<T>(kk, m, d, d).transpose();
         for (std::uint64_t i = 0; i < n; ++i) softmax(p + i * s, k.options.causal ? i0 + i + 1 : s, s);
         T* used = p;
         if (dropout) {
@@ -73,7 +69,7 @@ void attention_unfused_forward(const Kernel& k, Operands o, const KernelContext&
           }
         }
         matrix(out + i0 * d, n, d, d).noalias() =
-            matrix<T>(static_cast<const T*>(used), n, m, s) * matrix<T>(static_cast<const T*>(v), m, d, d);
+            matrix<T>(static_cast<const T*>(used), n, m, s) * matrix<T>(v, m, d, d);
         finish(o[2], first + i0 * s, n * s, p);
         if (dropout) finish(o[4], first + i0 * s, n * s, used);
       }
@@ -97,28 +93,22 @@ void attention_unfused_backward(const Kernel& k, Operands o, const KernelContext
   const Operand& dqkv = o[dropout ? 5 : 3];
   const Operand& dscores = o[dropout ? 6 : 4];
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
-  const auto scale = static_cast<T>(shape.scale());
-  T* q = scratch.get<T>(queries, s * d);
-  T* kk = scratch.get<T>(keys, s * d);
-  T* v = scratch.get<T>(values, s * d);
+  PackedHead<T> packed(shape, scratch);
+  PackedGradients<T> gradients(shape, scratch);
+  const T* q = packed.q;
+  const T* kk = packed.k;
+  const T* v = packed.v;
   T* dq = scratch.get<T>(outputs, s * d);
-  T* dc = scratch.get<T>(context_rows, s * d);
-  T* dk = scratch.get<T>(key_gradients, s * d);
-  T* dv = scratch.get<T>(value_gradients, s * d);
+  const T* dc = gradients.dc;
+  T* dk = gradients.dk;
+  T* dv = gradients.dv;
   T* p_buffer = scratch.get<T>(weights, 2 * block * s);
   T* dropped_buffer = p_buffer + block * s;
   T* ds_buffer = scratch.get<T>(scores, block * s);
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
-      const std::uint64_t group = head / shape.group;
-      if (head % shape.group == 0) {
-        shape.take(qkv, shape.qkv_width(), sequence, shape.key_column(group), T{1}, kk);
-        shape.take(qkv, shape.qkv_width(), sequence, shape.value_column(group), T{1}, v);
-        std::fill_n(dk, s * d, T{0});
-        std::fill_n(dv, s * d, T{0});
-      }
-      shape.take(qkv, shape.qkv_width(), sequence, shape.query_column(head), scale, q);
-      shape.take(o[0], shape.context_width(), sequence, head * d, T{1}, dc);
+      packed.load(qkv, sequence, head);
+      gradients.load(o[0], sequence, head);
       const std::uint64_t first = (sequence * shape.heads + head) * s * s;
       for (std::uint64_t i0 = 0; i0 < s; i0 += block) {
         const std::uint64_t n = std::min(block, s - i0);
@@ -128,8 +118,8 @@ void attention_unfused_backward(const Kernel& k, Operands o, const KernelContext
         const T* used = dropout ? read(o[4], at, n * s, dropped_buffer) : p;
         const auto* mask = dropout ? static_cast<const std::uint8_t*>(o[3].data) + at : nullptr;
         T* ds = target(dscores, at, ds_buffer);
-        const auto dc_block = matrix<T>(static_cast<const T*>(dc) + i0 * d, n, d, d);
-        matrix(ds, n, m, s).noalias() = dc_block * matrix<T>(static_cast<const T*>(v), m, d, d).transpose();
+        const auto dc_block = matrix<T>(dc + i0 * d, n, d, d);
+        matrix(ds, n, m, s).noalias() = dc_block * matrix<T>(v, m, d, d).transpose();
         for (std::uint64_t i = 0; i < n; ++i) {
           T* row = ds + i * s;
           const T* p_row = p + i * s;
@@ -143,15 +133,11 @@ void attention_unfused_backward(const Kernel& k, Operands o, const KernelContext
         }
         const auto ds_block = matrix<T>(static_cast<const T*>(ds), n, m, s);
         matrix(dv, m, d, d).noalias() += matrix<T>(used, n, m, s).transpose() * dc_block;
-        matrix(dq + i0 * d, n, d, d).noalias() = ds_block * matrix<T>(static_cast<const T*>(kk), m, d, d);
-        matrix(dk, m, d, d).noalias() += ds_block.transpose() * matrix<T>(static_cast<const T*>(q) + i0 * d, n, d, d);
+        matrix(dq + i0 * d, n, d, d).noalias() = ds_block * matrix<T>(kk, m, d, d);
+        matrix(dk, m, d, d).noalias() += ds_block.transpose() * matrix<T>(q + i0 * d, n, d, d);
         finish(dscores, at, n * s, ds);
       }
-      shape.put(dqkv, shape.qkv_width(), sequence, shape.query_column(head), scale, dq);
-      if (head % shape.group + 1 == shape.group) {  // q was scaled already
-        shape.put(dqkv, shape.qkv_width(), sequence, shape.key_column(group), T{1}, dk);
-        shape.put(dqkv, shape.qkv_width(), sequence, shape.value_column(group), T{1}, dv);
-      }
+      gradients.store(dqkv, sequence, head, dq);
     }
   }
 }

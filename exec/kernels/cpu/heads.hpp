@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -53,6 +54,82 @@ struct Heads {
       finish(x, at, dim, out);
     }
   }
+};
+
+/// Scratch places of attention kernels; their own begin at `first_own`.
+enum HeadScratch : std::size_t {
+  queries,
+  keys,
+  values,
+  outputs,
+  context_gradients,
+  key_gradients,
+  value_gradients,
+  first_own
+};
+
+/// One head of one sequence as matrices [length, dim] without gaps.
+template <class T>
+class PackedHead {
+ public:
+  PackedHead(const Heads& shape, KernelScratch& scratch)
+      : q(scratch.get<T>(queries, shape.length * shape.dim)),
+        k(scratch.get<T>(keys, shape.length * shape.dim)),
+        v(scratch.get<T>(values, shape.length * shape.dim)),
+        shape_(shape) {}
+
+  /// Takes a local head, its queries times the scale of scores.  Heads come in
+  /// order: a group's keys and values are taken with its first.
+  void load(const Operand& qkv, std::uint64_t sequence, std::uint64_t head) {
+    const std::uint64_t group = head / shape_.group;
+    if (head % shape_.group == 0) {
+      shape_.take(qkv, shape_.qkv_width(), sequence, shape_.key_column(group), T{1}, k);
+      shape_.take(qkv, shape_.qkv_width(), sequence, shape_.value_column(group), T{1}, v);
+    }
+    shape_.take(qkv, shape_.qkv_width(), sequence, shape_.query_column(head), static_cast<T>(shape_.scale()), q);
+  }
+
+  T* q;
+  T* k;
+  T* v;
+
+ private:
+  const Heads& shape_;
+};
+
+/// The same for gradients: dc comes in, dq, dk and dv go out, summed over a
+/// group's heads where they share a key and a value.
+template <class T>
+class PackedGradients {
+ public:
+  PackedGradients(const Heads& shape, KernelScratch& scratch)
+      : dc(scratch.get<T>(context_gradients, shape.length * shape.dim)),
+        dk(scratch.get<T>(key_gradients, shape.length * shape.dim)),
+        dv(scratch.get<T>(value_gradients, shape.length * shape.dim)),
+        shape_(shape) {}
+
+  void load(const Operand& dcontext, std::uint64_t sequence, std::uint64_t head) {
+    if (head % shape_.group == 0) {
+      std::fill_n(dk, shape_.length * shape_.dim, T{0});
+      std::fill_n(dv, shape_.length * shape_.dim, T{0});
+    }
+    shape_.take(dcontext, shape_.context_width(), sequence, head * shape_.dim, T{1}, dc);
+  }
+  /// Writes `dq`, of the scaled queries' scores, and after a group's last head its dk and dv.
+  void store(const Operand& dqkv, std::uint64_t sequence, std::uint64_t head, T* dq) {
+    const std::uint64_t group = head / shape_.group;
+    shape_.put(dqkv, shape_.qkv_width(), sequence, shape_.query_column(head), static_cast<T>(shape_.scale()), dq);
+    if (head % shape_.group + 1 != shape_.group) return;
+    shape_.put(dqkv, shape_.qkv_width(), sequence, shape_.key_column(group), T{1}, dk);  // q was scaled already
+    shape_.put(dqkv, shape_.qkv_width(), sequence, shape_.value_column(group), T{1}, dv);
+  }
+
+  T* dc;
+  T* dk;
+  T* dv;
+
+ private:
+  const Heads& shape_;
 };
 
 /// Attention dropout: element ((sequence * heads + head) * length + query) *
