@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <hwloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -33,6 +34,13 @@ std::string cache(hwloc_topology* t, hwloc_obj_type_t type, const char* name) {
   return fmt::format(", {} {}", name, short_text(Bytes::of(static_cast<double>(o->attr->cache.size))));
 }
 
+/// What the system says that it has.  hwloc adds up its NUMA nodes, which in a
+/// virtual machine may name only part.
+std::string memory() {
+  const double bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  return bytes > 0.0 ? fmt::format(", memory {}", short_text(Bytes::of(bytes))) : "";
+}
+
 }  // namespace
 
 std::uint32_t usable_cores() {
@@ -51,15 +59,13 @@ std::string describe_machine() {
   const std::uint32_t cores = usable_cores();
   std::string text = fmt::format("{} core{}", cores, cores == 1 ? "" : "s");
   const Topology t = look();
-  if (!t) return text;
+  if (!t) return text + memory();
   const hwloc_obj* package = hwloc_get_obj_by_type(t.get(), HWLOC_OBJ_PACKAGE, 0);
   const char* model =
       package == nullptr ? nullptr : hwloc_obj_get_info_by_name(const_cast<hwloc_obj*>(package), "CPUModel");
   if (model != nullptr) text += fmt::format(", {}", model);
   text += cache(t.get(), HWLOC_OBJ_L2CACHE, "L2") + cache(t.get(), HWLOC_OBJ_L3CACHE, "L3");
-  const hwloc_obj* root = hwloc_get_root_obj(t.get());
-  text += fmt::format(", memory {}", short_text(Bytes::of(static_cast<double>(root->total_memory))));
-  return text;
+  return text + memory();
 }
 
 }  // namespace orrery
