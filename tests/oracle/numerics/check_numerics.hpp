@@ -16,6 +16,7 @@ struct NumericsOptions {
   /// Norm weights stay 1 outside fp64: random ones near 0 cancel digits.
   bool rough = true;
   std::uint64_t steps = 1;
+  bool concurrent_lanes = false;         ///< of the execution
   std::function<void(Program&)> damage;  ///< applied to the lowered Program, to see whether it is noticed
 };
 
@@ -25,6 +26,7 @@ struct NumericsResult {
   double loss_error = 0.0;
   double gradient_error = 0.0;  ///< floor: 1e-3 of the rms of all gradients
   double gradient_share = 0.0;  ///< largest gradient error over its bound
+  double ceiling_share = 0.0;   ///< 16 bit: largest gradient error over what no spread excuses
   std::string worst_gradient;
   double update_error = 0.0;  ///< weights and moments after the update
   std::uint64_t skipped = 0;  ///< fp16: steps that overflowed
@@ -58,6 +60,9 @@ struct NumericsResult {
 ///         of one computation differ by about as much as either differs from
 ///         the exact result; the factor is for the tail over thousands of
 ///         tensors of a few elements (the median error is a quarter of it).
+///         Never more than a ceiling that does not ask the reference: a fixed
+///         multiple of u sqrt(roundings on the way) of the larger of max|b| and
+///         the rms of all gradients.
 [[nodiscard]] double gradient_bound(Precision);
 
 }  // namespace orrery::test

@@ -8,11 +8,13 @@
 namespace orrery::test {
 
 /// Of a sweep over seeds every fourth run trains three steps, every fifth
-/// starts as the model says, in every third a share of the targets does not count.
+/// starts as the model says, in every third a share of the targets does not
+/// count, every second has its lanes side by side.
 inline NumericsOptions sweep_options(std::uint64_t seed) {
   NumericsOptions options;
   options.steps = seed % 4 == 0 ? 3 : 1;
   options.rough = seed % 5 != 0;
+  options.concurrent_lanes = seed % 2 == 0;
   options.ignored = seed % 3 == 0 ? 0.3 : 0.0;
   return options;
 }
