@@ -1,28 +1,82 @@
 #include "cli/arguments.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
-#include <cstdio>
-#include <limits>
 
+#include "cli/common.hpp"
 #include "cli/status.hpp"
 #include "core/base/nearest.hpp"
 
 namespace orrery {
 namespace {
 
+/// A mistake in the command line of `app`.
+[[noreturn]] void wrong(const CLI::App& app, std::string message, std::vector<std::string> details = {}) {
+  const bool verb = app.get_parent() != nullptr;
+  details.push_back(fmt::format("orrery {}--help lists what is accepted.", verb ? app.get_name() + " " : ""));
+  refuse("cli.arguments", std::move(message), std::move(details));
+}
+
 /// A whole number, strictly: no sign, no fraction, nothing behind it.
 template <class T>
-T whole(const std::string& name, const std::string& text) {
+T whole(const CLI::App& app, const std::string& name, const std::string& text, Bounds bounds) {
   T value{};
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failure != std::errc{} || end != text.data() + text.size()) {
-    throw CLI::ValidationError(
-        name, "\"" + text + "\" is not a whole number from 0 to " + std::to_string(std::numeric_limits<T>::max()));
+    wrong(app, fmt::format("{}: \"{}\" is not a whole number from {} to {}", name, text, bounds.least, bounds.most));
   }
   return value;
+}
+
+double number_of(const CLI::App& app, const std::string& name, const std::string& text) {
+  double value = 0.0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc{} || end != text.data() + text.size()) {
+    wrong(app, fmt::format("{}: \"{}\" is not a number", name, text));
+  }
+  return value;
+}
+
+/// The flag that stands in `text`, "--top" for "--top=3", "-o" for "-oFILE";
+/// empty where none does, as in "-1".
+std::string flag_of(const std::string& text) {
+  const auto letter = [&](std::size_t at) {
+    return at < text.size() && std::isalpha(static_cast<unsigned char>(text[at])) != 0;
+  };
+  if (text.starts_with("--")) return letter(2) ? text.substr(0, text.find('=')) : "";
+  return text.starts_with('-') && letter(1) ? text.substr(0, 2) : "";
+}
+
+/// Refuses flags that `app` does not have, and names the nearest that it has.
+void refuse_unknown_flags(const CLI::App& app, int count, const char* const* values) {
+  std::vector<std::string> known;
+  for (const CLI::Option* o : app.get_options()) {
+    for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
+    for (const std::string& name : o->get_snames()) known.push_back("-" + name);
+  }
+  for (int i = 2; i < count; ++i) {
+    const std::string text = values[i];
+    if (text == "--") return;  // positionals from here
+    const std::string flag = flag_of(text);
+    if (flag.empty() || std::find(known.begin(), known.end(), flag) != known.end()) continue;
+    const bool is_long = flag.starts_with("--");
+    std::vector<std::string> near = is_long ? nearest(flag, known, 1) : std::vector<std::string>{};
+    if (is_long && near.empty()) {
+      // A part of a longer name: "--memory" of "--memory-tolerance".
+      for (const std::string& k : known) {
+        if (k.find(flag.substr(2)) != std::string::npos) near.push_back(k);
+      }
+    }
+    std::vector<std::string> details;
+    if (!near.empty()) details.push_back(fmt::format("Did you mean {}?", near.front()));
+    wrong(app, fmt::format("orrery {} has no flag {}", app.get_name(), flag), std::move(details));
+  }
 }
 
 class AppCommand final : public Command {
@@ -41,8 +95,8 @@ class AppCommand final : public Command {
     app_.add_option(name, into, help)->required();
     return *this;
   }
-  Command& required(const std::string& name, std::uint64_t& into, const std::string& help) override {
-    number(name, into, help)->required();
+  Command& required(const std::string& name, std::uint64_t& into, const std::string& help, Bounds bounds) override {
+    number(name, into, help, bounds)->required();
     return *this;
   }
   Command& option(const std::string& name, std::string& into, const std::string& help) override {
@@ -53,25 +107,37 @@ class AppCommand final : public Command {
     app_.add_option(name, into, help);
     return *this;
   }
-  Command& option(const std::string& name, std::uint64_t& into, const std::string& help) override {
-    number(name, into, help)->default_str(std::to_string(into));
+  Command& option(const std::string& name, std::uint64_t& into, const std::string& help, Bounds bounds) override {
+    number(name, into, help, bounds)->default_str(std::to_string(into));
     return *this;
   }
-  Command& option(const std::string& name, std::uint32_t& into, const std::string& help) override {
-    number(name, into, help)->default_str(std::to_string(into));
+  Command& option(const std::string& name, std::uint32_t& into, const std::string& help, Bounds bounds) override {
+    number(name, into, help, bounds)->default_str(std::to_string(into));
     return *this;
   }
-  Command& option(const std::string& name, std::optional<std::uint32_t>& into, const std::string& help) override {
-    number(name, into, help);
+  Command& option(const std::string& name, std::optional<std::uint32_t>& into, const std::string& help,
+                  Bounds bounds) override {
+    number(name, into, help, bounds);
     return *this;
   }
   Command& option(const std::string& name, double& into, const std::string& help) override {
-    app_.add_option(name, into, help)->capture_default_str();
+    const CLI::App& app = app_;
+    const auto store = [&app, name, &into](const std::string& text) { into = number_of(app, name, text); };
+    app_.add_option_function<std::string>(name, store, help)->type_name("X")->default_str(fmt::format("{}", into));
     return *this;
   }
   Command& choice(const std::string& name, std::string& into, const std::vector<std::string>& names,
                   const std::string& help) override {
-    app_.add_option(name, into, help)->check(CLI::IsMember(names))->capture_default_str();
+    const CLI::App& app = app_;
+    const auto store = [&app, name, &into, names](const std::string& text) {
+      if (std::find(names.begin(), names.end(), text) == names.end()) {
+        wrong(app, fmt::format("{}: \"{}\" is not known", name, text),
+              {fmt::format("Known: {}.", fmt::join(names, ", "))});
+      }
+      into = text;
+    };
+    const std::string about = fmt::format("{}{}{}", help, help.empty() ? "" : ": ", fmt::join(names, ", "));
+    app_.add_option_function<std::string>(name, store, about)->type_name("NAME")->default_str(into);
     return *this;
   }
   Command& flag(const std::string& name, bool& into, const std::string& help) override {
@@ -93,8 +159,13 @@ class AppCommand final : public Command {
     using type = T;
   };
   template <class T>
-  CLI::Option* number(const std::string& name, T& into, const std::string& help) {
-    const auto store = [name, &into](const std::string& text) { into = whole<typename Inner<T>::type>(name, text); };
+  CLI::Option* number(const std::string& name, T& into, const std::string& help, Bounds bounds) {
+    bounds.most = std::min<std::uint64_t>(bounds.most, std::numeric_limits<typename Inner<T>::type>::max());
+    // By the application: this object does not live until the parse.
+    const CLI::App& app = app_;
+    const auto store = [&app, name, &into, bounds](const std::string& text) {
+      into = whole<typename Inner<T>::type>(app, name, text, bounds);
+    };
     return app_.add_option_function<std::string>(name, store, help)->type_name("N");
   }
 
@@ -123,13 +194,20 @@ int dispatch(int count, const char* const* values, const std::vector<std::unique
     std::vector<std::string> names;
     for (const std::unique_ptr<Verb>& verb : verbs) names.emplace_back(verb->name());
     if (std::find(names.begin(), names.end(), values[1]) == names.end()) {
-      std::string known;
       const std::vector<std::string> near = nearest(values[1], names, 2);
-      for (const std::string& n : near.empty() ? names : near) known += (known.empty() ? "" : ", ") + n;
-      std::fprintf(stderr, "error: orrery has no verb \"%s\" [cli.verb]\n  %s: %s.\n", values[1],
-                   near.empty() ? "Known" : "Nearest", known.c_str());
-      return status_input;
+      refuse(
+          "cli.verb", fmt::format("orrery has no verb \"{}\"", values[1]),
+          {fmt::format("{}: {}.", near.empty() ? "Known" : "Nearest", fmt::join(near.empty() ? names : near, ", "))});
     }
+    for (const CLI::App* sub : subcommands) {
+      if (sub->get_name() == values[1]) refuse_unknown_flags(*sub, count, values);
+    }
+  }
+  if (count < 2 ||
+      std::all_of(values + 1, values + count, [](const char* v) { return std::string_view(v) == "--json"; })) {
+    std::string names;
+    for (const std::unique_ptr<Verb>& verb : verbs) names += (names.empty() ? "" : ", ") + std::string(verb->name());
+    wrong(app, "a verb is missing", {fmt::format("Known: {}.", names)});
   }
   try {
     app.parse(count, values);
@@ -137,17 +215,23 @@ int dispatch(int count, const char* const* values, const std::vector<std::unique
     return app.exit(help);
   } catch (const CLI::CallForVersion& version) {
     return app.exit(version);
-  } catch (const CLI::ParseError& wrong) {
-    std::string verb = "orrery";
-    for (const CLI::App* sub : app.get_subcommands()) verb += " " + sub->get_name();
-    std::fprintf(stderr, "error: %s [cli.arguments]\n  %s --help lists what is accepted.\n", wrong.what(),
-                 verb.c_str());
-    return status_input;
+  } catch (const CLI::ParseError& failed) {
+    const auto parsed = app.get_subcommands();
+    wrong(parsed.empty() ? app : *parsed.front(), failed.what());
   }
   for (std::size_t i = 0; i < verbs.size(); ++i) {
     if (subcommands[i]->parsed()) return verbs[i]->run();
   }
   return status_input;
+}
+
+bool wants_json(int count, const char* const* values) {
+  for (int i = 1; i < count; ++i) {
+    const std::string_view text = values[i];
+    if (text == "--") return false;
+    if (text == "--json") return true;
+  }
+  return false;
 }
 
 }  // namespace orrery

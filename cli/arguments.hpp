@@ -1,13 +1,20 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace orrery {
+
+/// Whole numbers that an option accepts; only said where something else was
+/// given, the verb itself checks them.
+struct Bounds {
+  std::uint64_t least = 0;
+  std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+};
 
 /// The arguments of one verb, as it declares them.  Keeps the command-line
 /// library in one source file.  Values are stored when the command line is
@@ -18,12 +25,13 @@ class Command {
   virtual Command& positional(const std::string& name, std::string& into, const std::string& help) = 0;
   virtual Command& positional(const std::string& name, std::optional<std::string>& into, const std::string& help) = 0;
   virtual Command& required(const std::string& name, std::string& into, const std::string& help) = 0;
-  virtual Command& required(const std::string& name, std::uint64_t& into, const std::string& help) = 0;
+  virtual Command& required(const std::string& name, std::uint64_t& into, const std::string& help, Bounds) = 0;
   virtual Command& option(const std::string& name, std::string& into, const std::string& help) = 0;
   virtual Command& option(const std::string& name, std::optional<std::string>& into, const std::string& help) = 0;
-  virtual Command& option(const std::string& name, std::uint64_t& into, const std::string& help) = 0;
-  virtual Command& option(const std::string& name, std::uint32_t& into, const std::string& help) = 0;
-  virtual Command& option(const std::string& name, std::optional<std::uint32_t>& into, const std::string& help) = 0;
+  virtual Command& option(const std::string& name, std::uint64_t& into, const std::string& help, Bounds = {}) = 0;
+  virtual Command& option(const std::string& name, std::uint32_t& into, const std::string& help, Bounds = {}) = 0;
+  virtual Command& option(const std::string& name, std::optional<std::uint32_t>& into, const std::string& help,
+                          Bounds = {}) = 0;
   virtual Command& option(const std::string& name, double& into, const std::string& help) = 0;
   virtual Command& choice(const std::string& name, std::string& into, const std::vector<std::string>& names,
                           const std::string& help) = 0;
@@ -44,7 +52,12 @@ class Verb {
 };
 
 /// Parses the command line and runs the verb it names.  Help goes to standard
-/// output with status 0; a wrong command line to standard error with status 2.
+/// output with status 0.  Throws InputError (codes cli.verb and cli.arguments)
+/// for a wrong command line.
 int dispatch(int count, const char* const* values, const std::vector<std::unique_ptr<Verb>>& verbs);
+
+/// Whether the command line asks for JSON, for answers given before or after
+/// the verb: a wrong command line is answered in JSON too.
+[[nodiscard]] bool wants_json(int count, const char* const* values);
 
 }  // namespace orrery

@@ -39,6 +39,11 @@ class CalibrateVerb final : public Verb {
 
   int run() override {
     const std::filesystem::path file = flags_.output ? std::filesystem::path(*flags_.output) : own_calibration_path();
+    if (!flags_.output) {  // the place of our own, which may be missing
+      std::error_code failure;
+      std::filesystem::create_directories(file.parent_path(), failure);
+    }
+    require_folder(file);
     CalibrateOptions options;
     catch_interrupt();
     Progress progress;

@@ -6,6 +6,7 @@
 #include "cli/file_kind.hpp"
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
+#include "cli/table.hpp"
 #include "cli/verbs.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
@@ -16,6 +17,7 @@
 #include "core/record/chrome_trace.hpp"
 #include "core/record/report_file.hpp"
 #include "core/spec/hf_config.hpp"
+#include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "planner/space.hpp"
 
@@ -34,7 +36,7 @@ class CheckVerb final : public Verb {
   void declare(Command& c) override {
     c.positional("FILE", file_,
                  "a model, workload, device, cluster, plan, calibration, config.json, report, trace or program");
-    c.option("--gpus", flags_.gpus, "plans and clusters: number of devices");
+    c.option("--gpus", flags_.gpus, "plans and clusters: number of devices", {1, max_devices});
     declare_output(c, flags_, "write the answer here too, as JSON");
     c.examples(
         "  orrery check plan.toml\n"
@@ -60,24 +62,15 @@ class CheckVerb final : public Verb {
     json["kind"] = name_of(kind);
     json["good"] = good;
     json["about"] = found;
-    json["mistakes"] = nlohmann::ordered_json::array();
-    for (const Diagnostic& m : d.list()) {
-      json["mistakes"].push_back({{"file", m.file},
-                                  {"line", m.position.line},
-                                  {"column", m.position.column},
-                                  {"code", m.code},
-                                  {"message", m.message},
-                                  {"details", m.details}});
-    }
-    const auto replace = nlohmann::ordered_json::error_handler_t::replace;
-    if (flags_.output) write_file(*flags_.output, json.dump(2, ' ', false, replace) + "\n");
+    json["errors"] = errors_json(d);
+    if (flags_.output) write_file(*flags_.output, json_text(json));
     if (flags_.json) {
-      print(json.dump(2, ' ', false, replace) + "\n");
+      print_json(json);
     } else if (good) {
-      print(fmt::format("{}: a {}: {}\n", file_, name_of(kind), found));
+      print(fmt::format("{}: a {}: {}\n", printable(file_), name_of(kind), printable(found)));
     }
-    if (!good && !flags_.json) throw InputError(d);
-    return good ? status_fine : status_input;
+    if (!good) throw InputError(d, flags_.json);
+    return status_fine;
   }
 
  private:
@@ -105,7 +98,9 @@ class CheckVerb final : public Verb {
       case FileKind::cluster:
         if (auto c = parse_cluster(text, file_, lookup, d)) {
           if (flags_.gpus) c = resized(std::move(*c), *flags_.gpus, d);
-          if (c) return fmt::format("{}, {} x {} {}", c->name, c->nodes, c->devices_per_node, c->device.name);
+          if (c)
+            return fmt::format("{}, {} node{} of {} x {}", c->name, c->nodes, c->nodes == 1 ? "" : "s",
+                               c->devices_per_node, c->device.name);
         }
         return {};
       case FileKind::plan:

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/base/nearest.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/program/lower/lower.hpp"
@@ -25,8 +26,10 @@ void declare_output(Command& c, CommonFlags& flags, const std::string& output_he
 }
 
 void declare_machine(Command& c, CommonFlags& flags) {
-  c.option("--gpus", flags.gpus, "number of devices; default: the cluster file's");
+  c.option("--gpus", flags.gpus, "number of devices; default: the cluster file's", {1, max_devices});
   c.option("--calibration", flags.calibration, "calibration file; default: the device's");
+  c.choice("--lanes", flags.lanes, {"auto", "serial", "concurrent"},
+           "whether a rank's lanes run one at a time or side by side; auto: as the device's file says");
 }
 
 void require_none(const Diagnostics& d) {
@@ -37,6 +40,21 @@ void refuse(std::string code, std::string message, std::vector<std::string> deta
   Diagnostics d;
   d.error(std::move(code), std::move(message), std::move(details));
   throw InputError(std::move(d));
+}
+
+nlohmann::ordered_json errors_json(const Diagnostics& d) {
+  nlohmann::ordered_json errors = nlohmann::ordered_json::array();
+  const nlohmann::ordered_json none(nullptr);
+  for (const Diagnostic& m : d.list()) {
+    const bool placed = m.position.line > 0;
+    errors.push_back({{"file", m.file.empty() ? none : nlohmann::ordered_json(m.file)},
+                      {"line", placed ? nlohmann::ordered_json(m.position.line) : none},
+                      {"column", placed ? nlohmann::ordered_json(m.position.column) : none},
+                      {"code", m.code},
+                      {"message", m.message},
+                      {"details", m.details}});
+  }
+  return errors;
 }
 
 Library library_of(const CommonFlags& flags) {
@@ -106,8 +124,13 @@ std::filesystem::path plan_path(const std::string& reference, const Library& lib
   std::error_code failure;
   if (std::filesystem::exists(reference, failure)) return reference;
   if (std::filesystem::exists(library.plan(reference), failure)) return library.plan(reference);
-  refuse("library.unknown-plan", fmt::format("no plan is named \"{}\"", reference),
-         {fmt::format("It is neither a file nor one of: {}.", fmt::join(library.plans(), ", "))});
+  const std::vector<std::string> known = library.plans();
+  const std::vector<std::string> near = nearest(reference, known, 4);
+  std::string detail = "It is no file, and there are no example plans; --data names another folder.";
+  if (!near.empty()) detail = fmt::format("Nearest names: {}.", fmt::join(near, ", "));
+  if (near.empty() && !known.empty())
+    detail = fmt::format("It is neither a file nor one of: {}.", fmt::join(known, ", "));
+  refuse("library.unknown-plan", fmt::format("no plan is named \"{}\"", reference), {std::move(detail)});
 }
 
 UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& flags,
@@ -127,6 +150,7 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
     run->cluster_reference = *cluster;
   }
   adapt_to_this_machine(*run->cluster);
+  if (flags.lanes != "auto") run->cluster->device.concurrent_lanes = flags.lanes == "concurrent";
   static_cast<void>(check_sizes(run->model, run->workload, d));  // the mistakes are in d
   check(run->plan, run->model, run->workload, &*run->cluster, d);
   require_none(d);
@@ -134,8 +158,8 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
   return {std::move(*run), std::move(calibration)};
 }
 
-LoadedPlan load_plan(const std::string& reference, const CommonFlags& flags,
-                     const std::optional<std::string>& cluster, ClusterUse use) {
+LoadedPlan load_plan(const std::string& reference, const CommonFlags& flags, const std::optional<std::string>& cluster,
+                     ClusterUse use) {
   UnresolvedPlan read = read_unresolved(reference, flags, cluster, use);
   LoadedPlan loaded;
   loaded.run = std::move(read.run);
@@ -160,9 +184,26 @@ std::string resolutions_text(const std::vector<Resolution>& resolved) {
   return out;
 }
 
-void write_file(const std::filesystem::path& file, std::string_view text) {
+void require_folder(const std::filesystem::path& file) {
   std::error_code failure;
-  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), failure);
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (!std::filesystem::is_directory(folder, failure)) {
+    throw Error(fmt::format("cannot write {}: there is no folder {}", file.string(), folder.string()));
+  }
+  if (std::filesystem::is_directory(file, failure)) {
+    throw Error(fmt::format("cannot write {}: it is a folder", file.string()));
+  }
+}
+
+void write_file(const std::filesystem::path& wanted, std::string_view text) {
+  require_folder(wanted);
+  std::error_code failure;
+  std::filesystem::path file = wanted;
+  // A link stays; what it leads to is written.
+  if (std::filesystem::is_symlink(wanted, failure)) {
+    file = std::filesystem::canonical(wanted, failure);
+    if (failure) throw Error(fmt::format("cannot write {}: {}", wanted.string(), failure.message()));
+  }
   // Devices and pipes cannot be replaced by renaming.
   const auto status = std::filesystem::status(file, failure);
   const bool whole = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
@@ -182,6 +223,10 @@ void print(std::string_view text) {
   }
 }
 
-void print_json(const nlohmann::ordered_json& json) { print(json.dump(2) + "\n"); }
+std::string json_text(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+void print_json(const nlohmann::ordered_json& json) { print(json_text(json)); }
 
 }  // namespace orrery

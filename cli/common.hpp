@@ -26,20 +26,25 @@ struct CommonFlags {
   std::optional<std::string> output;
   std::optional<std::uint32_t> gpus;
   std::optional<std::string> calibration;
+  std::string lanes = "auto";  ///< "serial", "concurrent" or "auto": as the device's file says
   std::optional<std::string> data;
 };
 
 /// --json, -o and --data; `output_help` says what -o writes.
 void declare_output(Command&, CommonFlags&, const std::string& output_help);
-/// --gpus and --calibration.
+/// --gpus, --calibration and --lanes.
 void declare_machine(Command&, CommonFlags&);
 
 /// The user's mistakes, on their way to exit status 2.
 class InputError {
  public:
-  explicit InputError(Diagnostics d) : diagnostics(std::move(d)) {}
+  explicit InputError(Diagnostics d, bool in_json = false) : diagnostics(std::move(d)), answered(in_json) {}
   Diagnostics diagnostics;
+  bool answered;  ///< JSON that holds them was printed
 };
+/// What stands under "errors" in JSON: file, line, column (null where they do
+/// not apply), code, message, details.
+[[nodiscard]] nlohmann::ordered_json errors_json(const Diagnostics&);
 /// Throws InputError when there is a mistake.
 void require_none(const Diagnostics&);
 /// A mistake in the arguments themselves.
@@ -88,8 +93,7 @@ struct LoadedPlan {
 };
 /// Reads (as read_unresolved), resolves and lowers a plan.
 [[nodiscard]] LoadedPlan load_plan(const std::string& reference, const CommonFlags&,
-                                   const std::optional<std::string>& cluster,
-                                   ClusterUse use = ClusterUse::replace);
+                                   const std::optional<std::string>& cluster, ClusterUse use = ClusterUse::replace);
 /// Path of a plan: the reference itself, or the example plan of that name.
 [[nodiscard]] std::filesystem::path plan_path(const std::string& reference, const Library&);
 
@@ -98,12 +102,17 @@ struct LoadedPlan {
 /// Lines "auto: key = value (reason)" for every value that was resolved.
 [[nodiscard]] std::string resolutions_text(const std::vector<Resolution>&);
 
+/// Throws Error where `file` cannot be written for want of its folder, which is
+/// not created; for verbs that work long before they write.
+void require_folder(const std::filesystem::path& file);
 /// Writes a file whole: to a neighbour first, then renamed, so that an
 /// interrupted program leaves no half file.  Throws Error.
 void write_file(const std::filesystem::path&, std::string_view text);
 /// Prints to standard output; throws Error when that fails.
 void print(std::string_view text);
-/// Prints JSON with two spaces of indentation.
+/// Prints JSON with two spaces of indentation.  Bytes that are no UTF-8 (names
+/// in files) become U+FFFD.
 void print_json(const nlohmann::ordered_json&);
+[[nodiscard]] std::string json_text(const nlohmann::ordered_json&);
 
 }  // namespace orrery

@@ -13,10 +13,20 @@
 #include "core/record/chrome_trace.hpp"
 #include "core/record/compare.hpp"
 #include "core/record/report_file.hpp"
+#include "core/spec/spec_files.hpp"
 #include "sim/estimate/estimate.hpp"
 
 namespace orrery {
 namespace {
+
+/// Ops of one step on the ranks of a class.
+std::uint64_t step_ops(const Program& program, std::uint32_t rank_class) {
+  std::uint64_t ops = 0;
+  for (const Slot& slot : program.classes[rank_class].step) {
+    ops += std::uint64_t{slot.repeat} * program[slot.block].ops.size();
+  }
+  return ops;
+}
 
 class CompareVerb final : public Verb {
  public:
@@ -89,7 +99,53 @@ class CompareVerb final : public Verb {
     require_none(d);
     if (!plan_) return compare(*a, *b, nullptr, true, tolerance_);
     const LoadedPlan loaded = load_plan(*plan_, flags_, "local-cpu", ClusterUse::fall_back);
+    refuse_foreign(a_, *a, loaded.program);
+    refuse_foreign(b_, *b, loaded.program);
     return compare(*a, *b, &loaded.program, loaded.run.cluster->device.concurrent_lanes, tolerance_);
+  }
+
+  /// A trace that cannot be of the plan's Program: ranks that it does not have, or other lists of operations.
+  void refuse_foreign(const std::string& file, const Trace& trace, const Program& program) const {
+    for (const RankTrace& r : trace.ranks) {
+      const std::uint32_t rank = index(r.rank);
+      std::string detail;
+      if (rank >= program.mesh.size()) {
+        detail = fmt::format("It has rank {}; the plan has ranks 0 to {}.", rank, program.mesh.size() - 1);
+      } else if (const std::uint64_t ops = step_ops(program, class_of(program, r.rank)); ops != r.spans.size()) {
+        detail = fmt::format("Rank {} has {} operations; in the plan it has {}.", rank, r.spans.size(), ops);
+      } else {
+        continue;
+      }
+      Diagnostic m;
+      m.file = file;
+      m.code = "cli.compare";
+      m.message = fmt::format("this trace is not of the plan {}", *plan_);
+      m.details.push_back(std::move(detail));
+      Diagnostics d;
+      d.add(std::move(m));
+      throw InputError(std::move(d));
+    }
+  }
+
+  /// What two plans are of: where that differs, their times say little about the plans.
+  static std::vector<std::string> differing(const PlannedRun& a, const PlannedRun& b) {
+    std::vector<std::string> out;
+    const auto differ = [&](std::string_view what, bool equal, const std::string& left, const std::string& right) {
+      if (!equal) out.push_back(fmt::format("{}: {} | {}", what, printable(left), printable(right)));
+    };
+    const auto devices = [](const ClusterSpec& c) {
+      return fmt::format("{} of {} {}", c.name, c.devices(), c.device.name);
+    };
+    const auto work = [](const Workload& w) {
+      return fmt::format("{} x {} tokens, {}, {}", w.global_batch, w.sequence_length, name_of(w.precision),
+                         name_of(w.optimizer.kind));
+    };
+    differ("model", a.model == b.model, a.model.name, b.model.name);
+    differ("cluster", a.cluster == b.cluster, devices(*a.cluster), devices(*b.cluster));
+    const std::string left = work(a.workload);
+    const std::string right = work(b.workload);
+    differ("workload", a.workload == b.workload, left, left == right ? right + " (with other details)" : right);
+    return out;
   }
 
   /// Two plans: their estimates, side by side.
@@ -101,8 +157,10 @@ class CompareVerb final : public Verb {
     nlohmann::ordered_json json;
     json["a"] = to_json(ra);
     json["b"] = to_json(rb);
+    const std::vector<std::string> unlike = differing(a.run, b.run);
+    json["unlike"] = unlike;
     json["differences"] = differences(b.run.plan, a.run.plan);
-    if (flags_.output) write_file(*flags_.output, json.dump(2) + "\n");
+    if (flags_.output) write_file(*flags_.output, json_text(json));
     if (flags_.json) {
       print_json(json);
     } else {
@@ -119,7 +177,11 @@ class CompareVerb final : public Verb {
       row("bubble", [](R r) { return short_text(r.bubble_fraction * r.step_time); });
       row("peak memory", [](R r) { return short_text(Bytes::of(static_cast<double>(r.peak_memory_bytes))); });
       row("fits", [](R r) { return std::string(r.fits ? "yes" : "no"); });
-      std::string out = table.str("") + "\nB is " + step_difference(rb, ra) + "\n";
+      std::string out;
+      if (!unlike.empty()) out = "The plans are not of the same thing (A | B):\n";
+      for (const std::string& u : unlike) out += "  " + u + "\n";
+      if (!unlike.empty()) out += "\n";
+      out += table.str("") + "\nB is " + step_difference(rb, ra) + "\n";
       for (const std::string& d : differences(b.run.plan, a.run.plan)) out += "  B has " + d + "\n";
       print(out);
     }

@@ -1,13 +1,14 @@
 #include "cli/drawing.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -159,30 +160,57 @@ std::string dot_of(const Program& program) {
   return out + "}\n";
 }
 
-std::string draw(const std::string& text, const std::string& format) {
-  char in_name[] = "/tmp/orrery-graph-XXXXXX";
-  const int in = mkstemp(in_name);
-  if (in < 0) throw Error("cannot create a temporary file for dot");
-  const std::string out_name = std::string(in_name) + ".out";
-  FILE* file = fdopen(in, "w");
-  std::fwrite(text.data(), 1, text.size(), file);
-  std::fclose(file);
-  const std::string type = "-T" + format;
-  std::string program = "dot", output_flag = "-o" + out_name;
-  char* arguments[] = {program.data(), const_cast<char*>(type.c_str()), output_flag.data(), in_name, nullptr};
-  pid_t child = 0;
-  int state = 0;
-  const bool ran = posix_spawnp(&child, "dot", nullptr, nullptr, arguments, environ) == 0 &&
-                   waitpid(child, &state, 0) == child && WIFEXITED(state) && WEXITSTATUS(state) == 0;
-  std::string drawn;
-  if (ran) {
-    std::ifstream result(out_name, std::ios::binary);
-    drawn.assign(std::istreambuf_iterator<char>(result), {});
+namespace {
+
+/// A folder of our own, gone with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "orrery-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) {
+      throw Error(fmt::format("cannot create a folder like {}: {}", name, std::strerror(errno)));
+    }
+    path_ = name;
   }
-  std::error_code ignored;
-  std::filesystem::remove(in_name, ignored);
-  std::filesystem::remove(out_name, ignored);
-  if (!ran) throw Error("Graphviz' dot could not draw the graph; it comes with the package graphviz");
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+std::string draw(const std::string& text, const std::string& format) {
+  const TemporaryFolder folder;
+  const std::string graph = (folder.path() / "graph.dot").string();
+  const std::string picture = (folder.path() / "graph.out").string();
+  std::ofstream file(graph, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw Error(fmt::format("cannot write {}: {}", graph, std::strerror(errno)));
+  std::vector<std::string> words{"dot", "-T" + format, "-o" + picture, graph};
+  std::vector<char*> arguments;
+  for (std::string& w : words) arguments.push_back(w.data());
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  if (const int failure = posix_spawnp(&child, "dot", nullptr, nullptr, arguments.data(), environ); failure != 0) {
+    throw Error(fmt::format("cannot start dot ({}); it comes with the package graphviz", std::strerror(failure)));
+  }
+  int state = 0;
+  pid_t ended = 0;
+  do {
+    ended = waitpid(child, &state, 0);
+  } while (ended < 0 && errno == EINTR);
+  if (ended != child || !WIFEXITED(state) || WEXITSTATUS(state) != 0) throw Error("dot could not draw the graph");
+  std::ifstream result(picture, std::ios::binary);
+  std::string drawn(std::istreambuf_iterator<char>(result), {});
+  if (!result || drawn.empty()) throw Error("dot drew nothing");
   return drawn;
 }
 

@@ -53,7 +53,7 @@ class ExplainVerb final : public Verb {
 
  private:
   void show(const nlohmann::ordered_json& json, const std::string& text) const {
-    if (flags_.output) write_file(*flags_.output, json.dump(2) + "\n");
+    if (flags_.output) write_file(*flags_.output, json_text(json));
     if (flags_.json) {
       print_json(json);
     } else {
@@ -104,6 +104,7 @@ class ExplainVerb final : public Verb {
     json["valid"] = diff.valid;
     json["first_violation"] = diff.first_violation;
     json["fits"] = diff.fits;
+    json["reference_fits"] = diff.reference_fits;
     if (diff.valid) {
       json["reference"] = to_json(diff.reference);
       json["other"] = to_json(diff.other_report);
@@ -119,7 +120,7 @@ class ExplainVerb final : public Verb {
     };
     show(json, fmt::format("Why not {} (right) instead of {} (left)\n{}", named(other.run, *other_),
                            named(plan.run, plan_), diff.text));
-    return diff.valid && diff.fits ? status_fine : status_no;
+    return diff.valid && diff.fits && diff.reference_fits ? status_fine : status_no;
   }
 
   CommonFlags flags_;

@@ -1,7 +1,6 @@
 #include <cstdio>
 #include <exception>
-#include <memory>
-#include <vector>
+#include <nlohmann/json.hpp>
 
 #include "cli/arguments.hpp"
 #include "cli/common.hpp"
@@ -12,16 +11,17 @@
 // becomes of their failures.
 int main(int count, char** values) {
   using namespace orrery;
+  const bool json = wants_json(count, values);
   try {
-    return dispatch(count, values, all_verbs());
-  } catch (const InputError& wrong) {
-    std::fputs(render(wrong.diagnostics).c_str(), stderr);
-    return status_input;
-  } catch (const Error& failed) {
+    try {
+      return dispatch(count, values, all_verbs());
+    } catch (const InputError& wrong) {
+      if (json && !wrong.answered) print_json({{"errors", errors_json(wrong.diagnostics)}});
+      std::fputs(render(wrong.diagnostics).c_str(), stderr);
+      return status_input;
+    }
+  } catch (const std::exception& failed) {  // Error, and out of memory and the like
     std::fprintf(stderr, "error: %s\n", failed.what());
-    return status_world;
-  } catch (const std::exception& failed) {
-    std::fprintf(stderr, "error: %s\n", failed.what());  // out of memory and the like
     return status_world;
   }
 }

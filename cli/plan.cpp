@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -40,20 +41,20 @@ class PlanVerb final : public Verb {
   void declare(Command& c) override {
     c.required("--model", model_, "a name, a .toml file, or a Hugging Face config.json");
     c.required("--cluster", cluster_, "a name or a .toml file");
-    c.required("--batch", workload_.global_batch, "sequences per optimizer step");
-    c.required("--seq", workload_.sequence_length, "tokens per sequence");
+    c.required("--batch", workload_.global_batch, "sequences per optimizer step", {1, max_batch});
+    c.required("--seq", workload_.sequence_length, "tokens per sequence", {1, max_sequence});
     c.choice("--precision", precision_, strings(precision_names()), "of weights and activations");
     c.choice("--optimizer", optimizer_, strings(optimizer_names()), "");
     c.option("--dropout", dropout_, "rate of all dropout");
     c.option("--clip-norm", clip_norm_, "global gradient norm to clip at; 0: none");
     c.choice("--objective", objective_, {"step-time", "memory", "cost"}, "what to minimize");
-    c.option("--top", top_, "plans to show");
-    c.option("--threads", threads_, "0: all cores");
+    c.option("--top", top_, "plans to show", {1, 10'000});
+    c.option("--threads", threads_, "0: all cores", {0, 4096});
     c.option("--export", export_, "print the best plan as another program's launch flags: megatron");
     c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated");
     c.flag("--space", show_space_, "describe the space that would be searched, and stop");
     declare_machine(c, flags_);
-    declare_output(c, flags_, "write the best plan here");
+    declare_output(c, flags_, "write the best plan here; with --space, the space");
     c.examples(
         "  orrery plan --model llama-3-70b --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 -o best.toml\n"
         "  orrery plan --model gpt3-175b --cluster dgx-a100 --gpus 128 --batch 256 --seq 2048 --export megatron\n"
@@ -68,7 +69,7 @@ class PlanVerb final : public Verb {
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
   std::string text(const SearchResult&) const;
   std::string nearest_fit() const;
-  void write_json(const SearchResult&, const std::optional<std::string>& exported) const;
+  void write_json(const SearchResult&, const std::optional<std::string>& exported, const Diagnostics& refused) const;
   std::optional<std::string> exported(const SearchResult&, Diagnostics& refused) const;
 
   CommonFlags flags_;
@@ -94,6 +95,11 @@ void PlanVerb::read() {
   workload_.hidden_dropout = dropout_;
   workload_.attention_dropout = dropout_;
   if (clip_norm_ != 0.0) workload_.clip_norm = clip_norm_;
+  if (!(clip_norm_ >= 0.0 && clip_norm_ <= 1e9)) {
+    d.error("cli.clip-norm", "--clip-norm is out of range",
+            {fmt::format("It is {}; above 0 and at most 1e9, or 0 for no clipping, is allowed.", clip_norm_)});
+    workload_.clip_norm.reset();
+  }
   static_cast<void>(check_workload(workload_, d));  // the mistakes are in d
   if (top_ < 1 || top_ > 10'000) {
     d.error("cli.top", "--top is out of range", {fmt::format("It is {}; from 1 to 10000 is allowed.", top_)});
@@ -149,11 +155,16 @@ struct Leanest {
   Plan plan;
 };
 
-Leanest leanest(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster, const Calibration& c) {
+/// Tells `progress` how many plans of how many were looked at; empty when interrupted.
+std::optional<Leanest> leanest(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
+                               const Calibration& c,
+                               const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
   const Space space = make_space(model, workload, cluster);
   Bounder bounder(model, workload, cluster, c);
   Leanest best;
-  for (std::uint64_t n = 0; n < space.count && !interrupted().load(); ++n) {
+  for (std::uint64_t n = 0; n < space.count; ++n) {
+    if (interrupted().load()) return std::nullopt;
+    if (n % 1024 == 0) progress(n, space.count);
     Plan plan = plan_at(space, n);
     const std::uint64_t peak = bounder.peak_memory(plan);
     if (peak < best.peak) best = {peak, std::move(plan)};
@@ -165,28 +176,66 @@ Leanest leanest(const ModelSpec& model, const Workload& workload, const ClusterS
 /// would do (doubling the number, up to 64 times).
 std::string PlanVerb::nearest_fit() const {
   const auto bytes = [](std::uint64_t n) { return short_text(Bytes::of(static_cast<double>(n))); };
-  const Leanest here = leanest(spec_, workload_, machine_, calibration_.calibration);
-  if (here.peak == std::numeric_limits<std::uint64_t>::max()) return "";
-  std::string out = fmt::format("Nearest: {} on its fullest device, with {}.\n", bytes(here.peak), describe(here.plan));
-  for (std::uint64_t factor = 2; factor <= 64; factor *= 2) {
+  Progress bar;
+  std::string out;
+  for (std::uint64_t factor = 1; factor <= 64; factor *= 2) {
     const std::uint64_t gpus = machine_.devices() * factor;
     Diagnostics ignored;  // the cluster may not grow that far
     const auto larger =
         gpus <= max_devices ? resized(machine_, static_cast<std::uint32_t>(gpus), ignored) : std::nullopt;
     if (!larger) break;
-    const Leanest there = leanest(spec_, workload_, *larger, calibration_.calibration);
-    if (static_cast<double>(there.peak) > machine_.device.memory.base()) continue;
-    return out + fmt::format("With --gpus {} it fits: {} with {}.\n", gpus, bytes(there.peak), describe(there.plan));
+    const auto found = leanest(
+        spec_, workload_, *larger, calibration_.calibration,
+        [&](std::uint64_t done, std::uint64_t total) { bar.show(fmt::format("try {} GPUs", gpus), done, total); });
+    if (!found) return out + fmt::format("Interrupted while looking at {} GPUs.\n", gpus);
+    if (found->peak == std::numeric_limits<std::uint64_t>::max()) continue;
+    if (factor == 1) {
+      out = fmt::format("Nearest: {} on its fullest device, with {}.\n", bytes(found->peak), describe(found->plan));
+    } else if (static_cast<double>(found->peak) <= machine_.device.memory.base()) {
+      return out +
+             fmt::format("With --gpus {} it fits: {} with {}.\n", gpus, bytes(found->peak), describe(found->plan));
+    }
   }
   return out;
 }
 
+/// The space, mesh by mesh, with the values of every dimension.
+nlohmann::ordered_json space_json(const Space& space) {
+  nlohmann::ordered_json json;
+  json["space"] = space.count;
+  json["orders_left_out"] = space.orders_left_out;
+  json["meshes"] = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < space.meshes.size(); ++i) {
+    const MeshSpace& on = space.meshes[i];
+    nlohmann::ordered_json mesh;
+    mesh["mesh"] = mesh_text(on.mesh);
+    mesh["first"] = space.first[i];
+    mesh["count"] = on.count();
+    mesh["microbatch_sizes"] = on.microbatch_sizes;
+    mesh["stage_layers"] = on.stage_layers;
+    mesh["runs"] = nlohmann::ordered_json::array();
+    for (const RunChoice& r : on.runs) {
+      mesh["runs"].push_back({{"schedule", name_of(r.schedule)},
+                              {"sequence_parallel", r.sequence_parallel},
+                              {"zero_stage", r.zero_stage},
+                              {"overlap_gradients", r.overlap_gradients}});
+    }
+    mesh["kernels"] = nlohmann::ordered_json::array();
+    for (const KernelChoice& k : on.kernels) {
+      mesh["kernels"].push_back({{"attention", name_of(k.attention)}, {"recompute", name_of(k.recompute)}});
+    }
+    json["meshes"].push_back(std::move(mesh));
+  }
+  return json;
+}
+
 std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
-  std::string out = fmt::format("{}, {} parameters, on {} ({} x {}); batch {} x {} tokens, {}, {}\ncalibration: {}\n\n",
-                                spec_.name, short_count(static_cast<double>(parameter_count(spec_))), machine_.name,
-                                machine_.devices(), machine_.device.name, workload_.global_batch,
-                                workload_.sequence_length, precision_, optimizer_, calibration_.origin);
+  std::string out =
+      fmt::format("{}, {} parameters, on {} ({} x {}); batch {} x {} tokens, {}, {}\ncalibration: {}\n\n",
+                  printable(spec_.name), short_count(static_cast<double>(parameter_count(spec_))),
+                  printable(machine_.name), machine_.devices(), printable(machine_.device.name), workload_.global_batch,
+                  workload_.sequence_length, precision_, optimizer_, printable(calibration_.origin));
   if (plans.empty() && result.complete) return out + "No plan fits.\n" + result.certificate + "\n" + nearest_fit();
   if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.certificate + "\n";
   // Side by side: a column for each plan, a row for each decision and figure.
@@ -275,7 +324,8 @@ std::optional<std::string> PlanVerb::exported(const SearchResult& result, Diagno
   return megatron_text(best, *flags);
 }
 
-void PlanVerb::write_json(const SearchResult& result, const std::optional<std::string>& exported) const {
+void PlanVerb::write_json(const SearchResult& result, const std::optional<std::string>& exported,
+                          const Diagnostics& refused) const {
   nlohmann::ordered_json json;
   json["plans"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
@@ -304,15 +354,23 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
   json["simulated_certified"] = result.simulated_certified;
   json["certificate"] = result.certificate;
   if (exported) json["export"] = *exported;
+  if (!refused.empty()) json["errors"] = errors_json(refused);
   print_json(json);
 }
 
 int PlanVerb::run() {
   read();
   if (show_space_) {
-    print(describe(make_space(spec_, workload_, machine_)) + "\n");
+    const Space space = make_space(spec_, workload_, machine_);
+    const std::string shown = flags_.json ? json_text(space_json(space)) : describe(space) + "\n";
+    if (flags_.output) {
+      write_file(*flags_.output, shown);
+    } else {
+      print(shown);
+    }
     return status_fine;
   }
+  if (flags_.output) require_folder(*flags_.output);
   SearchOptions options;
   options.objective = objective_ == "memory" ? Objective::memory
                       : objective_ == "cost" ? Objective::cost
@@ -332,13 +390,14 @@ int PlanVerb::run() {
   Diagnostics refused;
   const std::optional<std::string> flags = exported(result, refused);
   if (flags_.json) {
-    write_json(result, flags);
+    write_json(result, flags, refused);
   } else {
     print(text(result));
     if (flags) print("\n" + *flags);
     if (flags_.output && !result.plans.empty()) print(fmt::format("The best plan is in {}.\n", *flags_.output));
   }
-  require_none(refused);  // after the result, which stands whatever the other program can express
+  // After the result, which stands whatever the other program can express.
+  if (!refused.empty()) throw InputError(refused, flags_.json);
   return result.plans.empty() || !result.complete ? status_no : status_fine;
 }
 

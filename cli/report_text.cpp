@@ -48,13 +48,13 @@ std::string mesh_text(const Mesh& mesh) {
 
 std::string heading_text(const PlannedRun& run, const std::string& calibration) {
   const Workload& w = run.workload;
-  std::string out = fmt::format("{}\n", run.plan.name.empty() ? "plan" : run.plan.name);
-  out += fmt::format("  model    {}, {} parameters; batch {} x {} tokens, {}, {}\n", run.model.name,
+  std::string out = fmt::format("{}\n", run.plan.name.empty() ? "plan" : printable(run.plan.name));
+  out += fmt::format("  model    {}, {} parameters; batch {} x {} tokens, {}, {}\n", printable(run.model.name),
                      short_count(static_cast<double>(parameter_count(run.model))), w.global_batch, w.sequence_length,
                      name_of(w.precision), name_of(w.optimizer.kind));
   if (run.cluster) {
-    out += fmt::format("  machine  {}, {} x {}; calibration: {}\n", run.cluster->name, run.cluster->devices(),
-                       run.cluster->device.name, calibration);
+    out += fmt::format("  machine  {}, {} x {}; calibration: {}\n", printable(run.cluster->name),
+                       run.cluster->devices(), printable(run.cluster->device.name), printable(calibration));
   }
   out += fmt::format("  plan     {}\n", describe(run.plan));
   return out;
@@ -97,7 +97,8 @@ std::string report_text(const Report& r) {
   out += line("exposed communication", short_text(r.exposed_communication), share(r.exposed_communication));
   out += line("bubble", short_text(r.bubble_fraction * r.step_time), percent(r.bubble_fraction));
   if (r.exposed_exchange.base() > 0) {
-    out += line("  counted in both", short_text(r.exposed_exchange), share(r.exposed_exchange) + ", messages between stages");
+    out += line("  counted in both", short_text(r.exposed_exchange),
+                share(r.exposed_exchange) + ", messages between stages");
   }
   out += line("sent by all ranks", short_text(Bytes::of(static_cast<double>(r.sent_bytes))));
   if (r.cost_per_step) out += line("cost per step", fmt::format("{:.4g}", *r.cost_per_step));
@@ -127,7 +128,7 @@ std::string report_text(const Report& r) {
   }
   if (!r.assumptions.empty()) {
     out += "\n  assumptions\n";
-    for (const std::string& a : r.assumptions) out += "    - " + a + "\n";
+    for (const std::string& a : r.assumptions) out += "    - " + printable(a) + "\n";
   }
   return out;
 }

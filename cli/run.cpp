@@ -18,6 +18,8 @@
 namespace orrery {
 namespace {
 
+constexpr std::uint64_t most_steps = 1'000'000'000;
+
 /// Live bytes of all ranks at their peaks.
 double needed_bytes(const Program& program) {
   LiveMemory memory;
@@ -38,8 +40,8 @@ class RunVerb final : public Verb {
   void declare(Command& c) override {
     c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
     c.choice("--backend", backend_, {"threads"}, "what a rank is");
-    c.option("--steps", steps_, "optimizer steps to record");
-    c.option("--warmup", warmup_, "steps before those");
+    c.option("--steps", steps_, "optimizer steps to record", {1, most_steps});
+    c.option("--warmup", warmup_, "steps before those", {0, most_steps});
     c.option("--trace", trace_, "write the median step's timeline here; opens in Perfetto (ui.perfetto.dev)");
     c.option("--watchdog", watchdog_, "longest wait for another rank, in seconds");
     declare_machine(c, flags_);
@@ -81,15 +83,18 @@ int RunVerb::run() {
   if (!(watchdog_ > 0.0 && watchdog_ <= 1e6)) refuse("cli.watchdog", "--watchdog is above 0 and at most 1000000");
   const LoadedPlan loaded = load_plan(plan_, flags_, "local-cpu", ClusterUse::fall_back);
   if (const std::string& scaling = loaded.run.model.rope_scaling; !scaling.empty()) {
-    refuse("cli.rope-scaling", fmt::format("{} scales its rotary angles ({}), which no kernel here does",
-                                           loaded.run.model.name, scaling),
+    refuse("cli.rope-scaling",
+           fmt::format("{} scales its rotary angles ({}), which no kernel here does", loaded.run.model.name, scaling),
            {"estimate and simulate hold, since it costs nothing. To train with plain angles, leave rope_scaling out."});
   }
   refuse_too_large(loaded.program);
+  if (flags_.output) require_folder(*flags_.output);
+  if (trace_) require_folder(*trace_);
   const auto data = data_of(loaded.run.model, loaded.run.workload);
   RunOptions options;
   options.steps = steps_;
   options.warmup_steps = warmup_;
+  options.concurrent_lanes = loaded.run.cluster->device.concurrent_lanes;
   options.watchdog = Seconds::of(watchdog_);
   options.cancel = &interrupted();
   catch_interrupt();

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
@@ -8,6 +10,7 @@
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/nearest.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/program/program_text.hpp"
@@ -47,6 +50,7 @@ class ShowVerb final : public Verb {
   }
 
   int run() override {
+    refuse_flags();
     const Library library = library_of(flags_);
     if (kind_ == "model" || kind_ == "cluster" || kind_ == "device" || kind_ == "plan") {
       if (!reference_) return list(library);
@@ -55,11 +59,39 @@ class ShowVerb final : public Verb {
     if (kind_ == "cluster") return cluster(library);
     if (kind_ == "device") return device(library);
     if (kind_ == "plan") return plan(library);
-    if (kind_ == "program") return program();
-    refuse("cli.kind", fmt::format("\"{}\" cannot be shown", kind_), {"Known: model, cluster, device, plan, program."});
+    return program();
   }
 
  private:
+  /// Flags that do not go together, or not with this kind.
+  void refuse_flags() const {
+    const std::vector<std::string> kinds{"model", "cluster", "device", "plan", "program"};
+    if (std::find(kinds.begin(), kinds.end(), kind_) == kinds.end()) {
+      std::vector<std::string> details{fmt::format("Known: {}.", fmt::join(kinds, ", "))};
+      const std::vector<std::string> near = nearest(kind_, kinds, 1);
+      if (!near.empty()) details.insert(details.begin(), fmt::format("Did you mean {}?", near.front()));
+      refuse("cli.kind", fmt::format("\"{}\" cannot be shown", printable(kind_)), std::move(details));
+    }
+    if (dot_ && kind_ == "device") {
+      refuse("cli.flags", "a device cannot be drawn", {"--dot draws a model, cluster, plan or program."});
+    }
+    if (dot_ && !reference_) {
+      refuse("cli.flags", "--dot needs something to draw", {fmt::format("orrery show {} X --dot", kind_)});
+    }
+    if (dot_ && flags_.json) {
+      refuse("cli.flags", "--dot and --json do not go together", {"A graph is text for Graphviz."});
+    }
+    if (rank_ && kind_ != "program") refuse("cli.flags", "--rank goes with show program only");
+    if (rank_ && dot_) {
+      refuse("cli.flags", "--rank and --dot do not go together",
+             {"A Program is drawn block by block, not rank by rank."});
+    }
+    if (!dot_ && flags_.output && !format_of(*flags_.output).empty()) {
+      refuse("cli.flags", fmt::format("{} would be no picture", printable(*flags_.output)),
+             {"--dot draws a model, cluster, plan or program."});
+    }
+  }
+
   void put(const std::string& text) const {
     if (flags_.output) {
       write_file(*flags_.output, text);
@@ -67,7 +99,7 @@ class ShowVerb final : public Verb {
       print(text);
     }
   }
-  void put_json(const nlohmann::ordered_json& json) const { put(json.dump(2) + "\n"); }
+  void put_json(const nlohmann::ordered_json& json) const { put(json_text(json)); }
   void put_dot(const std::string& graph) const {
     const std::string format = flags_.output ? format_of(*flags_.output) : "";
     put(format.empty() ? graph : draw(graph, format));
@@ -150,11 +182,26 @@ class ShowVerb final : public Verb {
     return status_fine;
   }
 
+  static nlohmann::ordered_json device_json(const DeviceSpec& v) {
+    nlohmann::ordered_json json{{"name", v.name},
+                                {"memory_bytes", v.memory.base()},
+                                {"memory_bandwidth_bytes_per_s", v.memory_bandwidth.base()}};
+    for (const auto& [p, rate] : v.peak) json["peak_flop_per_s"][std::string(name_of(p))] = rate.base();
+    json["concurrent_lanes"] = v.concurrent_lanes;
+    json["calibration"] = v.calibration;
+    json["source"] = v.source;
+    return json;
+  }
+
   int device(const Library& library) const {
     Diagnostics d;
     const std::optional<DeviceSpec> v = library.device(*reference_, d);
     require_none(d);
-    put(write_device(*v));
+    if (flags_.json) {
+      put_json(device_json(*v));
+    } else {
+      put(write_device(*v));
+    }
     return status_fine;
   }
 
@@ -174,7 +221,7 @@ class ShowVerb final : public Verb {
                 {"plan_file", write_plan(*run)}});
     } else {
       const LoadedPlan loaded = load_plan(*reference_, flags_, cluster_ ? cluster_ : "local-cpu",
-                                        cluster_ ? ClusterUse::replace : ClusterUse::fall_back);
+                                          cluster_ ? ClusterUse::replace : ClusterUse::fall_back);
       put(heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" +
           write_plan(loaded.run));
     }
@@ -191,7 +238,12 @@ class ShowVerb final : public Verb {
         refuse("cli.rank", "--rank is out of range",
                {fmt::format("It is {}; the plan has ranks 0 to {}.", *rank_, p.mesh.size() - 1)});
       }
-      put(write_rank(p, Rank{*rank_}));
+      std::string list = write_rank(p, Rank{*rank_});
+      if (flags_.json) {
+        put_json({{"rank", *rank_}, {"class", class_of(p, Rank{*rank_})}, {"text", std::move(list)}});
+      } else {
+        put(list);
+      }
     } else if (dot_) {
       put_dot(dot_of(p));
     } else if (flags_.json) {

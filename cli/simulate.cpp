@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
@@ -7,9 +8,11 @@
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/units_text.hpp"
 #include "core/record/chrome_trace.hpp"
 #include "core/record/report_file.hpp"
 #include "sim/des/simulate.hpp"
+#include "sim/estimate/estimate.hpp"
 
 namespace orrery {
 namespace {
@@ -38,7 +41,7 @@ class SimulateVerb final : public Verb {
     c.choice("--ranks", ranks_, {"auto", "all", "classes"},
              "ranks in the trace; auto: all up to 200000 ops, then one rank of each stage");
     c.option("--noise", noise_, "spread of random delays of ops, relative");
-    c.option("--seed", seed_, "of the random delays");
+    c.option("--seed", seed_, "of the random delays", {0, std::numeric_limits<std::uint64_t>::max()});
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");
     c.examples(
@@ -56,16 +59,28 @@ class SimulateVerb final : public Verb {
                     : all   ? SimulateOptions::Ranks::all
                             : SimulateOptions::Ranks::classes;
     if (noise_ > 0.0) options.noise = Noise{seed_, noise_};
-    std::optional<Ticker> ticker(std::in_place, "simulate");
-    Simulation result = simulate(loaded.run, loaded.program, cost_model(loaded), options);
+    if (trace_) require_folder(*trace_);
+    if (flags_.output) require_folder(*flags_.output);
+    Progress progress;
+    options.progress.report = [&](std::uint64_t done, std::uint64_t total) { progress.show("simulate", done, total); };
+    options.progress.cancelled = &interrupted();
+    catch_interrupt();
+    Simulation result;
+    try {
+      result = simulate(loaded.run, loaded.program, cost_model(loaded), options);
+    } catch (const SimulationCancelled& stopped) {
+      progress.clear();
+      return partial(loaded, stopped);
+    }
     Report& report = result.report;
     report.assumptions.push_back("calibration: " + loaded.calibration.origin);
     if (trace_) {
+      progress.show("write", 0, 0);
       ChromeTraceOptions chrome;
       chrome.plan = loaded.run.plan.name;
       write_file(*trace_, write_chrome_trace(result.trace, loaded.program, chrome));
     }
-    ticker.reset();
+    progress.clear();
     if (flags_.output) write_file(*flags_.output, write_report(report));
     if (flags_.json) {
       nlohmann::ordered_json json = to_json(report);
@@ -81,6 +96,28 @@ class SimulateVerb final : public Verb {
   }
 
  private:
+  /// A step that was stopped has no step time; what is known is how far it came,
+  /// and the estimate, which no simulation undercuts.
+  int partial(const LoadedPlan& loaded, const SimulationCancelled& stopped) const {
+    const Report least = estimate(loaded.run, loaded.program, cost_model(loaded));
+    const Seconds clock = Seconds::of(static_cast<double>(stopped.clock) * 1e-12);
+    if (flags_.json) {
+      nlohmann::ordered_json json;
+      json["complete"] = false;
+      json["ops_done"] = stopped.done;
+      json["ops"] = stopped.total;
+      json["simulated_s"] = clock.base();
+      json["estimate"] = to_json(least);
+      print_json(json);
+    } else {
+      print(heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) +
+            fmt::format("\nInterrupted after {} of {} operations, {} into the step.  Its estimate:\n\n",
+                        with_commas(stopped.done), with_commas(stopped.total), short_text(clock)) +
+            report_text(least));
+    }
+    return status_no;
+  }
+
   CommonFlags flags_;
   std::string plan_;
   std::optional<std::string> cluster_, trace_;

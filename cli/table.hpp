@@ -7,7 +7,8 @@
 namespace orrery {
 
 /// Text in columns: the first left-aligned, the others right-aligned unless
-/// their header begins with '<'.  Widths count characters, not bytes.
+/// their header begins with '<'.  Widths count characters, not bytes.  Cells are
+/// made printable().
 class Table {
  public:
   explicit Table(std::vector<std::string> headers);
@@ -20,6 +21,10 @@ class Table {
   std::vector<bool> left_;
   std::vector<std::vector<std::string>> rows_;  ///< the first is the header
 };
+
+/// Text from a file, safe on a terminal: control characters as \\x1b, lines
+/// and tabs included, so that no name can move the cursor or forge a line.
+[[nodiscard]] std::string printable(std::string_view text);
 
 /// Characters of UTF-8 text.
 [[nodiscard]] std::size_t display_width(std::string_view text);

@@ -231,20 +231,24 @@ std::vector<std::string> decisions(const Plan& a, const Plan& b) {
 Difference explain_difference(const PlannedRun& given, const Plan& given_other, const Calibration& calibration) {
   ORRERY_ASSERT(given.cluster.has_value());
   Difference out;
+  PlannedRun run = given;
+  run.plan = resolve(given.plan, given.model, given.workload, *given.cluster, calibration).plan;
+  const Priced a = price(run, calibration);
+  out.reference_fits = a.report.fits;
+  // Said first: a plan that cannot run is no reference for another.
+  const std::string unfit =
+      a.report.fits ? "" : "This plan itself does not fit: " + overflow_text(a.report, given.cluster->device.memory);
   Diagnostics wrong;
   check(given_other, given.model, given.workload, &*given.cluster, wrong);
   if (!wrong.empty()) {
     out.valid = false;
     out.fits = false;
     out.first_violation = render(wrong.list().front());
-    out.text = "That plan breaks a rule.\n" + out.first_violation;
+    out.text = unfit + "That plan breaks a rule.\n" + out.first_violation;
     return out;
   }
-  PlannedRun run = given;
-  run.plan = resolve(given.plan, given.model, given.workload, *given.cluster, calibration).plan;
   PlannedRun other = given;
   other.plan = resolve(given_other, given.model, given.workload, *given.cluster, calibration).plan;
-  const Priced a = price(run, calibration);
   const Priced b = price(other, calibration);
   out.reference = a.report;
   out.other_report = b.report;
@@ -265,6 +269,7 @@ Difference explain_difference(const PlannedRun& given, const Plan& given_other, 
   });
 
   std::string& text = out.text;
+  text = unfit;
   for (const std::string& line : out.decisions) text += "  " + line + "\n";
   if (out.decisions.empty()) text += "  The plans decide everything alike.\n";
   if (!b.report.fits) text += "That plan does not fit: " + overflow_text(b.report, given.cluster->device.memory);

@@ -60,6 +60,7 @@ struct Difference {
   bool valid = true;                   ///< `other` passes check()
   std::string first_violation;         ///< rendered, where it does not
   bool fits = true;                    ///< `other` fits in memory
+  bool reference_fits = true;          ///< `reference` does; looked at even where `other` is not valid
   Report reference, other_report;      ///< empty where not valid
   std::vector<std::string> decisions;  ///< what the plans decide differently: "recompute: none | full"
   std::vector<TermDifference> terms;   ///< by how much `other` is longer, most first

@@ -25,13 +25,35 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return rows[a.size() % 3][b.size()];
 }
 
+namespace {
+
+/// In small letters, without what people leave out or put elsewhere: "gpt-3" is "gpt3".
+std::string plain(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (c == '-' || c == '_' || c == '.' || c == ' ') continue;
+    out += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return out;
+}
+
+/// The distance of two plain names.  A name that only lacks its end ("llama"
+/// for "llama38b") is near too.
+std::size_t distance_of(const std::string& a, const std::string& b) {
+  if (a == b) return 0;
+  const bool prefix = std::min(a.size(), b.size()) >= 2 && (b.starts_with(a) || a.starts_with(b));
+  return prefix ? 1 : edit_distance(a, b);
+}
+
+}  // namespace
+
 std::vector<std::string> nearest(std::string_view name, std::vector<std::string> candidates, std::size_t most) {
+  const std::string wanted = plain(name);
   std::vector<std::pair<std::size_t, std::string>> ranked;
   for (std::string& c : candidates) {
-    // A name that only lacks its end ("llama" for "llama-3-8b") is near too.
-    const bool prefix = name.size() >= 2 && (c.substr(0, name.size()) == name || name.substr(0, c.size()) == c);
-    const std::size_t distance = prefix ? 1 : edit_distance(name, c);
-    if (2 * distance <= std::max(name.size(), c.size())) ranked.emplace_back(distance, std::move(c));
+    const std::string known = plain(c);
+    const std::size_t distance = distance_of(wanted, known);
+    if (2 * distance <= std::max(wanted.size(), known.size())) ranked.emplace_back(distance, std::move(c));
   }
   std::sort(ranked.begin(), ranked.end());
   std::vector<std::string> out;

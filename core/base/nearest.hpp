@@ -12,6 +12,8 @@ namespace orrery {
 
 /// Up to `most` of the candidates, nearest first, equal distances in order of
 /// the alphabet; those that share less than half of their letters are left out.
+/// Capitals, '-', '_', '.' and spaces do not count, and a name without its end
+/// is one edit away: "GPT-3" is near "gpt3-175b".
 [[nodiscard]] std::vector<std::string> nearest(std::string_view name, std::vector<std::string> candidates,
                                                std::size_t most = 3);
 

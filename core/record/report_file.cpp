@@ -82,6 +82,7 @@ std::optional<Report> read_report(std::string_view text, const std::string& file
   const auto seconds = [](JsonFields& fields, const char* key, Seconds& to) {
     double value = 0.0;
     fields.read(key, value);
+    if (value < 0.0) fields.error(fields.at(key), "is negative");
     to = Seconds::of(value);
   };
   Report r;

@@ -1,5 +1,7 @@
 #include <catch2/catch.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/support/program_run.hpp"
 
 // Wrong command lines: the status, and the exact text that a person sees.
@@ -26,18 +28,99 @@ TEST_CASE("cli.verb: a verb that is none", "[error]") {
 }
 
 TEST_CASE("cli.arguments: what the command line lacks or cannot read", "[error]") {
-  CHECK(refused("") == "error: A subcommand is required [cli.arguments]\n  orrery --help lists what is accepted.\n");
+  CHECK(refused("") ==
+        "error: a verb is missing [cli.arguments]\n"
+        "  Known: plan, estimate, simulate, run, compare, explain, calibrate, show, check.\n"
+        "  orrery --help lists what is accepted.\n");
   CHECK(refused("estimate") ==
         "error: PLAN is required [cli.arguments]\n  orrery estimate --help lists what is accepted.\n");
   CHECK(refused("plan --model tiny-gpt --cluster local-cpu --seq 128 --batch -1") ==
-        "error: --batch: \"-1\" is not a whole number from 0 to 18446744073709551615 [cli.arguments]\n"
+        "error: --batch: \"-1\" is not a whole number from 1 to 16777216 [cli.arguments]\n"
         "  orrery plan --help lists what is accepted.\n");
   CHECK(refused("plan --model tiny-gpt --cluster local-cpu --seq 128 --batch 1e3") ==
-        "error: --batch: \"1e3\" is not a whole number from 0 to 18446744073709551615 [cli.arguments]\n"
+        "error: --batch: \"1e3\" is not a whole number from 1 to 16777216 [cli.arguments]\n"
         "  orrery plan --help lists what is accepted.\n");
 }
 
+TEST_CASE("cli.arguments: flags and choices that are not known, and the nearest that are", "[error]") {
+  const std::string help = "  orrery plan --help lists what is accepted.\n";
+  CHECK(refused("plan --modle x") ==
+        "error: orrery plan has no flag --modle [cli.arguments]\n  Did you mean --model?\n" + help);
+  CHECK(refused("plan --clip_norm=1") ==
+        "error: orrery plan has no flag --clip_norm [cli.arguments]\n  Did you mean --clip-norm?\n" + help);
+  CHECK(refused("plan -x") == "error: orrery plan has no flag -x [cli.arguments]\n" + help);
+  CHECK(refused("plan --precision bf15") ==
+        "error: --precision: \"bf15\" is not known [cli.arguments]\n  Known: fp64, fp32, bf16, fp16.\n" + help);
+  CHECK(refused("plan --dropout much") == "error: --dropout: \"much\" is not a number [cli.arguments]\n" + help);
+  CHECK(refused("plan --gpus -1") ==
+        "error: --gpus: \"-1\" is not a whole number from 1 to 1048576 [cli.arguments]\n" + help);
+}
+
+TEST_CASE("cli.clip-norm: what it may be", "[error]") {
+  CHECK(refused(tiny + "--clip-norm -1") ==
+        "error: --clip-norm is out of range [cli.clip-norm]\n"
+        "  It is -1; above 0 and at most 1e9, or 0 for no clipping, is allowed.\n");
+}
+
+TEST_CASE("cli.flags: flags of show that do not go together", "[error]") {
+  CHECK(refused("show device h100 --dot") ==
+        "error: a device cannot be drawn [cli.flags]\n  --dot draws a model, cluster, plan or program.\n");
+  CHECK(refused("show model --dot") ==
+        "error: --dot needs something to draw [cli.flags]\n  orrery show model X --dot\n");
+  CHECK(refused("show model gpt2-124m --rank 1") == "error: --rank goes with show program only [cli.flags]\n");
+  CHECK(refused("show program demo-2x2x2 --rank 1 --dot") ==
+        "error: --rank and --dot do not go together [cli.flags]\n"
+        "  A Program is drawn block by block, not rank by rank.\n");
+  CHECK(refused("show model gpt2-124m -o model.svg") ==
+        "error: model.svg would be no picture [cli.flags]\n  --dot draws a model, cluster, plan or program.\n");
+  const Ran both = run(ORRERY_PROGRAM, "show model gpt2-124m --dot --json");
+  CHECK(both.status == 2);
+  CHECK(both.err == "error: --dot and --json do not go together [cli.flags]\n  A graph is text for Graphviz.\n");
+}
+
+TEST_CASE("with --json mistakes are JSON on standard output, and text on standard error", "[error]") {
+  const Ran flag = run(ORRERY_PROGRAM, "plan --modle x --json");
+  CHECK(flag.status == 2);
+  CHECK(flag.err.find("error: orrery plan has no flag --modle [cli.arguments]") == 0);
+  const auto wrong = nlohmann::json::parse(flag.out);
+  REQUIRE(wrong["errors"].size() == 1);
+  CHECK(wrong["errors"][0]["file"].is_null());
+  CHECK(wrong["errors"][0]["line"].is_null());
+  CHECK(wrong["errors"][0]["code"] == "cli.arguments");
+  CHECK(wrong["errors"][0]["message"] == "orrery plan has no flag --modle");
+  CHECK(wrong["errors"][0]["details"][0] == "Did you mean --model?");
+
+  const TemporaryFolder folder;
+  write(folder.file("m.toml"), "schema = 1\n[model]\nnam = 1\n");
+  for (const char* verb : {"check ", "show model "}) {
+    CAPTURE(verb);
+    const Ran file = run(ORRERY_PROGRAM, verb + folder.file("m.toml") + " --json");
+    CHECK(file.status == 2);
+    CHECK(file.err.find(folder.file("m.toml") + ":") == 0);
+    const auto errors = nlohmann::json::parse(file.out)["errors"];
+    REQUIRE(errors.size() >= 2);
+    CHECK(errors.back()["file"] == folder.file("m.toml"));
+    CHECK(errors.back()["line"] == 3);
+    CHECK(errors.back()["column"] == 1);
+    CHECK(errors.back()["code"] == "file.unknown-key");
+  }
+  // A plan that cannot be exported stands beside the reason why.
+  const Ran kept = run(ORRERY_PROGRAM,
+                       "plan --model tiny-gpt --cluster local-cpu --gpus 1 --batch 4 --seq 64 "
+                       "--precision fp64 --export megatron --json");
+  CHECK(kept.status == 2);
+  const auto found = nlohmann::json::parse(kept.out);
+  CHECK(found["plans"].size() >= 1);
+  CHECK(found["errors"][0]["code"] == "export.precision");
+}
+
 TEST_CASE("library: names that are not known", "[error]") {
+  CHECK(refused("plan --model GPT-3 --cluster dgx-a100 --batch 8 --seq 128")
+            .find("error: no model is named \"GPT-3\" [library.unknown-model]\n  Nearest names: gpt3-175b") == 0);
+  CHECK(refused("show device H10") ==
+        "error: no device is named \"H10\" [library.unknown-device]\n  Nearest names: h100, h200, p100, v100.\n");
+  CHECK(refused("estimate demo2x2x2") ==
+        "error: no plan is named \"demo2x2x2\" [library.unknown-plan]\n  Nearest names: demo-2x2x2.\n");
   CHECK(refused("show model llama-3-70") ==
         "error: no model is named \"llama-3-70\" [library.unknown-model]\n"
         "  Nearest names: llama-3-70b, llama-2-70b, llama-2-7b, llama-3-8b.\n");
@@ -88,10 +171,10 @@ TEST_CASE("cli.kind: what cannot be shown or recognised", "[error]") {
         "error: \"elephant\" cannot be shown [cli.kind]\n  Known: model, cluster, device, plan, program.\n");
   const TemporaryFolder folder;
   write(folder.file("empty"), "");
-  CHECK(refused("check " + folder.file("empty")) ==
-        folder.file("empty") +
-            ": error: this is no file of ours [cli.kind]\n"
-        "  A TOML file of ours has a table [model], [workload], [device], [cluster] or [plan], or is a calibration.\n");
+  CHECK(refused("check " + folder.file("empty")) == folder.file("empty") +
+                                                        ": error: this is no file of ours [cli.kind]\n"
+                                                        "  A TOML file of ours has a table [model], [workload], "
+                                                        "[device], [cluster] or [plan], or is a calibration.\n");
 }
 
 TEST_CASE("file.open: a device has no end", "[error]") {
@@ -145,7 +228,33 @@ TEST_CASE("cli.compare: things of different kinds", "[error]") {
         "  Two traces, two reports or two plans can.\n");
 }
 
+TEST_CASE("cli.compare: traces that are not of the given plan", "[error]") {
+  const TemporaryFolder folder;
+  const std::string trace = folder.file("t.json");
+  CHECK(run(ORRERY_PROGRAM, "simulate demo-2x2x2 --trace " + trace).status == 0);
+  CHECK(refused("compare " + trace + " " + trace + " --plan cpu-one-rank")
+            .find(trace + ": error: this trace is not of the plan cpu-one-rank [cli.compare]\n  Rank 0 has ") == 0);
+  CHECK(run(ORRERY_PROGRAM, "compare " + trace + " " + trace + " --plan demo-2x2x2").status == 0);
+}
+
+TEST_CASE("report.json: a negative time is none", "[error]") {
+  const TemporaryFolder folder;
+  const std::string report = folder.file("r.json");
+  CHECK(run(ORRERY_PROGRAM, "estimate demo-2x2x2 -o " + report).status == 0);
+  std::string text = contents(report);
+  text.insert(text.find(':', text.find("\"step_time_s\"")) + 2, "-");
+  write(report, text);
+  CHECK(refused("compare " + report + " " + report).find(report + ": error: step_time_s is negative [report.json]\n") ==
+        0);
+}
+
 TEST_CASE("status 3: the world fails", "[error]") {
+  const TemporaryFolder folder;
+  CHECK(refused("estimate demo-2x2x2 -o " + folder.file("new/folder/r.json"), 3) ==
+        "error: cannot write " + folder.file("new/folder/r.json") + ": there is no folder " +
+            folder.file("new/folder") + "\n");
+  CHECK(!std::filesystem::exists(folder.file("new")));
+  CHECK(refused(tiny + "-o " + folder.file(""), 3).find("error: cannot write ") == 0);
   CHECK(refused("estimate demo-2x2x2 -o /proc/nowhere/r.json", 3).find("error: cannot write /proc/nowhere/r.json") ==
         0);
   const std::string large = refused("run llama-3-70b-8-dgx-h100", 3);

@@ -147,3 +147,65 @@ TEST_CASE("programs, models and clusters are shown in forms that read back", "[u
     CHECK(graph.out.find("graph") != std::string::npos);
   }
 }
+
+TEST_CASE("--json prints JSON whatever is shown", "[unit][cli]") {
+  const std::string tiny = "plan --model tiny-gpt --cluster local-cpu --gpus 4 --batch 16 --seq 128 --precision fp32 ";
+  const json space = json::parse(orrery_run(tiny + "--space --json").out);
+  std::uint64_t sum = 0;
+  for (const json& mesh : space["meshes"]) sum += mesh["count"].get<std::uint64_t>();
+  CHECK(space["space"] == sum);
+  CHECK(json::parse(orrery_run(tiny + "--json").out)["space"] == sum);
+  CHECK(json::parse(orrery_run("show device h100 --json").out)["memory_bytes"] == 80.0 * 1073741824.0);
+  const json rank = json::parse(orrery_run("show program demo-2x2x2 --rank 3 --json").out);
+  CHECK(rank["rank"] == 3);
+  CHECK(rank["text"] == orrery_run("show program demo-2x2x2 --rank 3").out);
+  for (const char* what : {"show plan", "show device", "show plan demo-2x2x2", "show program demo-2x2x2",
+                           "compare demo-2x2x2 cpu-one-rank", "explain demo-2x2x2", "estimate demo-2x2x2"}) {
+    CAPTURE(what);
+    CHECK(json::accept(orrery_run(std::string(what) + " --json").out));
+  }
+}
+
+TEST_CASE("two plans of different things are compared after saying so", "[unit][cli]") {
+  const std::string both = "compare demo-2x2x2 llama-3-70b-8-dgx-h100";
+  CHECK(orrery_run(both).out.find("The plans are not of the same thing (A | B):\n  model: tiny-gpt | llama-3-70b\n"
+                                  "  cluster: local-cpu of 8 cpu-core | dgx-h100 of 64 H100\n"
+                                  "  workload: 16 x 128 tokens, fp32, adam | 128 x 8192 tokens, bf16, adam\n") == 0);
+  CHECK(json::parse(orrery_run(both + " --json").out)["unlike"].size() == 3);
+  CHECK(json::parse(orrery_run("compare demo-2x2x2 demo-2x2x2 --json").out)["unlike"].empty());
+}
+
+TEST_CASE("why not B says first that A itself does not fit", "[unit][cli]") {
+  const TemporaryFolder folder;
+  const auto plan = [](const std::string& recompute) {
+    return "schema = 1\nmodel = \"llama-3-70b\"\ncluster = \"dgx-h100\"\ngpus = 8\n[workload]\nbatch = 8\n"
+           "sequence = 8192\n[mesh]\norder = [\"tensor\"]\ntensor = 8\n[plan]\nmicrobatch_size = 1\nrecompute = \"" +
+           recompute + "\"\n";
+  };
+  write(folder.file("a.toml"), plan("none"));
+  write(folder.file("b.toml"), plan("full"));
+  const std::string command = "explain " + folder.file("a.toml") + " " + folder.file("b.toml");
+  const Ran why = orrery_run(command);
+  CHECK(why.status == 1);
+  const std::size_t reference = why.out.find("\nThis plan itself does not fit: stage 0 needs ");
+  CHECK(reference != std::string::npos);
+  CHECK(reference < why.out.find("That plan does not fit"));
+  CHECK(json::parse(orrery_run(command + " --json").out)["reference_fits"] == false);
+}
+
+TEST_CASE("names from files are printed without their control characters", "[unit][cli]") {
+  const TemporaryFolder folder;
+  const std::string model = orrery_run("show model tiny-gpt").out;
+  std::string renamed = model;
+  renamed.replace(renamed.find("\"tiny-gpt\""), 10, "\"a\\u001b[2Jb\"");
+  write(folder.file("m.toml"), renamed);
+  for (const std::string& arguments :
+       {"check " + folder.file("m.toml"),
+        "plan --cluster local-cpu --gpus 1 --batch 1 --seq 8 --precision fp32 --model " + folder.file("m.toml")}) {
+    CAPTURE(arguments);
+    const Ran ran = orrery_run(arguments);
+    CHECK(ran.status == 0);
+    CHECK(ran.out.find('\x1b') == std::string::npos);
+    CHECK(ran.out.find("a\\x1b[2Jb") != std::string::npos);
+  }
+}

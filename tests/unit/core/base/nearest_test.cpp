@@ -19,3 +19,9 @@ TEST_CASE("near names come first and far ones not at all", "[unit][nearest]") {
   CHECK(nearest("zzz", {"heads"}).empty());
   CHECK(nearest("a", {}).empty());
 }
+
+TEST_CASE("separators and capitals do not make names differ", "[unit][nearest]") {
+  CHECK(nearest("gpt-3", {"gpt2-124m", "gpt3-175b", "llama-3-8b"}, 1) == std::vector<std::string>{"gpt3-175b"});
+  CHECK(nearest("Llama3_8B", {"llama-2-7b", "llama-3-70b", "llama-3-8b"}, 1) == std::vector<std::string>{"llama-3-8b"});
+  CHECK(nearest("zero_stage", {"zero-stage"}) == std::vector<std::string>{"zero-stage"});
+}
