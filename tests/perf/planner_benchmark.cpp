@@ -1,4 +1,5 @@
 #include <benchmark/benchmark.h>
+#include <sys/resource.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -99,6 +100,10 @@ void whole_search(benchmark::State& state) {
   for (auto _ : state) {
     benchmark::DoNotOptimize(search(c.model, c.workload, c.cluster, c.calibration, options));
   }
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  // Of the process so far: every benchmark before this one included.
+  state.counters["peak_bytes"] = static_cast<double>(used.ru_maxrss) * 1024.0;
   state.SetLabel(options.simulate ? "with the best 5 simulated" : "estimates only");
 }
 BENCHMARK(whole_search)->DenseRange(0, 1)->Unit(benchmark::kMillisecond)->UseRealTime();
