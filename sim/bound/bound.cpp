@@ -53,6 +53,7 @@ struct Bounder::State {
   std::unordered_map<std::uint64_t, PerBlock<Picoseconds>> spans;
   /// Buckets by what a stage holds; layers << 4, first, last, sequence parallel, ZeRO.
   std::unordered_map<std::uint64_t, std::vector<BucketCosts>> buckets;
+  std::vector<std::uint32_t> boundary_levels;  ///< by stage: CostModel::pair_levels to the next
   double bucket_bytes = 0;
 
   void enter(const Plan& plan) {
@@ -69,6 +70,18 @@ struct Bounder::State {
     states = {};
     spans.clear();
     buckets.clear();
+    boundary_levels.clear();
+  }
+
+  /// Of messages between stage `i` and the next.
+  std::uint32_t levels_after(std::uint32_t i) {
+    while (boundary_levels.size() <= i) {
+      const auto at = static_cast<std::uint32_t>(boundary_levels.size());
+      const Rank here = on.mesh.moved(Rank{0}, Axis::pipeline, at);
+      boundary_levels.push_back(
+          costs->pair_levels({Axis::pipeline}, here, on.mesh.moved(here, Axis::pipeline, at + 1)));
+    }
+    return boundary_levels[i];
   }
 
   const BlockCosts& blocks_of(const Plan& plan) {
@@ -267,11 +280,9 @@ Picoseconds Bounder::step_time(const Plan& plan) {
     t.backward = layers * span.layer_backward + (first ? span.embedding_backward : 0) + (last ? span.head_backward : 0);
     t.clear = layers * state.layer().clear + (first ? state.embedding().clear : 0) + (last ? state.head().clear : 0);
     if (last) continue;
-    const Rank here = plan.mesh.moved(Rank{0}, Axis::pipeline, i);
-    const Rank next = plan.mesh.moved(Rank{0}, Axis::pipeline, i + 1);
-    t.send_hidden = picoseconds(s.costs->transfer(Bytes::of(static_cast<double>(blocks.hidden_bytes())), here, next));
-    t.send_gradient =
-        picoseconds(s.costs->transfer(Bytes::of(static_cast<double>(blocks.gradient_bytes())), next, here));
+    const std::uint32_t levels = s.levels_after(i);
+    t.send_hidden = picoseconds(s.costs->transfer(Bytes::of(static_cast<double>(blocks.hidden_bytes())), levels));
+    t.send_gradient = picoseconds(s.costs->transfer(Bytes::of(static_cast<double>(blocks.gradient_bytes())), levels));
   }
   const std::vector<Picoseconds> ends =
       backward_ends(stages, plan.schedule, microbatches(plan, s.workload), s.cluster.device.concurrent_lanes);

@@ -57,6 +57,7 @@ CostModel::CostModel(const ClusterSpec& cluster, const Calibration& calibration,
   ORRERY_ASSERT(!placement_.empty() || mesh.size() <= cluster.devices(), mesh.size(), cluster.devices());
   const std::uint32_t cores = cores_of(cluster, calibration);
   if (cores > 0 && ranks_on_node_ > cores) sharing_ = CoreSharing{cores, ranks_on_node_};
+  aligned_ = placement_.empty() && is_aligned(mesh_, cluster_);
   for (std::size_t set = 0; set < axis_shapes_.size(); ++set) {
     AxisList axes;
     for (std::size_t a = 0; a < axis_count; ++a) {
@@ -103,6 +104,52 @@ std::uint32_t CostModel::device_of(Rank rank) const {
 
 Seconds CostModel::transfer(Bytes bytes, Rank from, Rank to) const {
   return collective_cost_.message(bytes, level_between(device_of(from), device_of(to), cluster_));
+}
+
+std::uint32_t CostModel::pair_levels(const AxisList& axes, Rank from, Rank to) const {
+  const auto level_of = [&](std::uint32_t a, std::uint32_t b) {
+    return std::uint32_t{1} << level_between(device_of(Rank{a}), device_of(Rank{b}), cluster_);
+  };
+  if (aligned_ && axes.count == 1) return level_of(index(from), index(to));
+  // Counts through the coordinates on all other axes, both ranks starting from 0 there.
+  struct Digit {
+    std::uint32_t stride;
+    std::uint32_t size;
+    std::uint32_t at;
+  };
+  std::vector<Digit> digits;
+  std::uint32_t a = index(from);
+  std::uint32_t b = index(to);
+  for (const MeshAxis& m : mesh_.axes) {
+    if (m.size == 1 || std::find(axes.begin(), axes.end(), m.axis) != axes.end()) continue;
+    const auto stride = static_cast<std::uint32_t>(mesh_.stride(m.axis));
+    a -= mesh_.coordinate(Rank{a}, m.axis) * stride;
+    b -= mesh_.coordinate(Rank{b}, m.axis) * stride;
+    digits.push_back({stride, m.size, 0});
+  }
+  const std::uint32_t all = (std::uint32_t{1} << cluster_.levels.size()) - 1;
+  std::uint32_t levels = 0;
+  for (;;) {
+    levels |= level_of(a, b);
+    if (levels == all) return levels;
+    std::size_t d = 0;
+    for (; d < digits.size() && ++digits[d].at == digits[d].size; ++d) {
+      digits[d].at = 0;
+      a -= digits[d].stride * (digits[d].size - 1);
+      b -= digits[d].stride * (digits[d].size - 1);
+    }
+    if (d == digits.size()) return levels;
+    a += digits[d].stride;
+    b += digits[d].stride;
+  }
+}
+
+Seconds CostModel::transfer(Bytes bytes, std::uint32_t levels) const {
+  Seconds slowest;
+  for (std::size_t l = 0; l < cluster_.levels.size(); ++l) {
+    if ((levels >> l & 1U) != 0) slowest = std::max(slowest, collective_cost_.message(bytes, l));
+  }
+  return slowest;
 }
 
 Seconds CostModel::transfer(const Program& program, const Block& block, const Op& op, const Transfer& t,

@@ -55,6 +55,14 @@ class CostModel {
   [[nodiscard]] CollectiveAlgorithm algorithm(Collective::Kind, Bytes payload, const GroupShape&) const;
   /// One message of an Exchange between two ranks.
   [[nodiscard]] Seconds transfer(Bytes, Rank from, Rank to) const;
+  /// The levels of the network, bit l for level l, over which pairs of ranks
+  /// talk that lie to each other as `from` and `to`, two ranks that differ along
+  /// `axes` only: every pair that both keep their coordinates on `axes`.  Node
+  /// boundaries and placements may cut some pairs and not others.
+  /// Looks at one pair where all lie alike (is_aligned, one axis), else at each.
+  [[nodiscard]] std::uint32_t pair_levels(const AxisList& axes, Rank from, Rank to) const;
+  /// One message over the slowest of these levels.
+  [[nodiscard]] Seconds transfer(Bytes, std::uint32_t levels) const;
   /// The same, for a transfer of `op` (an Exchange) issued by `rank`, its sender or receiver.
   [[nodiscard]] Seconds transfer(const Program&, const Block&, const Op&, const Transfer&, Rank rank) const;
   /// A Copy between memory tiers.
@@ -84,6 +92,7 @@ class CostModel {
   CollectiveCost collective_cost_;
   std::optional<Bandwidth> host_bandwidth_;
   std::optional<CoreSharing> sharing_;
+  bool aligned_ = false;  ///< rank i on device i, and is_aligned
   /// Shapes of the groups over each subset of axes (no member list), computed once.
   std::array<std::vector<GroupShape>, 1U << axis_count> axis_shapes_;
 };

@@ -46,7 +46,8 @@ std::uint64_t aligned_members(std::uint64_t unit, std::uint64_t stride, std::uin
   return unit % stride == 0 && size % (unit / stride) == 0 ? unit / stride : 0;
 }
 
-/// Whether every unit boundary of the cluster cuts all groups of the mesh alike.
+}  // namespace
+
 bool is_aligned(const Mesh& mesh, const ClusterSpec& cluster) {
   std::uint64_t unit = 1;
   for (const NetworkLevel& level : cluster.levels) {
@@ -58,6 +59,8 @@ bool is_aligned(const Mesh& mesh, const ClusterSpec& cluster) {
   }
   return true;
 }
+
+namespace {
 
 /// Shape of a whole group (no member list) on an aligned mesh, without listing its ranks.
 GroupShape product_shape(const AxisList& axes, const Mesh& mesh, const ClusterSpec& cluster) {

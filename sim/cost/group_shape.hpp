@@ -43,6 +43,12 @@ struct GroupShape {
 [[nodiscard]] std::vector<GroupShape> group_shapes(const Group&, const Mesh&, std::span<const std::uint32_t> placement,
                                                    const ClusterSpec&);
 
+/// Whether every unit boundary of the cluster cuts all groups along each axis of
+/// the mesh alike (rank i on device i).  Then two ranks that differ along one
+/// axis only reach each other over a level that follows from their coordinates
+/// on that axis, whatever their other coordinates.
+[[nodiscard]] bool is_aligned(const Mesh&, const ClusterSpec&);
+
 /// The level over which two devices reach each other (index into
 /// ClusterSpec::levels).  Requires two different devices of the cluster.
 [[nodiscard]] std::size_t level_between(std::uint32_t a, std::uint32_t b, const ClusterSpec&);

@@ -34,30 +34,6 @@ void resize(Prices& prices, const Program& program) {
 
 namespace {
 
-/// Distances of up to `most` ranks of a class from its first, spread evenly:
-/// ranks of one class differ along the other axes only.
-std::vector<std::uint32_t> spread_ranks(const Program& program, std::uint32_t most) {
-  std::vector<MeshAxis> inside;
-  std::uint64_t count = 1;
-  for (const MeshAxis& a : program.mesh.axes) {
-    if (std::find(program.class_axes.begin(), program.class_axes.end(), a.axis) != program.class_axes.end()) continue;
-    inside.push_back(a);
-    count *= a.size;
-  }
-  const std::uint64_t taken = std::min<std::uint64_t>(count, most);
-  std::vector<std::uint32_t> distances;
-  for (std::uint64_t i = 0; i < taken; ++i) {
-    std::uint64_t at = taken == 1 ? 0 : i * (count - 1) / (taken - 1);
-    std::uint64_t distance = 0;
-    for (std::size_t a = inside.size(); a-- > 0;) {
-      distance += at % inside[a].size * program.mesh.stride(inside[a].axis);
-      at /= inside[a].size;
-    }
-    distances.push_back(static_cast<std::uint32_t>(distance));
-  }
-  return distances;
-}
-
 /// Longest time that is counted, over all classes: 23 days.
 constexpr double most_picoseconds = 2e18;
 
@@ -95,7 +71,21 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
   prices.core_count = sharing ? sharing->cores : 0;
   prices.ranks_per_node = sharing ? sharing->ranks_per_node : 0;
 
-  const std::vector<std::uint32_t> distances = spread_ranks(program, 16);
+  // Over which levels the pairs of ranks of two classes talk, for the class at hand; few per class.
+  struct Way {
+    GroupId group;
+    Peer peer;
+    std::uint32_t levels;
+  };
+  std::vector<Way> ways;
+  const auto levels_of = [&](const Transfer& t, Rank rank) {
+    for (const Way& w : ways) {
+      if (w.group == t.group && w.peer == t.peer) return w.levels;
+    }
+    const Rank peer = peer_rank(program, program[t.group], t.peer, rank);
+    ways.push_back({t.group, t.peer, costs.pair_levels(program.class_axes, rank, peer)});
+    return ways.back().levels;
+  };
   std::vector<bool> priced(program.blocks.size(), false);
   std::vector<bool> sent(program.blocks.size());
   std::vector<double> ops_time(program.blocks.size(), 0.0);       // of one run
@@ -104,6 +94,7 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
     const Rank rank = representative(program, c);
     sent.assign(program.blocks.size(), false);
+    ways.clear();
     for (const Slot& slot : program.classes[c].step) {
       const std::size_t b = index(slot.block);
       const Block& block = program.blocks[b];
@@ -132,12 +123,7 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
           if (!transfer.send) continue;
           const View& view = block.views[op.views.first + transfer.view];
           const auto bytes = Bytes::of(static_cast<double>(view.count * size_of(program[view.buffer].dtype)));
-          const Rank peer = peer_rank(program, program[transfer.group], transfer.peer, rank);
-          Seconds slowest;
-          for (const std::uint32_t d : distances) {
-            slowest = std::max(slowest, costs.transfer(bytes, Rank{index(rank) + d}, Rank{index(peer) + d}));
-          }
-          row[t] = whole(slowest);
+          row[t] = whole(costs.transfer(bytes, levels_of(transfer, rank)));
           messages_time[b] += static_cast<double>(row[t]);
         }
       }

@@ -41,8 +41,7 @@ void resize(Prices&, const Program&);
 [[nodiscard]] Rank peer_rank(const Program&, const Group&, Peer peer, Rank rank);
 
 /// Prices every op that a step runs.  A message between two classes costs what
-/// the slowest of up to 16 pairs of their ranks pays, spread evenly: node
-/// boundaries may cut some pairs and not others.  Throws Error when a step is
+/// the slowest pair of their ranks pays (CostModel::pair_levels).  Throws Error when a step is
 /// too long for whole picoseconds.
 void price(Prices&, const Program&, const CostModel&);
 

@@ -63,6 +63,7 @@ void CompiledProgram::compile_block(BlockId id) {
   out.first_op = static_cast<std::uint32_t>(ops.size());
   out.first_sum = static_cast<std::uint32_t>(sums.size());
   timed_position_.assign(block.ops.size(), UINT32_MAX);
+  std::array<bool, lane_count> used{};
   for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
     const Op& op = block.ops[i];
     if (!is_timed(op)) continue;
@@ -76,14 +77,18 @@ void CompiledProgram::compile_block(BlockId id) {
       const Wait& wait = block.waits[w];
       if (wait.kind == Wait::Kind::tail) {
         const auto lane = static_cast<std::uint8_t>(lane_number(wait.lane));
-        waits.push_back({0, lane, true});
-        out.has_tails = true;
+        waits.push_back({0, lane, true, used[lane]});
+        const auto saved_end = out.saved.begin() + out.saved_count;
+        if (used[lane] && std::find(out.saved.begin(), saved_end, lane) == saved_end) {
+          out.saved[out.saved_count++] = lane;
+        }
       } else if (timed_position_[wait.op] != UINT32_MAX) {  // Alloc and Free end when issued
         const std::uint32_t at = timed_position_[wait.op];
-        waits.push_back({at, ops[out.first_op + at].lane, false});
+        waits.push_back({at, ops[out.first_op + at].lane, false, false});
       }
     }
     timed.wait_count = static_cast<std::uint32_t>(waits.size()) - timed.first_wait;
+    used[timed.lane] = true;
 
     if (const auto* collective = std::get_if<Collective>(&op.action)) {
       if (group_local[index(collective->group)]) {
@@ -230,9 +235,9 @@ void CompiledProgram::compile(const Program& p, const Prices& q) {
   ranks_per_class = p.mesh.size() / std::max<std::size_t>(1, p.classes.size());
   blocks.resize(p.blocks.size());
   for (CompiledBlock& b : blocks) {
-    b.compiled = b.local = b.keeps_outcomes = b.has_tails = false;
+    b.compiled = b.local = b.keeps_outcomes = false;
     b.gate_lane = compute_lane;
-    b.watched_count = b.gate_count = b.outcome_count = b.next_outcome = b.last_outcome = 0;
+    b.watched_count = b.gate_count = b.saved_count = b.outcome_count = b.next_outcome = b.last_outcome = 0;
     b.op_count = b.sum_count = 0;
     b.busy = b.all = b.communication = 0;
     b.sent_bytes = 0;
@@ -258,14 +263,15 @@ void CompiledProgram::compile(const Program& p, const Prices& q) {
 
 Exposed walk_local(const CompiledProgram& program, const CompiledBlock& block, LaneTails& lanes,
                    std::vector<Ending>& ends) {
-  const LaneTails entry = lanes;
+  LaneTails entry;  // of the saved lanes
+  for (std::size_t i = 0; i < block.saved_count; ++i) entry[block.saved[i]] = lanes[block.saved[i]];
   Exposed exposed;
   for (std::uint32_t i = 0; i < block.op_count; ++i) {
     const TimedOp& op = program.ops[block.first_op + i];
     Ending latest = lanes[op.lane];
     for (std::uint32_t w = op.first_wait; w < op.first_wait + op.wait_count; ++w) {
       const TimedWait& wait = program.waits[w];
-      latest.wait(wait.tail ? entry[wait.lane] : ends[wait.op]);
+      latest.wait(!wait.tail ? ends[wait.op] : wait.saved ? entry[wait.lane] : lanes[wait.lane]);
     }
     const bool computes = op.lane == compute_lane;
     if (computes) exposed.add_gap(latest, lanes[compute_lane].end);

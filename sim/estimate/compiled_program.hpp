@@ -36,15 +36,16 @@ struct TimedWait {
   std::uint32_t op = 0;   ///< timed position in the block
   std::uint8_t lane = 0;  ///< of that op, or whose tail is meant
   bool tail = false;
+  bool saved = false;  ///< tail of a lane that the block has used by then: CompiledBlock::saved
 };
 
 /// When an op ended, and since when time until then was communication, and
 /// collectives, that went on without a pause (summarize.hpp).  For compute both
 /// are its end, for an exchange the second is.
 struct Ending {
-  Picoseconds end = 0;
-  Picoseconds from = 0;
-  Picoseconds collective_from = 0;
+  Picoseconds end;
+  Picoseconds from;
+  Picoseconds collective_from;
 
   /// The later of both, and of equally late ones the longest communication.
   void wait(const Ending& other) {
@@ -121,7 +122,6 @@ struct CompiledBlock {
   bool compiled = false;
   bool local = false;
   bool keeps_outcomes = false;  ///< few enough watched lanes, enough ops
-  bool has_tails = false;       ///< an op waits for a lane's tail
   std::uint8_t watched_count = 0;
   std::uint8_t gate_count = 0;
   std::uint8_t outcome_count = 0;
@@ -134,6 +134,9 @@ struct CompiledBlock {
   /// collective on `gate_lane` with the first compute op behind it.
   std::array<std::uint8_t, lane_count> gate{};
   std::uint8_t gate_lane = 0;
+  /// Lanes whose tail at the block's start an op waits for after another op has gone on that lane.
+  std::array<std::uint8_t, lane_count> saved{};
+  std::uint8_t saved_count = 0;
 
   std::uint32_t first_op = 0;  ///< in CompiledProgram::ops
   std::uint32_t op_count = 0;

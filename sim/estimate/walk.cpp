@@ -76,16 +76,17 @@ void Walk::advance(std::uint32_t c) {
       continue;
     }
     for (; k.run < slot.repeat; ++k.run, k.op = 0) {
-      if (k.op == 0 && block.has_tails && block.op_count > 1) k.entry = k.lanes;
+      if (k.op == 0) {
+        for (std::size_t i = 0; i < block.saved_count; ++i) k.entry[block.saved[i]] = k.lanes[block.saved[i]];
+      }
       for (; k.op < block.op_count; ++k.op) {
         const TimedOp& op = compiled_->ops[block.first_op + k.op];
         const std::size_t lane = serial_ ? compute_lane : op.lane;
         Ending latest = k.lanes[lane];
         if (!serial_) {
-          const LaneTails& entry = k.op == 0 ? k.lanes : k.entry;
           for (std::uint32_t w = op.first_wait; w < op.first_wait + op.wait_count; ++w) {
             const TimedWait& wait = compiled_->waits[w];
-            latest.wait(wait.tail ? entry[wait.lane] : k.ends[wait.op]);
+            latest.wait(!wait.tail ? k.ends[wait.op] : wait.saved ? k.entry[wait.lane] : k.lanes[wait.lane]);
           }
           if (lane == compute_lane) times.exposed.add_gap(latest, k.lanes[compute_lane].end);
         }

@@ -38,20 +38,20 @@ class Walk {
  private:
   enum class Pending : std::uint8_t { none, exchange, collective };
   struct Class {
-    LaneTails lanes;
+    LaneTails lanes{};
     std::uint32_t slot = 0;
     std::uint32_t run = 0;  ///< of the slot's repeats
     std::uint32_t op = 0;   ///< timed position in a block that meets other classes
     Pending pending = Pending::none;
     const TimedOp* at = nullptr;  ///< the op that is pending
-    Ending ready;                              ///< what it waited for longest
+    Ending ready{};                            ///< what it waited for longest
     Picoseconds began = 0;                     ///< exchange: first message
     Picoseconds ended = 0;                     ///< exchange: last message so far
     std::uint32_t group = 0;                   ///< collective
     const TimedTransfer* transfers = nullptr;  ///< exchange
     std::uint32_t transfer_count = 0;
     std::uint32_t open = 0;    ///< bit i: message i has not met its partner
-    LaneTails entry;           ///< when the current run of the block began
+    LaneTails entry{};         ///< when the current run of the block began, of its saved lanes
     std::vector<Ending> ends;  ///< of its ops
   };
 
