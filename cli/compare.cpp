@@ -97,11 +97,11 @@ class CompareVerb final : public Verb {
     const std::optional<Trace> a = read_chrome_trace(a_text, a_, d);
     const std::optional<Trace> b = read_chrome_trace(b_text, b_, d);
     require_none(d);
-    if (!plan_) return compare(*a, *b, nullptr, true, tolerance_);
+    if (!plan_) return compare(*a, *b, nullptr, tolerance_);
     const LoadedPlan loaded = load_plan(*plan_, flags_, "local-cpu", ClusterUse::fall_back);
     refuse_foreign(a_, *a, loaded.program);
     refuse_foreign(b_, *b, loaded.program);
-    return compare(*a, *b, &loaded.program, loaded.run.cluster->device.concurrent_lanes, tolerance_);
+    return compare(*a, *b, &loaded.program, tolerance_);
   }
 
   /// A trace that cannot be of the plan's Program: ranks that it does not have, or other lists of operations.

@@ -76,9 +76,13 @@ std::optional<Trace> read_chrome_trace(std::string_view text, const std::string&
   JsonFields f(*own, "orrery", file, code, diagnostics);
   std::uint64_t version = 0;
   std::string plan;
+  std::string lanes;
   f.read("trace", version);
   f.read("origin", trace.origin);
   f.read("plan", plan);
+  f.read("lanes", lanes);
+  if (lanes != "concurrent" && lanes != "serial") f.error(f.at("lanes"), "is neither \"concurrent\" nor \"serial\"");
+  trace.concurrent_lanes = lanes == "concurrent";
   std::map<std::uint64_t, std::size_t> place;
   std::uint64_t most_ops = slices.size();
   std::vector<std::vector<bool>> seen;

@@ -50,6 +50,7 @@ class Writer {
 
   std::string write() {
     out_ = "{\"displayTimeUnit\":\"ms\",\n\"orrery\":{\"trace\":1,\"origin\":" + quoted(trace_.origin) +
+           ",\"lanes\":" + (trace_.concurrent_lanes ? "\"concurrent\"" : "\"serial\"") +
            ",\"plan\":" + quoted(options_.plan) + ",\"ranks\":[";
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       if (i > 0) out_ += ",";

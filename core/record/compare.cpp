@@ -89,8 +89,7 @@ std::size_t step_ops(const Program& program, Rank rank) {
 
 }  // namespace
 
-Comparison compare(const Trace& predicted, const Trace& measured, const Program* program, bool concurrent_lanes,
-                   const Tolerance& tolerance) {
+Comparison compare(const Trace& predicted, const Trace& measured, const Program* program, const Tolerance& tolerance) {
   Comparison c;
   c.predicted = predicted.origin;
   c.measured = measured.origin;
@@ -124,6 +123,12 @@ Comparison compare(const Trace& predicted, const Trace& measured, const Program*
     measured_step = std::max(measured_step, end_of(m));
     c.measured_peak_bytes = std::max(c.measured_peak_bytes, m.peak_bytes);
   }
+  if (predicted.concurrent_lanes != measured.concurrent_lanes) {
+    c.mismatches.push_back(std::string("lanes run side by side ") +
+                           (predicted.concurrent_lanes ? "in the prediction" : "in the measurement") +
+                           ", one operation at a time " +
+                           (predicted.concurrent_lanes ? "in the measurement" : "in the prediction"));
+  }
   if (c.ranks.empty()) c.mismatches.push_back("the traces have no rank in common");
   c.predicted_step = Seconds::of(static_cast<double>(predicted_step) * picosecond);
   c.measured_step = Seconds::of(static_cast<double>(measured_step) * picosecond);
@@ -131,8 +136,8 @@ Comparison compare(const Trace& predicted, const Trace& measured, const Program*
   if (program != nullptr && !joined.empty()) {
     Sums sums;
     for (const auto& [p, m] : joined) {
-      const RankTimes pt = account(*program, *p, concurrent_lanes);
-      const RankTimes mt = account(*program, *m, concurrent_lanes);
+      const RankTimes pt = account(*program, *p, predicted.concurrent_lanes);
+      const RankTimes mt = account(*program, *m, measured.concurrent_lanes);
       add(sums.predicted, pt);
       add(sums.measured, mt);
       sums.predicted_bubble += predicted_step - pt.busy - pt.collectives;

@@ -64,9 +64,10 @@ struct Comparison {
 
 /// Compares two traces of one Program: ops are joined on (rank, op), so the
 /// error of the step splits over kinds of operations.  Without `program` only
-/// steps, ranks and memory are compared.  `concurrent_lanes` as on the device.
+/// steps, ranks and memory are compared.  Times are counted for lanes as each trace had
+/// them; where one had them side by side and the other had not, that is a mismatch.
 [[nodiscard]] Comparison compare(const Trace& predicted, const Trace& measured, const Program* program,
-                                 bool concurrent_lanes = true, const Tolerance& = {});
+                                 const Tolerance& = {});
 
 /// Compares two reports: the same figures, kinds of operations joined by name.
 [[nodiscard]] Comparison compare(const Report& predicted, const Report& measured, const Tolerance& = {});

@@ -64,6 +64,8 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
                                  shares_cores ? nodes_of(run, program, costs) : std::vector<std::uint32_t>{},
                                  options.progress);
 
+  timing.trace.concurrent_lanes = prices.concurrent_lanes;
+
   Simulation simulation;
   simulation.events = timing.events;
   LiveMemory memory;
@@ -88,6 +90,7 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
 
   Trace& trace = simulation.trace;
   trace.origin = timing.trace.origin;
+  trace.concurrent_lanes = timing.trace.concurrent_lanes;
   switch (options.trace) {
     case SimulateOptions::Ranks::none: break;
     case SimulateOptions::Ranks::classes:

@@ -155,7 +155,7 @@ TEST_CASE("Files that are no traces of ours give diagnostics", "[unit][record]")
         "t.json: error: this is not a trace of version 1 that orrery wrote: the key \"orrery\" is missing or different "
         "[trace.json]\n");
   CHECK(message("17").find("not a trace") != std::string::npos);
-  const std::string head = R"({"orrery":{"trace":1,"origin":"o","plan":"p","ranks":[{"rank":0,"ops":)";
+  const std::string head = R"({"orrery":{"trace":1,"origin":"o","lanes":"serial","plan":"p","ranks":[{"rank":0,"ops":)";
   const std::string tail = R"(,"peak_bytes":1,"sent_bytes":1,"untimed":[0,5]}]},"traceEvents":[)";
   const std::string slice = R"({"ph":"X","pid":0,"tid":0,"ts":1.5,"dur":2,"args":{"op":1}})";
   Diagnostics diagnostics;

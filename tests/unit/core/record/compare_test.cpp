@@ -22,7 +22,7 @@ Program reduce_program() {
 }
 
 Trace two_ranks(const char* origin, const std::vector<Span>& a, const std::vector<Span>& b) {
-  return {origin, {{Rank{0}, a, 100, 8}, {Rank{1}, b, 100, 8}}};
+  return {origin, true, {{Rank{0}, a, 100, 8}, {Rank{1}, b, 100, 8}}};
 }
 
 }  // namespace
@@ -60,11 +60,11 @@ TEST_CASE("A step that is too far off, or another peak, is out of tolerance", "[
   const Trace predicted = two_ranks("simulate", spans, spans);
   Trace slow = two_ranks("run", {{0, 20}, {20, 40}, {40, 60}}, spans);
   CHECK_FALSE(compare(predicted, slow, &program).within_tolerance);  // 40 for 60
-  CHECK(compare(predicted, slow, &program, true, {0.34, 0.0}).within_tolerance);
+  CHECK(compare(predicted, slow, &program, {0.34, 0.0}).within_tolerance);
   Trace fat = predicted;
   fat.ranks[1].peak_bytes = 101;
   CHECK_FALSE(compare(predicted, fat, &program).within_tolerance);
-  CHECK(compare(predicted, fat, &program, true, {0.0, 0.01}).within_tolerance);
+  CHECK(compare(predicted, fat, &program, {0.0, 0.01}).within_tolerance);
   CHECK(compare(predicted, predicted, nullptr).within_tolerance);
 }
 
