@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 
@@ -93,4 +94,43 @@ TEST_CASE("Ranks that share a node slow each other as measured", "[cost-model]")
   CHECK(fill() == 4000);  // not cores of one machine
   cluster.device.cores_shared = 4;
   CHECK(fill() == 6000);
+}
+
+// Every pair of neighbouring stages, told one by one, against the answer for all: meshes and nodes that cut pairs
+// alike and not, with and without a placement.
+TEST_CASE("The levels of pairs of ranks are those of each pair", "[cost-model]") {
+  int several = 0;  // cases in which pairs differ
+  for (const std::uint32_t per_node : {2U, 3U, 4U, 6U, 8U}) {
+    for (const std::uint32_t tensor : {1U, 2U, 3U}) {
+      for (const bool reversed_pairs : {false, true}) {
+        const Mesh mesh{{{Axis::data, 2}, {Axis::pipeline, 4}, {Axis::tensor, tensor}}};
+        const auto ranks = static_cast<std::uint32_t>(mesh.size());
+        const ClusterSpec cluster = round_cluster((ranks + per_node - 1) / per_node, per_node);
+        std::vector<std::uint32_t> placement;
+        // Device 2 i + 1 before device 2 i on every other pair: an order that no mesh has.
+        for (std::uint32_t r = 0; reversed_pairs && r < ranks; ++r) placement.push_back(r % 4 < 2 ? r ^ 1U : r);
+        const CostModel costs(cluster, Calibration{}, mesh, placement);
+        for (std::uint32_t stage = 0; stage + 1 < 4; ++stage) {
+          CAPTURE(per_node, tensor, reversed_pairs, stage);
+          std::uint32_t expected = 0;
+          Seconds slowest;
+          const Bytes bytes = Bytes::of(1e6);
+          for (std::uint32_t r = 0; r < ranks; ++r) {
+            if (mesh.coordinate(Rank{r}, Axis::pipeline) != stage) continue;
+            const Rank next = mesh.moved(Rank{r}, Axis::pipeline, stage + 1);
+            const std::uint32_t a = reversed_pairs ? placement[r] : r;
+            const std::uint32_t b = reversed_pairs ? placement[index(next)] : index(next);
+            expected |= std::uint32_t{1} << level_between(a, b, cluster);
+            slowest = std::max(slowest, costs.transfer(bytes, Rank{r}, next));
+          }
+          const Rank here = mesh.moved(Rank{0}, Axis::pipeline, stage);
+          const Rank next = mesh.moved(here, Axis::pipeline, stage + 1);
+          CHECK(costs.pair_levels({Axis::pipeline}, here, next) == expected);
+          CHECK(costs.transfer(bytes, costs.pair_levels({Axis::pipeline}, here, next)) == slowest);
+          several += expected == 3 ? 1 : 0;
+        }
+      }
+    }
+  }
+  CHECK(several > 0);
 }
