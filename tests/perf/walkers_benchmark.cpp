@@ -5,26 +5,20 @@
 #include "sim/estimate/compiled_program.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "sim/estimate/walk.hpp"
+#include "tests/support/tiny_model.hpp"
 
 namespace orrery {
 namespace {
 
 ModelSpec llama(std::uint64_t layers, std::uint64_t hidden, std::uint64_t heads, std::uint64_t ffn) {
-  ModelSpec m;
-  m.name = "llama";
-  m.layers = layers;
-  m.hidden = hidden;
-  m.heads = heads;
-  m.kv_heads = 8;
-  m.head_dim = 128;
-  m.ffn = ffn;
-  m.vocabulary = 128256;
-  m.max_positions = 8192;
-  m.norm = Norm::rms_norm;
-  m.activation = Activation::swiglu;
-  m.positions = PositionEncoding::rotary;
-  m.bias = m.tied_embeddings = false;
-  return m;
+  return test::tiny_llama({.layers = layers,
+                           .hidden = hidden,
+                           .heads = heads,
+                           .kv_heads = 8,
+                           .ffn = ffn,
+                           .vocabulary = 128256,
+                           .positions = 8192,
+                           .tied = false});
 }
 
 ClusterSpec nodes_of_eight(std::uint32_t nodes) {

@@ -10,6 +10,7 @@
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/spec/library.hpp"
+#include "tests/support/tiny_model.hpp"
 
 using namespace orrery;
 
@@ -52,15 +53,8 @@ std::string in_memory(const ModelSpec& model, const Workload& workload, const Pl
 }
 
 ModelSpec tiny() {
-  ModelSpec m;
+  ModelSpec m = test::tiny_gpt();
   m.name = "tiny";
-  m.layers = 2;
-  m.hidden = 16;
-  m.heads = m.kv_heads = 4;
-  m.head_dim = 4;
-  m.ffn = 64;
-  m.vocabulary = 50;
-  m.max_positions = 32;
   return m;
 }
 
@@ -190,6 +184,5 @@ TEST_CASE("Token files: one byte more than a sequence is enough") {
   Diagnostics found;
   CHECK_FALSE(read_plan(text, (folder / "x.toml").string(), Library(folder / "none"), std::nullopt, found));
   REQUIRE(found.size() == 1);
-  CHECK(found.list().front().details.front() ==
-        "Byte 4 is 101; the vocabulary is 101. One of 256 takes every byte.");
+  CHECK(found.list().front().details.front() == "Byte 4 is 101; the vocabulary is 101. One of 256 takes every byte.");
 }

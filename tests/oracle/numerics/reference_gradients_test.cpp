@@ -5,31 +5,25 @@
 #include "core/base/random.hpp"
 #include "exec/train/parameters.hpp"
 #include "exec/train/reference_model.hpp"
+#include "tests/support/tiny_model.hpp"
 
 namespace orrery {
 namespace {
 
 ModelSpec gpt(bool tied) {
-  ModelSpec m;
-  m.layers = 2;
-  m.hidden = 8;
-  m.heads = m.kv_heads = 2;
-  m.head_dim = 4;
-  m.ffn = 12;
-  m.vocabulary = 11;
-  m.max_positions = 7;
-  m.tied_embeddings = tied;
-  return m;
+  return test::tiny_gpt({.hidden = 8, .heads = 2, .ffn = 12, .vocabulary = 11, .positions = 7, .tied = tied});
 }
 
 ModelSpec llama(bool tied) {
-  ModelSpec m = gpt(tied);
-  m.heads = 6;  // head size x heads is not the hidden size, and three queries share a key
-  m.kv_heads = 2;
-  m.norm = Norm::rms_norm;
-  m.activation = Activation::swiglu;
-  m.positions = PositionEncoding::rotary;
-  m.bias = false;
+  // Head size x heads is not the hidden size, and three queries share a key.
+  ModelSpec m = test::tiny_llama({.hidden = 8,
+                                  .heads = 6,
+                                  .kv_heads = 2,
+                                  .head_dim = 4,
+                                  .ffn = 12,
+                                  .vocabulary = 11,
+                                  .positions = 7,
+                                  .tied = tied});
   m.rope_theta = 50.0;  // every pair of features turns visibly within five positions
   return m;
 }

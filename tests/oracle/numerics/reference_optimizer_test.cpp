@@ -4,21 +4,14 @@
 
 #include "exec/train/parameters.hpp"
 #include "exec/train/single_device.hpp"
+#include "tests/support/tiny_model.hpp"
 
 namespace orrery {
 namespace {
 
 /// The smallest model: one layer, everything of width 1 or 2.
 ModelSpec model() {
-  ModelSpec m;
-  m.layers = 1;
-  m.hidden = 2;
-  m.heads = m.kv_heads = 1;
-  m.head_dim = 2;
-  m.ffn = 2;
-  m.vocabulary = 3;
-  m.max_positions = 2;
-  return m;
+  return test::tiny_gpt({.layers = 1, .hidden = 2, .heads = 1, .ffn = 2, .vocabulary = 3, .positions = 2});
 }
 
 Workload workload() {

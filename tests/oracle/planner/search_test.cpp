@@ -3,41 +3,25 @@
 #include <catch2/catch.hpp>
 
 #include "tests/oracle/planner/brute_force.hpp"
+#include "tests/support/tiny_model.hpp"
 
 using namespace orrery;
 
 namespace {
 
 ModelSpec gpt() {
-  ModelSpec m;
-  m.name = "gpt";
-  m.layers = 4;
-  m.hidden = 128;
-  m.heads = m.kv_heads = 8;
-  m.head_dim = 16;
-  m.ffn = 512;
-  m.vocabulary = 5000;
-  m.max_positions = 128;
-  return m;
+  return test::tiny_gpt({.layers = 4, .hidden = 128, .heads = 8, .vocabulary = 5000, .positions = 128});
 }
 
 ModelSpec llama() {
-  ModelSpec m;
-  m.name = "llama";
-  m.layers = 5;
-  m.hidden = 128;
-  m.heads = 8;
-  m.kv_heads = 2;
-  m.head_dim = 16;
-  m.ffn = 352;
-  m.vocabulary = 1000;
-  m.max_positions = 128;
-  m.norm = Norm::rms_norm;
-  m.activation = Activation::swiglu;
-  m.positions = PositionEncoding::rotary;
-  m.bias = false;
-  m.tied_embeddings = false;
-  return m;
+  return test::tiny_llama({.layers = 5,
+                           .hidden = 128,
+                           .heads = 8,
+                           .kv_heads = 2,
+                           .ffn = 352,
+                           .vocabulary = 1000,
+                           .positions = 128,
+                           .tied = false});
 }
 
 Workload workload(std::uint64_t batch) {
@@ -46,22 +30,6 @@ Workload workload(std::uint64_t batch) {
   w.sequence_length = 128;
   w.clip_norm = 1.0;
   return w;
-}
-
-// Kernels of microseconds, so that launches, latencies and bandwidths all weigh.
-ClusterSpec cluster(std::uint32_t nodes, std::uint32_t per_node, Bytes memory) {
-  ClusterSpec c;
-  c.name = "small";
-  c.nodes = nodes;
-  c.devices_per_node = per_node;
-  c.device.name = "small";
-  c.device.peak[Precision::bf16] = 20.0 * teraflop_per_second;
-  c.device.memory = memory;
-  c.device.memory_bandwidth = 500.0 * gigabyte_per_second;
-  c.levels = {{"inner", per_node, 100.0 * gigabyte_per_second, microsecond},
-              {"outer", nodes, 10.0 * gigabyte_per_second, 5.0 * microsecond}};
-  c.price_per_gpu_hour = 2.0;
-  return c;
 }
 
 Calibration calibration() {
@@ -85,16 +53,16 @@ std::vector<Case> cases() {
   Workload plain = workload(8);
   plain.clip_norm.reset();
   plain.optimizer.kind = OptimizerKind::sgd;
-  ClusterSpec serial = cluster(2, 2, mebibyte * 24);
+  ClusterSpec serial = test::small_cluster(2, 2, mebibyte * 24);
   serial.device.concurrent_lanes = false;
   return {
-      {"one device", gpt(), workload(4), cluster(1, 1, gibibyte)},
-      {"one node, tight memory", gpt(), workload(8), cluster(1, 4, mebibyte * 14)},
-      {"two nodes of 3", llama(), workload(12), cluster(2, 3, mebibyte * 16)},
-      {"dropout", gpt(), dropout, cluster(2, 4, mebibyte * 20)},
-      {"no clipping, SGD", llama(), plain, cluster(4, 2, mebibyte * 16)},
+      {"one device", gpt(), workload(4), test::small_cluster(1, 1, gibibyte)},
+      {"one node, tight memory", gpt(), workload(8), test::small_cluster(1, 4, mebibyte * 14)},
+      {"two nodes of 3", llama(), workload(12), test::small_cluster(2, 3, mebibyte * 16)},
+      {"dropout", gpt(), dropout, test::small_cluster(2, 4, mebibyte * 20)},
+      {"no clipping, SGD", llama(), plain, test::small_cluster(4, 2, mebibyte * 16)},
       {"one op at a time", gpt(), plain, serial},
-      {"16 devices", llama(), workload(8), cluster(2, 8, mebibyte * 8)},
+      {"16 devices", llama(), workload(8), test::small_cluster(2, 8, mebibyte * 8)},
   };
 }
 
@@ -212,7 +180,7 @@ TEST_CASE("what is simulated is no faster than its estimate, and the certificate
 }
 
 TEST_CASE("a space in which nothing fits says so", "[oracle][planner]") {
-  const Case c{"nothing", gpt(), workload(4), cluster(1, 2, mebibyte)};
+  const Case c{"nothing", gpt(), workload(4), test::small_cluster(1, 2, mebibyte)};
   const SearchResult r = search(c.model, c.workload, c.cluster, calibration(), options(Objective::step_time, 3));
   CHECK(r.plans.empty());
   CHECK(r.complete);

@@ -4,6 +4,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/plan/plan_check.hpp"
+#include "tests/support/tiny_model.hpp"
 
 namespace orrery {
 
@@ -31,23 +32,13 @@ struct Choice {
 
 PredictionCase make(const Choice& c) {
   PlannedRun run;
-  ModelSpec& m = run.model;
-  m.name = c.llama ? "small-llama" : "small-gpt";
-  m.layers = 4;
-  m.hidden = c.hidden;
-  m.heads = 4;
-  m.kv_heads = c.llama ? 2 : 4;
-  m.head_dim = c.hidden / 4;
-  m.ffn = c.llama ? 344 * c.hidden / 128 : 4 * c.hidden;
-  m.vocabulary = 512;
-  m.max_positions = c.length;
+  test::Size size{.layers = 4, .hidden = c.hidden, .vocabulary = 512, .positions = c.length, .tied = !c.llama};
   if (c.llama) {
-    m.norm = Norm::rms_norm;
-    m.activation = Activation::swiglu;
-    m.positions = PositionEncoding::rotary;
-    m.bias = false;
-    m.tied_embeddings = false;
+    size.kv_heads = 2;
+    size.ffn = 344 * c.hidden / 128;
   }
+  const ModelSpec m = c.llama ? test::tiny_llama(size) : test::tiny_gpt(size);
+  run.model = m;
   run.workload.global_batch = c.batch;
   run.workload.sequence_length = c.length;
   run.workload.precision = c.precision;

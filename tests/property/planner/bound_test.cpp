@@ -7,6 +7,7 @@
 #include "planner/space.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "tests/support/random_plan.hpp"
+#include "tests/support/tiny_model.hpp"
 
 using namespace orrery;
 
@@ -110,15 +111,10 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
     auto any = [&, counter = std::uint64_t{0}](std::uint64_t n) mutable {
       return random_bits(seed, stream_of("deep"), counter++) % n;
     };
-    ModelSpec m;
-    m.layers = 8 + any(33);
-    m.hidden = 64;
-    m.heads = m.kv_heads = 4;
-    m.head_dim = 16;
-    m.ffn = 256;
-    m.vocabulary = 100 + any(5000);
-    m.max_positions = 32;
-    m.tied_embeddings = any(2) == 0;
+    test::Size size{.layers = 8 + any(33), .hidden = 64};
+    size.vocabulary = 100 + any(5000);
+    size.tied = any(2) == 0;
+    const ModelSpec m = test::tiny_gpt(size);
     Workload w;
     w.global_batch = std::uint64_t{16} << any(4);
     w.sequence_length = 32;

@@ -8,6 +8,7 @@
 #include "planner/search.hpp"
 #include "sim/bound/bound.hpp"
 #include "sim/estimate/estimate.hpp"
+#include "tests/support/tiny_model.hpp"
 
 using namespace orrery;
 
@@ -15,29 +16,11 @@ namespace {
 
 PlannedRun run(Bytes memory) {
   PlannedRun r;
-  ModelSpec& m = r.model;
-  m.name = "gpt";
-  m.layers = 6;
-  m.hidden = 128;
-  m.heads = m.kv_heads = 8;
-  m.head_dim = 16;
-  m.ffn = 512;
-  m.vocabulary = 2000;
-  m.max_positions = 128;
+  r.model = test::tiny_gpt({.layers = 6, .hidden = 128, .heads = 8, .vocabulary = 2000, .positions = 128});
   r.workload.global_batch = 8;
   r.workload.sequence_length = 128;
   r.workload.clip_norm = 1.0;
-  ClusterSpec c;
-  c.name = "small";
-  c.nodes = 2;
-  c.devices_per_node = 4;
-  c.device.name = "small";
-  c.device.peak[Precision::bf16] = 20.0 * teraflop_per_second;
-  c.device.memory = memory;
-  c.device.memory_bandwidth = 500.0 * gigabyte_per_second;
-  c.levels = {{"inner", 4, 100.0 * gigabyte_per_second, microsecond},
-              {"outer", 2, 10.0 * gigabyte_per_second, 5.0 * microsecond}};
-  r.cluster = c;
+  r.cluster = test::small_cluster(2, 4, memory);
   r.plan.mesh.axes = {{Axis::pipeline, 2}, {Axis::data, 2}, {Axis::tensor, 2}};
   r.plan.microbatch_size = 2;
   return r;

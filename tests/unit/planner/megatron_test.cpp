@@ -1,4 +1,5 @@
 #include "planner/export/megatron.hpp"
+#include "tests/support/tiny_model.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -9,22 +10,16 @@ namespace {
 // Llama-3-70B's shape on 64 GPUs.
 PlannedRun run() {
   PlannedRun r;
-  ModelSpec& m = r.model;
-  m.name = "llama";
-  m.layers = 80;
-  m.hidden = 8192;
-  m.heads = 64;
-  m.kv_heads = 8;
-  m.head_dim = 128;
-  m.ffn = 28672;
-  m.vocabulary = 128256;
-  m.max_positions = 8192;
-  m.norm = Norm::rms_norm;
-  m.activation = Activation::swiglu;
-  m.positions = PositionEncoding::rotary;
-  m.bias = false;
-  m.tied_embeddings = false;
-  m.rope_theta = 500000;
+  r.model = test::tiny_llama({.layers = 80,
+                              .hidden = 8192,
+                              .heads = 64,
+                              .kv_heads = 8,
+                              .ffn = 28672,
+                              .vocabulary = 128256,
+                              .positions = 8192,
+                              .tied = false});
+  r.model.name = "llama";
+  r.model.rope_theta = 500000;
   r.workload.global_batch = 512;
   r.workload.sequence_length = 8192;
   r.workload.clip_norm = 1.0;

@@ -5,23 +5,15 @@
 #include <set>
 
 #include "core/plan/plan_check.hpp"
+#include "tests/support/tiny_model.hpp"
 
 using namespace orrery;
 
 namespace {
 
 ModelSpec model(std::uint64_t layers, std::uint64_t kv_heads) {
-  ModelSpec m;
-  m.name = "small";
-  m.layers = layers;
-  m.hidden = 64;
-  m.heads = 8;
-  m.kv_heads = kv_heads;
-  m.head_dim = 8;
-  m.ffn = 256;
-  m.vocabulary = 1000;
-  m.max_positions = 64;
-  return m;
+  return test::tiny_gpt(
+      {.layers = layers, .hidden = 64, .heads = 8, .kv_heads = kv_heads, .vocabulary = 1000, .positions = 64});
 }
 
 Workload workload(std::uint64_t batch, double attention_dropout = 0.0) {

@@ -8,22 +8,15 @@
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/walk.hpp"
 #include "tests/property/sim/estimate/prices.hpp"
+#include "tests/support/tiny_model.hpp"
 
 namespace orrery {
 namespace {
 
 /// A model of one layer per stage, lowered; nothing but layers and messages will cost time.
 Program pipeline_program(std::uint32_t stages, std::uint32_t microbatches, ScheduleName schedule) {
-  ModelSpec m;
-  m.name = "tiny";
-  m.layers = stages;
-  m.hidden = 8;
-  m.heads = m.kv_heads = 2;
-  m.head_dim = 4;
-  m.ffn = 32;
-  m.vocabulary = 16;
-  m.max_positions = 8;
-  m.tied_embeddings = false;
+  const ModelSpec m =
+      test::tiny_gpt({.layers = stages, .hidden = 8, .heads = 2, .vocabulary = 16, .positions = 8, .tied = false});
   Workload w;
   w.global_batch = microbatches;
   w.sequence_length = 4;

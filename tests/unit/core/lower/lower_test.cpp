@@ -1,23 +1,13 @@
 #include <catch2/catch.hpp>
 
 #include "core/program/lower/lower.hpp"
+#include "tests/support/tiny_model.hpp"
 
 using namespace orrery;
 
 namespace {
 
-ModelSpec gpt(std::uint64_t layers) {
-  ModelSpec m;
-  m.name = "tiny-gpt";
-  m.layers = layers;
-  m.hidden = 16;
-  m.heads = m.kv_heads = 4;
-  m.head_dim = 4;
-  m.ffn = 64;
-  m.vocabulary = 30;
-  m.max_positions = 8;
-  return m;
-}
+ModelSpec gpt(std::uint64_t layers) { return test::tiny_gpt({.layers = layers, .vocabulary = 30, .positions = 8}); }
 
 Workload workload() {
   Workload w;
