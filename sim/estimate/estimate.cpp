@@ -30,6 +30,21 @@ Picoseconds least_by_cores(const Prices& prices, const std::vector<ClassTimes>& 
   return least_busy / prices.core_count * prices.ranks_per_node;
 }
 
+/// The waiting of a class when the step takes `step` because ranks share cores.
+///
+/// A rank gives up its core where it waits, so what sharing adds lengthens the
+/// waits that are there: each kind in proportion.  simulate, which sees who
+/// holds a core, puts it at the same waits.  A class that never waits idles at
+/// the end of the step: bubble.
+Exposed stretched(const Exposed& alone, Picoseconds waits, Picoseconds longer) {
+  if (waits <= 0 || longer == waits) return alone;
+  const double factor = static_cast<double>(longer) / static_cast<double>(waits);
+  Exposed out = alone;
+  out.all = static_cast<Picoseconds>(static_cast<double>(alone.all) * factor);
+  out.collectives = static_cast<Picoseconds>(static_cast<double>(alone.collectives) * factor);
+  return out;
+}
+
 }  // namespace
 
 Estimator::Estimator() : scratch_(std::make_unique<Scratch>()) {}
@@ -70,17 +85,18 @@ Report Estimator::estimate(const PlannedRun& run, const Program& program, const 
   s.memory.read(program);
   for (std::uint32_t c = 0; c < classes.size(); ++c) {
     const ClassTimes& t = classes[c];
+    const Exposed waited = stretched(t.exposed, s.walk.step_time() - t.busy, step - t.busy);
     busy += static_cast<double>(t.busy);
-    exposed += static_cast<double>(t.exposed.all);
-    collectives += static_cast<double>(t.exposed.collectives);
+    exposed += static_cast<double>(waited.all);
+    collectives += static_cast<double>(waited.collectives);
     exchange += t.exchange;
     exchanges += t.exchanges;
     report.memory_by_stage.push_back(s.memory.peak(program, c));
     report.peak_memory_bytes = std::max(report.peak_memory_bytes, report.memory_by_stage.back().peak);
     report.time_by_stage.push_back({report.memory_by_stage.back().stage, seconds(static_cast<double>(t.busy)),
-                                    seconds(static_cast<double>(t.exposed.all)),
-                                    seconds(static_cast<double>(t.exposed.all - t.exposed.collectives)),
-                                    seconds(static_cast<double>(step - t.busy - t.exposed.collectives))});
+                                    seconds(static_cast<double>(waited.all)),
+                                    seconds(static_cast<double>(waited.all - waited.collectives)),
+                                    seconds(static_cast<double>(step - t.busy - waited.collectives))});
   }
   report.compute = seconds(busy / count);
   report.exposed_communication = seconds(exposed / count);
