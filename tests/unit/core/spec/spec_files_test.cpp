@@ -1,6 +1,10 @@
 #include "core/spec/spec_files.hpp"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 
 #include "core/base/random.hpp"
 #include "core/spec/library.hpp"
@@ -15,6 +19,19 @@ const Library library(std::filesystem::path(ORRERY_SOURCE_DIR) / "models");
 std::optional<DeviceSpec> no_device(const std::string&, Diagnostics& d) {
   d.error("library.unknown-device", "none");
   return std::nullopt;
+}
+
+std::filesystem::path scratch() {
+  return std::filesystem::temp_directory_path() / ("orrery-spec-" + std::to_string(getpid()));
+}
+
+/// Path of a file of `bytes` bytes, with a name that needs quoting.
+std::string token_file(std::uint64_t bytes) {
+  std::filesystem::create_directories(scratch());
+  const auto file = scratch() / "tokens \"odd\".txt";
+  std::ofstream(file, std::ios::binary) << 'x';
+  std::filesystem::resize_file(file, bytes);
+  return file.string();
 }
 
 Workload random_workload(std::uint64_t seed) {
@@ -42,7 +59,7 @@ Workload random_workload(std::uint64_t seed) {
   w.loss_scale = 1.0 + 100 * unit();
   w.loss_scale_window = 1 + bits() % 100;
   w.seed = bits() >> 2;
-  if (bits() % 2 == 0) w.data = "/somewhere/tokens \"odd\".txt";
+  if (bits() % 2 == 0) w.data = token_file(w.sequence_length + 1);
   return w;
 }
 
@@ -58,6 +75,7 @@ TEST_CASE("a written workload reads back equal", "[unit][spec]") {
     REQUIRE(back);
     CHECK(*back == w);
   }
+  std::filesystem::remove_all(scratch());
 }
 
 TEST_CASE("written models, devices and clusters read back equal", "[unit][spec]") {
@@ -80,10 +98,11 @@ TEST_CASE("written models, devices and clusters read back equal", "[unit][spec]"
 
 TEST_CASE("data is relative to the file that names it", "[unit][spec]") {
   Diagnostics d;
-  const auto w = parse_workload("schema = 1\n[workload]\nbatch = 1\nsequence = 2\ndata = \"../data/a.txt\"\n",
-                                "/house/plans/p.toml", d);
+  const std::filesystem::path models = std::filesystem::path(ORRERY_SOURCE_DIR) / "models";
+  const auto w = parse_workload("schema = 1\n[workload]\nbatch = 1\nsequence = 2\ndata = \"../data/corpus.txt\"\n",
+                                (models / "plan" / "p.toml").string(), d);
   REQUIRE(w);
-  CHECK(w->data == "/house/data/a.txt");
+  CHECK(w->data == (models / "data" / "corpus.txt").string());
 }
 
 TEST_CASE("a checked model of the largest widths can be counted in 64 bits", "[unit][spec]") {
