@@ -31,12 +31,12 @@ TomlNode converted(const toml::node& node) {
       for (const auto& [key, item] : *node.as_table()) {
         TomlNode child = converted(item);
         child.key_position = position_of(key.source());
-        table.emplace_back(std::string(key.str()), std::move(child));
+        table.push_back({std::string(key.str()), std::move(child)});
       }
       // The parser sorts keys; people's order is that of the file.
       std::stable_sort(table.begin(), table.end(), [](const auto& a, const auto& b) {
-        const Position p = a.second.key_position;
-        const Position q = b.second.key_position;
+        const Position p = a.value.key_position;
+        const Position q = b.value.key_position;
         return std::pair(p.line, p.column) < std::pair(q.line, q.column);
       });
       out.value = std::move(table);

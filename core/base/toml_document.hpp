@@ -15,10 +15,18 @@ namespace orrery {
 struct TomlNode {
   struct Date {};  ///< dates and times: no file of ours has any
   using Array = std::vector<TomlNode>;
-  using Table = std::vector<std::pair<std::string, TomlNode>>;  ///< in the order of the file
+  struct Entry;
+  using Table = std::vector<Entry>;  ///< in the order of the file
   std::variant<std::string, std::int64_t, double, bool, Date, Array, Table> value;
   Position position;      ///< of the value
   Position key_position;  ///< of its key, where it has one
+};
+
+/// A struct and not a pair, whose constructors would ask for a complete node inside the node (clang 14 with libstdc++
+/// 12).
+struct TomlNode::Entry {
+  std::string key;
+  TomlNode value;
 };
 
 struct TomlDocument {
