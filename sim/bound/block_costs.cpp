@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/program/lower/context.hpp"
+#include "core/program/lower/passes.hpp"
 #include "core/program/lower/tensor_1d.hpp"
 
 namespace orrery {
@@ -37,11 +37,18 @@ MemoryChange memory_change(const Program& program, const Block& block) {
 
 BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const Plan& plan, const CostModel& costs) {
   const Plan reduced = block_plan(plan);
-  lowering::Context context(model, workload, reduced, program_);
-  lowering::declare_parameters(context);
-  const lowering::ModelBlocks blocks = lowering::build_tensor_1d(context);
-  hidden_bytes_ = bytes_of(program_[blocks.hidden]);
-  gradient_bytes_ = bytes_of(program_[blocks.hidden_gradient]);
+  lowering::State state(model, workload, reduced);
+  lowering::declare_parameters(state);
+  lowering::build_tensor_1d(state);
+  for (const lowering::LoweringPass& pass : {lowering::recomputation(), lowering::sharding_collectives(),
+                                             lowering::lifetimes(), lowering::lanes()}) {
+    pass.run(state);
+  }
+  hidden_bytes_ = bytes_of(state.program[state.hidden]);
+  gradient_bytes_ = bytes_of(state.program[state.hidden_gradient]);
+  const lowering::ModuleBlocks forward = state.blocks(lowering::Phase::forward);
+  const lowering::ModuleBlocks backward = state.blocks(lowering::Phase::backward);
+  program_ = lowering::program_of(std::move(state));  // nothing else is in it, so blocks keep their numbers
   const auto enter = [&](BlockId id, BlockId& to, std::vector<Picoseconds>& prices, MemoryChange& memory,
                          Picoseconds& busy) {
     const Block& block = program_[id];
@@ -55,16 +62,16 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
       }
     }
   };
-  enter(blocks.embedding_forward, ids_.embedding_forward, compute_prices_.embedding_forward, memory_.embedding_forward,
+  enter(forward.embedding, ids_.embedding_forward, compute_prices_.embedding_forward, memory_.embedding_forward,
         busy_.embedding_forward);
-  enter(blocks.embedding_backward, ids_.embedding_backward, compute_prices_.embedding_backward,
+  enter(backward.embedding, ids_.embedding_backward, compute_prices_.embedding_backward,
         memory_.embedding_backward, busy_.embedding_backward);
-  enter(blocks.layer_forward, ids_.layer_forward, compute_prices_.layer_forward, memory_.layer_forward,
+  enter(forward.layer, ids_.layer_forward, compute_prices_.layer_forward, memory_.layer_forward,
         busy_.layer_forward);
-  enter(blocks.layer_backward, ids_.layer_backward, compute_prices_.layer_backward, memory_.layer_backward,
+  enter(backward.layer, ids_.layer_backward, compute_prices_.layer_backward, memory_.layer_backward,
         busy_.layer_backward);
-  enter(blocks.head_forward, ids_.head_forward, compute_prices_.head_forward, memory_.head_forward, busy_.head_forward);
-  enter(blocks.head_backward, ids_.head_backward, compute_prices_.head_backward, memory_.head_backward,
+  enter(forward.head, ids_.head_forward, compute_prices_.head_forward, memory_.head_forward, busy_.head_forward);
+  enter(backward.head, ids_.head_backward, compute_prices_.head_backward, memory_.head_backward,
         busy_.head_backward);
 }
 

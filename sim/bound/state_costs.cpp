@@ -1,9 +1,7 @@
 #include "sim/bound/state_costs.hpp"
 
-#include "core/program/lower/context.hpp"
-#include "core/program/lower/gradient_reductions.hpp"
+#include "core/program/lower/gathers_and_reductions.hpp"
 #include "core/program/lower/optimizer.hpp"
-#include "core/program/lower/setup.hpp"
 
 namespace orrery {
 namespace {
@@ -27,17 +25,19 @@ Picoseconds collective_time(const Program& program, const Block& block, const Co
 }  // namespace
 
 StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const Plan& plan, const CostModel& costs) {
-  Program program;
-  lowering::Context context(model, workload, plan, program);
-  lowering::declare_parameters(context);
-  const lowering::SetupBlocks setup = lowering::build_setup(context);
-  const lowering::OptimizerBlocks optimizer = lowering::build_optimizer(context);
-  factor_ = context.factor;
-  sharded_ = context.shard_states;
+  using lowering::Phase;
+  lowering::State lowered(model, workload, plan);
+  lowering::declare_parameters(lowered);
+  lowering::build_clear(lowered);
+  const lowering::OptimizerBlocks optimizer = lowering::build_optimizer(lowered);
+  factor_ = lowered.factor;
+  sharded_ = lowered.shard_states;
+  const Program& program = lowered.program;
+  const auto block = [&](BlockId id) -> const Block& { return lowered[id].block; };
   for (const Buffer& b : program.buffers) {
     if (b.role == Role::scalar) scalar_bytes_ += bytes_of(b);
   }
-  const auto state = [&](const lowering::Module& module, BlockId clear, BlockId norm, BlockId update) {
+  const auto state = [&](const lowering::Module& module, BlockId lowering::ModuleBlocks::*kind) {
     ModuleState s;
     for (const Buffer& b : program.buffers) {
       if (b.parameters == module.table) s.persistent_bytes += bytes_of(b);
@@ -45,20 +45,20 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
     s.weight_bytes = bytes_of(program[module.weights]);
     s.gradient_bytes = bytes_of(program[module.gradients]);
     for (const ParameterSegment& segment : program.parameter_tables[module.table].segments) {
-      if (segment.replicated) s.replicated_gradient_bytes += segment.count * size_of(context.grad);
+      if (segment.replicated) s.replicated_gradient_bytes += segment.count * size_of(lowered.grad);
     }
-    s.clear = compute_time(program, program[clear], costs);
-    if (factor_) s.norm = compute_time(program, program[norm], costs);
-    s.update = compute_time(program, program[update], costs);
+    s.clear = compute_time(program, block(lowered.blocks(Phase::clear).*kind), costs);
+    if (factor_) s.norm = compute_time(program, block(lowered.blocks(Phase::norm).*kind), costs);
+    s.update = compute_time(program, block(lowered.blocks(Phase::update).*kind), costs);
     return s;
   };
-  embedding_ = state(context.embedding, setup.clear_embedding, optimizer.norm_embedding, optimizer.update_embedding);
-  layer_ = state(context.layer, setup.clear_layer, optimizer.norm_layer, optimizer.update_layer);
-  head_ = state(context.head, setup.clear_head, optimizer.norm_head, optimizer.update_head);
-  if (factor_) norm_reduction_ = collective_time(program, program[optimizer.reduce_norm], costs);
-  if (model.tied_embeddings && context.stages > 1) {
-    const BlockId tied = lowering::build_tied_reduction(context, true);
-    tied_reduction_ = collective_time(program, program[tied], costs);
+  embedding_ = state(lowered.embedding, &lowering::ModuleBlocks::embedding);
+  layer_ = state(lowered.layer, &lowering::ModuleBlocks::layer);
+  head_ = state(lowered.head, &lowering::ModuleBlocks::head);
+  if (factor_) norm_reduction_ = collective_time(program, block(optimizer.reduce_norm), costs);
+  if (model.tied_embeddings && lowered.pipeline > 1) {
+    const BlockId tied = lowering::build_tied_reduction(lowered, 0);
+    tied_reduction_ = collective_time(program, block(tied), costs);
   }
 }
 

@@ -1,91 +1,195 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
-#include "core/program/lower/block_builder.hpp"
+#include "core/program/lower/passes.hpp"
 
 namespace orrery::lowering {
 namespace {
 
-bool contains(const std::vector<Touched>& list, const Touched& t) {
-  return std::find(list.begin(), list.end(), t) != list.end();
-}
-
-bool persistent(const Buffer& b) {
-  return b.role == Role::weight || b.role == Role::gradient || b.role == Role::master || b.role == Role::moment ||
-         b.role == Role::scalar;
-}
-
-struct Use {
-  Touched what;
-  std::size_t first_block, last_block;
-  std::uint32_t first_op, last_op;  ///< in those blocks
+/// The blocks that one microbatch meets on its way through a model of `layers`
+/// layers, forward and back, whatever stages they lie on.
+struct Run {
+  BlockId block{};
+  std::uint32_t layer = 0;
 };
+std::vector<Run> way_of_a_microbatch(const State& s, std::uint32_t layers) {
+  const ModuleBlocks& forward = s.blocks(Phase::forward);
+  const ModuleBlocks& backward = s.blocks(Phase::backward);
+  std::vector<Run> way = {{forward.embedding, 0}};
+  for (std::uint32_t l = 0; l < layers; ++l) way.push_back({forward.layer, l});
+  way.push_back({forward.head, layers});
+  way.push_back({backward.head, layers});
+  for (std::uint32_t l = layers; l-- > 0;) way.push_back({backward.layer, l});
+  way.push_back({backward.embedding, 0});
+  return way;
+}
+
+/// Number of the instance that a run of a block at `layer` means.
+std::size_t instance(const State& s, BufferId buffer, std::uint32_t layer, std::int8_t shift, std::uint32_t layers) {
+  const std::uint32_t at = per_layer(s.program[buffer].scope) ? layer + static_cast<std::uint32_t>(shift) : 0;
+  return std::size_t{index(buffer)} * (layers + 1) + at;
+}
+
+/// The op makes all of the buffer anew and takes nothing from it.
+bool only_writes(const Block& block, const Op& op, const View& view) {
+  bool only = true;
+  for_each_view(block, op, [&](const View& v) {
+    if (v.buffer == view.buffer && v.layer_shift == view.layer_shift && v.use != View::Use::write) only = false;
+  });
+  return only;
+}
+
+/// From the op that first makes an instance to the last one that uses it.
+struct Life {
+  BufferId buffer{};
+  std::uint32_t first_run, last_run;
+  std::uint32_t first_op, last_op;
+  std::int8_t first_shift, last_shift;
+};
+
+/// Lives of all buffers that do not persist, in order of their beginning.  What
+/// is made anew in another block does not live in between: recomputed
+/// activations and workspaces are held inside their blocks alone.
+std::vector<Life> lives_of(const State& s, const std::vector<Run>& way, std::uint32_t layers) {
+  constexpr std::uint32_t none = ~std::uint32_t{0};
+  std::vector<Life> lives;
+  lives.reserve(64);
+  std::vector<std::uint32_t> current(s.program.buffers.size() * (layers + 1), none);
+  for (std::uint32_t r = 0; r < way.size(); ++r) {
+    const Block& block = s[way[r].block].block;
+    for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
+      const Op& op = block.ops[i];
+      for_each_view(block, op, [&](const View& v) {
+        if (is_persistent(s.program[v.buffer])) return;
+        std::uint32_t& life = current[instance(s, v.buffer, way[r].layer, v.layer_shift, layers)];
+        if (life == none || (lives[life].last_run != r && only_writes(block, op, v))) {
+          life = static_cast<std::uint32_t>(lives.size());
+          lives.push_back({v.buffer, r, r, i, i, v.layer_shift, v.layer_shift});
+        } else {
+          lives[life].last_run = r;
+          lives[life].last_op = i;
+          lives[life].last_shift = v.layer_shift;
+        }
+      });
+    }
+  }
+  return lives;
+}
 
 struct Edge {
   std::uint32_t op;
   bool alloc;  ///< before `op`; else a free after it
-  Touched what;
+  BufferId what;
+  std::int8_t shift;
 };
 
-/// Rebuilds the ops with allocs before and frees after the given ones.
-/// Positions that `tails` name move along.
-void insert(Block& block, std::vector<Edge> edges) {
+void insert(Draft& draft, std::vector<Edge> edges) {
   if (edges.empty()) return;
   std::vector<Op> ops;
-  ops.reserve(block.ops.size() + edges.size());
-  for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
-    for (const Edge& e : edges) {
-      if (e.alloc && e.op == i) ops.push_back({Alloc{e.what.buffer, e.what.layer_shift}, {}, {}, {}});
+  ops.reserve(draft.block.ops.size() + edges.size());
+  std::vector<std::pair<std::uint32_t, Lane>> tails;
+  // At one op they stand as their lives began.
+  std::stable_sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) {
+    return a.op != b.op ? a.op < b.op : a.alloc && !b.alloc;
+  });
+  auto edge = edges.begin();
+  for (std::uint32_t i = 0; i < draft.block.ops.size(); ++i) {
+    for (; edge != edges.end() && edge->op == i && edge->alloc; ++edge) {
+      ops.push_back({Alloc{edge->what, edge->shift}, {}, {}, {}});
     }
-    ops.push_back(block.ops[i]);
-    for (const Edge& e : edges) {
-      if (!e.alloc && e.op == i) ops.push_back({Free{e.what.buffer, e.what.layer_shift}, {}, {}, {}});
+    for (const auto& [at, lane] : draft.tails) {
+      if (at == i) tails.emplace_back(static_cast<std::uint32_t>(ops.size()), lane);
+    }
+    ops.push_back(draft.block.ops[i]);
+    for (; edge != edges.end() && edge->op == i; ++edge) {
+      ops.push_back({Free{edge->what, edge->shift}, {}, {}, {}});
     }
   }
-  block.ops = std::move(ops);
+  draft.block.ops = std::move(ops);
+  draft.tails = std::move(tails);
+}
+
+/// Setup leaves alive what it makes.  Between stages, a receive begins the life
+/// of what it brings and a send ends that of what it takes away.
+std::vector<Edge> edges_of_one_block(const State& s, const Block& block) {
+  std::vector<Edge> edges;
+  const auto known = [&](BufferId b) {
+    return std::any_of(edges.begin(), edges.end(), [&](const Edge& e) { return e.what == b; });
+  };
+  for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
+    const Op& op = block.ops[i];
+    const auto* exchange = std::get_if<Exchange>(&op.action);
+    for_each_view(block, op, [&](const View& v) {
+      if (exchange != nullptr) {
+        edges.push_back({i, !block.transfers[exchange->transfers.first].send, v.buffer, v.layer_shift});
+      } else if (block.pass == Pass::setup && is_persistent(s.program[v.buffer]) && !known(v.buffer)) {
+        edges.push_back({i, true, v.buffer, v.layer_shift});
+      }
+    });
+  }
+  return edges;
+}
+
+std::string before(const State& s) {
+  if (s.drafts.empty()) return "there are no blocks";
+  for (const Draft& d : s.drafts) {
+    if (!d.seams.empty()) return d.block.name + " still has seams";
+    if (std::any_of(d.block.ops.begin(), d.block.ops.end(), is_memory)) return d.block.name + " already allocates";
+  }
+  return {};
+}
+
+void run(State& s) {
+  // Every layer of a kind runs the same block, so one layer shows all lives.
+  const std::vector<Run> way = way_of_a_microbatch(s, 1);
+  std::vector<std::vector<Edge>> edges(way.size());
+  for (const Life& life : lives_of(s, way, 1)) {
+    edges[life.first_run].push_back({life.first_op, true, life.buffer, life.first_shift});
+    edges[life.last_run].push_back({life.last_op, false, life.buffer, life.last_shift});
+  }
+  for (std::size_t r = 0; r < way.size(); ++r) insert(s[way[r].block], std::move(edges[r]));
+  for (Draft& d : s.drafts) {
+    const bool transfers = !d.block.transfers.empty();
+    if (transfers || d.block.pass == Pass::setup) insert(d, edges_of_one_block(s, d.block));
+  }
+}
+
+/// On the way of a microbatch through three layers, every use lies between an
+/// allocation and a free, nothing is allocated twice, and nothing is left;
+/// what persists is allocated by setup alone.
+std::string after(const State& s) {
+  constexpr std::uint32_t layers = 3;
+  std::vector<bool> live(s.program.buffers.size() * (layers + 1));
+  for (const Run& run : way_of_a_microbatch(s, layers)) {
+    const Block& block = s[run.block].block;
+    for (const Op& op : block.ops) {
+      const auto at = [&](BufferId b, std::int8_t shift) { return instance(s, b, run.layer, shift, layers); };
+      const auto wrong = [&](BufferId b, const char* what) {
+        return fmt::format("{} {} in {}", s.program[b].name, what, block.name);
+      };
+      if (const auto* alloc = std::get_if<Alloc>(&op.action)) {
+        if (live[at(alloc->what, alloc->layer_shift)]) return wrong(alloc->what, "is allocated twice");
+        live[at(alloc->what, alloc->layer_shift)] = true;
+      } else if (const auto* free = std::get_if<Free>(&op.action)) {
+        if (!live[at(free->what, free->layer_shift)]) return wrong(free->what, "is freed without need");
+        live[at(free->what, free->layer_shift)] = false;
+      }
+      std::string unmade;
+      for_each_view(block, op, [&](const View& v) {
+        if (is_persistent(s.program[v.buffer]) || live[at(v.buffer, v.layer_shift)]) return;
+        unmade = wrong(v.buffer, "is used while it does not live");
+      });
+      if (!unmade.empty()) return unmade;
+    }
+  }
+  const auto left = std::find(live.begin(), live.end(), true);
+  if (left == live.end()) return {};
+  return s.program.buffers[static_cast<std::size_t>(left - live.begin()) / (layers + 1)].name + " is never freed";
 }
 
 }  // namespace
 
-void insert_lifetimes(const Program& program, std::span<BlockBuilder*> blocks, const Lifetimes& rules) {
-  std::vector<Use> uses;
-  for (std::size_t b = 0; b < blocks.size(); ++b) {
-    const Block& block = blocks[b]->block();
-    for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
-      for (std::uint32_t v = 0; v < block.ops[i].views.count; ++v) {
-        const View& view = block.views[block.ops[i].views.first + v];
-        const Touched t{view.buffer, view.layer_shift};
-        if (persistent(program[t.buffer]) || contains(rules.outside, t)) continue;
-        const bool kept = contains(rules.kept, t) || contains(rules.allocate_only, t) || contains(rules.free_only, t);
-        const auto same = std::find_if(uses.rbegin(), uses.rend(), [&](const Use& u) {
-          return u.what == t && (kept || u.first_block == b);
-        });
-        if (same == uses.rend()) {
-          uses.push_back({t, b, b, i, i});
-        } else {
-          same->last_block = b;
-          same->last_op = i;
-        }
-      }
-    }
-  }
-  std::vector<std::vector<Edge>> edges(blocks.size());
-  for (const Use& u : uses) {
-    if (!contains(rules.free_only, u.what)) edges[u.first_block].push_back({u.first_op, true, u.what});
-    if (!contains(rules.allocate_only, u.what)) edges[u.last_block].push_back({u.last_op, false, u.what});
-  }
-  for (std::size_t b = 0; b < blocks.size(); ++b) {
-    blocks[b]->moved(edges[b].empty() ? std::vector<std::uint32_t>{} : [&] {
-      std::vector<std::uint32_t> to(blocks[b]->block().ops.size());
-      for (std::uint32_t i = 0; i < to.size(); ++i) {
-        to[i] = i;
-        for (const Edge& e : edges[b]) {
-          if (e.alloc ? e.op <= i : e.op < i) ++to[i];
-        }
-      }
-      return to;
-    }());
-    insert(blocks[b]->block(), std::move(edges[b]));
-  }
-}
+LoweringPass lifetimes() { return {"lifetimes", before, run, after}; }
 
 }  // namespace orrery::lowering

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
 
@@ -11,5 +15,12 @@ namespace orrery {
 /// see the cluster: the same Program priced on two clusters is a controlled
 /// experiment.  Same input, same Program, to the byte.
 [[nodiscard]] Program lower(const ModelSpec&, const Workload&, const Plan&);
+
+/// Names of the passes that lowering consists of, in order.
+[[nodiscard]] std::vector<std::string> pass_names();
+
+/// The Program as it stands after the pass of that name: it can be printed and
+/// read back, but only the one after the last pass can be priced or run.
+[[nodiscard]] Program lower_until(const ModelSpec&, const Workload&, const Plan&, std::string_view pass);
 
 }  // namespace orrery

@@ -1,21 +1,25 @@
 #include "core/program/lower/optimizer.hpp"
 
-#include "core/program/lower/gradient_reductions.hpp"
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/program/lower/passes.hpp"
 
 namespace orrery::lowering {
 namespace {
 
 /// Gradients come from reductions on these lanes.
-void after_reductions(const Context& c, BlockBuilder& b) {
-  if (c.data > 1) b.after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::data)});
-  if (c.sequence_parallel) b.after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
-  if (c.model.tied_embeddings && c.stages > 1) {
-    b.after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::pipeline)});
+void after_reductions(const State& c, BlockBuilder& b) {
+  if (c.data > 1) b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::data)});
+  if (c.sequence_parallel) b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
+  if (c.model.tied_embeddings && c.pipeline > 1) {
+    b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::pipeline)});
   }
 }
 
-BlockId build_norm(Context& c, const Module& m) {
-  BlockBuilder b(c.program, c.program.parameter_tables[m.table].module + ".norm", Pass::optimizer);
+BlockId build_norm(State& c, const Module& m) {
+  BlockBuilder b(c, c.program.parameter_tables[m.table].module + ".norm", Pass::optimizer, Section::optimizer);
   after_reductions(c, b);
   for (const ParameterSegment& s : c.program.parameter_tables[m.table].segments) {
     if (!s.counted) continue;
@@ -25,11 +29,11 @@ BlockId build_norm(Context& c, const Module& m) {
     k.parameter = s.replicated ? 1.0 / c.tensor : 1.0;
     b.compute(k, {gradient, update(c.scalar.norm)});
   }
-  return b.finish();
+  return b.finish(c);
 }
 
-BlockId build_update(Context& c, const Module& m) {
-  BlockBuilder b(c.program, c.program.parameter_tables[m.table].module + ".update", Pass::optimizer);
+BlockId build_update(State& c, const Module& m) {
+  BlockBuilder b(c, c.program.parameter_tables[m.table].module + ".update", Pass::optimizer, Section::optimizer);
   if (!c.factor) after_reductions(c, b);
   const bool adam = c.workload.optimizer.kind == OptimizerKind::adam;
   const int moments = optimizer_moments(c.workload);
@@ -54,24 +58,21 @@ BlockId build_update(Context& c, const Module& m) {
     if (!adam) k.options.momentum = moments > 0;
     b.compute(k, std::span<const Operand>(operands, n));
   }
-  return b.finish();
+  return b.finish(c);
 }
 
 }  // namespace
 
-OptimizerBlocks build_optimizer(Context& c) {
+OptimizerBlocks build_optimizer(State& c) {
   OptimizerBlocks out;
   if (c.factor) {
-    BlockBuilder clear(c.program, "norm.clear", Pass::optimizer);
+    BlockBuilder clear(c, "norm.clear", Pass::optimizer, Section::optimizer);
     clear.compute(c.kernel(KernelKind::fill, Pass::optimizer, 1, 1), {write(c.scalar.norm)});
-    out.clear_norm = clear.finish();
-    out.norm_embedding = build_norm(c, c.embedding);
-    out.norm_layer = build_norm(c, c.layer);
-    out.norm_head = build_norm(c, c.head);
-    BlockBuilder reduce(c.program, "norm.reduce", Pass::optimizer);
+    out.clear_norm = clear.finish(c);
+    c.blocks(Phase::norm) = {build_norm(c, c.embedding), build_norm(c, c.layer), build_norm(c, c.head)};
+    BlockBuilder reduce(c, "norm.reduce", Pass::optimizer, Section::optimizer);
     if (group_size(c.program[c.norm_group], c.program.mesh) > 1) {
-      reduce.collective(Collective::Kind::all_reduce, c.norm_group, static_cast<std::uint8_t>(axis_count),
-                        {update(c.scalar.norm)});
+      reduce.collective(Collective::Kind::all_reduce, c.norm_group, {update(c.scalar.norm)});
     }
     Kernel k = c.kernel(KernelKind::clip_factor, Pass::optimizer, 1, 1);
     k.parameter = c.workload.clip_norm.value_or(0.0);
@@ -81,9 +82,9 @@ OptimizerBlocks build_optimizer(Context& c) {
     } else {
       reduce.compute(k, {read(c.scalar.norm), write(c.scalar.factor)});
     }
-    out.reduce_norm = reduce.finish();
+    out.reduce_norm = reduce.finish(c);
   }
-  BlockBuilder advance(c.program, "step.advance", Pass::optimizer);
+  BlockBuilder advance(c, "step.advance", Pass::optimizer, Section::optimizer);
   Kernel k = c.kernel(KernelKind::advance_step, Pass::optimizer, 1, 1);
   k.options.factor = c.factor;
   if (c.factor) {
@@ -91,11 +92,92 @@ OptimizerBlocks build_optimizer(Context& c) {
   } else {
     advance.compute(k, {update(c.scalar.steps)});
   }
-  out.advance = advance.finish();
-  out.update_embedding = build_update(c, c.embedding);
-  out.update_layer = build_update(c, c.layer);
-  out.update_head = build_update(c, c.head);
+  out.advance = advance.finish(c);
+  c.blocks(Phase::update) = {build_update(c, c.embedding), build_update(c, c.layer), build_update(c, c.head)};
   return out;
 }
+
+BlockId build_tied_reduction(State& c, std::uint32_t stage) {
+  const bool first = stage == 0;
+  BlockBuilder b(c, first ? "gradients.tied.first" : "gradients.tied.last", Pass::optimizer, Section::tied, stage);
+  const Module& m = first ? c.embedding : c.head;
+  // The word table is the first segment of both modules.
+  const ParameterSegment& s = c.program.parameter_tables[m.table].segments.front();
+  if (c.data > 1) b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::data)});
+  b.collective(Collective::Kind::all_reduce, c.tied_group, {own_part(c, m.gradients, s, View::Use::accumulate)});
+  return b.finish(c);
+}
+
+namespace {
+
+bool is_end(const Action& a) { return a.phase == Phase::gather || a.phase == Phase::mean_loss; }
+
+std::string before(const State& s) {
+  if (s.stages.empty()) return "there is no schedule";
+  for (const Stage& stage : s.stages) {
+    if (count(stage.step, Phase::clear) == 0) return fmt::format("stage {} clears no gradients", stage.number);
+    if (count(stage.step, Phase::update) != 0) return fmt::format("stage {} already updates", stage.number);
+    const auto end = std::find_if(stage.step.begin(), stage.step.end(), is_end);
+    if (!std::all_of(end, stage.step.end(), is_end)) {
+      return fmt::format("stage {} works on after it gathers weights", stage.number);
+    }
+  }
+  return {};
+}
+
+void run(State& s) {
+  const OptimizerBlocks blocks = build_optimizer(s);
+  for (Stage& stage : s.stages) {
+    const auto at = std::find_if(stage.step.begin(), stage.step.end(), is_end);
+    const std::vector<Action> end(at, stage.step.end());
+    stage.step.erase(at, stage.step.end());
+    const auto add = [&](Phase phase, BlockId block) {
+      stage.blocks[static_cast<std::size_t>(phase)] = block;
+      stage.step.push_back({phase, 0, 0});
+    };
+    const auto each_chunk = [&](Phase phase) {
+      for (std::uint32_t c = 0; c < stage.own_chunks; ++c) stage.step.push_back({phase, c, 0});
+    };
+    if (s.model.tied_embeddings && s.pipeline > 1 && (stage.number == 0 || stage.number + 1 == s.pipeline)) {
+      add(Phase::tied, build_tied_reduction(s, stage.number));
+    }
+    if (s.factor) {
+      add(Phase::clear_norm, blocks.clear_norm);
+      each_chunk(Phase::norm);
+      add(Phase::reduce_norm, blocks.reduce_norm);
+    }
+    add(Phase::advance, blocks.advance);
+    if (!s.shard_states) each_chunk(Phase::update);
+    for (const Action& a : end) {
+      if (a.phase == Phase::gather) stage.step.push_back({Phase::update, a.chunk, 0});
+      stage.step.push_back(a);
+    }
+  }
+}
+
+/// Every module is counted in the norm and updated once, after all gradients
+/// are there, and its weights are gathered after that.
+std::string after(const State& s) {
+  for (const Stage& stage : s.stages) {
+    std::string wrong = covered(stage, Phase::update, 0);
+    if (wrong.empty()) wrong = covered(stage, Phase::norm, 0, s.factor ? 1 : 0);
+    if (!wrong.empty()) return wrong;
+    std::vector<bool> updated(stage.chunks.size());
+    bool updating = false;
+    for (const Action& a : stage.step) {
+      if (a.phase == Phase::update) updating = updated[a.chunk] = true;
+      const bool makes_gradients = a.phase == Phase::backward || a.phase == Phase::reduce || a.phase == Phase::tied;
+      if (makes_gradients && updating) return fmt::format("stage {} updates before gradients are there", stage.number);
+      if (a.phase == Phase::gather && !updated[a.chunk]) {
+        return fmt::format("stage {} gathers weights before their update", stage.number);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+LoweringPass optimizer() { return {"optimizer", before, run, after}; }
 
 }  // namespace orrery::lowering

@@ -1,17 +1,20 @@
 #pragma once
 
-#include "core/program/lower/block_builder.hpp"
-#include "core/program/lower/context.hpp"
+#include "core/program/lower/state.hpp"
 
 namespace orrery::lowering {
 
+/// Blocks that every stage runs once a step; clear_norm and reduce_norm only
+/// where updates take a factor.
 struct OptimizerBlocks {
-  BlockId clear_norm{}, norm_embedding{}, norm_layer{}, norm_head{}, reduce_norm{};
-  BlockId advance{}, update_embedding{}, update_layer{}, update_head{};
+  BlockId clear_norm{}, reduce_norm{}, advance{};
 };
 
 /// Global norm over every parameter counted once, clip factor and fp16 loss
-/// scale, and the update of each module.
-[[nodiscard]] OptimizerBlocks build_optimizer(Context&);
+/// scale, and the update of each module (State::blocks of norm and update).
+[[nodiscard]] OptimizerBlocks build_optimizer(State&);
+
+/// Sum of the tied table's gradients on the first and the last stage.
+[[nodiscard]] BlockId build_tied_reduction(State&, std::uint32_t stage);
 
 }  // namespace orrery::lowering

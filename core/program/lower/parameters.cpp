@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "core/program/lower/context.hpp"
+#include "core/program/lower/state.hpp"
 
 namespace orrery::lowering {
 namespace {
@@ -12,7 +12,7 @@ ShardDim cut(std::uint64_t n) { return {n, n, {Axis::tensor}, false}; }
 /// flat parts over the data axis are equal (`parts` = 1: no padding).
 class TableBuilder {
  public:
-  TableBuilder(const Context& context, std::string module)
+  TableBuilder(const State& context, std::string module)
       : context_(context), parts_(context.shard_states ? context.data : 1) {
     table_.module = std::move(module);
   }
@@ -42,7 +42,7 @@ class TableBuilder {
     last.count = table_.count - last.offset;
   }
 
-  const Context& context_;
+  const State& context_;
   std::uint64_t parts_;
   ParameterTable table_;
 };
@@ -51,7 +51,7 @@ class TableBuilder {
 // product adds to the residual stream (Radford et al. 2019).
 constexpr double deviation = 0.02;
 
-ParameterTable layer_table(const Context& c) {
+ParameterTable layer_table(const State& c) {
   const ModelSpec& m = c.model;
   const std::uint64_t query = m.heads * m.head_dim;
   const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
@@ -88,12 +88,12 @@ ParameterTable layer_table(const Context& c) {
   return t.finish();
 }
 
-Shard vocabulary_shard(const Context& c) {
+Shard vocabulary_shard(const State& c) {
   const std::uint64_t padded = padded_vocabulary(c.plan, c.model);
   return {{padded, c.model.vocabulary, {Axis::tensor}, false}, whole(c.model.hidden)};
 }
 
-ParameterTable embedding_table(const Context& c) {
+ParameterTable embedding_table(const State& c) {
   TableBuilder t(c, "embedding");
   t.segment(true, false);
   t.slice("word.weight", vocabulary_shard(c), Init::normal, deviation);
@@ -104,23 +104,22 @@ ParameterTable embedding_table(const Context& c) {
   return t.finish();
 }
 
-ParameterTable head_table(const Context& c) {
+ParameterTable head_table(const State& c) {
   TableBuilder t(c, "head");
   const bool tied = c.model.tied_embeddings;
   t.segment(true, false, !tied);
   if (!tied) t.slice("output.weight", vocabulary_shard(c), Init::normal, deviation);
   // The last stage's own copy of the tied table: the first stage's counts in the norm.
-  if (tied && c.stages > 1) t.slice("embedding.word.weight", vocabulary_shard(c), Init::normal, deviation);
+  if (tied && c.pipeline > 1) t.slice("embedding.word.weight", vocabulary_shard(c), Init::normal, deviation);
   t.segment(false, true);
   t.slice("norm.weight", {whole(c.model.hidden)}, Init::ones);
   if (c.model.norm == Norm::layer_norm) t.slice("norm.bias", {whole(c.model.hidden)}, Init::zeros);
   return t.finish();
 }
 
-void declare_module(Context& c, Module& module, ParameterTable table, Scope scope) {
+void declare_module(State& c, Module& module, ParameterTable table, Scope scope) {
   const std::string name = table.module;
   const std::uint64_t count = table.count;
-  module.present = true;
   module.table = static_cast<std::uint32_t>(c.program.parameter_tables.size());
   c.program.parameter_tables.push_back(std::move(table));
   const auto persistent = [&](const char* what, Role role, DType dtype, bool sharded) {
@@ -145,7 +144,7 @@ void declare_module(Context& c, Module& module, ParameterTable table, Scope scop
 
 }  // namespace
 
-void declare_parameters(Context& c) {
+void declare_parameters(State& c) {
   declare_module(c, c.embedding, embedding_table(c), Scope::stage);
   declare_module(c, c.layer, layer_table(c), Scope::layer);
   declare_module(c, c.head, head_table(c), Scope::stage);

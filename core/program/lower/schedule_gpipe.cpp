@@ -2,11 +2,11 @@
 
 namespace orrery::lowering {
 
-std::vector<ComputeAction> schedule_gpipe(std::uint32_t, std::uint32_t, std::uint32_t microbatches) {
-  std::vector<ComputeAction> order;
+std::vector<Action> schedule_gpipe(std::uint32_t, std::uint32_t, std::uint32_t microbatches) {
+  std::vector<Action> order;
   order.reserve(2 * std::size_t{microbatches});
-  for (std::uint32_t m = 0; m < microbatches; ++m) order.push_back({ComputeAction::Phase::forward, m});
-  for (std::uint32_t m = 0; m < microbatches; ++m) order.push_back({ComputeAction::Phase::backward, m});
+  for (std::uint32_t m = 0; m < microbatches; ++m) order.push_back({Phase::forward, 0, m});
+  for (std::uint32_t m = 0; m < microbatches; ++m) order.push_back({Phase::backward, 0, m});
   return order;
 }
 

@@ -2,20 +2,19 @@
 
 namespace orrery::lowering {
 
-Operand weight_of(const Context& c, const Module& module, std::string_view slice) {
+Operand weight_of(const State& c, const Module& module, std::string_view slice) {
   const auto p = c.parameter(module, slice);
   return {module.weights, View::Use::read, 0, p.offset, p.count, {}};
 }
 
-Operand gradient_of(const Context& c, const Module& module, std::string_view slice) {
+Operand gradient_of(const State& c, const Module& module, std::string_view slice) {
   const auto p = c.parameter(module, slice);
   return {module.gradients, View::Use::accumulate, 0, p.offset, p.count, {}};
 }
 
-void norm_forward(const Context& c, BlockBuilder& b, Pass pass, const NormSite& site, Operand x, Operand y,
-                  Operand stats) {
+void norm_forward(const State& c, BlockBuilder& b, const NormSite& site, Operand x, Operand y, Operand stats) {
   const bool layer = c.model.norm == Norm::layer_norm;
-  Kernel k = c.kernel(layer ? KernelKind::layer_norm_forward : KernelKind::rms_norm_forward, pass, c.rows,
+  Kernel k = c.kernel(layer ? KernelKind::layer_norm_forward : KernelKind::rms_norm_forward, Pass::forward, c.rows,
                       c.model.hidden);
   k.parameter = c.model.norm_epsilon;
   const Operand gamma = weight_of(c, *site.module, site.weight);
@@ -26,7 +25,7 @@ void norm_forward(const Context& c, BlockBuilder& b, Pass pass, const NormSite& 
   }
 }
 
-void norm_backward(const Context& c, BlockBuilder& b, const NormSite& site, Operand dy, Operand x, Operand stats,
+void norm_backward(const State& c, BlockBuilder& b, const NormSite& site, Operand dy, Operand x, Operand stats,
                    Operand dx) {
   const bool layer = c.model.norm == Norm::layer_norm;
   const Operand dgamma = gradient_of(c, *site.module, site.weight);
@@ -42,18 +41,14 @@ void norm_backward(const Context& c, BlockBuilder& b, const NormSite& site, Oper
   b.compute(input, {dy, x, weight_of(c, *site.module, site.weight), stats, dx});
 }
 
-ModelBlocks build_tensor_1d(Context& c) {
-  ModelBlocks blocks;
+void build_tensor_1d(State& c) {
   const ShardDim feature{c.model.hidden, c.model.hidden, {}, false};
-  const Stream stream{
-      c.activation("hidden", Role::activation, Scope::layer_microbatch, c.act, feature, c.sequence_parallel),
-      c.activation("hidden.gradient", Role::workspace, Scope::microbatch, c.act, feature, c.sequence_parallel)};
-  blocks.hidden = stream.hidden;
-  blocks.hidden_gradient = stream.gradient;
-  build_embedding(c, stream, blocks);
-  build_layer(c, stream, blocks);
-  build_head(c, stream, blocks);
-  return blocks;
+  c.hidden = c.activation("hidden", Role::activation, Scope::layer_microbatch, c.act, feature, c.sequence_parallel);
+  c.hidden_gradient =
+      c.activation("hidden.gradient", Role::workspace, Scope::microbatch, c.act, feature, c.sequence_parallel);
+  build_embedding(c);
+  build_layer(c);
+  build_head(c);
 }
 
 }  // namespace orrery::lowering

@@ -2,7 +2,7 @@
 
 namespace orrery::lowering {
 
-void build_head(Context& c, const Stream& stream, ModelBlocks& out) {
+void build_head(State& c) {
   const ModelSpec& m = c.model;
   const bool sp = c.sequence_parallel;
   const HeadMatrix matrix = head_matrix(c);
@@ -36,28 +36,28 @@ void build_head(Context& c, const Stream& stream, ModelBlocks& out) {
   const NormSite norm{&c.head, "norm.weight", "norm.bias"};
   const auto entropy = [&](KernelKind kind) { return c.kernel(kind, Pass::loss, c.tokens, c.vocabulary); };
 
-  BlockBuilder f(c.program, "head.forward", Pass::forward);
-  norm_forward(c, f, Pass::forward, norm, read(stream.hidden), write(norm_out), write(stats));
-  if (sp) f.collective(Collective::Kind::all_gather, c.tensor_group, tensor_lane, {read(norm_out), write(gathered)});
+  BlockBuilder f(c, "head.forward", Pass::forward, Section::model);
+  norm_forward(c, f, norm, read(c.hidden), write(norm_out), write(stats));
+  if (sp) f.seam(Collective::Kind::all_gather, {read(norm_out), write(gathered)});
   Kernel project = c.kernel(KernelKind::gemm, Pass::forward, c.tokens, c.vocabulary, m.hidden);
   project.options.transpose_b = true;
   f.compute(project, {read(gathered), weight_of(c, *matrix.module, matrix.slice), write(logits)});
   f.compute(c.kernel(KernelKind::load_targets, Pass::loss, c.tokens, 1), {write(targets)});
   f.compute(entropy(KernelKind::cross_entropy_max), {read(logits), write(max)});
   if (c.tensor > 1) {
-    f.collective(Collective::Kind::all_reduce, c.tensor_group, tensor_lane, {update(max)}, Collective::Reduction::max);
+    f.seam(Collective::Kind::all_reduce, {update(max)}, Collective::Reduction::max);
   }
   f.compute(entropy(KernelKind::cross_entropy_sum),
             {read(logits), read(max), read(targets), write(sum), write(target_logit)});
   if (c.tensor > 1) {
-    f.collective(Collective::Kind::all_reduce, c.tensor_group, tensor_lane, {update(sum), update(target_logit)});
+    f.seam(Collective::Kind::all_reduce, {update(sum), update(target_logit)});
   }
   f.compute(entropy(KernelKind::cross_entropy_loss),
             {read(max), read(sum), read(target_logit), read(targets), update(c.scalar.loss)});
 
-  BlockBuilder b(c.program, "head.backward", Pass::input_gradient);
+  BlockBuilder b(c, "head.backward", Pass::input_gradient, Section::model);
   // The count was summed over data at the start of the step.
-  if (c.data > 1) b.after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::data)});
+  if (c.data > 1) b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::data)});
   Kernel ce = entropy(KernelKind::cross_entropy_backward);
   if (c.scaled) {
     ce.options.scaled = true;
@@ -66,28 +66,22 @@ void build_head(Context& c, const Stream& stream, ModelBlocks& out) {
   } else {
     b.compute(ce, {update(logits), read(max), read(sum), read(targets), read(c.scalar.count)});
   }
-  if (sp) b.collective(Collective::Kind::all_gather, c.tensor_group, tensor_lane, {read(norm_out), write(gathered)});
+  if (sp) b.seam(Collective::Kind::all_gather, {read(norm_out), write(gathered)});
   b.compute(c.kernel(KernelKind::gemm, Pass::input_gradient, c.tokens, m.hidden, c.vocabulary),
             {read(logits), weight_of(c, *matrix.module, matrix.slice), write(dx)});
   if (sp) {
-    b.collective(Collective::Kind::reduce_scatter, c.tensor_group, tensor_lane, {read(dx), write(dx_part)});
+    b.seam(Collective::Kind::reduce_scatter, {read(dx), write(dx_part)});
   } else if (c.tensor > 1) {
-    b.collective(Collective::Kind::all_reduce, c.tensor_group, tensor_lane, {update(dx)});
+    b.seam(Collective::Kind::all_reduce, {update(dx)});
   }
   Kernel weight = c.kernel(KernelKind::gemm, Pass::weight_gradient, c.vocabulary, m.hidden, c.tokens);
   weight.options.transpose_a = true;
   b.compute(weight, {read(logits), read(gathered), gradient_of(c, *matrix.module, matrix.slice)});
-  b.compute(c.kernel(KernelKind::fill, Pass::input_gradient, c.rows, m.hidden), {write(stream.gradient)});
-  norm_backward(c, b, norm, read(dx_part), read(stream.hidden), read(stats), update(stream.gradient));
+  b.compute(c.kernel(KernelKind::fill, Pass::input_gradient, c.rows, m.hidden), {write(c.hidden_gradient)});
+  norm_backward(c, b, norm, read(dx_part), read(c.hidden), read(stats), update(c.hidden_gradient));
 
-  Lifetimes lifetimes;
-  lifetimes.kept = {{targets, 0}, {norm_out, 0}, {stats, 0}, {logits, 0}, {max, 0}, {sum, 0}};
-  lifetimes.free_only = {{stream.hidden, 0}};
-  lifetimes.allocate_only = {{stream.gradient, 0}};
-  BlockBuilder* blocks[] = {&f, &b};
-  insert_lifetimes(c.program, blocks, lifetimes);
-  out.head_forward = f.finish();
-  out.head_backward = b.finish();
+  c.blocks(Phase::forward).head = f.finish(c);
+  c.blocks(Phase::backward).head = b.finish(c);
 }
 
 }  // namespace orrery::lowering

@@ -3,49 +3,33 @@
 namespace orrery::lowering {
 namespace {
 
-/// Declarations of a layer's buffers and the emission of its two blocks.
+/// Declarations of a layer's buffers and the compute order of its two blocks.
 class Layer {
  public:
-  Layer(Context& c, const Stream& stream) : c_(c), hidden_(stream.hidden), gradient_(stream.gradient) { declare(); }
+  explicit Layer(State& c) : c_(c), hidden_(c.hidden), gradient_(c.hidden_gradient) { declare(); }
 
-  void build(ModelBlocks& out) {
-    BlockBuilder forward(c_.program, "layer.forward", Pass::forward);
-    BlockBuilder backward(c_.program, "layer.backward", Pass::input_gradient);
+  void build() {
+    BlockBuilder forward(c_, "layer.forward", Pass::forward, Section::model);
     // The stage's first layer takes what the embedding summed or the previous
     // stage sent; for all others these waits are over.
-    if (c_.tensor > 1) forward.after_tail({LaneKind::collective, tensor_lane});
-    if (c_.stages > 1) forward.after_tail(receive_lane(TransferLane::forward_receive));
-    emit_forward(forward, Pass::forward, write(hidden_, 1));
-    if (c_.stages > 1) backward.after_tail(receive_lane(TransferLane::backward_receive));
-    if (recompute_all()) emit_forward(backward, Pass::recompute, write(recomputed_));
+    if (c_.tensor > 1) forward.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
+    if (c_.pipeline > 1) forward.enter_after_tail(receive_lane(TransferLane::forward_receive));
+    emit_forward(forward);
+    c_.blocks(Phase::forward).layer = forward.finish(c_);
+    BlockBuilder backward(c_, "layer.backward", Pass::input_gradient, Section::model);
+    if (c_.pipeline > 1) backward.enter_after_tail(receive_lane(TransferLane::backward_receive));
     emit_backward(backward);
-
-    Lifetimes lifetimes;
-    lifetimes.free_only = {{hidden_, 0}};
-    lifetimes.allocate_only = {{hidden_, 1}};
-    lifetimes.outside = {{gradient_, 0}};
-    if (!recompute_all()) lifetimes.kept = saved_;
-    BlockBuilder* blocks[] = {&forward, &backward};
-    insert_lifetimes(c_.program, blocks, lifetimes);
-    out.layer_forward = forward.finish();
-    out.layer_backward = backward.finish();
+    c_.blocks(Phase::backward).layer = backward.finish(c_);
   }
 
  private:
   static Lane receive_lane(TransferLane lane) { return {LaneKind::transfer, static_cast<std::uint8_t>(lane)}; }
-  [[nodiscard]] bool recompute_all() const { return c_.plan.recompute == Recompute::full; }
-  [[nodiscard]] bool recompute_core() const { return c_.plan.recompute == Recompute::selective; }
   [[nodiscard]] bool flash() const { return *c_.plan.attention == AttentionKernel::flash; }
   [[nodiscard]] bool drop_hidden() const { return c_.workload.hidden_dropout > 0; }
   [[nodiscard]] bool drop_attention() const { return c_.workload.attention_dropout > 0; }
   [[nodiscard]] bool swiglu() const { return c_.model.activation == Activation::swiglu; }
   [[nodiscard]] bool bias() const { return c_.model.bias; }
 
-  /// Kept from the forward to the backward block.
-  BufferId save(BufferId id) {
-    saved_.push_back({id, 0});
-    return id;
-  }
   BufferId flat(std::string name, Role role, DType dtype, std::uint64_t count) {
     Buffer b;
     b.name = std::move(name);
@@ -64,9 +48,9 @@ class Layer {
     };
     const bool sp = c_.sequence_parallel;
     const std::uint64_t statistics = c_.rows * (m.norm == Norm::layer_norm ? 2 : 1);
-    norm1_out_ = save(stream("norm1.out", Role::activation, c_.act, sp));
-    norm1_stats_ = save(flat("norm1.stats", Role::statistic, c_.state, statistics));
-    qkv_ = save(flat("qkv", Role::activation, c_.act, c_.tokens * c_.qkv_width));
+    norm1_out_ = stream("norm1.out", Role::activation, c_.act, sp);
+    norm1_stats_ = flat("norm1.stats", Role::statistic, c_.state, statistics);
+    qkv_ = flat("qkv", Role::activation, c_.act, c_.tokens * c_.qkv_width);
     const ShardDim position{c_.workload.sequence_length, c_.workload.sequence_length, {}, false};
     const ShardDim sequence{c_.workload.global_batch, c_.workload.global_batch, {Axis::data}, true};
     const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
@@ -75,33 +59,29 @@ class Layer {
         Shard{position, sequence, {m.kv_heads, m.kv_heads, {Axis::tensor}, false}, {group_width, group_width, {}, false}};
     const std::uint64_t scores = std::uint64_t{c_.sequences} * c_.heads * c_.workload.sequence_length *
                                  c_.workload.sequence_length;
-    const auto core = [&](BufferId id) {
-      if (!recompute_core()) save(id);
-      return id;
-    };
     if (flash()) {
-      lse_ = save(flat("lse", Role::statistic, c_.state, std::uint64_t{c_.heads} * c_.tokens));
+      lse_ = flat("lse", Role::statistic, c_.state, std::uint64_t{c_.heads} * c_.tokens);
       dq_accumulator_ = flat("attention.dq", Role::workspace, c_.state, c_.tokens * c_.context_width);
     } else {
-      probabilities_ = core(flat("probabilities", Role::activation, c_.act, scores));
+      probabilities_ = flat("probabilities", Role::activation, c_.act, scores);
       if (drop_attention()) {
-        mask_ = core(flat("mask", Role::activation, DType::u8, scores));
-        dropped_ = core(flat("dropped", Role::activation, c_.act, scores));
+        mask_ = flat("mask", Role::activation, DType::u8, scores);
+        dropped_ = flat("dropped", Role::activation, c_.act, scores);
       }
       dscores_ = flat("attention.dscores", Role::workspace, c_.act, scores);
     }
     const std::uint64_t query = m.heads * m.head_dim;
-    context_ = save(c_.activation("context", Role::activation, Scope::layer_microbatch, c_.act,
-                                  {query, query, {Axis::tensor}, false}, false));
+    context_ = c_.activation("context", Role::activation, Scope::layer_microbatch, c_.act,
+                             {query, query, {Axis::tensor}, false}, false);
     attention_out_ = stream("attention.out", Role::workspace, c_.act, false);
-    if (drop_hidden()) attention_mask_ = save(stream("attention.out.mask", Role::activation, DType::u8, sp));
-    mid_ = save(stream("mid", Role::activation, c_.act, sp));
-    norm2_out_ = save(stream("norm2.out", Role::activation, c_.act, sp));
-    norm2_stats_ = save(flat("norm2.stats", Role::statistic, c_.state, statistics));
-    ffn_pre_ = save(flat("ffn.pre", Role::activation, c_.act, c_.tokens * up_width()));
-    ffn_act_ = save(flat("ffn.act", Role::activation, c_.act, c_.tokens * c_.ffn));
+    if (drop_hidden()) attention_mask_ = stream("attention.out.mask", Role::activation, DType::u8, sp);
+    mid_ = stream("mid", Role::activation, c_.act, sp);
+    norm2_out_ = stream("norm2.out", Role::activation, c_.act, sp);
+    norm2_stats_ = flat("norm2.stats", Role::statistic, c_.state, statistics);
+    ffn_pre_ = flat("ffn.pre", Role::activation, c_.act, c_.tokens * up_width());
+    ffn_act_ = flat("ffn.act", Role::activation, c_.act, c_.tokens * c_.ffn);
     ffn_out_ = stream("ffn.out", Role::workspace, c_.act, false);
-    if (drop_hidden()) ffn_mask_ = save(stream("ffn.out.mask", Role::activation, DType::u8, sp));
+    if (drop_hidden()) ffn_mask_ = stream("ffn.out.mask", Role::activation, DType::u8, sp);
     if (sp) {
       gathered_ = stream("gathered", Role::workspace, c_.act, false);
       gathered_gradient_ = stream("gathered.gradient", Role::workspace, c_.act, false);
@@ -109,7 +89,7 @@ class Layer {
       ffn_part_ = stream("ffn.part", Role::workspace, c_.act, true);
       input_part_ = stream("input.gradient.part", Role::workspace, c_.act, true);
     }
-    if (recompute_all()) recomputed_ = stream("recomputed", Role::workspace, c_.act, sp);
+    if (c_.plan.recompute == Recompute::full) c_.recomputed = stream("recomputed", Role::workspace, c_.act, sp);
     if (drop_hidden()) branch_gradient_ = stream("branch.gradient", Role::workspace, c_.act, sp);
     ffn_act_gradient_ = flat("ffn.act.gradient", Role::workspace, c_.act, c_.tokens * c_.ffn);
     if (swiglu()) ffn_pre_gradient_ = flat("ffn.pre.gradient", Role::workspace, c_.act, c_.tokens * up_width());
@@ -122,38 +102,38 @@ class Layer {
 
   // --- forward -----------------------------------------------------------
 
-  void emit_forward(BlockBuilder& b, Pass pass, Operand out) {
+  void emit_forward(BlockBuilder& b) {
     const ModelSpec& m = c_.model;
-    norm_forward(c_, b, pass, {&c_.layer, "norm1.weight", "norm1.bias"}, read(hidden_), write(norm1_out_),
+    norm_forward(c_, b, {&c_.layer, "norm1.weight", "norm1.bias"}, read(hidden_), write(norm1_out_),
                  write(norm1_stats_));
     const BufferId x1 = gathered(b, norm1_out_);
-    linear(b, pass, x1, m.hidden, qkv_, c_.qkv_width, "attention.qkv.weight", "attention.qkv.bias");
+    linear(b, x1, m.hidden, qkv_, c_.qkv_width, "attention.qkv.weight", "attention.qkv.bias");
     if (m.positions == PositionEncoding::rotary) {
-      Kernel rope = attention_kernel(KernelKind::rope_forward, pass);
+      Kernel rope = attention_kernel(KernelKind::rope_forward, Pass::forward);
       rope.parameter = m.rope_theta;
       b.compute(rope, {update(qkv_)});
     }
-    emit_attention(b, pass);
+    emit_attention(b);
     // Row-parallel: partial sums; the bias is added after the sum.
-    linear(b, pass, context_, c_.context_width, attention_out_, m.hidden, "attention.out.weight", nullptr);
+    linear(b, context_, c_.context_width, attention_out_, m.hidden, "attention.out.weight", nullptr);
     const BufferId attention = summed(b, attention_out_, attention_part_);
-    residual(b, pass, attention, "attention.out.bias", read(hidden_), write(mid_), attention_mask_, 2);
+    residual(b, attention, "attention.out.bias", read(hidden_), write(mid_), attention_mask_, 2);
 
-    norm_forward(c_, b, pass, {&c_.layer, "norm2.weight", "norm2.bias"}, read(mid_), write(norm2_out_),
+    norm_forward(c_, b, {&c_.layer, "norm2.weight", "norm2.bias"}, read(mid_), write(norm2_out_),
                  write(norm2_stats_));
     const BufferId x2 = gathered(b, norm2_out_);
-    linear(b, pass, x2, m.hidden, ffn_pre_, up_width(), "ffn.up.weight", "ffn.up.bias");
-    b.compute(c_.kernel(swiglu() ? KernelKind::swiglu_forward : KernelKind::gelu_forward, pass, c_.tokens, c_.ffn),
+    linear(b, x2, m.hidden, ffn_pre_, up_width(), "ffn.up.weight", "ffn.up.bias");
+    b.compute(c_.kernel(swiglu() ? KernelKind::swiglu_forward : KernelKind::gelu_forward, Pass::forward, c_.tokens, c_.ffn),
               {read(ffn_pre_), write(ffn_act_)});
-    linear(b, pass, ffn_act_, c_.ffn, ffn_out_, m.hidden, "ffn.down.weight", nullptr);
+    linear(b, ffn_act_, c_.ffn, ffn_out_, m.hidden, "ffn.down.weight", nullptr);
     const BufferId ffn = summed(b, ffn_out_, ffn_part_);
-    residual(b, pass, ffn, "ffn.down.bias", read(mid_), out, ffn_mask_, 3);
+    residual(b, ffn, "ffn.down.bias", read(mid_), write(hidden_, 1), ffn_mask_, 3);
   }
 
   /// y[tokens, out] = x[tokens, in] W (+ bias)
-  void linear(BlockBuilder& b, Pass pass, BufferId x, std::uint64_t in, BufferId y, std::uint64_t out,
+  void linear(BlockBuilder& b, BufferId x, std::uint64_t in, BufferId y, std::uint64_t out,
               const char* weight, const char* bias_slice) {
-    Kernel k = c_.kernel(KernelKind::gemm, pass, c_.tokens, out, in);
+    Kernel k = c_.kernel(KernelKind::gemm, Pass::forward, c_.tokens, out, in);
     const Operand w = weight_of(c_, c_.layer, weight);
     if (bias_slice != nullptr && bias()) {
       k.options.bias = true;
@@ -166,7 +146,7 @@ class Layer {
   /// The whole of a tensor that sequence parallelism keeps cut by positions.
   BufferId gathered(BlockBuilder& b, BufferId part) {
     if (!c_.sequence_parallel) return part;
-    b.collective(Collective::Kind::all_gather, c_.tensor_group, tensor_lane, {read(part), write(gathered_)});
+    b.seam(Collective::Kind::all_gather, {read(part), write(gathered_)});
     return gathered_;
   }
 
@@ -174,16 +154,16 @@ class Layer {
   BufferId summed(BlockBuilder& b, BufferId partial, BufferId part) {
     if (c_.tensor == 1) return partial;
     if (!c_.sequence_parallel) {
-      b.collective(Collective::Kind::all_reduce, c_.tensor_group, tensor_lane, {update(partial)});
+      b.seam(Collective::Kind::all_reduce, {update(partial)});
       return partial;
     }
-    b.collective(Collective::Kind::reduce_scatter, c_.tensor_group, tensor_lane, {read(partial), write(part)});
+    b.seam(Collective::Kind::reduce_scatter, {read(partial), write(part)});
     return part;
   }
 
-  void residual(BlockBuilder& b, Pass pass, BufferId x, const char* bias_slice, Operand residual_in, Operand out,
+  void residual(BlockBuilder& b, BufferId x, const char* bias_slice, Operand residual_in, Operand out,
                 BufferId mask, std::uint8_t site) {
-    Kernel k = c_.kernel(KernelKind::residual_forward, pass, c_.rows, c_.model.hidden);
+    Kernel k = c_.kernel(KernelKind::residual_forward, Pass::forward, c_.rows, c_.model.hidden);
     Operand operands[5];
     std::size_t n = 0;
     operands[n++] = read(x);
@@ -220,13 +200,13 @@ class Layer {
     return k;
   }
 
-  void emit_attention(BlockBuilder& b, Pass pass) {
+  void emit_attention(BlockBuilder& b) {
     if (flash()) {
-      b.compute(dropped(attention_kernel(KernelKind::attention_flash_forward, pass)),
+      b.compute(dropped(attention_kernel(KernelKind::attention_flash_forward, Pass::forward)),
                 {read(qkv_), write(context_), write(lse_)});
       return;
     }
-    const Kernel k = dropped(attention_kernel(KernelKind::attention_unfused_forward, pass));
+    const Kernel k = dropped(attention_kernel(KernelKind::attention_unfused_forward, Pass::forward));
     if (drop_attention()) {
       b.compute(k, {read(qkv_), write(context_), write(probabilities_), write(mask_), write(dropped_)});
     } else {
@@ -287,8 +267,8 @@ class Layer {
     }
     if (!c_.sequence_parallel) return dy;
     // Nothing before it on the compute lane produces what the next stage sent.
-    if (c_.stages > 1 && dy == gradient_) b.after_tail(receive_lane(TransferLane::backward_receive));
-    b.collective(Collective::Kind::all_gather, c_.tensor_group, tensor_lane, {read(dy), write(gathered_gradient_)});
+    if (c_.pipeline > 1 && dy == gradient_) b.after_tail(receive_lane(TransferLane::backward_receive));
+    b.seam(Collective::Kind::all_gather, {read(dy), write(gathered_gradient_)});
     return gathered_gradient_;
   }
 
@@ -329,7 +309,6 @@ class Layer {
                  write(dq_accumulator_)});
       return;
     }
-    if (recompute_core()) emit_attention(b, Pass::recompute);
     const Kernel k = dropped(attention_kernel(KernelKind::attention_unfused_backward, Pass::input_gradient));
     if (drop_attention()) {
       b.compute(k, {read(context_gradient_), read(qkv_), read(probabilities_), read(mask_), read(dropped_),
@@ -339,19 +318,18 @@ class Layer {
     }
   }
 
-  Context& c_;
+  State& c_;
   BufferId hidden_, gradient_;
-  std::vector<Touched> saved_;
   BufferId norm1_out_{}, norm1_stats_{}, qkv_{}, probabilities_{}, mask_{}, dropped_{}, lse_{}, context_{},
       attention_out_{}, attention_mask_{}, mid_{}, norm2_out_{}, norm2_stats_{}, ffn_pre_{}, ffn_act_{}, ffn_out_{},
       ffn_mask_{};
-  BufferId gathered_{}, gathered_gradient_{}, attention_part_{}, ffn_part_{}, input_part_{}, recomputed_{},
+  BufferId gathered_{}, gathered_gradient_{}, attention_part_{}, ffn_part_{}, input_part_{},
       branch_gradient_{}, ffn_act_gradient_{}, ffn_pre_gradient_{}, context_gradient_{}, qkv_gradient_{},
       input_gradient_{}, dscores_{}, dq_accumulator_{};
 };
 
 }  // namespace
 
-void build_layer(Context& c, const Stream& stream, ModelBlocks& out) { Layer(c, stream).build(out); }
+void build_layer(State& c) { Layer(c).build(); }
 
 }  // namespace orrery::lowering

@@ -9,13 +9,11 @@ using namespace orrery::lowering;
 
 namespace {
 
-using Phase = ComputeAction::Phase;
-
 /// Most microbatches that have run forward but not yet backward.
-std::uint32_t most_in_flight(const std::vector<ComputeAction>& order) {
+std::uint32_t most_in_flight(const std::vector<Action>& order) {
   std::uint32_t now = 0;
   std::uint32_t most = 0;
-  for (const ComputeAction& a : order) {
+  for (const Action& a : order) {
     now = a.phase == Phase::forward ? now + 1 : now - 1;
     most = std::max(most, now);
   }
@@ -31,7 +29,7 @@ TEST_CASE("every schedule runs each microbatch forward once and backward once, i
   for (std::uint32_t stage = 0; stage < stages; ++stage) {
     CAPTURE(stages, microbatches, stage);
     std::vector<std::uint32_t> forward, backward;
-    for (const ComputeAction& a : schedule_of(name)(stage, stages, microbatches)) {
+    for (const Action& a : schedule_of(name)(stage, stages, microbatches)) {
       (a.phase == Phase::forward ? forward : backward).push_back(a.microbatch);
       if (a.phase == Phase::backward) {
         CHECK(std::find(forward.begin(), forward.end(), a.microbatch) != forward.end());
@@ -61,19 +59,18 @@ TEST_CASE("neighbouring stages send and receive the same microbatches in the sam
   const ScheduleName name = GENERATE(ScheduleName::gpipe, ScheduleName::one_f_one_b);
   const std::uint32_t stages = GENERATE(2U, 3U, 5U);
   const std::uint32_t microbatches = GENERATE(1U, 2U, 9U);
-  using Kind = StageAction::Kind;
   // Between two stages, the messages in the order of each end's list.
-  const auto messages = [&](std::uint32_t stage, Kind down, Kind up) {
+  const auto messages = [&](std::uint32_t stage, Phase down, Phase up) {
     std::vector<std::pair<bool, std::uint32_t>> out;
-    for (const StageAction& a : with_transfers(schedule_of(name)(stage, stages, microbatches), stage, stages)) {
-      if (a.kind == down) out.emplace_back(true, a.microbatch);
-      if (a.kind == up) out.emplace_back(false, a.microbatch);
+    for (const Action& a : with_transfers(schedule_of(name)(stage, stages, microbatches), stage, stages)) {
+      if (a.phase == down) out.emplace_back(true, a.microbatch);
+      if (a.phase == up) out.emplace_back(false, a.microbatch);
     }
     return out;
   };
   for (std::uint32_t stage = 0; stage + 1 < stages; ++stage) {
     CAPTURE(stages, microbatches, stage);
-    CHECK(messages(stage, Kind::send_hidden, Kind::receive_gradient) ==
-          messages(stage + 1, Kind::receive_hidden, Kind::send_gradient));
+    CHECK(messages(stage, Phase::send_hidden, Phase::receive_gradient) ==
+          messages(stage + 1, Phase::receive_hidden, Phase::send_gradient));
   }
 }

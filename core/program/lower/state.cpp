@@ -1,4 +1,6 @@
-#include "core/program/lower/context.hpp"
+#include "core/program/lower/state.hpp"
+
+#include "core/base/diagnostics.hpp"
 
 namespace orrery::lowering {
 namespace {
@@ -13,11 +15,10 @@ GroupId add_group(Program& program, Group group) {
 
 }  // namespace
 
-Context::Context(const ModelSpec& m, const Workload& w, const Plan& p, Program& out)
-    : model(m), workload(w), plan(p), program(out) {
+State::State(const ModelSpec& m, const Workload& w, const Plan& p) : model(m), workload(w), plan(p) {
   tensor = plan.mesh.size(Axis::tensor);
   data = plan.mesh.size(Axis::data);
-  stages = plan.mesh.size(Axis::pipeline);
+  pipeline = plan.mesh.size(Axis::pipeline);
   sequence_parallel = plan.sequence_parallel && tensor > 1;
   sequences = plan.microbatch_size;
   tokens = sequences * workload.sequence_length;
@@ -29,6 +30,7 @@ Context::Context(const ModelSpec& m, const Workload& w, const Plan& p, Program& 
   ffn = model.ffn / tensor;
   vocabulary = padded_vocabulary(plan, model) / tensor;
   shard_states = plan.zero_stage >= 1 && data > 1;
+  reduce_gradients = data > 1 || sequence_parallel;
   clip = workload.clip_norm.has_value();
   scaled = workload.precision == Precision::fp16;
   factor = clip || scaled;
@@ -40,7 +42,7 @@ Context::Context(const ModelSpec& m, const Workload& w, const Plan& p, Program& 
   program.mesh = plan.mesh;
   program.layers = static_cast<std::uint32_t>(model.layers);
   program.microbatches = static_cast<std::uint32_t>(microbatches(plan, workload));
-  if (stages > 1) program.class_axes = {Axis::pipeline};
+  if (pipeline > 1) program.class_axes = {Axis::pipeline};
   tensor_group = add_group(program, {{Axis::tensor}, {}});
   data_group = add_group(program, {{Axis::data}, {}});
   pipeline_group = add_group(program, {{Axis::pipeline}, {}});
@@ -48,15 +50,15 @@ Context::Context(const ModelSpec& m, const Workload& w, const Plan& p, Program& 
   AxisList parts = {Axis::pipeline, Axis::tensor};
   if (shard_states) parts = {Axis::pipeline, Axis::data, Axis::tensor};
   norm_group = add_group(program, {parts, {}});
-  if (model.tied_embeddings && stages > 1) tied_group = add_group(program, {{Axis::pipeline}, {0, stages - 1}});
+  if (model.tied_embeddings && pipeline > 1) tied_group = add_group(program, {{Axis::pipeline}, {0, pipeline - 1}});
 }
 
-BufferId Context::declare(Buffer buffer) {
+BufferId State::declare(Buffer buffer) {
   program.buffers.push_back(std::move(buffer));
   return BufferId{static_cast<std::uint32_t>(program.buffers.size() - 1)};
 }
 
-BufferId Context::activation(std::string name, Role role, Scope scope, DType dtype, ShardDim feature,
+BufferId State::activation(std::string name, Role role, Scope scope, DType dtype, ShardDim feature,
                              bool sharded_rows) {
   ShardDim position{workload.sequence_length, workload.sequence_length, {}, false};
   if (sharded_rows) position.split = {Axis::tensor};
@@ -71,7 +73,7 @@ BufferId Context::activation(std::string name, Role role, Scope scope, DType dty
   return declare(std::move(buffer));
 }
 
-Kernel Context::kernel(KernelKind kind, Pass pass, std::uint64_t r, std::uint64_t c, std::uint64_t depth) const {
+Kernel State::kernel(KernelKind kind, Pass pass, std::uint64_t r, std::uint64_t c, std::uint64_t depth) const {
   Kernel k;
   k.kind = kind;
   k.pass = pass;
@@ -82,7 +84,7 @@ Kernel Context::kernel(KernelKind kind, Pass pass, std::uint64_t r, std::uint64_
   return k;
 }
 
-Context::Parameter Context::parameter(const Module& module, std::string_view slice) const {
+State::Parameter State::parameter(const Module& module, std::string_view slice) const {
   for (const ParameterSlice& s : program.parameter_tables[module.table].slices) {
     if (s.name == slice) return {s.offset, local_count(s.shard, program.mesh)};
   }
@@ -90,10 +92,23 @@ Context::Parameter Context::parameter(const Module& module, std::string_view sli
   return {};
 }
 
-HeadMatrix head_matrix(const Context& c) {
+HeadMatrix head_matrix(const State& c) {
   if (!c.model.tied_embeddings) return {&c.head, "output.weight"};
-  if (c.stages > 1) return {&c.head, "embedding.word.weight"};
+  if (c.pipeline > 1) return {&c.head, "embedding.word.weight"};
   return {&c.embedding, "word.weight"};
+}
+
+Operand own_part(const State& c, BufferId buffer, const ParameterSegment& s, View::Use use, std::int8_t layer_shift) {
+  if (!c.shard_states) return {buffer, use, layer_shift, s.offset, s.count, {}};
+  const std::uint64_t part = s.count / c.data;
+  // States that are stored sharded hold only this rank's part of every segment.
+  if (!c.program[buffer].flat_split.empty()) return {buffer, use, layer_shift, s.offset / c.data, part, {}};
+  return {buffer, use, layer_shift, s.offset, part, {Axis::data}};
+}
+
+bool is_persistent(const Buffer& b) {
+  return b.role == Role::weight || b.role == Role::gradient || b.role == Role::master || b.role == Role::moment ||
+         b.role == Role::scalar;
 }
 
 }  // namespace orrery::lowering

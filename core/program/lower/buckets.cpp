@@ -1,29 +1,27 @@
-#include "core/program/lower/gradient_reductions.hpp"
+#include "core/program/lower/buckets.hpp"
 
 namespace orrery::lowering {
 namespace {
 
-constexpr auto data_lane = static_cast<std::uint8_t>(Axis::data);
-constexpr auto tensor_lane = static_cast<std::uint8_t>(Axis::tensor);
 /// A view reaches other layers of a bucket by an 8-bit shift.
 constexpr std::uint32_t most_layers = 100;
 
 /// Calls visit(module, layer shift) for every module of the bucket.
 template <class Visit>
-void for_each_module(const Context& c, const Bucket& bucket, Visit&& visit) {
+void for_each_module(const State& c, const Chunk& bucket, Visit&& visit) {
   if (bucket.head) visit(c.head, std::int8_t{0});
   for (std::uint32_t l = bucket.layers; l-- > 0;) visit(c.layer, static_cast<std::int8_t>(l));
   if (bucket.embedding) visit(c.embedding, std::int8_t{0});
 }
 
-std::uint64_t gradient_bytes(const Context& c, const Module& m) { return bytes_of(c.program[m.gradients]); }
+std::uint64_t gradient_bytes(const State& c, const Module& m) { return bytes_of(c.program[m.gradients]); }
 
 Operand whole(BufferId buffer, const ParameterSegment& s, View::Use use, std::int8_t shift) {
   return {buffer, use, shift, s.offset, s.count, {}};
 }
 
-BlockId build_reduce(Context& c, const Bucket& bucket) {
-  BlockBuilder b(c.program, "gradients.reduce", Pass::optimizer);
+BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket) {
+  BlockBuilder b(c, "gradients.reduce", Pass::optimizer, Section::reductions, stage);
   std::vector<Operand> operands;
   if (c.sequence_parallel) {
     for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
@@ -31,7 +29,7 @@ BlockId build_reduce(Context& c, const Bucket& bucket) {
         if (s.replicated) operands.push_back(whole(m.gradients, s, View::Use::accumulate, shift));
       }
     });
-    if (!operands.empty()) b.collective(Collective::Kind::all_reduce, c.tensor_group, tensor_lane, operands);
+    if (!operands.empty()) b.collective(Collective::Kind::all_reduce, c.tensor_group, operands);
   }
   if (c.data > 1) {
     operands.clear();
@@ -48,13 +46,13 @@ BlockId build_reduce(Context& c, const Bucket& bucket) {
     // Everything before this block must be done, not only what conflicts inside it.
     b.after_tail({LaneKind::compute, 0});
     b.collective(c.shard_states ? Collective::Kind::reduce_scatter : Collective::Kind::all_reduce, c.data_group,
-                 data_lane, operands);
+                 operands);
   }
-  return b.finish();
+  return b.finish(c);
 }
 
-BlockId build_gather(Context& c, const Bucket& bucket) {
-  BlockBuilder b(c.program, "weights.gather", Pass::optimizer);
+BlockId build_gather(State& c, std::uint32_t stage, const Chunk& bucket) {
+  BlockBuilder b(c, "weights.gather", Pass::optimizer, Section::reductions, stage);
   std::vector<Operand> operands;
   for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
     for (const ParameterSegment& s : c.program.parameter_tables[m.table].segments) {
@@ -62,29 +60,16 @@ BlockId build_gather(Context& c, const Bucket& bucket) {
       operands.push_back(whole(m.weights, s, View::Use::write, shift));
     }
   });
-  b.collective(Collective::Kind::all_gather, c.data_group, data_lane, operands);
-  return b.finish();
+  b.collective(Collective::Kind::all_gather, c.data_group, operands);
+  return b.finish(c);
 }
 
 }  // namespace
 
-bool needs_reduction(const Context& c) { return c.data > 1 || c.sequence_parallel; }
-
-Operand own_part(const Context& c, BufferId buffer, const ParameterSegment& s, View::Use use,
-                 std::int8_t layer_shift) {
-  if (!c.shard_states) return {buffer, use, layer_shift, s.offset, s.count, {}};
-  const std::uint64_t part = s.count / c.data;
-  // States that are stored sharded hold only this rank's part of every segment.
-  if (!c.program[buffer].flat_split.empty()) return {buffer, use, layer_shift, s.offset / c.data, part, {}};
-  return {buffer, use, layer_shift, s.offset, part, {Axis::data}};
-}
-
-std::vector<Bucket> build_buckets(Context& c, std::uint32_t stage) {
-  const std::uint32_t low = first_layer(c.plan, stage);
-  const std::uint32_t high = low + (*c.plan.stage_layers)[stage];
+std::vector<Chunk> build_buckets(State& c, std::uint32_t stage, const Chunk& chunk) {
   const double least = c.plan.gradient_bucket->base();
-  std::vector<Bucket> buckets;
-  Bucket current;
+  std::vector<Chunk> buckets;
+  Chunk current;
   double bytes = 0;
   const auto close = [&] {
     if (bytes > 0) buckets.push_back(current);
@@ -95,45 +80,33 @@ std::vector<Bucket> build_buckets(Context& c, std::uint32_t stage) {
     bytes += static_cast<double>(gradient_bytes(c, m));
     if (bytes >= least || current.layers >= most_layers) close();
   };
-  if (stage + 1 == c.stages) {
+  if (chunk.head) {
     current.head = true;
     add(c.head);
   }
-  for (std::uint32_t l = high; l-- > low;) {
+  for (std::uint32_t l = chunk.low_layer + chunk.layers; l-- > chunk.low_layer;) {
     ++current.layers;
     current.low_layer = l;
     add(c.layer);
   }
-  if (stage == 0) {
+  if (chunk.embedding) {
     current.embedding = true;
     add(c.embedding);
   }
   close();
-  if (!needs_reduction(c)) return buckets;
-  for (Bucket& bucket : buckets) {
+  for (Chunk& bucket : buckets) {
     // Buckets of the same modules share their blocks.
-    const Bucket* same = nullptr;
-    for (const Bucket& other : buckets) {
+    const Chunk* same = nullptr;
+    for (const Chunk& other : buckets) {
       if (&other == &bucket) break;
       if (other.head == bucket.head && other.layers == bucket.layers && other.embedding == bucket.embedding) {
         same = &other;
       }
     }
-    bucket.reduce = same != nullptr ? same->reduce : build_reduce(c, bucket);
-    if (c.shard_states) bucket.gather = same != nullptr ? same->gather : build_gather(c, bucket);
+    bucket.reduce = same != nullptr ? same->reduce : build_reduce(c, stage, bucket);
+    if (c.shard_states) bucket.gather = same != nullptr ? same->gather : build_gather(c, stage, bucket);
   }
   return buckets;
-}
-
-BlockId build_tied_reduction(Context& c, bool first_stage) {
-  BlockBuilder b(c.program, first_stage ? "gradients.tied.first" : "gradients.tied.last", Pass::optimizer);
-  const Module& m = first_stage ? c.embedding : c.head;
-  // The word table is the first segment of both modules.
-  const ParameterSegment& s = c.program.parameter_tables[m.table].segments.front();
-  if (c.data > 1) b.after_tail({LaneKind::collective, data_lane});
-  b.collective(Collective::Kind::all_reduce, c.tied_group, static_cast<std::uint8_t>(Axis::pipeline),
-               {own_part(c, m.gradients, s, View::Use::accumulate)});
-  return b.finish();
 }
 
 }  // namespace orrery::lowering

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "core/program/lower/state.hpp"
+
+namespace orrery::lowering {
+
+/// Cuts a chunk into parts whose gradients travel as one message, in the order
+/// in which the last backward pass finishes them: the head, then layers
+/// downwards, then the embedding; each of at least the plan's bucket size (the
+/// last may be smaller).
+///
+/// Builds their blocks.  reduce: with sequence parallelism first the sum of
+/// replicated parameters' partial gradients over the tensor axis, then
+/// all-reduce, or reduce-scatter with ZeRO-1 (Rajbhandari et al., SC '20), over
+/// the data axis.  gather: with ZeRO-1, the updated weights.
+[[nodiscard]] std::vector<Chunk> build_buckets(State&, std::uint32_t stage, const Chunk&);
+
+}  // namespace orrery::lowering

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/program/program.hpp"
+
+namespace orrery::lowering {
+
+/// View of `count` elements (0: the whole buffer) of a buffer.
+struct Operand {
+  BufferId buffer{};
+  View::Use use = View::Use::read;
+  std::int8_t layer_shift = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t count = 0;
+  AxisList member_of;
+};
+[[nodiscard]] constexpr Operand read(BufferId b, std::int8_t shift = 0) { return {b, View::Use::read, shift, 0, 0, {}}; }
+[[nodiscard]] constexpr Operand write(BufferId b, std::int8_t shift = 0) {
+  return {b, View::Use::write, shift, 0, 0, {}};
+}
+[[nodiscard]] constexpr Operand update(BufferId b, std::int8_t shift = 0) {
+  return {b, View::Use::accumulate, shift, 0, 0, {}};
+}
+
+/// A place in a block where the layout of a tensor over the tensor axis
+/// changes: partial sums become whole, or cut by rows; cut rows become whole.
+/// Authors of compute order say where; sharding_collectives makes each a
+/// collective.
+struct Seam {
+  std::uint32_t op = 0;  ///< stands before this op of the block
+  Collective::Kind kind = Collective::Kind::all_reduce;
+  Collective::Reduction reduction = Collective::Reduction::sum;
+  Operand operands[2];
+  std::uint8_t count = 0;
+  std::vector<Lane> tails;  ///< see Draft::tails
+};
+
+/// Where a block stands in the Program: what all stages share, then stage by
+/// stage; within that by section, then as built.
+enum class Section : std::uint8_t { model, setup, loss, optimizer, reductions, transfers, tied };
+
+/// A block that passes still add to: no lanes, waits, allocations or seams'
+/// collectives until the pass that makes them.
+struct Draft {
+  Block block;
+  std::uint32_t place = 0;  ///< order in the Program
+  /// What compute takes from other lanes across blocks, stated by the author:
+  /// the first op of the block, or the given one, waits for the last op issued
+  /// on the lane before this run of the block.
+  std::vector<Lane> entry_tails;
+  std::vector<std::pair<std::uint32_t, Lane>> tails;
+  std::vector<Seam> seams;
+};
+
+struct State;
+
+/// Puts ops of one block in order.
+class BlockBuilder {
+ public:
+  BlockBuilder(const State&, std::string name, Pass pass, Section section);
+  /// For the blocks of one stage.
+  BlockBuilder(const State&, std::string name, Pass pass, Section section, std::uint32_t stage);
+  /// An empty copy: name, place and entry of `like`, for a pass that rebuilds it.
+  BlockBuilder(const State&, const Draft& like);
+
+  void compute(const Kernel& kernel, std::span<const Operand> operands);
+  void compute(const Kernel& kernel, std::initializer_list<Operand> operands) {
+    compute(kernel, std::span<const Operand>(operands.begin(), operands.size()));
+  }
+  void collective(Collective::Kind kind, GroupId group, std::span<const Operand> operands,
+                  Collective::Reduction reduction = Collective::Reduction::sum);
+  void collective(Collective::Kind kind, GroupId group, std::initializer_list<Operand> operands,
+                  Collective::Reduction reduction = Collective::Reduction::sum) {
+    collective(kind, group, std::span<const Operand>(operands.begin(), operands.size()), reduction);
+  }
+  /// One message to or from `peer` of `group`.
+  void transfer(bool send, GroupId group, Peer peer, std::uint8_t channel, Operand what);
+  /// At most two operands, as Collective names them.
+  void seam(Collective::Kind kind, std::initializer_list<Operand> operands,
+            Collective::Reduction reduction = Collective::Reduction::sum);
+
+  /// The block's first op waits for the last op issued on `lane` before the block.
+  void enter_after_tail(Lane lane) { draft_.entry_tails.push_back(lane); }
+  /// The next op or seam waits for the last op issued on `lane` before the block.
+  void after_tail(Lane lane) { pending_tails_.push_back(lane); }
+
+  /// Appends op `i` of another draft with its tails, and the seams before it
+  /// (i = number of ops: the seams at the end alone).
+  void copy_seams(const Draft& from, std::uint32_t i);
+  void copy_op(const Draft& from, std::uint32_t i);
+
+  [[nodiscard]] Draft& draft() { return draft_; }
+  /// Adds the block to the state.
+  BlockId finish(State&);
+
+ private:
+  void push(Op op, std::span<const Operand> operands);
+  void take_tails();
+
+  const State* state_;
+  Draft draft_;
+  std::vector<Lane> pending_tails_;
+};
+
+[[nodiscard]] inline bool is_memory(const Op& op) {
+  return std::holds_alternative<Alloc>(op.action) || std::holds_alternative<Free>(op.action);
+}
+/// Calls visit(view) for every operand of the op.
+template <class Visitor>
+void for_each_view(const Block& block, const Op& op, Visitor&& visit) {
+  for (std::uint32_t v = 0; v < op.views.count; ++v) visit(block.views[op.views.first + v]);
+}
+
+}  // namespace orrery::lowering

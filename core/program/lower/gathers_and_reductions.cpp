@@ -1,0 +1,128 @@
+#include "core/program/lower/gathers_and_reductions.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/program/lower/buckets.hpp"
+#include "core/program/lower/passes.hpp"
+
+namespace orrery::lowering {
+
+void build_clear(State& s) {
+  const auto build = [&](const Module& m) {
+    BlockBuilder b(s, s.program.parameter_tables[m.table].module + ".clear", Pass::optimizer, Section::setup);
+    b.compute(s.kernel(KernelKind::fill, Pass::optimizer, 1, s.program[m.gradients].count), {write(m.gradients)});
+    return b.finish(s);
+  };
+  s.blocks(Phase::clear) = {build(s.embedding), build(s.layer), build(s.head)};
+}
+
+namespace {
+
+std::string before(const State& s) {
+  if (s.stages.empty()) return "there is no schedule";
+  for (const Stage& stage : s.stages) {
+    if (stage.step.empty()) return fmt::format("stage {} has no schedule", stage.number);
+    if (stage.chunks.size() != stage.own_chunks || count(stage.step, Phase::reduce) != 0) {
+      return fmt::format("stage {} already reduces gradients", stage.number);
+    }
+  }
+  return {};
+}
+
+/// Counts the valid targets of the step over all replicas and clears the loss.
+BlockId build_begin(State& s) {
+  BlockBuilder b(s, "step.begin", Pass::loss, Section::loss);
+  b.compute(s.kernel(KernelKind::fill, Pass::loss, 1, 1), {write(s.scalar.loss)});
+  b.compute(s.kernel(KernelKind::count_targets, Pass::loss, 1, 1), {write(s.scalar.count)});
+  if (s.data > 1) b.collective(Collective::Kind::all_reduce, s.data_group, {update(s.scalar.count)});
+  return b.finish(s);
+}
+
+BlockId build_mean_loss(State& s) {
+  BlockBuilder b(s, "loss.mean", Pass::loss, Section::loss);
+  if (s.data > 1) b.collective(Collective::Kind::all_reduce, s.data_group, {update(s.scalar.loss)});
+  b.compute(s.kernel(KernelKind::mean_loss, Pass::loss, 1, 1), {update(s.scalar.loss), read(s.scalar.count)});
+  return b.finish(s);
+}
+
+/// Each bucket's reduction as soon as the last backward pass has completed its
+/// gradients, or all of them at the end; weights are gathered upwards, for the
+/// next forward pass needs the embedding first.
+void reduce(State& s, Stage& stage) {
+  std::vector<std::uint32_t> buckets;
+  for (std::uint32_t c = stage.own_chunks; c-- > 0;) {
+    // Schedules run backwards in ascending order, so the last microbatch completes the gradients.
+    const Action last{Phase::backward, c, s.program.microbatches - 1};
+    auto at = std::find(stage.step.begin(), stage.step.end(), last);
+    std::vector<Action> parts;
+    for (Chunk& bucket : build_buckets(s, stage.number, stage.chunks[c])) {
+      const auto part = static_cast<std::uint32_t>(stage.chunks.size());
+      stage.chunks.push_back(bucket);
+      buckets.push_back(part);
+      parts.push_back({Phase::backward, part, last.microbatch});
+      parts.push_back({Phase::reduce, part, 0});
+    }
+    if (*s.plan.overlap_gradients) {
+      at = stage.step.erase(at);
+      stage.step.insert(at, parts.begin(), parts.end());
+    }
+  }
+  if (!*s.plan.overlap_gradients) {
+    for (const std::uint32_t b : buckets) stage.step.push_back({Phase::reduce, b, 0});
+  }
+  if (s.shard_states) {
+    for (auto b = buckets.rbegin(); b != buckets.rend(); ++b) stage.step.push_back({Phase::gather, *b, 0});
+  }
+}
+
+void run(State& s) {
+  build_clear(s);
+  const BlockId begin = build_begin(s);
+  const BlockId mean_loss = build_mean_loss(s);
+  for (Stage& stage : s.stages) {
+    if (s.reduce_gradients) reduce(s, stage);
+    std::vector<Action> front;
+    for (std::uint32_t c = 0; c < stage.own_chunks; ++c) front.push_back({Phase::clear, c, 0});
+    if (stage.number + 1 == s.pipeline) {
+      front.insert(front.begin(), {Phase::begin, 0, 0});
+      stage.blocks[static_cast<std::size_t>(Phase::begin)] = begin;
+      stage.step.push_back({Phase::mean_loss, 0, 0});
+      stage.blocks[static_cast<std::size_t>(Phase::mean_loss)] = mean_loss;
+    }
+    stage.step.insert(stage.step.begin(), front.begin(), front.end());
+  }
+}
+
+/// Gradients are cleared before the first backward and reduced once where ranks
+/// hold parts of them, after the module's last backward; with ZeRO-1 weights
+/// are gathered once.
+std::string after(const State& s) {
+  for (const Stage& stage : s.stages) {
+    std::string wrong = covered(stage, Phase::clear, 0);
+    if (wrong.empty()) wrong = covered(stage, Phase::backward, s.program.microbatches - 1);
+    if (wrong.empty()) wrong = covered(stage, Phase::reduce, 0, s.reduce_gradients ? 1 : 0);
+    if (wrong.empty()) wrong = covered(stage, Phase::gather, 0, s.shard_states ? 1 : 0);
+    if (!wrong.empty()) return wrong;
+    // Layers whose gradients are reduced get none added afterwards.
+    std::vector<bool> reduced(s.program.layers);
+    bool backward = false;
+    for (const Action& a : stage.step) {
+      const Chunk& c = stage.chunks[a.chunk];
+      if (a.phase == Phase::clear && backward) return fmt::format("stage {} clears gradients late", stage.number);
+      backward = backward || a.phase == Phase::backward;
+      for (std::uint32_t l = c.low_layer; l < c.low_layer + c.layers; ++l) {
+        if (a.phase == Phase::backward && reduced[l]) return fmt::format("layer {} is reduced too early", l);
+        if (a.phase == Phase::reduce) reduced[l] = true;
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+LoweringPass gathers_and_reductions() { return {"parameter_gathers_and_gradient_reductions", before, run, after}; }
+
+}  // namespace orrery::lowering

@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/program/lower/passes.hpp"
+
+namespace orrery::lowering {
+namespace {
+
+std::string before(const State& s) {
+  if (s.drafts.empty()) return "there are no blocks";
+  for (const Draft& d : s.drafts) {
+    if (!d.seams.empty()) return d.block.name + " still has seams";
+    if (!d.block.waits.empty()) return d.block.name + " already waits";
+  }
+  return {};
+}
+
+/// Compute on its own lane, collectives on that of their axis (or the one for
+/// several axes), each direction and end of a transfer on one of its own.
+Lane lane_of(const State& s, const Block& block, const Op& op) {
+  if (const auto* collective = std::get_if<Collective>(&op.action)) {
+    const AxisList& axes = s.program[collective->group].axes;
+    const std::size_t lane = axes.count == 1 ? static_cast<std::size_t>(axes.axis[0]) : axis_count;
+    return {LaneKind::collective, static_cast<std::uint8_t>(lane)};
+  }
+  if (const auto* exchange = std::get_if<Exchange>(&op.action)) {
+    const Transfer& t = block.transfers[exchange->transfers.first];
+    const TransferLane lane = t.channel == 0 ? (t.send ? TransferLane::forward_send : TransferLane::forward_receive)
+                                             : (t.send ? TransferLane::backward_send : TransferLane::backward_receive);
+    return {LaneKind::transfer, static_cast<std::uint8_t>(lane)};
+  }
+  return {};
+}
+
+bool same_instance(const View& a, const View& b) { return a.buffer == b.buffer && a.layer_shift == b.layer_shift; }
+
+/// Elements that any rank may touch: a member view can lie anywhere from its
+/// offset on, so it is taken to reach the end of the buffer.
+bool overlap(const View& a, const View& b) {
+  if (!same_instance(a, b)) return false;
+  const bool a_before = a.member_of.empty() && a.offset + a.count <= b.offset;
+  const bool b_before = b.member_of.empty() && b.offset + b.count <= a.offset;
+  return !a_before && !b_before;
+}
+
+bool conflict(const Block& block, const Op& a, const Op& b) {
+  for (std::uint32_t i = 0; i < a.views.count; ++i) {
+    const View& u = block.views[a.views.first + i];
+    for (std::uint32_t j = 0; j < b.views.count; ++j) {
+      const View& v = block.views[b.views.first + j];
+      if ((u.use != View::Use::read || v.use != View::Use::read) && overlap(u, v)) return true;
+    }
+  }
+  return false;
+}
+
+bool waits_for_compute(const Block& block, const Op& op) {
+  for (std::uint32_t i = 0; i < op.waits.count; ++i) {
+    const Wait& w = block.waits[op.waits.first + i];
+    if (w.kind == Wait::Kind::op && block.ops[w.op].lane.kind == LaneKind::compute) return true;
+  }
+  return false;
+}
+
+/// A receive into a fresh buffer takes nothing from compute.
+bool receives_only(const Block& block, const Op& op) {
+  const auto* exchange = std::get_if<Exchange>(&op.action);
+  return exchange != nullptr && !block.transfers[exchange->transfers.first].send;
+}
+
+/// An op waits for the latest earlier op of each other lane that touches the
+/// same elements, one of them writing.  An op beside compute that waits for no
+/// compute op of this block takes its operands from earlier blocks and waits
+/// for the tail of compute.  What compute takes from other lanes across blocks
+/// the draft states.
+void add_waits(Draft& draft) {
+  Block& block = draft.block;
+  const bool one_lane =
+      std::all_of(block.ops.begin(), block.ops.end(), [](const Op& op) { return is_memory(op) || op.lane == Lane{}; });
+  bool entered = false;
+  for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
+    Op& op = block.ops[i];
+    if (is_memory(op)) continue;
+    op.waits.first = static_cast<std::uint32_t>(block.waits.size());
+    const auto add = [&](const Wait& w) {
+      block.waits.push_back(w);
+      ++op.waits.count;
+    };
+    if (!one_lane) {
+      // The latest conflicting op of each other lane; earlier ones of that lane are then done too.
+      bool lane_done[lane_count] = {};
+      lane_done[lane_number(op.lane)] = true;
+      for (std::uint32_t j = i; j-- > 0;) {
+        const Op& earlier = block.ops[j];
+        if (is_memory(earlier) || lane_done[lane_number(earlier.lane)]) continue;
+        if (conflict(block, op, earlier)) {
+          lane_done[lane_number(earlier.lane)] = true;
+          add({Wait::Kind::op, {}, j});
+        }
+      }
+    }
+    if (op.lane.kind != LaneKind::compute && !waits_for_compute(block, op) && !receives_only(block, op)) {
+      add({Wait::Kind::tail, {LaneKind::compute, 0}, 0});
+    }
+    if (!entered) {
+      for (const Lane lane : draft.entry_tails) add({Wait::Kind::tail, lane, 0});
+      entered = true;
+    }
+    for (const auto& [at, lane] : draft.tails) {
+      if (at == i) add({Wait::Kind::tail, lane, 0});
+    }
+  }
+}
+
+void run(State& s) {
+  for (Draft& d : s.drafts) {
+    for (Op& op : d.block.ops) op.lane = lane_of(s, d.block, op);
+    add_waits(d);
+  }
+}
+
+/// Ops of a block that touch the same elements, one writing, are ordered: on
+/// one lane, or the later waits for the earlier or for one behind it on its lane.
+std::string after(const State& s) {
+  for (const Draft& d : s.drafts) {
+    const Block& block = d.block;
+    for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
+      const Op& op = block.ops[i];
+      for (std::uint32_t j = 0; j < i; ++j) {
+        const Op& earlier = block.ops[j];
+        if (op.lane == earlier.lane || is_memory(op) || is_memory(earlier) || !conflict(block, op, earlier)) continue;
+        const auto first = block.waits.begin() + op.waits.first;
+        const bool ordered = std::any_of(first, first + op.waits.count, [&](const Wait& w) {
+          return w.kind == Wait::Kind::op && w.op >= j && block.ops[w.op].lane == earlier.lane;
+        });
+        if (!ordered) return fmt::format("{}: op {} does not wait for op {}", block.name, i, j);
+      }
+    }
+    for (const Op& op : block.ops) {
+      if (!is_memory(op) && op.lane != lane_of(s, block, op)) return block.name + " has an op on a foreign lane";
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+LoweringPass lanes() { return {"lanes", before, run, after}; }
+
+}  // namespace orrery::lowering

@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+
+#include "core/program/lower/passes.hpp"
+
+namespace orrery::lowering {
+namespace {
+
+std::string before(const State& s) {
+  if (!s.stages.empty() || !s.drafts.empty() || !s.program.buffers.empty()) return "the state is not new";
+  if (s.plan.stage_layers->size() != s.pipeline) return "the plan does not give every stage its layers";
+  return {};
+}
+
+BlockId build_setup(State& s, const Module& m) {
+  BlockBuilder b(s, s.program.parameter_tables[m.table].module + ".setup", Pass::setup, Section::setup);
+  const auto put = [&](BufferId buffer, KernelKind kind) {
+    b.compute(s.kernel(kind, Pass::setup, 1, s.program[buffer].count), {write(buffer)});
+  };
+  put(m.weights, KernelKind::initialize);
+  put(m.gradients, KernelKind::fill);
+  if (has_master_weights(s.workload)) put(m.masters, KernelKind::initialize);
+  for (int i = 0; i < optimizer_moments(s.workload); ++i) put(m.moments[i], KernelKind::fill);
+  return b.finish(s);
+}
+
+BlockId build_scalars(State& s) {
+  BlockBuilder b(s, "scalars.setup", Pass::setup, Section::setup);
+  const auto put = [&](BufferId buffer) {
+    b.compute(s.kernel(KernelKind::fill, Pass::setup, 1, s.program[buffer].count), {write(buffer)});
+  };
+  put(s.scalar.steps);
+  put(s.scalar.loss);
+  put(s.scalar.count);
+  if (s.factor) {
+    put(s.scalar.norm);
+    put(s.scalar.factor);
+  }
+  if (s.scaled) {
+    b.compute(s.kernel(KernelKind::initialize_scale, Pass::setup, 1, 2), {write(s.scalar.loss_scale)});
+  }
+  return b.finish(s);
+}
+
+void run(State& s) {
+  declare_parameters(s);
+  s.drafts.reserve(32 + 16 * std::size_t{s.pipeline});
+  s.blocks(Phase::setup) = {build_setup(s, s.embedding), build_setup(s, s.layer), build_setup(s, s.head)};
+  const BlockId scalars = build_scalars(s);
+  s.stages.reserve(s.pipeline);
+  for (std::uint32_t i = 0; i < s.pipeline; ++i) {
+    Stage stage;
+    stage.number = i;
+    stage.own_chunks = 1;
+    stage.chunks = {{i == 0, first_layer(s.plan, i), (*s.plan.stage_layers)[i], i + 1 == s.pipeline, {}, {}}};
+    stage.setup = {{Phase::setup, 0, 0}, {Phase::scalars, 0, 0}};
+    stage.blocks[static_cast<std::size_t>(Phase::scalars)] = scalars;
+    s.stages.push_back(std::move(stage));
+  }
+}
+
+/// Every layer lies on one stage, in order; the embedding on the first, the head on the last.
+std::string after(const State& s) {
+  std::uint32_t next = 0;
+  for (const Stage& stage : s.stages) {
+    for (const Chunk& c : stage.chunks) {
+      if (c.low_layer != next) return fmt::format("stage {} begins at layer {}, not {}", stage.number, c.low_layer, next);
+      next += c.layers;
+      if (c.embedding != (c.low_layer == 0 && stage.number == 0)) return "the embedding is not on the first stage";
+      if (c.head != (stage.number + 1 == s.pipeline)) return "the head is not on the last stage";
+    }
+    if (std::string wrong = covered(stage, Phase::setup, 0); !wrong.empty()) return wrong;
+  }
+  if (next != s.program.layers) return fmt::format("{} of {} layers are placed", next, s.program.layers);
+  return {};
+}
+
+}  // namespace
+
+LoweringPass place() { return {"place", before, run, after}; }
+
+}  // namespace orrery::lowering

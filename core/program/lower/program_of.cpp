@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <numeric>
+
+#include "core/program/lower/state.hpp"
+
+namespace orrery::lowering {
+namespace {
+
+/// The layer that a block of the chunk as a whole works at.
+std::uint32_t layer_of(Phase phase, const Chunk& chunk) {
+  switch (phase) {
+    case Phase::receive_hidden:
+    case Phase::send_gradient:
+    case Phase::reduce:
+    case Phase::gather: return chunk.low_layer;
+    case Phase::send_hidden:
+    case Phase::receive_gradient: return chunk.low_layer + chunk.layers;
+    case Phase::setup: case Phase::clear: case Phase::forward: case Phase::backward: case Phase::norm:
+    case Phase::update: case Phase::scalars: case Phase::begin: case Phase::tied: case Phase::clear_norm:
+    case Phase::reduce_norm: case Phase::advance: case Phase::mean_loss: return 0;
+  }
+  return 0;
+}
+
+BlockId block_of(const Stage& stage, const Chunk& chunk, Phase phase) {
+  if (phase == Phase::reduce) return chunk.reduce;
+  if (phase == Phase::gather) return chunk.gather;
+  return stage.blocks[static_cast<std::size_t>(phase)];
+}
+
+std::vector<Slot> slots_of(const State& state, const Stage& stage, const std::vector<Action>& actions,
+                           const std::vector<BlockId>& number) {
+  std::vector<Slot> slots;
+  slots.reserve(actions.size() + 2 * actions.size() / 3 + 8);
+  const auto run = [&](BlockId block, std::uint32_t layer, std::uint32_t microbatch, std::uint32_t repeat = 1,
+                       std::int32_t step = 1) {
+    slots.push_back({number[index(block)], layer, microbatch, repeat, step});
+  };
+  const std::uint32_t layers = state.program.layers;  // the head takes what a layer behind the last would
+  for (const Action& a : actions) {
+    const Chunk& chunk = stage.chunks[a.chunk];
+    if (!per_module(a.phase)) {
+      run(block_of(stage, chunk, a.phase), layer_of(a.phase, chunk), a.microbatch);
+      continue;
+    }
+    const ModuleBlocks& blocks = state.blocks(a.phase);
+    const std::uint32_t end = chunk.low_layer + chunk.layers;
+    if (a.phase == Phase::backward) {
+      if (chunk.head) run(blocks.head, layers, a.microbatch);
+      if (chunk.layers > 0) run(blocks.layer, end - 1, a.microbatch, chunk.layers, -1);
+      if (chunk.embedding) run(blocks.embedding, 0, a.microbatch);
+    } else {
+      if (chunk.embedding) run(blocks.embedding, 0, a.microbatch);
+      if (chunk.layers > 0) run(blocks.layer, chunk.low_layer, a.microbatch, chunk.layers);
+      if (chunk.head) run(blocks.head, a.phase == Phase::forward ? layers : 0, a.microbatch);
+    }
+  }
+  return slots;
+}
+
+}  // namespace
+
+Program program_of(State&& state) {
+  std::vector<std::uint32_t> order(state.drafts.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return state.drafts[a].place < state.drafts[b].place; });
+  std::vector<BlockId> number(order.size());
+  std::vector<Block> blocks;
+  blocks.reserve(order.size());
+  for (const std::uint32_t i : order) {
+    number[i] = BlockId{static_cast<std::uint32_t>(blocks.size())};
+    blocks.push_back(std::move(state.drafts[i].block));
+  }
+  std::vector<RankClass> classes;
+  classes.reserve(state.stages.size());
+  for (const Stage& stage : state.stages) {
+    classes.push_back({slots_of(state, stage, stage.setup, number), slots_of(state, stage, stage.step, number)});
+  }
+  Program program = std::move(state.program);
+  program.blocks = std::move(blocks);
+  program.classes = std::move(classes);
+  return program;
+}
+
+}  // namespace orrery::lowering

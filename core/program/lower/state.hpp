@@ -1,0 +1,148 @@
+#pragma once
+
+#include <array>
+
+#include "core/plan/plan.hpp"
+#include "core/program/lower/draft.hpp"
+#include "core/program/program.hpp"
+
+namespace orrery::lowering {
+
+/// What an action does.  Those up to `update` run one block per module of
+/// their chunk; the rest run one block.
+enum class Phase : std::uint8_t {
+  setup, clear, forward, backward, norm, update,
+  receive_hidden, send_hidden, receive_gradient, send_gradient,
+  reduce, gather,  ///< of the chunk's gradients, and of its updated weights
+  scalars, begin, tied, clear_norm, reduce_norm, advance, mean_loss,
+};
+inline constexpr std::size_t module_phases = static_cast<std::size_t>(Phase::update) + 1;
+inline constexpr std::size_t phases = static_cast<std::size_t>(Phase::mean_loss) + 1;
+[[nodiscard]] constexpr bool per_module(Phase p) { return p <= Phase::update; }
+
+/// One entry of a stage's list.
+struct Action {
+  Phase phase = Phase::forward;
+  std::uint32_t chunk = 0;  ///< of Stage::chunks
+  std::uint32_t microbatch = 0;
+  friend bool operator==(const Action&, const Action&) = default;
+};
+
+/// Neighbouring modules of one stage that an action covers: the embedding, then
+/// layers, then the head.
+struct Chunk {
+  bool embedding = false;
+  std::uint32_t low_layer = 0;  ///< lowest of them
+  std::uint32_t layers = 0;     ///< how many
+  bool head = false;
+  BlockId reduce{};  ///< of Phase::reduce, where that runs
+  BlockId gather{};
+};
+
+/// One pipeline stage: what it holds and what it does.
+///
+/// `chunks` are those that `place` gave it, and behind them the parts of them
+/// (gradient buckets) that later passes refer to.
+struct Stage {
+  std::uint32_t number = 0;
+  std::uint32_t own_chunks = 0;  ///< of place
+  std::vector<Chunk> chunks;
+  std::vector<Action> setup, step;
+  std::array<BlockId, phases> blocks{};  ///< of phases that run one block, but reduce and gather
+};
+
+/// A block for each kind of module.
+struct ModuleBlocks {
+  BlockId embedding{}, layer{}, head{};
+};
+
+/// Persistent buffers of one module ("embedding", "layer", "head").
+struct Module {
+  std::uint32_t table = 0;  ///< index into Program::parameter_tables
+  BufferId weights{};
+  BufferId gradients{};
+  BufferId masters{};   ///< only with has_master_weights
+  BufferId moments[2]{};  ///< optimizer_moments of them
+};
+
+struct Scalars {
+  BufferId steps{}, loss_scale{}, loss{}, count{}, norm{}, factor{};
+};
+
+/// What the passes of one lowering refine: the input, sizes that follow from
+/// it, the declarations made so far, blocks as drafts, and what each stage does.
+///
+/// program_of() turns it into a Program at any time.
+struct State {
+  State(const ModelSpec& model, const Workload& workload, const Plan& plan);
+
+  const ModelSpec& model;
+  const Workload& workload;
+  const Plan& plan;
+
+  // Sizes on one rank.
+  std::uint32_t tensor, data, pipeline;
+  std::uint32_t sequences;        ///< of one microbatch
+  std::uint64_t tokens;           ///< of one microbatch
+  std::uint64_t rows;             ///< tokens of the residual stream: tokens, or tokens / tensor with sequence parallel
+  std::uint32_t heads, kv_heads;  ///< local
+  std::uint64_t qkv_width, context_width, ffn, vocabulary;  ///< local
+  bool sequence_parallel;
+  bool shard_states;   ///< ZeRO-1 over more than one replica
+  bool reduce_gradients;  ///< between ranks of a stage
+  bool clip, scaled;   ///< global-norm clipping; fp16 loss scale
+  bool factor;         ///< updates take a factor
+
+  DType act, grad, state, logits;
+
+  GroupId tensor_group{}, data_group{}, pipeline_group{}, norm_group{}, tied_group{};
+  Module embedding, layer, head;
+  Scalars scalar;
+  BufferId hidden{}, hidden_gradient{};  ///< the residual stream and its gradient
+  BufferId recomputed{};                 ///< a layer's output made again, used by nobody
+
+  Program program;  ///< declarations alone; blocks and classes follow from the rest
+  std::vector<Draft> drafts;  ///< by BlockId
+  std::array<ModuleBlocks, module_phases> modules{};
+  std::vector<Stage> stages;
+
+  [[nodiscard]] ModuleBlocks& blocks(Phase p) { return modules[static_cast<std::size_t>(p)]; }
+  [[nodiscard]] const ModuleBlocks& blocks(Phase p) const { return modules[static_cast<std::size_t>(p)]; }
+  [[nodiscard]] const Draft& operator[](BlockId id) const { return drafts[index(id)]; }
+  [[nodiscard]] Draft& operator[](BlockId id) { return drafts[index(id)]; }
+
+  BufferId declare(Buffer buffer);
+  /// A buffer of a microbatch's tokens: shape {positions, sequences, features}.
+  BufferId activation(std::string name, Role role, Scope scope, DType dtype, ShardDim feature, bool sharded_rows);
+  /// A kernel with this workload's arithmetic type.
+  [[nodiscard]] Kernel kernel(KernelKind kind, Pass pass, std::uint64_t rows, std::uint64_t columns,
+                              std::uint64_t depth = 0) const;
+  /// The local elements of a parameter, as an operand of the module's weights or gradients.
+  struct Parameter {
+    std::uint64_t offset, count;
+  };
+  [[nodiscard]] Parameter parameter(const Module&, std::string_view slice) const;
+};
+
+/// Where the LM head's matrix lives: the head module, or the embedding's when
+/// tied on one stage.
+struct HeadMatrix {
+  const Module* module;
+  const char* slice;
+};
+[[nodiscard]] HeadMatrix head_matrix(const State&);
+
+/// The part of a segment that this rank updates: all of it, or its share under ZeRO-1.
+[[nodiscard]] Operand own_part(const State&, BufferId buffer, const ParameterSegment&, View::Use,
+                               std::int8_t layer_shift = 0);
+
+/// Lives from setup on, through every step.
+[[nodiscard]] bool is_persistent(const Buffer&);
+
+/// Declares parameter tables, persistent buffers and scalars.
+void declare_parameters(State&);
+
+/// The Program that the state stands for; takes its parts.
+[[nodiscard]] Program program_of(State&&);
+
+}  // namespace orrery::lowering

@@ -1,0 +1,109 @@
+#include "core/program/lower/passes.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "core/program/lower/lower.hpp"
+#include "core/program/program_text.hpp"
+#include "tests/support/random_plan.hpp"
+
+using namespace orrery;
+using namespace orrery::lowering;
+
+namespace {
+
+/// The state as the pass called `name` finds it.
+State before_pass(const PlannedRun& run, std::string_view name) {
+  State state(run.model, run.workload, run.plan);
+  for (const LoweringPass& pass : all_passes()) {
+    if (pass.name == name) break;
+    pass.run(state);
+  }
+  return state;
+}
+
+}  // namespace
+
+TEST_CASE("every pass finds what it requires and leaves what it ensures", "[lower]") {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    CAPTURE(seed, test::describe(run));
+    State state(run.model, run.workload, run.plan);
+    for (const LoweringPass& pass : all_passes()) {
+      CAPTURE(pass.name);
+      REQUIRE(pass.before(state) == "");
+      pass.run(state);
+      REQUIRE(pass.after(state) == "");
+    }
+  }
+}
+
+TEST_CASE("the Program after any pass prints a text that reads back, and the last one is the lowered Program",
+          "[lower]") {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    CAPTURE(seed, test::describe(run));
+    std::string last;
+    for (const std::string& pass : pass_names()) {
+      CAPTURE(pass);
+      const Program program = lower_until(run.model, run.workload, run.plan, pass);
+      const std::string text = write_program(program);
+      Diagnostics problems;
+      const std::optional<Program> read = read_program(text, "program", problems);
+      REQUIRE(read);
+      REQUIRE(*read == program);
+      last = text;
+    }
+    CHECK(last == write_program(lower(run.model, run.workload, run.plan)));
+  }
+}
+
+TEST_CASE("no pass runs twice or without the one before it", "[lower]") {
+  const PlannedRun run = test::random_run(7);
+  for (const LoweringPass& pass : all_passes()) {
+    CAPTURE(pass.name);
+    State state = before_pass(run, pass.name);
+    pass.run(state);
+    // These two may have had nothing to do.
+    if (pass.name != "recomputation" && pass.name != "sharding_collectives" && pass.name != "pipeline_transfers") {
+      CHECK(pass.before(state) != "");
+    }
+    if (pass.name != "place") CHECK(pass.before(State(run.model, run.workload, run.plan)) != "");
+  }
+}
+
+TEST_CASE("a broken state violates what a pass ensures", "[lower]") {
+  const PlannedRun run = [] {
+    for (std::uint64_t seed = 0;; ++seed) {
+      PlannedRun r = test::random_run(seed);
+      if (r.plan.mesh.size(Axis::pipeline) > 1 && r.plan.mesh.size(Axis::data) > 1) return r;
+    }
+  }();
+  const auto broken = [&](const LoweringPass& pass, auto&& harm) {
+    State state = before_pass(run, pass.name);
+    pass.run(state);
+    REQUIRE(pass.after(state) == "");
+    harm(state);
+    return pass.after(state) != "";
+  };
+  const auto drop = [](State& s, Phase phase) {
+    auto& step = s.stages.front().step;
+    step.erase(std::find_if(step.begin(), step.end(), [&](const Action& a) { return a.phase == phase; }));
+  };
+  CHECK(broken(place(), [](State& s) { ++s.stages.front().chunks.front().low_layer; }));
+  CHECK(broken(schedule(), [&](State& s) { drop(s, Phase::backward); }));
+  CHECK(broken(pipeline_transfers(), [&](State& s) { drop(s, Phase::receive_gradient); }));
+  CHECK(broken(gathers_and_reductions(), [&](State& s) { drop(s, Phase::reduce); }));
+  CHECK(broken(gathers_and_reductions(), [&](State& s) { drop(s, Phase::clear); }));
+  CHECK(broken(optimizer(), [&](State& s) { drop(s, Phase::update); }));
+  CHECK(broken(lifetimes(), [](State& s) {
+    auto& ops = s[s.blocks(Phase::forward).layer].block.ops;
+    ops.erase(std::find_if(ops.begin(), ops.end(), is_memory));
+  }));
+  CHECK(broken(lanes(), [](State& s) {
+    for (Draft& d : s.drafts) {
+      for (Op& op : d.block.ops) op.waits.count = 0;
+    }
+    s.drafts.front().block.ops.back().lane = {LaneKind::copy, 0};
+  }));
+}
