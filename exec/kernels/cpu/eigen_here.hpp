@@ -8,6 +8,8 @@
 #define EIGEN_DONT_PARALLELIZE
 #define Eigen EigenForKernels
 #include <Eigen/Core>
+#include <algorithm>
+#include <cstdint>
 
 namespace orrery::cpu {
 
@@ -30,11 +32,20 @@ template <class T>
           Eigen::OuterStride<>(static_cast<Eigen::Index>(stride))};
 }
 
-/// x[i] = exp(x[i]), vectorised.
+/// x[i] = exp(x[i]), vectorised.  Elements beside whole vectors are computed
+/// one by one and may round differently; working on aligned pieces, which these
+/// are depends on `count` alone and not on where x lies in memory.
 template <class T>
 void exponentials(T* x, std::uint64_t count) {
-  Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>> v(x, static_cast<Eigen::Index>(count));
-  v = v.exp();
+  constexpr std::uint64_t size = 256;
+  alignas(64) T piece[size];
+  for (std::uint64_t first = 0; first < count; first += size) {
+    const std::uint64_t n = std::min(size, count - first);
+    std::copy_n(x + first, n, piece);
+    Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>, Eigen::Aligned64> v(piece, static_cast<Eigen::Index>(n));
+    v = v.exp();
+    std::copy_n(piece, n, x + first);
+  }
 }
 
 }  // namespace orrery::cpu
