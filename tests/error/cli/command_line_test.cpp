@@ -278,3 +278,24 @@ TEST_CASE("mistakes in a file are all shown, with line and column", "[error]") {
             ":7:1: error: workload.sequenc is not a known key [file.unknown-key]\n"
             "    7 | sequenc = 128\n      | ^\n  Did you mean sequence?\n");
 }
+
+TEST_CASE("cli.rope-scaling: run refuses what its kernels do not do", "[error]") {
+  const std::string plan = std::string(ORRERY_SOURCE_DIR) + "/tests/error/cli/given/scaled.toml";
+  CHECK(refused("run " + plan) ==
+        "error: scaled scales its rotary angles (llama3), which no kernel here does [cli.rope-scaling]\n"
+        "  estimate and simulate hold, since it costs nothing. To train with plain angles, leave rope_scaling out.\n");
+  const Ran estimate = run(ORRERY_PROGRAM, "estimate --cluster local-cpu " + plan);
+  CHECK(estimate.status == 0);
+  CHECK(estimate.out.find("scaled rotary angles (llama3) cost what plain ones do") != std::string::npos);
+}
+
+TEST_CASE("workload.data: every verb that reads a plan refuses its token file alike", "[error]") {
+  const std::string plan = std::string(ORRERY_SOURCE_DIR) + "/tests/error/cli/given/endless.toml";
+  for (const char* verb : {"check ", "estimate ", "simulate ", "run "}) {
+    CHECK(refused(verb + plan) == plan +
+                                      ":10:8: error: the token file is no regular file [workload.data]\n"
+                                      "   10 | data = \"/dev/zero\"\n"
+                                      "      |        ^\n"
+                                      "  It is looked for at /dev/zero.\n");
+  }
+}
