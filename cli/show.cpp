@@ -13,6 +13,7 @@
 #include "core/base/nearest.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
+#include "core/program/lower/lower.hpp"
 #include "core/program/program_text.hpp"
 #include "core/record/summarize.hpp"
 #include "core/spec/spec_files.hpp"
@@ -38,6 +39,7 @@ class ShowVerb final : public Verb {
     c.positional("X", reference_, "a name or a file; without it, the known names; for program: a plan");
     c.flag("--dot", dot_, "as a graph for Graphviz; -o FILE.svg, .png or .pdf draws it");
     c.option("--rank", rank_, "program: the expanded list of one rank");
+    c.option("--after", after_, "program: as it stands after this pass of lowering");
     c.option("--cluster", cluster_, "plan, program: where the plan names none");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write it here");
@@ -46,7 +48,8 @@ class ShowVerb final : public Verb {
         "  orrery show model llama-3-70b\n"
         "  orrery show cluster dgx-h100 --gpus 64 --dot -o cluster.svg\n"
         "  orrery show plan demo-2x2x2\n"
-        "  orrery show program demo-2x2x2 --rank 3");
+        "  orrery show program demo-2x2x2 --rank 3\n"
+        "  orrery show program demo-2x2x2 --after pipeline_transfers");
   }
 
   int run() override {
@@ -82,6 +85,7 @@ class ShowVerb final : public Verb {
       refuse("cli.flags", "--dot and --json do not go together", {"A graph is text for Graphviz."});
     }
     if (rank_ && kind_ != "program") refuse("cli.flags", "--rank goes with show program only");
+    if (after_) refuse_pass();
     if (rank_ && dot_) {
       refuse("cli.flags", "--rank and --dot do not go together",
              {"A Program is drawn block by block, not rank by rank."});
@@ -90,6 +94,16 @@ class ShowVerb final : public Verb {
       refuse("cli.flags", fmt::format("{} would be no picture", printable(*flags_.output)),
              {"--dot draws a model, cluster, plan or program."});
     }
+  }
+
+  void refuse_pass() const {
+    if (kind_ != "program") refuse("cli.flags", "--after goes with show program only");
+    const std::vector<std::string> names = pass_names();
+    if (std::find(names.begin(), names.end(), *after_) != names.end()) return;
+    std::vector<std::string> details{fmt::format("In order: {}.", fmt::join(names, ", "))};
+    const std::vector<std::string> near = nearest(*after_, names, 1);
+    if (!near.empty()) details.insert(details.begin(), fmt::format("Did you mean {}?", near.front()));
+    refuse("cli.pass", fmt::format("lowering has no pass \"{}\"", printable(*after_)), std::move(details));
   }
 
   void put(const std::string& text) const {
@@ -232,7 +246,8 @@ class ShowVerb final : public Verb {
     if (!reference_) refuse("cli.kind", "show program needs a plan", {"orrery show program plan.toml"});
     const LoadedPlan loaded = load_plan(*reference_, flags_, cluster_ ? cluster_ : "local-cpu",
                                         cluster_ ? ClusterUse::replace : ClusterUse::fall_back);
-    const Program& p = loaded.program;
+    const Program p =
+        after_ ? lower_until(loaded.run.model, loaded.run.workload, loaded.run.plan, *after_) : loaded.program;
     if (rank_) {
       if (*rank_ >= p.mesh.size()) {
         refuse("cli.rank", "--rank is out of range",
@@ -266,7 +281,7 @@ class ShowVerb final : public Verb {
 
   CommonFlags flags_;
   std::string kind_;
-  std::optional<std::string> reference_, cluster_;
+  std::optional<std::string> reference_, cluster_, after_;
   bool dot_ = false;
   std::optional<std::uint32_t> rank_;
 };

@@ -196,6 +196,17 @@ TEST_CASE("cli.explain: only plans of one model, cluster and workload differ by 
         "error: the plans differ in model [cli.explain]\n  tiny-gpt, llama-3-70b\n");
 }
 
+TEST_CASE("cli.pass: a pass that lowering does not have", "[error]") {
+  const std::string passes =
+      "  In order: place, schedule, recomputation, sharding_collectives, pipeline_transfers, "
+      "parameter_gathers_and_gradient_reductions, optimizer, lifetimes, lanes.\n";
+  CHECK(refused("show program demo-2x2x2 --after optimiser") ==
+        "error: lowering has no pass \"optimiser\" [cli.pass]\n  Did you mean optimizer?\n" + passes);
+  CHECK(refused("show program demo-2x2x2 --after zzz") == "error: lowering has no pass \"zzz\" [cli.pass]\n" + passes);
+  CHECK(refused("show plan demo-2x2x2 --after lanes") ==
+        "error: --after goes with show program only [cli.flags]\n");
+}
+
 TEST_CASE("cli.rank: a rank that the plan does not have", "[error]") {
   CHECK(refused("show program demo-2x2x2 --rank 8") ==
         "error: --rank is out of range [cli.rank]\n  It is 8; the plan has ranks 0 to 7.\n");
