@@ -40,8 +40,8 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
   lowering::State state(model, workload, reduced);
   lowering::declare_parameters(state);
   lowering::build_tensor_1d(state);
-  for (const lowering::LoweringPass& pass : {lowering::recomputation(), lowering::sharding_collectives(),
-                                             lowering::lifetimes(), lowering::lanes()}) {
+  for (const lowering::LoweringPass& pass :
+       {lowering::recomputation(), lowering::sharding_collectives(), lowering::lifetimes(), lowering::lanes()}) {
     pass.run(state);
   }
   hidden_bytes_ = bytes_of(state.program[state.hidden]);
@@ -64,15 +64,13 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
   };
   enter(forward.embedding, ids_.embedding_forward, compute_prices_.embedding_forward, memory_.embedding_forward,
         busy_.embedding_forward);
-  enter(backward.embedding, ids_.embedding_backward, compute_prices_.embedding_backward,
-        memory_.embedding_backward, busy_.embedding_backward);
-  enter(forward.layer, ids_.layer_forward, compute_prices_.layer_forward, memory_.layer_forward,
-        busy_.layer_forward);
+  enter(backward.embedding, ids_.embedding_backward, compute_prices_.embedding_backward, memory_.embedding_backward,
+        busy_.embedding_backward);
+  enter(forward.layer, ids_.layer_forward, compute_prices_.layer_forward, memory_.layer_forward, busy_.layer_forward);
   enter(backward.layer, ids_.layer_backward, compute_prices_.layer_backward, memory_.layer_backward,
         busy_.layer_backward);
   enter(forward.head, ids_.head_forward, compute_prices_.head_forward, memory_.head_forward, busy_.head_forward);
-  enter(backward.head, ids_.head_backward, compute_prices_.head_backward, memory_.head_backward,
-        busy_.head_backward);
+  enter(backward.head, ids_.head_backward, compute_prices_.head_backward, memory_.head_backward, busy_.head_backward);
 }
 
 PerBlock<Picoseconds> BlockCosts::spans(const CostModel& costs) const {

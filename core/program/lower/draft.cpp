@@ -1,5 +1,7 @@
 #include "core/program/lower/draft.hpp"
 
+#include <algorithm>
+
 #include "core/base/diagnostics.hpp"
 #include "core/program/lower/state.hpp"
 
@@ -39,12 +41,14 @@ void BlockBuilder::take_tails() {
   for (const Lane lane : pending_tails_) {
     draft_.tails.emplace_back(static_cast<std::uint32_t>(draft_.block.ops.size()), lane);
   }
-  pending_tails_.clear();
+  pending_tails_ = LaneList();
 }
 
 void BlockBuilder::push(Op op, std::span<const Operand> operands) {
   Block& block = draft_.block;
   op.views = {static_cast<std::uint32_t>(block.views.size()), static_cast<std::uint32_t>(operands.size())};
+  const std::size_t needed = block.views.size() + operands.size();
+  if (needed > block.views.capacity()) block.views.reserve(std::max(needed, 2 * block.views.capacity()));
   for (const Operand& o : operands) {
     const std::uint64_t count = o.count != 0 ? o.count : state_->program[o.buffer].count;
     block.views.push_back({o.buffer, o.offset, count, o.use, o.layer_shift, o.member_of});
@@ -76,9 +80,9 @@ void BlockBuilder::seam(Collective::Kind kind, std::initializer_list<Operand> op
   seam.kind = kind;
   seam.reduction = reduction;
   for (const Operand& o : operands) seam.operands[seam.count++] = o;
-  seam.tails = std::move(pending_tails_);
-  pending_tails_.clear();
-  draft_.seams.push_back(std::move(seam));
+  seam.tails = pending_tails_;
+  pending_tails_ = LaneList();
+  draft_.seams.push_back(seam);
 }
 
 void BlockBuilder::copy_seams(const Draft& from, std::uint32_t i) {

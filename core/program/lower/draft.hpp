@@ -19,13 +19,24 @@ struct Operand {
   std::uint64_t count = 0;
   AxisList member_of;
 };
-[[nodiscard]] constexpr Operand read(BufferId b, std::int8_t shift = 0) { return {b, View::Use::read, shift, 0, 0, {}}; }
+[[nodiscard]] constexpr Operand read(BufferId b, std::int8_t shift = 0) {
+  return {b, View::Use::read, shift, 0, 0, {}};
+}
 [[nodiscard]] constexpr Operand write(BufferId b, std::int8_t shift = 0) {
   return {b, View::Use::write, shift, 0, 0, {}};
 }
 [[nodiscard]] constexpr Operand update(BufferId b, std::int8_t shift = 0) {
   return {b, View::Use::accumulate, shift, 0, 0, {}};
 }
+
+/// A few lanes whose last op is waited for.
+struct LaneList {
+  Lane lane[4] = {};
+  std::uint8_t count = 0;
+  void push_back(Lane l) { lane[count++] = l; }
+  [[nodiscard]] const Lane* begin() const { return lane; }
+  [[nodiscard]] const Lane* end() const { return lane + count; }
+};
 
 /// A place in a block where the layout of a tensor over the tensor axis
 /// changes: partial sums become whole, or cut by rows; cut rows become whole.
@@ -37,7 +48,7 @@ struct Seam {
   Collective::Reduction reduction = Collective::Reduction::sum;
   Operand operands[2];
   std::uint8_t count = 0;
-  std::vector<Lane> tails;  ///< see Draft::tails
+  LaneList tails;  ///< see Draft::tails
 };
 
 /// Where a block stands in the Program: what all stages share, then stage by
@@ -52,7 +63,7 @@ struct Draft {
   /// What compute takes from other lanes across blocks, stated by the author:
   /// the first op of the block, or the given one, waits for the last op issued
   /// on the lane before this run of the block.
-  std::vector<Lane> entry_tails;
+  LaneList entry_tails;
   std::vector<std::pair<std::uint32_t, Lane>> tails;
   std::vector<Seam> seams;
 };
@@ -104,7 +115,7 @@ class BlockBuilder {
 
   const State* state_;
   Draft draft_;
-  std::vector<Lane> pending_tails_;
+  LaneList pending_tails_;
 };
 
 [[nodiscard]] inline bool is_memory(const Op& op) {

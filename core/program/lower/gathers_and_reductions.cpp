@@ -47,33 +47,47 @@ BlockId build_mean_loss(State& s) {
   return b.finish(s);
 }
 
+/// Cuts the stage's chunks into buckets, in the order in which the last backward
+/// pass completes them; returns their numbers, and by chunk where its own begin.
+struct Buckets {
+  std::vector<std::uint32_t> all;
+  std::vector<std::pair<std::size_t, std::size_t>> of_chunk;  ///< positions in `all`
+};
+Buckets cut(State& s, Stage& stage) {
+  Buckets out;
+  out.of_chunk.resize(stage.own_chunks);
+  for (std::uint32_t c = stage.own_chunks; c-- > 0;) {
+    out.of_chunk[c].first = out.all.size();
+    for (const Chunk& bucket : build_buckets(s, stage.number, Chunk(stage.chunks[c]))) {
+      out.all.push_back(static_cast<std::uint32_t>(stage.chunks.size()));
+      stage.chunks.push_back(bucket);
+    }
+    out.of_chunk[c].second = out.all.size();
+  }
+  return out;
+}
+
 /// Each bucket's reduction as soon as the last backward pass has completed its
 /// gradients, or all of them at the end; weights are gathered upwards, for the
 /// next forward pass needs the embedding first.
-void reduce(State& s, Stage& stage) {
-  std::vector<std::uint32_t> buckets;
-  for (std::uint32_t c = stage.own_chunks; c-- > 0;) {
+void communicate(const State& s, Stage& stage, const Buckets& buckets, std::vector<Action>& out) {
+  for (const Action& a : stage.step) {
     // Schedules run backwards in ascending order, so the last microbatch completes the gradients.
-    const Action last{Phase::backward, c, s.program.microbatches - 1};
-    auto at = std::find(stage.step.begin(), stage.step.end(), last);
-    std::vector<Action> parts;
-    for (Chunk& bucket : build_buckets(s, stage.number, stage.chunks[c])) {
-      const auto part = static_cast<std::uint32_t>(stage.chunks.size());
-      stage.chunks.push_back(bucket);
-      buckets.push_back(part);
-      parts.push_back({Phase::backward, part, last.microbatch});
-      parts.push_back({Phase::reduce, part, 0});
+    const bool completes = a.phase == Phase::backward && a.microbatch + 1 == s.program.microbatches;
+    if (!completes || !*s.plan.overlap_gradients) {
+      out.push_back(a);
+      continue;
     }
-    if (*s.plan.overlap_gradients) {
-      at = stage.step.erase(at);
-      stage.step.insert(at, parts.begin(), parts.end());
+    for (std::size_t b = buckets.of_chunk[a.chunk].first; b < buckets.of_chunk[a.chunk].second; ++b) {
+      out.push_back({Phase::backward, buckets.all[b], a.microbatch});
+      out.push_back({Phase::reduce, buckets.all[b], 0});
     }
   }
   if (!*s.plan.overlap_gradients) {
-    for (const std::uint32_t b : buckets) stage.step.push_back({Phase::reduce, b, 0});
+    for (const std::uint32_t b : buckets.all) out.push_back({Phase::reduce, b, 0});
   }
   if (s.shard_states) {
-    for (auto b = buckets.rbegin(); b != buckets.rend(); ++b) stage.step.push_back({Phase::gather, *b, 0});
+    for (auto b = buckets.all.rbegin(); b != buckets.all.rend(); ++b) out.push_back({Phase::gather, *b, 0});
   }
 }
 
@@ -82,16 +96,21 @@ void run(State& s) {
   const BlockId begin = build_begin(s);
   const BlockId mean_loss = build_mean_loss(s);
   for (Stage& stage : s.stages) {
-    if (s.reduce_gradients) reduce(s, stage);
-    std::vector<Action> front;
-    for (std::uint32_t c = 0; c < stage.own_chunks; ++c) front.push_back({Phase::clear, c, 0});
-    if (stage.number + 1 == s.pipeline) {
-      front.insert(front.begin(), {Phase::begin, 0, 0});
-      stage.blocks[static_cast<std::size_t>(Phase::begin)] = begin;
-      stage.step.push_back({Phase::mean_loss, 0, 0});
-      stage.blocks[static_cast<std::size_t>(Phase::mean_loss)] = mean_loss;
+    const bool last = stage.number + 1 == s.pipeline;
+    stage.blocks[static_cast<std::size_t>(Phase::begin)] = begin;
+    stage.blocks[static_cast<std::size_t>(Phase::mean_loss)] = mean_loss;
+    std::vector<Action> step;
+    step.reserve(stage.step.size() + 5 * std::size_t{s.program.layers} + 16);
+    if (last) step.push_back({Phase::begin, 0, 0});
+    for (std::uint32_t c = 0; c < stage.own_chunks; ++c) step.push_back({Phase::clear, c, 0});
+    if (s.reduce_gradients) {
+      const Buckets buckets = cut(s, stage);
+      communicate(s, stage, buckets, step);
+    } else {
+      step.insert(step.end(), stage.step.begin(), stage.step.end());
     }
-    stage.step.insert(stage.step.begin(), front.begin(), front.end());
+    if (last) step.push_back({Phase::mean_loss, 0, 0});
+    stage.step = std::move(step);
   }
 }
 

@@ -84,15 +84,16 @@ struct Edge {
   std::int8_t shift;
 };
 
-void insert(Draft& draft, std::vector<Edge> edges) {
+void insert(Draft& draft, std::vector<Edge>& edges) {
   if (edges.empty()) return;
   std::vector<Op> ops;
   ops.reserve(draft.block.ops.size() + edges.size());
   std::vector<std::pair<std::uint32_t, Lane>> tails;
   // At one op they stand as their lives began.
-  std::stable_sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) {
-    return a.op != b.op ? a.op < b.op : a.alloc && !b.alloc;
-  });
+  if (edges.size() > 1) {
+    std::stable_sort(edges.begin(), edges.end(),
+                     [](const Edge& a, const Edge& b) { return a.op != b.op ? a.op < b.op : a.alloc && !b.alloc; });
+  }
   auto edge = edges.begin();
   for (std::uint32_t i = 0; i < draft.block.ops.size(); ++i) {
     for (; edge != edges.end() && edge->op == i && edge->alloc; ++edge) {
@@ -112,8 +113,7 @@ void insert(Draft& draft, std::vector<Edge> edges) {
 
 /// Setup leaves alive what it makes.  Between stages, a receive begins the life
 /// of what it brings and a send ends that of what it takes away.
-std::vector<Edge> edges_of_one_block(const State& s, const Block& block) {
-  std::vector<Edge> edges;
+void add_edges_of_one_block(const State& s, const Block& block, std::vector<Edge>& edges) {
   const auto known = [&](BufferId b) {
     return std::any_of(edges.begin(), edges.end(), [&](const Edge& e) { return e.what == b; });
   };
@@ -128,7 +128,6 @@ std::vector<Edge> edges_of_one_block(const State& s, const Block& block) {
       }
     });
   }
-  return edges;
 }
 
 std::string before(const State& s) {
@@ -148,10 +147,13 @@ void run(State& s) {
     edges[life.first_run].push_back({life.first_op, true, life.buffer, life.first_shift});
     edges[life.last_run].push_back({life.last_op, false, life.buffer, life.last_shift});
   }
-  for (std::size_t r = 0; r < way.size(); ++r) insert(s[way[r].block], std::move(edges[r]));
+  for (std::size_t r = 0; r < way.size(); ++r) insert(s[way[r].block], edges[r]);
+  std::vector<Edge> own;
   for (Draft& d : s.drafts) {
-    const bool transfers = !d.block.transfers.empty();
-    if (transfers || d.block.pass == Pass::setup) insert(d, edges_of_one_block(s, d.block));
+    if (d.block.transfers.empty() && d.block.pass != Pass::setup) continue;
+    own.clear();
+    add_edges_of_one_block(s, d.block, own);
+    insert(d, own);
   }
 }
 

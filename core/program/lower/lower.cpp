@@ -9,8 +9,9 @@ namespace orrery {
 namespace lowering {
 
 std::span<const LoweringPass> all_passes() {
-  static const std::array list = {place(),     schedule(),  recomputation(), sharding_collectives(),
-                                  pipeline_transfers(), gathers_and_reductions(), optimizer(), lifetimes(), lanes()};
+  static const std::array list = {
+      place(),     schedule(),  recomputation(), sharding_collectives(), pipeline_transfers(), gathers_and_reductions(),
+      optimizer(), lifetimes(), lanes()};
   return list;
 }
 

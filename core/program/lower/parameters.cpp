@@ -15,6 +15,7 @@ class TableBuilder {
   TableBuilder(const State& context, std::string module)
       : context_(context), parts_(context.shard_states ? context.data : 1) {
     table_.module = std::move(module);
+    table_.slices.reserve(12);
   }
 
   void segment(bool decay, bool replicated, bool counted = true) {

@@ -50,7 +50,7 @@ void build_transfers(State& s, Stage& stage) {
   const std::uint32_t i = stage.number;
   const auto build = [&](Phase phase, const char* name, bool send, std::uint32_t peer, std::uint8_t channel) {
     const bool hidden = channel == 0;
-    BlockBuilder b(s, fmt::format("{}.stage{}", name, i), hidden ? Pass::forward : Pass::input_gradient,
+    BlockBuilder b(s, std::string(name) + ".stage" + std::to_string(i), hidden ? Pass::forward : Pass::input_gradient,
                    Section::transfers, i);
     const BufferId what = hidden ? s.hidden : s.hidden_gradient;
     b.transfer(send, s.pipeline_group, Peer{peer}, channel, send ? read(what) : write(what));

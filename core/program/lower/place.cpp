@@ -43,7 +43,7 @@ BlockId build_scalars(State& s) {
 
 void run(State& s) {
   declare_parameters(s);
-  s.drafts.reserve(32 + 16 * std::size_t{s.pipeline});
+  s.drafts.reserve(24 + 6 * std::size_t{s.pipeline});
   s.blocks(Phase::setup) = {build_setup(s, s.embedding), build_setup(s, s.layer), build_setup(s, s.head)};
   const BlockId scalars = build_scalars(s);
   s.stages.reserve(s.pipeline);
@@ -63,7 +63,8 @@ std::string after(const State& s) {
   std::uint32_t next = 0;
   for (const Stage& stage : s.stages) {
     for (const Chunk& c : stage.chunks) {
-      if (c.low_layer != next) return fmt::format("stage {} begins at layer {}, not {}", stage.number, c.low_layer, next);
+      if (c.low_layer != next)
+        return fmt::format("stage {} begins at layer {}, not {}", stage.number, c.low_layer, next);
       next += c.layers;
       if (c.embedding != (c.low_layer == 0 && stage.number == 0)) return "the embedding is not on the first stage";
       if (c.head != (stage.number + 1 == s.pipeline)) return "the head is not on the last stage";

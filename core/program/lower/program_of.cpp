@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "core/program/lower/state.hpp"
 
@@ -15,9 +15,19 @@ std::uint32_t layer_of(Phase phase, const Chunk& chunk) {
     case Phase::gather: return chunk.low_layer;
     case Phase::send_hidden:
     case Phase::receive_gradient: return chunk.low_layer + chunk.layers;
-    case Phase::setup: case Phase::clear: case Phase::forward: case Phase::backward: case Phase::norm:
-    case Phase::update: case Phase::scalars: case Phase::begin: case Phase::tied: case Phase::clear_norm:
-    case Phase::reduce_norm: case Phase::advance: case Phase::mean_loss: return 0;
+    case Phase::setup:
+    case Phase::clear:
+    case Phase::forward:
+    case Phase::backward:
+    case Phase::norm:
+    case Phase::update:
+    case Phase::scalars:
+    case Phase::begin:
+    case Phase::tied:
+    case Phase::clear_norm:
+    case Phase::reduce_norm:
+    case Phase::advance:
+    case Phase::mean_loss: return 0;
   }
   return 0;
 }
@@ -31,7 +41,7 @@ BlockId block_of(const Stage& stage, const Chunk& chunk, Phase phase) {
 std::vector<Slot> slots_of(const State& state, const Stage& stage, const std::vector<Action>& actions,
                            const std::vector<BlockId>& number) {
   std::vector<Slot> slots;
-  slots.reserve(actions.size() + 2 * actions.size() / 3 + 8);
+  slots.reserve(2 * actions.size() + 2);
   const auto run = [&](BlockId block, std::uint32_t layer, std::uint32_t microbatch, std::uint32_t repeat = 1,
                        std::int32_t step = 1) {
     slots.push_back({number[index(block)], layer, microbatch, repeat, step});
@@ -61,14 +71,13 @@ std::vector<Slot> slots_of(const State& state, const Stage& stage, const std::ve
 }  // namespace
 
 Program program_of(State&& state) {
-  std::vector<std::uint32_t> order(state.drafts.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return state.drafts[a].place < state.drafts[b].place; });
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> order(state.drafts.size());  // place, then as built
+  for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = {state.drafts[i].place, i};
+  std::sort(order.begin(), order.end());
   std::vector<BlockId> number(order.size());
   std::vector<Block> blocks;
   blocks.reserve(order.size());
-  for (const std::uint32_t i : order) {
+  for (const auto& [place, i] : order) {
     number[i] = BlockId{static_cast<std::uint32_t>(blocks.size())};
     blocks.push_back(std::move(state.drafts[i].block));
   }

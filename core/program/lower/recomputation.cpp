@@ -18,8 +18,7 @@ std::size_t recomputed_ops(const State& s, BlockId id) {
 
 bool only_compute(const State& s, BlockId id) {
   const std::vector<Op>& ops = s[id].block.ops;
-  return std::all_of(ops.begin(), ops.end(),
-                     [](const Op& op) { return std::holds_alternative<Compute>(op.action); });
+  return std::all_of(ops.begin(), ops.end(), [](const Op& op) { return std::holds_alternative<Compute>(op.action); });
 }
 
 std::string before(const State& s) {

@@ -39,6 +39,7 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p) : model(m), w
   state = state_dtype(workload);
   logits = state;
 
+  program.buffers.reserve(64);
   program.mesh = plan.mesh;
   program.layers = static_cast<std::uint32_t>(model.layers);
   program.microbatches = static_cast<std::uint32_t>(microbatches(plan, workload));
@@ -58,8 +59,7 @@ BufferId State::declare(Buffer buffer) {
   return BufferId{static_cast<std::uint32_t>(program.buffers.size() - 1)};
 }
 
-BufferId State::activation(std::string name, Role role, Scope scope, DType dtype, ShardDim feature,
-                             bool sharded_rows) {
+BufferId State::activation(std::string name, Role role, Scope scope, DType dtype, ShardDim feature, bool sharded_rows) {
   ShardDim position{workload.sequence_length, workload.sequence_length, {}, false};
   if (sharded_rows) position.split = {Axis::tensor};
   const ShardDim sequence{workload.global_batch, workload.global_batch, {Axis::data}, true};

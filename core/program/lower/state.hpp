@@ -11,10 +11,25 @@ namespace orrery::lowering {
 /// What an action does.  Those up to `update` run one block per module of
 /// their chunk; the rest run one block.
 enum class Phase : std::uint8_t {
-  setup, clear, forward, backward, norm, update,
-  receive_hidden, send_hidden, receive_gradient, send_gradient,
-  reduce, gather,  ///< of the chunk's gradients, and of its updated weights
-  scalars, begin, tied, clear_norm, reduce_norm, advance, mean_loss,
+  setup,
+  clear,
+  forward,
+  backward,
+  norm,
+  update,
+  receive_hidden,
+  send_hidden,
+  receive_gradient,
+  send_gradient,
+  reduce,
+  gather,  ///< of the chunk's gradients, and of its updated weights
+  scalars,
+  begin,
+  tied,
+  clear_norm,
+  reduce_norm,
+  advance,
+  mean_loss,
 };
 inline constexpr std::size_t module_phases = static_cast<std::size_t>(Phase::update) + 1;
 inline constexpr std::size_t phases = static_cast<std::size_t>(Phase::mean_loss) + 1;
@@ -61,7 +76,7 @@ struct Module {
   std::uint32_t table = 0;  ///< index into Program::parameter_tables
   BufferId weights{};
   BufferId gradients{};
-  BufferId masters{};   ///< only with has_master_weights
+  BufferId masters{};     ///< only with has_master_weights
   BufferId moments[2]{};  ///< optimizer_moments of them
 };
 
@@ -88,10 +103,10 @@ struct State {
   std::uint32_t heads, kv_heads;  ///< local
   std::uint64_t qkv_width, context_width, ffn, vocabulary;  ///< local
   bool sequence_parallel;
-  bool shard_states;   ///< ZeRO-1 over more than one replica
+  bool shard_states;      ///< ZeRO-1 over more than one replica
   bool reduce_gradients;  ///< between ranks of a stage
-  bool clip, scaled;   ///< global-norm clipping; fp16 loss scale
-  bool factor;         ///< updates take a factor
+  bool clip, scaled;      ///< global-norm clipping; fp16 loss scale
+  bool factor;            ///< updates take a factor
 
   DType act, grad, state, logits;
 
@@ -101,7 +116,7 @@ struct State {
   BufferId hidden{}, hidden_gradient{};  ///< the residual stream and its gradient
   BufferId recomputed{};                 ///< a layer's output made again, used by nobody
 
-  Program program;  ///< declarations alone; blocks and classes follow from the rest
+  Program program;            ///< declarations alone; blocks and classes follow from the rest
   std::vector<Draft> drafts;  ///< by BlockId
   std::array<ModuleBlocks, module_phases> modules{};
   std::vector<Stage> stages;

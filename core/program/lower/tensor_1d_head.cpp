@@ -19,8 +19,7 @@ void build_head(State& c) {
   const auto stream_buffer = [&](const char* name, Role role, bool sharded) {
     return c.activation(name, role, Scope::microbatch, c.act, feature, sharded);
   };
-  const BufferId targets =
-      c.activation("targets", Role::data, Scope::microbatch, DType::i32, {1, 1, {}, false}, false);
+  const BufferId targets = c.activation("targets", Role::data, Scope::microbatch, DType::i32, {1, 1, {}, false}, false);
   const BufferId norm_out = stream_buffer("head.norm.out", Role::activation, sp);
   const BufferId stats =
       flat("head.norm.stats", Role::statistic, c.state, c.rows * (m.norm == Norm::layer_norm ? 2 : 1));
@@ -61,8 +60,8 @@ void build_head(State& c) {
   Kernel ce = entropy(KernelKind::cross_entropy_backward);
   if (c.scaled) {
     ce.options.scaled = true;
-    b.compute(ce, {update(logits), read(max), read(sum), read(targets), read(c.scalar.count),
-                   read(c.scalar.loss_scale)});
+    b.compute(ce,
+              {update(logits), read(max), read(sum), read(targets), read(c.scalar.count), read(c.scalar.loss_scale)});
   } else {
     b.compute(ce, {update(logits), read(max), read(sum), read(targets), read(c.scalar.count)});
   }

@@ -55,10 +55,10 @@ class Layer {
     const ShardDim sequence{c_.workload.global_batch, c_.workload.global_batch, {Axis::data}, true};
     const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
     // The cut along kv groups tells kernels which global heads they hold.
-    c_.program.buffers[index(qkv_)].shard =
-        Shard{position, sequence, {m.kv_heads, m.kv_heads, {Axis::tensor}, false}, {group_width, group_width, {}, false}};
-    const std::uint64_t scores = std::uint64_t{c_.sequences} * c_.heads * c_.workload.sequence_length *
-                                 c_.workload.sequence_length;
+    c_.program.buffers[index(qkv_)].shard = Shard{
+        position, sequence, {m.kv_heads, m.kv_heads, {Axis::tensor}, false}, {group_width, group_width, {}, false}};
+    const std::uint64_t scores =
+        std::uint64_t{c_.sequences} * c_.heads * c_.workload.sequence_length * c_.workload.sequence_length;
     if (flash()) {
       lse_ = flat("lse", Role::statistic, c_.state, std::uint64_t{c_.heads} * c_.tokens);
       dq_accumulator_ = flat("attention.dq", Role::workspace, c_.state, c_.tokens * c_.context_width);
@@ -119,20 +119,20 @@ class Layer {
     const BufferId attention = summed(b, attention_out_, attention_part_);
     residual(b, attention, "attention.out.bias", read(hidden_), write(mid_), attention_mask_, 2);
 
-    norm_forward(c_, b, {&c_.layer, "norm2.weight", "norm2.bias"}, read(mid_), write(norm2_out_),
-                 write(norm2_stats_));
+    norm_forward(c_, b, {&c_.layer, "norm2.weight", "norm2.bias"}, read(mid_), write(norm2_out_), write(norm2_stats_));
     const BufferId x2 = gathered(b, norm2_out_);
     linear(b, x2, m.hidden, ffn_pre_, up_width(), "ffn.up.weight", "ffn.up.bias");
-    b.compute(c_.kernel(swiglu() ? KernelKind::swiglu_forward : KernelKind::gelu_forward, Pass::forward, c_.tokens, c_.ffn),
-              {read(ffn_pre_), write(ffn_act_)});
+    b.compute(
+        c_.kernel(swiglu() ? KernelKind::swiglu_forward : KernelKind::gelu_forward, Pass::forward, c_.tokens, c_.ffn),
+        {read(ffn_pre_), write(ffn_act_)});
     linear(b, ffn_act_, c_.ffn, ffn_out_, m.hidden, "ffn.down.weight", nullptr);
     const BufferId ffn = summed(b, ffn_out_, ffn_part_);
     residual(b, ffn, "ffn.down.bias", read(mid_), write(hidden_, 1), ffn_mask_, 3);
   }
 
   /// y[tokens, out] = x[tokens, in] W (+ bias)
-  void linear(BlockBuilder& b, BufferId x, std::uint64_t in, BufferId y, std::uint64_t out,
-              const char* weight, const char* bias_slice) {
+  void linear(BlockBuilder& b, BufferId x, std::uint64_t in, BufferId y, std::uint64_t out, const char* weight,
+              const char* bias_slice) {
     Kernel k = c_.kernel(KernelKind::gemm, Pass::forward, c_.tokens, out, in);
     const Operand w = weight_of(c_, c_.layer, weight);
     if (bias_slice != nullptr && bias()) {
@@ -161,8 +161,8 @@ class Layer {
     return part;
   }
 
-  void residual(BlockBuilder& b, BufferId x, const char* bias_slice, Operand residual_in, Operand out,
-                BufferId mask, std::uint8_t site) {
+  void residual(BlockBuilder& b, BufferId x, const char* bias_slice, Operand residual_in, Operand out, BufferId mask,
+                std::uint8_t site) {
     Kernel k = c_.kernel(KernelKind::residual_forward, Pass::forward, c_.rows, c_.model.hidden);
     Operand operands[5];
     std::size_t n = 0;
@@ -224,17 +224,16 @@ class Layer {
     input_gradient(b, dy2, m.hidden, ffn_act_gradient_, c_.ffn, "ffn.down.weight");
     weight_gradient(b, ffn_act_, c_.ffn, dy2, m.hidden, "ffn.down.weight");
     BufferId dpre = ffn_act_gradient_;
-    const Kernel activation =
-        c_.kernel(swiglu() ? KernelKind::swiglu_backward : KernelKind::gelu_backward, Pass::input_gradient,
-                  c_.tokens, c_.ffn);
+    const Kernel activation = c_.kernel(swiglu() ? KernelKind::swiglu_backward : KernelKind::gelu_backward,
+                                        Pass::input_gradient, c_.tokens, c_.ffn);
     if (swiglu()) {
       dpre = ffn_pre_gradient_;
       b.compute(activation, {read(ffn_pre_), read(ffn_act_gradient_), write(dpre)});
     } else {
       b.compute(activation, {read(ffn_pre_), update(dpre)});
     }
-    column_gradients(b, dpre, up_width(), x2, "ffn.up.weight", "ffn.up.bias",
-                     {&c_.layer, "norm2.weight", "norm2.bias"}, mid_, norm2_stats_);
+    column_gradients(b, dpre, up_width(), x2, "ffn.up.weight", "ffn.up.bias", {&c_.layer, "norm2.weight", "norm2.bias"},
+                     mid_, norm2_stats_);
     // Attention branch.
     const BufferId dy1 = branch_gradient(b, attention_mask_, "attention.out.bias", 2);
     const BufferId x1 = gathered(b, norm1_out_);
@@ -323,9 +322,9 @@ class Layer {
   BufferId norm1_out_{}, norm1_stats_{}, qkv_{}, probabilities_{}, mask_{}, dropped_{}, lse_{}, context_{},
       attention_out_{}, attention_mask_{}, mid_{}, norm2_out_{}, norm2_stats_{}, ffn_pre_{}, ffn_act_{}, ffn_out_{},
       ffn_mask_{};
-  BufferId gathered_{}, gathered_gradient_{}, attention_part_{}, ffn_part_{}, input_part_{},
-      branch_gradient_{}, ffn_act_gradient_{}, ffn_pre_gradient_{}, context_gradient_{}, qkv_gradient_{},
-      input_gradient_{}, dscores_{}, dq_accumulator_{};
+  BufferId gathered_{}, gathered_gradient_{}, attention_part_{}, ffn_part_{}, input_part_{}, branch_gradient_{},
+      ffn_act_gradient_{}, ffn_pre_gradient_{}, context_gradient_{}, qkv_gradient_{}, input_gradient_{}, dscores_{},
+      dq_accumulator_{};
 };
 
 }  // namespace
