@@ -110,7 +110,7 @@ class StudyVerb final : public Verb {
     const StudyResult result = run_study(named(*name_), library_of(flags_));
     const nlohmann::ordered_json json = to_json(result);
     if (flags_.output) write_file(*flags_.output, json.dump(2) + "\n");
-    if (svg_) write_file(*svg_, charts_svg("orrery study " + result.name + ": " + result.title, result.charts));
+    if (svg_) write_file(*svg_, charts_svg("orrery study " + result.name, result.title, result.charts));
     if (flags_.json) {
       print_json(json);
     } else {

@@ -12,7 +12,7 @@ namespace {
 
 // All lengths in SVG user units (pixels at 100 %).
 constexpr double page_width = 900.0;
-constexpr double heading = 46.0;
+constexpr double heading = 58.0;
 constexpr double panel_height = 400.0;
 constexpr double left = 86.0;
 constexpr double right = 190.0;  // legend
@@ -57,6 +57,9 @@ std::string label(double x) {
   if (size != 0.0 && size < 1e-3) return fmt::format("{:.0e}", x);
   return fmt::format("{:g}", x);
 }
+
+/// The value over a bar: three digits, larger numbers whole.
+std::string bar_label(double x) { return std::abs(x) >= 1000.0 ? fmt::format("{:.0f}", x) : fmt::format("{:.3g}", x); }
 
 /// Values from low to high on a line of pixels.
 class Scale {
@@ -243,7 +246,7 @@ class Panel {
                             "\n",
                             at(x), at(std::min(y, base)), at(0.92 * width), at(std::max(1.0, std::abs(base - y))),
                             look.colour);
-        text(x + 0.46 * width, y > base ? y + 11.0 : y - 4.0, fmt::format("{:.3g}", p.y), "middle", "10px");
+        text(x + 0.46 * width, y > base ? y + 11.0 : y - 4.0, bar_label(p.y), "middle", "10px");
       }
     }
     for (std::size_t i = 0; i < chart_.categories.size(); ++i) {
@@ -309,16 +312,17 @@ class Panel {
 
 }  // namespace
 
-std::string charts_svg(const std::string& title, const std::vector<Chart>& charts) {
+std::string charts_svg(const std::string& name, const std::string& title, const std::vector<Chart>& charts) {
   const double height = heading + panel_height * static_cast<double>(charts.size());
   std::string out = fmt::format(
       R"(<?xml version="1.0" encoding="UTF-8"?>
 <svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}" font-family="sans-serif">
 <title>{2}</title>
 <rect width="100%" height="100%" fill="#fff"/>
-<text x="{3}" y="28" font-size="16px" font-weight="bold">{2}</text>
+<text x="{3}" y="26" font-size="16px" font-weight="bold">{2}</text>
+<text x="{3}" y="46" font-size="13px">{4}</text>
 )",
-      at(page_width), at(height), escaped(title), at(left));
+      at(page_width), at(height), escaped(name), at(left), escaped(title));
   for (std::size_t i = 0; i < charts.size(); ++i) {
     out += Panel(charts[i], heading + panel_height * static_cast<double>(i)).str();
   }

@@ -163,12 +163,12 @@ void fill_best(StudyResult& r, const std::vector<Case>& cases) {
            name_of(nearest_mode), nearest->machine, nearest->devices, nearest->hidden, nearest->sequences)});
 }
 
-/// "1D wins" or "2D to 3D win" on a machine, against the span of ratios.
+/// "1D wins" or "1D loses" on a machine, against the span of ratios.
 Claim order(const std::string& what, bool one_d_wins, const Span& s, std::string reason) {
   const bool always = one_d_wins ? s.high < 1.0 : s.low > 1.0;
   const bool never = one_d_wins ? s.low > 1.0 : s.high < 1.0;
   return {what,
-          plain(one_d_wins ? "1D wins" : "it wins"),
+          plain(one_d_wins ? "1D wins" : "1D loses"),
           Evidence::unverified,
           {fmt::format("{:.2f}x to {:.2f}x", s.low, s.high), s.high},
           always  ? Verdict::follows
