@@ -56,6 +56,8 @@ class RunVerb final : public Verb {
 
  private:
   void refuse_too_large(const Program&) const;
+  /// The run on the machine that it was measured on.
+  [[nodiscard]] PlannedRun as_measured(const PlannedRun& planned) const;
 
   CommonFlags flags_;
   std::string plan_, backend_ = "threads";
@@ -75,6 +77,16 @@ void RunVerb::refuse_too_large(const Program& program) const {
     throw Error(fmt::format("the ranks need {} together; this machine has {}", short_text(Bytes::of(needed)),
                             short_text(Bytes::of(installed))));
   }
+}
+
+PlannedRun RunVerb::as_measured(const PlannedRun& planned) const {
+  PlannedRun run = planned;
+  if (run.cluster->device.cores_shared > 0) return run;
+  // Threads of this machine are no GPUs: their utilization, memory and cost are not those of the plan's cluster.
+  Diagnostics ignored;
+  run.cluster = library_of(flags_).cluster("local-cpu", ".", static_cast<std::uint32_t>(run.plan.mesh.size()), ignored);
+  if (run.cluster) adapt_to_this_machine(*run.cluster);
+  return run;
 }
 
 int RunVerb::run() {
@@ -110,7 +122,12 @@ int RunVerb::run() {
     print("Interrupted before a step was recorded.\n");
     return status_no;
   }
-  const Report report = report_of(loaded.run, loaded.program, result);
+  const PlannedRun measured = as_measured(loaded.run);
+  Report report = report_of(measured, loaded.program, result);
+  if (measured.cluster != loaded.run.cluster) {
+    report.assumptions.push_back(fmt::format("rates and memory are judged by the cores it ran on, not by {}",
+                                             loaded.run.cluster->name));
+  }
   if (trace_) {
     ChromeTraceOptions chrome;
     chrome.plan = loaded.run.plan.name;
@@ -120,7 +137,7 @@ int RunVerb::run() {
   if (flags_.json) {
     nlohmann::ordered_json json = to_json(report);
     json["losses"] = result.losses;
-    json["recorded_steps"] = result.traces.size();
+    json["recorded_steps"] = result.times.steps;
     json["complete"] = !result.cancelled;
     print_json(json);
   } else {
@@ -132,7 +149,7 @@ int RunVerb::run() {
     }
     if (trace_) out += fmt::format("  timeline of the median step in {}\n", *trace_);
     if (result.cancelled)
-      out += fmt::format("  Interrupted after {} recorded steps of {}.\n", result.traces.size(), steps_);
+      out += fmt::format("  Interrupted after {} recorded steps of {}.\n", result.times.steps, steps_);
     print(out);
   }
   return result.cancelled || !report.fits ? status_no : status_fine;

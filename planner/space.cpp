@@ -11,7 +11,8 @@
 namespace orrery {
 namespace {
 
-constexpr Axis orders[6][axis_count] = {
+/// Orders of the axes that the space covers.
+constexpr Axis orders[6][3] = {
     {Axis::pipeline, Axis::data, Axis::tensor}, {Axis::pipeline, Axis::tensor, Axis::data},
     {Axis::data, Axis::pipeline, Axis::tensor}, {Axis::data, Axis::tensor, Axis::pipeline},
     {Axis::tensor, Axis::pipeline, Axis::data}, {Axis::tensor, Axis::data, Axis::pipeline},

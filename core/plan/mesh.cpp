@@ -7,8 +7,14 @@ namespace orrery {
 std::string_view name_of(Axis axis) {
   switch (axis) {
     case Axis::pipeline: return "pipeline";
+    case Axis::replica: return "replica";
     case Axis::data: return "data";
+    case Axis::context: return "context";
+    case Axis::expert: return "expert";
     case Axis::tensor: return "tensor";
+    case Axis::depth: return "depth";
+    case Axis::row: return "row";
+    case Axis::column: return "column";
   }
   return "";
 }
@@ -19,6 +25,15 @@ std::optional<Axis> axis_named(std::string_view name) {
     if (name_of(axis) == name) return axis;
   }
   return std::nullopt;
+}
+
+std::string plan_axes_text() {
+  std::string text;
+  for (std::uint8_t i = 0; i < plan_axes.count; ++i) {
+    if (i > 0) text += i + 1 == plan_axes.count ? " and " : ", ";
+    text += name_of(plan_axes.axis[i]);
+  }
+  return text;
 }
 
 std::uint64_t Mesh::size() const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,8 +11,18 @@
 namespace orrery {
 
 /// The ways ranks can differ from each other.
-enum class Axis : std::uint8_t { pipeline, data, tensor };
-inline constexpr std::size_t axis_count = 3;
+enum class Axis : std::uint8_t {
+  pipeline,  ///< holds other layers
+  replica,   ///< other sequences; hybrid sharding: states are whole in each replica
+  data,      ///< other sequences; ZeRO cuts states along it
+  context,   ///< other positions of the same sequences
+  expert,    ///< other sequences; mixture layers: other experts
+  tensor,    ///< 1D: other columns or rows of every matrix
+  depth,     ///< 2.5D and 3D tensor parallelism
+  row,       ///< 2D, 2.5D, 3D
+  column,    ///< 2D, 2.5D, 3D
+};
+inline constexpr std::size_t axis_count = 9;
 
 [[nodiscard]] std::string_view name_of(Axis);
 [[nodiscard]] std::optional<Axis> axis_named(std::string_view);
@@ -59,6 +70,11 @@ struct AxisList {
     return true;
   }
 };
+
+/// The axes that plans have today; the others wait for the algorithms that use them.
+inline constexpr AxisList plan_axes{Axis::pipeline, Axis::data, Axis::tensor};
+/// "pipeline, data and tensor", for messages.
+[[nodiscard]] std::string plan_axes_text();
 
 /// Product of the sizes of `axes`.
 [[nodiscard]] std::uint64_t size(const Mesh&, const AxisList& axes);

@@ -48,12 +48,21 @@ std::optional<std::uint64_t> divisor_between(std::uint64_t n, std::uint64_t leas
 
 std::vector<Mesh> nearest_meshes(const Mesh& mesh, std::uint64_t ranks, const std::function<bool(const Mesh&)>& valid,
                                  std::size_t count) {
-  Mesh form = mesh;  // with every axis
-  for (std::size_t i = 0; i < axis_count; ++i) {
-    const auto axis = static_cast<Axis>(i);
+  Mesh form = mesh;  // with the axes that may change; the others stay
+  std::size_t place = 0;
+  for (const Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) {
     const bool listed = std::any_of(mesh.axes.begin(), mesh.axes.end(), [&](const auto& a) { return a.axis == axis; });
-    if (!listed) form.axes.insert(form.axes.begin() + static_cast<std::ptrdiff_t>(std::min(i, form.axes.size())), {axis, 1});
+    if (!listed) {
+      form.axes.insert(form.axes.begin() + static_cast<std::ptrdiff_t>(std::min(place, form.axes.size())), {axis, 1});
+    }
+    ++place;
   }
+  std::uint64_t fixed = 1;
+  for (const MeshAxis& a : mesh.axes) {
+    if (a.axis != Axis::pipeline && a.axis != Axis::data && a.axis != Axis::tensor) fixed *= a.size;
+  }
+  if (fixed == 0 || ranks % fixed != 0) return {};
+  ranks /= fixed;
   struct Candidate {
     int changed;
     double distance;
@@ -66,7 +75,8 @@ std::vector<Mesh> nearest_meshes(const Mesh& mesh, std::uint64_t ranks, const st
       for (MeshAxis& a : c.mesh.axes) {
         const std::uint64_t size = a.axis == Axis::tensor     ? tensor
                                    : a.axis == Axis::pipeline ? pipeline
-                                                              : ranks / tensor / pipeline;
+                                   : a.axis == Axis::data     ? ranks / tensor / pipeline
+                                                              : a.size;
         c.changed += size != a.size ? 1 : 0;
         c.distance *= factor(size, a.size);
         a.size = static_cast<std::uint32_t>(size);

@@ -15,6 +15,18 @@
 namespace orrery {
 
 enum class ScheduleName : std::uint8_t { gpipe, one_f_one_b };
+/// How the tensor axes cut a matrix product.
+///   one_d        Megatron's columns and rows, axis `tensor`
+///   two_d        SUMMA on row x column, both of size q
+///   two_half_d   SUMMA on row x column in each of `depth` layers (Tesseract)
+///   three_d      row x column x depth, all of size q
+enum class TensorAlgorithm : std::uint8_t { one_d, two_d, two_half_d, three_d };
+/// How the context axis cuts attention.
+///   all_gather      every rank gathers keys and values of the whole sequence
+///   ring            keys and values go around, online softmax
+///   ulysses         all-to-all from positions to heads and back
+///   ring_self_attention  scores of the whole row are kept; keys, then values go around (Li et al., 2021)
+enum class ContextAlgorithm : std::uint8_t { all_gather, ring, ulysses, ring_self_attention };
 enum class Recompute : std::uint8_t { none, selective, full };
 enum class AttentionKernel : std::uint8_t { unfused, flash };
 /// Algorithms of a collective; a Plan may override the choice that pricing makes.
@@ -29,11 +41,21 @@ struct Plan {
   /// placement[rank] is the device (node-major) that runs the rank; empty: rank i on device i.
   std::vector<std::uint32_t> placement;
   std::uint32_t microbatch_size = 1;  ///< sequences
+  TensorAlgorithm tensor = TensorAlgorithm::one_d;
+  bool save_gathered = false;  ///< 3D: keep gathered operands for the backward pass instead of gathering again
+  ContextAlgorithm context = ContextAlgorithm::ring;
+  bool zigzag = true;            ///< ring, causal: each rank holds an early and a late chunk of the sequence
+  std::uint32_t inner_ring = 0;  ///< double ring: members of an inner ring; 0: one ring
+  std::uint32_t chunks = 1;      ///< model chunks on each pipeline rank (virtual stages)
   ScheduleName schedule = ScheduleName::one_f_one_b;
-  std::optional<std::vector<std::uint32_t>> stage_layers;  ///< layers of each pipeline stage
+  std::optional<std::vector<std::uint32_t>> stage_layers;  ///< layers of each (virtual) pipeline stage, in model order
   bool sequence_parallel = false;                          ///< Megatron's, along the tensor axis
   Recompute recompute = Recompute::none;
-  std::uint32_t zero_stage = 0;                ///< 0 or 1
+  /// Layers of each pipeline stage that are recomputed, from its first; unset: all.
+  std::optional<std::vector<std::uint32_t>> recompute_layers;
+  std::uint32_t zero_stage = 0;      ///< 0 to 3: what the data axis cuts; states, gradients, weights
+  bool reshard_after_forward = true; ///< ZeRO-3: gather a layer's weights again for the backward pass
+  std::uint32_t prefetch = 1;        ///< ZeRO-3: layers gathered ahead, 0 or 1
   std::optional<Bytes> gradient_bucket;        ///< least bytes of one gradient reduction
   std::optional<bool> overlap_gradients;       ///< reduce buckets beside the last backward pass
   std::optional<AttentionKernel> attention;    ///< kernel set

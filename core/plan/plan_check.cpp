@@ -77,10 +77,15 @@ bool check_mesh(const Context& c) {
     const std::string key = "mesh." + std::string(name_of(a.axis));
     if (seen[index(a.axis)]) {
       c.error("mesh.order", "mesh-axis", fmt::format("the mesh lists the axis {} twice", name_of(a.axis)),
-              {"Each of pipeline, data and tensor stands at most once."});
+              {fmt::format("Each of {} stands at most once.", plan_axes_text())});
       good = false;
     }
     seen[index(a.axis)] = true;
+    if (a.size > 1 && std::find(plan_axes.begin(), plan_axes.end(), a.axis) == plan_axes.end()) {
+      c.error(key, "mesh-axis", fmt::format("no plan uses the mesh axis {}", name_of(a.axis)),
+              {fmt::format("The axes are {}.", plan_axes_text())});
+      good = false;
+    }
     if (a.size < 1 || a.size > plan_size_limit) {
       c.error(key, "mesh-size", fmt::format("the size of the mesh axis {} is out of range", name_of(a.axis)),
               {fmt::format("{} is {}; it must be from 1 to {}.", name_of(a.axis), a.size, plan_size_limit)});

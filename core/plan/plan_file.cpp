@@ -25,8 +25,7 @@ bool given(TomlTable& table, std::string_view key) { return !table.read_auto(key
 // The axes in the order of `order`; without it pipeline, data, tensor, as far as they have a size.
 void read_mesh(TomlTable& table, Mesh& mesh) {
   std::vector<MeshAxis> sizes;
-  for (std::size_t i = 0; i < axis_count; ++i) {
-    const auto axis = static_cast<Axis>(i);
+  for (const Axis axis : plan_axes) {
     std::uint32_t size = 1;
     if (table.read(name_of(axis), size, {1, size_limit}, Need::optional)) sizes.push_back({axis, size});
   }
@@ -42,15 +41,15 @@ void read_mesh(TomlTable& table, Mesh& mesh) {
   bool unknown = false;  // then nothing is known of what it leaves out
   for (const std::string& name : order) {
     const std::optional<Axis> axis = axis_named(name);
-    if (!axis) {
-      wrong(fmt::format("there is no mesh axis {}", toml_quoted(name)), "The axes are pipeline, data and tensor.");
+    if (!axis || std::find(plan_axes.begin(), plan_axes.end(), *axis) == plan_axes.end()) {
+      wrong(fmt::format("there is no mesh axis {}", toml_quoted(name)), fmt::format("The axes are {}.", plan_axes_text()));
       unknown = true;
       continue;
     }
     const auto is_axis = [&](const MeshAxis& a) { return a.axis == *axis; };
     if (std::any_of(mesh.axes.begin(), mesh.axes.end(), is_axis)) {
       table.error("order", "plan.mesh-axis", fmt::format("the mesh lists the axis {} twice", name),
-                  {"Each of pipeline, data and tensor stands at most once."});
+                  {fmt::format("Each of {} stands at most once.", plan_axes_text())});
       continue;
     }
     const auto found = std::find_if(sizes.begin(), sizes.end(), is_axis);

@@ -1,5 +1,7 @@
 #include "core/program/op.hpp"
 
+#include "core/program/program.hpp"
+
 namespace orrery {
 
 std::string_view name_of(Collective::Kind kind) {
@@ -10,9 +12,26 @@ std::string_view name_of(Collective::Kind kind) {
     case Collective::Kind::all_gather: return "all_gather";
     case Collective::Kind::reduce_scatter: return "reduce_scatter";
     case Collective::Kind::all_to_all: return "all_to_all";
+    case Collective::Kind::permute: return "permute";
     case Collective::Kind::barrier: return "barrier";
   }
   return "";
+}
+
+bool is_paired(const Block& block, const Op& op, const Collective& c) {
+  switch (c.kind) {
+    case Collective::Kind::all_gather:
+    case Collective::Kind::reduce_scatter:
+    case Collective::Kind::all_to_all:
+    case Collective::Kind::permute: return true;
+    case Collective::Kind::broadcast:
+    case Collective::Kind::reduce:
+      return op.views.count >= 2 && block.views[op.views.first].use == View::Use::read &&
+             block.views[op.views.first + 1].use == View::Use::write;
+    case Collective::Kind::all_reduce:
+    case Collective::Kind::barrier: return false;
+  }
+  return false;
 }
 
 std::string_view name_of(Tier tier) {
@@ -31,9 +50,11 @@ std::string_view name_of(Lane lane) {
   switch (lane.kind) {
     case LaneKind::compute: return "compute";
     case LaneKind::collective:
+      if (lane.index == gather_lane) return "gather";
       return lane.index < axis_count ? name_of(static_cast<Axis>(lane.index)) : std::string_view("all");
     case LaneKind::transfer: return transfers[lane.index % 4];
     case LaneKind::copy: return copies[lane.index % 4];
+    case LaneKind::host: return "host";
   }
   return "";
 }

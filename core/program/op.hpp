@@ -40,10 +40,16 @@ struct View {
 /// Where an op queues: ops on one lane of one rank run in list order.
 enum class LaneKind : std::uint8_t {
   compute,
-  collective,  ///< index: the mesh axis (or axis_count for groups over several)
+  collective,  ///< index: the mesh axis, all_lane or gather_lane
   transfer,    ///< index: TransferLane
   copy,        ///< index: direction between memory tiers
+  host,        ///< compute on the host's cores, beside the device's
 };
+/// Index of the collective lane of groups over several axes.
+inline constexpr std::uint8_t all_lane = axis_count;
+/// Index of the collective lane of parameter gathers: they run ahead of use and
+/// must not queue behind the reductions of the same axis.
+inline constexpr std::uint8_t gather_lane = axis_count + 1;
 /// Transfers between pipeline stages; each direction and end has its own lane,
 /// so that a posted receive never holds back a send.
 enum class TransferLane : std::uint8_t { forward_receive, forward_send, backward_receive, backward_send };
@@ -54,13 +60,14 @@ struct Lane {
   friend bool operator==(const Lane&, const Lane&) = default;
 };
 /// Dense number of a lane, for arrays over all lanes.
-inline constexpr std::size_t lane_count = 1 + (axis_count + 1) + 4 + 4;
+inline constexpr std::size_t lane_count = 1 + (axis_count + 2) + 4 + 4 + 1;
 [[nodiscard]] constexpr std::size_t lane_number(Lane lane) {
   switch (lane.kind) {
     case LaneKind::compute: return 0;
     case LaneKind::collective: return 1U + lane.index;
-    case LaneKind::transfer: return 1U + axis_count + 1U + lane.index;
-    case LaneKind::copy: return 1U + axis_count + 1U + 4U + lane.index;
+    case LaneKind::transfer: return 1U + axis_count + 2U + lane.index;
+    case LaneKind::copy: return 1U + axis_count + 2U + 4U + lane.index;
+    case LaneKind::host: return 1U + axis_count + 2U + 4U + 4U;
   }
   return 0;
 }
@@ -85,17 +92,32 @@ struct Compute {
 /// Views:  all_reduce        each view (accumulate) is reduced in place
 ///         all_gather        pairs (read part, write whole); part i of the whole is member i's
 ///         reduce_scatter    pairs (read whole, write part)
-///         broadcast, reduce each view (accumulate); root holds source or result
+///                           (the part may be accumulate: the sum is added to it)
+///         broadcast, reduce each view (accumulate), the root holds source or result in place;
+///                           or pairs (read, write): broadcast copies the root's source into every member's
+///                           copy, reduce writes the sum of all sources on the root and nothing elsewhere
 ///         all_to_all        pairs (read, write), equal parts per peer
+///         permute           pairs (read, write): every run of `width` consecutive peers is a ring, and what a
+///                           member reads goes to the one `root` places further on
 ///         barrier           none
 /// The views of one collective travel as one message.
 struct Collective {
-  enum class Kind : std::uint8_t { all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, barrier };
+  enum class Kind : std::uint8_t {
+    all_reduce,
+    reduce,
+    broadcast,
+    all_gather,
+    reduce_scatter,
+    all_to_all,
+    permute,
+    barrier
+  };
   enum class Reduction : std::uint8_t { sum, max };
   Kind kind = Kind::all_reduce;
   Reduction reduction = Reduction::sum;
   GroupId group{};
-  Peer root{};  ///< broadcast and reduce only
+  Peer root{};              ///< broadcast and reduce; the distance of a permute
+  std::uint32_t width = 0;  ///< permute: members of one ring, a divisor of the group's size; 0: all
   friend bool operator==(const Collective&, const Collective&) = default;
 };
 
@@ -149,6 +171,11 @@ struct Op {
   Range views;  ///< into Block::views
   friend bool operator==(const Op&, const Op&) = default;
 };
+
+/// Whether the operands are pairs of source and result, by kind or, for
+/// broadcast and reduce, by what the first two views do.
+struct Block;
+[[nodiscard]] bool is_paired(const Block&, const Op&, const Collective&);
 
 [[nodiscard]] std::string_view name_of(Collective::Kind);
 /// "compute", "tensor", "all", "forward-send", "copy-0": the name of a lane in listings.

@@ -71,10 +71,11 @@ std::uint64_t payload_bytes(const Program& program, const Block& block, const Op
     switch (collective->kind) {
       case Collective::Kind::all_gather: whole = i % 2 == 1; break;
       case Collective::Kind::reduce_scatter:
-      case Collective::Kind::all_to_all: whole = i % 2 == 0; break;
-      case Collective::Kind::all_reduce:
+      case Collective::Kind::all_to_all:
+      case Collective::Kind::permute: whole = i % 2 == 0; break;
       case Collective::Kind::reduce:
-      case Collective::Kind::broadcast:
+      case Collective::Kind::broadcast: whole = i % 2 == 0 || !is_paired(block, op, *collective); break;
+      case Collective::Kind::all_reduce:
       case Collective::Kind::barrier: break;
     }
     if (whole) bytes += v.count * size_of(program[v.buffer].dtype);
@@ -106,6 +107,7 @@ std::uint64_t ring_bytes_sent(Collective::Kind kind, std::uint64_t count, std::u
     case Collective::Kind::all_to_all: return element * (count - chunk(peer));
     case Collective::Kind::broadcast: return (peer + 1) % members == root ? 0 : element * count;
     case Collective::Kind::reduce: return peer == root ? 0 : element * count;
+    case Collective::Kind::permute: return element * count;
     case Collective::Kind::barrier: return 0;
   }
   return 0;

@@ -146,6 +146,7 @@ struct Instance {
 ///   broadcast       n, but nothing by the peer before the root (a chain from the root)
 ///   reduce          n, but nothing by the root
 ///   all_to_all      every chunk but the peer's own
+///   permute         n
 /// Reduce-scatter leaves chunk `peer` at `peer`; an all-reduce is that followed
 /// by the all-gather.  Every peer sends to the next peer (all_to_all: to each).
 [[nodiscard]] std::uint64_t ring_bytes_sent(Collective::Kind, std::uint64_t count, std::uint64_t element,

@@ -136,7 +136,8 @@ Lane Reader::lane(Line& line) const {
   const Token token = line.peek();
   const std::string_view word = line.word("a lane");
   static constexpr std::pair<LaneKind, std::size_t> kinds[] = {
-      {LaneKind::compute, 1}, {LaneKind::collective, axis_count + 1}, {LaneKind::transfer, 4}, {LaneKind::copy, 4}};
+      {LaneKind::compute, 1}, {LaneKind::collective, axis_count + 2}, {LaneKind::transfer, 4}, {LaneKind::copy, 4},
+      {LaneKind::host, 1}};
   for (const auto& [kind, count] : kinds) {
     for (std::size_t i = 0; i < count; ++i) {
       const Lane lane{kind, static_cast<std::uint8_t>(i)};
@@ -196,7 +197,13 @@ void Reader::op_after_lane(Line& line, Op& op) {
       line.take("sum");
     }
     c.group = group_reference(line);
-    if (line.take("root")) c.root = Peer{u32(line, "a root")};
+    if (kind == Collective::Kind::permute) {
+      line.expect("by");
+      c.root = Peer{u32(line, "a distance")};
+      if (line.take("width")) c.width = u32(line, "a width");
+    } else if (line.take("root")) {
+      c.root = Peer{u32(line, "a root")};
+    }
     op.action = c;
     op.views = views(line);
     return;

@@ -178,7 +178,10 @@ std::string Writer::action(const Block& block, const Op& op, std::uint32_t& kern
           }
           out += " ";
           out += group(a.group);
-          if (a.kind == Collective::Kind::broadcast || a.kind == Collective::Kind::reduce || a.root != Peer{}) {
+          if (a.kind == Collective::Kind::permute) {
+            out += fmt::format(" by {}", index(a.root));
+            if (a.width != 0) out += fmt::format(" width {}", a.width);
+          } else if (a.kind == Collective::Kind::broadcast || a.kind == Collective::Kind::reduce || a.root != Peer{}) {
             out += fmt::format(" root {}", index(a.root));
           }
           return out + views(block, op.views);

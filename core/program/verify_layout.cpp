@@ -29,8 +29,9 @@ bool all_different(const AxisList& axes) {
 
 bool valid(Lane lane) {
   switch (lane.kind) {
-    case LaneKind::compute: return lane.index == 0;
-    case LaneKind::collective: return lane.index <= axis_count;
+    case LaneKind::compute:
+    case LaneKind::host: return lane.index == 0;
+    case LaneKind::collective: return lane.index <= gather_lane;
     case LaneKind::transfer:
     case LaneKind::copy: return lane.index < 4;
   }
@@ -195,7 +196,15 @@ class BlockLayout {
     if (a.kernel >= block_.kernels.size()) wrong(fmt::format("there is no kernel {}", a.kernel));
   }
   void action(const Collective& a, const Op&) {
-    if (group(a.group)) peer(a.group, a.root);
+    if (!group(a.group)) return;
+    if (a.kind != Collective::Kind::permute) {
+      peer(a.group, a.root);
+      if (a.width != 0) wrong("only a permute has a width");
+      return;
+    }
+    const std::uint32_t members = group_size(p_[a.group], p_.mesh);
+    if (index(a.root) % (a.width == 0 ? members : a.width) == 0) wrong("a permute over no distance moves nothing");
+    if (a.width != 0 && members % a.width != 0) wrong(fmt::format("{} members are not rings of {}", members, a.width));
   }
   void action(const Exchange& a, const Op& op) {
     if (!dense(a.transfers, transfers_, block_.transfers.size(), "transfers")) return;

@@ -289,8 +289,7 @@ class Operands {
   void action(const Collective& c) {
     const std::uint32_t n = op_.views.count;
     const std::uint64_t members = group_size(p_[c.group], p_.mesh);
-    const bool pairs = c.kind == Collective::Kind::all_gather || c.kind == Collective::Kind::reduce_scatter ||
-                       c.kind == Collective::Kind::all_to_all;
+    const bool pairs = is_paired(block_, op_, c);
     if (op_.lane.kind == LaneKind::compute) wrong("a Collective does not queue on the compute lane");
     if (c.kind == Collective::Kind::barrier) {
       if (n != 0) wrong("a barrier has no operands");
@@ -303,7 +302,13 @@ class Operands {
     }
     for (std::uint32_t i = 0; i < n; ++i) {
       if (pairs) {
-        use(i, i % 2 == 0 ? "source" : "result", {i % 2 == 0 ? Use::read : Use::write});
+        if (i % 2 == 0) {
+          use(i, "source", {Use::read});
+        } else if (c.kind == Collective::Kind::reduce_scatter) {
+          use(i, "result", {Use::write, Use::accumulate});
+        } else {
+          use(i, "result", {Use::write});
+        }
       } else if (c.kind == Collective::Kind::broadcast || c.kind == Collective::Kind::reduce) {
         // A block shared by all members says accumulate; blocks of their own say
         // what each member really does with the buffer.
@@ -315,6 +320,10 @@ class Operands {
     for (std::uint32_t i = 0; pairs && i + 1 < n; i += 2) {
       if (c.kind == Collective::Kind::all_gather) whole_and_part(i + 1, i, members);
       if (c.kind == Collective::Kind::reduce_scatter) whole_and_part(i, i + 1, members);
+      if (c.kind == Collective::Kind::permute || c.kind == Collective::Kind::broadcast ||
+          c.kind == Collective::Kind::reduce) {
+        whole_and_part(i, i + 1, 1);
+      }
       if (c.kind == Collective::Kind::all_to_all) {
         whole_and_part(i, i + 1, 1);
         if (view(i).count % members != 0) wrong(fmt::format("{} elements are not {} parts", view(i).count, members));

@@ -128,6 +128,7 @@ class Order {
     if (x.reduction != y.reduction) {
       return x.reduction == Collective::Reduction::sum ? "sum meets max" : "max meets sum";
     }
+    if (x.width != y.width) return fmt::format("width {} meets width {}", x.width, y.width);
     if (x.root != y.root) return fmt::format("root {} meets root {}", index(x.root), index(y.root));
     if (a.run.op->views.count != b.run.op->views.count) {
       return fmt::format("{} operands meet {}", a.run.op->views.count, b.run.op->views.count);

@@ -26,7 +26,7 @@ namespace {
 // and no norm may take a gradient that another norm has taken: a buffer that
 // was not filled anew gives itself away.
 
-using AxisBits = std::uint8_t;
+using AxisBits = std::uint16_t;
 
 AxisBits bit(Axis a) { return static_cast<AxisBits>(1U << index(a)); }
 
@@ -435,9 +435,21 @@ class Values {
     switch (c.kind) {
       case Collective::Kind::all_reduce:
       case Collective::Kind::reduce:
+        if (is_paired(*run.block, *run.op, c)) {
+          for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
+            const View& source = view(run, i);
+            put(run, view(run, i + 1), static_cast<AxisBits>(partial_of(run, source) & ~group), made(source));
+          }
+          break;
+        }
         for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
           const View& v = view(run, i);
           if (v.use != View::Use::read) put(run, v, static_cast<AxisBits>(partial_of(run, v) & ~group), made(v));
+        }
+        break;
+      case Collective::Kind::permute:
+        for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
+          put(run, view(run, i + 1), partial_of(run, view(run, i)), arrived() + i);
         }
         break;
       case Collective::Kind::broadcast:

@@ -1,5 +1,7 @@
 #include "core/record/operation.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <type_traits>
 
 #include "core/base/diagnostics.hpp"
@@ -14,9 +16,24 @@ constexpr std::size_t copy_number = index(copy_operation);
 static_assert(exchange_number == first_collective + collective_kind_count * axis_set_count);
 static_assert(operation_count <= 256);
 
+/// Axes of which every set has a name of its own, and the others.
+constexpr Axis combined[] = {Axis::pipeline, Axis::data, Axis::tensor};
+constexpr Axis alone[] = {Axis::replica, Axis::context, Axis::expert, Axis::depth, Axis::row, Axis::column};
+constexpr std::size_t sets = 1U << std::size(combined);
+constexpr std::size_t several = axis_set_count - 1;
+static_assert(sets + std::size(alone) == several);
+
 std::size_t axis_set(const AxisList& axes) {
   std::size_t set = 0;
-  for (const Axis a : axes) set |= std::size_t{1} << index(a);
+  for (const Axis a : axes) {
+    const auto* const at = std::find(std::begin(combined), std::end(combined), a);
+    if (at != std::end(combined)) {
+      set |= std::size_t{1} << (at - std::begin(combined));
+      continue;
+    }
+    if (axes.count > 1) return several;
+    return sets + static_cast<std::size_t>(std::find(std::begin(alone), std::end(alone), a) - std::begin(alone));
+  }
   return set;
 }
 
@@ -59,11 +76,14 @@ std::string name_of(Operation operation) {
   if (number == copy_number) return "copy";
   const std::size_t at = number - first_collective;
   std::string name(name_of(static_cast<Collective::Kind>(at / axis_set_count)));
+  const std::size_t set = at % axis_set_count;
+  if (set == several) return name + " several axes";
+  if (set >= sets) return name.append(" ").append(name_of(alone[set - sets]));
   char separator = ' ';
-  for (std::size_t i = 0; i < axis_count; ++i) {
-    if ((at % axis_set_count >> i & 1U) == 0) continue;
+  for (std::size_t i = 0; i < std::size(combined); ++i) {
+    if ((set >> i & 1U) == 0) continue;
     name += separator;
-    name += name_of(static_cast<Axis>(i));
+    name += name_of(combined[i]);
     separator = '+';
   }
   return name;

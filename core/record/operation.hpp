@@ -8,12 +8,14 @@
 namespace orrery {
 
 /// Kind of an operation as reports and comparisons list it: each kernel kind,
-/// each kind of collective on each set of mesh axes, exchanges, copies.  A dense
-/// number below operation_count, so that sums over a Program need no maps.
+/// each kind of collective on each set of pipeline, data and tensor, on each
+/// other axis alone, and on several axes with others among them; exchanges,
+/// copies.  A dense number below operation_count, so that sums over a Program
+/// need no maps (and no room for all 2^9 sets).
 enum class Operation : std::uint8_t {};
 
 inline constexpr std::size_t collective_kind_count = static_cast<std::size_t>(Collective::Kind::barrier) + 1;
-inline constexpr std::size_t axis_set_count = std::size_t{1} << axis_count;
+inline constexpr std::size_t axis_set_count = 8 + (axis_count - 3) + 1;
 inline constexpr std::size_t operation_count = kernel_kind_count + collective_kind_count * axis_set_count + 2;
 
 inline constexpr Operation exchange_operation{static_cast<std::uint8_t>(operation_count - 2)};
@@ -27,7 +29,7 @@ inline constexpr Operation copy_operation{static_cast<std::uint8_t>(operation_co
 [[nodiscard]] bool is_timed(const Op&);
 [[nodiscard]] bool is_communication(Operation);
 
-/// "gemm", "all_reduce tensor", "all_reduce pipeline+data", "exchange", "copy".
+/// "gemm", "all_reduce tensor", "all_reduce pipeline+data", "all_reduce several axes", "exchange", "copy".
 [[nodiscard]] std::string name_of(Operation);
 
 }  // namespace orrery

@@ -60,6 +60,7 @@ std::uint64_t group_sent_bytes(const Program& program, const Block& block, const
     case Collective::Kind::all_gather:
     case Collective::Kind::reduce_scatter:
     case Collective::Kind::all_to_all: return others * bytes;
+    case Collective::Kind::permute: return (others + 1) * bytes;
     case Collective::Kind::barrier: return 0;
   }
   return 0;

@@ -66,12 +66,13 @@ class Run {
     const std::byte* from = scratch_.partial.data();
     for (std::size_t i = 0; i + 1 < views.size(); i += 2) {
       const std::uint64_t size = views[i + 1].count * size_of(dtype);
-      if (p_ == 1) {
-        std::memmove(views[i + 1].data, views[i].data, size);
+      if (p_ == 1) from = views[i].data;
+      if (views[i + 1].use == View::Use::accumulate) {
+        combine(dtype, reduction, views[i + 1].data, from, views[i + 1].count);
       } else if (size > 0) {
-        std::memcpy(views[i + 1].data, from, size);
-        from += size;
+        std::memmove(views[i + 1].data, from, size);
       }
+      from += size;
     }
     return ready_;
   }
@@ -92,7 +93,13 @@ class Run {
 
   std::int64_t broadcast(std::span<const MemoryView> views, std::uint32_t root) {
     const std::uint32_t place = (members_.me + p_ - root) % p_;  // in the chain
-    all(scratch_.in, views);
+    const bool pairs = are_pairs(views);
+    if (pairs && place == 0) {
+      for (std::size_t i = 0; i + 1 < views.size(); i += 2) {
+        std::memmove(views[i + 1].data, views[i].data, views[i].count * size_of(views[i].dtype));
+      }
+    }
+    all(scratch_.in, views, pairs ? 1 : 0, pairs ? 2 : 1);
     if (place > 0) step(std::nullopt, previous());
     if (place + 1 < p_) step(next(), std::nullopt, scratch_.in);
     return ready_;
@@ -100,9 +107,18 @@ class Run {
 
   std::int64_t reduce(std::span<const MemoryView> views, Collective::Reduction reduction, std::uint32_t root) {
     const DType dtype = views[0].dtype;
-    const std::uint64_t bytes = total(views) * size_of(dtype);
+    const bool pairs = are_pairs(views);
+    const std::uint64_t bytes = total(views) / (pairs ? 2 : 1) * size_of(dtype);
     const std::uint32_t place = (members_.me + p_ - root + p_ - 1) % p_;  // root is last
-    all(scratch_.out, views);
+    if (pairs && members_.me == root) {
+      for (std::size_t i = 0; i + 1 < views.size(); i += 2) {
+        std::memmove(views[i + 1].data, views[i].data, views[i].count * size_of(dtype));
+      }
+      all(scratch_.out, views, 1, 2);
+    } else {
+      all(scratch_.out, views, 0, pairs ? 2 : 1);
+    }
+    if (p_ == 1) return ready_;
     if (place == 0) {
       if (p_ > 1) step(next(), std::nullopt, scratch_.out);
       return ready_;
@@ -139,6 +155,24 @@ class Run {
     return ready_;
   }
 
+  /// Pairs (read, write): to the member `distance` places on in its ring of `width`.
+  std::int64_t permute(std::span<const MemoryView> views, std::uint32_t distance, std::uint32_t width) {
+    if (width == 0) width = p_;
+    const std::uint32_t first = members_.me / width * width;
+    const std::uint32_t place = members_.me - first;
+    distance %= width;
+    if (distance == 0) {
+      for (std::size_t i = 0; i + 1 < views.size(); i += 2) {
+        std::memmove(views[i + 1].data, views[i].data, views[i].count * size_of(views[i].dtype));
+      }
+      return ready_;
+    }
+    all(scratch_.out, views, 0, 2);
+    all(scratch_.in, views, 1, 2);
+    step(first + (place + distance) % width, first + (place + width - distance) % width, scratch_.out);
+    return ready_;
+  }
+
   std::int64_t barrier() {
     scratch_.out.clear();
     scratch_.in.clear();
@@ -162,9 +196,16 @@ class Run {
     return n;
   }
 
-  static void all(std::vector<Piece>& pieces, std::span<const MemoryView> views) {
+  static bool are_pairs(std::span<const MemoryView> views) {
+    return views.size() >= 2 && views[0].use == View::Use::read && views[1].use == View::Use::write;
+  }
+  /// Every `stride`-th view from `first`.
+  static void all(std::vector<Piece>& pieces, std::span<const MemoryView> views, std::size_t first = 0,
+                  std::size_t stride = 1) {
     pieces.clear();
-    for (const MemoryView& v : views) pieces.push_back({v.data, v.count * size_of(v.dtype)});
+    for (std::size_t i = first; i < views.size(); i += stride) {
+      pieces.push_back({views[i].data, views[i].count * size_of(views[i].dtype)});
+    }
   }
   /// Chunk c of the views taken as one vector of n elements.
   void put(std::vector<Piece>& pieces, std::span<const MemoryView> views, std::uint64_t n, std::uint32_t c) const {
@@ -226,6 +267,7 @@ std::int64_t run_collective(Communicator& communicator, const Collective& collec
     case Collective::Kind::all_gather: return run.all_gather(views);
     case Collective::Kind::reduce_scatter: return run.reduce_scatter(views, collective.reduction);
     case Collective::Kind::all_to_all: return run.all_to_all(views);
+    case Collective::Kind::permute: return run.permute(views, index(collective.root), collective.width);
     case Collective::Kind::barrier: break;
   }
   return ready;

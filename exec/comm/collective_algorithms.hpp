@@ -15,6 +15,7 @@ struct MemoryView {
   std::byte* data = nullptr;
   DType dtype = DType::f32;
   std::uint64_t count = 0;
+  View::Use use = View::Use::write;  ///< tells pairs of source and result, and sums from results
 };
 
 /// The ranks of a collective by peer number, and which of them is the caller.
@@ -47,6 +48,7 @@ struct CollectiveScratch {
 ///     broadcast       a chain from the root to the next peer and on
 ///     reduce          a chain from the peer after the root to the root
 ///     all_to_all      step t: send to peer me + t, receive from me - t
+///     permute         one message to the peer at the distance, one from the other side
 ///     barrier         empty messages to peer me + 2^t
 /// Sources: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
 /// clusters of workstations", JPDC 69(2), 2009; for the barrier Hensgen, Finkel

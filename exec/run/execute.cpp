@@ -153,11 +153,32 @@ class Run final : public RunBuffers {
       result_.losses.push_back(*event.loss);
     }
     if (options_.on_event) options_.on_event(event);
-    if (step > options_.warmup_steps) result_.traces.push_back(std::move(trace));
+    if (step > options_.warmup_steps) record(std::move(trace), step - options_.warmup_steps - 1);
     if (step < total_steps() && options_.cancel != nullptr && options_.cancel->load()) {
       result_.cancelled = true;
       stop_ = true;
     }
+  }
+
+  /// Keeps the trace of recorded step `number` if its turn has come.
+  void record(Trace trace, std::uint64_t number) {
+    std::int64_t end = 0;
+    for (const RankTrace& rank : trace.ranks) {
+      for (const Span& span : rank.spans) end = std::max(end, span.end);
+    }
+    RecordedTimes& times = result_.times;
+    times.fastest = times.steps == 0 ? end : std::min(times.fastest, end);
+    times.slowest = std::max(times.slowest, end);
+    ++times.steps;
+    if (number % result_.trace_stride != 0) return;
+    std::vector<Trace>& kept = result_.traces;
+    if (kept.size() >= std::max<std::size_t>(options_.kept_traces, 2)) {
+      for (std::size_t i = 1; 2 * i < kept.size(); ++i) kept[i] = std::move(kept[2 * i]);
+      kept.resize((kept.size() + 1) / 2);
+      result_.trace_stride *= 2;
+      if (number % result_.trace_stride != 0) return;
+    }
+    kept.push_back(std::move(trace));
   }
 
   Trace trace_of_step() const {

@@ -48,6 +48,7 @@ struct RunOptions {
   bool concurrent_lanes = false;       ///< a rank has a thread for each lane; else it does one op at a time
   std::uint64_t warmup_steps = 0;      ///< trained, but not in the result's traces
   std::uint64_t steps = 1;             ///< recorded
+  std::size_t kept_traces = 256;       ///< most traces that are kept, at least 2
   std::uint64_t first_step = 1;        ///< of the data and the dropout keys
   Seconds watchdog = Seconds::of(60);  ///< longest wait for another rank
   bool poison = false;                 ///< fill new and freed buffers with NaN
@@ -65,8 +66,19 @@ struct RankMemory {
   friend bool operator==(const RankMemory&, const RankMemory&) = default;
 };
 
+/// Times of the recorded steps, however many there are.
+struct RecordedTimes {
+  std::uint64_t steps = 0;
+  std::int64_t fastest = 0, slowest = 0;  ///< picoseconds
+  friend bool operator==(const RecordedTimes&, const RecordedTimes&) = default;
+};
+
 struct RunResult {
-  std::vector<Trace> traces;       ///< one per recorded step
+  /// Of every recorded step; beyond `kept_traces` of every second one, every
+  /// fourth, and so on, so that a long run takes no more memory.
+  std::vector<Trace> traces;
+  std::uint64_t trace_stride = 1;  ///< recorded steps from one kept trace to the next
+  RecordedTimes times;                 ///< of all recorded steps
   std::vector<double> losses;      ///< one per step, warm-up included
   std::vector<RankMemory> memory;  ///< by rank
   bool cancelled = false;          ///< fewer steps than asked for

@@ -105,7 +105,7 @@ std::int64_t OpRunner::collective(const IssuedOp& issued, const Collective& c, s
   memory_views_.clear();
   for (std::uint32_t i = 0; i < issued.run.op->views.count; ++i) {
     const View& v = view(issued.run, i);
-    memory_views_.push_back({address(issued, i), program_[v.buffer].dtype, v.count});
+    memory_views_.push_back({address(issued, i), program_[v.buffer].dtype, v.count, v.use});
   }
   const Members members{group.ranks, index(*group.peer), issued.tags[0]};
   return run_collective(communicator_, c, members, memory_views_, collective_scratch_, ready);

@@ -45,12 +45,6 @@ Report report_of(const PlannedRun& run, const Program& program, const RunResult&
     report.sent_bytes += rank.sent_bytes;
   }
   if (!result.losses.empty()) report.loss = result.losses.back();
-  std::int64_t fastest = duration(result.traces.front());
-  std::int64_t slowest = fastest;
-  for (const Trace& step : result.traces) {
-    fastest = std::min(fastest, duration(step));
-    slowest = std::max(slowest, duration(step));
-  }
   std::uint64_t reserved = 0;
   std::uint64_t outside = 0;
   for (const RankMemory& memory : result.memory) {
@@ -58,9 +52,11 @@ Report report_of(const PlannedRun& run, const Program& program, const RunResult&
     outside = std::max(outside, memory.outside_bytes);
   }
   constexpr double seconds = 1e-12;  // per picosecond
-  report.assumptions.push_back(fmt::format("median of {} measured steps, {:.6f} s to {:.6f} s", result.traces.size(),
-                                           static_cast<double>(fastest) * seconds,
-                                           static_cast<double>(slowest) * seconds));
+  const std::string kept =
+      result.trace_stride == 1 ? "" : fmt::format(" (of every {} steps one)", result.trace_stride);
+  report.assumptions.push_back(fmt::format("median{} of {} measured steps, {:.6f} s to {:.6f} s", kept,
+                                           result.times.steps, static_cast<double>(result.times.fastest) * seconds,
+                                           static_cast<double>(result.times.slowest) * seconds));
   report.assumptions.push_back(trace.concurrent_lanes ? "lanes side by side, a thread for each lane of a rank"
                                                       : "a rank does one operation at a time");
   report.assumptions.push_back(fmt::format(

@@ -109,6 +109,14 @@ std::optional<Seconds> recursive_doubling_all_reduce(Bytes payload, const GroupS
   return total;
 }
 
+Seconds one_hop(Bytes payload, const GroupShape& shape, std::span<const LinkCost> links) {
+  Seconds worst;
+  for (std::size_t l = 0; l < shape.levels; ++l) {
+    if (is_crossed(shape, l)) worst = std::max(worst, message_time(payload, links[l]));
+  }
+  return worst;
+}
+
 Seconds bruck_all_to_all(Bytes payload, const GroupShape& shape, std::span<const LinkCost> links) {
   if (shape.members == 1) return {};
   const LinkCost& link = links[shape.levels - 1U];
@@ -135,6 +143,7 @@ std::optional<Seconds> ring_time(Collective::Kind kind, Bytes payload, const Gro
     case Collective::Kind::broadcast:
     case Collective::Kind::reduce: return chain(payload, path);
     case Collective::Kind::all_to_all: return pairwise_all_to_all(payload, shape, links);
+    case Collective::Kind::permute: return one_hop(payload, shape, links);
     case Collective::Kind::barrier: return 2.0 * path.latency;
   }
   return std::nullopt;
@@ -149,6 +158,7 @@ std::optional<Seconds> tree_time(Collective::Kind kind, Bytes payload, const Gro
     case Collective::Kind::barrier: return 2.0 * tree_latency(shape, links);
     case Collective::Kind::all_gather:
     case Collective::Kind::reduce_scatter:
+    case Collective::Kind::permute:
     case Collective::Kind::all_to_all: return std::nullopt;
   }
   return std::nullopt;
@@ -168,6 +178,7 @@ std::optional<Seconds> recursive_time(Collective::Kind kind, Bytes payload, cons
     case Collective::Kind::broadcast:  // scatter, then all-gather
     case Collective::Kind::reduce: return 2.0 * recursive_half(payload, shape, links);
     case Collective::Kind::all_to_all: return bruck_all_to_all(payload, shape, links);
+    case Collective::Kind::permute: return std::nullopt;
     case Collective::Kind::barrier: return tree_latency(shape, links);
   }
   return std::nullopt;
@@ -199,6 +210,7 @@ Seconds stepwise_ring(Collective::Kind kind, Bytes payload, std::uint32_t member
     case Collective::Kind::reduce_scatter: return steps * step(chunk, rates.add);
     case Collective::Kind::all_gather:
     case Collective::Kind::all_to_all: return steps * step(chunk, rates.copy);
+    case Collective::Kind::permute: return step(payload, rates.copy);
     case Collective::Kind::broadcast: return steps * step(payload, rates.send);
     case Collective::Kind::reduce: return steps * step(payload, rates.add);
     case Collective::Kind::barrier: return rounds(members) * latency;

@@ -120,11 +120,20 @@ struct RingPath {
 [[nodiscard]] std::optional<Seconds> collective_time(Collective::Kind, Bytes payload, const GroupShape&,
                                                      CollectiveAlgorithm, std::span<const LinkCost> links);
 
+/// Every member sends `payload` to another at the same time: a permute.
+///
+///     T = max over crossed levels  a + n / b
+///
+/// Source: one message over the slowest link that a ring through the group
+/// crosses; members share no link of their own.  Leaves out: other traffic, and
+/// that a permute within narrow rings may cross inner levels only.
+[[nodiscard]] Seconds one_hop(Bytes payload, const GroupShape&, std::span<const LinkCost> links);
+
 /// Ring collectives between CPU ranks, step by step as the executor does them.
 ///
 ///     reduce-scatter (p - 1)(a + c / s)     all-gather (p - 1)(a + c / r)     all-reduce: both
 ///     broadcast (p - 1)(a + n / u)          reduce (p - 1)(a + n / s)         c = n / p
-///     barrier ceil(log2 p) a
+///     barrier ceil(log2 p) a                permute a + n / r
 ///
 ///     a  latency of one step     r, s, u  rates at that size: of sending and receiving, adding too, of one message
 ///

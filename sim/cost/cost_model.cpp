@@ -34,9 +34,10 @@ std::uint32_t cores_of(const ClusterSpec& cluster, const Calibration& calibratio
   return calibration.cores > 0 ? calibration.cores : cluster.device.cores_shared;
 }
 
-std::size_t axis_set(const AxisList& axes) {
+/// Bits of the axes of more than one coordinate, in the order of the axes.
+std::size_t axis_set(const AxisList& axes, const std::array<std::uint16_t, axis_count>& bit) {
   std::size_t set = 0;
-  for (const Axis a : axes) set |= std::size_t{1} << static_cast<std::size_t>(a);
+  for (const Axis a : axes) set |= bit[index(a)];
   return set;
 }
 
@@ -58,10 +59,18 @@ CostModel::CostModel(const ClusterSpec& cluster, const Calibration& calibration,
   const std::uint32_t cores = cores_of(cluster, calibration);
   if (cores > 0 && ranks_on_node_ > cores) sharing_ = CoreSharing{cores, ranks_on_node_};
   aligned_ = placement_.empty() && is_aligned(mesh_, cluster_);
+  AxisList present;
+  for (std::size_t a = 0; a < axis_count; ++a) {
+    const auto axis = static_cast<Axis>(a);
+    if (mesh.size(axis) <= 1) continue;
+    axis_bit_[a] = static_cast<std::uint16_t>(1U << present.count);
+    present.axis[present.count++] = axis;
+  }
+  axis_shapes_.resize(std::size_t{1} << present.count);
   for (std::size_t set = 0; set < axis_shapes_.size(); ++set) {
     AxisList axes;
-    for (std::size_t a = 0; a < axis_count; ++a) {
-      if ((set >> a & 1U) != 0) axes.axis[axes.count++] = static_cast<Axis>(a);
+    for (std::uint8_t i = 0; i < present.count; ++i) {
+      if ((set >> i & 1U) != 0) axes.axis[axes.count++] = present.axis[i];
     }
     axis_shapes_[set] = group_shapes(Group{axes, {}}, mesh_, placement_, cluster_);
   }
@@ -90,7 +99,7 @@ Seconds CostModel::collective(const Program& program, const Block& block, const 
 }
 
 Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group& group) const {
-  if (group.members.empty()) return slowest(kind, payload, axis_shapes_[axis_set(group.axes)]);
+  if (group.members.empty()) return slowest(kind, payload, axis_shapes_[axis_set(group.axes, axis_bit_)]);
   return slowest(kind, payload, group_shapes(group, mesh_, placement_, cluster_));
 }
 

@@ -93,8 +93,10 @@ class CostModel {
   std::optional<Bandwidth> host_bandwidth_;
   std::optional<CoreSharing> sharing_;
   bool aligned_ = false;  ///< rank i on device i, and is_aligned
+  /// Bit of each axis in `axis_shapes_`; axes of size 1 change no group and have none.
+  std::array<std::uint16_t, axis_count> axis_bit_{};
   /// Shapes of the groups over each subset of axes (no member list), computed once.
-  std::array<std::vector<GroupShape>, 1U << axis_count> axis_shapes_;
+  std::vector<std::vector<GroupShape>> axis_shapes_;
 };
 
 }  // namespace orrery

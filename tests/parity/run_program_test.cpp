@@ -172,6 +172,8 @@ TEST_CASE("warm-up steps train but leave no trace; a cancelled run keeps what it
   options.steps = 3;
   const RunResult whole = execute(program, run.model, run.workload, run.plan, *data, options);
   CHECK(whole.traces.size() == 3);
+  CHECK(whole.times.steps == 3);
+  CHECK(whole.times.fastest <= whole.times.slowest);
   CHECK(whole.losses.size() == 5);
   CHECK_FALSE(whole.cancelled);
 
@@ -182,6 +184,26 @@ TEST_CASE("warm-up steps train but leave no trace; a cancelled run keeps what it
   CHECK(part.cancelled);
   CHECK(part.traces.size() == 2);
   CHECK(part.losses == std::vector<double>(whole.losses.begin(), whole.losses.begin() + 4));
+}
+
+TEST_CASE("a long run keeps traces of evenly spread steps, and the times of all", "[parity]") {
+  const PlannedRun run = test::random_run(7);
+  const Program program = lower(run.model, run.workload, run.plan);
+  const auto data = synthetic_data(run.model.vocabulary, 7);
+  RunOptions options = quick();
+  options.steps = 21;
+  options.kept_traces = 4;
+  std::vector<Trace> all;
+  options.on_event = [&](const RunEvent& e) {
+    if (e.trace != nullptr) all.push_back(*e.trace);
+  };
+  const RunResult result = execute(program, run.model, run.workload, run.plan, *data, options);
+  // 4 of 21 steps: 0 1 2 3, then by twos 0 2 4 6, by fours 0 4 8 12, by eights 0 8 16.
+  CHECK(result.trace_stride == 8);
+  REQUIRE(result.traces.size() == 3);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(result.traces[i] == all[8 * i]);
+  CHECK(result.times.steps == 21);
+  CHECK(result.losses.size() == 21);
 }
 
 // A report that took these figures from the Program would always agree with the prediction.

@@ -219,6 +219,92 @@ TEST_CASE("all-to-all is the transposition of the parts", "[comm]") {
   }
 }
 
+TEST_CASE("paired broadcast copies the root's source, paired reduce writes the sum on the root alone", "[comm]") {
+  for (std::uint32_t p = 1; p <= 6; ++p) {
+    for (std::uint32_t root = 0; root < p; ++root) {
+      const std::uint64_t n = 5;
+      const auto ranks = all_ranks(p);
+      std::vector<int> wrong(p, 0);
+      std::vector<std::uint64_t> broadcast(p), reduced(p);
+      on_threads(p, [&](std::uint32_t r, Communicator& c) {
+        CollectiveScratch scratch;
+        const Members members{ranks, r, 1};
+        std::vector<double> source = vector_of(r, n);
+        std::vector<double> copy(n, -1), result(n, -1);
+        MemoryView from = view(source);
+        from.use = View::Use::read;
+        const MemoryView to_copy[] = {from, view(copy)};
+        const MemoryView to_result[] = {from, view(result)};
+        run_collective(c, collective(Kind::broadcast, Collective::Reduction::sum, root), members, to_copy, scratch, 0);
+        broadcast[r] = c.sent_bytes();
+        run_collective(c, collective(Kind::reduce, Collective::Reduction::sum, root), members, to_result, scratch, 0);
+        reduced[r] = c.sent_bytes() - broadcast[r];
+        for (std::uint64_t i = 0; i < n; ++i) {
+          wrong[r] += source[i] != value(r, i);
+          wrong[r] += copy[i] != value(root, i);
+          wrong[r] += result[i] != (r == root ? sum_at(p, i) : -1);
+        }
+      });
+      for (std::uint32_t r = 0; r < p; ++r) {
+        CAPTURE(p, root, r);
+        CHECK(wrong[r] == 0);
+        CHECK(broadcast[r] == ring_bytes_sent(Kind::broadcast, n, 8, p, r, root));
+        CHECK(reduced[r] == ring_bytes_sent(Kind::reduce, n, 8, p, r, root));
+      }
+    }
+  }
+}
+
+TEST_CASE("permute passes every vector on by the distance inside its ring", "[comm]") {
+  for (const std::uint32_t p : {2U, 3U, 4U, 6U, 8U}) {
+    for (std::uint32_t width = 2; width <= p; ++width) {
+      if (p % width != 0) continue;
+      for (std::uint32_t distance = 1; distance < width; ++distance) {
+        const std::uint64_t n = 4;
+        const auto ranks = all_ranks(p);
+        std::vector<int> wrong(p, 0);
+        std::vector<std::uint64_t> sent(p);
+        on_threads(p, [&](std::uint32_t r, Communicator& c) {
+          CollectiveScratch scratch;
+          std::vector<double> from = vector_of(r, n), to(n, -1);
+          const MemoryView views[] = {view(from), view(to)};
+          Collective permute = collective(Kind::permute, Collective::Reduction::sum, distance);
+          permute.width = width == p ? 0 : width;
+          run_collective(c, permute, {ranks, r, 0}, views, scratch, 0);
+          sent[r] = c.sent_bytes();
+          const std::uint32_t first = r / width * width;
+          const std::uint32_t origin = first + (r - first + width - distance) % width;
+          for (std::uint64_t i = 0; i < n; ++i) wrong[r] += to[i] != value(origin, i);
+        });
+        for (std::uint32_t r = 0; r < p; ++r) {
+          CAPTURE(p, width, distance, r);
+          CHECK(wrong[r] == 0);
+          CHECK(sent[r] == ring_bytes_sent(Kind::permute, n, 8, p, r));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("reduce-scatter adds to a part that accumulates", "[comm]") {
+  for (std::uint32_t p = 1; p <= 5; ++p) {
+    const std::uint64_t part = 3;
+    const auto ranks = all_ranks(p);
+    std::vector<int> wrong(p, 0);
+    on_threads(p, [&](std::uint32_t r, Communicator& c) {
+      CollectiveScratch scratch;
+      std::vector<double> whole = vector_of(r, part * p);
+      std::vector<double> own(part, 100.0);
+      MemoryView sum = view(own);
+      sum.use = View::Use::accumulate;
+      const MemoryView views[] = {view(whole), sum};
+      run_collective(c, collective(Kind::reduce_scatter), {ranks, r, 0}, views, scratch, 0);
+      for (std::uint64_t i = 0; i < part; ++i) wrong[r] += own[i] != 100.0 + sum_at(p, r * part + i);
+    });
+    for (std::uint32_t r = 0; r < p; ++r) CHECK(wrong[r] == 0);
+  }
+}
+
 TEST_CASE("nobody leaves a barrier before the last has come, and it sends no bytes", "[comm]") {
   for (std::uint32_t p = 1; p <= 8; ++p) {
     const auto ranks = all_ranks(p);

@@ -83,7 +83,8 @@ TEST_CASE("every field of a Program survives the text", "[program_text]") {
                {Copy{Tier::disk, Tier::host}, {LaneKind::copy, 0}, {}, {2, 1}},
                {Alloc{BufferId{1}, -1}, {}, {}, {}},
                {Free{BufferId{0}, 3}, {}, {}, {}},
-               {Collective{Collective::Kind::barrier, {}, GroupId{0}, {}}, {LaneKind::collective, 1}, {}, {}}};
+               {Collective{Collective::Kind::barrier, {}, GroupId{0}, {}}, {LaneKind::collective, 1}, {}, {}},
+               {Collective{Collective::Kind::permute, {}, GroupId{0}, Peer{1}, 2}, {LaneKind::collective, gather_lane}, {}, {}}};
   p.blocks = {block, block};
   p.blocks[1].name = "named";
   p.blocks[1].kernels = {k};

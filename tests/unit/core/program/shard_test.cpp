@@ -107,9 +107,10 @@ TEST_CASE("names of kernels and lanes are distinct", "[kernel]") {
     }
   };
   add(LaneKind::compute, 1);
-  add(LaneKind::collective, axis_count + 1);
+  add(LaneKind::collective, axis_count + 2);
   add(LaneKind::transfer, 4);
   add(LaneKind::copy, 4);
+  add(LaneKind::host, 1);
   CHECK(lanes.size() == lane_count);
   CHECK(numbers.size() == lane_count);
   CHECK(*numbers.rbegin() == lane_count - 1);
