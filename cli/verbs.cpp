@@ -13,6 +13,7 @@ std::vector<std::unique_ptr<Verb>> all_verbs() {
   verbs.push_back(calibrate_verb());
   verbs.push_back(show_verb());
   verbs.push_back(check_verb());
+  verbs.push_back(study_verb());
   return verbs;
 }
 

@@ -16,6 +16,7 @@ namespace orrery {
 [[nodiscard]] std::unique_ptr<Verb> calibrate_verb();
 [[nodiscard]] std::unique_ptr<Verb> show_verb();
 [[nodiscard]] std::unique_ptr<Verb> check_verb();
+[[nodiscard]] std::unique_ptr<Verb> study_verb();
 
 /// In the order in which --help lists them.
 [[nodiscard]] std::vector<std::unique_ptr<Verb>> all_verbs();

@@ -30,7 +30,7 @@ TEST_CASE("cli.verb: a verb that is none", "[error]") {
 TEST_CASE("cli.arguments: what the command line lacks or cannot read", "[error]") {
   CHECK(refused("") ==
         "error: a verb is missing [cli.arguments]\n"
-        "  Known: plan, estimate, simulate, run, compare, explain, calibrate, show, check.\n"
+        "  Known: plan, estimate, simulate, run, compare, explain, calibrate, show, check, study.\n"
         "  orrery --help lists what is accepted.\n");
   CHECK(refused("estimate") ==
         "error: PLAN is required [cli.arguments]\n  orrery estimate --help lists what is accepted.\n");
@@ -153,6 +153,13 @@ TEST_CASE("cli.objective, cli.export, cli.top, cli.threads: choices of plan", "[
         "error: --top is out of range [cli.top]\n  It is 0; from 1 to 10000 is allowed.\n"
         "error: there is no export to \"other\" [cli.export]\n  Known: megatron.\n"
         "error: --threads is out of range [cli.threads]\n  It is 5000; from 0 to 4096 is allowed.\n");
+}
+
+TEST_CASE("cli.study, cli.flags: a study that is none, a drawing of none", "[error]") {
+  CHECK(refused("study tensor-scalin") ==
+        "error: there is no study \"tensor-scalin\" [cli.study]\n  Nearest: tensor-scaling, tensor-speedup.\n");
+  CHECK(refused("study --svg x.svg") ==
+        "error: --svg draws one study [cli.flags]\n  orrery study NAME --svg FILE; orrery study lists the names.\n");
 }
 
 TEST_CASE("cli.data: a data folder that is none", "[error]") {

@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "planner/study/studies.hpp"
+#include "sim/bound/tensor_volumes.hpp"
+
+// Experiment E15: "each of 1000 processors communicates with 999 others in 1D,
+// with only 9 in 3D".  Counted on the groups themselves.
+
+namespace orrery {
+namespace {
+
+constexpr std::uint32_t side = 10;
+
+/// Coordinates of one processor of the cube.
+using Place = std::array<std::uint32_t, 3>;
+
+/// Everyone who differs from `me` in coordinate `along` only.
+std::set<Place> group_peers(const Place& me, std::size_t along) {
+  std::set<Place> peers;
+  for (std::uint32_t i = 0; i < side; ++i) {
+    Place other = me;
+    other[along] = i;
+    if (other != me) peers.insert(other);
+  }
+  return peers;
+}
+
+}  // namespace
+
+StudyResult peers_study(const Library&) {
+  StudyResult r;
+  r.experiments = {"E15"};
+  r.sources = {"announcement of Colossal-AI"};
+  r.formulas = {"linear_volume"};
+  r.assumptions = {"1000 processors in one 1D group, or as a 10 x 10 x 10 cube with a group along each axis.",
+                   "A logical peer is a member of a common group; a physical one is a partner in a ring."};
+  const Place me = {3, 1, 4};
+  std::set<Place> all;
+  std::size_t largest = 0;
+  for (std::size_t axis = 0; axis < me.size(); ++axis) {
+    const std::set<Place> peers = group_peers(me, axis);
+    largest = std::max(largest, peers.size());
+    all.insert(peers.begin(), peers.end());
+  }
+  const double in_group = static_cast<double>(largest);
+  const double distinct = static_cast<double>(all.size());
+  const double in_1d = static_cast<double>(side * side * side - 1);
+  // A ring's processor sends to one neighbour and hears from another.
+  const double ring = 2.0;
+  r.tables.push_back({"Processors that one of 1000 exchanges data with",
+                      {"<mode", "in one group", "in all its groups", "messages to, ring of each group"},
+                      {{plain("1D"), number(in_1d, 0), number(in_1d, 0), number(ring, 0)},
+                       {plain("3D"), number(in_group, 0), number(distinct, 0), number(3.0 * ring, 0)}}});
+  r.claims = {
+      {"peers of a processor in 1D", number(999, 0), Evidence::announcement, number(in_1d, 0), Verdict::in_part,
+       "logical peers: all 999 contribute to its sum; a ring sends to one neighbour and hears from another, 2 "
+       "physical ones"},
+      {"peers of a processor in 3D", number(9, 0), Evidence::announcement, number(in_group, 0), Verdict::in_part,
+       fmt::format("9 in each of three groups, {:.0f} distinct in all; around rings {:.0f} physical ones", distinct,
+                   3.0 * ring)}};
+  const TensorGrid line{TensorMode::one_d, 1000, 1};
+  const TensorGrid cube{TensorMode::three_d, side, 1};
+  const std::uint64_t tokens = 16384;
+  const std::uint64_t hidden = 1000;
+  const double bytes = static_cast<double>(layer_volume(line, tokens, hidden).total()) /
+                       static_cast<double>(layer_volume(cube, tokens, hidden).total());
+  r.conclusions = {
+      "The number of peers is not what a ring costs: with it, 1D talks to 2 neighbours and 3D to 6.",
+      fmt::format(
+          "What 3D saves is volume and steps: with 16384 tokens of width 1000, 1D moves {:.0f} times as much per "
+          "layer, in rings of 999 steps where 3D's have 9.",
+          bytes)};
+  r.charts.push_back(
+      {"Peers of one of 1000 processors",
+       "",
+       "processors",
+       false,
+       true,
+       {"in one group", "in all groups", "around rings"},
+       {{"1D", {{0, in_1d}, {1, in_1d}, {2, ring}}}, {"3D", {{0, in_group}, {1, distinct}, {2, 3.0 * ring}}}}});
+  return r;
+}
+
+}  // namespace orrery
