@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 
+#include "core/plan/mesh.hpp"
 #include "planner/study/studies.hpp"
 #include "sim/bound/tensor_volumes.hpp"
 
@@ -15,16 +15,11 @@ namespace {
 
 constexpr std::uint32_t side = 10;
 
-/// Coordinates of one processor of the cube.
-using Place = std::array<std::uint32_t, 3>;
-
-/// Everyone who differs from `me` in coordinate `along` only.
-std::set<Place> group_peers(const Place& me, std::size_t along) {
-  std::set<Place> peers;
-  for (std::uint32_t i = 0; i < side; ++i) {
-    Place other = me;
-    other[along] = i;
-    if (other != me) peers.insert(other);
+/// Everyone in the group of `me` along `axis`.
+std::set<Rank> group_peers(const Mesh& mesh, Rank me, Axis axis) {
+  std::set<Rank> peers;
+  for (std::uint32_t i = 0; i < mesh.size(axis); ++i) {
+    if (const Rank other = mesh.moved(me, axis, i); other != me) peers.insert(other);
   }
   return peers;
 }
@@ -38,17 +33,19 @@ StudyResult peers_study(const Library&) {
   r.formulas = {"linear_volume"};
   r.assumptions = {"1000 processors in one 1D group, or as a 10 x 10 x 10 cube with a group along each axis.",
                    "A logical peer is a member of a common group; a physical one is a partner in a ring."};
-  const Place me = {3, 1, 4};
-  std::set<Place> all;
+  const Mesh cube_mesh{{{Axis::depth, side}, {Axis::row, side}, {Axis::column, side}}};
+  const Mesh line_mesh{{{Axis::tensor, side * side * side}}};
+  const Rank me{314};
+  std::set<Rank> all;
   std::size_t largest = 0;
-  for (std::size_t axis = 0; axis < me.size(); ++axis) {
-    const std::set<Place> peers = group_peers(me, axis);
+  for (const MeshAxis& a : cube_mesh.axes) {
+    const std::set<Rank> peers = group_peers(cube_mesh, me, a.axis);
     largest = std::max(largest, peers.size());
     all.insert(peers.begin(), peers.end());
   }
   const double in_group = static_cast<double>(largest);
   const double distinct = static_cast<double>(all.size());
-  const double in_1d = static_cast<double>(side * side * side - 1);
+  const double in_1d = static_cast<double>(group_peers(line_mesh, me, Axis::tensor).size());
   // A ring's processor sends to one neighbour and hears from another.
   const double ring = 2.0;
   r.tables.push_back({"Processors that one of 1000 exchanges data with",
