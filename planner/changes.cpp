@@ -51,9 +51,12 @@ class Changes {
       add("sequence_parallel", on_off(plan_.sequence_parallel), on_off(p.sequence_parallel), std::move(p));
     }
     if (size(Axis::data) > 1) {
-      Plan zero = plan_;
-      zero.zero_stage = 1 - zero.zero_stage;
-      add("zero_stage", fmt::to_string(plan_.zero_stage), fmt::to_string(zero.zero_stage), std::move(zero));
+      for (const std::uint32_t stage : {0U, 1U}) {
+        if (stage == plan_.zero_stage) continue;
+        Plan zero = plan_;
+        zero.zero_stage = stage;
+        add("zero_stage", fmt::to_string(plan_.zero_stage), fmt::to_string(stage), std::move(zero));
+      }
       Plan overlap = plan_;
       overlap.overlap_gradients = !*overlap.overlap_gradients;
       add("overlap_gradients", on_off(*plan_.overlap_gradients), on_off(!*plan_.overlap_gradients), std::move(overlap));
@@ -80,7 +83,7 @@ class Changes {
   }
 
   void microbatches() {
-    const std::uint64_t batch = workload_.global_batch / size(Axis::data);
+    const std::uint64_t batch = workload_.global_batch / orrery::size(plan_.mesh, batch_axes);
     for (std::uint64_t b = 1; b <= std::min(batch, plan_size_limit); ++b) {
       if (batch % b != 0 || b == plan_.microbatch_size) continue;
       Plan p = plan_;

@@ -10,6 +10,7 @@
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/program/lower/lower.hpp"
+#include "core/program/totals.hpp"
 #include "planner/space.hpp"
 #include "sim/bound/bound.hpp"
 #include "sim/estimate/estimate.hpp"
@@ -140,6 +141,16 @@ std::string text_of(const Explanation& e, const ClusterSpec& cluster) {
   return text;
 }
 
+/// Largest peak of a stage, from the Program.
+std::uint64_t lowered_peak(const PlannedRun& run, const Plan& plan) {
+  const Program program = lower(run.model, run.workload, plan);
+  std::uint64_t most = 0;
+  for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+    most = std::max(most, totals_of(program, c).peak[index(Tier::device)]);
+  }
+  return most;
+}
+
 }  // namespace
 
 Explanation explain(const PlannedRun& given, const Calibration& calibration) {
@@ -161,10 +172,11 @@ Explanation explain(const PlannedRun& given, const Calibration& calibration) {
   std::vector<PlanChange> fitting;
   std::optional<PlanChange> leanest;
   for (PlanChange& change : single_changes(run.plan, run.model, run.workload, *run.cluster, calibration)) {
-    change.peak_memory_bytes = bounder.peak_memory(change.plan);
+    const bool bounded = bound_covers(change.plan);
+    change.peak_memory_bytes = bounded ? bounder.peak_memory(change.plan) : lowered_peak(run, change.plan);
     change.fits = static_cast<double>(change.peak_memory_bytes) <= run.cluster->device.memory.base();
     if (!leanest || change.peak_memory_bytes < leanest->peak_memory_bytes) leanest = change;
-    const bool may_be_faster = bounder.step_time(change.plan) < now;
+    const bool may_be_faster = !bounded || bounder.step_time(change.plan) < now;
     if (!may_be_faster && (out.report.fits || !change.fits)) continue;
     const Program program = lower(run.model, run.workload, change.plan);
     const CostModel costs(*run.cluster, calibration, change.plan.mesh, change.plan.placement,

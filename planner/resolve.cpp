@@ -18,8 +18,8 @@ namespace {
 // How far below the balanced share the first and the last stage may lie.
 constexpr std::uint32_t resolve_reach = 16;
 
-/// The split with the least bound, of those that fit in memory if any does.
-/// Ties: the one whose largest and smallest stage differ least, then larger
+/// The split with the least bound, of those that fit in memory if any does; of
+/// a plan that has no bound the most even one.  Ties: the one whose largest and smallest stage differ least, then larger
 /// stages first.
 std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const Workload& workload,
                                       const ClusterSpec& cluster, const Calibration& calibration) {
@@ -29,12 +29,13 @@ std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const W
   std::tuple<bool, Picoseconds, std::uint32_t> least;
   // Descending, so that of equals the one with larger stages first stands.
   auto splits = uneven_stages(model.layers, stages, resolve_reach);
+  const bool bounded = bound_covers(plan);
   std::sort(splits.rbegin(), splits.rend());
   for (const std::vector<std::uint32_t>& split : splits) {
     plan.stage_layers = split;
-    const bool fits = static_cast<double>(bounder.peak_memory(plan)) <= cluster.device.memory.base();
+    const bool fits = !bounded || static_cast<double>(bounder.peak_memory(plan)) <= cluster.device.memory.base();
     const auto [low, high] = std::minmax_element(split.begin(), split.end());
-    const std::tuple rating(!fits, bounder.step_time(plan), *high - *low);
+    const std::tuple rating(!fits, bounded ? bounder.step_time(plan) : Picoseconds{0}, *high - *low);
     if (best.empty() || rating < least) {
       best = split;
       least = rating;
@@ -49,7 +50,7 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
                      const Calibration& calibration) {
   ResolvedPlan out{given, {}};
   Plan& plan = out.plan;
-  const std::uint32_t data = plan.mesh.size(Axis::data);
+  const auto data = static_cast<std::uint32_t>(size(plan.mesh, batch_axes));
   const std::uint32_t stages = plan.mesh.size(Axis::pipeline);
   if (!plan.gradient_bucket) {
     plan.gradient_bucket = default_gradient_bucket(workload, data);
@@ -77,7 +78,9 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
     out.resolved.insert(
         out.resolved.begin(),
         {"stage_layers", fmt::format("[{}]", fmt::join(*plan.stage_layers, ", ")),
-         stages == 1 ? "one stage holds all layers" : "the least bound on the step, with embedding and head counted"});
+         stages == 1           ? "one stage holds all layers"
+         : bound_covers(plan) ? "the least bound on the step, with embedding and head counted"
+                              : "the most even split"});
   }
   return out;
 }

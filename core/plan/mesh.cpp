@@ -1,5 +1,7 @@
 #include "core/plan/mesh.hpp"
 
+#include <algorithm>
+
 #include "core/base/diagnostics.hpp"
 
 namespace orrery {
@@ -79,6 +81,10 @@ std::uint64_t coordinate(const Mesh& mesh, Rank rank, const AxisList& axes) {
   std::uint64_t at = 0;
   for (const Axis a : axes) at = at * mesh.size(a) + mesh.coordinate(rank, a);
   return at;
+}
+
+bool contains(const AxisList& axes, Axis axis) {
+  return std::find(axes.begin(), axes.end(), axis) != axes.end();
 }
 
 }  // namespace orrery

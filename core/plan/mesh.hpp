@@ -72,13 +72,16 @@ struct AxisList {
 };
 
 /// The axes that plans have today; the others wait for the algorithms that use them.
-inline constexpr AxisList plan_axes{Axis::pipeline, Axis::data, Axis::tensor};
-/// "pipeline, data and tensor", for messages.
+inline constexpr AxisList plan_axes{Axis::pipeline, Axis::replica, Axis::data, Axis::tensor};
+/// The axes that cut the sequences of the global batch, outermost first.
+inline constexpr AxisList batch_axes{Axis::replica, Axis::data, Axis::expert};
+/// "pipeline, replica, data and tensor", for messages.
 [[nodiscard]] std::string plan_axes_text();
 
 /// Product of the sizes of `axes`.
 [[nodiscard]] std::uint64_t size(const Mesh&, const AxisList& axes);
 /// Row-major index of `rank` over `axes`.
 [[nodiscard]] std::uint64_t coordinate(const Mesh&, Rank rank, const AxisList& axes);
+[[nodiscard]] bool contains(const AxisList& axes, Axis axis);
 
 }  // namespace orrery

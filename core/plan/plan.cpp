@@ -7,7 +7,7 @@ bool is_resolved(const Plan& plan) {
 }
 
 std::uint64_t microbatches(const Plan& plan, const Workload& workload) {
-  const std::uint64_t per_round = std::uint64_t{plan.mesh.size(Axis::data)} * plan.microbatch_size;
+  const std::uint64_t per_round = size(plan.mesh, batch_axes) * plan.microbatch_size;
   ORRERY_ASSERT(per_round > 0 && workload.global_batch % per_round == 0, workload.global_batch, per_round);
   return workload.global_batch / per_round;
 }

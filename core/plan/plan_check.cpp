@@ -206,8 +206,17 @@ std::string larger_microbatch(std::uint64_t batch, std::uint64_t most) {
               : "No microbatch size makes them few enough; lessen the batch, or raise data.";
 }
 
+// "replica 2 / data 4": what divides the batch, without axes of size 1 but data.
+std::string batch_divisors(const Mesh& mesh) {
+  std::string text;
+  for (const Axis axis : batch_axes) {
+    if (axis != Axis::data && mesh.size(axis) == 1) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : " / ", name_of(axis), mesh.size(axis));
+  }
+  return text;
+}
+
 void check_batch(const Context& c) {
-  const std::uint64_t d = c.plan.mesh.size(Axis::data);
   const std::uint64_t m = c.plan.microbatch_size;
   const std::uint64_t b = c.workload.global_batch;
   if (m < 1 || m > plan_size_limit) {
@@ -215,23 +224,36 @@ void check_batch(const Context& c) {
             {fmt::format("microbatch_size is {}; it must be from 1 to {}.", m, plan_size_limit)});
     return;
   }
-  if (b % d != 0) {
-    c.error("mesh.data", "data-batch", "the data size does not divide the global batch",
-            {fmt::format("batch is {}, and {} / {} leaves {}.", b, b, d, b % d), nearest_divisors(b, d, "data sizes")});
-  } else if ((b / d) % m != 0) {
+  std::uint64_t left = b;  // sequences that the axes so far leave to one rank
+  std::string before = fmt::format("batch is {}", b);
+  for (const Axis axis : batch_axes) {
+    const std::uint64_t n = c.plan.mesh.size(axis);
+    if (left % n != 0) {
+      const std::string name(name_of(axis));
+      c.error("mesh." + name, axis == Axis::replica ? "replica-batch" : "data-batch",
+              fmt::format("the {} size does not divide the global batch", name),
+              {fmt::format("{}, and {} / {} leaves {}.", before, left, n, left % n),
+               nearest_divisors(left, n, name + " sizes")});
+      return;
+    }
+    left /= n;
+    if (n > 1) before += fmt::format(", {} {} leaves {}", name_of(axis), n, left);
+  }
+  const std::string divisors = batch_divisors(c.plan.mesh);
+  if (left % m != 0) {
     c.error("plan.microbatch_size", "microbatch-batch", "the microbatch size does not divide a replica's batch",
-            {fmt::format("batch {} / data {} is {}, and {} / {} leaves {}.", b, d, b / d, b / d, m, (b / d) % m),
-             nearest_divisors(b / d, m, "microbatch sizes")});
-  } else if (b / d / m > plan_size_limit) {
+            {fmt::format("batch {} / {} is {}, and {} / {} leaves {}.", b, divisors, left, left, m, left % m),
+             nearest_divisors(left, m, "microbatch sizes")});
+  } else if (left / m > plan_size_limit) {
     c.error("plan.microbatch_size", "microbatch-count", "a step has too many microbatches",
-            {fmt::format("batch {} / data {} / microbatch_size {} is {}; at most {} are handled.", b, d, m, b / d / m,
+            {fmt::format("batch {} / {} / microbatch_size {} is {}; at most {} are handled.", b, divisors, m, left / m,
                          plan_size_limit),
-             larger_microbatch(b / d, plan_size_limit)});
-  } else if (const std::uint64_t p = c.plan.mesh.size(Axis::pipeline); b / d / m * p > stage_microbatch_limit) {
+             larger_microbatch(left, plan_size_limit)});
+  } else if (const std::uint64_t p = c.plan.mesh.size(Axis::pipeline); left / m * p > stage_microbatch_limit) {
     c.error("plan.microbatch_size", "stage-microbatches", "the pipeline has too many microbatches for its stages",
-            {fmt::format("batch {} / data {} / microbatch_size {} is {} microbatches; on {} stages at most {} are handled.",
-                         b, d, m, b / d / m, p, stage_microbatch_limit / p),
-             larger_microbatch(b / d, stage_microbatch_limit / p)});
+            {fmt::format("batch {} / {} / microbatch_size {} is {} microbatches; on {} stages at most {} are handled.", b,
+                         divisors, m, left / m, p, stage_microbatch_limit / p),
+             larger_microbatch(left, stage_microbatch_limit / p)});
   }
 }
 

@@ -16,7 +16,7 @@ enum class KernelKind : std::uint8_t {
   // Data and scalars.
   load_tokens,     ///< [w tokens]                 rows
   load_targets,    ///< [w targets]                rows; -1: not counted in the loss
-  count_targets,   ///< [w count]                  valid targets of all microbatches on this data replica
+  count_targets,   ///< [w count]                  valid targets of the sequences that batch_axes give the rank
   fill,            ///< [w x ...]                  x = 0
   initialize,      ///< [w parameters]             from the parameter table, keyed by global element
   initialize_scale,///< [w loss_scale]             {scale, steps since the last change}

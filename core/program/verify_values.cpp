@@ -367,8 +367,10 @@ class Values {
       case KernelKind::cross_entropy_sum:
         if (const auto& s = p_[view(run, 0).buffer].shard) return sums(*s, s->rank - 1U, s->rank);
         break;
-      case KernelKind::count_targets:
-      case KernelKind::cross_entropy_loss: return bits(p_.mesh, {Axis::data});
+      case KernelKind::count_targets: return bits(p_.mesh, batch_axes);
+      case KernelKind::cross_entropy_loss:  // over whatever cuts the targets
+        if (const auto& s = p_[view(run, 3).buffer].shard) return cuts(*s, 0, Shard::max_dims);
+        break;
       case KernelKind::sum_squares: {
         // Other ranks hold other parameters, other parts of them, or their share of the weight.
         AxisBits out = bits(p_.mesh, p_.class_axes);

@@ -242,6 +242,7 @@ Bounder::Bounder(Bounder&&) noexcept = default;
 Bounder& Bounder::operator=(Bounder&&) noexcept = default;
 
 std::vector<std::uint64_t> Bounder::stage_peaks(const Plan& plan) {
+  ORRERY_ASSERT(bound_covers(plan), plan.name);
   State& s = *state_;
   s.enter(plan);
   const BlockCosts& blocks = s.blocks_of(plan);
@@ -263,6 +264,7 @@ std::uint64_t Bounder::peak_memory(const Plan& plan) {
 }
 
 Picoseconds Bounder::step_time(const Plan& plan) {
+  ORRERY_ASSERT(bound_covers(plan), plan.name);
   State& s = *state_;
   s.enter(plan);
   const BlockCosts& blocks = s.blocks_of(plan);
@@ -307,6 +309,13 @@ Picoseconds Bounder::step_time(const Plan& plan) {
   }
   const Picoseconds by_lanes = state.factor() ? reduced + state.norm_reduction() + updated : updated;
   return std::max(by_lanes, s.least_by_cores(plan, blocks.busy(), state));
+}
+
+bool bound_covers(const Plan& plan) {
+  const auto known = [](const MeshAxis& a) {
+    return a.size == 1 || a.axis == Axis::pipeline || a.axis == Axis::data || a.axis == Axis::tensor;
+  };
+  return plan.zero_stage <= 1 && std::all_of(plan.mesh.axes.begin(), plan.mesh.axes.end(), known);
 }
 
 Seconds bound(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,

@@ -11,6 +11,10 @@
 
 namespace orrery {
 
+/// Whether the closed forms below know what the plan uses: pipeline, data and
+/// tensor axes, ZeRO 0 and 1.  Others are lowered and estimated, never bounded.
+[[nodiscard]] bool bound_covers(const Plan&);
+
 /// Looks at a plan without lowering it.
 ///
 /// Memory is exact: the Program's peak on every stage, in closed form.
@@ -38,7 +42,7 @@ class Bounder {
   Bounder(Bounder&&) noexcept;
   Bounder& operator=(Bounder&&) noexcept;
 
-  // All require a resolved plan that passes check() with model, workload and cluster.
+  // All require a resolved plan that passes check() with model, workload and cluster, and that bound_covers().
 
   /// The Program's peak bytes on each stage.
   [[nodiscard]] std::vector<std::uint64_t> stage_peaks(const Plan&);

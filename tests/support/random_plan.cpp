@@ -145,6 +145,15 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     std::iota(p.placement.begin(), p.placement.end(), 0U);
     draw.shuffle(p.placement);
   }
+  if (draw.once_in(3) && limits.beyond_bound) {
+    const std::uint32_t replicas = draw.small(2, 3);
+    if (p.mesh.size() * replicas <= limits.max_ranks) {
+      const std::uint64_t at = draw.in(0, p.mesh.axes.size());
+      p.mesh.axes.insert(p.mesh.axes.begin() + static_cast<std::ptrdiff_t>(at), {Axis::replica, replicas});
+      w.global_batch *= replicas;
+      p.placement.clear();
+    }
+  }
   return run;
 }
 

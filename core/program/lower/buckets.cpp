@@ -1,5 +1,7 @@
 #include "core/program/lower/buckets.hpp"
 
+#include <algorithm>
+
 namespace orrery::lowering {
 namespace {
 
@@ -20,6 +22,42 @@ Operand whole(BufferId buffer, const ParameterSegment& s, View::Use use, std::in
   return {buffer, use, shift, s.offset, s.count, {}};
 }
 
+/// Gradients that the same ranks hold parts of, as operands of one all-reduce.
+struct Sum {
+  AxisList axes;
+  std::vector<Operand> operands;
+};
+
+/// What is left to sum once ZeRO has scattered along data: of each segment the
+/// rank's own part, over the axes of sum_axes; without ZeRO all of it, over all.
+std::vector<Sum> sums_of(const State& c, const Chunk& bucket) {
+  std::vector<Sum> sums;
+  const auto operands_over = [&](const AxisList& axes) -> std::vector<Operand>& {
+    for (Sum& sum : sums) {
+      if (sum.axes == axes) return sum.operands;
+    }
+    return sums.emplace_back(Sum{axes, {}}).operands;
+  };
+  for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
+    const ParameterTable& table = c.program.parameter_tables[m.table];
+    const AxisList all = sum_axes(c, table, table.segments.front());
+    const bool alike = std::all_of(table.segments.begin(), table.segments.end(),
+                                   [&](const ParameterSegment& s) { return sum_axes(c, table, s) == all; });
+    if (alike && !c.shard_states) {
+      if (!all.empty()) operands_over(all).push_back(update(m.gradients, shift));
+      return;
+    }
+    for (const ParameterSegment& s : table.segments) {
+      AxisList axes;
+      for (const Axis axis : sum_axes(c, table, s)) {
+        if (!c.shard_states || axis != Axis::data) axes.axis[axes.count++] = axis;
+      }
+      if (!axes.empty()) operands_over(axes).push_back(own_part(c, m.gradients, s, View::Use::accumulate, shift));
+    }
+  });
+  return sums;
+}
+
 BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket) {
   BlockBuilder b(c, "gradients.reduce", Pass::optimizer, Section::reductions, stage);
   std::vector<Operand> operands;
@@ -31,23 +69,19 @@ BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket) {
     });
     if (!operands.empty()) b.collective(Collective::Kind::all_reduce, c.tensor_group, operands);
   }
-  if (c.data > 1) {
+  // Everything before this block must be done, not only what conflicts inside it.
+  b.after_tail({LaneKind::compute, 0});
+  if (c.shard_states) {
     operands.clear();
     for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
-      if (!c.shard_states) {
-        operands.push_back(update(m.gradients, shift));
-        return;
-      }
       for (const ParameterSegment& s : c.program.parameter_tables[m.table].segments) {
         operands.push_back(whole(m.gradients, s, View::Use::read, shift));
         operands.push_back(own_part(c, m.gradients, s, View::Use::write, shift));
       }
     });
-    // Everything before this block must be done, not only what conflicts inside it.
-    b.after_tail({LaneKind::compute, 0});
-    b.collective(c.shard_states ? Collective::Kind::reduce_scatter : Collective::Kind::all_reduce, c.data_group,
-                 operands);
+    b.collective(Collective::Kind::reduce_scatter, c.data_group, operands);
   }
+  for (const Sum& sum : sums_of(c, bucket)) b.collective(Collective::Kind::all_reduce, c.group(sum.axes), sum.operands);
   return b.finish(c);
 }
 

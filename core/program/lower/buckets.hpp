@@ -13,8 +13,9 @@ namespace orrery::lowering {
 ///
 /// Builds their blocks.  reduce: with sequence parallelism first the sum of
 /// replicated parameters' partial gradients over the tensor axis, then
-/// all-reduce, or reduce-scatter with ZeRO-1 (Rajbhandari et al., SC '20), over
-/// the data axis.  gather: with ZeRO-1, the updated weights.
+/// all-reduce over the axes of sum_axes; with ZeRO-1 (Rajbhandari et al., SC '20)
+/// reduce-scatter over the data axis, then all-reduce of the part over the
+/// others (hybrid sharding).  gather: with ZeRO-1, the updated weights.
 [[nodiscard]] std::vector<Chunk> build_buckets(State&, std::uint32_t stage, const Chunk&);
 
 }  // namespace orrery::lowering

@@ -31,7 +31,7 @@ struct Operand {
 
 /// A few lanes whose last op is waited for.
 struct LaneList {
-  Lane lane[4] = {};
+  Lane lane[8] = {};
   std::uint8_t count = 0;
   void push_back(Lane l) { lane[count++] = l; }
   [[nodiscard]] const Lane* begin() const { return lane; }

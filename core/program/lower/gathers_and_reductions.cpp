@@ -36,13 +36,17 @@ BlockId build_begin(State& s) {
   BlockBuilder b(s, "step.begin", Pass::loss, Section::loss);
   b.compute(s.kernel(KernelKind::fill, Pass::loss, 1, 1), {write(s.scalar.loss)});
   b.compute(s.kernel(KernelKind::count_targets, Pass::loss, 1, 1), {write(s.scalar.count)});
-  if (s.data > 1) b.collective(Collective::Kind::all_reduce, s.data_group, {update(s.scalar.count)});
+  if (s.is_several(s.batch_group)) {
+    b.collective(Collective::Kind::all_reduce, s.batch_group, {update(s.scalar.count)});
+  }
   return b.finish(s);
 }
 
 BlockId build_mean_loss(State& s) {
   BlockBuilder b(s, "loss.mean", Pass::loss, Section::loss);
-  if (s.data > 1) b.collective(Collective::Kind::all_reduce, s.data_group, {update(s.scalar.loss)});
+  if (s.is_several(s.token_group)) {
+    b.collective(Collective::Kind::all_reduce, s.token_group, {update(s.scalar.loss)});
+  }
   b.compute(s.kernel(KernelKind::mean_loss, Pass::loss, 1, 1), {update(s.scalar.loss), read(s.scalar.count)});
   return b.finish(s);
 }

@@ -20,9 +20,7 @@ std::string before(const State& s) {
 /// several axes), each direction and end of a transfer on one of its own.
 Lane lane_of(const State& s, const Block& block, const Op& op) {
   if (const auto* collective = std::get_if<Collective>(&op.action)) {
-    const AxisList& axes = s.program[collective->group].axes;
-    const std::size_t lane = axes.count == 1 ? static_cast<std::size_t>(axes.axis[0]) : axis_count;
-    return {LaneKind::collective, static_cast<std::uint8_t>(lane)};
+    return collective_lane(s.program, collective->group);
   }
   if (const auto* exchange = std::get_if<Exchange>(&op.action)) {
     const Transfer& t = block.transfers[exchange->transfers.first];

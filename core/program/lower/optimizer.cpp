@@ -11,7 +11,7 @@ namespace {
 
 /// Gradients come from reductions on these lanes.
 void after_reductions(const State& c, BlockBuilder& b) {
-  if (c.data > 1) b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::data)});
+  for (const Lane lane : gradient_sum_lanes(c)) b.enter_after_tail(lane);
   if (c.sequence_parallel) b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
   if (c.model.tied_embeddings && c.pipeline > 1) {
     b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::pipeline)});
@@ -103,7 +103,7 @@ BlockId build_tied_reduction(State& c, std::uint32_t stage) {
   const Module& m = first ? c.embedding : c.head;
   // The word table is the first segment of both modules.
   const ParameterSegment& s = c.program.parameter_tables[m.table].segments.front();
-  if (c.data > 1) b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::data)});
+  for (const Lane lane : gradient_sum_lanes(c)) b.enter_after_tail(lane);
   b.collective(Collective::Kind::all_reduce, c.tied_group, {own_part(c, m.gradients, s, View::Use::accumulate)});
   return b.finish(c);
 }

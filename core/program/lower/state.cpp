@@ -1,16 +1,18 @@
 #include "core/program/lower/state.hpp"
 
+#include <algorithm>
+
 #include "core/base/diagnostics.hpp"
 
 namespace orrery::lowering {
 namespace {
 
-GroupId add_group(Program& program, Group group) {
-  for (std::uint32_t i = 0; i < program.groups.size(); ++i) {
-    if (program.groups[i] == group) return GroupId{i};
+AxisList without(const AxisList& axes, Axis axis) {
+  AxisList out;
+  for (const Axis a : axes) {
+    if (a != axis) out.axis[out.count++] = a;
   }
-  program.groups.push_back(std::move(group));
-  return GroupId{static_cast<std::uint32_t>(program.groups.size() - 1)};
+  return out;
 }
 
 }  // namespace
@@ -30,7 +32,14 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p) : model(m), w
   ffn = model.ffn / tensor;
   vocabulary = padded_vocabulary(plan, model) / tensor;
   shard_states = plan.zero_stage >= 1 && data > 1;
-  reduce_gradients = data > 1 || sequence_parallel;
+  for (const Axis axis : batch_axes) {
+    if (plan.mesh.size(axis) > 1) batch_split.axis[batch_split.count++] = axis;
+  }
+  if (batch_split.empty()) batch_split = {Axis::data};
+  for (const Axis axis : {Axis::replica, Axis::data, Axis::context, Axis::expert}) {
+    if (plan.mesh.size(axis) > 1) token_axes.axis[token_axes.count++] = axis;
+  }
+  reduce_gradients = !token_axes.empty() || sequence_parallel;
   clip = workload.clip_norm.has_value();
   scaled = workload.precision == Precision::fp16;
   factor = clip || scaled;
@@ -44,14 +53,25 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p) : model(m), w
   program.layers = static_cast<std::uint32_t>(model.layers);
   program.microbatches = static_cast<std::uint32_t>(microbatches(plan, workload));
   if (pipeline > 1) program.class_axes = {Axis::pipeline};
-  tensor_group = add_group(program, {{Axis::tensor}, {}});
-  data_group = add_group(program, {{Axis::data}, {}});
-  pipeline_group = add_group(program, {{Axis::pipeline}, {}});
+  tensor_group = group({Axis::tensor});
+  data_group = group({Axis::data});
+  pipeline_group = group({Axis::pipeline});
   // The norm is summed over ranks that hold different parts of the gradient.
   AxisList parts = {Axis::pipeline, Axis::tensor};
   if (shard_states) parts = {Axis::pipeline, Axis::data, Axis::tensor};
-  norm_group = add_group(program, {parts, {}});
-  if (model.tied_embeddings && pipeline > 1) tied_group = add_group(program, {{Axis::pipeline}, {0, pipeline - 1}});
+  norm_group = group(parts);
+  if (model.tied_embeddings && pipeline > 1) tied_group = group({Axis::pipeline}, {0, pipeline - 1});
+  batch_group = group(batch_split);
+  token_group = token_axes.empty() ? batch_group : group(token_axes);
+}
+
+GroupId State::group(const AxisList& axes, std::vector<std::uint32_t> members) {
+  const Group wanted{axes, std::move(members)};
+  for (std::uint32_t i = 0; i < program.groups.size(); ++i) {
+    if (program.groups[i] == wanted) return GroupId{i};
+  }
+  program.groups.push_back(wanted);
+  return GroupId{static_cast<std::uint32_t>(program.groups.size() - 1)};
 }
 
 BufferId State::declare(Buffer buffer) {
@@ -62,7 +82,7 @@ BufferId State::declare(Buffer buffer) {
 BufferId State::activation(std::string name, Role role, Scope scope, DType dtype, ShardDim feature, bool sharded_rows) {
   ShardDim position{workload.sequence_length, workload.sequence_length, {}, false};
   if (sharded_rows) position.split = {Axis::tensor};
-  const ShardDim sequence{workload.global_batch, workload.global_batch, {Axis::data}, true};
+  const ShardDim sequence{workload.global_batch, workload.global_batch, batch_split, true};
   Buffer buffer;
   buffer.name = std::move(name);
   buffer.role = role;
@@ -104,6 +124,39 @@ Operand own_part(const State& c, BufferId buffer, const ParameterSegment& s, Vie
   // States that are stored sharded hold only this rank's part of every segment.
   if (!c.program[buffer].flat_split.empty()) return {buffer, use, layer_shift, s.offset / c.data, part, {}};
   return {buffer, use, layer_shift, s.offset, part, {Axis::data}};
+}
+
+AxisList sum_axes(const State& c, const ParameterTable& table, const ParameterSegment& segment) {
+  AxisList out = c.token_axes;
+  for (const ParameterSlice& slice : table.slices) {
+    if (slice.offset < segment.offset || slice.offset >= segment.offset + segment.count) continue;
+    for (std::size_t d = 0; d < slice.shard.rank; ++d) {
+      for (const Axis axis : slice.shard.dims[d].split) out = without(out, axis);
+    }
+  }
+  return out;
+}
+
+Lane collective_lane(const Program& program, GroupId group) {
+  const AxisList& axes = program[group].axes;
+  return {LaneKind::collective, axes.count == 1 ? static_cast<std::uint8_t>(axes.axis[0]) : all_lane};
+}
+
+std::vector<Lane> gradient_sum_lanes(const State& c) {
+  std::vector<Lane> lanes;
+  const auto add = [&](const AxisList& axes) {
+    const Lane lane{LaneKind::collective, axes.count == 1 ? static_cast<std::uint8_t>(axes.axis[0]) : all_lane};
+    if (!axes.empty() && std::find(lanes.begin(), lanes.end(), lane) == lanes.end()) lanes.push_back(lane);
+  };
+  if (c.shard_states) add({Axis::data});
+  for (const Module* m : {&c.embedding, &c.layer, &c.head}) {
+    const ParameterTable& table = c.program.parameter_tables[m->table];
+    for (const ParameterSegment& s : table.segments) {
+      const AxisList axes = sum_axes(c, table, s);
+      add(c.shard_states ? without(axes, Axis::data) : axes);
+    }
+  }
+  return lanes;
 }
 
 bool is_persistent(const Buffer& b) {

@@ -97,13 +97,15 @@ struct State {
 
   // Sizes on one rank.
   std::uint32_t tensor, data, pipeline;
+  AxisList batch_split;  ///< axes that cut the sequences
+  AxisList token_axes;   ///< axes that cut tokens: gradients are summed over those that do not cut the parameter
   std::uint32_t sequences;        ///< of one microbatch
   std::uint64_t tokens;           ///< of one microbatch
   std::uint64_t rows;             ///< tokens of the residual stream: tokens, or tokens / tensor with sequence parallel
   std::uint32_t heads, kv_heads;  ///< local
   std::uint64_t qkv_width, context_width, ffn, vocabulary;  ///< local
   bool sequence_parallel;
-  bool shard_states;      ///< ZeRO-1 over more than one replica
+  bool shard_states;      ///< ZeRO over more than one data rank
   bool reduce_gradients;  ///< between ranks of a stage
   bool clip, scaled;      ///< global-norm clipping; fp16 loss scale
   bool factor;            ///< updates take a factor
@@ -111,6 +113,8 @@ struct State {
   DType act, grad, state, logits;
 
   GroupId tensor_group{}, data_group{}, pipeline_group{}, norm_group{}, tied_group{};
+  GroupId batch_group{};  ///< ranks with other sequences: the count of targets is summed over them
+  GroupId token_group{};  ///< ranks with other tokens: the loss is summed over them
   Module embedding, layer, head;
   Scalars scalar;
   BufferId hidden{}, hidden_gradient{};  ///< the residual stream and its gradient
@@ -126,6 +130,9 @@ struct State {
   [[nodiscard]] const Draft& operator[](BlockId id) const { return drafts[index(id)]; }
   [[nodiscard]] Draft& operator[](BlockId id) { return drafts[index(id)]; }
 
+  /// The group of ranks that differ in these axes alone.
+  GroupId group(const AxisList& axes, std::vector<std::uint32_t> members = {});
+  [[nodiscard]] bool is_several(GroupId id) const { return group_size(program[id], program.mesh) > 1; }
   BufferId declare(Buffer buffer);
   /// A buffer of a microbatch's tokens: shape {positions, sequences, features}.
   BufferId activation(std::string name, Role role, Scope scope, DType dtype, ShardDim feature, bool sharded_rows);
@@ -150,6 +157,15 @@ struct HeadMatrix {
 /// The part of a segment that this rank updates: all of it, or its share under ZeRO-1.
 [[nodiscard]] Operand own_part(const State&, BufferId buffer, const ParameterSegment&, View::Use,
                                std::int8_t layer_shift = 0);
+
+/// The axes over which ranks hold parts of the sum that is a segment's gradient:
+/// those that cut tokens and none of the segment's parameters.
+[[nodiscard]] AxisList sum_axes(const State&, const ParameterTable&, const ParameterSegment&);
+
+/// Collectives of a group queue on the lane of its axis, or on that of groups over several axes.
+[[nodiscard]] Lane collective_lane(const Program&, GroupId);
+/// Lanes on which gradients are summed over token_axes.
+[[nodiscard]] std::vector<Lane> gradient_sum_lanes(const State&);
 
 /// Lives from setup on, through every step.
 [[nodiscard]] bool is_persistent(const Buffer&);

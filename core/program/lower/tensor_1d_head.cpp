@@ -55,8 +55,8 @@ void build_head(State& c) {
             {read(max), read(sum), read(target_logit), read(targets), update(c.scalar.loss)});
 
   BlockBuilder b(c, "head.backward", Pass::input_gradient, Section::model);
-  // The count was summed over data at the start of the step.
-  if (c.data > 1) b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::data)});
+  // The count was summed at the start of the step.
+  if (c.is_several(c.batch_group)) b.enter_after_tail(collective_lane(c.program, c.batch_group));
   Kernel ce = entropy(KernelKind::cross_entropy_backward);
   if (c.scaled) {
     ce.options.scaled = true;

@@ -52,7 +52,7 @@ class Layer {
     norm1_stats_ = flat("norm1.stats", Role::statistic, c_.state, statistics);
     qkv_ = flat("qkv", Role::activation, c_.act, c_.tokens * c_.qkv_width);
     const ShardDim position{c_.workload.sequence_length, c_.workload.sequence_length, {}, false};
-    const ShardDim sequence{c_.workload.global_batch, c_.workload.global_batch, {Axis::data}, true};
+    const ShardDim sequence{c_.workload.global_batch, c_.workload.global_batch, c_.batch_split, true};
     const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
     // The cut along kv groups tells kernels which global heads they hold.
     c_.program.buffers[index(qkv_)].shard = Shard{

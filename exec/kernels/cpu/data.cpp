@@ -41,9 +41,8 @@ void load_targets(const Kernel& k, Operands operands, const KernelContext& conte
 
 void count_targets(Operands operands, const KernelContext& context) {
   const Workload& w = *context.workload;
-  const std::uint64_t replicas = context.mesh->size(Axis::data);
-  const std::uint64_t sequences = w.global_batch / replicas;
-  const std::uint64_t begin = context.mesh->coordinate(context.rank, Axis::data) * sequences;
+  const std::uint64_t sequences = w.global_batch / size(*context.mesh, batch_axes);
+  const std::uint64_t begin = coordinate(*context.mesh, context.rank, batch_axes) * sequences;
   std::uint64_t count = 0;
   for (std::uint64_t sequence = begin; sequence < begin + sequences; ++sequence) {
     for (std::uint64_t position = 0; position < w.sequence_length; ++position) {

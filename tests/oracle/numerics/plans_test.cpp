@@ -18,6 +18,8 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"sequence parallel", p.sequence_parallel},
           {"data", p.mesh.size(Axis::data) > 1},
           {"zero 1", p.zero_stage == 1 && p.mesh.size(Axis::data) > 1},
+          {"replicas", p.mesh.size(Axis::replica) > 1},
+          {"hybrid sharding", p.mesh.size(Axis::replica) > 1 && p.mesh.size(Axis::data) > 1 && p.zero_stage == 1},
           {"gpipe", stages && p.schedule == ScheduleName::gpipe},
           {"1f1b", stages && p.schedule == ScheduleName::one_f_one_b},
           {"three axes", stages && p.mesh.size(Axis::data) > 1 && p.mesh.size(Axis::tensor) > 1},

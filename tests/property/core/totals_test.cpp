@@ -32,7 +32,8 @@ struct Symbols {
         t(r.plan.mesh.size(Axis::tensor)),
         dp(r.plan.mesh.size(Axis::data)),
         p(r.plan.mesh.size(Axis::pipeline)),
-        m(B / (dp * b)),
+        replicas(r.plan.mesh.size(Axis::replica)),
+        m(B / (replicas * dp * b)),
         V((r.model.vocabulary + t - 1) / t * t),
         swiglu(r.model.activation == Activation::swiglu),
         layer_norm(r.model.norm == Norm::layer_norm),
@@ -48,7 +49,7 @@ struct Symbols {
   const ModelSpec& model;
   const Workload& workload;
   const Plan& plan;
-  std::uint64_t L, h, a, k, d, f, s, b, B, t, dp, p, m, V;
+  std::uint64_t L, h, a, k, d, f, s, b, B, t, dp, p, replicas, m, V;
   bool swiglu, layer_norm, bias, tied, flash, sp, zero;
   std::uint64_t w, g, st;  ///< bytes of a weight, a gradient, a state
 
@@ -283,32 +284,41 @@ TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]"
   }
 }
 
-// Data parallel: all gradients once per step, 2(n-1)/n of them sent in a ring.
-// ZeRO-1: gradients scattered, weights gathered, the same bytes where both have
-// the same size.  The last stage also sums the count of targets and the loss.
+// Data parallel: all gradients once per step over data and replicas, 2(n-1)/n of
+// them sent in a ring.  ZeRO-1: gradients scattered along data, weights gathered,
+// the same bytes where both have the same size; replicas sum the part alone
+// (hybrid sharding), 1/n of what they would sum of the whole.  The last stage
+// also sums the count of targets and the loss.
 TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     const PlannedRun run = test::random_run(seed);
     CAPTURE(seed, test::describe(run));
     const Symbols x(run);
-    if (x.dp == 1) continue;
+    if (x.dp * x.replicas == 1) continue;
+    AxisList axes;
+    if (x.replicas > 1) axes.axis[axes.count++] = Axis::replica;
+    if (x.dp > 1) axes.axis[axes.count++] = Axis::data;
+    const Group replica_group{{Axis::replica}, {}}, all_group{axes, {}};
     const Program program = lower(run.model, run.workload, run.plan);
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       CAPTURE(stage);
       const ClassTotals totals = totals_of(program, stage);
       const std::uint64_t n = stage_held(x, stage);
       const std::uint64_t scalars = x.last(stage) ? 16 : 0;
-      const Volume reduce = volume(program, totals, Collective::Kind::all_reduce, data_group);
+      const Volume reduce = volume(program, totals, Collective::Kind::all_reduce, all_group);
       const Volume scatter = volume(program, totals, Collective::Kind::reduce_scatter, data_group);
       const Volume gather = volume(program, totals, Collective::Kind::all_gather, data_group);
       CHECK(reduce.payload == (x.zero ? 0 : n * x.g) + scalars);
       CHECK(scatter.payload == (x.zero ? n * x.g : 0));
       CHECK(gather.payload == (x.zero ? n * x.w : 0));
+      if (x.zero && x.replicas > 1) {
+        CHECK(volume(program, totals, Collective::Kind::all_reduce, replica_group).payload == n / x.dp * x.g);
+      }
       // Uneven chunks make one rank's share differ by at most two elements per message.
       for (const CollectiveTotal& c : totals.collectives) {
-        if (!(program[c.group] == data_group)) continue;
-        const double factor = (c.kind == Collective::Kind::all_reduce ? 2.0 : 1.0) * static_cast<double>(x.dp - 1) /
-                              static_cast<double>(x.dp);
+        if (contains(program[c.group].axes, Axis::tensor) || contains(program[c.group].axes, Axis::pipeline)) continue;
+        const auto members = static_cast<double>(group_size(program[c.group], program.mesh));
+        const double factor = (c.kind == Collective::Kind::all_reduce ? 2.0 : 1.0) * (members - 1) / members;
         CHECK(std::abs(static_cast<double>(c.sent) - factor * static_cast<double>(c.payload)) <=
               2.0 * 8.0 * static_cast<double>(c.count));
       }

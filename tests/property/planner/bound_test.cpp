@@ -67,11 +67,17 @@ Calibration random_calibration(std::uint64_t seed) {
 
 constexpr std::uint64_t runs = 2000;
 
+PlannedRun bounded_run(std::uint64_t seed) {
+  test::RandomRunLimits limits;
+  limits.beyond_bound = false;
+  return test::random_run(seed, limits);
+}
+
 }  // namespace
 
 TEST_CASE("the closed form of memory is the Program's peak on every stage", "[property][planner]") {
   for (std::uint64_t seed = 0; seed < runs; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = bounded_run(seed);
     const ClusterSpec cluster = random_cluster(seed, run.plan.mesh.size());
     const Program program = lower(run.model, run.workload, run.plan);
     Bounder bounder(run.model, run.workload, cluster, {});
@@ -88,7 +94,7 @@ TEST_CASE("the closed form of memory is the Program's peak on every stage", "[pr
 TEST_CASE("no plan is estimated faster than its bound", "[property][planner]") {
   double tightness = 0.0;
   for (std::uint64_t seed = 0; seed < runs; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = bounded_run(seed);
     const ClusterSpec cluster = random_cluster(seed, run.plan.mesh.size());
     const Calibration calibration = random_calibration(seed);
     const Program program = lower(run.model, run.workload, run.plan);
@@ -138,7 +144,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
 
 TEST_CASE("a bounder that has seen other plans answers as a fresh one", "[property][planner]") {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = bounded_run(seed);
     const ClusterSpec cluster = random_cluster(seed, run.plan.mesh.size());
     Bounder used(run.model, run.workload, cluster, {});
     Plan other = run.plan;

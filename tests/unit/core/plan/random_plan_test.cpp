@@ -69,6 +69,8 @@ TEST_CASE("200 random runs cover every kind of combination") {
     note("recompute full", p.recompute == Recompute::full);
     note("zero 0", data > 1 && p.zero_stage == 0);
     note("zero 1", data > 1 && p.zero_stage == 1);
+    note("replicas", p.mesh.size(Axis::replica) > 1);
+    note("hybrid sharding", p.mesh.size(Axis::replica) > 1 && data > 1 && p.zero_stage == 1);
     note("clipped", w.clip_norm.has_value());
     note("not clipped", !w.clip_norm);
     note("tied across stages", stages > 1 && run.model.tied_embeddings);
