@@ -76,6 +76,36 @@ std::uint64_t linear_collectives(const TensorGrid& grid) {
   return 0;
 }
 
+LinearMemory linear_memory(const TensorGrid& grid, const LinearShape& l) {
+  const std::uint64_t x = l.tokens * l.inputs;
+  const std::uint64_t w = l.inputs * l.outputs;
+  const std::uint64_t y = l.tokens * l.outputs;
+  const std::uint64_t p = grid.devices();
+  const std::uint64_t plane = grid.side * grid.side;
+  ORRERY_ASSERT(p >= 1, grid.side, grid.depth);
+  LinearMemory m;
+  switch (grid.mode) {
+    case TensorMode::one_d:
+      m.weights = w / p;
+      m.saved_input = m.gathered_input = l.by_rows ? x / p : x;
+      break;
+    case TensorMode::two_d:
+    case TensorMode::two_and_half_d:
+      m.weights = w / plane;
+      m.saved_input = m.gathered_input = x / p;
+      m.panels = 2 * (x / p + w / plane);
+      break;
+    case TensorMode::three_d:
+      m.weights = w / p;
+      m.saved_input = x / p;
+      m.gathered_input = x / plane;
+      m.gathered_weights = w / plane;
+      m.panels = (x + w + y) / plane;
+      break;
+  }
+  return m;
+}
+
 LayerActivations layer_activations(const TensorGrid& grid, const LayerShape& l) {
   const double h = static_cast<double>(l.hidden);
   const double sbh = static_cast<double>(l.positions) * static_cast<double>(l.sequences) * h;

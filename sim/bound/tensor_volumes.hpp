@@ -92,6 +92,31 @@ struct TensorVolume {
 /// 6 q in 2D and 2.5D (one more over the depth), 6 in 3D.
 [[nodiscard]] std::uint64_t linear_collectives(const TensorGrid&);
 
+/// Elements that each device holds of one linear layer.  Whole numbers where
+/// the grid divides the three sizes.
+struct LinearMemory {
+  std::uint64_t weights = 0;
+  std::uint64_t saved_input = 0;       ///< X for the backward pass, as the mode cuts it
+  std::uint64_t gathered_input = 0;    ///< 3D, when gathered X is kept in place of its shard; else saved_input
+  std::uint64_t gathered_weights = 0;  ///< 3D, the gathered W that is kept beside it; else 0
+  std::uint64_t panels = 0;            ///< copies of blocks that one product works on: 2D and 2.5D two of each, 3D the
+                                       ///< gathered X and W and the product before it is scattered
+  friend bool operator==(const LinearMemory&, const LinearMemory&) = default;
+};
+
+/// Memory of one linear layer on one device.
+///
+///                    weights      saved input                         panels, forward
+///     1D             S_W / p      S_X by columns, S_X / p by rows     none
+///     2D             S_W / q^2    S_X / q^2                           2 (S_X + S_W) / q^2
+///     2.5D           S_W / q^2    S_X / (d q^2)                       2 (S_X / d + S_W) / q^2
+///     3D             S_W / q^3    S_X / q^3                           (S_X + S_W + S_Y) / q^2
+///     3D, gathered   S_W / q^3    S_X / q^2, and S_W / q^2            the same
+///
+/// Source: derived from the layouts of the papers at TensorMode; panels double
+/// buffered, so that the next step's broadcasts run beside a product.
+[[nodiscard]] LinearMemory linear_memory(const TensorGrid&, const LinearShape&);
+
 /// A transformer layer's shape, for its activations.
 struct LayerShape {
   std::uint64_t sequences = 1;  ///< of a microbatch

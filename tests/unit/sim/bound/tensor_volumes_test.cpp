@@ -173,6 +173,38 @@ TEST_CASE("grids exist where their sizes allow", "[unit][tensor]") {
   }
 }
 
+TEST_CASE("what all devices hold of a linear layer is one, p or d copies of it", "[property][tensor]") {
+  std::mt19937 random(13);
+  for (int round = 0; round < 200; ++round) {
+    const std::uint64_t q = 1 + random() % 5;
+    const std::uint64_t d = 1 + random() % q;
+    const std::uint64_t unit = q * q * q * d;
+    const LinearShape l{unit * (1 + random() % 8), unit * (1 + random() % 8), unit * (1 + random() % 8), false};
+    const LinearShape rows{l.tokens, l.inputs, l.outputs, true};
+    CAPTURE(q, d, l.tokens, l.inputs, l.outputs);
+    const std::uint64_t x = l.tokens * l.inputs;
+    const std::uint64_t w = l.inputs * l.outputs;
+    const TensorGrid one{TensorMode::one_d, q, 1};
+    const TensorGrid two{TensorMode::two_d, q, 1};
+    const TensorGrid half{TensorMode::two_and_half_d, q, d};
+    const TensorGrid three{TensorMode::three_d, q, 1};
+    // Weights once in all modes but 2.5D, which has d copies; inputs once but in 1D by columns, where each has them.
+    CHECK(linear_memory(one, l).weights * q == w);
+    CHECK(linear_memory(one, l).saved_input == x);
+    CHECK(linear_memory(one, rows).saved_input * q == x);
+    CHECK(linear_memory(two, l).weights * two.devices() == w);
+    CHECK(linear_memory(two, l).saved_input * two.devices() == x);
+    CHECK(linear_memory(half, l).weights * half.devices() == d * w);
+    CHECK(linear_memory(half, l).saved_input * half.devices() == x);
+    CHECK(linear_memory(three, l).weights * three.devices() == w);
+    CHECK(linear_memory(three, l).saved_input * three.devices() == x);
+    CHECK(linear_memory(three, l).gathered_input == q * linear_memory(three, l).saved_input);
+    CHECK(linear_memory(three, l).gathered_weights == q * linear_memory(three, l).weights);
+    // d = 1 is 2D.
+    CHECK(linear_memory({TensorMode::two_and_half_d, q, 1}, l) == linear_memory(two, l));
+  }
+}
+
 TEST_CASE("one device moves nothing and keeps everything", "[unit][tensor]") {
   const LayerShape shape{2, 64, 128, 4};
   const double sbh = 2.0 * 64.0 * 128.0;
