@@ -58,10 +58,11 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
                             "40 million gradients, or a million for every data-parallel replica where that is more"});
   }
   if (!plan.overlap_gradients) {
-    plan.overlap_gradients = data > 1;
+    const bool sums = std::uint64_t{data} * plan.mesh.size(Axis::replica) * plan.mesh.size(Axis::context) > 1;
+    plan.overlap_gradients = sums;
     out.resolved.push_back(
-        {"overlap_gradients", data > 1 ? "true" : "false",
-         data > 1 ? "reductions run beside the last backward pass" : "one replica has nothing to reduce"});
+        {"overlap_gradients", sums ? "true" : "false",
+         sums ? "reductions run beside the last backward pass" : "one replica has nothing to reduce"});
   }
   if (!plan.attention) {
     const bool dropout = workload.attention_dropout > 0.0;

@@ -72,10 +72,10 @@ struct AxisList {
 };
 
 /// The axes that plans have today; the others wait for the algorithms that use them.
-inline constexpr AxisList plan_axes{Axis::pipeline, Axis::replica, Axis::data, Axis::tensor};
+inline constexpr AxisList plan_axes{Axis::pipeline, Axis::replica, Axis::data, Axis::context, Axis::tensor};
 /// The axes that cut the sequences of the global batch, outermost first.
 inline constexpr AxisList batch_axes{Axis::replica, Axis::data, Axis::expert};
-/// "pipeline, replica, data and tensor", for messages.
+/// "pipeline, replica, data, context and tensor", for messages.
 [[nodiscard]] std::string plan_axes_text();
 
 /// Product of the sizes of `axes`.

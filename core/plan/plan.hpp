@@ -23,10 +23,10 @@ enum class ScheduleName : std::uint8_t { gpipe, one_f_one_b };
 enum class TensorAlgorithm : std::uint8_t { one_d, two_d, two_half_d, three_d };
 /// How the context axis cuts attention.
 ///   all_gather      every rank gathers keys and values of the whole sequence
-///   ring            keys and values go around, online softmax
 ///   ulysses         all-to-all from positions to heads and back
+///   ring            keys and values go around, online softmax
 ///   ring_self_attention  scores of the whole row are kept; keys, then values go around (Li et al., 2021)
-enum class ContextAlgorithm : std::uint8_t { all_gather, ring, ulysses, ring_self_attention };
+enum class ContextAlgorithm : std::uint8_t { all_gather, ulysses, ring, ring_self_attention };
 enum class Recompute : std::uint8_t { none, selective, full };
 enum class AttentionKernel : std::uint8_t { unfused, flash };
 /// Algorithms of a collective; a Plan may override the choice that pricing makes.
@@ -43,8 +43,8 @@ struct Plan {
   std::uint32_t microbatch_size = 1;  ///< sequences
   TensorAlgorithm tensor = TensorAlgorithm::one_d;
   bool save_gathered = false;  ///< 3D: keep gathered operands for the backward pass instead of gathering again
-  ContextAlgorithm context = ContextAlgorithm::ring;
-  bool zigzag = true;            ///< ring, causal: each rank holds an early and a late chunk of the sequence
+  ContextAlgorithm context = ContextAlgorithm::all_gather;
+  bool zigzag = false;           ///< all_gather and ring: each rank holds an early and a late chunk of the sequence
   std::uint32_t inner_ring = 0;  ///< double ring: members of an inner ring; 0: one ring
   std::uint32_t chunks = 1;      ///< model chunks on each pipeline rank (virtual stages)
   ScheduleName schedule = ScheduleName::one_f_one_b;

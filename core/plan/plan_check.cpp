@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/plan/context_check.hpp"
 #include "core/plan/nearest_plan.hpp"
 #include "core/spec/spec_files.hpp"
 
@@ -265,6 +266,7 @@ bool holds_with(const Context& c, const Mesh& mesh) {
   Diagnostics wrong;
   const Context other{plan, c.model, c.workload, wrong};
   check_tensor(other);
+  check_context(plan, c.model, c.workload, wrong);
   check_stages(other);
   check_batch(other);
   return wrong.empty();
@@ -362,6 +364,7 @@ void check(const Plan& plan, const ModelSpec& model, const Workload& workload, c
   }
   if (mesh && specs) {
     check_tensor(c);
+    check_context(plan, model, workload, out);
     check_stages(c);
     check_batch(c);
   }

@@ -22,7 +22,7 @@ constexpr auto size_limit = static_cast<std::uint32_t>(plan_size_limit);
 
 bool given(TomlTable& table, std::string_view key) { return !table.read_auto(key) && table.has(key); }
 
-// The axes in the order of `order`; without it pipeline, data, tensor, as far as they have a size.
+// The axes in the order of `order`; without it as plan_axes lists them, as far as they have a size.
 void read_mesh(TomlTable& table, Mesh& mesh) {
   std::vector<MeshAxis> sizes;
   for (const Axis axis : plan_axes) {
@@ -72,6 +72,8 @@ void read_choices(TomlTable& table, Plan& plan) {
   table.read("microbatch_size", plan.microbatch_size, {1, size_limit}, Need::optional);
   table.read_enum("schedule", pipeline_schedule_names(), plan.schedule, Need::optional);
   table.read("sequence_parallel", plan.sequence_parallel, Need::optional);
+  table.read_enum("context", context_names(), plan.context, Need::optional);
+  table.read("zigzag", plan.zigzag, Need::optional);
   table.read_enum("recompute", recompute_names(), plan.recompute, Need::optional);
   table.read("zero_stage", plan.zero_stage, {0, 1}, Need::optional);
   if (given(table, "stage_layers")) {
@@ -170,6 +172,10 @@ std::string write_plan(const PlannedRun& run) {
   };
   if (write_auto("stage_layers", plan.stage_layers.has_value())) out.wholes("stage_layers", *plan.stage_layers);
   out.flag("sequence_parallel", plan.sequence_parallel);
+  if (plan.mesh.size(Axis::context) > 1) {
+    out.text("context", name_of(plan.context));
+    out.flag("zigzag", plan.zigzag);
+  }
   out.text("recompute", name_of(plan.recompute));
   out.whole("zero_stage", plan.zero_stage);
   if (write_auto("gradient_bucket", plan.gradient_bucket.has_value())) {

@@ -30,6 +30,11 @@ std::string_view name_of(KernelKind kind) {
     case KernelKind::attention_unfused_backward: return "attention_unfused_backward";
     case KernelKind::attention_flash_forward: return "attention_flash_forward";
     case KernelKind::attention_flash_backward: return "attention_flash_backward";
+    case KernelKind::pack_keys_values: return "pack_keys_values";
+    case KernelKind::attention_part_forward: return "attention_part_forward";
+    case KernelKind::attention_part_backward: return "attention_part_backward";
+    case KernelKind::unpack_gradients: return "unpack_gradients";
+    case KernelKind::swap_blocks: return "swap_blocks";
     case KernelKind::gelu_forward: return "gelu_forward";
     case KernelKind::gelu_backward: return "gelu_backward";
     case KernelKind::swiglu_forward: return "swiglu_forward";
@@ -88,8 +93,22 @@ KernelFlops flops_of(const Kernel& k) {
       const double visible = k.options.causal ? (s + 1.0) / (2.0 * s) : 1.0;
       return {counted, products * visible};
     }
+    case KernelKind::attention_part_forward:
+    case KernelKind::attention_part_backward: {
+      ORRERY_ASSERT(k.batch > 0, k.batch);
+      const double per_pair = 4.0 * k.batch * k.heads * k.head_dim;
+      const double all = static_cast<double>(k.rows) / k.batch * (static_cast<double>(k.depth) / k.batch);
+      const bool backward = k.kind == KernelKind::attention_part_backward;
+      return {per_pair * all * (backward ? 2.0 : 1.0), per_pair * k.parameter * (backward ? 2.5 : 1.0)};
+    }
     default: return {};  // elementwise kernels: not counted by convention, priced by bytes
   }
+}
+
+double busiest_flops(const Kernel& k) {
+  const double executed = flops_of(k).executed;
+  const bool part = k.kind == KernelKind::attention_part_forward || k.kind == KernelKind::attention_part_backward;
+  return part ? executed / k.parameter * static_cast<double>(k.columns) : executed;
 }
 
 }  // namespace orrery

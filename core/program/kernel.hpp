@@ -51,6 +51,17 @@ enum class KernelKind : std::uint8_t {
   attention_flash_forward,     ///< [r qkv, w context, w lse]
   attention_flash_backward,    ///< [r dcontext, r qkv, r context, r lse, w dqkv, w dq_accumulator]
 
+  // Attention of this rank's queries, rows = their tokens, on keys and values that
+  // were brought to it, depth = their tokens: kv[depth, kv_heads, 2, head_dim].
+  // Causal by the global positions that the shards of qkv and kv tell.  columns:
+  // pairs of query and key that the busiest rank multiplies, per sequence and head;
+  // parameter: their mean over ranks.  dq is [T, heads, head_dim].
+  pack_keys_values,         ///< [r qkv, w kv]          rows: tokens of both
+  attention_part_forward,   ///< [r qkv, r kv, w context, w lse]
+  attention_part_backward,  ///< [r dcontext, r qkv, r kv, r context, r lse, w dq, w dkv]
+  unpack_gradients,         ///< [r dq, r dkv, w dqkv]  rows: tokens of all
+  swap_blocks,              ///< [r x, w y]             y[depth, rows, columns] = x[rows, depth, columns]
+
   // Feed-forward elementwise: rows = T, columns = local ffn.
   gelu_forward,     ///< [r pre, w y]               tanh form
   gelu_backward,    ///< [r pre, a d]               d *= gelu'(pre)
@@ -128,5 +139,8 @@ struct KernelFlops {
   double executed = 0.0;
 };
 [[nodiscard]] KernelFlops flops_of(const Kernel&);
+/// What the busiest rank executes, where ranks differ (a causal mask cut into
+/// contiguous pieces); `executed` is then the mean.
+[[nodiscard]] double busiest_flops(const Kernel&);
 
 }  // namespace orrery

@@ -70,6 +70,7 @@ Shard Reader::shard(Line& line) const {
     ShardDim& d = shard.dims[shard.rank++];
     d.extent = line.number("an extent");
     d.valid = line.take("/") ? line.number("a valid extent", d.extent) : d.extent;
+    if (line.take("zigzag")) d.zigzag = u32(line, "a number of ranks");
     if (line.take("by")) d.split = axes(line);
     d.microbatched = line.take("microbatched");
   } while (line.take(","));

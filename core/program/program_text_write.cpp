@@ -96,6 +96,7 @@ std::string shard_text(const Shard& shard) {
     if (i > 0) out += ", ";
     out += fmt::format("{}", d.extent);
     if (d.valid != d.extent) out += fmt::format("/{}", d.valid);
+    if (d.zigzag != 0) out += fmt::format(" zigzag {}", d.zigzag);
     if (!d.split.empty()) out += " by " + axes_text(d.split, "*");
     if (d.microbatched) out += " microbatched";
   }

@@ -37,11 +37,19 @@ std::uint64_t local_count(const Shard& shard, const Mesh& mesh, std::uint64_t mi
   return count;
 }
 
+std::uint64_t coordinate_of(const ShardDim& d, std::uint64_t at) {
+  if (d.zigzag == 0) return at;
+  const std::uint64_t chunk = d.extent / (2 * std::uint64_t{d.zigzag});
+  const std::uint64_t place = at / chunk;
+  const std::uint64_t pair = place / 2;
+  return (place % 2 == 0 ? pair : 2 * std::uint64_t{d.zigzag} - 1 - pair) * chunk + at % chunk;
+}
+
 std::uint64_t global_index(const Shard& shard, const Box& box, std::uint64_t local) {
   std::uint64_t at = 0;
   std::uint64_t stride = 1;
   for (std::size_t i = shard.rank; i-- > 0;) {
-    at += (box.offset[i] + local % box.extent[i]) * stride;
+    at += coordinate_of(shard.dims[i], box.offset[i] + local % box.extent[i]) * stride;
     local /= box.extent[i];
     stride *= shard.dims[i].extent;
   }

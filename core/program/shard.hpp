@@ -13,6 +13,9 @@ struct ShardDim {
   std::uint64_t valid = 1;   ///< global without padding (a padded vocabulary); else equal to extent
   AxisList split;            ///< mesh axes that cut it into equal parts, outermost first
   bool microbatched = false; ///< cut once more by the slot's microbatch (inside the axes)
+  /// n: cut into 2n chunks that stand in the order 0, 2n-1, 1, 2n-2, ... before the axes cut it, so that each of n
+  /// ranks holds an early and a late one; 0: in order.  See coordinate_of.
+  std::uint32_t zigzag = 0;
   friend bool operator==(const ShardDim&, const ShardDim&) = default;
 };
 
@@ -32,7 +35,7 @@ struct Shard {
   friend bool operator==(const Shard&, const Shard&) = default;
 };
 
-/// Local part in global coordinates.
+/// Local part, in coordinates of the order in which the axes cut (global ones but for zigzag).
 struct Box {
   std::uint8_t rank = 0;
   std::array<std::uint64_t, Shard::max_dims> offset{};
@@ -47,6 +50,9 @@ struct Box {
 
 /// Elements of every rank's box.
 [[nodiscard]] std::uint64_t local_count(const Shard&, const Mesh&, std::uint64_t microbatches = 1);
+
+/// Global coordinate of what stands at place `at` of the order in which the axes cut the dimension.
+[[nodiscard]] std::uint64_t coordinate_of(const ShardDim&, std::uint64_t at);
 
 /// Global (row-major, padded) element index of local element `local`.
 [[nodiscard]] std::uint64_t global_index(const Shard&, const Box&, std::uint64_t local);

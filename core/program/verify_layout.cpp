@@ -45,6 +45,7 @@ std::optional<std::uint64_t> elements(const Shard& shard, const Mesh& mesh, std:
   for (std::size_t i = 0; i < shard.rank; ++i) {
     const ShardDim& d = shard.dims[i];
     const std::uint64_t parts = size(mesh, d.split) * (d.microbatched ? microbatches : 1);
+    if (d.zigzag != 0 && d.extent % (2 * std::uint64_t{d.zigzag}) != 0) return std::nullopt;
     if (!all_different(d.split) || parts == 0 || d.extent % parts != 0 || d.valid > d.extent) return std::nullopt;
     const std::uint64_t part = d.extent / parts;
     if (part != 0 && count > max_bytes / part) return std::nullopt;

@@ -46,6 +46,8 @@ void KernelTable::attention() {
   const double query = tokens * k_.heads * k_.head_dim;
   const double qkv = query + 2.0 * tokens * k_.kv_heads * k_.head_dim;
   const double scores = k_.batch == 0 ? 0.0 : tokens / k_.batch * tokens * k_.heads;
+  const double own = 2.0 * tokens * k_.kv_heads * k_.head_dim;
+  const double brought = 2.0 * static_cast<double>(k_.depth) * k_.kv_heads * k_.head_dim;
   const bool dropout = k_.options.dropout;
   switch (k_.kind) {
     case KernelKind::rope_forward: a("qkv", qkv); break;
@@ -64,6 +66,15 @@ void KernelTable::attention() {
       r("dcontext", query), r("qkv", qkv), r("context", query), r("lse", tokens * k_.heads);
       w("dqkv", qkv), w("dq accumulator", query);
       break;
+    case KernelKind::pack_keys_values: r("qkv", qkv), w("kv", own); break;
+    case KernelKind::attention_part_forward:
+      r("qkv", qkv), r("kv", brought), w("context", query), w("lse", tokens * k_.heads);
+      break;
+    case KernelKind::attention_part_backward:
+      r("dcontext", query), r("qkv", qkv), r("kv", brought), r("context", query), r("lse", tokens * k_.heads);
+      w("dq", query), w("dkv", brought);
+      break;
+    case KernelKind::unpack_gradients: r("dq", query), r("dkv", own), w("dqkv", qkv); break;
     default: break;
   }
 }
@@ -139,7 +150,12 @@ void KernelTable::fill() {
     case KernelKind::attention_unfused_forward:
     case KernelKind::attention_unfused_backward:
     case KernelKind::attention_flash_forward:
-    case KernelKind::attention_flash_backward: attention(); break;
+    case KernelKind::attention_flash_backward:
+    case KernelKind::pack_keys_values:
+    case KernelKind::attention_part_forward:
+    case KernelKind::attention_part_backward:
+    case KernelKind::unpack_gradients: attention(); break;
+    case KernelKind::swap_blocks: r("x", all * depth), w("y", all * depth); break;
     case KernelKind::gelu_forward: r("pre", all), w("y", all); break;
     case KernelKind::gelu_backward: r("pre", all), a("d", all); break;
     case KernelKind::swiglu_forward: r("pre", 2 * all), w("y", all); break;
@@ -253,6 +269,10 @@ class Operands {
     kind_rules(k);
   }
 
+  static bool is_part(const Kernel& k) {
+    return k.kind == KernelKind::attention_part_forward || k.kind == KernelKind::attention_part_backward;
+  }
+
   void kind_rules(const Kernel& k) {
     switch (k.kind) {
       case KernelKind::initialize:
@@ -272,8 +292,16 @@ class Operands {
       case KernelKind::attention_flash_backward:
       case KernelKind::rope_forward:
       case KernelKind::rope_backward:
+      case KernelKind::pack_keys_values:
+      case KernelKind::unpack_gradients:
+      case KernelKind::attention_part_forward:
+      case KernelKind::attention_part_backward:
         if (k.batch == 0 || k.rows % k.batch != 0) wrong("rows are no whole number of sequences");
         if (k.kv_heads == 0 || k.heads % k.kv_heads != 0) wrong("heads are no multiple of kv_heads");
+        if (k.batch != 0 && k.depth % k.batch != 0) wrong("keys are no whole number of sequences");
+        if (k.parameter > static_cast<double>(k.columns) && is_part(k)) {
+          wrong("ranks attend to more pairs than the busiest of them");
+        }
         break;
       default: break;  // the shapes say it all
     }

@@ -30,6 +30,7 @@ constexpr Pair pairs[] = {{Kind::layer_norm_forward, Kind::layer_norm_backward_i
                           {Kind::rope_forward, Kind::rope_backward},
                           {Kind::attention_unfused_forward, Kind::attention_unfused_backward},
                           {Kind::attention_flash_forward, Kind::attention_flash_backward},
+                          {Kind::attention_part_forward, Kind::attention_part_backward},
                           {Kind::gelu_forward, Kind::gelu_backward},
                           {Kind::swiglu_forward, Kind::swiglu_backward},
                           {Kind::position_forward, Kind::position_backward},

@@ -371,6 +371,13 @@ class Values {
       case KernelKind::cross_entropy_loss:  // over whatever cuts the targets
         if (const auto& s = p_[view(run, 3).buffer].shard) return cuts(*s, 0, Shard::max_dims);
         break;
+      case KernelKind::attention_part_backward:
+        // Keys of the whole sequence get a part of their gradient from each rank's queries.
+        if (const auto &own = p_[view(run, 1).buffer].shard, &brought = p_[view(run, 2).buffer].shard;
+            i == 6 && own && brought) {
+          return static_cast<AxisBits>(cuts(*own, 0, 1) & ~cuts(*brought, 0, 1));
+        }
+        break;
       case KernelKind::sum_squares: {
         // Other ranks hold other parameters, other parts of them, or their share of the weight.
         AxisBits out = bits(p_.mesh, p_.class_axes);

@@ -35,6 +35,11 @@ void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext&
     case KernelKind::attention_unfused_backward: return cpu::attention_unfused_backward<T>(k, o, c);
     case KernelKind::attention_flash_forward: return cpu::attention_flash_forward<T>(k, o, c);
     case KernelKind::attention_flash_backward: return cpu::attention_flash_backward<T>(k, o, c);
+    case KernelKind::pack_keys_values: return cpu::pack_keys_values(k, o);
+    case KernelKind::attention_part_forward: return cpu::attention_part_forward<T>(k, o, c);
+    case KernelKind::attention_part_backward: return cpu::attention_part_backward<T>(k, o, c);
+    case KernelKind::unpack_gradients: return cpu::unpack_gradients<T>(k, o, scratch);
+    case KernelKind::swap_blocks: return cpu::swap_blocks(k, o);
     case KernelKind::gelu_forward: return cpu::gelu_forward<T>(o);
     case KernelKind::gelu_backward: return cpu::gelu_backward<T>(o);
     case KernelKind::swiglu_forward: return cpu::swiglu_forward<T>(k, o);
@@ -66,6 +71,10 @@ bool needs_place(const Kernel& k) {
     case KernelKind::embed_backward:
     case KernelKind::position_forward:
     case KernelKind::position_backward:
+    case KernelKind::rope_forward:
+    case KernelKind::rope_backward:
+    case KernelKind::attention_part_forward:
+    case KernelKind::attention_part_backward:
     case KernelKind::cross_entropy_max:
     case KernelKind::cross_entropy_sum:
     case KernelKind::cross_entropy_backward: return true;
@@ -86,8 +95,9 @@ bool needs_place(const Kernel& k) {
     case KernelKind::rms_norm_backward_weight:
     case KernelKind::gemm:
     case KernelKind::bias_backward:
-    case KernelKind::rope_forward:
-    case KernelKind::rope_backward:
+    case KernelKind::pack_keys_values:
+    case KernelKind::unpack_gradients:
+    case KernelKind::swap_blocks:
     case KernelKind::gelu_forward:
     case KernelKind::gelu_backward:
     case KernelKind::swiglu_forward:

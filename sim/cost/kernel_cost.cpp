@@ -63,7 +63,15 @@ FlopRate peak_of(const DeviceSpec& device, DType type) {
 
 bool is_attention(KernelKind kind) {
   return kind == KernelKind::attention_unfused_forward || kind == KernelKind::attention_unfused_backward ||
-         kind == KernelKind::attention_flash_forward || kind == KernelKind::attention_flash_backward;
+         kind == KernelKind::attention_flash_forward || kind == KernelKind::attention_flash_backward ||
+         kind == KernelKind::attention_part_forward || kind == KernelKind::attention_part_backward;
+}
+
+/// A part of the keys is met by the flash kernel: its measured rates hold.
+KernelKind measured_as(KernelKind kind) {
+  if (kind == KernelKind::attention_part_forward) return KernelKind::attention_flash_forward;
+  if (kind == KernelKind::attention_part_backward) return KernelKind::attention_flash_backward;
+  return kind;
 }
 
 std::size_t transposition(bool a, bool b) { return (a ? 2U : 0U) + (b ? 1U : 0U); }
@@ -135,22 +143,23 @@ Seconds KernelCost::gemm(const GemmShape& s, DType type) const {
 Seconds KernelCost::attention(const Kernel& k, Bytes touched) const {
   ORRERY_ASSERT(is_attention(k.kind) && k.batch > 0, k.kind, k.batch);
   const KernelFlops flops = flops_of(k);
-  if (const RateTable* measured = rate(k.kind, k.compute, k.options.dropout)) {
+  const double executed = busiest_flops(k);
+  if (const RateTable* measured = rate(measured_as(k.kind), k.compute, k.options.dropout)) {
     const double sequence = static_cast<double>(k.rows) / k.batch;
     return launch_ +
-           compute_slowdown_ * (Flops::of(flops.executed) /
+           compute_slowdown_ * (Flops::of(executed) /
                                 FlopRate::of(interpolate(*measured, sequence, static_cast<double>(k.head_dim))));
   }
   const AttentionEfficiency& e = attention_[static_cast<std::size_t>(k.compute)];
   const Bytes traffic = memory_traffic(k, touched);
   const Bandwidth bandwidth = memory_efficiency_ * bandwidth_;
-  switch (k.kind) {
+  switch (measured_as(k.kind)) {
     case KernelKind::attention_flash_forward:
       return launch_ +
-             roofline_time(Flops::of(flops.executed), e.forward_efficiency * peak(k.compute), traffic, bandwidth);
+             roofline_time(Flops::of(executed), e.forward_efficiency * peak(k.compute), traffic, bandwidth);
     case KernelKind::attention_flash_backward:
       return launch_ +
-             roofline_time(Flops::of(flops.executed), e.backward_efficiency * peak(k.compute), traffic, bandwidth);
+             roofline_time(Flops::of(executed), e.backward_efficiency * peak(k.compute), traffic, bandwidth);
     default: {
       // Separate kernels, one after the other: products over the whole square, then
       // passes over the matrix.  Batched products use the plain GEMM efficiency.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/random.hpp"
+#include "core/plan/plan_names.hpp"
 
 namespace orrery::test {
 namespace {
@@ -99,6 +100,36 @@ std::vector<std::uint32_t> random_stages(Draw& draw, std::uint64_t layers, std::
   return counts;
 }
 
+/// Cuts positions too, in a third of the runs where ranks and lengths allow it.
+void add_context(Draw& draw, PlannedRun& run, const RandomRunLimits& limits) {
+  if (!draw.once_in(3)) return;
+  Plan& p = run.plan;
+  Workload& w = run.workload;
+  const std::uint32_t context = draw.of({2U, 2U, 3U, 4U});
+  const auto algorithm = draw.of({ContextAlgorithm::all_gather, ContextAlgorithm::ulysses});
+  const bool zigzag = algorithm != ContextAlgorithm::ulysses && draw.once_in(2);
+  const std::uint64_t tensor = p.mesh.size(Axis::tensor);
+  const std::uint64_t unit = context * std::lcm(zigzag ? 2UL : 1UL, p.sequence_parallel ? tensor : 1UL);
+  if (p.mesh.size() * context > limits.max_ranks || unit > 16) return;
+  w.sequence_length = unit * draw.in((4 + unit - 1) / unit, 16 / unit);
+  p.context = algorithm;
+  p.zigzag = zigzag;
+  p.mesh.axes.insert(p.mesh.axes.begin() + static_cast<std::ptrdiff_t>(draw.in(0, p.mesh.axes.size())),
+                     {Axis::context, context});
+  if (algorithm == ContextAlgorithm::ulysses) {
+    run.model.heads *= context;
+    run.model.kv_heads *= context;
+  } else {
+    p.attention = AttentionKernel::flash;
+    if (p.recompute == Recompute::selective) p.recompute = Recompute::none;
+    w.attention_dropout = 0.0;
+  }
+  if (p.placement.empty()) return;
+  p.placement.resize(p.mesh.size());
+  std::iota(p.placement.begin(), p.placement.end(), 0U);
+  draw.shuffle(p.placement);
+}
+
 }  // namespace
 
 PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
@@ -154,6 +185,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
       p.placement.clear();
     }
   }
+  if (limits.beyond_bound) add_context(draw, run, limits);
   return run;
 }
 
@@ -170,13 +202,14 @@ std::string describe(const PlannedRun& run) {
   }
   return fmt::format(
       "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {}mb{} B{} s{} {} stages {} {} recompute {} zero {} bucket {} overlap {} "
-      "{} "
+      "{} {} {} "
       "{} {} momentum {} clip {} dropout {}/{} grads {} seed {}{}",
       p.name, m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.ffn, m.vocabulary,
       m.tied_embeddings ? "tied " : "untied ", mesh, p.microbatch_size, w.global_batch, w.sequence_length,
       name_of(weight_dtype(w)), stages, p.schedule == ScheduleName::gpipe ? "gpipe" : "1f1b",
       static_cast<int>(p.recompute), p.zero_stage, p.gradient_bucket ? p.gradient_bucket->base() : 0.0,
       p.overlap_gradients.value_or(false), p.attention == AttentionKernel::flash ? "flash" : "unfused",
+      p.mesh.size(Axis::context) > 1 ? name_of(p.context) : "no-context", p.zigzag ? "zigzag" : "in-order",
       p.sequence_parallel ? "sp" : "no-sp", w.optimizer.kind == OptimizerKind::adam ? "adam" : "sgd",
       w.optimizer.momentum, w.clip_norm.value_or(0.0), w.hidden_dropout, w.attention_dropout,
       name_of(gradient_dtype(w)), w.seed, p.placement.empty() ? "" : " placed");

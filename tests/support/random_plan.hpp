@@ -28,7 +28,8 @@ struct RandomRunLimits {
 /// queries, tied and untied embeddings, every order of mesh axes, uneven
 /// stages, GPipe and 1F1B, sequence parallelism, recomputation, ZeRO 0 and 1 with and without replicas,
 /// clipping, dropout, learning-rate schedules, all precisions, Adam, SGD with
-/// and without momentum, tiny to huge buckets, overlap, unfused and flash.
+/// and without momentum, tiny to huge buckets, overlap, unfused and flash, a
+/// context axis with every algorithm, contiguous and zigzag.
 [[nodiscard]] PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits = {});
 
 /// One line with every choice of the run, for CAPTURE.

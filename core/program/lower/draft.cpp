@@ -75,7 +75,13 @@ void BlockBuilder::transfer(bool send, GroupId group, Peer peer, std::uint8_t ch
 
 void BlockBuilder::seam(Collective::Kind kind, std::initializer_list<Operand> operands,
                         Collective::Reduction reduction) {
+  seam(kind, state_->tensor_group, operands, reduction);
+}
+
+void BlockBuilder::seam(Collective::Kind kind, GroupId group, std::initializer_list<Operand> operands,
+                        Collective::Reduction reduction) {
   Seam seam;
+  seam.group = group;
   seam.op = static_cast<std::uint32_t>(draft_.block.ops.size());
   seam.kind = kind;
   seam.reduction = reduction;

@@ -38,14 +38,16 @@ struct LaneList {
   [[nodiscard]] const Lane* end() const { return lane + count; }
 };
 
-/// A place in a block where the layout of a tensor over the tensor axis
-/// changes: partial sums become whole, or cut by rows; cut rows become whole.
+/// A place in a block where the layout of a tensor over the ranks of a group
+/// changes: partial sums become whole, or cut by rows; cut rows become whole;
+/// rows become heads.
 /// Authors of compute order say where; sharding_collectives makes each a
 /// collective.
 struct Seam {
   std::uint32_t op = 0;  ///< stands before this op of the block
   Collective::Kind kind = Collective::Kind::all_reduce;
   Collective::Reduction reduction = Collective::Reduction::sum;
+  GroupId group{};
   Operand operands[2];
   std::uint8_t count = 0;
   LaneList tails;  ///< see Draft::tails
@@ -91,8 +93,11 @@ class BlockBuilder {
   }
   /// One message to or from `peer` of `group`.
   void transfer(bool send, GroupId group, Peer peer, std::uint8_t channel, Operand what);
-  /// At most two operands, as Collective names them.
+  /// At most two operands, as Collective names them.  Over the tensor axis.
   void seam(Collective::Kind kind, std::initializer_list<Operand> operands,
+            Collective::Reduction reduction = Collective::Reduction::sum);
+  /// Over another group.
+  void seam(Collective::Kind kind, GroupId group, std::initializer_list<Operand> operands,
             Collective::Reduction reduction = Collective::Reduction::sum);
 
   /// The block's first op waits for the last op issued on `lane` before the block.

@@ -15,7 +15,9 @@ std::string before(const State& s) {
   if (s.stages.empty() || s.stages.front().step.empty()) return "there is no schedule";
   for (const Draft& d : s.drafts) {
     if (collectives(d) != 0) return d.block.name + " already communicates";
-    if (!d.seams.empty() && s.tensor == 1) return d.block.name + " changes layouts on one tensor rank";
+    for (const Seam& seam : d.seams) {
+      if (group_size(s.program[seam.group], s.program.mesh) == 1) return d.block.name + " changes layouts on one rank";
+    }
   }
   return {};
 }
@@ -28,7 +30,7 @@ void run(State& s) {
     for (std::uint32_t i = 0; i <= d.block.ops.size(); ++i) {
       for (; seam != d.seams.end() && seam->op == i; ++seam) {
         for (const Lane lane : seam->tails) b.after_tail(lane);
-        b.collective(seam->kind, s.tensor_group, {seam->operands, seam->count}, seam->reduction);
+        b.collective(seam->kind, seam->group, {seam->operands, seam->count}, seam->reduction);
       }
       if (i < d.block.ops.size()) b.copy_op(d, i);
     }
@@ -36,17 +38,19 @@ void run(State& s) {
   }
 }
 
-/// No seam is left, and every collective so far joins tensor ranks.
+/// No seam is left, and every collective so far joins tensor or context ranks.
 std::string after(const State& s) {
   for (const Draft& d : s.drafts) {
     if (!d.seams.empty()) return fmt::format("{} has {} seams left", d.block.name, d.seams.size());
     for (const Op& op : d.block.ops) {
       const auto* collective = std::get_if<Collective>(&op.action);
-      if (collective != nullptr && collective->group != s.tensor_group) {
-        return d.block.name + " communicates outside its tensor group";
+      if (collective == nullptr) continue;
+      const AxisList& axes = s.program[collective->group].axes;
+      if (!(axes == AxisList{Axis::tensor}) && !(axes == AxisList{Axis::context})) {
+        return d.block.name + " communicates outside its tensor and its context group";
       }
+      if (group_size(s.program[collective->group], s.program.mesh) == 1) return d.block.name + " communicates alone";
     }
-    if (s.tensor == 1 && collectives(d) != 0) return d.block.name + " communicates on one tensor rank";
   }
   return {};
 }

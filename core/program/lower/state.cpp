@@ -20,10 +20,12 @@ AxisList without(const AxisList& axes, Axis axis) {
 State::State(const ModelSpec& m, const Workload& w, const Plan& p) : model(m), workload(w), plan(p) {
   tensor = plan.mesh.size(Axis::tensor);
   data = plan.mesh.size(Axis::data);
+  context = plan.mesh.size(Axis::context);
   pipeline = plan.mesh.size(Axis::pipeline);
   sequence_parallel = plan.sequence_parallel && tensor > 1;
   sequences = plan.microbatch_size;
-  tokens = sequences * workload.sequence_length;
+  positions = workload.sequence_length / context;
+  tokens = sequences * positions;
   rows = sequence_parallel ? tokens / tensor : tokens;
   heads = static_cast<std::uint32_t>(model.heads / tensor);
   kv_heads = static_cast<std::uint32_t>(model.kv_heads / tensor);
@@ -55,6 +57,7 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p) : model(m), w
   if (pipeline > 1) program.class_axes = {Axis::pipeline};
   tensor_group = group({Axis::tensor});
   data_group = group({Axis::data});
+  if (context > 1) context_group = group({Axis::context});
   pipeline_group = group({Axis::pipeline});
   // The norm is summed over ranks that hold different parts of the gradient.
   AxisList parts = {Axis::pipeline, Axis::tensor};
@@ -80,15 +83,13 @@ BufferId State::declare(Buffer buffer) {
 }
 
 BufferId State::activation(std::string name, Role role, Scope scope, DType dtype, ShardDim feature, bool sharded_rows) {
-  ShardDim position{workload.sequence_length, workload.sequence_length, {}, false};
-  if (sharded_rows) position.split = {Axis::tensor};
-  const ShardDim sequence{workload.global_batch, workload.global_batch, batch_split, true};
   Buffer buffer;
   buffer.name = std::move(name);
   buffer.role = role;
   buffer.scope = scope;
   buffer.dtype = dtype;
-  buffer.shard = Shard{position, sequence, feature};
+  buffer.shard =
+      Shard{position_dim(*this, sharded_rows ? Rows::sequence_parallel : Rows::context), sequence_dim(*this), feature};
   buffer.count = local_count(*buffer.shard, program.mesh, program.microbatches);
   return declare(std::move(buffer));
 }
@@ -157,6 +158,20 @@ std::vector<Lane> gradient_sum_lanes(const State& c) {
     }
   }
   return lanes;
+}
+
+ShardDim position_dim(const State& s, Rows rows) {
+  ShardDim d{s.workload.sequence_length, s.workload.sequence_length, {}, false};
+  if (s.context > 1) {
+    if (s.plan.zigzag) d.zigzag = s.context;
+    if (rows != Rows::whole) d.split.axis[d.split.count++] = Axis::context;
+  }
+  if (rows == Rows::sequence_parallel) d.split.axis[d.split.count++] = Axis::tensor;
+  return d;
+}
+
+ShardDim sequence_dim(const State& s) {
+  return {s.workload.global_batch, s.workload.global_batch, s.batch_split, true};
 }
 
 bool is_persistent(const Buffer& b) {

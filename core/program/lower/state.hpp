@@ -96,11 +96,12 @@ struct State {
   const Plan& plan;
 
   // Sizes on one rank.
-  std::uint32_t tensor, data, pipeline;
+  std::uint32_t tensor, data, context, pipeline;
   AxisList batch_split;  ///< axes that cut the sequences
   AxisList token_axes;   ///< axes that cut tokens: gradients are summed over those that do not cut the parameter
   std::uint32_t sequences;        ///< of one microbatch
-  std::uint64_t tokens;           ///< of one microbatch
+  std::uint64_t positions;        ///< of a sequence on one rank: its length / context
+  std::uint64_t tokens;           ///< of one microbatch on one rank, sequence parallelism apart
   std::uint64_t rows;             ///< tokens of the residual stream: tokens, or tokens / tensor with sequence parallel
   std::uint32_t heads, kv_heads;  ///< local
   std::uint64_t qkv_width, context_width, ffn, vocabulary;  ///< local
@@ -112,7 +113,7 @@ struct State {
 
   DType act, grad, state, logits;
 
-  GroupId tensor_group{}, data_group{}, pipeline_group{}, norm_group{}, tied_group{};
+  GroupId tensor_group{}, data_group{}, context_group{}, pipeline_group{}, norm_group{}, tied_group{};
   GroupId batch_group{};  ///< ranks with other sequences: the count of targets is summed over them
   GroupId token_group{};  ///< ranks with other tokens: the loss is summed over them
   Module embedding, layer, head;
@@ -166,6 +167,12 @@ struct HeadMatrix {
 [[nodiscard]] Lane collective_lane(const Program&, GroupId);
 /// Lanes on which gradients are summed over token_axes.
 [[nodiscard]] std::vector<Lane> gradient_sum_lanes(const State&);
+
+/// Positions and sequences of a microbatch, the first two dimensions of every
+/// activation; whole: not cut along the context axis.
+enum class Rows : std::uint8_t { sequence_parallel, context, whole };
+[[nodiscard]] ShardDim position_dim(const State&, Rows);
+[[nodiscard]] ShardDim sequence_dim(const State&);
 
 /// Lives from setup on, through every step.
 [[nodiscard]] bool is_persistent(const Buffer&);

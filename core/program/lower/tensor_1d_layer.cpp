@@ -1,3 +1,4 @@
+#include "core/program/lower/attention.hpp"
 #include "core/program/lower/tensor_1d.hpp"
 
 namespace orrery::lowering {
@@ -24,20 +25,12 @@ class Layer {
 
  private:
   static Lane receive_lane(TransferLane lane) { return {LaneKind::transfer, static_cast<std::uint8_t>(lane)}; }
-  [[nodiscard]] bool flash() const { return *c_.plan.attention == AttentionKernel::flash; }
   [[nodiscard]] bool drop_hidden() const { return c_.workload.hidden_dropout > 0; }
-  [[nodiscard]] bool drop_attention() const { return c_.workload.attention_dropout > 0; }
   [[nodiscard]] bool swiglu() const { return c_.model.activation == Activation::swiglu; }
   [[nodiscard]] bool bias() const { return c_.model.bias; }
 
-  BufferId flat(std::string name, Role role, DType dtype, std::uint64_t count) {
-    Buffer b;
-    b.name = std::move(name);
-    b.role = role;
-    b.scope = Scope::layer_microbatch;
-    b.dtype = dtype;
-    b.count = count;
-    return c_.declare(std::move(b));
+  BufferId flat(const char* name, Role role, DType dtype, std::uint64_t count) {
+    return layer_buffer(c_, name, role, dtype, count);
   }
 
   void declare() {
@@ -51,25 +44,8 @@ class Layer {
     norm1_out_ = stream("norm1.out", Role::activation, c_.act, sp);
     norm1_stats_ = flat("norm1.stats", Role::statistic, c_.state, statistics);
     qkv_ = flat("qkv", Role::activation, c_.act, c_.tokens * c_.qkv_width);
-    const ShardDim position{c_.workload.sequence_length, c_.workload.sequence_length, {}, false};
-    const ShardDim sequence{c_.workload.global_batch, c_.workload.global_batch, c_.batch_split, true};
-    const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
-    // The cut along kv groups tells kernels which global heads they hold.
-    c_.program.buffers[index(qkv_)].shard = Shard{
-        position, sequence, {m.kv_heads, m.kv_heads, {Axis::tensor}, false}, {group_width, group_width, {}, false}};
-    const std::uint64_t scores =
-        std::uint64_t{c_.sequences} * c_.heads * c_.workload.sequence_length * c_.workload.sequence_length;
-    if (flash()) {
-      lse_ = flat("lse", Role::statistic, c_.state, std::uint64_t{c_.heads} * c_.tokens);
-      dq_accumulator_ = flat("attention.dq", Role::workspace, c_.state, c_.tokens * c_.context_width);
-    } else {
-      probabilities_ = flat("probabilities", Role::activation, c_.act, scores);
-      if (drop_attention()) {
-        mask_ = flat("mask", Role::activation, DType::u8, scores);
-        dropped_ = flat("dropped", Role::activation, c_.act, scores);
-      }
-      dscores_ = flat("attention.dscores", Role::workspace, c_.act, scores);
-    }
+    c_.program.buffers[index(qkv_)].shard = qkv_shard(c_, Rows::context, {Axis::tensor});
+    attention_ = attention_core(c_);
     const std::uint64_t query = m.heads * m.head_dim;
     context_ = c_.activation("context", Role::activation, Scope::layer_microbatch, c_.act,
                              {query, query, {Axis::tensor}, false}, false);
@@ -95,6 +71,8 @@ class Layer {
     if (swiglu()) ffn_pre_gradient_ = flat("ffn.pre.gradient", Role::workspace, c_.act, c_.tokens * up_width());
     context_gradient_ = flat("context.gradient", Role::workspace, c_.act, c_.tokens * c_.context_width);
     qkv_gradient_ = flat("qkv.gradient", Role::workspace, c_.act, c_.tokens * c_.qkv_width);
+    // Rotations turn back by positions, which the cut tells.
+    if (c_.context > 1) c_.program.buffers[index(qkv_gradient_)].shard = c_.program[qkv_].shard;
     input_gradient_ = stream("input.gradient", Role::workspace, c_.act, false);
   }
 
@@ -109,11 +87,11 @@ class Layer {
     const BufferId x1 = gathered(b, norm1_out_);
     linear(b, x1, m.hidden, qkv_, c_.qkv_width, "attention.qkv.weight", "attention.qkv.bias");
     if (m.positions == PositionEncoding::rotary) {
-      Kernel rope = attention_kernel(KernelKind::rope_forward, Pass::forward);
+      Kernel rope = attention_kernel(c_, local_heads(c_), KernelKind::rope_forward, Pass::forward);
       rope.parameter = m.rope_theta;
       b.compute(rope, {update(qkv_)});
     }
-    emit_attention(b);
+    attention_->forward(b, attention_operands());
     // Row-parallel: partial sums; the bias is added after the sum.
     linear(b, context_, c_.context_width, attention_out_, m.hidden, "attention.out.weight", nullptr);
     const BufferId attention = summed(b, attention_out_, attention_part_);
@@ -182,36 +160,8 @@ class Layer {
     b.compute(k, std::span<const Operand>(operands, n));
   }
 
-  [[nodiscard]] Kernel attention_kernel(KernelKind kind, Pass pass) const {
-    Kernel k = c_.kernel(kind, pass, c_.tokens, c_.qkv_width);
-    k.batch = c_.sequences;
-    k.heads = c_.heads;
-    k.kv_heads = c_.kv_heads;
-    k.head_dim = static_cast<std::uint32_t>(c_.model.head_dim);
-    k.options.causal = true;
-    return k;
-  }
-  [[nodiscard]] Kernel dropped(Kernel k) const {
-    if (drop_attention()) {
-      k.options.dropout = true;
-      k.parameter = c_.workload.attention_dropout;
-      k.site = 1;
-    }
-    return k;
-  }
-
-  void emit_attention(BlockBuilder& b) {
-    if (flash()) {
-      b.compute(dropped(attention_kernel(KernelKind::attention_flash_forward, Pass::forward)),
-                {read(qkv_), write(context_), write(lse_)});
-      return;
-    }
-    const Kernel k = dropped(attention_kernel(KernelKind::attention_unfused_forward, Pass::forward));
-    if (drop_attention()) {
-      b.compute(k, {read(qkv_), write(context_), write(probabilities_), write(mask_), write(dropped_)});
-    } else {
-      b.compute(k, {read(qkv_), write(context_), write(probabilities_)});
-    }
+  [[nodiscard]] AttentionOperands attention_operands() const {
+    return {qkv_, context_, context_gradient_, qkv_gradient_};
   }
 
   // --- backward ----------------------------------------------------------
@@ -239,9 +189,10 @@ class Layer {
     const BufferId x1 = gathered(b, norm1_out_);
     input_gradient(b, dy1, m.hidden, context_gradient_, c_.context_width, "attention.out.weight");
     weight_gradient(b, context_, c_.context_width, dy1, m.hidden, "attention.out.weight");
-    emit_attention_backward(b);
+    attention_->backward(b, attention_operands());
     if (m.positions == PositionEncoding::rotary) {
-      Kernel rope = attention_kernel(KernelKind::rope_backward, Pass::input_gradient);
+      Kernel rope =
+          attention_kernel(c_, local_heads(c_), KernelKind::rope_backward, Pass::input_gradient);
       rope.parameter = m.rope_theta;
       b.compute(rope, {update(qkv_gradient_)});
     }
@@ -301,30 +252,15 @@ class Layer {
     norm_backward(c_, b, norm, read(dx), read(norm_in), read(stats), update(gradient_));
   }
 
-  void emit_attention_backward(BlockBuilder& b) {
-    if (flash()) {
-      b.compute(dropped(attention_kernel(KernelKind::attention_flash_backward, Pass::input_gradient)),
-                {read(context_gradient_), read(qkv_), read(context_), read(lse_), write(qkv_gradient_),
-                 write(dq_accumulator_)});
-      return;
-    }
-    const Kernel k = dropped(attention_kernel(KernelKind::attention_unfused_backward, Pass::input_gradient));
-    if (drop_attention()) {
-      b.compute(k, {read(context_gradient_), read(qkv_), read(probabilities_), read(mask_), read(dropped_),
-                    write(qkv_gradient_), write(dscores_)});
-    } else {
-      b.compute(k, {read(context_gradient_), read(qkv_), read(probabilities_), write(qkv_gradient_), write(dscores_)});
-    }
-  }
-
   State& c_;
+  std::unique_ptr<AttentionCore> attention_;
   BufferId hidden_, gradient_;
-  BufferId norm1_out_{}, norm1_stats_{}, qkv_{}, probabilities_{}, mask_{}, dropped_{}, lse_{}, context_{},
+  BufferId norm1_out_{}, norm1_stats_{}, qkv_{}, context_{},
       attention_out_{}, attention_mask_{}, mid_{}, norm2_out_{}, norm2_stats_{}, ffn_pre_{}, ffn_act_{}, ffn_out_{},
       ffn_mask_{};
-  BufferId gathered_{}, gathered_gradient_{}, attention_part_{}, ffn_part_{}, input_part_{}, branch_gradient_{},
-      ffn_act_gradient_{}, ffn_pre_gradient_{}, context_gradient_{}, qkv_gradient_{}, input_gradient_{}, dscores_{},
-      dq_accumulator_{};
+  BufferId gathered_{}, gathered_gradient_{}, attention_part_{}, ffn_part_{}, input_part_{},
+      branch_gradient_{}, ffn_act_gradient_{}, ffn_pre_gradient_{}, context_gradient_{}, qkv_gradient_{},
+      input_gradient_{};
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ struct TokenPlace {
 TokenPlace token_place(const Place& place, std::uint64_t row) {
   if (place.shard == nullptr) return {row, 0};
   const std::uint64_t at = place.first + row;
-  return {place.box.offset[0] + at / place.box.extent[1], place.box.offset[1] + at % place.box.extent[1]};
+  return {position_at(place, at / place.box.extent[1]), place.box.offset[1] + at % place.box.extent[1]};
 }
 
 }  // namespace

@@ -10,14 +10,9 @@ std::uint64_t vocabulary_offset(const Operand& table) {
   return table.place.shard == nullptr ? 0 : table.place.box.offset[0];
 }
 
-/// Row of the position table that belongs to row 0 of x, and rows per position.
-struct Positions {
-  std::uint64_t first = 0;
-  std::uint64_t rows_each = 1;
-};
-Positions positions_of(const Kernel& k, const Operand& x) {
-  if (x.place.shard != nullptr) return {x.place.box.offset[0], x.place.box.extent[1]};
-  return {0, std::max<std::uint64_t>(1, k.batch)};
+/// Rows of x that belong to one position.
+std::uint64_t rows_each(const Kernel& k, const Operand& x) {
+  return x.place.shard != nullptr ? x.place.box.extent[1] : std::max<std::uint64_t>(1, k.batch);
 }
 
 }  // namespace
@@ -68,11 +63,11 @@ void embed_backward(const Kernel& k, Operands operands, KernelScratch& scratch) 
 template <class T>
 void position_forward(const Kernel& k, Operands operands, KernelScratch& scratch) {
   const Operand& x = operands[0];
-  const Positions positions = positions_of(k, x);
+  const std::uint64_t each = rows_each(k, x);
   T* in = scratch.get<T>(0, k.columns);
   T* out = scratch.get<T>(1, k.columns);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
-    const std::uint64_t position = positions.first + row / positions.rows_each;
+    const std::uint64_t position = position_at(x.place, row / each);
     const T* p = read(operands[1], position * k.columns, k.columns, in);
     T* y = update(x, row * k.columns, k.columns, out);
     for (std::uint64_t c = 0; c < k.columns; ++c) y[c] += p[c];
@@ -84,14 +79,14 @@ template <class T>
 void position_backward(const Kernel& k, Operands operands, KernelScratch& scratch) {
   const Operand& dx = operands[0];
   const Operand& dtable = operands[1];
-  const Positions positions = positions_of(k, dx);
+  const std::uint64_t each = rows_each(k, dx);
   T* in = scratch.get<T>(0, k.columns);
   T* out = scratch.get<T>(1, k.columns);
   // The rows of one position stand together: one read and one write of the table each.
-  for (std::uint64_t row = 0; row < k.rows; row += positions.rows_each) {
-    const std::uint64_t at = (positions.first + row / positions.rows_each) * k.columns;
+  for (std::uint64_t row = 0; row < k.rows; row += each) {
+    const std::uint64_t at = position_at(dx.place, row / each) * k.columns;
     T* sum = update(dtable, at, k.columns, out);
-    for (std::uint64_t r = row; r < std::min(k.rows, row + positions.rows_each); ++r) {
+    for (std::uint64_t r = row; r < std::min(k.rows, row + each); ++r) {
       const T* d = read(dx, r * k.columns, k.columns, in);
       for (std::uint64_t c = 0; c < k.columns; ++c) sum[c] += d[c];
     }

@@ -36,7 +36,7 @@ void norm_backward_weight(const Kernel&, Operands, bool rms, KernelScratch&);
 template <class T>
 void gemm(const Kernel&, Operands, KernelScratch&);
 
-// attention_unfused.cpp, attention_flash.cpp, rope.cpp
+// attention_unfused.cpp, attention_flash.cpp, attention_part.cpp, rope.cpp
 template <class T>
 void attention_unfused_forward(const Kernel&, Operands, const KernelContext&);
 template <class T>
@@ -46,7 +46,17 @@ void attention_flash_forward(const Kernel&, Operands, const KernelContext&);
 template <class T>
 void attention_flash_backward(const Kernel&, Operands, const KernelContext&);
 template <class T>
+void attention_part_forward(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void attention_part_backward(const Kernel&, Operands, const KernelContext&);
+template <class T>
 void rope(const Kernel&, Operands, bool backward, KernelScratch&);
+
+// rearrange.cpp
+void swap_blocks(const Kernel&, Operands);
+void pack_keys_values(const Kernel&, Operands);
+template <class T>
+void unpack_gradients(const Kernel&, Operands, KernelScratch&);
 
 // elementwise.cpp
 template <class T>

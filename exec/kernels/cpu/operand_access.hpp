@@ -46,6 +46,11 @@ void finish(const Operand& operand, std::uint64_t first, std::uint64_t count, co
   if (operand.dtype != dtype_of<T>) store_elements(operand.dtype, operand.data, first, count, buffer);
 }
 
+/// Global position of local row group `i` (the rows of one position stand together).
+[[nodiscard]] inline std::uint64_t position_at(const Place& place, std::uint64_t i) {
+  return place.shard == nullptr ? i : coordinate_of(place.shard->dims[0], place.box.offset[0] + i);
+}
+
 [[nodiscard]] inline double read_scalar(const Operand& operand, std::uint64_t at = 0) {
   double value = 0.0;
   load_elements(operand.dtype, operand.data, at, 1, &value);

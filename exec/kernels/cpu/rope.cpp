@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "exec/kernels/cpu/heads.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
 
@@ -9,14 +11,16 @@ template <class T>
 void rope(const Kernel& k, Operands o, bool backward, KernelScratch& scratch) {
   const Heads shape(k);
   const std::uint64_t half = shape.dim / 2;
-  const double* rotations = scratch.rotations(k.parameter, k.head_dim, shape.length);
+  std::uint64_t last = 0;
+  for (std::uint64_t i = 0; i < shape.length; ++i) last = std::max(last, position_at(o[0].place, i));
+  const double* rotations = scratch.rotations(k.parameter, k.head_dim, last + 1);
   T* angles = scratch.get<T>(0, 2 * half);
   T* cosine = angles;
   T* sine = angles + half;
   T* buffer = scratch.get<T>(1, shape.dim);
   for (std::uint64_t position = 0; position < shape.length; ++position) {
     for (std::uint64_t i = 0; i < half; ++i) {
-      const double* pair = rotations + (position * half + i) * 2;
+      const double* pair = rotations + (position_at(o[0].place, position) * half + i) * 2;
       cosine[i] = static_cast<T>(pair[0]);
       sine[i] = static_cast<T>(backward ? -pair[1] : pair[1]);
     }

@@ -80,10 +80,11 @@ TEST_CASE("Every bad plan file gives exactly the message beside it") {
 }
 
 TEST_CASE("Every code of the plan rules has a test and stands in docs/diagnostics.md") {
-  const std::string code = text_of(source / "core/plan/plan_check.cpp") + text_of(source / "core/plan/plan_file.cpp");
+  const std::string code = text_of(source / "core/plan/plan_check.cpp") +
+                           text_of(source / "core/plan/context_check.cpp") + text_of(source / "core/plan/plan_file.cpp");
   // Below, in memory: what a file cannot say, since its numbers are refused first.
   std::set<std::string> tested = {"plan.size", "plan.mesh-size", "plan.microbatch-size", "plan.stage-empty",
-                                  "plan.zero-stage"};
+                                  "plan.zero-stage", "plan.context-algorithm"};
   for (const std::string& name : cases()) {
     const Diagnostics found = read(name);
     for (const Diagnostic& d : found.list()) tested.insert(d.code);
@@ -140,6 +141,15 @@ TEST_CASE("Numbers that a file refuses are refused in plans built in memory") {
         "  microbatch_size is 0; it must be from 1 to 1048576.\n"
         "error: this ZeRO stage is not supported [plan.zero-stage]\n"
         "  zero_stage is 9; it must be 0 or 1.\n");
+}
+
+TEST_CASE("An algorithm that no file can name is refused in plans built in memory") {
+  Plan plan;
+  plan.mesh.axes = {{Axis::context, 2}};
+  plan.context = ContextAlgorithm::ring_self_attention;
+  CHECK(in_memory(tiny(), small(), plan) ==
+        "error: this way to cut attention is not supported [plan.context-algorithm]\n"
+        "  Nearest valid: all_gather, ulysses.\n");
 }
 
 TEST_CASE("A large model on many stages and microbatches passes") {

@@ -14,12 +14,20 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
   const Plan& p = run.plan;
   const Workload& w = run.workload;
   const bool stages = p.mesh.size(Axis::pipeline) > 1;
+  const bool context = p.mesh.size(Axis::context) > 1;
   return {{"tensor", p.mesh.size(Axis::tensor) > 1},
           {"sequence parallel", p.sequence_parallel},
           {"data", p.mesh.size(Axis::data) > 1},
           {"zero 1", p.zero_stage == 1 && p.mesh.size(Axis::data) > 1},
           {"replicas", p.mesh.size(Axis::replica) > 1},
           {"hybrid sharding", p.mesh.size(Axis::replica) > 1 && p.mesh.size(Axis::data) > 1 && p.zero_stage == 1},
+          {"all-gather context", context && p.context == ContextAlgorithm::all_gather},
+          {"ulysses", context && p.context == ContextAlgorithm::ulysses},
+          {"zigzag", p.zigzag},
+          {"context with tensor", context && p.mesh.size(Axis::tensor) > 1},
+          {"context with stages", context && stages},
+          {"context with data", context && p.mesh.size(Axis::data) > 1},
+          {"context with recomputation", context && p.recompute == Recompute::full},
           {"gpipe", stages && p.schedule == ScheduleName::gpipe},
           {"1f1b", stages && p.schedule == ScheduleName::one_f_one_b},
           {"three axes", stages && p.mesh.size(Axis::data) > 1 && p.mesh.size(Axis::tensor) > 1},

@@ -32,6 +32,7 @@ struct Symbols {
         t(r.plan.mesh.size(Axis::tensor)),
         dp(r.plan.mesh.size(Axis::data)),
         p(r.plan.mesh.size(Axis::pipeline)),
+        c(r.plan.mesh.size(Axis::context)),
         replicas(r.plan.mesh.size(Axis::replica)),
         m(B / (replicas * dp * b)),
         V((r.model.vocabulary + t - 1) / t * t),
@@ -49,7 +50,7 @@ struct Symbols {
   const ModelSpec& model;
   const Workload& workload;
   const Plan& plan;
-  std::uint64_t L, h, a, k, d, f, s, b, B, t, dp, p, replicas, m, V;
+  std::uint64_t L, h, a, k, d, f, s, b, B, t, dp, p, c, replicas, m, V;
   bool swiglu, layer_norm, bias, tied, flash, sp, zero;
   std::uint64_t w, g, st;  ///< bytes of a weight, a gradient, a state
 
@@ -208,11 +209,16 @@ TEST_CASE("saved activations equal Korthikanti's table in all variants", "[prope
     const Symbols x(run);
     const std::uint64_t masks = run.workload.hidden_dropout > 0 ? 2 : 0;
     const std::uint64_t up = x.swiglu ? 2 * x.f : x.f;
-    const std::uint64_t sb = x.s * x.b;
+    const std::uint64_t sb = x.s * x.b / x.c;
     // Whole on every tensor rank, unless cut by sequence parallelism: the layer's
     // input, both norms' outputs, the middle of the residual stream, masks.
     const std::uint64_t replicated = sb * x.h * (4 * x.w + masks) / (x.sp ? x.t : 1);
-    const std::uint64_t sharded = sb * x.w * (x.d * (x.a + 2 * x.k) + x.a * x.d + up + x.f) / x.t;
+    std::uint64_t sharded = sb * x.w * (x.d * (x.a + 2 * x.k) + x.a * x.d + up + x.f) / x.t;
+    // Gathered keys and values of the whole sequence; Ulysses keeps the projections of its heads in place of its
+    // positions', and flash attention's result in both layouts.
+    const bool ulysses = x.c > 1 && x.plan.context == ContextAlgorithm::ulysses;
+    if (x.c > 1 && !ulysses) sharded += x.s * x.b * x.w * 2 * x.k * x.d / x.t;
+    if (ulysses && x.flash) sharded += sb * x.w * x.a * x.d / x.t;
     const std::uint64_t scores = x.a * x.s * sb / x.t;
     const std::uint64_t core =
         x.flash || x.selective() ? 0 : scores * x.w + (run.workload.attention_dropout > 0 ? scores * (1 + x.w) : 0);
@@ -244,8 +250,8 @@ TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]"
     const Symbols x(run);
     if (x.t == 1) continue;
     const Program program = lower(run.model, run.workload, run.plan);
-    const std::uint64_t stream = x.w * x.s * x.b * x.h;
-    const std::uint64_t tokens = x.s * x.b;
+    const std::uint64_t stream = x.w * x.s * x.b * x.h / x.c;
+    const std::uint64_t tokens = x.s * x.b / x.c;
     const std::uint64_t forward_passes = x.full() ? 2 : 1;
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       CAPTURE(stage);
@@ -294,25 +300,37 @@ TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") 
     const PlannedRun run = test::random_run(seed);
     CAPTURE(seed, test::describe(run));
     const Symbols x(run);
-    if (x.dp * x.replicas == 1) continue;
+    if (x.dp * x.replicas * x.c == 1) continue;
     AxisList axes;
     if (x.replicas > 1) axes.axis[axes.count++] = Axis::replica;
     if (x.dp > 1) axes.axis[axes.count++] = Axis::data;
-    const Group replica_group{{Axis::replica}, {}}, all_group{axes, {}};
+    // Positions are tokens too: gradients are sums over the context axis as well.
+    if (x.c > 1) axes.axis[axes.count++] = Axis::context;
+    AxisList batch;
+    if (x.replicas > 1) batch.axis[batch.count++] = Axis::replica;
+    if (x.dp > 1) batch.axis[batch.count++] = Axis::data;
+    AxisList rest;  // without data, along which ZeRO scatters
+    if (x.replicas > 1) rest.axis[rest.count++] = Axis::replica;
+    if (x.c > 1) rest.axis[rest.count++] = Axis::context;
+    const Group rest_group{rest, {}}, all_group{axes, {}}, batch_group{batch, {}};
     const Program program = lower(run.model, run.workload, run.plan);
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       CAPTURE(stage);
       const ClassTotals totals = totals_of(program, stage);
       const std::uint64_t n = stage_held(x, stage);
-      const std::uint64_t scalars = x.last(stage) ? 16 : 0;
+      // The loss is summed over all of them, the count over those with other sequences.
+      const std::uint64_t loss = x.last(stage) ? 8 : 0;
+      const std::uint64_t count = x.last(stage) && !batch.empty() ? 8 : 0;
+      const std::uint64_t scalars = x.c == 1 ? loss + count : loss;
       const Volume reduce = volume(program, totals, Collective::Kind::all_reduce, all_group);
       const Volume scatter = volume(program, totals, Collective::Kind::reduce_scatter, data_group);
       const Volume gather = volume(program, totals, Collective::Kind::all_gather, data_group);
       CHECK(reduce.payload == (x.zero ? 0 : n * x.g) + scalars);
+      if (x.c > 1) CHECK(volume(program, totals, Collective::Kind::all_reduce, batch_group).payload == count);
       CHECK(scatter.payload == (x.zero ? n * x.g : 0));
       CHECK(gather.payload == (x.zero ? n * x.w : 0));
-      if (x.zero && x.replicas > 1) {
-        CHECK(volume(program, totals, Collective::Kind::all_reduce, replica_group).payload == n / x.dp * x.g);
+      if (x.zero && x.replicas * x.c > 1) {
+        CHECK(volume(program, totals, Collective::Kind::all_reduce, rest_group).payload == n / x.dp * x.g);
       }
       // Uneven chunks make one rank's share differ by at most two elements per message.
       for (const CollectiveTotal& c : totals.collectives) {
@@ -340,7 +358,7 @@ TEST_CASE("pipeline traffic equals the closed form", "[property][totals]") {
       const ClassTotals totals = totals_of(program, stage);
       const std::uint64_t boundaries = (x.first(stage) ? 0U : 1U) + (x.last(stage) ? 0U : 1U);
       CHECK(totals.messages == boundaries * x.m);
-      CHECK(totals.message_bytes == boundaries * x.m * x.w * x.s * x.b * x.h / (x.sp ? x.t : 1));
+      CHECK(totals.message_bytes == boundaries * x.m * x.w * x.s * x.b * x.h / x.c / (x.sp ? x.t : 1));
       if (x.p == 1) continue;
       const Group tied{{Axis::pipeline}, {0, static_cast<std::uint32_t>(x.p - 1)}};
       Volume expected;

@@ -64,6 +64,10 @@ TEST_CASE("200 random runs cover every kind of combination") {
     note("microbatches not a multiple of stages", m > stages && m % stages != 0);
     note("sequence parallel", p.sequence_parallel);
     note("tensor without sequence parallel", tensor > 1 && !p.sequence_parallel);
+    const bool context = p.mesh.size(Axis::context) > 1;
+    note("all-gather context", context && p.context == ContextAlgorithm::all_gather);
+    note("ulysses", context && p.context == ContextAlgorithm::ulysses);
+    note("zigzag", p.zigzag);
     note("recompute none", p.recompute == Recompute::none);
     note("recompute selective", p.recompute == Recompute::selective);
     note("recompute full", p.recompute == Recompute::full);

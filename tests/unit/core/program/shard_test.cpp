@@ -115,3 +115,20 @@ TEST_CASE("names of kernels and lanes are distinct", "[kernel]") {
   CHECK(numbers.size() == lane_count);
   CHECK(*numbers.rbegin() == lane_count - 1);
 }
+
+// 3 ranks, chunks of 2 elements: rank 0 holds chunks 0 and 5, rank 1 chunks 1 and 4, rank 2 chunks 2 and 3.
+TEST_CASE("A zigzag cut gives each rank an early and a late chunk") {
+  const Mesh mesh{{{Axis::context, 3}}};
+  ShardDim dim{12, 12, {Axis::context}, false};
+  dim.zigzag = 3;
+  const Shard shard{dim};
+  const std::uint64_t expected[3][4] = {{0, 1, 10, 11}, {2, 3, 8, 9}, {4, 5, 6, 7}};
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    const Box box = box_of(shard, mesh, Rank{rank});
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      CAPTURE(rank, i);
+      CHECK(global_index(shard, box, i) == expected[rank][i]);
+      CHECK(coordinate_of(dim, 4 * rank + i) == expected[rank][i]);
+    }
+  }
+}

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+
+#include "core/program/lower/draft.hpp"
+#include "core/program/lower/state.hpp"
+
+namespace orrery::lowering {
+
+/// What a layer hands to its attention core: the packed projections (queries,
+/// keys and values of this rank's tokens and heads), the context that comes
+/// out, and the gradients of both.
+struct AttentionOperands {
+  BufferId qkv{}, context{}, context_gradient{}, qkv_gradient{};
+};
+
+/// The compute order of an attention core and the seams in it, for one way to
+/// cut positions over the context axis.  The constructor of a core declares
+/// its buffers; it is built after qkv and before the context.
+class AttentionCore {
+ public:
+  AttentionCore() = default;
+  AttentionCore(const AttentionCore&) = delete;
+  AttentionCore& operator=(const AttentionCore&) = delete;
+  virtual ~AttentionCore() = default;
+  virtual void forward(BlockBuilder&, const AttentionOperands&) = 0;
+  virtual void backward(BlockBuilder&, const AttentionOperands&) = 0;
+};
+
+/// Tokens and heads that a kernel sees on one rank.
+struct HeadShape {
+  std::uint64_t tokens = 0;
+  std::uint32_t heads = 0, kv_heads = 0;
+};
+[[nodiscard]] HeadShape local_heads(const State&);  ///< of a layer's packed projections
+[[nodiscard]] Kernel attention_kernel(const State&, const HeadShape&, KernelKind, Pass);
+
+/// Packed projections as a tensor [position, sequence, key-value head, group width].
+[[nodiscard]] Shard qkv_shard(const State&, Rows, const AxisList& heads);
+/// A buffer of the layer and microbatch without a place in a global tensor.
+BufferId layer_buffer(State&, std::string name, Role, DType, std::uint64_t count);
+
+/// Every rank holds all keys of its heads: the whole sequence on one rank.
+[[nodiscard]] std::unique_ptr<AttentionCore> attention_local(State&, const HeadShape&);
+/// Positions become heads and back by all-to-all (Jacobs et al., "DeepSpeed Ulysses", 2023).
+[[nodiscard]] std::unique_ptr<AttentionCore> attention_ulysses(State&);
+/// Keys and values of the whole sequence are gathered (Dubey et al., "The Llama 3 Herd of Models", 2024).
+[[nodiscard]] std::unique_ptr<AttentionCore> attention_all_gather(State&);
+
+/// The one that the plan asks for.
+[[nodiscard]] std::unique_ptr<AttentionCore> attention_core(State&);
+
+}  // namespace orrery::lowering

@@ -1,0 +1,79 @@
+#include "core/program/lower/attention.hpp"
+
+namespace orrery::lowering {
+namespace {
+
+/// Each rank gives away its positions and gets a part of the heads for the
+/// whole sequence: rows [tokens][c][width / c] become parts [c][tokens][width / c],
+/// one per peer, and what arrives, part i from the rank with the i-th
+/// positions, stands in the order of positions.
+class Ulysses : public AttentionCore {
+ public:
+  explicit Ulysses(State& s)
+      : s_(s),
+        shape_{s.tokens * s.context, s.heads / s.context, s.kv_heads / s.context},
+        qkv_width_(s.qkv_width / s.context),
+        context_width_(s.context_width / s.context) {
+    const bool flash = *s.plan.attention == AttentionKernel::flash;
+    const std::uint64_t query = s.model.heads * s.model.head_dim;
+    const AxisList heads = {Axis::tensor, Axis::context};
+    const auto placed = [&](const char* name, Role role, const Shard& shard, std::uint64_t width) {
+      const BufferId id = layer_buffer(s, name, role, s.act, shape_.tokens * width);
+      s.program.buffers[index(id)].shard = shard;
+      return id;
+    };
+    const Shard qkv = qkv_shard(s, Rows::whole, heads);
+    const Shard context = {position_dim(s, Rows::whole), sequence_dim(s), {query, query, heads, false}};
+    qkv_parts_ = layer_buffer(s, "qkv.parts", Role::workspace, s.act, s.tokens * s.qkv_width);
+    qkv_heads_ = placed("qkv.heads", Role::activation, qkv, qkv_width_);
+    core_ = attention_local(s, shape_);
+    // The flash kernel's backward takes its result again.
+    context_heads_ = placed("context.heads", flash ? Role::activation : Role::workspace, context, context_width_);
+    context_parts_ = layer_buffer(s, "context.parts", Role::workspace, s.act, s.tokens * s.context_width);
+    context_gradient_parts_ =
+        layer_buffer(s, "context.gradient.parts", Role::workspace, s.act, s.tokens * s.context_width);
+    context_heads_gradient_ = placed("context.heads.gradient", Role::workspace, context, context_width_);
+    qkv_heads_gradient_ = placed("qkv.heads.gradient", Role::workspace, qkv, qkv_width_);
+    qkv_gradient_parts_ = layer_buffer(s, "qkv.gradient.parts", Role::workspace, s.act, s.tokens * s.qkv_width);
+  }
+
+  void forward(BlockBuilder& b, const AttentionOperands& o) override {
+    to_parts(b, Pass::forward, o.qkv, qkv_parts_, qkv_width_);
+    b.seam(Collective::Kind::all_to_all, s_.context_group, {read(qkv_parts_), write(qkv_heads_)});
+    core_->forward(b, inner());
+    b.seam(Collective::Kind::all_to_all, s_.context_group, {read(context_heads_), write(context_parts_)});
+    from_parts(b, Pass::forward, context_parts_, o.context, context_width_);
+  }
+
+  void backward(BlockBuilder& b, const AttentionOperands& o) override {
+    to_parts(b, Pass::input_gradient, o.context_gradient, context_gradient_parts_, context_width_);
+    b.seam(Collective::Kind::all_to_all, s_.context_group, {read(context_gradient_parts_), write(context_heads_gradient_)});
+    core_->backward(b, inner());
+    b.seam(Collective::Kind::all_to_all, s_.context_group, {read(qkv_heads_gradient_), write(qkv_gradient_parts_)});
+    from_parts(b, Pass::input_gradient, qkv_gradient_parts_, o.qkv_gradient, qkv_width_);
+  }
+
+ private:
+  [[nodiscard]] AttentionOperands inner() const {
+    return {qkv_heads_, context_heads_, context_heads_gradient_, qkv_heads_gradient_};
+  }
+  void to_parts(BlockBuilder& b, Pass pass, BufferId rows, BufferId parts, std::uint64_t width) {
+    b.compute(s_.kernel(KernelKind::swap_blocks, pass, s_.tokens, width, s_.context), {read(rows), write(parts)});
+  }
+  void from_parts(BlockBuilder& b, Pass pass, BufferId parts, BufferId rows, std::uint64_t width) {
+    b.compute(s_.kernel(KernelKind::swap_blocks, pass, s_.context, width, s_.tokens), {read(parts), write(rows)});
+  }
+
+  const State& s_;
+  HeadShape shape_;
+  std::uint64_t qkv_width_, context_width_;
+  std::unique_ptr<AttentionCore> core_;
+  BufferId qkv_parts_{}, qkv_heads_{}, context_heads_{}, context_parts_{};
+  BufferId context_gradient_parts_{}, context_heads_gradient_{}, qkv_heads_gradient_{}, qkv_gradient_parts_{};
+};
+
+}  // namespace
+
+std::unique_ptr<AttentionCore> attention_ulysses(State& s) { return std::make_unique<Ulysses>(s); }
+
+}  // namespace orrery::lowering

@@ -1,0 +1,216 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "exec/kernels/cpu/eigen_here.hpp"
+#include "exec/kernels/cpu/heads.hpp"
+#include "exec/kernels/cpu/kernels.hpp"
+
+// Attention of one rank's queries on keys and values that were brought to it
+// from the ranks of the context axis, in blocks as in attention_flash.cpp.  The
+// mask compares global positions, which need not stand in order: a zigzag cut
+// gives a rank an early and a late chunk of the sequence.
+namespace orrery::cpu {
+namespace {
+
+// Scratch places of this file.
+enum : std::size_t { score_block = first_own, row_values, context_row_values, query_places, key_places };
+
+constexpr std::uint64_t query_block = 64;
+constexpr std::uint64_t key_block = 128;
+
+/// Queries of this rank and the keys brought to it.
+struct PartShape {
+  explicit PartShape(const Kernel& k) : own(k), brought(k) { brought.length = k.depth / k.batch; }
+  [[nodiscard]] std::uint64_t brought_width() const { return own.kv_heads * 2 * own.dim; }
+  [[nodiscard]] std::uint64_t brought_key(std::uint64_t group) const { return group * 2 * own.dim; }
+  Heads own, brought;
+};
+
+const std::uint64_t* positions(const Place& place, std::uint64_t count, std::size_t slot, KernelScratch& scratch) {
+  auto* list = scratch.get<std::uint64_t>(slot, count);
+  for (std::uint64_t i = 0; i < count; ++i) list[i] = position_at(place, i);
+  return list;
+}
+
+/// One head's matrices, as PackedHead has them, with keys of their own length.
+template <class T>
+struct PartHead {
+  PartHead(const PartShape& s, KernelScratch& scratch)
+      : q(scratch.get<T>(queries, s.own.length * s.own.dim)),
+        k(scratch.get<T>(keys, s.brought.length * s.own.dim)),
+        v(scratch.get<T>(values, s.brought.length * s.own.dim)),
+        shape(s) {}
+  /// Heads come in order: a group's keys and values are taken with its first.
+  void load(const Operand& qkv, const Operand& kv, std::uint64_t sequence, std::uint64_t head) {
+    const std::uint64_t group = head / shape.own.group;
+    const std::uint64_t width = shape.brought_width();
+    if (head % shape.own.group == 0) {
+      shape.brought.take(kv, width, sequence, shape.brought_key(group), T{1}, k);
+      shape.brought.take(kv, width, sequence, shape.brought_key(group) + shape.own.dim, T{1}, v);
+    }
+    shape.own.take(qkv, shape.own.qkv_width(), sequence, shape.own.query_column(head),
+                   static_cast<T>(shape.own.scale()), q);
+  }
+  T* q;
+  T* k;
+  T* v;
+  const PartShape& shape;
+};
+
+/// Whether any of the queries sees any of the keys.
+bool any_visible(bool causal, const std::uint64_t* query, std::uint64_t n, const std::uint64_t* key, std::uint64_t m) {
+  return !causal || *std::min_element(key, key + m) <= *std::max_element(query, query + n);
+}
+
+}  // namespace
+
+template <class T>
+void attention_part_forward(const Kernel& k, Operands o, const KernelContext& context) {
+  const PartShape shape(k);
+  KernelScratch& scratch = *context.scratch;
+  const std::uint64_t s = shape.own.length;
+  const std::uint64_t length = shape.brought.length;
+  const std::uint64_t d = shape.own.dim;
+  const bool causal = k.options.causal;
+  const std::uint64_t* query_at = positions(o[0].place, s, query_places, scratch);
+  const std::uint64_t* key_at = positions(o[1].place, length, key_places, scratch);
+  PartHead<T> head_of(shape, scratch);
+  T* out = scratch.get<T>(outputs, s * d);
+  T* p = scratch.get<T>(score_block, query_block * key_block);
+  T* largest = scratch.get<T>(row_values, 2 * query_block);
+  T* total = largest + query_block;
+  for (std::uint64_t sequence = 0; sequence < shape.own.batch; ++sequence) {
+    for (std::uint64_t head = 0; head < shape.own.heads; ++head) {
+      head_of.load(o[0], o[1], sequence, head);
+      std::fill_n(out, s * d, T{0});
+      for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
+        const std::uint64_t n = std::min(query_block, s - i0);
+        std::fill_n(largest, n, -std::numeric_limits<T>::infinity());
+        std::fill_n(total, n, T{0});
+        for (std::uint64_t j0 = 0; j0 < length; j0 += key_block) {
+          const std::uint64_t m = std::min(key_block, length - j0);
+          if (!any_visible(causal, query_at + i0, n, key_at + j0, m)) continue;
+          matrix(p, n, m, key_block).noalias() = matrix<T>(static_cast<const T*>(head_of.q + i0 * d), n, d, d) *
+                                                 matrix<T>(static_cast<const T*>(head_of.k + j0 * d), m, d, d).transpose();
+          for (std::uint64_t i = 0; i < n; ++i) {
+            T* row = p + i * key_block;
+            const auto sees = [&](std::uint64_t j) { return !causal || key_at[j0 + j] <= query_at[i0 + i]; };
+            T high = largest[i];
+            for (std::uint64_t j = 0; j < m; ++j) {
+              if (sees(j)) high = std::max(high, row[j]);
+            }
+            if (high == -std::numeric_limits<T>::infinity()) {  // sees none so far
+              std::fill_n(row, m, T{0});
+              continue;
+            }
+            for (std::uint64_t j = 0; j < m; ++j) row[j] = sees(j) ? row[j] - high : T{0};
+            exponentials(row, m);
+            for (std::uint64_t j = 0; j < m; ++j) row[j] = sees(j) ? row[j] : T{0};
+            const T shrink = std::exp(largest[i] - high);
+            T* sum = out + (i0 + i) * d;
+            for (std::uint64_t c = 0; c < d; ++c) sum[c] *= shrink;
+            total[i] = total[i] * shrink + sum_over<T>(m, [&](std::uint64_t j) { return row[j]; });
+            largest[i] = high;
+          }
+          matrix(out + i0 * d, n, d, d).noalias() += matrix<T>(static_cast<const T*>(p), n, m, key_block) *
+                                                     matrix<T>(static_cast<const T*>(head_of.v + j0 * d), m, d, d);
+        }
+        for (std::uint64_t i = 0; i < n; ++i) {
+          if (total[i] == T{0}) continue;  // no key: nothing, and minus infinity
+          T* sum = out + (i0 + i) * d;
+          for (std::uint64_t c = 0; c < d; ++c) sum[c] /= total[i];
+          largest[i] += std::log(total[i]);
+        }
+        const std::uint64_t at = (sequence * shape.own.heads + head) * s + i0;
+        T* lse = target(o[3], at, largest);
+        if (lse != largest) std::copy_n(largest, n, lse);
+        finish(o[3], at, n, largest);
+      }
+      shape.own.put(o[2], shape.own.context_width(), sequence, head * d, T{1}, out);
+    }
+  }
+}
+
+template <class T>
+void attention_part_backward(const Kernel& k, Operands o, const KernelContext& context) {
+  const PartShape shape(k);
+  KernelScratch& scratch = *context.scratch;
+  const std::uint64_t s = shape.own.length;
+  const std::uint64_t length = shape.brought.length;
+  const std::uint64_t d = shape.own.dim;
+  const bool causal = k.options.causal;
+  const std::uint64_t width = shape.own.context_width();
+  const std::uint64_t* query_at = positions(o[1].place, s, query_places, scratch);
+  const std::uint64_t* key_at = positions(o[2].place, length, key_places, scratch);
+  PartHead<T> head_of(shape, scratch);
+  T* dc = scratch.get<T>(context_gradients, s * d);
+  T* dk = scratch.get<T>(key_gradients, length * d);
+  T* dv = scratch.get<T>(value_gradients, length * d);
+  T* dq = scratch.get<T>(outputs, s * d);
+  T* p = scratch.get<T>(score_block, 2 * query_block * key_block);
+  T* dp = p + query_block * key_block;
+  T* dots = scratch.get<T>(row_values, 2 * s);  // row sums of dC C
+  T* lse_buffer = dots + s;
+  T* context_row = scratch.get<T>(context_row_values, d);
+  for (std::uint64_t sequence = 0; sequence < shape.own.batch; ++sequence) {
+    for (std::uint64_t head = 0; head < shape.own.heads; ++head) {
+      const std::uint64_t group = head / shape.own.group;
+      head_of.load(o[1], o[2], sequence, head);
+      shape.own.take(o[0], width, sequence, head * d, T{1}, dc);
+      if (head % shape.own.group == 0) {
+        std::fill_n(dk, length * d, T{0});
+        std::fill_n(dv, length * d, T{0});
+      }
+      std::fill_n(dq, s * d, T{0});
+      for (std::uint64_t i = 0; i < s; ++i) {
+        const T* c = read(o[3], (i * shape.own.batch + sequence) * width + head * d, d, context_row);
+        const T* g = dc + i * d;
+        dots[i] = sum_over<T>(d, [&](std::uint64_t j) { return c[j] * g[j]; });
+      }
+      const T* lse = read(o[4], (sequence * shape.own.heads + head) * s, s, lse_buffer);
+      for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
+        const std::uint64_t n = std::min(query_block, s - i0);
+        const auto q_block = matrix<T>(static_cast<const T*>(head_of.q + i0 * d), n, d, d);
+        const auto dc_block = matrix<T>(static_cast<const T*>(dc + i0 * d), n, d, d);
+        for (std::uint64_t j0 = 0; j0 < length; j0 += key_block) {
+          const std::uint64_t m = std::min(key_block, length - j0);
+          if (!any_visible(causal, query_at + i0, n, key_at + j0, m)) continue;
+          const auto k_block = matrix<T>(static_cast<const T*>(head_of.k + j0 * d), m, d, d);
+          matrix(p, n, m, key_block).noalias() = q_block * k_block.transpose();
+          matrix(dp, n, m, key_block).noalias() =
+              dc_block * matrix<T>(static_cast<const T*>(head_of.v + j0 * d), m, d, d).transpose();
+          // p becomes the probabilities, dp the gradient of the scores.
+          for (std::uint64_t i = 0; i < n; ++i) {
+            T* p_row = p + i * key_block;
+            T* dp_row = dp + i * key_block;
+            const auto sees = [&](std::uint64_t j) { return !causal || key_at[j0 + j] <= query_at[i0 + i]; };
+            for (std::uint64_t j = 0; j < m; ++j) p_row[j] = sees(j) ? p_row[j] - lse[i0 + i] : T{0};
+            exponentials(p_row, m);
+            for (std::uint64_t j = 0; j < m; ++j) {
+              p_row[j] = sees(j) ? p_row[j] : T{0};
+              dp_row[j] = p_row[j] * (dp_row[j] - dots[i0 + i]);
+            }
+          }
+          const auto p_block = matrix<T>(static_cast<const T*>(p), n, m, key_block);
+          const auto ds_block = matrix<T>(static_cast<const T*>(dp), n, m, key_block);
+          matrix(dv + j0 * d, m, d, d).noalias() += p_block.transpose() * dc_block;
+          matrix(dk + j0 * d, m, d, d).noalias() += ds_block.transpose() * q_block;
+          matrix(dq + i0 * d, n, d, d).noalias() += ds_block * k_block;
+        }
+      }
+      shape.own.put(o[5], width, sequence, head * d, static_cast<T>(shape.own.scale()), dq);
+      if (head % shape.own.group + 1 != shape.own.group) continue;
+      // The queries were scaled already.
+      shape.brought.put(o[6], shape.brought_width(), sequence, shape.brought_key(group), T{1}, dk);
+      shape.brought.put(o[6], shape.brought_width(), sequence, shape.brought_key(group) + d, T{1}, dv);
+    }
+  }
+}
+
+template void attention_part_forward<float>(const Kernel&, Operands, const KernelContext&);
+template void attention_part_forward<double>(const Kernel&, Operands, const KernelContext&);
+template void attention_part_backward<float>(const Kernel&, Operands, const KernelContext&);
+template void attention_part_backward<double>(const Kernel&, Operands, const KernelContext&);
+
+}  // namespace orrery::cpu

@@ -1,0 +1,65 @@
+#include <cstring>
+
+#include "exec/kernels/cpu/heads.hpp"
+#include "exec/kernels/cpu/kernels.hpp"
+
+// Kernels that only move elements: what one rank needs of qkv, or the parts of
+// an all-to-all, made contiguous.
+namespace orrery::cpu {
+
+void swap_blocks(const Kernel& k, Operands o) {
+  const Operand& x = o[0];
+  const Operand& y = o[1];
+  ORRERY_ASSERT(x.dtype == y.dtype, x.dtype, y.dtype);
+  const std::uint64_t bytes = k.columns * size_of(x.dtype);
+  const auto* from = static_cast<const std::byte*>(x.data);
+  auto* to = static_cast<std::byte*>(y.data);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    for (std::uint64_t part = 0; part < k.depth; ++part) {
+      std::memcpy(to + (part * k.rows + row) * bytes, from + (row * k.depth + part) * bytes, bytes);
+    }
+  }
+}
+
+void pack_keys_values(const Kernel& k, Operands o) {
+  const Heads shape(k);
+  const Operand& qkv = o[0];
+  const Operand& kv = o[1];
+  ORRERY_ASSERT(qkv.dtype == kv.dtype, qkv.dtype, kv.dtype);
+  const std::uint64_t element = size_of(qkv.dtype);
+  const std::uint64_t pair = 2 * shape.dim * element;  // a key and its value stand together
+  const auto* from = static_cast<const std::byte*>(qkv.data);
+  auto* to = static_cast<std::byte*>(kv.data);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    for (std::uint64_t g = 0; g < shape.kv_heads; ++g) {
+      std::memcpy(to + (row * shape.kv_heads + g) * pair,
+                  from + (row * shape.qkv_width() + shape.key_column(g)) * element, pair);
+    }
+  }
+}
+
+template <class T>
+void unpack_gradients(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const Heads shape(k);
+  T* buffer = scratch.get<T>(first_own, 2 * shape.dim * (shape.group + 2));
+  const auto copy = [&](const Operand& from, std::uint64_t at, const Operand& to, std::uint64_t place,
+                        std::uint64_t count) {
+    const T* x = read(from, at, count, buffer);
+    T* y = target(to, place, buffer + shape.dim * (shape.group + 2));
+    if (x != y) std::memcpy(y, x, count * sizeof(T));
+    finish(to, place, count, y);
+  };
+  const std::uint64_t queries = shape.group * shape.dim;
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    for (std::uint64_t g = 0; g < shape.kv_heads; ++g) {
+      const std::uint64_t to = row * shape.qkv_width() + g * (queries + 2 * shape.dim);
+      copy(o[0], row * shape.context_width() + g * queries, o[2], to, queries);
+      copy(o[1], (row * shape.kv_heads + g) * 2 * shape.dim, o[2], to + queries, 2 * shape.dim);
+    }
+  }
+}
+
+template void unpack_gradients<float>(const Kernel&, Operands, KernelScratch&);
+template void unpack_gradients<double>(const Kernel&, Operands, KernelScratch&);
+
+}  // namespace orrery::cpu

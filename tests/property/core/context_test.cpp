@@ -1,0 +1,124 @@
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "core/program/lower/lower.hpp"
+#include "core/program/totals.hpp"
+#include "tests/support/random_plan.hpp"
+
+using namespace orrery;
+
+namespace {
+
+constexpr std::uint64_t cases = 400;
+
+/// Random runs with a context axis, as many as there are among the first seeds.
+template <class Visit>
+void for_each_run(Visit&& visit) {
+  std::uint64_t seen = 0;
+  for (std::uint64_t seed = 1; seen < cases; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    if (run.plan.mesh.size(Axis::context) == 1) continue;
+    ++seen;
+    CAPTURE(seed, test::describe(run));
+    visit(run, lower(run.model, run.workload, run.plan));
+  }
+}
+
+struct Moved {
+  std::uint64_t count = 0, payload = 0, sent = 0;
+  friend bool operator==(const Moved&, const Moved&) = default;
+};
+
+/// Collectives of one kind over the context axis.
+Moved moved(const Program& program, std::uint32_t stage, Collective::Kind kind) {
+  Moved m;
+  for (const CollectiveTotal& c : totals_of(program, stage).collectives) {
+    if (c.kind != kind || !(program[c.group] == Group{{Axis::context}, {}})) continue;
+    m.count += c.count, m.payload += c.payload, m.sent += c.sent;
+  }
+  return m;
+}
+
+/// Global positions of a rank, from the cut of its tokens.
+std::vector<std::uint64_t> positions_of(const Program& program, Rank rank) {
+  const auto tokens =
+      std::find_if(program.buffers.begin(), program.buffers.end(), [](const Buffer& b) { return b.name == "tokens"; });
+  const Shard& shard = *tokens->shard;
+  const Box box = box_of(shard, program.mesh, rank, 0, program.microbatches);
+  std::vector<std::uint64_t> list;
+  for (std::uint64_t row = 0; row < tokens->count; row += box.extent[1]) {
+    list.push_back(global_index(shard, box, row) / shard.dims[1].extent);
+  }
+  return list;
+}
+
+}  // namespace
+
+// Per layer and microbatch, with w bytes per element, c ranks, t tensor ranks:
+// all_gather: 2 w s b k d / t gathered forward (again in recomputation), as much scattered backward, (c-1)/c of it
+// sent; Ulysses: queries, keys, values and the context of s/c positions, w (s/c) b d (2a + 2k) / t in two messages,
+// the same backward.  With a = k, w = 2 and t = 1 that is 8 s b h (c-1)/c^2, the "four all-to-alls".
+TEST_CASE("context-parallel traffic equals the closed form", "[property][totals][context]") {
+  for_each_run([](const PlannedRun& run, const Program& program) {
+    const ModelSpec& m = run.model;
+    const std::uint64_t c = run.plan.mesh.size(Axis::context), t = run.plan.mesh.size(Axis::tensor);
+    const std::uint64_t w = size_of(weight_dtype(run.workload));
+    const std::uint64_t sb = run.workload.sequence_length * run.plan.microbatch_size;
+    const std::uint64_t forward = run.plan.recompute == Recompute::full ? 2 : 1;
+    const bool ulysses = run.plan.context == ContextAlgorithm::ulysses;
+    for (std::uint32_t stage = 0; stage < program.classes.size(); ++stage) {
+      CAPTURE(stage);
+      const std::uint64_t runs = (*run.plan.stage_layers)[stage] * program.microbatches;
+      Moved gather, scatter, exchange;
+      if (ulysses) {
+        const std::uint64_t bytes = w * (sb / c) * m.head_dim * (2 * m.heads + 2 * m.kv_heads) / t;
+        exchange = {2 * (forward + 1) * runs, (forward + 1) * runs * bytes, (forward + 1) * runs * bytes / c * (c - 1)};
+      } else {
+        const std::uint64_t bytes = 2 * w * sb * m.kv_heads * m.head_dim / t;
+        gather = {forward * runs, forward * runs * bytes, forward * runs * bytes / c * (c - 1)};
+        scatter = {runs, runs * bytes, runs * bytes / c * (c - 1)};
+      }
+      CHECK(moved(program, stage, Collective::Kind::all_gather) == gather);
+      CHECK(moved(program, stage, Collective::Kind::reduce_scatter) == scatter);
+      CHECK(moved(program, stage, Collective::Kind::all_to_all) == exchange);
+    }
+  });
+}
+
+// Every pair of a query and a key that it sees, counted one by one on every rank.
+TEST_CASE("attention costs what the busiest rank multiplies, and zigzag makes all equal", "[property][context]") {
+  std::uint64_t uneven = 0, even = 0;
+  for_each_run([&](const PlannedRun& run, const Program& program) {
+    if (run.plan.context == ContextAlgorithm::ulysses) return;
+    const std::uint64_t c = run.plan.mesh.size(Axis::context);
+    std::vector<std::uint64_t> pairs, all;
+    for (std::uint32_t i = 0; i < c; ++i) {
+      const std::vector<std::uint64_t> own = positions_of(program, program.mesh.moved(Rank{0}, Axis::context, i));
+      all.insert(all.end(), own.begin(), own.end());
+      pairs.push_back(0);
+      for (const std::uint64_t p : own) pairs.back() += p + 1;  // keys 0 .. p
+    }
+    // The ranks hold every position once.
+    std::sort(all.begin(), all.end());
+    std::vector<std::uint64_t> expected(run.workload.sequence_length);
+    std::iota(expected.begin(), expected.end(), 0U);
+    CHECK(all == expected);
+    const auto [least, most] = std::minmax_element(pairs.begin(), pairs.end());
+    const std::uint64_t sum = std::accumulate(pairs.begin(), pairs.end(), std::uint64_t{0});
+    if (run.plan.zigzag) CHECK(*least == *most);
+    (*least == *most ? even : uneven) += 1;
+    for (const Block& block : program.blocks) {
+      for (const Kernel& k : block.kernels) {
+        if (k.kind != KernelKind::attention_part_forward && k.kind != KernelKind::attention_part_backward) continue;
+        CHECK(k.columns == *most);
+        CHECK(k.parameter * static_cast<double>(c) == static_cast<double>(sum));  // halves are exact
+        CHECK(busiest_flops(k) == Approx(flops_of(k).executed * static_cast<double>(*most * c) / static_cast<double>(sum)));
+      }
+    }
+  });
+  CHECK(uneven > 20);
+  CHECK(even > 20);
+}
