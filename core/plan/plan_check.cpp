@@ -324,9 +324,22 @@ void check_counts(const Context& c) {
 void check_choices(const Context& c) {
   const Plan& plan = c.plan;
   const Workload& w = c.workload;
-  if (plan.zero_stage > 1) {
-    c.error("plan.zero_stage", "zero-stage", "this ZeRO stage is not supported",
-            {fmt::format("zero_stage is {}; it must be 0 or 1.", plan.zero_stage)});
+  if (plan.zero_stage > 3) {
+    c.error("plan.zero_stage", "zero-stage", "there is no such ZeRO stage",
+            {fmt::format("zero_stage is {}; it must be from 0 to 3.", plan.zero_stage)});
+  }
+  if (plan.zero_stage != 3 && !plan.reshard_after_forward) {
+    c.error("plan.reshard_after_forward", "reshard-zero", "only ZeRO-3 gathers weights before they are used",
+            {fmt::format("zero_stage is {}; weights are whole on every rank.", plan.zero_stage),
+             "Set zero_stage to 3, or leave out reshard_after_forward."});
+  }
+  if (plan.zero_stage != 3 && plan.prefetch != 1) {
+    c.error("plan.prefetch", "prefetch-zero", "only ZeRO-3 gathers weights before they are used",
+            {fmt::format("zero_stage is {}; weights are whole on every rank.", plan.zero_stage),
+             "Set zero_stage to 3, or leave out prefetch."});
+  } else if (plan.prefetch > 1) {
+    c.error("plan.prefetch", "prefetch", "weights are gathered at most one layer ahead",
+            {fmt::format("prefetch is {}; it must be 0 or 1.", plan.prefetch), "Nearest valid prefetch: 1."});
   }
   if (plan.attention == AttentionKernel::flash && plan.recompute == Recompute::selective) {
     c.error("plan.recompute", "recompute-flash", "selective recomputation has nothing to recompute",

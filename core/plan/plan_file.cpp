@@ -75,7 +75,9 @@ void read_choices(TomlTable& table, Plan& plan) {
   table.read_enum("context", context_names(), plan.context, Need::optional);
   table.read("zigzag", plan.zigzag, Need::optional);
   table.read_enum("recompute", recompute_names(), plan.recompute, Need::optional);
-  table.read("zero_stage", plan.zero_stage, {0, 1}, Need::optional);
+  table.read("zero_stage", plan.zero_stage, {0, 3}, Need::optional);
+  table.read("reshard_after_forward", plan.reshard_after_forward, Need::optional);
+  table.read("prefetch", plan.prefetch, {0, 1}, Need::optional);
   if (given(table, "stage_layers")) {
     table.read("stage_layers", plan.stage_layers.emplace(), {1, size_limit}, size_limit);
   }
@@ -178,6 +180,10 @@ std::string write_plan(const PlannedRun& run) {
   }
   out.text("recompute", name_of(plan.recompute));
   out.whole("zero_stage", plan.zero_stage);
+  if (plan.zero_stage == 3) {
+    out.flag("reshard_after_forward", plan.reshard_after_forward);
+    out.whole("prefetch", plan.prefetch);
+  }
   if (write_auto("gradient_bucket", plan.gradient_bucket.has_value())) {
     out.text("gradient_bucket", exact_text(*plan.gradient_bucket));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "core/program/verify_parts.hpp"
 
@@ -51,7 +52,18 @@ bool covers(Cover cover, std::uint64_t low, std::uint64_t high) {
 
 class Pairs {
  public:
-  Pairs(Findings& f, std::uint32_t rank_class) : f_(f), p_(f.program()), class_(rank_class) {}
+  Pairs(Findings& f, std::uint32_t rank_class) : f_(f), p_(f.program()), class_(rank_class) {
+    // Buffers of gradients that do not outlive the step: their sums must be passed on.
+    std::set<std::uint32_t> kept;
+    for (const Slot& slot : p_.classes[class_].setup) {
+      for (const Op& op : p_[slot.block].ops) {
+        if (const auto* alloc = std::get_if<Alloc>(&op.action)) kept.insert(index(alloc->what));
+      }
+    }
+    for (std::uint32_t b = 0; b < p_.buffers.size(); ++b) {
+      if (p_.buffers[b].role == Role::gradient && !kept.contains(b)) passed_on_.insert(b);
+    }
+  }
 
   void check() {
     for_each_op(p_, p_.classes[class_].step, [&](const OpRun& run) { see(run); });
@@ -87,7 +99,48 @@ class Pairs {
     return {v.offset, v.offset + v.count * size(p_.mesh, v.member_of)};
   }
 
+  /// What is added to a gradient ends in an update: directly, or through a
+  /// reduce-scatter that takes it before the buffer ends or is cleared.
+  void pending(const OpRun& run) {
+    const auto drop = [&](const Instance& i) {
+      if (!pending_[i].empty()) {
+        wrong("program.update", fmt::format("{} of layer {} is dropped before anything has taken what was added to it",
+                                            p_[i.buffer].name, i.layer));
+      }
+      pending_[i].clear();
+      added_.erase(i);
+    };
+    if (const auto* free = std::get_if<Free>(&run.op->action)) {
+      if (p_[free->what].role == Role::gradient) {
+        drop(instance_of(p_, free->what, free->layer_shift, run.layer, run.microbatch));
+      }
+      return;
+    }
+    for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+      const View& v = view(run, i);
+      if (p_[v.buffer].role != Role::gradient) continue;
+      const auto at = instance(run, v);
+      if (const auto* c = std::get_if<Collective>(&run.op->action)) {
+        if (c->kind != Collective::Kind::reduce_scatter) continue;
+        if (i % 2 == 1) {
+          added_[at] = true;
+        } else if (view(run, i + 1).buffer != v.buffer) {
+          std::erase_if(pending_[at], [&](const auto& part) {
+            return v.offset <= part.first && part.second <= v.offset + v.count;
+          });
+        }
+      } else if (const auto* compute = std::get_if<Compute>(&run.op->action)) {
+        if (run.block->kernels[compute->kernel].kind == Kind::fill) {
+          if (p_[v.buffer].flat_split.empty() && passed_on_.contains(index(v.buffer))) drop(at);
+        } else if (v.use != View::Use::read && passed_on_.contains(index(v.buffer))) {
+          pending_[at].emplace_back(v.offset, v.offset + v.count);
+        }
+      }
+    }
+  }
+
   void see(const OpRun& run) {
+    pending(run);
     if (const auto* c = std::get_if<Collective>(&run.op->action);
         c != nullptr && c->kind == Collective::Kind::all_gather) {
       for (std::uint32_t i = 1; i < run.op->views.count; i += 2) {
@@ -208,6 +261,8 @@ class Pairs {
   std::map<std::pair<std::uint32_t, std::uint32_t>, int> embedded_;
   std::map<Instance, Cover> updated_, squared_, scattered_;
   std::map<Instance, bool> added_;
+  std::set<std::uint32_t> passed_on_;
+  std::map<Instance, Cover> pending_;
   bool trains_ = false, clips_ = false, advanced_ = false, early_ = false, lost_mean_ = false;
 };
 

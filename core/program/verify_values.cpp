@@ -124,6 +124,12 @@ class Values {
     f_.add_run(code, what, rank_, setup_, run);
   }
 
+  /// A whole copy of weights of which this rank keeps a part in another buffer.
+  [[nodiscard]] bool is_weight(const View& v) const {
+    const Buffer& b = p_[v.buffer];
+    return b.role == Role::weight && b.parameters && b.flat_split.empty() && v.member_of.empty();
+  }
+
   // --- an op that runs twice -----------------------------------------------
 
   /// What the op does and to which elements.
@@ -213,6 +219,16 @@ class Values {
     if (!setup_ && renewed_each_step(b, v.buffer) && !covered(run, v)) {
       wrong("program.stale", fmt::format("{} still holds the step before", b.name), run);
       return;
+    }
+    if (const auto copy = copies_.find(instance(run, v)); copy != copies_.end() && is_weight(v)) {
+      // A gathered copy of weights is that of the values at the time.
+      OpRun then = run;
+      then.layer = copy->second.layer;
+      for (const Region& r : regions(then, copy->second.from)) {
+        if (r.stamp <= copy->second.stamp) continue;
+        wrong("program.stale", fmt::format("{} was gathered before its parts were updated", b.name), run);
+        break;
+      }
     }
     // Reductions take partial sums, copies and gathers carry them along.
     const auto* c = std::get_if<Compute>(&run.op->action);
@@ -384,8 +400,9 @@ class Values {
         const View& g = view(run, 0);
         out = static_cast<AxisBits>(out | bits(p_.mesh, g.member_of) | bits(p_.mesh, p_[g.buffer].flat_split));
         if (p_[g.buffer].parameters) {
+          const std::uint64_t parts = size(p_.mesh, p_[g.buffer].flat_split);
           for (const ParameterSlice& s : p_.parameter_tables[*p_[g.buffer].parameters].slices) {
-            if (g.offset <= s.offset && s.offset < g.offset + g.count) {
+            if (g.offset * parts <= s.offset && s.offset < (g.offset + g.count) * parts) {
               out = static_cast<AxisBits>(out | cuts(s.shard, 0, Shard::max_dims));
             }
           }
@@ -472,7 +489,16 @@ class Values {
         for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
           const AxisBits left = partial_of(run, view(run, i));
           const bool reduces = c.kind == Collective::Kind::reduce_scatter;
-          put(run, view(run, i + 1), reduces ? static_cast<AxisBits>(left & ~group) : left, made(view(run, i)));
+          const View& to = view(run, i + 1);
+          if (c.kind == Collective::Kind::all_gather && is_weight(to)) copies_[instance(run, to)] = {view(run, i), stamp_, run.layer};
+          if (to.use == View::Use::accumulate) {
+            Hash sum;
+            sum.add(content(run, to));
+            sum.add(made(view(run, i)));
+            put(run, to, static_cast<AxisBits>((left & ~group) | partial_of(run, to)), sum.value);
+          } else {
+            put(run, to, reduces ? static_cast<AxisBits>(left & ~group) : left, made(view(run, i)));
+          }
         }
         break;
       case Collective::Kind::barrier: break;
@@ -511,6 +537,12 @@ class Values {
       inputs_;                                          ///< (layer, microbatch, parameter) -> forward input's content
   std::unordered_set<std::uint64_t> output_gradients_;  ///< contents that weight gradients have taken
   std::unordered_set<std::uint64_t> norm_gradients_;    ///< contents that norms have taken backward
+  struct Copied {
+    View from;  ///< the parts
+    std::uint64_t stamp = 0;
+    std::uint32_t layer = 0;  ///< of the run that gathered
+  };
+  std::unordered_map<Instance, Copied, InstanceHash> copies_;  ///< gathered weights
   std::uint64_t key_ = 0;
   std::uint64_t stamp_ = 0;
 };

@@ -54,6 +54,14 @@ class Exporter {
       refuse("plan.schedule", "schedule", "Megatron-LM does not run GPipe",
              {"Its schedule with one chunk per stage is 1F1B.", "Set schedule to 1f1b."});
     }
+    if (plan_.mesh.size(Axis::replica) > 1) {
+      refuse("mesh.replica", "replica", "the export knows no flags for hybrid sharding",
+             {"Set replica to 1, and data to the product of both."});
+    }
+    if (plan_.zero_stage > 1) {
+      refuse("plan.zero_stage", "zero", "Megatron-LM's distributed optimizer is ZeRO-1",
+             {fmt::format("zero_stage is {}.", plan_.zero_stage), "Set zero_stage to 1."});
+    }
     stages(p);
     if (plan_.zero_stage == 1) flag("--use-distributed-optimizer");
     if (d > 1 && *plan_.overlap_gradients) {

@@ -176,6 +176,11 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     std::iota(p.placement.begin(), p.placement.end(), 0U);
     draw.shuffle(p.placement);
   }
+  if (limits.beyond_bound) p.zero_stage = limits.zero_stage.value_or(draw.small(0, 3));
+  if (p.zero_stage == 3) {
+    p.reshard_after_forward = !draw.once_in(2);
+    p.prefetch = draw.small(0, 1);
+  }
   if (draw.once_in(3) && limits.beyond_bound) {
     const std::uint32_t replicas = draw.small(2, 3);
     if (p.mesh.size() * replicas <= limits.max_ranks) {
@@ -201,13 +206,14 @@ std::string describe(const PlannedRun& run) {
     for (const std::uint32_t n : *p.stage_layers) stages += fmt::format("{}{}", stages.empty() ? "" : "+", n);
   }
   return fmt::format(
-      "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {}mb{} B{} s{} {} stages {} {} recompute {} zero {} bucket {} overlap {} "
+      "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {}mb{} B{} s{} {} stages {} {} recompute {} zero {}{}{} bucket {} overlap {} "
       "{} {} {} "
       "{} {} momentum {} clip {} dropout {}/{} grads {} seed {}{}",
       p.name, m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.ffn, m.vocabulary,
       m.tied_embeddings ? "tied " : "untied ", mesh, p.microbatch_size, w.global_batch, w.sequence_length,
       name_of(weight_dtype(w)), stages, p.schedule == ScheduleName::gpipe ? "gpipe" : "1f1b",
-      static_cast<int>(p.recompute), p.zero_stage, p.gradient_bucket ? p.gradient_bucket->base() : 0.0,
+      static_cast<int>(p.recompute), p.zero_stage,
+      p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "", p.gradient_bucket ? p.gradient_bucket->base() : 0.0,
       p.overlap_gradients.value_or(false), p.attention == AttentionKernel::flash ? "flash" : "unfused",
       p.mesh.size(Axis::context) > 1 ? name_of(p.context) : "no-context", p.zigzag ? "zigzag" : "in-order",
       p.sequence_parallel ? "sp" : "no-sp", w.optimizer.kind == OptimizerKind::adam ? "adam" : "sgd",

@@ -8,15 +8,7 @@ namespace {
 /// A view reaches other layers of a bucket by an 8-bit shift.
 constexpr std::uint32_t most_layers = 100;
 
-/// Calls visit(module, layer shift) for every module of the bucket.
-template <class Visit>
-void for_each_module(const State& c, const Chunk& bucket, Visit&& visit) {
-  if (bucket.head) visit(c.head, std::int8_t{0});
-  for (std::uint32_t l = bucket.layers; l-- > 0;) visit(c.layer, static_cast<std::int8_t>(l));
-  if (bucket.embedding) visit(c.embedding, std::int8_t{0});
-}
-
-std::uint64_t gradient_bytes(const State& c, const Module& m) { return bytes_of(c.program[m.gradients]); }
+std::uint64_t gradient_bytes(const State& c, const Module& m) { return bytes_of(c.program[m.whole_gradients]); }
 
 Operand whole(BufferId buffer, const ParameterSegment& s, View::Use use, std::int8_t shift) {
   return {buffer, use, shift, s.offset, s.count, {}};
@@ -58,30 +50,55 @@ std::vector<Sum> sums_of(const State& c, const Chunk& bucket) {
   return sums;
 }
 
+/// Sequence parallelism: tensor ranks hold parts of the sum for what is the same on all.
+std::vector<Operand> replicated_of(const State& c, const Chunk& bucket) {
+  std::vector<Operand> operands;
+  for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
+    for (const ParameterSegment& s : c.program.parameter_tables[m.table].segments) {
+      if (!s.replicated) continue;
+      operands.push_back(c.zero >= 2 ? own_part(c, m.gradients, s, View::Use::accumulate, shift)
+                                     : whole(m.gradients, s, View::Use::accumulate, shift));
+    }
+  });
+  return operands;
+}
+
 BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket) {
   BlockBuilder b(c, "gradients.reduce", Pass::optimizer, Section::reductions, stage);
-  std::vector<Operand> operands;
-  if (c.sequence_parallel) {
-    for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
-      for (const ParameterSegment& s : c.program.parameter_tables[m.table].segments) {
-        if (s.replicated) operands.push_back(whole(m.gradients, s, View::Use::accumulate, shift));
-      }
-    });
+  const bool each_microbatch = c.zero >= 2;
+  if (c.sequence_parallel && !each_microbatch) {
+    const std::vector<Operand> operands = replicated_of(c, bucket);
     if (!operands.empty()) b.collective(Collective::Kind::all_reduce, c.tensor_group, operands);
   }
   // Everything before this block must be done, not only what conflicts inside it.
   b.after_tail({LaneKind::compute, 0});
   if (c.shard_states) {
-    operands.clear();
+    std::vector<Operand> operands;
     for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
       for (const ParameterSegment& s : c.program.parameter_tables[m.table].segments) {
-        operands.push_back(whole(m.gradients, s, View::Use::read, shift));
-        operands.push_back(own_part(c, m.gradients, s, View::Use::write, shift));
+        operands.push_back(whole(m.whole_gradients, s, View::Use::read, shift));
+        operands.push_back(own_part(c, m.gradients, s, each_microbatch ? View::Use::accumulate : View::Use::write, shift));
       }
     });
     b.collective(Collective::Kind::reduce_scatter, c.data_group, operands);
   }
+  if (each_microbatch) return b.finish(c);
   for (const Sum& sum : sums_of(c, bucket)) b.collective(Collective::Kind::all_reduce, c.group(sum.axes), sum.operands);
+  return b.finish(c);
+}
+
+BlockId build_combine(State& c, std::uint32_t stage, const Chunk& bucket) {
+  BlockBuilder b(c, "gradients.combine", Pass::optimizer, Section::reductions, stage);
+  const Lane reductions = collective_lane(c.program, c.data_group);
+  if (c.sequence_parallel) {
+    const std::vector<Operand> operands = replicated_of(c, bucket);
+    b.after_tail(reductions);
+    if (!operands.empty()) b.collective(Collective::Kind::all_reduce, c.tensor_group, operands);
+  }
+  for (const Sum& sum : sums_of(c, bucket)) {
+    b.after_tail(reductions);
+    b.collective(Collective::Kind::all_reduce, c.group(sum.axes), sum.operands);
+  }
   return b.finish(c);
 }
 
@@ -99,6 +116,14 @@ BlockId build_gather(State& c, std::uint32_t stage, const Chunk& bucket) {
 }
 
 }  // namespace
+
+bool gathers_updated(const State& c) { return c.zero == 1 || c.zero == 2; }
+
+bool combines(const State& c) {
+  if (c.zero < 2) return false;
+  const bool others = std::any_of(c.token_axes.begin(), c.token_axes.end(), [](Axis a) { return a != Axis::data; });
+  return c.sequence_parallel || others;
+}
 
 std::vector<Chunk> build_buckets(State& c, std::uint32_t stage, const Chunk& chunk) {
   const double least = c.plan.gradient_bucket->base();
@@ -138,7 +163,8 @@ std::vector<Chunk> build_buckets(State& c, std::uint32_t stage, const Chunk& chu
       }
     }
     bucket.reduce = same != nullptr ? same->reduce : build_reduce(c, stage, bucket);
-    if (c.shard_states) bucket.gather = same != nullptr ? same->gather : build_gather(c, stage, bucket);
+    if (gathers_updated(c)) bucket.gather = same != nullptr ? same->gather : build_gather(c, stage, bucket);
+    if (combines(c)) bucket.combine = same != nullptr ? same->combine : build_combine(c, stage, bucket);
   }
   return buckets;
 }

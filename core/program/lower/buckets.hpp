@@ -16,6 +16,13 @@ namespace orrery::lowering {
 /// all-reduce over the axes of sum_axes; with ZeRO-1 (Rajbhandari et al., SC '20)
 /// reduce-scatter over the data axis, then all-reduce of the part over the
 /// others (hybrid sharding).  gather: with ZeRO-1, the updated weights.
+/// With ZeRO-2 and 3 reduce adds the scattered sum to the part after every
+/// microbatch; sums over other axes than data wait for the last: combine.
 [[nodiscard]] std::vector<Chunk> build_buckets(State&, std::uint32_t stage, const Chunk&);
+
+/// Whether updated parts of weights are gathered at the end of the step.
+[[nodiscard]] bool gathers_updated(const State&);
+/// Whether parts of gradients are summed once more after the last microbatch.
+[[nodiscard]] bool combines(const State&);
 
 }  // namespace orrery::lowering

@@ -71,26 +71,34 @@ Buckets cut(State& s, Stage& stage) {
   return out;
 }
 
-/// Each bucket's reduction as soon as the last backward pass has completed its
+/// Each bucket's reduction as soon as a backward pass has completed its
 /// gradients, or all of them at the end; weights are gathered upwards, for the
 /// next forward pass needs the embedding first.
+///
+/// The last backward pass completes them, and with ZeRO-2 and 3 every one, for
+/// whole gradients live no longer than that.
 void communicate(const State& s, Stage& stage, const Buckets& buckets, std::vector<Action>& out) {
+  const bool each_microbatch = s.zero >= 2;
   for (const Action& a : stage.step) {
-    // Schedules run backwards in ascending order, so the last microbatch completes the gradients.
-    const bool completes = a.phase == Phase::backward && a.microbatch + 1 == s.program.microbatches;
-    if (!completes || !*s.plan.overlap_gradients) {
+    // Schedules run backwards in ascending order.
+    const bool last = a.microbatch + 1 == s.program.microbatches;
+    if (a.phase != Phase::backward || !(each_microbatch || (last && *s.plan.overlap_gradients))) {
       out.push_back(a);
       continue;
     }
     for (std::size_t b = buckets.of_chunk[a.chunk].first; b < buckets.of_chunk[a.chunk].second; ++b) {
       out.push_back({Phase::backward, buckets.all[b], a.microbatch});
-      out.push_back({Phase::reduce, buckets.all[b], 0});
+      out.push_back({Phase::reduce, buckets.all[b], each_microbatch ? a.microbatch : 0});
+      if (last && combines(s) && *s.plan.overlap_gradients) out.push_back({Phase::combine, buckets.all[b], 0});
     }
   }
   if (!*s.plan.overlap_gradients) {
-    for (const std::uint32_t b : buckets.all) out.push_back({Phase::reduce, b, 0});
+    for (const std::uint32_t b : buckets.all) {
+      if (!each_microbatch) out.push_back({Phase::reduce, b, 0});
+      if (combines(s)) out.push_back({Phase::combine, b, 0});
+    }
   }
-  if (s.shard_states) {
+  if (gathers_updated(s)) {
     for (auto b = buckets.all.rbegin(); b != buckets.all.rend(); ++b) out.push_back({Phase::gather, *b, 0});
   }
 }
@@ -119,14 +127,18 @@ void run(State& s) {
 }
 
 /// Gradients are cleared before the first backward and reduced once where ranks
-/// hold parts of them, after the module's last backward; with ZeRO-1 weights
-/// are gathered once.
+/// hold parts of them, after the module's last backward; with ZeRO-2 and 3 after
+/// every backward.  With ZeRO-1 and 2 weights are gathered once.
 std::string after(const State& s) {
   for (const Stage& stage : s.stages) {
     std::string wrong = covered(stage, Phase::clear, 0);
     if (wrong.empty()) wrong = covered(stage, Phase::backward, s.program.microbatches - 1);
-    if (wrong.empty()) wrong = covered(stage, Phase::reduce, 0, s.reduce_gradients ? 1 : 0);
-    if (wrong.empty()) wrong = covered(stage, Phase::gather, 0, s.shard_states ? 1 : 0);
+    const std::uint32_t reductions = s.zero >= 2 ? s.program.microbatches : 1;
+    for (std::uint32_t m = 0; m < reductions && wrong.empty(); ++m) {
+      wrong = covered(stage, Phase::reduce, m, s.reduce_gradients ? 1 : 0);
+    }
+    if (wrong.empty()) wrong = covered(stage, Phase::combine, 0, combines(s) ? 1 : 0);
+    if (wrong.empty()) wrong = covered(stage, Phase::gather, 0, gathers_updated(s) ? 1 : 0);
     if (!wrong.empty()) return wrong;
     // Layers whose gradients are reduced get none added afterwards.
     std::vector<bool> reduced(s.program.layers);
@@ -137,7 +149,7 @@ std::string after(const State& s) {
       backward = backward || a.phase == Phase::backward;
       for (std::uint32_t l = c.low_layer; l < c.low_layer + c.layers; ++l) {
         if (a.phase == Phase::backward && reduced[l]) return fmt::format("layer {} is reduced too early", l);
-        if (a.phase == Phase::reduce) reduced[l] = true;
+        if (a.phase == (s.zero >= 2 ? Phase::combine : Phase::reduce)) reduced[l] = true;
       }
     }
   }

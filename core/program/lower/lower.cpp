@@ -11,7 +11,7 @@ namespace lowering {
 std::span<const LoweringPass> all_passes() {
   static const std::array list = {
       place(),     schedule(),  recomputation(), sharding_collectives(), pipeline_transfers(), gathers_and_reductions(),
-      optimizer(), lifetimes(), lanes()};
+      optimizer(), lifetimes(), parameter_copies(), lanes()};
   return list;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/program/lower/buckets.hpp"
 #include "core/program/lower/passes.hpp"
 
 namespace orrery::lowering {
@@ -147,7 +148,7 @@ void run(State& s) {
       add(Phase::reduce_norm, blocks.reduce_norm);
     }
     add(Phase::advance, blocks.advance);
-    if (!s.shard_states) each_chunk(Phase::update);
+    if (!gathers_updated(s)) each_chunk(Phase::update);
     for (const Action& a : end) {
       if (a.phase == Phase::gather) stage.step.push_back({Phase::update, a.chunk, 0});
       stage.step.push_back(a);
@@ -166,7 +167,8 @@ std::string after(const State& s) {
     bool updating = false;
     for (const Action& a : stage.step) {
       if (a.phase == Phase::update) updating = updated[a.chunk] = true;
-      const bool makes_gradients = a.phase == Phase::backward || a.phase == Phase::reduce || a.phase == Phase::tied;
+      const bool makes_gradients = a.phase == Phase::backward || a.phase == Phase::reduce ||
+                                   a.phase == Phase::combine || a.phase == Phase::tied;
       if (makes_gradients && updating) return fmt::format("stage {} updates before gradients are there", stage.number);
       if (a.phase == Phase::gather && !updated[a.chunk]) {
         return fmt::format("stage {} gathers weights before their update", stage.number);

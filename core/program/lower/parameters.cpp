@@ -134,8 +134,12 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope)
     if (sharded) b.flat_split = {Axis::data};
     return c.declare(std::move(b));
   };
-  module.weights = persistent("weights", Role::weight, c.act, false);
-  module.gradients = persistent("gradients", Role::gradient, c.grad, false);
+  module.weights = persistent("weights", Role::weight, c.act, c.zero >= 3);
+  module.gradients = persistent("gradients", Role::gradient, c.grad, c.zero >= 2);
+  module.whole_weights = module.weights;
+  module.whole_gradients = module.gradients;
+  if (c.zero >= 3) module.whole_weights = persistent("weights.whole", Role::weight, c.act, false);
+  if (c.zero >= 2) module.whole_gradients = persistent("gradients.whole", Role::gradient, c.grad, false);
   if (has_master_weights(c.workload)) module.masters = persistent("masters", Role::master, c.state, c.shard_states);
   static constexpr const char* moments[] = {"moment1", "moment2"};
   for (int i = 0; i < optimizer_moments(c.workload); ++i) {

@@ -29,6 +29,7 @@ struct LoweringPass {
 [[nodiscard]] LoweringPass gathers_and_reductions();
 [[nodiscard]] LoweringPass optimizer();
 [[nodiscard]] LoweringPass lifetimes();
+[[nodiscard]] LoweringPass parameter_copies();
 [[nodiscard]] LoweringPass lanes();
 
 /// All of them.

@@ -51,7 +51,7 @@ void run(State& s) {
     Stage stage;
     stage.number = i;
     stage.own_chunks = 1;
-    stage.chunks = {{i == 0, first_layer(s.plan, i), (*s.plan.stage_layers)[i], i + 1 == s.pipeline, {}, {}}};
+    stage.chunks = {{i == 0, first_layer(s.plan, i), (*s.plan.stage_layers)[i], i + 1 == s.pipeline, {}, {}, {}}};
     stage.setup = {{Phase::setup, 0, 0}, {Phase::scalars, 0, 0}};
     stage.blocks[static_cast<std::size_t>(Phase::scalars)] = scalars;
     s.stages.push_back(std::move(stage));

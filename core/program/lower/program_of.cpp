@@ -12,7 +12,8 @@ std::uint32_t layer_of(Phase phase, const Chunk& chunk) {
     case Phase::receive_hidden:
     case Phase::send_gradient:
     case Phase::reduce:
-    case Phase::gather: return chunk.low_layer;
+    case Phase::gather:
+    case Phase::combine: return chunk.low_layer;
     case Phase::send_hidden:
     case Phase::receive_gradient: return chunk.low_layer + chunk.layers;
     case Phase::setup:
@@ -21,6 +22,12 @@ std::uint32_t layer_of(Phase phase, const Chunk& chunk) {
     case Phase::backward:
     case Phase::norm:
     case Phase::update:
+    case Phase::first_weights:
+    case Phase::forward_to_head:
+    case Phase::forward_last:
+    case Phase::forward_kept:
+    case Phase::backward_last:
+    case Phase::release:
     case Phase::scalars:
     case Phase::begin:
     case Phase::tied:
@@ -32,9 +39,14 @@ std::uint32_t layer_of(Phase phase, const Chunk& chunk) {
   return 0;
 }
 
+bool is_forward(Phase p) {
+  return p == Phase::forward || p == Phase::forward_to_head || p == Phase::forward_last || p == Phase::forward_kept;
+}
+
 BlockId block_of(const Stage& stage, const Chunk& chunk, Phase phase) {
   if (phase == Phase::reduce) return chunk.reduce;
   if (phase == Phase::gather) return chunk.gather;
+  if (phase == Phase::combine) return chunk.combine;
   return stage.blocks[static_cast<std::size_t>(phase)];
 }
 
@@ -42,33 +54,35 @@ std::vector<Slot> slots_of(const State& state, const Stage& stage, const std::ve
                            const std::vector<BlockId>& number) {
   std::vector<Slot> slots;
   slots.reserve(2 * actions.size() + 2);
-  const auto run = [&](BlockId block, std::uint32_t layer, std::uint32_t microbatch, std::uint32_t repeat = 1,
-                       std::int32_t step = 1) {
-    slots.push_back({number[index(block)], layer, microbatch, repeat, step});
-  };
-  const std::uint32_t layers = state.program.layers;  // the head takes what a layer behind the last would
-  for (const Action& a : actions) {
-    const Chunk& chunk = stage.chunks[a.chunk];
-    if (!per_module(a.phase)) {
-      run(block_of(stage, chunk, a.phase), layer_of(a.phase, chunk), a.microbatch);
-      continue;
-    }
-    const ModuleBlocks& blocks = state.blocks(a.phase);
-    const std::uint32_t end = chunk.low_layer + chunk.layers;
-    if (a.phase == Phase::backward) {
-      if (chunk.head) run(blocks.head, layers, a.microbatch);
-      if (chunk.layers > 0) run(blocks.layer, end - 1, a.microbatch, chunk.layers, -1);
-      if (chunk.embedding) run(blocks.embedding, 0, a.microbatch);
-    } else {
-      if (chunk.embedding) run(blocks.embedding, 0, a.microbatch);
-      if (chunk.layers > 0) run(blocks.layer, chunk.low_layer, a.microbatch, chunk.layers);
-      if (chunk.head) run(blocks.head, a.phase == Phase::forward ? layers : 0, a.microbatch);
-    }
-  }
+  for (const Action& a : actions) add_slots(state, stage, a, slots);
+  for (Slot& slot : slots) slot.block = number[index(slot.block)];
   return slots;
 }
 
 }  // namespace
+
+void add_slots(const State& state, const Stage& stage, const Action& a, std::vector<Slot>& slots) {
+  const auto run = [&](BlockId block, std::uint32_t layer, std::uint32_t repeat = 1, std::int32_t step = 1) {
+    slots.push_back({block, layer, a.microbatch, repeat, step});
+  };
+  const std::uint32_t layers = state.program.layers;  // the head takes what a layer behind the last would
+  const Chunk& chunk = stage.chunks[a.chunk];
+  if (!per_module(a.phase)) {
+    run(block_of(stage, chunk, a.phase), layer_of(a.phase, chunk));
+    return;
+  }
+  const ModuleBlocks& blocks = state.blocks(a.phase);
+  const std::uint32_t end = chunk.low_layer + chunk.layers;
+  if (a.phase == Phase::backward || a.phase == Phase::backward_last) {
+    if (chunk.head) run(blocks.head, layers);
+    if (chunk.layers > 0) run(blocks.layer, end - 1, chunk.layers, -1);
+    if (chunk.embedding) run(blocks.embedding, 0);
+  } else {
+    if (chunk.embedding) run(blocks.embedding, 0);
+    if (chunk.layers > 0) run(blocks.layer, chunk.low_layer, chunk.layers);
+    if (chunk.head) run(blocks.head, is_forward(a.phase) ? layers : 0);
+  }
+}
 
 Program program_of(State&& state) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> order(state.drafts.size());  // place, then as built

@@ -33,7 +33,8 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p) : model(m), w
   qkv_width = context_width + 2 * kv_heads * model.head_dim;
   ffn = model.ffn / tensor;
   vocabulary = padded_vocabulary(plan, model) / tensor;
-  shard_states = plan.zero_stage >= 1 && data > 1;
+  zero = data > 1 ? plan.zero_stage : 0;
+  shard_states = zero >= 1;
   for (const Axis axis : batch_axes) {
     if (plan.mesh.size(axis) > 1) batch_split.axis[batch_split.count++] = axis;
   }
@@ -172,6 +173,13 @@ ShardDim position_dim(const State& s, Rows rows) {
 
 ShardDim sequence_dim(const State& s) {
   return {s.workload.global_batch, s.workload.global_batch, s.batch_split, true};
+}
+
+bool is_copy(const State& c, BufferId b) {
+  for (const Module* m : {&c.embedding, &c.layer, &c.head}) {
+    if ((c.zero >= 2 && b == m->whole_gradients) || (c.zero >= 3 && b == m->whole_weights)) return true;
+  }
+  return false;
 }
 
 bool is_persistent(const Buffer& b) {

@@ -8,7 +8,7 @@
 
 namespace orrery::lowering {
 
-/// What an action does.  Those up to `update` run one block per module of
+/// What an action does.  Those up to `release` run one block per module of
 /// their chunk; the rest run one block.
 enum class Phase : std::uint8_t {
   setup,
@@ -17,12 +17,20 @@ enum class Phase : std::uint8_t {
   backward,
   norm,
   update,
+  // ZeRO-3 (gathered_weights): variants of forward and backward that differ in what they gather ahead and free.
+  first_weights,    ///< gathers what the first module of a chunk needs
+  forward_to_head,  ///< gathers the head's weights ahead
+  forward_last,     ///< gathers nothing ahead
+  forward_kept,     ///< weights are there
+  backward_last,    ///< gathers nothing ahead
+  release,          ///< frees weights that were kept
   receive_hidden,
   send_hidden,
   receive_gradient,
   send_gradient,
   reduce,
-  gather,  ///< of the chunk's gradients, and of its updated weights
+  gather,   ///< of the chunk's gradients, and of its updated weights
+  combine,  ///< of the gradients' parts once all microbatches are reduced
   scalars,
   begin,
   tied,
@@ -31,9 +39,9 @@ enum class Phase : std::uint8_t {
   advance,
   mean_loss,
 };
-inline constexpr std::size_t module_phases = static_cast<std::size_t>(Phase::update) + 1;
+inline constexpr std::size_t module_phases = static_cast<std::size_t>(Phase::release) + 1;
 inline constexpr std::size_t phases = static_cast<std::size_t>(Phase::mean_loss) + 1;
-[[nodiscard]] constexpr bool per_module(Phase p) { return p <= Phase::update; }
+[[nodiscard]] constexpr bool per_module(Phase p) { return p <= Phase::release; }
 
 /// One entry of a stage's list.
 struct Action {
@@ -52,6 +60,7 @@ struct Chunk {
   bool head = false;
   BlockId reduce{};  ///< of Phase::reduce, where that runs
   BlockId gather{};
+  BlockId combine{};
 };
 
 /// One pipeline stage: what it holds and what it does.
@@ -63,7 +72,7 @@ struct Stage {
   std::uint32_t own_chunks = 0;  ///< of place
   std::vector<Chunk> chunks;
   std::vector<Action> setup, step;
-  std::array<BlockId, phases> blocks{};  ///< of phases that run one block, but reduce and gather
+  std::array<BlockId, phases> blocks{};  ///< of phases that run one block, but reduce, gather and combine
 };
 
 /// A block for each kind of module.
@@ -78,6 +87,9 @@ struct Module {
   BufferId gradients{};
   BufferId masters{};     ///< only with has_master_weights
   BufferId moments[2]{};  ///< optimizer_moments of them
+  /// What compute reads and adds to: the above, or copies that live for a while
+  /// where ZeRO keeps only this rank's part of gradients (2) or weights too (3).
+  BufferId whole_weights{}, whole_gradients{};
 };
 
 struct Scalars {
@@ -107,6 +119,7 @@ struct State {
   std::uint64_t qkv_width, context_width, ffn, vocabulary;  ///< local
   bool sequence_parallel;
   bool shard_states;      ///< ZeRO over more than one data rank
+  std::uint32_t zero;     ///< ZeRO stage; 0 on one data rank
   bool reduce_gradients;  ///< between ranks of a stage
   bool clip, scaled;      ///< global-norm clipping; fp16 loss scale
   bool factor;            ///< updates take a factor
@@ -174,11 +187,26 @@ enum class Rows : std::uint8_t { sequence_parallel, context, whole };
 [[nodiscard]] ShardDim position_dim(const State&, Rows);
 [[nodiscard]] ShardDim sequence_dim(const State&);
 
+/// Whether the buffer is a whole copy of weights or gradients of which the rank keeps a part.
+[[nodiscard]] bool is_copy(const State&, BufferId);
+
+/// Calls visit(module, layer shift) for every module of the chunk, the head
+/// first, at the layer of its lowest.
+template <class Visit>
+void for_each_module(const State& s, const Chunk& chunk, Visit&& visit) {
+  if (chunk.head) visit(s.head, std::int8_t{0});
+  for (std::uint32_t l = chunk.layers; l-- > 0;) visit(s.layer, static_cast<std::int8_t>(l));
+  if (chunk.embedding) visit(s.embedding, std::int8_t{0});
+}
+
 /// Lives from setup on, through every step.
 [[nodiscard]] bool is_persistent(const Buffer&);
 
 /// Declares parameter tables, persistent buffers and scalars.
 void declare_parameters(State&);
+
+/// Appends what the action runs, blocks numbered as drafts.
+void add_slots(const State&, const Stage&, const Action&, std::vector<Slot>& slots);
 
 /// The Program that the state stands for; takes its parts.
 [[nodiscard]] Program program_of(State&&);

@@ -4,12 +4,12 @@ namespace orrery::lowering {
 
 Operand weight_of(const State& c, const Module& module, std::string_view slice) {
   const auto p = c.parameter(module, slice);
-  return {module.weights, View::Use::read, 0, p.offset, p.count, {}};
+  return {module.whole_weights, View::Use::read, 0, p.offset, p.count, {}};
 }
 
 Operand gradient_of(const State& c, const Module& module, std::string_view slice) {
   const auto p = c.parameter(module, slice);
-  return {module.gradients, View::Use::accumulate, 0, p.offset, p.count, {}};
+  return {module.whole_gradients, View::Use::accumulate, 0, p.offset, p.count, {}};
 }
 
 void norm_forward(const State& c, BlockBuilder& b, const NormSite& site, Operand x, Operand y, Operand stats) {

@@ -84,7 +84,7 @@ TEST_CASE("Every code of the plan rules has a test and stands in docs/diagnostic
                            text_of(source / "core/plan/context_check.cpp") + text_of(source / "core/plan/plan_file.cpp");
   // Below, in memory: what a file cannot say, since its numbers are refused first.
   std::set<std::string> tested = {"plan.size", "plan.mesh-size", "plan.microbatch-size", "plan.stage-empty",
-                                  "plan.zero-stage", "plan.context-algorithm"};
+                                  "plan.zero-stage", "plan.prefetch", "plan.context-algorithm"};
   for (const std::string& name : cases()) {
     const Diagnostics found = read(name);
     for (const Diagnostic& d : found.list()) tested.insert(d.code);
@@ -139,8 +139,15 @@ TEST_CASE("Numbers that a file refuses are refused in plans built in memory") {
         "  Every stage holds at least one layer.\n"
         "error: the microbatch size is out of range [plan.microbatch-size]\n"
         "  microbatch_size is 0; it must be from 1 to 1048576.\n"
-        "error: this ZeRO stage is not supported [plan.zero-stage]\n"
-        "  zero_stage is 9; it must be 0 or 1.\n");
+        "error: there is no such ZeRO stage [plan.zero-stage]\n"
+        "  zero_stage is 9; it must be from 0 to 3.\n");
+  plan = {};
+  plan.zero_stage = 3;
+  plan.prefetch = 2;
+  CHECK(in_memory(tiny(), small(), plan) ==
+        "error: weights are gathered at most one layer ahead [plan.prefetch]\n"
+        "  prefetch is 2; it must be 0 or 1.\n"
+        "  Nearest valid prefetch: 1.\n");
 }
 
 TEST_CASE("An algorithm that no file can name is refused in plans built in memory") {

@@ -42,7 +42,7 @@ struct Symbols {
         tied(r.model.tied_embeddings),
         flash(*r.plan.attention == AttentionKernel::flash),
         sp(r.plan.sequence_parallel && t > 1),
-        zero(r.plan.zero_stage >= 1 && dp > 1),
+        zero(dp > 1 ? r.plan.zero_stage : 0),
         w(size_of(weight_dtype(r.workload))),
         g(size_of(gradient_dtype(r.workload))),
         st(size_of(state_dtype(r.workload))) {}
@@ -51,7 +51,8 @@ struct Symbols {
   const Workload& workload;
   const Plan& plan;
   std::uint64_t L, h, a, k, d, f, s, b, B, t, dp, p, c, replicas, m, V;
-  bool swiglu, layer_norm, bias, tied, flash, sp, zero;
+  bool swiglu, layer_norm, bias, tied, flash, sp;
+  std::uint32_t zero;
   std::uint64_t w, g, st;  ///< bytes of a weight, a gradient, a state
 
   [[nodiscard]] bool full() const { return plan.recompute == Recompute::full; }
@@ -177,7 +178,9 @@ TEST_CASE("parameters of a Program equal the closed form", "[property][totals]")
 }
 
 // Weights w, gradients g, masters and moments in the state type, the last two
-// divided by the data size under ZeRO-1 (Rajbhandari et al. 2020, table 1).
+// divided by the data size under ZeRO-1, gradients too under ZeRO-2, weights too
+// under ZeRO-3 (Rajbhandari et al. 2020, table 1): with 16-bit weights and
+// gradients and Adam 16, 4 + 12/N, 2 + 14/N and 16/N bytes per parameter.
 TEST_CASE("model state of every stage equals the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     const PlannedRun run = test::random_run(seed);
@@ -190,8 +193,8 @@ TEST_CASE("model state of every stage equals the closed form", "[property][total
       const std::uint64_t n = stage_held(x, stage);
       const std::uint64_t own = x.zero ? n / x.dp : n;
       const RoleBytes state = totals_of(program, stage).state;
-      CHECK(state[index(Role::weight)] == n * x.w);
-      CHECK(state[index(Role::gradient)] == n * x.g);
+      CHECK(state[index(Role::weight)] == (x.zero >= 3 ? own : n) * x.w);
+      CHECK(state[index(Role::gradient)] == (x.zero >= 2 ? own : n) * x.g);
       CHECK(state[index(Role::master)] == (has_master_weights(run.workload) ? own * 4 : 0));
       CHECK(state[index(Role::moment)] == own * x.st * moments);
     }
@@ -278,7 +281,11 @@ TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]"
       // Sequence parallelism also sums the gradients of replicated parameters, in
       // as many messages as there are buckets: their bytes are known.
       if (x.sp) {
-        const auto padded = [&](std::uint64_t n) { return x.zero ? (n + x.dp - 1) / x.dp * x.dp : n; };
+        // With ZeRO-2 and 3 it sums their parts, once they are scattered.
+        const auto padded = [&](std::uint64_t n) {
+          const std::uint64_t parts = x.zero ? (n + x.dp - 1) / x.dp : n;
+          return x.zero == 1 ? parts * x.dp : parts;
+        };
         std::uint64_t replicated = x.layers_of(stage) * padded(layer_held(x).replicated);
         if (x.first(stage)) replicated += padded(embedding_held(x).replicated);
         if (x.last(stage)) replicated += padded(head_held(x).replicated);
@@ -290,10 +297,25 @@ TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]"
   }
 }
 
+/// Elements of weights that a stage gathers in a step.  ZeRO-1 and 2: all, after
+/// the update.  ZeRO-3: each microbatch all for the forward and again for the
+/// backward pass, but for the embedding, which the backward pass does not read;
+/// a table tied on one stage is gathered for the head as well.  Kept: all, once.
+std::uint64_t gathered_elements(const Symbols& x, std::uint64_t stage, std::uint64_t held) {
+  if (x.zero == 0) return 0;
+  if (x.zero < 3 || !x.plan.reshard_after_forward) return held;
+  std::uint64_t n = 2 * held;
+  if (x.first(stage)) n -= embedding_held(x).total(x);
+  if (x.tied && x.p == 1) n += 2 * embedding_held(x).total(x);
+  return n * x.m;
+}
+
 // Data parallel: all gradients once per step over data and replicas, 2(n-1)/n of
 // them sent in a ring.  ZeRO-1: gradients scattered along data, weights gathered,
 // the same bytes where both have the same size; replicas sum the part alone
-// (hybrid sharding), 1/n of what they would sum of the whole.  The last stage
+// (hybrid sharding), 1/n of what they would sum of the whole.  ZeRO-2 and 3
+// scatter after each of g microbatches: g + 1 and, with weights gathered twice
+// each, 3 g times (n-1)/n of the parameters.  The last stage
 // also sums the count of targets and the loss.
 TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
@@ -327,8 +349,8 @@ TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") 
       const Volume gather = volume(program, totals, Collective::Kind::all_gather, data_group);
       CHECK(reduce.payload == (x.zero ? 0 : n * x.g) + scalars);
       if (x.c > 1) CHECK(volume(program, totals, Collective::Kind::all_reduce, batch_group).payload == count);
-      CHECK(scatter.payload == (x.zero ? n * x.g : 0));
-      CHECK(gather.payload == (x.zero ? n * x.w : 0));
+      CHECK(scatter.payload == (x.zero ? n * x.g : 0) * (x.zero >= 2 ? x.m : 1));
+      CHECK(gather.payload == gathered_elements(x, stage, n) * x.w);
       if (x.zero && x.replicas * x.c > 1) {
         CHECK(volume(program, totals, Collective::Kind::all_reduce, rest_group).payload == n / x.dp * x.g);
       }

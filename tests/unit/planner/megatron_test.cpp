@@ -189,6 +189,19 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
         "  Set weight_decay to 0, or use adam.\n"
         "error: Megatron-LM's distributed optimizer is Adam only [export.optimizer]\n"
         "  Set zero_stage to 0, or use adam.\n");
+  PlannedRun sharded = run();
+  sharded.plan.zero_stage = 3;
+  CHECK(refusal(sharded) ==
+        "error: Megatron-LM's distributed optimizer is ZeRO-1 [export.zero]\n"
+        "  zero_stage is 3.\n"
+        "  Set zero_stage to 1.\n");
+  PlannedRun hybrid = run();
+  for (MeshAxis& a : hybrid.plan.mesh.axes) {
+    if (a.axis == Axis::data) a.axis = Axis::replica;
+  }
+  CHECK(refusal(hybrid) ==
+        "error: the export knows no flags for hybrid sharding [export.replica]\n"
+        "  Set replica to 1, and data to the product of both.\n");
   sgd.workload.optimizer.weight_decay = 0.0;
   sgd.plan.zero_stage = 0;
   CHECK(value(sgd, "--optimizer") == "sgd");

@@ -58,8 +58,22 @@ TEST_CASE("the Program after any pass prints a text that reads back, and the las
   }
 }
 
+namespace {
+
+/// With stages and ZeRO-3, so that every pass has something to do.
+PlannedRun sharded_run() {
+  test::RandomRunLimits limits;
+  limits.zero_stage = 3;
+  for (std::uint64_t seed = 0;; ++seed) {
+    PlannedRun r = test::random_run(seed, limits);
+    if (r.plan.mesh.size(Axis::pipeline) > 1 && r.plan.mesh.size(Axis::data) > 1 && r.plan.reshard_after_forward) return r;
+  }
+}
+
+}  // namespace
+
 TEST_CASE("no pass runs twice or without the one before it", "[lower]") {
-  const PlannedRun run = test::random_run(7);
+  const PlannedRun run = sharded_run();
   for (const LoweringPass& pass : all_passes()) {
     CAPTURE(pass.name);
     State state = before_pass(run, pass.name);
@@ -73,12 +87,7 @@ TEST_CASE("no pass runs twice or without the one before it", "[lower]") {
 }
 
 TEST_CASE("a broken state violates what a pass ensures", "[lower]") {
-  const PlannedRun run = [] {
-    for (std::uint64_t seed = 0;; ++seed) {
-      PlannedRun r = test::random_run(seed);
-      if (r.plan.mesh.size(Axis::pipeline) > 1 && r.plan.mesh.size(Axis::data) > 1) return r;
-    }
-  }();
+  const PlannedRun run = sharded_run();
   const auto broken = [&](const LoweringPass& pass, auto&& harm) {
     State state = before_pass(run, pass.name);
     pass.run(state);
@@ -99,6 +108,12 @@ TEST_CASE("a broken state violates what a pass ensures", "[lower]") {
   CHECK(broken(lifetimes(), [](State& s) {
     auto& ops = s[s.blocks(Phase::forward).layer].block.ops;
     ops.erase(std::find_if(ops.begin(), ops.end(), is_memory));
+  }));
+  CHECK(broken(parameter_copies(), [](State& s) {
+    auto& ops = s[s.stages.front().chunks.back().reduce].block.ops;
+    auto& layer = s[s.blocks(Phase::forward).layer].block.ops;
+    std::erase_if(ops, is_memory);
+    std::erase_if(layer, [](const Op& op) { return std::holds_alternative<Free>(op.action); });
   }));
   CHECK(broken(lanes(), [](State& s) {
     for (Draft& d : s.drafts) {

@@ -73,8 +73,12 @@ TEST_CASE("200 random runs cover every kind of combination") {
     note("recompute full", p.recompute == Recompute::full);
     note("zero 0", data > 1 && p.zero_stage == 0);
     note("zero 1", data > 1 && p.zero_stage == 1);
+    note("zero 2", data > 1 && p.zero_stage == 2);
+    note("zero 3", data > 1 && p.zero_stage == 3 && p.reshard_after_forward);
+    note("zero 3, weights kept", data > 1 && p.zero_stage == 3 && !p.reshard_after_forward);
+    note("zero 3 without prefetch", data > 1 && p.zero_stage == 3 && p.prefetch == 0);
     note("replicas", p.mesh.size(Axis::replica) > 1);
-    note("hybrid sharding", p.mesh.size(Axis::replica) > 1 && data > 1 && p.zero_stage == 1);
+    note("hybrid sharding", p.mesh.size(Axis::replica) > 1 && data > 1 && p.zero_stage >= 1);
     note("clipped", w.clip_norm.has_value());
     note("not clipped", !w.clip_norm);
     note("tied across stages", stages > 1 && run.model.tied_embeddings);

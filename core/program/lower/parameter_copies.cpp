@@ -1,0 +1,440 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "core/program/lower/passes.hpp"
+
+namespace orrery::lowering {
+namespace {
+
+// ZeRO-2 and 3 keep this rank's part of gradients, and of weights; compute works
+// on whole copies that live for a while.
+//
+// Gradients: a copy begins, cleared, in the backward block that first adds to
+// it, and ends with the reduce-scatter that adds it to the parts.
+//
+// Weights (Rajbhandari et al., SC '20, section 5.3): a copy is gathered before
+// the block that reads it and freed after its last use there, forward and again
+// backward; or kept from the step's first forward to its last backward pass.
+// With prefetch, block l gathers what block l + 1 needs: its all-gather waits
+// for the end of block l - 1, and block l waits for the gather before it, which
+// is then the last on its lane.  The first block of a chunk has its own gathered
+// in front of it, the last gathers nothing.
+
+/// A whole copy, relative to the layer of the block's run.
+struct Copy {
+  const Module* module = nullptr;
+  std::int8_t shift = 0;
+};
+
+/// What a block does with copies besides what it had.
+struct Change {
+  std::vector<Copy> gather;   ///< before its ops, in one message
+  std::vector<Copy> clear;    ///< begin with zeros, before its ops
+  std::vector<BufferId> free; ///< after their last use
+  bool after_gather = false;  ///< what it reads was gathered by the last op on the gather lane
+};
+
+bool uses(const Block& block, const Op& op, BufferId buffer) {
+  bool found = false;
+  for_each_view(block, op, [&](const View& v) { found = found || v.buffer == buffer; });
+  return found;
+}
+bool uses(const Block& block, BufferId buffer) {
+  return std::any_of(block.views.begin(), block.views.end(), [&](const View& v) { return v.buffer == buffer; });
+}
+
+/// The block with copies; everything else as it was.
+class Editor {
+ public:
+  Editor(const State& s, const Draft& from) : s_(s), from_(from) {
+    out_.place = from.place;
+    out_.block.name = from.block.name;
+    out_.block.pass = from.block.pass;
+    out_.block.kernels = from.block.kernels;
+    out_.block.transfers = from.block.transfers;
+  }
+
+  Draft with(const Change& change) {
+    gather(change.gather);
+    clear(change.clear);
+    bool entered = false, awaited = !change.after_gather;
+    for (std::uint32_t i = 0; i < from_.block.ops.size(); ++i) {
+      const Op& op = from_.block.ops[i];
+      for (const auto& [at, lane] : from_.tails) {
+        if (at == i) tail(lane);
+      }
+      if (!entered && !is_memory(op)) {
+        for (const Lane lane : from_.entry_tails) tail(lane);
+        entered = true;
+      }
+      if (!awaited && reads_weights(op)) {
+        tail({LaneKind::collective, gather_lane});
+        awaited = true;
+      }
+      append(op, {from_.block.views.data() + op.views.first, op.views.count});
+      for (const BufferId b : change.free) {
+        if (i == last_use(b)) out_.block.ops.push_back({Free{b, 0}, {}, {}, {}});
+      }
+    }
+    return std::move(out_);
+  }
+
+  /// A block of its own that frees them.
+  Draft freeing(std::span<const BufferId> buffers) {
+    for (const BufferId b : buffers) out_.block.ops.push_back({Free{b, 0}, {}, {}, {}});
+    return std::move(out_);
+  }
+
+ private:
+  void tail(Lane lane) { out_.tails.emplace_back(static_cast<std::uint32_t>(out_.block.ops.size()), lane); }
+
+  void append(Op op, std::span<const View> views) {
+    op.views = {static_cast<std::uint32_t>(out_.block.views.size()), static_cast<std::uint32_t>(views.size())};
+    out_.block.views.insert(out_.block.views.end(), views.begin(), views.end());
+    out_.block.ops.push_back(op);
+  }
+
+  void gather(const std::vector<Copy>& copies) {
+    std::vector<View> views;
+    for (const Copy& c : copies) {
+      out_.block.ops.push_back({Alloc{c.module->whole_weights, c.shift}, {}, {}, {}});
+      for (const ParameterSegment& s : s_.program.parameter_tables[c.module->table].segments) {
+        const Operand part = own_part(s_, c.module->weights, s, View::Use::read, c.shift);
+        views.push_back({part.buffer, part.offset, part.count, part.use, part.layer_shift, part.member_of});
+        views.push_back({c.module->whole_weights, s.offset, s.count, View::Use::write, c.shift, {}});
+      }
+    }
+    if (views.empty()) return;
+    append({Collective{Collective::Kind::all_gather, Collective::Reduction::sum, s_.data_group, Peer{0}}, {}, {}, {}},
+           views);
+  }
+
+  void clear(const std::vector<Copy>& copies) {
+    for (const Copy& c : copies) {
+      const BufferId b = c.module->whole_gradients;
+      out_.block.ops.push_back({Alloc{b, c.shift}, {}, {}, {}});
+      out_.block.kernels.push_back(s_.kernel(KernelKind::fill, Pass::weight_gradient, 1, s_.program[b].count));
+      const View whole{b, 0, s_.program[b].count, View::Use::write, c.shift, {}};
+      append({Compute{static_cast<std::uint32_t>(out_.block.kernels.size() - 1)}, {}, {}, {}}, {&whole, 1});
+    }
+  }
+
+  [[nodiscard]] bool reads_weights(const Op& op) const {
+    bool reads = false;
+    for_each_view(from_.block, op, [&](const View& v) {
+      reads = reads || (s_.program[v.buffer].role == Role::weight && is_copy(s_, v.buffer));
+    });
+    return reads;
+  }
+
+  [[nodiscard]] std::uint32_t last_use(BufferId b) const {
+    for (auto i = static_cast<std::uint32_t>(from_.block.ops.size()); i-- > 0;) {
+      if (uses(from_.block, from_.block.ops[i], b)) return i;
+    }
+    return ~std::uint32_t{0};
+  }
+
+  const State& s_;
+  const Draft& from_;
+  Draft out_;
+};
+
+void edit(State& s, BlockId block, const Change& change) { s[block] = Editor(s, s[block]).with(change); }
+
+BlockId variant(State& s, BlockId of, const char* name, const Change& change) {
+  Draft draft = Editor(s, s[of]).with(change);
+  draft.block.name = name;
+  s.drafts.push_back(std::move(draft));
+  return BlockId{static_cast<std::uint32_t>(s.drafts.size() - 1)};
+}
+
+// --- gradients ---------------------------------------------------------------
+
+void add_gradient_copies(State& s) {
+  // On the way back; the embedding's copy begins at the head where that has its table too.
+  std::vector<BufferId> begun;
+  const ModuleBlocks& backward = s.blocks(Phase::backward);
+  for (const BlockId block : {backward.head, backward.layer, backward.embedding}) {
+    Change change;
+    for (const Module* m : {&s.head, &s.layer, &s.embedding}) {
+      if (!uses(s[block].block, m->whole_gradients)) continue;
+      if (std::find(begun.begin(), begun.end(), m->whole_gradients) != begun.end()) continue;
+      begun.push_back(m->whole_gradients);
+      change.clear.push_back({m, 0});
+    }
+    edit(s, block, change);
+  }
+  std::vector<BlockId> done;  // buckets of the same modules share their blocks
+  for (const Stage& stage : s.stages) {
+    for (std::size_t c = stage.own_chunks; c < stage.chunks.size(); ++c) {
+      const BlockId reduce = stage.chunks[c].reduce;
+      if (std::find(done.begin(), done.end(), reduce) != done.end()) continue;
+      done.push_back(reduce);
+      for_each_module(s, stage.chunks[c], [&](const Module& m, std::int8_t shift) {
+        s[reduce].block.ops.push_back({Free{m.whole_gradients, shift}, {}, {}, {}});
+      });
+    }
+  }
+  if (*s.plan.overlap_gradients) return;
+  // Without overlap compute goes on when the reduction has ended.
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    const ModuleBlocks& blocks = s.blocks(phase);
+    for (const BlockId b : {blocks.embedding, blocks.layer, blocks.head}) {
+      s[b].entry_tails.push_back(collective_lane(s.program, s.data_group));
+    }
+  }
+}
+
+// --- weights -----------------------------------------------------------------
+
+/// Copies that a block reads.
+std::vector<Copy> needs_of(const State& s, BlockId block, std::int8_t shift = 0) {
+  std::vector<Copy> out;
+  for (const Module* m : {&s.embedding, &s.layer, &s.head}) {
+    if (uses(s[block].block, m->whole_weights)) out.push_back({m, shift});
+  }
+  return out;
+}
+
+std::vector<BufferId> buffers_of(const std::vector<Copy>& copies) {
+  std::vector<BufferId> out;
+  for (const Copy& c : copies) out.push_back(c.module->whole_weights);
+  return out;
+}
+
+/// What each block reads, and the variants of it that are made.
+class Weights {
+ public:
+  explicit Weights(State& s) : s_(s), keep_(!s.plan.reshard_after_forward), ahead_(s.plan.prefetch > 0) {
+    const ModuleBlocks& forward = s.blocks(Phase::forward);
+    embedding_ = needs_of(s, forward.embedding);
+    layer_ = needs_of(s, forward.layer);
+    head_ = needs_of(s, forward.head);
+    // What the embedding gathered and keeps need not be gathered for the head.
+    if (keep_) std::erase_if(head_, [&](const Copy& c) { return c.module == &s_.embedding; });
+  }
+
+  void build() {
+    ModuleBlocks& forward = s_.blocks(Phase::forward);
+    ModuleBlocks& backward = s_.blocks(Phase::backward);
+    if (keep_) {
+      const ModuleBlocks plain = forward;
+      forward = {variant(s_, plain.embedding, "embedding.forward.first", {}),
+                 variant(s_, plain.layer, "layer.forward.first", {}), variant(s_, plain.head, "head.forward.first", {})};
+      s_.blocks(Phase::forward_kept) = plain;
+      s_.blocks(Phase::release) = {release(embedding_, "embedding"), release(layer_, "layer"), release(head_, "head")};
+    }
+    if (ahead_) {
+      s_.blocks(Phase::first_weights) = {opening(embedding_, "embedding"), opening(layer_, "layer"),
+                                         opening(head_, "head")};
+      s_.blocks(Phase::forward_last).layer = variant(s_, forward.layer, "layer.forward.last", ahead(layer_, {}));
+      s_.blocks(Phase::forward_to_head).layer = variant(s_, forward.layer, "layer.forward.to-head", ahead(layer_, head_));
+    }
+    edit(s_, forward.embedding, ahead_ ? ahead(embedding_, layer_) : alone(embedding_));
+    edit(s_, forward.layer, ahead_ ? ahead(layer_, shifted(1)) : alone(layer_));
+    edit(s_, forward.head, ahead_ ? ahead(head_, {}) : alone(head_));
+    if (keep_) return;
+    if (ahead_) {
+      s_.blocks(Phase::backward_last) = {backward.embedding, variant(s_, backward.layer, "layer.backward.last", ahead(layer_, {})), {}};
+    }
+    edit(s_, backward.head, ahead_ ? ahead(head_, shifted(-1)) : alone(head_));
+    edit(s_, backward.layer, ahead_ ? ahead(layer_, shifted(-1)) : alone(layer_));
+  }
+
+  /// The actions in terms of the variants.
+  void rewrite(Stage& stage) {
+    std::vector<Action> out;
+    out.reserve(3 * stage.step.size());
+    std::vector<bool> gathered(stage.own_chunks, false);
+    std::vector<std::uint32_t> left(stage.own_chunks, 0);  ///< backward actions
+    for (const Action& a : stage.step) {
+      if (a.phase == Phase::backward) ++left[owner(stage, a.chunk)];
+    }
+    for (const Action& a : stage.step) {
+      const std::uint32_t own = a.phase == Phase::forward || a.phase == Phase::backward ? owner(stage, a.chunk) : 0;
+      if (a.phase == Phase::forward && keep_ && gathered[own]) {
+        out.push_back({Phase::forward_kept, a.chunk, a.microbatch});
+      } else if (a.phase == Phase::forward) {
+        gathered[own] = true;
+        go_forward(stage, a, out);
+      } else if (a.phase == Phase::backward && !keep_) {
+        go_backward(stage, a, own, out);
+      } else {
+        out.push_back(a);
+      }
+      if (a.phase == Phase::backward && --left[own] == 0 && keep_) out.push_back({Phase::release, own, 0});
+    }
+    stage.step = std::move(out);
+  }
+
+ private:
+  [[nodiscard]] std::vector<Copy> shifted(std::int8_t shift) const {
+    std::vector<Copy> out = layer_;
+    for (Copy& c : out) c.shift = shift;
+    return out;
+  }
+  [[nodiscard]] std::vector<BufferId> freed(const std::vector<Copy>& own) const {
+    return keep_ ? std::vector<BufferId>{} : buffers_of(own);
+  }
+  [[nodiscard]] Change alone(const std::vector<Copy>& own) const { return {own, {}, freed(own), false}; }
+  [[nodiscard]] Change ahead(const std::vector<Copy>& own, std::vector<Copy> next) const {
+    return {std::move(next), {}, freed(own), true};
+  }
+
+  BlockId opening(const std::vector<Copy>& copies, const char* module) {
+    BlockBuilder b(s_, fmt::format("{}.weights", module), Pass::forward, Section::model);
+    const Draft empty = std::move(b.draft());
+    s_.drafts.push_back(Editor(s_, empty).with({copies, {}, {}, false}));
+    return BlockId{static_cast<std::uint32_t>(s_.drafts.size() - 1)};
+  }
+  BlockId release(const std::vector<Copy>& copies, const char* module) {
+    BlockBuilder b(s_, fmt::format("{}.release", module), Pass::weight_gradient, Section::model);
+    const Draft empty = std::move(b.draft());
+    s_.drafts.push_back(Editor(s_, empty).freeing(buffers_of(copies)));
+    return BlockId{static_cast<std::uint32_t>(s_.drafts.size() - 1)};
+  }
+
+  /// The chunk of `place` that a chunk is part of.
+  static std::uint32_t owner(const Stage& stage, std::uint32_t chunk) {
+    if (chunk < stage.own_chunks) return chunk;
+    const Chunk& part = stage.chunks[chunk];
+    for (std::uint32_t c = 0; c < stage.own_chunks; ++c) {
+      const Chunk& whole = stage.chunks[c];
+      const bool inside = part.layers > 0 && whole.low_layer <= part.low_layer &&
+                          part.low_layer < whole.low_layer + whole.layers;
+      if (inside || (part.head && whole.head) || (part.embedding && whole.embedding)) return c;
+    }
+    ORRERY_ASSERT(false, stage.number, chunk);
+    return 0;
+  }
+
+  void put(Stage& stage, Phase phase, const Chunk& part, std::uint32_t microbatch, std::vector<Action>& out) {
+    if (!part.embedding && part.layers == 0 && !part.head) return;
+    // Every microbatch has the same parts.
+    const auto same = std::find_if(stage.chunks.begin() + stage.own_chunks, stage.chunks.end(), [&](const Chunk& c) {
+      return c.embedding == part.embedding && c.layers == part.layers && c.head == part.head &&
+             (part.layers == 0 || c.low_layer == part.low_layer);
+    });
+    const auto number = static_cast<std::uint32_t>(same - stage.chunks.begin());
+    if (same == stage.chunks.end()) stage.chunks.push_back(part);
+    out.push_back({phase, number, microbatch});
+  }
+
+  static Chunk part(bool embedding, std::uint32_t low, std::uint32_t layers, bool head) {
+    return {embedding, low, layers, head, {}, {}, {}};
+  }
+
+  void go_forward(Stage& stage, const Action& a, std::vector<Action>& out) {
+    if (!ahead_) {
+      out.push_back(a);
+      return;
+    }
+    const Chunk c = stage.chunks[a.chunk];
+    ORRERY_ASSERT(c.layers > 0, stage.number, a.chunk);
+    const std::uint32_t top = c.low_layer + c.layers - 1;
+    put(stage, Phase::first_weights, c.embedding ? part(true, 0, 0, false) : part(false, c.low_layer, 1, false),
+        a.microbatch, out);
+    put(stage, Phase::forward, part(c.embedding, c.low_layer, c.layers - 1, false), a.microbatch, out);
+    put(stage, c.head ? Phase::forward_to_head : Phase::forward_last, part(false, top, 1, false), a.microbatch, out);
+    if (c.head) put(stage, Phase::forward, part(false, top + 1, 0, true), a.microbatch, out);
+  }
+
+  /// A bucket's part of a chunk, or all of it.
+  void go_backward(Stage& stage, const Action& a, std::uint32_t own, std::vector<Action>& out) {
+    if (!ahead_) {
+      out.push_back(a);
+      return;
+    }
+    const Chunk c = stage.chunks[a.chunk];
+    const Chunk whole = stage.chunks[own];
+    const std::uint32_t top = whole.low_layer + whole.layers - 1;
+    if (c.head) {
+      put(stage, Phase::first_weights, part(false, top + 1, 0, true), a.microbatch, out);
+    } else if (c.layers > 0 && !whole.head && c.low_layer + c.layers - 1 == top) {
+      put(stage, Phase::first_weights, part(false, top, 1, false), a.microbatch, out);
+    }
+    const bool lowest = c.layers > 0 && c.low_layer == whole.low_layer;
+    if (!lowest) {
+      put(stage, Phase::backward, part(c.embedding, c.low_layer, c.layers, c.head), a.microbatch, out);
+      return;
+    }
+    put(stage, Phase::backward, part(false, c.low_layer + 1, c.layers - 1, c.head), a.microbatch, out);
+    put(stage, Phase::backward_last, part(c.embedding, c.low_layer, 1, false), a.microbatch, out);
+  }
+
+  State& s_;
+  bool keep_, ahead_;
+  std::vector<Copy> embedding_, layer_, head_;
+};
+
+// --- the pass ------------------------------------------------------------------
+
+std::string before(const State& s) {
+  if (s.drafts.empty()) return "there are no blocks";
+  for (const Draft& d : s.drafts) {
+    for (const Op& op : d.block.ops) {
+      const auto* alloc = std::get_if<Alloc>(&op.action);
+      if (alloc != nullptr && is_copy(s, alloc->what)) return d.block.name + " already has copies";
+    }
+  }
+  return {};
+}
+
+void run(State& s) {
+  if (s.zero >= 2) add_gradient_copies(s);
+  if (s.zero < 3) return;
+  Weights weights(s);
+  weights.build();
+  for (Stage& stage : s.stages) weights.rewrite(stage);
+}
+
+/// In the order of every stage's step a copy is used between its beginning and
+/// its end only, and none is left.
+std::string after(const State& s) {
+  if (s.zero < 2) return {};
+  for (const Stage& stage : s.stages) {
+    std::vector<bool> live(s.program.buffers.size() * (s.program.layers + 1U), false);
+    std::string wrong;
+    const auto walk = [&](BlockId id, std::uint32_t layer) {
+      const Block& block = s[id].block;
+      for (const Op& op : block.ops) {
+        const auto at = [&](BufferId b, std::int8_t shift) {
+          const bool per = per_layer(s.program[b].scope);
+          return std::size_t{index(b)} * (s.program.layers + 1U) + (per ? layer + static_cast<std::uint32_t>(shift) : 0);
+        };
+        const auto check = [&](BufferId b, std::int8_t shift, bool wanted, const char* what) {
+          if (!is_copy(s, b) || live[at(b, shift)] == wanted) return;
+          wrong = fmt::format("stage {}: {} of layer {} {} in {}", stage.number, s.program[b].name, layer, what, block.name);
+        };
+        if (const auto* alloc = std::get_if<Alloc>(&op.action)) {
+          check(alloc->what, alloc->layer_shift, false, "begins twice");
+          live[at(alloc->what, alloc->layer_shift)] = is_copy(s, alloc->what);
+        } else if (const auto* free = std::get_if<Free>(&op.action)) {
+          check(free->what, free->layer_shift, true, "ends while it does not live");
+          live[at(free->what, free->layer_shift)] = false;
+        }
+        for_each_view(block, op, [&](const View& v) { check(v.buffer, v.layer_shift, true, "is used while it does not live"); });
+      }
+    };
+    std::vector<Slot> slots;
+    for (const Action& a : stage.step) add_slots(s, stage, a, slots);
+    for (const Slot& slot : slots) {
+      for (std::uint32_t r = 0; r < slot.repeat && wrong.empty(); ++r) {
+        walk(slot.block, static_cast<std::uint32_t>(slot.layer + static_cast<std::int64_t>(r) * slot.layer_step));
+      }
+      if (!wrong.empty()) return wrong;
+    }
+    if (std::find(live.begin(), live.end(), true) != live.end()) {
+      return fmt::format("stage {} never frees a whole copy", stage.number);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+LoweringPass parameter_copies() { return {"parameter_copies", before, run, after}; }
+
+}  // namespace orrery::lowering

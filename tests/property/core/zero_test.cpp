@@ -1,0 +1,84 @@
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <map>
+
+#include "core/program/lower/lower.hpp"
+#include "core/program/totals.hpp"
+#include "tests/support/random_plan.hpp"
+
+using namespace orrery;
+
+namespace {
+
+constexpr std::uint64_t cases = 400;
+
+/// Largest number of instances of the buffer that live together in a step.
+std::uint64_t most_live(const Program& program, std::uint32_t rank_class, const std::string& name) {
+  std::uint64_t live = 0, most = 0;
+  for_each_op(program, program.classes[rank_class].step, [&](const OpRun& r) {
+    const auto* alloc = std::get_if<Alloc>(&r.op->action);
+    const auto* free = std::get_if<Free>(&r.op->action);
+    if (alloc != nullptr && program[alloc->what].name == name) most = std::max(most, ++live);
+    if (free != nullptr && program[free->what].name == name) --live;
+  });
+  CHECK(live == 0);
+  return most;
+}
+
+}  // namespace
+
+// Rajbhandari et al., SC '20, table 1: bf16 weights and gradients, fp32 master
+// and two moments are 2, 2 and 12 bytes of each parameter; N data ranks share
+// what the stage cuts.
+TEST_CASE("bytes per parameter are 16, 4 + 12/N, 2 + 14/N and 16/N", "[property][zero]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    test::RandomRunLimits limits;
+    limits.precision = Precision::bf16;
+    limits.zero_stage = static_cast<std::uint32_t>(seed % 4);
+    PlannedRun run = test::random_run(seed, limits);
+    run.workload.gradient_dtype = DType::bf16;
+    run.workload.optimizer.kind = OptimizerKind::adam;
+    CAPTURE(seed, test::describe(run));
+    const std::uint64_t n = run.plan.mesh.size(Axis::data);
+    const std::uint64_t stage = n > 1 ? run.plan.zero_stage : 0;
+    const Program program = lower(run.model, run.workload, run.plan);
+    for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+      const RoleBytes state = totals_of(program, c).state;
+      const std::uint64_t bytes = state[index(Role::weight)] + state[index(Role::gradient)] +
+                                  state[index(Role::master)] + state[index(Role::moment)];
+      const std::uint64_t psi = state[index(Role::weight)] / 2 * (stage == 3 ? n : 1);  // with padding
+      const std::uint64_t whole[] = {16, 4, 2, 0}, shared[] = {0, 12, 14, 16};
+      CHECK(bytes == psi * whole[stage] + psi * shared[stage] / n);
+    }
+  }
+}
+
+// Gathered weights: one layer, two while the next is gathered ahead, or all of
+// the stage when they are kept.  Whole gradients: those of one bucket.
+TEST_CASE("ZeRO-2 and 3 hold whole copies of few layers", "[property][zero]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    test::RandomRunLimits limits;
+    limits.zero_stage = static_cast<std::uint32_t>(2 + seed % 2);
+    PlannedRun run = test::random_run(seed, limits);
+    if (run.plan.mesh.size(Axis::data) == 1) continue;
+    if (seed % 3 != 0) run.plan.gradient_bucket = 1.0 * byte;
+    CAPTURE(seed, test::describe(run));
+    const Program program = lower(run.model, run.workload, run.plan);
+    for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+      CAPTURE(c);
+      const std::uint64_t layers = (*run.plan.stage_layers)[c];
+      const std::uint64_t gradients = most_live(program, c, "layer.gradients.whole");
+      CHECK(gradients <= layers);
+      if (run.plan.gradient_bucket->base() == 1.0) CHECK(gradients == 1);
+      const std::uint64_t weights = most_live(program, c, "layer.weights.whole");
+      if (run.plan.zero_stage == 2) {
+        CHECK(weights == 0);
+      } else if (!run.plan.reshard_after_forward) {
+        CHECK(weights == layers);
+      } else {
+        CHECK(weights == std::min<std::uint64_t>(layers, 1 + run.plan.prefetch));
+      }
+    }
+  }
+}
