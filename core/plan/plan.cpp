@@ -6,8 +6,20 @@ bool is_resolved(const Plan& plan) {
   return plan.stage_layers && plan.gradient_bucket && plan.overlap_gradients && plan.attention;
 }
 
+AxisList sequence_axes(const Plan& plan) {
+  AxisList axes = batch_axes;
+  const auto add = [&](Axis axis) { axes.axis[axes.count++] = axis; };
+  switch (plan.tensor) {
+    case TensorAlgorithm::one_d: break;
+    case TensorAlgorithm::two_d: add(Axis::row); break;
+    case TensorAlgorithm::two_half_d:
+    case TensorAlgorithm::three_d: add(Axis::depth), add(Axis::row); break;
+  }
+  return axes;
+}
+
 std::uint64_t microbatches(const Plan& plan, const Workload& workload) {
-  const std::uint64_t per_round = size(plan.mesh, batch_axes) * plan.microbatch_size;
+  const std::uint64_t per_round = size(plan.mesh, sequence_axes(plan)) * plan.microbatch_size;
   ORRERY_ASSERT(per_round > 0 && workload.global_batch % per_round == 0, workload.global_batch, per_round);
   return workload.global_batch / per_round;
 }
@@ -20,7 +32,8 @@ std::uint32_t first_layer(const Plan& plan, std::uint32_t stage) {
 }
 
 std::uint64_t padded_vocabulary(const Plan& plan, const ModelSpec& model) {
-  const std::uint64_t t = plan.mesh.size(Axis::tensor);
+  std::uint64_t t = plan.mesh.size(Axis::tensor) * plan.mesh.size(Axis::row);
+  if (plan.tensor == TensorAlgorithm::three_d) t *= plan.mesh.size(Axis::depth);
   return (model.vocabulary + t - 1) / t * t;
 }
 

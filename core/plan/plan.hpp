@@ -69,13 +69,16 @@ struct Plan {
 [[nodiscard]] bool is_resolved(const Plan&);
 
 /// Microbatches of one step on one data-parallel replica.
-/// Requires a checked plan (data x microbatch_size divides the batch).
+/// Requires a checked plan (sequence_axes x microbatch_size divides the batch).
 [[nodiscard]] std::uint64_t microbatches(const Plan&, const Workload&);
 
 /// First (global) layer of `stage` in a resolved plan.
 [[nodiscard]] std::uint32_t first_layer(const Plan&, std::uint32_t stage);
 
-/// Vocabulary padded to a multiple of the tensor size.
+/// Axes that cut the sequences of the batch, outermost first: the order in which ranks take them.
+[[nodiscard]] AxisList sequence_axes(const Plan&);
+
+/// Vocabulary padded to a multiple of the parts that tensor parallelism cuts it into.
 [[nodiscard]] std::uint64_t padded_vocabulary(const Plan&, const ModelSpec&);
 
 /// A plan with everything it names: what `orrery estimate plan.toml` reads.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/plan/context_check.hpp"
+#include "core/plan/grid_check.hpp"
 #include "core/plan/nearest_plan.hpp"
 #include "core/spec/spec_files.hpp"
 
@@ -129,6 +130,8 @@ void check_placement(const Context& c) {
 
 // The tensor axis cuts heads, key-value groups and the feed-forward width into equal parts.
 void check_tensor(const Context& c) {
+  check_grid(c.plan, c.model, c.out);
+  if (c.plan.tensor != TensorAlgorithm::one_d) return;
   const std::uint64_t t = c.plan.mesh.size(Axis::tensor);
   const std::uint64_t s = c.workload.sequence_length;
   const bool cut_sequence = c.plan.sequence_parallel && t > 1;
@@ -208,11 +211,11 @@ std::string larger_microbatch(std::uint64_t batch, std::uint64_t most) {
 }
 
 // "replica 2 / data 4": what divides the batch, without axes of size 1 but data.
-std::string batch_divisors(const Mesh& mesh) {
+std::string batch_divisors(const Plan& plan) {
   std::string text;
-  for (const Axis axis : batch_axes) {
-    if (axis != Axis::data && mesh.size(axis) == 1) continue;
-    text += fmt::format("{}{} {}", text.empty() ? "" : " / ", name_of(axis), mesh.size(axis));
+  for (const Axis axis : sequence_axes(plan)) {
+    if (axis != Axis::data && plan.mesh.size(axis) == 1) continue;
+    text += fmt::format("{}{} {}", text.empty() ? "" : " / ", name_of(axis), plan.mesh.size(axis));
   }
   return text;
 }
@@ -227,20 +230,27 @@ void check_batch(const Context& c) {
   }
   std::uint64_t left = b;  // sequences that the axes so far leave to one rank
   std::string before = fmt::format("batch is {}", b);
-  for (const Axis axis : batch_axes) {
+  for (const Axis axis : sequence_axes(c.plan)) {
     const std::uint64_t n = c.plan.mesh.size(axis);
     if (left % n != 0) {
       const std::string name(name_of(axis));
-      c.error("mesh." + name, axis == Axis::replica ? "replica-batch" : "data-batch",
-              fmt::format("the {} size does not divide the global batch", name),
-              {fmt::format("{}, and {} / {} leaves {}.", before, left, n, left % n),
-               nearest_divisors(left, n, name + " sizes")});
+      const std::string key = "mesh." + name;
+      std::string message = fmt::format("the {} size does not divide the global batch", name);
+      std::vector<std::string> details = {fmt::format("{}, and {} / {} leaves {}.", before, left, n, left % n),
+                                          nearest_divisors(left, n, name + " sizes")};
+      if (axis == Axis::replica) {
+        c.error(key, "replica-batch", std::move(message), std::move(details));
+      } else if (axis == Axis::data) {
+        c.error(key, "data-batch", std::move(message), std::move(details));
+      } else {
+        c.error(key, "grid-batch", std::move(message), std::move(details));
+      }
       return;
     }
     left /= n;
     if (n > 1) before += fmt::format(", {} {} leaves {}", name_of(axis), n, left);
   }
-  const std::string divisors = batch_divisors(c.plan.mesh);
+  const std::string divisors = batch_divisors(c.plan);
   if (left % m != 0) {
     c.error("plan.microbatch_size", "microbatch-batch", "the microbatch size does not divide a replica's batch",
             {fmt::format("batch {} / {} is {}, and {} / {} leaves {}.", b, divisors, left, left, m, left % m),

@@ -21,6 +21,11 @@ const std::vector<std::string_view>& context_names() {
   return names;
 }
 
+const std::vector<std::string_view>& tensor_names() {
+  static const std::vector<std::string_view> names = {"1d", "2d", "2.5d"};
+  return names;
+}
+
 const std::vector<std::string_view>& recompute_names() {
   static const std::vector<std::string_view> names = {"none", "selective", "full"};
   return names;
@@ -38,6 +43,7 @@ const std::vector<std::string_view>& algorithm_names() {
 
 std::string_view name_of(ScheduleName value) { return at(pipeline_schedule_names(), value); }
 std::string_view name_of(ContextAlgorithm value) { return at(context_names(), value); }
+std::string_view name_of(TensorAlgorithm value) { return at(tensor_names(), value); }
 std::string_view name_of(Recompute value) { return at(recompute_names(), value); }
 std::string_view name_of(AttentionKernel value) { return at(attention_names(), value); }
 std::string_view name_of(CollectiveAlgorithm value) { return at(algorithm_names(), value); }

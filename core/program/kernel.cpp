@@ -22,6 +22,9 @@ std::string_view name_of(KernelKind kind) {
     case KernelKind::rms_norm_forward: return "rms_norm_forward";
     case KernelKind::rms_norm_backward_input: return "rms_norm_backward_input";
     case KernelKind::rms_norm_backward_weight: return "rms_norm_backward_weight";
+    case KernelKind::norm_sums: return "norm_sums";
+    case KernelKind::norm_squares: return "norm_squares";
+    case KernelKind::norm_gradient_sums: return "norm_gradient_sums";
     case KernelKind::gemm: return "gemm";
     case KernelKind::bias_backward: return "bias_backward";
     case KernelKind::rope_forward: return "rope_forward";

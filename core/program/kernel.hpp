@@ -35,6 +35,16 @@ enum class KernelKind : std::uint8_t {
   rms_norm_backward_input,    ///< [r dy, r x, r gamma, r stats, a dx]
   rms_norm_backward_weight,   ///< [r dy, r x, r stats, a dgamma]
 
+  // The same where an axis cuts the columns (option cut): depth is the width of
+  // a whole row, and sums over it are operands of the norms' kernels, made by
+  // these over the local columns and then summed over the axis.  Layer norms are
+  // centered.
+  //   layer_norm_forward  [r x, r gamma, r beta, r sums, r squares, w y, w stats];  rms: [r x, r gamma, r squares, ..]
+  //   .._backward_input   [r dy, r x, r gamma, r stats, r gradient sums, a dx]
+  norm_sums,           ///< [r x, w sums]                       of x
+  norm_squares,        ///< [r x, (centered: r sums), w squares]  of (x - mean)^2
+  norm_gradient_sums,  ///< [r dy, r x, r gamma, r stats, w sums] per row {of g, of g z} or {of g z}; g = dy gamma
+
   // C[rows, columns] (=, +=) op(A)[rows, depth] op(B)[depth, columns] (+ bias[columns])
   gemm,            ///< [r A, r B, w|a C, (bias: r bias)]
   bias_backward,   ///< [r dy, a dbias]            rows, columns: column sums
@@ -103,6 +113,8 @@ struct KernelOptions {
   bool transpose_a : 1 = false;  ///< gemm
   bool transpose_b : 1 = false;
   bool causal : 1 = false;       ///< attention
+  bool cut : 1 = false;          ///< norms: the columns are a part of the row
+  bool centered : 1 = false;     ///< sums of a norm: the mean is taken off
   friend bool operator==(const KernelOptions&, const KernelOptions&) = default;
 };
 

@@ -27,7 +27,7 @@ bool is_paired(const Block& block, const Op& op, const Collective& c) {
     case Collective::Kind::broadcast:
     case Collective::Kind::reduce:
       return op.views.count >= 2 && block.views[op.views.first].use == View::Use::read &&
-             block.views[op.views.first + 1].use == View::Use::write;
+             block.views[op.views.first + 1].use != View::Use::read;
     case Collective::Kind::all_reduce:
     case Collective::Kind::barrier: return false;
   }

@@ -96,6 +96,7 @@ struct Compute {
 ///         broadcast, reduce each view (accumulate), the root holds source or result in place;
 ///                           or pairs (read, write): broadcast copies the root's source into every member's
 ///                           copy, reduce writes the sum of all sources on the root and nothing elsewhere
+///                           (the root's may be accumulate: the sum is added to it)
 ///         all_to_all        pairs (read, write), equal parts per peer
 ///         permute           pairs (read, write): every run of `width` consecutive peers is a ring, and what a
 ///                           member reads goes to the one `root` places further on

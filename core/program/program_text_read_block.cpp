@@ -55,6 +55,10 @@ Kernel Reader::kernel(Line& line) const {
       k.options.transpose_b = true;
     } else if (option("causal")) {
       k.options.causal = true;
+    } else if (option("cut")) {
+      k.options.cut = true;
+    } else if (option("centered")) {
+      k.options.centered = true;
     } else {
       line.fail_at(token, "program.syntax",
                    fmt::format("{} is neither a shape nor an option of a kernel", shown(token)));

@@ -130,6 +130,8 @@ std::string kernel_text(const Kernel& k) {
   option("transpose_a", k.options.transpose_a);
   option("transpose_b", k.options.transpose_b);
   option("causal", k.options.causal);
+  option("cut", k.options.cut);
+  option("centered", k.options.centered);
   return out;
 }
 

@@ -29,6 +29,7 @@ class Gradients {
 
   void check() {
     for_each_op(p_, p_.classes[class_].step, [&](const OpRun& run) {
+      collected(run);
       const auto* compute = std::get_if<Compute>(&run.op->action);
       if (compute == nullptr || run.block->kernels[compute->kernel].kind == KernelKind::fill) return;
       const View* added = nullptr;
@@ -55,6 +56,20 @@ class Gradients {
     counts.resize(p_.microbatches, 0);
     ++counts[run.microbatch];
     covered_[instance(run, target)].emplace_back(offset, offset + target.count);
+  }
+
+  /// Products made in workspaces on several ranks come as a sum over them.
+  void collected(const OpRun& run) {
+    const auto* c = std::get_if<Collective>(&run.op->action);
+    if (c == nullptr || !is_paired(*run.block, *run.op, *c)) return;
+    for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
+      const View& from = run.block->views[run.op->views.first + i];
+      const View& to = run.block->views[run.op->views.first + i + 1];
+      if (to.use == View::Use::accumulate && p_[to.buffer].role == Role::gradient &&
+          p_[from.buffer].role != Role::gradient) {
+        add(run, to);
+      }
+    }
   }
 
   void once(const OpRun& run, const Compute& compute, const View& target) {

@@ -127,19 +127,40 @@ void KernelTable::fill() {
     case KernelKind::position_forward: a("x", all), r("table", any); break;
     case KernelKind::position_backward: r("dx", all), a("dtable", any); break;
     case KernelKind::layer_norm_forward:
-      r("x", all), r("gamma", columns), r("beta", columns), w("y", all), w("stats", 2 * rows);
+      r("x", all), r("gamma", columns), r("beta", columns);
+      if (k_.options.cut) r("sums", rows), r("squares", rows);
+      w("y", all), w("stats", 2 * rows);
       break;
     case KernelKind::layer_norm_backward_input:
-      r("dy", all), r("x", all), r("gamma", columns), r("stats", 2 * rows), a("dx", all);
+      r("dy", all), r("x", all), r("gamma", columns), r("stats", 2 * rows);
+      if (k_.options.cut) r("gradient sums", 2 * rows);
+      a("dx", all);
       break;
     case KernelKind::layer_norm_backward_weight:
       r("dy", all), r("x", all), r("stats", 2 * rows), a("dgamma", columns), a("dbeta", columns);
       break;
-    case KernelKind::rms_norm_forward: r("x", all), r("gamma", columns), w("y", all), w("stats", rows); break;
+    case KernelKind::rms_norm_forward:
+      r("x", all), r("gamma", columns);
+      if (k_.options.cut) r("squares", rows);
+      w("y", all), w("stats", rows);
+      break;
     case KernelKind::rms_norm_backward_input:
-      r("dy", all), r("x", all), r("gamma", columns), r("stats", rows), a("dx", all);
+      r("dy", all), r("x", all), r("gamma", columns), r("stats", rows);
+      if (k_.options.cut) r("gradient sums", rows);
+      a("dx", all);
       break;
     case KernelKind::rms_norm_backward_weight: r("dy", all), r("x", all), r("stats", rows), a("dgamma", columns); break;
+    case KernelKind::norm_sums: r("x", all), w("sums", rows); break;
+    case KernelKind::norm_squares:
+      r("x", all);
+      if (k_.options.centered) r("sums", rows);
+      w("squares", rows);
+      break;
+    case KernelKind::norm_gradient_sums: {
+      const double per_row = k_.options.centered ? 2 : 1;
+      r("dy", all), r("x", all), r("gamma", columns), r("stats", per_row * rows), w("sums", per_row * rows);
+      break;
+    }
     case KernelKind::gemm:
       r("A", rows * depth), r("B", depth * columns), w("C", all);
       if (bias) r("bias", columns);
@@ -332,7 +353,7 @@ class Operands {
       if (pairs) {
         if (i % 2 == 0) {
           use(i, "source", {Use::read});
-        } else if (c.kind == Collective::Kind::reduce_scatter) {
+        } else if (c.kind == Collective::Kind::reduce_scatter || c.kind == Collective::Kind::reduce) {
           use(i, "result", {Use::write, Use::accumulate});
         } else {
           use(i, "result", {Use::write});

@@ -48,6 +48,30 @@ std::string names(AxisBits set) {
   return out;
 }
 
+constexpr std::uint32_t no_block = ~std::uint32_t{0};
+
+/// Where a matrix lies in blocks on a group and its product is made step by
+/// step: which member's block this is, and which of them it is made of so far.
+/// A sum over blocks has the sum of their marks; each must come once.
+struct Blocks {
+  std::uint32_t block = no_block;  ///< a panel, or a product with one
+  std::uint32_t members = 0;       ///< of the group that has the blocks
+  std::uint64_t marks = 0;
+  bool complete = true;
+
+  static std::uint64_t mark(std::uint32_t block) {
+    const std::uint64_t x = (block + 1ULL) * 0x9e3779b97f4a7c15ULL;
+    return (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9ULL;
+  }
+  void add(std::uint32_t block_of_sum, std::uint32_t count) {
+    marks += mark(block_of_sum);
+    std::uint64_t all = 0;
+    for (std::uint32_t i = 0; i < count; ++i) all += mark(i);
+    complete = marks == all;
+    if (complete) marks = 0;  // the next microbatch begins anew
+  }
+};
+
 /// The last write of some elements.
 struct Region {
   std::uint64_t low = 0, high = 0;
@@ -55,6 +79,7 @@ struct Region {
   bool used = false;        ///< somebody has read it since
   AxisBits partial = 0;
   std::uint64_t content = 0;
+  Blocks blocks;
 };
 
 struct Hash {
@@ -143,6 +168,7 @@ class Values {
     } else if (const auto* x = std::get_if<Collective>(&run.op->action)) {
       h.add(index(x->kind) * 2U + index(x->reduction));
       h.add(index(x->group));
+      h.add(index(x->root));
     } else if (const auto* e = std::get_if<Exchange>(&run.op->action)) {
       for (std::uint32_t i = 0; i < e->transfers.count; ++i) {
         const Transfer& t = run.block->transfers[e->transfers.first + i];
@@ -232,6 +258,7 @@ class Values {
     }
     // Reductions take partial sums, copies and gathers carry them along.
     const auto* c = std::get_if<Compute>(&run.op->action);
+    blocks_are_there(run, v);
     if (c == nullptr && !std::holds_alternative<Exchange>(run.op->action)) return;
     // Adding one more part keeps a sum partial.
     const bool adds = c != nullptr && v.use == View::Use::accumulate && gathers_parts(run.block->kernels[c->kernel]);
@@ -243,6 +270,54 @@ class Values {
       wrong("program.partial",
             fmt::format("{} is used while it is a sum over {} that nobody has made", b.name, names(partial)), run);
     }
+  }
+
+  /// Whoever does not go on adding to a sum over blocks needs all of them.
+  void blocks_are_there(const OpRun& run, const View& v) {
+    if (v.use == View::Use::accumulate) {
+      if (const auto* x = std::get_if<Collective>(&run.op->action); x != nullptr && is_paired(*run.block, *run.op, *x)) {
+        return;
+      }
+      if (const auto* c = std::get_if<Compute>(&run.op->action);
+          c != nullptr && run.block->kernels[c->kernel].kind == KernelKind::gemm) {
+        return;
+      }
+    }
+    for (const Region& r : regions(run, v)) {
+      if (r.low >= low(v) + v.count || low(v) >= r.high || r.blocks.complete) continue;
+      wrong("program.partial",
+            fmt::format("{} is used before every block of the sum is there, once", p_[v.buffer].name), run);
+      return;
+    }
+  }
+
+  /// Of the latest region that the view touches.
+  Blocks blocks_of(const OpRun& run, const View& v) {
+    const Region* last = nullptr;
+    for (const Region& r : regions(run, v)) {
+      if (r.low < low(v) + v.count && low(v) < r.high && (last == nullptr || last->stamp < r.stamp)) last = &r;
+    }
+    return last == nullptr ? Blocks{} : last->blocks;
+  }
+
+  /// What a product over blocks is: one with two panels sums over their common
+  /// dimension, so they must be the same block's; one with a single panel is a
+  /// term that a reduce takes to that block's place.
+  Blocks product_of_blocks(const OpRun& run, const Kernel& k) {
+    if (k.kind != KernelKind::gemm) return {};
+    const Blocks a = blocks_of(run, view(run, 0)), b = blocks_of(run, view(run, 1));
+    if (a.block == no_block && b.block == no_block) return {};
+    if (a.block == no_block) return {b.block, b.members, 0, true};
+    if (b.block == no_block) return {a.block, a.members, 0, true};
+    if (a.block != b.block) {
+      wrong("program.partial", fmt::format("block {} of one factor is multiplied with block {} of the other", a.block, b.block),
+            run);
+    }
+    Blocks sum;
+    if (view(run, 2).use == View::Use::accumulate) sum = blocks_of(run, view(run, 2));
+    sum.block = no_block;
+    sum.add(a.block, a.members);
+    return sum;
   }
 
   /// Kinds that add to what microbatches or parameters before have added.
@@ -317,7 +392,7 @@ class Values {
 
   // --- what is written -------------------------------------------------------
 
-  void put(const OpRun& run, const View& v, AxisBits partial, std::uint64_t content) {
+  void put(const OpRun& run, const View& v, AxisBits partial, std::uint64_t content, const Blocks& blocks = {}) {
     auto& list = regions(run, v);
     const std::uint64_t from = low(v), to = from + v.count;
     std::vector<Region> next;
@@ -327,10 +402,16 @@ class Values {
         next.push_back(r);
         continue;
       }
-      if (r.low < from) next.push_back({r.low, from, r.stamp, r.used, r.partial, r.content});
-      if (to < r.high) next.push_back({to, r.high, r.stamp, r.used, r.partial, r.content});
+      if (r.low < from) {
+        next.push_back(r);
+        next.back().high = from;
+      }
+      if (to < r.high) {
+        next.push_back(r);
+        next.back().low = to;
+      }
     }
-    next.push_back({from, to, stamp_, false, partial, content});
+    next.push_back({from, to, stamp_, false, partial, content, blocks});
     list = std::move(next);
   }
 
@@ -383,6 +464,13 @@ class Values {
       case KernelKind::cross_entropy_sum:
         if (const auto& s = p_[view(run, 0).buffer].shard) return sums(*s, s->rank - 1U, s->rank);
         break;
+      case KernelKind::norm_sums:
+      case KernelKind::norm_squares:
+        if (const auto& s = p_[view(run, 0).buffer].shard) return sums(*s, s->rank - 1U, s->rank);
+        break;
+      case KernelKind::norm_gradient_sums:
+        if (const auto& s = p_[view(run, 1).buffer].shard) return sums(*s, s->rank - 1U, s->rank);
+        break;
       case KernelKind::count_targets: return bits(p_.mesh, batch_axes);
       case KernelKind::cross_entropy_loss:  // over whatever cuts the targets
         if (const auto& s = p_[view(run, 3).buffer].shard) return cuts(*s, 0, Shard::max_dims);
@@ -410,6 +498,16 @@ class Values {
         return out;
       }
       default: break;
+    }
+    // A weight's gradient made in a workspace: on which tokens, its operands' shards say.
+    if (k.kind == KernelKind::gemm && k.pass == Pass::weight_gradient && p_[target.buffer].role != Role::gradient) {
+      AxisBits tokens = 0;
+      for (std::uint32_t j = 0; j < 2; ++j) {
+        if (const auto& shard = p_[view(run, j).buffer].shard) {
+          tokens = static_cast<AxisBits>(tokens | cuts(*shard, 0, Shard::max_dims));
+        }
+      }
+      return tokens;
     }
     // A parameter's gradient from operands that an axis cuts while it does not cut the parameter.
     if (p_[target.buffer].role == Role::gradient && k.kind != KernelKind::fill) {
@@ -443,9 +541,10 @@ class Values {
     }
     // Data is told apart by what it is, not by what it is made from.
     if (k.kind == KernelKind::load_tokens || k.kind == KernelKind::load_targets) made.add(run.microbatch);
+    const Blocks blocks = product_of_blocks(run, k);
     for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
       made.add(i);
-      if (view(run, i).use != View::Use::read) put(run, view(run, i), partial[i], made.value);
+      if (view(run, i).use != View::Use::read) put(run, view(run, i), partial[i], made.value, blocks);
     }
   }
 
@@ -463,8 +562,8 @@ class Values {
       case Collective::Kind::reduce:
         if (is_paired(*run.block, *run.op, c)) {
           for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
-            const View& source = view(run, i);
-            put(run, view(run, i + 1), static_cast<AxisBits>(partial_of(run, source) & ~group), made(source));
+            put(run, view(run, i + 1), reduced(run, view(run, i), view(run, i + 1), group), made(view(run, i)),
+                blocks_by_root(run, c, view(run, i), view(run, i + 1)));
           }
           break;
         }
@@ -479,6 +578,16 @@ class Values {
         }
         break;
       case Collective::Kind::broadcast:
+        if (is_paired(*run.block, *run.op, c)) {
+          const Blocks panel{index(c.root), group_size(p_[c.group], p_.mesh), 0, true};
+          for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
+            Hash h;
+            h.add(made(view(run, i)));
+            h.add(index(c.root));
+            put(run, view(run, i + 1), partial_of(run, view(run, i)), h.value, panel);
+          }
+          break;
+        }
         for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
           if (view(run, i).use != View::Use::read) put(run, view(run, i), 0, arrived());
         }
@@ -487,22 +596,47 @@ class Values {
       case Collective::Kind::reduce_scatter:
       case Collective::Kind::all_to_all:
         for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
-          const AxisBits left = partial_of(run, view(run, i));
           const bool reduces = c.kind == Collective::Kind::reduce_scatter;
           const View& to = view(run, i + 1);
+          const AxisBits left = reduces ? reduced(run, view(run, i), to, group) : partial_of(run, view(run, i));
           if (c.kind == Collective::Kind::all_gather && is_weight(to)) copies_[instance(run, to)] = {view(run, i), stamp_, run.layer};
           if (to.use == View::Use::accumulate) {
             Hash sum;
             sum.add(content(run, to));
             sum.add(made(view(run, i)));
-            put(run, to, static_cast<AxisBits>((left & ~group) | partial_of(run, to)), sum.value);
+            put(run, to, left, sum.value);
           } else {
-            put(run, to, reduces ? static_cast<AxisBits>(left & ~group) : left, made(view(run, i)));
+            put(run, to, left, made(view(run, i)));
           }
         }
         break;
       case Collective::Kind::barrier: break;
     }
+  }
+
+  /// What is left to be summed of the sum of `from` over the group, in `to`.
+  AxisBits reduced(const OpRun& run, const View& from, const View& to, AxisBits group) {
+    auto left = static_cast<AxisBits>(partial_of(run, from) & ~group);
+    // A weight's gradient made in a workspace: the axes that cut the weight gave each rank its own part.
+    if (p_[to.buffer].role == Role::gradient && p_[from.buffer].role != Role::gradient) {
+      if (const ParameterSlice* s = slice_of(to)) left = static_cast<AxisBits>(left & ~cuts(s->shard, 0, Shard::max_dims));
+    }
+    if (to.use == View::Use::accumulate) left = static_cast<AxisBits>(left | partial_of(run, to));
+    return left;
+  }
+
+  /// The sum goes to the root: the place of that member's block.
+  Blocks blocks_by_root(const OpRun& run, const Collective& c, const View& from, const View& to) {
+    const Blocks term = blocks_of(run, from);
+    if (term.block != no_block && term.block != index(c.root)) {
+      wrong("program.partial", fmt::format("the product with block {} is summed on member {}", term.block, index(c.root)),
+            run);
+    }
+    Blocks sum = blocks_of(run, to);
+    if (sum.complete) sum.marks = 0;
+    sum.block = no_block;
+    sum.add(index(c.root), group_size(p_[c.group], p_.mesh));
+    return sum;
   }
 
   void perform(const OpRun& run, const Exchange&) {

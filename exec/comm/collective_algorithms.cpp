@@ -112,7 +112,11 @@ class Run {
     const std::uint32_t place = (members_.me + p_ - root + p_ - 1) % p_;  // root is last
     if (pairs && members_.me == root) {
       for (std::size_t i = 0; i + 1 < views.size(); i += 2) {
-        std::memmove(views[i + 1].data, views[i].data, views[i].count * size_of(dtype));
+        if (views[i + 1].use == View::Use::accumulate) {
+          combine(dtype, reduction, views[i + 1].data, views[i].data, views[i].count);
+        } else {
+          std::memmove(views[i + 1].data, views[i].data, views[i].count * size_of(dtype));
+        }
       }
       all(scratch_.out, views, 1, 2);
     } else {
@@ -197,7 +201,7 @@ class Run {
   }
 
   static bool are_pairs(std::span<const MemoryView> views) {
-    return views.size() >= 2 && views[0].use == View::Use::read && views[1].use == View::Use::write;
+    return views.size() >= 2 && views[0].use == View::Use::read && views[1].use != View::Use::read;
   }
   /// Every `stride`-th view from `first`.
   static void all(std::vector<Piece>& pieces, std::span<const MemoryView> views, std::size_t first = 0,

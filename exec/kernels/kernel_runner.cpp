@@ -27,6 +27,9 @@ void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext&
     case KernelKind::rms_norm_forward: return cpu::norm_forward<T>(k, o, true, scratch);
     case KernelKind::rms_norm_backward_input: return cpu::norm_backward_input<T>(k, o, true, scratch);
     case KernelKind::rms_norm_backward_weight: return cpu::norm_backward_weight<T>(k, o, true, scratch);
+    case KernelKind::norm_sums: return cpu::norm_sums<T>(k, o, scratch);
+    case KernelKind::norm_squares: return cpu::norm_squares<T>(k, o, scratch);
+    case KernelKind::norm_gradient_sums: return cpu::norm_gradient_sums<T>(k, o, scratch);
     case KernelKind::gemm: return cpu::gemm<T>(k, o, scratch);
     case KernelKind::bias_backward: return cpu::bias_backward<T>(k, o, scratch);
     case KernelKind::rope_forward: return cpu::rope<T>(k, o, false, scratch);
@@ -93,6 +96,9 @@ bool needs_place(const Kernel& k) {
     case KernelKind::rms_norm_forward:
     case KernelKind::rms_norm_backward_input:
     case KernelKind::rms_norm_backward_weight:
+    case KernelKind::norm_sums:
+    case KernelKind::norm_squares:
+    case KernelKind::norm_gradient_sums:
     case KernelKind::gemm:
     case KernelKind::bias_backward:
     case KernelKind::pack_keys_values:

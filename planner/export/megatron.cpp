@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/plan/plan_names.hpp"
+
 namespace orrery {
 namespace {
 
@@ -42,6 +44,10 @@ class Exporter {
     flag("--pipeline-model-parallel-size", p);
     if (plan_.sequence_parallel) flag("--sequence-parallel");
     order();
+    if (plan_.tensor != TensorAlgorithm::one_d) {
+      refuse("plan.tensor", "tensor", "Megatron-LM has only 1D tensor parallelism",
+             {fmt::format("tensor is {}.", name_of(plan_.tensor)), "Set it to 1d, with the axis tensor."});
+    }
     if (!plan_.placement.empty()) {
       refuse("mesh.placement", "placement", "Megatron-LM has no flag for the placement of ranks",
              {"It puts rank i on device i.  Order the launcher's hosts instead, and leave the placement out."});

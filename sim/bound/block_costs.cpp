@@ -39,7 +39,7 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
   const Plan reduced = block_plan(plan);
   lowering::State state(model, workload, reduced);
   lowering::declare_parameters(state);
-  lowering::build_tensor_1d(state);
+  lowering::build_model(state);
   for (const lowering::LoweringPass& pass :
        {lowering::recomputation(), lowering::sharding_collectives(), lowering::lifetimes(), lowering::lanes()}) {
     pass.run(state);

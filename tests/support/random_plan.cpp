@@ -53,6 +53,33 @@ Mesh random_mesh(Draw& draw, std::uint32_t max_ranks) {
   return Mesh{axes};
 }
 
+/// One run in six has its tensor parallelism on a grid.
+bool random_grid(Draw& draw, Plan& plan, const RandomRunLimits& limits) {
+  const bool wanted =
+      limits.tensor ? *limits.tensor != TensorAlgorithm::one_d
+                    : draw.once_in(6) && limits.beyond_bound && limits.zero_stage.value_or(0) <= 1;
+  if (!wanted || limits.max_ranks < 4) return false;
+  std::uint32_t q = 2;
+  std::uint32_t depth = 1;
+  std::uint32_t p = 1;
+  std::uint32_t d = 1;
+  do {
+    q = draw.of({2U, 2U, 3U});
+    depth = draw.of({1U, 2U, 3U});
+    if (limits.tensor == TensorAlgorithm::two_d) depth = 1;
+    if (limits.tensor == TensorAlgorithm::two_half_d) depth = draw.of({2U, 2U, 3U});
+    p = draw.of({1U, 2U, 3U});
+    d = draw.of({1U, 2U});
+  } while (q * q * depth * p * d > limits.max_ranks);
+  plan.tensor = depth > 1 ? TensorAlgorithm::two_half_d : TensorAlgorithm::two_d;
+  std::vector<MeshAxis> axes = {
+      {Axis::pipeline, p}, {Axis::data, d}, {Axis::depth, depth}, {Axis::row, q}, {Axis::column, q}};
+  draw.shuffle(axes);
+  if (draw.once_in(2)) std::erase_if(axes, [](const MeshAxis& a) { return a.size == 1; });
+  plan.mesh = Mesh{axes};
+  return true;
+}
+
 ModelSpec random_model(Draw& draw, std::uint32_t tensor, std::uint32_t stages) {
   ModelSpec m;
   const bool llama = draw.once_in(2);
@@ -102,7 +129,7 @@ std::vector<std::uint32_t> random_stages(Draw& draw, std::uint64_t layers, std::
 
 /// Cuts positions too, in a third of the runs where ranks and lengths allow it.
 void add_context(Draw& draw, PlannedRun& run, const RandomRunLimits& limits) {
-  if (!draw.once_in(3)) return;
+  if (!draw.once_in(3) || run.plan.tensor != TensorAlgorithm::one_d) return;
   Plan& p = run.plan;
   Workload& w = run.workload;
   const std::uint32_t context = draw.of({2U, 2U, 3U, 4U});
@@ -138,10 +165,12 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   Plan& p = run.plan;
   Workload& w = run.workload;
   p.name = fmt::format("random-{}", seed);
-  p.mesh = random_mesh(draw, limits.max_ranks);
-  const std::uint32_t tensor = p.mesh.size(Axis::tensor);
+  const bool grid = random_grid(draw, p, limits);
+  if (!grid) p.mesh = random_mesh(draw, limits.max_ranks);
+  const std::uint32_t tensor = grid ? p.mesh.size(Axis::row) : p.mesh.size(Axis::tensor);
   const std::uint32_t stages = p.mesh.size(Axis::pipeline);
   run.model = random_model(draw, tensor, stages);
+  if (grid) run.model.hidden = (run.model.hidden + tensor - 1) / tensor * tensor;
   run.model_reference = run.model.name;
 
   const Precision precision =
@@ -153,11 +182,11 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   random_optimizer(draw, w);
   w.seed = draw.in(1, 1000000);
 
-  p.sequence_parallel = tensor > 1 && draw.once_in(2);
+  p.sequence_parallel = !grid && tensor > 1 && draw.once_in(2);
   // 2 .. : a cut sequence has equal parts; an uncut one may have any length.
   w.sequence_length = p.sequence_parallel ? tensor * draw.in((4 + tensor - 1) / tensor, 16 / tensor) : draw.in(4, 16);
   p.microbatch_size = draw.small(1, 2);
-  w.global_batch = draw.in(1, 6) * p.microbatch_size * p.mesh.size(Axis::data);
+  w.global_batch = draw.in(1, 6) * p.microbatch_size * size(p.mesh, sequence_axes(p));
 
   p.schedule = limits.schedule.value_or(draw.of({ScheduleName::gpipe, ScheduleName::one_f_one_b}));
   p.stage_layers = random_stages(draw, run.model.layers, stages);
@@ -176,7 +205,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     std::iota(p.placement.begin(), p.placement.end(), 0U);
     draw.shuffle(p.placement);
   }
-  if (limits.beyond_bound) p.zero_stage = limits.zero_stage.value_or(draw.small(0, 3));
+  if (limits.beyond_bound) p.zero_stage = limits.zero_stage.value_or(draw.small(0, grid ? 1 : 3));
   if (p.zero_stage == 3) {
     p.reshard_after_forward = !draw.once_in(2);
     p.prefetch = draw.small(0, 1);
@@ -206,11 +235,11 @@ std::string describe(const PlannedRun& run) {
     for (const std::uint32_t n : *p.stage_layers) stages += fmt::format("{}{}", stages.empty() ? "" : "+", n);
   }
   return fmt::format(
-      "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {}mb{} B{} s{} {} stages {} {} recompute {} zero {}{}{} bucket {} overlap {} "
-      "{} {} {} "
+      "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {} {}mb{} B{} s{} {} stages {} {} recompute {} zero {}{}{} bucket {} overlap "
+      "{} {} {} {} "
       "{} {} momentum {} clip {} dropout {}/{} grads {} seed {}{}",
       p.name, m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.ffn, m.vocabulary,
-      m.tied_embeddings ? "tied " : "untied ", mesh, p.microbatch_size, w.global_batch, w.sequence_length,
+      m.tied_embeddings ? "tied " : "untied ", name_of(p.tensor), mesh, p.microbatch_size, w.global_batch, w.sequence_length,
       name_of(weight_dtype(w)), stages, p.schedule == ScheduleName::gpipe ? "gpipe" : "1f1b",
       static_cast<int>(p.recompute), p.zero_stage,
       p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "", p.gradient_bucket ? p.gradient_bucket->base() : 0.0,

@@ -15,6 +15,7 @@ struct RandomRunLimits {
   std::optional<ScheduleName> schedule;
   std::optional<Recompute> recompute;
   std::optional<std::uint32_t> zero_stage;
+  std::optional<TensorAlgorithm> tensor;  ///< all but 1D need 4 ranks, 2.5D needs 8
   bool dropout = true;    ///< may have dropout
   bool placement = true;  ///< may have a placement other than the identity
   bool beyond_bound = true;  ///< may use what sim/bound does not cover
@@ -27,7 +28,8 @@ struct RandomRunLimits {
 /// 1..6 microbatches, vocabulary not a multiple of the tensor size where that
 /// is above 1.  Covers: GPT and LLaMA families with and without grouped
 /// queries, tied and untied embeddings, every order of mesh axes, uneven
-/// stages, GPipe and 1F1B, sequence parallelism, recomputation, ZeRO 0 to 3 with and without replicas,
+/// stages, GPipe and 1F1B, tensor parallelism in 1D, 2D and 2.5D (grids of 2 or 3),
+/// sequence parallelism, recomputation, ZeRO 0 to 3 (on grids 0 and 1) with and without replicas,
 /// clipping, dropout, learning-rate schedules, all precisions, Adam, SGD with
 /// and without momentum, tiny to huge buckets, overlap, unfused and flash, a
 /// context axis with every algorithm, contiguous and zigzag.

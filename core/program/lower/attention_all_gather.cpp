@@ -11,7 +11,7 @@ class AllGather : public AttentionCore {
   explicit AllGather(State& s) : s_(s), shape_(local_heads(s)) {
     const std::uint64_t width = 2 * s.kv_heads * s.model.head_dim;
     const Shard whole = {position_dim(s, Rows::whole),
-                         sequence_dim(s),
+                         wide_sequences(s),
                          {s.model.kv_heads, s.model.kv_heads, {Axis::tensor}, false},
                          {2 * s.model.head_dim, 2 * s.model.head_dim, {}, false}};
     const auto all = [&](const char* name, Role role) {

@@ -21,7 +21,7 @@ Shard qkv_shard(const State& s, Rows rows, const AxisList& heads) {
   const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
   // The cut along kv groups tells kernels which global heads they hold.
   return {position_dim(s, rows),
-          sequence_dim(s),
+          wide_sequences(s),
           {m.kv_heads, m.kv_heads, heads, false},
           {group_width, group_width, {}, false}};
 }

@@ -23,7 +23,7 @@ class Ulysses : public AttentionCore {
       return id;
     };
     const Shard qkv = qkv_shard(s, Rows::whole, heads);
-    const Shard context = {position_dim(s, Rows::whole), sequence_dim(s), {query, query, heads, false}};
+    const Shard context = {position_dim(s, Rows::whole), wide_sequences(s), {query, query, heads, false}};
     qkv_parts_ = layer_buffer(s, "qkv.parts", Role::workspace, s.act, s.tokens * s.qkv_width);
     qkv_heads_ = placed("qkv.heads", Role::activation, qkv, qkv_width_);
     core_ = attention_local(s, shape_);

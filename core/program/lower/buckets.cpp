@@ -66,6 +66,10 @@ std::vector<Operand> replicated_of(const State& c, const Chunk& bucket) {
 BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket) {
   BlockBuilder b(c, "gradients.reduce", Pass::optimizer, Section::reductions, stage);
   const bool each_microbatch = c.zero >= 2;
+  // Weight gradients that come as sums of products, beside compute.
+  const auto after_products = [&] {
+    for (const Lane lane : product_lanes(c)) b.after_tail(lane);
+  };
   if (c.sequence_parallel && !each_microbatch) {
     const std::vector<Operand> operands = replicated_of(c, bucket);
     if (!operands.empty()) b.collective(Collective::Kind::all_reduce, c.tensor_group, operands);
@@ -80,10 +84,14 @@ BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket) {
         operands.push_back(own_part(c, m.gradients, s, each_microbatch ? View::Use::accumulate : View::Use::write, shift));
       }
     });
+    after_products();
     b.collective(Collective::Kind::reduce_scatter, c.data_group, operands);
   }
   if (each_microbatch) return b.finish(c);
-  for (const Sum& sum : sums_of(c, bucket)) b.collective(Collective::Kind::all_reduce, c.group(sum.axes), sum.operands);
+  for (const Sum& sum : sums_of(c, bucket)) {
+    after_products();
+    b.collective(Collective::Kind::all_reduce, c.group(sum.axes), sum.operands);
+  }
   return b.finish(c);
 }
 

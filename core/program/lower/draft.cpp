@@ -63,8 +63,8 @@ void BlockBuilder::compute(const Kernel& kernel, std::span<const Operand> operan
 }
 
 void BlockBuilder::collective(Collective::Kind kind, GroupId group, std::span<const Operand> operands,
-                              Collective::Reduction reduction) {
-  push({Collective{kind, reduction, group, Peer{0}}, {}, {}, {}}, operands);
+                              Collective::Reduction reduction, Peer root) {
+  push({Collective{kind, reduction, group, root}, {}, {}, {}}, operands);
 }
 
 void BlockBuilder::transfer(bool send, GroupId group, Peer peer, std::uint8_t channel, Operand what) {
@@ -89,6 +89,12 @@ void BlockBuilder::seam(Collective::Kind kind, GroupId group, std::initializer_l
   seam.tails = pending_tails_;
   pending_tails_ = LaneList();
   draft_.seams.push_back(seam);
+}
+
+void BlockBuilder::rooted_seam(Collective::Kind kind, GroupId group, Peer root,
+                               std::initializer_list<Operand> operands) {
+  seam(kind, group, operands);
+  draft_.seams.back().root = root;
 }
 
 void BlockBuilder::copy_seams(const Draft& from, std::uint32_t i) {

@@ -31,7 +31,7 @@ struct Operand {
 
 /// A few lanes whose last op is waited for.
 struct LaneList {
-  Lane lane[8] = {};
+  Lane lane[12] = {};
   std::uint8_t count = 0;
   void push_back(Lane l) { lane[count++] = l; }
   [[nodiscard]] const Lane* begin() const { return lane; }
@@ -40,7 +40,7 @@ struct LaneList {
 
 /// A place in a block where the layout of a tensor over the ranks of a group
 /// changes: partial sums become whole, or cut by rows; cut rows become whole;
-/// rows become heads.
+/// rows become heads; a block becomes known to all.
 /// Authors of compute order say where; sharding_collectives makes each a
 /// collective.
 struct Seam {
@@ -48,6 +48,7 @@ struct Seam {
   Collective::Kind kind = Collective::Kind::all_reduce;
   Collective::Reduction reduction = Collective::Reduction::sum;
   GroupId group{};
+  Peer root{};  ///< broadcast and reduce
   Operand operands[2];
   std::uint8_t count = 0;
   LaneList tails;  ///< see Draft::tails
@@ -63,7 +64,8 @@ struct Draft {
   Block block;
   std::uint32_t place = 0;  ///< order in the Program
   /// What compute takes from other lanes across blocks, stated by the author:
-  /// the first op of the block, or the given one, waits for the last op issued
+  /// the first op of the block (and the first of compute, where that is
+  /// another), or the given one, waits for the last op issued
   /// on the lane before this run of the block.
   LaneList entry_tails;
   std::vector<std::pair<std::uint32_t, Lane>> tails;
@@ -86,7 +88,7 @@ class BlockBuilder {
     compute(kernel, std::span<const Operand>(operands.begin(), operands.size()));
   }
   void collective(Collective::Kind kind, GroupId group, std::span<const Operand> operands,
-                  Collective::Reduction reduction = Collective::Reduction::sum);
+                  Collective::Reduction reduction = Collective::Reduction::sum, Peer root = Peer{0});
   void collective(Collective::Kind kind, GroupId group, std::initializer_list<Operand> operands,
                   Collective::Reduction reduction = Collective::Reduction::sum) {
     collective(kind, group, std::span<const Operand>(operands.begin(), operands.size()), reduction);
@@ -99,6 +101,8 @@ class BlockBuilder {
   /// Over another group.
   void seam(Collective::Kind kind, GroupId group, std::initializer_list<Operand> operands,
             Collective::Reduction reduction = Collective::Reduction::sum);
+  /// Broadcast or reduce.
+  void rooted_seam(Collective::Kind kind, GroupId group, Peer root, std::initializer_list<Operand> operands);
 
   /// The block's first op waits for the last op issued on `lane` before the block.
   void enter_after_tail(Lane lane) { draft_.entry_tails.push_back(lane); }

@@ -78,7 +78,7 @@ void add_waits(Draft& draft) {
   Block& block = draft.block;
   const bool one_lane =
       std::all_of(block.ops.begin(), block.ops.end(), [](const Op& op) { return is_memory(op) || op.lane == Lane{}; });
-  bool entered = false;
+  bool first = true, entered = false;
   for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
     Op& op = block.ops[i];
     if (is_memory(op)) continue;
@@ -103,9 +103,11 @@ void add_waits(Draft& draft) {
     if (op.lane.kind != LaneKind::compute && !waits_for_compute(block, op) && !receives_only(block, op)) {
       add({Wait::Kind::tail, {LaneKind::compute, 0}, 0});
     }
-    if (!entered) {
+    // The first op, and where that is beside compute the first compute op too.
+    if (!entered && (first || op.lane.kind == LaneKind::compute)) {
       for (const Lane lane : draft.entry_tails) add({Wait::Kind::tail, lane, 0});
-      entered = true;
+      entered = op.lane.kind == LaneKind::compute;
+      first = false;
     }
     for (const auto& [at, lane] : draft.tails) {
       if (at == i) add({Wait::Kind::tail, lane, 0});

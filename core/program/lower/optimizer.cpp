@@ -13,6 +13,7 @@ namespace {
 /// Gradients come from reductions on these lanes.
 void after_reductions(const State& c, BlockBuilder& b) {
   for (const Lane lane : gradient_sum_lanes(c)) b.enter_after_tail(lane);
+  for (const Lane lane : product_lanes(c)) b.enter_after_tail(lane);
   if (c.sequence_parallel) b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
   if (c.model.tied_embeddings && c.pipeline > 1) {
     b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::pipeline)});
@@ -26,8 +27,8 @@ BlockId build_norm(State& c, const Module& m) {
     if (!s.counted) continue;
     const Operand gradient = own_part(c, m.gradients, s, View::Use::read);
     Kernel k = c.kernel(KernelKind::sum_squares, Pass::optimizer, 1, gradient.count);
-    // Every tensor rank adds a replicated parameter's share, so that it counts once in the sum.
-    k.parameter = s.replicated ? 1.0 / c.tensor : 1.0;
+    // Every rank that holds a parameter adds its share, so that it counts once in the sum.
+    k.parameter = 1.0 / static_cast<double>(size(c.plan.mesh, held_alike(c, c.program.parameter_tables[m.table], s)));
     b.compute(k, {gradient, update(c.scalar.norm)});
   }
   return b.finish(c);
@@ -105,6 +106,7 @@ BlockId build_tied_reduction(State& c, std::uint32_t stage) {
   // The word table is the first segment of both modules.
   const ParameterSegment& s = c.program.parameter_tables[m.table].segments.front();
   for (const Lane lane : gradient_sum_lanes(c)) b.enter_after_tail(lane);
+  for (const Lane lane : product_lanes(c)) b.enter_after_tail(lane);
   b.collective(Collective::Kind::all_reduce, c.tied_group, {own_part(c, m.gradients, s, View::Use::accumulate)});
   return b.finish(c);
 }

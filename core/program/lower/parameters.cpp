@@ -6,7 +6,7 @@ namespace orrery::lowering {
 namespace {
 
 ShardDim whole(std::uint64_t n) { return {n, n, {}, false}; }
-ShardDim cut(std::uint64_t n) { return {n, n, {Axis::tensor}, false}; }
+ShardDim cut(std::uint64_t n, const AxisList& axes) { return {n, n, axes, false}; }
 
 /// Lays slices out one after the other; each segment is padded so that its
 /// flat parts over the data axis are equal (`parts` = 1: no padding).
@@ -20,7 +20,7 @@ class TableBuilder {
 
   void segment(bool decay, bool replicated, bool counted = true) {
     close();
-    table_.segments.push_back({table_.count, 0, decay, replicated && context_.tensor > 1, counted});
+    table_.segments.push_back({table_.count, 0, decay, replicated && (context_.tensor > 1 || context_.grid), counted});
   }
   void slice(std::string name, Shard shard, Init init, double scale = 0.0) {
     table_.slices.push_back({std::move(name), table_.count, shard, init, scale});
@@ -58,40 +58,41 @@ ParameterTable layer_table(const State& c) {
   const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
   const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
   const bool swiglu = m.activation == Activation::swiglu;
+  const TensorLayout& l = c.layout;
   TableBuilder t(c, "layer");
   t.segment(true, false);
-  t.slice("attention.qkv.weight", {whole(m.hidden), cut(m.kv_heads), whole(group_width)}, Init::normal, deviation);
-  t.slice("attention.out.weight", {cut(query), whole(m.hidden)}, Init::normal, residual);
+  t.slice("attention.qkv.weight", {cut(m.hidden, l.widen_in), cut(m.kv_heads, l.widen_out), whole(group_width)}, Init::normal, deviation);
+  t.slice("attention.out.weight", {cut(query, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
   if (swiglu) {
-    t.slice("ffn.up.weight", {whole(m.hidden), whole(2), cut(m.ffn)}, Init::normal, deviation);
+    t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), whole(2), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
   } else {
-    t.slice("ffn.up.weight", {whole(m.hidden), cut(m.ffn)}, Init::normal, deviation);
+    t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
   }
-  t.slice("ffn.down.weight", {cut(m.ffn), whole(m.hidden)}, Init::normal, residual);
+  t.slice("ffn.down.weight", {cut(m.ffn, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
   t.segment(false, false);
   if (m.bias) {
-    t.slice("attention.qkv.bias", {cut(m.kv_heads), whole(group_width)}, Init::zeros);
+    t.slice("attention.qkv.bias", {cut(m.kv_heads, l.wide_features), whole(group_width)}, Init::zeros);
     if (swiglu) {
-      t.slice("ffn.up.bias", {whole(2), cut(m.ffn)}, Init::zeros);
+      t.slice("ffn.up.bias", {whole(2), cut(m.ffn, l.wide_features)}, Init::zeros);
     } else {
-      t.slice("ffn.up.bias", {cut(m.ffn)}, Init::zeros);
+      t.slice("ffn.up.bias", {cut(m.ffn, l.wide_features)}, Init::zeros);
     }
   }
   t.segment(false, true);
-  t.slice("norm1.weight", {whole(m.hidden)}, Init::ones);
-  if (m.norm == Norm::layer_norm) t.slice("norm1.bias", {whole(m.hidden)}, Init::zeros);
-  t.slice("norm2.weight", {whole(m.hidden)}, Init::ones);
-  if (m.norm == Norm::layer_norm) t.slice("norm2.bias", {whole(m.hidden)}, Init::zeros);
+  t.slice("norm1.weight", {cut(m.hidden, l.stream_features)}, Init::ones);
+  if (m.norm == Norm::layer_norm) t.slice("norm1.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
+  t.slice("norm2.weight", {cut(m.hidden, l.stream_features)}, Init::ones);
+  if (m.norm == Norm::layer_norm) t.slice("norm2.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
   if (m.bias) {
-    t.slice("attention.out.bias", {whole(m.hidden)}, Init::zeros);
-    t.slice("ffn.down.bias", {whole(m.hidden)}, Init::zeros);
+    t.slice("attention.out.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
+    t.slice("ffn.down.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
   }
   return t.finish();
 }
 
 Shard vocabulary_shard(const State& c) {
   const std::uint64_t padded = padded_vocabulary(c.plan, c.model);
-  return {{padded, c.model.vocabulary, {Axis::tensor}, false}, whole(c.model.hidden)};
+  return {{padded, c.model.vocabulary, c.layout.vocabulary, false}, cut(c.model.hidden, c.layout.stream_features)};
 }
 
 ParameterTable embedding_table(const State& c) {
@@ -100,7 +101,7 @@ ParameterTable embedding_table(const State& c) {
   t.slice("word.weight", vocabulary_shard(c), Init::normal, deviation);
   t.segment(true, true);
   if (c.model.positions == PositionEncoding::learned) {
-    t.slice("position.weight", {whole(c.model.max_positions), whole(c.model.hidden)}, Init::normal, deviation);
+    t.slice("position.weight", {whole(c.model.max_positions), cut(c.model.hidden, c.layout.stream_features)}, Init::normal, deviation);
   }
   return t.finish();
 }
@@ -113,8 +114,8 @@ ParameterTable head_table(const State& c) {
   // The last stage's own copy of the tied table: the first stage's counts in the norm.
   if (tied && c.pipeline > 1) t.slice("embedding.word.weight", vocabulary_shard(c), Init::normal, deviation);
   t.segment(false, true);
-  t.slice("norm.weight", {whole(c.model.hidden)}, Init::ones);
-  if (c.model.norm == Norm::layer_norm) t.slice("norm.bias", {whole(c.model.hidden)}, Init::zeros);
+  t.slice("norm.weight", {cut(c.model.hidden, c.layout.stream_features)}, Init::ones);
+  if (c.model.norm == Norm::layer_norm) t.slice("norm.bias", {cut(c.model.hidden, c.layout.stream_features)}, Init::zeros);
   return t.finish();
 }
 

@@ -29,7 +29,7 @@ std::string before(const State& s) {
 }
 
 void run(State& s) {
-  build_tensor_1d(s);
+  build_model(s);
   for (Stage& stage : s.stages) {
     stage.step = schedule_of(s.plan.schedule)(stage.number, s.pipeline, s.program.microbatches);
   }

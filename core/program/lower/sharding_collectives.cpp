@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/program/lower/passes.hpp"
 
 namespace orrery::lowering {
@@ -30,7 +32,7 @@ void run(State& s) {
     for (std::uint32_t i = 0; i <= d.block.ops.size(); ++i) {
       for (; seam != d.seams.end() && seam->op == i; ++seam) {
         for (const Lane lane : seam->tails) b.after_tail(lane);
-        b.collective(seam->kind, seam->group, {seam->operands, seam->count}, seam->reduction);
+        b.collective(seam->kind, seam->group, {seam->operands, seam->count}, seam->reduction, seam->root);
       }
       if (i < d.block.ops.size()) b.copy_op(d, i);
     }
@@ -38,7 +40,12 @@ void run(State& s) {
   }
 }
 
-/// No seam is left, and every collective so far joins tensor or context ranks.
+/// Axes along which ranks work on one microbatch together.
+bool joins(Axis axis) {
+  return axis == Axis::context || axis == Axis::tensor || axis == Axis::depth || axis == Axis::row || axis == Axis::column;
+}
+
+/// No seam is left, and every collective so far joins ranks that share a microbatch.
 std::string after(const State& s) {
   for (const Draft& d : s.drafts) {
     if (!d.seams.empty()) return fmt::format("{} has {} seams left", d.block.name, d.seams.size());
@@ -46,8 +53,8 @@ std::string after(const State& s) {
       const auto* collective = std::get_if<Collective>(&op.action);
       if (collective == nullptr) continue;
       const AxisList& axes = s.program[collective->group].axes;
-      if (!(axes == AxisList{Axis::tensor}) && !(axes == AxisList{Axis::context})) {
-        return d.block.name + " communicates outside its tensor and its context group";
+      if (!std::all_of(axes.begin(), axes.end(), joins)) {
+        return d.block.name + " communicates outside its tensor and its context groups";
       }
       if (group_size(s.program[collective->group], s.program.mesh) == 1) return d.block.name + " communicates alone";
     }

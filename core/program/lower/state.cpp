@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/lower/tensor.hpp"
 
 namespace orrery::lowering {
 namespace {
@@ -17,7 +18,8 @@ AxisList without(const AxisList& axes, Axis axis) {
 
 }  // namespace
 
-State::State(const ModelSpec& m, const Workload& w, const Plan& p) : model(m), workload(w), plan(p) {
+State::State(const ModelSpec& m, const Workload& w, const Plan& p)
+    : model(m), workload(w), plan(p), sharding(tensor_sharding(p.tensor)), layout(sharding.layout()) {
   tensor = plan.mesh.size(Axis::tensor);
   data = plan.mesh.size(Axis::data);
   context = plan.mesh.size(Axis::context);
@@ -27,19 +29,24 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p) : model(m), w
   positions = workload.sequence_length / context;
   tokens = sequences * positions;
   rows = sequence_parallel ? tokens / tensor : tokens;
-  heads = static_cast<std::uint32_t>(model.heads / tensor);
-  kv_heads = static_cast<std::uint32_t>(model.kv_heads / tensor);
+  const std::uint64_t parts_of_wide = size(plan.mesh, layout.wide_features);
+  grid = plan.tensor != TensorAlgorithm::one_d;
+  hidden_width = model.hidden / size(plan.mesh, layout.stream_features);
+  heads = static_cast<std::uint32_t>(model.heads / parts_of_wide);
+  kv_heads = static_cast<std::uint32_t>(model.kv_heads / parts_of_wide);
   context_width = heads * model.head_dim;
   qkv_width = context_width + 2 * kv_heads * model.head_dim;
-  ffn = model.ffn / tensor;
-  vocabulary = padded_vocabulary(plan, model) / tensor;
+  ffn = model.ffn / parts_of_wide;
+  vocabulary = padded_vocabulary(plan, model) / parts_of_wide;
   zero = data > 1 ? plan.zero_stage : 0;
   shard_states = zero >= 1;
   for (const Axis axis : batch_axes) {
     if (plan.mesh.size(axis) > 1) batch_split.axis[batch_split.count++] = axis;
   }
   if (batch_split.empty()) batch_split = {Axis::data};
-  for (const Axis axis : {Axis::replica, Axis::data, Axis::context, Axis::expert}) {
+  for (const Axis axis : {Axis::replica, Axis::data, Axis::context, Axis::expert, Axis::depth, Axis::row, Axis::column}) {
+    const bool in_grid = axis == Axis::depth || axis == Axis::row || axis == Axis::column;
+    if (in_grid && !contains(layout.stream_sequences, axis) && !contains(layout.wide_sequences, axis)) continue;
     if (plan.mesh.size(axis) > 1) token_axes.axis[token_axes.count++] = axis;
   }
   reduce_gradients = !token_axes.empty() || sequence_parallel;
@@ -63,10 +70,25 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p) : model(m), w
   // The norm is summed over ranks that hold different parts of the gradient.
   AxisList parts = {Axis::pipeline, Axis::tensor};
   if (shard_states) parts = {Axis::pipeline, Axis::data, Axis::tensor};
+  if (grid) {
+    row_group = group({Axis::row});
+    column_group = group({Axis::column});
+    if (plan.mesh.size(Axis::depth) > 1) depth_group = group({Axis::depth});
+    for (const Axis axis : {Axis::depth, Axis::row, Axis::column}) {
+      if (plan.mesh.size(axis) > 1) parts.axis[parts.count++] = axis;
+    }
+  }
   norm_group = group(parts);
+  vocabulary_group = group(layout.wide_features);
   if (model.tied_embeddings && pipeline > 1) tied_group = group({Axis::pipeline}, {0, pipeline - 1});
   batch_group = group(batch_split);
-  token_group = token_axes.empty() ? batch_group : group(token_axes);
+  // Ranks that hold parts of one row of logits have the same loss.
+  AxisList of_loss;
+  for (const Axis axis : token_axes) {
+    const bool same = contains(layout.wide_features, axis);
+    if (!same) of_loss.axis[of_loss.count++] = axis;
+  }
+  token_group = of_loss.empty() ? batch_group : group(of_loss);
 }
 
 GroupId State::group(const AxisList& axes, std::vector<std::uint32_t> members) {
@@ -90,7 +112,7 @@ BufferId State::activation(std::string name, Role role, Scope scope, DType dtype
   buffer.scope = scope;
   buffer.dtype = dtype;
   buffer.shard =
-      Shard{position_dim(*this, sharded_rows ? Rows::sequence_parallel : Rows::context), sequence_dim(*this), feature};
+      Shard{position_dim(*this, sharded_rows ? Rows::sequence_parallel : Rows::context), stream_sequences(*this), feature};
   buffer.count = local_count(*buffer.shard, program.mesh, program.microbatches);
   return declare(std::move(buffer));
 }
@@ -128,15 +150,23 @@ Operand own_part(const State& c, BufferId buffer, const ParameterSegment& s, Vie
   return {buffer, use, layer_shift, s.offset, part, {Axis::data}};
 }
 
-AxisList sum_axes(const State& c, const ParameterTable& table, const ParameterSegment& segment) {
-  AxisList out = c.token_axes;
+namespace {
+
+/// Those of `axes` that cut no parameter of the segment.
+AxisList uncut(AxisList axes, const ParameterTable& table, const ParameterSegment& segment) {
   for (const ParameterSlice& slice : table.slices) {
     if (slice.offset < segment.offset || slice.offset >= segment.offset + segment.count) continue;
     for (std::size_t d = 0; d < slice.shard.rank; ++d) {
-      for (const Axis axis : slice.shard.dims[d].split) out = without(out, axis);
+      for (const Axis axis : slice.shard.dims[d].split) axes = without(axes, axis);
     }
   }
-  return out;
+  return axes;
+}
+
+}  // namespace
+
+AxisList sum_axes(const State& c, const ParameterTable& table, const ParameterSegment& segment) {
+  return uncut(c.token_axes, table, segment);
 }
 
 Lane collective_lane(const Program& program, GroupId group) {
@@ -171,8 +201,12 @@ ShardDim position_dim(const State& s, Rows rows) {
   return d;
 }
 
-ShardDim sequence_dim(const State& s) {
-  return {s.workload.global_batch, s.workload.global_batch, s.batch_split, true};
+AxisList held_alike(const State& c, const ParameterTable& table, const ParameterSegment& segment) {
+  AxisList out;
+  for (const Axis axis : {Axis::tensor, Axis::depth, Axis::row, Axis::column}) {
+    if (c.plan.mesh.size(axis) > 1) out.axis[out.count++] = axis;
+  }
+  return uncut(out, table, segment);
 }
 
 bool is_copy(const State& c, BufferId b) {
@@ -181,6 +215,24 @@ bool is_copy(const State& c, BufferId b) {
   }
   return false;
 }
+
+std::vector<Lane> product_lanes(const State& c) {
+  if (!c.grid) return {};
+  return {collective_lane(c.program, c.row_group)};
+}
+
+namespace {
+
+ShardDim sequences_by(const State& s, const AxisList& axes) {
+  ShardDim d{s.workload.global_batch, s.workload.global_batch, s.batch_split, true};
+  for (const Axis axis : axes) d.split.axis[d.split.count++] = axis;
+  return d;
+}
+
+}  // namespace
+
+ShardDim stream_sequences(const State& s) { return sequences_by(s, s.layout.stream_sequences); }
+ShardDim wide_sequences(const State& s) { return sequences_by(s, s.layout.wide_sequences); }
 
 bool is_persistent(const Buffer& b) {
   return b.role == Role::weight || b.role == Role::gradient || b.role == Role::master || b.role == Role::moment ||

@@ -96,6 +96,21 @@ struct Scalars {
   BufferId steps{}, loss_scale{}, loss{}, count{}, norm{}, factor{};
 };
 
+class TensorSharding;
+
+/// Which mesh axes of a tensor-parallel algorithm cut what.
+///
+/// A layer is a chain of products that widen the residual stream (queries, keys
+/// and values; feed-forward up) and narrow it again, so there are two layouts
+/// of activations, and weights between them.
+struct TensorLayout {
+  AxisList stream_sequences, stream_features;  ///< of the residual stream; sequences: beside data
+  AxisList wide_sequences, wide_features;      ///< of what lies between: heads, the feed-forward width, logits
+  AxisList widen_in, widen_out;                ///< dimensions of a weight that widens,
+  AxisList narrow_in, narrow_out;              ///< and of one that narrows
+  AxisList vocabulary;                         ///< rows of the word table; its columns are cut as the stream's features
+};
+
 /// What the passes of one lowering refine: the input, sizes that follow from
 /// it, the declarations made so far, blocks as drafts, and what each stage does.
 ///
@@ -107,14 +122,19 @@ struct State {
   const Workload& workload;
   const Plan& plan;
 
+  const TensorSharding& sharding;  ///< of the plan's tensor algorithm
+  TensorLayout layout;
+  bool grid;  ///< tensor parallelism over more than one axis
+
   // Sizes on one rank.
   std::uint32_t tensor, data, context, pipeline;
-  AxisList batch_split;  ///< axes that cut the sequences
+  AxisList batch_split;  ///< axes that cut the sequences, those of tensor parallelism apart
   AxisList token_axes;   ///< axes that cut tokens: gradients are summed over those that do not cut the parameter
   std::uint32_t sequences;        ///< of one microbatch
   std::uint64_t positions;        ///< of a sequence on one rank: its length / context
   std::uint64_t tokens;           ///< of one microbatch on one rank, sequence parallelism apart
   std::uint64_t rows;             ///< tokens of the residual stream: tokens, or tokens / tensor with sequence parallel
+  std::uint64_t hidden_width;     ///< of the residual stream
   std::uint32_t heads, kv_heads;  ///< local
   std::uint64_t qkv_width, context_width, ffn, vocabulary;  ///< local
   bool sequence_parallel;
@@ -128,7 +148,9 @@ struct State {
 
   GroupId tensor_group{}, data_group{}, context_group{}, pipeline_group{}, norm_group{}, tied_group{};
   GroupId batch_group{};  ///< ranks with other sequences: the count of targets is summed over them
-  GroupId token_group{};  ///< ranks with other tokens: the loss is summed over them
+  GroupId token_group{};  ///< ranks with other tokens in the end: the loss is summed over them
+  GroupId row_group{}, column_group{}, depth_group{};  ///< ranks that differ in that axis; only with a grid
+  GroupId vocabulary_group{};                          ///< holds the parts of a row of logits
   Module embedding, layer, head;
   Scalars scalar;
   BufferId hidden{}, hidden_gradient{};  ///< the residual stream and its gradient
@@ -175,17 +197,23 @@ struct HeadMatrix {
 /// The axes over which ranks hold parts of the sum that is a segment's gradient:
 /// those that cut tokens and none of the segment's parameters.
 [[nodiscard]] AxisList sum_axes(const State&, const ParameterTable&, const ParameterSegment&);
+/// The axes of tensor parallelism along which ranks hold the same values of the segment.
+[[nodiscard]] AxisList held_alike(const State&, const ParameterTable&, const ParameterSegment&);
 
 /// Collectives of a group queue on the lane of its axis, or on that of groups over several axes.
 [[nodiscard]] Lane collective_lane(const Program&, GroupId);
 /// Lanes on which gradients are summed over token_axes.
 [[nodiscard]] std::vector<Lane> gradient_sum_lanes(const State&);
+/// Lanes on which the tensor algorithm adds products to weight gradients.
+[[nodiscard]] std::vector<Lane> product_lanes(const State&);
 
-/// Positions and sequences of a microbatch, the first two dimensions of every
-/// activation; whole: not cut along the context axis.
+/// The sequences of a microbatch as a dimension of an activation, in the stream or between products.
+[[nodiscard]] ShardDim stream_sequences(const State&);
+[[nodiscard]] ShardDim wide_sequences(const State&);
+
+/// Positions of a microbatch, the first dimension of every activation; whole: not cut along the context axis.
 enum class Rows : std::uint8_t { sequence_parallel, context, whole };
 [[nodiscard]] ShardDim position_dim(const State&, Rows);
-[[nodiscard]] ShardDim sequence_dim(const State&);
 
 /// Whether the buffer is a whole copy of weights or gradients of which the rank keeps a part.
 [[nodiscard]] bool is_copy(const State&, BufferId);

@@ -2,47 +2,92 @@
 
 namespace orrery::lowering {
 
-Operand weight_of(const State& c, const Module& module, std::string_view slice) {
-  const auto p = c.parameter(module, slice);
-  return {module.whole_weights, View::Use::read, 0, p.offset, p.count, {}};
-}
+namespace {
 
-Operand gradient_of(const State& c, const Module& module, std::string_view slice) {
-  const auto p = c.parameter(module, slice);
-  return {module.whole_gradients, View::Use::accumulate, 0, p.offset, p.count, {}};
-}
-
-void norm_forward(const State& c, BlockBuilder& b, const NormSite& site, Operand x, Operand y, Operand stats) {
-  const bool layer = c.model.norm == Norm::layer_norm;
-  Kernel k = c.kernel(layer ? KernelKind::layer_norm_forward : KernelKind::rms_norm_forward, Pass::forward, c.rows,
-                      c.model.hidden);
-  k.parameter = c.model.norm_epsilon;
-  const Operand gamma = weight_of(c, *site.module, site.weight);
-  if (layer) {
-    b.compute(k, {x, gamma, weight_of(c, *site.module, site.bias), y, stats});
-  } else {
-    b.compute(k, {x, gamma, y, stats});
+/// Megatron's columns, then rows (Shoeybi et al., arXiv 1909.08053): one product
+/// on each rank; callers sum or gather between them.
+class Megatron final : public TensorSharding {
+ public:
+  TensorLayout layout() const override {
+    TensorLayout l;
+    l.wide_features = l.widen_out = l.narrow_in = l.vocabulary = {Axis::tensor};
+    return l;
   }
-}
 
-void norm_backward(const State& c, BlockBuilder& b, const NormSite& site, Operand dy, Operand x, Operand stats,
-                   Operand dx) {
-  const bool layer = c.model.norm == Norm::layer_norm;
-  const Operand dgamma = gradient_of(c, *site.module, site.weight);
-  Kernel weight = c.kernel(layer ? KernelKind::layer_norm_backward_weight : KernelKind::rms_norm_backward_weight,
-                           Pass::weight_gradient, c.rows, c.model.hidden);
-  if (layer) {
-    b.compute(weight, {dy, x, stats, dgamma, gradient_of(c, *site.module, site.bias)});
-  } else {
-    b.compute(weight, {dy, x, stats, dgamma});
+  void forward(State& c, BlockBuilder& b, const Product& p, BufferId x, BufferId y) const override {
+    Kernel k = c.kernel(KernelKind::gemm, Pass::forward, c.tokens, p.out, p.in);
+    k.options.transpose_b = p.transposed;
+    const Operand w = weight_of(c, *p.module, p.weight);
+    if (p.bias != nullptr) {
+      k.options.bias = true;
+      b.compute(k, {read(x), w, write(y), weight_of(c, *p.module, p.bias)});
+    } else {
+      b.compute(k, {read(x), w, write(y)});
+    }
   }
-  Kernel input = c.kernel(layer ? KernelKind::layer_norm_backward_input : KernelKind::rms_norm_backward_input,
-                          Pass::input_gradient, c.rows, c.model.hidden);
-  b.compute(input, {dy, x, weight_of(c, *site.module, site.weight), stats, dx});
+
+  void input_gradient(State& c, BlockBuilder& b, const Product& p, BufferId dy, BufferId dx) const override {
+    Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, c.tokens, p.in, p.out);
+    k.options.transpose_b = !p.transposed;
+    b.compute(k, {read(dy), weight_of(c, *p.module, p.weight), write(dx)});
+  }
+
+  void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, BufferId dy) const override {
+    const std::uint64_t rows = p.transposed ? p.out : p.in;
+    Kernel k = c.kernel(KernelKind::gemm, Pass::weight_gradient, rows, p.transposed ? p.in : p.out, c.tokens);
+    k.options.transpose_a = true;
+    b.compute(k, {read(p.transposed ? dy : x), read(p.transposed ? x : dy), gradient_of(c, *p.module, p.weight)});
+  }
+
+  void norm_forward(State& c, BlockBuilder& b, const NormSite& site, Operand x, Operand y, Operand stats) const override {
+    const bool layer = c.model.norm == Norm::layer_norm;
+    Kernel k = c.kernel(layer ? KernelKind::layer_norm_forward : KernelKind::rms_norm_forward, Pass::forward, c.rows,
+                        c.model.hidden);
+    k.parameter = c.model.norm_epsilon;
+    const Operand gamma = weight_of(c, *site.module, site.weight);
+    if (layer) {
+      b.compute(k, {x, gamma, weight_of(c, *site.module, site.bias), y, stats});
+    } else {
+      b.compute(k, {x, gamma, y, stats});
+    }
+  }
+
+  void norm_backward(State& c, BlockBuilder& b, const NormSite& site, Operand dy, Operand x, Operand stats,
+                     Operand dx) const override {
+    const bool layer = c.model.norm == Norm::layer_norm;
+    const Operand dgamma = gradient_of(c, *site.module, site.weight);
+    Kernel weight = c.kernel(layer ? KernelKind::layer_norm_backward_weight : KernelKind::rms_norm_backward_weight,
+                             Pass::weight_gradient, c.rows, c.model.hidden);
+    if (layer) {
+      b.compute(weight, {dy, x, stats, dgamma, gradient_of(c, *site.module, site.bias)});
+    } else {
+      b.compute(weight, {dy, x, stats, dgamma});
+    }
+    Kernel input = c.kernel(layer ? KernelKind::layer_norm_backward_input : KernelKind::rms_norm_backward_input,
+                            Pass::input_gradient, c.rows, c.model.hidden);
+    b.compute(input, {dy, x, weight_of(c, *site.module, site.weight), stats, dx});
+  }
+
+  void embed_forward(State& c, BlockBuilder& b, BufferId tokens, BufferId x) const override {
+    b.compute(c.kernel(KernelKind::embed_forward, Pass::forward, c.tokens, c.model.hidden, c.vocabulary),
+              {read(tokens), weight_of(c, c.embedding, "word.weight"), write(x)});
+  }
+
+  void embed_backward(State& c, BlockBuilder& b, BufferId tokens, BufferId dx) const override {
+    b.compute(c.kernel(KernelKind::embed_backward, Pass::weight_gradient, c.tokens, c.model.hidden, c.vocabulary),
+              {read(tokens), read(dx), gradient_of(c, c.embedding, "word.weight")});
+  }
+};
+
+}  // namespace
+
+const TensorSharding& tensor_1d() {
+  static const Megatron sharding;
+  return sharding;
 }
 
-void build_tensor_1d(State& c) {
-  const ShardDim feature{c.model.hidden, c.model.hidden, {}, false};
+void build_model(State& c) {
+  const ShardDim feature{c.model.hidden, c.model.hidden, c.layout.stream_features, false};
   c.hidden = c.activation("hidden", Role::activation, Scope::layer_microbatch, c.act, feature, c.sequence_parallel);
   c.hidden_gradient =
       c.activation("hidden.gradient", Role::workspace, Scope::microbatch, c.act, feature, c.sequence_parallel);

@@ -6,7 +6,7 @@ void build_head(State& c) {
   const ModelSpec& m = c.model;
   const bool sp = c.sequence_parallel;
   const HeadMatrix matrix = head_matrix(c);
-  const ShardDim feature{m.hidden, m.hidden, {}, false};
+  const ShardDim feature{m.hidden, m.hidden, c.layout.stream_features, false};
   const auto flat = [&](const char* name, Role role, DType dtype, std::uint64_t count) {
     Buffer b;
     b.name = name;
@@ -19,37 +19,44 @@ void build_head(State& c) {
   const auto stream_buffer = [&](const char* name, Role role, bool sharded) {
     return c.activation(name, role, Scope::microbatch, c.act, feature, sharded);
   };
-  const BufferId targets = c.activation("targets", Role::data, Scope::microbatch, DType::i32, {1, 1, {}, false}, false);
+  // Logits are wide, and targets are those of their rows.
+  const auto wide_buffer = [&](const char* name, Role role, DType dtype, const ShardDim& columns) {
+    const BufferId id = c.activation(name, role, Scope::microbatch, dtype, columns, false);
+    c.program.buffers[index(id)].shard->dims[1] = wide_sequences(c);
+    return id;
+  };
+  const BufferId targets = wide_buffer("targets", Role::data, DType::i32, {1, 1, {}, false});
   const BufferId norm_out = stream_buffer("head.norm.out", Role::activation, sp);
   const BufferId stats =
       flat("head.norm.stats", Role::statistic, c.state, c.rows * (m.norm == Norm::layer_norm ? 2 : 1));
   const BufferId gathered = sp ? stream_buffer("head.gathered", Role::workspace, false) : norm_out;
   const std::uint64_t padded = padded_vocabulary(c.plan, m);
-  const BufferId logits = c.activation("logits", Role::activation, Scope::microbatch, c.logits,
-                                       {padded, m.vocabulary, {Axis::tensor}, false}, false);
+  const BufferId logits =
+      wide_buffer("logits", Role::activation, c.logits, {padded, m.vocabulary, c.layout.wide_features, false});
   const BufferId max = flat("logits.max", Role::statistic, c.state, c.tokens);
   const BufferId sum = flat("logits.sum", Role::statistic, c.state, c.tokens);
   const BufferId target_logit = flat("logits.target", Role::workspace, c.state, c.tokens);
   const BufferId dx = stream_buffer("head.gradient", Role::workspace, false);
   const BufferId dx_part = sp ? stream_buffer("head.gradient.part", Role::workspace, true) : dx;
-  const NormSite norm{&c.head, "norm.weight", "norm.bias"};
+  const NormSite norm{&c.head, "norm.weight", "norm.bias", "head.norm", Scope::microbatch};
+  const Product product{matrix.module, matrix.slice, nullptr, c.hidden_width, c.vocabulary, true, true,
+                        Scope::microbatch};
+  const bool cut_vocabulary = group_size(c.program[c.vocabulary_group], c.plan.mesh) > 1;
   const auto entropy = [&](KernelKind kind) { return c.kernel(kind, Pass::loss, c.tokens, c.vocabulary); };
 
   BlockBuilder f(c, "head.forward", Pass::forward, Section::model);
-  norm_forward(c, f, norm, read(c.hidden), write(norm_out), write(stats));
+  c.sharding.norm_forward(c, f, norm, read(c.hidden), write(norm_out), write(stats));
   if (sp) f.seam(Collective::Kind::all_gather, {read(norm_out), write(gathered)});
-  Kernel project = c.kernel(KernelKind::gemm, Pass::forward, c.tokens, c.vocabulary, m.hidden);
-  project.options.transpose_b = true;
-  f.compute(project, {read(gathered), weight_of(c, *matrix.module, matrix.slice), write(logits)});
+  c.sharding.forward(c, f, product, gathered, logits);
   f.compute(c.kernel(KernelKind::load_targets, Pass::loss, c.tokens, 1), {write(targets)});
   f.compute(entropy(KernelKind::cross_entropy_max), {read(logits), write(max)});
-  if (c.tensor > 1) {
-    f.seam(Collective::Kind::all_reduce, {update(max)}, Collective::Reduction::max);
+  if (cut_vocabulary) {
+    f.seam(Collective::Kind::all_reduce, c.vocabulary_group, {update(max)}, Collective::Reduction::max);
   }
   f.compute(entropy(KernelKind::cross_entropy_sum),
             {read(logits), read(max), read(targets), write(sum), write(target_logit)});
-  if (c.tensor > 1) {
-    f.seam(Collective::Kind::all_reduce, {update(sum), update(target_logit)});
+  if (cut_vocabulary) {
+    f.seam(Collective::Kind::all_reduce, c.vocabulary_group, {update(sum), update(target_logit)});
   }
   f.compute(entropy(KernelKind::cross_entropy_loss),
             {read(max), read(sum), read(target_logit), read(targets), update(c.scalar.loss)});
@@ -66,18 +73,15 @@ void build_head(State& c) {
     b.compute(ce, {update(logits), read(max), read(sum), read(targets), read(c.scalar.count)});
   }
   if (sp) b.seam(Collective::Kind::all_gather, {read(norm_out), write(gathered)});
-  b.compute(c.kernel(KernelKind::gemm, Pass::input_gradient, c.tokens, m.hidden, c.vocabulary),
-            {read(logits), weight_of(c, *matrix.module, matrix.slice), write(dx)});
+  c.sharding.input_gradient(c, b, product, logits, dx);
   if (sp) {
     b.seam(Collective::Kind::reduce_scatter, {read(dx), write(dx_part)});
   } else if (c.tensor > 1) {
     b.seam(Collective::Kind::all_reduce, {update(dx)});
   }
-  Kernel weight = c.kernel(KernelKind::gemm, Pass::weight_gradient, c.vocabulary, m.hidden, c.tokens);
-  weight.options.transpose_a = true;
-  b.compute(weight, {read(logits), read(gathered), gradient_of(c, *matrix.module, matrix.slice)});
-  b.compute(c.kernel(KernelKind::fill, Pass::input_gradient, c.rows, m.hidden), {write(c.hidden_gradient)});
-  norm_backward(c, b, norm, read(dx_part), read(c.hidden), read(stats), update(c.hidden_gradient));
+  c.sharding.weight_gradient(c, b, product, gathered, logits);
+  b.compute(c.kernel(KernelKind::fill, Pass::input_gradient, c.rows, c.hidden_width), {write(c.hidden_gradient)});
+  c.sharding.norm_backward(c, b, norm, read(dx_part), read(c.hidden), read(stats), update(c.hidden_gradient));
 
   c.blocks(Phase::forward).head = f.finish(c);
   c.blocks(Phase::backward).head = b.finish(c);

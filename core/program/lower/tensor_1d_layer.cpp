@@ -14,6 +14,7 @@ class Layer {
     // The stage's first layer takes what the embedding summed or the previous
     // stage sent; for all others these waits are over.
     if (c_.tensor > 1) forward.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
+    if (c_.grid) forward.enter_after_tail(collective_lane(c_.program, c_.row_group));
     if (c_.pipeline > 1) forward.enter_after_tail(receive_lane(TransferLane::forward_receive));
     emit_forward(forward);
     c_.blocks(Phase::forward).layer = forward.finish(c_);
@@ -35,7 +36,7 @@ class Layer {
 
   void declare() {
     const ModelSpec& m = c_.model;
-    const ShardDim feature{m.hidden, m.hidden, {}, false};
+    const ShardDim feature{m.hidden, m.hidden, c_.layout.stream_features, false};
     const auto stream = [&](const char* name, Role role, DType dtype, bool sharded) {
       return c_.activation(name, role, Scope::layer_microbatch, dtype, feature, sharded);
     };
@@ -44,11 +45,15 @@ class Layer {
     norm1_out_ = stream("norm1.out", Role::activation, c_.act, sp);
     norm1_stats_ = flat("norm1.stats", Role::statistic, c_.state, statistics);
     qkv_ = flat("qkv", Role::activation, c_.act, c_.tokens * c_.qkv_width);
-    c_.program.buffers[index(qkv_)].shard = qkv_shard(c_, Rows::context, {Axis::tensor});
+    const ShardDim position = position_dim(c_, Rows::context);
+    const ShardDim sequence = wide_sequences(c_);
+    const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
+    c_.program.buffers[index(qkv_)].shard = qkv_shard(c_, Rows::context, c_.layout.wide_features);
     attention_ = attention_core(c_);
     const std::uint64_t query = m.heads * m.head_dim;
     context_ = c_.activation("context", Role::activation, Scope::layer_microbatch, c_.act,
-                             {query, query, {Axis::tensor}, false}, false);
+                             {query, query, c_.layout.wide_features, false}, false);
+    c_.program.buffers[index(context_)].shard->dims[1] = sequence;
     attention_out_ = stream("attention.out", Role::workspace, c_.act, false);
     if (drop_hidden()) attention_mask_ = stream("attention.out.mask", Role::activation, DType::u8, sp);
     mid_ = stream("mid", Role::activation, c_.act, sp);
@@ -74,6 +79,17 @@ class Layer {
     // Rotations turn back by positions, which the cut tells.
     if (c_.context > 1) c_.program.buffers[index(qkv_gradient_)].shard = c_.program[qkv_].shard;
     input_gradient_ = stream("input.gradient", Role::workspace, c_.act, false);
+    if (c_.grid) {
+      // A weight's gradient is made there as parts in workspaces: whose tokens it is from, these tell.
+      const auto tell = [&](BufferId buffer, const ShardDim& columns) {
+        c_.program.buffers[index(buffer)].shard = Shard{position, sequence, columns};
+      };
+      const AxisList& wide = c_.layout.wide_features;
+      tell(ffn_act_gradient_, {m.ffn, m.ffn, wide, false});
+      if (swiglu()) tell(ffn_pre_gradient_, {2 * m.ffn, 2 * m.ffn, wide, false});
+      tell(context_gradient_, {query, query, wide, false});
+      tell(qkv_gradient_, {m.kv_heads * group_width, m.kv_heads * group_width, wide, false});
+    }
   }
 
   [[nodiscard]] std::uint64_t up_width() const { return swiglu() ? 2 * c_.ffn : c_.ffn; }
@@ -82,10 +98,10 @@ class Layer {
 
   void emit_forward(BlockBuilder& b) {
     const ModelSpec& m = c_.model;
-    norm_forward(c_, b, {&c_.layer, "norm1.weight", "norm1.bias"}, read(hidden_), write(norm1_out_),
+    c_.sharding.norm_forward(c_, b, norm1(), read(hidden_), write(norm1_out_),
                  write(norm1_stats_));
     const BufferId x1 = gathered(b, norm1_out_);
-    linear(b, x1, m.hidden, qkv_, c_.qkv_width, "attention.qkv.weight", "attention.qkv.bias");
+    c_.sharding.forward(c_, b, qkv(), x1, qkv_);
     if (m.positions == PositionEncoding::rotary) {
       Kernel rope = attention_kernel(c_, local_heads(c_), KernelKind::rope_forward, Pass::forward);
       rope.parameter = m.rope_theta;
@@ -93,33 +109,35 @@ class Layer {
     }
     attention_->forward(b, attention_operands());
     // Row-parallel: partial sums; the bias is added after the sum.
-    linear(b, context_, c_.context_width, attention_out_, m.hidden, "attention.out.weight", nullptr);
+    c_.sharding.forward(c_, b, out(), context_, attention_out_);
     const BufferId attention = summed(b, attention_out_, attention_part_);
     residual(b, attention, "attention.out.bias", read(hidden_), write(mid_), attention_mask_, 2);
 
-    norm_forward(c_, b, {&c_.layer, "norm2.weight", "norm2.bias"}, read(mid_), write(norm2_out_), write(norm2_stats_));
+    c_.sharding.norm_forward(c_, b, norm2(), read(mid_), write(norm2_out_), write(norm2_stats_));
     const BufferId x2 = gathered(b, norm2_out_);
-    linear(b, x2, m.hidden, ffn_pre_, up_width(), "ffn.up.weight", "ffn.up.bias");
-    b.compute(
-        c_.kernel(swiglu() ? KernelKind::swiglu_forward : KernelKind::gelu_forward, Pass::forward, c_.tokens, c_.ffn),
-        {read(ffn_pre_), write(ffn_act_)});
-    linear(b, ffn_act_, c_.ffn, ffn_out_, m.hidden, "ffn.down.weight", nullptr);
+    c_.sharding.forward(c_, b, up(), x2, ffn_pre_);
+    b.compute(c_.kernel(swiglu() ? KernelKind::swiglu_forward : KernelKind::gelu_forward, Pass::forward, c_.tokens, c_.ffn),
+              {read(ffn_pre_), write(ffn_act_)});
+    c_.sharding.forward(c_, b, down(), ffn_act_, ffn_out_);
     const BufferId ffn = summed(b, ffn_out_, ffn_part_);
     residual(b, ffn, "ffn.down.bias", read(mid_), write(hidden_, 1), ffn_mask_, 3);
   }
 
-  /// y[tokens, out] = x[tokens, in] W (+ bias)
-  void linear(BlockBuilder& b, BufferId x, std::uint64_t in, BufferId y, std::uint64_t out, const char* weight,
-              const char* bias_slice) {
-    Kernel k = c_.kernel(KernelKind::gemm, Pass::forward, c_.tokens, out, in);
-    const Operand w = weight_of(c_, c_.layer, weight);
-    if (bias_slice != nullptr && bias()) {
-      k.options.bias = true;
-      b.compute(k, {read(x), w, write(y), weight_of(c_, c_.layer, bias_slice)});
-    } else {
-      b.compute(k, {read(x), w, write(y)});
-    }
+  [[nodiscard]] Product qkv() const {
+    return {&c_.layer, "attention.qkv.weight", bias() ? "attention.qkv.bias" : nullptr, c_.hidden_width, c_.qkv_width,
+            true};
   }
+  [[nodiscard]] Product out() const {
+    return {&c_.layer, "attention.out.weight", nullptr, c_.context_width, c_.hidden_width, false};
+  }
+  [[nodiscard]] Product up() const {
+    return {&c_.layer, "ffn.up.weight", bias() ? "ffn.up.bias" : nullptr, c_.hidden_width, up_width(), true};
+  }
+  [[nodiscard]] Product down() const {
+    return {&c_.layer, "ffn.down.weight", nullptr, c_.ffn, c_.hidden_width, false};
+  }
+  [[nodiscard]] NormSite norm1() const { return {&c_.layer, "norm1.weight", "norm1.bias", "norm1"}; }
+  [[nodiscard]] NormSite norm2() const { return {&c_.layer, "norm2.weight", "norm2.bias", "norm2"}; }
 
   /// The whole of a tensor that sequence parallelism keeps cut by positions.
   BufferId gathered(BlockBuilder& b, BufferId part) {
@@ -139,9 +157,9 @@ class Layer {
     return part;
   }
 
-  void residual(BlockBuilder& b, BufferId x, const char* bias_slice, Operand residual_in, Operand out, BufferId mask,
-                std::uint8_t site) {
-    Kernel k = c_.kernel(KernelKind::residual_forward, Pass::forward, c_.rows, c_.model.hidden);
+  void residual(BlockBuilder& b, BufferId x, const char* bias_slice, Operand residual_in, Operand out,
+                BufferId mask, std::uint8_t site) {
+    Kernel k = c_.kernel(KernelKind::residual_forward, Pass::forward, c_.rows, c_.hidden_width);
     Operand operands[5];
     std::size_t n = 0;
     operands[n++] = read(x);
@@ -171,8 +189,8 @@ class Layer {
     // Feed-forward branch.
     const BufferId dy2 = branch_gradient(b, ffn_mask_, "ffn.down.bias", 3);
     const BufferId x2 = gathered(b, norm2_out_);  // again, for the weight gradient
-    input_gradient(b, dy2, m.hidden, ffn_act_gradient_, c_.ffn, "ffn.down.weight");
-    weight_gradient(b, ffn_act_, c_.ffn, dy2, m.hidden, "ffn.down.weight");
+    c_.sharding.input_gradient(c_, b, down(), dy2, ffn_act_gradient_);
+    c_.sharding.weight_gradient(c_, b, down(), ffn_act_, dy2);
     BufferId dpre = ffn_act_gradient_;
     const Kernel activation = c_.kernel(swiglu() ? KernelKind::swiglu_backward : KernelKind::gelu_backward,
                                         Pass::input_gradient, c_.tokens, c_.ffn);
@@ -182,13 +200,12 @@ class Layer {
     } else {
       b.compute(activation, {read(ffn_pre_), update(dpre)});
     }
-    column_gradients(b, dpre, up_width(), x2, "ffn.up.weight", "ffn.up.bias", {&c_.layer, "norm2.weight", "norm2.bias"},
-                     mid_, norm2_stats_);
+    column_gradients(b, up(), dpre, x2, norm2(), mid_, norm2_stats_);
     // Attention branch.
     const BufferId dy1 = branch_gradient(b, attention_mask_, "attention.out.bias", 2);
     const BufferId x1 = gathered(b, norm1_out_);
-    input_gradient(b, dy1, m.hidden, context_gradient_, c_.context_width, "attention.out.weight");
-    weight_gradient(b, context_, c_.context_width, dy1, m.hidden, "attention.out.weight");
+    c_.sharding.input_gradient(c_, b, out(), dy1, context_gradient_);
+    c_.sharding.weight_gradient(c_, b, out(), context_, dy1);
     attention_->backward(b, attention_operands());
     if (m.positions == PositionEncoding::rotary) {
       Kernel rope =
@@ -196,15 +213,14 @@ class Layer {
       rope.parameter = m.rope_theta;
       b.compute(rope, {update(qkv_gradient_)});
     }
-    column_gradients(b, qkv_gradient_, c_.qkv_width, x1, "attention.qkv.weight", "attention.qkv.bias",
-                     {&c_.layer, "norm1.weight", "norm1.bias"}, hidden_, norm1_stats_);
+    column_gradients(b, qkv(), qkv_gradient_, x1, norm1(), hidden_, norm1_stats_);
   }
 
   /// Gradient of a branch's output, through dropout and bias, whole.
   BufferId branch_gradient(BlockBuilder& b, BufferId mask, const char* bias_slice, std::uint8_t site) {
     BufferId dy = gradient_;
     if (drop_hidden()) {
-      Kernel k = c_.kernel(KernelKind::dropout_backward, Pass::input_gradient, c_.rows, c_.model.hidden);
+      Kernel k = c_.kernel(KernelKind::dropout_backward, Pass::input_gradient, c_.rows, c_.hidden_width);
       k.options.dropout = true;
       k.parameter = c_.workload.hidden_dropout;
       k.site = site;
@@ -212,7 +228,7 @@ class Layer {
       dy = branch_gradient_;
     }
     if (bias()) {
-      b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.rows, c_.model.hidden),
+      b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.rows, c_.hidden_width),
                 {read(dy), gradient_of(c_, c_.layer, bias_slice)});
     }
     if (!c_.sequence_parallel) return dy;
@@ -222,34 +238,18 @@ class Layer {
     return gathered_gradient_;
   }
 
-  /// dx[tokens, in] = dy[tokens, out] W^T
-  void input_gradient(BlockBuilder& b, BufferId dy, std::uint64_t out, BufferId dx, std::uint64_t in,
-                      const char* weight) {
-    Kernel k = c_.kernel(KernelKind::gemm, Pass::input_gradient, c_.tokens, in, out);
-    k.options.transpose_b = true;
-    b.compute(k, {read(dy), weight_of(c_, c_.layer, weight), write(dx)});
-  }
-
-  /// dW[in, out] += x^T dy
-  void weight_gradient(BlockBuilder& b, BufferId x, std::uint64_t in, BufferId dy, std::uint64_t out,
-                       const char* weight) {
-    Kernel k = c_.kernel(KernelKind::gemm, Pass::weight_gradient, in, out, c_.tokens);
-    k.options.transpose_a = true;
-    b.compute(k, {read(x), read(dy), gradient_of(c_, c_.layer, weight)});
-  }
-
   /// Backward of norm and column-parallel product.  The input gradient's sum
   /// runs beside the weight gradient.
-  void column_gradients(BlockBuilder& b, BufferId dy, std::uint64_t width, BufferId x, const char* weight,
-                        const char* bias_slice, const NormSite& norm, BufferId norm_in, BufferId stats) {
-    input_gradient(b, dy, width, input_gradient_, c_.model.hidden, weight);
+  void column_gradients(BlockBuilder& b, const Product& p, BufferId dy, BufferId x, const NormSite& norm,
+                        BufferId norm_in, BufferId stats) {
+    c_.sharding.input_gradient(c_, b, p, dy, input_gradient_);
     const BufferId dx = summed(b, input_gradient_, input_part_);
-    weight_gradient(b, x, c_.model.hidden, dy, width, weight);
-    if (bias()) {
-      b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.tokens, width),
-                {read(dy), gradient_of(c_, c_.layer, bias_slice)});
+    c_.sharding.weight_gradient(c_, b, p, x, dy);
+    if (p.bias != nullptr) {
+      b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.tokens, p.out),
+                {read(dy), gradient_of(c_, *p.module, p.bias)});
     }
-    norm_backward(c_, b, norm, read(dx), read(norm_in), read(stats), update(gradient_));
+    c_.sharding.norm_backward(c_, b, norm, read(dx), read(norm_in), read(stats), update(gradient_));
   }
 
   State& c_;

@@ -32,6 +32,13 @@ void norm_backward_input(const Kernel&, Operands, bool rms, KernelScratch&);
 template <class T>
 void norm_backward_weight(const Kernel&, Operands, bool rms, KernelScratch&);
 
+template <class T>
+void norm_sums(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void norm_squares(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void norm_gradient_sums(const Kernel&, Operands, KernelScratch&);
+
 // gemm.cpp
 template <class T>
 void gemm(const Kernel&, Operands, KernelScratch&);

@@ -33,17 +33,24 @@ struct Statistics {
 template <class T>
 void norm_forward(const Kernel& k, Operands o, bool rms, KernelScratch& scratch) {
   const std::uint64_t n = k.columns;
-  const Operand& y = o[rms ? 2 : 3];
-  const Statistics stats{&o[rms ? 3 : 4], rms};
+  const bool cut = k.options.cut;
+  const Operand& y = o[(rms ? 2 : 3) + (cut ? (rms ? 1 : 2) : 0)];
+  const Statistics stats{&o[(rms ? 3 : 4) + (cut ? (rms ? 1 : 2) : 0)], rms};
   const T* gamma = read(o[1], 0, n, scratch.get<T>(row_a, n));
   const T* beta = rms ? nullptr : read(o[2], 0, n, scratch.get<T>(row_b, n));
   T* in = scratch.get<T>(row_c, n);
   T* out = scratch.get<T>(row_d, n);
-  const auto width = static_cast<T>(n);
+  const auto width = static_cast<T>(cut ? k.depth : n);
+  // Of a cut row the sums over all its parts are operands.
+  const auto sum_of = [&](const T* x) { return sum_over<T>(n, [&](std::uint64_t i) { return x[i]; }); };
+  const auto squares_of = [&](const T* x, T mean) {
+    return sum_over<T>(n, [&](std::uint64_t i) { return (x[i] - mean) * (x[i] - mean); });
+  };
+  const auto given = [&](std::size_t operand, std::uint64_t row) { return static_cast<T>(read_scalar(o[operand], row)); };
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     const T* x = read(o[0], row * n, n, in);
-    const T mean = rms ? T{0} : sum_over<T>(n, [&](std::uint64_t i) { return x[i]; }) / width;
-    const T square = sum_over<T>(n, [&](std::uint64_t i) { return (x[i] - mean) * (x[i] - mean); }) / width;
+    const T mean = rms ? T{0} : (cut ? given(3, row) : sum_of(x)) / width;
+    const T square = (cut ? given(rms ? 2 : 4, row) : squares_of(x, mean)) / width;
     const T inverse = T{1} / std::sqrt(square + static_cast<T>(k.parameter));
     T* r = target(y, row * n, out);
 #pragma GCC ivdep
@@ -62,21 +69,28 @@ void norm_forward(const Kernel& k, Operands o, bool rms, KernelScratch& scratch)
 template <class T>
 void norm_backward_input(const Kernel& k, Operands o, bool rms, KernelScratch& scratch) {
   const std::uint64_t n = k.columns;
+  const bool cut = k.options.cut;
   const Statistics stats{&o[3], rms};
-  const Operand& dx = o[4];
+  const Operand& dx = o[cut ? 5 : 4];
   const T* gamma = read(o[2], 0, n, scratch.get<T>(row_a, n));
   T* in_dy = scratch.get<T>(row_b, n);
   T* in_x = scratch.get<T>(row_c, n);
   T* out = scratch.get<T>(row_d, n);
-  const auto width = static_cast<T>(n);
+  const auto width = static_cast<T>(cut ? k.depth : n);
+  const auto given = [&](std::uint64_t row, bool z) {
+    return static_cast<T>(read_scalar(o[4], rms ? row : 2 * row + (z ? 1 : 0)));
+  };
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     const T* dy = read(o[0], row * n, n, in_dy);
     const T* x = read(o[1], row * n, n, in_x);
     const T mean = stats.mean<T>(row);
     const T inverse = stats.inverse<T>(row);
-    const T mean_g = rms ? T{0} : sum_over<T>(n, [&](std::uint64_t i) { return dy[i] * gamma[i]; }) / width;
-    const T mean_gz =
-        sum_over<T>(n, [&](std::uint64_t i) { return dy[i] * gamma[i] * ((x[i] - mean) * inverse); }) / width;
+    const auto sum_g = [&] { return sum_over<T>(n, [&](std::uint64_t i) { return dy[i] * gamma[i]; }); };
+    const auto sum_gz = [&] {
+      return sum_over<T>(n, [&](std::uint64_t i) { return dy[i] * gamma[i] * ((x[i] - mean) * inverse); });
+    };
+    const T mean_g = rms ? T{0} : (cut ? given(row, false) : sum_g()) / width;
+    const T mean_gz = (cut ? given(row, true) : sum_gz()) / width;
     T* d = update(dx, row * n, n, out);
 #pragma GCC ivdep
     for (std::uint64_t i = 0; i < n; ++i) {
@@ -116,6 +130,57 @@ void norm_backward_weight(const Kernel& k, Operands o, bool rms, KernelScratch& 
   }
 }
 
+template <class T>
+void norm_sums(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const std::uint64_t n = k.columns;
+  T* in = scratch.get<T>(row_c, n);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const T* x = read(o[0], row * n, n, in);
+    write_scalar(o[1], static_cast<double>(sum_over<T>(n, [&](std::uint64_t i) { return x[i]; })), row);
+  }
+}
+
+template <class T>
+void norm_squares(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const std::uint64_t n = k.columns;
+  const bool centered = k.options.centered;
+  T* in = scratch.get<T>(row_c, n);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const T* x = read(o[0], row * n, n, in);
+    const T mean = centered ? static_cast<T>(read_scalar(o[1], row)) / static_cast<T>(k.depth) : T{0};
+    const T sum = sum_over<T>(n, [&](std::uint64_t i) { return (x[i] - mean) * (x[i] - mean); });
+    write_scalar(o[centered ? 2 : 1], static_cast<double>(sum), row);
+  }
+}
+
+template <class T>
+void norm_gradient_sums(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const std::uint64_t n = k.columns;
+  const bool rms = !k.options.centered;
+  const Statistics stats{&o[3], rms};
+  const T* gamma = read(o[2], 0, n, scratch.get<T>(row_a, n));
+  T* in_dy = scratch.get<T>(row_b, n);
+  T* in_x = scratch.get<T>(row_c, n);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const T* dy = read(o[0], row * n, n, in_dy);
+    const T* x = read(o[1], row * n, n, in_x);
+    const T mean = stats.mean<T>(row);
+    const T inverse = stats.inverse<T>(row);
+    if (!rms) {
+      const T g = sum_over<T>(n, [&](std::uint64_t i) { return dy[i] * gamma[i]; });
+      write_scalar(o[4], static_cast<double>(g), 2 * row);
+    }
+    const T gz = sum_over<T>(n, [&](std::uint64_t i) { return dy[i] * gamma[i] * ((x[i] - mean) * inverse); });
+    write_scalar(o[4], static_cast<double>(gz), rms ? row : 2 * row + 1);
+  }
+}
+
+template void norm_sums<float>(const Kernel&, Operands, KernelScratch&);
+template void norm_sums<double>(const Kernel&, Operands, KernelScratch&);
+template void norm_squares<float>(const Kernel&, Operands, KernelScratch&);
+template void norm_squares<double>(const Kernel&, Operands, KernelScratch&);
+template void norm_gradient_sums<float>(const Kernel&, Operands, KernelScratch&);
+template void norm_gradient_sums<double>(const Kernel&, Operands, KernelScratch&);
 template void norm_forward<float>(const Kernel&, Operands, bool, KernelScratch&);
 template void norm_forward<double>(const Kernel&, Operands, bool, KernelScratch&);
 template void norm_backward_input<float>(const Kernel&, Operands, bool, KernelScratch&);

@@ -11,8 +11,7 @@ std::uint64_t sent_by(const Program& program, const Block& block, const Op& op, 
   const Group& group = program[c.group];
   const std::uint32_t members = group_size(group, program.mesh);
   const auto peer = index(*peer_of(group, program.mesh, rank));
-  const bool pairs = c.kind == Collective::Kind::all_gather || c.kind == Collective::Kind::reduce_scatter ||
-                     c.kind == Collective::Kind::all_to_all;
+  const bool pairs = is_paired(block, op, c);
   const std::uint32_t first = c.kind == Collective::Kind::all_gather ? 1 : 0;
   // The views travel as one message: the chunks of a ring cut their concatenation.
   std::uint64_t elements = 0;

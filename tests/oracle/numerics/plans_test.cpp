@@ -17,6 +17,8 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
   const bool context = p.mesh.size(Axis::context) > 1;
   return {{"tensor", p.mesh.size(Axis::tensor) > 1},
           {"sequence parallel", p.sequence_parallel},
+          {"2d", p.tensor == TensorAlgorithm::two_d},
+          {"2.5d", p.tensor == TensorAlgorithm::two_half_d},
           {"data", p.mesh.size(Axis::data) > 1},
           {"zero 1", p.zero_stage == 1 && p.mesh.size(Axis::data) > 1},
           {"zero 2", p.zero_stage == 2 && p.mesh.size(Axis::data) > 1},
@@ -60,7 +62,7 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
 
 TEST_CASE("Random plans compute what a single device computes", "[oracle][numerics]") {
   std::map<std::string, int> covered;
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 360; ++seed) {
     const PlannedRun run = random_run(seed);
     for (const auto& [kind, present] : kinds_of(run)) covered[kind] += present ? 1 : 0;
     check_run(run, seed, sweep_options(seed));

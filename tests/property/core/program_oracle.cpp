@@ -237,6 +237,23 @@ bool gradients_wrong(const Program& p, const RankList& list, Rank rank) {
   std::map<std::tuple<Instance, std::uint64_t, std::uint64_t>, std::map<std::uint32_t, int>> counts;
   std::map<Instance, std::vector<bool>> covered;
   for (const Step& s : list.steps) {
+    if (std::holds_alternative<Collective>(s.run.op->action)) {
+      // Sums of products that ranks have made in workspaces.
+      for (std::uint32_t i = 1; i < s.run.op->views.count; i += 2) {
+        const View& from = s.run.block->views[s.run.op->views.first + i - 1];
+        const View& to = s.run.block->views[s.run.op->views.first + i];
+        if (from.use != View::Use::read || to.use != View::Use::accumulate || p[from.buffer].role == Role::gradient ||
+            p[to.buffer].role != Role::gradient) {
+          continue;
+        }
+        const Instance instance = instance_of(p, to.buffer, to.layer_shift, s.run.layer, s.run.microbatch);
+        const std::uint64_t low = offset_on(p.mesh, to, rank);
+        ++counts[{instance, low, to.count}][s.run.microbatch];
+        auto& elements = covered[instance];
+        elements.resize(p[to.buffer].count, false);
+        for (std::uint64_t e = low; e < low + to.count; ++e) elements[e] = true;
+      }
+    }
     const auto* compute = std::get_if<Compute>(&s.run.op->action);
     if (compute == nullptr || s.run.block->kernels[compute->kernel].kind == KernelKind::fill) continue;
     std::vector<std::tuple<Instance, std::uint64_t, std::uint64_t>> operands;

@@ -35,7 +35,7 @@ struct Symbols {
         c(r.plan.mesh.size(Axis::context)),
         replicas(r.plan.mesh.size(Axis::replica)),
         m(B / (replicas * dp * b)),
-        V((r.model.vocabulary + t - 1) / t * t),
+        V(padded_vocabulary(r.plan, r.model)),
         swiglu(r.model.activation == Activation::swiglu),
         layer_norm(r.model.norm == Norm::layer_norm),
         bias(r.model.bias),
@@ -120,6 +120,13 @@ Volume volume(const Program& p, const ClassTotals& totals, Collective::Kind kind
   return v;
 }
 
+/// The closed forms of grids are in grid_totals_test.cpp.
+test::RandomRunLimits one_d() {
+  test::RandomRunLimits limits;
+  limits.tensor = TensorAlgorithm::one_d;
+  return limits;
+}
+
 const Group tensor_group{{Axis::tensor}, {}};
 const Group data_group{{Axis::data}, {}};
 
@@ -183,7 +190,7 @@ TEST_CASE("parameters of a Program equal the closed form", "[property][totals]")
 // gradients and Adam 16, 4 + 12/N, 2 + 14/N and 16/N bytes per parameter.
 TEST_CASE("model state of every stage equals the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = test::random_run(seed, one_d());
     CAPTURE(seed, test::describe(run));
     const Symbols x(run);
     const Program program = lower(run.model, run.workload, run.plan);
@@ -207,7 +214,7 @@ TEST_CASE("model state of every stage equals the closed form", "[property][total
 // f = 4h, k = a, with dropout these are sbh(10 + 24/t + 5as/(ht)) and so on.
 TEST_CASE("saved activations equal Korthikanti's table in all variants", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = test::random_run(seed, one_d());
     CAPTURE(seed, test::describe(run));
     const Symbols x(run);
     const std::uint64_t masks = run.workload.hidden_dropout > 0 ? 2 : 0;
@@ -248,7 +255,7 @@ TEST_CASE("saved activations equal Korthikanti's table in all variants", "[prope
 // gathers and scatters instead, with 2 more gathers for weight gradients.
 TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = test::random_run(seed, one_d());
     CAPTURE(seed, test::describe(run));
     const Symbols x(run);
     if (x.t == 1) continue;
@@ -319,7 +326,7 @@ std::uint64_t gathered_elements(const Symbols& x, std::uint64_t stage, std::uint
 // also sums the count of targets and the loss.
 TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = test::random_run(seed, one_d());
     CAPTURE(seed, test::describe(run));
     const Symbols x(run);
     if (x.dp * x.replicas * x.c == 1) continue;
@@ -371,7 +378,7 @@ TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") 
 // last stage; the norm over all parts.
 TEST_CASE("pipeline traffic equals the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = test::random_run(seed, one_d());
     CAPTURE(seed, test::describe(run));
     const Symbols x(run);
     const Program program = lower(run.model, run.workload, run.plan);
@@ -397,7 +404,7 @@ TEST_CASE("pipeline traffic equals the closed form", "[property][totals]") {
 TEST_CASE("a folded peak equals the expanded one", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     CAPTURE(seed);
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = test::random_run(seed, one_d());
     const Program program = lower(run.model, run.workload, run.plan);
     LiveMemory folded;  // sums each block once, then walks slots
     folded.read(program);
@@ -416,7 +423,7 @@ TEST_CASE("a folded peak equals the expanded one", "[property][totals]") {
 // stage's first layer input that are live together.
 TEST_CASE("a stage holds as many microbatches as its schedule says", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = test::random_run(seed, one_d());
     CAPTURE(seed, test::describe(run));
     const Symbols x(run);
     const Program program = lower(run.model, run.workload, run.plan);

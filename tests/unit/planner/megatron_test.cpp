@@ -166,6 +166,12 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
         "error: Megatron-LM does not run GPipe [export.schedule]\n"
         "  Its schedule with one chunk per stage is 1F1B.\n"
         "  Set schedule to 1f1b.\n");
+  PlannedRun grid = run();
+  grid.plan.tensor = TensorAlgorithm::two_d;
+  CHECK(refusal(grid) ==
+        "error: Megatron-LM has only 1D tensor parallelism [export.tensor]\n"
+        "  tensor is 2d.\n"
+        "  Set it to 1d, with the axis tensor.\n");
   PlannedRun placed = run();
   placed.plan.placement.assign(64, 0);
   CHECK(refusal(placed) ==

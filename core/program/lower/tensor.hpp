@@ -1,0 +1,80 @@
+#pragma once
+
+#include <string>
+
+#include "core/program/lower/draft.hpp"
+#include "core/program/lower/state.hpp"
+
+namespace orrery::lowering {
+
+/// One matrix product of a layer or the head and its two gradients, on the
+/// sizes of one rank:  y[rows, out] = x[rows, in] W (+ bias).
+struct Product {
+  const Module* module;
+  const char* weight;          ///< slice; stored [in, out], or [out, in] where `transposed`
+  const char* bias = nullptr;  ///< slice, or none
+  std::uint64_t in, out;
+  bool widens;              ///< takes the residual stream; else gives it
+  bool transposed = false;  ///< the head, whose matrix is stored like the word table
+  Scope scope = Scope::layer_microbatch;
+};
+
+/// A norm's kernels and operands, for layers and head alike.
+struct NormSite {
+  const Module* module;
+  const char* weight;
+  const char* bias;  ///< layer norm only
+  const char* name;  ///< of its workspaces
+  Scope scope = Scope::layer_microbatch;
+};
+
+/// A tensor-parallel algorithm: what its axes cut, and what ranks do where a
+/// single device has a matrix product, a norm or a word table.
+///
+/// tensor_1d_*.cpp write the compute order of embedding, layer and head once,
+/// in these terms; authors of an algorithm add a class and a line in
+/// tensor_sharding (docs/tensor-algorithms.md).
+class TensorSharding {
+ public:
+  TensorSharding() = default;
+  TensorSharding(const TensorSharding&) = delete;
+  TensorSharding& operator=(const TensorSharding&) = delete;
+  virtual ~TensorSharding() = default;
+
+  [[nodiscard]] virtual TensorLayout layout() const = 0;
+
+  virtual void forward(State&, BlockBuilder&, const Product&, BufferId x, BufferId y) const = 0;
+  /// dx = dy W^T, without the sum over ranks that 1D leaves to its caller.
+  virtual void input_gradient(State&, BlockBuilder&, const Product&, BufferId dy, BufferId dx) const = 0;
+  /// dW += x^T dy
+  virtual void weight_gradient(State&, BlockBuilder&, const Product&, BufferId x, BufferId dy) const = 0;
+
+  /// y = norm(x) of the residual stream.
+  virtual void norm_forward(State&, BlockBuilder&, const NormSite&, Operand x, Operand y, Operand stats) const = 0;
+  /// Adds the input gradient to `dx` and the weight gradients to the module's.
+  virtual void norm_backward(State&, BlockBuilder&, const NormSite&, Operand dy, Operand x, Operand stats,
+                             Operand dx) const = 0;
+
+  /// x = the words' rows of the table, whole.  `tokens` and x are this rank's.
+  virtual void embed_forward(State&, BlockBuilder&, BufferId tokens, BufferId x) const = 0;
+  virtual void embed_backward(State&, BlockBuilder&, BufferId tokens, BufferId dx) const = 0;
+};
+
+// Each in its own file.
+[[nodiscard]] const TensorSharding& tensor_1d();
+[[nodiscard]] const TensorSharding& tensor_2d();
+[[nodiscard]] const TensorSharding& tensor_2_5d();
+
+[[nodiscard]] const TensorSharding& tensor_sharding(TensorAlgorithm);
+
+/// The weights (read) or gradients (accumulate) of one parameter.
+[[nodiscard]] Operand weight_of(const State&, const Module&, std::string_view slice);
+[[nodiscard]] Operand gradient_of(const State&, const Module&, std::string_view slice);
+
+/// A flat buffer of its own; `name` is told apart by the caller.
+[[nodiscard]] BufferId flat_buffer(State&, std::string name, Role, Scope, DType, std::uint64_t count);
+
+/// "ffn.up" of "ffn.up.weight": how workspaces of a product are named.
+[[nodiscard]] std::string stem(const Product&);
+
+}  // namespace orrery::lowering

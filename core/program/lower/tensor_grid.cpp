@@ -1,0 +1,116 @@
+#include "core/program/lower/tensor_grid.hpp"
+
+namespace orrery::lowering {
+namespace {
+
+std::uint64_t side(const State& c) { return c.plan.mesh.size(Axis::row); }
+
+/// A microbatch of the ranks of all rows, one row's part behind the other.
+BufferId gathered_rows(State& c, const char* name, Role role, DType dtype, ShardDim feature) {
+  const std::uint64_t blocks = size(c.plan.mesh, sequence_axes(c.plan));
+  const std::uint64_t length = c.workload.sequence_length;
+  ShardDim block{blocks, blocks, c.batch_split, false};
+  if (c.plan.mesh.size(Axis::depth) > 1) block.split.axis[block.split.count++] = Axis::depth;
+  const std::uint64_t each = c.workload.global_batch / blocks;
+  Buffer b;
+  b.name = name;
+  b.role = role;
+  b.scope = Scope::microbatch;
+  b.dtype = dtype;
+  b.shard = Shard{block, {length, length, {}, false}, {each, each, {}, true}, feature};
+  b.count = local_count(*b.shard, c.program.mesh, c.program.microbatches);
+  return c.declare(std::move(b));
+}
+
+ShardDim columns(const State& c) { return {c.model.hidden, c.model.hidden, c.layout.stream_features, false}; }
+
+}  // namespace
+
+void GridSharding::norm_forward(State& c, BlockBuilder& b, const NormSite& site, Operand x, Operand y,
+                                Operand stats) const {
+  const bool layer = c.model.norm == Norm::layer_norm;
+  const std::string name = site.name;
+  const auto kernel = [&](KernelKind kind) {
+    Kernel k = c.kernel(kind, Pass::forward, c.rows, c.hidden_width, c.model.hidden);
+    return k;
+  };
+  const BufferId squares = flat_buffer(c, name + ".squares", Role::workspace, site.scope, c.state, c.rows);
+  BufferId sums{};
+  if (layer) {
+    sums = flat_buffer(c, name + ".sums", Role::workspace, site.scope, c.state, c.rows);
+    b.compute(kernel(KernelKind::norm_sums), {x, write(sums)});
+    b.seam(Collective::Kind::all_reduce, c.column_group, {update(sums)});
+  }
+  Kernel square = kernel(KernelKind::norm_squares);
+  square.options.centered = layer;
+  if (layer) {
+    b.compute(square, {x, read(sums), write(squares)});
+  } else {
+    b.compute(square, {x, write(squares)});
+  }
+  b.seam(Collective::Kind::all_reduce, c.column_group, {update(squares)});
+  Kernel k = kernel(layer ? KernelKind::layer_norm_forward : KernelKind::rms_norm_forward);
+  k.options.cut = true;
+  k.parameter = c.model.norm_epsilon;
+  const Operand gamma = weight_of(c, *site.module, site.weight);
+  if (layer) {
+    b.compute(k, {x, gamma, weight_of(c, *site.module, site.bias), read(sums), read(squares), y, stats});
+  } else {
+    b.compute(k, {x, gamma, read(squares), y, stats});
+  }
+}
+
+void GridSharding::norm_backward(State& c, BlockBuilder& b, const NormSite& site, Operand dy, Operand x, Operand stats,
+                                 Operand dx) const {
+  const bool layer = c.model.norm == Norm::layer_norm;
+  const Operand gamma = weight_of(c, *site.module, site.weight);
+  const Operand dgamma = gradient_of(c, *site.module, site.weight);
+  const BufferId sums = flat_buffer(c, std::string(site.name) + ".gradient.sums", Role::workspace, site.scope, c.state,
+                                    c.rows * (layer ? 2 : 1));
+  Kernel sum = c.kernel(KernelKind::norm_gradient_sums, Pass::input_gradient, c.rows, c.hidden_width, c.model.hidden);
+  sum.options.centered = layer;
+  b.compute(sum, {dy, x, gamma, stats, write(sums)});
+  b.seam(Collective::Kind::all_reduce, c.column_group, {update(sums)});
+  const Kernel weight = c.kernel(layer ? KernelKind::layer_norm_backward_weight : KernelKind::rms_norm_backward_weight,
+                                 Pass::weight_gradient, c.rows, c.hidden_width);
+  if (layer) {
+    b.compute(weight, {dy, x, stats, dgamma, gradient_of(c, *site.module, site.bias)});
+  } else {
+    b.compute(weight, {dy, x, stats, dgamma});
+  }
+  Kernel input = c.kernel(layer ? KernelKind::layer_norm_backward_input : KernelKind::rms_norm_backward_input,
+                          Pass::input_gradient, c.rows, c.hidden_width, c.model.hidden);
+  input.options.cut = true;
+  b.compute(input, {dy, x, gamma, stats, read(sums), dx});
+}
+
+Operand GridSharding::word_table(State& c, BlockBuilder&) const {
+  return weight_of(c, c.embedding, "word.weight");
+}
+
+void GridSharding::add_to_word_gradient(State& c, BlockBuilder& b, const Kernel& kernel, Operand tokens,
+                                        Operand dx) const {
+  b.compute(kernel, {tokens, dx, gradient_of(c, c.embedding, "word.weight")});
+}
+
+void GridSharding::embed_forward(State& c, BlockBuilder& b, BufferId tokens, BufferId x) const {
+  const BufferId all = gathered_rows(c, "tokens.rows", Role::workspace, DType::i32, {1, 1, {}, false});
+  const BufferId words = gathered_rows(c, "embedding.rows", Role::workspace, c.act, columns(c));
+  b.seam(Collective::Kind::all_gather, c.row_group, {read(tokens), write(all)});
+  const Operand table = word_table(c, b);
+  b.compute(c.kernel(KernelKind::embed_forward, Pass::forward, side(c) * c.tokens, c.hidden_width, c.vocabulary),
+            {read(all), table, write(words)});
+  b.seam(Collective::Kind::reduce_scatter, c.row_group, {read(words), write(x)});
+}
+
+void GridSharding::embed_backward(State& c, BlockBuilder& b, BufferId tokens, BufferId dx) const {
+  const BufferId all = gathered_rows(c, "tokens.gradient.rows", Role::workspace, DType::i32, {1, 1, {}, false});
+  const BufferId words = gathered_rows(c, "embedding.gradient.rows", Role::workspace, c.act, columns(c));
+  b.seam(Collective::Kind::all_gather, c.row_group, {read(tokens), write(all)});
+  b.seam(Collective::Kind::all_gather, c.row_group, {read(dx), write(words)});
+  add_to_word_gradient(
+      c, b, c.kernel(KernelKind::embed_backward, Pass::weight_gradient, side(c) * c.tokens, c.hidden_width, c.vocabulary),
+      read(all), read(words));
+}
+
+}  // namespace orrery::lowering

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "core/program/lower/tensor.hpp"
+
+namespace orrery::lowering {
+
+/// What the algorithms on a grid of rows and columns share: the residual stream
+/// is cut by sequences along rows (and depth) and by features along columns.
+///
+/// Norms sum over the columns what the row of a token needs, forward in two
+/// passes (the sum, then squares about the mean, which do not cancel), backward
+/// in one.  The word table is cut along the vocabulary by rows: ranks of a
+/// column gather the tokens of all rows, look up the words that they have, and
+/// reduce-scatter the rows back to their ranks.
+class GridSharding : public TensorSharding {
+ public:
+  void norm_forward(State&, BlockBuilder&, const NormSite&, Operand x, Operand y, Operand stats) const final;
+  void norm_backward(State&, BlockBuilder&, const NormSite&, Operand dy, Operand x, Operand stats,
+                     Operand dx) const final;
+  void embed_forward(State&, BlockBuilder&, BufferId tokens, BufferId x) const final;
+  void embed_backward(State&, BlockBuilder&, BufferId tokens, BufferId dx) const final;
+
+ protected:
+  /// The part of the word table with all columns' words of this row; the table itself unless depth cuts it too.
+  virtual Operand word_table(State&, BlockBuilder&) const;
+  /// Adds the table's gradient made by `kernel` from tokens and dx to the module's.
+  virtual void add_to_word_gradient(State&, BlockBuilder&, const Kernel& kernel, Operand tokens, Operand dx) const;
+};
+
+}  // namespace orrery::lowering

@@ -1,0 +1,213 @@
+#include <catch2/catch.hpp>
+
+#include "core/program/lower/lower.hpp"
+#include "core/program/totals.hpp"
+#include "tests/support/random_plan.hpp"
+
+using namespace orrery;
+
+namespace {
+
+constexpr std::uint64_t cases = 120;
+
+/// The symbols of the tables: a grid of q x q ranks, d deep; one rank's rows of
+/// a microbatch; a linear layer of K inputs and N outputs.
+struct Symbols {
+  explicit Symbols(const PlannedRun& r)
+      : plan(r.plan),
+        model(r.model),
+        workload(r.workload),
+        q(r.plan.mesh.size(Axis::row)),
+        d(r.plan.mesh.size(Axis::depth)),
+        p(r.plan.mesh.size(Axis::pipeline)),
+        m(microbatches(r.plan, r.workload)),
+        rows(r.plan.microbatch_size * r.workload.sequence_length),
+        h(r.model.hidden),
+        qkv(r.model.head_dim * (r.model.heads + 2 * r.model.kv_heads)),
+        context(r.model.heads * r.model.head_dim),
+        up(r.model.activation == Activation::swiglu ? 2 * r.model.ffn : r.model.ffn),
+        f(r.model.ffn),
+        V(padded_vocabulary(r.plan, r.model)),
+        full(r.plan.recompute == Recompute::full ? 1 : 0),
+        centered(r.model.norm == Norm::layer_norm ? 1 : 0),
+        w(size_of(weight_dtype(r.workload))),
+        g(size_of(gradient_dtype(r.workload))),
+        st(size_of(state_dtype(r.workload))) {}
+
+  const Plan& plan;
+  const ModelSpec& model;
+  const Workload& workload;
+  std::uint64_t q, d, p, m, rows, h, qkv, context, up, f, V, full, centered;
+  std::uint64_t w, g, st;  ///< bytes of a weight, a gradient, a state
+
+  /// Sums over the four linear layers of K and of K N.
+  [[nodiscard]] std::uint64_t inputs() const { return h + context + h + f; }
+  [[nodiscard]] std::uint64_t weights() const { return h * qkv + context * h + h * up + f * h; }
+};
+
+struct Volume {
+  std::uint64_t count = 0, payload = 0;
+  bool operator==(const Volume&) const = default;
+};
+
+Volume volume(const Program& p, const ClassTotals& totals, Collective::Kind kind, const AxisList& axes) {
+  Volume v;
+  for (const CollectiveTotal& c : totals.collectives) {
+    if (c.kind == kind && p[c.group].axes == axes) v.count += c.count, v.payload += c.payload;
+  }
+  return v;
+}
+
+PlannedRun grid_run(std::uint64_t seed) {
+  test::RandomRunLimits limits;
+  limits.tensor = seed % 2 == 0 ? TensorAlgorithm::two_d : TensorAlgorithm::two_half_d;
+  limits.max_ranks = 18;
+  return test::random_run(seed, limits);
+}
+
+}  // namespace
+
+// A linear layer Y = X W: forward q broadcasts of a block of X along the row
+// (the ranks of the axis column) and q of a block of W along the column; for dX
+// q broadcasts of W and q sums of blocks like X; for dW q of X and q sums of
+// blocks like W.  A block of X has rows K / q elements, one of W K N / q^2.
+// The head multiplies by its transposed matrix, so what it moves instead of its
+// input is the logits.  Full recomputation repeats the layers' forward.
+TEST_CASE("SUMMA's volume and steps equal the closed form", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    const PlannedRun run = grid_run(seed);
+    CAPTURE(seed, test::describe(run));
+    const Symbols x(run);
+    const Program program = lower(run.model, run.workload, run.plan);
+    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
+      CAPTURE(stage);
+      const ClassTotals totals = totals_of(program, stage);
+      const std::uint64_t layers = (*run.plan.stage_layers)[stage] * x.m;
+      const std::uint64_t heads = stage + 1 == x.p ? x.m : 0;
+      const std::uint64_t X = x.rows * x.inputs() / x.q, W = x.weights() / (x.q * x.q);
+      const std::uint64_t L = x.rows * x.V / x.q, T = x.V * x.h / (x.q * x.q);
+      const std::uint64_t forward = 1 + x.full;
+      CHECK(volume(program, totals, Collective::Kind::broadcast, {Axis::column}) ==
+            Volume{x.q * (layers * 4 * (forward + 1) + heads * 2),
+                   x.q * (layers * X * x.w * (forward + 1) + heads * 2 * L * x.st)});
+      CHECK(volume(program, totals, Collective::Kind::broadcast, {Axis::row}) ==
+            Volume{x.q * (layers * 4 * (forward + 1) + heads * 2),
+                   x.q * (layers * W * x.w * (forward + 1) + heads * 2 * T * x.w)});
+      CHECK(volume(program, totals, Collective::Kind::reduce, {Axis::column}) ==
+            Volume{x.q * (layers * 4 + heads), x.q * (layers * X * x.w + heads * L * x.st)});
+      CHECK(volume(program, totals, Collective::Kind::reduce, {Axis::row}) ==
+            Volume{x.q * (layers * 4 + heads), x.q * (layers * W + heads * T) * x.g});
+    }
+  }
+}
+
+// Of all that the grid's devices receive for one layer and microbatch, forward
+// and backward: 3 (q - 1) (S_X + d S_W), with S_X = T K over the T = d q rows
+// tokens of the grid and S_W = K N, summed over the linear layers.  A broadcast
+// or reduce of n elements among q brings n to q - 1 of them.
+TEST_CASE("a layer's total volume on a grid equals the table", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    PlannedRun run = grid_run(seed);
+    run.plan.recompute = Recompute::none;
+    CAPTURE(seed, test::describe(run));
+    const Symbols x(run);
+    const Program program = lower(run.model, run.workload, run.plan);
+    std::uint64_t received = 0;
+    for (const Block& block : program.blocks) {
+      if (block.name != "layer.forward" && block.name != "layer.backward") continue;
+      for (const Op& op : block.ops) {
+        const auto* c = std::get_if<Collective>(&op.action);
+        if (c == nullptr || (c->kind != Collective::Kind::broadcast && c->kind != Collective::Kind::reduce)) continue;
+        const std::uint64_t groups = x.d * x.q;  // of q ranks each
+        received += groups * (x.q - 1) * block.views[op.views.first].count;
+      }
+    }
+    const std::uint64_t tokens = x.d * x.q * x.rows;
+    CHECK(received == 3 * (x.q - 1) * (tokens * x.inputs() + x.d * x.weights()));
+  }
+}
+
+// Norms: forward one sum per token over the row of ranks for RMS norm, two for
+// layer norm, backward one of one or two.  Cross-entropy: maximum, then sum and
+// target.  The word table: tokens and rows gathered and scattered over a column.
+TEST_CASE("the other collectives of a grid equal the closed form", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    const PlannedRun run = grid_run(seed);
+    CAPTURE(seed, test::describe(run));
+    const Symbols x(run);
+    const Program program = lower(run.model, run.workload, run.plan);
+    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
+      CAPTURE(stage);
+      const ClassTotals totals = totals_of(program, stage);
+      const std::uint64_t layers = (*run.plan.stage_layers)[stage] * x.m;
+      const std::uint64_t heads = stage + 1 == x.p ? x.m : 0;
+      const std::uint64_t sums = 1 + x.centered;
+      const std::uint64_t norms = 2 * layers * (1 + x.full) + heads;  // forward
+      const std::uint64_t back = 2 * layers + heads;
+      CHECK(volume(program, totals, Collective::Kind::all_reduce, {Axis::column}) ==
+            Volume{norms * sums + back + 2 * heads, x.rows * x.st * (norms * sums + back * sums + 3 * heads)});
+      const std::uint64_t first = stage == 0 ? x.m : 0;
+      const std::uint64_t words = x.q * x.rows * x.h / x.q * x.w;
+      CHECK(volume(program, totals, Collective::Kind::all_gather, {Axis::row}) ==
+            Volume{first * 3, first * (2 * x.q * x.rows * 4 + words)});
+      CHECK(volume(program, totals, Collective::Kind::reduce_scatter, {Axis::row}) == Volume{first, first * words});
+    }
+  }
+}
+
+// Matrices are cut q^2 ways, what is added to or multiplied with a row of
+// features q ways.  A ZeRO part is padded, so those runs are left out.
+TEST_CASE("weights on a grid equal the closed form", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    PlannedRun run = grid_run(seed);
+    run.plan.zero_stage = 0;
+    CAPTURE(seed, test::describe(run));
+    const Symbols x(run);
+    const Program program = lower(run.model, run.workload, run.plan);
+    const std::uint64_t norm = (1 + x.centered) * x.h;
+    const std::uint64_t biases = run.model.bias ? x.qkv + x.h + x.up + x.h : 0;
+    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
+      CAPTURE(stage);
+      std::uint64_t matrices = (*run.plan.stage_layers)[stage] * x.weights();
+      std::uint64_t rows = (*run.plan.stage_layers)[stage] * (2 * norm + biases);
+      if (stage == 0) {
+        matrices += x.V * x.h;
+        if (run.model.positions == PositionEncoding::learned) rows += run.model.max_positions * x.h;
+      }
+      if (stage + 1 == x.p) {
+        rows += norm;
+        if (!run.model.tied_embeddings || x.p > 1) matrices += x.V * x.h;
+      }
+      const RoleBytes state = totals_of(program, stage).state;
+      CHECK(state[index(Role::weight)] == (matrices / (x.q * x.q) + rows / x.q) * x.w);
+      CHECK(state[index(Role::gradient)] == (matrices / (x.q * x.q) + rows / x.q) * x.g);
+    }
+  }
+}
+
+// Korthikanti's table with every tensor cut: by sequences q (times d) ways, which
+// `rows` has already, by features or heads q ways.
+TEST_CASE("saved activations on a grid are all cut", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    const PlannedRun run = grid_run(seed);
+    CAPTURE(seed, test::describe(run));
+    const Symbols x(run);
+    const bool flash = *run.plan.attention == AttentionKernel::flash;
+    const std::uint64_t masks = run.workload.hidden_dropout > 0 ? 2 : 0;
+    const std::uint64_t stream = x.rows * x.h / x.q;
+    const std::uint64_t wide = x.rows * (x.qkv + x.context + x.up + x.f) / x.q;
+    const std::uint64_t scores =
+        flash || run.plan.recompute == Recompute::selective ? 0 : run.model.heads / x.q * x.rows * run.workload.sequence_length;
+    const std::uint64_t dropped = run.workload.attention_dropout > 0 ? 1 + x.w : 0;
+    const std::uint64_t expected = x.full != 0 ? stream * x.w : stream * (4 * x.w + masks) + wide * x.w + scores * (x.w + dropped);
+    const Program program = lower(run.model, run.workload, run.plan);
+    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
+      const ClassTotals totals = totals_of(program, stage);
+      const std::uint32_t low = first_layer(run.plan, stage);
+      for (std::uint32_t layer = low; layer < low + (*run.plan.stage_layers)[stage]; ++layer) {
+        CAPTURE(stage, layer);
+        CHECK(totals.saved[layer].activations == expected);
+      }
+    }
+  }
+}
