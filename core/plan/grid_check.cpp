@@ -33,7 +33,7 @@ void check_none(const Grid& g) {
     g.error(key, "grid-axis",
             fmt::format("1D tensor parallelism does not use the axis {}", name_of(axis)),
             {fmt::format("{} is {}.", name_of(axis), n),
-             "Set tensor to \"2d\" or \"2.5d\" in [plan], or take the axis tensor."});
+             "Set tensor to \"2d\", \"2.5d\" or \"3d\" in [plan], or take the axis tensor."});
     return;
   }
 }
@@ -60,7 +60,31 @@ bool check_sides(const Grid& g) {
              fmt::format("Nearest valid: row {0}, column {0}.", side)});
     return false;
   }
+  if (g.plan.tensor == TensorAlgorithm::three_d && g.depth != g.rows) {
+    g.error("mesh.depth", "grid-cube", "3d tensor parallelism needs as many layers of depth as rows and columns",
+            {fmt::format("row and column are {}, and depth is {}: {} ranks are no cube.", g.rows, g.depth,
+                         std::uint64_t{g.rows} * g.columns * g.depth),
+             fmt::format("Nearest valid: depth {0}, row {0}, column {0}.", g.rows)});
+    return false;
+  }
   return true;
+}
+
+/// 3D cuts the input dimension of every weight twice, and adds no bias to sums over ranks.
+void check_cube(const Grid& g) {
+  const ModelSpec& m = g.model;
+  const std::uint64_t square = std::uint64_t{g.rows} * g.rows;
+  const std::uint64_t heads = m.heads * m.head_dim;
+  if (m.hidden % square != 0 || m.ffn % square != 0 || heads % square != 0) {
+    g.error("mesh.row", "grid-cube-widths", "the square of the side does not divide the model's widths",
+            {fmt::format("hidden is {}, heads x head_dim {}, ffn {}; each must be a multiple of {} x {}.", m.hidden, heads,
+                         m.ffn, g.rows, g.rows),
+             "Nearest valid: a smaller side, or tensor = \"2.5d\"."});
+  } else if (m.bias) {
+    g.error("plan.tensor", "grid-cube-bias", "3d tensor parallelism has no biases",
+            {"A product's bias would be added on every rank of the sum that makes it.",
+             "Set tensor to \"2d\" or \"2.5d\"."});
+  }
 }
 
 void check_widths(const Grid& g) {
@@ -93,9 +117,14 @@ void check_widths(const Grid& g) {
 
 void check_grid(const Plan& plan, const ModelSpec& model, Diagnostics& out) {
   const Grid g{plan, model, out};
+  if (plan.save_gathered && plan.tensor != TensorAlgorithm::three_d) {
+    g.error("plan.save_gathered", "save-gathered", "only 3d tensor parallelism gathers operands that could be kept",
+            {fmt::format("tensor is {}.", name_of(plan.tensor)), "Set save_gathered to false."});
+  }
   if (plan.tensor == TensorAlgorithm::one_d) return check_none(g);
   if (!check_sides(g)) return;
   check_widths(g);
+  if (plan.tensor == TensorAlgorithm::three_d) check_cube(g);
   if (plan.sequence_parallel) {
     g.error("plan.sequence_parallel", "grid-sequence-parallel",
             fmt::format("{} tensor parallelism has no sequence parallelism", name_of(plan.tensor)),

@@ -72,6 +72,7 @@ void read_choices(TomlTable& table, Plan& plan) {
   table.read("microbatch_size", plan.microbatch_size, {1, size_limit}, Need::optional);
   table.read_enum("schedule", pipeline_schedule_names(), plan.schedule, Need::optional);
   table.read_enum("tensor", tensor_names(), plan.tensor, Need::optional);
+  table.read("save_gathered", plan.save_gathered, Need::optional);
   table.read("sequence_parallel", plan.sequence_parallel, Need::optional);
   table.read_enum("context", context_names(), plan.context, Need::optional);
   table.read("zigzag", plan.zigzag, Need::optional);
@@ -175,6 +176,7 @@ std::string write_plan(const PlannedRun& run) {
   };
   if (write_auto("stage_layers", plan.stage_layers.has_value())) out.wholes("stage_layers", *plan.stage_layers);
   if (plan.tensor != TensorAlgorithm::one_d) out.text("tensor", name_of(plan.tensor));
+  if (plan.save_gathered) out.flag("save_gathered", true);
   out.flag("sequence_parallel", plan.sequence_parallel);
   if (plan.mesh.size(Axis::context) > 1) {
     out.text("context", name_of(plan.context));

@@ -22,7 +22,7 @@ const std::vector<std::string_view>& context_names() {
 }
 
 const std::vector<std::string_view>& tensor_names() {
-  static const std::vector<std::string_view> names = {"1d", "2d", "2.5d"};
+  static const std::vector<std::string_view> names = {"1d", "2d", "2.5d", "3d"};
   return names;
 }
 

@@ -31,7 +31,8 @@ class Gradients {
     for_each_op(p_, p_.classes[class_].step, [&](const OpRun& run) {
       collected(run);
       const auto* compute = std::get_if<Compute>(&run.op->action);
-      if (compute == nullptr || run.block->kernels[compute->kernel].kind == KernelKind::fill) return;
+      if (compute == nullptr) return;
+      if (run.block->kernels[compute->kernel].kind == KernelKind::fill) return cleared(run);
       const View* added = nullptr;
       for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
         const View& v = run.block->views[run.op->views.first + i];
@@ -56,6 +57,14 @@ class Gradients {
     counts.resize(p_.microbatches, 0);
     ++counts[run.microbatch];
     covered_[instance(run, target)].emplace_back(offset, offset + target.count);
+  }
+
+  /// What is cleared in a step is to be added to.
+  void cleared(const OpRun& run) {
+    for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+      const View& v = run.block->views[run.op->views.first + i];
+      if (p_[v.buffer].role == Role::gradient) covered_[instance(run, v)];
+    }
   }
 
   /// Products made in workspaces on several ranks come as a sum over them.

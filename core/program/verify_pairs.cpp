@@ -176,7 +176,8 @@ class Pairs {
   /// Whether some buffer holds the gradient of the table that the view is of.
   [[nodiscard]] bool is_trained(const View& v) const {
     const auto& table = p_[v.buffer].parameters;
-    return table && std::any_of(p_.buffers.begin(), p_.buffers.end(),
+    if (!table) return true;  // gathered from the table's parts
+    return std::any_of(p_.buffers.begin(), p_.buffers.end(),
                                 [&](const Buffer& b) { return b.role == Role::gradient && b.parameters == table; });
   }
 

@@ -500,7 +500,8 @@ class Values {
       default: break;
     }
     // A weight's gradient made in a workspace: on which tokens, its operands' shards say.
-    if (k.kind == KernelKind::gemm && k.pass == Pass::weight_gradient && p_[target.buffer].role != Role::gradient) {
+    if ((k.kind == KernelKind::gemm || k.kind == KernelKind::embed_backward) && k.pass == Pass::weight_gradient &&
+        p_[target.buffer].role != Role::gradient) {
       AxisBits tokens = 0;
       for (std::uint32_t j = 0; j < 2; ++j) {
         if (const auto& shard = p_[view(run, j).buffer].shard) {

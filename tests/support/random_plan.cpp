@@ -71,7 +71,15 @@ bool random_grid(Draw& draw, Plan& plan, const RandomRunLimits& limits) {
     p = draw.of({1U, 2U, 3U});
     d = draw.of({1U, 2U});
   } while (q * q * depth * p * d > limits.max_ranks);
-  plan.tensor = depth > 1 ? TensorAlgorithm::two_half_d : TensorAlgorithm::two_d;
+  const bool cube = limits.tensor ? *limits.tensor == TensorAlgorithm::three_d : draw.once_in(3);
+  if (cube && limits.max_ranks >= 8) {
+    q = depth = 2;
+    if (q * q * depth * p * d > limits.max_ranks) p = d = 1;
+    plan.tensor = TensorAlgorithm::three_d;
+    plan.save_gathered = draw.once_in(2);
+  } else {
+    plan.tensor = depth > 1 ? TensorAlgorithm::two_half_d : TensorAlgorithm::two_d;
+  }
   std::vector<MeshAxis> axes = {
       {Axis::pipeline, p}, {Axis::data, d}, {Axis::depth, depth}, {Axis::row, q}, {Axis::column, q}};
   draw.shuffle(axes);
@@ -171,6 +179,11 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   const std::uint32_t stages = p.mesh.size(Axis::pipeline);
   run.model = random_model(draw, tensor, stages);
   if (grid) run.model.hidden = (run.model.hidden + tensor - 1) / tensor * tensor;
+  if (p.tensor == TensorAlgorithm::three_d) {
+    run.model.hidden = (run.model.hidden + 3) / 4 * 4;
+    run.model.ffn = (run.model.ffn + 3) / 4 * 4;
+    run.model.bias = false;
+  }
   run.model_reference = run.model.name;
 
   const Precision precision =

@@ -28,7 +28,7 @@ struct RandomRunLimits {
 /// 1..6 microbatches, vocabulary not a multiple of the tensor size where that
 /// is above 1.  Covers: GPT and LLaMA families with and without grouped
 /// queries, tied and untied embeddings, every order of mesh axes, uneven
-/// stages, GPipe and 1F1B, tensor parallelism in 1D, 2D and 2.5D (grids of 2 or 3),
+/// stages, GPipe and 1F1B, tensor parallelism in 1D, 2D and 2.5D (grids of 2 or 3), 3D,
 /// sequence parallelism, recomputation, ZeRO 0 to 3 (on grids 0 and 1) with and without replicas,
 /// clipping, dropout, learning-rate schedules, all precisions, Adam, SGD with
 /// and without momentum, tiny to huge buckets, overlap, unfused and flash, a

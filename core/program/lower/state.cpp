@@ -218,7 +218,7 @@ bool is_copy(const State& c, BufferId b) {
 
 std::vector<Lane> product_lanes(const State& c) {
   if (!c.grid) return {};
-  return {collective_lane(c.program, c.row_group)};
+  return {collective_lane(c.program, c.plan.tensor == TensorAlgorithm::three_d ? c.depth_group : c.row_group)};
 }
 
 namespace {

@@ -9,7 +9,7 @@ const TensorSharding& tensor_sharding(TensorAlgorithm algorithm) {
     case TensorAlgorithm::one_d: return tensor_1d();
     case TensorAlgorithm::two_d: return tensor_2d();
     case TensorAlgorithm::two_half_d: return tensor_2_5d();
-    case TensorAlgorithm::three_d: break;
+    case TensorAlgorithm::three_d: return tensor_3d();
   }
   ORRERY_ASSERT(false, algorithm);
   return tensor_1d();

@@ -64,6 +64,7 @@ class TensorSharding {
 [[nodiscard]] const TensorSharding& tensor_1d();
 [[nodiscard]] const TensorSharding& tensor_2d();
 [[nodiscard]] const TensorSharding& tensor_2_5d();
+[[nodiscard]] const TensorSharding& tensor_3d();
 
 [[nodiscard]] const TensorSharding& tensor_sharding(TensorAlgorithm);
 

@@ -5,19 +5,13 @@ namespace {
 
 std::uint64_t side(const State& c) { return c.plan.mesh.size(Axis::row); }
 
-/// A microbatch of the ranks of all rows, one row's part behind the other.
 BufferId gathered_rows(State& c, const char* name, Role role, DType dtype, ShardDim feature) {
-  const std::uint64_t blocks = size(c.plan.mesh, sequence_axes(c.plan));
-  const std::uint64_t length = c.workload.sequence_length;
-  ShardDim block{blocks, blocks, c.batch_split, false};
-  if (c.plan.mesh.size(Axis::depth) > 1) block.split.axis[block.split.count++] = Axis::depth;
-  const std::uint64_t each = c.workload.global_batch / blocks;
   Buffer b;
   b.name = name;
   b.role = role;
   b.scope = Scope::microbatch;
   b.dtype = dtype;
-  b.shard = Shard{block, {length, length, {}, false}, {each, each, {}, true}, feature};
+  b.shard = shard_of_gathered(c, feature);
   b.count = local_count(*b.shard, c.program.mesh, c.program.microbatches);
   return c.declare(std::move(b));
 }
@@ -25,6 +19,15 @@ BufferId gathered_rows(State& c, const char* name, Role role, DType dtype, Shard
 ShardDim columns(const State& c) { return {c.model.hidden, c.model.hidden, c.layout.stream_features, false}; }
 
 }  // namespace
+
+Shard shard_of_gathered(const State& c, ShardDim feature) {
+  const std::uint64_t blocks = size(c.plan.mesh, sequence_axes(c.plan));
+  const std::uint64_t length = c.workload.sequence_length;
+  ShardDim block{blocks, blocks, c.batch_split, false};
+  if (c.plan.mesh.size(Axis::depth) > 1) block.split.axis[block.split.count++] = Axis::depth;
+  const std::uint64_t each = c.workload.global_batch / blocks;
+  return {block, {length, length, {}, false}, {each, each, {}, true}, feature};
+}
 
 void GridSharding::norm_forward(State& c, BlockBuilder& b, const NormSite& site, Operand x, Operand y,
                                 Operand stats) const {

@@ -27,4 +27,7 @@ class GridSharding : public TensorSharding {
   virtual void add_to_word_gradient(State&, BlockBuilder&, const Kernel& kernel, Operand tokens, Operand dx) const;
 };
 
+/// A microbatch of all ranks along row (or, between products, column), one rank's part behind the other.
+[[nodiscard]] Shard shard_of_gathered(const State&, ShardDim feature);
+
 }  // namespace orrery::lowering

@@ -18,6 +18,8 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
   return {{"tensor", p.mesh.size(Axis::tensor) > 1},
           {"sequence parallel", p.sequence_parallel},
           {"2d", p.tensor == TensorAlgorithm::two_d},
+          {"3d", p.tensor == TensorAlgorithm::three_d && !p.save_gathered},
+          {"3d, gathered kept", p.save_gathered},
           {"2.5d", p.tensor == TensorAlgorithm::two_half_d},
           {"data", p.mesh.size(Axis::data) > 1},
           {"zero 1", p.zero_stage == 1 && p.mesh.size(Axis::data) > 1},

@@ -255,7 +255,16 @@ bool gradients_wrong(const Program& p, const RankList& list, Rank rank) {
       }
     }
     const auto* compute = std::get_if<Compute>(&s.run.op->action);
-    if (compute == nullptr || s.run.block->kernels[compute->kernel].kind == KernelKind::fill) continue;
+    if (compute == nullptr) continue;
+    if (s.run.block->kernels[compute->kernel].kind == KernelKind::fill) {
+      // What is cleared is to be added to.
+      for (std::uint32_t i = 0; i < s.run.op->views.count; ++i) {
+        const View& v = s.run.block->views[s.run.op->views.first + i];
+        if (p[v.buffer].role != Role::gradient) continue;
+        covered[instance_of(p, v.buffer, v.layer_shift, s.run.layer, s.run.microbatch)].resize(p[v.buffer].count, false);
+      }
+      continue;
+    }
     std::vector<std::tuple<Instance, std::uint64_t, std::uint64_t>> operands;
     bool adds = false;
     for (std::uint32_t i = 0; i < s.run.op->views.count; ++i) {
