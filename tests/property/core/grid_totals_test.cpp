@@ -211,3 +211,52 @@ TEST_CASE("saved activations on a grid are all cut", "[property][totals]") {
     }
   }
 }
+
+// Forward gather X and W, scatter Y; backward gather dY, scatter dX and dW; and
+// gather X and W again unless they are kept.  A gather of parts of n elements
+// among q brings (q - 1) n to each, a scatter to parts of n takes as much.
+TEST_CASE("3D's volume equals the table", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    test::RandomRunLimits limits;
+    limits.tensor = TensorAlgorithm::three_d;
+    PlannedRun run = test::random_run(seed, limits);
+    run.plan.recompute = Recompute::none;
+    CAPTURE(seed, test::describe(run));
+    const Symbols x(run);
+    const Program program = lower(run.model, run.workload, run.plan);
+    std::uint64_t received = 0, steps = 0;
+    for (const Block& block : program.blocks) {
+      if (block.name != "layer.forward" && block.name != "layer.backward") continue;
+      for (const Op& op : block.ops) {
+        const auto* c = std::get_if<Collective>(&op.action);
+        if (c == nullptr) continue;
+        const bool gather = c->kind == Collective::Kind::all_gather;
+        if (!gather && c->kind != Collective::Kind::reduce_scatter) continue;
+        const std::uint64_t part = block.views[op.views.first + (gather ? 0U : 1U)].count;
+        received += x.q * x.q * x.q * (x.q - 1) * part;  // over all ranks
+        steps += x.q - 1;
+      }
+    }
+    const std::uint64_t tokens = x.q * x.q * x.rows;
+    const std::uint64_t X = tokens * x.inputs(), Y = tokens * (x.qkv + x.h + x.up + x.h), W = x.weights();
+    const std::uint64_t again = run.plan.save_gathered ? 0 : X + W;
+    CHECK(received == (x.q - 1) * (2 * (X + W + Y) + again));
+    CHECK(steps == (x.q - 1) * 4 * (run.plan.save_gathered ? 6 : 8));
+    // What one layer keeps: shards cut q^3 ways, or the gathered operands of its products.
+    const std::uint64_t kept = totals_of(program, 0).saved[0].activations;
+    const std::uint64_t stream = x.rows * x.h / x.q, wide = x.rows * (x.qkv + x.up) / x.q;
+    const std::uint64_t inner = x.rows * (x.context + x.f) / x.q;
+    const std::uint64_t masks = run.workload.hidden_dropout > 0 ? 2 * stream : 0;
+    const bool flash = *run.plan.attention == AttentionKernel::flash;
+    const std::uint64_t scores = flash ? 0 : run.model.heads / x.q * x.rows * run.workload.sequence_length;
+    const std::uint64_t core = scores * (x.w + (run.workload.attention_dropout > 0 ? 1 + x.w : 0));
+    if (!run.plan.save_gathered) {
+      CHECK(kept == (4 * stream + wide + inner) * x.w + masks + core);
+    } else {
+      // The inputs of the products stand gathered in place of their shards, but for the context that flash needs.
+      const std::uint64_t gathered = x.q * x.rows * x.inputs() / x.q + x.weights() / (x.q * x.q);
+      const std::uint64_t context = flash ? x.rows * x.context / x.q : 0;
+      CHECK(kept == (2 * stream + wide + context + gathered) * x.w + masks + core);
+    }
+  }
+}
