@@ -110,7 +110,8 @@ TEST_CASE("gpt3-gpus: states of 21.9, 29.2 and 43.8 GB, and the bubble of 1F1B",
   }
   // Fewer stages: less bubble, so each GPU does more.
   CHECK(computed(r, "96 GPUs in place") > 1.0);
-  CHECK(computed(r, "64 GPUs with") > computed(r, "96 GPUs in place"));
+  CHECK(computed(r, "64 GPUs, 16 stages") > computed(r, "96 GPUs in place"));
+  CHECK(claim(r, "64 GPUs with ZeRO-3").verdict == Verdict::follows);
   // 64 GPUs need 80 GB: the column of 40 GiB says no there.
   CHECK(r.tables[0].rows[2][5].text == "yes");
   CHECK(r.tables[0].rows[2][6].text == "no");
