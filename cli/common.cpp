@@ -184,6 +184,24 @@ std::string resolutions_text(const std::vector<Resolution>& resolved) {
   return out;
 }
 
+void keep_apart(const std::filesystem::path& input, const std::vector<std::optional<std::string>>& outputs) {
+  const auto same = [](const std::filesystem::path& a, const std::filesystem::path& b) {
+    std::error_code failure;
+    return a.lexically_normal() == b.lexically_normal() || std::filesystem::equivalent(a, b, failure);
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i]) continue;
+    if (same(input, *outputs[i])) {
+      refuse("cli.output", fmt::format("{} would be written over: it is the input", *outputs[i]));
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      if (outputs[j] && same(*outputs[j], *outputs[i])) {
+        refuse("cli.output", fmt::format("two outputs would be written to {}", *outputs[i]));
+      }
+    }
+  }
+}
+
 void require_folder(const std::filesystem::path& file) {
   std::error_code failure;
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";

@@ -49,6 +49,8 @@ class InputError {
 void require_none(const Diagnostics&);
 /// A mistake in the arguments themselves.
 [[noreturn]] void refuse(std::string code, std::string message, std::vector<std::string> details = {});
+/// Refuses outputs that are the input or each other: nothing that a person wrote is lost.
+void keep_apart(const std::filesystem::path& input, const std::vector<std::optional<std::string>>& outputs);
 
 /// The data directory: --data, else beside the installed program, else the source tree.
 [[nodiscard]] Library library_of(const CommonFlags&);

@@ -173,7 +173,7 @@ class CompareVerb final : public Verb {
       row("tokens/s per GPU", [](R r) { return short_count(r.tokens_per_s_per_gpu, 4); });
       row("MFU", [](R r) { return percent(r.model_flops_utilization); });
       row("compute", [](R r) { return short_text(r.compute); });
-      row("exposed communication", [](R r) { return short_text(r.exposed_communication); });
+      row("waiting for collectives", [](R r) { return short_text(exposed_collectives(r)); });
       row("bubble", [](R r) { return short_text(r.bubble_fraction * r.step_time); });
       row("peak memory", [](R r) { return short_text(Bytes::of(static_cast<double>(r.peak_memory_bytes))); });
       row("fits", [](R r) { return std::string(r.fits ? "yes" : "no"); });

@@ -27,6 +27,7 @@ class EstimateVerb final : public Verb {
   }
 
   int run() override {
+    keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output});
     const LoadedPlan loaded = load_plan(plan_, flags_, cluster_);
     Report report = estimate(loaded.run, loaded.program, cost_model(loaded));
     report.assumptions.push_back("calibration: " + loaded.calibration.origin);

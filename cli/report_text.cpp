@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "cli/table.hpp"
 #include "core/base/units_text.hpp"
+#include "core/plan/plan_file.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/spec/spec_files.hpp"
 #include "planner/space.hpp"
@@ -152,6 +154,16 @@ std::vector<std::string> differences(const Plan& other, const Plan& plan) {
   }
   if (other.attention && plan.attention) {
     differ("attention", std::string(name_of(*other.attention)), std::string(name_of(*plan.attention)));
+  }
+  // What else the files would say, so that no decision is forgotten.
+  static constexpr std::string_view told[] = {"plan.microbatch_size",   "plan.schedule",          "plan.stage_layers",
+                                              "plan.sequence_parallel", "plan.recompute",         "plan.zero_stage",
+                                              "plan.overlap_gradients", "plan.attention"};
+  const std::vector<Decision> mine = decisions(other);
+  for (const Decision& d : decisions(plan)) {
+    if (!d.key.starts_with("plan.") || std::find(std::begin(told), std::end(told), d.key) != std::end(told)) continue;
+    const auto at = std::find_if(mine.begin(), mine.end(), [&](const Decision& m) { return m.key == d.key; });
+    if (at != mine.end()) differ(d.key.substr(5), at->value, d.value);
   }
   return out;
 }

@@ -83,9 +83,13 @@ PlannedRun RunVerb::as_measured(const PlannedRun& planned) const {
   PlannedRun run = planned;
   if (run.cluster->device.cores_shared > 0) return run;
   // Threads of this machine are no GPUs: their utilization, memory and cost are not those of the plan's cluster.
-  Diagnostics ignored;
-  run.cluster = library_of(flags_).cluster("local-cpu", ".", static_cast<std::uint32_t>(run.plan.mesh.size()), ignored);
-  if (run.cluster) adapt_to_this_machine(*run.cluster);
+  Diagnostics d;
+  run.cluster = library_of(flags_).cluster("local-cpu", ".", std::nullopt, d);
+  require_none(d);
+  adapt_to_this_machine(*run.cluster);
+  // One machine, however many threads.
+  run.cluster->devices_per_node = static_cast<std::uint32_t>(run.plan.mesh.size());
+  for (NetworkLevel& level : run.cluster->levels) level.size = run.cluster->devices_per_node;
   return run;
 }
 
@@ -93,6 +97,7 @@ int RunVerb::run() {
   if (steps_ < 1 || steps_ > 1'000'000'000) refuse("cli.steps", "--steps is from 1 to 1000000000");
   if (warmup_ > 1'000'000'000) refuse("cli.warmup", "--warmup is from 0 to 1000000000");
   if (!(watchdog_ > 0.0 && watchdog_ <= 1e6)) refuse("cli.watchdog", "--watchdog is above 0 and at most 1000000");
+  keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, trace_});
   const LoadedPlan loaded = load_plan(plan_, flags_, "local-cpu", ClusterUse::fall_back);
   if (const std::string& scaling = loaded.run.model.rope_scaling; !scaling.empty()) {
     refuse("cli.rope-scaling",

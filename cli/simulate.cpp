@@ -52,6 +52,7 @@ class SimulateVerb final : public Verb {
 
   int run() override {
     if (!(noise_ >= 0.0 && noise_ <= 10.0)) refuse("cli.noise", "--noise is from 0 to 10");
+    keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, trace_});
     const LoadedPlan loaded = load_plan(plan_, flags_, cluster_);
     SimulateOptions options;
     const bool all = ranks_ == "all" || (ranks_ == "auto" && step_ops(loaded.program) <= most_ops);

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
+#include <string_view>
 
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_check.hpp"
+#include "core/plan/plan_file.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/program/totals.hpp"
@@ -206,7 +209,7 @@ Explanation explain(const PlannedRun& given, const Calibration& calibration) {
 namespace {
 
 /// What two plans decide differently, one line each.
-std::vector<std::string> decisions(const Plan& a, const Plan& b) {
+std::vector<std::string> different_decisions(const Plan& a, const Plan& b) {
   std::vector<std::string> lines;
   const auto compare = [&](const char* name, const auto& x, const auto& y, auto&& text) {
     if (!(x == y)) lines.push_back(fmt::format("{}: {} | {}", name, text(x), text(y)));
@@ -235,6 +238,26 @@ std::vector<std::string> decisions(const Plan& a, const Plan& b) {
   compare("overlap_gradients", *a.overlap_gradients, *b.overlap_gradients, flag);
   compare("attention", *a.attention, *b.attention, name);
   if (a.placement != b.placement) lines.emplace_back("placement differs");
+  // What else the files say differently: no decision is forgotten when plans learn new ones.
+  static constexpr std::string_view told[] = {"plan.microbatch_size", "plan.schedule", "plan.stage_layers",
+                                              "plan.sequence_parallel", "plan.recompute", "plan.zero_stage",
+                                              "plan.gradient_bucket", "plan.overlap_gradients", "plan.attention"};
+  const std::vector<Decision> left = decisions(a), right = decisions(b);
+  const auto value = [](const std::vector<Decision>& list, const std::string& key) {
+    const auto at = std::find_if(list.begin(), list.end(), [&](const Decision& d) { return d.key == key; });
+    return at == list.end() ? std::string("not set") : at->value;
+  };
+  std::vector<std::string> keys;
+  for (const auto* list : {&left, &right}) {
+    for (const Decision& d : *list) {
+      if (!d.key.starts_with("plan.") || std::find(std::begin(told), std::end(told), d.key) != std::end(told)) continue;
+      if (std::find(keys.begin(), keys.end(), d.key) == keys.end()) keys.push_back(d.key);
+    }
+  }
+  for (const std::string& key : keys) {
+    const std::string x = value(left, key), y = value(right, key);
+    if (x != y) lines.push_back(fmt::format("{}: {} | {}", key.substr(5), x, y));
+  }
   return lines;
 }
 
@@ -265,7 +288,7 @@ Difference explain_difference(const PlannedRun& given, const Plan& given_other, 
   out.reference = a.report;
   out.other_report = b.report;
   out.fits = b.report.fits;
-  out.decisions = decisions(run.plan, other.plan);
+  out.decisions = different_decisions(run.plan, other.plan);
   for (const TimeTerm& t : a.terms) out.terms.push_back({t.name, t.time, {}});
   for (const TimeTerm& t : b.terms) {
     const auto same =

@@ -50,15 +50,15 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
                      const Calibration& calibration) {
   ResolvedPlan out{given, {}};
   Plan& plan = out.plan;
-  const auto data = static_cast<std::uint32_t>(size(plan.mesh, batch_axes));
+  const auto replicas = static_cast<std::uint32_t>(size(plan.mesh, batch_axes));
   const std::uint32_t stages = plan.mesh.size(Axis::pipeline);
   if (!plan.gradient_bucket) {
-    plan.gradient_bucket = default_gradient_bucket(workload, data);
+    plan.gradient_bucket = default_gradient_bucket(workload, replicas);
     out.resolved.push_back({"gradient_bucket", exact_text(*plan.gradient_bucket),
                             "40 million gradients, or a million for every data-parallel replica where that is more"});
   }
   if (!plan.overlap_gradients) {
-    const bool sums = std::uint64_t{data} * plan.mesh.size(Axis::replica) * plan.mesh.size(Axis::context) > 1;
+    const bool sums = std::uint64_t{replicas} * plan.mesh.size(Axis::context) > 1;
     plan.overlap_gradients = sums;
     out.resolved.push_back(
         {"overlap_gradients", sums ? "true" : "false",

@@ -49,13 +49,12 @@ std::optional<std::uint64_t> divisor_between(std::uint64_t n, std::uint64_t leas
 std::vector<Mesh> nearest_meshes(const Mesh& mesh, std::uint64_t ranks, const std::function<bool(const Mesh&)>& valid,
                                  std::size_t count) {
   Mesh form = mesh;  // with the axes that may change; the others stay
-  std::size_t place = 0;
   for (const Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) {
     const bool listed = std::any_of(mesh.axes.begin(), mesh.axes.end(), [&](const auto& a) { return a.axis == axis; });
-    if (!listed) {
-      form.axes.insert(form.axes.begin() + static_cast<std::ptrdiff_t>(std::min(place, form.axes.size())), {axis, 1});
-    }
-    ++place;
+    if (listed) continue;
+    // Before the first axis that stands behind it in the default order, that of the enumerators.
+    const auto behind = std::find_if(form.axes.begin(), form.axes.end(), [&](const auto& a) { return a.axis > axis; });
+    form.axes.insert(behind, {axis, 1});
   }
   std::uint64_t fixed = 1;
   for (const MeshAxis& a : mesh.axes) {

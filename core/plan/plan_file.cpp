@@ -200,4 +200,22 @@ std::string write_plan(const PlannedRun& run) {
   return out.str();
 }
 
+std::vector<Decision> decisions(const Plan& plan) {
+  PlannedRun run;
+  run.plan = plan;
+  const std::string text = write_plan(run);
+  std::vector<Decision> list;
+  std::string table;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    at = end + 1;
+    if (line.starts_with('[')) table = line.substr(1, line.size() - 2);
+    const std::size_t sign = line.find(" = ");
+    if (sign == std::string_view::npos || (table != "mesh" && table != "plan")) continue;
+    list.push_back({table + "." + std::string(line.substr(0, sign)), std::string(line.substr(sign + 3))});
+  }
+  return list;
+}
+
 }  // namespace orrery

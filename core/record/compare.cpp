@@ -61,6 +61,7 @@ struct Sums {
 void add(RankTimes& sum, const RankTimes& t) {
   sum.busy += t.busy;
   sum.exposed += t.exposed;
+  sum.collectives += t.collectives;
   for (std::size_t o = 0; o < operation_count; ++o) {
     sum.time[o] += t.time[o];
     sum.count[o] += t.count[o];
@@ -149,7 +150,8 @@ Comparison compare(const Trace& predicted, const Trace& measured, const Program*
       return Seconds::of(static_cast<double>(sum) / static_cast<double>(n) * picosecond);
     };
     c.parts.push_back(time_row("compute", mean(sums.predicted.busy), mean(sums.measured.busy)));
-    c.parts.push_back(time_row("exposed communication", mean(sums.predicted.exposed), mean(sums.measured.exposed)));
+    c.parts.push_back(
+        time_row("waiting for collectives", mean(sums.predicted.collectives), mean(sums.measured.collectives)));
     c.parts.push_back(time_row("bubble", mean(sums.predicted_bubble), mean(sums.measured_bubble)));
     for (std::size_t o = 0; o < operation_count; ++o) {
       if (sums.predicted.count[o] == 0 && sums.measured.count[o] == 0) continue;
@@ -175,7 +177,7 @@ Comparison compare(const Report& predicted, const Report& measured, const Tolera
   c.predicted_peak_bytes = predicted.peak_memory_bytes;
   c.measured_peak_bytes = measured.peak_memory_bytes;
   c.parts.push_back(time_row("compute", predicted.compute, measured.compute));
-  c.parts.push_back(time_row("exposed communication", predicted.exposed_communication, measured.exposed_communication));
+  c.parts.push_back(time_row("waiting for collectives", exposed_collectives(predicted), exposed_collectives(measured)));
   c.parts.push_back(time_row("bubble", predicted.bubble_fraction * predicted.step_time,
                              measured.bubble_fraction * measured.step_time));
   if (predicted.gpus != measured.gpus) {

@@ -81,6 +81,7 @@ class ThreadWorld::Endpoint final : public Communicator {
     }
     for (Posted& p : posted_) post(p);
     wait();
+    world_.last_met_.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
     for (const Posted& p : posted_) ready = std::max(ready, p.partner_ready);
     return ready;
   }
@@ -140,8 +141,9 @@ class ThreadWorld::Endpoint final : public Communicator {
         pause();
       }
     }
-    const auto limit = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                          std::chrono::duration<double>(world_.options_.watchdog.base()));
+    const auto longest = std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(world_.options_.watchdog.base()));
+    const auto posted = Clock::now();
     std::unique_lock lock(wait_mutex_);
     while (!done()) {
       if (world_.aborted()) {
@@ -150,6 +152,8 @@ class ThreadWorld::Endpoint final : public Communicator {
         throw Aborted{};
       }
       lock.unlock();
+      const Clock::time_point met{Clock::duration(world_.last_met_.load(std::memory_order_relaxed))};
+      const auto limit = std::max(posted, met) + longest;
       give_up_if_hopeless(Clock::now() >= limit);
       lock.lock();
       if (done() || world_.aborted()) continue;

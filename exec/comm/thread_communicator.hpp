@@ -23,7 +23,8 @@ namespace orrery {
 class ThreadWorld {
  public:
   struct Options {
-    Seconds watchdog = Seconds::of(60);  ///< longest wait for a partner
+    /// Longest wait for a partner while no message of any rank ends: a receive may be posted long before its turn.
+    Seconds watchdog = Seconds::of(60);
     /// What a rank is doing and has done, for messages; called on failure only.
     std::function<std::string(Rank)> describe;
     std::uint32_t ends = 1;  ///< threads of each rank that communicate
@@ -54,6 +55,7 @@ class ThreadWorld {
   std::vector<std::unique_ptr<Inbox>> inboxes_;       // by rank
   std::vector<std::unique_ptr<Endpoint>> endpoints_;  // by rank, then end
   std::atomic<bool> aborted_{false};
+  std::atomic<std::int64_t> last_met_{0};  // when a wait ended last, in ticks of the steady clock
   mutable std::mutex reason_mutex_;
   std::string reason_;
 };

@@ -64,6 +64,10 @@ class Exporter {
       refuse("mesh.replica", "replica", "the export knows no flags for hybrid sharding",
              {"Set replica to 1, and data to the product of both."});
     }
+    if (plan_.mesh.size(Axis::context) > 1) {
+      refuse("mesh.context", "context", "the export knows no flags for context parallelism",
+             {"Set context to 1, and data to the product of both."});
+    }
     if (plan_.zero_stage > 1) {
       refuse("plan.zero_stage", "zero", "Megatron-LM's distributed optimizer is ZeRO-1",
              {fmt::format("zero_stage is {}.", plan_.zero_stage), "Set zero_stage to 1."});

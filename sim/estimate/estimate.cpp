@@ -22,10 +22,18 @@ namespace {
 
 constexpr double picosecond = 1e-12;
 
-/// A node's ranks cannot finish before its cores have done all their compute work.
-Picoseconds least_by_cores(const Prices& prices, const std::vector<ClassTimes>& classes) {
-  if (prices.core_count == 0 || prices.ranks_per_node <= prices.core_count) return 0;
-  Picoseconds least_busy = classes.empty() ? 0 : classes.front().busy;
+/// A node's ranks cannot finish before its cores have done all their compute
+/// work.  On one node that is everybody's; of several, the fullest has at least
+/// the work of the least busy class on each of its ranks.
+Picoseconds least_by_cores(const Program& program, const Prices& prices, const std::vector<ClassTimes>& classes) {
+  if (prices.core_count == 0 || prices.ranks_per_node <= prices.core_count || classes.empty()) return 0;
+  if (prices.ranks_per_node >= program.mesh.size()) {
+    double busy = 0;  // sums over ranks may pass 2^63
+    for (const ClassTimes& t : classes) busy += static_cast<double>(t.busy);
+    const double ranks = static_cast<double>(program.mesh.size()) / static_cast<double>(classes.size());
+    return static_cast<Picoseconds>(std::min(busy * ranks / prices.core_count, 9e18));
+  }
+  Picoseconds least_busy = classes.front().busy;
   for (const ClassTimes& t : classes) least_busy = std::min(least_busy, t.busy);
   return least_busy / prices.core_count * prices.ranks_per_node;
 }
@@ -57,7 +65,7 @@ Picoseconds Estimator::evaluate(const Program& program, const CostModel& costs) 
   price(s.prices, program, costs);
   s.compiled.compile(program, s.prices);
   s.walk.run(s.compiled);
-  return std::max(s.walk.step_time(), least_by_cores(s.prices, s.walk.classes()));
+  return std::max(s.walk.step_time(), least_by_cores(program, s.prices, s.walk.classes()));
 }
 
 Seconds Estimator::step_time(const Program& program, const CostModel& costs) {

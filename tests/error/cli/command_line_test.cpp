@@ -56,6 +56,24 @@ TEST_CASE("cli.arguments: flags and choices that are not known, and the nearest 
         "error: --gpus: \"-1\" is not a whole number from 1 to 1048576 [cli.arguments]\n" + help);
 }
 
+TEST_CASE("cli.output: nothing is written over the input, or twice", "[error]") {
+  const TemporaryFolder folder;
+  const std::string plan = folder.file("p.toml");
+  const std::string text =
+      "schema = 1\nmodel = \"tiny-gpt\"\ncluster = \"local-cpu\"\ngpus = 1\n[workload]\nbatch = 4\nsequence = 64\n"
+      "precision = \"fp32\"\n[plan]\nmicrobatch_size = 1\n";
+  write(plan, text);
+  for (const char* verb : {"estimate ", "simulate ", "run --steps 1 "}) {
+    CAPTURE(verb);
+    CHECK(refused(verb + plan + " -o " + plan) ==
+          "error: " + plan + " would be written over: it is the input [cli.output]\n");
+  }
+  const std::string both = folder.file("x.json");
+  CHECK(refused("simulate " + plan + " -o " + both + " --trace " + both) ==
+        "error: two outputs would be written to " + both + " [cli.output]\n");
+  CHECK(!std::filesystem::exists(both));
+}
+
 TEST_CASE("cli.clip-norm: what it may be", "[error]") {
   CHECK(refused(tiny + "--clip-norm -1") ==
         "error: --clip-norm is out of range [cli.clip-norm]\n"

@@ -46,7 +46,7 @@ TEST_CASE("Traces are joined op by op", "[unit][record]") {
   CHECK(c.operations[1].name == "all_reduce tensor");
   CHECK(*c.operations[1].error == Approx(-1.0 / 11));
   REQUIRE(c.parts.size() == 3);
-  CHECK(c.parts[1].name == "exposed communication");
+  CHECK(c.parts[1].name == "waiting for collectives");
   CHECK(c.parts[1].measured.base() == Approx(11e-12));
   REQUIRE(c.ranks.size() == 2);
   CHECK(c.ranks[1].measured_end.base() == Approx(42e-12));
