@@ -9,6 +9,12 @@
 #include "core/plan/plan_names.hpp"
 
 namespace orrery {
+namespace {
+
+/// The kernels count places along the ring in 8 bits.
+constexpr std::uint64_t ring_limit = 256;
+
+}  // namespace
 
 void check_context(const Plan& plan, const ModelSpec& model, const Workload& workload, Diagnostics& out) {
   const std::uint64_t c = plan.mesh.size(Axis::context);
@@ -50,20 +56,27 @@ void check_context(const Plan& plan, const ModelSpec& model, const Workload& wor
   }
   switch (plan.context) {
     case ContextAlgorithm::all_gather:
+    case ContextAlgorithm::ring:
+      if (plan.context == ContextAlgorithm::ring && c > ring_limit) {
+        error("mesh.context", "context-ring", "the ring has too many ranks",
+              {fmt::format("context is {}; at most {} are handled.", c, ring_limit),
+               fmt::format("Set context to {} or less in [mesh], or to all_gather in [plan].", ring_limit)});
+      }
       if (plan.attention == AttentionKernel::unfused) {
         error("plan.attention", "context-attention", "this way to cut attention needs the flash kernel",
-              {"context is \"all_gather\": local queries meet the keys of the whole sequence.",
+              {fmt::format("context is \"{}\": local queries meet keys from other ranks.", name_of(plan.context)),
                "Set attention to flash, or context to ulysses."});
       }
       if (!plan.attention && plan.recompute == Recompute::selective) {
         error("plan.recompute", "context-recompute", "selective recomputation has nothing to recompute",
-              {"It drops the attention scores, and \"all_gather\" needs the flash kernel, which keeps none.",
+              {fmt::format("It drops the attention scores, and \"{}\" needs the flash kernel, which keeps none.",
+                           name_of(plan.context)),
                "Set recompute to none, or context to ulysses."});
       }
       if (plan.attention != AttentionKernel::flash && workload.attention_dropout > 0.0) {
         error("plan.context", "context-dropout", "this way to cut attention has no attention dropout",
-              {fmt::format("attention_dropout is {}, and \"all_gather\" needs the flash kernel, which has none.",
-                           workload.attention_dropout),
+              {fmt::format("attention_dropout is {}, and \"{}\" needs the flash kernel, which has none.",
+                           workload.attention_dropout, name_of(plan.context)),
                "Set context to ulysses, or attention_dropout to 0."});
       }
       break;
@@ -71,7 +84,7 @@ void check_context(const Plan& plan, const ModelSpec& model, const Workload& wor
       if (plan.zigzag) {
         error("plan.zigzag", "zigzag-ulysses", "zigzag is of no use with ulysses",
               {"Each rank sees the whole sequence, so that a causal mask gives all of them the same work.",
-               "Set zigzag to false, or context to all_gather."});
+               "Set zigzag to false, or context to ring or all_gather."});
       }
       // What the tensor size leaves of the key-value heads; its own rule says when it does not divide them.
       if (model.kv_heads % t == 0 && model.kv_heads / t % c != 0) {
@@ -83,10 +96,9 @@ void check_context(const Plan& plan, const ModelSpec& model, const Workload& wor
                nearest_divisors(heads, c, "context sizes")});
       }
       break;
-    case ContextAlgorithm::ring:
     case ContextAlgorithm::ring_self_attention:
       error("plan.context", "context-algorithm", "this way to cut attention is not supported",
-            {"Nearest valid: all_gather, ulysses."});
+            {"Nearest valid: ring, all_gather, ulysses."});
       break;
   }
 }

@@ -17,7 +17,7 @@ const std::vector<std::string_view>& pipeline_schedule_names() {
 }
 
 const std::vector<std::string_view>& context_names() {
-  static const std::vector<std::string_view> names = {"all_gather", "ulysses"};
+  static const std::vector<std::string_view> names = {"all_gather", "ulysses", "ring"};
   return names;
 }
 

@@ -37,7 +37,10 @@ std::string_view name_of(KernelKind kind) {
     case KernelKind::attention_part_forward: return "attention_part_forward";
     case KernelKind::attention_part_backward: return "attention_part_backward";
     case KernelKind::unpack_gradients: return "unpack_gradients";
+    case KernelKind::attention_merge: return "attention_merge";
     case KernelKind::swap_blocks: return "swap_blocks";
+    case KernelKind::add_to: return "add_to";
+    case KernelKind::convert: return "convert";
     case KernelKind::gelu_forward: return "gelu_forward";
     case KernelKind::gelu_backward: return "gelu_backward";
     case KernelKind::swiglu_forward: return "swiglu_forward";

@@ -65,12 +65,17 @@ enum class KernelKind : std::uint8_t {
   // were brought to it, depth = their tokens: kv[depth, kv_heads, 2, head_dim].
   // Causal by the global positions that the shards of qkv and kv tell.  columns:
   // pairs of query and key that the busiest rank multiplies, per sequence and head;
-  // parameter: their mean over ranks.  dq is [T, heads, head_dim].
+  // parameter: their mean over ranks; site: how many places back along the context
+  // axis the keys come from.  dq is [T, heads, head_dim].  Queries that see none of
+  // the keys get 0 and a log-sum-exp of minus infinity.
   pack_keys_values,         ///< [r qkv, w kv]          rows: tokens of both
   attention_part_forward,   ///< [r qkv, r kv, w context, w lse]
-  attention_part_backward,  ///< [r dcontext, r qkv, r kv, r context, r lse, w dq, w dkv]
+  attention_part_backward,  ///< [r dcontext, r qkv, r kv, r context, r lse, w|a dq, w dkv]
+  attention_merge,          ///< [a context, a lse, r part, r part lse]  of other keys
   unpack_gradients,         ///< [r dq, r dkv, w dqkv]  rows: tokens of all
   swap_blocks,              ///< [r x, w y]             y[depth, rows, columns] = x[rows, depth, columns]
+  add_to,                   ///< [r x, a sum]
+  convert,                  ///< [r x, w y]             to another element type
 
   // Feed-forward elementwise: rows = T, columns = local ffn.
   gelu_forward,     ///< [r pre, w y]               tanh form

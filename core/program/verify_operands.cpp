@@ -74,6 +74,9 @@ void KernelTable::attention() {
       r("dcontext", query), r("qkv", qkv), r("kv", brought), r("context", query), r("lse", tokens * k_.heads);
       w("dq", query), w("dkv", brought);
       break;
+    case KernelKind::attention_merge:
+      a("context", query), a("lse", tokens * k_.heads), r("part", query), r("part lse", tokens * k_.heads);
+      break;
     case KernelKind::unpack_gradients: r("dq", query), r("dkv", own), w("dqkv", qkv); break;
     default: break;
   }
@@ -175,7 +178,10 @@ void KernelTable::fill() {
     case KernelKind::pack_keys_values:
     case KernelKind::attention_part_forward:
     case KernelKind::attention_part_backward:
+    case KernelKind::attention_merge:
     case KernelKind::unpack_gradients: attention(); break;
+    case KernelKind::add_to: r("x", all), a("sum", all); break;
+    case KernelKind::convert: r("x", all), w("y", all); break;
     case KernelKind::swap_blocks: r("x", all * depth), w("y", all * depth); break;
     case KernelKind::gelu_forward: r("pre", all), w("y", all); break;
     case KernelKind::gelu_backward: r("pre", all), a("d", all); break;
@@ -276,7 +282,9 @@ class Operands {
       if (leading) e = i > extra ? i - extra : 0;
       if (table.repeats()) e = std::min<std::size_t>(i, expected.size() - 1);
       const Expected& x = expected[e];
-      const bool product = k.kind == KernelKind::gemm && i == 2;  // C is written or added to
+      // C is written or added to, and so is dq.
+      const bool product =
+          (k.kind == KernelKind::gemm && i == 2) || (k.kind == KernelKind::attention_part_backward && i == 5);
       if (product) {
         use(i, x.name, {Use::write, Use::accumulate});
       } else {

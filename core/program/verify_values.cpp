@@ -72,6 +72,15 @@ struct Blocks {
   }
 };
 
+/// How far a cut attention has come.  Keys and their gradients know how many
+/// places along a ring they stand from their own rank; a context, a log-sum-exp
+/// and a gradient know how many keys (or queries) of the whole sequence they
+/// have met, so that a lost pass, part or merge shows.
+struct Attended {
+  std::uint64_t hops = 0;
+  std::uint64_t met = 0, whole = 0;  ///< whole 0: not a result of attention
+};
+
 /// The last write of some elements.
 struct Region {
   std::uint64_t low = 0, high = 0;
@@ -80,6 +89,7 @@ struct Region {
   AxisBits partial = 0;
   std::uint64_t content = 0;
   Blocks blocks;
+  Attended attended;
 };
 
 struct Hash {
@@ -260,6 +270,16 @@ class Values {
     const auto* c = std::get_if<Compute>(&run.op->action);
     blocks_are_there(run, v);
     if (c == nullptr && !std::holds_alternative<Exchange>(run.op->action)) return;
+    if (c != nullptr) {
+      const KernelKind kind = run.block->kernels[c->kernel].kind;
+      const bool added = (kind == KernelKind::attention_merge && v.use == View::Use::read) ||
+                         (kind == KernelKind::add_to && v.use == View::Use::read);
+      for (const Region& r : regions(run, v)) {
+        if (!added || !r.used || r.high <= low(v) || low(v) + v.count <= r.low) continue;
+        wrong("program.repeated", fmt::format("{} was added already", b.name), run);
+        return;
+      }
+    }
     // Adding one more part keeps a sum partial.
     const bool adds = c != nullptr && v.use == View::Use::accumulate && gathers_parts(run.block->kernels[c->kernel]);
     AxisBits partial = 0;
@@ -392,7 +412,8 @@ class Values {
 
   // --- what is written -------------------------------------------------------
 
-  void put(const OpRun& run, const View& v, AxisBits partial, std::uint64_t content, const Blocks& blocks = {}) {
+  void put(const OpRun& run, const View& v, AxisBits partial, std::uint64_t content, const Blocks& blocks = {},
+           const Attended& attended = {}) {
     auto& list = regions(run, v);
     const std::uint64_t from = low(v), to = from + v.count;
     std::vector<Region> next;
@@ -411,7 +432,7 @@ class Values {
         next.back().low = to;
       }
     }
-    next.push_back({from, to, stamp_, false, partial, content, blocks});
+    next.push_back({from, to, stamp_, false, partial, content, blocks, attended});
     list = std::move(next);
   }
 
@@ -421,6 +442,76 @@ class Values {
       if (r.low < low(v) + v.count && low(v) < r.high) partial = static_cast<AxisBits>(partial | r.partial);
     }
     return partial;
+  }
+
+  // --- attention cut over positions ------------------------------------------
+
+  Attended attended_of(const OpRun& run, const View& v) {
+    for (const Region& r : regions(run, v)) {
+      if (r.low < low(v) + v.count && low(v) < r.high) return r.attended;
+    }
+    return {};
+  }
+
+  /// What view `i` of the kernel has met when it has run.  Sequences of n
+  /// positions on each of s / n ranks: `hops` count modulo that.
+  Attended attend(const OpRun& run, const Kernel& k, std::uint32_t i) {
+    const auto of = [&](std::uint32_t j) { return attended_of(run, view(run, j)); };
+    const auto whole = [&](std::uint32_t kv) {
+      const auto& shard = p_[view(run, kv).buffer].shard;
+      return shard ? shard->dims[0].extent : k.depth / k.batch;
+    };
+    switch (k.kind) {
+      case KernelKind::attention_part_forward: return {0, k.depth / k.batch, whole(1)};
+      case KernelKind::attention_merge: {
+        const Attended sum = of(i);
+        return {0, sum.met + of(i + 2).met, sum.whole};
+      }
+      case KernelKind::attention_part_backward:
+        if (i == 6) return {k.site, k.rows / k.batch, whole(2)};
+        return {0, (view(run, 5).use == View::Use::accumulate ? of(5).met : 0) + k.depth / k.batch, whole(2)};
+      case KernelKind::add_to: {
+        const Attended sum = of(1);
+        return {sum.hops, sum.met + of(0).met, sum.whole};
+      }
+      case KernelKind::convert: return of(0);
+      default: return {};
+    }
+  }
+
+  void check_attended(const OpRun& run, const Kernel& k) {
+    const auto incomplete = [&](std::uint32_t i, const Attended& a) {
+      wrong("program.partial",
+            fmt::format("{} is used after it has met {} of {} positions", p_[view(run, i).buffer].name, a.met, a.whole),
+            run);
+    };
+    const auto travelled = [&](std::uint32_t i, std::uint64_t hops, std::uint64_t expected, std::uint64_t ranks) {
+      if (hops % ranks == expected % ranks) return;
+      wrong("program.stale",
+            fmt::format("{} has gone {} places along the ring, not {}", p_[view(run, i).buffer].name, hops % ranks,
+                        expected % ranks),
+            run);
+    };
+    const bool part = k.kind == KernelKind::attention_part_forward || k.kind == KernelKind::attention_part_backward;
+    if (part) {
+      const std::uint32_t kv = k.kind == KernelKind::attention_part_forward ? 1 : 2;
+      const auto& shard = p_[view(run, kv).buffer].shard;
+      const std::uint64_t keys = k.depth / k.batch;
+      travelled(kv, attended_of(run, view(run, kv)).hops, k.site, shard ? shard->dims[0].extent / keys : 1);
+    }
+    if (k.kind == KernelKind::add_to) {
+      const Attended x = attended_of(run, view(run, 0)), sum = attended_of(run, view(run, 1));
+      if (x.whole > 0) travelled(1, sum.hops, x.hops, x.whole / x.met);
+      return;
+    }
+    if (k.kind == KernelKind::attention_merge || k.kind == KernelKind::convert) return;
+    for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+      if (view(run, i).use != View::Use::read) continue;
+      const Attended a = attended_of(run, view(run, i));
+      if (a.whole == 0) continue;
+      if (a.met != a.whole) incomplete(i, a);
+      if (k.kind == KernelKind::unpack_gradients) travelled(i, a.hops, 0, a.whole / (k.rows / k.batch));
+    }
   }
 
   /// The parameter that a view of a flat buffer is, if it is one.
@@ -529,15 +620,18 @@ class Values {
   void perform(const OpRun& run, const Compute& c) {
     const Kernel& k = run.block->kernels[c.kernel];
     same_input(run, k);
+    check_attended(run, k);
     Hash made;
     made.add(index(k.kind));
     made.add(k.site);
     std::vector<AxisBits> partial(run.op->views.count, 0);
+    std::vector<Attended> attended(run.op->views.count);
     for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
       const View& v = view(run, i);
       if (v.use != View::Use::write) made.add(content(run, v));
       if (v.use == View::Use::read) continue;
       partial[i] = new_partial(run, k, i);
+      attended[i] = attend(run, k, i);
       if (v.use == View::Use::accumulate) partial[i] = static_cast<AxisBits>(partial[i] | partial_of(run, v));
     }
     // Data is told apart by what it is, not by what it is made from.
@@ -545,7 +639,7 @@ class Values {
     const Blocks blocks = product_of_blocks(run, k);
     for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
       made.add(i);
-      if (view(run, i).use != View::Use::read) put(run, view(run, i), partial[i], made.value, blocks);
+      if (view(run, i).use != View::Use::read) put(run, view(run, i), partial[i], made.value, blocks, attended[i]);
     }
   }
 
@@ -555,6 +649,8 @@ class Values {
       Hash h;
       h.add(0x100U + index(c.kind));
       h.add(index(c.group));
+      // What a permute brings was made on its rank as the own is made here: the same again when made again.
+      if (c.kind == Collective::Kind::permute) h.add((std::uint64_t{index(c.root)} << 32) | c.width);
       h.add(content(run, v));
       return h.value;
     };
@@ -575,7 +671,9 @@ class Values {
         break;
       case Collective::Kind::permute:
         for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
-          put(run, view(run, i + 1), partial_of(run, view(run, i)), arrived() + i);
+          Attended moved = attended_of(run, view(run, i));
+          moved.hops += index(c.root);
+          put(run, view(run, i + 1), partial_of(run, view(run, i)), made(view(run, i)), {}, moved);
         }
         break;
       case Collective::Kind::broadcast:
@@ -598,6 +696,8 @@ class Values {
       case Collective::Kind::all_to_all:
         for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
           const bool reduces = c.kind == Collective::Kind::reduce_scatter;
+          Attended attended = attended_of(run, view(run, i));
+          if (reduces) attended.met *= group_size(p_[c.group], p_.mesh);
           const View& to = view(run, i + 1);
           const AxisBits left = reduces ? reduced(run, view(run, i), to, group) : partial_of(run, view(run, i));
           if (c.kind == Collective::Kind::all_gather && is_weight(to)) copies_[instance(run, to)] = {view(run, i), stamp_, run.layer};
@@ -607,7 +707,7 @@ class Values {
             sum.add(made(view(run, i)));
             put(run, to, left, sum.value);
           } else {
-            put(run, to, left, made(view(run, i)));
+            put(run, to, left, made(view(run, i)), {}, attended);
           }
         }
         break;

@@ -42,7 +42,10 @@ void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext&
     case KernelKind::attention_part_forward: return cpu::attention_part_forward<T>(k, o, c);
     case KernelKind::attention_part_backward: return cpu::attention_part_backward<T>(k, o, c);
     case KernelKind::unpack_gradients: return cpu::unpack_gradients<T>(k, o, scratch);
+    case KernelKind::attention_merge: return cpu::attention_merge<T>(k, o, scratch);
     case KernelKind::swap_blocks: return cpu::swap_blocks(k, o);
+    case KernelKind::add_to: return cpu::add_to<T>(o);
+    case KernelKind::convert: return cpu::convert_to<T>(o);
     case KernelKind::gelu_forward: return cpu::gelu_forward<T>(o);
     case KernelKind::gelu_backward: return cpu::gelu_backward<T>(o);
     case KernelKind::swiglu_forward: return cpu::swiglu_forward<T>(k, o);
@@ -103,7 +106,10 @@ bool needs_place(const Kernel& k) {
     case KernelKind::bias_backward:
     case KernelKind::pack_keys_values:
     case KernelKind::unpack_gradients:
+    case KernelKind::attention_merge:
     case KernelKind::swap_blocks:
+    case KernelKind::add_to:
+    case KernelKind::convert:
     case KernelKind::gelu_forward:
     case KernelKind::gelu_backward:
     case KernelKind::swiglu_forward:

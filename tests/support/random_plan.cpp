@@ -141,7 +141,8 @@ void add_context(Draw& draw, PlannedRun& run, const RandomRunLimits& limits) {
   Plan& p = run.plan;
   Workload& w = run.workload;
   const std::uint32_t context = draw.of({2U, 2U, 3U, 4U});
-  const auto algorithm = draw.of({ContextAlgorithm::all_gather, ContextAlgorithm::ulysses});
+  const auto algorithm = draw.of({ContextAlgorithm::all_gather, ContextAlgorithm::ulysses, ContextAlgorithm::ring,
+                                  ContextAlgorithm::ring});
   const bool zigzag = algorithm != ContextAlgorithm::ulysses && draw.once_in(2);
   const std::uint64_t tensor = p.mesh.size(Axis::tensor);
   const std::uint64_t unit = context * std::lcm(zigzag ? 2UL : 1UL, p.sequence_parallel ? tensor : 1UL);

@@ -47,6 +47,9 @@ BufferId layer_buffer(State&, std::string name, Role, DType, std::uint64_t count
 /// Keys and values of the whole sequence are gathered (Dubey et al., "The Llama 3 Herd of Models", 2024).
 [[nodiscard]] std::unique_ptr<AttentionCore> attention_all_gather(State&);
 
+/// Keys and values go around (Liu, Zaharia and Abbeel, "Ring Attention with Blockwise Transformers", 2023).
+[[nodiscard]] std::unique_ptr<AttentionCore> attention_ring(State&);
+
 /// The one that the plan asks for.
 [[nodiscard]] std::unique_ptr<AttentionCore> attention_core(State&);
 

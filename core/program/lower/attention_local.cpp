@@ -118,7 +118,7 @@ std::unique_ptr<AttentionCore> attention_core(State& s) {
   switch (s.plan.context) {
     case ContextAlgorithm::all_gather: return attention_all_gather(s);
     case ContextAlgorithm::ulysses: return attention_ulysses(s);
-    case ContextAlgorithm::ring:
+    case ContextAlgorithm::ring: return attention_ring(s);
     case ContextAlgorithm::ring_self_attention: break;
   }
   ORRERY_ASSERT(false, s.plan.context);

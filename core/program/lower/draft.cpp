@@ -97,6 +97,10 @@ void BlockBuilder::rooted_seam(Collective::Kind kind, GroupId group, Peer root,
   draft_.seams.back().root = root;
 }
 
+void BlockBuilder::pass_on(GroupId group, std::initializer_list<Operand> operands) {
+  rooted_seam(Collective::Kind::permute, group, Peer{1}, operands);
+}
+
 void BlockBuilder::copy_seams(const Draft& from, std::uint32_t i) {
   for (const Seam& s : from.seams) {
     if (s.op != i) continue;

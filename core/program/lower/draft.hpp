@@ -48,7 +48,7 @@ struct Seam {
   Collective::Kind kind = Collective::Kind::all_reduce;
   Collective::Reduction reduction = Collective::Reduction::sum;
   GroupId group{};
-  Peer root{};  ///< broadcast and reduce
+  Peer root{};  ///< broadcast and reduce; the distance of a permute
   Operand operands[2];
   std::uint8_t count = 0;
   LaneList tails;  ///< see Draft::tails
@@ -103,6 +103,8 @@ class BlockBuilder {
             Collective::Reduction reduction = Collective::Reduction::sum);
   /// Broadcast or reduce.
   void rooted_seam(Collective::Kind kind, GroupId group, Peer root, std::initializer_list<Operand> operands);
+  /// A permute: what each rank reads goes to the next one in the group.
+  void pass_on(GroupId group, std::initializer_list<Operand> operands);
 
   /// The block's first op waits for the last op issued on `lane` before the block.
   void enter_after_tail(Lane lane) { draft_.entry_tails.push_back(lane); }

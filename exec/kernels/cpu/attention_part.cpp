@@ -27,9 +27,18 @@ struct PartShape {
   Heads own, brought;
 };
 
-const std::uint64_t* positions(const Place& place, std::uint64_t count, std::size_t slot, KernelScratch& scratch) {
+/// Global positions of what the rank `back` places before on the ring holds at
+/// the operand's place; of the rank's own where nothing cuts positions.
+const std::uint64_t* positions(const Place& place, std::uint64_t count, std::size_t slot, KernelScratch& scratch,
+                               std::uint64_t back = 0) {
+  Place holder = place;
+  if (place.shard != nullptr) {
+    const std::uint64_t part = place.box.extent[0];
+    const std::uint64_t ranks = place.shard->dims[0].extent / part;
+    holder.box.offset[0] = (place.box.offset[0] / part + ranks - back % ranks) % ranks * part;
+  }
   auto* list = scratch.get<std::uint64_t>(slot, count);
-  for (std::uint64_t i = 0; i < count; ++i) list[i] = position_at(place, i);
+  for (std::uint64_t i = 0; i < count; ++i) list[i] = position_at(holder, i);
   return list;
 }
 
@@ -74,7 +83,7 @@ void attention_part_forward(const Kernel& k, Operands o, const KernelContext& co
   const std::uint64_t d = shape.own.dim;
   const bool causal = k.options.causal;
   const std::uint64_t* query_at = positions(o[0].place, s, query_places, scratch);
-  const std::uint64_t* key_at = positions(o[1].place, length, key_places, scratch);
+  const std::uint64_t* key_at = positions(o[1].place, length, key_places, scratch, k.site);
   PartHead<T> head_of(shape, scratch);
   T* out = scratch.get<T>(outputs, s * d);
   T* p = scratch.get<T>(score_block, query_block * key_block);
@@ -142,7 +151,7 @@ void attention_part_backward(const Kernel& k, Operands o, const KernelContext& c
   const bool causal = k.options.causal;
   const std::uint64_t width = shape.own.context_width();
   const std::uint64_t* query_at = positions(o[1].place, s, query_places, scratch);
-  const std::uint64_t* key_at = positions(o[2].place, length, key_places, scratch);
+  const std::uint64_t* key_at = positions(o[2].place, length, key_places, scratch, k.site);
   PartHead<T> head_of(shape, scratch);
   T* dc = scratch.get<T>(context_gradients, s * d);
   T* dk = scratch.get<T>(key_gradients, length * d);
@@ -199,7 +208,12 @@ void attention_part_backward(const Kernel& k, Operands o, const KernelContext& c
           matrix(dq + i0 * d, n, d, d).noalias() += ds_block * k_block;
         }
       }
-      shape.own.put(o[5], width, sequence, head * d, static_cast<T>(shape.own.scale()), dq);
+      const auto scale = static_cast<T>(shape.own.scale());
+      if (o[5].accumulate) {  // what other keys gave; the queries' place is free now
+        shape.own.take(o[5], width, sequence, head * d, T{1}, head_of.q);
+        for (std::uint64_t i = 0; i < s * d; ++i) dq[i] = dq[i] * scale + head_of.q[i];
+      }
+      shape.own.put(o[5], width, sequence, head * d, o[5].accumulate ? T{1} : scale, dq);
       if (head % shape.own.group + 1 != shape.own.group) continue;
       // The queries were scaled already.
       shape.brought.put(o[6], shape.brought_width(), sequence, shape.brought_key(group), T{1}, dk);
@@ -208,6 +222,41 @@ void attention_part_backward(const Kernel& k, Operands o, const KernelContext& c
   }
 }
 
+template <class T>
+void attention_merge(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const Heads shape(k);
+  const std::uint64_t s = shape.length;
+  const std::uint64_t d = shape.dim;
+  const std::uint64_t width = shape.context_width();
+  T* lse_buffer = scratch.get<T>(row_values, 2 * s);
+  T* part_lse_buffer = lse_buffer + s;
+  T* sum_buffer = scratch.get<T>(context_row_values, 2 * d);
+  T* part_buffer = sum_buffer + d;
+  for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
+    for (std::uint64_t head = 0; head < shape.heads; ++head) {
+      const std::uint64_t first = (sequence * shape.heads + head) * s;
+      T* lse = update(o[1], first, s, lse_buffer);
+      const T* part_lse = read(o[3], first, s, part_lse_buffer);
+      for (std::uint64_t i = 0; i < s; ++i) {
+        if (part_lse[i] == -std::numeric_limits<T>::infinity()) continue;  // saw none of the keys
+        const std::uint64_t at = (i * shape.batch + sequence) * width + head * d;
+        const T high = std::max(lse[i], part_lse[i]);
+        const T mine = std::exp(lse[i] - high);
+        const T other = std::exp(part_lse[i] - high);
+        const T total = mine + other;
+        T* sum = update(o[0], at, d, sum_buffer);
+        const T* part = read(o[2], at, d, part_buffer);
+        for (std::uint64_t c = 0; c < d; ++c) sum[c] = (sum[c] * mine + part[c] * other) / total;
+        finish(o[0], at, d, sum);
+        lse[i] = high + std::log(total);
+      }
+      finish(o[1], first, s, lse);
+    }
+  }
+}
+
+template void attention_merge<float>(const Kernel&, Operands, KernelScratch&);
+template void attention_merge<double>(const Kernel&, Operands, KernelScratch&);
 template void attention_part_forward<float>(const Kernel&, Operands, const KernelContext&);
 template void attention_part_forward<double>(const Kernel&, Operands, const KernelContext&);
 template void attention_part_backward<float>(const Kernel&, Operands, const KernelContext&);

@@ -57,11 +57,17 @@ void attention_part_forward(const Kernel&, Operands, const KernelContext&);
 template <class T>
 void attention_part_backward(const Kernel&, Operands, const KernelContext&);
 template <class T>
+void attention_merge(const Kernel&, Operands, KernelScratch&);
+template <class T>
 void rope(const Kernel&, Operands, bool backward, KernelScratch&);
 
 // rearrange.cpp
 void swap_blocks(const Kernel&, Operands);
 void pack_keys_values(const Kernel&, Operands);
+template <class T>
+void add_to(Operands);
+template <class T>
+void convert_to(Operands);
 template <class T>
 void unpack_gradients(const Kernel&, Operands, KernelScratch&);
 

@@ -1,9 +1,10 @@
+#include <algorithm>
 #include <cstring>
 
 #include "exec/kernels/cpu/heads.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
 
-// Kernels that only move elements: what one rank needs of qkv, or the parts of
+// Kernels that move elements: what one rank needs of qkv, or the parts of
 // an all-to-all, made contiguous.
 namespace orrery::cpu {
 
@@ -59,6 +60,36 @@ void unpack_gradients(const Kernel& k, Operands o, KernelScratch& scratch) {
   }
 }
 
+template <class T>
+void add_to(Operands o) {
+  T in[tile];
+  T out[tile];
+  for (std::uint64_t at = 0; at < o[1].count; at += tile) {
+    const std::uint64_t n = std::min(tile, o[1].count - at);
+    const T* x = read(o[0], at, n, in);
+    T* sum = update(o[1], at, n, out);
+    for (std::uint64_t i = 0; i < n; ++i) sum[i] += x[i];
+    finish(o[1], at, n, sum);
+  }
+}
+
+template <class T>
+void convert_to(Operands o) {
+  T in[tile];
+  T out[tile];
+  for (std::uint64_t at = 0; at < o[1].count; at += tile) {
+    const std::uint64_t n = std::min(tile, o[1].count - at);
+    const T* x = read(o[0], at, n, in);
+    T* y = target(o[1], at, out);
+    for (std::uint64_t i = 0; i < n; ++i) y[i] = x[i];
+    finish(o[1], at, n, y);
+  }
+}
+
+template void add_to<float>(Operands);
+template void add_to<double>(Operands);
+template void convert_to<float>(Operands);
+template void convert_to<double>(Operands);
 template void unpack_gradients<float>(const Kernel&, Operands, KernelScratch&);
 template void unpack_gradients<double>(const Kernel&, Operands, KernelScratch&);
 

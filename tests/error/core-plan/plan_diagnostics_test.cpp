@@ -157,7 +157,7 @@ TEST_CASE("An algorithm that no file can name is refused in plans built in memor
   plan.context = ContextAlgorithm::ring_self_attention;
   CHECK(in_memory(tiny(), small(), plan) ==
         "error: this way to cut attention is not supported [plan.context-algorithm]\n"
-        "  Nearest valid: all_gather, ulysses.\n");
+        "  Nearest valid: ring, all_gather, ulysses.\n");
 }
 
 TEST_CASE("A large model on many stages and microbatches passes") {

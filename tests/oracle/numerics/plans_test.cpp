@@ -32,6 +32,7 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"hybrid sharding", p.mesh.size(Axis::replica) > 1 && p.mesh.size(Axis::data) > 1 && p.zero_stage >= 1},
           {"all-gather context", context && p.context == ContextAlgorithm::all_gather},
           {"ulysses", context && p.context == ContextAlgorithm::ulysses},
+          {"ring", context && p.context == ContextAlgorithm::ring},
           {"zigzag", p.zigzag},
           {"context with tensor", context && p.mesh.size(Axis::tensor) > 1},
           {"context with stages", context && stages},

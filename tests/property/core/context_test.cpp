@@ -59,7 +59,8 @@ std::vector<std::uint64_t> positions_of(const Program& program, Rank rank) {
 
 // Per layer and microbatch, with w bytes per element, c ranks, t tensor ranks:
 // all_gather: 2 w s b k d / t gathered forward (again in recomputation), as much scattered backward, (c-1)/c of it
-// sent; Ulysses: queries, keys, values and the context of s/c positions, w (s/c) b d (2a + 2k) / t in two messages,
+// sent; ring: 2 w (s/c) b k d / t passed on c - 1 times forward, and backward c - 1 times with its gradient in the
+// state type; Ulysses: queries, keys, values and the context of s/c positions, w (s/c) b d (2a + 2k) / t in two messages,
 // the same backward.  With a = k, w = 2 and t = 1 that is 8 s b h (c-1)/c^2, the "four all-to-alls".
 TEST_CASE("context-parallel traffic equals the closed form", "[property][totals][context]") {
   for_each_run([](const PlannedRun& run, const Program& program) {
@@ -68,14 +69,19 @@ TEST_CASE("context-parallel traffic equals the closed form", "[property][totals]
     const std::uint64_t w = size_of(weight_dtype(run.workload));
     const std::uint64_t sb = run.workload.sequence_length * run.plan.microbatch_size;
     const std::uint64_t forward = run.plan.recompute == Recompute::full ? 2 : 1;
+    const std::uint64_t st = size_of(state_dtype(run.workload));
     const bool ulysses = run.plan.context == ContextAlgorithm::ulysses;
     for (std::uint32_t stage = 0; stage < program.classes.size(); ++stage) {
       CAPTURE(stage);
       const std::uint64_t runs = (*run.plan.stage_layers)[stage] * program.microbatches;
-      Moved gather, scatter, exchange;
+      Moved gather, scatter, exchange, pass;
       if (ulysses) {
         const std::uint64_t bytes = w * (sb / c) * m.head_dim * (2 * m.heads + 2 * m.kv_heads) / t;
         exchange = {2 * (forward + 1) * runs, (forward + 1) * runs * bytes, (forward + 1) * runs * bytes / c * (c - 1)};
+      } else if (run.plan.context == ContextAlgorithm::ring) {
+        const std::uint64_t elements = 2 * (sb / c) * m.kv_heads * m.head_dim / t;
+        const std::uint64_t bytes = (c - 1) * runs * elements * ((forward + 1) * w + st);
+        pass = {(c - 1) * (forward + 2) * runs, bytes, bytes};
       } else {
         const std::uint64_t bytes = 2 * w * sb * m.kv_heads * m.head_dim / t;
         gather = {forward * runs, forward * runs * bytes, forward * runs * bytes / c * (c - 1)};
@@ -84,40 +90,54 @@ TEST_CASE("context-parallel traffic equals the closed form", "[property][totals]
       CHECK(moved(program, stage, Collective::Kind::all_gather) == gather);
       CHECK(moved(program, stage, Collective::Kind::reduce_scatter) == scatter);
       CHECK(moved(program, stage, Collective::Kind::all_to_all) == exchange);
+      CHECK(moved(program, stage, Collective::Kind::permute) == pass);
     }
   });
 }
 
-// Every pair of a query and a key that it sees, counted one by one on every rank.
+// Every pair of a query and a key that it sees, counted one by one on every rank, for each part of the keys.
 TEST_CASE("attention costs what the busiest rank multiplies, and zigzag makes all equal", "[property][context]") {
   std::uint64_t uneven = 0, even = 0;
   for_each_run([&](const PlannedRun& run, const Program& program) {
     if (run.plan.context == ContextAlgorithm::ulysses) return;
     const std::uint64_t c = run.plan.mesh.size(Axis::context);
-    std::vector<std::uint64_t> pairs, all;
+    std::vector<std::vector<std::uint64_t>> own;
+    std::vector<std::uint64_t> all;
     for (std::uint32_t i = 0; i < c; ++i) {
-      const std::vector<std::uint64_t> own = positions_of(program, program.mesh.moved(Rank{0}, Axis::context, i));
-      all.insert(all.end(), own.begin(), own.end());
-      pairs.push_back(0);
-      for (const std::uint64_t p : own) pairs.back() += p + 1;  // keys 0 .. p
+      own.push_back(positions_of(program, program.mesh.moved(Rank{0}, Axis::context, i)));
+      all.insert(all.end(), own[i].begin(), own[i].end());
     }
+    const bool ring = run.plan.context == ContextAlgorithm::ring;
+    std::vector<std::uint64_t> whole(c, 0);  // pairs of each rank
+    std::uint64_t columns = 0;
+    for (const Block& block : program.blocks) {
+      for (const Kernel& k : block.kernels) {
+        if (k.kind != KernelKind::attention_part_forward && k.kind != KernelKind::attention_part_backward) continue;
+        std::vector<std::uint64_t> pairs(c, 0);
+        for (std::uint64_t i = 0; i < c; ++i) {
+          for (const std::uint64_t key : ring ? own[(i + c - k.site) % c] : all) {
+            for (const std::uint64_t query : own[i]) pairs[i] += key <= query ? 1 : 0;
+          }
+        }
+        const auto [least, most] = std::minmax_element(pairs.begin(), pairs.end());
+        const auto sum = static_cast<double>(std::accumulate(pairs.begin(), pairs.end(), std::uint64_t{0}));
+        CHECK(k.columns == *most);
+        CHECK(k.parameter * static_cast<double>(c) == Approx(sum).epsilon(1e-14));
+        CHECK(busiest_flops(k) * sum == Approx(flops_of(k).executed * static_cast<double>(*most * c)).epsilon(1e-14));
+        if (run.plan.zigzag) CHECK(*least == *most);
+        if (k.pass != Pass::forward) continue;
+        columns += k.columns;
+        for (std::uint64_t i = 0; i < c; ++i) whole[i] += pairs[i];
+      }
+    }
+    // Over all parts of the keys the busiest rank is one and the same: the last.
+    CHECK(columns == *std::max_element(whole.begin(), whole.end()));
+    (whole.front() == whole.back() ? even : uneven) += 1;
     // The ranks hold every position once.
     std::sort(all.begin(), all.end());
     std::vector<std::uint64_t> expected(run.workload.sequence_length);
     std::iota(expected.begin(), expected.end(), 0U);
     CHECK(all == expected);
-    const auto [least, most] = std::minmax_element(pairs.begin(), pairs.end());
-    const std::uint64_t sum = std::accumulate(pairs.begin(), pairs.end(), std::uint64_t{0});
-    if (run.plan.zigzag) CHECK(*least == *most);
-    (*least == *most ? even : uneven) += 1;
-    for (const Block& block : program.blocks) {
-      for (const Kernel& k : block.kernels) {
-        if (k.kind != KernelKind::attention_part_forward && k.kind != KernelKind::attention_part_backward) continue;
-        CHECK(k.columns == *most);
-        CHECK(k.parameter * static_cast<double>(c) == static_cast<double>(sum));  // halves are exact
-        CHECK(busiest_flops(k) == Approx(flops_of(k).executed * static_cast<double>(*most * c) / static_cast<double>(sum)));
-      }
-    }
   });
   CHECK(uneven > 20);
   CHECK(even > 20);

@@ -67,6 +67,7 @@ TEST_CASE("200 random runs cover every kind of combination") {
     const bool context = p.mesh.size(Axis::context) > 1;
     note("all-gather context", context && p.context == ContextAlgorithm::all_gather);
     note("ulysses", context && p.context == ContextAlgorithm::ulysses);
+    note("ring", context && p.context == ContextAlgorithm::ring);
     note("zigzag", p.zigzag);
     note("recompute none", p.recompute == Recompute::none);
     note("recompute selective", p.recompute == Recompute::selective);
