@@ -16,6 +16,7 @@
 
 #include "cli/report_text.hpp"
 #include "core/base/units_text.hpp"
+#include "core/plan/schedule_rules.hpp"
 #include "core/program/program_text.hpp"
 
 namespace orrery {
@@ -117,7 +118,14 @@ std::string dot_of(const PlannedRun& run) {
       const Rank first = plan.mesh.moved(plan.mesh.moved(Rank{0}, Axis::pipeline, s), Axis::data, d);
       const Rank last = plan.mesh.moved(first, Axis::tensor, tensor - 1);
       std::vector<std::string> lines{fmt::format("stage {}", s)};
-      if (plan.stage_layers) lines.push_back(fmt::format("{} layers", (*plan.stage_layers)[s]));
+      if (plan.stage_layers) {
+        const StageMap map = stage_map(plan);
+        std::string layers;
+        for (std::uint32_t c = 0; c < map.chunks; ++c) {
+          layers += fmt::format("{}{}", c == 0 ? "" : " + ", (*plan.stage_layers)[map.stage(s, c)]);
+        }
+        lines.push_back(layers + " layers");
+      }
       lines.push_back(tensor == 1 ? fmt::format("rank {}", index(first))
                                   : fmt::format("{} tensor ranks {}..{}", tensor, index(first), index(last)));
       out += fmt::format("    s{}_{} {};\n", d, s, label(lines));

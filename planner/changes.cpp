@@ -63,7 +63,7 @@ class Changes {
     }
     if (size(Axis::pipeline) > 1) {
       Plan p = plan_;
-      p.schedule = p.schedule == ScheduleName::gpipe ? ScheduleName::one_f_one_b : ScheduleName::gpipe;
+      p.schedule = p.schedule == ScheduleName::one_f_one_b ? ScheduleName::gpipe : ScheduleName::one_f_one_b;
       add("schedule", std::string(name_of(plan_.schedule)), std::string(name_of(p.schedule)), std::move(p));
     }
     microbatches();
@@ -93,7 +93,7 @@ class Changes {
   }
 
   void stages() {
-    for (const auto& split : uneven_stages(model_.layers, size(Axis::pipeline), stage_reach(model_))) {
+    for (const auto& split : uneven_stages(model_.layers, size(Axis::pipeline) * plan_.chunks, stage_reach(model_))) {
       if (split == *plan_.stage_layers) continue;
       Plan p = plan_;
       p.stage_layers = split;

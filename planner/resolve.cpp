@@ -24,7 +24,7 @@ constexpr std::uint32_t resolve_reach = 16;
 std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const Workload& workload,
                                       const ClusterSpec& cluster, const Calibration& calibration) {
   Bounder bounder(model, workload, cluster, calibration);
-  const std::uint32_t stages = plan.mesh.size(Axis::pipeline);
+  const std::uint32_t stages = plan.mesh.size(Axis::pipeline) * plan.chunks;
   std::vector<std::uint32_t> best;
   std::tuple<bool, Picoseconds, std::uint32_t> least;
   // Descending, so that of equals the one with larger stages first stands.
@@ -51,7 +51,7 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
   ResolvedPlan out{given, {}};
   Plan& plan = out.plan;
   const auto replicas = static_cast<std::uint32_t>(size(plan.mesh, batch_axes));
-  const std::uint32_t stages = plan.mesh.size(Axis::pipeline);
+  const std::uint32_t stages = plan.mesh.size(Axis::pipeline) * plan.chunks;
   if (!plan.gradient_bucket) {
     plan.gradient_bucket = default_gradient_bucket(workload, replicas);
     out.resolved.push_back({"gradient_bucket", exact_text(*plan.gradient_bucket),

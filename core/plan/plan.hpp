@@ -14,7 +14,17 @@
 
 namespace orrery {
 
-enum class ScheduleName : std::uint8_t { gpipe, one_f_one_b };
+/// Compute order of a pipeline (docs/schedules.md); the rules of each are in schedule_rules.hpp.
+enum class ScheduleName : std::uint8_t {
+  gpipe,
+  one_f_one_b,
+  eager_one_f_one_b,
+  interleaved,  ///< 1F1B on several model chunks per rank
+  breadth_first,
+  zb_h1,  ///< zero bubble: input and weight gradients apart
+  zb_h2,
+  zb_v,
+};
 /// How the tensor axes cut a matrix product.
 ///   one_d        Megatron's columns and rows, axis `tensor`
 ///   two_d        SUMMA on row x column, both of size q

@@ -10,6 +10,8 @@
 #include "core/plan/context_check.hpp"
 #include "core/plan/grid_check.hpp"
 #include "core/plan/nearest_plan.hpp"
+#include "core/plan/plan_names.hpp"
+#include "core/plan/schedule_rules.hpp"
 #include "core/spec/spec_files.hpp"
 
 namespace orrery {
@@ -163,6 +165,56 @@ void check_tensor(const Context& c) {
   }
 }
 
+// What a schedule asks of the chunks on each rank.
+bool check_schedule(const Context& c) {
+  const ScheduleRules& rules = rules_of(c.plan.schedule);
+  const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
+  const std::uint64_t chunks = c.plan.chunks;
+  const std::string schedule(name_of(c.plan.schedule));
+  if (chunks < rules.least_chunks || (rules.most_chunks > 0 && chunks > rules.most_chunks)) {
+    const bool one = rules.least_chunks == rules.most_chunks;
+    c.error("plan.chunks", "chunks-schedule",
+            fmt::format("{} does not run on that many model chunks per rank", schedule),
+            {fmt::format("chunks is {}; {} takes {}{}.", chunks, schedule, one ? "exactly " : "at least ",
+                         rules.least_chunks),
+             one && chunks > 1
+                 ? fmt::format("Set chunks to {}, or schedule to interleaved or breadth-first.", rules.least_chunks)
+                 : fmt::format("Set chunks to {}.", rules.least_chunks)});
+    return false;
+  }
+  if (p * chunks > c.model.layers) {
+    c.error("plan.chunks", "chunks-layers", "there are more model chunks than layers",
+            {fmt::format("pipeline {} x chunks {} is {}; {} has {} layers.", p, chunks, p * chunks,
+                         c.model.name.empty() ? "the model" : c.model.name, c.model.layers),
+             c.model.layers / p >= rules.least_chunks
+                 ? fmt::format("Largest valid chunks: {}.", c.model.layers / p)
+                 : fmt::format("{} needs at least {} layers here; largest valid pipeline size: {}.", schedule,
+                               p * rules.least_chunks, c.model.layers / rules.least_chunks)});
+    return false;
+  }
+  if (p * chunks > stage_limit) {
+    c.error("plan.chunks", "chunks-stages", "there are too many model chunks",
+            {fmt::format("pipeline {} x chunks {} is {}; at most {} are handled.", p, chunks, p * chunks, stage_limit),
+             fmt::format("Largest valid chunks: {}.", stage_limit / p)});
+    return false;
+  }
+  return true;
+}
+
+// Schedules that work in rounds of one microbatch per rank.
+void check_rounds(const Context& c, std::uint64_t count, std::uint64_t batch, const std::string& divisors) {
+  const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
+  if (!rules_of(c.plan.schedule).whole_rounds || count % p == 0) return;
+  c.error("plan.microbatch_size", "schedule-rounds",
+          fmt::format("{} needs a multiple of the pipeline size in microbatches", name_of(c.plan.schedule)),
+          {fmt::format("batch {} / {} / microbatch_size {} is {}, and {} / {} leaves {}.", c.workload.global_batch,
+                       divisors, c.plan.microbatch_size, count, count, p, count % p),
+           batch % p == 0 ? nearest_divisors(batch / p, c.plan.microbatch_size, "microbatch sizes")
+                          : fmt::format("No microbatch size does, for {} does not divide {}; schedule 1f1b or "
+                                        "breadth-first takes any number.",
+                                        p, batch)});
+}
+
 void check_stages(const Context& c) {
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
   const std::uint64_t layers = c.model.layers;
@@ -179,11 +231,14 @@ void check_stages(const Context& c) {
              fmt::format("Nearest valid pipeline size: {}.", stage_limit)});
     return;
   }
+  if (!check_schedule(c)) return;
   if (!c.plan.stage_layers) return;
   const std::vector<std::uint32_t>& stages = *c.plan.stage_layers;
-  if (stages.size() != p) {
+  if (stages.size() != p * c.plan.chunks) {
     c.error("plan.stage_layers", "stage-count", "stage_layers does not name one number per pipeline stage",
-            {fmt::format("pipeline is {}; stage_layers has {} entries.", p, stages.size())});
+            {c.plan.chunks == 1 ? fmt::format("pipeline is {}; stage_layers has {} entries.", p, stages.size())
+                                : fmt::format("pipeline {} x chunks {} is {}; stage_layers has {} entries.", p,
+                                              c.plan.chunks, p * c.plan.chunks, stages.size())});
     return;
   }
   std::uint64_t sum = 0;
@@ -260,11 +315,14 @@ void check_batch(const Context& c) {
             {fmt::format("batch {} / {} / microbatch_size {} is {}; at most {} are handled.", b, divisors, m, left / m,
                          plan_size_limit),
              larger_microbatch(left, plan_size_limit)});
-  } else if (const std::uint64_t p = c.plan.mesh.size(Axis::pipeline); left / m * p > stage_microbatch_limit) {
+  } else if (const std::uint64_t p = std::uint64_t{c.plan.mesh.size(Axis::pipeline)} * c.plan.chunks;
+             left / m * p > stage_microbatch_limit) {
     c.error("plan.microbatch_size", "stage-microbatches", "the pipeline has too many microbatches for its stages",
-            {fmt::format("batch {} / {} / microbatch_size {} is {} microbatches; on {} stages at most {} are handled.", b,
-                         divisors, m, left / m, p, stage_microbatch_limit / p),
+            {fmt::format("batch {} / {} / microbatch_size {} is {} microbatches; on {} stages at most {} are handled.",
+                         b, divisors, m, left / m, p, stage_microbatch_limit / p),
              larger_microbatch(left, stage_microbatch_limit / p)});
+  } else {
+    check_rounds(c, left / m, left, divisors);
   }
 }
 
@@ -331,6 +389,22 @@ void check_counts(const Context& c) {
                        c.model.vocabulary)});
 }
 
+// What schedules do not go with.
+void check_schedule_with(const Context& c) {
+  const Plan& plan = c.plan;
+  const bool split = rules_of(plan.schedule).splits_backward;
+  if (plan.zero_stage >= 2 && (split || plan.chunks > 1)) {
+    c.error("plan.zero_stage", "schedule-zero", "ZeRO-2 and 3 do not go with model chunks or a split backward pass",
+            {fmt::format("zero_stage is {}, schedule {}, chunks {}.", plan.zero_stage, name_of(plan.schedule), plan.chunks),
+             "Set zero_stage to 1, or schedule to 1f1b, eager-1f1b or gpipe with one chunk."});
+  }
+  if (split && plan.tensor != TensorAlgorithm::one_d) {
+    c.error("plan.schedule", "schedule-tensor", "the schedule splits the backward pass, which grids of ranks do not",
+            {fmt::format("schedule is {}, tensor {}.", name_of(plan.schedule), name_of(plan.tensor)),
+             "Set tensor to 1d, or schedule to one that is not zero-bubble."});
+  }
+}
+
 void check_choices(const Context& c) {
   const Plan& plan = c.plan;
   const Workload& w = c.workload;
@@ -394,6 +468,7 @@ void check(const Plan& plan, const ModelSpec& model, const Workload& workload, c
   if (specs) {
     check_counts(c);
     check_choices(c);
+    check_schedule_with(c);
   }
 }
 

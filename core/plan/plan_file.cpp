@@ -71,6 +71,7 @@ void read_mesh(TomlTable& table, Mesh& mesh) {
 void read_choices(TomlTable& table, Plan& plan) {
   table.read("microbatch_size", plan.microbatch_size, {1, size_limit}, Need::optional);
   table.read_enum("schedule", pipeline_schedule_names(), plan.schedule, Need::optional);
+  table.read("chunks", plan.chunks, {1, size_limit}, Need::optional);
   table.read_enum("tensor", tensor_names(), plan.tensor, Need::optional);
   table.read("save_gathered", plan.save_gathered, Need::optional);
   table.read("sequence_parallel", plan.sequence_parallel, Need::optional);
@@ -170,6 +171,7 @@ std::string write_plan(const PlannedRun& run) {
   out.table("plan");
   out.whole("microbatch_size", plan.microbatch_size);
   out.text("schedule", name_of(plan.schedule));
+  if (plan.chunks != 1) out.whole("chunks", plan.chunks);
   const auto write_auto = [&](std::string_view key, bool is_set) {
     if (!is_set) out.text(key, "auto");
     return is_set;

@@ -29,10 +29,10 @@ enum class KernelKind : std::uint8_t {
 
   // Norms: rows = T, columns = hidden.  stats: {mean, 1/deviation} or {1/rms} per row.
   layer_norm_forward,         ///< [r x, r gamma, r beta, w y, w stats]
-  layer_norm_backward_input,  ///< [r dy, r x, r gamma, r stats, a dx]   dx += ...
+  layer_norm_backward_input,  ///< [r dy, r x, r gamma, r stats, a dx | residual: r residual, w dx]   dx += ...
   layer_norm_backward_weight, ///< [r dy, r x, r stats, a dgamma, a dbeta]
   rms_norm_forward,           ///< [r x, r gamma, w y, w stats]
-  rms_norm_backward_input,    ///< [r dy, r x, r gamma, r stats, a dx]
+  rms_norm_backward_input,    ///< [r dy, r x, r gamma, r stats, a dx | residual: r residual, w dx]
   rms_norm_backward_weight,   ///< [r dy, r x, r stats, a dgamma]
 
   // The same where an axis cuts the columns (option cut): depth is the width of
@@ -120,6 +120,7 @@ struct KernelOptions {
   bool causal : 1 = false;       ///< attention
   bool cut : 1 = false;          ///< norms: the columns are a part of the row
   bool centered : 1 = false;     ///< sums of a norm: the mean is taken off
+  bool residual : 1 = false;     ///< norm backward: dx = residual + ... instead of dx += ...
   friend bool operator==(const KernelOptions&, const KernelOptions&) = default;
 };
 

@@ -59,6 +59,8 @@ Kernel Reader::kernel(Line& line) const {
       k.options.cut = true;
     } else if (option("centered")) {
       k.options.centered = true;
+    } else if (option("residual")) {
+      k.options.residual = true;
     } else {
       line.fail_at(token, "program.syntax",
                    fmt::format("{} is neither a shape nor an option of a kernel", shown(token)));

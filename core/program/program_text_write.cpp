@@ -132,6 +132,7 @@ std::string kernel_text(const Kernel& k) {
   option("causal", k.options.causal);
   option("cut", k.options.cut);
   option("centered", k.options.centered);
+  option("residual", k.options.residual);
   return out;
 }
 

@@ -42,7 +42,8 @@ struct Violation {
 ///                          lanes and waits
 ///   program.gradient       every microbatch contributes to a gradient, and none twice with the same operands
 ///   program.collective     members of a group issue the same sequence: kind, reduction, root, counts, element types
-///   program.transfer       every send has its receive, in order, with as many bytes
+///   program.transfer       every send has its receive, in order, with as many bytes; of one buffer, of the same
+///                          layer and microbatch
 ///   program.deadlock       under rendezvous all ranks finish, lanes running side by side
 ///   program.deadlock-serial  and also one op at a time in list order
 ///   program.repeated       no op runs twice on the same elements while nothing changes them in between

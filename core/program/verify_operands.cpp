@@ -30,6 +30,11 @@ class KernelTable {
   void r(std::string_view name, double n) { operands_.push_back({name, Use::read, n}); }
   void w(std::string_view name, double n) { operands_.push_back({name, Use::write, n}); }
   void a(std::string_view name, double n) { operands_.push_back({name, Use::accumulate, n}); }
+  /// Input gradient of a norm, added to itself or to the residual stream's.
+  void residual(double n) {
+    if (!k_.options.residual) return a("dx", n);
+    r("residual", n), w("dx", n);
+  }
   void fill();
   void attention();
   void optimizer();
@@ -137,7 +142,7 @@ void KernelTable::fill() {
     case KernelKind::layer_norm_backward_input:
       r("dy", all), r("x", all), r("gamma", columns), r("stats", 2 * rows);
       if (k_.options.cut) r("gradient sums", 2 * rows);
-      a("dx", all);
+      residual(all);
       break;
     case KernelKind::layer_norm_backward_weight:
       r("dy", all), r("x", all), r("stats", 2 * rows), a("dgamma", columns), a("dbeta", columns);
@@ -150,7 +155,7 @@ void KernelTable::fill() {
     case KernelKind::rms_norm_backward_input:
       r("dy", all), r("x", all), r("gamma", columns), r("stats", rows);
       if (k_.options.cut) r("gradient sums", rows);
-      a("dx", all);
+      residual(all);
       break;
     case KernelKind::rms_norm_backward_weight: r("dy", all), r("x", all), r("stats", rows), a("dgamma", columns); break;
     case KernelKind::norm_sums: r("x", all), w("sums", rows); break;

@@ -48,6 +48,7 @@ struct Actor {
 struct End {
   std::uint32_t actor = 0, meeting = 0;
   std::uint64_t bytes = 0;
+  Instance what;
 };
 
 bool along_class_axes(const Program& p, const AxisList& axes) {
@@ -225,7 +226,9 @@ class Order {
           const View& v = run.block->views[run.op->views.first + t.view];
           const std::uint32_t x = index(here), y = index(there);
           auto& ends = all[t.send ? std::tuple(t.channel, x, y) : std::tuple(t.channel, y, x)];
-          (t.send ? ends.first : ends.second).push_back({a, m, v.count * size_of(p_[v.buffer].dtype)});
+          (t.send ? ends.first : ends.second)
+              .push_back({a, m, v.count * size_of(p_[v.buffer].dtype),
+                          instance_of(p_, v.buffer, v.layer_shift, run.layer, run.microbatch)});
         }
         if (f_.full()) return;
       }
@@ -241,6 +244,15 @@ class Order {
                 fmt::format("message {} from rank {} to {} on channel {} is sent with {} bytes and received with {}", k,
                             from, to, channel, s.bytes, r.bytes),
                 s.actor, s.meeting);
+        } else if (s.what.buffer == r.what.buffer && s.what != r.what) {
+          // One declaration means one tensor of the model: its instance is the same wherever it lies.
+          wrong(
+              "program.transfer",
+              fmt::format("message {} from rank {} to {} on channel {} is sent as {} of layer {} and microbatch {} and "
+                          "received as that of layer {} and microbatch {}",
+                          k, from, to, channel, p_[s.what.buffer].name, s.what.layer, s.what.microbatch, r.what.layer,
+                          r.what.microbatch),
+              s.actor, s.meeting);
         }
         actors_[s.actor].meetings[s.meeting].partners.emplace_back(r.actor, r.meeting);
         actors_[r.actor].meetings[r.meeting].partners.emplace_back(s.actor, s.meeting);

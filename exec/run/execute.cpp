@@ -204,13 +204,23 @@ class Run final : public RunBuffers {
     return trace;
   }
 
-  /// The mean loss lies on the last stage.
+  /// A class whose step takes the mean of the loss: the rank that holds the head.
+  [[nodiscard]] std::uint32_t loss_class() const {
+    for (std::uint32_t c = 0; c < program_.classes.size(); ++c) {
+      for (const Slot& slot : program_.classes[c].step) {
+        for (const Kernel& k : program_[slot.block].kernels) {
+          if (k.kind == KernelKind::mean_loss) return c;
+        }
+      }
+    }
+    ORRERY_ASSERT(false);
+    return 0;
+  }
+
   [[nodiscard]] double loss() const {
     for (std::uint32_t b = 0; b < program_.buffers.size(); ++b) {
       if (program_.buffers[b].name != "loss") continue;
-      const Rank last{static_cast<std::uint32_t>(program_.mesh.size() - 1)};
-      const std::uint32_t stages = program_.mesh.size(Axis::pipeline);
-      const Rank rank = stages > 1 ? program_.mesh.moved(last, Axis::pipeline, stages - 1) : last;
+      const Rank rank = representative(program_, loss_class());
       const std::span<std::byte> bytes = find(rank, {BufferId{b}, 0, 0});
       ORRERY_ASSERT(program_.buffers[b].dtype == DType::f64 && bytes.size() == sizeof(double), bytes.size());
       return *reinterpret_cast<const double*>(bytes.data());

@@ -57,7 +57,10 @@ class Exporter {
              {"The communication library chooses it; leave the override out."});
     }
     if (p > 1 && plan_.schedule != ScheduleName::one_f_one_b) {
-      refuse("plan.schedule", "schedule", "Megatron-LM does not run GPipe",
+      refuse("plan.schedule", "schedule",
+             plan_.schedule == ScheduleName::gpipe
+                 ? std::string("Megatron-LM does not run GPipe")
+                 : fmt::format("schedule {} is not exported", name_of(plan_.schedule)),
              {"Its schedule with one chunk per stage is 1F1B.", "Set schedule to 1f1b."});
     }
     if (plan_.mesh.size(Axis::replica) > 1) {

@@ -315,7 +315,8 @@ bool bound_covers(const Plan& plan) {
   const auto known = [](const MeshAxis& a) {
     return a.size == 1 || a.axis == Axis::pipeline || a.axis == Axis::data || a.axis == Axis::tensor;
   };
-  return plan.zero_stage <= 1 && std::all_of(plan.mesh.axes.begin(), plan.mesh.axes.end(), known);
+  const bool plain = plan.schedule == ScheduleName::gpipe || plan.schedule == ScheduleName::one_f_one_b;
+  return plain && plan.chunks == 1 && plan.zero_stage <= 1 && std::all_of(plan.mesh.axes.begin(), plan.mesh.axes.end(), known);
 }
 
 Seconds bound(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,

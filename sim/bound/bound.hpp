@@ -12,7 +12,7 @@
 namespace orrery {
 
 /// Whether the closed forms below know what the plan uses: pipeline, data and
-/// tensor axes, ZeRO 0 and 1.  Others are lowered and estimated, never bounded.
+/// tensor axes, ZeRO 0 and 1, GPipe and 1F1B with one chunk per rank.  Others are lowered and estimated, never bounded.
 [[nodiscard]] bool bound_covers(const Plan&);
 
 /// Looks at a plan without lowering it.

@@ -8,6 +8,7 @@
 
 #include "core/base/random.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/plan/schedule_rules.hpp"
 
 namespace orrery::test {
 namespace {
@@ -166,6 +167,17 @@ void add_context(Draw& draw, PlannedRun& run, const RandomRunLimits& limits) {
   draw.shuffle(p.placement);
 }
 
+/// Three of five plans run GPipe or 1F1B, the others any other schedule.
+ScheduleName random_schedule(Draw& draw, const RandomRunLimits& limits, bool grid) {
+  const ScheduleName plain = draw.of({ScheduleName::gpipe, ScheduleName::one_f_one_b});
+  const ScheduleName other =
+      draw.of({ScheduleName::eager_one_f_one_b, ScheduleName::interleaved, ScheduleName::breadth_first,
+               ScheduleName::zb_h1, ScheduleName::zb_h2, ScheduleName::zb_v});
+  const bool is_plain = draw.in(1, 5) <= 3 || !limits.beyond_bound || limits.zero_stage.value_or(0) >= 2;
+  const ScheduleName drawn = limits.schedule.value_or(is_plain ? plain : other);
+  return grid && rules_of(drawn).splits_backward ? plain : drawn;
+}
+
 }  // namespace
 
 PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
@@ -178,7 +190,10 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   if (!grid) p.mesh = random_mesh(draw, limits.max_ranks);
   const std::uint32_t tensor = grid ? p.mesh.size(Axis::row) : p.mesh.size(Axis::tensor);
   const std::uint32_t stages = p.mesh.size(Axis::pipeline);
-  run.model = random_model(draw, tensor, stages);
+  p.schedule = random_schedule(draw, limits, grid);
+  const ScheduleRules& rules = rules_of(p.schedule);
+  p.chunks = rules.most_chunks == 0 && stages < 3 ? draw.small(rules.least_chunks, 3) : rules.least_chunks;
+  run.model = random_model(draw, tensor, stages * p.chunks);
   if (grid) run.model.hidden = (run.model.hidden + tensor - 1) / tensor * tensor;
   if (p.tensor == TensorAlgorithm::three_d) {
     run.model.hidden = (run.model.hidden + 3) / 4 * 4;
@@ -200,10 +215,10 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   // 2 .. : a cut sequence has equal parts; an uncut one may have any length.
   w.sequence_length = p.sequence_parallel ? tensor * draw.in((4 + tensor - 1) / tensor, 16 / tensor) : draw.in(4, 16);
   p.microbatch_size = draw.small(1, 2);
-  w.global_batch = draw.in(1, 6) * p.microbatch_size * size(p.mesh, sequence_axes(p));
+  const std::uint64_t microbatches = rules.whole_rounds ? stages * draw.in(1, 3) : draw.in(1, 6);
+  w.global_batch = microbatches * p.microbatch_size * size(p.mesh, sequence_axes(p));
 
-  p.schedule = limits.schedule.value_or(draw.of({ScheduleName::gpipe, ScheduleName::one_f_one_b}));
-  p.stage_layers = random_stages(draw, run.model.layers, stages);
+  p.stage_layers = random_stages(draw, run.model.layers, stages * p.chunks);
   p.recompute = limits.recompute.value_or(draw.of({Recompute::none, Recompute::selective, Recompute::full}));
   p.attention =
       draw.once_in(2) && p.recompute != Recompute::selective ? AttentionKernel::flash : AttentionKernel::unfused;
@@ -219,7 +234,8 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     std::iota(p.placement.begin(), p.placement.end(), 0U);
     draw.shuffle(p.placement);
   }
-  if (limits.beyond_bound) p.zero_stage = limits.zero_stage.value_or(draw.small(0, grid ? 1 : 3));
+  if (limits.beyond_bound) p.zero_stage = limits.zero_stage.value_or(
+        grid || rules.splits_backward || p.chunks > 1 ? draw.small(0, 1) : draw.of({0U, 1U, 2U, 2U, 3U, 3U}));
   if (p.zero_stage == 3) {
     p.reshard_after_forward = !draw.once_in(2);
     p.prefetch = draw.small(0, 1);
@@ -237,6 +253,19 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   return run;
 }
 
+std::vector<std::uint32_t> stages_on(const Plan& plan, std::uint32_t rank) {
+  const StageMap map = stage_map(plan);
+  std::vector<std::uint32_t> stages;
+  for (std::uint32_t c = 0; c < map.chunks; ++c) stages.push_back(map.stage(rank, c));
+  return stages;
+}
+
+std::uint32_t layers_on(const Plan& plan, std::uint32_t rank) {
+  std::uint32_t n = 0;
+  for (const std::uint32_t stage : stages_on(plan, rank)) n += (*plan.stage_layers)[stage];
+  return n;
+}
+
 std::string describe(const PlannedRun& run) {
   const ModelSpec& m = run.model;
   const Workload& w = run.workload;
@@ -249,12 +278,12 @@ std::string describe(const PlannedRun& run) {
     for (const std::uint32_t n : *p.stage_layers) stages += fmt::format("{}{}", stages.empty() ? "" : "+", n);
   }
   return fmt::format(
-      "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {} {}mb{} B{} s{} {} stages {} {} recompute {} zero {}{}{} bucket {} overlap "
+      "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {} {}mb{} B{} s{} {} stages {} {} x{} recompute {} zero {}{}{} bucket {} overlap "
       "{} {} {} {} "
       "{} {} momentum {} clip {} dropout {}/{} grads {} seed {}{}",
       p.name, m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.ffn, m.vocabulary,
       m.tied_embeddings ? "tied " : "untied ", name_of(p.tensor), mesh, p.microbatch_size, w.global_batch, w.sequence_length,
-      name_of(weight_dtype(w)), stages, p.schedule == ScheduleName::gpipe ? "gpipe" : "1f1b",
+      name_of(weight_dtype(w)), stages, name_of(p.schedule), p.chunks,
       static_cast<int>(p.recompute), p.zero_stage,
       p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "", p.gradient_bucket ? p.gradient_bucket->base() : 0.0,
       p.overlap_gradients.value_or(false), p.attention == AttentionKernel::flash ? "flash" : "unfused",

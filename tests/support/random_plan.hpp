@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/plan/plan.hpp"
 
@@ -28,12 +29,16 @@ struct RandomRunLimits {
 /// 1..6 microbatches, vocabulary not a multiple of the tensor size where that
 /// is above 1.  Covers: GPT and LLaMA families with and without grouped
 /// queries, tied and untied embeddings, every order of mesh axes, uneven
-/// stages, GPipe and 1F1B, tensor parallelism in 1D, 2D and 2.5D (grids of 2 or 3), 3D,
+/// stages, every schedule with up to 3 chunks per rank, tensor parallelism in 1D, 2D and 2.5D (grids of 2 or 3), 3D,
 /// sequence parallelism, recomputation, ZeRO 0 to 3 (on grids 0 and 1) with and without replicas,
 /// clipping, dropout, learning-rate schedules, all precisions, Adam, SGD with
 /// and without momentum, tiny to huge buckets, overlap, unfused and flash, a
 /// context axis with every algorithm, contiguous and zigzag.
 [[nodiscard]] PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits = {});
+
+/// Virtual stages of a pipeline rank, and the layers of all of them.
+[[nodiscard]] std::vector<std::uint32_t> stages_on(const Plan&, std::uint32_t rank);
+[[nodiscard]] std::uint32_t layers_on(const Plan&, std::uint32_t rank);
 
 /// One line with every choice of the run, for CAPTURE.
 [[nodiscard]] std::string describe(const PlannedRun&);

@@ -79,15 +79,21 @@ Buckets cut(State& s, Stage& stage) {
 /// whole gradients live no longer than that.
 void communicate(const State& s, Stage& stage, const Buckets& buckets, std::vector<Action>& out) {
   const bool each_microbatch = s.zero >= 2;
-  for (const Action& a : stage.step) {
-    // Schedules run backwards in ascending order.
-    const bool last = a.microbatch + 1 == s.program.microbatches;
-    if (a.phase != Phase::backward || !(each_microbatch || (last && *s.plan.overlap_gradients))) {
+  // The chunk's last backward, or weight gradient, completes its gradients.
+  const Phase phase = s.split_backward ? Phase::weight : Phase::backward;
+  std::vector<std::size_t> lasts(stage.own_chunks);
+  for (std::size_t i = 0; i < stage.step.size(); ++i) {
+    if (stage.step[i].phase == phase) lasts[stage.step[i].chunk] = i;
+  }
+  for (std::size_t i = 0; i < stage.step.size(); ++i) {
+    const Action& a = stage.step[i];
+    const bool last = a.phase == phase && lasts[a.chunk] == i;
+    if (a.phase != phase || !(each_microbatch || (last && *s.plan.overlap_gradients))) {
       out.push_back(a);
       continue;
     }
     for (std::size_t b = buckets.of_chunk[a.chunk].first; b < buckets.of_chunk[a.chunk].second; ++b) {
-      out.push_back({Phase::backward, buckets.all[b], a.microbatch});
+      out.push_back({phase, buckets.all[b], a.microbatch});
       out.push_back({Phase::reduce, buckets.all[b], each_microbatch ? a.microbatch : 0});
       if (last && combines(s) && *s.plan.overlap_gradients) out.push_back({Phase::combine, buckets.all[b], 0});
     }
@@ -108,7 +114,7 @@ void run(State& s) {
   const BlockId begin = build_begin(s);
   const BlockId mean_loss = build_mean_loss(s);
   for (Stage& stage : s.stages) {
-    const bool last = stage.number + 1 == s.pipeline;
+    const bool last = stage.number == s.head_rank;
     stage.blocks[static_cast<std::size_t>(Phase::begin)] = begin;
     stage.blocks[static_cast<std::size_t>(Phase::mean_loss)] = mean_loss;
     std::vector<Action> step;
@@ -146,9 +152,10 @@ std::string after(const State& s) {
     for (const Action& a : stage.step) {
       const Chunk& c = stage.chunks[a.chunk];
       if (a.phase == Phase::clear && backward) return fmt::format("stage {} clears gradients late", stage.number);
-      backward = backward || a.phase == Phase::backward;
+      const bool adds = a.phase == Phase::backward || a.phase == Phase::weight;
+      backward = backward || adds;
       for (std::uint32_t l = c.low_layer; l < c.low_layer + c.layers; ++l) {
-        if (a.phase == Phase::backward && reduced[l]) return fmt::format("layer {} is reduced too early", l);
+        if (adds && reduced[l]) return fmt::format("layer {} is reduced too early", l);
         if (a.phase == (s.zero >= 2 ? Phase::combine : Phase::reduce)) reduced[l] = true;
       }
     }

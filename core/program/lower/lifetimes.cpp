@@ -22,6 +22,10 @@ std::vector<Run> way_of_a_microbatch(const State& s, std::uint32_t layers) {
   way.push_back({backward.head, layers});
   for (std::uint32_t l = layers; l-- > 0;) way.push_back({backward.layer, l});
   way.push_back({backward.embedding, 0});
+  // Weight gradients come any time later, layer by layer.
+  if (s.split_backward) {
+    for (std::uint32_t l = layers; l-- > 0;) way.push_back({s.blocks(Phase::weight).layer, l});
+  }
   return way;
 }
 

@@ -15,7 +15,7 @@ void after_reductions(const State& c, BlockBuilder& b) {
   for (const Lane lane : gradient_sum_lanes(c)) b.enter_after_tail(lane);
   for (const Lane lane : product_lanes(c)) b.enter_after_tail(lane);
   if (c.sequence_parallel) b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
-  if (c.model.tied_embeddings && c.pipeline > 1) {
+  if (c.tied_apart) {
     b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::pipeline)});
   }
 }
@@ -141,7 +141,7 @@ void run(State& s) {
     const auto each_chunk = [&](Phase phase) {
       for (std::uint32_t c = 0; c < stage.own_chunks; ++c) stage.step.push_back({phase, c, 0});
     };
-    if (s.model.tied_embeddings && s.pipeline > 1 && (stage.number == 0 || stage.number + 1 == s.pipeline)) {
+    if (s.tied_apart && (stage.number == 0 || stage.number == s.head_rank)) {
       add(Phase::tied, build_tied_reduction(s, stage.number));
     }
     if (s.factor) {
@@ -169,8 +169,8 @@ std::string after(const State& s) {
     bool updating = false;
     for (const Action& a : stage.step) {
       if (a.phase == Phase::update) updating = updated[a.chunk] = true;
-      const bool makes_gradients = a.phase == Phase::backward || a.phase == Phase::reduce ||
-                                   a.phase == Phase::combine || a.phase == Phase::tied;
+      const bool makes_gradients = a.phase == Phase::backward || a.phase == Phase::weight ||
+                                   a.phase == Phase::reduce || a.phase == Phase::combine || a.phase == Phase::tied;
       if (makes_gradients && updating) return fmt::format("stage {} updates before gradients are there", stage.number);
       if (a.phase == Phase::gather && !updated[a.chunk]) {
         return fmt::format("stage {} gathers weights before their update", stage.number);

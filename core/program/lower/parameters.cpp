@@ -111,8 +111,8 @@ ParameterTable head_table(const State& c) {
   const bool tied = c.model.tied_embeddings;
   t.segment(true, false, !tied);
   if (!tied) t.slice("output.weight", vocabulary_shard(c), Init::normal, deviation);
-  // The last stage's own copy of the tied table: the first stage's counts in the norm.
-  if (tied && c.pipeline > 1) t.slice("embedding.word.weight", vocabulary_shard(c), Init::normal, deviation);
+  // The head's own copy of the tied table: the embedding's counts in the norm.
+  if (c.tied_apart) t.slice("embedding.word.weight", vocabulary_shard(c), Init::normal, deviation);
   t.segment(false, true);
   t.slice("norm.weight", {cut(c.model.hidden, c.layout.stream_features)}, Init::ones);
   if (c.model.norm == Norm::layer_norm) t.slice("norm.bias", {cut(c.model.hidden, c.layout.stream_features)}, Init::zeros);

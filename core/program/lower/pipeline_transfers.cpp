@@ -2,99 +2,263 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <string>
+#include <tuple>
 
+#include "core/base/diagnostics.hpp"
 #include "core/program/lower/passes.hpp"
 
 namespace orrery::lowering {
+namespace {
 
-std::vector<Action> with_transfers(const std::vector<Action>& order, std::uint32_t stage, std::uint32_t stages) {
-  const bool first = stage == 0;
-  const bool last = stage + 1 == stages;
-  if (first && last) return order;
-  std::vector<Action> out;
-  out.reserve(order.size() * 3);
-  const auto add = [&](Phase phase, const Action& of) { out.push_back({phase, of.chunk, of.microbatch}); };
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const Action& now = order[i];
-    if (now.phase == Phase::forward) {
-      const bool turned = i > 0 && order[i - 1].phase == Phase::backward;
-      if (!first) add(Phase::receive_hidden, now);
-      if (!first && turned) add(Phase::send_gradient, order[i - 1]);
-      out.push_back(now);
-      if (!last) add(Phase::send_hidden, now);
-    } else {
-      if (!last) add(Phase::receive_gradient, now);
-      out.push_back(now);
-      const bool turns = i + 1 < order.size() && order[i + 1].phase == Phase::forward;
-      if (!first && !turns) add(Phase::send_gradient, now);
+/// Runs the orders with blocking messages and writes down what each rank does.
+class Rendezvous {
+ public:
+  Rendezvous(const Orders& orders, const StageMap& map, std::uint32_t microbatches)
+      : orders_(orders),
+        map_(map),
+        microbatches_(microbatches),
+        at_(orders.size()),
+        out_(orders.size()),
+        received_(2 * std::size_t{map.stages()} * microbatches) {
+    for (std::size_t r = 0; r < orders.size(); ++r) out_[r].reserve(2 * orders[r].size());
+  }
+
+  Orders run() {
+    for (std::uint32_t r = map_.ranks; r-- > 0;) awake_.push_back(r);
+    for (;;) {
+      while (!awake_.empty()) {
+        const std::uint32_t rank = awake_.back();
+        awake_.pop_back();
+        advance(rank);
+      }
+      const std::optional<std::uint32_t> sender = stuck();
+      if (!sender) break;
+      early(*sender);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  enum class Step : std::uint8_t { receive, compute, send };
+  struct Place {
+    std::size_t action = 0;
+    Step step = Step::receive;
+  };
+
+  [[nodiscard]] bool done(std::uint32_t rank) const { return at_[rank].action == orders_[rank].size(); }
+  [[nodiscard]] const Action& now(std::uint32_t rank) const { return orders_[rank][at_[rank].action]; }
+  [[nodiscard]] std::uint32_t stage(std::uint32_t rank, const Action& a) const { return map_.stage(rank, a.chunk); }
+
+  /// The stage that the action's message comes from or goes to, if it is on another rank.
+  [[nodiscard]] std::optional<std::uint32_t> neighbour(std::uint32_t rank, const Action& a, bool send) const {
+    if (a.phase == Phase::weight) return std::nullopt;
+    const bool up = (a.phase == Phase::forward) == send;
+    const std::uint32_t here = stage(rank, a);
+    if (up ? here + 1 == map_.stages() : here == 0) return std::nullopt;
+    const std::uint32_t there = up ? here + 1 : here - 1;
+    if (map_.rank(there) == rank) return std::nullopt;
+    return there;
+  }
+  /// Whether the message for that action has come.
+  [[nodiscard]] std::vector<bool>::reference received(bool forward, std::uint32_t to, std::uint32_t microbatch) {
+    return received_[(2 * std::size_t{to} + (forward ? 0U : 1U)) * microbatches_ + microbatch];
+  }
+
+  void put(std::uint32_t rank, bool send, const Action& a) {
+    const bool forward = a.phase == Phase::forward;
+    const Phase phase = send ? (forward ? Phase::send_hidden : Phase::send_gradient)
+                             : (forward ? Phase::receive_hidden : Phase::receive_gradient);
+    out_[rank].push_back({phase, a.chunk, a.microbatch});
+  }
+  void next(std::uint32_t rank) {
+    ++at_[rank].action;
+    at_[rank].step = Step::receive;
+  }
+  [[nodiscard]] bool sends(std::uint32_t rank) const { return !done(rank) && at_[rank].step == Step::send; }
+
+  /// What `sender` sends now is received: at once, whatever the receiver was about to do.
+  void early(std::uint32_t sender) {
+    const Action& a = now(sender);
+    const std::uint32_t to = *neighbour(sender, a, true);
+    const std::uint32_t receiver = map_.rank(to);
+    put(receiver, false, {a.phase, map_.chunk(to), a.microbatch});
+    received(a.phase == Phase::forward, to, a.microbatch) = true;
+    put(sender, true, a);
+    next(sender);
+    awake_.push_back(receiver);
+    awake_.push_back(sender);
+  }
+
+  /// As far as the rank gets by itself or with a partner that stands ready.
+  void advance(std::uint32_t rank) {
+    while (!done(rank)) {
+      const Action& a = now(rank);
+      const bool forward = a.phase == Phase::forward;
+      Step& step = at_[rank].step;
+      if (step == Step::receive) {
+        const auto from = neighbour(rank, a, false);
+        if (from && !received(forward, stage(rank, a), a.microbatch)) {
+          const std::uint32_t sender = map_.rank(*from);
+          if (!sends(sender) || now(sender) != Action{a.phase, map_.chunk(*from), a.microbatch}) return;
+          early(sender);
+        }
+        step = Step::compute;
+      }
+      if (step == Step::compute) {
+        out_[rank].push_back(a);
+        step = Step::send;
+        if (!neighbour(rank, a, true)) {
+          next(rank);
+          continue;
+        }
+      }
+      const std::uint32_t to = *neighbour(rank, a, true);
+      const std::uint32_t receiver = map_.rank(to);
+      if (done(receiver)) return;
+      const Action& theirs = now(receiver);
+      if (at_[receiver].step == Step::receive) {
+        if (theirs != Action{a.phase, map_.chunk(to), a.microbatch}) return;
+        early(rank);
+      } else {
+        const auto back = at_[receiver].step == Step::send ? neighbour(receiver, theirs, true) : std::nullopt;
+        if (!back || map_.rank(*back) != rank) return;
+        early(forward || theirs.phase != Phase::forward ? rank : receiver);
+        return;
+      }
     }
   }
-  return out;
-}
 
-namespace {
+  /// A rank that stands at a send when none can go on: one of a ring.  Forward messages first.
+  [[nodiscard]] std::optional<std::uint32_t> stuck() const {
+    std::optional<std::uint32_t> found;
+    bool all_done = true;
+    for (std::uint32_t r = 0; r < map_.ranks; ++r) {
+      all_done = all_done && done(r);
+      if (!sends(r)) continue;
+      if (now(r).phase == Phase::forward) return r;
+      if (!found) found = r;
+    }
+    ORRERY_ASSERT(found || all_done, map_.ranks, map_.chunks, microbatches_);
+    return found;
+  }
+
+  const Orders& orders_;
+  StageMap map_;
+  std::uint32_t microbatches_;
+  std::vector<Place> at_;
+  Orders out_;
+  std::vector<bool> received_;
+  std::vector<std::uint32_t> awake_;
+};
 
 std::string before(const State& s) {
   if (s.stages.empty()) return "there is no schedule";
   for (const Stage& stage : s.stages) {
     if (stage.step.empty()) return fmt::format("stage {} has no schedule", stage.number);
-    if (count(stage.step, Phase::forward) + count(stage.step, Phase::backward) != stage.step.size()) {
+    if (count(stage.step, Phase::forward) + count(stage.step, Phase::backward) + count(stage.step, Phase::weight) !=
+        stage.step.size()) {
       return fmt::format("stage {} does more than compute", stage.number);
     }
   }
   return {};
 }
 
+/// Chunks whose messages go to the same rank share their blocks.
 void build_transfers(State& s, Stage& stage) {
   const std::uint32_t i = stage.number;
-  const auto build = [&](Phase phase, const char* name, bool send, std::uint32_t peer, std::uint8_t channel) {
-    const bool hidden = channel == 0;
-    BlockBuilder b(s, std::string(name) + ".stage" + std::to_string(i), hidden ? Pass::forward : Pass::input_gradient,
-                   Section::transfers, i);
-    const BufferId what = hidden ? s.hidden : s.hidden_gradient;
-    b.transfer(send, s.pipeline_group, Peer{peer}, channel, send ? read(what) : write(what));
-    stage.blocks[static_cast<std::size_t>(phase)] = b.finish(s);
+  struct Built {
+    Phase phase;
+    std::uint32_t peer;
+    BlockId block;
   };
-  if (i > 0) {
-    build(Phase::receive_hidden, "receive.hidden", false, i - 1, 0);
-    build(Phase::send_gradient, "send.gradient", true, i - 1, 1);
-  }
-  if (i + 1 < s.pipeline) {
-    build(Phase::send_hidden, "send.hidden", true, i + 1, 0);
-    build(Phase::receive_gradient, "receive.gradient", false, i + 1, 1);
+  std::vector<Built> built;
+  const auto build = [&](Chunk& chunk, Phase phase, std::uint32_t there) {
+    const std::uint32_t peer = s.map.rank(there);
+    if (peer == i) return;
+    BlockId& block = chunk.transfers[message_index(phase)];
+    const auto same =
+        std::find_if(built.begin(), built.end(), [&](const Built& b) { return b.phase == phase && b.peer == peer; });
+    if (same != built.end()) {
+      block = same->block;
+      return;
+    }
+    const bool hidden = phase == Phase::receive_hidden || phase == Phase::send_hidden;
+    const bool send = phase == Phase::send_hidden || phase == Phase::send_gradient;
+    const bool another = std::any_of(built.begin(), built.end(), [&](const Built& b) { return b.phase == phase; });
+    BlockBuilder b(s,
+                   std::string(send ? "send." : "receive.") + (hidden ? "hidden.stage" : "gradient.stage") +
+                       std::to_string(i) + (another ? ".rank" + std::to_string(peer) : ""),
+                   hidden ? Pass::forward : Pass::input_gradient, Section::transfers, i);
+    const BufferId what = hidden ? s.hidden : s.hidden_gradient;
+    b.transfer(send, s.pipeline_group, Peer{peer}, hidden ? 0 : 1, send ? read(what) : write(what));
+    block = b.finish(s);
+    built.push_back({phase, peer, block});
+  };
+  for (std::uint32_t c = 0; c < stage.own_chunks; ++c) {
+    const std::uint32_t here = s.map.stage(i, c);
+    if (here > 0) {
+      build(stage.chunks[c], Phase::receive_hidden, here - 1);
+      build(stage.chunks[c], Phase::send_gradient, here - 1);
+    }
+    if (here + 1 < s.map.stages()) {
+      build(stage.chunks[c], Phase::send_hidden, here + 1);
+      build(stage.chunks[c], Phase::receive_gradient, here + 1);
+    }
   }
 }
 
 void run(State& s) {
+  Orders orders;
   for (Stage& stage : s.stages) {
     build_transfers(s, stage);
-    stage.step = with_transfers(stage.step, stage.number, s.pipeline);
+    orders.push_back(std::move(stage.step));
   }
+  orders = with_transfers(orders, s.map, s.program.microbatches);
+  for (Stage& stage : s.stages) stage.step = std::move(orders[stage.number]);
 }
 
-/// What one stage sends, its neighbour receives: the same microbatches in the same order.
+/// What one rank sends to another, that one receives: of the same stages, the same microbatches, in the same order.
 std::string after(const State& s) {
-  const auto microbatches = [](const Stage& stage, Phase phase) {
-    std::vector<std::uint32_t> list;
-    for (const Action& a : stage.step) {
-      if (a.phase == phase) list.push_back(a.microbatch);
-    }
-    return list;
+  struct Message {
+    std::uint32_t rank, peer, to, microbatch;  ///< `to`: stage that takes it
+    bool forward;
+    auto operator<=>(const Message&) const = default;
   };
-  for (std::uint32_t i = 0; i + 1 < s.pipeline; ++i) {
-    const Stage& a = s.stages[i];
-    const Stage& b = s.stages[i + 1];
-    if (microbatches(a, Phase::send_hidden) != microbatches(b, Phase::receive_hidden) ||
-        microbatches(b, Phase::send_gradient) != microbatches(a, Phase::receive_gradient) ||
-        count(a.step, Phase::send_hidden) != s.program.microbatches) {
-      return fmt::format("stages {} and {} do not exchange the same microbatches", i, i + 1);
+  std::vector<Message> sent, taken;
+  for (const Stage& stage : s.stages) {
+    for (const Action& a : stage.step) {
+      if (!is_message(a.phase)) continue;
+      const std::uint32_t here = s.map.stage(stage.number, a.chunk);
+      const bool forward = a.phase == Phase::send_hidden || a.phase == Phase::receive_hidden;
+      if (a.phase == Phase::send_hidden || a.phase == Phase::send_gradient) {
+        const std::uint32_t to = forward ? here + 1 : here - 1;
+        sent.push_back({stage.number, s.map.rank(to), to, a.microbatch, forward});
+      } else {
+        const std::uint32_t from = forward ? here - 1 : here + 1;
+        taken.push_back({s.map.rank(from), stage.number, here, a.microbatch, forward});
+      }
     }
   }
+  std::size_t crossings = 0;
+  for (std::uint32_t v = 0; v + 1 < s.map.stages(); ++v) crossings += s.map.rank(v) != s.map.rank(v + 1) ? 1U : 0U;
+  const auto by_ends = [](const Message& a, const Message& b) {
+    return std::tie(a.rank, a.peer, a.forward) < std::tie(b.rank, b.peer, b.forward);
+  };
+  std::stable_sort(sent.begin(), sent.end(), by_ends);
+  std::stable_sort(taken.begin(), taken.end(), by_ends);
+  if (sent != taken) return "ranks do not exchange the same microbatches in the same order";
+  if (sent.size() != 2 * crossings * s.program.microbatches) return "messages are missing";
   return {};
 }
 
 }  // namespace
+
+Orders with_transfers(const Orders& orders, const StageMap& map, std::uint32_t microbatches) {
+  return Rendezvous(orders, map, microbatches).run();
+}
 
 LoweringPass pipeline_transfers() { return {"pipeline_transfers", before, run, after}; }
 

@@ -1,20 +1,24 @@
 #pragma once
 
-#include <vector>
-
-#include "core/program/lower/state.hpp"
+#include "core/plan/schedule_rules.hpp"
+#include "core/program/lower/schedule.hpp"
 
 namespace orrery::lowering {
 
-/// Adds receives before and sends after the computes that need them.
+/// Adds receives before and sends after the computes that need them, wherever
+/// neighbouring virtual stages lie on different ranks.
 ///
-/// Where a stage turns from a backward to a forward, it receives the forward's
-/// input before it sends the backward's gradient; the previous stage, turning
-/// from forward to backward, sends first and then receives.  With that one
-/// rule all stages' lists admit a common order even where every message
-/// blocks both ends (tests/property/core), and on devices with concurrent
-/// lanes receives are posted early and nothing waits.
-[[nodiscard]] std::vector<Action> with_transfers(const std::vector<Action>& order, std::uint32_t stage,
-                                                 std::uint32_t stages);
+/// A send stands behind the compute that makes it, a receive in front of the
+/// one that needs it, unless that would deadlock where every message blocks
+/// both ends.  The lists are made by running them that way: two ranks that
+/// would each wait with a send for the other have the forward message received
+/// early, and where more than two wait in a ring, one message of the ring is.
+/// So all ranks' lists admit a common order, and the k-th message between two
+/// ranks is the same at both ends.  With concurrent lanes receives are posted
+/// early and nothing waits.
+///
+/// Requires orders that can run when messages take no place: each rank's list
+/// ends if ranks wait only for what they need.
+[[nodiscard]] Orders with_transfers(const Orders&, const StageMap&, std::uint32_t microbatches);
 
 }  // namespace orrery::lowering

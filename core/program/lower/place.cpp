@@ -7,7 +7,7 @@ namespace {
 
 std::string before(const State& s) {
   if (!s.stages.empty() || !s.drafts.empty() || !s.program.buffers.empty()) return "the state is not new";
-  if (s.plan.stage_layers->size() != s.pipeline) return "the plan does not give every stage its layers";
+  if (s.plan.stage_layers->size() != s.map.stages()) return "the plan does not give every stage its layers";
   return {};
 }
 
@@ -47,31 +47,42 @@ void run(State& s) {
   s.blocks(Phase::setup) = {build_setup(s, s.embedding), build_setup(s, s.layer), build_setup(s, s.head)};
   const BlockId scalars = build_scalars(s);
   s.stages.reserve(s.pipeline);
+  std::vector<std::uint32_t> first(s.map.stages());  // layer of each virtual stage
+  for (std::size_t v = 1; v < first.size(); ++v) first[v] = first[v - 1] + (*s.plan.stage_layers)[v - 1];
   for (std::uint32_t i = 0; i < s.pipeline; ++i) {
     Stage stage;
     stage.number = i;
-    stage.own_chunks = 1;
-    stage.chunks = {{i == 0, first_layer(s.plan, i), (*s.plan.stage_layers)[i], i + 1 == s.pipeline, {}, {}, {}}};
-    stage.setup = {{Phase::setup, 0, 0}, {Phase::scalars, 0, 0}};
+    stage.own_chunks = s.map.chunks;
+    for (std::uint32_t c = 0; c < s.map.chunks; ++c) {
+      const std::uint32_t number = s.map.stage(i, c);
+      Chunk chunk;
+      chunk.embedding = number == 0;
+      chunk.low_layer = first[number];
+      chunk.layers = (*s.plan.stage_layers)[number];
+      chunk.head = number + 1 == s.map.stages();
+      stage.chunks.push_back(chunk);
+      stage.setup.push_back({Phase::setup, c, 0});
+    }
+    stage.setup.push_back({Phase::scalars, 0, 0});
     stage.blocks[static_cast<std::size_t>(Phase::scalars)] = scalars;
     s.stages.push_back(std::move(stage));
   }
 }
 
-/// Every layer lies on one stage, in order; the embedding on the first, the head on the last.
+/// Every layer lies on one virtual stage, in order; the embedding on the first, the head on the last.
 std::string after(const State& s) {
   std::uint32_t next = 0;
-  for (const Stage& stage : s.stages) {
-    for (const Chunk& c : stage.chunks) {
-      if (c.low_layer != next)
-        return fmt::format("stage {} begins at layer {}, not {}", stage.number, c.low_layer, next);
-      next += c.layers;
-      if (c.embedding != (c.low_layer == 0 && stage.number == 0)) return "the embedding is not on the first stage";
-      if (c.head != (stage.number + 1 == s.pipeline)) return "the head is not on the last stage";
-    }
-    if (std::string wrong = covered(stage, Phase::setup, 0); !wrong.empty()) return wrong;
+  for (std::uint32_t v = 0; v < s.map.stages(); ++v) {
+    const Chunk& c = s.stages[s.map.rank(v)].chunks[s.map.chunk(v)];
+    if (c.low_layer != next) return fmt::format("stage {} begins at layer {}, not {}", v, c.low_layer, next);
+    next += c.layers;
+    if (c.embedding != (v == 0)) return "the embedding is not on the first stage";
+    if (c.head != (v + 1 == s.map.stages())) return "the head is not on the last stage";
   }
   if (next != s.program.layers) return fmt::format("{} of {} layers are placed", next, s.program.layers);
+  for (const Stage& stage : s.stages) {
+    if (std::string wrong = covered(stage, Phase::setup, 0); !wrong.empty()) return wrong;
+  }
   return {};
 }
 

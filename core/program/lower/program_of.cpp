@@ -20,6 +20,7 @@ std::uint32_t layer_of(Phase phase, const Chunk& chunk) {
     case Phase::clear:
     case Phase::forward:
     case Phase::backward:
+    case Phase::weight:
     case Phase::norm:
     case Phase::update:
     case Phase::first_weights:
@@ -47,6 +48,7 @@ BlockId block_of(const Stage& stage, const Chunk& chunk, Phase phase) {
   if (phase == Phase::reduce) return chunk.reduce;
   if (phase == Phase::gather) return chunk.gather;
   if (phase == Phase::combine) return chunk.combine;
+  if (is_message(phase)) return chunk.transfers[message_index(phase)];
   return stage.blocks[static_cast<std::size_t>(phase)];
 }
 
@@ -63,6 +65,7 @@ std::vector<Slot> slots_of(const State& state, const Stage& stage, const std::ve
 
 void add_slots(const State& state, const Stage& stage, const Action& a, std::vector<Slot>& slots) {
   const auto run = [&](BlockId block, std::uint32_t layer, std::uint32_t repeat = 1, std::int32_t step = 1) {
+    if (block == no_block) return;
     slots.push_back({block, layer, a.microbatch, repeat, step});
   };
   const std::uint32_t layers = state.program.layers;  // the head takes what a layer behind the last would
@@ -73,7 +76,7 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
   }
   const ModuleBlocks& blocks = state.blocks(a.phase);
   const std::uint32_t end = chunk.low_layer + chunk.layers;
-  if (a.phase == Phase::backward || a.phase == Phase::backward_last) {
+  if (a.phase == Phase::backward || a.phase == Phase::backward_last || a.phase == Phase::weight) {
     if (chunk.head) run(blocks.head, layers);
     if (chunk.layers > 0) run(blocks.layer, end - 1, chunk.layers, -1);
     if (chunk.embedding) run(blocks.embedding, 0);

@@ -13,6 +13,12 @@ Schedule schedule_of(ScheduleName name) {
   switch (name) {
     case ScheduleName::gpipe: return schedule_gpipe;
     case ScheduleName::one_f_one_b: return schedule_1f1b;
+    case ScheduleName::eager_one_f_one_b: return schedule_eager_1f1b;
+    case ScheduleName::interleaved: return schedule_interleaved;
+    case ScheduleName::breadth_first: return schedule_breadth_first;
+    case ScheduleName::zb_h1: return schedule_zb_h1;
+    case ScheduleName::zb_h2: return schedule_zb_h2;
+    case ScheduleName::zb_v: return schedule_zb_v;
   }
   return nullptr;
 }
@@ -30,29 +36,33 @@ std::string before(const State& s) {
 
 void run(State& s) {
   build_model(s);
-  for (Stage& stage : s.stages) {
-    stage.step = schedule_of(s.plan.schedule)(stage.number, s.pipeline, s.program.microbatches);
-  }
+  Orders orders = schedule_of(s.plan.schedule)({s.pipeline, s.map.chunks, s.program.microbatches});
+  for (Stage& stage : s.stages) stage.step = std::move(orders[stage.number]);
 }
 
-/// Each chunk runs every microbatch forward once and later backward once, both
-/// in ascending order, and the blocks hold compute alone.
+/// Each chunk runs every microbatch forward once, later backward once and, where
+/// backward is split, its weight gradients once after that; the blocks hold
+/// compute alone.
 std::string after(const State& s) {
   for (const Stage& stage : s.stages) {
-    std::vector<std::uint32_t> forward(stage.own_chunks), backward(stage.own_chunks);
+    // How far each microbatch of each chunk has come.
+    std::vector<std::uint8_t> done(std::size_t{stage.own_chunks} * s.program.microbatches);
     for (const Action& a : stage.step) {
-      if (a.phase != Phase::forward && a.phase != Phase::backward) return "a schedule has more than compute";
-      if (a.chunk >= stage.own_chunks) return fmt::format("stage {} has no chunk {}", stage.number, a.chunk);
-      std::uint32_t& next = a.phase == Phase::forward ? forward[a.chunk] : backward[a.chunk];
-      if (a.microbatch != next++) return fmt::format("stage {} leaves the order of microbatches", stage.number);
-      if (backward[a.chunk] > forward[a.chunk]) {
-        return fmt::format("stage {} runs microbatch {} backward before forward", stage.number, a.microbatch);
+      if (a.phase != Phase::forward && a.phase != Phase::backward && a.phase != Phase::weight) {
+        return "a schedule has more than compute";
+      }
+      if (a.chunk >= stage.own_chunks || a.microbatch >= s.program.microbatches) {
+        return fmt::format("stage {} has no chunk {} or no microbatch {}", stage.number, a.chunk, a.microbatch);
+      }
+      std::uint8_t& now = done[std::size_t{a.chunk} * s.program.microbatches + a.microbatch];
+      const std::uint8_t needed = a.phase == Phase::forward ? 0 : a.phase == Phase::backward ? 1 : 2;
+      if (now++ != needed) {
+        return fmt::format("stage {} runs microbatch {} of chunk {} out of order", stage.number, a.microbatch, a.chunk);
       }
     }
-    for (std::uint32_t c = 0; c < stage.own_chunks; ++c) {
-      if (forward[c] != s.program.microbatches || backward[c] != s.program.microbatches) {
-        return fmt::format("stage {} does not run every microbatch", stage.number);
-      }
+    const std::uint8_t all = s.split_backward ? 3 : 2;
+    if (!std::all_of(done.begin(), done.end(), [&](std::uint8_t n) { return n == all; })) {
+      return fmt::format("stage {} does not run every microbatch", stage.number);
     }
   }
   for (const Draft& d : s.drafts) {

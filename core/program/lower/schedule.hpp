@@ -8,18 +8,45 @@
 
 namespace orrery::lowering {
 
-/// Compute order of `stage`: forward and backward actions alone.  Authors of a
-/// schedule write nothing else: transfers and memory follow from it.  Every
-/// microbatch runs forward once, then backward once; both in ascending order
-/// (messages between stages are FIFO).
-using Schedule = std::vector<Action> (*)(std::uint32_t stage, std::uint32_t stages, std::uint32_t microbatches);
+/// What a schedule knows of a plan.
+struct PipelineShape {
+  std::uint32_t ranks = 1, chunks = 1, microbatches = 1;
+};
+
+/// Compute order of every pipeline rank: forward, backward and, where the
+/// schedule splits backward, weight actions alone.  Authors of a schedule write
+/// nothing else: messages and memory follow from it.  Every chunk runs each
+/// microbatch forward once, later backward once, later its weight gradients.
+using Orders = std::vector<std::vector<Action>>;
+using Schedule = Orders (*)(const PipelineShape&);
 
 /// All forwards, then all backwards (Huang et al., GPipe, NeurIPS 2019).
-std::vector<Action> schedule_gpipe(std::uint32_t stage, std::uint32_t stages, std::uint32_t microbatches);
+Orders schedule_gpipe(const PipelineShape&);
 
 /// Stage i runs min(m, p - 1 - i) forwards ahead, then one forward, one
 /// backward (Narayanan et al., SC '21).
-std::vector<Action> schedule_1f1b(std::uint32_t stage, std::uint32_t stages, std::uint32_t microbatches);
+Orders schedule_1f1b(const PipelineShape&);
+
+/// 1F1B with twice as many forwards ahead, min(m, 2 (p - 1 - i)): messages move
+/// beside compute, for up to 2 p - 1 microbatches in flight instead of p.
+Orders schedule_eager_1f1b(const PipelineShape&);
+
+/// Rounds of p microbatches, each round chunk after chunk, as 1F1B
+/// (Narayanan et al., SC '21).  Requires microbatches to be a multiple of ranks.
+Orders schedule_interleaved(const PipelineShape&);
+
+/// Chunk after chunk all microbatches forward, then all back (Lamy-Poirier,
+/// Breadth-First Pipeline Parallelism, MLSys 2023).
+Orders schedule_breadth_first(const PipelineShape&);
+
+/// Zero bubble, H1 and H2 (Qi et al., ICLR 2024): 1F1B with once or twice the
+/// forwards ahead, and rank i holds back i or 2 i weight gradients to fill the end.
+Orders schedule_zb_h1(const PipelineShape&);
+Orders schedule_zb_h2(const PipelineShape&);
+
+/// Zero bubble on a V of two chunks per rank, for equal times of forward, input
+/// and weight gradient (Qi et al., Pipeline Parallelism with Controllable Memory, 2024).
+Orders schedule_zb_v(const PipelineShape&);
 
 [[nodiscard]] Schedule schedule_of(ScheduleName);
 

@@ -24,6 +24,10 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
   data = plan.mesh.size(Axis::data);
   context = plan.mesh.size(Axis::context);
   pipeline = plan.mesh.size(Axis::pipeline);
+  map = stage_map(plan);
+  head_rank = map.rank(map.stages() - 1);
+  split_backward = rules_of(plan.schedule).splits_backward;
+  tied_apart = model.tied_embeddings && head_rank != 0;
   sequence_parallel = plan.sequence_parallel && tensor > 1;
   sequences = plan.microbatch_size;
   positions = workload.sequence_length / context;
@@ -80,7 +84,7 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
   }
   norm_group = group(parts);
   vocabulary_group = group(layout.wide_features);
-  if (model.tied_embeddings && pipeline > 1) tied_group = group({Axis::pipeline}, {0, pipeline - 1});
+  if (tied_apart) tied_group = group({Axis::pipeline}, {0, head_rank});
   batch_group = group(batch_split);
   // Ranks that hold parts of one row of logits have the same loss.
   AxisList of_loss;
@@ -138,7 +142,7 @@ State::Parameter State::parameter(const Module& module, std::string_view slice) 
 
 HeadMatrix head_matrix(const State& c) {
   if (!c.model.tied_embeddings) return {&c.head, "output.weight"};
-  if (c.pipeline > 1) return {&c.head, "embedding.word.weight"};
+  if (c.tied_apart) return {&c.head, "embedding.word.weight"};
   return {&c.embedding, "word.weight"};
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "core/plan/plan.hpp"
+#include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/draft.hpp"
 #include "core/program/program.hpp"
 
@@ -14,7 +15,8 @@ enum class Phase : std::uint8_t {
   setup,
   clear,
   forward,
-  backward,
+  backward,  ///< all of it, or, where the schedule splits it, what the stage before waits for
+  weight,    ///< the weight gradients of layers, where the schedule splits backward
   norm,
   update,
   // ZeRO-3 (gathered_weights): variants of forward and backward that differ in what they gather ahead and free.
@@ -42,6 +44,14 @@ enum class Phase : std::uint8_t {
 inline constexpr std::size_t module_phases = static_cast<std::size_t>(Phase::release) + 1;
 inline constexpr std::size_t phases = static_cast<std::size_t>(Phase::mean_loss) + 1;
 [[nodiscard]] constexpr bool per_module(Phase p) { return p <= Phase::release; }
+/// Messages between virtual stages, numbered from receive_hidden.
+[[nodiscard]] constexpr bool is_message(Phase p) { return Phase::receive_hidden <= p && p <= Phase::send_gradient; }
+[[nodiscard]] constexpr std::size_t message_index(Phase p) {
+  return static_cast<std::size_t>(p) - static_cast<std::size_t>(Phase::receive_hidden);
+}
+
+/// In place of a block: the phase does nothing for the module, or the chunk has no such message.
+inline constexpr BlockId no_block{~std::uint32_t{0}};
 
 /// One entry of a stage's list.
 struct Action {
@@ -51,8 +61,8 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-/// Neighbouring modules of one stage that an action covers: the embedding, then
-/// layers, then the head.
+/// Neighbouring modules of one pipeline rank that an action covers: the
+/// embedding, then layers, then the head.
 struct Chunk {
   bool embedding = false;
   std::uint32_t low_layer = 0;  ///< lowest of them
@@ -61,23 +71,25 @@ struct Chunk {
   BlockId reduce{};  ///< of Phase::reduce, where that runs
   BlockId gather{};
   BlockId combine{};
+  std::array<BlockId, 4> transfers{no_block, no_block, no_block, no_block};  ///< receive_hidden .. send_gradient
 };
 
-/// One pipeline stage: what it holds and what it does.
+/// One rank of the pipeline: what it holds and what it does.
 ///
-/// `chunks` are those that `place` gave it, and behind them the parts of them
-/// (gradient buckets) that later passes refer to.
+/// `chunks` are those that `place` gave it, one for each of its virtual stages
+/// from the lowest on, and behind them the parts of them (gradient buckets)
+/// that later passes refer to.
 struct Stage {
   std::uint32_t number = 0;
   std::uint32_t own_chunks = 0;  ///< of place
   std::vector<Chunk> chunks;
   std::vector<Action> setup, step;
-  std::array<BlockId, phases> blocks{};  ///< of phases that run one block, but reduce, gather and combine
+  std::array<BlockId, phases> blocks{};  ///< of phases that run one block, but reduce, gather, combine and messages
 };
 
 /// A block for each kind of module.
 struct ModuleBlocks {
-  BlockId embedding{}, layer{}, head{};
+  BlockId embedding = no_block, layer = no_block, head = no_block;
 };
 
 /// Persistent buffers of one module ("embedding", "layer", "head").
@@ -130,6 +142,10 @@ struct State {
   std::uint32_t tensor, data, context, pipeline;
   AxisList batch_split;  ///< axes that cut the sequences, those of tensor parallelism apart
   AxisList token_axes;   ///< axes that cut tokens: gradients are summed over those that do not cut the parameter
+  StageMap map;             ///< virtual stages on pipeline ranks
+  std::uint32_t head_rank;  ///< pipeline rank of the last virtual stage; the first is on rank 0
+  bool split_backward;      ///< weight gradients are actions of their own
+  bool tied_apart;          ///< the head keeps its own copy of the tied table, on another rank
   std::uint32_t sequences;        ///< of one microbatch
   std::uint64_t positions;        ///< of a sequence on one rank: its length / context
   std::uint64_t tokens;           ///< of one microbatch on one rank, sequence parallelism apart
@@ -183,7 +199,7 @@ struct State {
 };
 
 /// Where the LM head's matrix lives: the head module, or the embedding's when
-/// tied on one stage.
+/// tied on one rank.
 struct HeadMatrix {
   const Module* module;
   const char* slice;

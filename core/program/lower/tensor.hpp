@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/program/lower/draft.hpp"
@@ -45,15 +46,16 @@ class TensorSharding {
 
   virtual void forward(State&, BlockBuilder&, const Product&, BufferId x, BufferId y) const = 0;
   /// dx = dy W^T, without the sum over ranks that 1D leaves to its caller.
-  virtual void input_gradient(State&, BlockBuilder&, const Product&, BufferId dy, BufferId dx) const = 0;
+  virtual void input_gradient(State&, BlockBuilder&, const Product&, Operand dy, BufferId dx) const = 0;
   /// dW += x^T dy
-  virtual void weight_gradient(State&, BlockBuilder&, const Product&, BufferId x, BufferId dy) const = 0;
+  virtual void weight_gradient(State&, BlockBuilder&, const Product&, BufferId x, Operand dy) const = 0;
 
   /// y = norm(x) of the residual stream.
   virtual void norm_forward(State&, BlockBuilder&, const NormSite&, Operand x, Operand y, Operand stats) const = 0;
-  /// Adds the input gradient to `dx` and the weight gradients to the module's.
+  /// Adds the weight gradients to the module's and the input gradient to `dx`, or
+  /// (1D alone) writes its sum with `residual` there.
   virtual void norm_backward(State&, BlockBuilder&, const NormSite&, Operand dy, Operand x, Operand stats,
-                             Operand dx) const = 0;
+                             Operand dx, std::optional<Operand> residual) const = 0;
 
   /// x = the words' rows of the table, whole.  `tokens` and x are this rank's.
   virtual void embed_forward(State&, BlockBuilder&, BufferId tokens, BufferId x) const = 0;

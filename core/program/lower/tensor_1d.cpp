@@ -26,17 +26,17 @@ class Megatron final : public TensorSharding {
     }
   }
 
-  void input_gradient(State& c, BlockBuilder& b, const Product& p, BufferId dy, BufferId dx) const override {
+  void input_gradient(State& c, BlockBuilder& b, const Product& p, Operand dy, BufferId dx) const override {
     Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, c.tokens, p.in, p.out);
     k.options.transpose_b = !p.transposed;
-    b.compute(k, {read(dy), weight_of(c, *p.module, p.weight), write(dx)});
+    b.compute(k, {dy, weight_of(c, *p.module, p.weight), write(dx)});
   }
 
-  void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, BufferId dy) const override {
+  void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, Operand dy) const override {
     const std::uint64_t rows = p.transposed ? p.out : p.in;
     Kernel k = c.kernel(KernelKind::gemm, Pass::weight_gradient, rows, p.transposed ? p.in : p.out, c.tokens);
     k.options.transpose_a = true;
-    b.compute(k, {read(p.transposed ? dy : x), read(p.transposed ? x : dy), gradient_of(c, *p.module, p.weight)});
+    b.compute(k, {p.transposed ? dy : read(x), p.transposed ? read(x) : dy, gradient_of(c, *p.module, p.weight)});
   }
 
   void norm_forward(State& c, BlockBuilder& b, const NormSite& site, Operand x, Operand y, Operand stats) const override {
@@ -53,7 +53,7 @@ class Megatron final : public TensorSharding {
   }
 
   void norm_backward(State& c, BlockBuilder& b, const NormSite& site, Operand dy, Operand x, Operand stats,
-                     Operand dx) const override {
+                     Operand dx, std::optional<Operand> residual) const override {
     const bool layer = c.model.norm == Norm::layer_norm;
     const Operand dgamma = gradient_of(c, *site.module, site.weight);
     Kernel weight = c.kernel(layer ? KernelKind::layer_norm_backward_weight : KernelKind::rms_norm_backward_weight,
@@ -65,7 +65,13 @@ class Megatron final : public TensorSharding {
     }
     Kernel input = c.kernel(layer ? KernelKind::layer_norm_backward_input : KernelKind::rms_norm_backward_input,
                             Pass::input_gradient, c.rows, c.model.hidden);
-    b.compute(input, {dy, x, weight_of(c, *site.module, site.weight), stats, dx});
+    const Operand gamma = weight_of(c, *site.module, site.weight);
+    if (residual) {
+      input.options.residual = true;
+      b.compute(input, {dy, x, gamma, stats, *residual, dx});
+    } else {
+      b.compute(input, {dy, x, gamma, stats, dx});
+    }
   }
 
   void embed_forward(State& c, BlockBuilder& b, BufferId tokens, BufferId x) const override {
@@ -89,8 +95,10 @@ const TensorSharding& tensor_1d() {
 void build_model(State& c) {
   const ShardDim feature{c.model.hidden, c.model.hidden, c.layout.stream_features, false};
   c.hidden = c.activation("hidden", Role::activation, Scope::layer_microbatch, c.act, feature, c.sequence_parallel);
+  // Layers pass one gradient on, adding to it, unless weight gradients still need what it was.
   c.hidden_gradient =
-      c.activation("hidden.gradient", Role::workspace, Scope::microbatch, c.act, feature, c.sequence_parallel);
+      c.activation("hidden.gradient", Role::workspace, c.split_backward ? Scope::layer_microbatch : Scope::microbatch,
+                   c.act, feature, c.sequence_parallel);
   build_embedding(c);
   build_layer(c);
   build_head(c);

@@ -12,6 +12,11 @@ namespace orrery::lowering {
 ///
 /// The residual stream "hidden" enters a layer as (hidden, 0) and leaves as
 /// (hidden, +1); its gradient is one buffer per microbatch, updated in place.
+/// Where the schedule splits backward, the gradient enters as (gradient, +1) and
+/// leaves as (gradient, 0): the products' weight gradients are a block of their
+/// own, to which layers keep the products' inputs and output gradients.  Norms,
+/// biases, embedding and head have theirs in the backward block: they are short,
+/// or (the head's) would keep the logits.
 void build_model(State&);
 
 /// The parts of build_model that have their own files.

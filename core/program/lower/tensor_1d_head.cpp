@@ -73,15 +73,15 @@ void build_head(State& c) {
     b.compute(ce, {update(logits), read(max), read(sum), read(targets), read(c.scalar.count)});
   }
   if (sp) b.seam(Collective::Kind::all_gather, {read(norm_out), write(gathered)});
-  c.sharding.input_gradient(c, b, product, logits, dx);
+  c.sharding.input_gradient(c, b, product, read(logits), dx);
   if (sp) {
     b.seam(Collective::Kind::reduce_scatter, {read(dx), write(dx_part)});
   } else if (c.tensor > 1) {
     b.seam(Collective::Kind::all_reduce, {update(dx)});
   }
-  c.sharding.weight_gradient(c, b, product, gathered, logits);
+  c.sharding.weight_gradient(c, b, product, gathered, read(logits));
   b.compute(c.kernel(KernelKind::fill, Pass::input_gradient, c.rows, c.hidden_width), {write(c.hidden_gradient)});
-  c.sharding.norm_backward(c, b, norm, read(dx_part), read(c.hidden), read(stats), update(c.hidden_gradient));
+  c.sharding.norm_backward(c, b, norm, read(dx_part), read(c.hidden), read(stats), update(c.hidden_gradient), std::nullopt);
 
   c.blocks(Phase::forward).head = f.finish(c);
   c.blocks(Phase::backward).head = b.finish(c);

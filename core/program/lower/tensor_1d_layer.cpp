@@ -20,7 +20,13 @@ class Layer {
     c_.blocks(Phase::forward).layer = forward.finish(c_);
     BlockBuilder backward(c_, "layer.backward", Pass::input_gradient, Section::model);
     if (c_.pipeline > 1) backward.enter_after_tail(receive_lane(TransferLane::backward_receive));
-    emit_backward(backward);
+    if (c_.split_backward) {
+      BlockBuilder weight(c_, "layer.weight", Pass::weight_gradient, Section::model);
+      emit_backward(backward, weight);
+      c_.blocks(Phase::weight).layer = weight.finish(c_);
+    } else {
+      emit_backward(backward, backward);
+    }
     c_.blocks(Phase::backward).layer = backward.finish(c_);
   }
 
@@ -66,12 +72,19 @@ class Layer {
     if (sp) {
       gathered_ = stream("gathered", Role::workspace, c_.act, false);
       gathered_gradient_ = stream("gathered.gradient", Role::workspace, c_.act, false);
+      attention_gathered_gradient_ =
+          split() ? stream("attention.gathered.gradient", Role::workspace, c_.act, false) : gathered_gradient_;
       attention_part_ = stream("attention.part", Role::workspace, c_.act, true);
       ffn_part_ = stream("ffn.part", Role::workspace, c_.act, true);
       input_part_ = stream("input.gradient.part", Role::workspace, c_.act, true);
     }
     if (c_.plan.recompute == Recompute::full) c_.recomputed = stream("recomputed", Role::workspace, c_.act, sp);
-    if (drop_hidden()) branch_gradient_ = stream("branch.gradient", Role::workspace, c_.act, sp);
+    if (drop_hidden()) {
+      branch_gradient_ = stream("branch.gradient", Role::workspace, c_.act, sp);
+      attention_branch_gradient_ =
+          split() ? stream("attention.branch.gradient", Role::workspace, c_.act, sp) : branch_gradient_;
+    }
+    if (split()) mid_gradient_ = stream("mid.gradient", Role::workspace, c_.act, sp);
     ffn_act_gradient_ = flat("ffn.act.gradient", Role::workspace, c_.act, c_.tokens * c_.ffn);
     if (swiglu()) ffn_pre_gradient_ = flat("ffn.pre.gradient", Role::workspace, c_.act, c_.tokens * up_width());
     context_gradient_ = flat("context.gradient", Role::workspace, c_.act, c_.tokens * c_.context_width);
@@ -184,13 +197,17 @@ class Layer {
 
   // --- backward ----------------------------------------------------------
 
-  void emit_backward(BlockBuilder& b) {
+  [[nodiscard]] bool split() const { return c_.split_backward; }
+
+  /// `w` takes the weight gradients of products: `b` again, or the block that runs later.
+  void emit_backward(BlockBuilder& b, BlockBuilder& w) {
     const ModelSpec& m = c_.model;
     // Feed-forward branch.
-    const BufferId dy2 = branch_gradient(b, ffn_mask_, "ffn.down.bias", 3);
-    const BufferId x2 = gathered(b, norm2_out_);  // again, for the weight gradient
+    const Operand dy2 = branch_gradient(b, read(gradient_, split() ? 1 : 0), branch_gradient_, gathered_gradient_,
+                                        ffn_mask_, "ffn.down.bias", 3);
+    const BufferId x2 = gathered(w, norm2_out_);  // again, for the weight gradient
     c_.sharding.input_gradient(c_, b, down(), dy2, ffn_act_gradient_);
-    c_.sharding.weight_gradient(c_, b, down(), ffn_act_, dy2);
+    c_.sharding.weight_gradient(c_, w, down(), ffn_act_, dy2);
     BufferId dpre = ffn_act_gradient_;
     const Kernel activation = c_.kernel(swiglu() ? KernelKind::swiglu_backward : KernelKind::gelu_backward,
                                         Pass::input_gradient, c_.tokens, c_.ffn);
@@ -200,12 +217,13 @@ class Layer {
     } else {
       b.compute(activation, {read(ffn_pre_), update(dpre)});
     }
-    column_gradients(b, up(), dpre, x2, norm2(), mid_, norm2_stats_);
+    column_gradients(b, w, up(), dpre, x2, norm2(), mid_, norm2_stats_, read(gradient_, 1), mid_gradient_);
     // Attention branch.
-    const BufferId dy1 = branch_gradient(b, attention_mask_, "attention.out.bias", 2);
-    const BufferId x1 = gathered(b, norm1_out_);
+    const Operand dy1 = branch_gradient(b, read(split() ? mid_gradient_ : gradient_), attention_branch_gradient_,
+                                        attention_gathered_gradient_, attention_mask_, "attention.out.bias", 2);
+    const BufferId x1 = gathered(w, norm1_out_);
     c_.sharding.input_gradient(c_, b, out(), dy1, context_gradient_);
-    c_.sharding.weight_gradient(c_, b, out(), context_, dy1);
+    c_.sharding.weight_gradient(c_, w, out(), context_, dy1);
     attention_->backward(b, attention_operands());
     if (m.positions == PositionEncoding::rotary) {
       Kernel rope =
@@ -213,43 +231,49 @@ class Layer {
       rope.parameter = m.rope_theta;
       b.compute(rope, {update(qkv_gradient_)});
     }
-    column_gradients(b, qkv(), qkv_gradient_, x1, norm1(), hidden_, norm1_stats_);
+    column_gradients(b, w, qkv(), qkv_gradient_, x1, norm1(), hidden_, norm1_stats_, read(mid_gradient_), gradient_);
   }
 
-  /// Gradient of a branch's output, through dropout and bias, whole.
-  BufferId branch_gradient(BlockBuilder& b, BufferId mask, const char* bias_slice, std::uint8_t site) {
-    BufferId dy = gradient_;
+  /// Gradient of a branch's output, through dropout (into `dropped`) and bias, whole (in `whole`).
+  Operand branch_gradient(BlockBuilder& b, Operand gradient, BufferId dropped, BufferId whole, BufferId mask,
+                          const char* bias_slice, std::uint8_t site) {
+    Operand dy = gradient;
     if (drop_hidden()) {
       Kernel k = c_.kernel(KernelKind::dropout_backward, Pass::input_gradient, c_.rows, c_.hidden_width);
       k.options.dropout = true;
       k.parameter = c_.workload.hidden_dropout;
       k.site = site;
-      b.compute(k, {read(gradient_), read(mask), write(branch_gradient_)});
-      dy = branch_gradient_;
+      b.compute(k, {gradient, read(mask), write(dropped)});
+      dy = read(dropped);
     }
     if (bias()) {
       b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.rows, c_.hidden_width),
-                {read(dy), gradient_of(c_, c_.layer, bias_slice)});
+                {dy, gradient_of(c_, c_.layer, bias_slice)});
     }
     if (!c_.sequence_parallel) return dy;
     // Nothing before it on the compute lane produces what the next stage sent.
-    if (c_.pipeline > 1 && dy == gradient_) b.after_tail(receive_lane(TransferLane::backward_receive));
-    b.seam(Collective::Kind::all_gather, {read(dy), write(gathered_gradient_)});
-    return gathered_gradient_;
+    if (c_.pipeline > 1 && dy.buffer == gradient_) b.after_tail(receive_lane(TransferLane::backward_receive));
+    b.seam(Collective::Kind::all_gather, {dy, write(whole)});
+    return read(whole);
   }
 
   /// Backward of norm and column-parallel product.  The input gradient's sum
-  /// runs beside the weight gradient.
-  void column_gradients(BlockBuilder& b, const Product& p, BufferId dy, BufferId x, const NormSite& norm,
-                        BufferId norm_in, BufferId stats) {
-    c_.sharding.input_gradient(c_, b, p, dy, input_gradient_);
+  /// runs beside the weight gradient, unless that runs later.  The result is
+  /// added to the gradient, or, where backward is split, its sum with `residual` is `out`.
+  void column_gradients(BlockBuilder& b, BlockBuilder& w, const Product& p, BufferId dy, BufferId x,
+                        const NormSite& norm, BufferId norm_in, BufferId stats, Operand residual, BufferId out) {
+    c_.sharding.input_gradient(c_, b, p, read(dy), input_gradient_);
     const BufferId dx = summed(b, input_gradient_, input_part_);
-    c_.sharding.weight_gradient(c_, b, p, x, dy);
+    c_.sharding.weight_gradient(c_, w, p, x, read(dy));
     if (p.bias != nullptr) {
       b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.tokens, p.out),
                 {read(dy), gradient_of(c_, *p.module, p.bias)});
     }
-    c_.sharding.norm_backward(c_, b, norm, read(dx), read(norm_in), read(stats), update(gradient_));
+    if (split()) {
+      c_.sharding.norm_backward(c_, b, norm, read(dx), read(norm_in), read(stats), write(out), residual);
+    } else {
+      c_.sharding.norm_backward(c_, b, norm, read(dx), read(norm_in), read(stats), update(gradient_), std::nullopt);
+    }
   }
 
   State& c_;
@@ -258,9 +282,10 @@ class Layer {
   BufferId norm1_out_{}, norm1_stats_{}, qkv_{}, context_{},
       attention_out_{}, attention_mask_{}, mid_{}, norm2_out_{}, norm2_stats_{}, ffn_pre_{}, ffn_act_{}, ffn_out_{},
       ffn_mask_{};
-  BufferId gathered_{}, gathered_gradient_{}, attention_part_{}, ffn_part_{}, input_part_{},
-      branch_gradient_{}, ffn_act_gradient_{}, ffn_pre_gradient_{}, context_gradient_{}, qkv_gradient_{},
-      input_gradient_{};
+  BufferId gathered_{}, gathered_gradient_{}, attention_part_{}, ffn_part_{}, input_part_{}, branch_gradient_{},
+      ffn_act_gradient_{}, ffn_pre_gradient_{}, context_gradient_{}, qkv_gradient_{}, input_gradient_{};
+  // Where backward is split, the attention branch and what flows between the branches have their own.
+  BufferId attention_branch_gradient_{}, attention_gathered_gradient_{}, mid_gradient_{};
 };
 
 }  // namespace

@@ -48,7 +48,8 @@ class Summa final : public GridSharding {
     }
   }
 
-  void input_gradient(State& c, BlockBuilder& b, const Product& p, BufferId dy, BufferId dx) const override {
+  void input_gradient(State& c, BlockBuilder& b, const Product& p, Operand given, BufferId dx) const override {
+    const BufferId dy = given.buffer;
     const Operand w = weight_of(c, *p.module, p.weight);
     if (p.transposed) {
       multiply(c, b, {p, ".input", Pass::input_gradient}, dy, p.out, w, dx, p.in);
@@ -57,7 +58,8 @@ class Summa final : public GridSharding {
     }
   }
 
-  void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, BufferId dy) const override {
+  void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, Operand given) const override {
+    const BufferId dy = given.buffer;
     if (p.transposed) {
       multiply_transposed(c, b, p, dy, p.out, x, p.in);
     } else {

@@ -46,7 +46,8 @@ class ThreeD final : public GridSharding {
     ORRERY_ASSERT(p.bias == nullptr, p.bias);  // it would be added on every rank of the sum
   }
 
-  void input_gradient(State& c, BlockBuilder& b, const Product& p, BufferId dy, BufferId dx) const override {
+  void input_gradient(State& c, BlockBuilder& b, const Product& p, Operand given, BufferId dx) const override {
+    const BufferId dy = given.buffer;
     const BufferId whole_dy = output_gradient(c, p, dy);
     b.seam(Collective::Kind::all_gather, output_group(c, p), {read(dy), write(whole_dy)});
     const BufferId whole_w = gather_weight(c, b, p, true);
@@ -58,7 +59,8 @@ class ThreeD final : public GridSharding {
   }
 
   /// After input_gradient, which has gathered dy.
-  void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, BufferId dy) const override {
+  void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, Operand given) const override {
+    const BufferId dy = given.buffer;
     const BufferId whole_dy = output_gradient(c, p, dy);
     const BufferId whole_x = gather_input(c, b, p, x, true);
     const BufferId part = flat_buffer(c, stem(p) + ".weight.part", Role::workspace, p.scope, c.grad, p.in * p.out);

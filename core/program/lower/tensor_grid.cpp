@@ -1,5 +1,7 @@
 #include "core/program/lower/tensor_grid.hpp"
 
+#include "core/base/diagnostics.hpp"
+
 namespace orrery::lowering {
 namespace {
 
@@ -64,7 +66,8 @@ void GridSharding::norm_forward(State& c, BlockBuilder& b, const NormSite& site,
 }
 
 void GridSharding::norm_backward(State& c, BlockBuilder& b, const NormSite& site, Operand dy, Operand x, Operand stats,
-                                 Operand dx) const {
+                                 Operand dx, std::optional<Operand> residual) const {
+  ORRERY_ASSERT(!residual, site.name);  // check() refuses split backward on grids
   const bool layer = c.model.norm == Norm::layer_norm;
   const Operand gamma = weight_of(c, *site.module, site.weight);
   const Operand dgamma = gradient_of(c, *site.module, site.weight);

@@ -7,7 +7,7 @@ namespace orrery::cpu {
 namespace {
 
 // Scratch places of this file.
-enum : std::size_t { row_a, row_b, row_c, row_d, sums };
+enum : std::size_t { row_a, row_b, row_c, row_d, row_e, sums };
 
 /// Operands of the two norms differ only in what RMS norm leaves out.
 struct Statistics {
@@ -71,11 +71,14 @@ void norm_backward_input(const Kernel& k, Operands o, bool rms, KernelScratch& s
   const std::uint64_t n = k.columns;
   const bool cut = k.options.cut;
   const Statistics stats{&o[3], rms};
-  const Operand& dx = o[cut ? 5 : 4];
+  const bool add = !k.options.residual;  // to dx itself, else to the residual gradient
+  const std::size_t behind = cut ? 5 : 4;
+  const Operand& dx = o[add ? behind : behind + 1];
   const T* gamma = read(o[2], 0, n, scratch.get<T>(row_a, n));
   T* in_dy = scratch.get<T>(row_b, n);
   T* in_x = scratch.get<T>(row_c, n);
   T* out = scratch.get<T>(row_d, n);
+  T* in_residual = scratch.get<T>(row_e, n);
   const auto width = static_cast<T>(cut ? k.depth : n);
   const auto given = [&](std::uint64_t row, bool z) {
     return static_cast<T>(read_scalar(o[4], rms ? row : 2 * row + (z ? 1 : 0)));
@@ -91,10 +94,11 @@ void norm_backward_input(const Kernel& k, Operands o, bool rms, KernelScratch& s
     };
     const T mean_g = rms ? T{0} : (cut ? given(row, false) : sum_g()) / width;
     const T mean_gz = (cut ? given(row, true) : sum_gz()) / width;
-    T* d = update(dx, row * n, n, out);
+    T* d = add ? update(dx, row * n, n, out) : target(dx, row * n, out);
+    const T* from = add ? d : read(o[behind], row * n, n, in_residual);
 #pragma GCC ivdep
     for (std::uint64_t i = 0; i < n; ++i) {
-      d[i] += inverse * (dy[i] * gamma[i] - mean_g - (x[i] - mean) * inverse * mean_gz);
+      d[i] = from[i] + inverse * (dy[i] * gamma[i] - mean_g - (x[i] - mean) * inverse * mean_gz);
     }
     finish(dx, row * n, n, d);
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/lower.hpp"
 #include "exec/run/execute.hpp"
 #include "exec/run/gather.hpp"
@@ -152,8 +153,9 @@ class Check {
     if (has_master_weights(w)) spread = rounding_spread(weights, expected, event.step);
     check_loss(event, expected.loss,
                gradient_bound(w.precision) + spread_factor * spread.loss / std::abs(expected.loss));
-    const Rank last = representative(program_, static_cast<std::uint32_t>(program_.classes.size()) - 1);
-    const double count = scalar_on(program_, *event.buffers, last, "count");
+    const StageMap map = stage_map(run_.plan);
+    const Rank head = program_.mesh.moved(Rank{0}, Axis::pipeline, map.rank(map.stages() - 1));
+    const double count = scalar_on(program_, *event.buffers, head, "count");
     if (count != static_cast<double>(expected.count)) fail(fmt::format("count {} is not {}", count, expected.count));
 
     const bool sharded = run_.plan.zero_stage >= 1 && program_.mesh.size(Axis::data) > 1;

@@ -73,7 +73,7 @@ TEST_CASE("context-parallel traffic equals the closed form", "[property][totals]
     const bool ulysses = run.plan.context == ContextAlgorithm::ulysses;
     for (std::uint32_t stage = 0; stage < program.classes.size(); ++stage) {
       CAPTURE(stage);
-      const std::uint64_t runs = (*run.plan.stage_layers)[stage] * program.microbatches;
+      const std::uint64_t runs = test::layers_on(run.plan, stage) * program.microbatches;
       Moved gather, scatter, exchange, pass;
       if (ulysses) {
         const std::uint64_t bytes = w * (sb / c) * m.head_dim * (2 * m.heads + 2 * m.kv_heads) / t;

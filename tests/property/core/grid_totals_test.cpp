@@ -82,7 +82,7 @@ TEST_CASE("SUMMA's volume and steps equal the closed form", "[property][totals]"
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       CAPTURE(stage);
       const ClassTotals totals = totals_of(program, stage);
-      const std::uint64_t layers = (*run.plan.stage_layers)[stage] * x.m;
+      const std::uint64_t layers = test::layers_on(run.plan, stage) * x.m;
       const std::uint64_t heads = stage + 1 == x.p ? x.m : 0;
       const std::uint64_t X = x.rows * x.inputs() / x.q, W = x.weights() / (x.q * x.q);
       const std::uint64_t L = x.rows * x.V / x.q, T = x.V * x.h / (x.q * x.q);
@@ -139,7 +139,7 @@ TEST_CASE("the other collectives of a grid equal the closed form", "[property][t
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       CAPTURE(stage);
       const ClassTotals totals = totals_of(program, stage);
-      const std::uint64_t layers = (*run.plan.stage_layers)[stage] * x.m;
+      const std::uint64_t layers = test::layers_on(run.plan, stage) * x.m;
       const std::uint64_t heads = stage + 1 == x.p ? x.m : 0;
       const std::uint64_t sums = 1 + x.centered;
       const std::uint64_t norms = 2 * layers * (1 + x.full) + heads;  // forward
@@ -168,8 +168,8 @@ TEST_CASE("weights on a grid equal the closed form", "[property][totals]") {
     const std::uint64_t biases = run.model.bias ? x.qkv + x.h + x.up + x.h : 0;
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       CAPTURE(stage);
-      std::uint64_t matrices = (*run.plan.stage_layers)[stage] * x.weights();
-      std::uint64_t rows = (*run.plan.stage_layers)[stage] * (2 * norm + biases);
+      std::uint64_t matrices = test::layers_on(run.plan, stage) * x.weights();
+      std::uint64_t rows = test::layers_on(run.plan, stage) * (2 * norm + biases);
       if (stage == 0) {
         matrices += x.V * x.h;
         if (run.model.positions == PositionEncoding::learned) rows += run.model.max_positions * x.h;
@@ -203,10 +203,11 @@ TEST_CASE("saved activations on a grid are all cut", "[property][totals]") {
     const Program program = lower(run.model, run.workload, run.plan);
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       const ClassTotals totals = totals_of(program, stage);
-      const std::uint32_t low = first_layer(run.plan, stage);
-      for (std::uint32_t layer = low; layer < low + (*run.plan.stage_layers)[stage]; ++layer) {
-        CAPTURE(stage, layer);
-        CHECK(totals.saved[layer].activations == expected);
+      for (const std::uint32_t part : test::stages_on(run.plan, stage)) {
+        for (std::uint32_t layer = first_layer(run.plan, part); layer < first_layer(run.plan, part + 1); ++layer) {
+          CAPTURE(stage, layer);
+          CHECK(totals.saved[layer].activations == expected);
+        }
       }
     }
   }

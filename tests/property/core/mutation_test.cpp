@@ -294,6 +294,9 @@ TEST_CASE("the verifier rejects every other order of meetings in one class", "[p
         while (j < step.size() && program[step[j].block].name != name) ++j;
         const bool transfer = name.starts_with("send.") || name.starts_with("receive.");
         if (!transfer || j == step.size()) continue;
+        // Messages of one instance are the same: a gradient that chunks of a rank pass on in turn.
+        const View& view = program[step[i].block].views.front();
+        if (step[i].microbatch == step[j].microbatch && !per_layer(program[view.buffer].scope)) continue;
         Program changed = program;
         std::swap(changed.classes[c].step[i], changed.classes[c].step[j]);
         CAPTURE(c, name, i, j);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/program/totals.hpp"
 #include "core/record/live_memory.hpp"
@@ -57,9 +58,26 @@ struct Symbols {
 
   [[nodiscard]] bool full() const { return plan.recompute == Recompute::full; }
   [[nodiscard]] bool selective() const { return plan.recompute == Recompute::selective; }
-  [[nodiscard]] std::uint64_t layers_of(std::uint64_t stage) const { return (*plan.stage_layers)[stage]; }
-  [[nodiscard]] bool first(std::uint64_t stage) const { return stage == 0; }
-  [[nodiscard]] bool last(std::uint64_t stage) const { return stage + 1 == p; }
+  /// Virtual stages of the rank.
+  [[nodiscard]] std::vector<std::uint32_t> parts(std::uint64_t rank) const {
+    const StageMap map = stage_map(plan);
+    std::vector<std::uint32_t> out;
+    for (std::uint32_t c = 0; c < map.chunks; ++c) out.push_back(map.stage(static_cast<std::uint32_t>(rank), c));
+    return out;
+  }
+  [[nodiscard]] std::uint64_t layers_of(std::uint64_t rank) const {
+    std::uint64_t n = 0;
+    for (const std::uint32_t v : parts(rank)) n += (*plan.stage_layers)[v];
+    return n;
+  }
+  /// Whether the rank holds the embedding, and the head.
+  [[nodiscard]] bool first(std::uint64_t rank) const { return rank == 0; }
+  [[nodiscard]] bool last(std::uint64_t rank) const {
+    const StageMap map = stage_map(plan);
+    return rank == map.rank(map.stages() - 1);
+  }
+  /// Whether the head has its own copy of a tied table.
+  [[nodiscard]] bool copied() const { return tied && !last(0); }
 };
 
 /// Elements that one rank holds of a module's table: segments, each padded to equal parts of the data axis under ZeRO.
@@ -90,7 +108,7 @@ Held embedding_held(const Symbols& x) {
 
 Held head_held(const Symbols& x) {
   Held held;
-  held.sharded = !x.tied || x.p > 1 ? x.V / x.t * x.h : 0;
+  held.sharded = !x.tied || x.copied() ? x.V / x.t * x.h : 0;
   held.replicated = (x.layer_norm ? 2 : 1) * x.h;
   return held;
 }
@@ -234,19 +252,23 @@ TEST_CASE("saved activations equal Korthikanti's table in all variants", "[prope
     const std::uint64_t core =
         x.flash || x.selective() ? 0 : scores * x.w + (run.workload.attention_dropout > 0 ? scores * (1 + x.w) : 0);
     const std::uint64_t input = sb * x.h * x.w / (x.sp ? x.t : 1);
-    const std::uint64_t expected = x.full() ? input : replicated + sharded + core;
+    // Where backward is split, what is made again for the input gradients stays for the weight gradients: the inputs
+    // of the four products.
+    const std::uint64_t product_inputs =
+        rules_of(run.plan.schedule).splits_backward ? 2 * input + sb * x.w * (x.a * x.d + x.f) / x.t : 0;
+    const std::uint64_t expected = x.full() ? input + product_inputs : replicated + sharded + core;
     const Program program = lower(run.model, run.workload, run.plan);
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       const ClassTotals totals = totals_of(program, stage);
-      const std::uint32_t low = first_layer(run.plan, stage);
-      for (std::uint32_t layer = low; layer < low + x.layers_of(stage); ++layer) {
-        CAPTURE(stage, layer);
-        CHECK(totals.saved[layer].activations == expected);
-        // FlashAttention keeps a log-sum-exp per head and token; norms two or one numbers per token.
-        const std::uint64_t rows = x.sp ? sb / x.t : sb;
-        const std::uint64_t statistics = (x.flash ? x.a / x.t * sb : 0) + 2 * rows * (x.layer_norm ? 2 : 1);
-        CHECK(totals.saved[layer].statistics == (x.full() ? 0 : statistics * x.st));
-      }
+      for (const std::uint32_t part : x.parts(stage))
+        for (std::uint32_t layer = first_layer(run.plan, part); layer < first_layer(run.plan, part + 1); ++layer) {
+          CAPTURE(stage, layer);
+          CHECK(totals.saved[layer].activations == expected);
+          // FlashAttention keeps a log-sum-exp per head and token; norms two or one numbers per token.
+          const std::uint64_t rows = x.sp ? sb / x.t : sb;
+          const std::uint64_t statistics = (x.flash ? x.a / x.t * sb : 0) + 2 * rows * (x.layer_norm ? 2 : 1);
+          CHECK(totals.saved[layer].statistics == (x.full() ? 0 : statistics * x.st));
+        }
     }
   }
 }
@@ -387,13 +409,19 @@ TEST_CASE("pipeline traffic equals the closed form", "[property][totals]") {
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       CAPTURE(stage);
       const ClassTotals totals = totals_of(program, stage);
-      const std::uint64_t boundaries = (x.first(stage) ? 0U : 1U) + (x.last(stage) ? 0U : 1U);
+      // Messages go where the next virtual stage lies on another rank.
+      const StageMap map = stage_map(run.plan);
+      std::uint64_t boundaries = 0;
+      for (const std::uint32_t v : x.parts(stage)) {
+        if (v > 0 && map.rank(v - 1) != stage) ++boundaries;
+        if (v + 1 < map.stages() && map.rank(v + 1) != stage) ++boundaries;
+      }
       CHECK(totals.messages == boundaries * x.m);
       CHECK(totals.message_bytes == boundaries * x.m * x.w * x.s * x.b * x.h / x.c / (x.sp ? x.t : 1));
       if (x.p == 1) continue;
       const Group tied{{Axis::pipeline}, {0, static_cast<std::uint32_t>(x.p - 1)}};
       Volume expected;
-      if (x.tied && (x.first(stage) || x.last(stage))) {
+      if (x.copied() && (x.first(stage) || x.last(stage))) {
         std::uint64_t table = x.V / x.t * x.h;
         if (x.zero) table = (table + x.dp - 1) / x.dp;
         expected.add(1, table * x.g);
@@ -421,16 +449,19 @@ TEST_CASE("a folded peak equals the expanded one", "[property][totals]") {
 }
 
 // 1F1B: stage i of p starts p - 1 - i forwards ahead, so it holds at most
-// min(m, p - i) microbatches; GPipe holds all m.  Counted as instances of the
-// stage's first layer input that are live together.
+// min(m, p - i) microbatches; GPipe and breadth-first hold all m.  Counted as instances of the stage's first layer
+// input that are live together.
 TEST_CASE("a stage holds as many microbatches as its schedule says", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     const PlannedRun run = test::random_run(seed, one_d());
     CAPTURE(seed, test::describe(run));
     const Symbols x(run);
+    const ScheduleName schedule = run.plan.schedule;
+    const bool all = schedule == ScheduleName::gpipe || schedule == ScheduleName::breadth_first;
+    if (!all && schedule != ScheduleName::one_f_one_b) continue;  // schedule_laws_test.cpp
     const Program program = lower(run.model, run.workload, run.plan);
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
-      const std::uint32_t low = first_layer(run.plan, stage);
+      const std::uint32_t low = first_layer(run.plan, x.parts(stage).front());
       std::uint64_t live = 0, most = 0;
       for_each_op(program, program.classes[stage].step, [&](const OpRun& r) {
         const auto* alloc = std::get_if<Alloc>(&r.op->action);
@@ -444,7 +475,7 @@ TEST_CASE("a stage holds as many microbatches as its schedule says", "[property]
         most = std::max(most, live);
       });
       CAPTURE(stage);
-      CHECK(most == (run.plan.schedule == ScheduleName::gpipe ? x.m : std::min(x.m, x.p - stage)));
+      CHECK(most == (all ? x.m : std::min(x.m, x.p - stage)));
     }
   }
 }

@@ -102,6 +102,14 @@ TEST_CASE("norm gradients are derivatives and add to what is there", "[kernels]"
     of.set(i, at);
     return (above - below) / (2 * h);
   };
+  // To the gradient of the residual stream, in a place of its own: the same to the bit.
+  Kernel apart =
+      kernel(rms ? KernelKind::rms_norm_backward_input : KernelKind::layer_norm_backward_input, DType::f64, 3, 7);
+  apart.options.residual = true;
+  Memory from = dx0;
+  Memory sum = Memory::random(DType::f64, n.x.count(), 11);
+  run(apart, {n.dy.operand(), n.x.operand(), n.gamma.operand(), n.stats.operand(), from.operand(), sum.operand(true)});
+  for (std::uint64_t i = 0; i < n.x.count(); ++i) CHECK(sum[i] == dx[i]);
   for (std::uint64_t i = 0; i < n.x.count(); ++i) CHECK(dx[i] - dx0[i] == Approx(derivative(n.x, i)).margin(1e-8));
   for (std::uint64_t i = 0; i < 7; ++i) {
     CHECK(dgamma[i] - dgamma0[i] == Approx(derivative(n.gamma, i)).margin(1e-8));

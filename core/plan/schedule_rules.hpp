@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/plan/plan.hpp"
+
+namespace orrery {
+
+/// How virtual stages lie on pipeline ranks, p ranks with c chunks each.
+///   loop  stage s on rank s mod p: chunk s / p
+///   v     down the ranks and up again: stages p - 1 and p are neighbours on one rank
+enum class StagePlacement : std::uint8_t { loop, v };
+
+/// What a schedule asks of a plan, and what it does to layers.  Compute order
+/// itself is a function of the same name in core/program/lower.
+struct ScheduleRules {
+  StagePlacement placement = StagePlacement::loop;
+  std::uint32_t least_chunks = 1, most_chunks = 1;  ///< on each rank; most 0: any number
+  bool splits_backward = false;                     ///< weight gradients are actions of their own
+  bool whole_rounds = false;                        ///< microbatches are a multiple of the pipeline size
+};
+[[nodiscard]] const ScheduleRules& rules_of(ScheduleName);
+
+/// Virtual stages and ranks of one pipeline.  Stage 0 holds the embedding, the
+/// last one the head; messages pass between neighbouring stages on different ranks.
+struct StageMap {
+  std::uint32_t ranks = 1;
+  std::uint32_t chunks = 1;
+  StagePlacement placement = StagePlacement::loop;
+
+  [[nodiscard]] std::uint32_t stages() const { return ranks * chunks; }
+  [[nodiscard]] std::uint32_t stage(std::uint32_t rank, std::uint32_t chunk) const {
+    return chunk * ranks + (turned(chunk) ? ranks - 1 - rank : rank);
+  }
+  [[nodiscard]] std::uint32_t chunk(std::uint32_t stage) const { return stage / ranks; }
+  [[nodiscard]] std::uint32_t rank(std::uint32_t stage) const {
+    const std::uint32_t along = stage % ranks;
+    return turned(chunk(stage)) ? ranks - 1 - along : along;
+  }
+
+ private:
+  [[nodiscard]] bool turned(std::uint32_t chunk) const { return placement == StagePlacement::v && chunk % 2 == 1; }
+};
+[[nodiscard]] StageMap stage_map(const Plan&);
+
+}  // namespace orrery
