@@ -62,7 +62,7 @@ struct Symbols {
   [[nodiscard]] std::vector<std::uint32_t> parts(std::uint64_t rank) const {
     const StageMap map = stage_map(plan);
     std::vector<std::uint32_t> out;
-    for (std::uint32_t c = 0; c < map.chunks; ++c) out.push_back(map.stage(static_cast<std::uint32_t>(rank), c));
+    for (std::uint32_t i = 0; i < map.chunks; ++i) out.push_back(map.stage(static_cast<std::uint32_t>(rank), i));
     return out;
   }
   [[nodiscard]] std::uint64_t layers_of(std::uint64_t rank) const {
