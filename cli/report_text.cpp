@@ -156,8 +156,8 @@ std::vector<std::string> differences(const Plan& other, const Plan& plan) {
     differ("attention", std::string(name_of(*other.attention)), std::string(name_of(*plan.attention)));
   }
   // What else the files would say, so that no decision is forgotten.
-  static constexpr std::string_view told[] = {"plan.microbatch_size",   "plan.schedule",          "plan.stage_layers",
-                                              "plan.sequence_parallel", "plan.recompute",         "plan.zero_stage",
+  static constexpr std::string_view told[] = {"plan.microbatch_size",   "plan.schedule",  "plan.stage_layers",
+                                              "plan.sequence_parallel", "plan.recompute", "plan.zero_stage",
                                               "plan.overlap_gradients", "plan.attention"};
   const std::vector<Decision> mine = decisions(other);
   for (const Decision& d : decisions(plan)) {

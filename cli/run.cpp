@@ -130,8 +130,8 @@ int RunVerb::run() {
   const PlannedRun measured = as_measured(loaded.run);
   Report report = report_of(measured, loaded.program, result);
   if (measured.cluster != loaded.run.cluster) {
-    report.assumptions.push_back(fmt::format("rates and memory are judged by the cores it ran on, not by {}",
-                                             loaded.run.cluster->name));
+    report.assumptions.push_back(
+        fmt::format("rates and memory are judged by the cores it ran on, not by {}", loaded.run.cluster->name));
   }
   if (trace_) {
     ChromeTraceOptions chrome;

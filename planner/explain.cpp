@@ -239,9 +239,9 @@ std::vector<std::string> different_decisions(const Plan& a, const Plan& b) {
   compare("attention", *a.attention, *b.attention, name);
   if (a.placement != b.placement) lines.emplace_back("placement differs");
   // What else the files say differently: no decision is forgotten when plans learn new ones.
-  static constexpr std::string_view told[] = {"plan.microbatch_size", "plan.schedule", "plan.stage_layers",
-                                              "plan.sequence_parallel", "plan.recompute", "plan.zero_stage",
-                                              "plan.gradient_bucket", "plan.overlap_gradients", "plan.attention"};
+  static constexpr std::string_view told[] = {"plan.microbatch_size",   "plan.schedule",          "plan.stage_layers",
+                                              "plan.sequence_parallel", "plan.recompute",         "plan.zero_stage",
+                                              "plan.gradient_bucket",   "plan.overlap_gradients", "plan.attention"};
   const std::vector<Decision> left = decisions(a), right = decisions(b);
   const auto value = [](const std::vector<Decision>& list, const std::string& key) {
     const auto at = std::find_if(list.begin(), list.end(), [&](const Decision& d) { return d.key == key; });

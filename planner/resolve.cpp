@@ -19,8 +19,8 @@ namespace {
 constexpr std::uint32_t resolve_reach = 16;
 
 /// The split with the least bound, of those that fit in memory if any does; of
-/// a plan that has no bound the most even one.  Ties: the one whose largest and smallest stage differ least, then larger
-/// stages first.
+/// a plan that has no bound the most even one.  Ties: the one whose largest and smallest stage differ least, then
+/// larger stages first.
 std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const Workload& workload,
                                       const ClusterSpec& cluster, const Calibration& calibration) {
   Bounder bounder(model, workload, cluster, calibration);
@@ -76,12 +76,11 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
   if (!plan.stage_layers) {
     plan.stage_layers = best_split(plan, model, workload, cluster, calibration);
     // First in the order of a plan file, last to be known: it depends on the others.
-    out.resolved.insert(
-        out.resolved.begin(),
-        {"stage_layers", fmt::format("[{}]", fmt::join(*plan.stage_layers, ", ")),
-         stages == 1           ? "one stage holds all layers"
-         : bound_covers(plan) ? "the least bound on the step, with embedding and head counted"
-                              : "the most even split"});
+    out.resolved.insert(out.resolved.begin(),
+                        {"stage_layers", fmt::format("[{}]", fmt::join(*plan.stage_layers, ", ")),
+                         stages == 1          ? "one stage holds all layers"
+                         : bound_covers(plan) ? "the least bound on the step, with embedding and head counted"
+                                              : "the most even split"});
   }
   return out;
 }

@@ -100,7 +100,7 @@ std::string values_text(const T&... v) {
 
 /// Our own bug: prints the condition and the values, then aborts.  Stays on in
 /// release builds; no user input may reach it.
-#define ORRERY_ASSERT(condition, ...)                                                       \
-  ((condition) ? static_cast<void>(0)                                                       \
-               : ::orrery::detail::assertion_failed(#condition, __FILE__, __LINE__,         \
+#define ORRERY_ASSERT(condition, ...)                                               \
+  ((condition) ? static_cast<void>(0)                                               \
+               : ::orrery::detail::assertion_failed(#condition, __FILE__, __LINE__, \
                                                     ::orrery::detail::values_text(__VA_ARGS__)))

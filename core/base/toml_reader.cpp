@@ -37,8 +37,8 @@ template <class T>
 std::string allowed(const Limits<T>& limits, const std::string& least, const std::string& most) {
   if (limits.least == limits.most) return fmt::format("only {} is", least);
   if (limits.least_open && !limits.most_open) return fmt::format("above {} and at most {} is", least, most);
-  return fmt::format("{} {} to {}{} is", limits.least_open ? "above" : "from", least,
-                     limits.most_open ? "below " : "", most);
+  return fmt::format("{} {} to {}{} is", limits.least_open ? "above" : "from", least, limits.most_open ? "below " : "",
+                     most);
 }
 
 template <class T>
@@ -152,7 +152,8 @@ bool TomlTable::read(std::string_view key, std::uint64_t& into, Limits<std::uint
 
 bool TomlTable::read(std::string_view key, std::uint32_t& into, Limits<std::uint32_t> limits, Need need) {
   std::uint64_t value = 0;
-  if (!read(key, value, Limits<std::uint64_t>{limits.least, limits.most, limits.least_open, limits.most_open}, need)) return false;
+  if (!read(key, value, Limits<std::uint64_t>{limits.least, limits.most, limits.least_open, limits.most_open}, need))
+    return false;
   into = static_cast<std::uint32_t>(value);
   return true;
 }

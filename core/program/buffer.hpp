@@ -30,9 +30,9 @@ struct ParameterSlice {
 struct ParameterSegment {
   std::uint64_t offset = 0;
   std::uint64_t count = 0;
-  bool decay = false;          ///< weight decay applies (matrices, not norms or biases)
-  bool replicated = false;     ///< every rank of the tensor axis holds the same values
-  bool counted = true;         ///< false for a second copy (tied head): left out of the global norm
+  bool decay = false;       ///< weight decay applies (matrices, not norms or biases)
+  bool replicated = false;  ///< every rank of the tensor axis holds the same values
+  bool counted = true;      ///< false for a second copy (tied head): left out of the global norm
   friend bool operator==(const ParameterSegment&, const ParameterSegment&) = default;
 };
 
@@ -47,12 +47,15 @@ struct ParameterTable {
 };
 
 enum class Role : std::uint8_t {
-  weight, gradient, master, moment,  // persistent
-  activation,     ///< kept or passed between blocks
-  statistic,      ///< row statistics: mean, 1/deviation, log-sum-exp
-  workspace,      ///< lives inside one block
-  data,           ///< tokens, targets
-  scalar,         ///< counts, norms, factors
+  weight,
+  gradient,
+  master,
+  moment,      // persistent
+  activation,  ///< kept or passed between blocks
+  statistic,   ///< row statistics: mean, 1/deviation, log-sum-exp
+  workspace,   ///< lives inside one block
+  data,        ///< tokens, targets
+  scalar,      ///< counts, norms, factors
 };
 
 /// Which instances of a declaration exist on a rank.
@@ -88,9 +91,7 @@ struct Buffer {
 [[nodiscard]] std::string_view name_of(Tier);
 [[nodiscard]] inline std::uint64_t bytes_of(const Buffer& b) { return b.count * size_of(b.dtype); }
 [[nodiscard]] constexpr bool per_layer(Scope s) { return s == Scope::layer || s == Scope::layer_microbatch; }
-[[nodiscard]] constexpr bool per_microbatch(Scope s) {
-  return s == Scope::microbatch || s == Scope::layer_microbatch;
-}
+[[nodiscard]] constexpr bool per_microbatch(Scope s) { return s == Scope::microbatch || s == Scope::layer_microbatch; }
 
 /// Full name of a parameter: "layers.3.ffn.up.weight", "embedding.word.weight".
 /// A slice of another module that begins with "embedding." is the last stage's

@@ -90,8 +90,8 @@ KernelFlops flops_of(const Kernel& k) {
       const double s = static_cast<double>(k.rows) / k.batch;
       // Scores and context: 2 products of 2 s^2 d per head and sequence.
       const double forward = 4.0 * static_cast<double>(k.rows) * s * k.heads * k.head_dim;
-      const bool backward = k.kind == KernelKind::attention_unfused_backward ||
-                            k.kind == KernelKind::attention_flash_backward;
+      const bool backward =
+          k.kind == KernelKind::attention_unfused_backward || k.kind == KernelKind::attention_flash_backward;
       // Backward has 4 products; flash recomputes the scores, a fifth (Dao et al. 2022),
       // which is executed but not counted as the model's.
       const double counted = backward ? 2.0 * forward : forward;

@@ -14,26 +14,26 @@ namespace orrery {
 /// a contiguous range of rows.
 enum class KernelKind : std::uint8_t {
   // Data and scalars.
-  load_tokens,     ///< [w tokens]                 rows
-  load_targets,    ///< [w targets]                rows; -1: not counted in the loss
-  count_targets,   ///< [w count]                  valid targets of the sequences that batch_axes give the rank
-  fill,            ///< [w x ...]                  x = 0
-  initialize,      ///< [w parameters]             from the parameter table, keyed by global element
-  initialize_scale,///< [w loss_scale]             {scale, steps since the last change}
+  load_tokens,       ///< [w tokens]                 rows
+  load_targets,      ///< [w targets]                rows; -1: not counted in the loss
+  count_targets,     ///< [w count]                  valid targets of the sequences that batch_axes give the rank
+  fill,              ///< [w x ...]                  x = 0
+  initialize,        ///< [w parameters]             from the parameter table, keyed by global element
+  initialize_scale,  ///< [w loss_scale]             {scale, steps since the last change}
 
   // Embedding: rows = T, columns = hidden, depth = local vocabulary.
-  embed_forward,    ///< [r tokens, r table, w x]   rows of other vocabulary shards give 0
-  embed_backward,   ///< [r tokens, r dx, a dtable]
-  position_forward, ///< [a x, r table]             x += table[position]
-  position_backward,///< [r dx, a dtable]
+  embed_forward,      ///< [r tokens, r table, w x]   rows of other vocabulary shards give 0
+  embed_backward,     ///< [r tokens, r dx, a dtable]
+  position_forward,   ///< [a x, r table]             x += table[position]
+  position_backward,  ///< [r dx, a dtable]
 
   // Norms: rows = T, columns = hidden.  stats: {mean, 1/deviation} or {1/rms} per row.
-  layer_norm_forward,         ///< [r x, r gamma, r beta, w y, w stats]
-  layer_norm_backward_input,  ///< [r dy, r x, r gamma, r stats, a dx | residual: r residual, w dx]   dx += ...
-  layer_norm_backward_weight, ///< [r dy, r x, r stats, a dgamma, a dbeta]
-  rms_norm_forward,           ///< [r x, r gamma, w y, w stats]
-  rms_norm_backward_input,    ///< [r dy, r x, r gamma, r stats, a dx | residual: r residual, w dx]
-  rms_norm_backward_weight,   ///< [r dy, r x, r stats, a dgamma]
+  layer_norm_forward,          ///< [r x, r gamma, r beta, w y, w stats]
+  layer_norm_backward_input,   ///< [r dy, r x, r gamma, r stats, a dx | residual: r residual, w dx]   dx += ...
+  layer_norm_backward_weight,  ///< [r dy, r x, r stats, a dgamma, a dbeta]
+  rms_norm_forward,            ///< [r x, r gamma, w y, w stats]
+  rms_norm_backward_input,     ///< [r dy, r x, r gamma, r stats, a dx | residual: r residual, w dx]
+  rms_norm_backward_weight,    ///< [r dy, r x, r stats, a dgamma]
 
   // The same where an axis cuts the columns (option cut): depth is the width of
   // a whole row, and sums over it are operands of the norms' kernels, made by
@@ -46,18 +46,19 @@ enum class KernelKind : std::uint8_t {
   norm_gradient_sums,  ///< [r dy, r x, r gamma, r stats, w sums] per row {of g, of g z} or {of g z}; g = dy gamma
 
   // C[rows, columns] (=, +=) op(A)[rows, depth] op(B)[depth, columns] (+ bias[columns])
-  gemm,            ///< [r A, r B, w|a C, (bias: r bias)]
-  bias_backward,   ///< [r dy, a dbias]            rows, columns: column sums
+  gemm,           ///< [r A, r B, w|a C, (bias: r bias)]
+  bias_backward,  ///< [r dy, a dbias]            rows, columns: column sums
 
   // Attention on packed qkv[T, kv_heads, heads/kv_heads + 2, head_dim]: queries of
   // the group, then its key, then its value.  batch sequences of rows/batch tokens.
   // Rope rotates features (i, i + head_dim/2) by position * theta^(-2 i / head_dim).
   // Probabilities, mask, dropped and dscores are [batch, heads, query, key], lse is
   // [batch, heads, query], dq_accumulator [batch, heads, query, head_dim].
-  rope_forward,    ///< [a qkv]                    rotates queries and keys in place
-  rope_backward,   ///< [a dqkv]
+  rope_forward,                ///< [a qkv]                    rotates queries and keys in place
+  rope_backward,               ///< [a dqkv]
   attention_unfused_forward,   ///< [r qkv, w context, w probabilities, (dropout: w mask, w dropped)]
-  attention_unfused_backward,  ///< [r dcontext, r qkv, r probabilities, (dropout: r mask, r dropped), w dqkv, w dscores]
+  attention_unfused_backward,  ///< [r dcontext, r qkv, r probabilities, (dropout: r mask, r dropped), w dqkv, w
+                               ///< dscores]
   attention_flash_forward,     ///< [r qkv, w context, w lse]
   attention_flash_backward,    ///< [r dcontext, r qkv, r context, r lse, w dqkv, w dq_accumulator]
 
@@ -89,15 +90,16 @@ enum class KernelKind : std::uint8_t {
   dropout_backward,  ///< [r dy, r mask, w dx]      dy and dx may be the same view
 
   // Cross-entropy over a vocabulary split over the tensor axis: rows = T, columns = local vocabulary.
-  cross_entropy_max,      ///< [r logits, w max]
-  cross_entropy_sum,      ///< [r logits, r max, r targets, w sum, w target_logit]
-  cross_entropy_loss,     ///< [r max, r sum, r target_logit, r targets, a loss]  adds the sum over valid tokens
-  cross_entropy_backward, ///< [a logits -> dlogits, r max, r sum, r targets, r count, (scaled: r loss_scale)]
-  mean_loss,              ///< [a loss, r count]    loss /= count
+  cross_entropy_max,       ///< [r logits, w max]
+  cross_entropy_sum,       ///< [r logits, r max, r targets, w sum, w target_logit]
+  cross_entropy_loss,      ///< [r max, r sum, r target_logit, r targets, a loss]  adds the sum over valid tokens
+  cross_entropy_backward,  ///< [a logits -> dlogits, r max, r sum, r targets, r count, (scaled: r loss_scale)]
+  mean_loss,               ///< [a loss, r count]    loss /= count
 
   // Optimizer.
   sum_squares,   ///< [r gradient ..., a norm]       norm += parameter * sum of squares
-  clip_factor,   ///< [r norm, (scaled: a loss_scale), w factor]   factor {multiplier, skip}; parameter: clip norm, 0 = none
+  clip_factor,   ///< [r norm, (scaled: a loss_scale), w factor]   factor {multiplier, skip}; parameter: clip norm, 0 =
+                 ///< none
   advance_step,  ///< [a steps, (factor: r factor)]  steps += 1 unless skipped
   sgd_update,    ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), (momentum: a m)]
   adam_update,   ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), a m, a v]
@@ -117,10 +119,10 @@ struct KernelOptions {
   bool decay : 1 = false;        ///< optimizer: apply weight decay
   bool transpose_a : 1 = false;  ///< gemm
   bool transpose_b : 1 = false;
-  bool causal : 1 = false;       ///< attention
-  bool cut : 1 = false;          ///< norms: the columns are a part of the row
-  bool centered : 1 = false;     ///< sums of a norm: the mean is taken off
-  bool residual : 1 = false;     ///< norm backward: dx = residual + ... instead of dx += ...
+  bool causal : 1 = false;    ///< attention
+  bool cut : 1 = false;       ///< norms: the columns are a part of the row
+  bool centered : 1 = false;  ///< sums of a norm: the mean is taken off
+  bool residual : 1 = false;  ///< norm backward: dx = residual + ... instead of dx += ...
   friend bool operator==(const KernelOptions&, const KernelOptions&) = default;
 };
 

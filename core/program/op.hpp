@@ -126,7 +126,7 @@ struct Collective {
 /// the k-th receive on that channel at b from a.
 struct Transfer {
   bool send = true;
-  Peer peer{};             ///< in `group`
+  Peer peer{};  ///< in `group`
   GroupId group{};
   std::uint8_t channel = 0;  ///< 0 activations, 1 gradients
   std::uint32_t view = 0;    ///< position in the op's views

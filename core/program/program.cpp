@@ -92,8 +92,8 @@ std::uint64_t touched_bytes(const Program& program, const Block& block, const Op
   return bytes;
 }
 
-std::uint64_t ring_bytes_sent(Collective::Kind kind, std::uint64_t count, std::uint64_t element,
-                              std::uint32_t members, std::uint32_t peer, std::uint32_t root) {
+std::uint64_t ring_bytes_sent(Collective::Kind kind, std::uint64_t count, std::uint64_t element, std::uint32_t members,
+                              std::uint32_t peer, std::uint32_t root) {
   ORRERY_ASSERT(members >= 1 && peer < members && root < members, members, peer, root);
   if (members == 1) return 0;
   const auto chunk = [&](std::uint32_t c) {

@@ -89,11 +89,11 @@ struct Program {
 
 /// One run of one op in the expanded list of a rank.
 struct OpRun {
-  OpId id;             ///< running number in the rank's step list; setup is not numbered
+  OpId id;  ///< running number in the rank's step list; setup is not numbered
   const Block* block;
   const Op* op;
-  std::uint32_t op_index;    ///< inside the block
-  std::uint32_t block_run;   ///< running number of block runs on this rank
+  std::uint32_t op_index;   ///< inside the block
+  std::uint32_t block_run;  ///< running number of block runs on this rank
   std::uint32_t layer;
   std::uint32_t microbatch;
 };

@@ -141,9 +141,11 @@ Range Reader::transfers(Line& line, std::uint32_t views) {
 Lane Reader::lane(Line& line) const {
   const Token token = line.peek();
   const std::string_view word = line.word("a lane");
-  static constexpr std::pair<LaneKind, std::size_t> kinds[] = {
-      {LaneKind::compute, 1}, {LaneKind::collective, axis_count + 2}, {LaneKind::transfer, 4}, {LaneKind::copy, 4},
-      {LaneKind::host, 1}};
+  static constexpr std::pair<LaneKind, std::size_t> kinds[] = {{LaneKind::compute, 1},
+                                                               {LaneKind::collective, axis_count + 2},
+                                                               {LaneKind::transfer, 4},
+                                                               {LaneKind::copy, 4},
+                                                               {LaneKind::host, 1}};
   for (const auto& [kind, count] : kinds) {
     for (std::size_t i = 0; i < count; ++i) {
       const Lane lane{kind, static_cast<std::uint8_t>(i)};

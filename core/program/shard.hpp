@@ -9,10 +9,10 @@ namespace orrery {
 
 /// One dimension of a global tensor and how it is cut.
 struct ShardDim {
-  std::uint64_t extent = 1;  ///< global, padding included
-  std::uint64_t valid = 1;   ///< global without padding (a padded vocabulary); else equal to extent
-  AxisList split;            ///< mesh axes that cut it into equal parts, outermost first
-  bool microbatched = false; ///< cut once more by the slot's microbatch (inside the axes)
+  std::uint64_t extent = 1;   ///< global, padding included
+  std::uint64_t valid = 1;    ///< global without padding (a padded vocabulary); else equal to extent
+  AxisList split;             ///< mesh axes that cut it into equal parts, outermost first
+  bool microbatched = false;  ///< cut once more by the slot's microbatch (inside the axes)
   /// n: cut into 2n chunks that stand in the order 0, 2n-1, 1, 2n-2, ... before the axes cut it, so that each of n
   /// ranks holds an early and a late one; 0: in order.  See coordinate_of.
   std::uint32_t zigzag = 0;

@@ -125,9 +125,8 @@ class Pairs {
         if (i % 2 == 1) {
           added_[at] = true;
         } else if (view(run, i + 1).buffer != v.buffer) {
-          std::erase_if(pending_[at], [&](const auto& part) {
-            return v.offset <= part.first && part.second <= v.offset + v.count;
-          });
+          std::erase_if(pending_[at],
+                        [&](const auto& part) { return v.offset <= part.first && part.second <= v.offset + v.count; });
         }
       } else if (const auto* compute = std::get_if<Compute>(&run.op->action)) {
         if (run.block->kernels[compute->kernel].kind == Kind::fill) {
@@ -178,7 +177,7 @@ class Pairs {
     const auto& table = p_[v.buffer].parameters;
     if (!table) return true;  // gathered from the table's parts
     return std::any_of(p_.buffers.begin(), p_.buffers.end(),
-                                [&](const Buffer& b) { return b.role == Role::gradient && b.parameters == table; });
+                       [&](const Buffer& b) { return b.role == Role::gradient && b.parameters == table; });
   }
 
   void gradients(const OpRun& run, const Kernel& k) {

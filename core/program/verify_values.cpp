@@ -11,6 +11,8 @@ namespace orrery::verifying {
 
 namespace {
 
+// (One file over 600 lines: its rules share one walk and one record of every written region.)
+//
 // What the elements mean, in one walk over a step: which are sums still to be
 // made, which are left from the step before, which op ran twice.  Hazards are
 // excluded by now, so values follow list order.
@@ -295,7 +297,8 @@ class Values {
   /// Whoever does not go on adding to a sum over blocks needs all of them.
   void blocks_are_there(const OpRun& run, const View& v) {
     if (v.use == View::Use::accumulate) {
-      if (const auto* x = std::get_if<Collective>(&run.op->action); x != nullptr && is_paired(*run.block, *run.op, *x)) {
+      if (const auto* x = std::get_if<Collective>(&run.op->action);
+          x != nullptr && is_paired(*run.block, *run.op, *x)) {
         return;
       }
       if (const auto* c = std::get_if<Compute>(&run.op->action);
@@ -330,8 +333,8 @@ class Values {
     if (a.block == no_block) return {b.block, b.members, 0, true};
     if (b.block == no_block) return {a.block, a.members, 0, true};
     if (a.block != b.block) {
-      wrong("program.partial", fmt::format("block {} of one factor is multiplied with block {} of the other", a.block, b.block),
-            run);
+      wrong("program.partial",
+            fmt::format("block {} of one factor is multiplied with block {} of the other", a.block, b.block), run);
     }
     Blocks sum;
     if (view(run, 2).use == View::Use::accumulate) sum = blocks_of(run, view(run, 2));
@@ -568,7 +571,7 @@ class Values {
         break;
       case KernelKind::attention_part_backward:
         // Keys of the whole sequence get a part of their gradient from each rank's queries.
-        if (const auto &own = p_[view(run, 1).buffer].shard, &brought = p_[view(run, 2).buffer].shard;
+        if (const auto& own = p_[view(run, 1).buffer].shard, &brought = p_[view(run, 2).buffer].shard;
             i == 6 && own && brought) {
           return static_cast<AxisBits>(cuts(*own, 0, 1) & ~cuts(*brought, 0, 1));
         }
@@ -700,7 +703,8 @@ class Values {
           if (reduces) attended.met *= group_size(p_[c.group], p_.mesh);
           const View& to = view(run, i + 1);
           const AxisBits left = reduces ? reduced(run, view(run, i), to, group) : partial_of(run, view(run, i));
-          if (c.kind == Collective::Kind::all_gather && is_weight(to)) copies_[instance(run, to)] = {view(run, i), stamp_, run.layer};
+          if (c.kind == Collective::Kind::all_gather && is_weight(to))
+            copies_[instance(run, to)] = {view(run, i), stamp_, run.layer};
           if (to.use == View::Use::accumulate) {
             Hash sum;
             sum.add(content(run, to));
@@ -720,7 +724,8 @@ class Values {
     auto left = static_cast<AxisBits>(partial_of(run, from) & ~group);
     // A weight's gradient made in a workspace: the axes that cut the weight gave each rank its own part.
     if (p_[to.buffer].role == Role::gradient && p_[from.buffer].role != Role::gradient) {
-      if (const ParameterSlice* s = slice_of(to)) left = static_cast<AxisBits>(left & ~cuts(s->shard, 0, Shard::max_dims));
+      if (const ParameterSlice* s = slice_of(to))
+        left = static_cast<AxisBits>(left & ~cuts(s->shard, 0, Shard::max_dims));
     }
     if (to.use == View::Use::accumulate) left = static_cast<AxisBits>(left | partial_of(run, to));
     return left;
@@ -730,8 +735,8 @@ class Values {
   Blocks blocks_by_root(const OpRun& run, const Collective& c, const View& from, const View& to) {
     const Blocks term = blocks_of(run, from);
     if (term.block != no_block && term.block != index(c.root)) {
-      wrong("program.partial", fmt::format("the product with block {} is summed on member {}", term.block, index(c.root)),
-            run);
+      wrong("program.partial",
+            fmt::format("the product with block {} is summed on member {}", term.block, index(c.root)), run);
     }
     Blocks sum = blocks_of(run, to);
     if (sum.complete) sum.marks = 0;

@@ -55,8 +55,8 @@ struct Comparison {
   std::uint64_t predicted_peak_bytes = 0;
   std::uint64_t measured_peak_bytes = 0;
   std::vector<ComparedTime> operations;
-  std::vector<ComparedTime> parts;      ///< compute, exposed communication, bubble (see StageTime: the last two overlap)
-  std::vector<ComparedRank> ranks;      ///< traces only
+  std::vector<ComparedTime> parts;  ///< compute, exposed communication, bubble (see StageTime: the last two overlap)
+  std::vector<ComparedRank> ranks;  ///< traces only
   std::vector<std::string> mismatches;  ///< what one side has and the other lacks
   Tolerance tolerance;
   bool within_tolerance = true;  ///< false: exit status 1

@@ -35,8 +35,7 @@ std::string render(const Report& r) {
        fmt::format("{} ({})", short_text(r.exposed_communication),
                    percent(step > 0.0 ? r.exposed_communication.base() / step : 0.0)));
   if (r.exposed_exchange.base() > 0.0) {
-    line(out, "  of it bubble as well",
-         fmt::format("{} (messages between stages)", short_text(r.exposed_exchange)));
+    line(out, "  of it bubble as well", fmt::format("{} (messages between stages)", short_text(r.exposed_exchange)));
   }
   std::string memory = bytes_text(r.peak_memory_bytes);
   if (r.memory_capacity_bytes) {

@@ -191,8 +191,8 @@ Report summarize(const PlannedRun& run, const Program& program, const Trace& tra
   report.exposed_exchange = mean(all.exchanges, ranks);
   report.bubble_fraction = step > 0 ? all.bubble / (ranks * static_cast<double>(step)) : 0.0;
   for (const auto& [stage, s] : stages) {
-    report.time_by_stage.push_back({stage, mean(s.busy, s.ranks), mean(s.exposed, s.ranks),
-                                    mean(s.exchanges, s.ranks), mean(s.bubble, s.ranks)});
+    report.time_by_stage.push_back(
+        {stage, mean(s.busy, s.ranks), mean(s.exposed, s.ranks), mean(s.exchanges, s.ranks), mean(s.bubble, s.ranks)});
   }
   for (std::size_t o = 0; o < operation_count; ++o) {
     if (count[o] == 0) continue;

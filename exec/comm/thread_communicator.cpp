@@ -141,8 +141,8 @@ class ThreadWorld::Endpoint final : public Communicator {
         pause();
       }
     }
-    const auto longest = std::chrono::duration_cast<Clock::duration>(
-        std::chrono::duration<double>(world_.options_.watchdog.base()));
+    const auto longest =
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(world_.options_.watchdog.base()));
     const auto posted = Clock::now();
     std::unique_lock lock(wait_mutex_);
     while (!done()) {

@@ -78,7 +78,7 @@ struct RunResult {
   /// fourth, and so on, so that a long run takes no more memory.
   std::vector<Trace> traces;
   std::uint64_t trace_stride = 1;  ///< recorded steps from one kept trace to the next
-  RecordedTimes times;                 ///< of all recorded steps
+  RecordedTimes times;             ///< of all recorded steps
   std::vector<double> losses;      ///< one per step, warm-up included
   std::vector<RankMemory> memory;  ///< by rank
   bool cancelled = false;          ///< fewer steps than asked for

@@ -47,13 +47,14 @@ Report report_of(const PlannedRun& run, const Program& program, const RunResult&
   if (!result.losses.empty()) report.loss = result.losses.back();
   std::uint64_t reserved = 0;
   std::uint64_t outside = 0;
+  std::uint64_t held = 0;
   for (const RankMemory& memory : result.memory) {
     reserved = std::max(reserved, memory.reserved_bytes);
     outside = std::max(outside, memory.outside_bytes);
+    held = std::max(held, memory.held_bytes);
   }
   constexpr double seconds = 1e-12;  // per picosecond
-  const std::string kept =
-      result.trace_stride == 1 ? "" : fmt::format(" (of every {} steps one)", result.trace_stride);
+  const std::string kept = result.trace_stride == 1 ? "" : fmt::format(" (of every {} steps one)", result.trace_stride);
   report.assumptions.push_back(fmt::format("median{} of {} measured steps, {:.6f} s to {:.6f} s", kept,
                                            result.times.steps, static_cast<double>(result.times.fastest) * seconds,
                                            static_cast<double>(result.times.slowest) * seconds));
@@ -61,6 +62,12 @@ Report report_of(const PlannedRun& run, const Program& program, const RunResult&
                                                       : "a rank does one operation at a time");
   report.assumptions.push_back(fmt::format(
       "largest over ranks: {} bytes reserved for buffers, {} bytes of scratch outside the Program", reserved, outside));
+  if (trace.concurrent_lanes) {
+    report.assumptions.push_back(fmt::format(
+        "peak memory counts buffers in the order of issue; with those that a lane still used when freed, {} bytes were "
+        "held at one time",
+        held));
+  }
   return report;
 }
 

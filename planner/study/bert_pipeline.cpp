@@ -64,7 +64,7 @@ StudyResult bert_pipeline_study(const Library& library) {
        plain("none"),
        Evidence::announcement,
        {fmt::format("{:.1f}x less between stages of 4", ratio_at_4), ratio_at_4},
-       Verdict::follows,
+       ratio_at_4 > 1.0 ? Verdict::follows : Verdict::does_not_follow,
        "every rank sends only its positions; 1D sends the whole stream from every rank, or splits it, sends a part "
        "and gathers: as many bytes, most of them inside the stage"}};
   r.tables.push_back(std::move(table));

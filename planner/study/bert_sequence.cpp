@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "planner/study/priced_plan.hpp"
 #include "planner/study/studies.hpp"
@@ -106,11 +105,11 @@ StudyResult bert_sequence_study(const Library& library) {
   }
   r.claims = {
       {"largest batch on 64 P100, sequence over tensor parallelism", number(13.7, 1, "x"), Evidence::abstract_,
-       number(batch_ratio, 1, "x"), std::abs(batch_ratio / 13.7 - 1.0) < 0.1 ? Verdict::follows : Verdict::in_part,
+       number(batch_ratio, 1, "x"), judged(batch_ratio, 13.7, 0.1),
        "the size follows within a quarter: mostly from 1D's limit of 12 ranks, and from what it keeps whole; the count "
        "leaves out embedding, logits and masks, and the measured sequence length is not known here"},
       {"longest sequence on 64 P100", number(3.0, 1, "x"), Evidence::abstract_, number(length_ratio, 1, "x"),
-       std::abs(length_ratio / 3.0 - 1.0) < 0.1 ? Verdict::follows : Verdict::in_part,
+       judged(length_ratio, 3.0, 0.1),
        "within 10 %: scores grow with the square of the sequence and are cut 64 ways against 12"},
       {"longest sequence with sparse attention", plain("over 114 K, over 27x"), Evidence::abstract_, plain("-"),
        Verdict::undecided, "sparse attention is not in Orrery's model"},

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "planner/study/priced_plan.hpp"
 #include "planner/study/studies.hpp"
 #include "sim/bound/tensor_volumes.hpp"
@@ -79,14 +77,14 @@ StudyResult gpt2_memory_study(const Library& library) {
   }
   const double x_8b = 5.0 * heads * static_cast<double>(sequence) / h;
   r.claims = {{"memory of GPT-2 on 64 GPUs, 1D over 2D", number(11.0, 0, "x"), Evidence::repository,
-               number(at_64, 1, "x"), std::abs(at_64 / 11.0 - 1.0) < 0.2 ? Verdict::follows : Verdict::in_part,
+               number(at_64, 1, "x"), judged(at_64, 11.0, 0.2),
                "from activations alone, within 20 %: 1D keeps the inputs and outputs of its pairs whole on every GPU; "
                "the exact "
                "figure depends on x = 5 s / (head size)"},
               {"the same by the formula, gpt2_8B (x = 40)", number(9.5, 1, "x"), Evidence::calculated,
-               number(ratio(64, x_8b), 1, "x"), Verdict::follows, "(10 p + 24 + x) / (34 + x)"},
+               number(ratio(64, x_8b), 1, "x"), judged(ratio(64, x_8b), 9.5), "(10 p + 24 + x) / (34 + x)"},
               {"the same with x = 26", number(11.5, 1, "x"), Evidence::calculated, number(ratio(64, 26.0), 1, "x"),
-               Verdict::follows, "a head size of 197 at 1024 positions, or fewer positions"},
+               judged(ratio(64, 26.0), 11.5), "a head size of 197 at 1024 positions, or fewer positions"},
               {"24 times larger model", number(24.0, 0, "x"), Evidence::repository, plain("-"), Verdict::undecided,
                "the setup is not in the sources read"},
               {"over 3 times faster", number(3.0, 0, "x"), Evidence::repository, plain("-"), Verdict::undecided,

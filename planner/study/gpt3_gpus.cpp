@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "planner/search.hpp"
 #include "planner/study/priced_plan.hpp"
@@ -77,14 +76,13 @@ StudyResult gpt3_gpus_study(const Library& library) {
     chart.series[0].points.push_back({gpus, peak});
     chart.series[1].points.push_back({gpus, state});
     r.claims.push_back({fmt::format("{:.0f} GPUs: state per GPU, GB", gpus), number(published_state[i], 1),
-                        Evidence::calculated, number(state, 1), Verdict::follows,
+                        Evidence::calculated, number(state, 1), judged(state, published_state[i]),
                         "16 bytes of 175 G parameters over the GPUs; the Program holds 174.6 G, norms on every tensor "
                         "rank and a second copy of the tied table"});
     const double over_ideal = 100.0 * e.bubble_fraction / (1.0 - e.bubble_fraction);
     r.claims.push_back(
         {fmt::format("{:.0f} GPUs: bubble over ideal time, %", gpus), number(published_bubble[i], 1),
-         Evidence::calculated, number(over_ideal, 1),
-         std::abs(over_ideal / published_bubble[i] - 1.0) < 0.1 ? Verdict::follows : Verdict::in_part,
+         Evidence::calculated, number(over_ideal, 1), judged(over_ideal, published_bubble[i], 0.1),
          "within 10 %: (p-1)/m of equal stages and free messages; the Program's stages are not equal (embedding, LM "
          "head), and its messages take time"});
   }
@@ -125,7 +123,7 @@ StudyResult gpt3_gpus_study(const Library& library) {
                       plain("\"decent speed\""),
                       Evidence::announcement,
                       {fmt::format("{:.2f}x per GPU", rate_96), rate_96},
-                      Verdict::follows,
+                      plans[1].report.fits ? Verdict::follows : Verdict::does_not_follow,
                       "it fits, and fewer stages mean less bubble: each GPU does more, the step takes longer"});
   r.claims.push_back(
       {"64 GPUs, 16 stages, \"freeing an extra 64\"",

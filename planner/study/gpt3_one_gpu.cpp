@@ -45,9 +45,9 @@ StudyResult gpt3_one_gpu_study(const Library& library) {
   const double implied = 12e6 / (100.0 * hours_per_year);
 
   r.claims = {
-      {"years at the peak of 312 TFLOP/s", number(31.9, 1), Evidence::calculated, number(at_peak, 1), Verdict::follows,
-       "3.14e23 FLOP over the peak"},
-      {"years at 32 % of the peak", number(99.7, 1), Evidence::calculated, number(at_32, 1), Verdict::follows,
+      {"years at the peak of 312 TFLOP/s", number(31.9, 1), Evidence::calculated, number(at_peak, 1),
+       judged(at_peak, 31.9), "3.14e23 FLOP over the peak"},
+      {"years at 32 % of the peak", number(99.7, 1), Evidence::calculated, number(at_32, 1), judged(at_32, 99.7),
        "the claim of 100 years is this rate"},
       {"years on one A100", plain("more than 100"), Evidence::announcement, number(years, 1), Verdict::in_part,
        fmt::format(
@@ -64,7 +64,7 @@ StudyResult gpt3_one_gpu_study(const Library& library) {
        {"3.14e23", published_flops},
        Evidence::unverified,
        {fmt::format("{:.3g}", own_flops), own_flops},
-       Verdict::follows,
+       judged(own_flops, published_flops, 0.03),
        "within 3 %: 6 FLOP per parameter and token; the convention of reports adds attention and the LM head"}};
 
   const double need = static_cast<double>(one.report.peak_memory_bytes);

@@ -88,9 +88,7 @@ StudyResult llama_memory_study(const Library& library) {
     chart.series[0].points.push_back({static_cast<double>(i), run.tflops});
     chart.series[1].points.push_back({static_cast<double>(i), estimated});
     r.claims.push_back({fmt::format("{}: TFLOP/s from its samples/s", run.model), number(run.tflops, 2), run.evidence,
-                        number(repeated, 2),
-                        std::abs(repeated / run.tflops - 1.0) < 0.005 ? Verdict::follows : Verdict::in_part,
-                        "8 P tokens/s over 32 GPUs"});
+                        number(repeated, 2), judged(repeated, run.tflops), "8 P tokens/s over 32 GPUs"});
     const double off = samples / run.samples_per_s - 1.0;
     r.claims.push_back(
         {fmt::format("{}: samples a second", run.model), number(run.samples_per_s, 2), run.evidence, number(samples, 2),
@@ -102,8 +100,7 @@ StudyResult llama_memory_study(const Library& library) {
     const double shared = 16.0 * parameters / gpus / 1e9;
     r.claims.push_back(
         {fmt::format("{}: memory per GPU, GB", run.model), number(run.megabytes / 1e3, 1), run.evidence,
-         number(peak, 1),
-         i == 0 && std::abs(peak * 1e3 / run.megabytes - 1.0) < 0.15 ? Verdict::follows : Verdict::in_part,
+         number(peak, 1), i == 0 ? judged(peak * 1e3, run.megabytes, 0.15) : Verdict::in_part,
          fmt::format("live bytes of the Program, {:.1f} GB of them states cut over all GPUs; Gemini's chunks keep more "
                      "weights gathered, and the allocator holds more than is live",
                      shared)});

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace orrery {
 
 const std::vector<Study>& all_studies() {
@@ -54,6 +56,10 @@ std::string_view name_of(Verdict v) {
     case Verdict::undecided: return "undecided";
   }
   return "";
+}
+
+Verdict judged(double computed, double published, double tolerance) {
+  return std::abs(computed / published - 1.0) < tolerance ? Verdict::follows : Verdict::in_part;
 }
 
 Figure plain(std::string text) { return {std::move(text), std::nullopt}; }

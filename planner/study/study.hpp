@@ -27,12 +27,15 @@ enum class Evidence : std::uint8_t {
 
 /// What the model says to a claim.
 enum class Verdict : std::uint8_t {
-  follows,          ///< the figure follows from the model, within the tolerance given in the reason
+  follows,          ///< the figure follows from the model, within the tolerance given in the reason, or 0.5 %
   in_part,          ///< the direction or a part follows, the figure does not
   does_not_follow,  ///< the model says otherwise
   undecided,        ///< what the claim rests on is not known, or the model has no part for it
 };
 [[nodiscard]] std::string_view name_of(Verdict);
+/// `follows` where computed is within the relative tolerance of published, else `in_part`.  0.5 % leaves room for a
+/// figure printed with three digits.
+[[nodiscard]] Verdict judged(double computed, double published, double tolerance = 0.005);
 
 /// A figure as it is printed, and as a number where it is one.
 struct Figure {

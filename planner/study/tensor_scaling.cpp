@@ -178,7 +178,7 @@ void fill_claims(StudyResult& r) {
     const double layer = ratio(row.mode, row.devices, true);
     const std::string what = fmt::format("1D over {}, {} devices", name_of(row.mode), row.devices);
     r.claims.push_back({what + ", one linear layer", number(row.published, 2, "x"), Evidence::unverified,
-                        number(linear, 2, "x"), Verdict::follows,
+                        number(linear, 2, "x"), judged(linear, row.published),
                         "the published formulas, as recalled, are those of the block moves"});
     r.claims.push_back(
         {what + ", one transformer layer", number(row.published, 2, "x"), Evidence::unverified, number(layer, 2, "x"),

@@ -94,11 +94,10 @@ StudyResult vit_batch_study(const Library& library) {
   }
   r.claims = {
       {"largest batch of ViT, 64 GPUs, 2D over 1D", number(14.0, 0, "x"), Evidence::repository, number(kept, 2, "x"),
-       std::abs(kept / 14.0 - 1.0) < 0.05 ? Verdict::follows : Verdict::in_part,
+       judged(kept, 14.0, 0.05),
        "activations alone: (10 p + 24 + x) / (34 + x) with x = 15.4; weights are cut alike and cancel"},
       {"the same in whole batches on 40 GB", number(14.0, 0, "x"), Evidence::repository, number(batch_ratio, 2, "x"),
-       std::abs(batch_ratio / 14.0 - 1.0) < 0.1 ? Verdict::follows : Verdict::in_part,
-       "rounding to what each grid can cut"},
+       judged(batch_ratio, 14.0, 0.1), "rounding to what each grid can cut"},
       {"speed of ViT, 64 GPUs, 2D over 1D", number(5.0, 0, "x"), Evidence::repository, number(rate_ratio, 2, "x"),
        std::abs(rate_ratio / 5.0 - 1.0) < 0.2 ? Verdict::follows
        : rate_ratio > 1.0                     ? Verdict::in_part

@@ -147,19 +147,17 @@ Seconds KernelCost::attention(const Kernel& k, Bytes touched) const {
   if (const RateTable* measured = rate(measured_as(k.kind), k.compute, k.options.dropout)) {
     const double sequence = static_cast<double>(k.rows) / k.batch;
     return launch_ +
-           compute_slowdown_ * (Flops::of(executed) /
-                                FlopRate::of(interpolate(*measured, sequence, static_cast<double>(k.head_dim))));
+           compute_slowdown_ *
+               (Flops::of(executed) / FlopRate::of(interpolate(*measured, sequence, static_cast<double>(k.head_dim))));
   }
   const AttentionEfficiency& e = attention_[static_cast<std::size_t>(k.compute)];
   const Bytes traffic = memory_traffic(k, touched);
   const Bandwidth bandwidth = memory_efficiency_ * bandwidth_;
   switch (measured_as(k.kind)) {
     case KernelKind::attention_flash_forward:
-      return launch_ +
-             roofline_time(Flops::of(executed), e.forward_efficiency * peak(k.compute), traffic, bandwidth);
+      return launch_ + roofline_time(Flops::of(executed), e.forward_efficiency * peak(k.compute), traffic, bandwidth);
     case KernelKind::attention_flash_backward:
-      return launch_ +
-             roofline_time(Flops::of(executed), e.backward_efficiency * peak(k.compute), traffic, bandwidth);
+      return launch_ + roofline_time(Flops::of(executed), e.backward_efficiency * peak(k.compute), traffic, bandwidth);
     default: {
       // Separate kernels, one after the other: products over the whole square, then
       // passes over the matrix.  Batched products use the plain GEMM efficiency.

@@ -60,9 +60,9 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
   price(prices, program, costs);
   const bool shares_cores = prices.core_count > 0;
   const bool expand = options.expand || options.noise.has_value() || shares_cores;
-  Timing timing = simulate_times(program, prices, expand, options.noise,
-                                 shares_cores ? nodes_of(run, program, costs) : std::vector<std::uint32_t>{},
-                                 options.progress);
+  Timing timing =
+      simulate_times(program, prices, expand, options.noise,
+                     shares_cores ? nodes_of(run, program, costs) : std::vector<std::uint32_t>{}, options.progress);
 
   timing.trace.concurrent_lanes = prices.concurrent_lanes;
 

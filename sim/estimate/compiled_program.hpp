@@ -126,7 +126,7 @@ struct CompiledBlock {
   std::uint8_t gate_count = 0;
   std::uint8_t outcome_count = 0;
   std::uint8_t next_outcome = 0;
-  std::uint8_t last_outcome = 0;  ///< looked at first
+  std::uint8_t last_outcome = 0;                    ///< looked at first
   std::array<std::uint8_t, max_watched> watched{};  ///< lanes other than compute
   std::array<bool, max_watched> used{};             ///< by an op of the block
   std::array<Picoseconds, max_watched> free_until{};

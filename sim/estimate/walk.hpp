@@ -43,7 +43,7 @@ class Walk {
     std::uint32_t run = 0;  ///< of the slot's repeats
     std::uint32_t op = 0;   ///< timed position in a block that meets other classes
     Pending pending = Pending::none;
-    const TimedOp* at = nullptr;  ///< the op that is pending
+    const TimedOp* at = nullptr;               ///< the op that is pending
     Ending ready{};                            ///< what it waited for longest
     Picoseconds began = 0;                     ///< exchange: first message
     Picoseconds ended = 0;                     ///< exchange: last message so far

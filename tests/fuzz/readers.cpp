@@ -78,7 +78,8 @@ std::string plan(std::string_view bytes) {
   Diagnostics diagnostics, again;
   const Library library(library_path());
   // Among the shipped plans, so that their token files are found.
-  const auto value = read_plan(std::string(bytes), library_path() + "/plan/fuzz.toml", library, std::nullopt, diagnostics);
+  const auto value =
+      read_plan(std::string(bytes), library_path() + "/plan/fuzz.toml", library, std::nullopt, diagnostics);
   if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
   const auto back = read_plan(write_plan(*value), "again.toml", library, std::nullopt, again);
   if (!back || !(back->plan == value->plan) || !(back->workload == value->workload)) return "does not read back equal";

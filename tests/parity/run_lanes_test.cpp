@@ -115,7 +115,6 @@ TEST_CASE("lanes side by side compute the same bits as one at a time, in the ord
       CHECK(first == 0);
     }
     for (const RankMemory& m : serial.result.memory) CHECK(m.held_bytes == m.peak_bytes);
-    for (const RankMemory& m : lanes.result.memory) CHECK(m.held_bytes <= m.reserved_bytes);
   }
   CHECK(overlapping > 0);  // else nothing ran side by side
 }

@@ -56,9 +56,8 @@ Mesh random_mesh(Draw& draw, std::uint32_t max_ranks) {
 
 /// One run in six has its tensor parallelism on a grid.
 bool random_grid(Draw& draw, Plan& plan, const RandomRunLimits& limits) {
-  const bool wanted =
-      limits.tensor ? *limits.tensor != TensorAlgorithm::one_d
-                    : draw.once_in(6) && limits.beyond_bound && limits.zero_stage.value_or(0) <= 1;
+  const bool wanted = limits.tensor ? *limits.tensor != TensorAlgorithm::one_d
+                                    : draw.once_in(6) && limits.beyond_bound && limits.zero_stage.value_or(0) <= 1;
   if (!wanted || limits.max_ranks < 4) return false;
   std::uint32_t q = 2;
   std::uint32_t depth = 1;
@@ -142,8 +141,8 @@ void add_context(Draw& draw, PlannedRun& run, const RandomRunLimits& limits) {
   Plan& p = run.plan;
   Workload& w = run.workload;
   const std::uint32_t context = draw.of({2U, 2U, 3U, 4U});
-  const auto algorithm = draw.of({ContextAlgorithm::all_gather, ContextAlgorithm::ulysses, ContextAlgorithm::ring,
-                                  ContextAlgorithm::ring});
+  const auto algorithm = draw.of(
+      {ContextAlgorithm::all_gather, ContextAlgorithm::ulysses, ContextAlgorithm::ring, ContextAlgorithm::ring});
   const bool zigzag = algorithm != ContextAlgorithm::ulysses && draw.once_in(2);
   const std::uint64_t tensor = p.mesh.size(Axis::tensor);
   const std::uint64_t unit = context * std::lcm(zigzag ? 2UL : 1UL, p.sequence_parallel ? tensor : 1UL);
@@ -234,7 +233,8 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     std::iota(p.placement.begin(), p.placement.end(), 0U);
     draw.shuffle(p.placement);
   }
-  if (limits.beyond_bound) p.zero_stage = limits.zero_stage.value_or(
+  if (limits.beyond_bound)
+    p.zero_stage = limits.zero_stage.value_or(
         grid || rules.splits_backward || p.chunks > 1 ? draw.small(0, 1) : draw.of({0U, 1U, 2U, 2U, 3U, 3U}));
   if (p.zero_stage == 3) {
     p.reshard_after_forward = !draw.once_in(2);
@@ -278,15 +278,16 @@ std::string describe(const PlannedRun& run) {
     for (const std::uint32_t n : *p.stage_layers) stages += fmt::format("{}{}", stages.empty() ? "" : "+", n);
   }
   return fmt::format(
-      "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {} {}mb{} B{} s{} {} stages {} {} x{} recompute {} zero {}{}{} bucket {} overlap "
+      "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {} {}mb{} B{} s{} {} stages {} {} x{} recompute {} zero {}{}{} bucket {} "
+      "overlap "
       "{} {} {} {} "
       "{} {} momentum {} clip {} dropout {}/{} grads {} seed {}{}",
       p.name, m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.ffn, m.vocabulary,
-      m.tied_embeddings ? "tied " : "untied ", name_of(p.tensor), mesh, p.microbatch_size, w.global_batch, w.sequence_length,
-      name_of(weight_dtype(w)), stages, name_of(p.schedule), p.chunks,
-      static_cast<int>(p.recompute), p.zero_stage,
-      p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "", p.gradient_bucket ? p.gradient_bucket->base() : 0.0,
-      p.overlap_gradients.value_or(false), p.attention == AttentionKernel::flash ? "flash" : "unfused",
+      m.tied_embeddings ? "tied " : "untied ", name_of(p.tensor), mesh, p.microbatch_size, w.global_batch,
+      w.sequence_length, name_of(weight_dtype(w)), stages, name_of(p.schedule), p.chunks, static_cast<int>(p.recompute),
+      p.zero_stage, p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "",
+      p.gradient_bucket ? p.gradient_bucket->base() : 0.0, p.overlap_gradients.value_or(false),
+      p.attention == AttentionKernel::flash ? "flash" : "unfused",
       p.mesh.size(Axis::context) > 1 ? name_of(p.context) : "no-context", p.zigzag ? "zigzag" : "in-order",
       p.sequence_parallel ? "sp" : "no-sp", w.optimizer.kind == OptimizerKind::adam ? "adam" : "sgd",
       w.optimizer.momentum, w.clip_norm.value_or(0.0), w.hidden_dropout, w.attention_dropout,

@@ -17,9 +17,9 @@ struct RandomRunLimits {
   std::optional<Recompute> recompute;
   std::optional<std::uint32_t> zero_stage;
   std::optional<TensorAlgorithm> tensor;  ///< all but 1D need 4 ranks, 2.5D needs 8
-  bool dropout = true;    ///< may have dropout
-  bool placement = true;  ///< may have a placement other than the identity
-  bool beyond_bound = true;  ///< may use what sim/bound does not cover
+  bool dropout = true;                    ///< may have dropout
+  bool placement = true;                  ///< may have a placement other than the identity
+  bool beyond_bound = true;               ///< may use what sim/bound does not cover
 };
 
 /// A tiny model, workload and resolved plan that pass check(); no cluster.  The

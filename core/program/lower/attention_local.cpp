@@ -84,8 +84,8 @@ class Local : public AttentionCore {
       b.compute(k, {read(o.context_gradient), read(o.qkv), read(probabilities_), read(mask_), read(dropped_),
                     write(o.qkv_gradient), write(dscores_)});
     } else {
-      b.compute(k, {read(o.context_gradient), read(o.qkv), read(probabilities_), write(o.qkv_gradient),
-                    write(dscores_)});
+      b.compute(k,
+                {read(o.context_gradient), read(o.qkv), read(probabilities_), write(o.qkv_gradient), write(dscores_)});
     }
   }
 

@@ -47,7 +47,8 @@ class Ulysses : public AttentionCore {
 
   void backward(BlockBuilder& b, const AttentionOperands& o) override {
     to_parts(b, Pass::input_gradient, o.context_gradient, context_gradient_parts_, context_width_);
-    b.seam(Collective::Kind::all_to_all, s_.context_group, {read(context_gradient_parts_), write(context_heads_gradient_)});
+    b.seam(Collective::Kind::all_to_all, s_.context_group,
+           {read(context_gradient_parts_), write(context_heads_gradient_)});
     core_->backward(b, inner());
     b.seam(Collective::Kind::all_to_all, s_.context_group, {read(qkv_heads_gradient_), write(qkv_gradient_parts_)});
     from_parts(b, Pass::input_gradient, qkv_gradient_parts_, o.qkv_gradient, qkv_width_);

@@ -81,7 +81,8 @@ BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket) {
     for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
       for (const ParameterSegment& s : c.program.parameter_tables[m.table].segments) {
         operands.push_back(whole(m.whole_gradients, s, View::Use::read, shift));
-        operands.push_back(own_part(c, m.gradients, s, each_microbatch ? View::Use::accumulate : View::Use::write, shift));
+        operands.push_back(
+            own_part(c, m.gradients, s, each_microbatch ? View::Use::accumulate : View::Use::write, shift));
       }
     });
     after_products();

@@ -20,7 +20,8 @@ std::string before(const State& s) {
 /// several axes), each direction and end of a transfer on one of its own.
 Lane lane_of(const State& s, const Block& block, const Op& op) {
   if (const auto* collective = std::get_if<Collective>(&op.action)) {
-    const bool ahead = collective->kind == Collective::Kind::all_gather && is_copy(s, block.views[op.views.first + 1].buffer);
+    const bool ahead =
+        collective->kind == Collective::Kind::all_gather && is_copy(s, block.views[op.views.first + 1].buffer);
     if (ahead) return {LaneKind::collective, gather_lane};
     return collective_lane(s.program, collective->group);
   }

@@ -9,9 +9,16 @@ namespace orrery {
 namespace lowering {
 
 std::span<const LoweringPass> all_passes() {
-  static const std::array list = {
-      place(),     schedule(),  recomputation(), sharding_collectives(), pipeline_transfers(), gathers_and_reductions(),
-      optimizer(), lifetimes(), parameter_copies(), lanes()};
+  static const std::array list = {place(),
+                                  schedule(),
+                                  recomputation(),
+                                  sharding_collectives(),
+                                  pipeline_transfers(),
+                                  gathers_and_reductions(),
+                                  optimizer(),
+                                  lifetimes(),
+                                  parameter_copies(),
+                                  lanes()};
   return list;
 }
 

@@ -169,8 +169,8 @@ std::string after(const State& s) {
     bool updating = false;
     for (const Action& a : stage.step) {
       if (a.phase == Phase::update) updating = updated[a.chunk] = true;
-      const bool makes_gradients = a.phase == Phase::backward || a.phase == Phase::weight ||
-                                   a.phase == Phase::reduce || a.phase == Phase::combine || a.phase == Phase::tied;
+      const bool makes_gradients = a.phase == Phase::backward || a.phase == Phase::weight || a.phase == Phase::reduce ||
+                                   a.phase == Phase::combine || a.phase == Phase::tied;
       if (makes_gradients && updating) return fmt::format("stage {} updates before gradients are there", stage.number);
       if (a.phase == Phase::gather && !updated[a.chunk]) {
         return fmt::format("stage {} gathers weights before their update", stage.number);

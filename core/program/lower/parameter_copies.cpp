@@ -30,10 +30,10 @@ struct Copy {
 
 /// What a block does with copies besides what it had.
 struct Change {
-  std::vector<Copy> gather;   ///< before its ops, in one message
-  std::vector<Copy> clear;    ///< begin with zeros, before its ops
-  std::vector<BufferId> free; ///< after their last use
-  bool after_gather = false;  ///< what it reads was gathered by the last op on the gather lane
+  std::vector<Copy> gather;    ///< before its ops, in one message
+  std::vector<Copy> clear;     ///< begin with zeros, before its ops
+  std::vector<BufferId> free;  ///< after their last use
+  bool after_gather = false;   ///< what it reads was gathered by the last op on the gather lane
 };
 
 bool uses(const Block& block, const Op& op, BufferId buffer) {
@@ -222,7 +222,8 @@ class Weights {
     if (keep_) {
       const ModuleBlocks plain = forward;
       forward = {variant(s_, plain.embedding, "embedding.forward.first", {}),
-                 variant(s_, plain.layer, "layer.forward.first", {}), variant(s_, plain.head, "head.forward.first", {})};
+                 variant(s_, plain.layer, "layer.forward.first", {}),
+                 variant(s_, plain.head, "head.forward.first", {})};
       s_.blocks(Phase::forward_kept) = plain;
       s_.blocks(Phase::release) = {release(embedding_, "embedding"), release(layer_, "layer"), release(head_, "head")};
     }
@@ -230,14 +231,16 @@ class Weights {
       s_.blocks(Phase::first_weights) = {opening(embedding_, "embedding"), opening(layer_, "layer"),
                                          opening(head_, "head")};
       s_.blocks(Phase::forward_last).layer = variant(s_, forward.layer, "layer.forward.last", ahead(layer_, {}));
-      s_.blocks(Phase::forward_to_head).layer = variant(s_, forward.layer, "layer.forward.to-head", ahead(layer_, head_));
+      s_.blocks(Phase::forward_to_head).layer =
+          variant(s_, forward.layer, "layer.forward.to-head", ahead(layer_, head_));
     }
     edit(s_, forward.embedding, ahead_ ? ahead(embedding_, layer_) : alone(embedding_));
     edit(s_, forward.layer, ahead_ ? ahead(layer_, shifted(1)) : alone(layer_));
     edit(s_, forward.head, ahead_ ? ahead(head_, {}) : alone(head_));
     if (keep_) return;
     if (ahead_) {
-      s_.blocks(Phase::backward_last) = {backward.embedding, variant(s_, backward.layer, "layer.backward.last", ahead(layer_, {})), {}};
+      s_.blocks(Phase::backward_last) = {
+          backward.embedding, variant(s_, backward.layer, "layer.backward.last", ahead(layer_, {})), {}};
     }
     edit(s_, backward.head, ahead_ ? ahead(head_, shifted(-1)) : alone(head_));
     edit(s_, backward.layer, ahead_ ? ahead(layer_, shifted(-1)) : alone(layer_));
@@ -302,8 +305,8 @@ class Weights {
     const Chunk& part = stage.chunks[chunk];
     for (std::uint32_t c = 0; c < stage.own_chunks; ++c) {
       const Chunk& whole = stage.chunks[c];
-      const bool inside = part.layers > 0 && whole.low_layer <= part.low_layer &&
-                          part.low_layer < whole.low_layer + whole.layers;
+      const bool inside =
+          part.layers > 0 && whole.low_layer <= part.low_layer && part.low_layer < whole.low_layer + whole.layers;
       if (inside || (part.head && whole.head) || (part.embedding && whole.embedding)) return c;
     }
     ORRERY_ASSERT(false, stage.number, chunk);
@@ -402,11 +405,13 @@ std::string after(const State& s) {
       for (const Op& op : block.ops) {
         const auto at = [&](BufferId b, std::int8_t shift) {
           const bool per = per_layer(s.program[b].scope);
-          return std::size_t{index(b)} * (s.program.layers + 1U) + (per ? layer + static_cast<std::uint32_t>(shift) : 0);
+          return std::size_t{index(b)} * (s.program.layers + 1U) +
+                 (per ? layer + static_cast<std::uint32_t>(shift) : 0);
         };
         const auto check = [&](BufferId b, std::int8_t shift, bool wanted, const char* what) {
           if (!is_copy(s, b) || live[at(b, shift)] == wanted) return;
-          wrong = fmt::format("stage {}: {} of layer {} {} in {}", stage.number, s.program[b].name, layer, what, block.name);
+          wrong = fmt::format("stage {}: {} of layer {} {} in {}", stage.number, s.program[b].name, layer, what,
+                              block.name);
         };
         if (const auto* alloc = std::get_if<Alloc>(&op.action)) {
           check(alloc->what, alloc->layer_shift, false, "begins twice");
@@ -415,7 +420,8 @@ std::string after(const State& s) {
           check(free->what, free->layer_shift, true, "ends while it does not live");
           live[at(free->what, free->layer_shift)] = false;
         }
-        for_each_view(block, op, [&](const View& v) { check(v.buffer, v.layer_shift, true, "is used while it does not live"); });
+        for_each_view(block, op,
+                      [&](const View& v) { check(v.buffer, v.layer_shift, true, "is used while it does not live"); });
       }
     };
     std::vector<Slot> slots;

@@ -61,7 +61,8 @@ ParameterTable layer_table(const State& c) {
   const TensorLayout& l = c.layout;
   TableBuilder t(c, "layer");
   t.segment(true, false);
-  t.slice("attention.qkv.weight", {cut(m.hidden, l.widen_in), cut(m.kv_heads, l.widen_out), whole(group_width)}, Init::normal, deviation);
+  t.slice("attention.qkv.weight", {cut(m.hidden, l.widen_in), cut(m.kv_heads, l.widen_out), whole(group_width)},
+          Init::normal, deviation);
   t.slice("attention.out.weight", {cut(query, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
   if (swiglu) {
     t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), whole(2), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
@@ -101,7 +102,8 @@ ParameterTable embedding_table(const State& c) {
   t.slice("word.weight", vocabulary_shard(c), Init::normal, deviation);
   t.segment(true, true);
   if (c.model.positions == PositionEncoding::learned) {
-    t.slice("position.weight", {whole(c.model.max_positions), cut(c.model.hidden, c.layout.stream_features)}, Init::normal, deviation);
+    t.slice("position.weight", {whole(c.model.max_positions), cut(c.model.hidden, c.layout.stream_features)},
+            Init::normal, deviation);
   }
   return t.finish();
 }
@@ -115,7 +117,8 @@ ParameterTable head_table(const State& c) {
   if (c.tied_apart) t.slice("embedding.word.weight", vocabulary_shard(c), Init::normal, deviation);
   t.segment(false, true);
   t.slice("norm.weight", {cut(c.model.hidden, c.layout.stream_features)}, Init::ones);
-  if (c.model.norm == Norm::layer_norm) t.slice("norm.bias", {cut(c.model.hidden, c.layout.stream_features)}, Init::zeros);
+  if (c.model.norm == Norm::layer_norm)
+    t.slice("norm.bias", {cut(c.model.hidden, c.layout.stream_features)}, Init::zeros);
   return t.finish();
 }
 

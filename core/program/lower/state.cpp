@@ -48,7 +48,8 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
     if (plan.mesh.size(axis) > 1) batch_split.axis[batch_split.count++] = axis;
   }
   if (batch_split.empty()) batch_split = {Axis::data};
-  for (const Axis axis : {Axis::replica, Axis::data, Axis::context, Axis::expert, Axis::depth, Axis::row, Axis::column}) {
+  for (const Axis axis :
+       {Axis::replica, Axis::data, Axis::context, Axis::expert, Axis::depth, Axis::row, Axis::column}) {
     const bool in_grid = axis == Axis::depth || axis == Axis::row || axis == Axis::column;
     if (in_grid && !contains(layout.stream_sequences, axis) && !contains(layout.wide_sequences, axis)) continue;
     if (plan.mesh.size(axis) > 1) token_axes.axis[token_axes.count++] = axis;
@@ -115,8 +116,8 @@ BufferId State::activation(std::string name, Role role, Scope scope, DType dtype
   buffer.role = role;
   buffer.scope = scope;
   buffer.dtype = dtype;
-  buffer.shard =
-      Shard{position_dim(*this, sharded_rows ? Rows::sequence_parallel : Rows::context), stream_sequences(*this), feature};
+  buffer.shard = Shard{position_dim(*this, sharded_rows ? Rows::sequence_parallel : Rows::context),
+                       stream_sequences(*this), feature};
   buffer.count = local_count(*buffer.shard, program.mesh, program.microbatches);
   return declare(std::move(buffer));
 }

@@ -140,18 +140,18 @@ struct State {
 
   // Sizes on one rank.
   std::uint32_t tensor, data, context, pipeline;
-  AxisList batch_split;  ///< axes that cut the sequences, those of tensor parallelism apart
-  AxisList token_axes;   ///< axes that cut tokens: gradients are summed over those that do not cut the parameter
-  StageMap map;             ///< virtual stages on pipeline ranks
-  std::uint32_t head_rank;  ///< pipeline rank of the last virtual stage; the first is on rank 0
-  bool split_backward;      ///< weight gradients are actions of their own
-  bool tied_apart;          ///< the head keeps its own copy of the tied table, on another rank
-  std::uint32_t sequences;        ///< of one microbatch
-  std::uint64_t positions;        ///< of a sequence on one rank: its length / context
-  std::uint64_t tokens;           ///< of one microbatch on one rank, sequence parallelism apart
-  std::uint64_t rows;             ///< tokens of the residual stream: tokens, or tokens / tensor with sequence parallel
-  std::uint64_t hidden_width;     ///< of the residual stream
-  std::uint32_t heads, kv_heads;  ///< local
+  AxisList batch_split;        ///< axes that cut the sequences, those of tensor parallelism apart
+  AxisList token_axes;         ///< axes that cut tokens: gradients are summed over those that do not cut the parameter
+  StageMap map;                ///< virtual stages on pipeline ranks
+  std::uint32_t head_rank;     ///< pipeline rank of the last virtual stage; the first is on rank 0
+  bool split_backward;         ///< weight gradients are actions of their own
+  bool tied_apart;             ///< the head keeps its own copy of the tied table, on another rank
+  std::uint32_t sequences;     ///< of one microbatch
+  std::uint64_t positions;     ///< of a sequence on one rank: its length / context
+  std::uint64_t tokens;        ///< of one microbatch on one rank, sequence parallelism apart
+  std::uint64_t rows;          ///< tokens of the residual stream: tokens, or tokens / tensor with sequence parallel
+  std::uint64_t hidden_width;  ///< of the residual stream
+  std::uint32_t heads, kv_heads;                            ///< local
   std::uint64_t qkv_width, context_width, ffn, vocabulary;  ///< local
   bool sequence_parallel;
   bool shard_states;      ///< ZeRO over more than one data rank

@@ -54,8 +54,8 @@ class TensorSharding {
   virtual void norm_forward(State&, BlockBuilder&, const NormSite&, Operand x, Operand y, Operand stats) const = 0;
   /// Adds the weight gradients to the module's and the input gradient to `dx`, or
   /// (1D alone) writes its sum with `residual` there.
-  virtual void norm_backward(State&, BlockBuilder&, const NormSite&, Operand dy, Operand x, Operand stats,
-                             Operand dx, std::optional<Operand> residual) const = 0;
+  virtual void norm_backward(State&, BlockBuilder&, const NormSite&, Operand dy, Operand x, Operand stats, Operand dx,
+                             std::optional<Operand> residual) const = 0;
 
   /// x = the words' rows of the table, whole.  `tokens` and x are this rank's.
   virtual void embed_forward(State&, BlockBuilder&, BufferId tokens, BufferId x) const = 0;

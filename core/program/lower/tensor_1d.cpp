@@ -39,7 +39,8 @@ class Megatron final : public TensorSharding {
     b.compute(k, {p.transposed ? dy : read(x), p.transposed ? read(x) : dy, gradient_of(c, *p.module, p.weight)});
   }
 
-  void norm_forward(State& c, BlockBuilder& b, const NormSite& site, Operand x, Operand y, Operand stats) const override {
+  void norm_forward(State& c, BlockBuilder& b, const NormSite& site, Operand x, Operand y,
+                    Operand stats) const override {
     const bool layer = c.model.norm == Norm::layer_norm;
     Kernel k = c.kernel(layer ? KernelKind::layer_norm_forward : KernelKind::rms_norm_forward, Pass::forward, c.rows,
                         c.model.hidden);
@@ -52,8 +53,8 @@ class Megatron final : public TensorSharding {
     }
   }
 
-  void norm_backward(State& c, BlockBuilder& b, const NormSite& site, Operand dy, Operand x, Operand stats,
-                     Operand dx, std::optional<Operand> residual) const override {
+  void norm_backward(State& c, BlockBuilder& b, const NormSite& site, Operand dy, Operand x, Operand stats, Operand dx,
+                     std::optional<Operand> residual) const override {
     const bool layer = c.model.norm == Norm::layer_norm;
     const Operand dgamma = gradient_of(c, *site.module, site.weight);
     Kernel weight = c.kernel(layer ? KernelKind::layer_norm_backward_weight : KernelKind::rms_norm_backward_weight,

@@ -8,8 +8,7 @@ void build_embedding(State& c) {
   const bool learned = m.positions == PositionEncoding::learned;
   const bool drop = c.workload.hidden_dropout > 0;
   const ShardDim feature{m.hidden, m.hidden, c.layout.stream_features, false};
-  const BufferId tokens =
-      c.activation("tokens", Role::data, Scope::microbatch, DType::i32, {1, 1, {}, false}, false);
+  const BufferId tokens = c.activation("tokens", Role::data, Scope::microbatch, DType::i32, {1, 1, {}, false}, false);
   const BufferId mask =
       drop ? c.activation("embedding.mask", Role::activation, Scope::microbatch, DType::u8, feature, sp) : BufferId{};
   const BufferId whole =

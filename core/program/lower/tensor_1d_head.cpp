@@ -39,8 +39,8 @@ void build_head(State& c) {
   const BufferId dx = stream_buffer("head.gradient", Role::workspace, false);
   const BufferId dx_part = sp ? stream_buffer("head.gradient.part", Role::workspace, true) : dx;
   const NormSite norm{&c.head, "norm.weight", "norm.bias", "head.norm", Scope::microbatch};
-  const Product product{matrix.module, matrix.slice, nullptr, c.hidden_width, c.vocabulary, true, true,
-                        Scope::microbatch};
+  const Product product{matrix.module, matrix.slice, nullptr, c.hidden_width,
+                        c.vocabulary,  true,         true,    Scope::microbatch};
   const bool cut_vocabulary = group_size(c.program[c.vocabulary_group], c.plan.mesh) > 1;
   const auto entropy = [&](KernelKind kind) { return c.kernel(kind, Pass::loss, c.tokens, c.vocabulary); };
 
@@ -81,7 +81,8 @@ void build_head(State& c) {
   }
   c.sharding.weight_gradient(c, b, product, gathered, read(logits));
   b.compute(c.kernel(KernelKind::fill, Pass::input_gradient, c.rows, c.hidden_width), {write(c.hidden_gradient)});
-  c.sharding.norm_backward(c, b, norm, read(dx_part), read(c.hidden), read(stats), update(c.hidden_gradient), std::nullopt);
+  c.sharding.norm_backward(c, b, norm, read(dx_part), read(c.hidden), read(stats), update(c.hidden_gradient),
+                           std::nullopt);
 
   c.blocks(Phase::forward).head = f.finish(c);
   c.blocks(Phase::backward).head = b.finish(c);

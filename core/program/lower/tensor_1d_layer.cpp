@@ -111,8 +111,7 @@ class Layer {
 
   void emit_forward(BlockBuilder& b) {
     const ModelSpec& m = c_.model;
-    c_.sharding.norm_forward(c_, b, norm1(), read(hidden_), write(norm1_out_),
-                 write(norm1_stats_));
+    c_.sharding.norm_forward(c_, b, norm1(), read(hidden_), write(norm1_out_), write(norm1_stats_));
     const BufferId x1 = gathered(b, norm1_out_);
     c_.sharding.forward(c_, b, qkv(), x1, qkv_);
     if (m.positions == PositionEncoding::rotary) {
@@ -129,16 +128,17 @@ class Layer {
     c_.sharding.norm_forward(c_, b, norm2(), read(mid_), write(norm2_out_), write(norm2_stats_));
     const BufferId x2 = gathered(b, norm2_out_);
     c_.sharding.forward(c_, b, up(), x2, ffn_pre_);
-    b.compute(c_.kernel(swiglu() ? KernelKind::swiglu_forward : KernelKind::gelu_forward, Pass::forward, c_.tokens, c_.ffn),
-              {read(ffn_pre_), write(ffn_act_)});
+    b.compute(
+        c_.kernel(swiglu() ? KernelKind::swiglu_forward : KernelKind::gelu_forward, Pass::forward, c_.tokens, c_.ffn),
+        {read(ffn_pre_), write(ffn_act_)});
     c_.sharding.forward(c_, b, down(), ffn_act_, ffn_out_);
     const BufferId ffn = summed(b, ffn_out_, ffn_part_);
     residual(b, ffn, "ffn.down.bias", read(mid_), write(hidden_, 1), ffn_mask_, 3);
   }
 
   [[nodiscard]] Product qkv() const {
-    return {&c_.layer, "attention.qkv.weight", bias() ? "attention.qkv.bias" : nullptr, c_.hidden_width, c_.qkv_width,
-            true};
+    return {&c_.layer,       "attention.qkv.weight", bias() ? "attention.qkv.bias" : nullptr,
+            c_.hidden_width, c_.qkv_width,           true};
   }
   [[nodiscard]] Product out() const {
     return {&c_.layer, "attention.out.weight", nullptr, c_.context_width, c_.hidden_width, false};
@@ -146,9 +146,7 @@ class Layer {
   [[nodiscard]] Product up() const {
     return {&c_.layer, "ffn.up.weight", bias() ? "ffn.up.bias" : nullptr, c_.hidden_width, up_width(), true};
   }
-  [[nodiscard]] Product down() const {
-    return {&c_.layer, "ffn.down.weight", nullptr, c_.ffn, c_.hidden_width, false};
-  }
+  [[nodiscard]] Product down() const { return {&c_.layer, "ffn.down.weight", nullptr, c_.ffn, c_.hidden_width, false}; }
   [[nodiscard]] NormSite norm1() const { return {&c_.layer, "norm1.weight", "norm1.bias", "norm1"}; }
   [[nodiscard]] NormSite norm2() const { return {&c_.layer, "norm2.weight", "norm2.bias", "norm2"}; }
 
@@ -170,8 +168,8 @@ class Layer {
     return part;
   }
 
-  void residual(BlockBuilder& b, BufferId x, const char* bias_slice, Operand residual_in, Operand out,
-                BufferId mask, std::uint8_t site) {
+  void residual(BlockBuilder& b, BufferId x, const char* bias_slice, Operand residual_in, Operand out, BufferId mask,
+                std::uint8_t site) {
     Kernel k = c_.kernel(KernelKind::residual_forward, Pass::forward, c_.rows, c_.hidden_width);
     Operand operands[5];
     std::size_t n = 0;
@@ -226,8 +224,7 @@ class Layer {
     c_.sharding.weight_gradient(c_, w, out(), context_, dy1);
     attention_->backward(b, attention_operands());
     if (m.positions == PositionEncoding::rotary) {
-      Kernel rope =
-          attention_kernel(c_, local_heads(c_), KernelKind::rope_backward, Pass::input_gradient);
+      Kernel rope = attention_kernel(c_, local_heads(c_), KernelKind::rope_backward, Pass::input_gradient);
       rope.parameter = m.rope_theta;
       b.compute(rope, {update(qkv_gradient_)});
     }
@@ -279,9 +276,8 @@ class Layer {
   State& c_;
   std::unique_ptr<AttentionCore> attention_;
   BufferId hidden_, gradient_;
-  BufferId norm1_out_{}, norm1_stats_{}, qkv_{}, context_{},
-      attention_out_{}, attention_mask_{}, mid_{}, norm2_out_{}, norm2_stats_{}, ffn_pre_{}, ffn_act_{}, ffn_out_{},
-      ffn_mask_{};
+  BufferId norm1_out_{}, norm1_stats_{}, qkv_{}, context_{}, attention_out_{}, attention_mask_{}, mid_{}, norm2_out_{},
+      norm2_stats_{}, ffn_pre_{}, ffn_act_{}, ffn_out_{}, ffn_mask_{};
   BufferId gathered_{}, gathered_gradient_{}, attention_part_{}, ffn_part_{}, input_part_{}, branch_gradient_{},
       ffn_act_gradient_{}, ffn_pre_gradient_{}, context_gradient_{}, qkv_gradient_{}, input_gradient_{};
   // Where backward is split, the attention branch and what flows between the branches have their own.

@@ -90,8 +90,8 @@ class Summa final : public GridSharding {
   static std::uint32_t steps(const State& c) { return c.plan.mesh.size(Axis::row); }
 
   /// y[rows, n] = x[rows, m] w[m, n]
-  static void multiply(State& c, BlockBuilder& b, const Use& u, BufferId x, std::uint64_t m, const Operand& w, BufferId y,
-                       std::uint64_t n) {
+  static void multiply(State& c, BlockBuilder& b, const Use& u, BufferId x, std::uint64_t m, const Operand& w,
+                       BufferId y, std::uint64_t n) {
     const Pair left = pair(c, u.product, std::string(u.name) + ".x", c.program[x].dtype, c.tokens * m);
     const Pair right = pair(c, u.product, std::string(u.name) + ".w", c.act, m * n);
     const auto bring = [&](std::uint32_t k) {
@@ -128,7 +128,8 @@ class Summa final : public GridSharding {
       if (k + 1 < steps(c)) bring(k + 1);
       Kernel gemm = c.kernel(KernelKind::gemm, u.pass, c.tokens, m, n);
       gemm.options.transpose_b = true;
-      b.compute(gemm, {all(y, c.tokens * n, View::Use::read), right.at(k, View::Use::read), part.at(k, View::Use::write)});
+      b.compute(gemm,
+                {all(y, c.tokens * n, View::Use::read), right.at(k, View::Use::read), part.at(k, View::Use::write)});
       b.rooted_seam(Collective::Kind::reduce, c.column_group, Peer{k},
                     {part.at(k, View::Use::read), all(x, c.tokens * m, View::Use::write)});
     }
@@ -149,7 +150,8 @@ class Summa final : public GridSharding {
       if (k + 1 < steps(c)) bring(k + 1);
       Kernel gemm = c.kernel(KernelKind::gemm, Pass::weight_gradient, m, n, c.tokens);
       gemm.options.transpose_a = true;
-      b.compute(gemm, {left.at(k, View::Use::read), all(y, c.tokens * n, View::Use::read), part.at(k, View::Use::write)});
+      b.compute(gemm,
+                {left.at(k, View::Use::read), all(y, c.tokens * n, View::Use::read), part.at(k, View::Use::write)});
       b.rooted_seam(Collective::Kind::reduce, c.row_group, Peer{k}, {part.at(k, View::Use::read), gradient});
     }
   }

@@ -78,7 +78,8 @@ class ThreeD final : public GridSharding {
     return read(table);
   }
 
-  void add_to_word_gradient(State& c, BlockBuilder& b, const Kernel& kernel, Operand tokens, Operand dx) const override {
+  void add_to_word_gradient(State& c, BlockBuilder& b, const Kernel& kernel, Operand tokens,
+                            Operand dx) const override {
     const BufferId part = words(c, "embedding.table.part", c.grad);
     b.compute(c.kernel(KernelKind::fill, Pass::weight_gradient, 1, c.program[part].count), {write(part)});
     b.compute(kernel, {tokens, dx, update(part)});

@@ -90,9 +90,7 @@ void GridSharding::norm_backward(State& c, BlockBuilder& b, const NormSite& site
   b.compute(input, {dy, x, gamma, stats, read(sums), dx});
 }
 
-Operand GridSharding::word_table(State& c, BlockBuilder&) const {
-  return weight_of(c, c.embedding, "word.weight");
-}
+Operand GridSharding::word_table(State& c, BlockBuilder&) const { return weight_of(c, c.embedding, "word.weight"); }
 
 void GridSharding::add_to_word_gradient(State& c, BlockBuilder& b, const Kernel& kernel, Operand tokens,
                                         Operand dx) const {
@@ -115,7 +113,8 @@ void GridSharding::embed_backward(State& c, BlockBuilder& b, BufferId tokens, Bu
   b.seam(Collective::Kind::all_gather, c.row_group, {read(tokens), write(all)});
   b.seam(Collective::Kind::all_gather, c.row_group, {read(dx), write(words)});
   add_to_word_gradient(
-      c, b, c.kernel(KernelKind::embed_backward, Pass::weight_gradient, side(c) * c.tokens, c.hidden_width, c.vocabulary),
+      c, b,
+      c.kernel(KernelKind::embed_backward, Pass::weight_gradient, side(c) * c.tokens, c.hidden_width, c.vocabulary),
       read(all), read(words));
 }
 

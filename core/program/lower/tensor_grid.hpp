@@ -15,8 +15,8 @@ namespace orrery::lowering {
 class GridSharding : public TensorSharding {
  public:
   void norm_forward(State&, BlockBuilder&, const NormSite&, Operand x, Operand y, Operand stats) const final;
-  void norm_backward(State&, BlockBuilder&, const NormSite&, Operand dy, Operand x, Operand stats,
-                     Operand dx, std::optional<Operand> residual) const final;
+  void norm_backward(State&, BlockBuilder&, const NormSite&, Operand dy, Operand x, Operand stats, Operand dx,
+                     std::optional<Operand> residual) const final;
   void embed_forward(State&, BlockBuilder&, BufferId tokens, BufferId x) const final;
   void embed_backward(State&, BlockBuilder&, BufferId tokens, BufferId dx) const final;
 

@@ -100,8 +100,9 @@ void attention_part_forward(const Kernel& k, Operands o, const KernelContext& co
         for (std::uint64_t j0 = 0; j0 < length; j0 += key_block) {
           const std::uint64_t m = std::min(key_block, length - j0);
           if (!any_visible(causal, query_at + i0, n, key_at + j0, m)) continue;
-          matrix(p, n, m, key_block).noalias() = matrix<T>(static_cast<const T*>(head_of.q + i0 * d), n, d, d) *
-                                                 matrix<T>(static_cast<const T*>(head_of.k + j0 * d), m, d, d).transpose();
+          matrix(p, n, m, key_block).noalias() =
+              matrix<T>(static_cast<const T*>(head_of.q + i0 * d), n, d, d) *
+              matrix<T>(static_cast<const T*>(head_of.k + j0 * d), m, d, d).transpose();
           for (std::uint64_t i = 0; i < n; ++i) {
             T* row = p + i * key_block;
             const auto sees = [&](std::uint64_t j) { return !causal || key_at[j0 + j] <= query_at[i0 + i]; };

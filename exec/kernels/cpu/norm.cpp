@@ -46,7 +46,9 @@ void norm_forward(const Kernel& k, Operands o, bool rms, KernelScratch& scratch)
   const auto squares_of = [&](const T* x, T mean) {
     return sum_over<T>(n, [&](std::uint64_t i) { return (x[i] - mean) * (x[i] - mean); });
   };
-  const auto given = [&](std::size_t operand, std::uint64_t row) { return static_cast<T>(read_scalar(o[operand], row)); };
+  const auto given = [&](std::size_t operand, std::uint64_t row) {
+    return static_cast<T>(read_scalar(o[operand], row));
+  };
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     const T* x = read(o[0], row * n, n, in);
     const T mean = rms ? T{0} : (cut ? given(3, row) : sum_of(x)) / width;

@@ -228,8 +228,7 @@ TEST_CASE("cli.pass: a pass that lowering does not have", "[error]") {
   CHECK(refused("show program demo-2x2x2 --after optimiser") ==
         "error: lowering has no pass \"optimiser\" [cli.pass]\n  Did you mean optimizer?\n" + passes);
   CHECK(refused("show program demo-2x2x2 --after zzz") == "error: lowering has no pass \"zzz\" [cli.pass]\n" + passes);
-  CHECK(refused("show plan demo-2x2x2 --after lanes") ==
-        "error: --after goes with show program only [cli.flags]\n");
+  CHECK(refused("show plan demo-2x2x2 --after lanes") == "error: --after goes with show program only [cli.flags]\n");
 }
 
 TEST_CASE("cli.rank: a rank that the plan does not have", "[error]") {

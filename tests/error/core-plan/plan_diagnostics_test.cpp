@@ -84,8 +84,8 @@ TEST_CASE("Every code of the plan rules has a test and stands in docs/diagnostic
                            text_of(source / "core/plan/context_check.cpp") +
                            text_of(source / "core/plan/grid_check.cpp") + text_of(source / "core/plan/plan_file.cpp");
   // Below, in memory: what a file cannot say, since its numbers are refused first.
-  std::set<std::string> tested = {"plan.size", "plan.mesh-size", "plan.microbatch-size", "plan.stage-empty",
-                                  "plan.zero-stage", "plan.prefetch", "plan.context-algorithm"};
+  std::set<std::string> tested = {"plan.size",       "plan.mesh-size", "plan.microbatch-size",  "plan.stage-empty",
+                                  "plan.zero-stage", "plan.prefetch",  "plan.context-algorithm"};
   for (const std::string& name : cases()) {
     const Diagnostics found = read(name);
     for (const Diagnostic& d : found.list()) tested.insert(d.code);

@@ -106,12 +106,12 @@ TEST_CASE("the caret stands under its character, whatever stands before it", "[e
     return e.line + "\n" + e.pad + "^";
   };
   CHECK(shown("\ta = 1", 2) == "\ta = 1\n\t^");
-  CHECK(shown("\xc3\xa9 = 1", 5) == "\xc3\xa9 = 1\n    ^");                      // one column
-  CHECK(shown("\xe4\xb8\xad = 1", 5) == "\xe4\xb8\xad = 1\n     ^");             // two columns
-  CHECK(shown("e\xcc\x81 = 1", 6) == "e\xcc\x81 = 1\n    ^");                     // an accent above the letter
-  CHECK(shown("\x1b[31m = 1", 8) == "\\x1b[31m = 1\n          ^");               // a colour, escaped
+  CHECK(shown("\xc3\xa9 = 1", 5) == "\xc3\xa9 = 1\n    ^");           // one column
+  CHECK(shown("\xe4\xb8\xad = 1", 5) == "\xe4\xb8\xad = 1\n     ^");  // two columns
+  CHECK(shown("e\xcc\x81 = 1", 6) == "e\xcc\x81 = 1\n    ^");         // an accent above the letter
+  CHECK(shown("\x1b[31m = 1", 8) == "\\x1b[31m = 1\n          ^");    // a colour, escaped
   CHECK(shown("\xff\xc0\x80\xed\xa0\x80 x", 8) ==
-        "\\xff\\xc0\\x80\\xed\\xa0\\x80 x\n" + std::string(25, ' ') + "^");  // no UTF-8
+        "\\xff\\xc0\\x80\\xed\\xa0\\x80 x\n" + std::string(25, ' ') + "^");    // no UTF-8
   CHECK(shown("\xc2\x9b\xe2\x80\xae", 9) == "\\u009b\\u202e\n            ^");  // beyond the end
   CHECK(shown("", 3) == "\n^");
   const std::string many(1000, 'x');
@@ -513,15 +513,15 @@ TEST_CASE("hf.unsupported: another scaling of rotary angles", "[error]") {
   "num_attention_heads": 4, "vocab_size": 100,
   "rope_scaling": {"type": "spiral"}
 })";
-  CHECK(config_error(text) == R"(config.json:4:19: error: rope_scaling of the kind "spiral" is not supported [hf.unsupported]
+  CHECK(config_error(text) ==
+        R"(config.json:4:19: error: rope_scaling of the kind "spiral" is not supported [hf.unsupported]
     4 |   "rope_scaling": {"type": "spiral"}
       |                   ^
   Supported: default, linear, dynamic, yarn, longrope, llama3.
 )");
   for (const auto& [given, kind] : {std::pair{R"({"type": "linear", "factor": 2.0})", "linear"},
                                     std::pair{R"({"rope_type": "llama3", "factor": 8.0})", "llama3"},
-                                    std::pair{R"({"rope_type": "default"})", ""},
-                                    std::pair{"null", ""}}) {
+                                    std::pair{R"({"rope_type": "default"})", ""}, std::pair{"null", ""}}) {
     Diagnostics d;
     const auto model = parse_hf_config(with(text, R"({"type": "spiral"})", given), "config.json", d);
     CHECK(render(d) == "");

@@ -60,8 +60,8 @@ std::vector<std::uint64_t> positions_of(const Program& program, Rank rank) {
 // Per layer and microbatch, with w bytes per element, c ranks, t tensor ranks:
 // all_gather: 2 w s b k d / t gathered forward (again in recomputation), as much scattered backward, (c-1)/c of it
 // sent; ring: 2 w (s/c) b k d / t passed on c - 1 times forward, and backward c - 1 times with its gradient in the
-// state type; Ulysses: queries, keys, values and the context of s/c positions, w (s/c) b d (2a + 2k) / t in two messages,
-// the same backward.  With a = k, w = 2 and t = 1 that is 8 s b h (c-1)/c^2, the "four all-to-alls".
+// state type; Ulysses: queries, keys, values and the context of s/c positions, w (s/c) b d (2a + 2k) / t in two
+// messages, the same backward.  With a = k, w = 2 and t = 1 that is 8 s b h (c-1)/c^2, the "four all-to-alls".
 TEST_CASE("context-parallel traffic equals the closed form", "[property][totals][context]") {
   for_each_run([](const PlannedRun& run, const Program& program) {
     const ModelSpec& m = run.model;

@@ -196,10 +196,12 @@ TEST_CASE("saved activations on a grid are all cut", "[property][totals]") {
     const std::uint64_t masks = run.workload.hidden_dropout > 0 ? 2 : 0;
     const std::uint64_t stream = x.rows * x.h / x.q;
     const std::uint64_t wide = x.rows * (x.qkv + x.context + x.up + x.f) / x.q;
-    const std::uint64_t scores =
-        flash || run.plan.recompute == Recompute::selective ? 0 : run.model.heads / x.q * x.rows * run.workload.sequence_length;
+    const std::uint64_t scores = flash || run.plan.recompute == Recompute::selective
+                                     ? 0
+                                     : run.model.heads / x.q * x.rows * run.workload.sequence_length;
     const std::uint64_t dropped = run.workload.attention_dropout > 0 ? 1 + x.w : 0;
-    const std::uint64_t expected = x.full != 0 ? stream * x.w : stream * (4 * x.w + masks) + wide * x.w + scores * (x.w + dropped);
+    const std::uint64_t expected =
+        x.full != 0 ? stream * x.w : stream * (4 * x.w + masks) + wide * x.w + scores * (x.w + dropped);
     const Program program = lower(run.model, run.workload, run.plan);
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       const ClassTotals totals = totals_of(program, stage);

@@ -219,37 +219,37 @@ struct Losses {
 };
 
 void lose_and_repeat(std::uint64_t seed, const PlannedRun& run, Losses& count) {
-    const Program program = lower(run.model, run.workload, run.plan);
-    CAPTURE(seed, test::describe(run));
-    for (const std::uint32_t b : used_blocks(program)) {
-      const Block& block = program.blocks[b];
-      for (std::size_t i = 0; i < block.ops.size(); ++i) {
-        const Op& op = block.ops[i];
-        CAPTURE(block.name, i, op_text(program, block, op));
-        Program changed = program;
-        std::vector<Item> items = items_of(block);
-        items.erase(items.begin() + static_cast<std::ptrdiff_t>(i));
-        assemble(changed.blocks[b], items);
-        if (verify(changed).empty()) {
-          const auto* c = std::get_if<Collective>(&op.action);
-          const bool gathered_again = c != nullptr && c->kind == Collective::Kind::all_gather &&
-                                      run.plan.recompute == Recompute::full && run.plan.sequence_parallel;
-          REQUIRE((gathered_again || is_kernel(block, op, KernelKind::fill, Pass::setup) ||
-                   is_kernel(block, op, KernelKind::residual_forward, Pass::recompute)));
-          ++count.harmless;
-        }
-        ++count.lost;
-
-        changed = program;
-        items = items_of(block);
-        Item twin = items[i];
-        twin.from = ~0U;
-        items.insert(items.begin() + static_cast<std::ptrdiff_t>(i) + 1, twin);
-        assemble(changed.blocks[b], items);
-        REQUIRE(!verify(changed).empty());
-        ++count.repeated;
+  const Program program = lower(run.model, run.workload, run.plan);
+  CAPTURE(seed, test::describe(run));
+  for (const std::uint32_t b : used_blocks(program)) {
+    const Block& block = program.blocks[b];
+    for (std::size_t i = 0; i < block.ops.size(); ++i) {
+      const Op& op = block.ops[i];
+      CAPTURE(block.name, i, op_text(program, block, op));
+      Program changed = program;
+      std::vector<Item> items = items_of(block);
+      items.erase(items.begin() + static_cast<std::ptrdiff_t>(i));
+      assemble(changed.blocks[b], items);
+      if (verify(changed).empty()) {
+        const auto* c = std::get_if<Collective>(&op.action);
+        const bool gathered_again = c != nullptr && c->kind == Collective::Kind::all_gather &&
+                                    run.plan.recompute == Recompute::full && run.plan.sequence_parallel;
+        REQUIRE((gathered_again || is_kernel(block, op, KernelKind::fill, Pass::setup) ||
+                 is_kernel(block, op, KernelKind::residual_forward, Pass::recompute)));
+        ++count.harmless;
       }
+      ++count.lost;
+
+      changed = program;
+      items = items_of(block);
+      Item twin = items[i];
+      twin.from = ~0U;
+      items.insert(items.begin() + static_cast<std::ptrdiff_t>(i) + 1, twin);
+      assemble(changed.blocks[b], items);
+      REQUIRE(!verify(changed).empty());
+      ++count.repeated;
     }
+  }
 }
 
 }  // namespace

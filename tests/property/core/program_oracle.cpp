@@ -261,7 +261,8 @@ bool gradients_wrong(const Program& p, const RankList& list, Rank rank) {
       for (std::uint32_t i = 0; i < s.run.op->views.count; ++i) {
         const View& v = s.run.block->views[s.run.op->views.first + i];
         if (p[v.buffer].role != Role::gradient) continue;
-        covered[instance_of(p, v.buffer, v.layer_shift, s.run.layer, s.run.microbatch)].resize(p[v.buffer].count, false);
+        covered[instance_of(p, v.buffer, v.layer_shift, s.run.layer, s.run.microbatch)].resize(p[v.buffer].count,
+                                                                                               false);
       }
       continue;
     }

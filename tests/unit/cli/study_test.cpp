@@ -71,8 +71,8 @@ TEST_CASE("a study writes JSON and SVG, the same bytes every time", "[unit][cli]
   const json r = json::parse(ran.out);
   CHECK(r["schema"] == 1);
   CHECK(r["study"] == "gpt2-memory");
-  for (const char* key : {"experiments", "sources", "inputs", "formulas", "assumptions", "claims", "tables", "charts",
-                          "conclusions"}) {
+  for (const char* key :
+       {"experiments", "sources", "inputs", "formulas", "assumptions", "claims", "tables", "charts", "conclusions"}) {
     CAPTURE(key);
     CHECK(r[key].size() >= 1);
   }

@@ -208,6 +208,13 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
   CHECK(refusal(hybrid) ==
         "error: the export knows no flags for hybrid sharding [export.replica]\n"
         "  Set replica to 1, and data to the product of both.\n");
+  PlannedRun cut = run();
+  for (MeshAxis& a : cut.plan.mesh.axes) {
+    if (a.axis == Axis::data) a.axis = Axis::context;
+  }
+  CHECK(refusal(cut) ==
+        "error: the export knows no flags for context parallelism [export.context]\n"
+        "  Set context to 1, and data to the product of both.\n");
   sgd.workload.optimizer.weight_decay = 0.0;
   sgd.plan.zero_stage = 0;
   CHECK(value(sgd, "--optimizer") == "sgd");

@@ -17,7 +17,8 @@ Prices prices_of(const Program& program, Picoseconds compute, Picoseconds gather
   prices.concurrent_lanes = true;
   for (std::size_t b = 0; b < program.blocks.size(); ++b) {
     const Block& block = program.blocks[b];
-    const bool pass = block.name.find(".forward") != std::string::npos || block.name.find(".backward") != std::string::npos;
+    const bool pass =
+        block.name.find(".forward") != std::string::npos || block.name.find(".backward") != std::string::npos;
     std::size_t last = block.ops.size();
     for (std::size_t i = 0; i < block.ops.size(); ++i) {
       const auto* collective = std::get_if<Collective>(&block.ops[i].action);

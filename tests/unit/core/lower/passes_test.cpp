@@ -66,13 +66,14 @@ PlannedRun sharded_run() {
   limits.zero_stage = 3;
   for (std::uint64_t seed = 0;; ++seed) {
     PlannedRun r = test::random_run(seed, limits);
-    if (r.plan.mesh.size(Axis::pipeline) > 1 && r.plan.mesh.size(Axis::data) > 1 && r.plan.reshard_after_forward) return r;
+    if (r.plan.mesh.size(Axis::pipeline) > 1 && r.plan.mesh.size(Axis::data) > 1 && r.plan.reshard_after_forward)
+      return r;
   }
 }
 
 }  // namespace
 
-TEST_CASE("no pass runs twice or without the one before it", "[lower]") {
+TEST_CASE("no pass runs twice, nor before any other has run", "[lower]") {
   const PlannedRun run = sharded_run();
   for (const LoweringPass& pass : all_passes()) {
     CAPTURE(pass.name);

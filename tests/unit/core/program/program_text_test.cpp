@@ -74,17 +74,18 @@ TEST_CASE("every field of a Program survives the text", "[program_text]") {
   block.waits = {{Wait::Kind::op, {}, 0}, {Wait::Kind::tail, {LaneKind::copy, 3}, 0}};
   block.transfers = {{true, Peer{9}, GroupId{3}, 255, 0}, {false, Peer{0}, GroupId{1}, 0, 0}};
   // Kernels out of order of use and one unused one: declared in front.
-  block.ops = {{Compute{1}, {}, {}, {}},
-               {Collective{Collective::Kind::broadcast, Collective::Reduction::max, GroupId{2}, Peer{2}},
-                {LaneKind::collective, axis_count},
-                {0, 2},
-                {0, 1}},
-               {Exchange{{0, 2}}, {LaneKind::transfer, 2}, {}, {1, 1}},
-               {Copy{Tier::disk, Tier::host}, {LaneKind::copy, 0}, {}, {2, 1}},
-               {Alloc{BufferId{1}, -1}, {}, {}, {}},
-               {Free{BufferId{0}, 3}, {}, {}, {}},
-               {Collective{Collective::Kind::barrier, {}, GroupId{0}, {}}, {LaneKind::collective, 1}, {}, {}},
-               {Collective{Collective::Kind::permute, {}, GroupId{0}, Peer{1}, 2}, {LaneKind::collective, gather_lane}, {}, {}}};
+  block.ops = {
+      {Compute{1}, {}, {}, {}},
+      {Collective{Collective::Kind::broadcast, Collective::Reduction::max, GroupId{2}, Peer{2}},
+       {LaneKind::collective, axis_count},
+       {0, 2},
+       {0, 1}},
+      {Exchange{{0, 2}}, {LaneKind::transfer, 2}, {}, {1, 1}},
+      {Copy{Tier::disk, Tier::host}, {LaneKind::copy, 0}, {}, {2, 1}},
+      {Alloc{BufferId{1}, -1}, {}, {}, {}},
+      {Free{BufferId{0}, 3}, {}, {}, {}},
+      {Collective{Collective::Kind::barrier, {}, GroupId{0}, {}}, {LaneKind::collective, 1}, {}, {}},
+      {Collective{Collective::Kind::permute, {}, GroupId{0}, Peer{1}, 2}, {LaneKind::collective, gather_lane}, {}, {}}};
   p.blocks = {block, block};
   p.blocks[1].name = "named";
   p.blocks[1].kernels = {k};
