@@ -30,8 +30,7 @@ void check_none(const Grid& g) {
     const std::uint32_t n = g.plan.mesh.size(axis);
     if (n == 1) continue;
     const std::string key = "mesh." + std::string(name_of(axis));
-    g.error(key, "grid-axis",
-            fmt::format("1D tensor parallelism does not use the axis {}", name_of(axis)),
+    g.error(key, "grid-axis", fmt::format("1D tensor parallelism does not use the axis {}", name_of(axis)),
             {fmt::format("{} is {}.", name_of(axis), n),
              "Set tensor to \"2d\", \"2.5d\" or \"3d\" in [plan], or take the axis tensor."});
     return;
@@ -53,8 +52,7 @@ bool check_sides(const Grid& g) {
   if (g.rows != g.columns || g.rows < 2) {
     const std::uint32_t side = std::max({g.rows, g.columns, 2U});
     const std::string key = g.rows < 2 && g.columns > 1 ? "mesh.row" : "mesh.column";
-    g.error(key, "grid-square",
-            fmt::format("{} tensor parallelism needs as many rows as columns, at least 2", name),
+    g.error(key, "grid-square", fmt::format("{} tensor parallelism needs as many rows as columns, at least 2", name),
             {fmt::format("row is {} and column is {}: {} ranks are no square of 2 or more.", g.rows, g.columns,
                          std::uint64_t{g.rows} * g.columns),
              fmt::format("Nearest valid: row {0}, column {0}.", side)});
@@ -77,8 +75,8 @@ void check_cube(const Grid& g) {
   const std::uint64_t heads = m.heads * m.head_dim;
   if (m.hidden % square != 0 || m.ffn % square != 0 || heads % square != 0) {
     g.error("mesh.row", "grid-cube-widths", "the square of the side does not divide the model's widths",
-            {fmt::format("hidden is {}, heads x head_dim {}, ffn {}; each must be a multiple of {} x {}.", m.hidden, heads,
-                         m.ffn, g.rows, g.rows),
+            {fmt::format("hidden is {}, heads x head_dim {}, ffn {}; each must be a multiple of {} x {}.", m.hidden,
+                         heads, m.ffn, g.rows, g.rows),
              "Nearest valid: a smaller side, or tensor = \"2.5d\"."});
   } else if (m.bias) {
     g.error("plan.tensor", "grid-cube-bias", "3d tensor parallelism has no biases",

@@ -83,8 +83,6 @@ std::uint64_t coordinate(const Mesh& mesh, Rank rank, const AxisList& axes) {
   return at;
 }
 
-bool contains(const AxisList& axes, Axis axis) {
-  return std::find(axes.begin(), axes.end(), axis) != axes.end();
-}
+bool contains(const AxisList& axes, Axis axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
 }  // namespace orrery

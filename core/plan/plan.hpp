@@ -24,6 +24,12 @@ enum class ScheduleName : std::uint8_t {
   zb_h1,  ///< zero bubble: input and weight gradients apart
   zb_h2,
   zb_v,
+  v_half,   ///< on a V, with half of ZB-V's activations
+  v_min,    ///< on a V, with a third
+  chimera,  ///< two pipelines in opposite directions, each rank a stage of both
+  dualpipe,
+  dualpipe_v,
+  custom,  ///< Plan::order, from a file
 };
 /// How the tensor axes cut a matrix product.
 ///   one_d        Megatron's columns and rows, axis `tensor`
@@ -39,6 +45,22 @@ enum class TensorAlgorithm : std::uint8_t { one_d, two_d, two_half_d, three_d };
 enum class ContextAlgorithm : std::uint8_t { all_gather, ulysses, ring, ring_self_attention };
 enum class Recompute : std::uint8_t { none, selective, full };
 enum class AttentionKernel : std::uint8_t { unfused, flash };
+/// Eighths of what a rank holds that live outside the device between uses.
+struct Offload {
+  std::uint32_t states = 0;       ///< master weights and optimizer moments; updated by the host
+  std::uint32_t parameters = 0;   ///< weights of layers, brought in before use
+  std::uint32_t activations = 0;  ///< kept activations of layers
+  bool to_disk = false;           ///< states and parameters on the disk tier instead of the host's
+  friend bool operator==(const Offload&, const Offload&) = default;
+};
+/// One action of a schedule given by its user.
+struct OrderedAction {
+  enum class Kind : std::uint8_t { forward, backward, weight };
+  Kind kind = Kind::forward;
+  std::uint32_t chunk = 0;
+  std::uint32_t microbatch = 0;
+  friend bool operator==(const OrderedAction&, const OrderedAction&) = default;
+};
 /// Algorithms of a collective; a Plan may override the choice that pricing makes.
 enum class CollectiveAlgorithm : std::uint8_t { ring, tree, recursive };
 
@@ -55,7 +77,7 @@ struct Plan {
   bool save_gathered = false;  ///< 3D: keep gathered operands for the backward pass instead of gathering again
   ContextAlgorithm context = ContextAlgorithm::all_gather;
   bool zigzag = false;           ///< all_gather and ring: each rank holds an early and a late chunk of the sequence
-  std::uint32_t inner_ring = 0;  ///< double ring: members of an inner ring; 0: one ring
+  std::uint32_t inner_ring = 0;  ///< ring: members of an inner ring of a double ring; 0: one ring
   std::uint32_t chunks = 1;      ///< model chunks on each pipeline rank (virtual stages)
   ScheduleName schedule = ScheduleName::one_f_one_b;
   std::optional<std::vector<std::uint32_t>> stage_layers;  ///< layers of each (virtual) pipeline stage, in model order
@@ -63,12 +85,16 @@ struct Plan {
   Recompute recompute = Recompute::none;
   /// Layers of each pipeline stage that are recomputed, from its first; unset: all.
   std::optional<std::vector<std::uint32_t>> recompute_layers;
-  std::uint32_t zero_stage = 0;      ///< 0 to 3: what the data axis cuts; states, gradients, weights
-  bool reshard_after_forward = true; ///< ZeRO-3: gather a layer's weights again for the backward pass
-  std::uint32_t prefetch = 1;        ///< ZeRO-3: layers gathered ahead, 0 or 1
-  std::optional<Bytes> gradient_bucket;        ///< least bytes of one gradient reduction
-  std::optional<bool> overlap_gradients;       ///< reduce buckets beside the last backward pass
-  std::optional<AttentionKernel> attention;    ///< kernel set
+  std::optional<Offload> offload;                 ///< unset: nothing, unless asked to decide
+  std::string order_file;                         ///< of ScheduleName::custom, as the plan file names it
+  std::vector<std::vector<OrderedAction>> order;  ///< what it says for each pipeline rank
+  bool expert_tensor = true;     ///< experts are cut along the tensor axis too; false: each tensor rank has whole ones
+  std::uint32_t zero_stage = 0;  ///< 0 to 3: what the data axis cuts; states, gradients, weights
+  bool reshard_after_forward = true;         ///< ZeRO-3: gather a layer's weights again for the backward pass
+  std::uint32_t prefetch = 1;                ///< ZeRO-3: layers gathered ahead, 0 or 1
+  std::optional<Bytes> gradient_bucket;      ///< least bytes of one gradient reduction
+  std::optional<bool> overlap_gradients;     ///< reduce buckets beside the last backward pass
+  std::optional<AttentionKernel> attention;  ///< kernel set
   std::optional<CollectiveAlgorithm> collective_algorithm;  ///< override only: stays unset in a resolved plan
   Origin origin;
 

@@ -394,9 +394,10 @@ void check_schedule_with(const Context& c) {
   const Plan& plan = c.plan;
   const bool split = rules_of(plan.schedule).splits_backward;
   if (plan.zero_stage >= 2 && (split || plan.chunks > 1)) {
-    c.error("plan.zero_stage", "schedule-zero", "ZeRO-2 and 3 do not go with model chunks or a split backward pass",
-            {fmt::format("zero_stage is {}, schedule {}, chunks {}.", plan.zero_stage, name_of(plan.schedule), plan.chunks),
-             "Set zero_stage to 1, or schedule to 1f1b, eager-1f1b or gpipe with one chunk."});
+    c.error(
+        "plan.zero_stage", "schedule-zero", "ZeRO-2 and 3 do not go with model chunks or a split backward pass",
+        {fmt::format("zero_stage is {}, schedule {}, chunks {}.", plan.zero_stage, name_of(plan.schedule), plan.chunks),
+         "Set zero_stage to 1, or schedule to 1f1b, eager-1f1b or gpipe with one chunk."});
   }
   if (split && plan.tensor != TensorAlgorithm::one_d) {
     c.error("plan.schedule", "schedule-tensor", "the schedule splits the backward pass, which grids of ranks do not",

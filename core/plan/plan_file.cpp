@@ -42,7 +42,8 @@ void read_mesh(TomlTable& table, Mesh& mesh) {
   for (const std::string& name : order) {
     const std::optional<Axis> axis = axis_named(name);
     if (!axis || std::find(plan_axes.begin(), plan_axes.end(), *axis) == plan_axes.end()) {
-      wrong(fmt::format("there is no mesh axis {}", toml_quoted(name)), fmt::format("The axes are {}.", plan_axes_text()));
+      wrong(fmt::format("there is no mesh axis {}", toml_quoted(name)),
+            fmt::format("The axes are {}.", plan_axes_text()));
       unknown = true;
       continue;
     }

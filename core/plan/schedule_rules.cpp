@@ -15,6 +15,13 @@ const ScheduleRules& rules_of(ScheduleName name) {
     case ScheduleName::zb_h1: return split;
     case ScheduleName::zb_h2: return split;
     case ScheduleName::zb_v: return v_split;
+    // Not readable yet.
+    case ScheduleName::v_half:
+    case ScheduleName::v_min:
+    case ScheduleName::chimera:
+    case ScheduleName::dualpipe:
+    case ScheduleName::dualpipe_v:
+    case ScheduleName::custom: break;
   }
   return whole;
 }

@@ -36,14 +36,24 @@ struct NetworkLevel {
   friend bool operator==(const NetworkLevel&, const NetworkLevel&) = default;
 };
 
+/// Storage of a node below the host's memory.
+struct DiskSpec {
+  Bytes capacity;         ///< per node
+  Bandwidth read, write;  ///< per node
+  friend bool operator==(const DiskSpec&, const DiskSpec&) = default;
+};
+
 /// What the run is on: `nodes` x `devices_per_node` equal devices.
 struct ClusterSpec {
   std::string name;
   DeviceSpec device;
   std::uint32_t nodes = 1;
   std::uint32_t devices_per_node = 1;
-  std::vector<NetworkLevel> levels;  ///< innermost first; sizes multiply to devices()
-  Bytes host_memory;                 ///< per node
+  std::vector<NetworkLevel> levels;         ///< innermost first; sizes multiply to devices()
+  Bytes host_memory;                        ///< per node
+  std::optional<Bandwidth> host_link;       ///< between a device and the host's memory, one direction
+  std::optional<Bandwidth> host_bandwidth;  ///< of the host's memory, per node
+  std::optional<DiskSpec> disk;
   std::optional<double> price_per_gpu_hour;
   std::string source;
   Origin origin;

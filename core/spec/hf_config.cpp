@@ -240,7 +240,9 @@ std::string last_folder(std::string path) {
 std::string name_from(Config& c, const std::filesystem::path& file, const std::string& type) {
   std::string name = last_folder(c.text("_name_or_path", ""));
   std::error_code failure;
-  if (name.empty()) name = last_folder(std::filesystem::weakly_canonical(std::filesystem::absolute(file), failure).parent_path().string());
+  if (name.empty())
+    name =
+        last_folder(std::filesystem::weakly_canonical(std::filesystem::absolute(file), failure).parent_path().string());
   if (name.empty()) name = type;
   return name.substr(0, 200);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/base/diagnostics.hpp"
@@ -10,6 +11,47 @@ namespace orrery {
 enum class Norm : std::uint8_t { layer_norm, rms_norm };
 enum class Activation : std::uint8_t { gelu, swiglu };
 enum class PositionEncoding : std::uint8_t { learned, rotary };
+
+/// What the layers are put together to.
+///   decoder   causal language model, norms before each part (GPT, LLaMA)
+///   bert      all positions see each other, norms after each part, masked language modelling
+///   vit       patches of an image, all see each other, norms before each part, classification
+enum class Architecture : std::uint8_t { decoder, bert, vit };
+
+/// A mixture of experts in place of feed-forward layers.
+struct Mixture {
+  /// Gates of the chosen experts: softmax over them (Mixtral); softmax over all
+  /// (DeepSeek-V2); sigmoid, then divided by their sum (DeepSeek-V3).
+  enum class Scores : std::uint8_t { softmax_chosen, softmax_all, sigmoid };
+  std::uint32_t experts = 0;
+  std::uint32_t per_token = 0;    ///< experts that a token visits
+  std::uint64_t ffn = 0;          ///< width of one expert
+  std::uint64_t shared_ffn = 0;   ///< width of the experts that every token visits, together; 0: none
+  std::uint64_t first_dense = 0;  ///< layers before the first mixture
+  Scores scores = Scores::softmax_chosen;
+  double scale = 1.0;       ///< of the gates
+  bool score_bias = false;  ///< a bias per expert, without gradient, that only the choice sees
+  friend bool operator==(const Mixture&, const Mixture&) = default;
+};
+
+/// Multi-head latent attention (DeepSeek-V2, 2024): keys and values are made
+/// from a narrow vector per token, queries from another.
+struct LatentAttention {
+  std::uint64_t query_rank = 0;  ///< 0: queries are made from the stream
+  std::uint64_t kv_rank = 0;
+  std::uint64_t rope_dim = 0;   ///< features of a query or key head that rotate; the key's are shared by all heads
+  std::uint64_t value_dim = 0;  ///< width of a value head; head_dim is that of a query or key head without rope_dim
+  friend bool operator==(const LatentAttention&, const LatentAttention&) = default;
+};
+
+/// What a vision transformer looks at.
+struct Image {
+  std::uint64_t size = 0;   ///< pixels on each side
+  std::uint64_t patch = 0;  ///< pixels on each side of a patch
+  std::uint64_t channels = 3;
+  std::uint64_t classes = 0;
+  friend bool operator==(const Image&, const Image&) = default;
+};
 
 /// What is trained: a decoder of identical layers (GPT-2/3 and LLaMA families).
 ///
@@ -30,6 +72,12 @@ struct ModelSpec {
   PositionEncoding positions = PositionEncoding::learned;
   bool bias = true;             ///< biases in linear layers
   bool tied_embeddings = true;  ///< the LM head is the embedding table
+  Architecture architecture = Architecture::decoder;
+  std::optional<Mixture> mixture;
+  std::optional<LatentAttention> latent;
+  std::optional<Image> image;            ///< vit
+  std::uint64_t segments = 0;            ///< bert: kinds of tokens with an embedding of their own
+  std::uint64_t prediction_modules = 0;  ///< further layers that predict tokens further ahead (DeepSeek-V3)
   double norm_epsilon = 1e-5;
   double rope_theta = 10000.0;
   /// How released checkpoints stretch the rotary angles to longer sequences, one

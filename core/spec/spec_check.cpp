@@ -139,8 +139,9 @@ bool check_workload(const Workload& w, Diagnostics& diagnostics) {
   }
   if (w.clip_norm) {
     if (!(*w.clip_norm > 0.0 && *w.clip_norm <= 1e9)) {
-      c.fail("clip_norm", "workload.range", "clip_norm is out of range",
-             {fmt::format("It is {}; above 0 and at most 1e+09 is allowed. Leave it out for no clipping.", *w.clip_norm)});
+      c.fail(
+          "clip_norm", "workload.range", "clip_norm is out of range",
+          {fmt::format("It is {}; above 0 and at most 1e+09 is allowed. Leave it out for no clipping.", *w.clip_norm)});
     }
   }
   const auto dropout = [&](const char* key, double rate) {

@@ -25,6 +25,9 @@ bool has_master_weights(const Workload& w) { return weight_dtype(w) != state_dty
 int optimizer_moments(const Workload& w) {
   switch (w.optimizer.kind) {
     case OptimizerKind::adam: return 2;
+    case OptimizerKind::lamb: return 2;
+    case OptimizerKind::lars: return 1;
+    case OptimizerKind::adafactor: return 0;
     case OptimizerKind::sgd: return w.optimizer.momentum != 0.0 ? 1 : 0;
   }
   return 0;

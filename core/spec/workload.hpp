@@ -15,7 +15,7 @@ namespace orrery {
 ///                states; fp16 with loss scaling
 enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16 };
 
-enum class OptimizerKind : std::uint8_t { sgd, adam };
+enum class OptimizerKind : std::uint8_t { sgd, adam, lamb, lars, adafactor };
 
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::adam;
@@ -41,6 +41,23 @@ struct LearningRateSchedule {
   friend bool operator==(const LearningRateSchedule&, const LearningRateSchedule&) = default;
 };
 
+/// Which experts the tokens of a mixture visit (docs/formulas.md).
+///   balanced   every expert gets as many tokens of a routing group, as far as that divides
+///   skewed     the share of the i-th most loaded expert falls as i^-exponent
+///   recorded   from a table
+///   learned    by the router's scores: Programs carry upper bounds
+struct Routing {
+  enum class Kind : std::uint8_t { balanced, skewed, recorded, learned };
+  Kind kind = Kind::balanced;
+  double exponent = 0.0;    ///< skewed
+  std::string table;        ///< recorded: path of the file
+  std::uint64_t group = 0;  ///< positions of one sequence routed together; 0: all of a sequence
+  std::optional<double>
+      capacity;                 ///< tokens an expert takes of a group, over the balanced share; unset: all (drop-less)
+  double auxiliary_loss = 0.0;  ///< weight of the load-balancing loss
+  friend bool operator==(const Routing&, const Routing&) = default;
+};
+
 /// How a model is trained, independent of how it is split.
 struct Workload {
   std::uint64_t global_batch = 0;  ///< sequences per optimizer step
@@ -55,6 +72,7 @@ struct Workload {
   double attention_dropout = 0.0;
   double loss_scale = 65536.0;             ///< fp16: initial loss scale, halved on overflow
   std::uint64_t loss_scale_window = 1000;  ///< fp16: steps without overflow until it doubles
+  Routing routing;
   std::uint64_t seed = 1;
   std::string data;  ///< path of a token file; empty: synthetic tokens
   Origin origin;

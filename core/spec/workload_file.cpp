@@ -22,6 +22,9 @@ void read_optimizer(TomlTable t, Optimizer& o) {
       t.read("epsilon", o.epsilon, {0.0, 1.0}, Need::optional);
       break;
     case OptimizerKind::sgd: t.read("momentum", o.momentum, {0.0, 1.0}, Need::optional); break;
+    case OptimizerKind::lamb:
+    case OptimizerKind::lars:
+    case OptimizerKind::adafactor: break;
   }
   t.finish();
 }
@@ -95,6 +98,9 @@ void write_workload(TomlWriter& out, const Workload& w, std::string_view path) {
   switch (o.kind) {
     case OptimizerKind::adam: out.number("beta1", o.beta1).number("beta2", o.beta2).number("epsilon", o.epsilon); break;
     case OptimizerKind::sgd: out.number("momentum", o.momentum); break;
+    case OptimizerKind::lamb:
+    case OptimizerKind::lars:
+    case OptimizerKind::adafactor: break;
   }
   out.number("weight_decay", o.weight_decay);
   const LearningRateSchedule& s = w.schedule;

@@ -66,6 +66,9 @@ UpdateResult apply_update(const ModelSpec& model, const Workload& workload, cons
           direction = m / (1.0 - std::pow(o.beta1, t)) / (std::sqrt(v / (1.0 - std::pow(o.beta2, t))) + o.epsilon);
           break;
         }
+        case OptimizerKind::lamb:
+        case OptimizerKind::lars:
+        case OptimizerKind::adafactor: break;
         case OptimizerKind::sgd:
           if (o.momentum != 0.0) {
             double& m = state.moment1.at(p.name).values[i];

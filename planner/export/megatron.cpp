@@ -213,6 +213,9 @@ class Exporter {
         flag("--adam-beta2", o.beta2);
         flag("--adam-eps", o.epsilon);
         break;
+      case OptimizerKind::lamb:
+      case OptimizerKind::lars:
+      case OptimizerKind::adafactor: break;
       case OptimizerKind::sgd:
         if (o.weight_decay != 0.0) {
           refuse("workload.weight_decay", "optimizer", "Megatron-LM's SGD adds weight decay to the gradient",

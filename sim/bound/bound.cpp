@@ -220,8 +220,8 @@ void refuse_long_steps(const PerBlock<Picoseconds>& span, StateCosts& state, std
   const auto real = [](Picoseconds ps) { return static_cast<double>(ps); };
   const auto once = [&](const ModuleState& m) { return real(m.clear) + real(m.norm) + real(m.update); };
   const double layer = real(span.layer_forward) + real(span.layer_backward);
-  const double ends = real(span.embedding_forward) + real(span.embedding_backward) + real(span.head_forward) +
-                      real(span.head_backward);
+  const double ends =
+      real(span.embedding_forward) + real(span.embedding_backward) + real(span.head_forward) + real(span.head_backward);
   const double all = static_cast<double>(passes) * (static_cast<double>(layers) * layer + ends) +
                      static_cast<double>(layers) * once(state.layer()) + once(state.embedding()) + once(state.head());
   if (!(all < 2e18)) throw Error("a step takes more than 23 days; times are counted in whole picoseconds");
@@ -316,7 +316,8 @@ bool bound_covers(const Plan& plan) {
     return a.size == 1 || a.axis == Axis::pipeline || a.axis == Axis::data || a.axis == Axis::tensor;
   };
   const bool plain = plan.schedule == ScheduleName::gpipe || plan.schedule == ScheduleName::one_f_one_b;
-  return plain && plan.chunks == 1 && plan.zero_stage <= 1 && std::all_of(plan.mesh.axes.begin(), plan.mesh.axes.end(), known);
+  return plain && plan.chunks == 1 && plan.zero_stage <= 1 &&
+         std::all_of(plan.mesh.axes.begin(), plan.mesh.axes.end(), known);
 }
 
 Seconds bound(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
