@@ -1,6 +1,7 @@
 #include "sim/cost/prices.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/base/diagnostics.hpp"
 
@@ -27,6 +28,21 @@ void resize(Prices& prices, const Program& program) {
     prices.first_transfer.push_back(prices.transfers);
     ops += static_cast<std::uint32_t>(block.ops.size());
     prices.transfers += static_cast<std::uint32_t>(block.transfers.size());
+  }
+  prices.blocks.clear();
+  prices.runs.clear();
+  prices.first_block.assign(1, 0);
+  std::vector<std::uint64_t> runs(program.blocks.size(), 0);  // of the class at hand
+  for (const RankClass& ranks : program.classes) {
+    for (const Slot& slot : ranks.step) {
+      std::uint64_t& count = runs[index(slot.block)];
+      if (count == 0) prices.blocks.push_back(slot.block);
+      count += slot.repeat;
+    }
+    for (std::size_t at = prices.first_block.back(); at < prices.blocks.size(); ++at) {
+      prices.runs.push_back(std::exchange(runs[index(prices.blocks[at])], 0));
+    }
+    prices.first_block.push_back(static_cast<std::uint32_t>(prices.blocks.size()));
   }
   prices.op.assign(ops, 0);
   prices.transfer.assign(std::size_t{prices.transfers} * program.classes.size(), 0);
@@ -87,16 +103,13 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
     return ways.back().levels;
   };
   std::vector<bool> priced(program.blocks.size(), false);
-  std::vector<bool> sent(program.blocks.size());
-  std::vector<double> ops_time(program.blocks.size(), 0.0);       // of one run
-  std::vector<double> messages_time(program.blocks.size(), 0.0);  // of one run by the class at hand
+  std::vector<double> ops_time(program.blocks.size(), 0.0);  // of one run
   double all = 0.0;
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
     const Rank rank = representative(program, c);
-    sent.assign(program.blocks.size(), false);
     ways.clear();
-    for (const Slot& slot : program.classes[c].step) {
-      const std::size_t b = index(slot.block);
+    for (std::uint32_t at = prices.first_block[c]; at < prices.first_block[c + 1]; ++at) {
+      const std::size_t b = index(prices.blocks[at]);
       const Block& block = program.blocks[b];
       if (!priced[b]) {
         priced[b] = true;
@@ -107,27 +120,24 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
           ops_time[b] += static_cast<double>(duration);
         }
       }
-      if (block.transfers.empty() || sent[b]) {
-        all += (ops_time[b] + messages_time[b]) * slot.repeat;
-        continue;
-      }
-      sent[b] = true;
-      messages_time[b] = 0.0;
+      double messages = 0.0;
       Picoseconds* row = &prices.transfer[std::size_t{c} * prices.transfers + prices.first_transfer[b]];
-      for (const Op& op : block.ops) {
-        const auto* exchange = std::get_if<Exchange>(&op.action);
-        if (exchange == nullptr) continue;
-        for (std::uint32_t t = exchange->transfers.first; t < exchange->transfers.first + exchange->transfers.count;
-             ++t) {
-          const Transfer& transfer = block.transfers[t];
-          if (!transfer.send) continue;
-          const View& view = block.views[op.views.first + transfer.view];
-          const auto bytes = Bytes::of(static_cast<double>(view.count * size_of(program[view.buffer].dtype)));
-          row[t] = whole(costs.transfer(bytes, levels_of(transfer, rank)));
-          messages_time[b] += static_cast<double>(row[t]);
+      if (!block.transfers.empty()) {
+        for (const Op& op : block.ops) {
+          const auto* exchange = std::get_if<Exchange>(&op.action);
+          if (exchange == nullptr) continue;
+          for (std::uint32_t t = exchange->transfers.first; t < exchange->transfers.first + exchange->transfers.count;
+               ++t) {
+            const Transfer& transfer = block.transfers[t];
+            if (!transfer.send) continue;
+            const View& view = block.views[op.views.first + transfer.view];
+            const auto bytes = Bytes::of(static_cast<double>(view.count * size_of(program[view.buffer].dtype)));
+            row[t] = whole(costs.transfer(bytes, levels_of(transfer, rank)));
+            messages += static_cast<double>(row[t]);
+          }
         }
       }
-      all += (ops_time[b] + messages_time[b]) * slot.repeat;
+      all += (ops_time[b] + messages) * static_cast<double>(prices.runs[at]);
     }
   }
   // No instant of the step lies beyond the sum of all ops, so no sum of times overflows below this.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/program/program.hpp"
@@ -26,7 +27,13 @@ struct Prices {
   std::uint32_t transfers = 0;                ///< of all blocks
   std::vector<Picoseconds> op;                ///< Exchange, Alloc and Free hold 0
   std::vector<Picoseconds> transfer;          ///< [class][first_transfer + i]; holds for the sender, 0 at receivers
+  std::vector<BlockId> blocks;                ///< that the step of each class runs, in order of first use, each once
+  std::vector<std::uint64_t> runs;            ///< of each of `blocks` in one step
+  std::vector<std::uint32_t> first_block;     ///< by class, and one more: its part of `blocks`
 
+  [[nodiscard]] std::span<const BlockId> blocks_of(std::uint32_t rank_class) const {
+    return std::span(blocks).subspan(first_block[rank_class], first_block[rank_class + 1] - first_block[rank_class]);
+  }
   [[nodiscard]] Picoseconds of_op(BlockId block, std::uint32_t i) const { return op[first_op[index(block)] + i]; }
   /// `i` counts in Block::transfers; the price is that of the sending class.
   [[nodiscard]] Picoseconds of_transfer(std::uint32_t rank_class, BlockId block, std::uint32_t i) const {
@@ -34,7 +41,7 @@ struct Prices {
   }
 };
 
-/// Sizes the tables for `program`, all prices 0.  Keeps their storage.
+/// Lists the blocks of `program` and sizes the tables for it, all prices 0.  Keeps their storage.
 void resize(Prices&, const Program&);
 
 /// Rank of peer `peer` in the group of `rank`: group_ranks(...)[peer] without the list.

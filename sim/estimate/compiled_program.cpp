@@ -247,16 +247,11 @@ void CompiledProgram::compile(const Program& p, const Prices& q) {
   sums.clear();
   longest = 0;
   transfers.resize(std::size_t{q.transfers} * p.classes.size());
-  transfers_done_.assign(p.classes.size() * p.blocks.size(), false);
   compile_groups();
   for (std::uint32_t c = 0; c < p.classes.size(); ++c) {
-    for (const Slot& slot : p.classes[c].step) {
-      if (!blocks[index(slot.block)].compiled) compile_block(slot.block);
-      if (p[slot.block].transfers.empty()) continue;
-      const std::size_t at = c * p.blocks.size() + index(slot.block);
-      if (transfers_done_[at]) continue;
-      transfers_done_[at] = true;
-      compile_transfers(c, slot.block);
+    for (const BlockId id : q.blocks_of(c)) {
+      if (!blocks[index(id)].compiled) compile_block(id);
+      if (!p[id].transfers.empty()) compile_transfers(c, id);
     }
   }
 }

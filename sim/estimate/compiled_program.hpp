@@ -174,7 +174,6 @@ struct CompiledProgram {
   void compile_transfers(std::uint32_t rank_class, BlockId);
   void find_gate(CompiledBlock&);
   void watch_lanes(CompiledBlock&);
-  std::vector<bool> transfers_done_;           // [class][block]
   std::vector<std::uint32_t> timed_position_;  // by position in the block being compiled
   std::vector<Picoseconds> ends_;
 };
