@@ -24,13 +24,15 @@ enum class ScheduleName : std::uint8_t {
   zb_h1,  ///< zero bubble: input and weight gradients apart
   zb_h2,
   zb_v,
-  v_half,   ///< on a V, with half of ZB-V's activations
-  v_min,    ///< on a V, with a third
-  chimera,  ///< two pipelines in opposite directions, each rank a stage of both
-  dualpipe,
-  dualpipe_v,
   custom,  ///< Plan::order, from a file
+  v_half,  ///< on a V, with half of ZB-V's activations
+  v_min,   ///< on a V, with a third
+  dualpipe_v,
 };
+/// How virtual stages lie on pipeline ranks, p ranks with c chunks each.
+///   loop  stage s on rank s mod p: chunk s / p
+///   v     down the ranks and up again: stages p - 1 and p are neighbours on one rank
+enum class StagePlacement : std::uint8_t { loop, v };
 /// How the tensor axes cut a matrix product.
 ///   one_d        Megatron's columns and rows, axis `tensor`
 ///   two_d        SUMMA on row x column, both of size q
@@ -52,6 +54,11 @@ struct Offload {
   std::uint32_t activations = 0;  ///< kept activations of layers
   bool to_disk = false;           ///< states and parameters on the disk tier instead of the host's
   friend bool operator==(const Offload&, const Offload&) = default;
+};
+/// Whole times of one chunk's actions and of a message, in any unit, for which an order is searched.
+struct ActionTimes {
+  std::uint32_t forward = 1, input_gradient = 1, weight_gradient = 1, message = 0;
+  friend bool operator==(const ActionTimes&, const ActionTimes&) = default;
 };
 /// One action of a schedule given by its user.
 struct OrderedAction {
@@ -85,9 +92,11 @@ struct Plan {
   Recompute recompute = Recompute::none;
   /// Layers of each pipeline stage that are recomputed, from its first; unset: all.
   std::optional<std::vector<std::uint32_t>> recompute_layers;
-  std::optional<Offload> offload;                 ///< unset: nothing, unless asked to decide
-  std::string order_file;                         ///< of ScheduleName::custom, as the plan file names it
-  std::vector<std::vector<OrderedAction>> order;  ///< what it says for each pipeline rank
+  std::optional<Offload> offload;                         ///< unset: nothing, unless asked to decide
+  std::string order_file;                                 ///< of ScheduleName::custom, as the plan file names it
+  std::vector<std::vector<OrderedAction>> order;          ///< what it says for each pipeline rank
+  StagePlacement order_placement = StagePlacement::loop;  ///< of the stages that it names
+  ActionTimes action_times;                               ///< of zb_v
   bool expert_tensor = true;     ///< experts are cut along the tensor axis too; false: each tensor rank has whole ones
   std::uint32_t zero_stage = 0;  ///< 0 to 3: what the data axis cuts; states, gradients, weights
   bool reshard_after_forward = true;         ///< ZeRO-3: gather a layer's weights again for the backward pass

@@ -5,7 +5,8 @@ namespace orrery {
 const ScheduleRules& rules_of(ScheduleName name) {
   using enum StagePlacement;
   static constexpr ScheduleRules whole{}, several{loop, 2, 0, false, false}, rounds{loop, 2, 0, false, true},
-      split{loop, 1, 1, true, false}, v_split{v, 2, 2, true, false};
+      split{loop, 1, 1, true, false}, v_split{v, 2, 2, true, false}, twice{v, 2, 2, true, false, 2},
+      any{loop, 1, 0, true, false};
   switch (name) {
     case ScheduleName::gpipe: return whole;
     case ScheduleName::one_f_one_b: return whole;
@@ -15,19 +16,28 @@ const ScheduleRules& rules_of(ScheduleName name) {
     case ScheduleName::zb_h1: return split;
     case ScheduleName::zb_h2: return split;
     case ScheduleName::zb_v: return v_split;
-    // Not readable yet.
-    case ScheduleName::v_half:
-    case ScheduleName::v_min:
-    case ScheduleName::chimera:
-    case ScheduleName::dualpipe:
-    case ScheduleName::dualpipe_v:
-    case ScheduleName::custom: break;
+    case ScheduleName::custom: return any;
+    case ScheduleName::v_half: return v_split;
+    case ScheduleName::v_min: return v_split;
+    case ScheduleName::dualpipe_v: return twice;
   }
   return whole;
 }
 
 StageMap stage_map(const Plan& plan) {
-  return {plan.mesh.size(Axis::pipeline), plan.chunks, rules_of(plan.schedule).placement};
+  const bool custom = plan.schedule == ScheduleName::custom;
+  return {plan.mesh.size(Axis::pipeline), plan.chunks,
+          custom ? plan.order_placement : rules_of(plan.schedule).placement};
+}
+
+bool splits_backward(const Plan& plan) {
+  if (plan.schedule != ScheduleName::custom) return rules_of(plan.schedule).splits_backward;
+  for (const auto& rank : plan.order) {
+    for (const OrderedAction& a : rank) {
+      if (a.kind == OrderedAction::Kind::weight) return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace orrery

@@ -6,11 +6,6 @@
 
 namespace orrery {
 
-/// How virtual stages lie on pipeline ranks, p ranks with c chunks each.
-///   loop  stage s on rank s mod p: chunk s / p
-///   v     down the ranks and up again: stages p - 1 and p are neighbours on one rank
-enum class StagePlacement : std::uint8_t { loop, v };
-
 /// What a schedule asks of a plan, and what it does to layers.  Compute order
 /// itself is a function of the same name in core/program/lower.
 struct ScheduleRules {
@@ -18,8 +13,13 @@ struct ScheduleRules {
   std::uint32_t least_chunks = 1, most_chunks = 1;  ///< on each rank; most 0: any number
   bool splits_backward = false;                     ///< weight gradients are actions of their own
   bool whole_rounds = false;                        ///< microbatches are a multiple of the pipeline size
+  std::uint32_t least_rounds = 0;                   ///< microbatches are at least so many times the pipeline size
 };
+/// Of a custom schedule: the widest, any chunks and either kind of backward.
 [[nodiscard]] const ScheduleRules& rules_of(ScheduleName);
+
+/// Whether weight gradients are actions of their own: as the schedule rules, or as a custom one's order has it.
+[[nodiscard]] bool splits_backward(const Plan&);
 
 /// Virtual stages and ranks of one pipeline.  Stage 0 holds the embedding, the
 /// last one the head; messages pass between neighbouring stages on different ranks.

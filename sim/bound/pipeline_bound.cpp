@@ -118,8 +118,8 @@ std::vector<Picoseconds> backward_ends(const std::vector<StageTimes>& stages, Sc
       case ScheduleName::one_f_one_b: one_f_one_b(stages, sums, m, end); break;
       // clang-format off
       case ScheduleName::eager_one_f_one_b: case ScheduleName::interleaved: case ScheduleName::breadth_first:
-      case ScheduleName::zb_h1: case ScheduleName::zb_h2: case ScheduleName::zb_v: case ScheduleName::v_half: case ScheduleName::v_min:
-      case ScheduleName::chimera: case ScheduleName::dualpipe: case ScheduleName::dualpipe_v: case ScheduleName::custom: break;  // bound_covers none of them
+      case ScheduleName::zb_h1: case ScheduleName::zb_h2: case ScheduleName::zb_v: case ScheduleName::custom:
+      case ScheduleName::v_half: case ScheduleName::v_min: case ScheduleName::dualpipe_v: break;  // bound_covers none of them
         // clang-format on
     }
   }

@@ -58,9 +58,9 @@ std::uint64_t microbatches_in_flight(ScheduleName schedule, std::uint32_t stage,
     case ScheduleName::one_f_one_b: return std::min<std::uint64_t>(microbatches, stages - stage);
     // clang-format off
     case ScheduleName::eager_one_f_one_b: case ScheduleName::interleaved: case ScheduleName::breadth_first:
-    case ScheduleName::zb_h1: case ScheduleName::zb_h2: case ScheduleName::zb_v: case ScheduleName::v_half: case ScheduleName::v_min:
-      case ScheduleName::chimera: case ScheduleName::dualpipe: case ScheduleName::dualpipe_v: case ScheduleName::custom: break;  // bound_covers none of them
-      // clang-format on
+    case ScheduleName::zb_h1: case ScheduleName::zb_h2: case ScheduleName::zb_v: case ScheduleName::custom:
+    case ScheduleName::v_half: case ScheduleName::v_min: case ScheduleName::dualpipe_v: break;  // bound_covers none
+    // clang-format on
   }
   return microbatches;
 }

@@ -19,12 +19,10 @@ Schedule schedule_of(ScheduleName name) {
     case ScheduleName::zb_h1: return schedule_zb_h1;
     case ScheduleName::zb_h2: return schedule_zb_h2;
     case ScheduleName::zb_v: return schedule_zb_v;
+    case ScheduleName::custom:
     case ScheduleName::v_half:
     case ScheduleName::v_min:
-    case ScheduleName::chimera:
-    case ScheduleName::dualpipe:
-    case ScheduleName::dualpipe_v:
-    case ScheduleName::custom: break;
+    case ScheduleName::dualpipe_v: break;
   }
   return nullptr;
 }

@@ -26,7 +26,7 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
   pipeline = plan.mesh.size(Axis::pipeline);
   map = stage_map(plan);
   head_rank = map.rank(map.stages() - 1);
-  split_backward = rules_of(plan.schedule).splits_backward;
+  split_backward = splits_backward(plan);
   tied_apart = model.tied_embeddings && head_rank != 0;
   sequence_parallel = plan.sequence_parallel && tensor > 1;
   sequences = plan.microbatch_size;
