@@ -72,12 +72,12 @@ struct AxisList {
 };
 
 /// The axes that plans have today; the others wait for the algorithms that use them.
-inline constexpr AxisList plan_axes{Axis::pipeline, Axis::replica, Axis::data, Axis::context,
+inline constexpr AxisList plan_axes{Axis::pipeline, Axis::replica, Axis::data, Axis::context, Axis::expert,
                                     Axis::tensor,   Axis::depth,   Axis::row,  Axis::column};
 /// The axes that cut the sequences of the global batch, outermost first; sequence_axes (plan.hpp) has those of tensor
 /// parallelism too.
 inline constexpr AxisList batch_axes{Axis::replica, Axis::data, Axis::expert};
-/// "pipeline, replica, data, context and tensor", for messages: those of plan_axes.
+/// "pipeline, replica, data, context, expert and tensor", for messages: those of plan_axes.
 [[nodiscard]] std::string plan_axes_text();
 
 /// Product of the sizes of `axes`.

@@ -9,6 +9,7 @@
 
 #include "core/plan/context_check.hpp"
 #include "core/plan/grid_check.hpp"
+#include "core/plan/mixture_check.hpp"
 #include "core/plan/nearest_plan.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/plan/schedule_rules.hpp"
@@ -335,6 +336,7 @@ bool holds_with(const Context& c, const Mesh& mesh) {
   const Context other{plan, c.model, c.workload, wrong};
   check_tensor(other);
   check_context(plan, c.model, c.workload, wrong);
+  check_mixture(plan, c.model, c.workload, wrong);
   check_stages(other);
   check_batch(other);
   return wrong.empty();
@@ -463,6 +465,7 @@ void check(const Plan& plan, const ModelSpec& model, const Workload& workload, c
   if (mesh && specs) {
     check_tensor(c);
     check_context(plan, model, workload, out);
+    check_mixture(plan, model, workload, out);
     check_stages(c);
     check_batch(c);
   }

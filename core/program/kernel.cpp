@@ -45,6 +45,14 @@ std::string_view name_of(KernelKind kind) {
     case KernelKind::gelu_backward: return "gelu_backward";
     case KernelKind::swiglu_forward: return "swiglu_forward";
     case KernelKind::swiglu_backward: return "swiglu_backward";
+    case KernelKind::route_tokens: return "route_tokens";
+    case KernelKind::gates_forward: return "gates_forward";
+    case KernelKind::gates_backward: return "gates_backward";
+    case KernelKind::dispatch_forward: return "dispatch_forward";
+    case KernelKind::dispatch_backward: return "dispatch_backward";
+    case KernelKind::combine_forward: return "combine_forward";
+    case KernelKind::combine_backward: return "combine_backward";
+    case KernelKind::expert_gemm: return "expert_gemm";
     case KernelKind::residual_forward: return "residual_forward";
     case KernelKind::dropout_forward: return "dropout_forward";
     case KernelKind::dropout_backward: return "dropout_backward";
@@ -82,6 +90,11 @@ KernelFlops flops_of(const Kernel& k) {
           2.0 * static_cast<double>(k.rows) * static_cast<double>(k.columns) * static_cast<double>(k.depth);
       return {f, f};
     }
+    case KernelKind::expert_gemm: {
+      const double f = 2.0 * k.parameter * static_cast<double>(k.columns) *
+                       static_cast<double>(k.options.transpose_a ? k.rows : k.depth);
+      return {f, f};
+    }
     case KernelKind::attention_unfused_forward:
     case KernelKind::attention_flash_forward:
     case KernelKind::attention_unfused_backward:
@@ -113,6 +126,9 @@ KernelFlops flops_of(const Kernel& k) {
 
 double busiest_flops(const Kernel& k) {
   const double executed = flops_of(k).executed;
+  if (k.kind == KernelKind::expert_gemm) {
+    return 2.0 * static_cast<double>(k.rows) * static_cast<double>(k.columns) * static_cast<double>(k.depth);
+  }
   const bool part = k.kind == KernelKind::attention_part_forward || k.kind == KernelKind::attention_part_backward;
   return part ? executed / k.parameter * static_cast<double>(k.columns) : executed;
 }

@@ -84,6 +84,22 @@ enum class KernelKind : std::uint8_t {
   swiglu_forward,   ///< [r pre[T, 2, f], w y[T, f]]  silu(gate) * up
   swiglu_backward,  ///< [r pre, r dy, w dpre]
 
+  // Mixtures (docs/formulas.md): rows = T, columns = experts or features, batch = experts per token.  A rank sends
+  // `depth` rows, an equal part to each of the ranks that share the experts: `slots` say which choice of which token
+  // stands in each (token * batch + choice; -1: nothing), `experts` which local expert those that arrive are for.
+  // Choices follow from the workload's routing, global positions and the layer; gates from the router's logits.
+  route_tokens,       ///< [w choice[T, batch], w slots, w experts]   heads: parts
+  gates_forward,      ///< [r logits, r choice, w gates[T, batch]]    site: Mixture::Scores; parameter: scale
+  gates_backward,     ///< [r dgates, r logits, r choice, (scaled: r loss_scale), w dlogits]   and auxiliary loss
+  dispatch_forward,   ///< [r x, r slots, w rows]             rows[slot] = x[token]; where nothing stands: 0
+  dispatch_backward,  ///< [r drows, r slots, (residual: r dx of other paths), w dx]
+  combine_forward,    ///< [r rows, r slots, r gates, (residual: r y of other paths), w y]   sum of gate * row
+  combine_backward,   ///< [r dy, r rows, r slots, r gates, w drows, w dgates]
+  /// As gemm with a factor B, or a sum C (transpose_a), for each of `batch` local experts; `experts` say which one a
+  /// row of A (transpose_a: of A and B) meets, -1: none, its row of C is 0.  parameter: rows that meet one, mean over
+  /// ranks and layers.
+  expert_gemm,  ///< [r A, r B, r experts, w|a C]
+
   // Residual: y = residual + dropout(x + bias).
   residual_forward,  ///< [r x, (bias: r bias), r residual, w y, (dropout: w mask)]
   dropout_forward,   ///< [a x, w mask]
@@ -122,7 +138,7 @@ struct KernelOptions {
   bool causal : 1 = false;    ///< attention
   bool cut : 1 = false;       ///< norms: the columns are a part of the row
   bool centered : 1 = false;  ///< sums of a norm: the mean is taken off
-  bool residual : 1 = false;  ///< norm backward: dx = residual + ... instead of dx += ...
+  bool residual : 1 = false;  ///< dx = residual + ... (norm backward: instead of dx += ...)
   friend bool operator==(const KernelOptions&, const KernelOptions&) = default;
 };
 

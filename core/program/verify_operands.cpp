@@ -121,6 +121,7 @@ void KernelTable::fill() {
   const double columns = static_cast<double>(k_.columns);
   const double depth = static_cast<double>(k_.depth);
   const double all = rows * columns;
+  const double batch = k_.batch;
   const bool bias = k_.options.bias;
   const bool dropout = k_.options.dropout;
   switch (k_.kind) {
@@ -192,6 +193,34 @@ void KernelTable::fill() {
     case KernelKind::gelu_backward: r("pre", all), a("d", all); break;
     case KernelKind::swiglu_forward: r("pre", 2 * all), w("y", all); break;
     case KernelKind::swiglu_backward: r("pre", 2 * all), r("dy", all), w("dpre", 2 * all); break;
+    case KernelKind::route_tokens: w("choice", rows * batch), w("slots", depth), w("experts", depth); break;
+    case KernelKind::gates_forward: r("logits", all), r("choice", rows * batch), w("gates", rows * batch); break;
+    case KernelKind::gates_backward:
+      r("dgates", rows * batch), r("logits", all), r("choice", rows * batch);
+      if (k_.options.scaled) r("loss_scale", 2);
+      w("dlogits", all);
+      break;
+    case KernelKind::dispatch_forward: r("x", all), r("slots", depth), w("rows", depth * columns); break;
+    case KernelKind::dispatch_backward:
+      r("drows", depth * columns), r("slots", depth);
+      if (k_.options.residual) r("residual", all);
+      w("dx", all);
+      break;
+    case KernelKind::combine_forward:
+      r("rows", depth * columns), r("slots", depth), r("gates", rows * batch);
+      if (k_.options.residual) r("residual", all);
+      w("y", all);
+      break;
+    case KernelKind::combine_backward:
+      r("dy", all), r("rows", depth * columns), r("slots", depth), r("gates", rows * batch);
+      w("drows", depth * columns), w("dgates", rows * batch);
+      break;
+    case KernelKind::expert_gemm: {
+      const bool to_weight = k_.options.transpose_a;
+      r("A", rows * depth), r("B", depth * columns * (to_weight ? 1.0 : batch));
+      r("experts", to_weight ? depth : rows), w("C", all * (to_weight ? batch : 1.0));
+      break;
+    }
     case KernelKind::residual_forward:
       r("x", all);
       if (bias) r("bias", columns);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/diagnostics.hpp"
 #include "core/base/dtype.hpp"
@@ -49,9 +50,10 @@ struct LearningRateSchedule {
 struct Routing {
   enum class Kind : std::uint8_t { balanced, skewed, recorded, learned };
   Kind kind = Kind::balanced;
-  double exponent = 0.0;    ///< skewed
-  std::string table;        ///< recorded: path of the file
-  std::uint64_t group = 0;  ///< positions of one sequence routed together; 0: all of a sequence
+  double exponent = 0.0;                   ///< skewed
+  std::string table;                       ///< recorded: path of the file
+  std::vector<std::vector<double>> loads;  ///< what it says: of each layer, the load of each expert
+  std::uint64_t group = 0;                 ///< positions of one sequence routed together; 0: all of a sequence
   std::optional<double>
       capacity;                 ///< tokens an expert takes of a group, over the balanced share; unset: all (drop-less)
   double auxiliary_loss = 0.0;  ///< weight of the load-balancing loss

@@ -50,6 +50,14 @@ void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext&
     case KernelKind::gelu_backward: return cpu::gelu_backward<T>(o);
     case KernelKind::swiglu_forward: return cpu::swiglu_forward<T>(k, o);
     case KernelKind::swiglu_backward: return cpu::swiglu_backward<T>(k, o);
+    case KernelKind::route_tokens: return cpu::route_tokens(k, o, c);
+    case KernelKind::gates_forward: return cpu::gates_forward<T>(k, o, scratch);
+    case KernelKind::gates_backward: return cpu::gates_backward<T>(k, o, c);
+    case KernelKind::dispatch_forward: return cpu::dispatch_forward(k, o);
+    case KernelKind::dispatch_backward: return cpu::dispatch_backward<T>(k, o, scratch);
+    case KernelKind::combine_forward: return cpu::combine_forward<T>(k, o, scratch);
+    case KernelKind::combine_backward: return cpu::combine_backward<T>(k, o, scratch);
+    case KernelKind::expert_gemm: return cpu::expert_gemm<T>(k, o, scratch);
     case KernelKind::residual_forward: return cpu::residual_forward<T>(k, o, c);
     case KernelKind::dropout_forward: return cpu::dropout_forward<T>(k, o, c);
     case KernelKind::dropout_backward: return cpu::dropout_backward<T>(k, o);
@@ -79,6 +87,7 @@ bool needs_place(const Kernel& k) {
     case KernelKind::position_backward:
     case KernelKind::rope_forward:
     case KernelKind::rope_backward:
+    case KernelKind::route_tokens:
     case KernelKind::attention_part_forward:
     case KernelKind::attention_part_backward:
     case KernelKind::cross_entropy_max:
@@ -114,6 +123,13 @@ bool needs_place(const Kernel& k) {
     case KernelKind::gelu_backward:
     case KernelKind::swiglu_forward:
     case KernelKind::swiglu_backward:
+    case KernelKind::gates_forward:
+    case KernelKind::gates_backward:
+    case KernelKind::dispatch_forward:
+    case KernelKind::dispatch_backward:
+    case KernelKind::combine_forward:
+    case KernelKind::combine_backward:
+    case KernelKind::expert_gemm:
     case KernelKind::dropout_backward:
     case KernelKind::cross_entropy_loss:
     case KernelKind::mean_loss:

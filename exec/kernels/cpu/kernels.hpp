@@ -83,6 +83,22 @@ void swiglu_forward(const Kernel&, Operands);
 template <class T>
 void swiglu_backward(const Kernel&, Operands);
 
+// mixture.cpp
+void route_tokens(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void gates_forward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void gates_backward(const Kernel&, Operands, const KernelContext&);
+void dispatch_forward(const Kernel&, Operands);
+template <class T>
+void dispatch_backward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void combine_forward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void combine_backward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void expert_gemm(const Kernel&, Operands, KernelScratch&);
+
 // dropout.cpp
 template <class T>
 void residual_forward(const Kernel&, Operands, const KernelContext&);

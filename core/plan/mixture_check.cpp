@@ -1,0 +1,133 @@
+#include "core/plan/mixture_check.hpp"
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "core/plan/nearest_plan.hpp"
+#include "core/plan/plan_names.hpp"
+#include "core/spec/routing.hpp"
+
+namespace orrery {
+namespace {
+
+class Check {
+ public:
+  Check(const Plan& plan, const ModelSpec& model, const Workload& workload, Diagnostics& out)
+      : plan_(plan), model_(model), workload_(workload), out_(out) {}
+
+  void dense() {
+    const std::uint32_t n = plan_.mesh.size(Axis::expert);
+    if (n > 1) {
+      error("mesh.expert", "expert-dense", "the model has no experts to share out",
+            {fmt::format("expert is {}; {} is dense.", n, name()), "Leave expert out of [mesh], or raise data."});
+    }
+    if (workload_.routing != Routing{}) {
+      error("workload.routing", "routing-dense", "the workload routes tokens to experts, and the model has none",
+            {fmt::format("{} is dense.", name()), "Leave out [workload.routing]."});
+    }
+    if (!plan_.expert_tensor) {
+      error("plan.expert_tensor", "expert-tensor-dense", "the plan says how experts are cut, and the model has none",
+            {fmt::format("{} is dense.", name()), "Leave out expert_tensor."});
+    }
+  }
+
+  void mixture(const Mixture& m) {
+    error("", "mixture", "models with experts are not planned yet", {fmt::format("{} has {}.", name(), m.experts)});
+    axes(m);
+    routing(m);
+  }
+
+ private:
+  void error(const char* key, const char* code, std::string message, std::vector<std::string> details) {
+    out_.error(plan_.origin, key, std::string("plan.") + code, std::move(message), std::move(details));
+  }
+  [[nodiscard]] std::string name() const { return model_.name.empty() ? "the model" : model_.name; }
+
+  void axes(const Mixture& m) {
+    const std::uint32_t n = plan_.mesh.size(Axis::expert);
+    const std::uint32_t t = plan_.mesh.size(Axis::tensor);
+    if (m.experts % n != 0) {
+      error("mesh.expert", "expert-experts", "the expert size does not divide the experts",
+            {fmt::format("experts is {}, and {} / {} leaves {}.", m.experts, m.experts, n, m.experts % n),
+             nearest_divisors(m.experts, n, "expert sizes")});
+    }
+    if (plan_.tensor != TensorAlgorithm::one_d) {
+      error("plan.tensor", "expert-grid", "experts are not cut over grids of ranks",
+            {fmt::format("tensor is \"{}\"; {} has experts.", name_of(plan_.tensor), name()), "Nearest valid: 1d."});
+    }
+    if (!plan_.expert_tensor) {
+      error("plan.expert_tensor", "expert-tensor", "experts that tensor parallelism leaves whole are not supported",
+            {"Each is cut along the tensor axis as a dense feed-forward layer is.",
+             "Set expert_tensor to true, or tensor to 1 and expert to more."});
+    }
+    if (m.ffn % t != 0 || m.shared_ffn % t != 0) {
+      const bool routed = m.ffn % t != 0;
+      const std::uint64_t ffn = routed ? m.ffn : m.shared_ffn;
+      error("mesh.tensor", "expert-ffn",
+            fmt::format("the tensor size does not divide {}",
+                        routed ? "the width of an expert" : "the shared experts' width"),
+            {fmt::format("{} is {}, and {} / {} leaves {}.", routed ? "mixture.ffn" : "mixture.shared_ffn", ffn, ffn, t,
+                         ffn % t),
+             nearest_divisors(std::gcd(std::gcd(m.ffn, m.shared_ffn), std::gcd(model_.heads, model_.kv_heads)), t,
+                              "tensor sizes")});
+    }
+    if (m.first_dense > 0) {
+      error("", "mixture-dense-layers", "layers of two kinds in one model are not supported",
+            {fmt::format("The first {} of {} layers of {} are dense.", m.first_dense, model_.layers, name()),
+             "Nearest valid: first_dense 0, every layer a mixture."});
+    }
+  }
+
+  void routing(const Mixture& m) {
+    const Routing& r = workload_.routing;
+    if (r.kind == Routing::Kind::learned) {
+      error("workload.routing.kind", "routing-learned", "learned routing is not supported",
+            {"Sizes of messages would depend on the data.", "Nearest valid: balanced, skewed, recorded."});
+    }
+    const std::uint64_t s = workload_.sequence_length;
+    const std::uint64_t context = plan_.mesh.size(Axis::context);
+    const std::uint64_t pieces = context * (context > 1 && plan_.zigzag ? 2 : 1);
+    const std::uint64_t group = routing_group(workload_);
+    if (s % pieces == 0 && (s / pieces) % group != 0) {
+      error("workload.routing.group", "routing-group", "a rank's positions are no whole number of routing groups",
+            {fmt::format("sequence {}{} is {}, and {} / {} leaves {}.", s,
+                         pieces == 1 ? "" : fmt::format(" / {} pieces of the context axis", pieces), s / pieces,
+                         s / pieces, group, s / pieces % group),
+             nearest_divisors(s / pieces, group, "group sizes")});
+    }
+    if (r.kind != Routing::Kind::recorded) return;
+    if (r.loads.size() != model_.layers) {
+      error("workload.routing.table", "routing-layers", "the routing table does not have a row for each layer",
+            {fmt::format("{} has {} rows; {} has {} layers.", r.table, r.loads.size(), name(), model_.layers)});
+      return;
+    }
+    for (std::size_t layer = 0; layer < r.loads.size(); ++layer) {
+      if (r.loads[layer].size() == m.experts) continue;
+      error("workload.routing.table", "routing-experts", "the routing table does not have a load for each expert",
+            {fmt::format("The row of layer {} in {} has {} loads; {} has {} experts.", layer, r.table,
+                         r.loads[layer].size(), name(), m.experts)});
+      return;
+    }
+  }
+
+  const Plan& plan_;
+  const ModelSpec& model_;
+  const Workload& workload_;
+  Diagnostics& out_;
+};
+
+}  // namespace
+
+void check_mixture(const Plan& plan, const ModelSpec& model, const Workload& workload, Diagnostics& out) {
+  Check check(plan, model, workload, out);
+  if (model.mixture) {
+    check.mixture(*model.mixture);
+  } else {
+    check.dense();
+  }
+}
+
+}  // namespace orrery

@@ -1,0 +1,123 @@
+#include "core/spec/routing.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/base/diagnostics.hpp"
+#include "core/base/random.hpp"
+
+namespace orrery {
+namespace {
+
+/// `total` in whole parts that follow the weights, none above `most`.
+std::vector<std::uint64_t> apportion(const std::vector<double>& weights, std::uint64_t total, std::uint64_t most) {
+  std::vector<std::uint64_t> parts(weights.size(), 0);
+  std::vector<bool> full(weights.size(), false);
+  // Who would get more than `most` gets just that, and the rest is shared out anew.
+  std::vector<double> quota(weights.size());
+  std::uint64_t left = total;
+  for (bool again = true; again;) {
+    again = false;
+    double sum = 0.0;
+    for (std::size_t i = 0; i < weights.size(); ++i) sum += full[i] ? 0.0 : weights[i];
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      quota[i] = sum > 0.0 ? static_cast<double>(left) * weights[i] / sum : 0.0;
+    }
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (full[i] || quota[i] < static_cast<double>(most)) continue;
+      full[i] = again = true;
+      parts[i] = std::min(most, left);
+      left -= parts[i];
+    }
+  }
+  std::vector<std::size_t> order;
+  std::uint64_t given = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (full[i]) continue;
+    parts[i] = static_cast<std::uint64_t>(quota[i]);
+    given += parts[i];
+    order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return quota[a] - std::floor(quota[a]) > quota[b] - std::floor(quota[b]);
+  });
+  for (std::size_t i = 0; given < left; i = (i + 1) % order.size()) {
+    if (parts[order[i]] >= most) continue;
+    ++parts[order[i]];
+    ++given;
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::uint64_t routing_group(const Workload& w) { return w.routing.group == 0 ? w.sequence_length : w.routing.group; }
+
+LayerRouting::LayerRouting(const Workload& w, std::uint32_t experts, std::uint32_t per_token, std::uint32_t layer)
+    : group_(routing_group(w)),
+      groups_of_sequence_(w.sequence_length / group_),
+      seed_(w.seed),
+      stream_(mix(stream_of("routing") ^ layer)) {
+  const Routing& r = w.routing;
+  ORRERY_ASSERT(r.kind != Routing::Kind::learned && per_token <= experts, per_token, experts);
+  const std::uint64_t choices = group_ * per_token;
+  std::vector<double> weights(experts, 1.0);
+  std::vector<std::uint32_t> order(experts);  // of falling weight
+  std::iota(order.begin(), order.end(), 0U);
+  if (r.kind == Routing::Kind::recorded) {
+    ORRERY_ASSERT(layer < r.loads.size() && r.loads[layer].size() == experts, layer, r.loads.size(), experts);
+    weights = r.loads[layer];
+  } else {
+    std::vector<std::uint64_t> key(experts);
+    for (std::uint32_t e = 0; e < experts; ++e) key[e] = random_bits(seed_, mix(stream_), e);
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return key[a] < key[b]; });
+    const double exponent = r.kind == Routing::Kind::skewed ? r.exponent : 0.0;
+    for (std::uint32_t i = 0; i < experts; ++i) weights[i] = std::pow(i + 1.0, -exponent);
+  }
+  const std::vector<std::uint64_t> parts = apportion(weights, choices, group_);
+  begin_.assign(experts + 1, 0);
+  for (std::uint32_t i = 0; i < experts; ++i) begin_[order[i] + 1] = parts[i];
+  std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
+  ORRERY_ASSERT(begin_.back() == choices, begin_.back(), choices);
+  capacity_ = r.capacity ? static_cast<std::uint64_t>(
+                               std::ceil(*r.capacity * static_cast<double>(choices) / static_cast<double>(experts)))
+                         : group_;
+}
+
+LayerRouting::Choice LayerRouting::choice(std::uint64_t sequence, std::uint64_t position, std::uint32_t index) const {
+  const std::uint64_t number = sequence * groups_of_sequence_ + position / group_;
+  const std::uint64_t turn = random_bits(seed_, stream_, number) % group_;
+  const std::uint64_t at = (position % group_ + turn) % group_ + index * group_;
+  const auto after = std::upper_bound(begin_.begin(), begin_.end(), at);
+  const auto expert = static_cast<std::uint32_t>(after - begin_.begin() - 1);
+  return {expert, at - begin_[expert] < capacity_};
+}
+
+std::uint64_t LayerRouting::kept(std::uint32_t expert) const { return std::min(chosen(expert), capacity_); }
+
+std::uint64_t LayerRouting::kept() const {
+  std::uint64_t sum = 0;
+  for (std::uint32_t e = 0; e + 1 < begin_.size(); ++e) sum += kept(e);
+  return sum;
+}
+
+std::uint64_t LayerRouting::most_kept(std::uint32_t parts) const {
+  const auto experts = static_cast<std::uint32_t>(begin_.size() - 1);
+  std::uint64_t most = 0;
+  for (std::uint32_t part = 0; part < parts; ++part) {
+    std::uint64_t sum = 0;
+    for (std::uint32_t e = part * (experts / parts); e < (part + 1) * (experts / parts); ++e) sum += kept(e);
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+double auxiliary_weight(const Workload& w, const LayerRouting& routing, std::uint32_t experts, std::uint32_t per_token,
+                        std::uint32_t expert) {
+  const double share = static_cast<double>(routing.chosen(expert)) / static_cast<double>(routing_group(w) * per_token);
+  const double tokens = static_cast<double>(w.global_batch) * static_cast<double>(w.sequence_length);
+  return w.routing.auxiliary_loss * experts * share / tokens;
+}
+
+}  // namespace orrery

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/spec/model_spec.hpp"
+#include "core/spec/workload.hpp"
+
+namespace orrery {
+
+/// Which experts the tokens of one mixture layer visit: a function of workload,
+/// layer, sequence and position alone, so that Program, executor and reference
+/// agree and message sizes are known before a run.
+///
+/// Tokens of a routing group (g consecutive positions of one sequence) make
+/// k g choices, k per token.  The routing's law shares these out to experts:
+///
+///     balanced   equally
+///     skewed     i^-exponent to the i-th in an order drawn for the layer
+///     recorded   as the layer's row of the table
+///
+/// rounded by largest remainders, no expert more than g times (a token visits
+/// an expert once).  Choices are dealt by the wrap-around rule (McNaughton,
+/// "Scheduling with deadlines and loss functions", 1959): written expert after
+/// expert into k rows of g, column i is what a token chooses; which column is a
+/// token's turns with the group.  Of an expert's choices the first `capacity`
+/// are kept.  Every group of a layer has the same counts.
+class LayerRouting {
+ public:
+  /// Requires a kind other than learned, per_token <= experts, a group that
+  /// divides the sequence, and for recorded ones a row for the layer.
+  LayerRouting(const Workload&, std::uint32_t experts, std::uint32_t per_token, std::uint32_t layer);
+
+  struct Choice {
+    std::uint32_t expert = 0;
+    bool kept = true;  ///< false: dropped, the expert's capacity is used up
+  };
+  /// Choice `index` (0 .. per_token - 1) of the token.
+  [[nodiscard]] Choice choice(std::uint64_t sequence, std::uint64_t position, std::uint32_t index) const;
+
+  /// Choices of the expert in a group, dropped ones included, and those kept.
+  [[nodiscard]] std::uint64_t chosen(std::uint32_t expert) const { return begin_[expert + 1] - begin_[expert]; }
+  [[nodiscard]] std::uint64_t kept(std::uint32_t expert) const;
+  /// Kept choices in a group: of all experts, and of the most loaded of `parts` equal parts of them.
+  [[nodiscard]] std::uint64_t kept() const;
+  [[nodiscard]] std::uint64_t most_kept(std::uint32_t parts) const;
+
+ private:
+  std::uint64_t group_;
+  std::uint64_t capacity_;
+  std::uint64_t groups_of_sequence_;
+  std::uint64_t seed_;
+  std::uint64_t stream_;
+  std::vector<std::uint64_t> begin_;  ///< of each expert's choices in the dealt order; ends with k g
+};
+
+/// Positions routed together: the workload's, or the whole sequence.
+[[nodiscard]] std::uint64_t routing_group(const Workload&);
+
+/// Weight of an expert's mean score in the auxiliary loss of a layer, per token
+/// of the global batch:
+///
+///     loss = a E sum over e of f_e P_e,   mean over the routing groups
+///
+/// a weight (Routing::auxiliary_loss), E experts, f_e share of the group's
+/// choices that are e (dropped ones too), P_e mean of the tokens' scores of e,
+/// scores divided by their sum over all experts.  Source: Fedus, Zoph and
+/// Shazeer, "Switch Transformers", JMLR 23(120), 2022, equations 4 to 6; with k
+/// choices f is a share of k g.
+[[nodiscard]] double auxiliary_weight(const Workload&, const LayerRouting&, std::uint32_t experts,
+                                      std::uint32_t per_token, std::uint32_t expert);
+
+}  // namespace orrery

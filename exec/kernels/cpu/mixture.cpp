@@ -1,0 +1,352 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "core/spec/model_spec.hpp"
+#include "core/spec/routing.hpp"
+#include "exec/kernels/cpu/eigen_here.hpp"
+#include "exec/kernels/cpu/kernels.hpp"
+
+// Layers of experts: who goes where, the weights of what comes back, and the
+// products of every expert with its own rows.
+namespace orrery::cpu {
+namespace {
+
+// Scratch places of this file.
+enum : std::size_t { slots_of_tokens, row_in, row_out, row_more, scores_row, factor_a, factor_b, product_c };
+
+std::int32_t* indices(const Operand& o) {
+  ORRERY_ASSERT(o.dtype == DType::i32, o.dtype);
+  return static_cast<std::int32_t*>(o.data);
+}
+
+/// Sequences of a buffer with dimensions {position, sequence, ...} as `rank` has them.
+struct Sequences {
+  Sequences(const Place& place, const KernelContext& c, Rank rank) {
+    const std::uint64_t extent = place.box.extent[1];
+    const ShardDim& dim = place.shard->dims[1];
+    const std::uint64_t microbatches = dim.extent / (size(*c.mesh, dim.split) * extent);
+    first = box_of(*place.shard, *c.mesh, rank, c.microbatch, microbatches).offset[1];
+  }
+  std::uint64_t first;
+};
+
+/// Calls visit(token, choice, expert) for the kept choices of the tokens of the sequences from `first_sequence` on,
+/// experts [low, high) alone, expert by expert.
+template <class Visit>
+void for_each_kept(const Kernel& k, const LayerRouting& routing, const Place& place, std::uint64_t first_sequence,
+                   std::uint32_t low, std::uint32_t high, Visit visit) {
+  const std::uint64_t sequences = place.box.extent[1];
+  for (std::uint32_t expert = low; expert < high; ++expert) {
+    for (std::uint64_t token = 0; token < k.rows; ++token) {
+      for (std::uint32_t j = 0; j < k.batch; ++j) {
+        const LayerRouting::Choice choice =
+            routing.choice(first_sequence + token % sequences, position_at(place, token / sequences), j);
+        if (choice.expert == expert && choice.kept) visit(token, j, expert);
+      }
+    }
+  }
+}
+
+/// The slot of every choice of every token, -1 where it has none.
+const std::int32_t* slots_by_choice(const Kernel& k, const Operand& slots, KernelScratch& scratch) {
+  auto* of = scratch.get<std::int32_t>(slots_of_tokens, k.rows * k.batch);
+  std::fill_n(of, k.rows * k.batch, -1);
+  const std::int32_t* at = indices(slots);
+  for (std::uint64_t slot = 0; slot < k.depth; ++slot) {
+    if (at[slot] >= 0) of[at[slot]] = static_cast<std::int32_t>(slot);
+  }
+  return of;
+}
+
+/// y[token] = (residual) + sum over its slots of weight(choice) * rows[slot].
+template <class T, class Weight>
+void gather_sum(const Kernel& k, const Operand& rows, const Operand& slots, const Operand* residual, const Operand& y,
+                KernelScratch& scratch, Weight weight) {
+  const std::int32_t* of = slots_by_choice(k, slots, scratch);
+  const std::uint64_t n = k.columns;
+  T* in = scratch.get<T>(row_in, n);
+  T* sum = scratch.get<T>(row_out, n);
+  for (std::uint64_t token = 0; token < k.rows; ++token) {
+    std::fill_n(sum, n, T{0});
+    if (residual != nullptr) {
+      const T* x = read(*residual, token * n, n, in);
+      std::copy_n(x, n, sum);
+    }
+    for (std::uint32_t j = 0; j < k.batch; ++j) {
+      const std::int32_t slot = of[token * k.batch + j];
+      if (slot < 0) continue;
+      const T w = weight(token * k.batch + j);
+      const T* x = read(rows, static_cast<std::uint64_t>(slot) * n, n, in);
+      for (std::uint64_t i = 0; i < n; ++i) sum[i] += w * x[i];
+    }
+    T* out = target(y, token * n, in);
+    std::copy_n(sum, n, out);
+    finish(y, token * n, n, out);
+  }
+}
+
+}  // namespace
+
+void route_tokens(const Kernel& k, Operands o, const KernelContext& c) {
+  const Place& place = o[0].place;
+  ORRERY_ASSERT(place.shard != nullptr && c.mesh != nullptr && c.workload != nullptr);
+  const auto experts = static_cast<std::uint32_t>(k.columns);
+  const LayerRouting routing(*c.workload, experts, k.batch, c.layer);
+  std::int32_t* choice = indices(o[0]);
+  std::int32_t* slots = indices(o[1]);
+  std::int32_t* arriving = indices(o[2]);
+  const std::uint64_t sequences = place.box.extent[1];
+  const std::uint64_t own = place.box.offset[1];
+  for (std::uint64_t token = 0; token < k.rows; ++token) {
+    for (std::uint32_t j = 0; j < k.batch; ++j) {
+      choice[token * k.batch + j] = static_cast<std::int32_t>(
+          routing.choice(own + token % sequences, position_at(place, token / sequences), j).expert);
+    }
+  }
+  const std::uint32_t parts = k.heads;
+  const std::uint64_t part = k.depth / parts;
+  const std::uint32_t local = experts / parts;
+  std::fill_n(slots, k.depth, -1);
+  std::fill_n(arriving, k.depth, -1);
+  const std::uint32_t here = parts == 1 ? 0 : c.mesh->coordinate(c.rank, Axis::expert);
+  for (std::uint32_t p = 0; p < parts; ++p) {
+    std::uint64_t at = p * part;
+    for_each_kept(k, routing, place, own, p * local, (p + 1) * local,
+                  [&](std::uint64_t token, std::uint32_t j, std::uint32_t) {
+                    ORRERY_ASSERT(at < (p + 1) * part, at, part);
+                    slots[at++] = static_cast<std::int32_t>(token * k.batch + j);
+                  });
+    const Rank source = parts == 1 ? c.rank : c.mesh->moved(c.rank, Axis::expert, p);
+    at = p * part;
+    for_each_kept(k, routing, place, Sequences(place, c, source).first, here * local, (here + 1) * local,
+                  [&](std::uint64_t, std::uint32_t, std::uint32_t expert) {
+                    arriving[at++] = static_cast<std::int32_t>(expert - here * local);
+                  });
+  }
+}
+
+namespace {
+
+/// Scores of one token and their derivatives: softmax over all experts, or sigmoids.
+template <class T>
+struct Scores {
+  Mixture::Scores kind;
+  std::uint64_t experts;
+
+  /// s from the logits: over all experts, or, for softmax_chosen, over those in `chosen`.
+  void all(const T* logits, T* s) const {
+    if (kind == Mixture::Scores::sigmoid) {
+      for (std::uint64_t e = 0; e < experts; ++e) s[e] = T{1} / (T{1} + std::exp(-logits[e]));
+      return;
+    }
+    T most = logits[0];
+    for (std::uint64_t e = 1; e < experts; ++e) most = std::max(most, logits[e]);
+    T sum = 0;
+    for (std::uint64_t e = 0; e < experts; ++e) sum += s[e] = std::exp(logits[e] - most);
+    for (std::uint64_t e = 0; e < experts; ++e) s[e] /= sum;
+  }
+  /// dlogits += of ds, the gradient of all scores.
+  void back(const T* s, const T* ds, T* dlogits) const {
+    if (kind == Mixture::Scores::sigmoid) {
+      for (std::uint64_t e = 0; e < experts; ++e) dlogits[e] += ds[e] * s[e] * (T{1} - s[e]);
+      return;
+    }
+    T dot = 0;
+    for (std::uint64_t e = 0; e < experts; ++e) dot += ds[e] * s[e];
+    for (std::uint64_t e = 0; e < experts; ++e) dlogits[e] += s[e] * (ds[e] - dot);
+  }
+  /// Whether gates are divided by their sum.
+  [[nodiscard]] bool divided() const { return kind != Mixture::Scores::softmax_all; }
+};
+
+}  // namespace
+
+// A softmax over the chosen experts is that over all of them, divided by the sum of the chosen.
+template <class T>
+void gates_forward(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const Scores<T> scores{static_cast<Mixture::Scores>(k.site), k.columns};
+  const std::int32_t* choice = indices(o[1]);
+  const std::uint64_t n = k.columns;
+  T* in = scratch.get<T>(row_in, n);
+  T* s = scratch.get<T>(scores_row, n);
+  T* out = scratch.get<T>(row_out, k.batch);
+  for (std::uint64_t token = 0; token < k.rows; ++token) {
+    scores.all(read(o[0], token * n, n, in), s);
+    T sum = 0;
+    for (std::uint32_t j = 0; j < k.batch; ++j) sum += s[choice[token * k.batch + j]];
+    const T factor = static_cast<T>(k.parameter) / (scores.divided() ? sum : T{1});
+    T* gates = target(o[2], token * k.batch, out);
+    for (std::uint32_t j = 0; j < k.batch; ++j) gates[j] = s[choice[token * k.batch + j]] * factor;
+    finish(o[2], token * k.batch, k.batch, gates);
+  }
+}
+
+template <class T>
+void gates_backward(const Kernel& k, Operands o, const KernelContext& c) {
+  const Scores<T> scores{static_cast<Mixture::Scores>(k.site), k.columns};
+  KernelScratch& scratch = *c.scratch;
+  const std::int32_t* choice = indices(o[2]);
+  const Operand& result = o[k.options.scaled ? 4 : 3];
+  const std::uint64_t n = k.columns;
+  T* in = scratch.get<T>(row_in, n);
+  T* s = scratch.get<T>(scores_row, n);
+  T* ds = scratch.get<T>(row_more, n);
+  T* out = scratch.get<T>(row_out, n);
+  T* gate_in = scratch.get<T>(factor_a, k.batch);
+  std::vector<T> weight;  // of each expert's score in the auxiliary loss
+  if (c.workload->routing.auxiliary_loss > 0.0) {
+    const auto experts = static_cast<std::uint32_t>(n);
+    const LayerRouting routing(*c.workload, experts, k.batch, c.layer);
+    const double scale = k.options.scaled ? read_scalar(o[3]) : 1.0;
+    for (std::uint32_t e = 0; e < experts; ++e) {
+      weight.push_back(static_cast<T>(scale * auxiliary_weight(*c.workload, routing, experts, k.batch, e)));
+    }
+  }
+  for (std::uint64_t token = 0; token < k.rows; ++token) {
+    const std::int32_t* chosen = choice + token * k.batch;
+    scores.all(read(o[1], token * n, n, in), s);
+    const T* dgates = read(o[0], token * k.batch, k.batch, gate_in);
+    std::fill_n(ds, n, T{0});
+    T sum = 0, dot = 0;
+    for (std::uint32_t j = 0; j < k.batch; ++j) {
+      sum += s[chosen[j]];
+      dot += dgates[j] * s[chosen[j]];
+    }
+    const T scale = static_cast<T>(k.parameter);
+    for (std::uint32_t j = 0; j < k.batch; ++j) {
+      ds[chosen[j]] += scores.divided() ? scale / sum * (dgates[j] - dot / sum) : scale * dgates[j];
+    }
+    if (!weight.empty()) {
+      T all = 0, mean = 0;
+      for (std::uint64_t e = 0; e < n; ++e) {
+        all += s[e];
+        mean += weight[e] * s[e];
+      }
+      for (std::uint64_t e = 0; e < n; ++e) ds[e] += (weight[e] - mean / all) / all;
+    }
+    T* dlogits = target(result, token * n, out);
+    std::fill_n(dlogits, n, T{0});
+    scores.back(s, ds, dlogits);
+    finish(result, token * n, n, dlogits);
+  }
+}
+
+void dispatch_forward(const Kernel& k, Operands o) {
+  ORRERY_ASSERT(o[0].dtype == o[2].dtype, o[0].dtype, o[2].dtype);
+  const std::uint64_t bytes = k.columns * size_of(o[0].dtype);
+  const auto* from = static_cast<const std::byte*>(o[0].data);
+  auto* to = static_cast<std::byte*>(o[2].data);
+  const std::int32_t* slots = indices(o[1]);
+  for (std::uint64_t slot = 0; slot < k.depth; ++slot, to += bytes) {
+    if (slots[slot] < 0) {
+      std::memset(to, 0, bytes);
+    } else {
+      std::memcpy(to, from + static_cast<std::uint64_t>(slots[slot]) / k.batch * bytes, bytes);
+    }
+  }
+}
+
+template <class T>
+void dispatch_backward(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const bool more = k.options.residual;
+  gather_sum<T>(k, o[0], o[1], more ? &o[2] : nullptr, o[more ? 3 : 2], scratch, [](std::uint64_t) { return T{1}; });
+}
+
+template <class T>
+void combine_forward(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const bool more = k.options.residual;
+  const T* gates = read(o[2], 0, o[2].count, scratch.get<T>(factor_a, o[2].count));
+  gather_sum<T>(k, o[0], o[1], more ? &o[3] : nullptr, o[more ? 4 : 3], scratch,
+                [gates](std::uint64_t choice) { return gates[choice]; });
+}
+
+template <class T>
+void combine_backward(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const std::uint64_t n = k.columns;
+  const std::uint64_t choices = k.rows * k.batch;
+  const T* gates = read(o[3], 0, choices, scratch.get<T>(factor_a, choices));
+  T* dgates = target(o[5], 0, scratch.get<T>(factor_b, choices));
+  std::fill_n(dgates, choices, T{0});
+  const std::int32_t* slots = indices(o[2]);
+  T* dy_in = scratch.get<T>(row_in, n);
+  T* row_buffer = scratch.get<T>(row_more, n);
+  T* out = scratch.get<T>(row_out, n);
+  for (std::uint64_t slot = 0; slot < k.depth; ++slot) {
+    T* drow = target(o[4], slot * n, out);
+    if (slots[slot] < 0) {
+      std::fill_n(drow, n, T{0});
+    } else {
+      const auto choice = static_cast<std::uint64_t>(slots[slot]);
+      const T* dy = read(o[0], choice / k.batch * n, n, dy_in);
+      const T* row = read(o[1], slot * n, n, row_buffer);
+      T dot = 0;
+      for (std::uint64_t i = 0; i < n; ++i) {
+        dot += dy[i] * row[i];
+        drow[i] = gates[choice] * dy[i];
+      }
+      dgates[choice] = dot;
+    }
+    finish(o[4], slot * n, n, drow);
+  }
+  finish(o[5], 0, choices, dgates);
+}
+
+template <class T>
+void expert_gemm(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const Operand& out = o[3];
+  const bool to_weight = k.options.transpose_a;
+  const std::uint64_t rows = to_weight ? k.depth : k.rows;  // that meet an expert
+  const std::uint64_t m = k.rows, n = k.columns, d = k.depth;
+  const auto factor = [&](const Operand& x, std::size_t place) {
+    return read(x, 0, x.count, x.dtype == dtype_of<T> ? nullptr : scratch.get<T>(place, x.count));
+  };
+  const T* a = factor(o[0], factor_a);
+  const T* b = factor(o[1], factor_b);
+  const std::int32_t* experts = indices(o[2]);
+  T* c = out.dtype == dtype_of<T> ? static_cast<T*>(out.data) : scratch.get<T>(product_c, out.count);
+  if (!out.accumulate) {
+    std::fill_n(c, out.count, T{0});
+  } else if (out.dtype != dtype_of<T>) {
+    load_elements(out.dtype, out.data, 0, out.count, c);
+  }
+  // Rows of one expert stand in runs, one from each source.
+  for (std::uint64_t first = 0; first < rows;) {
+    std::uint64_t end = first + 1;
+    while (end < rows && experts[end] == experts[first]) ++end;
+    if (experts[first] >= 0) {
+      const auto expert = static_cast<std::uint64_t>(experts[first]);
+      const std::uint64_t count = end - first;
+      if (to_weight) {
+        MatrixMap<T> sum = matrix(c + expert * m * n, m, n, n);
+        sum.noalias() += matrix(a + first * m, count, m, m).transpose() * matrix(b + first * n, count, n, n);
+      } else {
+        MatrixMap<T> product = matrix(c + first * n, count, n, n);
+        const auto x = matrix(a + first * d, count, d, d);
+        if (k.options.transpose_b) {
+          product.noalias() += x * matrix(b + expert * d * n, n, d, d).transpose();
+        } else {
+          product.noalias() += x * matrix(b + expert * d * n, d, n, n);
+        }
+      }
+    }
+    first = end;
+  }
+  finish(out, 0, out.count, c);
+}
+
+template void gates_forward<float>(const Kernel&, Operands, KernelScratch&);
+template void gates_forward<double>(const Kernel&, Operands, KernelScratch&);
+template void gates_backward<float>(const Kernel&, Operands, const KernelContext&);
+template void gates_backward<double>(const Kernel&, Operands, const KernelContext&);
+template void dispatch_backward<float>(const Kernel&, Operands, KernelScratch&);
+template void dispatch_backward<double>(const Kernel&, Operands, KernelScratch&);
+template void combine_forward<float>(const Kernel&, Operands, KernelScratch&);
+template void combine_forward<double>(const Kernel&, Operands, KernelScratch&);
+template void combine_backward<float>(const Kernel&, Operands, KernelScratch&);
+template void combine_backward<double>(const Kernel&, Operands, KernelScratch&);
+template void expert_gemm<float>(const Kernel&, Operands, KernelScratch&);
+template void expert_gemm<double>(const Kernel&, Operands, KernelScratch&);
+
+}  // namespace orrery::cpu
