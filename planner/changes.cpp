@@ -37,6 +37,7 @@ class Changes {
       if (r == plan_.recompute) continue;
       Plan p = plan_;
       p.recompute = r;
+      if (r == Recompute::none) p.recompute_layers.reset();
       add("recompute", std::string(name_of(plan_.recompute)), std::string(name_of(r)), std::move(p));
     }
     for (const AttentionKernel a : {AttentionKernel::unfused, AttentionKernel::flash}) {

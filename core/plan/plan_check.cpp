@@ -9,6 +9,7 @@
 
 #include "core/plan/context_check.hpp"
 #include "core/plan/grid_check.hpp"
+#include "core/plan/memory_check.hpp"
 #include "core/plan/mixture_check.hpp"
 #include "core/plan/nearest_plan.hpp"
 #include "core/plan/plan_names.hpp"
@@ -468,6 +469,7 @@ void check(const Plan& plan, const ModelSpec& model, const Workload& workload, c
     check_mixture(plan, model, workload, out);
     check_stages(c);
     check_batch(c);
+    check_memory_choices(plan, model, workload, out);
   }
   if (specs) {
     check_counts(c);

@@ -79,6 +79,9 @@ void read_choices(TomlTable& table, Plan& plan) {
   table.read_enum("context", context_names(), plan.context, Need::optional);
   table.read("zigzag", plan.zigzag, Need::optional);
   table.read_enum("recompute", recompute_names(), plan.recompute, Need::optional);
+  if (table.has("recompute_layers")) {
+    table.read("recompute_layers", plan.recompute_layers.emplace(), {0, size_limit}, size_limit);
+  }
   table.read("zero_stage", plan.zero_stage, {0, 3}, Need::optional);
   table.read("reshard_after_forward", plan.reshard_after_forward, Need::optional);
   table.read("prefetch", plan.prefetch, {0, 1}, Need::optional);
@@ -186,6 +189,7 @@ std::string write_plan(const PlannedRun& run) {
     out.flag("zigzag", plan.zigzag);
   }
   out.text("recompute", name_of(plan.recompute));
+  if (plan.recompute_layers) out.wholes("recompute_layers", *plan.recompute_layers);
   out.whole("zero_stage", plan.zero_stage);
   if (plan.zero_stage == 3) {
     out.flag("reshard_after_forward", plan.reshard_after_forward);

@@ -1,6 +1,7 @@
 #include "planner/export/megatron.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -142,9 +143,24 @@ class Exporter {
         break;
       case Recompute::full:
         flag("--recompute-granularity", "full");
-        flag("--recompute-method", "uniform");
-        flag("--recompute-num-layers", 1);
+        if (plan_.recompute_layers) {
+          // The first N layers of each virtual stage, as here.
+          flag("--recompute-method", "block");
+          flag("--recompute-num-layers", plan_.recompute_layers->front());
+        } else {
+          flag("--recompute-method", "uniform");
+          flag("--recompute-num-layers", 1);
+        }
         break;
+    }
+    if (!plan_.recompute_layers) return;
+    const std::vector<std::uint32_t>& n = *plan_.recompute_layers;
+    if (plan_.recompute == Recompute::selective && n != *plan_.stage_layers) {
+      refuse("plan.recompute_layers", "recompute-layers",
+             "Megatron-LM recomputes the attention core of all layers or none", {"Leave out recompute_layers."});
+    } else if (plan_.recompute == Recompute::full && !std::equal(n.begin() + 1, n.end(), n.begin())) {
+      refuse("plan.recompute_layers", "recompute-layers", "Megatron-LM recomputes as many layers in every stage",
+             {fmt::format("recompute_layers is [{}].", fmt::join(n, ", ")), "Set all to the same."});
     }
   }
 

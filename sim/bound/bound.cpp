@@ -316,7 +316,7 @@ bool bound_covers(const Plan& plan) {
     return a.size == 1 || a.axis == Axis::pipeline || a.axis == Axis::data || a.axis == Axis::tensor;
   };
   const bool plain = plan.schedule == ScheduleName::gpipe || plan.schedule == ScheduleName::one_f_one_b;
-  return plain && plan.chunks == 1 && plan.zero_stage <= 1 &&
+  return plain && plan.chunks == 1 && plan.zero_stage <= 1 && !plan.recompute_layers &&
          std::all_of(plan.mesh.axes.begin(), plan.mesh.axes.end(), known);
 }
 

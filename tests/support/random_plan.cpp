@@ -250,6 +250,12 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     }
   }
   if (limits.beyond_bound) add_context(draw, run, limits);
+  if (p.recompute != Recompute::none && limits.beyond_bound && draw.once_in(2)) {
+    for (const std::uint32_t n : *p.stage_layers) {
+      if (!p.recompute_layers) p.recompute_layers.emplace();
+      p.recompute_layers->push_back(draw.small(0, n));
+    }
+  }
   return run;
 }
 
@@ -266,6 +272,24 @@ std::uint32_t layers_on(const Plan& plan, std::uint32_t rank) {
   return n;
 }
 
+bool recomputes(const Plan& plan, std::uint32_t layer) {
+  if (plan.recompute == Recompute::none) return false;
+  if (!plan.recompute_layers) return true;
+  std::uint32_t stage = 0;
+  while (first_layer(plan, stage + 1) <= layer) ++stage;
+  return layer - first_layer(plan, stage) < (*plan.recompute_layers)[stage];
+}
+
+std::uint32_t recomputed_on(const Plan& plan, std::uint32_t rank) {
+  std::uint32_t n = 0;
+  for (const std::uint32_t stage : stages_on(plan, rank)) {
+    for (std::uint32_t l = first_layer(plan, stage); l < first_layer(plan, stage + 1); ++l) {
+      n += recomputes(plan, l) ? 1 : 0;
+    }
+  }
+  return n;
+}
+
 std::string describe(const PlannedRun& run) {
   const ModelSpec& m = run.model;
   const Workload& w = run.workload;
@@ -277,6 +301,10 @@ std::string describe(const PlannedRun& run) {
     stages.clear();
     for (const std::uint32_t n : *p.stage_layers) stages += fmt::format("{}{}", stages.empty() ? "" : "+", n);
   }
+  std::string recompute = fmt::to_string(static_cast<int>(p.recompute));
+  if (p.recompute_layers) {
+    for (const std::uint32_t n : *p.recompute_layers) recompute += fmt::format(":{}", n);
+  }
   return fmt::format(
       "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {} {}mb{} B{} s{} {} stages {} {} x{} recompute {} zero {}{}{} bucket {} "
       "overlap "
@@ -284,8 +312,8 @@ std::string describe(const PlannedRun& run) {
       "{} {} momentum {} clip {} dropout {}/{} grads {} seed {}{}",
       p.name, m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.ffn, m.vocabulary,
       m.tied_embeddings ? "tied " : "untied ", name_of(p.tensor), mesh, p.microbatch_size, w.global_batch,
-      w.sequence_length, name_of(weight_dtype(w)), stages, name_of(p.schedule), p.chunks, static_cast<int>(p.recompute),
-      p.zero_stage, p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "",
+      w.sequence_length, name_of(weight_dtype(w)), stages, name_of(p.schedule), p.chunks, recompute, p.zero_stage,
+      p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "",
       p.gradient_bucket ? p.gradient_bucket->base() : 0.0, p.overlap_gradients.value_or(false),
       p.attention == AttentionKernel::flash ? "flash" : "unfused",
       p.mesh.size(Axis::context) > 1 ? name_of(p.context) : "no-context", p.zigzag ? "zigzag" : "in-order",

@@ -30,7 +30,7 @@ struct RandomRunLimits {
 /// is above 1.  Covers: GPT and LLaMA families with and without grouped
 /// queries, tied and untied embeddings, every order of mesh axes, uneven
 /// stages, every schedule with up to 3 chunks per rank, tensor parallelism in 1D, 2D and 2.5D (grids of 2 or 3), 3D,
-/// sequence parallelism, recomputation, ZeRO 0 to 3 (on grids 0 and 1) with and without replicas,
+/// sequence parallelism, recomputation of all or some layers, ZeRO 0 to 3 (on grids 0 and 1) with and without replicas,
 /// clipping, dropout, learning-rate schedules, all precisions, Adam, SGD with
 /// and without momentum, tiny to huge buckets, overlap, unfused and flash, a
 /// context axis with every algorithm, contiguous and zigzag.
@@ -39,6 +39,9 @@ struct RandomRunLimits {
 /// Virtual stages of a pipeline rank, and the layers of all of them.
 [[nodiscard]] std::vector<std::uint32_t> stages_on(const Plan&, std::uint32_t rank);
 [[nodiscard]] std::uint32_t layers_on(const Plan&, std::uint32_t rank);
+/// Whether a layer's activations are made again, all or the attention core's, and how many layers of a rank that are.
+[[nodiscard]] bool recomputes(const Plan&, std::uint32_t layer);
+[[nodiscard]] std::uint32_t recomputed_on(const Plan&, std::uint32_t rank);
 
 /// One line with every choice of the run, for CAPTURE.
 [[nodiscard]] std::string describe(const PlannedRun&);

@@ -13,20 +13,28 @@ struct Run {
   BlockId block{};
   std::uint32_t layer = 0;
 };
-std::vector<Run> way_of_a_microbatch(const State& s, std::uint32_t layers) {
-  const ModuleBlocks& forward = s.blocks(Phase::forward);
-  const ModuleBlocks& backward = s.blocks(Phase::backward);
-  std::vector<Run> way = {{forward.embedding, 0}};
-  for (std::uint32_t l = 0; l < layers; ++l) way.push_back({forward.layer, l});
-  way.push_back({forward.head, layers});
-  way.push_back({backward.head, layers});
-  for (std::uint32_t l = layers; l-- > 0;) way.push_back({backward.layer, l});
-  way.push_back({backward.embedding, 0});
+std::vector<Run> way_of_a_microbatch(const State& s, const std::vector<bool>& recomputes) {
+  const auto layers = static_cast<std::uint32_t>(recomputes.size());
+  const auto layer = [&](Phase phase, std::uint32_t l) {
+    const ModuleBlocks& blocks = s.blocks(phase);
+    return Run{recomputes[l] && blocks.recomputed_layer != no_block ? blocks.recomputed_layer : blocks.layer, l};
+  };
+  std::vector<Run> way = {{s.blocks(Phase::forward).embedding, 0}};
+  for (std::uint32_t l = 0; l < layers; ++l) way.push_back(layer(Phase::forward, l));
+  way.push_back({s.blocks(Phase::forward).head, layers});
+  way.push_back({s.blocks(Phase::backward).head, layers});
+  for (std::uint32_t l = layers; l-- > 0;) way.push_back(layer(Phase::backward, l));
+  way.push_back({s.blocks(Phase::backward).embedding, 0});
   // Weight gradients come any time later, layer by layer.
   if (s.split_backward) {
-    for (std::uint32_t l = layers; l-- > 0;) way.push_back({s.blocks(Phase::weight).layer, l});
+    for (std::uint32_t l = layers; l-- > 0;) way.push_back(layer(Phase::weight, l));
   }
   return way;
+}
+
+/// One layer of each kind: every layer of a kind runs the same block, so one shows all lives.
+std::vector<bool> kinds_of(const State& s) {
+  return s.two_kinds() ? std::vector<bool>{true, false} : std::vector<bool>{s.recomputes.front()};
 }
 
 /// Number of the instance that a run of a block at `layer` means.
@@ -144,10 +152,11 @@ std::string before(const State& s) {
 }
 
 void run(State& s) {
-  // Every layer of a kind runs the same block, so one layer shows all lives.
-  const std::vector<Run> way = way_of_a_microbatch(s, 1);
+  const std::vector<bool> kinds = kinds_of(s);
+  const auto layers = static_cast<std::uint32_t>(kinds.size());
+  const std::vector<Run> way = way_of_a_microbatch(s, kinds);
   std::vector<std::vector<Edge>> edges(way.size());
-  for (const Life& life : lives_of(s, way, 1)) {
+  for (const Life& life : lives_of(s, way, layers)) {
     edges[life.first_run].push_back({life.first_op, true, life.buffer, life.first_shift});
     edges[life.last_run].push_back({life.last_op, false, life.buffer, life.last_shift});
   }
@@ -161,13 +170,15 @@ void run(State& s) {
   }
 }
 
-/// On the way of a microbatch through three layers, every use lies between an
+/// On the way of a microbatch through some layers, every use lies between an
 /// allocation and a free, nothing is allocated twice, and nothing is left;
 /// what persists is allocated by setup alone.
 std::string after(const State& s) {
-  constexpr std::uint32_t layers = 3;
+  std::vector<bool> kinds(3, s.recomputes.front());
+  if (s.two_kinds()) kinds = {true, true, false, false, true, false};  // two stages
+  const auto layers = static_cast<std::uint32_t>(kinds.size());
   std::vector<bool> live(s.program.buffers.size() * (layers + 1));
-  for (const Run& run : way_of_a_microbatch(s, layers)) {
+  for (const Run& run : way_of_a_microbatch(s, kinds)) {
     const Block& block = s[run.block].block;
     for (const Op& op : block.ops) {
       const auto at = [&](BufferId b, std::int8_t shift) { return instance(s, b, run.layer, shift, layers); };

@@ -143,11 +143,18 @@ class Editor {
 
 void edit(State& s, BlockId block, const Change& change) { s[block] = Editor(s, s[block]).with(change); }
 
-BlockId variant(State& s, BlockId of, const char* name, const Change& change) {
+BlockId variant(State& s, BlockId of, const char* suffix, const Change& change) {
   Draft draft = Editor(s, s[of]).with(change);
-  draft.block.name = name;
+  draft.block.name += suffix;
   s.drafts.push_back(std::move(draft));
   return BlockId{static_cast<std::uint32_t>(s.drafts.size() - 1)};
+}
+
+/// Calls visit(block id) for the blocks of layers of both kinds.
+template <class Visit>
+void for_layers(ModuleBlocks& blocks, Visit&& visit) {
+  visit(blocks.layer);
+  if (blocks.recomputed_layer != no_block) visit(blocks.recomputed_layer);
 }
 
 // --- gradients ---------------------------------------------------------------
@@ -165,6 +172,7 @@ void add_gradient_copies(State& s) {
       change.clear.push_back({m, 0});
     }
     edit(s, block, change);
+    if (block == backward.layer && backward.recomputed_layer != no_block) edit(s, backward.recomputed_layer, change);
   }
   std::vector<BlockId> done;  // buckets of the same modules share their blocks
   for (const Stage& stage : s.stages) {
@@ -181,7 +189,8 @@ void add_gradient_copies(State& s) {
   // Without overlap compute goes on when the reduction has ended.
   for (const Phase phase : {Phase::forward, Phase::backward}) {
     const ModuleBlocks& blocks = s.blocks(phase);
-    for (const BlockId b : {blocks.embedding, blocks.layer, blocks.head}) {
+    for (const BlockId b : {blocks.embedding, blocks.layer, blocks.recomputed_layer, blocks.head}) {
+      if (b == no_block) continue;
       s[b].entry_tails.push_back(collective_lane(s.program, s.data_group));
     }
   }
@@ -220,30 +229,28 @@ class Weights {
     ModuleBlocks& forward = s_.blocks(Phase::forward);
     ModuleBlocks& backward = s_.blocks(Phase::backward);
     if (keep_) {
-      const ModuleBlocks plain = forward;
-      forward = {variant(s_, plain.embedding, "embedding.forward.first", {}),
-                 variant(s_, plain.layer, "layer.forward.first", {}),
-                 variant(s_, plain.head, "head.forward.first", {})};
-      s_.blocks(Phase::forward_kept) = plain;
+      s_.blocks(Phase::forward_kept) = forward;
+      forward.embedding = variant(s_, forward.embedding, ".first", {});
+      for_layers(forward, [&](BlockId& b) { b = variant(s_, b, ".first", {}); });
+      forward.head = variant(s_, forward.head, ".first", {});
       s_.blocks(Phase::release) = {release(embedding_, "embedding"), release(layer_, "layer"), release(head_, "head")};
     }
     if (ahead_) {
       s_.blocks(Phase::first_weights) = {opening(embedding_, "embedding"), opening(layer_, "layer"),
                                          opening(head_, "head")};
-      s_.blocks(Phase::forward_last).layer = variant(s_, forward.layer, "layer.forward.last", ahead(layer_, {}));
-      s_.blocks(Phase::forward_to_head).layer =
-          variant(s_, forward.layer, "layer.forward.to-head", ahead(layer_, head_));
+      variants(forward, Phase::forward_last, ".last", ahead(layer_, {}));
+      variants(forward, Phase::forward_to_head, ".to-head", ahead(layer_, head_));
     }
     edit(s_, forward.embedding, ahead_ ? ahead(embedding_, layer_) : alone(embedding_));
-    edit(s_, forward.layer, ahead_ ? ahead(layer_, shifted(1)) : alone(layer_));
+    for_layers(forward, [&](BlockId b) { edit(s_, b, ahead_ ? ahead(layer_, shifted(1)) : alone(layer_)); });
     edit(s_, forward.head, ahead_ ? ahead(head_, {}) : alone(head_));
     if (keep_) return;
     if (ahead_) {
-      s_.blocks(Phase::backward_last) = {
-          backward.embedding, variant(s_, backward.layer, "layer.backward.last", ahead(layer_, {})), {}};
+      s_.blocks(Phase::backward_last).embedding = backward.embedding;
+      variants(backward, Phase::backward_last, ".last", ahead(layer_, {}));
     }
     edit(s_, backward.head, ahead_ ? ahead(head_, shifted(-1)) : alone(head_));
-    edit(s_, backward.layer, ahead_ ? ahead(layer_, shifted(-1)) : alone(layer_));
+    for_layers(backward, [&](BlockId b) { edit(s_, b, ahead_ ? ahead(layer_, shifted(-1)) : alone(layer_)); });
   }
 
   /// The actions in terms of the variants.
@@ -273,6 +280,13 @@ class Weights {
   }
 
  private:
+  /// The layers' blocks of another phase, as changes of those of `from`.
+  void variants(const ModuleBlocks& from, Phase phase, const char* suffix, const Change& change) {
+    ModuleBlocks blocks = from;
+    for_layers(blocks, [&](BlockId& b) { b = variant(s_, b, suffix, change); });
+    s_.blocks(phase).layer = blocks.layer;
+    s_.blocks(phase).recomputed_layer = blocks.recomputed_layer;
+  }
   [[nodiscard]] std::vector<Copy> shifted(std::int8_t shift) const {
     std::vector<Copy> out = layer_;
     for (Copy& c : out) c.shift = shift;

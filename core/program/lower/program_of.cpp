@@ -76,13 +76,20 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
   }
   const ModuleBlocks& blocks = state.blocks(a.phase);
   const std::uint32_t end = chunk.low_layer + chunk.layers;
+  // The layers of a stage that are recomputed are its first.
+  std::uint32_t kept = chunk.low_layer;
+  if (blocks.recomputed_layer != no_block) {
+    while (kept < end && state.recomputes[kept]) ++kept;
+  }
   if (a.phase == Phase::backward || a.phase == Phase::backward_last || a.phase == Phase::weight) {
     if (chunk.head) run(blocks.head, layers);
-    if (chunk.layers > 0) run(blocks.layer, end - 1, chunk.layers, -1);
+    if (end > kept) run(blocks.layer, end - 1, end - kept, -1);
+    if (kept > chunk.low_layer) run(blocks.recomputed_layer, kept - 1, kept - chunk.low_layer, -1);
     if (chunk.embedding) run(blocks.embedding, 0);
   } else {
     if (chunk.embedding) run(blocks.embedding, 0);
-    if (chunk.layers > 0) run(blocks.layer, chunk.low_layer, chunk.layers);
+    if (kept > chunk.low_layer) run(blocks.recomputed_layer, chunk.low_layer, kept - chunk.low_layer);
+    if (end > kept) run(blocks.layer, kept, end - kept);
     if (chunk.head) run(blocks.head, is_forward(a.phase) ? layers : 0);
   }
 }

@@ -70,20 +70,32 @@ void recompute_core(BlockBuilder& b, const Draft& forward, const Draft& backward
   }
 }
 
-bool changes(const State& s) {
-  switch (s.plan.recompute) {
-    case Recompute::none: return false;
-    // Flash attention keeps no scores that could be made again.
-    case Recompute::selective: return *s.plan.attention == AttentionKernel::unfused;
-    case Recompute::full: return true;
-  }
-  return false;
+bool any(const State& s) { return std::find(s.recomputes.begin(), s.recomputes.end(), true) != s.recomputes.end(); }
+
+BlockId copy_of(State& s, BlockId of) {
+  Draft draft = s[of];
+  draft.block.name += ".recomputed";
+  s.drafts.push_back(std::move(draft));
+  return BlockId{static_cast<std::uint32_t>(s.drafts.size() - 1)};
+}
+
+/// Blocks of their own where only some layers recompute: they differ forward
+/// too, in what is left alive.
+BlockId recomputing(const State& s, Phase phase) {
+  const ModuleBlocks& blocks = s.blocks(phase);
+  return blocks.recomputed_layer != no_block ? blocks.recomputed_layer : blocks.layer;
 }
 
 void run(State& s) {
-  if (!changes(s)) return;
-  const Draft& forward = s[s.blocks(Phase::forward).layer];
-  Draft& backward = s[s.blocks(Phase::backward).layer];
+  if (!any(s)) return;
+  if (s.two_kinds()) {
+    for (const Phase phase : {Phase::forward, Phase::backward, Phase::weight}) {
+      ModuleBlocks& blocks = s.blocks(phase);
+      if (blocks.layer != no_block) blocks.recomputed_layer = copy_of(s, blocks.layer);
+    }
+  }
+  const Draft& forward = s[recomputing(s, Phase::forward)];
+  Draft& backward = s[recomputing(s, Phase::backward)];
   BlockBuilder b(s, backward);
   if (s.plan.recompute == Recompute::full) {
     recompute_all(s, b, forward, backward);
@@ -97,10 +109,11 @@ void run(State& s) {
 /// core, or the whole layer.
 std::string after(const State& s) {
   std::size_t expected = 0;
-  if (changes(s)) {
+  if (any(s)) {
     expected = s.plan.recompute == Recompute::full ? s[s.blocks(Phase::forward).layer].block.ops.size() : 1;
   }
-  if (recomputed_ops(s, s.blocks(Phase::backward).layer) != expected) return "a layer recomputes the wrong ops";
+  if (recomputed_ops(s, recomputing(s, Phase::backward)) != expected) return "a layer recomputes the wrong ops";
+  if (s.two_kinds() && recomputed_ops(s, s.blocks(Phase::backward).layer) != 0) return "a layer recomputes needlessly";
   return {};
 }
 

@@ -16,6 +16,19 @@ AxisList without(const AxisList& axes, Axis axis) {
   return out;
 }
 
+/// Layers of each stage from its first on, as many as the plan says.  Flash
+/// attention keeps no scores that could be made again.
+std::vector<bool> recomputed_layers(const Plan& plan, std::uint64_t layers) {
+  const bool any = plan.recompute == Recompute::full ||
+                   (plan.recompute == Recompute::selective && *plan.attention == AttentionKernel::unfused);
+  if (!any || !plan.recompute_layers) return std::vector<bool>(layers, any);
+  std::vector<bool> out;
+  for (std::size_t s = 0; s < plan.stage_layers->size(); ++s) {
+    for (std::uint32_t l = 0; l < (*plan.stage_layers)[s]; ++l) out.push_back(l < (*plan.recompute_layers)[s]);
+  }
+  return out;
+}
+
 }  // namespace
 
 State::State(const ModelSpec& m, const Workload& w, const Plan& p)
@@ -27,6 +40,7 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
   map = stage_map(plan);
   head_rank = map.rank(map.stages() - 1);
   split_backward = splits_backward(plan);
+  recomputes = recomputed_layers(plan, model.layers);
   tied_apart = model.tied_embeddings && head_rank != 0;
   sequence_parallel = plan.sequence_parallel && tensor > 1;
   sequences = plan.microbatch_size;
@@ -94,6 +108,10 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
     if (!same) of_loss.axis[of_loss.count++] = axis;
   }
   token_group = of_loss.empty() ? batch_group : group(of_loss);
+}
+
+bool State::two_kinds() const {
+  return std::find(recomputes.begin(), recomputes.end(), !recomputes.front()) != recomputes.end();
 }
 
 GroupId State::group(const AxisList& axes, std::vector<std::uint32_t> members) {

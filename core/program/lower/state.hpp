@@ -90,6 +90,8 @@ struct Stage {
 /// A block for each kind of module.
 struct ModuleBlocks {
   BlockId embedding = no_block, layer = no_block, head = no_block;
+  /// Of layers that are recomputed, where others are not; no_block: the same as `layer`.
+  BlockId recomputed_layer = no_block;
 };
 
 /// Persistent buffers of one module ("embedding", "layer", "head").
@@ -140,18 +142,19 @@ struct State {
 
   // Sizes on one rank.
   std::uint32_t tensor, data, context, pipeline;
-  AxisList batch_split;        ///< axes that cut the sequences, those of tensor parallelism apart
-  AxisList token_axes;         ///< axes that cut tokens: gradients are summed over those that do not cut the parameter
-  StageMap map;                ///< virtual stages on pipeline ranks
-  std::uint32_t head_rank;     ///< pipeline rank of the last virtual stage; the first is on rank 0
-  bool split_backward;         ///< weight gradients are actions of their own
-  bool tied_apart;             ///< the head keeps its own copy of the tied table, on another rank
-  std::uint32_t sequences;     ///< of one microbatch
-  std::uint64_t positions;     ///< of a sequence on one rank: its length / context
-  std::uint64_t tokens;        ///< of one microbatch on one rank, sequence parallelism apart
-  std::uint64_t rows;          ///< tokens of the residual stream: tokens, or tokens / tensor with sequence parallel
-  std::uint64_t hidden_width;  ///< of the residual stream
-  std::uint32_t heads, kv_heads;                            ///< local
+  AxisList batch_split;     ///< axes that cut the sequences, those of tensor parallelism apart
+  AxisList token_axes;      ///< axes that cut tokens: gradients are summed over those that do not cut the parameter
+  StageMap map;             ///< virtual stages on pipeline ranks
+  std::uint32_t head_rank;  ///< pipeline rank of the last virtual stage; the first is on rank 0
+  bool split_backward;      ///< weight gradients are actions of their own
+  std::vector<bool> recomputes;   ///< by layer: whether its backward pass makes activations again
+  bool tied_apart;                ///< the head keeps its own copy of the tied table, on another rank
+  std::uint32_t sequences;        ///< of one microbatch
+  std::uint64_t positions;        ///< of a sequence on one rank: its length / context
+  std::uint64_t tokens;           ///< of one microbatch on one rank, sequence parallelism apart
+  std::uint64_t rows;             ///< tokens of the residual stream: tokens, or tokens / tensor with sequence parallel
+  std::uint64_t hidden_width;     ///< of the residual stream
+  std::uint32_t heads, kv_heads;  ///< local
   std::uint64_t qkv_width, context_width, ffn, vocabulary;  ///< local
   bool sequence_parallel;
   bool shard_states;      ///< ZeRO over more than one data rank
@@ -181,6 +184,8 @@ struct State {
   [[nodiscard]] const ModuleBlocks& blocks(Phase p) const { return modules[static_cast<std::size_t>(p)]; }
   [[nodiscard]] const Draft& operator[](BlockId id) const { return drafts[index(id)]; }
   [[nodiscard]] Draft& operator[](BlockId id) { return drafts[index(id)]; }
+  /// Whether some layers recompute and others do not.
+  [[nodiscard]] bool two_kinds() const;
 
   /// The group of ranks that differ in these axes alone.
   GroupId group(const AxisList& axes, std::vector<std::uint32_t> members = {});

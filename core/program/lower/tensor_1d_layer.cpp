@@ -1,6 +1,8 @@
 #include "core/program/lower/attention.hpp"
 #include "core/program/lower/tensor_1d.hpp"
 
+#include <algorithm>
+
 namespace orrery::lowering {
 namespace {
 
@@ -78,7 +80,9 @@ class Layer {
       ffn_part_ = stream("ffn.part", Role::workspace, c_.act, true);
       input_part_ = stream("input.gradient.part", Role::workspace, c_.act, true);
     }
-    if (c_.plan.recompute == Recompute::full) c_.recomputed = stream("recomputed", Role::workspace, c_.act, sp);
+    const bool recomputes = std::find(c_.recomputes.begin(), c_.recomputes.end(), true) != c_.recomputes.end();
+    if (c_.plan.recompute == Recompute::full && recomputes)
+      c_.recomputed = stream("recomputed", Role::workspace, c_.act, sp);
     if (drop_hidden()) {
       branch_gradient_ = stream("branch.gradient", Role::workspace, c_.act, sp);
       attention_branch_gradient_ =

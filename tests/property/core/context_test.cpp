@@ -68,23 +68,25 @@ TEST_CASE("context-parallel traffic equals the closed form", "[property][totals]
     const std::uint64_t c = run.plan.mesh.size(Axis::context), t = run.plan.mesh.size(Axis::tensor);
     const std::uint64_t w = size_of(weight_dtype(run.workload));
     const std::uint64_t sb = run.workload.sequence_length * run.plan.microbatch_size;
-    const std::uint64_t forward = run.plan.recompute == Recompute::full ? 2 : 1;
     const std::uint64_t st = size_of(state_dtype(run.workload));
     const bool ulysses = run.plan.context == ContextAlgorithm::ulysses;
     for (std::uint32_t stage = 0; stage < program.classes.size(); ++stage) {
       CAPTURE(stage);
       const std::uint64_t runs = test::layers_on(run.plan, stage) * program.microbatches;
+      const std::uint64_t again =
+          run.plan.recompute == Recompute::full ? test::recomputed_on(run.plan, stage) * program.microbatches : 0;
+      const std::uint64_t forwards = runs + again;
       Moved gather, scatter, exchange, pass;
       if (ulysses) {
         const std::uint64_t bytes = w * (sb / c) * m.head_dim * (2 * m.heads + 2 * m.kv_heads) / t;
-        exchange = {2 * (forward + 1) * runs, (forward + 1) * runs * bytes, (forward + 1) * runs * bytes / c * (c - 1)};
+        exchange = {2 * (forwards + runs), (forwards + runs) * bytes, (forwards + runs) * bytes / c * (c - 1)};
       } else if (run.plan.context == ContextAlgorithm::ring) {
         const std::uint64_t elements = 2 * (sb / c) * m.kv_heads * m.head_dim / t;
-        const std::uint64_t bytes = (c - 1) * runs * elements * ((forward + 1) * w + st);
-        pass = {(c - 1) * (forward + 2) * runs, bytes, bytes};
+        const std::uint64_t bytes = (c - 1) * elements * ((forwards + runs) * w + runs * st);
+        pass = {(c - 1) * (forwards + 2 * runs), bytes, bytes};
       } else {
         const std::uint64_t bytes = 2 * w * sb * m.kv_heads * m.head_dim / t;
-        gather = {forward * runs, forward * runs * bytes, forward * runs * bytes / c * (c - 1)};
+        gather = {forwards, forwards * bytes, forwards * bytes / c * (c - 1)};
         scatter = {runs, runs * bytes, runs * bytes / c * (c - 1)};
       }
       CHECK(moved(program, stage, Collective::Kind::all_gather) == gather);

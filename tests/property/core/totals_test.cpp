@@ -58,6 +58,10 @@ struct Symbols {
 
   [[nodiscard]] bool full() const { return plan.recompute == Recompute::full; }
   [[nodiscard]] bool selective() const { return plan.recompute == Recompute::selective; }
+  /// Layers of a rank whose forward pass, or attention core, is made again.
+  [[nodiscard]] std::uint64_t again_on(std::uint64_t rank) const {
+    return test::recomputed_on(plan, static_cast<std::uint32_t>(rank));
+  }
   /// Virtual stages of the rank.
   [[nodiscard]] std::vector<std::uint32_t> parts(std::uint64_t rank) const {
     const StageMap map = stage_map(plan);
@@ -152,7 +156,7 @@ const Group data_group{{Axis::data}, {}};
 
 // Forward per layer, 2 per multiply-add: qkv 2Th d(a+2k), out 2T a d h, core
 // 4Ts a d (full square), mlp 4Thf or 6Thf; head 2ThV.  Backward twice that.
-// Full recomputation adds a forward pass of every layer, selective one core.
+// Full recomputation adds a forward pass of every layer that it is for, selective one core.
 TEST_CASE("FLOPs of a Program equal the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     const PlannedRun run = test::random_run(seed);
@@ -166,8 +170,10 @@ TEST_CASE("FLOPs of a Program equal the closed form", "[property][totals]") {
     const double head = 2 * T * n(x.h * x.V);
     const double layers = n(x.L);
     double recompute = 0.0, recomputed_core = 0.0;
-    if (x.full()) recompute = layers * gemms, recomputed_core = layers * core;
-    if (x.selective() && !x.flash) recomputed_core = layers * core;
+    double again = 0.0;
+    for (std::uint64_t rank = 0; rank < x.p; ++rank) again += n(x.again_on(rank));
+    if (x.full()) recompute = again * gemms, recomputed_core = again * core;
+    if (x.selective() && !x.flash) recomputed_core = again * core;
     const double counted = 3 * (layers * (gemms + core) + head) + recompute + recomputed_core;
     // Causal kernels skip the masked part; flash multiplies 5 instead of 4 products backward.
     const double visible = (n(x.s) + 1) / (2 * n(x.s));
@@ -250,24 +256,27 @@ TEST_CASE("saved activations equal Korthikanti's table in all variants", "[prope
     if (ulysses && x.flash) sharded += sb * x.w * x.a * x.d / x.t;
     const std::uint64_t scores = x.a * x.s * sb / x.t;
     const std::uint64_t core =
-        x.flash || x.selective() ? 0 : scores * x.w + (run.workload.attention_dropout > 0 ? scores * (1 + x.w) : 0);
+        x.flash ? 0 : scores * x.w + (run.workload.attention_dropout > 0 ? scores * (1 + x.w) : 0);
     const std::uint64_t input = sb * x.h * x.w / (x.sp ? x.t : 1);
     // Where backward is split, what is made again for the input gradients stays for the weight gradients: the inputs
     // of the four products.
     const std::uint64_t product_inputs =
         rules_of(run.plan.schedule).splits_backward ? 2 * input + sb * x.w * (x.a * x.d + x.f) / x.t : 0;
-    const std::uint64_t expected = x.full() ? input + product_inputs : replicated + sharded + core;
     const Program program = lower(run.model, run.workload, run.plan);
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       const ClassTotals totals = totals_of(program, stage);
       for (const std::uint32_t part : x.parts(stage))
         for (std::uint32_t layer = first_layer(run.plan, part); layer < first_layer(run.plan, part + 1); ++layer) {
           CAPTURE(stage, layer);
+          const bool again = test::recomputes(run.plan, layer);
+          const bool full = again && x.full();
+          const std::uint64_t expected =
+              full ? input + product_inputs : replicated + sharded + (again && x.selective() ? 0 : core);
           CHECK(totals.saved[layer].activations == expected);
           // FlashAttention keeps a log-sum-exp per head and token; norms two or one numbers per token.
           const std::uint64_t rows = x.sp ? sb / x.t : sb;
           const std::uint64_t statistics = (x.flash ? x.a / x.t * sb : 0) + 2 * rows * (x.layer_norm ? 2 : 1);
-          CHECK(totals.saved[layer].statistics == (x.full() ? 0 : statistics * x.st));
+          CHECK(totals.saved[layer].statistics == (full ? 0 : statistics * x.st));
         }
     }
   }
@@ -285,18 +294,18 @@ TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]"
     const Program program = lower(run.model, run.workload, run.plan);
     const std::uint64_t stream = x.w * x.s * x.b * x.h / x.c;
     const std::uint64_t tokens = x.s * x.b / x.c;
-    const std::uint64_t forward_passes = x.full() ? 2 : 1;
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       CAPTURE(stage);
       const std::uint64_t layers = x.layers_of(stage) * x.m;
+      const std::uint64_t forwards = layers + (x.full() ? x.again_on(stage) * x.m : 0);
       Volume reduce, gather, scatter;
       if (x.sp) {
-        gather.add(layers * (2 * forward_passes + 4), stream);
-        scatter.add(layers * (2 * forward_passes + 2), stream);
+        gather.add(2 * forwards + 4 * layers, stream);
+        scatter.add(2 * forwards + 2 * layers, stream);
         if (x.first(stage)) gather.add(x.m, stream), scatter.add(x.m, stream);
         if (x.last(stage)) gather.add(2 * x.m, stream), scatter.add(x.m, stream);
       } else {
-        reduce.add(layers * (2 * forward_passes + 2), stream);
+        reduce.add(2 * forwards + 2 * layers, stream);
         if (x.first(stage)) reduce.add(x.m, stream);
         if (x.last(stage)) reduce.add(x.m, stream);
       }

@@ -144,6 +144,11 @@ TEST_CASE("recomputation, kernels and precision have their flags", "[unit][plann
   r.plan.recompute = Recompute::full;
   CHECK(value(r, "--recompute-granularity") == "full");
   CHECK(value(r, "--recompute-num-layers") == "1");
+  r.plan.stage_layers = std::vector<std::uint32_t>{4};
+  r.plan.recompute_layers = std::vector<std::uint32_t>{3};
+  CHECK(value(r, "--recompute-method") == "block");
+  CHECK(value(r, "--recompute-num-layers") == "3");
+  r.plan.recompute_layers.reset();
   r.plan.recompute = Recompute::selective;
   r.plan.attention = AttentionKernel::unfused;
   CHECK(value(r, "--recompute-granularity") == "selective");

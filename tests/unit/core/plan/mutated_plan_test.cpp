@@ -16,7 +16,7 @@ void mutate(PlannedRun& run, std::uint64_t seed, std::uint64_t step) {
   const auto draw = [&](std::uint64_t what, std::uint64_t n) { return random_bits(seed, 100 + step, what) % n; };
   Plan& plan = run.plan;
   const auto small = static_cast<std::uint32_t>(draw(1, 6));
-  switch (draw(0, 13)) {
+  switch (draw(0, 14)) {
     case 0:
       if (!plan.mesh.axes.empty()) plan.mesh.axes[draw(2, plan.mesh.axes.size())].size = small;
       break;
@@ -34,6 +34,9 @@ void mutate(PlannedRun& run, std::uint64_t seed, std::uint64_t step) {
     case 10: plan.recompute = static_cast<Recompute>(draw(2, 3)); break;
     case 11: plan.attention = static_cast<AttentionKernel>(draw(2, 2)); break;
     case 12: plan.zero_stage = static_cast<std::uint32_t>(draw(2, 3)); break;
+    case 13:
+      if (plan.recompute_layers) (*plan.recompute_layers)[draw(2, plan.recompute_layers->size())] = small;
+      break;
   }
 }
 
@@ -42,7 +45,7 @@ void mutate(PlannedRun& run, std::uint64_t seed, std::uint64_t step) {
 TEST_CASE("A mutated plan is either refused, or lowers to a Program that verifies") {
   int refused = 0;
   int lowered = 0;
-  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
     test::RandomRunLimits limits;
     limits.max_ranks = 8;
     PlannedRun run = test::random_run(seed, limits);
