@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/plan/architecture_check.hpp"
 #include "core/plan/context_check.hpp"
 #include "core/plan/grid_check.hpp"
 #include "core/plan/memory_check.hpp"
@@ -463,6 +464,7 @@ void check(const Plan& plan, const ModelSpec& model, const Workload& workload, c
     check_placement(c);
     if (cluster != nullptr) check_cluster(c, *cluster, specs);
   }
+  check_architecture(plan, model, workload, out);
   if (mesh && specs) {
     check_tensor(c);
     check_context(plan, model, workload, out);

@@ -8,6 +8,8 @@ std::string_view name_of(KernelKind kind) {
   switch (kind) {
     case KernelKind::load_tokens: return "load_tokens";
     case KernelKind::load_targets: return "load_targets";
+    case KernelKind::load_segments: return "load_segments";
+    case KernelKind::load_patches: return "load_patches";
     case KernelKind::count_targets: return "count_targets";
     case KernelKind::fill: return "fill";
     case KernelKind::initialize: return "initialize";
@@ -16,6 +18,10 @@ std::string_view name_of(KernelKind kind) {
     case KernelKind::embed_backward: return "embed_backward";
     case KernelKind::position_forward: return "position_forward";
     case KernelKind::position_backward: return "position_backward";
+    case KernelKind::segment_forward: return "segment_forward";
+    case KernelKind::segment_backward: return "segment_backward";
+    case KernelKind::class_token_forward: return "class_token_forward";
+    case KernelKind::class_token_backward: return "class_token_backward";
     case KernelKind::layer_norm_forward: return "layer_norm_forward";
     case KernelKind::layer_norm_backward_input: return "layer_norm_backward_input";
     case KernelKind::layer_norm_backward_weight: return "layer_norm_backward_weight";
@@ -33,6 +39,8 @@ std::string_view name_of(KernelKind kind) {
     case KernelKind::attention_unfused_backward: return "attention_unfused_backward";
     case KernelKind::attention_flash_forward: return "attention_flash_forward";
     case KernelKind::attention_flash_backward: return "attention_flash_backward";
+    case KernelKind::latent_heads_forward: return "latent_heads_forward";
+    case KernelKind::latent_heads_backward: return "latent_heads_backward";
     case KernelKind::pack_keys_values: return "pack_keys_values";
     case KernelKind::attention_part_forward: return "attention_part_forward";
     case KernelKind::attention_part_backward: return "attention_part_backward";
@@ -101,14 +109,17 @@ KernelFlops flops_of(const Kernel& k) {
     case KernelKind::attention_flash_backward: {
       ORRERY_ASSERT(k.batch > 0, k.batch);
       const double s = static_cast<double>(k.rows) / k.batch;
-      // Scores and context: 2 products of 2 s^2 d per head and sequence.
-      const double forward = 4.0 * static_cast<double>(k.rows) * s * k.heads * k.head_dim;
+      // Scores and context: 2 s^2 d and 2 s^2 e per head and sequence, d and e the
+      // widths of a key and a value.
+      const double product = 2.0 * static_cast<double>(k.rows) * s * k.heads;
+      const double scores = product * k.head_dim;
+      const double forward = scores + product * static_cast<double>(k.depth > 0 ? k.depth : k.head_dim);
       const bool backward =
           k.kind == KernelKind::attention_unfused_backward || k.kind == KernelKind::attention_flash_backward;
-      // Backward has 4 products; flash recomputes the scores, a fifth (Dao et al. 2022),
+      // Backward has two for each; flash recomputes the scores, a fifth (Dao et al. 2022),
       // which is executed but not counted as the model's.
       const double counted = backward ? 2.0 * forward : forward;
-      const double products = k.kind == KernelKind::attention_flash_backward ? 2.5 * forward : counted;
+      const double products = k.kind == KernelKind::attention_flash_backward ? counted + scores : counted;
       const double visible = k.options.causal ? (s + 1.0) / (2.0 * s) : 1.0;
       return {counted, products * visible};
     }

@@ -16,16 +16,22 @@ enum class KernelKind : std::uint8_t {
   // Data and scalars.
   load_tokens,       ///< [w tokens]                 rows
   load_targets,      ///< [w targets]                rows; -1: not counted in the loss
+  load_segments,     ///< [w segments]               rows; what kind of token stands there (BERT's sentence A or B)
+  load_patches,      ///< [w patches]                rows of positions from 1 on, columns = local pixels of a patch
   count_targets,     ///< [w count]                  valid targets of the sequences that batch_axes give the rank
   fill,              ///< [w x ...]                  x = 0
   initialize,        ///< [w parameters]             from the parameter table, keyed by global element
   initialize_scale,  ///< [w loss_scale]             {scale, steps since the last change}
 
   // Embedding: rows = T, columns = hidden, depth = local vocabulary.
-  embed_forward,      ///< [r tokens, r table, w x]   rows of other vocabulary shards give 0
-  embed_backward,     ///< [r tokens, r dx, a dtable]
-  position_forward,   ///< [a x, r table]             x += table[position]
-  position_backward,  ///< [r dx, a dtable]
+  embed_forward,         ///< [r tokens, r table, w x]   rows of other vocabulary shards give 0
+  embed_backward,        ///< [r tokens, r dx, a dtable]
+  position_forward,      ///< [a x, r table]             x += table[position]
+  position_backward,     ///< [r dx, a dtable]
+  segment_forward,       ///< [r segments, a x, r table]   x += table[segment]; depth = segments of the table
+  segment_backward,      ///< [r segments, r dx, a dtable]
+  class_token_forward,   ///< [a x, r token, r bias]    x = token at position 0, else x += bias; batch rows a position
+  class_token_backward,  ///< [r dx, a dtoken, a dbias]
 
   // Norms: rows = T, columns = hidden.  stats: {mean, 1/deviation} or {1/rms} per row.
   layer_norm_forward,          ///< [r x, r gamma, r beta, w y, w stats]
@@ -52,6 +58,8 @@ enum class KernelKind : std::uint8_t {
   // Attention on packed qkv[T, kv_heads, heads/kv_heads + 2, head_dim]: queries of
   // the group, then its key, then its value.  batch sequences of rows/batch tokens.
   // Rope rotates features (i, i + head_dim/2) by position * theta^(-2 i / head_dim).
+  // With depth, values and contexts are that wide instead of head_dim, the last of
+  // a group: only in the unfused and flash kernels.
   // Probabilities, mask, dropped and dscores are [batch, heads, query, key], lse is
   // [batch, heads, query], dq_accumulator [batch, heads, query, head_dim].
   rope_forward,                ///< [a qkv]                    rotates queries and keys in place
@@ -61,6 +69,13 @@ enum class KernelKind : std::uint8_t {
                                ///< dscores]
   attention_flash_forward,     ///< [r qkv, w context, w lse]
   attention_flash_backward,    ///< [r dcontext, r qkv, r context, r lse, w dqkv, w dq_accumulator]
+
+  // Heads of latent attention, put together to packed qkv with kv_heads = heads:
+  // queries [T, heads, head_dim], pairs [T, heads, head_dim - columns + depth] of
+  // key and value, and one key [T, columns] that all heads share.  The last
+  // `columns` features of a query and the shared key, a key's last, rotate.
+  latent_heads_forward,   ///< [r queries, r pairs, r key, w qkv]
+  latent_heads_backward,  ///< [r dqkv, w dqueries, w dpairs, w dkey]   dkey sums over the local heads
 
   // Attention of this rank's queries, rows = their tokens, on keys and values that
   // were brought to it, depth = their tokens: kv[depth, kv_heads, 2, head_dim].

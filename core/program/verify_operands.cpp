@@ -48,8 +48,12 @@ constexpr double any = -1.0;
 
 void KernelTable::attention() {
   const double tokens = static_cast<double>(k_.rows);
+  const bool part = k_.kind == KernelKind::attention_part_forward || k_.kind == KernelKind::attention_part_backward;
+  // Values may be narrower than keys; a part's depth is its keys' tokens.
+  const double value = !part && k_.depth > 0 ? static_cast<double>(k_.depth) : k_.head_dim;
   const double query = tokens * k_.heads * k_.head_dim;
-  const double qkv = query + 2.0 * tokens * k_.kv_heads * k_.head_dim;
+  const double context = tokens * k_.heads * value;
+  const double qkv = query + tokens * k_.kv_heads * (k_.head_dim + value);
   const double scores = k_.batch == 0 ? 0.0 : tokens / k_.batch * tokens * k_.heads;
   const double own = 2.0 * tokens * k_.kv_heads * k_.head_dim;
   const double brought = 2.0 * static_cast<double>(k_.depth) * k_.kv_heads * k_.head_dim;
@@ -58,19 +62,29 @@ void KernelTable::attention() {
     case KernelKind::rope_forward: a("qkv", qkv); break;
     case KernelKind::rope_backward: a("dqkv", qkv); break;
     case KernelKind::attention_unfused_forward:
-      r("qkv", qkv), w("context", query), w("probabilities", scores);
+      r("qkv", qkv), w("context", context), w("probabilities", scores);
       if (dropout) w("mask", scores), w("dropped", scores);
       break;
     case KernelKind::attention_unfused_backward:
-      r("dcontext", query), r("qkv", qkv), r("probabilities", scores);
+      r("dcontext", context), r("qkv", qkv), r("probabilities", scores);
       if (dropout) r("mask", scores), r("dropped", scores);
       w("dqkv", qkv), w("dscores", scores);
       break;
-    case KernelKind::attention_flash_forward: r("qkv", qkv), w("context", query), w("lse", tokens * k_.heads); break;
+    case KernelKind::attention_flash_forward: r("qkv", qkv), w("context", context), w("lse", tokens * k_.heads); break;
     case KernelKind::attention_flash_backward:
-      r("dcontext", query), r("qkv", qkv), r("context", query), r("lse", tokens * k_.heads);
+      r("dcontext", context), r("qkv", qkv), r("context", context), r("lse", tokens * k_.heads);
       w("dqkv", qkv), w("dq accumulator", query);
       break;
+    case KernelKind::latent_heads_forward:
+    case KernelKind::latent_heads_backward: {
+      const double key = tokens * static_cast<double>(k_.columns), pairs = qkv - query - k_.heads * key;
+      if (k_.kind == KernelKind::latent_heads_forward) {
+        r("queries", query), r("pairs", pairs), r("key", key), w("qkv", qkv);
+      } else {
+        r("dqkv", qkv), w("dqueries", query), w("dpairs", pairs), w("dkey", key);
+      }
+      break;
+    }
     case KernelKind::pack_keys_values: r("qkv", qkv), w("kv", own); break;
     case KernelKind::attention_part_forward:
       r("qkv", qkv), r("kv", brought), w("context", query), w("lse", tokens * k_.heads);
@@ -127,6 +141,8 @@ void KernelTable::fill() {
   switch (k_.kind) {
     case KernelKind::load_tokens: w("tokens", rows); break;
     case KernelKind::load_targets: w("targets", rows); break;
+    case KernelKind::load_segments: w("segments", rows); break;
+    case KernelKind::load_patches: w("patches", all); break;
     case KernelKind::count_targets: w("count", 1); break;
     case KernelKind::fill: w("x", any), repeats_ = true; break;
     case KernelKind::initialize: w("parameters", any); break;
@@ -135,6 +151,10 @@ void KernelTable::fill() {
     case KernelKind::embed_backward: r("tokens", rows), r("dx", all), a("dtable", depth * columns); break;
     case KernelKind::position_forward: a("x", all), r("table", any); break;
     case KernelKind::position_backward: r("dx", all), a("dtable", any); break;
+    case KernelKind::segment_forward: r("segments", rows), a("x", all), r("table", depth * columns); break;
+    case KernelKind::segment_backward: r("segments", rows), r("dx", all), a("dtable", depth * columns); break;
+    case KernelKind::class_token_forward: a("x", all), r("token", columns), r("bias", columns); break;
+    case KernelKind::class_token_backward: r("dx", all), a("dtoken", columns), a("dbias", columns); break;
     case KernelKind::layer_norm_forward:
       r("x", all), r("gamma", columns), r("beta", columns);
       if (k_.options.cut) r("sums", rows), r("squares", rows);
@@ -181,6 +201,8 @@ void KernelTable::fill() {
     case KernelKind::attention_unfused_backward:
     case KernelKind::attention_flash_forward:
     case KernelKind::attention_flash_backward:
+    case KernelKind::latent_heads_forward:
+    case KernelKind::latent_heads_backward:
     case KernelKind::pack_keys_values:
     case KernelKind::attention_part_forward:
     case KernelKind::attention_part_backward:
@@ -343,6 +365,7 @@ class Operands {
         break;
       case KernelKind::load_tokens:
       case KernelKind::load_targets:
+      case KernelKind::load_segments:
         if (buffer(0).dtype != DType::i32) wrong("tokens are of type i32");
         break;
       case KernelKind::position_forward:
@@ -355,13 +378,15 @@ class Operands {
       case KernelKind::attention_flash_backward:
       case KernelKind::rope_forward:
       case KernelKind::rope_backward:
+      case KernelKind::latent_heads_forward:
+      case KernelKind::latent_heads_backward:
       case KernelKind::pack_keys_values:
       case KernelKind::unpack_gradients:
       case KernelKind::attention_part_forward:
       case KernelKind::attention_part_backward:
         if (k.batch == 0 || k.rows % k.batch != 0) wrong("rows are no whole number of sequences");
         if (k.kv_heads == 0 || k.heads % k.kv_heads != 0) wrong("heads are no multiple of kv_heads");
-        if (k.batch != 0 && k.depth % k.batch != 0) wrong("keys are no whole number of sequences");
+        if (is_part(k) && k.batch != 0 && k.depth % k.batch != 0) wrong("keys are no whole number of sequences");
         if (k.parameter > static_cast<double>(k.columns) && is_part(k)) {
           wrong("ranks attend to more pairs than the busiest of them");
         }

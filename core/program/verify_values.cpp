@@ -638,7 +638,10 @@ class Values {
       if (v.use == View::Use::accumulate) partial[i] = static_cast<AxisBits>(partial[i] | partial_of(run, v));
     }
     // Data is told apart by what it is, not by what it is made from.
-    if (k.kind == KernelKind::load_tokens || k.kind == KernelKind::load_targets) made.add(run.microbatch);
+    if (k.kind == KernelKind::load_tokens || k.kind == KernelKind::load_targets ||
+        k.kind == KernelKind::load_segments || k.kind == KernelKind::load_patches) {
+      made.add(run.microbatch);
+    }
     const Blocks blocks = product_of_blocks(run, k);
     for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
       made.add(i);

@@ -44,19 +44,21 @@ struct LatentAttention {
   friend bool operator==(const LatentAttention&, const LatentAttention&) = default;
 };
 
-/// What a vision transformer looks at.
+/// What a vision transformer looks at.  Its sequence is a class token and the
+/// patches, so max_positions is 1 + (size / patch)^2.
 struct Image {
   std::uint64_t size = 0;   ///< pixels on each side
   std::uint64_t patch = 0;  ///< pixels on each side of a patch
   std::uint64_t channels = 3;
-  std::uint64_t classes = 0;
   friend bool operator==(const Image&, const Image&) = default;
 };
 
-/// What is trained: a decoder of identical layers (GPT-2/3 and LLaMA families).
+/// What is trained: identical layers between an embedding and a head (GPT-2/3
+/// and LLaMA families, BERT, vision transformers).
 ///
 /// Widths are global, before any sharding.  `vocabulary` is the real one; a
-/// plan pads it to a multiple of its tensor size.
+/// plan pads it to a multiple of its tensor size.  A vision transformer's is
+/// the number of its classes.
 struct ModelSpec {
   std::string name;
   std::uint64_t layers = 0;
@@ -93,13 +95,41 @@ struct ModelSpec {
 ///
 ///     GPT:    V h + S h + L (12 h^2 + 13 h) + 2 h            (tied, ffn = 4 h)
 ///     LLaMA:  2 V h + L (2 h a d + 2 h k d + 3 h f + 2 h) + h
+///     BERT:   (V + S + G) h + 2 h + L (12 h^2 + 13 h) + h^2 + 3 h + V
+///     ViT:    c P^2 h + 2 h + (N + 1) h + L (12 h^2 + 13 h) + 2 h + h C + C
+///     latent attention, per layer, for the 2 h a d + 2 h k d above:
+///             h q + q + q a (d + r) + h (u + r) + u + u a (d + e) + a e h
 ///
 /// V vocabulary, S positions, h hidden, L layers, a heads, k kv heads,
-/// d head size, f ffn.  Source: the published architectures; checked against
-/// published counts in tests/unit/core/spec.
+/// d head size, f ffn; G segments; P patch side, c channels, N patches,
+/// C classes; q and u ranks of queries and of keys and values, r rope_dim,
+/// e value_dim.  BERT is trained on masked words: its head counts, a pooler
+/// does not.  Source: the published architectures; checked against published
+/// counts in tests/unit/core/spec.
 [[nodiscard]] std::uint64_t parameter_count(const ModelSpec&);
+
+/// The same as its authors count it: BERT with the pooler, h^2 + h, that its
+/// second task trains, and without the head of its first (what is called
+/// BERT-base has 109,482,240).
+[[nodiscard]] std::uint64_t published_parameter_count(const ModelSpec&);
+
+/// One of the prediction modules, which parameter_count leaves out: a layer, a
+/// projection 2 h -> h and three norms; embedding and head are the model's
+/// (DeepSeek-V3, 2024, section 2.2).
+[[nodiscard]] std::uint64_t prediction_module_parameter_count(const ModelSpec&);
 
 /// Parameters of one transformer layer.
 [[nodiscard]] std::uint64_t layer_parameter_count(const ModelSpec&);
+/// Those of its attention: projections, their biases and inner norms.
+[[nodiscard]] std::uint64_t attention_parameter_count(const ModelSpec&);
+
+/// Queries see the keys of all positions up to their own; else of all.
+[[nodiscard]] bool is_causal(const ModelSpec&);
+/// Width of a head's query and key, and of its value.
+[[nodiscard]] std::uint64_t key_width(const ModelSpec&);
+[[nodiscard]] std::uint64_t value_width(const ModelSpec&);
+/// Patches of an image, and numbers (pixels times channels) in one.
+[[nodiscard]] std::uint64_t patch_count(const Image&);
+[[nodiscard]] std::uint64_t patch_width(const Image&);
 
 }  // namespace orrery

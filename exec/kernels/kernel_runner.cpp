@@ -13,6 +13,8 @@ void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext&
   switch (k.kind) {
     case KernelKind::load_tokens: return cpu::load_tokens(k, o, c);
     case KernelKind::load_targets: return cpu::load_targets(k, o, c);
+    case KernelKind::load_segments: return cpu::load_segments(k, o, c);
+    case KernelKind::load_patches: return cpu::load_patches(k, o, c);
     case KernelKind::count_targets: return cpu::count_targets(o, c);
     case KernelKind::fill: return cpu::fill(o);
     case KernelKind::initialize: return cpu::initialize(o, c);
@@ -21,6 +23,10 @@ void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext&
     case KernelKind::embed_backward: return cpu::embed_backward<T>(k, o, scratch);
     case KernelKind::position_forward: return cpu::position_forward<T>(k, o, scratch);
     case KernelKind::position_backward: return cpu::position_backward<T>(k, o, scratch);
+    case KernelKind::segment_forward: return cpu::segment_forward<T>(k, o, scratch);
+    case KernelKind::segment_backward: return cpu::segment_backward<T>(k, o, scratch);
+    case KernelKind::class_token_forward: return cpu::class_token_forward<T>(k, o, scratch);
+    case KernelKind::class_token_backward: return cpu::class_token_backward<T>(k, o, scratch);
     case KernelKind::layer_norm_forward: return cpu::norm_forward<T>(k, o, false, scratch);
     case KernelKind::layer_norm_backward_input: return cpu::norm_backward_input<T>(k, o, false, scratch);
     case KernelKind::layer_norm_backward_weight: return cpu::norm_backward_weight<T>(k, o, false, scratch);
@@ -38,6 +44,8 @@ void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext&
     case KernelKind::attention_unfused_backward: return cpu::attention_unfused_backward<T>(k, o, c);
     case KernelKind::attention_flash_forward: return cpu::attention_flash_forward<T>(k, o, c);
     case KernelKind::attention_flash_backward: return cpu::attention_flash_backward<T>(k, o, c);
+    case KernelKind::latent_heads_forward: return cpu::latent_heads_forward<T>(k, o, scratch);
+    case KernelKind::latent_heads_backward: return cpu::latent_heads_backward<T>(k, o, scratch);
     case KernelKind::pack_keys_values: return cpu::pack_keys_values(k, o);
     case KernelKind::attention_part_forward: return cpu::attention_part_forward<T>(k, o, c);
     case KernelKind::attention_part_backward: return cpu::attention_part_backward<T>(k, o, c);
@@ -80,6 +88,12 @@ bool needs_place(const Kernel& k) {
   switch (k.kind) {
     case KernelKind::load_tokens:
     case KernelKind::load_targets:
+    case KernelKind::load_segments:
+    case KernelKind::load_patches:
+    case KernelKind::class_token_forward:
+    case KernelKind::class_token_backward:
+    case KernelKind::latent_heads_forward:
+    case KernelKind::latent_heads_backward:
     case KernelKind::initialize:
     case KernelKind::embed_forward:
     case KernelKind::embed_backward:
@@ -99,6 +113,8 @@ bool needs_place(const Kernel& k) {
     case KernelKind::attention_flash_backward:
     case KernelKind::residual_forward:
     case KernelKind::dropout_forward: return k.options.dropout;
+    case KernelKind::segment_forward:
+    case KernelKind::segment_backward:
     case KernelKind::count_targets:
     case KernelKind::fill:
     case KernelKind::initialize_scale:

@@ -30,6 +30,11 @@ class DataSource {
   /// In 0 .. vocabulary - 1, or -1: this position does not count in the loss.
   [[nodiscard]] virtual std::int32_t target(std::uint64_t step, std::uint64_t sequence,
                                             std::uint64_t position) const = 0;
+  /// What kind of token stands there, from 0 (BERT).
+  [[nodiscard]] virtual std::int32_t segment(std::uint64_t step, std::uint64_t sequence, std::uint64_t position) const;
+  /// Number `at` of the patch at `position` (from 1: 0 is the class token) of the sequence's image (ViT).
+  [[nodiscard]] virtual double pixel(std::uint64_t step, std::uint64_t sequence, std::uint64_t position,
+                                     std::uint64_t at) const;
 };
 
 /// Tokens drawn uniformly from 0 .. vocabulary - 1, keyed by `seed`.  The
@@ -37,6 +42,19 @@ class DataSource {
 /// drawn at random, is -1 instead.  Requires vocabulary > 0 and 0 <= ignored <= 1.
 [[nodiscard]] std::unique_ptr<DataSource> synthetic_data(std::uint64_t vocabulary, std::uint64_t seed,
                                                          double ignored = 0.0);
+
+/// For BERT: the words of `words`, of which some are to be found again.  Of every
+/// sequence, max(1, 15 % of its positions, rounded) are chosen, one drawn from each of as many
+/// equal stretches; a chosen token becomes the mask, the vocabulary's last, in
+/// 80 % of cases, a random one in 10 %, and itself in the rest, and its target
+/// is what stood there; all other targets are -1 (Devlin et al., "BERT", 2019,
+/// section 3.1).  The first half of a sequence is segment 0, the second segment 1 and on.
+[[nodiscard]] std::unique_ptr<DataSource> masked_data(std::unique_ptr<DataSource> words, const ModelSpec&,
+                                                      const Workload&);
+
+/// For ViT: numbers uniform in [-1, 1) as images, and for each a class that is
+/// the target of position 0; all other targets are -1.
+[[nodiscard]] std::unique_ptr<DataSource> image_data(std::uint64_t classes, std::uint64_t seed);
 
 /// A text file read as bytes, one token per byte.  Sequence n of step s starts
 /// at a place drawn from (seed, s, n) where length + 1 bytes follow; the target

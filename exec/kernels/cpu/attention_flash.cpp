@@ -34,6 +34,7 @@ void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& c
   KernelScratch& scratch = *context.scratch;
   const std::uint64_t s = shape.length;
   const std::uint64_t d = shape.dim;
+  const std::uint64_t e = shape.value;
   std::optional<ProbabilityDropout> key;
   if (k.options.dropout) key.emplace(k, context, o[0].place, shape);
   const auto inverse = static_cast<T>(1.0 / (1.0 - k.parameter));
@@ -41,14 +42,14 @@ void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& c
   const T* q = packed.q;
   const T* kk = packed.k;
   const T* v = packed.v;
-  T* out = scratch.get<T>(outputs, s * d);
+  T* out = scratch.get<T>(outputs, s * e);
   T* p = scratch.get<T>(score_block, query_block * key_block);
   T* largest = scratch.get<T>(row_values, 2 * query_block);
   T* total = largest + query_block;
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
       packed.load(o[0], sequence, head);
-      std::fill_n(out, s * d, T{0});
+      std::fill_n(out, s * e, T{0});
       for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
         const std::uint64_t n = std::min(query_block, s - i0);
         std::fill_n(largest, n, std::numeric_limits<T>::lowest());
@@ -67,8 +68,8 @@ void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& c
             std::fill(row + visible, row + m, T{0});
             // What was summed so far counted from the old maximum.
             const T shrink = std::exp(largest[i] - high);
-            T* sum = out + (i0 + i) * d;
-            for (std::uint64_t c = 0; c < d; ++c) sum[c] *= shrink;
+            T* sum = out + (i0 + i) * e;
+            for (std::uint64_t c = 0; c < e; ++c) sum[c] *= shrink;
             total[i] = total[i] * shrink + sum_over<T>(visible, [&](std::uint64_t j) { return row[j]; });
             largest[i] = high;
             if (key) {
@@ -76,12 +77,12 @@ void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& c
               for (std::uint64_t j = 0; j < visible; ++j) row[j] = key->keeps(element + j) ? row[j] * inverse : T{0};
             }
           }
-          matrix(out + i0 * d, n, d, d).noalias() +=
-              matrix<T>(static_cast<const T*>(p), n, m, key_block) * matrix<T>(v + j0 * d, m, d, d);
+          matrix(out + i0 * e, n, e, e).noalias() +=
+              matrix<T>(static_cast<const T*>(p), n, m, key_block) * matrix<T>(v + j0 * e, m, e, e);
         }
         for (std::uint64_t i = 0; i < n; ++i) {
-          T* sum = out + (i0 + i) * d;
-          for (std::uint64_t c = 0; c < d; ++c) sum[c] /= total[i];
+          T* sum = out + (i0 + i) * e;
+          for (std::uint64_t c = 0; c < e; ++c) sum[c] /= total[i];
           largest[i] += std::log(total[i]);
         }
         const std::uint64_t at = (sequence * shape.heads + head) * s + i0;
@@ -89,7 +90,7 @@ void attention_flash_forward(const Kernel& k, Operands o, const KernelContext& c
         if (lse != largest) std::copy_n(largest, n, lse);
         finish(o[2], at, n, largest);
       }
-      shape.put(o[1], shape.context_width(), sequence, head * d, T{1}, out);
+      shape.put(o[1], shape.context_width(), sequence, head * e, T{1}, out, e);
     }
   }
 }
@@ -100,6 +101,7 @@ void attention_flash_backward(const Kernel& k, Operands o, const KernelContext& 
   KernelScratch& scratch = *context.scratch;
   const std::uint64_t s = shape.length;
   const std::uint64_t d = shape.dim;
+  const std::uint64_t e = shape.value;
   const Operand& qkv = o[1];
   const Operand& dqkv = o[4];
   const Operand& accumulator = o[5];
@@ -119,15 +121,15 @@ void attention_flash_backward(const Kernel& k, Operands o, const KernelContext& 
   T* dots = scratch.get<T>(row_values, 2 * s);  // row sums of dC C
   T* lse_buffer = dots + s;
   T* dq_buffer = scratch.get<T>(outputs, s * d);
-  T* context_row = scratch.get<T>(context_row_values, d);
+  T* context_row = scratch.get<T>(context_row_values, e);
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.heads; ++head) {
       packed.load(qkv, sequence, head);
       gradients.load(o[0], sequence, head);
       for (std::uint64_t i = 0; i < s; ++i) {
-        const T* c = read(o[2], (i * shape.batch + sequence) * shape.context_width() + head * d, d, context_row);
-        const T* g = dc + i * d;
-        dots[i] = sum_over<T>(d, [&](std::uint64_t j) { return c[j] * g[j]; });
+        const T* c = read(o[2], (i * shape.batch + sequence) * shape.context_width() + head * e, e, context_row);
+        const T* g = dc + i * e;
+        dots[i] = sum_over<T>(e, [&](std::uint64_t j) { return c[j] * g[j]; });
       }
       const T* lse = read(o[3], (sequence * shape.heads + head) * s, s, lse_buffer);
       const std::uint64_t dq_first = (sequence * shape.heads + head) * s * d;
@@ -136,13 +138,13 @@ void attention_flash_backward(const Kernel& k, Operands o, const KernelContext& 
       for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
         const std::uint64_t n = std::min(query_block, s - i0);
         const auto q_block = matrix<T>(q + i0 * d, n, d, d);
-        const auto dc_block = matrix<T>(dc + i0 * d, n, d, d);
+        const auto dc_block = matrix<T>(dc + i0 * e, n, e, e);
         const std::uint64_t end = k.options.causal ? i0 + n : s;
         for (std::uint64_t j0 = 0; j0 < end; j0 += key_block) {
           const std::uint64_t m = std::min(key_block, end - j0);
           const auto k_block = matrix<T>(kk + j0 * d, m, d, d);
           matrix(p, n, m, key_block).noalias() = q_block * k_block.transpose();
-          matrix(dp, n, m, key_block).noalias() = dc_block * matrix<T>(v + j0 * d, m, d, d).transpose();
+          matrix(dp, n, m, key_block).noalias() = dc_block * matrix<T>(v + j0 * e, m, e, e).transpose();
           // p becomes the (dropped) probabilities, dp the gradient of the scores.
           for (std::uint64_t i = 0; i < n; ++i) {
             T* p_row = p + i * key_block;
@@ -165,7 +167,7 @@ void attention_flash_backward(const Kernel& k, Operands o, const KernelContext& 
           }
           const auto p_block = matrix<T>(static_cast<const T*>(p), n, m, key_block);
           const auto ds_block = matrix<T>(static_cast<const T*>(dp), n, m, key_block);
-          matrix(dv + j0 * d, m, d, d).noalias() += p_block.transpose() * dc_block;
+          matrix(dv + j0 * e, m, e, e).noalias() += p_block.transpose() * dc_block;
           matrix(dk + j0 * d, m, d, d).noalias() += ds_block.transpose() * q_block;
           matrix(dq + i0 * d, n, d, d).noalias() += ds_block * k_block;
         }

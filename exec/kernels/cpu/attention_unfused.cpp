@@ -34,6 +34,7 @@ void attention_unfused_forward(const Kernel& k, Operands o, const KernelContext&
   KernelScratch& scratch = *context.scratch;
   const std::uint64_t s = shape.length;
   const std::uint64_t d = shape.dim;
+  const std::uint64_t e = shape.value;
   const bool dropout = k.options.dropout;
   std::optional<ProbabilityDropout> key;
   if (dropout) key.emplace(k, context, o[0].place, shape);
@@ -42,7 +43,7 @@ void attention_unfused_forward(const Kernel& k, Operands o, const KernelContext&
   const T* q = packed.q;
   const T* kk = packed.k;
   const T* v = packed.v;
-  T* out = scratch.get<T>(outputs, s * d);
+  T* out = scratch.get<T>(outputs, s * e);
   T* p_buffer = scratch.get<T>(scores, block * s);
   T* d_buffer = scratch.get<T>(weights, block * s);
   for (std::uint64_t sequence = 0; sequence < shape.batch; ++sequence) {
@@ -68,12 +69,12 @@ void attention_unfused_forward(const Kernel& k, Operands o, const KernelContext&
             }
           }
         }
-        matrix(out + i0 * d, n, d, d).noalias() =
-            matrix<T>(static_cast<const T*>(used), n, m, s) * matrix<T>(v, m, d, d);
+        matrix(out + i0 * e, n, e, e).noalias() =
+            matrix<T>(static_cast<const T*>(used), n, m, s) * matrix<T>(v, m, e, e);
         finish(o[2], first + i0 * s, n * s, p);
         if (dropout) finish(o[4], first + i0 * s, n * s, used);
       }
-      shape.put(o[1], shape.context_width(), sequence, head * d, T{1}, out);
+      shape.put(o[1], shape.context_width(), sequence, head * e, T{1}, out, e);
     }
   }
 }
@@ -87,6 +88,7 @@ void attention_unfused_backward(const Kernel& k, Operands o, const KernelContext
   KernelScratch& scratch = *context.scratch;
   const std::uint64_t s = shape.length;
   const std::uint64_t d = shape.dim;
+  const std::uint64_t e = shape.value;
   const bool dropout = k.options.dropout;
   const Operand& qkv = o[1];
   const Operand& probabilities = o[2];
@@ -118,8 +120,8 @@ void attention_unfused_backward(const Kernel& k, Operands o, const KernelContext
         const T* used = dropout ? read(o[4], at, n * s, dropped_buffer) : p;
         const auto* mask = dropout ? static_cast<const std::uint8_t*>(o[3].data) + at : nullptr;
         T* ds = target(dscores, at, ds_buffer);
-        const auto dc_block = matrix<T>(dc + i0 * d, n, d, d);
-        matrix(ds, n, m, s).noalias() = dc_block * matrix<T>(v, m, d, d).transpose();
+        const auto dc_block = matrix<T>(dc + i0 * e, n, e, e);
+        matrix(ds, n, m, s).noalias() = dc_block * matrix<T>(v, m, e, e).transpose();
         for (std::uint64_t i = 0; i < n; ++i) {
           T* row = ds + i * s;
           const T* p_row = p + i * s;
@@ -132,7 +134,7 @@ void attention_unfused_backward(const Kernel& k, Operands o, const KernelContext
           std::fill(row + visible, row + s, T{0});
         }
         const auto ds_block = matrix<T>(static_cast<const T*>(ds), n, m, s);
-        matrix(dv, m, d, d).noalias() += matrix<T>(used, n, m, s).transpose() * dc_block;
+        matrix(dv, m, e, e).noalias() += matrix<T>(used, n, m, s).transpose() * dc_block;
         matrix(dq + i0 * d, n, d, d).noalias() = ds_block * matrix<T>(kk, m, d, d);
         matrix(dk, m, d, d).noalias() += ds_block.transpose() * matrix<T>(q + i0 * d, n, d, d);
         finish(dscores, at, n * s, ds);

@@ -39,6 +39,26 @@ void load_targets(const Kernel& k, Operands operands, const KernelContext& conte
   }
 }
 
+void load_segments(const Kernel& k, Operands operands, const KernelContext& context) {
+  auto* out = static_cast<std::int32_t*>(operands[0].data);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const TokenPlace at = token_place(operands[0].place, row);
+    out[row] = context.data->segment(context.step, at.sequence, at.position);
+  }
+}
+
+void load_patches(const Kernel& k, Operands operands, const KernelContext& context) {
+  const Operand& x = operands[0];
+  const std::uint64_t first = x.place.shard == nullptr ? 0 : x.place.box.offset[2];
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    // Patches are numbered from 0, positions from the class token.
+    const TokenPlace at = token_place(x.place, row);
+    for (std::uint64_t c = 0; c < k.columns; ++c) {
+      write_scalar(x, context.data->pixel(context.step, at.sequence, at.position + 1, first + c), row * k.columns + c);
+    }
+  }
+}
+
 void count_targets(Operands operands, const KernelContext& context) {
   const Workload& w = *context.workload;
   const std::uint64_t sequences = w.global_batch / size(*context.mesh, batch_axes);

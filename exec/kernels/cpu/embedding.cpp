@@ -94,6 +94,82 @@ void position_backward(const Kernel& k, Operands operands, KernelScratch& scratc
   }
 }
 
+template <class T>
+void segment_forward(const Kernel& k, Operands operands, KernelScratch& scratch) {
+  const auto* segments = static_cast<const std::int32_t*>(operands[0].data);
+  const Operand& x = operands[1];
+  T* in = scratch.get<T>(0, k.columns);
+  T* out = scratch.get<T>(1, k.columns);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const T* s = read(operands[2], static_cast<std::uint64_t>(segments[row]) * k.columns, k.columns, in);
+    T* y = update(x, row * k.columns, k.columns, out);
+    for (std::uint64_t c = 0; c < k.columns; ++c) y[c] += s[c];
+    finish(x, row * k.columns, k.columns, y);
+  }
+}
+
+template <class T>
+void segment_backward(const Kernel& k, Operands operands, KernelScratch& scratch) {
+  const auto* segments = static_cast<const std::int32_t*>(operands[0].data);
+  const Operand& dtable = operands[2];
+  T* in = scratch.get<T>(0, k.columns);
+  T* sums = scratch.get<T>(1, k.depth * k.columns);
+  std::fill_n(sums, k.depth * k.columns, T{0});
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const T* d = read(operands[1], row * k.columns, k.columns, in);
+    T* sum = sums + static_cast<std::uint64_t>(segments[row]) * k.columns;
+    for (std::uint64_t c = 0; c < k.columns; ++c) sum[c] += d[c];
+  }
+  // A few rows of the table get all tokens: rounded once, not once for each.
+  T* out = scratch.get<T>(0, k.depth * k.columns);
+  T* total = update(dtable, 0, k.depth * k.columns, out);
+  for (std::uint64_t i = 0; i < k.depth * k.columns; ++i) total[i] += sums[i];
+  finish(dtable, 0, k.depth * k.columns, total);
+}
+
+template <class T>
+void class_token_forward(const Kernel& k, Operands operands, KernelScratch& scratch) {
+  const Operand& x = operands[0];
+  const std::uint64_t each = rows_each(k, x);
+  T* token_buffer = scratch.get<T>(0, 2 * k.columns);
+  const T* token = read(operands[1], 0, k.columns, token_buffer);
+  const T* bias = read(operands[2], 0, k.columns, token_buffer + k.columns);
+  T* out = scratch.get<T>(1, k.columns);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const bool is_class = position_at(x.place, row / each) == 0;
+    T* y = update(x, row * k.columns, k.columns, out);
+    for (std::uint64_t c = 0; c < k.columns; ++c) y[c] = is_class ? token[c] : y[c] + bias[c];
+    finish(x, row * k.columns, k.columns, y);
+  }
+}
+
+template <class T>
+void class_token_backward(const Kernel& k, Operands operands, KernelScratch& scratch) {
+  const Operand& dx = operands[0];
+  const std::uint64_t each = rows_each(k, dx);
+  T* in = scratch.get<T>(0, k.columns);
+  T* sums = scratch.get<T>(1, 2 * k.columns);  // of the class token's rows, of the others
+  std::fill_n(sums, 2 * k.columns, T{0});
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    const T* d = read(dx, row * k.columns, k.columns, in);
+    T* sum = sums + (position_at(dx.place, row / each) == 0 ? 0 : k.columns);
+    for (std::uint64_t c = 0; c < k.columns; ++c) sum[c] += d[c];
+  }
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    T* total = update(operands[1 + i], 0, k.columns, in);
+    for (std::uint64_t c = 0; c < k.columns; ++c) total[c] += sums[i * k.columns + c];
+    finish(operands[1 + i], 0, k.columns, total);
+  }
+}
+
+template void segment_forward<float>(const Kernel&, Operands, KernelScratch&);
+template void segment_forward<double>(const Kernel&, Operands, KernelScratch&);
+template void segment_backward<float>(const Kernel&, Operands, KernelScratch&);
+template void segment_backward<double>(const Kernel&, Operands, KernelScratch&);
+template void class_token_forward<float>(const Kernel&, Operands, KernelScratch&);
+template void class_token_forward<double>(const Kernel&, Operands, KernelScratch&);
+template void class_token_backward<float>(const Kernel&, Operands, KernelScratch&);
+template void class_token_backward<double>(const Kernel&, Operands, KernelScratch&);
 template void embed_forward<float>(const Kernel&, Operands);
 template void embed_forward<double>(const Kernel&, Operands);
 template void embed_backward<float>(const Kernel&, Operands, KernelScratch&);

@@ -11,8 +11,9 @@ namespace orrery::cpu {
 
 /// Shapes of packed qkv[T, kv_heads, group + 2, head_dim] and how to take one
 /// head of one sequence out of it.  Rows of a sequence lie `batch` rows apart.
+/// A value, the last of its group, is `value` wide.
 struct Heads {
-  std::uint64_t batch, length, heads, kv_heads, group, dim;
+  std::uint64_t batch, length, heads, kv_heads, group, dim, value;
 
   explicit Heads(const Kernel& k)
       : batch(k.batch),
@@ -20,38 +21,53 @@ struct Heads {
         heads(k.heads),
         kv_heads(k.kv_heads),
         group(k.heads / k.kv_heads),
-        dim(k.head_dim) {}
+        dim(k.head_dim),
+        value(k.depth > 0 && !is_part(k) ? k.depth : k.head_dim) {}
 
-  [[nodiscard]] std::uint64_t qkv_width() const { return kv_heads * (group + 2) * dim; }
-  [[nodiscard]] std::uint64_t context_width() const { return heads * dim; }
+  [[nodiscard]] static bool is_part(const Kernel& k) {  // its depth counts keys
+    return k.kind == KernelKind::attention_part_forward || k.kind == KernelKind::attention_part_backward;
+  }
+  [[nodiscard]] std::uint64_t group_width() const { return (group + 1) * dim + value; }
+  [[nodiscard]] std::uint64_t qkv_width() const { return kv_heads * group_width(); }
+  [[nodiscard]] std::uint64_t context_width() const { return heads * value; }
   /// Column of local head h's query; of kv head g's key and value.
   [[nodiscard]] std::uint64_t query_column(std::uint64_t h) const {
-    return (h / group * (group + 2) + h % group) * dim;
+    return h / group * group_width() + h % group * dim;
   }
-  [[nodiscard]] std::uint64_t key_column(std::uint64_t g) const { return (g * (group + 2) + group) * dim; }
+  [[nodiscard]] std::uint64_t key_column(std::uint64_t g) const { return g * group_width() + group * dim; }
   [[nodiscard]] std::uint64_t value_column(std::uint64_t g) const { return key_column(g) + dim; }
   [[nodiscard]] double scale() const { return 1.0 / std::sqrt(static_cast<double>(dim)); }
 
-  /// out[length, dim] = x[rows of `sequence`, column ..] times `factor`.
+  /// out[length, dim] = x[rows of `sequence`, column ..] times `factor`; `wide` in place of dim.
   template <class T>
   void take(const Operand& x, std::uint64_t width, std::uint64_t sequence, std::uint64_t column, T factor,
             T* out) const {
+    take(x, width, sequence, column, factor, out, dim);
+  }
+  template <class T>
+  void take(const Operand& x, std::uint64_t width, std::uint64_t sequence, std::uint64_t column, T factor, T* out,
+            std::uint64_t wide) const {
     for (std::uint64_t position = 0; position < length; ++position) {
       const std::uint64_t at = (position * batch + sequence) * width + column;
-      T* row = out + position * dim;
-      const T* in = read(x, at, dim, row);
-      for (std::uint64_t i = 0; i < dim; ++i) row[i] = in[i] * factor;
+      T* row = out + position * wide;
+      const T* in = read(x, at, wide, row);
+      for (std::uint64_t i = 0; i < wide; ++i) row[i] = in[i] * factor;
     }
   }
   /// The reverse: x = in * factor.
   template <class T>
   void put(const Operand& x, std::uint64_t width, std::uint64_t sequence, std::uint64_t column, T factor, T* in) const {
+    put(x, width, sequence, column, factor, in, dim);
+  }
+  template <class T>
+  void put(const Operand& x, std::uint64_t width, std::uint64_t sequence, std::uint64_t column, T factor, T* in,
+           std::uint64_t wide) const {
     for (std::uint64_t position = 0; position < length; ++position) {
       const std::uint64_t at = (position * batch + sequence) * width + column;
-      T* row = in + position * dim;
+      T* row = in + position * wide;
       T* out = target(x, at, row);
-      for (std::uint64_t i = 0; i < dim; ++i) out[i] = row[i] * factor;
-      finish(x, at, dim, out);
+      for (std::uint64_t i = 0; i < wide; ++i) out[i] = row[i] * factor;
+      finish(x, at, wide, out);
     }
   }
 };
@@ -75,7 +91,7 @@ class PackedHead {
   PackedHead(const Heads& shape, KernelScratch& scratch)
       : q(scratch.get<T>(queries, shape.length * shape.dim)),
         k(scratch.get<T>(keys, shape.length * shape.dim)),
-        v(scratch.get<T>(values, shape.length * shape.dim)),
+        v(scratch.get<T>(values, shape.length * shape.value)),
         shape_(shape) {}
 
   /// Takes a local head, its queries times the scale of scores.  Heads come in
@@ -84,7 +100,7 @@ class PackedHead {
     const std::uint64_t group = head / shape_.group;
     if (head % shape_.group == 0) {
       shape_.take(qkv, shape_.qkv_width(), sequence, shape_.key_column(group), T{1}, k);
-      shape_.take(qkv, shape_.qkv_width(), sequence, shape_.value_column(group), T{1}, v);
+      shape_.take(qkv, shape_.qkv_width(), sequence, shape_.value_column(group), T{1}, v, shape_.value);
     }
     shape_.take(qkv, shape_.qkv_width(), sequence, shape_.query_column(head), static_cast<T>(shape_.scale()), q);
   }
@@ -103,17 +119,17 @@ template <class T>
 class PackedGradients {
  public:
   PackedGradients(const Heads& shape, KernelScratch& scratch)
-      : dc(scratch.get<T>(context_gradients, shape.length * shape.dim)),
+      : dc(scratch.get<T>(context_gradients, shape.length * shape.value)),
         dk(scratch.get<T>(key_gradients, shape.length * shape.dim)),
-        dv(scratch.get<T>(value_gradients, shape.length * shape.dim)),
+        dv(scratch.get<T>(value_gradients, shape.length * shape.value)),
         shape_(shape) {}
 
   void load(const Operand& dcontext, std::uint64_t sequence, std::uint64_t head) {
     if (head % shape_.group == 0) {
       std::fill_n(dk, shape_.length * shape_.dim, T{0});
-      std::fill_n(dv, shape_.length * shape_.dim, T{0});
+      std::fill_n(dv, shape_.length * shape_.value, T{0});
     }
-    shape_.take(dcontext, shape_.context_width(), sequence, head * shape_.dim, T{1}, dc);
+    shape_.take(dcontext, shape_.context_width(), sequence, head * shape_.value, T{1}, dc, shape_.value);
   }
   /// Writes `dq`, of the scaled queries' scores, and after a group's last head its dk and dv.
   void store(const Operand& dqkv, std::uint64_t sequence, std::uint64_t head, T* dq) {
@@ -121,7 +137,7 @@ class PackedGradients {
     shape_.put(dqkv, shape_.qkv_width(), sequence, shape_.query_column(head), static_cast<T>(shape_.scale()), dq);
     if (head % shape_.group + 1 != shape_.group) return;
     shape_.put(dqkv, shape_.qkv_width(), sequence, shape_.key_column(group), T{1}, dk);  // q was scaled already
-    shape_.put(dqkv, shape_.qkv_width(), sequence, shape_.value_column(group), T{1}, dv);
+    shape_.put(dqkv, shape_.qkv_width(), sequence, shape_.value_column(group), T{1}, dv, shape_.value);
   }
 
   T* dc;

@@ -10,6 +10,8 @@ namespace orrery::cpu {
 // data.cpp
 void load_tokens(const Kernel&, Operands, const KernelContext&);
 void load_targets(const Kernel&, Operands, const KernelContext&);
+void load_segments(const Kernel&, Operands, const KernelContext&);
+void load_patches(const Kernel&, Operands, const KernelContext&);
 void count_targets(Operands, const KernelContext&);
 void fill(Operands);
 void initialize(Operands, const KernelContext&);
@@ -23,6 +25,15 @@ template <class T>
 void position_forward(const Kernel&, Operands, KernelScratch&);
 template <class T>
 void position_backward(const Kernel&, Operands, KernelScratch&);
+
+template <class T>
+void segment_forward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void segment_backward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void class_token_forward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void class_token_backward(const Kernel&, Operands, KernelScratch&);
 
 // norm.cpp; rms: without mean and beta
 template <class T>
@@ -60,6 +71,12 @@ template <class T>
 void attention_merge(const Kernel&, Operands, KernelScratch&);
 template <class T>
 void rope(const Kernel&, Operands, bool backward, KernelScratch&);
+
+// latent_heads.cpp
+template <class T>
+void latent_heads_forward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void latent_heads_backward(const Kernel&, Operands, KernelScratch&);
 
 // rearrange.cpp
 void swap_blocks(const Kernel&, Operands);

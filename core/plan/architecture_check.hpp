@@ -1,0 +1,15 @@
+#pragma once
+
+#include "core/plan/plan.hpp"
+#include "core/spec/model_spec.hpp"
+#include "core/spec/workload.hpp"
+
+namespace orrery {
+
+/// What a plan cannot do with the model's architecture: parts that nothing
+/// lowers, and choices that hold for causal decoders alone.
+///
+/// Codes: plan.architecture, plan.latent, plan.prediction-modules
+void check_architecture(const Plan&, const ModelSpec&, const Workload&, Diagnostics&);
+
+}  // namespace orrery
