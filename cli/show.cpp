@@ -157,11 +157,21 @@ class ShowVerb final : public Verb {
                 {"positions", name_of(m->positions)},
                 {"bias", m->bias},
                 {"tied_embeddings", m->tied_embeddings},
+                {"architecture", name_of(m->architecture)},
+                {"published_parameters", published_parameter_count(*m)},
                 {"source", m->source}});
     } else {
-      put(fmt::format("# {} parameters, {} in each layer\n", with_commas(parameter_count(*m)),
-                      with_commas(layer_parameter_count(*m))) +
-          write_model(*m));
+      std::string counts = fmt::format("# {} parameters, {} in each layer\n", with_commas(parameter_count(*m)),
+                                       with_commas(layer_parameter_count(*m)));
+      if (m->architecture == Architecture::bert) {
+        counts += fmt::format("# published as {}: with a pooler, without the head of masked words\n",
+                              with_commas(published_parameter_count(*m)));
+      }
+      if (m->prediction_modules > 0) {
+        counts +=
+            fmt::format("# and {} in each prediction module\n", with_commas(prediction_module_parameter_count(*m)));
+      }
+      put(counts + write_model(*m));
     }
     return status_fine;
   }

@@ -11,7 +11,8 @@ namespace orrery {
 
 /// Reads the config.json of a Hugging Face model.
 ///
-/// Model types gpt2 and llama.  Both spellings of the rotary base are read
+/// Model types gpt2, llama, bert, vit, and, without experts, deepseek_v2 and
+/// deepseek_v3.  Both spellings of the rotary base are read
 /// (rope_theta, and rope_parameters of newer files); absent keys take the
 /// defaults of that model type.  The kind of scaling of rotary angles is kept
 /// (ModelSpec::rope_scaling).  Keys that do not change the shape of training

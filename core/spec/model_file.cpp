@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 
@@ -17,6 +19,32 @@ const std::vector<std::string_view>& position_names() {
   return names;
 }
 
+const std::vector<std::string_view>& architecture_names() {
+  static const std::vector<std::string_view> names{"decoder", "bert", "vit"};
+  return names;
+}
+
+/// [model.latent]
+void read_latent(TomlTable t, LatentAttention& l) {
+  t.read("query_rank", l.query_rank, {1, max_width}, Need::optional);
+  t.read("kv_rank", l.kv_rank, {1, max_width});
+  t.read("rope_dim", l.rope_dim, {2, max_width});
+  t.read("value_dim", l.value_dim, {1, max_width});
+  t.finish();
+}
+
+/// [model.image]; the classes are what the head tells apart, as words elsewhere.
+void read_image(TomlTable t, ModelSpec& m) {
+  Image image;
+  t.read("size", image.size, {1, max_sequence});
+  t.read("patch", image.patch, {1, max_sequence});
+  t.read("channels", image.channels, {1, max_sequence}, Need::optional);
+  t.read("classes", m.vocabulary, {1, max_vocabulary});
+  t.finish();
+  m.image = image;
+  m.max_positions = std::max<std::uint64_t>(1, 1 + patch_count(image));
+}
+
 }  // namespace
 
 const std::vector<std::string_view>& rope_scaling_names() {
@@ -29,11 +57,14 @@ std::string_view name_of(Norm n) { return norm_names()[static_cast<std::size_t>(
 std::string_view name_of(Activation a) { return activation_names()[static_cast<std::size_t>(a)]; }
 std::string_view name_of(PositionEncoding p) { return position_names()[static_cast<std::size_t>(p)]; }
 
+std::string_view name_of(Architecture a) { return architecture_names()[static_cast<std::size_t>(a)]; }
+
 std::optional<ModelSpec> read_model(TomlTable& t) {
   const std::size_t before = t.diagnostics().size();
   ModelSpec m;
   m.origin = t.origin();
   t.read("name", m.name, Need::required, 200);
+  t.read_enum("architecture", architecture_names(), m.architecture, Need::optional);
   t.read("layers", m.layers, {1, max_layers});
   t.read("hidden", m.hidden, {1, max_width});
   t.read("heads", m.heads, {1, max_width});
@@ -49,13 +80,25 @@ std::optional<ModelSpec> read_model(TomlTable& t) {
     }
   }
   t.read("ffn", m.ffn, {1, max_width});
-  t.read("vocabulary", m.vocabulary, {1, max_vocabulary});
-  t.read("max_positions", m.max_positions, {1, max_sequence});
-  t.read_enum("norm", norm_names(), m.norm);
-  t.read_enum("activation", activation_names(), m.activation);
-  t.read_enum("positions", position_names(), m.positions);
-  t.read("bias", m.bias);
-  t.read("tied_embeddings", m.tied_embeddings);
+  const bool image = m.architecture == Architecture::vit;
+  if (!image) t.read("vocabulary", m.vocabulary, {1, max_vocabulary});
+  if (!image) t.read("max_positions", m.max_positions, {1, max_sequence});
+  // What the other architectures leave open is what they were published with.
+  const Need choice = m.architecture == Architecture::decoder ? Need::required : Need::optional;
+  m.tied_embeddings = !image;
+  t.read_enum("norm", norm_names(), m.norm, choice);
+  t.read_enum("activation", activation_names(), m.activation, choice);
+  t.read_enum("positions", position_names(), m.positions, choice);
+  if (t.has("bias") || choice == Need::required) t.read("bias", m.bias);
+  if (t.has("tied_embeddings") || choice == Need::required) t.read("tied_embeddings", m.tied_embeddings);
+  if (m.architecture == Architecture::bert) t.read("segments", m.segments, {1, max_width});
+  if (image) {
+    if (std::optional<TomlTable> table = t.table("image")) read_image(*table, m);
+  }
+  if (m.architecture == Architecture::decoder) {
+    if (std::optional<TomlTable> table = t.table("latent", Need::optional)) read_latent(*table, m.latent.emplace());
+    t.read("prediction_modules", m.prediction_modules, {0, max_layers}, Need::optional);
+  }
   t.read("norm_epsilon", m.norm_epsilon, {0.0, 1.0}, Need::optional);
   t.read("rope_theta", m.rope_theta, {1.0, 1e12}, Need::optional);
   std::size_t scaling = 0;
@@ -72,14 +115,27 @@ std::string write_model(const ModelSpec& m) {
   TomlWriter w;
   w.whole("schema", spec_schema);
   w.table("model").text("name", m.name);
+  if (m.architecture != Architecture::decoder) w.text("architecture", name_of(m.architecture));
   w.whole("layers", m.layers).whole("hidden", m.hidden).whole("heads", m.heads).whole("kv_heads", m.kv_heads);
-  w.whole("head_dim", m.head_dim).whole("ffn", m.ffn).whole("vocabulary", m.vocabulary);
-  w.whole("max_positions", m.max_positions);
+  w.whole("head_dim", m.head_dim).whole("ffn", m.ffn);
+  if (!m.image) w.whole("vocabulary", m.vocabulary).whole("max_positions", m.max_positions);
+  if (m.segments > 0) w.whole("segments", m.segments);
+  if (m.prediction_modules > 0) w.whole("prediction_modules", m.prediction_modules);
   w.text("norm", name_of(m.norm)).text("activation", name_of(m.activation)).text("positions", name_of(m.positions));
   w.flag("bias", m.bias).flag("tied_embeddings", m.tied_embeddings);
   w.number("norm_epsilon", m.norm_epsilon).number("rope_theta", m.rope_theta);
   if (!m.rope_scaling.empty()) w.text("rope_scaling", m.rope_scaling);
   if (!m.source.empty()) w.text("source", m.source);
+  if (m.latent) {
+    w.table("model.latent");
+    if (m.latent->query_rank > 0) w.whole("query_rank", m.latent->query_rank);
+    w.whole("kv_rank", m.latent->kv_rank).whole("rope_dim", m.latent->rope_dim);
+    w.whole("value_dim", m.latent->value_dim);
+  }
+  if (m.image) {
+    w.table("model.image").whole("size", m.image->size).whole("patch", m.image->patch);
+    w.whole("channels", m.image->channels).whole("classes", m.vocabulary);
+  }
   return w.str();
 }
 

@@ -62,6 +62,86 @@ std::string divisors_near(std::uint64_t whole, std::uint64_t wanted) {
   return above == 0 ? fmt::format("{}", below) : fmt::format("{}, {}", below, above);
 }
 
+/// BERT's or ViT's layers are of one kind: what differs is another model.
+void check_fixed(Checker& c, const ModelSpec& m, const char* name) {
+  const auto fixed = [&](bool good, const char* key, const char* value) {
+    if (good) return;
+    c.fail(key, "model.architecture", fmt::format("{} has {} {}", name, key, value),
+           {fmt::format("Set {} to {}, or leave it out.", key, value)});
+  };
+  fixed(m.norm == Norm::layer_norm, "norm", "layer_norm");
+  fixed(m.activation == Activation::gelu, "activation", "gelu");
+  fixed(m.positions == PositionEncoding::learned, "positions", "learned");
+  fixed(m.bias, "bias", "true");
+  const bool tied = m.architecture == Architecture::bert;
+  fixed(m.tied_embeddings == tied, "tied_embeddings", tied ? "true" : "false");
+  if (m.kv_heads != m.heads) {
+    c.fail("kv_heads", "model.architecture", fmt::format("{} has a key and a value for every head", name),
+           {fmt::format("kv_heads is {}, heads {}.", m.kv_heads, m.heads), "Leave kv_heads out."});
+  }
+}
+
+void check_image(Checker& c, const ModelSpec& m) {
+  if (!m.image || m.image->patch < 1 || m.image->size < 1 || m.image->channels < 1) {
+    c.fail("image", "model.image", "a vision transformer needs an image",
+           {"Give size, patch and classes in [model.image]."});
+    return;
+  }
+  const Image& i = *m.image;
+  if (i.size % i.patch != 0) {
+    c.fail("image.patch", "model.image", "the side of a patch does not divide the image's",
+           {fmt::format("size is {}, and {} / {} leaves {}.", i.size, i.size, i.patch, i.size % i.patch),
+            fmt::format("Nearest divisors: {}.", divisors_near(i.size, i.patch))});
+  } else if (i.size > max_sequence || i.channels > max_sequence || patch_count(i) + 1 > max_sequence ||
+             i.patch > max_width / i.patch || patch_width(i) > max_width) {
+    c.fail("image.size", "model.image", "the image is too large",
+           {fmt::format("It has {} patches of {} x {} x {} numbers; at most {} patches of {} numbers are allowed.",
+                        patch_count(i), i.patch, i.patch, i.channels, max_sequence - 1, max_width)});
+  }
+  if (c.good() && m.max_positions != patch_count(i) + 1) {
+    c.fail("max_positions", "model.image", "max_positions is not the class token and the patches",
+           {fmt::format("It is {}; an image has {} patches.", m.max_positions, patch_count(i))});
+  }
+}
+
+void check_latent(Checker& c, const ModelSpec& m) {
+  const LatentAttention& l = *m.latent;
+  c.range("latent.query_rank", "model.latent", l.query_rank, 0, max_width);
+  c.range("latent.kv_rank", "model.latent", l.kv_rank, 1, max_width);
+  c.range("latent.rope_dim", "model.latent", l.rope_dim, 2, max_width);
+  c.range("latent.value_dim", "model.latent", l.value_dim, 1, max_width);
+  if (!c.good()) return;
+  if (l.rope_dim % 2 != 0) {
+    c.fail("latent.rope_dim", "model.latent", "rope_dim is odd: features rotate in pairs",
+           {fmt::format("It is {}.", l.rope_dim)});
+  }
+  if (m.positions != PositionEncoding::rotary || m.norm != Norm::rms_norm || m.bias || m.kv_heads != m.heads) {
+    c.fail("latent", "model.latent",
+           "latent attention has rotary positions, rms_norm, no biases, and as many kv_heads as heads",
+           {"Set positions to rotary, norm to rms_norm, bias to false, and leave kv_heads out."});
+  }
+  if (m.heads * std::max({m.head_dim + l.rope_dim, m.head_dim + l.value_dim}) > max_width) {
+    c.fail("heads", "model.range", "the heads together are too wide",
+           {fmt::format("{} heads of {} + {} and {} features; at most {} are allowed.", m.heads, m.head_dim, l.rope_dim,
+                        l.value_dim, max_width)});
+  }
+}
+
+void check_architecture(Checker& c, const ModelSpec& m) {
+  switch (m.architecture) {
+    case Architecture::decoder: break;
+    case Architecture::bert:
+      check_fixed(c, m, "BERT");
+      c.range("segments", "model.range", m.segments, 1, max_width);
+      break;
+    case Architecture::vit:
+      check_fixed(c, m, "a vision transformer");
+      check_image(c, m);
+      break;
+  }
+  if (m.latent) check_latent(c, m);
+}
+
 }  // namespace
 
 bool check_model(const ModelSpec& m, Diagnostics& diagnostics) {
@@ -88,7 +168,8 @@ bool check_model(const ModelSpec& m, Diagnostics& diagnostics) {
            {fmt::format("heads is {}, and {} / {} leaves {}.", m.heads, m.heads, m.kv_heads, m.heads % m.kv_heads),
             fmt::format("Nearest divisors: {}.", divisors_near(m.heads, m.kv_heads))});
   }
-  if (m.positions == PositionEncoding::rotary && m.head_dim % 2 != 0) {
+  check_architecture(c, m);
+  if (m.positions == PositionEncoding::rotary && !m.latent && m.head_dim % 2 != 0) {
     c.fail("head_dim", "model.positions", "rotary positions need an even head_dim",
            {fmt::format("head_dim is {}.", m.head_dim)});
   }

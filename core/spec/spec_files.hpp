@@ -38,6 +38,7 @@ inline constexpr std::uint64_t spec_schema = 1;
 [[nodiscard]] std::string_view name_of(Norm);
 [[nodiscard]] std::string_view name_of(Activation);
 [[nodiscard]] std::string_view name_of(PositionEncoding);
+[[nodiscard]] std::string_view name_of(Architecture);
 
 /// A device by name, for clusters that name one instead of holding it.
 using DeviceLookup = std::function<std::optional<DeviceSpec>(const std::string& name, Diagnostics&)>;

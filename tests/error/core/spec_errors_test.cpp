@@ -136,6 +136,93 @@ TEST_CASE("file.syntax: a line that is not TOML", "[error]") {
 )");
 }
 
+TEST_CASE("model.architecture: what BERT and ViT cannot be", "[error]") {
+  const std::string bert = with(good_model, "layers = 2", "architecture = \"bert\"\nsegments = 2\nlayers = 2");
+  Diagnostics d;
+  CHECK(parse_model(bert, "m.toml", d));
+  CHECK(model_error(with(bert, "activation = \"gelu\"", "activation = \"swiglu\"")) ==
+        R"(m.toml:13:14: error: BERT has activation gelu [model.architecture]
+   13 | activation = "swiglu"
+      |              ^
+  Set activation to gelu, or leave it out.
+)");
+  CHECK(model_error(with(bert, "heads = 4", "heads = 4\nkv_heads = 2")) ==
+        R"(m.toml:9:12: error: BERT has a key and a value for every head [model.architecture]
+    9 | kv_heads = 2
+      |            ^
+  kv_heads is 2, heads 4.
+  Leave kv_heads out.
+)");
+}
+
+const std::string good_image = R"(schema = 1
+[model]
+name = "v"
+architecture = "vit"
+layers = 2
+hidden = 64
+heads = 4
+ffn = 256
+[model.image]
+size = 28
+patch = 4
+classes = 10
+)";
+
+TEST_CASE("model.image: patches that do not fill an image, and too large ones", "[error]") {
+  Diagnostics d;
+  const auto m = parse_model(good_image, "m.toml", d);
+  CHECK(render(d) == "");
+  REQUIRE(m);
+  CHECK(m->max_positions == 50);  // 7 x 7 patches and the class token
+  CHECK(m->vocabulary == 10);
+  CHECK(model_error(with(good_image, "patch = 4", "patch = 5")) ==
+        R"(m.toml:11:9: error: the side of a patch does not divide the image's [model.image]
+   11 | patch = 5
+      |         ^
+  size is 28, and 28 / 5 leaves 3.
+  Nearest divisors: 4, 7.
+)");
+  CHECK(model_error(with(with(good_image, "patch = 4", "patch = 2048"), "size = 28", "size = 2048")) ==
+        R"(m.toml:10:8: error: the image is too large [model.image]
+   10 | size = 2048
+      |        ^
+  It has 1 patches of 2048 x 2048 x 3 numbers; at most 16777215 patches of 1048576 numbers are allowed.
+)");
+  ModelSpec built = *m;
+  built.max_positions = 49;
+  built.origin = {};
+  CHECK_FALSE(check_model(built, d));
+  CHECK(render(d) ==
+        "error: max_positions is not the class token and the patches [model.image]\n  It is 49; an image has 49 "
+        "patches.\n");
+}
+
+TEST_CASE("model.latent: what latent attention needs", "[error]") {
+  const std::string latent = with(
+      with(with(with(good_model, "\"learned\"", "\"rotary\""), "\"layer_norm\"", "\"rms_norm\""), "bias = true",
+           "bias = false"),
+      "tied_embeddings = true", "tied_embeddings = true\n[model.latent]\nkv_rank = 8\nrope_dim = 4\nvalue_dim = 16");
+  Diagnostics d;
+  const auto m = parse_model(latent, "m.toml", d);
+  CHECK(render(d) == "");
+  REQUIRE(m);
+  CHECK(parse_model(write_model(*m), "m.toml", d)->latent == m->latent);
+  CHECK(model_error(with(latent, "rope_dim = 4", "rope_dim = 3")) ==
+        R"(m.toml:17:12: error: rope_dim is odd: features rotate in pairs [model.latent]
+   17 | rope_dim = 3
+      |            ^
+  It is 3.
+)");
+  CHECK(
+      model_error(with(latent, "bias = false", "bias = true")) ==
+      R"(m.toml:15:1: error: latent attention has rotary positions, rms_norm, no biases, and as many kv_heads as heads [model.latent]
+   15 | [model.latent]
+      | ^
+  Set positions to rotary, norm to rms_norm, bias to false, and leave kv_heads out.
+)");
+}
+
 TEST_CASE("file.schema: a version of the future", "[error]") {
   const std::string text = with(good_model, "schema = 1", "schema = 99");
   CHECK(model_error(text) == R"(m.toml:1:10: error: this model file is newer than this program [file.schema]
@@ -474,7 +561,7 @@ TEST_CASE("hf.model-type: another kind of model in a config.json", "[error]") {
   CHECK(config_error(text) == R"(config.json:2:17: error: model type "mixtral" is not supported [hf.model-type]
     2 |   "model_type": "mixtral"
       |                 ^
-  Supported: gpt2, llama.
+  Supported: gpt2, llama, bert, vit, deepseek_v2, deepseek_v3.
   A model of another type with the same layers can be written as a .toml file: orrery show model gpt2-124m shows one.
 )");
 }
@@ -484,7 +571,7 @@ TEST_CASE("hf.missing-key: no model type in a config.json", "[error]") {
   "hidden_size": 64
 })";
   CHECK(config_error(text) == R"(config.json: error: the key model_type is missing [hf.missing-key]
-  Supported: gpt2, llama.
+  Supported: gpt2, llama, bert, vit, deepseek_v2, deepseek_v3.
 )");
 }
 

@@ -23,6 +23,35 @@ TEST_CASE("a Hugging Face config gives the shipped model", "[unit][hf]") {
   CHECK(Library(models).model("hf/llama-3-70b", models, d) == read_hf_config(models / "hf/llama-3-70b/config.json", d));
 }
 
+TEST_CASE("configurations of BERT and ViT give the shipped models", "[unit][hf]") {
+  for (const char* name : {"bert-base", "vit-b-16"}) {
+    CAPTURE(name);
+    Diagnostics d;
+    auto imported = read_hf_config(models / "hf" / name / "config.json", d);
+    const auto shipped = Library(models).model(name, ".", d);
+    CHECK(render(d) == "");
+    REQUIRE(imported);
+    REQUIRE(shipped);
+    imported->source = shipped->source;
+    CHECK(*imported == *shipped);
+  }
+}
+
+TEST_CASE("a configuration of DeepSeek gives latent attention", "[unit][hf]") {
+  const std::string dense =
+      R"({"model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 3, "num_attention_heads": 128, "intermediate_size": 18432, "vocab_size": 129280, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128, "num_nextn_predict_layers": 1)";
+  Diagnostics d;
+  const auto m = parse_hf_config(dense + "}", "x.json", d);
+  CHECK(render(d) == "");
+  REQUIRE(m);
+  CHECK(m->latent == LatentAttention{1536, 512, 64, 128});
+  CHECK(attention_parameter_count(*m) == 187'107'328);
+  CHECK(m->prediction_modules == 1);
+  // DeepSeek-V2-Lite makes its queries from the stream: no key, or null.
+  const std::string none = dense + R"(, "q_lora_rank": null})";
+  CHECK(parse_hf_config(none, "x.json", d)->latent->query_rank == 0);
+}
+
 TEST_CASE("a bare gpt2 config takes that family's defaults", "[unit][hf]") {
   // Without keys GPT-2 is its smallest published size.
   Diagnostics d;

@@ -16,7 +16,9 @@ TEST_CASE("shipped models have the published number of parameters", "[unit][libr
       {"gpt2-124m", 124'439'808},      {"gpt2-355m", 354'823'168},        {"gpt2-774m", 774'030'080},
       {"gpt2-1.5b", 1'557'611'200},    {"gpt3-175b", 174'604'259'328},    {"llama-2-7b", 6'738'415'616},
       {"llama-2-13b", 13'015'864'320}, {"llama-2-70b", 68'976'648'192},   {"llama-3-8b", 8'030'261'248},
-      {"llama-3-70b", 70'553'706'496}, {"llama-3-405b", 405'853'388'800},
+      {"llama-3-70b", 70'553'706'496}, {"llama-3-405b", 405'853'388'800}, {"bert-base", 109'482'240},
+      {"bert-large", 335'141'888},     {"vit-b-16", 86'567'656},          {"vit-l-16", 304'326'632},
+      {"vit-h-14", 632'045'800},
   };
   for (const auto& [name, count] : published) {
     CAPTURE(name);
@@ -24,8 +26,32 @@ TEST_CASE("shipped models have the published number of parameters", "[unit][libr
     const auto model = library.model(name, ".", d);
     CHECK(render(d) == "");
     REQUIRE(model);
-    CHECK(parameter_count(*model) == count);
+    CHECK(published_parameter_count(*model) == count);
   }
+}
+
+TEST_CASE("BERT trains its head of masked words and no pooler", "[unit][library]") {
+  // The released masked-language models: h^2 + h + 2 h + V for the head in place of h^2 + h for the pooler.
+  Diagnostics d;
+  CHECK(parameter_count(*library.model("bert-base", ".", d)) == 109'482'240 + 2 * 768 + 30522);
+  CHECK(parameter_count(*library.model("bert-large", ".", d)) == 335'141'888 + 2 * 1024 + 30522);
+}
+
+TEST_CASE("latent attention has the parameters of DeepSeek-V3's", "[unit][library]") {
+  // Ranks 1536 and 512, 128 heads of 128 + 64 and 128 features (DeepSeek-V3, 2024, section 4.2):
+  // 7168 * 1536 + 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 + 512 * 128 * 256 + 128 * 128 * 7168.
+  ModelSpec m;
+  m.hidden = 7168;
+  m.heads = m.kv_heads = m.head_dim = 128;
+  m.bias = false;
+  m.norm = Norm::rms_norm;
+  m.activation = Activation::swiglu;
+  m.positions = PositionEncoding::rotary;
+  m.latent = LatentAttention{1536, 512, 64, 128};
+  CHECK(attention_parameter_count(m) == 187'107'328);
+  // A dense prediction module: the layer, 2 h^2 of the projection, three norms.
+  m.ffn = 18432;
+  CHECK(prediction_module_parameter_count(m) == layer_parameter_count(m) + 2 * 7168 * 7168 + 3 * 7168);
 }
 
 TEST_CASE("the SC '21 models have the sizes of the paper's table", "[unit][library]") {
