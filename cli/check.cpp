@@ -10,6 +10,7 @@
 #include "cli/verbs.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
+#include "core/plan/compute_order.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/program/program_text.hpp"
 #include "core/program/verify.hpp"
@@ -35,7 +36,8 @@ class CheckVerb final : public Verb {
 
   void declare(Command& c) override {
     c.positional("FILE", file_,
-                 "a model, workload, device, cluster, plan, calibration, config.json, report, trace or program");
+                 "a model, workload, device, cluster, plan, calibration, config.json, report, trace, program or order "
+                 "of actions");
     c.option("--gpus", flags_.gpus, "plans and clusters: number of devices", {1, max_devices});
     declare_output(c, flags_, "write the answer here too, as JSON");
     c.examples(
@@ -136,6 +138,13 @@ class CheckVerb final : public Verb {
           }
           return fmt::format("{} ranks in {} classes, {} blocks, every rule holds", p->mesh.size(), p->classes.size(),
                              p->blocks.size());
+        }
+        return {};
+      case FileKind::order:
+        if (const auto o = read_order(text, file_, d)) {
+          return fmt::format("{} ranks, {} chunk{} each{}, {} microbatches, nobody waits in a ring", o->ranks.size(),
+                             o->chunks, o->chunks == 1 ? "" : "s", o->placement == StagePlacement::v ? " on a V" : "",
+                             o->microbatches);
         }
         return {};
       case FileKind::unknown:

@@ -18,6 +18,7 @@ std::string_view name_of(FileKind kind) {
     case FileKind::report: return "report";
     case FileKind::trace: return "trace";
     case FileKind::program: return "program";
+    case FileKind::order: return "schedule";
     case FileKind::unknown: return "unknown";
   }
   return "unknown";
@@ -27,6 +28,11 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos) return FileKind::unknown;
   if (text.compare(first, 14, "orrery-program") == 0) return FileKind::program;
+  // Comments may stand before its first line.
+  for (std::size_t at = first; at < text.size(); at = text.find_first_not_of(" \t\r\n", text.find('\n', at))) {
+    if (text.compare(at, 12, "orrery-order") == 0) return FileKind::order;
+    if (text[at] != '#') break;
+  }
   if (text[first] == '{' || (text[first] == '[' && file.ends_with(".json"))) {
     if (looks_like_trace(text)) return FileKind::trace;
     if (looks_like_report(text)) return FileKind::report;

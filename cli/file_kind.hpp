@@ -20,13 +20,14 @@ enum class FileKind : std::uint8_t {
   report,
   trace,
   program,
+  order,
   unknown
 };
 
 [[nodiscard]] std::string_view name_of(FileKind);
 
 /// What a text says that it is, without reading it in full: JSON by its marks,
-/// TOML by its tables, a Program by its first line.  A TOML text that does not
+/// TOML by its tables, a Program and an order of actions by their first line.  A TOML text that does not
 /// parse is unknown, and its mistake is in the diagnostics.
 [[nodiscard]] FileKind kind_of(const std::string& text, const std::string& file, Diagnostics&);
 

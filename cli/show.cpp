@@ -12,8 +12,11 @@
 #include "cli/verbs.hpp"
 #include "core/base/nearest.hpp"
 #include "core/base/units_text.hpp"
+#include "core/plan/compute_order.hpp"
 #include "core/plan/plan_file.hpp"
+#include "core/plan/plan_names.hpp"
 #include "core/program/lower/lower.hpp"
+#include "core/program/lower/schedule.hpp"
 #include "core/program/program_text.hpp"
 #include "core/record/summarize.hpp"
 #include "core/spec/spec_files.hpp"
@@ -40,6 +43,7 @@ class ShowVerb final : public Verb {
     c.flag("--dot", dot_, "as a graph for Graphviz; -o FILE.svg, .png or .pdf draws it");
     c.option("--rank", rank_, "program: the expanded list of one rank");
     c.option("--after", after_, "program: as it stands after this pass of lowering");
+    c.flag("--order", order_, "plan: what each pipeline rank computes, in order, as a custom schedule's file has it");
     c.option("--cluster", cluster_, "plan, program: where the plan names none");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write it here");
@@ -48,6 +52,7 @@ class ShowVerb final : public Verb {
         "  orrery show model llama-3-70b\n"
         "  orrery show cluster dgx-h100 --gpus 64 --dot -o cluster.svg\n"
         "  orrery show plan demo-2x2x2\n"
+        "  orrery show plan demo-2x2x2 --order -o mine.order\n"
         "  orrery show program demo-2x2x2 --rank 3\n"
         "  orrery show program demo-2x2x2 --after pipeline_transfers");
   }
@@ -85,6 +90,8 @@ class ShowVerb final : public Verb {
       refuse("cli.flags", "--dot and --json do not go together", {"A graph is text for Graphviz."});
     }
     if (rank_ && kind_ != "program") refuse("cli.flags", "--rank goes with show program only");
+    if (order_ && (kind_ != "plan" || !reference_)) refuse("cli.flags", "--order goes with show plan PLAN only");
+    if (order_ && (dot_ || flags_.json)) refuse("cli.flags", "--order does not go with --dot or --json");
     if (after_) refuse_pass();
     if (rank_ && dot_) {
       refuse("cli.flags", "--rank and --dot do not go together",
@@ -234,7 +241,12 @@ class ShowVerb final : public Verb {
     Diagnostics d;
     const std::optional<PlannedRun> run = read_plan_file(path, library, flags_.gpus, d);
     require_none(d);
-    if (dot_) {
+    if (order_) {
+      const auto count = static_cast<std::uint32_t>(microbatches(run->plan, run->workload));
+      put(fmt::format("# {} on {} pipeline ranks, {} microbatches\n", name_of(run->plan.schedule),
+                      run->plan.mesh.size(Axis::pipeline), count) +
+          write_order(lowering::compute_order(run->plan, count)));
+    } else if (dot_) {
       put_dot(dot_of(*run));
     } else if (flags_.json) {
       put_json({{"name", run->plan.name},
@@ -293,6 +305,7 @@ class ShowVerb final : public Verb {
   std::string kind_;
   std::optional<std::string> reference_, cluster_, after_;
   bool dot_ = false;
+  bool order_ = false;
   std::optional<std::uint32_t> rank_;
 };
 

@@ -13,6 +13,7 @@
 #include "core/plan/memory_check.hpp"
 #include "core/plan/mixture_check.hpp"
 #include "core/plan/nearest_plan.hpp"
+#include "core/plan/order_check.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/spec/spec_files.hpp"
@@ -170,6 +171,7 @@ void check_tensor(const Context& c) {
 
 // What a schedule asks of the chunks on each rank.
 bool check_schedule(const Context& c) {
+  if (!check_order(c.plan, c.out)) return false;
   const ScheduleRules& rules = rules_of(c.plan.schedule);
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
   const std::uint64_t chunks = c.plan.chunks;
@@ -326,6 +328,7 @@ void check_batch(const Context& c) {
              larger_microbatch(left, stage_microbatch_limit / p)});
   } else {
     check_rounds(c, left / m, left, divisors);
+    check_order_microbatches(c.plan, c.workload, left / m, divisors, c.out);
   }
 }
 
@@ -396,7 +399,7 @@ void check_counts(const Context& c) {
 // What schedules do not go with.
 void check_schedule_with(const Context& c) {
   const Plan& plan = c.plan;
-  const bool split = rules_of(plan.schedule).splits_backward;
+  const bool split = splits_backward(plan);
   if (plan.zero_stage >= 2 && (split || plan.chunks > 1)) {
     c.error(
         "plan.zero_stage", "schedule-zero", "ZeRO-2 and 3 do not go with model chunks or a split backward pass",

@@ -9,6 +9,7 @@
 #include "core/base/toml_reader.hpp"
 #include "core/base/toml_writer.hpp"
 #include "core/base/units_text.hpp"
+#include "core/plan/compute_order.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/spec/data_file.hpp"
@@ -69,10 +70,37 @@ void read_mesh(TomlTable& table, Mesh& mesh) {
   }
 }
 
-void read_choices(TomlTable& table, Plan& plan) {
+// The actions of a custom schedule: a file's name, or a line for each rank.  Chunks are as it has them.
+void read_custom_order(TomlTable& table, const std::filesystem::path& folder, Plan& plan) {
+  if (!table.has("order")) return;
+  Diagnostics found;
+  std::optional<ComputeOrder> order;
+  if (table.is_text("order")) {
+    std::string name;
+    if (!table.read("order", name)) return;
+    const std::filesystem::path file = (folder / name).lexically_normal();
+    std::optional<std::string> text = read_text(file, found);
+    if (text) order = read_order(*std::move(text), file.string(), found);
+    plan.order_file = file.string();
+  } else {
+    std::vector<std::string> lines;
+    if (!table.read("order", lines, size_limit)) return;
+    std::string text = fmt::format("orrery-order {}\n", order_schema);
+    for (const std::string& line : lines) text += line + "\n";
+    order = read_order(std::move(text), "", found);
+  }
+  table.add_from("order", found);
+  if (!order) return;
+  plan.order = std::move(order->ranks);
+  plan.order_placement = order->placement;
+  if (!table.has("chunks")) plan.chunks = order->chunks;
+}
+
+void read_choices(TomlTable& table, const std::filesystem::path& folder, Plan& plan) {
   table.read("microbatch_size", plan.microbatch_size, {1, size_limit}, Need::optional);
   table.read_enum("schedule", pipeline_schedule_names(), plan.schedule, Need::optional);
   table.read("chunks", plan.chunks, {1, size_limit}, Need::optional);
+  read_custom_order(table, folder, plan);
   table.read_enum("tensor", tensor_names(), plan.tensor, Need::optional);
   table.read("save_gathered", plan.save_gathered, Need::optional);
   table.read("sequence_parallel", plan.sequence_parallel, Need::optional);
@@ -133,7 +161,7 @@ std::optional<PlannedRun> read_plan(std::string text, const std::string& file, c
     table->finish();
   }
   if (std::optional<TomlTable> table = root->table("plan", Need::optional)) {
-    read_choices(*table, run.plan);
+    read_choices(*table, folder, run.plan);
     table->finish();
   }
   root->finish();
@@ -176,6 +204,11 @@ std::string write_plan(const PlannedRun& run) {
   out.whole("microbatch_size", plan.microbatch_size);
   out.text("schedule", name_of(plan.schedule));
   if (plan.chunks != 1) out.whole("chunks", plan.chunks);
+  if (!plan.order_file.empty()) {
+    out.text("order", plan.order_file);
+  } else if (!plan.order.empty()) {
+    out.texts("order", order_lines({plan.order_placement, plan.chunks, 1, plan.order}));
+  }
   const auto write_auto = [&](std::string_view key, bool is_set) {
     if (!is_set) out.text(key, "auto");
     return is_set;

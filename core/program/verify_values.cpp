@@ -128,7 +128,7 @@ class Values {
         regions_[instance_of(p_, a->what, a->layer_shift, run.layer, run.microbatch)].clear();
         return;
       }
-      if (std::holds_alternative<Free>(run.op->action)) return;
+      if (const auto* gone = std::get_if<Free>(&run.op->action)) return given_up(run, *gone);
       ++stamp_;
       once(run);
       for (std::uint32_t i = 0; i < run.op->views.count; ++i) inspect(run, view(run, i));
@@ -159,6 +159,18 @@ class Values {
 
   void wrong(const char* code, const std::string& what, const OpRun& run) {
     f_.add_run(code, what, rank_, setup_, run);
+  }
+
+  /// A part of a sum goes into the sum before its memory does.
+  void given_up(const OpRun& run, const Free& gone) {
+    for (const Region& r : regions_[instance_of(p_, gone.what, gone.layer_shift, run.layer, run.microbatch)]) {
+      if (r.used || r.partial == 0) continue;
+      wrong("program.partial",
+            fmt::format("{} is freed while it is a part of a sum over {} that nobody has made", p_[gone.what].name,
+                        names(r.partial)),
+            run);
+      return;
+    }
   }
 
   /// A whole copy of weights of which this rank keeps a part in another buffer.

@@ -1,5 +1,6 @@
 #include "tests/fuzz/readers.hpp"
 
+#include "core/plan/compute_order.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/program/program_text.hpp"
@@ -127,6 +128,15 @@ std::string calibration(std::string_view bytes) {
   return parse_calibration(calibration_text(*value), "again.toml", again) == value ? "" : "does not read back equal";
 }
 
+std::string order(std::string_view bytes) {
+  Diagnostics diagnostics, again;
+  const auto value = read_order(std::string(bytes), "fuzz.order", diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  if (const auto found = mistakes_of(*value); !found.empty())
+    return "accepted what is refused in memory:\n" + render(found);
+  return read_order(write_order(*value), "again.order", again) == value ? "" : "does not read back equal";
+}
+
 }  // namespace
 
 const std::vector<FuzzedReader>& fuzzed_readers() {
@@ -139,6 +149,7 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"hf_config", hf_config, {"models/hf/llama-3-70b", "tests/fuzz/seeds/hf_config"}, ".json"},
       {"trace", trace, {"tests/fuzz/seeds/trace"}, ".json"},
       {"report", report, {"tests/fuzz/seeds/report"}, ".json"},
+      {"order", order, {"tests/fuzz/seeds/order"}, ".order"},
       {"calibration", calibration, {"models/calibration"}, ".toml"},
   };
   return readers;

@@ -171,10 +171,44 @@ ScheduleName random_schedule(Draw& draw, const RandomRunLimits& limits, bool gri
   const ScheduleName plain = draw.of({ScheduleName::gpipe, ScheduleName::one_f_one_b});
   const ScheduleName other =
       draw.of({ScheduleName::eager_one_f_one_b, ScheduleName::interleaved, ScheduleName::breadth_first,
-               ScheduleName::zb_h1, ScheduleName::zb_h2, ScheduleName::zb_v});
+               ScheduleName::zb_h1, ScheduleName::zb_h2, ScheduleName::zb_v, ScheduleName::custom});
   const bool is_plain = draw.in(1, 5) <= 3 || !limits.beyond_bound || limits.zero_stage.value_or(0) >= 2;
   const ScheduleName drawn = limits.schedule.value_or(is_plain ? plain : other);
   return grid && rules_of(drawn).splits_backward ? plain : drawn;
+}
+
+/// Any order that runs: some rank does something that it can, again and again.
+void add_order(Draw& draw, Plan& plan, std::uint32_t microbatches) {
+  using Kind = OrderedAction::Kind;
+  plan.order_placement = plan.chunks > 1 && plan.mesh.size(Axis::pipeline) > 1
+                             ? draw.of({StagePlacement::loop, StagePlacement::v})
+                             : StagePlacement::loop;
+  const StageMap map = stage_map(plan);
+  const std::uint32_t last = draw.of({2U, 3U});  // steps of each microbatch in each stage
+  std::vector<std::uint32_t> done(std::size_t{map.stages()} * microbatches);
+  const auto steps = [&](std::uint32_t stage, std::uint32_t m) -> std::uint32_t& {
+    return done[std::size_t{stage} * microbatches + m];
+  };
+  plan.order.resize(map.ranks);
+  for (;;) {
+    std::vector<std::pair<std::uint32_t, std::uint32_t>> can;
+    for (std::uint32_t stage = 0; stage < map.stages(); ++stage) {
+      for (std::uint32_t m = 0; m < microbatches; ++m) {
+        const std::uint32_t now = steps(stage, m);
+        if (now == last) continue;
+        if (now == 0 && stage > 0 && steps(stage - 1, m) == 0) continue;
+        if (now == 1 && stage + 1 < map.stages() && steps(stage + 1, m) < 2) continue;
+        can.emplace_back(stage, m);
+      }
+    }
+    if (can.empty()) return;
+    const auto [stage, m] = can[draw.in(0, can.size() - 1)];
+    const std::uint32_t now = steps(stage, m)++;
+    plan.order[map.rank(stage)].push_back({now == 0   ? Kind::forward
+                                           : now == 1 ? Kind::backward
+                                                      : Kind::weight,
+                                           map.chunk(stage), m});
+  }
 }
 
 }  // namespace
@@ -216,6 +250,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   p.microbatch_size = draw.small(1, 2);
   const std::uint64_t microbatches = rules.whole_rounds ? stages * draw.in(1, 3) : draw.in(1, 6);
   w.global_batch = microbatches * p.microbatch_size * size(p.mesh, sequence_axes(p));
+  if (p.schedule == ScheduleName::custom) add_order(draw, p, static_cast<std::uint32_t>(microbatches));
 
   p.stage_layers = random_stages(draw, run.model.layers, stages * p.chunks);
   p.recompute = limits.recompute.value_or(draw.of({Recompute::none, Recompute::selective, Recompute::full}));

@@ -27,6 +27,38 @@ Schedule schedule_of(ScheduleName name) {
   return nullptr;
 }
 
+Orders orders_of(const Plan& plan, std::uint32_t microbatches) {
+  if (const Schedule schedule = schedule_of(plan.schedule)) {
+    return schedule({plan.mesh.size(Axis::pipeline), plan.chunks, microbatches});
+  }
+  Orders orders;
+  for (const auto& rank : plan.order) {
+    std::vector<Action>& order = orders.emplace_back();
+    order.reserve(rank.size());
+    for (const OrderedAction& a : rank) {
+      const Phase phase = a.kind == OrderedAction::Kind::forward    ? Phase::forward
+                          : a.kind == OrderedAction::Kind::backward ? Phase::backward
+                                                                    : Phase::weight;
+      order.push_back({phase, a.chunk, a.microbatch});
+    }
+  }
+  return orders;
+}
+
+ComputeOrder compute_order(const Plan& plan, std::uint32_t microbatches) {
+  ComputeOrder written{stage_map(plan).placement, plan.chunks, microbatches, {}};
+  for (const auto& rank : orders_of(plan, microbatches)) {
+    std::vector<OrderedAction>& order = written.ranks.emplace_back();
+    for (const Action& a : rank) {
+      const auto kind = a.phase == Phase::forward    ? OrderedAction::Kind::forward
+                        : a.phase == Phase::backward ? OrderedAction::Kind::backward
+                                                     : OrderedAction::Kind::weight;
+      order.push_back({kind, a.chunk, a.microbatch});
+    }
+  }
+  return written;
+}
+
 namespace {
 
 std::string before(const State& s) {
@@ -40,7 +72,7 @@ std::string before(const State& s) {
 
 void run(State& s) {
   build_model(s);
-  Orders orders = schedule_of(s.plan.schedule)({s.pipeline, s.map.chunks, s.program.microbatches});
+  Orders orders = orders_of(s.plan, s.program.microbatches);
   for (Stage& stage : s.stages) stage.step = std::move(orders[stage.number]);
 }
 

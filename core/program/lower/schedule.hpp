@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/plan/compute_order.hpp"
 #include "core/plan/plan.hpp"
 #include "core/program/lower/state.hpp"
 
@@ -48,6 +49,13 @@ Orders schedule_zb_h2(const PipelineShape&);
 /// and weight gradient (Qi et al., Pipeline Parallelism with Controllable Memory, 2024).
 Orders schedule_zb_v(const PipelineShape&);
 
+/// None for a custom schedule.
 [[nodiscard]] Schedule schedule_of(ScheduleName);
+
+/// Compute order of a plan, custom or not, for that many microbatches.
+[[nodiscard]] Orders orders_of(const Plan&, std::uint32_t microbatches);
+
+/// The same to be written down.
+[[nodiscard]] ComputeOrder compute_order(const Plan&, std::uint32_t microbatches);
 
 }  // namespace orrery::lowering

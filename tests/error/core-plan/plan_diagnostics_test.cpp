@@ -83,6 +83,8 @@ TEST_CASE("Every code of the plan rules has a test and stands in docs/diagnostic
   const std::string code = text_of(source / "core/plan/plan_check.cpp") +
                            text_of(source / "core/plan/context_check.cpp") +
                            text_of(source / "core/plan/grid_check.cpp") + text_of(source / "core/plan/plan_file.cpp");
+  const std::string orders =
+      text_of(source / "core/plan/order_check.cpp") + text_of(source / "core/plan/compute_order.cpp");
   // Below, in memory: what a file cannot say, since its numbers are refused first.
   std::set<std::string> tested = {"plan.size",       "plan.mesh-size", "plan.microbatch-size",  "plan.stage-empty",
                                   "plan.zero-stage", "plan.prefetch",  "plan.context-algorithm"};
@@ -105,6 +107,13 @@ TEST_CASE("Every code of the plan rules has a test and stands in docs/diagnostic
     }
   }
   REQUIRE(known.size() >= 25);
+  // There a code stands by itself: "plan.order-ranks", "order.action".
+  for (const std::string& opening : {std::string("\"plan.order-"), std::string("\"order.")}) {
+    for (auto at = orders.find(opening); at != std::string::npos; at = orders.find(opening, at + 1)) {
+      known.insert(orders.substr(at + 1, orders.find('"', at + 1) - at - 1));
+    }
+  }
+  REQUIRE(known.count("plan.order-microbatches") + known.count("order.deadlock") == 2);
   const std::string documented = text_of(source / "docs/diagnostics.md");
   for (const std::string& one : known) {
     CAPTURE(one);

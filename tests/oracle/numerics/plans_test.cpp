@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "core/plan/schedule_rules.hpp"
 #include "tests/oracle/numerics/check_run.hpp"
 #include "tests/support/random_plan.hpp"
 
@@ -46,6 +47,9 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"zero bubble, H1", p.schedule == ScheduleName::zb_h1},
           {"zero bubble, H2", p.schedule == ScheduleName::zb_h2},
           {"zero bubble, V", p.schedule == ScheduleName::zb_v},
+          {"custom", p.schedule == ScheduleName::custom},
+          {"custom, split", p.schedule == ScheduleName::custom && splits_backward(p)},
+          {"custom on a V", p.order_placement == StagePlacement::v},
           {"chunks with stages", stages && p.chunks > 1},
           {"three axes", stages && p.mesh.size(Axis::data) > 1 && p.mesh.size(Axis::tensor) > 1},
           {"recompute selective", p.recompute == Recompute::selective},
@@ -83,6 +87,10 @@ TEST_CASE("Random plans compute what a single device computes", "[oracle][numeri
   RandomRunLimits cubes;
   cubes.tensor = TensorAlgorithm::three_d;
   for (std::uint64_t seed = 361; seed <= 390; ++seed) check(seed, cubes);
+  // Custom orders that lie on a V are rare, too.
+  RandomRunLimits custom;
+  custom.schedule = ScheduleName::custom;
+  for (std::uint64_t seed = 391; seed <= 520; ++seed) check(seed, custom);
   for (const auto& [kind, count] : covered) {
     CAPTURE(kind, count);
     CHECK(count >= 10);

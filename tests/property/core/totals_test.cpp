@@ -260,8 +260,7 @@ TEST_CASE("saved activations equal Korthikanti's table in all variants", "[prope
     const std::uint64_t input = sb * x.h * x.w / (x.sp ? x.t : 1);
     // Where backward is split, what is made again for the input gradients stays for the weight gradients: the inputs
     // of the four products.
-    const std::uint64_t product_inputs =
-        rules_of(run.plan.schedule).splits_backward ? 2 * input + sb * x.w * (x.a * x.d + x.f) / x.t : 0;
+    const std::uint64_t product_inputs = splits_backward(run.plan) ? 2 * input + sb * x.w * (x.a * x.d + x.f) / x.t : 0;
     const Program program = lower(run.model, run.workload, run.plan);
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       const ClassTotals totals = totals_of(program, stage);
