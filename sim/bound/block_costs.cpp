@@ -2,27 +2,54 @@
 
 #include <algorithm>
 
+#include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/passes.hpp"
 #include "core/program/lower/tensor_1d.hpp"
 
 namespace orrery {
 namespace {
 
+constexpr Axis block_axes[] = {Axis::context, Axis::tensor, Axis::depth, Axis::row, Axis::column};
+
+/// A schedule of the kind that decides blocks: whole or split backward, last stage on the last or the first rank.
+ScheduleName kind_of(const Plan& plan) {
+  const ScheduleRules& rules = rules_of(plan.schedule);
+  if (!splits_backward(plan)) return ScheduleName::one_f_one_b;
+  return rules.placement == StagePlacement::v ? ScheduleName::zb_v : ScheduleName::zb_h1;
+}
+
 /// The plan without data parallelism and with the shortest pipeline of its kind.
 Plan block_plan(const Plan& plan) {
   Plan out;
   if (plan.mesh.size(Axis::pipeline) > 1) out.mesh.axes.push_back({Axis::pipeline, 2});
-  if (plan.mesh.size(Axis::tensor) > 1) out.mesh.axes.push_back({Axis::tensor, plan.mesh.size(Axis::tensor)});
+  for (const Axis axis : block_axes) {
+    if (plan.mesh.size(axis) > 1) out.mesh.axes.push_back({axis, plan.mesh.size(axis)});
+  }
   out.microbatch_size = plan.microbatch_size;
+  out.tensor = plan.tensor;
+  out.save_gathered = plan.save_gathered;
+  out.context = plan.context;
+  out.zigzag = plan.zigzag;
+  out.inner_ring = plan.inner_ring;
+  out.schedule = kind_of(plan);
+  out.chunks = rules_of(out.schedule).least_chunks;
   out.sequence_parallel = plan.sequence_parallel;
   out.recompute = plan.recompute;
   out.attention = plan.attention;
   return out;
 }
 
+bool reads_weights(const Program& program, const Block& block, const Op& op) {
+  for (std::uint32_t v = 0; v < op.views.count; ++v) {
+    if (program[block.views[op.views.first + v].buffer].role == Role::weight) return true;
+  }
+  return false;
+}
+
 MemoryChange memory_change(const Program& program, const Block& block) {
   MemoryChange change;
   for (const Op& op : block.ops) {
+    if (reads_weights(program, block, op)) change.weights_peak = change.peak;
     if (const auto* alloc = std::get_if<Alloc>(&op.action)) {
       change.net += static_cast<std::int64_t>(bytes_of(program[alloc->what]));
       change.peak = std::max(change.peak, change.net);
@@ -34,6 +61,33 @@ MemoryChange memory_change(const Program& program, const Block& block) {
 }
 
 }  // namespace
+
+std::size_t BlockKeyHash::operator()(const BlockKey& key) const {
+  std::uint64_t h = key.choices;
+  const auto mix = [&](std::uint64_t n) { h = (h ^ n) * 0x9E3779B97F4A7C15U, h ^= h >> 29; };
+  for (const std::uint32_t n : key.sizes) mix(n);
+  mix(key.microbatch_size);
+  return static_cast<std::size_t>(h);
+}
+
+BlockKey block_key(const Plan& plan) {
+  BlockKey key;
+  for (std::size_t i = 0; i < key.sizes.size(); ++i) key.sizes[i] = plan.mesh.size(block_axes[i]);
+  key.microbatch_size = plan.microbatch_size;
+  const auto add = [&](std::uint32_t values, auto value) {
+    key.choices = key.choices * values + static_cast<std::uint32_t>(value);
+  };
+  add(2, plan.mesh.size(Axis::pipeline) > 1);
+  add(4, plan.tensor);
+  add(2, plan.save_gathered);
+  add(4, plan.context);
+  add(2, plan.zigzag);
+  add(2, plan.sequence_parallel);
+  add(4, plan.recompute);
+  add(2, *plan.attention);
+  add(16, kind_of(plan));
+  return key;
+}
 
 BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const Plan& plan, const CostModel& costs) {
   const Plan reduced = block_plan(plan);
@@ -48,11 +102,18 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
   gradient_bytes_ = bytes_of(state.program[state.hidden_gradient]);
   const lowering::ModuleBlocks forward = state.blocks(lowering::Phase::forward);
   const lowering::ModuleBlocks backward = state.blocks(lowering::Phase::backward);
+  const BlockId weight = state.split_backward ? state.blocks(lowering::Phase::weight).layer : lowering::no_block;
   program_ = lowering::program_of(std::move(state));  // nothing else is in it, so blocks keep their numbers
   const auto enter = [&](BlockId id, BlockId& to, std::vector<Picoseconds>& prices, MemoryChange& memory,
-                         Picoseconds& busy) {
-    const Block& block = program_[id];
+                         Picoseconds& busy, Beginning& begins) {
     to = id;
+    if (id == lowering::no_block) return;
+    const Block& block = program_[id];
+    const auto first = std::find_if(block.ops.begin(), block.ops.end(), [](const Op& op) {
+      return !std::holds_alternative<Alloc>(op.action) && !std::holds_alternative<Free>(op.action);
+    });
+    begins.computes = first != block.ops.end() && std::holds_alternative<Compute>(first->action);
+    begins.reads_weights = begins.computes && reads_weights(program_, block, *first);
     memory = memory_change(program_, block);
     prices.resize(block.ops.size());
     for (std::size_t i = 0; i < block.ops.size(); ++i) {
@@ -63,35 +124,71 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
     }
   };
   enter(forward.embedding, ids_.embedding_forward, compute_prices_.embedding_forward, memory_.embedding_forward,
-        busy_.embedding_forward);
+        busy_.embedding_forward, beginning_.embedding_forward);
   enter(backward.embedding, ids_.embedding_backward, compute_prices_.embedding_backward, memory_.embedding_backward,
-        busy_.embedding_backward);
-  enter(forward.layer, ids_.layer_forward, compute_prices_.layer_forward, memory_.layer_forward, busy_.layer_forward);
+        busy_.embedding_backward, beginning_.embedding_backward);
+  enter(forward.layer, ids_.layer_forward, compute_prices_.layer_forward, memory_.layer_forward, busy_.layer_forward,
+        beginning_.layer_forward);
   enter(backward.layer, ids_.layer_backward, compute_prices_.layer_backward, memory_.layer_backward,
-        busy_.layer_backward);
-  enter(forward.head, ids_.head_forward, compute_prices_.head_forward, memory_.head_forward, busy_.head_forward);
-  enter(backward.head, ids_.head_backward, compute_prices_.head_backward, memory_.head_backward, busy_.head_backward);
+        busy_.layer_backward, beginning_.layer_backward);
+  enter(forward.head, ids_.head_forward, compute_prices_.head_forward, memory_.head_forward, busy_.head_forward,
+        beginning_.head_forward);
+  enter(backward.head, ids_.head_backward, compute_prices_.head_backward, memory_.head_backward, busy_.head_backward,
+        beginning_.head_backward);
+  enter(weight, ids_.layer_weight, compute_prices_.layer_weight, memory_.layer_weight, busy_.layer_weight,
+        beginning_.layer_weight);
 }
 
 PerBlock<Picoseconds> BlockCosts::spans(const CostModel& costs) const {
-  return {span(ids_.embedding_forward, compute_prices_.embedding_forward, costs),
-          span(ids_.embedding_backward, compute_prices_.embedding_backward, costs),
-          span(ids_.layer_forward, compute_prices_.layer_forward, costs),
-          span(ids_.layer_backward, compute_prices_.layer_backward, costs),
-          span(ids_.head_forward, compute_prices_.head_forward, costs),
-          span(ids_.head_backward, compute_prices_.head_backward, costs)};
+  const auto of = [&](BlockId id, const std::vector<Picoseconds>& prices) { return span(id, prices, costs, false); };
+  return {of(ids_.embedding_forward, compute_prices_.embedding_forward),
+          of(ids_.embedding_backward, compute_prices_.embedding_backward),
+          of(ids_.layer_forward, compute_prices_.layer_forward),
+          of(ids_.layer_backward, compute_prices_.layer_backward),
+          of(ids_.head_forward, compute_prices_.head_forward),
+          of(ids_.head_backward, compute_prices_.head_backward),
+          of(ids_.layer_weight, compute_prices_.layer_weight)};
 }
 
-Picoseconds BlockCosts::span(BlockId id, const std::vector<Picoseconds>& prices, const CostModel& costs) const {
+PerBlock<Picoseconds> BlockCosts::arrival_spans(const CostModel& costs) const {
+  PerBlock<Picoseconds> out;
+  out.layer_forward = span(ids_.layer_forward, compute_prices_.layer_forward, costs, true);
+  out.layer_backward = span(ids_.layer_backward, compute_prices_.layer_backward, costs, true);
+  return out;
+}
+
+PerBlock<LaneTimes> BlockCosts::lanes(const CostModel& costs) const {
+  return {lane_times(ids_.embedding_forward, costs), lane_times(ids_.embedding_backward, costs),
+          lane_times(ids_.layer_forward, costs),     lane_times(ids_.layer_backward, costs),
+          lane_times(ids_.head_forward, costs),      lane_times(ids_.head_backward, costs),
+          lane_times(ids_.layer_weight, costs)};
+}
+
+LaneTimes BlockCosts::lane_times(BlockId id, const CostModel& costs) const {
+  LaneTimes times{};
+  if (id == lowering::no_block) return times;
+  const Block& block = program_[id];
+  for (const Op& op : block.ops) {
+    if (!std::holds_alternative<Collective>(op.action)) continue;
+    times[op.lane.index] += picoseconds(costs.collective(program_, block, op));
+  }
+  return times;
+}
+
+Picoseconds BlockCosts::span(BlockId id, const std::vector<Picoseconds>& prices, const CostModel& costs,
+                             bool arrival) const {
+  if (id == lowering::no_block) return 0;
   const Block& block = program_[id];
   const bool serial = !costs.cluster().device.concurrent_lanes;
   // Far enough in the past that a lane which waits for nothing delays nothing.
   constexpr Picoseconds long_ago = -(Picoseconds{1} << 60);
   std::array<Picoseconds, lane_count> lane;
   lane.fill(long_ago);
-  lane[0] = 0;
+  if (!arrival) lane[0] = 0;
   std::vector<Picoseconds> end(block.ops.size(), long_ago);
   Picoseconds sum = 0;
+  // The block's first op and its first compute op wait for the message.
+  bool first = true, entered = false;
   for (std::size_t i = 0; i < block.ops.size(); ++i) {
     const Op& op = block.ops[i];
     Picoseconds price = prices[i];
@@ -103,10 +200,14 @@ Picoseconds BlockCosts::span(BlockId id, const std::vector<Picoseconds>& prices,
       const Wait& wait = block.waits[op.waits.first + w];
       if (wait.kind == Wait::Kind::op) {
         at = std::max(at, end[wait.op]);
-      } else if (wait.lane == Lane{}) {
+      } else if (wait.lane == Lane{} && !arrival) {
         at = std::max(at, Picoseconds{0});  // compute was busy until the block's entry
       }
     }
+    const bool compute = op.lane == Lane{};
+    if (first || (compute && !entered)) at = std::max(at, Picoseconds{0});
+    first = false;
+    entered = entered || compute;
     at += price;
     end[i] = at;
   }

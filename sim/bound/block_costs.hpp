@@ -10,26 +10,45 @@
 
 namespace orrery {
 
+/// What a BlockCosts depends on, as one comparable value.
+struct BlockKey {
+  std::array<std::uint32_t, 5> sizes{};  ///< context, tensor, depth, row, column
+  std::uint32_t microbatch_size = 0;
+  std::uint32_t choices = 0;
+  friend bool operator==(const BlockKey&, const BlockKey&) = default;
+};
+struct BlockKeyHash {
+  std::size_t operator()(const BlockKey&) const;
+};
+[[nodiscard]] BlockKey block_key(const Plan&);
+
 /// What happens to live memory while a block runs, in bytes from its start.
 struct MemoryChange {
-  std::int64_t net = 0;   ///< at its end
-  std::int64_t peak = 0;  ///< largest on the way, at least 0
+  std::int64_t net = 0;           ///< at its end
+  std::int64_t peak = 0;          ///< largest on the way, at least 0
+  std::int64_t weights_peak = 0;  ///< largest until the last op that reads weights
 };
 
-/// The six blocks of which every pass over a model consists.
+/// The blocks of which every pass over a model consists.
 template <class T>
 struct PerBlock {
   T embedding_forward{}, embedding_backward{};
   T layer_forward{}, layer_backward{};
   T head_forward{}, head_backward{};
+  T layer_weight{};  ///< weight gradients, where the schedule splits the backward pass
 };
 
-/// The blocks that all plans with one tensor size, microbatch size, sequence
-/// parallelism, recomputation and attention kernel share: lowered once, by the
+/// Collective lanes of a rank by their index: the mesh axes, all_lane and gather_lane.
+using LaneTimes = std::array<Picoseconds, axis_count + 2>;
+
+/// The blocks that all plans with one way to cut tensors and positions, one
+/// microbatch size, recomputation and attention kernel share: lowered once, by the
 /// same functions as whole Programs, so that the bound forgets no operation.
+/// What ZeRO-2 and 3 add to blocks is not in them.
 class BlockCosts {
  public:
-  /// Only those choices of the plan matter, and whether it has a pipeline.
+  /// Only those choices of the plan matter, whether it has a pipeline, and
+  /// whether its schedule splits the backward pass or lays stages on a V.
   /// `costs` prices kernels; its mesh does not matter.
   BlockCosts(const ModelSpec&, const Workload&, const Plan&, const CostModel& costs);
 
@@ -44,17 +63,31 @@ class BlockCosts {
   /// to a lower bound on the compute lane's time.  Where a device does one op at
   /// a time: the sum of all ops.
   [[nodiscard]] PerBlock<Picoseconds> spans(const CostModel& costs) const;
+  /// The same for a layer's blocks from the arrival of a message that the block
+  /// waits for: what waits for compute alone, such as a broadcast of weights, may have run before.
+  [[nodiscard]] PerBlock<Picoseconds> arrival_spans(const CostModel& costs) const;
+  /// Time of each block's collectives, by lane.
+  [[nodiscard]] PerBlock<LaneTimes> lanes(const CostModel& costs) const;
   /// Compute ops alone.
   [[nodiscard]] const PerBlock<Picoseconds>& busy() const { return busy_; }
+  /// Whether the block's first op computes, so that what is put in front of it delays the block, and whether that op
+  /// reads weights, so that it waits for them.
+  struct Beginning {
+    bool computes = false;
+    bool reads_weights = false;
+  };
+  [[nodiscard]] const PerBlock<Beginning>& beginning() const { return beginning_; }
 
  private:
-  [[nodiscard]] Picoseconds span(BlockId, const std::vector<Picoseconds>& prices, const CostModel&) const;
+  [[nodiscard]] Picoseconds span(BlockId, const std::vector<Picoseconds>& prices, const CostModel&, bool arrival) const;
+  [[nodiscard]] LaneTimes lane_times(BlockId, const CostModel&) const;
 
   Program program_;
   PerBlock<BlockId> ids_;
   PerBlock<std::vector<Picoseconds>> compute_prices_;  ///< by op, 0 where not Compute
   PerBlock<Picoseconds> busy_;
   PerBlock<MemoryChange> memory_;
+  PerBlock<Beginning> beginning_;
   std::uint64_t hidden_bytes_ = 0;
   std::uint64_t gradient_bytes_ = 0;
 };

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "core/base/diagnostics.hpp"
+#include "core/plan/schedule_rules.hpp"
 #include "sim/bound/block_costs.hpp"
 #include "sim/bound/pipeline_bound.hpp"
 #include "sim/bound/stage_memory.hpp"
@@ -14,28 +15,23 @@
 namespace orrery {
 namespace {
 
-/// What decides the shape of the blocks, packed: tensor and microbatch size are
-/// below 2^20 in a checked plan.
-std::uint64_t block_key(const Plan& plan) {
-  std::uint64_t key = plan.mesh.size(Axis::tensor);
-  key = key << 24 | plan.microbatch_size;
-  key = key << 1 | static_cast<std::uint64_t>(plan.mesh.size(Axis::pipeline) > 1);
-  key = key << 1 | static_cast<std::uint64_t>(plan.sequence_parallel);
-  key = key << 2 | static_cast<std::uint64_t>(plan.recompute);
-  key = key << 2 | static_cast<std::uint64_t>(*plan.attention);
-  return key;
+/// The pipelines whose windows backward_ends knows.
+bool is_plain(const Plan& plan) {
+  return plan.chunks == 1 && (plan.schedule == ScheduleName::gpipe || plan.schedule == ScheduleName::one_f_one_b);
 }
 
-/// Gradients that travel as one message: the same cut as lowering's buckets.
-struct BucketCosts {
-  bool head = false;
-  bool embedding = false;
-  std::uint32_t layers = 0;
-  Picoseconds sum_replicated = 0;
-  Picoseconds reduce = 0;
-  Picoseconds gather = 0;
+/// What an op does on one mesh with one choice of blocks.
+struct BlockTimes {
+  PerBlock<Picoseconds> span;
+  PerBlock<Picoseconds> arrival;
+  PerBlock<LaneTimes> lanes;
 };
-constexpr std::uint32_t most_layers = 100;
+
+StageShare share_of(const Plan& plan, const StageMap& map, std::uint32_t stage) {
+  const bool first = stage == 0, last = stage + 1 == map.stages();
+  return {(*plan.stage_layers)[stage], first, last, !first && map.rank(stage - 1) == map.rank(stage),
+          !last && map.rank(stage + 1) == map.rank(stage)};
+}
 
 }  // namespace
 
@@ -44,168 +40,299 @@ struct Bounder::State {
   Workload workload;
   ClusterSpec cluster;
   Calibration calibration;
-  std::unordered_map<std::uint64_t, BlockCosts> blocks;
+  std::unordered_map<BlockKey, BlockCosts, BlockKeyHash> blocks;
 
   // Of the mesh looked at last.
   Plan on;
   std::optional<CostModel> costs;
-  std::array<std::optional<StateCosts>, 2> states;  ///< by ZeRO stage
-  std::unordered_map<std::uint64_t, PerBlock<Picoseconds>> spans;
-  /// Buckets by what a stage holds; layers << 4, first, last, sequence parallel, ZeRO.
-  std::unordered_map<std::uint64_t, std::vector<BucketCosts>> buckets;
-  std::vector<std::uint32_t> boundary_levels;  ///< by stage: CostModel::pair_levels to the next
-  double bucket_bytes = 0;
+  std::array<std::optional<StateCosts>, 16> states;  ///< by ZeRO stage, sequence parallelism and placement of stages
+  std::unordered_map<BlockKey, BlockTimes, BlockKeyHash> times;
+  std::vector<std::uint32_t> boundary_levels;  ///< by rank: CostModel::pair_levels to the next
 
   void enter(const Plan& plan) {
-    if (costs && plan.mesh == on.mesh && plan.placement == on.placement &&
-        plan.collective_algorithm == on.collective_algorithm && plan.gradient_bucket->base() == bucket_bytes) {
+    if (costs && plan.mesh == on.mesh && plan.placement == on.placement && plan.tensor == on.tensor &&
+        plan.collective_algorithm == on.collective_algorithm && plan.gradient_bucket == on.gradient_bucket) {
       return;
     }
     on = Plan{};
     on.mesh = plan.mesh;
     on.placement = plan.placement;
+    on.tensor = plan.tensor;
     on.collective_algorithm = plan.collective_algorithm;
-    bucket_bytes = plan.gradient_bucket->base();
+    on.gradient_bucket = plan.gradient_bucket;
     costs.emplace(cluster, calibration, plan.mesh, plan.placement, plan.collective_algorithm);
     states = {};
-    spans.clear();
-    buckets.clear();
+    times.clear();
     boundary_levels.clear();
   }
 
-  /// Of messages between stage `i` and the next.
+  /// Of messages between pipeline rank `i` and the next, or from the last to the first.
   std::uint32_t levels_after(std::uint32_t i) {
+    const std::uint32_t p = on.mesh.size(Axis::pipeline);
     while (boundary_levels.size() <= i) {
       const auto at = static_cast<std::uint32_t>(boundary_levels.size());
       const Rank here = on.mesh.moved(Rank{0}, Axis::pipeline, at);
       boundary_levels.push_back(
-          costs->pair_levels({Axis::pipeline}, here, on.mesh.moved(here, Axis::pipeline, at + 1)));
+          costs->pair_levels({Axis::pipeline}, here, on.mesh.moved(here, Axis::pipeline, (at + 1) % p)));
     }
     return boundary_levels[i];
   }
 
   const BlockCosts& blocks_of(const Plan& plan) {
-    const std::uint64_t key = block_key(plan);
+    const BlockKey key = block_key(plan);
     const auto known = blocks.find(key);
     if (known != blocks.end()) return known->second;
     return blocks.try_emplace(key, model, workload, plan, *costs).first->second;
   }
 
-  const PerBlock<Picoseconds>& spans_of(const Plan& plan) {
-    const std::uint64_t key = block_key(plan);
-    const auto known = spans.find(key);
-    if (known != spans.end()) return known->second;
-    return spans.try_emplace(key, blocks_of(plan).spans(*costs)).first->second;
+  const BlockTimes& times_of(const Plan& plan) {
+    const BlockKey key = block_key(plan);
+    const auto known = times.find(key);
+    if (known != times.end()) return known->second;
+    const BlockCosts& of = blocks_of(plan);
+    return times.try_emplace(key, BlockTimes{of.spans(*costs), of.arrival_spans(*costs), of.lanes(*costs)})
+        .first->second;
   }
 
   StateCosts& states_of(const Plan& plan) {
-    auto& at = states[plan.zero_stage];
+    const bool turned = stage_map(plan).rank(stage_map(plan).stages() - 1) == 0;  // tables are tied on one rank
+    auto& at = states[std::size_t{plan.zero_stage} * 4 + (plan.sequence_parallel ? 2U : 0U) + (turned ? 1U : 0U)];
     if (!at) at.emplace(model, workload, plan, *costs);
     return *at;
   }
 
-  const std::vector<BucketCosts>& buckets_of(const Plan& plan, StateCosts& state, std::uint32_t layers, bool first,
-                                             bool last) {
-    const std::uint64_t key = std::uint64_t{layers} << 4 | std::uint64_t{first} << 3 | std::uint64_t{last} << 2 |
-                              std::uint64_t{plan.sequence_parallel} << 1 | plan.zero_stage;
-    const auto known = buckets.find(key);
-    if (known != buckets.end()) return known->second;
-    std::vector<BucketCosts> list;
-    BucketCosts current;
-    double bytes = 0;
-    const auto close = [&] {
-      if (bytes > 0) list.push_back(current);
-      current = {};
-      bytes = 0;
-    };
-    const auto add = [&](const ModuleState& module) {
-      bytes += static_cast<double>(module.gradient_bytes);
-      if (bytes >= bucket_bytes || current.layers >= most_layers) close();
-    };
-    if (last) {
-      current.head = true;
-      add(state.head());
-    }
-    for (std::uint32_t l = 0; l < layers; ++l) {
-      ++current.layers;
-      add(state.layer());
-    }
-    if (first) {
-      current.embedding = true;
-      add(state.embedding());
-    }
-    close();
-    for (BucketCosts& b : list) {
-      const auto sum = [&](std::uint64_t ModuleState::*what) {
-        return b.layers * (state.layer().*what) + (b.head ? state.head().*what : 0) +
-               (b.embedding ? state.embedding().*what : 0);
-      };
-      if (plan.sequence_parallel) {
-        b.sum_replicated = state.sum_replicated(sum(&ModuleState::replicated_gradient_bytes), *costs);
-      }
-      if (plan.mesh.size(Axis::data) > 1) {
-        b.reduce = state.reduce_gradients(sum(&ModuleState::gradient_bytes), *costs);
-        if (plan.zero_stage > 0) b.gather = state.gather_weights(sum(&ModuleState::weight_bytes), *costs);
-      }
-    }
-    return buckets.try_emplace(key, std::move(list)).first->second;
+  Picoseconds transfer(std::uint64_t bytes, std::uint32_t levels) const {
+    return picoseconds(costs->transfer(Bytes::of(static_cast<double>(bytes)), levels));
   }
 
-  /// How long after the end of the last backward pass the last reduction ends.
-  /// A tied table is summed over the pipeline after its sum over data, beside
-  /// the sums over the tensor axis.
-  Picoseconds exposed_reduction(const std::vector<BucketCosts>& list, const PerBlock<Picoseconds>& span, bool overlap,
-                                Picoseconds backward, Picoseconds tied) const {
+  /// Times of every virtual stage.
+  std::vector<StageTimes> stage_times(const Plan& plan, const StageMap& map, StateCosts& state) {
+    const BlockCosts& of = blocks_of(plan);
+    const PerBlock<Picoseconds>& span = times_of(plan).span;
+    const PerBlock<Picoseconds>& arrival = times_of(plan).arrival;
+    std::vector<StageTimes> stages(map.stages());
+    for (std::uint32_t i = 0; i < stages.size(); ++i) {
+      const StageShare share = share_of(plan, map, i);
+      const auto layers = static_cast<Picoseconds>(share.layers);
+      StageTimes& t = stages[i];
+      const auto all = [&](Picoseconds layer, Picoseconds embedding, Picoseconds head) {
+        return layers * layer + (share.first ? embedding : 0) + (share.last ? head : 0);
+      };
+      t.forward = all(span.layer_forward, span.embedding_forward, span.head_forward);
+      t.backward = all(span.layer_backward, span.embedding_backward, span.head_backward);
+      const auto move_between = [&](Picoseconds& pass, Picoseconds whole, Picoseconds since_arrival) {
+        pass -= whole - since_arrival;
+        t.between += whole - since_arrival;
+      };
+      if (!share.first) move_between(t.forward, span.layer_forward, arrival.layer_forward);
+      if (!share.last) move_between(t.backward, span.layer_backward, arrival.layer_backward);
+      t.weight = layers * span.layer_weight;
+      t.clear = all(state.layer().clear, state.embedding().clear, state.head().clear);
+      add_sharding(plan, map, state, share, of, t);
+      if (share.last || share.to_here) continue;
+      const bool turns = map.placement == StagePlacement::v;
+      const std::uint32_t levels = levels_after(turns ? std::min(map.rank(i), map.rank(i + 1)) : map.rank(i));
+      t.send_hidden = transfer(of.hidden_bytes(), levels);
+      t.send_gradient = transfer(of.gradient_bytes(), levels);
+    }
+    return stages;
+  }
+
+  /// What ZeRO-2 and 3 add to the passes of a stage where compute waits for it.
+  /// In front of a block stand a gather, a clear and, without overlap, the
+  /// reduction of the block before, beside each other.  Those of a pass's first
+  /// block may run before its message arrives.
+  void add_sharding(const Plan& plan, const StageMap& map, StateCosts& state, const StageShare& share,
+                    const BlockCosts& of, StageTimes& t) {
+    if (state.zero() < 2) return;
+    const bool gathers = state.zero() >= 3 && plan.reshard_after_forward;  // kept weights come once a step: not counted
+    const auto others = static_cast<Picoseconds>(share.layers) - 1;
+    const Picoseconds layer = gathers ? state.layer().gather_weights : 0;
+    const Picoseconds embedding = gathers && share.first ? state.embedding().gather_weights : 0;
+    const Picoseconds clear = state.layer().clear_copy;
+    const Picoseconds clear_embedding = share.first ? state.embedding().clear_copy : 0;
+    const std::vector<BucketCosts>& buckets = state.buckets(share.layers, share.first, share.last, *costs);
+    // The sum of reductions, each less what other collectives leave compute idle anyway.
+    const auto reductions = [&](std::size_t count, Picoseconds idle) {
+      Picoseconds sum = 0;
+      for (std::size_t b = 0; b < count; ++b) {
+        Picoseconds reduce = 0;
+        for (const LanePrice& p : buckets[b].reduce) reduce += p.price;
+        sum += std::max<Picoseconds>(0, reduce - idle);
+      }
+      return sum;
+    };
+    if (!cluster.device.concurrent_lanes) {
+      // A table tied on one rank begins its copy once, for the embedding or the head.
+      const bool tied_here = model.tied_embeddings && map.ranks == 1;
+      const Picoseconds head = gathers && share.last && !tied_here ? state.head().gather_weights : 0;
+      t.forward += (others + 1) * layer + embedding + head;
+      t.backward += (others + 1) * (layer + clear) + clear_embedding + head + reductions(buckets.size(), 0);
+      return;
+    }
+    // What stands in front of a block delays its compute at most: collectives of the block may run beside it.
+    const PerBlock<BlockCosts::Beginning>& begins = of.beginning();
+    const PerBlock<Picoseconds>& span = times_of(plan).span;
+    const PerBlock<Picoseconds>& busy = of.busy();
+    const auto delay = [](Picoseconds in_front, Picoseconds idle) { return std::max<Picoseconds>(0, in_front - idle); };
+    const Picoseconds idle_forward = span.layer_forward - busy.layer_forward;
+    const Picoseconds idle_backward = span.layer_backward - busy.layer_backward;
+    const Picoseconds idle_embedding = span.embedding_backward - busy.embedding_backward;
+    const Picoseconds before_forward = begins.layer_forward.reads_weights ? delay(layer, idle_forward) : 0;
+    const Picoseconds gather_backward = begins.layer_backward.reads_weights ? layer : 0;
+    const bool waits = !*plan.overlap_gradients && begins.layer_backward.computes && begins.embedding_backward.computes;
+    const bool ahead = plan.prefetch > 0;
+    if (!ahead) t.forward += others * before_forward;
+    // After the last reduction of a pass a message may leave before it ends.
+    t.backward += std::max(
+        {others * delay(std::max(clear, ahead ? 0 : gather_backward), idle_backward) +
+             delay(clear_embedding, idle_embedding),
+         waits ? reductions(buckets.size() - 1, std::max(idle_backward, share.first ? idle_embedding : 0)) : 0});
+    if (ahead && share.first) {
+      t.between += begins.embedding_forward.reads_weights
+                       ? delay(embedding, span.embedding_forward - busy.embedding_forward)
+                       : 0;
+    } else {
+      t.between += before_forward;
+    }
+    t.between += delay(std::max(clear, ahead && share.last ? 0 : gather_backward), idle_backward);
+  }
+
+  /// How long each collective lane of a rank is busy in all its passes, at least: the busiest lane's time.
+  Picoseconds busiest_lane(const Plan& plan, const StageMap& map, std::uint32_t rank, StateCosts& state,
+                           Picoseconds m) {
+    const PerBlock<LaneTimes>& lanes = times_of(plan).lanes;
+    LaneTimes sum{};
+    for (std::uint32_t c = 0; c < map.chunks; ++c) {
+      const StageShare share = share_of(plan, map, map.stage(rank, c));
+      const auto layers = static_cast<Picoseconds>(share.layers);
+      for (std::size_t l = 0; l < sum.size(); ++l) {
+        sum[l] += layers * (lanes.layer_forward[l] + lanes.layer_backward[l] + lanes.layer_weight[l]);
+        if (share.first) sum[l] += lanes.embedding_forward[l] + lanes.embedding_backward[l];
+        if (share.last) sum[l] += lanes.head_forward[l] + lanes.head_backward[l];
+      }
+      if (state.zero() < 2) continue;
+      for (const BucketCosts& b : state.buckets(share.layers, share.first, share.last, *costs)) {
+        for (const LanePrice& p : b.reduce) sum[p.lane] += p.price;
+      }
+      if (state.zero() >= 3 && plan.reshard_after_forward) {
+        sum[gather_lane] += 2 * layers * state.layer().gather_weights;
+      }
+    }
+    return m * *std::max_element(sum.begin(), sum.end());
+  }
+
+  /// When the sum over the pipeline has ended, which begins behind those over
+  /// data, beside those over the tensor axis alone.
+  static Picoseconds after_sums(const LaneTimes& lane, Picoseconds tied) {
+    constexpr auto tensor = static_cast<std::size_t>(Axis::tensor);
+    Picoseconds data = 0;
+    for (std::size_t l = 0; l < lane.size(); ++l) data = l == tensor ? data : std::max(data, lane[l]);
+    return std::max(lane[tensor], data + tied);
+  }
+
+  /// How long after the end of the last pass of a chunk's rank the last reduction
+  /// ends.  A tied table is summed over the pipeline after the other sums.
+  /// Lanes are taken to wait for compute alone, not for each other.
+  Picoseconds exposed_reduction(const Plan& plan, const std::vector<const std::vector<BucketCosts>*>& chunks,
+                                const StateCosts& state, Picoseconds backward, Picoseconds tied) {
+    const PerBlock<Picoseconds>& span = times_of(plan).span;
+    LaneTimes lane{};
     if (!cluster.device.concurrent_lanes) {
       Picoseconds sum = tied;
-      for (const BucketCosts& b : list) sum += b.sum_replicated + b.reduce;
+      for (const auto* list : chunks) {
+        for (const BucketCosts& b : *list) {
+          if (state.zero() < 2) {
+            for (const LanePrice& p : b.reduce) sum += p.price;
+          }
+          for (const LanePrice& p : b.combine) sum += p.price;
+        }
+      }
       return sum;
     }
-    Picoseconds compute = overlap ? 0 : backward;
-    Picoseconds tensor = 0;
-    Picoseconds data = 0;
-    for (const BucketCosts& b : list) {
-      if (overlap) {
-        compute += b.layers * span.layer_backward + (b.head ? span.head_backward : 0) +
-                   (b.embedding ? span.embedding_backward : 0);
+    if (state.zero() >= 2) {
+      // One chunk.  Its last bucket is reduced after its last pass, and without overlap all parts are combined behind.
+      const std::vector<BucketCosts>& list = *chunks.front();
+      Picoseconds reduced = 0;
+      for (const LanePrice& p : list.back().reduce) reduced = std::max(reduced, p.price);
+      for (const BucketCosts& b : list) {
+        if (*plan.overlap_gradients && &b != &list.back()) continue;
+        for (const LanePrice& p : b.combine) lane[p.lane] += p.price;
       }
-      if (b.sum_replicated > 0) tensor = std::max(tensor, compute) + b.sum_replicated;
-      if (b.reduce > 0) data = std::max(data, compute) + b.reduce;
+      return reduced + after_sums(lane, tied);
     }
-    return std::max(tensor, std::max(data, backward) + tied) - backward;
+    const bool in_turn = chunks.size() == 1 && !splits_backward(plan);
+    if (*plan.overlap_gradients && !in_turn) {
+      // Whichever bucket is done last, its sums are still to come.
+      Picoseconds least = 0;
+      bool any = false;
+      for (const auto* list : chunks) {
+        for (const BucketCosts& b : *list) {
+          Picoseconds most = 0;
+          for (const LanePrice& p : b.reduce) most = std::max(most, p.price);
+          least = any ? std::min(least, most) : most;
+          any = true;
+        }
+      }
+      return std::max(least, tied);
+    }
+    // With overlap buckets are done one after the other, the last one at the end of the pass.
+    Picoseconds compute = backward;
+    const auto duration = [&](const BucketCosts& b) {
+      return b.layers * span.layer_backward + (b.head ? span.head_backward : 0) +
+             (b.embedding ? span.embedding_backward : 0);
+    };
+    if (*plan.overlap_gradients) {
+      for (const BucketCosts& b : *chunks.front()) compute -= duration(b);
+    }
+    for (const auto* list : chunks) {
+      for (const BucketCosts& b : *list) {
+        if (*plan.overlap_gradients) compute += duration(b);
+        for (const LanePrice& p : b.reduce) lane[p.lane] = std::max(lane[p.lane], compute) + p.price;
+      }
+    }
+    for (Picoseconds& l : lane) l = std::max(l, backward);
+    return after_sums(lane, tied) - backward;
   }
 
-  /// Update of a stage's modules, and under ZeRO-1 the gathers beside it, upwards.
-  Picoseconds update_time(const std::vector<BucketCosts>& list, const StateCosts& state) const {
+  /// Update of a rank's modules, and the gathers of updated weights beside it, upwards.
+  Picoseconds update_time(const std::vector<const std::vector<BucketCosts>*>& chunks, const StateCosts& state) const {
     Picoseconds compute = 0;
     Picoseconds gather = 0;
-    for (auto b = list.rbegin(); b != list.rend(); ++b) {
-      compute += b->layers * state.layer().update + (b->head ? state.head().update : 0) +
-                 (b->embedding ? state.embedding().update : 0);
-      if (b->gather == 0) continue;
-      if (cluster.device.concurrent_lanes) {
-        gather = std::max(gather, compute) + b->gather;
-      } else {
-        compute += b->gather;
+    // The lowest chunk, which comes last in the list, is updated first.
+    for (auto list = chunks.rbegin(); list != chunks.rend(); ++list) {
+      for (auto b = (*list)->rbegin(); b != (*list)->rend(); ++b) {
+        compute += b->layers * state.layer().update + (b->head ? state.head().update : 0) +
+                   (b->embedding ? state.embedding().update : 0);
+        if (b->gather == 0) continue;
+        if (cluster.device.concurrent_lanes) {
+          gather = std::max(gather, compute) + b->gather;
+        } else {
+          compute += b->gather;
+        }
       }
     }
     return std::max(compute, gather);
   }
 
   /// Ranks that share cores: at least their compute work over the cores.
-  Picoseconds least_by_cores(const Plan& plan, const PerBlock<Picoseconds>& busy, const StateCosts& state) const {
+  Picoseconds least_by_cores(const Plan& plan, const StageMap& map, const PerBlock<Picoseconds>& busy,
+                             const StateCosts& state) const {
     const auto sharing = costs->core_sharing();
     if (!sharing || sharing->ranks_per_node <= sharing->cores) return 0;
     const auto m = static_cast<Picoseconds>(microbatches(plan, workload));
-    const std::size_t p = plan.stage_layers->size();
     Picoseconds least = 0;
-    for (std::size_t i = 0; i < p; ++i) {
+    for (std::uint32_t r = 0; r < map.ranks; ++r) {
       const auto once = [](const ModuleState& module) { return module.clear + module.norm + module.update; };
-      Picoseconds work =
-          (*plan.stage_layers)[i] * (m * (busy.layer_forward + busy.layer_backward) + once(state.layer()));
-      if (i == 0) work += m * (busy.embedding_forward + busy.embedding_backward) + once(state.embedding());
-      if (i + 1 == p) work += m * (busy.head_forward + busy.head_backward) + once(state.head());
-      least = i == 0 ? work : std::min(least, work);
+      Picoseconds work = 0;
+      for (std::uint32_t c = 0; c < map.chunks; ++c) {
+        const StageShare share = share_of(plan, map, map.stage(r, c));
+        work +=
+            share.layers * (m * (busy.layer_forward + busy.layer_backward + busy.layer_weight) + once(state.layer()));
+        if (share.first) work += m * (busy.embedding_forward + busy.embedding_backward) + once(state.embedding());
+        if (share.last) work += m * (busy.head_forward + busy.head_backward) + once(state.head());
+      }
+      least = r == 0 ? work : std::min(least, work);
     }
     return least / sharing->cores * sharing->ranks_per_node;
   }
@@ -219,7 +346,7 @@ void refuse_long_steps(const PerBlock<Picoseconds>& span, StateCosts& state, std
                        std::uint64_t passes) {
   const auto real = [](Picoseconds ps) { return static_cast<double>(ps); };
   const auto once = [&](const ModuleState& m) { return real(m.clear) + real(m.norm) + real(m.update); };
-  const double layer = real(span.layer_forward) + real(span.layer_backward);
+  const double layer = real(span.layer_forward) + real(span.layer_backward) + real(span.layer_weight);
   const double ends =
       real(span.embedding_forward) + real(span.embedding_backward) + real(span.head_forward) + real(span.head_backward);
   const double all = static_cast<double>(passes) * (static_cast<double>(layers) * layer + ends) +
@@ -247,13 +374,25 @@ std::vector<std::uint64_t> Bounder::stage_peaks(const Plan& plan) {
   s.enter(plan);
   const BlockCosts& blocks = s.blocks_of(plan);
   const StateCosts& state = s.states_of(plan);
-  const auto p = static_cast<std::uint32_t>(plan.stage_layers->size());
+  const StageMap map = stage_map(plan);
   const std::uint64_t m = microbatches(plan, s.workload);
-  std::vector<std::uint64_t> peaks(p);
-  for (std::uint32_t i = 0; i < p; ++i) {
-    const StageShare share{(*plan.stage_layers)[i], i == 0, i + 1 == p};
-    peaks[i] = persistent_bytes(state, share) +
-               activation_peak(pass_memory(blocks, share), microbatches_in_flight(plan.schedule, i, p, m));
+  std::vector<std::uint64_t> peaks(map.ranks);
+  for (std::uint32_t r = 0; r < map.ranks; ++r) {
+    const std::vector<std::uint64_t> in_flight = microbatches_in_flight(plan, r, m);
+    std::uint64_t held = state.scalar_bytes();
+    std::uint64_t above = 0;
+    for (std::uint32_t c = 0; c < map.chunks; ++c) {
+      const StageShare share = share_of(plan, map, map.stage(r, c));
+      const PassMemory pass = pass_memory(blocks, state, share, plan);
+      held += persistent_bytes(state, share);
+      // The first backward pass is one of the last chunk.
+      if (c + 1 == map.chunks) {
+        above = activation_peak(pass, in_flight[c]);
+      } else {
+        held += in_flight[c] * pass.kept;
+      }
+    }
+    peaks[r] = held + above;
   }
   return peaks;
 }
@@ -267,57 +406,73 @@ Picoseconds Bounder::step_time(const Plan& plan) {
   ORRERY_ASSERT(bound_covers(plan), plan.name);
   State& s = *state_;
   s.enter(plan);
-  const BlockCosts& blocks = s.blocks_of(plan);
-  const PerBlock<Picoseconds>& span = s.spans_of(plan);
   StateCosts& state = s.states_of(plan);
-  const auto p = static_cast<std::uint32_t>(plan.stage_layers->size());
-  std::vector<StageTimes> stages(p);
-  refuse_long_steps(span, state, s.model.layers, microbatches(plan, s.workload) + p);
-  for (std::uint32_t i = 0; i < p; ++i) {
-    const bool first = i == 0;
-    const bool last = i + 1 == p;
-    const auto layers = static_cast<Picoseconds>((*plan.stage_layers)[i]);
-    StageTimes& t = stages[i];
-    t.forward = layers * span.layer_forward + (first ? span.embedding_forward : 0) + (last ? span.head_forward : 0);
-    t.backward = layers * span.layer_backward + (first ? span.embedding_backward : 0) + (last ? span.head_backward : 0);
-    t.clear = layers * state.layer().clear + (first ? state.embedding().clear : 0) + (last ? state.head().clear : 0);
-    if (last) continue;
-    const std::uint32_t levels = s.levels_after(i);
-    t.send_hidden = picoseconds(s.costs->transfer(Bytes::of(static_cast<double>(blocks.hidden_bytes())), levels));
-    t.send_gradient = picoseconds(s.costs->transfer(Bytes::of(static_cast<double>(blocks.gradient_bytes())), levels));
-  }
-  const std::vector<Picoseconds> ends =
-      backward_ends(stages, plan.schedule, microbatches(plan, s.workload), s.cluster.device.concurrent_lanes);
+  const StageMap map = stage_map(plan);
+  const std::uint64_t count = microbatches(plan, s.workload);
+  const bool concurrent = s.cluster.device.concurrent_lanes;
+  refuse_long_steps(s.times_of(plan).span, state, s.model.layers, count + map.stages());
+  const std::vector<StageTimes> stages = s.stage_times(plan, map, state);
+  const std::vector<Picoseconds> ends = is_plain(plan)
+                                            ? backward_ends(stages, plan.schedule, count, concurrent)
+                                            : rank_ends(stages, map, count, concurrent, !splits_backward(plan));
   // With a norm, no rank updates before every rank has reduced.
   Picoseconds reduced = 0;
   Picoseconds updated = 0;
-  for (std::uint32_t i = 0; i < p; ++i) {
-    const bool first = i == 0;
-    const bool last = i + 1 == p;
-    const std::uint32_t layers = (*plan.stage_layers)[i];
-    const std::vector<BucketCosts>& buckets = s.buckets_of(plan, state, layers, first, last);
-    const Picoseconds ready = ends[i] + s.exposed_reduction(buckets, span, *plan.overlap_gradients, stages[i].backward,
-                                                            first || last ? state.tied_reduction() : 0);
+  Picoseconds by_lane = 0;
+  std::vector<const std::vector<BucketCosts>*> buckets(map.chunks);
+  for (std::uint32_t r = 0; r < map.ranks; ++r) {
+    Picoseconds norm = 0;
+    bool tied = false;
+    Picoseconds backward = 0;
+    for (std::uint32_t c = 0; c < map.chunks; ++c) {
+      const StageShare share = share_of(plan, map, map.stage(r, c));
+      buckets[map.chunks - 1 - c] = &state.buckets(share.layers, share.first, share.last, *s.costs);
+      norm += share.layers * state.layer().norm + (share.first ? state.embedding().norm : 0) +
+              (share.last ? state.head().norm : 0);
+      tied = tied || share.first || share.last;
+      backward += stages[map.stage(r, c)].backward;
+    }
+    const Picoseconds ready =
+        ends[r] + s.exposed_reduction(plan, buckets, state, backward, tied ? state.tied_reduction() : 0);
     const Picoseconds update = s.update_time(buckets, state);
+    if (concurrent) {
+      by_lane = std::max(by_lane, s.busiest_lane(plan, map, r, state, static_cast<Picoseconds>(count)));
+    }
     if (state.factor()) {
-      reduced = std::max(reduced, ready + layers * state.layer().norm + (first ? state.embedding().norm : 0) +
-                                      (last ? state.head().norm : 0));
+      reduced = std::max(reduced, ready + norm);
       updated = std::max(updated, update);
     } else {
       updated = std::max(updated, ready + update);
     }
   }
-  const Picoseconds by_lanes = state.factor() ? reduced + state.norm_reduction() + updated : updated;
-  return std::max(by_lanes, s.least_by_cores(plan, blocks.busy(), state));
+  const Picoseconds by_compute = state.factor() ? reduced + state.norm_reduction() + updated : updated;
+  return std::max({by_compute, by_lane, s.least_by_cores(plan, map, s.blocks_of(plan).busy(), state)});
+}
+
+bool memory_is_exact(const Plan& plan) {
+  return is_plain(plan) && (plan.zero_stage <= 1 || plan.mesh.size(Axis::data) == 1);
 }
 
 bool bound_covers(const Plan& plan) {
-  const auto known = [](const MeshAxis& a) {
-    return a.size == 1 || a.axis == Axis::pipeline || a.axis == Axis::data || a.axis == Axis::tensor;
-  };
-  const bool plain = plan.schedule == ScheduleName::gpipe || plan.schedule == ScheduleName::one_f_one_b;
-  return plain && plan.chunks == 1 && plan.zero_stage <= 1 && !plan.recompute_layers &&
-         std::all_of(plan.mesh.axes.begin(), plan.mesh.axes.end(), known);
+  const auto known = [](const MeshAxis& a) { return a.size == 1 || a.axis != Axis::expert; };
+  const Plan plain;
+  switch (plan.schedule) {
+    case ScheduleName::gpipe:
+    case ScheduleName::one_f_one_b:
+    case ScheduleName::eager_one_f_one_b:
+    case ScheduleName::interleaved:
+    case ScheduleName::breadth_first:
+    case ScheduleName::zb_h1:
+    case ScheduleName::zb_h2:
+    case ScheduleName::zb_v:
+    case ScheduleName::v_half:
+    case ScheduleName::v_min: break;
+    case ScheduleName::dualpipe_v:
+    case ScheduleName::custom: return false;
+  }
+  return std::all_of(plan.mesh.axes.begin(), plan.mesh.axes.end(), known) && plan.inner_ring == 0 &&
+         plan.context != ContextAlgorithm::ring_self_attention && !plan.recompute_layers &&
+         plan.offload.value_or(Offload{}) == Offload{} && plan.expert_tensor == plain.expert_tensor;
 }
 
 Seconds bound(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,

@@ -11,25 +11,32 @@
 
 namespace orrery {
 
-/// Whether the closed forms below know what the plan uses: pipeline, data and
-/// tensor axes, ZeRO 0 and 1, GPipe and 1F1B with one chunk per rank.  Others are lowered and estimated, never bounded.
+/// Whether the closed forms below know all that the plan uses.  Others are lowered and estimated, never bounded.
 [[nodiscard]] bool bound_covers(const Plan&);
+/// Whether Bounder::stage_peaks is the Program's peak, not only a lower bound on it: GPipe and 1F1B with one chunk on
+/// each rank, ZeRO 0 and 1.
+[[nodiscard]] bool memory_is_exact(const Plan&);
 
 /// Looks at a plan without lowering it.
 ///
-/// Memory is exact: the Program's peak on every stage, in closed form.
+/// Memory in closed form, exact where memory_is_exact, else a lower bound:
 ///
-///     peak(s) = persistent(s) + max((n - 1) K + P_f, n K + P_b)
+///     peak(r) = persistent(r) + max((n - 1) K + P_f, n K + P_b)
 ///
-///     n         microbatches in flight: min(m, p - s) in 1F1B, m in GPipe
-///     K         live bytes that one forward pass leaves on the stage
+///     n         microbatches in flight before the first backward pass (microbatches_in_flight, stage_memory.hpp)
+///     K         live bytes that one forward pass leaves on the rank
 ///     P_f, P_b  peak inside a forward or a backward pass, from its start
 ///
-/// Time is a lower bound on `estimate`: the pipeline bound of backward_ends
-/// over spans of the six blocks, then what cannot be hidden of gradient
-/// reductions, norm, update and (ZeRO-1) weight gathers.
-/// Leaves out: the loss, step counters, and what stages wait for beyond the
-/// chains that backward_ends looks at.
+/// Several chunks on a rank hold n K each before the first backward pass, which is the last chunk's.  ZeRO-2 and 3 add
+/// the whole copies that a layer's block holds.
+///
+/// Time is a lower bound on `estimate`, the larger of
+///   compute  backward_ends (GPipe, 1F1B) or rank_ends over spans of the blocks, then what cannot be hidden of
+///            gradient reductions, norm, update and gathers of updated weights;
+///   lanes    the work of the busiest collective lane of any rank.
+/// With ZeRO-2 and 3 passes also clear gradient copies, and wait for gathers that nothing runs ahead of and, without
+/// overlap, for reductions.
+/// Leaves out: the loss, step counters, and what ranks wait for beyond the chains that backward_ends looks at.
 ///
 /// The price of a layer's, embedding's and head's blocks is worked out once per
 /// choice that changes it and remembered, so a plan costs about as many steps
@@ -44,7 +51,7 @@ class Bounder {
 
   // All require a resolved plan that passes check() with model, workload and cluster, and that bound_covers().
 
-  /// The Program's peak bytes on each stage.
+  /// Peak bytes of each pipeline rank.
   [[nodiscard]] std::vector<std::uint64_t> stage_peaks(const Plan&);
   /// The largest of them.
   [[nodiscard]] std::uint64_t peak_memory(const Plan&);

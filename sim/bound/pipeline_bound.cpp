@@ -109,7 +109,7 @@ std::vector<Picoseconds> backward_ends(const std::vector<StageTimes>& stages, Sc
         each += stages[i - 1].send_hidden + stages[i - 1].send_gradient;
       }
     }
-    end[i] = std::max(entry, stages[i].clear) + m * each;
+    end[i] = std::max(entry, stages[i].clear) + m * each + (m - 1) * stages[i].between;
   }
   if (concurrent_lanes) {
     messages(stages, sums, m, end);
@@ -131,6 +131,38 @@ std::vector<Picoseconds> backward_ends(const std::vector<StageTimes>& stages, Sc
       drain += stages[i - 1].send_gradient;  // its own message back, as own work counts it
     }
     end[i] = std::max(end[i], end[i + 1] + drain);
+  }
+  return end;
+}
+
+std::vector<Picoseconds> rank_ends(const std::vector<StageTimes>& stages, const StageMap& map,
+                                   std::uint64_t microbatches, bool concurrent_lanes, bool whole_backward) {
+  ORRERY_ASSERT(stages.size() == map.stages() && microbatches >= 1, stages.size(), map.stages());
+  const auto m = static_cast<Picoseconds>(microbatches);
+  std::vector<Picoseconds> end(map.ranks, 0);
+  std::vector<Picoseconds> clear(map.ranks, 0);
+  for (std::uint32_t s = 0; s < stages.size(); ++s) clear[map.rank(s)] += stages[s].clear;
+  for (std::uint32_t s = 0; s < stages.size(); ++s) {
+    const StageTimes& t = stages[s];
+    Picoseconds each = t.forward + t.backward + t.weight;
+    // Where a device does one op at a time, messages count as work of both ends.
+    if (!concurrent_lanes) {
+      each += t.send_hidden + t.send_gradient;
+      if (s > 0) each += stages[s - 1].send_hidden + stages[s - 1].send_gradient;
+    }
+    end[map.rank(s)] += m * each + (m - 1) * t.between;
+  }
+  // Both placements reach the ranks one after the other: the lowest stage of rank r is stage r.
+  Picoseconds way = clear[0];
+  for (std::uint32_t r = 0; r < map.ranks; ++r) {
+    const Picoseconds message = r > 0 && !concurrent_lanes ? stages[r - 1].send_hidden : 0;
+    end[r] += std::max(way - message, clear[r]);
+    way += stages[r].forward + stages[r].send_hidden;
+  }
+  if (!whole_backward) return end;
+  for (std::uint32_t r = map.ranks - 1; r-- > 0;) {
+    const Picoseconds message = concurrent_lanes ? stages[r].send_gradient : 0;
+    end[r] = std::max(end[r], end[r + 1] + message + stages[r].backward);
   }
   return end;
 }

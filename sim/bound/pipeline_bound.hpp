@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/plan/plan.hpp"
+#include "core/plan/schedule_rules.hpp"
 #include "sim/cost/cost_model.hpp"
 
 namespace orrery {
@@ -15,6 +16,10 @@ struct StageTimes {
   Picoseconds send_hidden = 0;    ///< message to the next stage; 0 on the last
   Picoseconds send_gradient = 0;  ///< message of the next stage back to this one; 0 on the last
   Picoseconds clear = 0;          ///< once, before the first forward
+  /// What the passes of a microbatch take besides while a rank is not waiting for a message: collectives and clears
+  /// that wait for nothing but the pass before.
+  Picoseconds between = 0;
+  Picoseconds weight = 0;  ///< weight gradients, where the schedule splits the backward pass
 };
 
 /// When each stage ends its last backward pass, at least.
@@ -25,7 +30,7 @@ struct StageTimes {
 ///
 ///   entry(i)    = sum over j < i of F(j) + x(j)
 ///   round(i)    = F + B of stages i .. p-1, and the messages between
-///   own work    entry(i) + m (F(i) + B(i))
+///   own work    entry(i) + m (F(i) + B(i)) + (m - 1) x what else lies between passes
 ///   1F1B        entry(i) + round(i) + (m - 1 - w) F(i) + (m - 1) B(i),   w = p - 1 - i forwards ahead
 ///               and windows i .. j of k stages, in which k microbatches take
 ///               sum of F + B over the window + its messages: forward k + c of
@@ -42,5 +47,16 @@ struct StageTimes {
 /// (m + p - 1)(F + B) of Narayanan et al., SC 2021.
 [[nodiscard]] std::vector<Picoseconds> backward_ends(const std::vector<StageTimes>&, ScheduleName,
                                                      std::uint64_t microbatches, bool concurrent_lanes);
+
+/// The same for any schedule that runs every microbatch through all virtual
+/// stages: by rank, when it ends its last pass, at least.
+///
+///   entry(r)   F and x of the stages before the rank's lowest
+///   own work   entry(r) + m x the F + B + W of its stages + (m - 1) x what else lies between passes
+///   drain      where backward is whole, end(r) >= end(r + 1) + y + B of the stage r: the rank's last pass is a
+///              backward one, and its microbatch has the stages below still before it
+[[nodiscard]] std::vector<Picoseconds> rank_ends(const std::vector<StageTimes>& stages, const StageMap&,
+                                                 std::uint64_t microbatches, bool concurrent_lanes,
+                                                 bool whole_backward);
 
 }  // namespace orrery

@@ -16,53 +16,98 @@ struct Walk {
   void move(std::int64_t bytes) { run({bytes, std::max<std::int64_t>(0, bytes)}); }
 };
 
+/// ZeRO-2 and 3 add whole copies to a block: gradients from its first op on,
+/// weights until its last use of them, and beside it the next layer's where they are gathered ahead.
+MemoryChange with_copies(MemoryChange change, std::uint64_t gradients, std::uint64_t weights, std::uint64_t ahead) {
+  const auto extra = static_cast<std::int64_t>(gradients + ahead);
+  change.peak = std::max(change.peak + extra, change.weights_peak + extra + static_cast<std::int64_t>(weights));
+  return change;
+}
+
 }  // namespace
 
-PassMemory pass_memory(const BlockCosts& blocks, const StageShare& stage) {
-  const PerBlock<MemoryChange>& change = blocks.memory();
+PassMemory pass_memory(const BlockCosts& blocks, const StateCosts& state, const StageShare& stage, const Plan& plan) {
+  PerBlock<MemoryChange> change = blocks.memory();
   const auto hidden = static_cast<std::int64_t>(blocks.hidden_bytes());
   const auto gradient = static_cast<std::int64_t>(blocks.gradient_bytes());
   const auto layers = static_cast<std::int64_t>(stage.layers);
+  const bool keeps = state.zero() >= 3 && !plan.reshard_after_forward;
+  if (state.zero() >= 2) {
+    const std::uint64_t gradients = state.layer().whole_gradient_bytes;
+    const bool gathers = state.zero() >= 3 && !keeps;
+    const std::uint64_t weights = gathers ? state.layer().whole_weight_bytes : 0;
+    // The last layer on the way gathers nothing ahead, so this holds for all but one.
+    const std::uint64_t ahead = plan.prefetch > 0 && stage.layers > 1 ? weights : 0;
+    change.layer_forward = with_copies(change.layer_forward, 0, weights, ahead);
+    change.layer_backward = with_copies(change.layer_backward, gradients, weights, ahead);
+  }
   Walk forward;
   if (stage.first) {
     forward.run(change.embedding_forward);
-  } else {
+  } else if (!stage.from_here) {
     forward.move(hidden);
   }
-  forward.run(change.layer_forward, layers);
+  // Of layers that gather ahead the last is left out: what it keeps is not.
+  const bool uneven = state.zero() >= 2 && stage.layers > 1;
+  const auto run_layers = [&](Walk& walk, const MemoryChange& with, const MemoryChange& plain) {
+    walk.run(with, uneven ? layers - 1 : layers);
+    if (uneven) walk.run(plain);
+  };
+  run_layers(forward, change.layer_forward, blocks.memory().layer_forward);
   if (stage.last) {
     forward.run(change.head_forward);
-  } else {
+  } else if (!stage.to_here) {
     forward.move(-hidden);
   }
   Walk backward;
   if (stage.last) {
     backward.run(change.head_backward);
-  } else {
+  } else if (!stage.to_here) {
     backward.move(gradient);
   }
-  backward.run(change.layer_backward, layers);
+  run_layers(backward, change.layer_backward, blocks.memory().layer_backward);
   if (stage.first) {
     backward.run(change.embedding_backward);
-  } else {
+  } else if (!stage.from_here) {
     backward.move(-gradient);
   }
-  return {static_cast<std::uint64_t>(forward.live), static_cast<std::uint64_t>(forward.peak),
-          static_cast<std::uint64_t>(backward.peak)};
+  PassMemory pass{static_cast<std::uint64_t>(forward.live), static_cast<std::uint64_t>(forward.peak),
+                  static_cast<std::uint64_t>(backward.peak)};
+  // Kept weights are all there before the first backward pass.
+  if (keeps) pass.backward_peak += stage.layers * state.layer().whole_weight_bytes;
+  return pass;
 }
 
-std::uint64_t microbatches_in_flight(ScheduleName schedule, std::uint32_t stage, std::uint32_t stages,
-                                     std::uint64_t microbatches) {
-  switch (schedule) {
-    case ScheduleName::gpipe: return microbatches;
-    case ScheduleName::one_f_one_b: return std::min<std::uint64_t>(microbatches, stages - stage);
-    // clang-format off
-    case ScheduleName::eager_one_f_one_b: case ScheduleName::interleaved: case ScheduleName::breadth_first:
-    case ScheduleName::zb_h1: case ScheduleName::zb_h2: case ScheduleName::zb_v: case ScheduleName::custom:
-    case ScheduleName::v_half: case ScheduleName::v_min: case ScheduleName::dualpipe_v: break;  // bound_covers none
-    // clang-format on
+std::vector<std::uint64_t> microbatches_in_flight(const Plan& plan, std::uint32_t rank, std::uint64_t microbatches) {
+  const std::uint32_t chunks = plan.chunks;
+  const std::uint64_t p = plan.mesh.size(Axis::pipeline);
+  const std::uint64_t m = microbatches, v = chunks, below = p - 1 - rank;
+  switch (plan.schedule) {
+    case ScheduleName::gpipe:
+    case ScheduleName::breadth_first: return std::vector<std::uint64_t>(chunks, m);
+    case ScheduleName::one_f_one_b:
+    case ScheduleName::zb_h1: return {std::min(m, below + 1)};
+    case ScheduleName::eager_one_f_one_b:
+    case ScheduleName::zb_h2: return {std::min(m, 2 * below + 1)};
+    case ScheduleName::interleaved: {
+      const std::uint64_t ahead = m == p ? m * v : std::min(m * v, 2 * below + (v - 1) * p + 1);
+      std::vector<std::uint64_t> in_flight(chunks);
+      for (std::uint64_t c = 0; c < v; ++c) {
+        const std::uint64_t rest = ahead % (p * v);
+        in_flight[c] = ahead / (p * v) * p + std::min(p, rest - std::min(rest, c * p));
+      }
+      return in_flight;
+    }
+    case ScheduleName::zb_v:
+      // Other times have other orders.
+      if (plan.action_times != ActionTimes{}) break;
+      return {std::min(m, 2 * (below + 1) - 1 + rank), std::min<std::uint64_t>(m, rank + 1)};
+    case ScheduleName::v_half:
+    case ScheduleName::v_min:
+    case ScheduleName::dualpipe_v:
+    case ScheduleName::custom: break;  // the microbatch whose backward pass comes first
   }
-  return microbatches;
+  return std::vector<std::uint64_t>(chunks, 1);
 }
 
 std::uint64_t activation_peak(const PassMemory& pass, std::uint64_t in_flight) {
@@ -71,7 +116,7 @@ std::uint64_t activation_peak(const PassMemory& pass, std::uint64_t in_flight) {
 
 std::uint64_t persistent_bytes(const StateCosts& state, const StageShare& stage) {
   return stage.layers * state.layer().persistent_bytes + (stage.first ? state.embedding().persistent_bytes : 0) +
-         (stage.last ? state.head().persistent_bytes : 0) + state.scalar_bytes();
+         (stage.last ? state.head().persistent_bytes : 0);
 }
 
 }  // namespace orrery

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "core/plan/plan.hpp"
 #include "sim/bound/block_costs.hpp"
@@ -11,8 +12,10 @@ namespace orrery {
 /// What one pipeline stage holds of the model.
 struct StageShare {
   std::uint32_t layers = 0;
-  bool first = false;  ///< with the embedding
-  bool last = false;   ///< with the head
+  bool first = false;      ///< with the embedding
+  bool last = false;       ///< with the head
+  bool from_here = false;  ///< the stage before lies on the same rank: no message brings its output
+  bool to_here = false;    ///< so does the stage behind
 };
 
 /// What the passes of one microbatch do to a stage's live memory, in bytes.
@@ -21,17 +24,26 @@ struct PassMemory {
   std::uint64_t forward_peak = 0;   ///< inside a forward pass, from its start
   std::uint64_t backward_peak = 0;  ///< inside a backward pass, from its start
 };
-[[nodiscard]] PassMemory pass_memory(const BlockCosts&, const StageShare&);
+[[nodiscard]] PassMemory pass_memory(const BlockCosts&, const StateCosts&, const StageShare&, const Plan&);
 
-/// Microbatches whose forward pass has run and whose backward pass has not, at
-/// most: min(m, p - stage) in 1F1B, m in GPipe.
-[[nodiscard]] std::uint64_t microbatches_in_flight(ScheduleName, std::uint32_t stage, std::uint32_t stages,
-                                                   std::uint64_t microbatches);
+/// Microbatches whose forward pass has run and whose backward pass has not, on
+/// each chunk of a pipeline rank (lowest first) right before its first backward
+/// pass, which is one of the last chunk.  For one chunk it is the most there
+/// ever are, but for zb_h2 and the like, which keep some of them longer.
+///
+///   gpipe, breadth_first  m of each chunk
+///   1f1b, zb_h1           min(m, p - r)
+///   eager_1f1b, zb_h2     min(m, 2 (p - 1 - r) + 1)
+///   interleaved           the first min(m v, 2 (p - 1 - r) + (v - 1) p + 1) forwards in rounds of p; all where m = p
+///   zb_v                  min(m, 2 (p - r) - 1 + r) and min(m, r + 1)
+///   others                1 of each chunk
+[[nodiscard]] std::vector<std::uint64_t> microbatches_in_flight(const Plan&, std::uint32_t rank,
+                                                                std::uint64_t microbatches);
 
 /// max((n - 1) kept + forward_peak, n kept + backward_peak)
 [[nodiscard]] std::uint64_t activation_peak(const PassMemory&, std::uint64_t in_flight);
 
-/// Weights, gradients, masters, moments and scalars of a stage.
+/// Weights, gradients, masters and moments of a stage, without the rank's scalars.
 [[nodiscard]] std::uint64_t persistent_bytes(const StateCosts&, const StageShare&);
 
 }  // namespace orrery

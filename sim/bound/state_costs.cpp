@@ -1,5 +1,6 @@
 #include "sim/bound/state_costs.hpp"
 
+#include "core/program/lower/buckets.hpp"
 #include "core/program/lower/gathers_and_reductions.hpp"
 #include "core/program/lower/optimizer.hpp"
 
@@ -14,24 +15,45 @@ Picoseconds compute_time(const Program& program, const Block& block, const CostM
   return sum;
 }
 
-Picoseconds collective_time(const Program& program, const Block& block, const CostModel& costs) {
-  Picoseconds sum = 0;
+std::vector<LanePrice> collectives_of(const Program& program, const Block& block, const CostModel& costs) {
+  std::vector<LanePrice> prices;
   for (const Op& op : block.ops) {
-    if (std::holds_alternative<Collective>(op.action)) sum += picoseconds(costs.collective(program, block, op));
+    const auto* c = std::get_if<Collective>(&op.action);
+    if (c == nullptr) continue;
+    prices.push_back(
+        {lowering::collective_lane(program, c->group).index, picoseconds(costs.collective(program, block, op))});
   }
-  return sum;
+  return prices;
+}
+
+Picoseconds sum(const std::vector<LanePrice>& prices) {
+  Picoseconds all = 0;
+  for (const LanePrice& p : prices) all += p.price;
+  return all;
 }
 
 }  // namespace
 
-StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const Plan& plan, const CostModel& costs) {
+/// The lowering that buckets are built in; it refers to the plan.
+struct StateCosts::Lowered {
+  Plan plan;
+  lowering::State state;
+  Lowered(const ModelSpec& model, const Workload& workload, const Plan& p) : plan(p), state(model, workload, plan) {}
+};
+
+StateCosts::~StateCosts() = default;
+StateCosts::StateCosts(StateCosts&&) noexcept = default;
+StateCosts& StateCosts::operator=(StateCosts&&) noexcept = default;
+
+StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const Plan& plan, const CostModel& costs)
+    : lowered_(std::make_unique<Lowered>(model, workload, plan)) {
   using lowering::Phase;
-  lowering::State lowered(model, workload, plan);
+  lowering::State& lowered = lowered_->state;
   lowering::declare_parameters(lowered);
   lowering::build_clear(lowered);
   const lowering::OptimizerBlocks optimizer = lowering::build_optimizer(lowered);
   factor_ = lowered.factor;
-  sharded_ = lowered.shard_states;
+  zero_ = lowered.zero;
   const Program& program = lowered.program;
   const auto block = [&](BlockId id) -> const Block& { return lowered[id].block; };
   for (const Buffer& b : program.buffers) {
@@ -39,15 +61,23 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
   }
   const auto state = [&](const lowering::Module& module, BlockId lowering::ModuleBlocks::*kind) {
     ModuleState s;
-    for (const Buffer& b : program.buffers) {
-      if (b.parameters == module.table) s.persistent_bytes += bytes_of(b);
+    for (std::uint32_t i = 0; i < program.buffers.size(); ++i) {
+      const Buffer& b = program.buffers[i];
+      if (b.parameters == module.table && !lowering::is_copy(lowered, BufferId{i})) s.persistent_bytes += bytes_of(b);
     }
-    s.weight_bytes = bytes_of(program[module.weights]);
-    s.gradient_bytes = bytes_of(program[module.gradients]);
-    for (const ParameterSegment& segment : program.parameter_tables[module.table].segments) {
-      if (segment.replicated) s.replicated_gradient_bytes += segment.count * size_of(lowered.grad);
-    }
+    s.whole_weight_bytes = bytes_of(program[module.whole_weights]);
+    s.whole_gradient_bytes = bytes_of(program[module.whole_gradients]);
     s.clear = compute_time(program, block(lowered.blocks(Phase::clear).*kind), costs);
+    if (zero_ >= 2) {
+      const Buffer& copy = program[module.whole_gradients];
+      s.clear_copy = picoseconds(costs.kernel(lowered.kernel(KernelKind::fill, Pass::weight_gradient, 1, copy.count),
+                                              Bytes::of(static_cast<double>(bytes_of(copy)))));
+    }
+    if (zero_ >= 3) {
+      s.gather_weights = picoseconds(costs.collective(Collective::Kind::all_gather,
+                                                      Bytes::of(static_cast<double>(s.whole_weight_bytes)),
+                                                      program[lowered.data_group]));
+    }
     if (factor_) s.norm = compute_time(program, block(lowered.blocks(Phase::norm).*kind), costs);
     s.update = compute_time(program, block(lowered.blocks(Phase::update).*kind), costs);
     return s;
@@ -55,32 +85,34 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
   embedding_ = state(lowered.embedding, &lowering::ModuleBlocks::embedding);
   layer_ = state(lowered.layer, &lowering::ModuleBlocks::layer);
   head_ = state(lowered.head, &lowering::ModuleBlocks::head);
-  if (factor_) norm_reduction_ = collective_time(program, block(optimizer.reduce_norm), costs);
-  if (model.tied_embeddings && lowered.pipeline > 1) {
-    const BlockId tied = lowering::build_tied_reduction(lowered, 0);
-    tied_reduction_ = collective_time(program, block(tied), costs);
+  if (factor_) norm_reduction_ = sum(collectives_of(program, block(optimizer.reduce_norm), costs));
+  if (lowered.tied_apart) {
+    tied_reduction_ = sum(collectives_of(program, block(lowering::build_tied_reduction(lowered, 0)), costs));
   }
 }
 
-Picoseconds StateCosts::price(Prices& known, Collective::Kind kind, Axis axis, std::uint64_t bytes,
-                              const CostModel& costs) {
-  if (bytes == 0) return 0;
-  const auto [at, fresh] = known.try_emplace(bytes, 0);
-  if (fresh) at->second = picoseconds(costs.collective(kind, Bytes::of(static_cast<double>(bytes)), Group{{axis}, {}}));
+const std::vector<BucketCosts>& StateCosts::buckets(std::uint32_t layers, bool first, bool last,
+                                                    const CostModel& costs) {
+  const std::uint64_t key = std::uint64_t{layers} << 2 | std::uint64_t{first} << 1 | std::uint64_t{last};
+  const auto [at, fresh] = buckets_.try_emplace(key);
+  if (!fresh) return at->second;
+  lowering::State& s = lowered_->state;
+  if (!s.reduce_gradients) {
+    at->second.push_back({last, first, layers, {}, {}, 0});
+    return at->second;
+  }
+  lowering::Chunk chunk;
+  chunk.embedding = first;
+  chunk.layers = layers;
+  chunk.head = last;
+  const auto priced = [&](BlockId id) { return collectives_of(s.program, s[id].block, costs); };
+  for (const lowering::Chunk& bucket : lowering::build_buckets(s, 0, chunk)) {
+    BucketCosts b{bucket.head, bucket.embedding, bucket.layers, priced(bucket.reduce), {}, 0};
+    if (lowering::combines(s)) b.combine = priced(bucket.combine);
+    if (lowering::gathers_updated(s)) b.gather = sum(priced(bucket.gather));
+    at->second.push_back(std::move(b));
+  }
   return at->second;
-}
-
-Picoseconds StateCosts::reduce_gradients(std::uint64_t bytes, const CostModel& costs) {
-  return price(reduce_, sharded_ ? Collective::Kind::reduce_scatter : Collective::Kind::all_reduce, Axis::data, bytes,
-               costs);
-}
-
-Picoseconds StateCosts::gather_weights(std::uint64_t bytes, const CostModel& costs) {
-  return price(gather_, Collective::Kind::all_gather, Axis::data, bytes, costs);
-}
-
-Picoseconds StateCosts::sum_replicated(std::uint64_t bytes, const CostModel& costs) {
-  return price(replicated_, Collective::Kind::all_reduce, Axis::tensor, bytes, costs);
 }
 
 }  // namespace orrery

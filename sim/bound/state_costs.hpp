@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "core/plan/plan.hpp"
@@ -12,13 +13,30 @@ namespace orrery {
 
 /// What one module ("embedding", "layer", "head") keeps and what updating it takes.
 struct ModuleState {
-  std::uint64_t persistent_bytes = 0;  ///< weights, gradients, masters, moments
-  std::uint64_t weight_bytes = 0;
-  std::uint64_t gradient_bytes = 0;
-  std::uint64_t replicated_gradient_bytes = 0;  ///< of segments that every tensor rank holds
+  std::uint64_t persistent_bytes = 0;      ///< weights, gradients, masters, moments
+  std::uint64_t whole_weight_bytes = 0;    ///< what compute reads: ZeRO-3 gathers it
+  std::uint64_t whole_gradient_bytes = 0;  ///< what compute adds to: ZeRO-2 and 3 hold it for a while
   Picoseconds clear = 0;
-  Picoseconds norm = 0;  ///< 0 without a factor
+  Picoseconds clear_copy = 0;      ///< ZeRO-2 and 3, once a microbatch
+  Picoseconds gather_weights = 0;  ///< ZeRO-3, before use
+  Picoseconds norm = 0;            ///< 0 without a factor
   Picoseconds update = 0;
+};
+
+/// A collective and the collective lane that it queues on.
+struct LanePrice {
+  std::uint8_t lane = 0;
+  Picoseconds price = 0;
+};
+
+/// Gradients that travel as one message, and what that takes.
+struct BucketCosts {
+  bool head = false;
+  bool embedding = false;
+  std::uint32_t layers = 0;
+  std::vector<LanePrice> reduce;   ///< after the last backward pass; with ZeRO-2 and 3 after every one
+  std::vector<LanePrice> combine;  ///< ZeRO-2 and 3: once at the end
+  Picoseconds gather = 0;          ///< of updated weights
 };
 
 /// Parameters, gradients and optimizer states on one mesh with one ZeRO stage:
@@ -26,35 +44,40 @@ struct ModuleState {
 /// once a step.  Lowered by the same functions as whole Programs.
 class StateCosts {
  public:
-  /// Only mesh, ZeRO stage and microbatch size (any valid one) of the plan matter.
+  /// Of the plan matter mesh, tensor algorithm, sequence parallelism, ZeRO
+  /// stage, bucket, and microbatch size and schedule (any valid ones of the
+  /// schedule's kind: stages in a loop or on a V).
   StateCosts(const ModelSpec&, const Workload&, const Plan&, const CostModel& costs);
+  ~StateCosts();
+  StateCosts(StateCosts&&) noexcept;
+  StateCosts& operator=(StateCosts&&) noexcept;
 
   [[nodiscard]] const ModuleState& embedding() const { return embedding_; }
   [[nodiscard]] const ModuleState& layer() const { return layer_; }
   [[nodiscard]] const ModuleState& head() const { return head_; }
   [[nodiscard]] std::uint64_t scalar_bytes() const { return scalar_bytes_; }
   [[nodiscard]] bool factor() const { return factor_; }
+  [[nodiscard]] std::uint32_t zero() const { return zero_; }                    ///< 0 on one data rank
   [[nodiscard]] Picoseconds norm_reduction() const { return norm_reduction_; }  ///< of the norm's single number
   [[nodiscard]] Picoseconds tied_reduction() const {
     return tied_reduction_;
   }  ///< 0 where no table is tied across stages
 
-  // Collectives over `bytes`, remembered.  `costs` is the one given above.
-  [[nodiscard]] Picoseconds reduce_gradients(std::uint64_t bytes, const CostModel& costs);
-  [[nodiscard]] Picoseconds gather_weights(std::uint64_t bytes, const CostModel& costs);
-  [[nodiscard]] Picoseconds sum_replicated(std::uint64_t bytes, const CostModel& costs);
+  /// The buckets of a chunk of the model, in the order in which the last backward
+  /// pass completes them; remembered.  `costs` is the one given above.
+  [[nodiscard]] const std::vector<BucketCosts>& buckets(std::uint32_t layers, bool first, bool last,
+                                                        const CostModel& costs);
 
  private:
-  using Prices = std::map<std::uint64_t, Picoseconds>;
-  static Picoseconds price(Prices&, Collective::Kind, Axis, std::uint64_t bytes, const CostModel&);
-
+  struct Lowered;
+  std::unique_ptr<Lowered> lowered_;
   ModuleState embedding_, layer_, head_;
   std::uint64_t scalar_bytes_ = 0;
   bool factor_ = false;
-  bool sharded_ = false;
+  std::uint32_t zero_ = 0;
   Picoseconds norm_reduction_ = 0;
   Picoseconds tied_reduction_ = 0;
-  Prices reduce_, gather_, replicated_;
+  std::map<std::uint64_t, std::vector<BucketCosts>> buckets_;
 };
 
 }  // namespace orrery

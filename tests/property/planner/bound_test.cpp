@@ -68,16 +68,20 @@ Calibration random_calibration(std::uint64_t seed) {
 constexpr std::uint64_t runs = 2000;
 
 PlannedRun bounded_run(std::uint64_t seed) {
+  // Half of them of the kind whose memory is exact.
   test::RandomRunLimits limits;
-  limits.beyond_bound = false;
+  limits.beyond_bound = seed % 2 == 0;
   return test::random_run(seed, limits);
 }
 
 }  // namespace
 
-TEST_CASE("the closed form of memory is the Program's peak on every stage", "[property][planner]") {
+TEST_CASE("the closed form of memory is the Program's peak on every stage, or below it", "[property][planner]") {
+  std::uint64_t exact = 0, bounded = 0;
+  double tightness = 0.0;
   for (std::uint64_t seed = 0; seed < runs; ++seed) {
     const PlannedRun run = bounded_run(seed);
+    if (!bound_covers(run.plan)) continue;
     const ClusterSpec cluster = random_cluster(seed, run.plan.mesh.size());
     const Program program = lower(run.model, run.workload, run.plan);
     Bounder bounder(run.model, run.workload, cluster, {});
@@ -86,15 +90,28 @@ TEST_CASE("the closed form of memory is the Program's peak on every stage", "[pr
     REQUIRE(peaks.size() == program.classes.size());
     for (std::size_t s = 0; s < peaks.size(); ++s) {
       CAPTURE(s);
-      REQUIRE(peaks[s] == program_peak(program, program.classes[s]));
+      const std::uint64_t peak = program_peak(program, program.classes[s]);
+      if (memory_is_exact(run.plan)) {
+        REQUIRE(peaks[s] == peak);
+      } else {
+        REQUIRE(peaks[s] <= peak);
+        tightness += static_cast<double>(peaks[s]) / static_cast<double>(peak) / static_cast<double>(peaks.size());
+      }
     }
+    exact += memory_is_exact(run.plan) ? 1 : 0;
+    bounded += memory_is_exact(run.plan) ? 0 : 1;
   }
+  CHECK(exact > runs / 2);
+  CHECK(bounded > runs / 8);
+  CHECK(tightness / static_cast<double>(bounded) > 0.9);
 }
 
 TEST_CASE("no plan is estimated faster than its bound", "[property][planner]") {
-  double tightness = 0.0;
+  double tightness[2] = {};
+  double count[2] = {};
   for (std::uint64_t seed = 0; seed < runs; ++seed) {
     const PlannedRun run = bounded_run(seed);
+    if (!bound_covers(run.plan)) continue;
     const ClusterSpec cluster = random_cluster(seed, run.plan.mesh.size());
     const Calibration calibration = random_calibration(seed);
     const Program program = lower(run.model, run.workload, run.plan);
@@ -103,11 +120,14 @@ TEST_CASE("no plan is estimated faster than its bound", "[property][planner]") {
     const Picoseconds bounded = Bounder(run.model, run.workload, cluster, calibration).step_time(run.plan);
     CAPTURE(seed, test::describe(run), cluster.device.concurrent_lanes);
     REQUIRE(bounded <= estimated);
-    tightness += static_cast<double>(bounded) / static_cast<double>(estimated) / static_cast<double>(runs);
+    const std::size_t kind = memory_is_exact(run.plan) ? 0 : 1;
+    tightness[kind] += static_cast<double>(bounded) / static_cast<double>(estimated);
+    count[kind] += 1.0;
   }
   // The bound must be worth its name: on tiny random plans, where latencies and
   // the loss that it leaves out weigh most, it reaches most of the estimate.
-  CHECK(tightness > 0.8);
+  CHECK(tightness[0] / count[0] > 0.8);
+  CHECK(tightness[1] / count[1] > 0.7);
 }
 
 // Deeper pipelines and more microbatches than random_run draws: plans of the
@@ -145,11 +165,16 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
 TEST_CASE("a bounder that has seen other plans answers as a fresh one", "[property][planner]") {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     const PlannedRun run = bounded_run(seed);
+    if (!bound_covers(run.plan)) continue;
     const ClusterSpec cluster = random_cluster(seed, run.plan.mesh.size());
     Bounder used(run.model, run.workload, cluster, {});
     Plan other = run.plan;
     other.zero_stage = 0;
-    other.recompute = Recompute::full;
+    other.reshard_after_forward = true;
+    other.prefetch = 1;
+    if (*other.attention == AttentionKernel::unfused || other.recompute == Recompute::none) {
+      other.recompute = Recompute::full;
+    }
     other.sequence_parallel = false;
     for (const Plan& plan : {other, run.plan, other, run.plan}) {
       Bounder fresh(run.model, run.workload, cluster, {});
