@@ -3,7 +3,7 @@
 #   core/base <- core/spec <- core/plan <- core/program <- core/record
 #   core      <- sim  <- planner <- cli
 #   core      <- exec <- cli
-#   sim/cost  <- sim/bound, sim/estimate, sim/des
+#   sim/cost  <- sim/bound, sim/estimate, sim/net, sim/des
 #
 # (a <- b: b may include a), when a third-party library is included outside the
 # folders it is for, or a heavy one in a header.
@@ -22,6 +22,7 @@ set(layers
   "sim/cost"           "(core|sim/cost)/"
   "sim/bound"          "(core|sim/cost|sim/bound)/"
   "sim/estimate"       "(core|sim/cost|sim/estimate)/"
+  "sim/net"            "(core|sim/cost|sim/net)/"
   "sim/des"            "(core|sim/cost|sim/des)/"
   "planner"            "(core|sim|planner)/"
   "exec"               "(core|exec)/"

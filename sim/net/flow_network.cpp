@@ -1,0 +1,386 @@
+#include "sim/net/flow_network.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+#include "core/base/diagnostics.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+// Levels that differ by less than rounding do not count as changed, so that settling ends.
+constexpr double rounding = 1e-12;
+
+// The sum that is kept of a link's rates may be off by rounding; this close to full it is added up anew.
+constexpr double not_full = 1.0 - 1e-9;
+
+bool differ(double a, double b) { return a != b && !(std::abs(a - b) <= rounding * std::min(a, b)); }
+
+}  // namespace
+
+FlowNetwork::FlowNetwork(std::uint32_t links, std::function<Bandwidth(LinkId)> capacity)
+    : capacity_(std::move(capacity)), slot_(links, none) {}
+
+std::uint32_t FlowNetwork::link_of(LinkId id) {
+  ORRERY_ASSERT(index(id) < slot_.size(), index(id), slot_.size());
+  std::uint32_t& slot = slot_[index(id)];
+  if (slot == none) {
+    slot = static_cast<std::uint32_t>(links_.size());
+    links_.emplace_back();
+    links_.back().capacity = 1e-12 * capacity_(id).base();
+    ORRERY_ASSERT(links_.back().capacity > 0.0, index(id), links_.back().capacity);
+    level_.push_back(links_.back().capacity);
+  }
+  return slot;
+}
+
+/// A flow with room for so many hops, on the place of an ended one where there is one.
+std::uint32_t FlowNetwork::new_flow(std::uint32_t hops) {
+  std::uint32_t f = 0;
+  if (free_.empty()) {
+    f = static_cast<std::uint32_t>(flow_.size());
+    flow_.emplace_back();
+  } else {
+    f = free_.back();
+    free_.pop_back();
+  }
+  if (flow_[f].room < hops) {
+    flow_[f].room = std::bit_ceil(hops);
+    flow_[f].first_hop = static_cast<std::uint32_t>(hops_.size());
+    hops_.resize(hops_.size() + flow_[f].room);
+  }
+  flow_[f].hops = hops;
+  return f;
+}
+
+void FlowNetwork::start(Picoseconds now, std::span<const LinkId> route, Picoseconds latency, Bytes payload,
+                        std::uint32_t number) {
+  ORRERY_ASSERT(now >= now_ && latency >= 0 && payload.base() >= 0.0, now, now_, latency, payload.base());
+  const std::uint32_t f = new_flow(static_cast<std::uint32_t>(route.size()));
+  Flow& flow = flow_[f];
+  for (std::size_t i = 0; i < route.size(); ++i) hops_[flow.first_hop + i].link = link_of(route[i]);
+  flow.left = flow.payload = payload.base();
+  flow.order = orders_++;
+  flow.number = number;
+  ++flows_;
+  const Waiting w{now + latency, flow.order, f};
+  // Most messages of a step have one latency: they arrive in the order in which they leave.
+  if (in_order_first_ == in_order_.size() || in_order_.back().at <= w.at) {
+    if (in_order_first_ == in_order_.size()) {
+      in_order_.clear();
+      in_order_first_ = 0;
+    }
+    in_order_.push_back(w);
+  } else {
+    heap_.push_back(w);
+    std::push_heap(heap_.begin(), heap_.end(), [](const Waiting& a, const Waiting& b) { return a.at > b.at; });
+  }
+}
+
+Picoseconds FlowNetwork::next_entry() const {
+  Picoseconds at = std::numeric_limits<Picoseconds>::max();
+  if (in_order_first_ < in_order_.size()) at = in_order_[in_order_first_].at;
+  if (!heap_.empty()) at = std::min(at, heap_.front().at);
+  return at;
+}
+
+Picoseconds FlowNetwork::next_event() {
+  ORRERY_ASSERT(flows_ > 0, flows_);
+  settle();
+  Picoseconds at = next_entry();
+  if (!link_ends_.empty()) at = std::min(at, link_ends_.time());
+  if (!flow_ends_.empty()) at = std::min(at, flow_ends_.time());
+  return at;
+}
+
+void FlowNetwork::advance(std::vector<std::uint32_t>& ended) {
+  const Picoseconds at = next_event();
+  ORRERY_ASSERT(at >= now_, at, now_);
+  now_ = at;
+  ending_.clear();
+  while (!link_ends_.empty() && link_ends_.time() == at) {
+    const std::uint32_t link = link_ends_.front();
+    link_ends_.remove(link);
+    for (const Member& m : links_[link].members) {
+      if (flow_[m.flow].binder == link && flow_[m.flow].finish <= at) ending_.push_back(m.flow);
+    }
+    touch(link);
+  }
+  while (!flow_ends_.empty() && flow_ends_.time() == at) {
+    ending_.push_back(flow_ends_.front());
+    flow_ends_.remove(flow_ends_.front());
+  }
+  for (const std::uint32_t f : ending_) leave(f);
+  while (in_order_first_ < in_order_.size() && in_order_[in_order_first_].at == at) {
+    enter(in_order_[in_order_first_++].flow);
+  }
+  while (!heap_.empty() && heap_.front().at == at) {
+    enter(heap_.front().flow);
+    std::pop_heap(heap_.begin(), heap_.end(), [](const Waiting& a, const Waiting& b) { return a.at > b.at; });
+    heap_.pop_back();
+  }
+  if (ending_.size() > 1) {
+    std::sort(ending_.begin(), ending_.end(),
+              [&](std::uint32_t a, std::uint32_t b) { return flow_[a].order < flow_[b].order; });
+  }
+  for (const std::uint32_t f : ending_) {
+    ended.push_back(flow_[f].number);
+    free_.push_back(f);
+  }
+  flows_ -= static_cast<std::uint32_t>(ending_.size());
+}
+
+/// The flow's first byte has arrived: from now on it takes part in its links.
+void FlowNetwork::enter(std::uint32_t f) {
+  Flow& flow = flow_[f];
+  flow.since = now_;
+  flow.rate = 0.0;
+  flow.binder = none;
+  if (flow.hops == 0 || flow.left == 0.0) {
+    flow.hops = 0;
+    ending_.push_back(f);
+    return;
+  }
+  flow.shared = 0;
+  flow.alone = infinity;
+  for (std::uint32_t h = flow.first_hop; h < flow.first_hop + flow.hops; ++h) {
+    const std::uint32_t l = hops_[h].link;
+    std::vector<Member>& members = links_[l].members;
+    hops_[h].position = static_cast<std::uint32_t>(members.size());
+    members.push_back({f, h});
+    if (members.size() == 1) {
+      level_[l] = links_[l].capacity;
+      flow.alone = std::min(flow.alone, level_[l]);
+      continue;
+    }
+    if (members.size() == 2) set_shared(members.front(), true);
+    set_shared({f, h}, true);
+    mark(l);
+  }
+  fresh_.push_back(f);
+}
+
+/// A hop of a flow becomes shared, or the flow's alone.
+void FlowNetwork::set_shared(Member m, bool shared) {
+  Flow& flow = flow_[m.flow];
+  if ((m.hop < flow.first_hop + flow.shared) == shared) return;
+  const std::uint32_t border = flow.first_hop + (shared ? flow.shared++ : --flow.shared);
+  std::swap(hops_[m.hop], hops_[border]);
+  links_[hops_[border].link].members[hops_[border].position].hop = border;
+  if (border != m.hop) links_[hops_[m.hop].link].members[hops_[m.hop].position].hop = m.hop;
+  flow.alone = infinity;
+  for (std::uint32_t h = flow.first_hop + flow.shared; h < flow.first_hop + flow.hops; ++h) {
+    flow.alone = std::min(flow.alone, links_[hops_[h].link].capacity);
+  }
+}
+
+/// The flow's last byte has arrived.
+void FlowNetwork::leave(std::uint32_t f) {
+  const Flow& flow = flow_[f];
+  for (std::uint32_t i = 0; i < flow.hops; ++i) {
+    const Hop& hop = hops_[flow.first_hop + i];
+    SharedLink& link = links_[hop.link];
+    link.carried += flow.payload;
+    const Member last = link.members.back();
+    link.members[hop.position] = last;
+    hops_[last.hop].position = hop.position;
+    link.members.pop_back();
+    if (link.members.empty()) {
+      level_[hop.link] = link.capacity;
+    } else {
+      mark(hop.link);
+    }
+  }
+}
+
+void FlowNetwork::mark(std::uint32_t link) {
+  if (links_[link].dirty) return;
+  links_[link].dirty = true;
+  dirty_.emplace_back(level_[link], link);
+  std::push_heap(dirty_.begin(), dirty_.end(), std::greater<>());
+}
+
+void FlowNetwork::touch(std::uint32_t link) {
+  if (links_[link].touched) return;
+  links_[link].touched = true;
+  touched_.push_back(link);
+}
+
+/// Brings levels, rates and ends up to date with the flows of now.
+void FlowNetwork::settle() {
+  while (!dirty_.empty()) {
+    const std::uint32_t link = dirty_.front().second;
+    std::pop_heap(dirty_.begin(), dirty_.end(), std::greater<>());
+    dirty_.pop_back();
+    links_[link].dirty = false;
+    update_level(link);
+  }
+  if (changed_.empty() && fresh_.empty() && touched_.empty()) return;
+  ++visits_;
+  for (const std::uint32_t link : changed_) {
+    links_[link].changed = false;
+    for (const Member& m : links_[link].members) {
+      if (flow_[m.flow].visit != visits_) assign_rate(m.flow);
+    }
+  }
+  for (const std::uint32_t f : fresh_) {
+    if (flow_[f].visit != visits_) assign_rate(f);
+  }
+  for (const std::uint32_t link : touched_) refresh_end(link);
+  changed_.clear();
+  fresh_.clear();
+  touched_.clear();
+}
+
+/// The level at which the link is full, given what the other links leave of
+/// its flows; infinity when it cannot be filled.
+///
+/// Newton's method on the sum over flows of min(limit, level), which is
+/// concave and piecewise linear: after one step it rises to the solution, one
+/// breakpoint or more at a time.
+double FlowNetwork::fair_level(std::uint32_t l) {
+  const double capacity = links_[l].capacity;
+  const std::size_t n = links_[l].members.size();
+  double level = level_[l] < infinity ? level_[l] : capacity / static_cast<double>(n);
+  // Limits that just fill the link may add up to a little more.
+  const double full = capacity * (1.0 + rounding + 4e-16 * static_cast<double>(n));
+  double above_before = -1.0;
+  for (std::size_t i = 0; i < n + 3; ++i) {
+    // Four sums side by side: added up one after another, each would wait for the last.
+    double sum[4] = {}, count[4] = {};
+    for (std::size_t k = 0; k < limits_.size(); k += 4) {
+      for (std::size_t j = 0; j < 4; ++j) {
+        const double limit = limits_[k + j];
+        sum[j] += limit < level ? limit : 0.0;
+        count[j] += limit < level ? 1.0 : 0.0;
+      }
+    }
+    const double below = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    const double above = static_cast<double>(n) - ((count[0] + count[1]) + (count[2] + count[3]));
+    if (above == 0.0) {
+      if (below <= full) {
+        links_[l].wanted = below;
+        return infinity;
+      }
+      level = capacity / static_cast<double>(n);
+      above_before = -1.0;
+      continue;
+    }
+    const double next = (capacity - below) / above;
+    if (above == above_before || !differ(next, level)) return next;
+    above_before = next < level ? -1.0 : above;
+    level = next;
+  }
+  ORRERY_ASSERT(false, l, n, level);
+  return level;
+}
+
+void FlowNetwork::update_level(std::uint32_t l) {
+  compute_level(l);
+  // Only now: until the link's level is its capacity, that level holds for the flow that is left.
+  if (links_[l].members.size() == 1) set_shared(links_[l].members.front(), false);
+}
+
+void FlowNetwork::compute_level(std::uint32_t l) {
+  ++levels_computed_;
+  const std::vector<Member>& members = links_[l].members;
+  limits_.assign((members.size() + 3) / 4 * 4, infinity);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const Flow& flow = flow_[members[i].flow];
+    double limit = flow.alone;
+    for (const Hop *hop = &hops_[flow.first_hop], *end = hop + flow.shared; hop != end; ++hop) {
+      if (hop->link != l) limit = std::min(limit, level_[hop->link]);
+    }
+    limits_[i] = limit;
+  }
+  const double before = level_[l];
+  const double level = members.size() < 2 ? links_[l].capacity : fair_level(l);
+  if (!differ(before, level)) return;
+  level_[l] = level;
+  if (!links_[l].changed) {
+    links_[l].changed = true;
+    changed_.push_back(l);
+  }
+  const double lower = std::min(before, level);
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    // A flow that another link holds lower still, before and after, moves nothing elsewhere.
+    if (limits_[i] > lower) pass_on(l, i, std::min(before, limits_[i]), std::min(level, limits_[i]));
+  }
+}
+
+/// A flow of link `l` goes from one rate to another: its other links have to be
+/// looked at, except those that stay far from full.
+void FlowNetwork::pass_on(std::uint32_t l, std::size_t member, double before, double after) {
+  const Flow& flow = flow_[links_[l].members[member].flow];
+  for (const Hop *hop = &hops_[flow.first_hop], *end = hop + flow.shared; hop != end; ++hop) {
+    if (hop->link == l) continue;
+    SharedLink& other = links_[hop->link];
+    if (level_[hop->link] == infinity) {
+      other.wanted += after - before;
+      if (other.wanted < not_full * other.capacity) continue;
+    }
+    mark(hop->link);
+  }
+}
+
+void FlowNetwork::assign_rate(std::uint32_t f) {
+  Flow& flow = flow_[f];
+  flow.visit = visits_;
+  double rate = flow.alone;
+  std::uint32_t binder = none;
+  for (const Hop *hop = &hops_[flow.first_hop], *end = hop + flow.shared; hop != end; ++hop) {
+    if (level_[hop->link] < rate) {
+      rate = level_[hop->link];
+      binder = hop->link;
+    }
+  }
+  if (rate == flow.rate && binder == flow.binder) return;
+  flow.left = std::max(0.0, flow.left - flow.rate * static_cast<double>(now_ - flow.since));
+  flow.since = now_;
+  flow.rate = rate;
+  flow.finish = now_ + static_cast<Picoseconds>(flow.left / rate + 0.5);
+  if (flow.binder != none) {
+    touch(flow.binder);
+  } else if (binder != none) {
+    flow_ends_.remove(f);
+  }
+  flow.binder = binder;
+  if (binder != none) {
+    touch(binder);
+  } else {
+    flow_ends_.set(f, flow.finish);
+  }
+}
+
+void FlowNetwork::refresh_end(std::uint32_t link) {
+  links_[link].touched = false;
+  Picoseconds first = std::numeric_limits<Picoseconds>::max();
+  for (const Member& m : links_[link].members) {
+    if (flow_[m.flow].binder == link) first = std::min(first, flow_[m.flow].finish);
+  }
+  if (first == std::numeric_limits<Picoseconds>::max()) {
+    link_ends_.remove(link);
+  } else {
+    link_ends_.set(link, first);
+  }
+}
+
+Bytes FlowNetwork::carried(LinkId id) const {
+  const std::uint32_t slot = slot_[index(id)];
+  return Bytes::of(slot == none ? 0.0 : links_[slot].carried);
+}
+
+Bandwidth FlowNetwork::rate(std::uint32_t number) {
+  settle();
+  for (const SharedLink& link : links_) {
+    for (const Member& m : link.members) {
+      if (flow_[m.flow].number == number) return Bandwidth::of(1e12 * flow_[m.flow].rate);
+    }
+  }
+  return Bandwidth::of(0.0);
+}
+
+}  // namespace orrery

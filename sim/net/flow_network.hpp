@@ -1,0 +1,136 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "core/base/ids.hpp"
+#include "core/base/units.hpp"
+#include "sim/cost/cost_model.hpp"
+#include "sim/net/earliest.hpp"
+#include "sim/net/link.hpp"
+
+namespace orrery {
+
+/// Messages that share links, as fluids.
+///
+/// A flow waits for the latency of its route, then moves its bytes at the rate
+/// that max-min fairness gives it: all flows grow together, and one stops
+/// growing when a link on its route is full.  Rates hold until a flow begins
+/// or ends.  Time is a whole number of picoseconds; of ends at one instant, the
+/// flow that was started first comes first.
+///
+/// Rates are kept as one *level* per link: what a flow gets there that no other
+/// link holds lower.  A link's level follows from those of the links that its
+/// flows cross besides it, so after a change only links are looked at again
+/// whose flows' limits moved; a fixed point of all levels is the max-min fair
+/// allocation (docs/network.md).
+///
+/// Bertsekas and Gallager, Data Networks, 2nd ed., 1992, section 6.5.2, define
+/// max-min fairness and prove that every flow has a bottleneck link.
+class FlowNetwork {
+ public:
+  /// `capacity` is asked once for each of the `links` that a flow crosses; it
+  /// is above zero.
+  FlowNetwork(std::uint32_t links, std::function<Bandwidth(LinkId)> capacity);
+
+  /// From `now` on, `payload` travels over `route`; its first byte takes
+  /// `latency`.  `number` comes back when the last byte is there.  A route
+  /// crosses a link at most once; an empty route takes its latency only.
+  /// Requires that now is not before what advance() has come to, nor after
+  /// next_event().
+  void start(Picoseconds now, std::span<const LinkId> route, Picoseconds latency, Bytes payload, std::uint32_t number);
+
+  [[nodiscard]] bool idle() const { return flows_ == 0; }
+  /// When something happens next: a first byte or an end.  Requires a network
+  /// that is not idle.
+  [[nodiscard]] Picoseconds next_event();
+  /// Goes to next_event() and appends the numbers of the flows that end there,
+  /// possibly none.
+  void advance(std::vector<std::uint32_t>& ended);
+
+  /// Bytes of the flows that have crossed a link to their ends.
+  [[nodiscard]] Bytes carried(LinkId) const;
+  /// Rate now of a flow that moves bytes; zero for any other number.  Slow: for tests.
+  [[nodiscard]] Bandwidth rate(std::uint32_t number);
+  /// Levels computed so far, a measure of work.
+  [[nodiscard]] std::uint64_t levels_computed() const { return levels_computed_; }
+
+ private:
+  static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+
+  struct Hop {
+    std::uint32_t link;      ///< of links_
+    std::uint32_t position;  ///< of the flow in the link's list
+  };
+  struct Flow {
+    double left = 0.0;  ///< bytes, at `since`
+    double rate = 0.0;  ///< bytes per picosecond
+    Picoseconds since = 0, finish = 0;
+    std::uint64_t order = 0;  ///< of its start
+    std::uint32_t first_hop = 0, hops = 0, room = 0;
+    std::uint32_t shared = 0;  ///< of its hops, those that others cross as well; they stand first
+    double alone = 0.0;        ///< least capacity of the other hops
+    std::uint32_t number = 0;
+    std::uint32_t binder = none;  ///< the shared link that holds it back; none: it is alone there
+    std::uint32_t visit = 0;      ///< last settling that looked at it
+    double payload = 0.0;
+  };
+  struct Member {
+    std::uint32_t flow, hop;  ///< hop: of hops_
+  };
+  struct SharedLink {
+    double capacity = 0.0;  ///< bytes per picosecond
+    double carried = 0.0;
+    double wanted = 0.0;  ///< where it is not full: the sum of its flows' rates
+    std::vector<Member> members;
+    bool dirty = false, changed = false, touched = false;
+  };
+  struct Waiting {
+    Picoseconds at;
+    std::uint64_t order;
+    std::uint32_t flow;
+  };
+
+  std::uint32_t link_of(LinkId);
+  std::uint32_t new_flow(std::uint32_t hops);
+  void enter(std::uint32_t flow);
+  void leave(std::uint32_t flow);
+  void settle();
+  void set_shared(Member, bool shared);
+  void mark(std::uint32_t link);
+  void touch(std::uint32_t link);
+  void update_level(std::uint32_t link);
+  void compute_level(std::uint32_t link);
+  [[nodiscard]] double fair_level(std::uint32_t link);
+  void pass_on(std::uint32_t link, std::size_t member, double before, double after);
+  void assign_rate(std::uint32_t flow);
+  void refresh_end(std::uint32_t link);
+  [[nodiscard]] Picoseconds next_entry() const;
+
+  std::function<Bandwidth(LinkId)> capacity_;
+  std::vector<std::uint32_t> slot_;  ///< of a LinkId in links_, none before its first flow
+  std::vector<SharedLink> links_;
+  std::vector<double> level_;  ///< of links_: bytes per picosecond; infinity where not full
+  std::vector<Flow> flow_;
+  std::vector<Hop> hops_;
+  std::vector<std::uint32_t> free_;
+
+  std::vector<Waiting> in_order_;  ///< waiting flows; entries from in_order_first_ on, by time
+  std::size_t in_order_first_ = 0;
+  std::vector<Waiting> heap_;  ///< those that came out of order
+
+  Earliest link_ends_;  ///< by link: first end of the flows that it holds back
+  Earliest flow_ends_;  ///< by flow: ends of those that are alone on the link that holds them back
+
+  std::vector<std::pair<double, std::uint32_t>> dirty_;  ///< heap: links to look at again, lowest level first
+  std::vector<std::uint32_t> changed_, touched_, fresh_, ending_;
+  std::vector<double> limits_;  ///< scratch of compute_level; filled up with infinities to whole fours
+  std::uint64_t orders_ = 0, levels_computed_ = 0;
+  std::uint32_t flows_ = 0, visits_ = 0;
+  Picoseconds now_ = 0;
+};
+
+}  // namespace orrery

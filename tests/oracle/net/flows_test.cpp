@@ -1,0 +1,110 @@
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <random>
+
+#include "tests/support/net/naive.hpp"
+
+// Two independent ways to the same fluid model: progressive filling over all
+// flows at every event, and SimGrid.
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+double largest_difference(const Times& ours, const Times& theirs) {
+  double worst = 0.0;
+  REQUIRE(ours.size() == theirs.size());
+  for (std::size_t p = 0; p < ours.size(); ++p) {
+    REQUIRE(ours[p].size() == theirs[p].size());
+    for (std::size_t k = 0; k < ours[p].size(); ++k) {
+      worst = std::max(worst, std::abs(ours[p][k] - theirs[p][k]) / theirs[p][k]);
+    }
+  }
+  return worst;
+}
+
+struct Message {
+  std::vector<LinkId> route;
+  std::vector<std::uint32_t> links;
+  Picoseconds begin = 0;
+};
+
+}  // namespace
+
+TEST_CASE("rates are max-min fair after every event, on random links and routes", "[oracle][net]") {
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto draw = [&](std::uint64_t n) { return static_cast<std::uint32_t>(random() % n); };
+    const std::uint32_t links = 1 + draw(12), messages = 1 + draw(40);
+    // Few different capacities give many links that fill at once.
+    const bool ties = draw(2) == 0;
+    std::vector<long double> capacity(links);
+    for (auto& x : capacity) x = ties ? 1e9L * (1 << draw(3)) : 1e9L * (1 + draw(1000)) / 100;
+    FlowNetwork network(links, [&](LinkId l) { return Bandwidth::of(static_cast<double>(capacity[index(l)])); });
+    std::vector<Message> all(messages);
+    for (std::uint32_t i = 0; i < messages; ++i) {
+      for (std::uint32_t l = 0; l < links; ++l) {
+        if (draw(links) >= 4) continue;
+        all[i].links.push_back(l);
+        all[i].route.push_back(LinkId{l});
+      }
+      if (all[i].links.empty()) all[i] = {{LinkId{0}}, {0}, 0};
+      all[i].begin = ties ? 1000 * draw(4) : draw(2'000'000);
+      network.start(0, all[i].route, all[i].begin, Bytes::of(1 + draw(ties ? 3 : 4000)), i);
+    }
+    std::vector<std::uint32_t> ended;
+    std::vector<bool> over(messages, false);
+    while (!network.idle()) {
+      const Picoseconds now = network.next_event();
+      ended.clear();
+      network.advance(ended);
+      for (const std::uint32_t i : ended) over[i] = true;
+      std::vector<std::vector<std::uint32_t>> routes;
+      for (std::uint32_t i = 0; i < messages; ++i) {
+        routes.push_back(over[i] || all[i].begin > now ? std::vector<std::uint32_t>{} : all[i].links);
+      }
+      const std::vector<long double> want = naive_rates(capacity, routes);
+      for (std::uint32_t i = 0; i < messages; ++i) {
+        if (routes[i].empty()) continue;
+        CAPTURE(seed, i, now);
+        // Rounding of levels (1e-12 each), passed on over a few links.
+        REQUIRE(network.rate(i).base() == Approx(static_cast<double>(want[i])).epsilon(1e-10).margin(0));
+      }
+    }
+  }
+}
+
+TEST_CASE("times of traffic equal those of rates computed anew at every event", "[oracle][net]") {
+  // 1e-6: whole picoseconds, whose rounding others' ends then carry on.
+  const std::uint64_t seed = GENERATE(1U, 2U, 3U);
+  const Tree tree = GENERATE(star(16), two_to_one(48));
+  CAPTURE(seed, tree.hosts);
+  CHECK(largest_difference(run(tree, irregular(tree.hosts, 5, seed, true)),
+                           run_naive(tree, irregular(tree.hosts, 5, seed, true))) < 1e-6);
+  CHECK(largest_difference(run(tree, irregular(tree.hosts, 3, seed)), run_naive(tree, irregular(tree.hosts, 3, seed))) <
+        1e-6);
+  CHECK(largest_difference(run(tree, ring(tree.hosts, 16, 1e8, 2)), run_naive(tree, ring(tree.hosts, 16, 1e8, 2))) <
+        1e-6);
+}
+
+TEST_CASE("times equal SimGrid's within 1e-6, on routes of equal latency", "[oracle][net]") {
+  if (!run_simgrid(star(2), ring(2, 1, 1e6), SimgridUpdate::lazy)) {
+    WARN("skipped: built without SimGrid");
+    return;
+  }
+  const std::uint32_t hosts = GENERATE(64U, 128U, 512U);
+  const Tree tree = GENERATE_COPY(star(hosts), two_to_one(hosts));
+  CAPTURE(hosts, tree.per_leaf);
+  const auto difference = [&](const Traffic& traffic, SimgridUpdate update = SimgridUpdate::lazy) {
+    return largest_difference(run(tree, traffic), *run_simgrid(tree, traffic, update));
+  };
+  if (hosts < 512) {  // the larger rings are in perf_network
+    CHECK(difference(ring(hosts, 1, 1e9)) < 1e-6);
+    CHECK(difference(ring(hosts, 16, 1e9)) < 1e-6);
+    CHECK(difference(ring(hosts, 1, 1e9, 2)) < 1e-6);
+  }
+  CHECK(difference(irregular(hosts, 1, 11)) < 1e-6);
+  CHECK(difference(irregular(hosts, hosts < 512 ? 6 : 2, 12, true), SimgridUpdate::full) < 1e-6);
+}
