@@ -103,23 +103,29 @@ std::uint32_t too_deep(std::string_view text) {
 
 }  // namespace
 
-std::optional<TomlTable> parse_toml(std::string text, std::string file, Diagnostics& diagnostics) {
+std::shared_ptr<const TomlDocument> parse_document(std::string text, std::string file, Diagnostics& diagnostics) {
   auto document = std::make_shared<TomlDocument>();
   document->origin.file = std::move(file);
   document->origin.text = std::move(text);
   const Origin& origin = document->origin;
   if (const std::uint32_t line = too_deep(origin.text); line > 0) {
     diagnostics.error_at(origin, {line, 1}, "file.syntax", "values are nested too deeply");
-    return std::nullopt;
+    return nullptr;
   }
   try {
     document->root = converted(toml::parse(std::string_view(origin.text)));
   } catch (const toml::parse_error& failure) {
     diagnostics.error_at(origin, position_of(failure.source()), "file.syntax",
                          "not valid TOML: " + std::string(failure.description()));
-    return std::nullopt;
+    return nullptr;
   }
   record_positions(document->root, "", document->origin.positions);
+  return document;
+}
+
+std::optional<TomlTable> parse_toml(std::string text, std::string file, Diagnostics& diagnostics) {
+  auto document = parse_document(std::move(text), std::move(file), diagnostics);
+  if (document == nullptr) return std::nullopt;
   const TomlNode* root = &document->root;
   return TomlTable(std::move(document), root, "", diagnostics);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -33,5 +34,9 @@ struct TomlDocument {
   Origin origin;
   TomlNode root;
 };
+
+/// Parses TOML; null after a syntax error, which is in `diagnostics`.
+[[nodiscard]] std::shared_ptr<const TomlDocument> parse_document(std::string text, std::string file,
+                                                                 Diagnostics& diagnostics);
 
 }  // namespace orrery

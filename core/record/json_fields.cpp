@@ -106,26 +106,19 @@ void JsonFields::close() {
 }
 
 bool parse_json(std::string_view text, const std::string& file, const std::string& code, Diagnostics& diagnostics,
-                json& to) {
-  Diagnostic d{file, {}, code, "this is not JSON", {}, {}, {}};
-  try {
-    to = json::parse(text);
-    return true;
-  } catch (const json::parse_error& e) {
-    const std::size_t at = std::min<std::size_t>(e.byte > 0 ? e.byte - 1 : 0, text.size());
-    const std::string_view before = text.substr(0, at);
-    const std::size_t start = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
-    d.position.line = 1 + static_cast<std::uint32_t>(std::count(before.begin(), before.end(), '\n'));
-    d.position.column = 1 + character_count(before.substr(start));
-    const std::string_view line = text.substr(start, text.find('\n', start) - start);
-    Excerpt shown = excerpt(line, d.position.column);
+                json& to, const JsonReading& reading) {
+  const std::vector<JsonMistake> mistakes = parse_json_text(text, to, reading);
+  for (const JsonMistake& m : mistakes) {
+    Diagnostic d{file, position_at(text, m.byte), code, "this is not JSON", {}, {}, {}};
+    if (m.kind == JsonMistake::Kind::number) d.message = "this JSON holds a number that no type can hold";
+    if (m.kind == JsonMistake::Kind::key) d.message = "the key \"" + escaped(m.key) + "\" stands twice in this object";
+    const std::size_t start = text.substr(0, m.byte).rfind('\n') + 1;  // 0 where there is none
+    Excerpt shown = excerpt(text.substr(start, text.find('\n', start) - start), d.position.column);
     d.source_line = std::move(shown.line);
     d.caret_pad = std::move(shown.pad);
-  } catch (const json::exception&) {  // a number out of range: no place given
-    d.message = "this JSON holds a number that no type can hold";
+    diagnostics.add(std::move(d));
   }
-  diagnostics.add(std::move(d));
-  return false;
+  return mistakes.empty();
 }
 
 bool check_version(JsonFields& fields, const char* what) {

@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "core/base/diagnostics.hpp"
+#include "core/base/json_text.hpp"
 
 namespace orrery {
 
@@ -56,10 +57,10 @@ class JsonFields {
   std::set<std::string> known_;
 };
 
-/// Parses JSON into `to`; on a mistake adds a diagnostic with line and column
-/// and returns false.
+/// Parses JSON into `to` (parse_json_text); for each mistake adds a diagnostic
+/// with line and column, and returns false.
 [[nodiscard]] bool parse_json(std::string_view text, const std::string& file, const std::string& code,
-                              Diagnostics& diagnostics, nlohmann::json& to);
+                              Diagnostics& diagnostics, nlohmann::json& to, const JsonReading& = {});
 
 /// Reports a schema version other than 1; true when it may be read.
 [[nodiscard]] bool check_version(JsonFields& fields, const char* what);

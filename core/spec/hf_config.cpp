@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "core/base/json_text.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/spec/hf_family.hpp"
@@ -16,13 +17,6 @@ namespace {
 
 using hf::Config;
 using nlohmann::json;
-
-Position position_at(std::string_view text, std::size_t offset) {
-  const std::string_view before = text.substr(0, offset);
-  const auto line = static_cast<std::uint32_t>(std::count(before.begin(), before.end(), '\n'));
-  const std::size_t end = before.rfind('\n');
-  return {line + 1, 1 + character_count(end == std::string_view::npos ? before : before.substr(end + 1))};
-}
 
 /// Keeps the positions of the top-level keys: the JSON library has none, so
 /// each key's value is found by looking for the quoted key and its colon.
@@ -97,16 +91,15 @@ std::optional<ModelSpec> parse_hf_config(std::string text, const std::filesystem
     return std::nullopt;
   }
   json object;
-  try {
-    object = json::parse(origin.text);
-  } catch (const json::parse_error& failure) {
-    const Position at = position_at(origin.text, failure.byte > 0 ? failure.byte - 1 : 0);
-    diagnostics.error_at(origin, at, "hf.syntax", "not valid JSON");
-    return std::nullopt;
-  } catch (const json::exception&) {  // no place given
-    diagnostics.error_at(origin, {1, 1}, "hf.syntax", "the file holds a number that no type can hold");
-    return std::nullopt;
+  const std::vector<JsonMistake> mistakes = parse_json_text(origin.text, object);
+  for (const JsonMistake& m : mistakes) {
+    std::string what = "not valid JSON";
+    if (m.kind == JsonMistake::Kind::number) what = "the file holds a number that no type can hold";
+    if (m.kind == JsonMistake::Kind::key)
+      what = fmt::format("the key \"{}\" stands twice in this object", escaped(m.key));
+    diagnostics.error_at(origin, position_at(origin.text, m.byte), "hf.syntax", std::move(what));
   }
+  if (!mistakes.empty()) return std::nullopt;
   if (!object.is_object()) {
     diagnostics.error_at(origin, {1, 1}, "hf.syntax", "a config.json holds one object in braces");
     return std::nullopt;

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "core/base/diagnostics.hpp"
+#include "core/base/work_progress.hpp"
+
+namespace orrery {
+
+/// What is wrong with a JSON text, and where.
+struct JsonMistake {
+  enum class Kind : std::uint8_t {
+    syntax,  ///< no JSON
+    number,  ///< a number that no type can hold
+    key      ///< a key that stands twice in one object; `key` names it
+  };
+  Kind kind = Kind::syntax;
+  std::size_t byte = 0;  ///< offset of the place in the text
+  std::string key;
+};
+
+struct JsonReading {
+  /// Called for every object when it ends, with the number of values around it;
+  /// false drops the object, so that a long list does not stay in memory.
+  std::function<bool(int depth, const nlohmann::json&)> keep;
+  WorkProgress progress;  ///< bytes read
+};
+
+/// Parses a JSON text into `to`.  Stricter than the language: a key that stands
+/// twice in one object is a mistake, because only one of its values would count.
+/// Empty: the text is right.  At most ten mistakes are listed.
+[[nodiscard]] std::vector<JsonMistake> parse_json_text(std::string_view text, nlohmann::json& to,
+                                                       const JsonReading& = {});
+
+/// Line and column of a byte of a text.
+[[nodiscard]] Position position_at(std::string_view text, std::size_t byte);
+
+}  // namespace orrery

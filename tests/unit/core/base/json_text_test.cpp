@@ -1,0 +1,72 @@
+#include "core/base/json_text.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/toml_json.hpp"
+
+using namespace orrery;
+using nlohmann::json;
+
+TEST_CASE("JSON is read as the library reads it, but no key may stand twice", "[unit][base]") {
+  for (const char* text : {"{}", "[]", "17", "\"x\"", "{\"a\": {\"b\": [1, {\"b\": 2}]}, \"b\": null}"}) {
+    CAPTURE(text);
+    json value;
+    CHECK(parse_json_text(text, value).empty());
+    CHECK(value == json::parse(text));
+  }
+  // Offset of the second key, or of what is wrong.
+  const struct {
+    const char* text;
+    JsonMistake::Kind kind;
+    std::size_t byte;
+  } wrong[] = {{"{\"a\": 1, \"a\": 2}", JsonMistake::Kind::key, 9},
+               {"[{\"x\": {\"k\": 1, \"k\" : 2}}]", JsonMistake::Kind::key, 16},
+               {"{\"\\\"\": 1, \"\\\"\": 2}", JsonMistake::Kind::key, 10},
+               {"{\"a\\\\\": 1, \"a\\\\\": 2}", JsonMistake::Kind::key, 11},
+               {"{\"a\": }", JsonMistake::Kind::syntax, 6},
+               {"[1e999]", JsonMistake::Kind::number, 1},
+               {"", JsonMistake::Kind::syntax, 0}};
+  for (const auto& w : wrong) {
+    CAPTURE(w.text);
+    json value;
+    const auto mistakes = parse_json_text(w.text, value);
+    REQUIRE(mistakes.size() == 1);
+    CHECK(mistakes[0].kind == w.kind);
+    CHECK(mistakes[0].byte == w.byte);
+  }
+  json value;
+  std::string many = "{\"a\": 0";
+  for (int i = 0; i < 20; ++i) many += ", \"a\": 1";
+  CHECK(parse_json_text(many + "}", value).size() == 10);
+}
+
+TEST_CASE("a reader of JSON may drop objects and is told how far it is", "[unit][base]") {
+  std::string text = "[";
+  for (int i = 0; i < 100'000; ++i) text += "{\"x\": 12345, \"y\": {}}, ";
+  text += "0]";
+  JsonReading reading;
+  int inner = 0;
+  reading.keep = [&](int depth, const json& object) {
+    inner += depth == 2 ? 1 : 0;
+    CHECK((depth == 2 || object.contains("x")));
+    return depth != 1;
+  };
+  std::uint64_t last = 0;
+  reading.progress = [&](std::uint64_t done, std::uint64_t total) {
+    CHECK(done > last);
+    CHECK(total == text.size());
+    last = done;
+  };
+  json value;
+  CHECK(parse_json_text(text, value, reading).empty());
+  CHECK(inner == 100'000);
+  CHECK(value.size() == 1);
+  CHECK(last > text.size() / 2);
+}
+
+TEST_CASE("TOML of ours becomes JSON with all its values", "[unit][base]") {
+  CHECK(json_of_toml("b = 1\na = \"x\"\n[t]\nc = [1, 2.5]\nd = true\n[[t.l]]\ne = \"80 GiB\"\n").dump() ==
+        R"({"b":1,"a":"x","t":{"c":[1,2.5],"d":true,"l":[{"e":"80 GiB"}]}})");
+}
