@@ -74,13 +74,22 @@ std::string render(const std::vector<Violation>& all) {
   return out;
 }
 
-std::vector<Violation> verify(const Program& program) {
-  verifying::Findings findings(program);
-  for (const auto part :
-       {verifying::check_layout, verifying::check_operands, verifying::check_data, verifying::check_gradients,
-        verifying::check_order, verifying::check_values, verifying::check_pairs}) {
-    part(findings);
+std::vector<Violation> verify(const Program& program, const WorkProgress& progress) {
+  struct Part {
+    void (*check)(verifying::Findings&);
+    double share;  // of the time, roughly
+  };
+  constexpr Part parts[] = {{verifying::check_layout, 0.01}, {verifying::check_operands, 0.01},
+                            {verifying::check_data, 0.43},   {verifying::check_gradients, 0.05},
+                            {verifying::check_order, 0.25},  {verifying::check_values, 0.2},
+                            {verifying::check_pairs, 0.05}};
+  verifying::Findings findings(program, progress);
+  double begin = 0.0;
+  for (const Part& part : parts) {
+    findings.part(begin, part.share);
+    part.check(findings);
     if (!findings.empty()) break;  // later parts rely on this one
+    begin += part.share;
   }
   return findings.take();
 }

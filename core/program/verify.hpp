@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/work_progress.hpp"
 #include "core/program/program.hpp"
 
 namespace orrery {
@@ -61,6 +62,8 @@ struct Violation {
 ///
 /// Setup is taken to have ended on all ranks before a step begins, and a step
 /// before the next: lanes do not reach across.
-[[nodiscard]] std::vector<Violation> verify(const Program&);
+///
+/// `progress` is told thousandths.
+[[nodiscard]] std::vector<Violation> verify(const Program&, const WorkProgress& progress = {});
 
 }  // namespace orrery

@@ -333,6 +333,7 @@ void check_data(Findings& f) {
         at /= extent;
       }
       RankWalk(f, rank, parts.buffers).walk();
+      f.reached(c * walks + i, p.classes.size() * walks);
     }
   }
 }

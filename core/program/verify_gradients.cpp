@@ -136,7 +136,10 @@ class Gradients {
 }  // namespace
 
 void check_gradients(Findings& f) {
-  for (std::uint32_t c = 0; c < f.program().classes.size() && !f.full(); ++c) Gradients(f, c).check();
+  for (std::uint32_t c = 0; c < f.program().classes.size() && !f.full(); ++c) {
+    f.reached(c, f.program().classes.size());
+    Gradients(f, c).check();
+  }
 }
 
 }  // namespace orrery::verifying

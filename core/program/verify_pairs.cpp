@@ -272,7 +272,10 @@ class Pairs {
 }  // namespace
 
 void check_pairs(Findings& f) {
-  for (std::uint32_t c = 0; c < f.program().classes.size() && !f.full(); ++c) Pairs(f, c).check();
+  for (std::uint32_t c = 0; c < f.program().classes.size() && !f.full(); ++c) {
+    f.reached(c, f.program().classes.size());
+    Pairs(f, c).check();
+  }
 }
 
 }  // namespace orrery::verifying

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/program/verify.hpp"
@@ -10,7 +12,8 @@ namespace orrery::verifying {
 /// Collects violations, with the place in words and as a listing.
 class Findings {
  public:
-  explicit Findings(const Program& program) : program_(&program) {}
+  explicit Findings(const Program& program, WorkProgress progress = {})
+      : program_(&program), progress_(std::move(progress)) {}
 
   void add(std::string code, std::string message);
   /// At an op of a block, in no particular run.
@@ -21,10 +24,25 @@ class Findings {
   [[nodiscard]] bool empty() const { return list_.empty(); }
   [[nodiscard]] bool full() const { return list_.size() >= 20; }
   [[nodiscard]] const Program& program() const { return *program_; }
+  /// The share of all work at which the part at hand begins, and its own.
+  void part(double begin, double share) {
+    begin_ = begin;
+    share_ = share;
+    reached(0, 1);
+  }
+  /// How much of the part at hand is done.
+  void reached(std::uint64_t done, std::uint64_t total) const {
+    constexpr double units = 1000.0;
+    if (!progress_) return;
+    const double here = begin_ + share_ * static_cast<double>(done) / static_cast<double>(total);
+    progress_(static_cast<std::uint64_t>(units * here), static_cast<std::uint64_t>(units));
+  }
   [[nodiscard]] std::vector<Violation> take() { return std::move(list_); }
 
  private:
   const Program* program_;
+  WorkProgress progress_;
+  double begin_ = 0.0, share_ = 1.0;
   std::vector<Violation> list_;
 };
 

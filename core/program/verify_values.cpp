@@ -806,6 +806,7 @@ class Values {
 
 void check_values(Findings& f) {
   for (std::uint32_t c = 0; c < f.program().classes.size() && !f.full(); ++c) {
+    f.reached(c, f.program().classes.size());
     Values(f, c).walk(true);
     Values(f, c).walk(false);
   }

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
+#include "core/base/work_progress.hpp"
 #include "core/program/program.hpp"
 #include "core/record/trace.hpp"
 
@@ -28,8 +32,26 @@ struct ChromeTraceOptions {
 /// Requires a trace of this program.
 [[nodiscard]] std::string write_chrome_trace(const Trace&, const Program&, const ChromeTraceOptions& = {});
 
-/// Reads a trace that write_chrome_trace wrote.  `file` names it in diagnostics.
-[[nodiscard]] std::optional<Trace> read_chrome_trace(std::string_view text, const std::string& file, Diagnostics&);
+/// Where a long trace goes piece by piece, so that it need not stand in memory.
+struct ChromeTraceSink {
+  std::function<void(std::string_view)> write;   ///< the next part of the text; may throw
+  WorkProgress progress;                         ///< ops written, of all ranks' ops and arrows
+  const std::atomic<bool>* cancelled = nullptr;  ///< once true, the trace ends with the rank at hand
+};
+
+/// The same, into a sink.  Returns the number of ranks written.  A trace that is
+/// cancelled is whole for the ranks that it has, and its origin says so:
+/// "simulate (stopped after 3 of 64 ranks)"; it lacks the arrows.
+std::size_t write_chrome_trace(const Trace&, const Program&, const ChromeTraceOptions&, const ChromeTraceSink&);
+
+/// About how many bytes the trace of a step takes (to some 15 %), known before
+/// there is one.  `all_ranks`: else one rank of each class.
+[[nodiscard]] double chrome_trace_size(const Program&, bool all_ranks);
+
+/// Reads a trace that write_chrome_trace wrote.  `file` names it in diagnostics;
+/// `progress` counts bytes.
+[[nodiscard]] std::optional<Trace> read_chrome_trace(std::string_view text, const std::string& file, Diagnostics&,
+                                                     const WorkProgress& progress = {});
 
 /// Whether a JSON text says that it is a trace of ours.
 [[nodiscard]] bool looks_like_trace(std::string_view text);

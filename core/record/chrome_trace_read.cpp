@@ -14,7 +14,8 @@ bool looks_like_trace(std::string_view text) {
   return start.find("\"orrery\"") != std::string_view::npos && start.find("\"trace\"") != std::string_view::npos;
 }
 
-std::optional<Trace> read_chrome_trace(std::string_view text, const std::string& file, Diagnostics& diagnostics) {
+std::optional<Trace> read_chrome_trace(std::string_view text, const std::string& file, Diagnostics& diagnostics,
+                                       const WorkProgress& progress) {
   using nlohmann::json;
   const std::string code = "trace.json";
   const auto fail = [&](const std::string& message) {
@@ -53,18 +54,15 @@ std::optional<Trace> read_chrome_trace(std::string_view text, const std::string&
         {pid->get<std::uint64_t>(), op->get<std::uint64_t>(), {start, start + std::llround(dur->get<double>() * 1e6)}});
   };
   json root;
-  try {
-    // Events are taken one by one and dropped, so a long trace does not stay in memory as JSON.
-    root = json::parse(text, [&](int depth, json::parse_event_t kind, json& value) {
-      if (depth != 2 || kind != json::parse_event_t::object_end) return true;
-      take(value);
-      return false;
-    });
-  } catch (const json::exception&) {
-    json again;  // says where
-    if (!parse_json(text, file, code, diagnostics, again)) return std::nullopt;
-    return fail("this JSON is not a trace");
-  }
+  JsonReading reading;
+  // Events are taken one by one and dropped, so a long trace does not stay in memory as JSON.
+  reading.keep = [&](int depth, const json& value) {
+    if (depth != 2) return true;
+    take(value);
+    return false;
+  };
+  reading.progress = progress;
+  if (!parse_json(text, file, code, diagnostics, root, reading)) return std::nullopt;
   if (!bad_event.empty())
     return fail("an event with args.op lacks pid, ts or dur, or they are out of range: " + bad_event);
   const json* own = root.is_object() && root.contains("orrery") ? &root["orrery"] : nullptr;

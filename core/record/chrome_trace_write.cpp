@@ -38,8 +38,8 @@ struct Place {
 
 class Writer {
  public:
-  Writer(const Trace& trace, const Program& program, const ChromeTraceOptions& options)
-      : trace_(trace), program_(program), options_(options) {
+  Writer(const Trace& trace, const Program& program, const ChromeTraceOptions& options, const ChromeTraceSink& sink)
+      : trace_(trace), program_(program), options_(options), sink_(sink) {
     for (const RankTrace& r : trace.ranks) {
       if (options.ranks.empty() ||
           std::find(options.ranks.begin(), options.ranks.end(), r.rank) != options.ranks.end()) {
@@ -48,26 +48,55 @@ class Writer {
     }
   }
 
-  std::string write() {
-    out_ = "{\"displayTimeUnit\":\"ms\",\n\"orrery\":{\"trace\":1,\"origin\":" + quoted(trace_.origin) +
-           ",\"lanes\":" + (trace_.concurrent_lanes ? "\"concurrent\"" : "\"serial\"") +
-           ",\"plan\":" + quoted(options_.plan) + ",\"ranks\":[";
-    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+  /// Returns the number of ranks written.
+  std::size_t write() {
+    for (const RankTrace* r : ranks_) total_ += (options_.flows ? 2 : 1) * r->spans.size();
+    // The first words tell what this is (looks_like_trace); what it holds is known at the end.
+    out_ =
+        "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"writer\":\"orrery\",\"kind\":\"trace\"},\n\"traceEvents\":[\n";
+    std::size_t written = 0;
+    for (; written < ranks_.size() && !stopped(); ++written) {
+      rank(*ranks_[written]);
+      advance(ranks_[written]->spans.size());
+    }
+    if (options_.flows) flows();
+    const std::string origin = written == ranks_.size() ? trace_.origin
+                                                        : fmt::format("{} (stopped after {} of {} ranks)",
+                                                                      trace_.origin, written, ranks_.size());
+    out_ += "\n],\n\"orrery\":{\"trace\":1,\"origin\":" + quoted(origin) +
+            ",\"lanes\":" + (trace_.concurrent_lanes ? "\"concurrent\"" : "\"serial\"") +
+            ",\"plan\":" + quoted(options_.plan) + ",\"ranks\":[";
+    for (std::size_t i = 0; i < written; ++i) {
       if (i > 0) out_ += ",";
       metadata(*ranks_[i]);
+      pass_on(false);
     }
-    out_ += "]},\n\"traceEvents\":[\n";
-    for (const RankTrace* r : ranks_) rank(*r);
-    if (options_.flows) flows();
-    out_ += "\n]}\n";
-    return std::move(out_);
+    out_ += "]}}\n";
+    pass_on(true);
+    return written;
   }
 
  private:
+  [[nodiscard]] bool stopped() const { return sink_.cancelled != nullptr && sink_.cancelled->load(); }
+
+  void advance(std::uint64_t ops) {
+    done_ += ops;
+    if (sink_.progress) sink_.progress(done_, total_);
+  }
+
+  /// Gives the sink what has gathered, in pieces of a size that a file likes.
+  void pass_on(bool all) {
+    constexpr std::size_t piece = std::size_t{1} << 20;
+    if (out_.empty() || (!all && out_.size() < piece)) return;
+    sink_.write(out_);
+    out_.clear();
+  }
+
   template <class... T>
   void event(fmt::format_string<T...> format, T&&... values) {
     if (!first_) out_ += ",\n";
     first_ = false;
+    pass_on(false);
     fmt::format_to(std::back_inserter(out_), format, std::forward<T>(values)...);
   }
 
@@ -232,6 +261,7 @@ class Writer {
     std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint8_t>, std::vector<Place>> receives;
     std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::vector<Place>> meetings;
     for (const RankTrace* r : ranks_) {
+      if (stopped()) return;
       std::vector<std::uint32_t> ordinal(program_.groups.size(), 0);
       for_each_op(program_, step_of(*r), [&](const OpRun& run) {
         const Place place{index(r->rank), is_timed(*run.op) ? lane_number(run.op->lane) : 0, r->spans[index(run.id)]};
@@ -253,14 +283,17 @@ class Writer {
           meetings[{g, leader, ordinal[g]++}].push_back(place);
         }
       });
+      advance(r->spans.size());
     }
     for (const auto& [key, from] : sends) {
       const auto to = receives.find(key);
       if (to == receives.end()) continue;
+      if (stopped()) return;
       for (std::size_t i = 0; i < std::min(from.size(), to->second.size()); ++i) arrow({from[i], to->second[i]});
     }
     for (auto& [key, members] : meetings) {
       if (members.size() < 2) continue;
+      if (stopped()) return;
       std::stable_sort(members.begin(), members.end(),
                        [](const Place& a, const Place& b) { return a.span.start < b.span.start; });
       arrow(members);
@@ -270,7 +303,9 @@ class Writer {
   const Trace& trace_;
   const Program& program_;
   const ChromeTraceOptions& options_;
+  const ChromeTraceSink& sink_;
   std::vector<const RankTrace*> ranks_;
+  std::uint64_t done_ = 0, total_ = 0;  ///< ops
   std::string out_;
   bool first_ = true;
   std::uint64_t next_flow_ = 1;
@@ -279,7 +314,57 @@ class Writer {
 }  // namespace
 
 std::string write_chrome_trace(const Trace& trace, const Program& program, const ChromeTraceOptions& options) {
-  return Writer(trace, program, options).write();
+  std::string text;
+  ChromeTraceSink sink;
+  sink.write = [&](std::string_view piece) { text += piece; };
+  Writer(trace, program, options, sink).write();
+  return text;
+}
+
+std::size_t write_chrome_trace(const Trace& trace, const Program& program, const ChromeTraceOptions& options,
+                               const ChromeTraceSink& sink) {
+  return Writer(trace, program, options, sink).write();
+}
+
+double chrome_trace_size(const Program& program, bool all_ranks) {
+  // Characters of the events above with numbers of usual length: the format's own and some 37 of figures.
+  constexpr double slice = 107 + 37;
+  constexpr double around_block = 95 + 30;
+  constexpr double counter = 165 + 17;
+  constexpr double arrow_end = 70 + 25;
+  constexpr double instant = 20;  // of an op that takes no time
+  std::vector<double> of_block;
+  for (const Block& block : program.blocks) {
+    double bytes = 0.0;
+    std::uint32_t computes = 0;
+    bool counted = false;
+    for (const Op& op : block.ops) {
+      if (!is_timed(op)) {
+        bytes += instant + (counted ? 0.0 : counter);  // one for all that changes at one instant
+        counted = true;
+        continue;
+      }
+      // Memory changes at instants of the compute lane.
+      counted = counted && lane_number(op.lane) != 0;
+      computes += lane_number(op.lane) == 0 ? 1 : 0;
+      const auto* compute = std::get_if<Compute>(&op.action);
+      const Pass pass = compute != nullptr ? block.kernels[compute->kernel].pass : block.pass;
+      bytes += slice + static_cast<double>(name_of(pass).size() + block.name.size());
+      if (const auto* exchange = std::get_if<Exchange>(&op.action)) {
+        bytes += (arrow_end + 22) * exchange->transfers.count;  // 22: "receive from rank 123, "
+      } else {
+        bytes += static_cast<double>(std::string_view(name_of(operation_of(program, block, op))).size());
+      }
+      if (std::holds_alternative<Collective>(op.action)) bytes += arrow_end;
+    }
+    if (computes > 1) bytes += around_block + static_cast<double>(block.name.size());
+    of_block.push_back(bytes);
+  }
+  double size = 0.0;
+  for (const RankClass& ranks : program.classes) {
+    for (const Slot& slot : ranks.step) size += of_block[index(slot.block)] * slot.repeat;
+  }
+  return size * (all_ranks ? static_cast<double>(program.mesh.size() / program.classes.size()) : 1.0);
 }
 
 }  // namespace orrery

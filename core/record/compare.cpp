@@ -110,10 +110,12 @@ Comparison compare(const Trace& predicted, const Trace& measured, const Program*
                        Seconds::of(static_cast<double>(end_of(m)) * picosecond), p.peak_bytes, m.peak_bytes,
                        p.sent_bytes, m.sent_bytes});
     if (p.spans.size() != m.spans.size()) {
+      c.same_plan = false;
       c.mismatches.push_back("rank " + std::to_string(index(p.rank)) + " has " + std::to_string(p.spans.size()) +
                              " ops predicted, " + std::to_string(m.spans.size()) + " measured");
     } else if (program != nullptr &&
                (index(p.rank) >= program->mesh.size() || step_ops(*program, p.rank) != p.spans.size())) {
+      c.same_plan = false;
       c.mismatches.push_back("rank " + std::to_string(index(p.rank)) + " has " + std::to_string(p.spans.size()) +
                              " ops, which is not the program's list");
     } else {
@@ -130,7 +132,10 @@ Comparison compare(const Trace& predicted, const Trace& measured, const Program*
                            ", one operation at a time " +
                            (predicted.concurrent_lanes ? "in the measurement" : "in the prediction"));
   }
-  if (c.ranks.empty()) c.mismatches.push_back("the traces have no rank in common");
+  if (c.ranks.empty()) {
+    c.same_plan = false;
+    c.mismatches.push_back("the traces have no rank in common");
+  }
   c.predicted_step = Seconds::of(static_cast<double>(predicted_step) * picosecond);
   c.measured_step = Seconds::of(static_cast<double>(measured_step) * picosecond);
 
@@ -180,7 +185,12 @@ Comparison compare(const Report& predicted, const Report& measured, const Tolera
   c.parts.push_back(time_row("waiting for collectives", exposed_collectives(predicted), exposed_collectives(measured)));
   c.parts.push_back(time_row("bubble", predicted.bubble_fraction * predicted.step_time,
                              measured.bubble_fraction * measured.step_time));
+  if (!predicted.plan.empty() && !measured.plan.empty() && predicted.plan != measured.plan) {
+    c.same_plan = false;
+    c.mismatches.push_back("one is of the plan " + predicted.plan + ", the other of " + measured.plan);
+  }
   if (predicted.gpus != measured.gpus) {
+    c.same_plan = false;
     c.mismatches.push_back(std::to_string(predicted.gpus) + " devices on one side, " + std::to_string(measured.gpus) +
                            " on the other");
   }

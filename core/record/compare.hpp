@@ -58,6 +58,7 @@ struct Comparison {
   std::vector<ComparedTime> parts;  ///< compute, exposed communication, bubble (see StageTime: the last two overlap)
   std::vector<ComparedRank> ranks;  ///< traces only
   std::vector<std::string> mismatches;  ///< what one side has and the other lacks
+  bool same_plan = true;                ///< false: the two cannot be of one plan, and the figures say nothing
   Tolerance tolerance;
   bool within_tolerance = true;  ///< false: exit status 1
 };

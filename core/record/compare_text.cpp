@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/record/compare.hpp"
 
@@ -34,6 +36,39 @@ ordered_json rows(const std::vector<ComparedTime>& times) {
 std::string percent(const std::optional<double>& error) {
   return error ? fmt::format("{:+.1f} %", 100.0 * *error) : std::string("-");
 }
+
+/// Text in columns as wide as their widest cell, two spaces apart; the first
+/// is left-aligned.  What files say (names, origins) is made safe for a terminal.
+class Columns {
+ public:
+  explicit Columns(std::size_t count) : widths_(count, 0) {}
+  void row(std::vector<std::string> cells) {
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      cells[i] = escaped(cells[i]);
+      widths_[i] = std::max<std::size_t>(widths_[i], character_count(cells[i]));
+    }
+    rows_.push_back(std::move(cells));
+  }
+  /// Text of its own between the rows.
+  void line(std::string text) { rows_.push_back({std::move(text)}); }
+  [[nodiscard]] std::string str() const {
+    std::string out;
+    for (const auto& cells : rows_) {
+      std::string text;
+      for (std::size_t i = 0; i < cells.size(); ++i) {
+        const std::string pad(widths_[i] - std::min<std::size_t>(widths_[i], character_count(cells[i])), ' ');
+        text += i == 0 ? (cells.size() == 1 ? cells[i] : cells[i] + pad) : "  " + pad + cells[i];
+      }
+      text.erase(text.find_last_not_of(' ') + 1);
+      out += text + "\n";
+    }
+    return out;
+  }
+
+ private:
+  std::vector<std::size_t> widths_;
+  std::vector<std::vector<std::string>> rows_;
+};
 
 std::string bytes_text(std::uint64_t bytes) { return short_text(Bytes::of(static_cast<double>(bytes))); }
 
@@ -74,17 +109,16 @@ ordered_json to_json(const Comparison& c) {
 std::string write_comparison(const Comparison& c) { return to_json(c).dump(2) + "\n"; }
 
 std::string render(const Comparison& c) {
-  std::string out =
-      fmt::format("{:<34}{:>14}{:>14}{:>10}{:>10}{:>12}\n", "", c.predicted, c.measured, "error", "runs", "error of 1");
+  Columns table(6);
+  table.row({"", c.predicted, c.measured, "error", "runs", "error of 1"});
   const auto row = [&](const ComparedTime& t) {
     std::string runs;
     if (t.predicted_count != 0 || t.measured_count != 0) {
       runs = t.predicted_count == t.measured_count ? std::to_string(t.measured_count)
                                                    : fmt::format("{}/{}", t.predicted_count, t.measured_count);
     }
-    out +=
-        fmt::format("{:<34}{:>14}{:>14}{:>10}{:>10}{:>12}\n", t.name, short_text(t.predicted), short_text(t.measured),
-                    percent(t.error), runs, t.median_error ? fmt::format("{:.1f} %", 100.0 * *t.median_error) : "");
+    table.row({t.name, short_text(t.predicted), short_text(t.measured), percent(t.error), runs,
+               t.median_error ? fmt::format("{:.1f} %", 100.0 * *t.median_error) : ""});
   };
   ComparedTime step;
   step.name = "step time";
@@ -93,23 +127,24 @@ std::string render(const Comparison& c) {
   step.error = c.step_error;
   row(step);
   for (const ComparedTime& t : c.parts) row(t);
-  out += fmt::format(
-      "{:<34}{:>14}{:>14}{:>10}\n", "peak memory", bytes_text(c.predicted_peak_bytes),
-      bytes_text(c.measured_peak_bytes),
-      percent(relative_error(static_cast<double>(c.predicted_peak_bytes), static_cast<double>(c.measured_peak_bytes))));
+  table.row(
+      {"peak memory", bytes_text(c.predicted_peak_bytes), bytes_text(c.measured_peak_bytes),
+       percent(relative_error(static_cast<double>(c.predicted_peak_bytes), static_cast<double>(c.measured_peak_bytes))),
+       "", ""});
   if (!c.operations.empty()) {
-    out += "\noperations (mean over ranks)\n";
+    table.line("\noperations (mean over ranks)");
     for (const ComparedTime& t : c.operations) row(t);
   }
+  std::string out = table.str();
   if (!c.ranks.empty()) {
-    out += fmt::format("\n{:<10}{:>12}{:>12}{:>16}{:>16}{:>16}{:>16}\n", "rank", "end", "measured", "peak", "measured",
-                       "sent", "measured");
+    Columns ranks(7);
+    ranks.row({"rank", "end", "measured", "peak bytes", "measured", "sent bytes", "measured"});
     for (const ComparedRank& r : c.ranks) {
-      out += fmt::format("{:<10}{:>12}{:>12}{:>16}{:>16}{:>16}{:>16}\n", index(r.rank), short_text(r.predicted_end),
-                         short_text(r.measured_end), with_commas(r.predicted_peak_bytes),
-                         with_commas(r.measured_peak_bytes), with_commas(r.predicted_sent_bytes),
-                         with_commas(r.measured_sent_bytes));
+      ranks.row({std::to_string(index(r.rank)), short_text(r.predicted_end), short_text(r.measured_end),
+                 with_commas(r.predicted_peak_bytes), with_commas(r.measured_peak_bytes),
+                 with_commas(r.predicted_sent_bytes), with_commas(r.measured_sent_bytes)});
     }
+    out += "\n" + ranks.str();
   }
   for (const std::string& m : c.mismatches) out += "\nnot comparable: " + m;
   if (!c.mismatches.empty()) out += "\n";

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <set>
@@ -147,6 +148,44 @@ TEST_CASE("A chosen rank alone is written and read", "[unit][record]") {
   REQUIRE(back);
   REQUIRE(back->ranks.size() == 1);
   CHECK(back->ranks[0] == trace.ranks.back());
+}
+
+TEST_CASE("A trace that is stopped is whole for the ranks that it has", "[unit][record]") {
+  const PlannedRun run = test::random_run(3);
+  const Program program = lower(run.model, run.workload, run.plan);
+  const Trace trace = any_trace(program, 3);
+  REQUIRE(trace.ranks.size() > 1);
+  std::atomic<bool> stop{false};
+  std::string text;
+  std::uint64_t last = 0;
+  ChromeTraceSink sink;
+  sink.write = [&](std::string_view piece) { text += piece; };
+  sink.progress = [&](std::uint64_t done, std::uint64_t total) {
+    CHECK(done > last);
+    CHECK(done <= total);
+    last = done;
+    stop = true;  // after the first rank
+  };
+  sink.cancelled = &stop;
+  CHECK(write_chrome_trace(trace, program, {}, sink) == 1);
+  CHECK(looks_like_trace(text));
+  Diagnostics diagnostics;
+  const auto back = read_chrome_trace(text, "t.json", diagnostics);
+  REQUIRE(back);
+  CHECK(back->origin == "simulate (stopped after 1 of " + std::to_string(trace.ranks.size()) + " ranks)");
+  REQUIRE(back->ranks.size() == 1);
+  CHECK(back->ranks[0] == trace.ranks[0]);
+}
+
+// The forecast counts characters with figures of usual length; it decides what is refused, so a fifth is near enough.
+TEST_CASE("The size of a trace is known before it is made", "[unit][record]") {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    CAPTURE(seed, test::describe(run));
+    const Program program = lower(run.model, run.workload, run.plan);
+    const auto size = static_cast<double>(write_chrome_trace(any_trace(program, seed), program).size());
+    CHECK(chrome_trace_size(program, true) == Approx(size).epsilon(0.2));
+  }
 }
 
 TEST_CASE("Files that are no traces of ours give diagnostics", "[unit][record]") {
