@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 
 #include "exec/calibrate/kernel_rates.hpp"
@@ -28,8 +29,9 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-Calibration calibrate(const CalibrateOptions& options) {
-  Calibration c;
+MeasuredCalibration calibrate(const CalibrateOptions& options) {
+  MeasuredCalibration out;
+  Calibration& c = out.calibration;
   c.name = options.name;
   c.device = options.device;
   c.machine = describe_machine();
@@ -43,6 +45,8 @@ Calibration calibrate(const CalibrateOptions& options) {
     if (options.progress) options.progress((done += 1.0) / parts);
   };
   MeasuredRates measured;
+  const double began = thread_core_seconds();
+  const auto began_at = std::chrono::steady_clock::now();
   for (const Precision p : options.precisions) {
     measure_gemm(p, measured);
     advance();
@@ -51,6 +55,9 @@ Calibration calibrate(const CalibrateOptions& options) {
     measure_steps(p, measured);
     advance();
   }
+  out.cores.had = thread_core_seconds() - began;
+  out.cores.needed = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_at).count();
+  if (const auto busy = core_shortage(out.cores)) c.source += "; " + *busy;
   c.kernels = std::move(measured.rates);
   c.spread = median(measured.spreads);
   c.launch = Seconds::of(median(measured.gaps));
@@ -59,7 +66,7 @@ Calibration calibrate(const CalibrateOptions& options) {
   c.busy_compute_slowdown = slowdown.compute;
   c.busy_memory_slowdown = slowdown.memory;
   advance();
-  return c;
+  return out;
 }
 
 }  // namespace orrery

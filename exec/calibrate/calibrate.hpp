@@ -6,6 +6,7 @@
 
 #include "core/record/calibration.hpp"
 #include "core/spec/workload.hpp"
+#include "exec/run/core_time.hpp"
 
 namespace orrery {
 
@@ -24,8 +25,13 @@ struct CalibrateOptions {
   std::function<void(double)> progress;
 };
 
+struct MeasuredCalibration {
+  Calibration calibration;  ///< its source says so where the machine was busy
+  CoreTime cores;           ///< of the part that one thread measures alone
+};
+
 /// Throws Error when threads cannot be started.
-[[nodiscard]] Calibration calibrate(const CalibrateOptions&);
+[[nodiscard]] MeasuredCalibration calibrate(const CalibrateOptions&);
 
 /// "2 cores, Intel(R) Xeon(R) Processor, L2 2 MiB, L3 480 MiB, memory 31 GiB".
 [[nodiscard]] std::string describe_machine();

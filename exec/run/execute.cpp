@@ -134,12 +134,14 @@ class Run final : public RunBuffers {
       }
     }
     if (stop_ || step == total_steps()) return false;
+    if (rank == Rank{0}) core_seconds_before_ = program_core_seconds();
     runners_[index(rank)]->barrier();  // the gate wakes threads one by one; this aligns their starts
     return true;
   }
 
   /// Between two steps, on rank 0's thread, all others waiting at the gate.
   void take_stock(std::uint64_t step) {
+    const double step_core_seconds = program_core_seconds() - core_seconds_before_;
     RunEvent event;
     event.step = step;
     event.warmup = step <= options_.warmup_steps;
@@ -153,7 +155,11 @@ class Run final : public RunBuffers {
       result_.losses.push_back(*event.loss);
     }
     if (options_.on_event) options_.on_event(event);
-    if (step > options_.warmup_steps) record(std::move(trace), step - options_.warmup_steps - 1);
+    if (step > options_.warmup_steps) {
+      result_.cores.needed += needed_core_time(program_, trace, std::max(1U, std::thread::hardware_concurrency()));
+      result_.cores.had += step_core_seconds;
+      record(std::move(trace), step - options_.warmup_steps - 1);
+    }
     if (step < total_steps() && options_.cancel != nullptr && options_.cancel->load()) {
       result_.cancelled = true;
       stop_ = true;
@@ -239,6 +245,7 @@ class Run final : public RunBuffers {
   std::condition_variable gate_open_;
   std::uint64_t gate_ = 0;  ///< steps begun so far: the gate of step s opens at s + 1
   bool stop_ = false;
+  double core_seconds_before_ = 0.0;  ///< processor time of the program when the step began
 };
 
 }  // namespace

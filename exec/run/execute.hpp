@@ -12,6 +12,7 @@
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
 #include "core/record/trace.hpp"
+#include "exec/run/core_time.hpp"
 
 namespace orrery {
 
@@ -80,6 +81,7 @@ struct RunResult {
   std::uint64_t trace_stride = 1;  ///< recorded steps from one kept trace to the next
   RecordedTimes times;             ///< of all recorded steps
   std::vector<double> losses;      ///< one per step, warm-up included
+  CoreTime cores;                  ///< of all recorded steps: what their kernels needed, what the program had
   std::vector<RankMemory> memory;  ///< by rank
   bool cancelled = false;          ///< fewer steps than asked for
 };

@@ -62,6 +62,7 @@ Report report_of(const PlannedRun& run, const Program& program, const RunResult&
                                                       : "a rank does one operation at a time");
   report.assumptions.push_back(fmt::format(
       "largest over ranks: {} bytes reserved for buffers, {} bytes of scratch outside the Program", reserved, outside));
+  if (const auto busy = core_shortage(result.cores)) report.assumptions.push_back(*busy);
   if (trace.concurrent_lanes) {
     report.assumptions.push_back(fmt::format(
         "peak memory counts buffers in the order of issue; with those that a lane still used when freed, {} bytes were "

@@ -14,7 +14,8 @@ namespace orrery {
 /// The Report of a run, of its median step, with the accounting that estimate
 /// and simulate use (core/record/summarize.hpp), for lanes as the run had them.
 /// Loss is that of the last step.  Assumptions say how many steps there
-/// were, their spread, and what was taken outside the Program's buffers.
+/// were, their spread, what was taken outside the Program's buffers, and whether
+/// the threads were given the cores that they needed.
 [[nodiscard]] Report report_of(const PlannedRun&, const Program&, const RunResult&);
 
 }  // namespace orrery

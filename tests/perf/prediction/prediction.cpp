@@ -132,7 +132,7 @@ Options parse(int argc, char** argv) {
 
 Calibration calibration_for(const Options& options) {
   if (options.calibration.empty()) {
-    Calibration c = calibrate({});
+    Calibration c = calibrate({}).calibration;
     if (!options.save.empty()) std::ofstream(options.save) << calibration_text(c);
     return c;
   }

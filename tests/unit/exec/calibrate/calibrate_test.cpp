@@ -83,7 +83,10 @@ TEST_CASE("A calibration covers every kernel of a step", "[calibrate]") {
     rising = rising && share >= last;
     last = share;
   };
-  const Calibration c = calibrate(options);
+  const MeasuredCalibration measured = calibrate(options);
+  const Calibration& c = measured.calibration;
+  CHECK(measured.cores.needed > 0.0);
+  CHECK(measured.cores.had > 0.0);
   CHECK(rising);
   CHECK(last == Approx(1.0));
   CHECK(c.cores == usable_cores());
