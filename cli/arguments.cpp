@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <set>
+#include <sstream>
 
 #include "cli/common.hpp"
 #include "cli/status.hpp"
@@ -53,29 +55,74 @@ std::string flag_of(const std::string& text) {
   return text.starts_with('-') && letter(1) ? text.substr(0, 2) : "";
 }
 
-/// Refuses flags that `app` does not have, and names the nearest that it has.
-void refuse_unknown_flags(const CLI::App& app, int count, const char* const* values) {
+/// Refuses a flag that `app` does not have, and names the nearest that it has.
+[[noreturn]] void refuse_flag(const CLI::App& app, const std::string& flag) {
   std::vector<std::string> known;
   for (const CLI::Option* o : app.get_options()) {
     for (const std::string& name : o->get_lnames()) known.push_back("--" + name);
-    for (const std::string& name : o->get_snames()) known.push_back("-" + name);
   }
+  const bool is_long = flag.starts_with("--");
+  std::vector<std::string> near = is_long ? nearest(flag, known, 1) : std::vector<std::string>{};
+  if (is_long && near.empty()) {
+    // A part of a longer name: "--memory" of "--memory-tolerance".
+    for (const std::string& k : known) {
+      if (k.find(flag.substr(2)) != std::string::npos) near.push_back(k);
+    }
+  }
+  std::vector<std::string> details;
+  if (!near.empty()) details.push_back(fmt::format("Did you mean {}?", near.front()));
+  wrong(app,
+        fmt::format("{} has no flag {}", app.get_parent() == nullptr ? "orrery" : "orrery " + app.get_name(), flag),
+        std::move(details));
+}
+
+/// The option of `app` that `flag` names; null where it has none.
+const CLI::Option* option_of(const CLI::App& app, const std::string& flag) {
+  for (const CLI::Option* o : app.get_options()) {
+    if (!o->get_positional() && o->check_name(flag)) return o;
+  }
+  return nullptr;
+}
+
+/// What the parser would say in words of its own: flags that are not known, stand twice or lack their value, and
+/// arguments too many.
+void check_words(const CLI::App& app, int count, const char* const* values) {
+  std::set<const CLI::Option*> given;
+  std::vector<std::string> positionals;
+  bool flags_end = false;
   for (int i = 2; i < count; ++i) {
     const std::string text = values[i];
-    if (text == "--") return;  // positionals from here
-    const std::string flag = flag_of(text);
-    if (flag.empty() || std::find(known.begin(), known.end(), flag) != known.end()) continue;
-    const bool is_long = flag.starts_with("--");
-    std::vector<std::string> near = is_long ? nearest(flag, known, 1) : std::vector<std::string>{};
-    if (is_long && near.empty()) {
-      // A part of a longer name: "--memory" of "--memory-tolerance".
-      for (const std::string& k : known) {
-        if (k.find(flag.substr(2)) != std::string::npos) near.push_back(k);
+    const std::string flag = flags_end ? "" : flag_of(text);
+    if (text == "--" && !flags_end) {
+      flags_end = true;
+    } else if (flag.empty()) {
+      positionals.push_back(text);
+    } else {
+      const CLI::Option* o = option_of(app, flag);
+      if (o == nullptr) refuse_flag(app, flag);
+      const bool takes_value = o->get_items_expected_max() > 0;
+      if (!takes_value && text != flag) {
+        wrong(app, fmt::format("{} takes no value, and has \"{}\"", flag,
+                               text.substr(flag.size() + (text[flag.size()] == '='))));
       }
+      if (!takes_value) continue;
+      if (!given.insert(o).second) wrong(app, fmt::format("{} is given twice", flag));
+      if (text != flag) continue;  // --top=3, -oFILE
+      if (i + 1 == count || option_of(app, flag_of(values[i + 1])) != nullptr) {
+        wrong(app, fmt::format("{} needs a value", flag));
+      }
+      ++i;
     }
-    std::vector<std::string> details;
-    if (!near.empty()) details.push_back(fmt::format("Did you mean {}?", near.front()));
-    wrong(app, fmt::format("orrery {} has no flag {}", app.get_name(), flag), std::move(details));
+  }
+  std::vector<std::string> names;
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->get_positional()) names.push_back(o->get_name(true));
+  }
+  if (positionals.size() > names.size()) {
+    wrong(app, fmt::format("\"{}\" is one argument too many", positionals[names.size()]),
+          names.empty() ? std::vector<std::string>{}
+                        : std::vector<std::string>{
+                              fmt::format("orrery {} takes {}.", app.get_name(), fmt::join(names, " and "))});
   }
 }
 
@@ -200,8 +247,12 @@ int dispatch(int count, const char* const* values, const std::vector<std::unique
           {fmt::format("{}: {}.", near.empty() ? "Known" : "Nearest", fmt::join(near.empty() ? names : near, ", "))});
     }
     for (const CLI::App* sub : subcommands) {
-      if (sub->get_name() == values[1]) refuse_unknown_flags(*sub, count, values);
+      if (sub->get_name() == values[1]) check_words(*sub, count, values);
     }
+  }
+  for (int i = 1; i < count && values[i][0] == '-'; ++i) {
+    const std::string flag = flag_of(values[i]);
+    if (flag != "--json" && option_of(app, flag) == nullptr) refuse_flag(app, flag.empty() ? values[i] : flag);
   }
   if (count < 2 ||
       std::all_of(values + 1, values + count, [](const char* v) { return std::string_view(v) == "--json"; })) {
@@ -211,10 +262,11 @@ int dispatch(int count, const char* const* values, const std::vector<std::unique
   }
   try {
     app.parse(count, values);
-  } catch (const CLI::CallForHelp& help) {
-    return app.exit(help);
-  } catch (const CLI::CallForVersion& version) {
-    return app.exit(version);
+  } catch (const CLI::Success& asked) {  // for help, or for the version
+    std::ostringstream out;
+    app.exit(asked, out, out);
+    print(out.str());
+    return status_fine;
   } catch (const CLI::ParseError& failed) {
     const auto parsed = app.get_subcommands();
     wrong(parsed.empty() ? app : *parsed.front(), failed.what());

@@ -38,12 +38,14 @@ class CalibrateVerb final : public Verb {
   }
 
   int run() override {
-    const std::filesystem::path file = flags_.output ? std::filesystem::path(*flags_.output) : own_calibration_path();
+    const std::filesystem::path file =
+        prints_output(flags_) ? "standard output"
+                              : (flags_.output ? std::filesystem::path(*flags_.output) : own_calibration_path());
     if (!flags_.output) {  // the place of our own, which may be missing
       std::error_code failure;
       std::filesystem::create_directories(file.parent_path(), failure);
     }
-    require_folder(file);
+    if (!prints_output(flags_)) require_folder(file);
     CalibrateOptions options;
     catch_interrupt();
     Progress progress;
@@ -51,17 +53,25 @@ class CalibrateVerb final : public Verb {
       if (interrupted().load()) throw Interrupted{};
       progress.show("calibrate", static_cast<std::uint64_t>(share * 1000.0), 1000);
     };
-    Calibration measured;
+    MeasuredCalibration made;
     try {
-      measured = calibrate(options);
+      made = calibrate(options);
     } catch (const Interrupted&) {
       progress.clear();
-      print("Interrupted: nothing was written.\n");
+      print(flags_.json ? "{\n  \"complete\": false\n}\n" : "Interrupted: nothing was written.\n");
       return status_no;
     }
     progress.clear();
-    write_file(file, calibration_text(measured));
-    if (flags_.json) {
+    const Calibration& measured = made.calibration;
+    const std::optional<std::string> busy = core_shortage(made.cores);
+    if (flags_.output) {
+      write_output(flags_, calibration_text(measured));
+    } else {
+      write_file(file, calibration_text(measured));
+    }
+    if (prints_output(flags_)) {
+      // It has been printed.
+    } else if (flags_.json) {
       nlohmann::ordered_json json;
       json["file"] = file.string();
       json["machine"] = measured.machine;
@@ -71,6 +81,10 @@ class CalibrateVerb final : public Verb {
         json["gemm_flop_per_s"][std::string(name_of(t))] = best_gemm(measured, t);
       }
       json["kernel_tables"] = measured.kernels.size();
+      json["core_time_needed_s"] = made.cores.needed;
+      json["core_time_had_s"] = made.cores.had;
+      json["assumptions"] = nlohmann::ordered_json::array();
+      if (busy) json["assumptions"].push_back(*busy);
       print_json(json);
     } else {
       Table table({"matrix products", "best rate"});
@@ -83,6 +97,7 @@ class CalibrateVerb final : public Verb {
         out += fmt::format("  a message between ranks takes {} to start\n", short_text(measured.messages->latency));
       out += fmt::format("  {} kernel tables, spread of measurements {}\n  written to {}\n", measured.kernels.size(),
                          percent(measured.spread), file.string());
+      if (busy) out += fmt::format("  Not to be relied on: {}.\n", *busy);
       print(out);
     }
     return status_fine;

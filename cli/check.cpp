@@ -29,6 +29,11 @@ std::string about(const ModelSpec& m) {
   return fmt::format("{}, {} parameters", m.name, with_commas(parameter_count(m)));
 }
 
+/// Passes progress on to the terminal.
+WorkProgress told(Ticker& ticker, const char* phase) {
+  return [&ticker, phase](std::uint64_t done, std::uint64_t total) { ticker.show(phase, done, total); };
+}
+
 class CheckVerb final : public Verb {
  public:
   const char* name() const override { return "check"; }
@@ -55,7 +60,7 @@ class CheckVerb final : public Verb {
     std::string found;
     if (text) {
       kind = kind_of(*text, file_, d);
-      if (d.empty()) found = describe_file(kind, *text, d);
+      if (d.empty()) found = describe_file(kind, *text, d, *ticker);
     }
     ticker.reset();
     const bool good = d.empty();
@@ -65,18 +70,20 @@ class CheckVerb final : public Verb {
     json["good"] = good;
     json["about"] = found;
     json["errors"] = errors_json(d);
-    if (flags_.output) write_file(*flags_.output, json_text(json));
-    if (flags_.json) {
+    write_output(flags_, json_text(json));
+    if (prints_output(flags_)) {
+      // It has been printed.
+    } else if (flags_.json) {
       print_json(json);
     } else if (good) {
-      print(fmt::format("{}: a {}: {}\n", printable(file_), name_of(kind), printable(found)));
+      print(fmt::format("{}: {}: {}\n", printable(file_), with_article(kind), printable(found)));
     }
-    if (!good) throw InputError(d, flags_.json);
+    if (!good) throw InputError(d, flags_.json || prints_output(flags_));
     return status_fine;
   }
 
  private:
-  std::string describe_file(FileKind kind, const std::string& text, Diagnostics& d) const {
+  std::string describe_file(FileKind kind, const std::string& text, Diagnostics& d, Ticker& ticker) const {
     const Library library = library_of(flags_);
     const DeviceLookup lookup = [&](const std::string& name, Diagnostics& more) { return library.device(name, more); };
     switch (kind) {
@@ -88,7 +95,7 @@ class CheckVerb final : public Verb {
         return {};
       case FileKind::workload:
         if (const auto w = parse_workload(text, file_, d)) {
-          return fmt::format("{} sequences of {} tokens, {}", w->global_batch, w->sequence_length,
+          return fmt::format("{} of {}, {}", counted(w->global_batch, "sequence"), counted(w->sequence_length, "token"),
                              name_of(w->precision));
         }
         return {};
@@ -101,8 +108,8 @@ class CheckVerb final : public Verb {
         if (auto c = parse_cluster(text, file_, lookup, d)) {
           if (flags_.gpus) c = resized(std::move(*c), *flags_.gpus, d);
           if (c)
-            return fmt::format("{}, {} node{} of {} x {}", c->name, c->nodes, c->nodes == 1 ? "" : "s",
-                               c->devices_per_node, c->device.name);
+            return fmt::format("{}, {} of {} x {}", c->name, counted(c->nodes, "node"), c->devices_per_node,
+                               c->device.name);
         }
         return {};
       case FileKind::plan:
@@ -112,7 +119,8 @@ class CheckVerb final : public Verb {
         return {};
       case FileKind::calibration:
         if (const auto c = parse_calibration(text, file_, d)) {
-          return fmt::format("{} of {}, {}, {} measured tables", c->name, c->device, c->date, c->kernels.size());
+          return fmt::format("{} of {}, {}, {}", c->name, c->device, c->date,
+                             counted(c->kernels.size(), "measured table"));
         }
         return {};
       case FileKind::report:
@@ -121,13 +129,13 @@ class CheckVerb final : public Verb {
         }
         return {};
       case FileKind::trace:
-        if (const auto t = read_chrome_trace(text, file_, d)) {
-          return fmt::format("{}, {} ranks", t->origin, t->ranks.size());
+        if (const auto t = read_chrome_trace(text, file_, d, told(ticker, "read"))) {
+          return fmt::format("{}, {}", t->origin, counted(t->ranks.size(), "rank"));
         }
         return {};
       case FileKind::program:
         if (const auto p = read_program(text, file_, d)) {
-          const std::vector<Violation> broken = verify(*p);
+          const std::vector<Violation> broken = verify(*p, told(ticker, "verify"));
           for (const Violation& v : broken) {
             Diagnostic m;
             m.file = file_;
@@ -136,8 +144,8 @@ class CheckVerb final : public Verb {
             if (!v.listing.empty()) m.details.push_back(v.listing);
             d.add(std::move(m));
           }
-          return fmt::format("{} ranks in {} classes, {} blocks, every rule holds", p->mesh.size(), p->classes.size(),
-                             p->blocks.size());
+          return fmt::format("{} in {}, {}, every rule holds", counted(p->mesh.size(), "rank"),
+                             counted(p->classes.size(), "class", "classes"), counted(p->blocks.size(), "block"));
         }
         return {};
       case FileKind::order:
@@ -154,6 +162,10 @@ class CheckVerb final : public Verb {
         m.message = "this is no file of ours";
         m.details.push_back(
             "A TOML file of ours has a table [model], [workload], [device], [cluster] or [plan], or is a calibration.");
+        if (const std::size_t first = text.find_first_not_of(" \t\r\n");
+            first != std::string::npos && (text[first] == '{' || text[first] == '[')) {
+          m.details = {"JSON of ours is a report or a trace; a Hugging Face config.json names its model_type."};
+        }
         d.add(std::move(m));
         return {};
     }

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cli/file_kind.hpp"
 #include "core/base/nearest.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
@@ -89,6 +90,7 @@ CalibrationChoice calibration_of(const CommonFlags& flags, const Library& librar
   std::error_code failure;
   if (flags.calibration) {
     file = *flags.calibration;
+    require_kind(file, {FileKind::calibration});
     origin = file.string();
   } else if (device.name == "cpu-core" && std::filesystem::exists(own_calibration_path(), failure)) {
     file = own_calibration_path();
@@ -120,9 +122,11 @@ void adapt_to_this_machine(ClusterSpec& cluster) {
 }
 
 std::filesystem::path plan_path(const std::string& reference, const Library& library) {
-  if (is_path(reference)) return reference;
   std::error_code failure;
-  if (std::filesystem::exists(reference, failure)) return reference;
+  if (is_path(reference) || std::filesystem::exists(reference, failure)) {
+    require_kind(reference, {FileKind::plan});
+    return reference;
+  }
   if (std::filesystem::exists(library.plan(reference), failure)) return library.plan(reference);
   const std::vector<std::string> known = library.plans();
   const std::vector<std::string> near = nearest(reference, known, 4);
@@ -131,6 +135,20 @@ std::filesystem::path plan_path(const std::string& reference, const Library& lib
   if (near.empty() && !known.empty())
     detail = fmt::format("It is neither a file nor one of: {}.", fmt::join(known, ", "));
   refuse("library.unknown-plan", fmt::format("no plan is named \"{}\"", reference), {std::move(detail)});
+}
+
+std::optional<ModelSpec> named_model(const Library& library, const std::string& reference, Diagnostics& d) {
+  std::error_code failure;
+  if (is_path(reference) && !std::filesystem::is_directory(reference, failure)) {
+    require_kind(reference, {FileKind::model, FileKind::hf_config});
+  }
+  return library.model(reference, ".", d);
+}
+
+std::optional<ClusterSpec> named_cluster(const Library& library, const std::string& reference,
+                                         std::optional<std::uint32_t> gpus, Diagnostics& d) {
+  if (is_path(reference)) require_kind(reference, {FileKind::cluster});
+  return library.cluster(reference, ".", gpus, d);
 }
 
 UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& flags,
@@ -145,7 +163,7 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
   }
   if (cluster && (!run->cluster || use == ClusterUse::replace)) {
     const auto ranks = static_cast<std::uint32_t>(run->plan.mesh.size());
-    run->cluster = library.cluster(*cluster, ".", ranks, d);
+    run->cluster = named_cluster(library, *cluster, ranks, d);
     require_none(d);
     run->cluster_reference = *cluster;
   }
@@ -184,13 +202,17 @@ std::string resolutions_text(const std::vector<Resolution>& resolved) {
   return out;
 }
 
+void refuse_standard_output(const char* flag, const std::optional<std::string>& file) {
+  if (file == "-") refuse("cli.output", fmt::format("{} needs a file", flag), {"Only -o takes - for standard output."});
+}
+
 void keep_apart(const std::filesystem::path& input, const std::vector<std::optional<std::string>>& outputs) {
   const auto same = [](const std::filesystem::path& a, const std::filesystem::path& b) {
     std::error_code failure;
     return a.lexically_normal() == b.lexically_normal() || std::filesystem::equivalent(a, b, failure);
   };
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (!outputs[i]) continue;
+    if (!outputs[i] || *outputs[i] == "-") continue;
     if (same(input, *outputs[i])) {
       refuse("cli.output", fmt::format("{} would be written over: it is the input", *outputs[i]));
     }
@@ -213,26 +235,74 @@ void require_folder(const std::filesystem::path& file) {
   }
 }
 
-void write_file(const std::filesystem::path& wanted, std::string_view text) {
+bool prints_output(const CommonFlags& flags) { return flags.output == "-"; }
+
+void require_output(const CommonFlags& flags) {
+  if (flags.output && !prints_output(flags)) require_folder(*flags.output);
+}
+
+void write_output(const CommonFlags& flags, std::string_view text) {
+  if (prints_output(flags)) {
+    print(text);
+  } else if (flags.output) {
+    write_file(*flags.output, text);
+  }
+}
+
+struct FileWriter::State {
+  std::filesystem::path file, first;
+  std::ofstream out;
+  bool closed = false;
+
+  void require() {
+    if (!out) throw Error(fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
+  }
+};
+
+FileWriter::FileWriter(const std::filesystem::path& wanted) : state_(std::make_unique<State>()) {
   require_folder(wanted);
   std::error_code failure;
-  std::filesystem::path file = wanted;
+  state_->file = wanted;
   // A link stays; what it leads to is written.
   if (std::filesystem::is_symlink(wanted, failure)) {
-    file = std::filesystem::canonical(wanted, failure);
+    state_->file = std::filesystem::canonical(wanted, failure);
     if (failure) throw Error(fmt::format("cannot write {}: {}", wanted.string(), failure.message()));
   }
   // Devices and pipes cannot be replaced by renaming.
-  const auto status = std::filesystem::status(file, failure);
+  const auto status = std::filesystem::status(state_->file, failure);
   const bool whole = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
-  const std::filesystem::path first = whole ? std::filesystem::path(file.string() + ".part") : file;
-  std::ofstream out(first, std::ios::binary);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  state_->first = whole ? std::filesystem::path(state_->file.string() + ".part") : state_->file;
+  state_->out.open(state_->first, std::ios::binary);
+  state_->require();
+}
+
+FileWriter::~FileWriter() {
+  if (state_->closed || state_->first == state_->file) return;
+  state_->out.close();
+  std::error_code ignored;
+  std::filesystem::remove(state_->first, ignored);
+}
+
+void FileWriter::write(std::string_view text) {
+  state_->out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  state_->require();
+}
+
+void FileWriter::close() {
+  state_->out.close();
+  state_->require();
+  if (state_->first != state_->file) {
+    std::error_code failure;
+    std::filesystem::rename(state_->first, state_->file, failure);
+    if (failure) throw Error(fmt::format("cannot write {}: {}", state_->file.string(), failure.message()));
+  }
+  state_->closed = true;
+}
+
+void write_file(const std::filesystem::path& file, std::string_view text) {
+  FileWriter out(file);
+  out.write(text);
   out.close();
-  if (!out) throw Error(fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
-  if (!whole) return;
-  std::filesystem::rename(first, file, failure);
-  if (failure) throw Error(fmt::format("cannot write {}: {}", file.string(), failure.message()));
 }
 
 void print(std::string_view text) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,7 +31,8 @@ struct CommonFlags {
   std::optional<std::string> data;
 };
 
-/// --json, -o and --data; `output_help` says what -o writes.
+/// --json, -o and --data; `output_help` says what -o writes.  "-o -" writes it to
+/// standard output, and then nothing else is printed there.
 void declare_output(Command&, CommonFlags&, const std::string& output_help);
 /// --gpus, --calibration and --lanes.
 void declare_machine(Command&, CommonFlags&);
@@ -49,7 +51,9 @@ class InputError {
 void require_none(const Diagnostics&);
 /// A mistake in the arguments themselves.
 [[noreturn]] void refuse(std::string code, std::string message, std::vector<std::string> details = {});
-/// Refuses outputs that are the input or each other: nothing that a person wrote is lost.
+/// "-" stands for standard output with -o only.
+void refuse_standard_output(const char* flag, const std::optional<std::string>& file);
+/// Refuses outputs that are the input or each other: nothing that a person wrote is lost.  "-" is no file.
 void keep_apart(const std::filesystem::path& input, const std::vector<std::optional<std::string>>& outputs);
 
 /// The data directory: --data, else beside the installed program, else the source tree.
@@ -96,7 +100,7 @@ struct LoadedPlan {
 /// Reads (as read_unresolved), resolves and lowers a plan.
 [[nodiscard]] LoadedPlan load_plan(const std::string& reference, const CommonFlags&,
                                    const std::optional<std::string>& cluster, ClusterUse use = ClusterUse::replace);
-/// Path of a plan: the reference itself, or the example plan of that name.
+/// Path of a plan: the reference itself, or the example plan of that name.  A file of another kind is refused.
 [[nodiscard]] std::filesystem::path plan_path(const std::string& reference, const Library&);
 
 [[nodiscard]] CostModel cost_model(const LoadedPlan&);
@@ -104,9 +108,37 @@ struct LoadedPlan {
 /// Lines "auto: key = value (reason)" for every value that was resolved.
 [[nodiscard]] std::string resolutions_text(const std::vector<Resolution>&);
 
+/// A model or cluster as `--model`, `--cluster` and `show` name it; a file of another kind is refused.
+[[nodiscard]] std::optional<ModelSpec> named_model(const Library&, const std::string& reference, Diagnostics&);
+[[nodiscard]] std::optional<ClusterSpec> named_cluster(const Library&, const std::string& reference,
+                                                       std::optional<std::uint32_t> gpus, Diagnostics&);
+
 /// Throws Error where `file` cannot be written for want of its folder, which is
 /// not created; for verbs that work long before they write.
 void require_folder(const std::filesystem::path& file);
+/// Whether -o is "-".
+[[nodiscard]] bool prints_output(const CommonFlags&);
+/// require_folder for -o, where it names a file.
+void require_output(const CommonFlags&);
+/// Writes what -o asks for to its file or to standard output; nothing without -o.
+void write_output(const CommonFlags&, std::string_view text);
+
+/// A file that is written piece by piece: to a neighbour first, which takes its
+/// name in close() and is removed without that.  Throws Error.
+class FileWriter {
+ public:
+  explicit FileWriter(const std::filesystem::path&);
+  ~FileWriter();
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+  void write(std::string_view text);
+  void close();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 /// Writes a file whole: to a neighbour first, then renamed, so that an
 /// interrupted program leaves no half file.  Throws Error.
 void write_file(const std::filesystem::path&, std::string_view text);

@@ -4,10 +4,12 @@
 
 #include "cli/common.hpp"
 #include "cli/file_kind.hpp"
+#include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
 #include "core/record/chrome_trace.hpp"
@@ -34,8 +36,8 @@ class CompareVerb final : public Verb {
   const char* summary() const override { return "set a prediction beside a measurement, or two plans side by side"; }
 
   void declare(Command& c) override {
-    c.positional("A", a_, "a trace or report (predicted), or a plan");
-    c.positional("B", b_, "a trace or report (measured), or another plan");
+    c.positional("A", a_, "a trace or report, predicted or measured, or a plan");
+    c.positional("B", b_, "another trace or report of the same plan, or another plan");
     c.option("--plan", plan_, "traces: the plan of both, to split the error over kinds of operations");
     c.option("--tolerance", tolerance_.step_time, "step time: allowed relative error");
     c.option("--memory-tolerance", tolerance_.memory, "peak memory: allowed relative error");
@@ -63,19 +65,36 @@ class CompareVerb final : public Verb {
       refuse("cli.compare", fmt::format("{} is a {}", a_, name_of(a)),
              {"Two traces, two reports or two plans can be compared."});
     }
-    const Comparison c = a == FileKind::trace ? traces(a_text, b_text) : reports(a_text, b_text);
-    if (flags_.output) write_file(*flags_.output, write_comparison(c));
-    if (flags_.json) {
-      print_json(to_json(c));
+    std::vector<std::string> notes;
+    const Comparison c = a == FileKind::trace ? traces(a_text, b_text, notes) : reports(a_text, b_text, notes);
+    if (!c.same_plan) {
+      std::vector<std::string> details;
+      for (std::size_t i = 0; i < std::min<std::size_t>(c.mismatches.size(), 3); ++i) {
+        details.push_back(fmt::format("{}.", escaped(c.mismatches[i])));
+      }
+      details.emplace_back("orrery compare A.toml B.toml sets two plans side by side.");
+      refuse("cli.compare", fmt::format("the two {}s are not of the same plan", name_of(a)), std::move(details));
+    }
+    nlohmann::ordered_json json = to_json(c);
+    json["notes"] = notes;
+    write_output(flags_, json_text(json));
+    if (prints_output(flags_)) {
+      // It has been printed.
+    } else if (flags_.json) {
+      print_json(json);
     } else {
-      print(render(c));
+      std::string out;
+      for (const std::string& n : notes) out += n + "\n\n";
+      print(out + render(c));
     }
     return c.within_tolerance ? status_fine : status_no;
   }
 
  private:
   std::pair<FileKind, std::string> look(const std::string& reference) {
-    const std::string path = is_path(reference) ? reference : plan_path(reference, library_of(flags_)).string();
+    std::error_code failure;
+    const bool file = is_path(reference) || std::filesystem::exists(reference, failure);
+    const std::string path = file ? reference : plan_path(reference, library_of(flags_)).string();
     Diagnostics d;
     std::optional<std::string> text = read_text(path, d, std::size_t{4} << 30);
     require_none(d);
@@ -84,23 +103,50 @@ class CompareVerb final : public Verb {
     return {kind, std::move(*text)};
   }
 
-  Comparison reports(const std::string& a_text, const std::string& b_text) const {
+  /// Puts the prediction first, and says so where it stood second or where there is not one of each.
+  template <class T>
+  static void order(T& a, T& b, std::vector<std::string>& notes) {
+    const auto measured = [](const T& side) { return side.origin.starts_with("run"); };
+    if (measured(a) && !measured(b)) {
+      std::swap(a, b);
+      notes.push_back(fmt::format("A is the measurement and B the prediction: the columns are {}, then {}.",
+                                  escaped(a.origin), escaped(b.origin)));
+    } else if (measured(a) == measured(b)) {
+      notes.push_back(fmt::format("Both are {}: the error is that of A ({}) from B ({}).",
+                                  measured(a) ? "measurements" : "predictions", escaped(a.origin), escaped(b.origin)));
+    }
+  }
+
+  Comparison reports(const std::string& a_text, const std::string& b_text, std::vector<std::string>& notes) const {
     Diagnostics d;
-    const std::optional<Report> a = read_report(a_text, a_, d);
-    const std::optional<Report> b = read_report(b_text, b_, d);
+    std::optional<Report> a = read_report(a_text, a_, d);
+    std::optional<Report> b = read_report(b_text, b_, d);
     require_none(d);
+    order(*a, *b, notes);
+    for (const std::string& assumption : (a->origin.starts_with("run") ? *a : *b).assumptions) {
+      if (assumption.starts_with("this machine was busy"))
+        notes.push_back("When measured, " + escaped(assumption) + ".");
+    }
     return compare(*a, *b, tolerance_);
   }
 
-  Comparison traces(const std::string& a_text, const std::string& b_text) const {
+  Comparison traces(const std::string& a_text, const std::string& b_text, std::vector<std::string>& notes) const {
+    Ticker ticker("read");
     Diagnostics d;
-    const std::optional<Trace> a = read_chrome_trace(a_text, a_, d);
-    const std::optional<Trace> b = read_chrome_trace(b_text, b_, d);
+    const auto told = [&](const char* which) {
+      return [&ticker, which](std::uint64_t done, std::uint64_t total) { ticker.show(which, done, total); };
+    };
+    std::optional<Trace> a = read_chrome_trace(a_text, a_, d, told("read A"));
+    std::optional<Trace> b = read_chrome_trace(b_text, b_, d, told("read B"));
     require_none(d);
-    if (!plan_) return compare(*a, *b, nullptr, tolerance_);
+    if (!plan_) {
+      order(*a, *b, notes);
+      return compare(*a, *b, nullptr, tolerance_);
+    }
     const LoadedPlan loaded = load_plan(*plan_, flags_, "local-cpu", ClusterUse::fall_back);
     refuse_foreign(a_, *a, loaded.program);
     refuse_foreign(b_, *b, loaded.program);
+    order(*a, *b, notes);
     return compare(*a, *b, &loaded.program, tolerance_);
   }
 
@@ -160,8 +206,10 @@ class CompareVerb final : public Verb {
     const std::vector<std::string> unlike = differing(a.run, b.run);
     json["unlike"] = unlike;
     json["differences"] = differences(b.run.plan, a.run.plan);
-    if (flags_.output) write_file(*flags_.output, json_text(json));
-    if (flags_.json) {
+    write_output(flags_, json_text(json));
+    if (prints_output(flags_)) {
+      // It has been printed.
+    } else if (flags_.json) {
       print_json(json);
     } else {
       Table table({"", "A", "B"});

@@ -31,8 +31,10 @@ class EstimateVerb final : public Verb {
     const LoadedPlan loaded = load_plan(plan_, flags_, cluster_);
     Report report = estimate(loaded.run, loaded.program, cost_model(loaded));
     report.assumptions.push_back("calibration: " + loaded.calibration.origin);
-    if (flags_.output) write_file(*flags_.output, write_report(report));
-    if (flags_.json) {
+    write_output(flags_, write_report(report));
+    if (prints_output(flags_)) {
+      // It has been printed.
+    } else if (flags_.json) {
       print_json(to_json(report));
     } else {
       print(heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" +

@@ -53,8 +53,10 @@ class ExplainVerb final : public Verb {
 
  private:
   void show(const nlohmann::ordered_json& json, const std::string& text) const {
-    if (flags_.output) write_file(*flags_.output, json_text(json));
-    if (flags_.json) {
+    write_output(flags_, json_text(json));
+    if (prints_output(flags_)) {
+      // It has been printed.
+    } else if (flags_.json) {
       print_json(json);
     } else {
       print(text.ends_with('\n') ? text : text + "\n");

@@ -1,7 +1,12 @@
 #include "cli/file_kind.hpp"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/common.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/record/chrome_trace.hpp"
+#include "core/record/json_fields.hpp"
 #include "core/record/report_file.hpp"
 
 namespace orrery {
@@ -33,11 +38,18 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
     if (text.compare(at, 12, "orrery-order") == 0) return FileKind::order;
     if (text[at] != '#') break;
   }
-  if (text[first] == '{' || (text[first] == '[' && file.ends_with(".json"))) {
+  if (text[first] == '{') {
     if (looks_like_trace(text)) return FileKind::trace;
     if (looks_like_report(text)) return FileKind::report;
-    return FileKind::hf_config;
+    nlohmann::json object;
+    if (!parse_json(text, file, "file.syntax", diagnostics, object)) return FileKind::unknown;
+    for (const char* mark : {"model_type", "architectures", "hidden_size", "n_embd"}) {
+      if (object.contains(mark)) return FileKind::hf_config;
+    }
+    return FileKind::unknown;
   }
+  // An array, and not the head of a table.
+  if (text[first] == '[' && nlohmann::json::accept(text)) return FileKind::unknown;
   const std::optional<TomlTable> root = parse_toml(text, file, diagnostics);
   if (!root) return FileKind::unknown;
   if (root->has("plan") || root->has("mesh") || (root->has("workload") && root->has("model"))) return FileKind::plan;
@@ -47,6 +59,32 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
   if (root->is_text("device")) return FileKind::calibration;
   if (root->has("device")) return FileKind::device;
   return FileKind::unknown;
+}
+
+std::string with_article(FileKind kind) {
+  return (kind == FileKind::unknown ? "an " : "a ") + std::string(name_of(kind));
+}
+
+void require_kind(const std::filesystem::path& file, const std::vector<FileKind>& wanted) {
+  Diagnostics found;
+  const std::optional<std::string> text = read_text(file, found);
+  if (!text) return;
+  const std::size_t first = text->find_first_not_of(" \t\r\n");
+  const bool json = first != std::string::npos && (*text)[first] == '{';
+  const FileKind kind = kind_of(*text, file.string(), found);
+  if (json && !found.empty()) throw InputError(std::move(found));  // it is broken, whatever it was to be
+  if (kind == FileKind::unknown && !json) return;
+  if (std::find(wanted.begin(), wanted.end(), kind) != wanted.end()) return;
+  std::string names;
+  for (const FileKind w : wanted) names += (names.empty() ? "" : " or ") + with_article(w);
+  Diagnostic m;
+  m.file = file.string();
+  m.code = "cli.kind";
+  m.message = "this is " + (kind == FileKind::unknown ? "JSON of an unknown kind" : with_article(kind)) + ", where " +
+              names + " is wanted";
+  Diagnostics d;
+  d.add(std::move(m));
+  throw InputError(std::move(d));
 }
 
 }  // namespace orrery

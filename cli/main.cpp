@@ -22,6 +22,15 @@ int main(int count, char** values) {
     }
   } catch (const std::exception& failed) {  // Error, and out of memory and the like
     std::fprintf(stderr, "error: %s\n", failed.what());
+    if (json) {
+      try {
+        Diagnostics d;
+        d.error("world", failed.what());
+        print_json({{"errors", errors_json(d)}});
+      } catch (const std::exception&) {
+        // Standard output is what failed.
+      }
+    }
     return status_world;
   }
 }

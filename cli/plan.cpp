@@ -33,6 +33,29 @@ std::string portable(const std::string& reference) {
   return is_path(reference) ? std::filesystem::absolute(reference).lexically_normal().string() : reference;
 }
 
+/// The plan that needs least memory of all plans on the cluster.
+struct Leanest {
+  std::uint64_t peak = std::numeric_limits<std::uint64_t>::max();
+  Plan plan;
+};
+
+/// Tells `progress` how many plans of how many were looked at; empty when interrupted.
+std::optional<Leanest> leanest(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
+                               const Calibration& c,
+                               const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
+  const Space space = make_space(model, workload, cluster);
+  Bounder bounder(model, workload, cluster, c);
+  Leanest best;
+  for (std::uint64_t n = 0; n < space.count; ++n) {
+    if (interrupted().load()) return std::nullopt;
+    if (n % 1024 == 0) progress(n, space.count);
+    Plan plan = plan_at(space, n);
+    const std::uint64_t peak = bounder.peak_memory(plan);
+    if (peak < best.peak) best = {peak, std::move(plan)};
+  }
+  return best;
+}
+
 class PlanVerb final : public Verb {
  public:
   const char* name() const override { return "plan"; }
@@ -66,9 +89,21 @@ class PlanVerb final : public Verb {
 
  private:
   void read();
+  PlannedRun planned(const Plan& plan, const std::string& name) const;
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
   std::string text(const SearchResult&) const;
-  std::string nearest_fit() const;
+  /// Plans whose simulation was asked for and interrupted.
+  std::size_t unsimulated(const SearchResult&) const;
+  /// For a search without a result: what came nearest, and how many devices
+  /// would do (doubling the number, up to 64 times).
+  struct NearestFit {
+    std::optional<Leanest> here, fits;
+    std::optional<ClusterSpec> on;                ///< where it fits
+    std::optional<std::uint64_t> interrupted_at;  ///< devices
+  };
+  NearestFit nearest_fit() const;
+  std::string nearest_text() const;
+  nlohmann::ordered_json nearest_json() const;
   void write_json(const SearchResult&, const std::optional<std::string>& exported, const Diagnostics& refused) const;
   std::optional<std::string> exported(const SearchResult&, Diagnostics& refused) const;
 
@@ -112,8 +147,8 @@ void PlanVerb::read() {
             {fmt::format("It is {}; from 0 to 4096 is allowed.", threads_)});
   }
   const Library library = library_of(flags_);
-  std::optional<ModelSpec> model = library.model(model_, ".", d);
-  std::optional<ClusterSpec> cluster = library.cluster(cluster_, ".", flags_.gpus, d);
+  std::optional<ModelSpec> model = named_model(library, model_, d);
+  std::optional<ClusterSpec> cluster = named_cluster(library, cluster_, flags_.gpus, d);
   require_none(d);
   spec_ = std::move(*model);
   machine_ = std::move(*cluster);
@@ -137,66 +172,82 @@ void PlanVerb::read() {
   calibration_ = calibration_of(flags_, library, machine_.device);
 }
 
-PlannedRun PlanVerb::planned(const FoundPlan& found, std::size_t place) const {
+PlannedRun PlanVerb::planned(const Plan& plan, const std::string& name) const {
   PlannedRun run;
   run.model = spec_;
   run.workload = workload_;
   run.cluster = machine_;
-  run.plan = found.plan;
-  run.plan.name = fmt::format("{}-{}-{}-{}", spec_.name, machine_.devices(), machine_.name, place + 1);
+  run.plan = plan;
+  run.plan.name = name;
   run.model_reference = portable(model_);
   run.cluster_reference = portable(cluster_);
   return run;
 }
 
-/// The plan that needs least memory of all plans on the cluster.
-struct Leanest {
-  std::uint64_t peak = std::numeric_limits<std::uint64_t>::max();
-  Plan plan;
-};
-
-/// Tells `progress` how many plans of how many were looked at; empty when interrupted.
-std::optional<Leanest> leanest(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
-                               const Calibration& c,
-                               const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
-  const Space space = make_space(model, workload, cluster);
-  Bounder bounder(model, workload, cluster, c);
-  Leanest best;
-  for (std::uint64_t n = 0; n < space.count; ++n) {
-    if (interrupted().load()) return std::nullopt;
-    if (n % 1024 == 0) progress(n, space.count);
-    Plan plan = plan_at(space, n);
-    const std::uint64_t peak = bounder.peak_memory(plan);
-    if (peak < best.peak) best = {peak, std::move(plan)};
-  }
-  return best;
+PlannedRun PlanVerb::planned(const FoundPlan& found, std::size_t place) const {
+  return planned(found.plan, fmt::format("{}-{}-{}-{}", spec_.name, machine_.devices(), machine_.name, place + 1));
 }
 
-/// For a search without a result: what came nearest, and how many devices
-/// would do (doubling the number, up to 64 times).
-std::string PlanVerb::nearest_fit() const {
-  const auto bytes = [](std::uint64_t n) { return short_text(Bytes::of(static_cast<double>(n))); };
+PlanVerb::NearestFit PlanVerb::nearest_fit() const {
   Progress bar;
-  std::string out;
+  NearestFit out;
   for (std::uint64_t factor = 1; factor <= 64; factor *= 2) {
     const std::uint64_t gpus = machine_.devices() * factor;
     Diagnostics ignored;  // the cluster may not grow that far
     const auto larger =
         gpus <= max_devices ? resized(machine_, static_cast<std::uint32_t>(gpus), ignored) : std::nullopt;
     if (!larger) break;
-    const auto found = leanest(
+    auto found = leanest(
         spec_, workload_, *larger, calibration_.calibration,
         [&](std::uint64_t done, std::uint64_t total) { bar.show(fmt::format("try {} GPUs", gpus), done, total); });
-    if (!found) return out + fmt::format("Interrupted while looking at {} GPUs.\n", gpus);
+    if (!found) {
+      out.interrupted_at = gpus;
+      break;
+    }
     if (found->peak == std::numeric_limits<std::uint64_t>::max()) continue;
     if (factor == 1) {
-      out = fmt::format("Nearest: {} on its fullest device, with {}.\n", bytes(found->peak), describe(found->plan));
+      out.here = std::move(found);
     } else if (static_cast<double>(found->peak) <= machine_.device.memory.base()) {
-      return out +
-             fmt::format("With --gpus {} it fits: {} with {}.\n", gpus, bytes(found->peak), describe(found->plan));
+      out.fits = std::move(found);
+      out.on = *larger;
+      break;
     }
   }
   return out;
+}
+
+std::string PlanVerb::nearest_text() const {
+  const auto bytes = [](std::uint64_t n) { return short_text(Bytes::of(static_cast<double>(n))); };
+  const NearestFit fit = nearest_fit();
+  std::string out;
+  if (fit.here) {
+    out +=
+        fmt::format("Nearest: {} on its fullest device, with {}.\n", bytes(fit.here->peak), describe(fit.here->plan));
+  }
+  if (fit.fits) {
+    out += fmt::format("With --gpus {} it fits: {} with {}.\n", fit.on->devices(), bytes(fit.fits->peak),
+                       describe(fit.fits->plan));
+  }
+  if (fit.interrupted_at) out += fmt::format("Interrupted while looking at {} GPUs.\n", *fit.interrupted_at);
+  return out;
+}
+
+nlohmann::ordered_json PlanVerb::nearest_json() const {
+  const NearestFit fit = nearest_fit();
+  const auto entry = [&](const std::optional<Leanest>& found, const ClusterSpec& cluster) {
+    if (!found) return nlohmann::ordered_json(nullptr);
+    PlannedRun run = planned(found->plan, "");
+    run.cluster = cluster;
+    return nlohmann::ordered_json{{"gpus", cluster.devices()},
+                                  {"peak_memory_bytes", found->peak},
+                                  {"description", describe(found->plan)},
+                                  {"plan_file", write_plan(run)}};
+  };
+  nlohmann::ordered_json json;
+  json["least_memory"] = entry(fit.here, machine_);
+  json["would_fit"] = entry(fit.fits, fit.on.value_or(machine_));
+  json["complete"] = !fit.interrupted_at;
+  return json;
 }
 
 /// The space, mesh by mesh, with the values of every dimension.
@@ -229,6 +280,12 @@ nlohmann::ordered_json space_json(const Space& space) {
   return json;
 }
 
+std::size_t PlanVerb::unsimulated(const SearchResult& result) const {
+  if (no_simulate_) return 0;
+  return static_cast<std::size_t>(
+      std::count_if(result.plans.begin(), result.plans.end(), [](const FoundPlan& p) { return !p.simulated; }));
+}
+
 std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
   std::string out =
@@ -236,7 +293,7 @@ std::string PlanVerb::text(const SearchResult& result) const {
                   printable(spec_.name), short_count(static_cast<double>(parameter_count(spec_))),
                   printable(machine_.name), machine_.devices(), printable(machine_.device.name), workload_.global_batch,
                   workload_.sequence_length, precision_, optimizer_, printable(calibration_.origin));
-  if (plans.empty() && result.complete) return out + "No plan fits.\n" + result.certificate + "\n" + nearest_fit();
+  if (plans.empty() && result.complete) return out + "No plan fits.\n" + result.certificate + "\n" + nearest_text();
   if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.certificate + "\n";
   // Side by side: a column for each plan, a row for each decision and figure.
   constexpr std::size_t most_columns = 8;
@@ -311,7 +368,12 @@ std::string PlanVerb::text(const SearchResult& result) const {
                          fmt::join(differences(plans[i].plan, plans[0].plan), "; "));
     }
   }
-  if (!result.complete) out += "\nInterrupted: the best of the plans estimated so far.\n";
+  if (!result.complete) {
+    out += "\nInterrupted: the best of the plans estimated so far.\n";
+  } else if (unsimulated(result) > 0) {
+    out += fmt::format("\nInterrupted: {} of the {} were not simulated; all plans were estimated.\n",
+                       unsimulated(result), counted(plans.size(), "best plan"));
+  }
   return out + "\n" + result.certificate + "\n";
 }
 
@@ -349,10 +411,11 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
   json["infeasible"] = result.infeasible;
   json["space"] = result.space;
   json["wall_s"] = result.wall_s;
-  json["complete"] = result.complete;
+  json["complete"] = result.complete && unsimulated(result) == 0;
   json["certified"] = result.certified;
   json["simulated_certified"] = result.simulated_certified;
   json["certificate"] = result.certificate;
+  if (result.plans.empty() && result.complete) json["nearest"] = nearest_json();
   if (exported) json["export"] = *exported;
   if (!refused.empty()) json["errors"] = errors_json(refused);
   print_json(json);
@@ -363,14 +426,10 @@ int PlanVerb::run() {
   if (show_space_) {
     const Space space = make_space(spec_, workload_, machine_);
     const std::string shown = flags_.json ? json_text(space_json(space)) : describe(space) + "\n";
-    if (flags_.output) {
-      write_file(*flags_.output, shown);
-    } else {
-      print(shown);
-    }
+    flags_.output ? write_output(flags_, shown) : print(shown);
     return status_fine;
   }
-  if (flags_.output) require_folder(*flags_.output);
+  require_output(flags_);
   SearchOptions options;
   options.objective = objective_ == "memory" ? Objective::memory
                       : objective_ == "cost" ? Objective::cost
@@ -386,10 +445,12 @@ int PlanVerb::run() {
   };
   const SearchResult result = search(spec_, workload_, machine_, calibration_.calibration, options);
   progress.clear();
-  if (flags_.output && !result.plans.empty()) write_file(*flags_.output, write_plan(planned(result.plans[0], 0)));
+  if (!result.plans.empty()) write_output(flags_, write_plan(planned(result.plans[0], 0)));
   Diagnostics refused;
   const std::optional<std::string> flags = exported(result, refused);
-  if (flags_.json) {
+  if (prints_output(flags_) && !result.plans.empty()) {
+    // It has been printed.
+  } else if (flags_.json) {
     write_json(result, flags, refused);
   } else {
     print(text(result));
@@ -398,7 +459,7 @@ int PlanVerb::run() {
   }
   // After the result, which stands whatever the other program can express.
   if (!refused.empty()) throw InputError(refused, flags_.json);
-  return result.plans.empty() || !result.complete ? status_no : status_fine;
+  return result.plans.empty() || !result.complete || unsimulated(result) > 0 ? status_no : status_fine;
 }
 
 }  // namespace

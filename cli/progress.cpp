@@ -1,6 +1,7 @@
 #include "cli/progress.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +28,22 @@ std::string clock_text(double seconds) {
   if (seconds < 90.0) return fmt::format("{:.0f} s", seconds);
   if (seconds < 5400.0) return fmt::format("{:.0f} min", seconds / 60.0);
   return fmt::format("{:.1f} h", seconds / 3600.0);
+}
+
+/// Columns of the terminal; 80 where it does not say.
+std::size_t terminal_columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/// The first `columns` characters of UTF-8 text: a longer line would wrap, and its beginning could not be removed.
+std::string cut(const std::string& text, std::size_t columns) {
+  std::size_t seen = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xc0) == 0x80) continue;
+    if (seen++ == columns) return text.substr(0, i);
+  }
+  return text;
 }
 
 }  // namespace
@@ -60,7 +77,7 @@ void Progress::show(const std::string& phase, std::uint64_t done, std::uint64_t 
                                : fmt::format("{:<10} {}", phase, clock_text(static_cast<double>(done)));
   if (eta_s) line += ", " + clock_text(*eta_s) + " left";
   if (!note.empty()) line += ", " + note;
-  std::fprintf(stderr, "\r\x1b[2K%s", line.c_str());
+  std::fprintf(stderr, "\r\x1b[2K%s", cut(line, terminal_columns() - 1).c_str());
   std::fflush(stderr);
   drawn_ = true;
 }
@@ -71,14 +88,22 @@ void Progress::clear() {
   drawn_ = false;
 }
 
-Ticker::Ticker(std::string phase) {
-  thread_ = std::thread([this, name = std::move(phase)] {
+Ticker::Ticker(std::string phase) : phase_(std::move(phase)) {
+  thread_ = std::thread([this] {
     std::unique_lock lock(mutex_);
     for (std::uint64_t halves = 1; !ended_.wait_for(lock, std::chrono::milliseconds(500), [this] { return end_; });
          ++halves) {
-      progress_.show(name, halves / 2, 0);
+      progress_.show(phase_, total_ > 0 ? done_ : halves / 2, total_);
     }
   });
+}
+
+void Ticker::show(const std::string& phase, std::uint64_t done, std::uint64_t total) {
+  const std::scoped_lock lock(mutex_);
+  if (phase != phase_) progress_.show(phase, done, total);  // its time begins here
+  phase_ = phase;
+  done_ = done;
+  total_ = total;
 }
 
 Ticker::~Ticker() {

@@ -35,10 +35,13 @@ class Progress {
   std::chrono::steady_clock::time_point start_, phase_start_, last_;
 };
 
-/// Shows the time gone by, for work that does not say how far it is.
+/// Shows how far work is that speaks seldom: the time gone by, or, once show()
+/// has been called, the share done and the time left.
 class Ticker {
  public:
   explicit Ticker(std::string phase);
+  /// From now on `done` of `total` of a phase.
+  void show(const std::string& phase, std::uint64_t done, std::uint64_t total);
   ~Ticker();
   Ticker(const Ticker&) = delete;
   Ticker& operator=(const Ticker&) = delete;
@@ -48,6 +51,8 @@ class Ticker {
   std::mutex mutex_;
   std::condition_variable ended_;
   bool end_ = false;
+  std::string phase_;
+  std::uint64_t done_ = 0, total_ = 0;
   std::thread thread_;
 };
 

@@ -105,7 +105,8 @@ int RunVerb::run() {
            {"estimate and simulate hold, since it costs nothing. To train with plain angles, leave rope_scaling out."});
   }
   refuse_too_large(loaded.program);
-  if (flags_.output) require_folder(*flags_.output);
+  require_output(flags_);
+  refuse_standard_output("--trace", trace_);
   if (trace_) require_folder(*trace_);
   const auto data = data_of(loaded.run.model, loaded.run.workload);
   RunOptions options;
@@ -124,7 +125,8 @@ int RunVerb::run() {
       execute(loaded.program, loaded.run.model, loaded.run.workload, loaded.run.plan, *data, options);
   progress.clear();
   if (result.traces.empty()) {
-    print("Interrupted before a step was recorded.\n");
+    print(flags_.json ? "{\n  \"complete\": false,\n  \"recorded_steps\": 0\n}\n"
+                      : "Interrupted before a step was recorded.\n");
     return status_no;
   }
   const PlannedRun measured = as_measured(loaded.run);
@@ -138,20 +140,29 @@ int RunVerb::run() {
     chrome.plan = loaded.run.plan.name;
     write_file(*trace_, write_chrome_trace(median_trace(result), loaded.program, chrome));
   }
-  if (flags_.output) write_file(*flags_.output, write_report(report));
-  if (flags_.json) {
+  write_output(flags_, write_report(report));
+  if (prints_output(flags_)) {
+    // It has been printed.
+  } else if (flags_.json) {
     nlohmann::ordered_json json = to_json(report);
     json["losses"] = result.losses;
     json["recorded_steps"] = result.times.steps;
+    json["core_time_needed_s"] = result.cores.needed;
+    json["core_time_had_s"] = result.cores.had;
     json["complete"] = !result.cancelled;
     print_json(json);
   } else {
     std::string out =
         heading_text(loaded.run, "not used") + resolutions_text(loaded.resolved) + "\n" + report_text(report);
     if (result.losses.size() > 1) {
-      out += fmt::format("\n  loss {:.4f} in step 1, {:.4f} in step {}\n", result.losses.front(), result.losses.back(),
+      out += fmt::format("\n  loss {:.4f} in step 1, {:.4f} in step {}", result.losses.front(), result.losses.back(),
                          result.losses.size());
+      // Warm-up trains too.
+      const std::size_t warm = std::min<std::size_t>(warmup_, result.losses.size());
+      if (warm > 0) out += fmt::format(" ({} of warm-up, {} recorded)", warm, result.times.steps);
+      out += "\n";
     }
+    if (const auto busy = core_shortage(result.cores)) out += fmt::format("  Not to be relied on: {}.\n", *busy);
     if (trace_) out += fmt::format("  timeline of the median step in {}\n", *trace_);
     if (result.cancelled)
       out += fmt::format("  Interrupted after {} recorded steps of {}.\n", result.times.steps, steps_);

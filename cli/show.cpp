@@ -11,6 +11,7 @@
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
 #include "core/base/nearest.hpp"
+#include "core/base/toml_json.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/compute_order.hpp"
 #include "core/plan/plan_file.hpp"
@@ -24,12 +25,13 @@
 namespace orrery {
 namespace {
 
+/// What a drawing's file is to hold: "svg", "png", "pdf", "dot" (Graphviz' own language), or nothing of these.
 std::string format_of(const std::string& file) {
   const std::string extension = std::filesystem::path(file).extension().string();
-  for (const char* known : {".svg", ".png", ".pdf"}) {
+  for (const char* known : {".svg", ".png", ".pdf", ".dot"}) {
     if (extension == known) return extension.substr(1);
   }
-  return "";
+  return extension == ".gv" ? "dot" : "";
 }
 
 class ShowVerb final : public Verb {
@@ -59,6 +61,7 @@ class ShowVerb final : public Verb {
 
   int run() override {
     refuse_flags();
+    require_output(flags_);
     const Library library = library_of(flags_);
     if (kind_ == "model" || kind_ == "cluster" || kind_ == "device" || kind_ == "plan") {
       if (!reference_) return list(library);
@@ -97,6 +100,10 @@ class ShowVerb final : public Verb {
       refuse("cli.flags", "--rank and --dot do not go together",
              {"A Program is drawn block by block, not rank by rank."});
     }
+    if (dot_ && flags_.output && !prints_output(flags_) && format_of(*flags_.output).empty()) {
+      refuse("cli.flags", fmt::format("{} says no kind of drawing", printable(*flags_.output)),
+             {"A name that ends in .svg, .png or .pdf is drawn by Graphviz; .dot and .gv hold the graph as text."});
+    }
     if (!dot_ && flags_.output && !format_of(*flags_.output).empty()) {
       refuse("cli.flags", fmt::format("{} would be no picture", printable(*flags_.output)),
              {"--dot draws a model, cluster, plan or program."});
@@ -113,17 +120,11 @@ class ShowVerb final : public Verb {
     refuse("cli.pass", fmt::format("lowering has no pass \"{}\"", printable(*after_)), std::move(details));
   }
 
-  void put(const std::string& text) const {
-    if (flags_.output) {
-      write_file(*flags_.output, text);
-    } else {
-      print(text);
-    }
-  }
+  void put(const std::string& text) const { flags_.output ? write_output(flags_, text) : print(text); }
   void put_json(const nlohmann::ordered_json& json) const { put(json_text(json)); }
   void put_dot(const std::string& graph) const {
     const std::string format = flags_.output ? format_of(*flags_.output) : "";
-    put(format.empty() ? graph : draw(graph, format));
+    put(format.empty() || format == "dot" ? graph : draw(graph, format));
   }
 
   int list(const Library& library) const {
@@ -143,30 +144,17 @@ class ShowVerb final : public Verb {
 
   int model(const Library& library) const {
     Diagnostics d;
-    const std::optional<ModelSpec> m = library.model(*reference_, ".", d);
+    const std::optional<ModelSpec> m = named_model(library, *reference_, d);
     require_none(d);
     if (dot_) {
       put_dot(dot_of(*m));
     } else if (flags_.json) {
-      put_json({{"name", m->name},
-                {"parameters", parameter_count(*m)},
-                {"layer_parameters", layer_parameter_count(*m)},
-                {"layers", m->layers},
-                {"hidden", m->hidden},
-                {"heads", m->heads},
-                {"kv_heads", m->kv_heads},
-                {"head_dim", m->head_dim},
-                {"ffn", m->ffn},
-                {"vocabulary", m->vocabulary},
-                {"max_positions", m->max_positions},
-                {"norm", name_of(m->norm)},
-                {"activation", name_of(m->activation)},
-                {"positions", name_of(m->positions)},
-                {"bias", m->bias},
-                {"tied_embeddings", m->tied_embeddings},
-                {"architecture", name_of(m->architecture)},
-                {"published_parameters", published_parameter_count(*m)},
-                {"source", m->source}});
+      nlohmann::ordered_json json = json_of_toml(write_model(*m))["model"];
+      json["parameters"] = parameter_count(*m);
+      json["layer_parameters"] = layer_parameter_count(*m);
+      json["published_parameters"] = published_parameter_count(*m);
+      json["architecture"] = name_of(m->architecture);
+      put_json(json);
     } else {
       std::string counts = fmt::format("# {} parameters, {} in each layer\n", with_commas(parameter_count(*m)),
                                        with_commas(layer_parameter_count(*m)));
@@ -185,26 +173,21 @@ class ShowVerb final : public Verb {
 
   int cluster(const Library& library) const {
     Diagnostics d;
-    std::optional<ClusterSpec> c = library.cluster(*reference_, ".", flags_.gpus, d);
+    std::optional<ClusterSpec> c = named_cluster(library, *reference_, flags_.gpus, d);
     require_none(d);
     adapt_to_this_machine(*c);
     if (dot_) {
       put_dot(dot_of(*c));
     } else if (flags_.json) {
-      nlohmann::ordered_json json{{"name", c->name},
-                                  {"devices", c->devices()},
-                                  {"nodes", c->nodes},
-                                  {"devices_per_node", c->devices_per_node},
-                                  {"device", c->device.name},
-                                  {"memory_bytes", c->device.memory.base()},
-                                  {"memory_bandwidth_bytes_per_s", c->device.memory_bandwidth.base()}};
+      nlohmann::ordered_json json = json_of_toml(write_cluster(*c))["cluster"];
+      json["devices"] = c->devices();
+      // Beside the texts of the file, the same in base units.
+      json["memory_bytes"] = c->device.memory.base();
+      json["memory_bandwidth_bytes_per_s"] = c->device.memory_bandwidth.base();
       for (const auto& [p, rate] : c->device.peak) json["peak_flop_per_s"][std::string(name_of(p))] = rate.base();
-      json["levels"] = nlohmann::ordered_json::array();
-      for (const NetworkLevel& l : c->levels) {
-        json["levels"].push_back({{"name", l.name},
-                                  {"size", l.size},
-                                  {"bandwidth_bytes_per_s", l.bandwidth.base()},
-                                  {"latency_s", l.latency.base()}});
+      for (std::size_t i = 0; i < c->levels.size(); ++i) {
+        json["levels"][i]["bandwidth_bytes_per_s"] = c->levels[i].bandwidth.base();
+        json["levels"][i]["latency_s"] = c->levels[i].latency.base();
       }
       put_json(json);
     } else {
@@ -214,13 +197,10 @@ class ShowVerb final : public Verb {
   }
 
   static nlohmann::ordered_json device_json(const DeviceSpec& v) {
-    nlohmann::ordered_json json{{"name", v.name},
-                                {"memory_bytes", v.memory.base()},
-                                {"memory_bandwidth_bytes_per_s", v.memory_bandwidth.base()}};
+    nlohmann::ordered_json json = json_of_toml(write_device(v))["device"];
+    json["memory_bytes"] = v.memory.base();
+    json["memory_bandwidth_bytes_per_s"] = v.memory_bandwidth.base();
     for (const auto& [p, rate] : v.peak) json["peak_flop_per_s"][std::string(name_of(p))] = rate.base();
-    json["concurrent_lanes"] = v.concurrent_lanes;
-    json["calibration"] = v.calibration;
-    json["source"] = v.source;
     return json;
   }
 
@@ -249,17 +229,22 @@ class ShowVerb final : public Verb {
     } else if (dot_) {
       put_dot(dot_of(*run));
     } else if (flags_.json) {
-      put_json({{"name", run->plan.name},
-                {"model", run->model.name},
-                {"ranks", run->plan.mesh.size()},
-                {"mesh", mesh_text(run->plan.mesh)},
-                {"microbatches", microbatches(run->plan, run->workload)},
-                {"plan_file", write_plan(*run)}});
+      nlohmann::ordered_json json = json_of_toml(write_plan(*run));
+      json["ranks"] = run->plan.mesh.size();
+      json["mesh_text"] = mesh_text(run->plan.mesh);
+      json["microbatches"] = microbatches(run->plan, run->workload);
+      json["plan_file"] = write_plan(*run);
+      put_json(json);
     } else {
       const LoadedPlan loaded = load_plan(*reference_, flags_, cluster_ ? cluster_ : "local-cpu",
                                           cluster_ ? ClusterUse::replace : ClusterUse::fall_back);
-      put(heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" +
-          write_plan(loaded.run));
+      // A file gets the plan alone, so that it reads back.
+      const std::string text = write_plan(loaded.run);
+      if (flags_.output) {
+        write_output(flags_, text);
+      } else {
+        print(heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" + text);
+      }
     }
     return status_fine;
   }

@@ -7,6 +7,7 @@
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
+#include "cli/table.hpp"
 #include "cli/verbs.hpp"
 #include "core/base/units_text.hpp"
 #include "core/record/chrome_trace.hpp"
@@ -19,6 +20,9 @@ namespace {
 
 /// A timeline with more ops than this is slow to open.
 constexpr std::uint64_t most_ops = 200'000;
+
+/// What the viewers and `check` still take; more is refused without --large.
+constexpr double most_bytes = 2e9;
 
 /// Ops of one step on all ranks.
 std::uint64_t step_ops(const Program& program) {
@@ -40,6 +44,7 @@ class SimulateVerb final : public Verb {
     c.option("--trace", trace_, "write the timeline here; opens in Perfetto (ui.perfetto.dev)");
     c.choice("--ranks", ranks_, {"auto", "all", "classes"},
              "ranks in the trace; auto: all up to 200000 ops, then one rank of each stage");
+    c.flag("--large", large_, "write a timeline of more than 2 GB");
     c.option("--noise", noise_, "spread of random delays of ops, relative");
     c.option("--seed", seed_, "of the random delays", {0, std::numeric_limits<std::uint64_t>::max()});
     declare_machine(c, flags_);
@@ -60,8 +65,8 @@ class SimulateVerb final : public Verb {
                     : all   ? SimulateOptions::Ranks::all
                             : SimulateOptions::Ranks::classes;
     if (noise_ > 0.0) options.noise = Noise{seed_, noise_};
-    if (trace_) require_folder(*trace_);
-    if (flags_.output) require_folder(*flags_.output);
+    if (trace_) require_trace(loaded.program, all);
+    require_output(flags_);
     Progress progress;
     options.progress.report = [&](std::uint64_t done, std::uint64_t total) { progress.show("simulate", done, total); };
     options.progress.cancelled = &interrupted();
@@ -75,28 +80,74 @@ class SimulateVerb final : public Verb {
     }
     Report& report = result.report;
     report.assumptions.push_back("calibration: " + loaded.calibration.origin);
-    if (trace_) {
-      progress.show("write", 0, 0);
-      ChromeTraceOptions chrome;
-      chrome.plan = loaded.run.plan.name;
-      write_file(*trace_, write_chrome_trace(result.trace, loaded.program, chrome));
-    }
+    const std::size_t written = trace_ ? write_trace(loaded, result.trace, progress) : 0;
+    const bool stopped = trace_ && interrupted().load();
     progress.clear();
-    if (flags_.output) write_file(*flags_.output, write_report(report));
-    if (flags_.json) {
+    write_output(flags_, write_report(report));
+    if (prints_output(flags_)) {
+      // It has been printed.
+    } else if (flags_.json) {
       nlohmann::ordered_json json = to_json(report);
       json["events"] = result.events;
+      json["complete"] = !stopped;
+      if (trace_) json["trace_ranks"] = written;
       print_json(json);
     } else {
       std::string out = heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" +
                         report_text(report) + fmt::format("\n  {} events\n", result.events);
-      if (trace_) out += fmt::format("  timeline of {} ranks in {}\n", result.trace.ranks.size(), *trace_);
+      if (stopped) {
+        out += fmt::format("  Interrupted while writing the timeline: {} of {} in {}\n", written,
+                           counted(result.trace.ranks.size(), "rank"), *trace_);
+      } else if (trace_) {
+        out += fmt::format("  timeline of {} in {}\n", counted(written, "rank"), *trace_);
+      }
       print(out);
     }
-    return report.fits ? status_fine : status_no;
+    return report.fits && !stopped ? status_fine : status_no;
   }
 
  private:
+  /// Refuses a timeline that nothing could open, before the work that leads to it.
+  void require_trace(const Program& program, bool all) const {
+    refuse_standard_output("--trace", trace_);
+    require_folder(*trace_);
+    const double size = chrome_trace_size(program, all);
+    if (size <= most_bytes || large_) return;
+    std::vector<std::string> details;
+    if (all) {
+      details.push_back(fmt::format("--ranks classes writes one rank of each pipeline stage: about {}.",
+                                    short_text(Bytes::of(chrome_trace_size(program, false)))));
+    }
+    details.push_back("--large writes it all the same.");
+    refuse(
+        "cli.trace-size",
+        fmt::format("the timeline of {} would take about {}",
+                    counted(all ? program.mesh.size() : program.classes.size(), "rank"), short_text(Bytes::of(size))),
+        std::move(details));
+  }
+
+  /// Returns the number of ranks written.
+  std::size_t write_trace(const LoadedPlan& loaded, const Trace& trace, Progress& progress) const {
+    FileWriter file(*trace_);
+    const std::string size =
+        short_text(Bytes::of(chrome_trace_size(loaded.program, trace.ranks.size() > loaded.program.classes.size())));
+    double bytes = 0.0;
+    ChromeTraceOptions chrome;
+    chrome.plan = loaded.run.plan.name;
+    ChromeTraceSink sink;
+    sink.write = [&](std::string_view text) {
+      file.write(text);
+      bytes += static_cast<double>(text.size());
+    };
+    sink.progress = [&](std::uint64_t done, std::uint64_t total) {
+      progress.show("write", done, total, {}, fmt::format("{} of about {}", short_text(Bytes::of(bytes)), size));
+    };
+    sink.cancelled = &interrupted();
+    const std::size_t written = write_chrome_trace(trace, loaded.program, chrome, sink);
+    file.close();
+    return written;
+  }
+
   /// A step that was stopped has no step time; what is known is how far it came,
   /// and the estimate, which no simulation undercuts.
   int partial(const LoadedPlan& loaded, const SimulationCancelled& stopped) const {
@@ -123,6 +174,7 @@ class SimulateVerb final : public Verb {
   std::string plan_;
   std::optional<std::string> cluster_, trace_;
   std::string ranks_ = "auto";
+  bool large_ = false;
   double noise_ = 0.0;
   std::uint64_t seed_ = 1;
 };

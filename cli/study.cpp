@@ -106,12 +106,20 @@ class StudyVerb final : public Verb {
   }
 
   int run() override {
+    require_output(flags_);
     if (!name_) return list();
+    refuse_standard_output("--svg", svg_);
+    if (svg_ && std::filesystem::path(*svg_).extension() != ".svg") {
+      refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is none", printable(*svg_)));
+    }
+    if (svg_) require_folder(*svg_);
     const StudyResult result = run_study(named(*name_), library_of(flags_));
     const nlohmann::ordered_json json = to_json(result);
-    if (flags_.output) write_file(*flags_.output, json.dump(2) + "\n");
+    write_output(flags_, json_text(json));
     if (svg_) write_file(*svg_, charts_svg("orrery study " + result.name, result.title, result.charts));
-    if (flags_.json) {
+    if (prints_output(flags_)) {
+      // It has been printed.
+    } else if (flags_.json) {
       print_json(json);
     } else {
       print(study_text(result));
@@ -140,8 +148,10 @@ class StudyVerb final : public Verb {
       table.row({s.name, s.summary});
       json.push_back({{"study", s.name}, {"title", s.summary}});
     }
-    if (flags_.output) write_file(*flags_.output, json.dump(2) + "\n");
-    if (flags_.json) {
+    write_output(flags_, json_text(json));
+    if (prints_output(flags_)) {
+      // It has been printed.
+    } else if (flags_.json) {
       print_json(json);
     } else {
       print(table.str(""));

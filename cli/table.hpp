@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,9 @@ class Table {
 /// Text from a file, safe on a terminal: control characters as \\x1b, lines
 /// and tabs included, so that no name can move the cursor or forge a line.
 [[nodiscard]] std::string printable(std::string_view text);
+
+/// "1 node", "8 nodes"; `many` where the plural is no "s" at the end.
+[[nodiscard]] std::string counted(std::uint64_t count, std::string_view one, std::string_view many = "");
 
 /// Characters of UTF-8 text.
 [[nodiscard]] std::size_t display_width(std::string_view text);

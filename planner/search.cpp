@@ -145,7 +145,12 @@ class Search {
       if (options_.simulate && !meter_.cancelled()) {
         SimulateOptions plain;
         plain.trace = SimulateOptions::Ranks::none;
-        found.simulated = simulate(run, program, costs, plain).report;
+        plain.progress.cancelled = options_.cancel;
+        try {
+          found.simulated = simulate(run, program, costs, plain).report;
+        } catch (const SimulationCancelled&) {
+          // The plan stands with its estimate.
+        }
       }
       meter_.done(1);
     });

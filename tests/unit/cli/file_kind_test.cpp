@@ -18,6 +18,10 @@ TEST_CASE("a file says what it is by its marks", "[unit][cli]") {
       {"model = \"gpt2-124m\"\n[workload]\n", FileKind::plan},
       {"{\"model_type\": \"llama\"}", FileKind::hf_config},
       {"x = 1\n", FileKind::unknown},
+      {"{\"hidden_size\": 64}", FileKind::hf_config},
+      {"{\"a\": 1}", FileKind::unknown},
+      {"[1, 2]", FileKind::unknown},
+      {"[model]\n", FileKind::model},
   };
   for (const auto& [text, kind] : table) {
     CAPTURE(text);
