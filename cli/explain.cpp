@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
+#include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
 #include "cli/verbs.hpp"
@@ -65,7 +66,11 @@ class ExplainVerb final : public Verb {
 
   int one() const {
     const UnresolvedPlan plan = read_unresolved(plan_, flags_, cluster_);
-    const Explanation e = explain(plan.run, plan.calibration.calibration);
+    std::optional<Ticker> ticker(std::in_place, "explain");
+    const Explanation e = explain(plan.run, plan.calibration.calibration, [&](std::uint64_t done, std::uint64_t total) {
+      ticker->show("explain", done, total);
+    });
+    ticker.reset();
     nlohmann::ordered_json json = to_json(e.report);
     json["terms_s"] = nlohmann::ordered_json::object();
     for (const TimeTerm& t : e.terms) json["terms_s"][t.name] = t.time.base();

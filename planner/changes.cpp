@@ -7,6 +7,7 @@
 
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/plan/schedule_rules.hpp"
 #include "planner/resolve.hpp"
 #include "planner/space.hpp"
 
@@ -52,20 +53,17 @@ class Changes {
       add("sequence_parallel", on_off(plan_.sequence_parallel), on_off(p.sequence_parallel), std::move(p));
     }
     if (size(Axis::data) > 1) {
-      for (const std::uint32_t stage : {0U, 1U}) {
-        if (stage == plan_.zero_stage) continue;
-        Plan zero = plan_;
-        zero.zero_stage = stage;
-        add("zero_stage", fmt::to_string(plan_.zero_stage), fmt::to_string(stage), std::move(zero));
-      }
+      zero();
       Plan overlap = plan_;
       overlap.overlap_gradients = !*overlap.overlap_gradients;
       add("overlap_gradients", on_off(*plan_.overlap_gradients), on_off(!*plan_.overlap_gradients), std::move(overlap));
     }
-    if (size(Axis::pipeline) > 1) {
+    if (size(Axis::pipeline) > 1) schedules();
+    if (size(Axis::context) > 1) contexts();
+    if (plan_.tensor == TensorAlgorithm::three_d) {
       Plan p = plan_;
-      p.schedule = p.schedule == ScheduleName::one_f_one_b ? ScheduleName::gpipe : ScheduleName::one_f_one_b;
-      add("schedule", std::string(name_of(plan_.schedule)), std::string(name_of(p.schedule)), std::move(p));
+      p.save_gathered = !p.save_gathered;
+      add("save_gathered", on_off(plan_.save_gathered), on_off(p.save_gathered), std::move(p));
     }
     microbatches();
     stages();
@@ -77,10 +75,86 @@ class Changes {
  private:
   [[nodiscard]] std::uint32_t size(Axis axis) const { return plan_.mesh.size(axis); }
 
-  void add(const char* dimension, std::string from, std::string to, Plan plan) {
+  [[nodiscard]] bool valid(const Plan& plan) const {
     Diagnostics wrong;
     check(plan, model_, workload_, &cluster_, wrong);
-    if (wrong.empty()) list_.push_back({dimension, std::move(from), std::move(to), std::move(plan), {}, 0, false});
+    return wrong.empty();
+  }
+
+  void add(const char* dimension, std::string from, std::string to, Plan plan) {
+    if (valid(plan)) list_.push_back({dimension, std::move(from), std::move(to), std::move(plan), {}, 0, false});
+  }
+
+  void zero() {
+    for (std::uint32_t stage = 0; stage <= 3; ++stage) {
+      if (stage == plan_.zero_stage) continue;
+      Plan p = plan_;
+      p.zero_stage = stage;
+      p.reshard_after_forward = Plan{}.reshard_after_forward;  // choices of stage 3 only
+      p.prefetch = Plan{}.prefetch;
+      add("zero_stage", fmt::to_string(plan_.zero_stage), fmt::to_string(stage), std::move(p));
+    }
+    if (plan_.zero_stage != 3) return;
+    Plan kept = plan_;
+    kept.reshard_after_forward = !kept.reshard_after_forward;
+    add("reshard_after_forward", on_off(plan_.reshard_after_forward), on_off(kept.reshard_after_forward),
+        std::move(kept));
+    Plan ahead = plan_;
+    ahead.prefetch = 1 - std::min(1U, plan_.prefetch);
+    add("prefetch", fmt::to_string(plan_.prefetch), fmt::to_string(ahead.prefetch), std::move(ahead));
+  }
+
+  /// Every schedule but that of a file, with the plan's chunks where it runs on
+  /// as many, else with the nearest number that it runs on; then the numbers of chunks.
+  void schedules() {
+    for (std::size_t s = 0; s < pipeline_schedule_names().size(); ++s) {
+      const auto schedule = static_cast<ScheduleName>(s);
+      if (schedule == plan_.schedule || schedule == ScheduleName::custom) continue;
+      const ScheduleRules& rules = rules_of(schedule);
+      std::uint32_t chunks = std::max(plan_.chunks, rules.least_chunks);
+      if (rules.most_chunks > 0) chunks = std::min(chunks, rules.most_chunks);
+      std::string to(name_of(schedule));
+      if (chunks != plan_.chunks) to += fmt::format(" with {} chunk{}", chunks, chunks == 1 ? "" : "s");
+      Plan p = plan_;
+      p.schedule = schedule;
+      p.order_file.clear();  // of a file's schedule only
+      p.order.clear();
+      p.order_placement = Plan{}.order_placement;
+      if (p.action_times != Plan{}.action_times && !valid(p)) p.action_times = {};
+      add_split("schedule", std::string(name_of(plan_.schedule)), std::move(to), std::move(p), chunks);
+    }
+    const ScheduleRules& rules = rules_of(plan_.schedule);
+    if (plan_.schedule == ScheduleName::custom || rules.most_chunks != 0) return;
+    for (std::uint32_t chunks = rules.least_chunks; chunks <= model_.layers / size(Axis::pipeline); ++chunks) {
+      if (chunks == plan_.chunks) continue;
+      add_split("chunks", fmt::to_string(plan_.chunks), fmt::to_string(chunks), plan_, chunks);
+    }
+  }
+
+  void contexts() {
+    for (std::size_t c = 0; c < context_names().size(); ++c) {
+      const auto context = static_cast<ContextAlgorithm>(c);
+      if (context == plan_.context) continue;
+      Plan p = plan_;
+      p.context = context;
+      p.inner_ring = 0;
+      if (!valid(p)) p.zigzag = false;
+      add("context", std::string(name_of(plan_.context)), std::string(name_of(context)), std::move(p));
+    }
+    Plan dealt = plan_;
+    dealt.zigzag = !dealt.zigzag;
+    add("zigzag", on_off(plan_.zigzag), on_off(dealt.zigzag), std::move(dealt));
+  }
+
+  /// With another number of chunks the stages are split anew.
+  void add_split(const char* dimension, std::string from, std::string to, Plan plan, std::uint32_t chunks) {
+    if (chunks != plan.chunks) {
+      plan.chunks = chunks;
+      plan.stage_layers.reset();
+      if (!valid(plan)) return;
+      plan = resolve(plan, model_, workload_, cluster_, calibration_).plan;
+    }
+    add(dimension, std::move(from), std::move(to), std::move(plan));
   }
 
   void microbatches() {
@@ -122,10 +196,14 @@ class Changes {
   }
 
   // A factor from one axis to another.  An axis that the mesh lacks enters at
-  // its usual place: pipeline outermost, then data, tensor innermost.
+  // its usual place: pipeline outermost, then data, tensor innermost; replica
+  // and context do not enter a mesh that lacks them.
   void moves() {
     if (!plan_.placement.empty()) return;
-    constexpr Axis axes[] = {Axis::pipeline, Axis::data, Axis::tensor};
+    std::vector<Axis> axes{Axis::pipeline, Axis::data, Axis::tensor};
+    for (const Axis axis : {Axis::replica, Axis::context}) {
+      if (size(axis) > 1) axes.push_back(axis);
+    }
     for (const Axis from : axes) {
       for (const Axis to : axes) {
         if (from == to) continue;
@@ -154,6 +232,11 @@ class Changes {
     place(from)->size /= factor;
     place(to)->size *= factor;
     if (p.mesh.size(Axis::tensor) == 1) p.sequence_parallel = false;
+    if (p.mesh.size(Axis::context) == 1) {
+      p.context = Plan{}.context;
+      p.zigzag = false;
+    }
+    if (from == Axis::context || to == Axis::context) p.inner_ring = 0;
     if (from == Axis::pipeline || to == Axis::pipeline) {
       p.stage_layers.reset();
       Diagnostics wrong;

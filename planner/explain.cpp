@@ -156,7 +156,7 @@ std::uint64_t lowered_peak(const PlannedRun& run, const Plan& plan) {
 
 }  // namespace
 
-Explanation explain(const PlannedRun& given, const Calibration& calibration) {
+Explanation explain(const PlannedRun& given, const Calibration& calibration, const WorkProgress& progress) {
   ORRERY_ASSERT(given.cluster.has_value());
   PlannedRun run = given;
   Explanation out;
@@ -174,7 +174,10 @@ Explanation explain(const PlannedRun& given, const Calibration& calibration) {
   const Picoseconds now = picoseconds(out.report.step_time);
   std::vector<PlanChange> fitting;
   std::optional<PlanChange> leanest;
-  for (PlanChange& change : single_changes(run.plan, run.model, run.workload, *run.cluster, calibration)) {
+  std::vector<PlanChange> changes = single_changes(run.plan, run.model, run.workload, *run.cluster, calibration);
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    PlanChange& change = changes[i];
+    if (progress) progress(i, changes.size());
     const bool bounded = bound_covers(change.plan);
     change.peak_memory_bytes =
         bounded && memory_is_exact(change.plan) ? bounder.peak_memory(change.plan) : lowered_peak(run, change.plan);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/work_progress.hpp"
 #include "core/plan/plan.hpp"
 #include "core/record/calibration.hpp"
 #include "core/record/report.hpp"
@@ -47,7 +48,8 @@ struct Explanation {
 /// fit, the smallest single change that would (the fitting one that costs the
 /// least time).  Requires run.cluster and a plan that passes check(); autos are
 /// resolved first.
-[[nodiscard]] Explanation explain(const PlannedRun& run, const Calibration&);
+/// `progress` counts single changes.
+[[nodiscard]] Explanation explain(const PlannedRun& run, const Calibration&, const WorkProgress& progress = {});
 
 struct TermDifference {
   std::string name;

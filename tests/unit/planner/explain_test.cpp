@@ -4,6 +4,8 @@
 #include <numeric>
 
 #include "core/plan/plan_check.hpp"
+#include "core/plan/plan_names.hpp"
+#include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/lower.hpp"
 #include "planner/search.hpp"
 #include "sim/bound/bound.hpp"
@@ -33,6 +35,12 @@ Calibration calibration() {
 }
 
 std::uint64_t peak(const PlannedRun& r, const Plan& plan) {
+  if (!bound_covers(plan)) {
+    const Program program = lower(r.model, r.workload, plan);
+    return estimate({r.model, r.workload, r.cluster, plan, {}, {}}, program,
+                    CostModel(*r.cluster, calibration(), plan.mesh, plan.placement, plan.collective_algorithm))
+        .peak_memory_bytes;
+  }
   return Bounder(r.model, r.workload, *r.cluster, calibration()).peak_memory(plan);
 }
 
@@ -120,6 +128,11 @@ TEST_CASE("single changes are valid, resolved and change one decision", "[unit][
     if (c.dimension == "zero_stage") back.zero_stage = plan.zero_stage;
     if (c.dimension == "overlap_gradients") back.overlap_gradients = plan.overlap_gradients;
     if (c.dimension == "schedule") back.schedule = plan.schedule;
+    if (c.dimension == "schedule" && c.plan.chunks != plan.chunks) {  // which the schedule asks for
+      CHECK(c.to.find(" with 2 chunks") != std::string::npos);
+      back.chunks = plan.chunks;
+      back.stage_layers = plan.stage_layers;
+    }
     if (c.dimension == "microbatch_size") back.microbatch_size = plan.microbatch_size;
     if (c.dimension == "stage_layers") back.stage_layers = plan.stage_layers;
     if (c.dimension == "order of mesh axes") back.mesh = plan.mesh;
@@ -134,6 +147,80 @@ TEST_CASE("single changes are valid, resolved and change one decision", "[unit][
                              "microbatch_size", "stage_layers", "order of mesh axes", "mesh"}) {
     CHECK(std::count(dimensions.begin(), dimensions.end(), wanted) > 0);
   }
+}
+
+namespace {
+
+/// Values that single changes of one dimension lead to.
+std::vector<std::string> values_of(const PlannedRun& r, const Plan& plan, const std::string& dimension) {
+  std::vector<std::string> values;
+  for (const PlanChange& c : single_changes(plan, r.model, r.workload, *r.cluster, calibration())) {
+    if (c.dimension == dimension) values.push_back(c.to);
+  }
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("single changes try every stage of ZeRO and the choices of its third", "[unit][planner]") {
+  PlannedRun r = run(gibibyte);
+  r.plan.zero_stage = 1;
+  CHECK(values_of(r, resolved(r), "zero_stage") == std::vector<std::string>{"0", "2", "3"});
+  CHECK(values_of(r, resolved(r), "prefetch").empty());
+  r.plan.zero_stage = 3;
+  r.plan.prefetch = 0;
+  r.plan.reshard_after_forward = false;
+  // What only the third stage has goes with it.
+  CHECK(values_of(r, resolved(r), "zero_stage") == std::vector<std::string>{"0", "1", "2"});
+  CHECK(values_of(r, resolved(r), "prefetch") == std::vector<std::string>{"1"});
+  CHECK(values_of(r, resolved(r), "reshard_after_forward") == std::vector<std::string>{"on"});
+}
+
+// Which schedules those are is not repeated here: each is written into the plan by hand and checked.
+TEST_CASE("single changes try every schedule that check accepts", "[unit][planner]") {
+  const PlannedRun r = run(gibibyte);
+  const Plan plan = resolved(r);
+  std::vector<std::string> wanted;
+  for (std::size_t s = 0; s < pipeline_schedule_names().size(); ++s) {
+    Plan p = plan;
+    p.schedule = static_cast<ScheduleName>(s);
+    if (p.schedule == plan.schedule || p.schedule == ScheduleName::custom) continue;
+    std::string text(name_of(p.schedule));
+    if (rules_of(p.schedule).least_chunks > 1) {
+      p.chunks = rules_of(p.schedule).least_chunks;
+      p.stage_layers.reset();
+      text += " with 2 chunks";
+    }
+    Diagnostics wrong;
+    check(p, r.model, r.workload, &*r.cluster, wrong);
+    if (wrong.empty()) wanted.push_back(text);
+  }
+  CHECK(wanted.size() >= 7);
+  CHECK(values_of(r, plan, "schedule") == wanted);
+  CHECK(values_of(r, plan, "chunks").empty());
+  // On two chunks: back to one, and to three, of six layers on two ranks.
+  PlannedRun chunked = run(gibibyte);
+  chunked.plan.schedule = ScheduleName::interleaved;
+  chunked.plan.chunks = 2;
+  const auto schedules = values_of(chunked, resolved(chunked), "schedule");
+  CHECK(std::count(schedules.begin(), schedules.end(), "1f1b with 1 chunk") == 1);
+  CHECK(values_of(chunked, resolved(chunked), "chunks") == std::vector<std::string>{"3"});
+}
+
+TEST_CASE("single changes try every way to cut attention over the context axis", "[unit][planner]") {
+  PlannedRun r = run(gibibyte);
+  r.plan.mesh.axes = {{Axis::data, 2}, {Axis::context, 2}, {Axis::tensor, 2}};
+  r.plan.context = ContextAlgorithm::ring;
+  r.plan.zigzag = true;
+  const Plan plan = resolved(r);
+  const auto ways = values_of(r, plan, "context");
+  for (const char* way : {"all_gather", "ulysses"}) CHECK(std::count(ways.begin(), ways.end(), way) == 1);
+  CHECK(values_of(r, plan, "zigzag") == std::vector<std::string>{"off"});
+  // The factor goes to other axes, and the choices of the axis go with it.
+  const auto meshes = values_of(r, plan, "mesh");
+  CHECK(std::count(meshes.begin(), meshes.end(), "data 4 x tensor 2") == 1);
+  const Explanation e = explain(r, calibration());
+  CHECK(e.report.fits);
 }
 
 TEST_CASE("the smallest change that fits is the fastest single change that fits", "[unit][planner]") {
@@ -175,9 +262,14 @@ TEST_CASE("what binds the best plan is not a better choice", "[unit][planner]") 
   REQUIRE(found.plans.size() == 1);
   r.plan = found.plans.front().plan;
   const Explanation e = explain(r, calibration());
-  // The space holds every single change of a plan in it but for stage splits
-  // that resolve reaches further for.
-  for (const PlanChange& c : e.faster) CHECK(c.dimension == "mesh");
+  // The space holds every single change of a plan in it but for stage splits that resolve reaches further for, and
+  // the decisions that it does not search.
+  for (const PlanChange& c : e.faster) {
+    CAPTURE(describe(c));
+    const bool not_searched = (c.dimension == "schedule" && c.to != "gpipe" && c.to != "1f1b") ||
+                              (c.dimension == "zero_stage" && c.plan.zero_stage > 1);
+    CHECK((c.dimension == "mesh" || not_searched));
+  }
   for (const PlanChange& c : e.faster_if_it_fitted) {
     CHECK(c.step_time < e.report.step_time);
     CHECK_FALSE(fits(r, c.plan));
