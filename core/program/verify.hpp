@@ -37,9 +37,10 @@ struct Violation {
 ///   program.operands       number, use and shape of the operands of each kind (the table in kernel.hpp, the
 ///                          comments of Collective, Exchange and Copy)
 ///   program.tier           ops work on device memory; a Copy goes where it says
-///   program.lifetime       no use before Alloc or after Free, no second Alloc or Free; a step leaves live what setup
-///   left program.uninitialized  nothing is read (or accumulated to) that was never written program.hazard         two
-///   ops of a rank that touch the same elements, one of them writing, are ordered by
+///   program.lifetime       no use before Alloc or after Free, no second Alloc or Free; a step leaves live what
+///                          setup left
+///   program.uninitialized  nothing is read (or accumulated to) that was never written
+///   program.hazard         two ops of a rank that touch the same elements, one of them writing, are ordered by
 ///                          lanes and waits
 ///   program.gradient       every microbatch contributes to a gradient, and none twice with the same operands
 ///   program.collective     members of a group issue the same sequence: kind, reduction, root, counts, element types

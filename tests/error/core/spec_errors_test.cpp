@@ -1,140 +1,15 @@
 #include <catch2/catch.hpp>
 
 #include <filesystem>
-#include <fstream>
 
-#include "core/base/source_excerpt.hpp"
-#include "core/spec/hf_config.hpp"
-#include "core/spec/library.hpp"
 #include "core/spec/spec_check.hpp"
-#include "core/spec/spec_files.hpp"
+#include "tests/error/core/spec_cases.hpp"
 
-// One wrong input per diagnostic of core/base and core/spec, and the exact text
-// that a person sees.  docs/diagnostics.md lists the same codes.
+// Models, workloads, clusters and devices that say something wrong: one wrong input for each code of core/spec,
+// and the exact text.
 
 using namespace orrery;
-
-namespace {
-
-const Library library(std::filesystem::path(ORRERY_SOURCE_DIR) / "models");
-
-const std::string good_model = R"(schema = 1
-[model]
-name = "m"
-layers = 2
-hidden = 64
-heads = 4
-ffn = 256
-vocabulary = 100
-max_positions = 32
-norm = "layer_norm"
-activation = "gelu"
-positions = "learned"
-bias = true
-tied_embeddings = true
-)";
-
-const std::string good_cluster = R"(schema = 1
-[cluster]
-name = "c"
-nodes = 2
-devices_per_node = 4
-device = "h100"
-[[cluster.levels]]
-name = "nvlink"
-size = 4
-bandwidth = "450 GB/s"
-latency = "2 us"
-[[cluster.levels]]
-name = "infiniband"
-size = 2
-bandwidth = "400 Gbit/s"
-latency = "5 us"
-)";
-
-const std::string good_workload = "schema = 1\n[workload]\nbatch = 8\nsequence = 16\n";
-
-/// `text` with the first `from` replaced by `to`.
-std::string with(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  REQUIRE(at != std::string::npos);
-  return text.replace(at, from.size(), to);
-}
-
-std::string model_error(const std::string& text) {
-  Diagnostics d;
-  CHECK_FALSE(parse_model(text, "m.toml", d));
-  return render(d);
-}
-std::string workload_error(const std::string& text) {
-  Diagnostics d;
-  CHECK_FALSE(parse_workload(text, "w.toml", d));
-  return render(d);
-}
-std::string cluster_error(const std::string& text) {
-  Diagnostics d;
-  const DeviceLookup lookup = [](const std::string& name, Diagnostics& more) { return library.device(name, more); };
-  CHECK_FALSE(parse_cluster(text, "c.toml", lookup, d));
-  return render(d);
-}
-std::string config_error(const std::string& text) {
-  Diagnostics d;
-  CHECK_FALSE(parse_hf_config(text, "config.json", d));
-  return render(d);
-}
-
-}  // namespace
-
-TEST_CASE("the unchanged files are right", "[error]") {
-  Diagnostics d;
-  CHECK(parse_model(good_model, "m.toml", d));
-  CHECK(parse_workload(good_workload, "w.toml", d));
-  CHECK(parse_cluster(
-      good_cluster, "c.toml", [](const std::string& n, Diagnostics& m) { return library.device(n, m); }, d));
-  CHECK(render(d) == "");
-}
-
-TEST_CASE("file.open: a file that is not there", "[error]") {
-  Diagnostics d;
-  CHECK_FALSE(read_model_file("/nowhere/m.toml", d));
-  CHECK(render(d) == "/nowhere/m.toml: error: there is no such file [file.open]\n");
-}
-
-TEST_CASE("the caret stands under its character, whatever stands before it", "[error]") {
-  const auto shown = [](std::string_view line, std::uint32_t column) {
-    const Excerpt e = excerpt(line, column);
-    return e.line + "\n" + e.pad + "^";
-  };
-  CHECK(shown("\ta = 1", 2) == "\ta = 1\n\t^");
-  CHECK(shown("\xc3\xa9 = 1", 5) == "\xc3\xa9 = 1\n    ^");           // one column
-  CHECK(shown("\xe4\xb8\xad = 1", 5) == "\xe4\xb8\xad = 1\n     ^");  // two columns
-  CHECK(shown("e\xcc\x81 = 1", 6) == "e\xcc\x81 = 1\n    ^");         // an accent above the letter
-  CHECK(shown("\x1b[31m = 1", 8) == "\\x1b[31m = 1\n          ^");    // a colour, escaped
-  CHECK(shown("\xff\xc0\x80\xed\xa0\x80 x", 8) ==
-        "\\xff\\xc0\\x80\\xed\\xa0\\x80 x\n" + std::string(25, ' ') + "^");    // no UTF-8
-  CHECK(shown("\xc2\x9b\xe2\x80\xae", 9) == "\\u009b\\u202e\n            ^");  // beyond the end
-  CHECK(shown("", 3) == "\n^");
-  const std::string many(1000, 'x');
-  CHECK(shown(many, 1) == std::string(120, 'x') + "...\n^");
-  CHECK(shown(many, 500) == "..." + std::string(120, 'x') + "...\n" + std::string(83, ' ') + "^");
-  CHECK(shown(many, 1000) == "..." + std::string(120, 'x') + "\n" + std::string(122, ' ') + "^");
-  CHECK(character_count("a\xc3\xa9\xff") == 3);
-}
-
-TEST_CASE("messages do not pass on what a terminal would obey", "[error]") {
-  Diagnostics d;
-  d.error("some.code", "a\x1b[2Jb\nc", {"one\ntwo\r"});
-  CHECK(render(d) == "error: a\\x1b[2Jb\\x0ac [some.code]\n  one\ntwo\\x0d\n");
-}
-
-TEST_CASE("file.syntax: a line that is not TOML", "[error]") {
-  const std::string text = with(good_model, "layers = 2", "layers 2");
-  CHECK(model_error(text) ==
-        R"(m.toml:4:8: error: not valid TOML: Error while parsing key-value pair: expected '=', saw '2' [file.syntax]
-    4 | layers 2
-      |        ^
-)");
-}
+using namespace orrery::test;
 
 TEST_CASE("model.architecture: what BERT and ViT cannot be", "[error]") {
   const std::string bert = with(good_model, "layers = 2", "architecture = \"bert\"\nsegments = 2\nlayers = 2");
@@ -223,92 +98,6 @@ TEST_CASE("model.latent: what latent attention needs", "[error]") {
 )");
 }
 
-TEST_CASE("file.schema: a version of the future", "[error]") {
-  const std::string text = with(good_model, "schema = 1", "schema = 99");
-  CHECK(model_error(text) == R"(m.toml:1:10: error: this model file is newer than this program [file.schema]
-    1 | schema = 99
-      |          ^
-  Its schema is 99; this program reads up to 1.
-)");
-}
-
-TEST_CASE("file.unknown-key: a slip in a key", "[error]") {
-  const std::string text = with(good_model, "layers = 2", R"(layers = 2
-layer = 3)");
-  CHECK(model_error(text) == R"(m.toml:5:1: error: model.layer is not a known key [file.unknown-key]
-    5 | layer = 3
-      | ^
-  Did you mean layers?
-)");
-}
-
-TEST_CASE("file.missing-key: a key left out", "[error]") {
-  const std::string text = with(good_model, R"(ffn = 256
-)",
-                                "");
-  CHECK(model_error(text) == R"(m.toml:2:1: error: the key ffn is missing from [model] [file.missing-key]
-    2 | [model]
-      | ^
-)");
-}
-
-TEST_CASE("file.type: text where a number belongs", "[error]") {
-  const std::string text = with(good_model, "heads = 4", R"(heads = "four")");
-  CHECK(model_error(text) == R"(m.toml:6:9: error: model.heads is text, but a whole number is wanted [file.type]
-    6 | heads = "four"
-      |         ^
-)");
-}
-
-TEST_CASE("file.range: a number below its range", "[error]") {
-  const std::string text = with(good_model, "layers = 2", "layers = -2");
-  CHECK(model_error(text) == R"(m.toml:4:10: error: model.layers is out of range [file.range]
-    4 | layers = -2
-      |          ^
-  It is -2; from 1 to 10000 is allowed.
-)");
-}
-
-TEST_CASE("file.range: not a number", "[error]") {
-  const std::string text = with(good_workload, "batch = 8", R"(batch = 8
-dropout = nan)");
-  CHECK(workload_error(text) == R"(w.toml:4:11: error: workload.dropout is out of range [file.range]
-    4 | dropout = nan
-      |           ^
-  It is nan; from 0 to below 1 is allowed.
-)");
-}
-
-TEST_CASE("file.unit: a quantity without its unit", "[error]") {
-  const std::string text = with(good_cluster, R"("450 GB/s")", R"("450")");
-  CHECK(
-      cluster_error(text) ==
-      R"(c.toml:10:13: error: cluster.levels.0.bandwidth is not a quantity: the unit is missing; write for example "3.35 TB/s" [file.unit]
-   10 | bandwidth = "450"
-      |             ^
-)");
-}
-
-TEST_CASE("file.unit: a bare number for a quantity", "[error]") {
-  const std::string text = with(good_cluster, R"("450 GB/s")", "450");
-  CHECK(
-      cluster_error(text) ==
-      R"(c.toml:10:13: error: cluster.levels.0.bandwidth is a whole number, but a quantity in quotes is wanted [file.unit]
-   10 | bandwidth = 450
-      |             ^
-  Write for example "3.35 TB/s".
-)");
-}
-
-TEST_CASE("file.choice: a name that is not known", "[error]") {
-  const std::string text = with(good_model, R"("gelu")", R"("relu")");
-  CHECK(model_error(text) == R"(m.toml:11:14: error: model.activation is "relu", which is not known [file.choice]
-   11 | activation = "relu"
-      |              ^
-  Known: gelu, swiglu.
-)");
-}
-
 TEST_CASE("model.heads: heads that do not divide", "[error]") {
   const std::string text = with(good_model, "heads = 4", "heads = 5");
   CHECK(model_error(text) == R"(m.toml:6:9: error: heads does not divide hidden [model.heads]
@@ -378,47 +167,6 @@ sequence = 16777216)");
 )");
 }
 
-TEST_CASE("file.range: a clip norm of nothing", "[error]") {
-  const std::string text = with(good_workload, "batch = 8", R"(batch = 8
-clip_norm = 0)");
-  CHECK(workload_error(text) == R"(w.toml:4:13: error: workload.clip_norm is out of range [file.range]
-    4 | clip_norm = 0
-      |             ^
-  It is 0; above 0 and at most 1000000000 is allowed.
-)");
-}
-
-TEST_CASE("file.range: dropout that leaves nothing", "[error]") {
-  const std::string text = with(good_workload, "batch = 8", R"(batch = 8
-dropout = 1.0)");
-  CHECK(workload_error(text) == R"(w.toml:4:11: error: workload.dropout is out of range [file.range]
-    4 | dropout = 1.0
-      |           ^
-  It is 1; from 0 to below 1 is allowed.
-)");
-}
-
-TEST_CASE("file.range: a range says which of its ends are allowed", "[error]") {
-  CHECK(workload_error(good_workload + "[workload.optimizer]\nbeta1 = 1\n") ==
-        R"(w.toml:6:9: error: workload.optimizer.beta1 is out of range [file.range]
-    6 | beta1 = 1
-      |         ^
-  It is 1; from 0 to below 1 is allowed.
-)");
-  CHECK(workload_error(with(good_workload, "schema = 1", "schema = 0")) ==
-        R"(w.toml:1:10: error: schema is out of range [file.range]
-    1 | schema = 0
-      |          ^
-  It is 0; only 1 is allowed.
-)");
-  CHECK(cluster_error(with(good_cluster, "450 GB/s", "0.5 B/s")) ==
-        R"(c.toml:10:13: error: cluster.levels.0.bandwidth is out of range [file.range]
-   10 | bandwidth = "0.5 B/s"
-      |             ^
-  It is 0.5 B/s; from 1 B/s to 1000000 TB/s is allowed.
-)");
-}
-
 TEST_CASE("workload.range and workload.dropout: workloads built in memory are checked too", "[error]") {
   Workload w;
   w.global_batch = w.sequence_length = 1;
@@ -433,15 +181,6 @@ error: clip_norm is out of range [workload.range]
   It is 0; above 0 and at most 1e+09 is allowed. Leave it out for no clipping.
 error: hidden_dropout is a probability below 1 [workload.dropout]
   It is 1.
-)");
-}
-
-TEST_CASE("file.unknown-key: a slip in schema itself", "[error]") {
-  CHECK(model_error(with(good_model, "schema = 1", "shema = 1")) ==
-        R"(m.toml:1:1: error: shema is not a known key [file.unknown-key]
-    1 | shema = 1
-      | ^
-  Did you mean schema?
 )");
 }
 
@@ -546,134 +285,12 @@ peak = {}
 )");
 }
 
-TEST_CASE("hf.syntax: half a file in a config.json", "[error]") {
-  const std::string text = R"({
-  "model_type": "llama",
-)";
-  CHECK(config_error(text) == R"(config.json:3:1: error: not valid JSON [hf.syntax]
-)");
-}
-
-TEST_CASE("hf.model-type: another kind of model in a config.json", "[error]") {
-  const std::string text = R"({
-  "model_type": "mixtral"
-})";
-  CHECK(config_error(text) == R"(config.json:2:17: error: model type "mixtral" is not supported [hf.model-type]
-    2 |   "model_type": "mixtral"
-      |                 ^
-  Supported: gpt2, llama, bert, vit, deepseek_v2, deepseek_v3.
-  A model of another type with the same layers can be written as a .toml file: orrery show model gpt2-124m shows one.
-)");
-}
-
-TEST_CASE("hf.missing-key: no model type in a config.json", "[error]") {
-  const std::string text = R"({
-  "hidden_size": 64
-})";
-  CHECK(config_error(text) == R"(config.json: error: the key model_type is missing [hf.missing-key]
-  Supported: gpt2, llama, bert, vit, deepseek_v2, deepseek_v3.
-)");
-}
-
-TEST_CASE("hf.type: text where a number belongs in a config.json", "[error]") {
-  const std::string text = R"({
-  "model_type": "gpt2",
-  "n_layer": "12"
-})";
-  CHECK(config_error(text) == R"(config.json:3:14: error: n_layer is not a whole number [hf.type]
-    3 |   "n_layer": "12"
-      |              ^
-)");
-}
-
-TEST_CASE("hf.type: a wrong number is the only mistake told of it", "[error]") {
-  CHECK(config_error(R"({"model_type": "gpt2", "n_embd": 12.5, "n_head": 7})") ==
-        R"(config.json:1:34: error: n_embd is not a whole number [hf.type]
-    1 | {"model_type": "gpt2", "n_embd": 12.5, "n_head": 7}
-      |                                  ^
-)");
-}
-
-TEST_CASE("hf.unsupported: another scaling of rotary angles", "[error]") {
-  const std::string text = R"({
-  "model_type": "llama", "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,
-  "num_attention_heads": 4, "vocab_size": 100,
-  "rope_scaling": {"type": "spiral"}
-})";
-  CHECK(config_error(text) ==
-        R"(config.json:4:19: error: rope_scaling of the kind "spiral" is not supported [hf.unsupported]
-    4 |   "rope_scaling": {"type": "spiral"}
-      |                   ^
-  Supported: default, linear, dynamic, yarn, longrope, llama3.
-)");
-  for (const auto& [given, kind] : {std::pair{R"({"type": "linear", "factor": 2.0})", "linear"},
-                                    std::pair{R"({"rope_type": "llama3", "factor": 8.0})", "llama3"},
-                                    std::pair{R"({"rope_type": "default"})", ""}, std::pair{"null", ""}}) {
-    Diagnostics d;
-    const auto model = parse_hf_config(with(text, R"({"type": "spiral"})", given), "config.json", d);
-    CHECK(render(d) == "");
-    REQUIRE(model);
-    CHECK(model->rope_scaling == kind);
-    CHECK(parse_model(write_model(*model), "again.toml", d) == model);
-  }
-}
-
 TEST_CASE("model.positions: scaled angles of positions that have none", "[error]") {
   CHECK(model_error(good_model + "rope_scaling = \"yarn\"\n") ==
         R"(m.toml:15:16: error: rope_scaling is of rotary positions [model.positions]
    15 | rope_scaling = "yarn"
       |                ^
   This model has none: leave it out, or set positions to rotary.
-)");
-}
-
-TEST_CASE("a config.json names its model, else its folder does", "[error]") {
-  const auto name = [](const std::string& own, const std::string& file) {
-    Diagnostics d;
-    const auto model = parse_hf_config(R"({"model_type": "gpt2", "_name_or_path": ")" + own + "\"}", file, d);
-    CHECK(render(d) == "");
-    return model ? model->name : "";
-  };
-  CHECK(name("openai/gpt2-xl", "/nowhere/some-folder/config.json") == "gpt2-xl");
-  CHECK(name("", "/nowhere/some-folder/config.json") == "some-folder");
-  CHECK(name("./", "/nowhere/some-folder/../other/config.json") == "other");
-  CHECK(name("..", "/config.json") == "gpt2");
-  CHECK(name("", "config.json") == std::filesystem::current_path().filename());
-}
-
-TEST_CASE("hf.range: a negative number in a config.json", "[error]") {
-  const std::string text = R"({
-  "model_type": "gpt2",
-  "n_layer": -1
-})";
-  CHECK(config_error(text) == R"(config.json:3:14: error: n_layer is out of range [hf.range]
-    3 |   "n_layer": -1
-      |              ^
-  It is -1; from 1 to 10000 is allowed.
-)");
-}
-
-TEST_CASE("hf.unsupported: another activation in a config.json", "[error]") {
-  const std::string text = R"({
-  "model_type": "gpt2",
-  "activation_function": "relu"
-})";
-  CHECK(config_error(text) == R"(config.json:3:26: error: activation_function "relu" is not supported [hf.unsupported]
-    3 |   "activation_function": "relu"
-      |                          ^
-  Supported: gelu_new, gelu_pytorch_tanh, gelu_fast.
-)");
-}
-
-TEST_CASE("model.heads: heads that do not divide in a config.json", "[error]") {
-  const std::string text = R"({
-  "model_type": "gpt2",
-  "n_head": 13
-})";
-  CHECK(config_error(text) == R"(config.json:3:13: error: n_head does not divide n_embd [model.heads]
-    3 |   "n_head": 13
-      |             ^
-  n_embd is 768, and 768 / 13 leaves 1.
 )");
 }
 

@@ -1,0 +1,133 @@
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+
+#include "tests/error/core/spec_cases.hpp"
+
+// Hugging Face configurations that cannot be read, or are of models that this program does not have: one wrong
+// input for each code, and the exact text.
+
+using namespace orrery;
+using namespace orrery::test;
+
+TEST_CASE("hf.syntax: half a file in a config.json", "[error]") {
+  const std::string text = R"({
+  "model_type": "llama",
+)";
+  CHECK(config_error(text) == R"(config.json:3:1: error: not valid JSON [hf.syntax]
+)");
+}
+
+TEST_CASE("hf.model-type: another kind of model in a config.json", "[error]") {
+  const std::string text = R"({
+  "model_type": "mixtral"
+})";
+  CHECK(config_error(text) == R"(config.json:2:17: error: model type "mixtral" is not supported [hf.model-type]
+    2 |   "model_type": "mixtral"
+      |                 ^
+  Supported: gpt2, llama, bert, vit, deepseek_v2, deepseek_v3.
+  A model of another type with the same layers can be written as a .toml file: orrery show model gpt2-124m shows one.
+)");
+}
+
+TEST_CASE("hf.missing-key: no model type in a config.json", "[error]") {
+  const std::string text = R"({
+  "hidden_size": 64
+})";
+  CHECK(config_error(text) == R"(config.json: error: the key model_type is missing [hf.missing-key]
+  Supported: gpt2, llama, bert, vit, deepseek_v2, deepseek_v3.
+)");
+}
+
+TEST_CASE("hf.type: text where a number belongs in a config.json", "[error]") {
+  const std::string text = R"({
+  "model_type": "gpt2",
+  "n_layer": "12"
+})";
+  CHECK(config_error(text) == R"(config.json:3:14: error: n_layer is not a whole number [hf.type]
+    3 |   "n_layer": "12"
+      |              ^
+)");
+}
+
+TEST_CASE("hf.type: a wrong number is the only mistake told of it", "[error]") {
+  CHECK(config_error(R"({"model_type": "gpt2", "n_embd": 12.5, "n_head": 7})") ==
+        R"(config.json:1:34: error: n_embd is not a whole number [hf.type]
+    1 | {"model_type": "gpt2", "n_embd": 12.5, "n_head": 7}
+      |                                  ^
+)");
+}
+
+TEST_CASE("hf.unsupported: another scaling of rotary angles", "[error]") {
+  const std::string text = R"({
+  "model_type": "llama", "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "vocab_size": 100,
+  "rope_scaling": {"type": "spiral"}
+})";
+  CHECK(config_error(text) ==
+        R"(config.json:4:19: error: rope_scaling of the kind "spiral" is not supported [hf.unsupported]
+    4 |   "rope_scaling": {"type": "spiral"}
+      |                   ^
+  Supported: default, linear, dynamic, yarn, longrope, llama3.
+)");
+  for (const auto& [given, kind] : {std::pair{R"({"type": "linear", "factor": 2.0})", "linear"},
+                                    std::pair{R"({"rope_type": "llama3", "factor": 8.0})", "llama3"},
+                                    std::pair{R"({"rope_type": "default"})", ""}, std::pair{"null", ""}}) {
+    Diagnostics d;
+    const auto model = parse_hf_config(with(text, R"({"type": "spiral"})", given), "config.json", d);
+    CHECK(render(d) == "");
+    REQUIRE(model);
+    CHECK(model->rope_scaling == kind);
+    CHECK(parse_model(write_model(*model), "again.toml", d) == model);
+  }
+}
+
+TEST_CASE("a config.json names its model, else its folder does", "[error]") {
+  const auto name = [](const std::string& own, const std::string& file) {
+    Diagnostics d;
+    const auto model = parse_hf_config(R"({"model_type": "gpt2", "_name_or_path": ")" + own + "\"}", file, d);
+    CHECK(render(d) == "");
+    return model ? model->name : "";
+  };
+  CHECK(name("openai/gpt2-xl", "/nowhere/some-folder/config.json") == "gpt2-xl");
+  CHECK(name("", "/nowhere/some-folder/config.json") == "some-folder");
+  CHECK(name("./", "/nowhere/some-folder/../other/config.json") == "other");
+  CHECK(name("..", "/config.json") == "gpt2");
+  CHECK(name("", "config.json") == std::filesystem::current_path().filename());
+}
+
+TEST_CASE("hf.range: a negative number in a config.json", "[error]") {
+  const std::string text = R"({
+  "model_type": "gpt2",
+  "n_layer": -1
+})";
+  CHECK(config_error(text) == R"(config.json:3:14: error: n_layer is out of range [hf.range]
+    3 |   "n_layer": -1
+      |              ^
+  It is -1; from 1 to 10000 is allowed.
+)");
+}
+
+TEST_CASE("hf.unsupported: another activation in a config.json", "[error]") {
+  const std::string text = R"({
+  "model_type": "gpt2",
+  "activation_function": "relu"
+})";
+  CHECK(config_error(text) == R"(config.json:3:26: error: activation_function "relu" is not supported [hf.unsupported]
+    3 |   "activation_function": "relu"
+      |                          ^
+  Supported: gelu_new, gelu_pytorch_tanh, gelu_fast.
+)");
+}
+
+TEST_CASE("model.heads: heads that do not divide in a config.json", "[error]") {
+  const std::string text = R"({
+  "model_type": "gpt2",
+  "n_head": 13
+})";
+  CHECK(config_error(text) == R"(config.json:3:13: error: n_head does not divide n_embd [model.heads]
+    3 |   "n_head": 13
+      |             ^
+  n_embd is 768, and 768 / 13 leaves 1.
+)");
+}
