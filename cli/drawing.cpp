@@ -12,12 +12,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <map>
 
 #include "cli/report_text.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/schedule_rules.hpp"
-#include "core/program/program_text.hpp"
 
 namespace orrery {
 namespace {
@@ -135,35 +133,6 @@ std::string dot_of(const PlannedRun& run) {
   }
   if (replicas > most || stages > most) {
     out += fmt::format("  more [shape=plaintext, label=\"{} replicas and {} stages in all\"];\n", replicas, stages);
-  }
-  return out + "}\n";
-}
-
-std::string dot_of(const Program& program) {
-  std::string out = fmt::format("digraph program {{\n  rankdir=LR;\n{}", head);
-  for (std::size_t b = 0; b < program.blocks.size(); ++b) {
-    const Block& block = program.blocks[b];
-    out += fmt::format("  subgraph cluster_{} {{\n    label={};\n", b, in_quotes(block.name));
-    std::map<std::size_t, std::size_t> last_on_lane;
-    for (std::size_t i = 0; i < block.ops.size(); ++i) {
-      const Op& op = block.ops[i];
-      if (std::holds_alternative<Alloc>(op.action) || std::holds_alternative<Free>(op.action)) continue;
-      std::string text = op_text(program, block, op);
-      text = text.substr(0, text.find(" ("));
-      const bool compute = op.lane.kind == LaneKind::compute;
-      out += fmt::format("    b{}_{} [label={}, style=filled, fillcolor={}];\n", b, i, in_quotes(text),
-                         compute ? "white" : "lightblue");
-      const std::size_t lane = lane_number(op.lane);
-      if (const auto at = last_on_lane.find(lane); at != last_on_lane.end()) {
-        out += fmt::format("    b{}_{} -> b{}_{};\n", b, at->second, b, i);
-      }
-      last_on_lane[lane] = i;
-      for (std::uint32_t w = 0; w < op.waits.count; ++w) {
-        const Wait& wait = block.waits[op.waits.first + w];
-        if (wait.kind == Wait::Kind::op) out += fmt::format("    b{}_{} -> b{}_{} [style=dashed];\n", b, wait.op, b, i);
-      }
-    }
-    out += "  }\n";
   }
   return out + "}\n";
 }

@@ -14,7 +14,8 @@ namespace orrery {
 [[nodiscard]] std::string dot_of(const ClusterSpec&);
 /// Stages as columns, replicas as rows; at most 8 of each are drawn.
 [[nodiscard]] std::string dot_of(const PlannedRun&);
-/// Every block: its ops in lanes, and what waits for what.
+/// What each class of ranks does in a step, and the blocks that run most often: their ops in a column for each
+/// lane, and what waits for what across lanes.  At most 160 ops are drawn; what is left out is said.
 [[nodiscard]] std::string dot_of(const Program&);
 
 /// Runs Graphviz' `dot` on `text`; `format` is "svg", "png" or "pdf".  Throws

@@ -90,6 +90,24 @@ TEST_CASE("show --json says all that the file says", "[unit][cli]") {
   }
 }
 
+TEST_CASE("a drawing of a Program stays small enough to look at, and says what it leaves out", "[unit][cli]") {
+  for (const char* plan : {"demo-2x2x2", "gpt3-175b-1024-a100", "llama-3-70b-8-dgx-h100"}) {
+    CAPTURE(plan);
+    const std::string graph = orrery_run("show program " + std::string(plan) + " --dot").out;
+    std::size_t ops = 0;
+    for (std::size_t at = graph.find("fillcolor="); at != std::string::npos; at = graph.find("fillcolor=", at + 1))
+      ++ops;
+    CHECK(ops > 20);
+    CHECK(ops <= 160);
+    CHECK(graph.find("class 0: ") != std::string::npos);
+    CHECK(graph.find("label=\"layer.forward: ") != std::string::npos);
+    CHECK(graph.find("blocks of one operation, and those that run least often:") != std::string::npos);
+    CHECK(std::count(graph.begin(), graph.end(), '{') == std::count(graph.begin(), graph.end(), '}'));
+  }
+  const std::string large = orrery_run("show program gpt3-175b-1024-a100 --dot").out;
+  CHECK(large.find("classes 3 to 6 are not drawn") != std::string::npos);
+}
+
 TEST_CASE("help that cannot be printed is a failure", "[unit][cli]") {
   for (const char* arguments : {"--help", "plan --help", "--version", "show model"}) {
     CAPTURE(arguments);
