@@ -220,6 +220,38 @@ void check_rounds(const Context& c, std::uint64_t count, std::uint64_t batch, co
                                         p, batch)});
 }
 
+// Schedules that need many microbatches to begin with.
+void check_fill(const Context& c, std::uint64_t count, std::uint64_t batch, const std::string& divisors) {
+  const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
+  const std::uint64_t least = rules_of(c.plan.schedule).least_rounds * p;
+  if (count >= least) return;
+  std::uint64_t size = batch / least;
+  while (size > 0 && batch % size != 0) --size;
+  c.error("plan.microbatch_size", "schedule-few", fmt::format("{} needs more microbatches", name_of(c.plan.schedule)),
+          {fmt::format("batch {} / {} / microbatch_size {} is {}; pipeline {} needs at least {}.",
+                       c.workload.global_batch, divisors, c.plan.microbatch_size, count, p, least),
+           size > 0 ? fmt::format("Nearest valid microbatch size: {}.", size)
+                    : fmt::format("No microbatch size gives as many; schedule zb-v takes any number.")});
+}
+
+// Times for which an order is searched.
+void check_action_times(const Context& c) {
+  const ActionTimes& t = c.plan.action_times;
+  if (t == ActionTimes{}) return;
+  if (c.plan.schedule != ScheduleName::zb_v) {
+    c.error(
+        "plan.action_times", "action-times-schedule", "only zb-v is searched for given times",
+        {fmt::format("schedule is {}.", name_of(c.plan.schedule)), "Set schedule to zb-v, or leave out action_times."});
+  }
+  const std::uint32_t least = std::min({t.forward, t.input_gradient, t.weight_gradient});
+  const std::uint32_t most = std::max({t.forward, t.input_gradient, t.weight_gradient, t.message});
+  if (least == 0 || most > plan_size_limit) {
+    c.error("plan.action_times", "action-times", "an action takes no time, or too much",
+            {fmt::format("They are {}, {}, {} and {}; the first three are from 1 to {}, that of a message from 0.",
+                         t.forward, t.input_gradient, t.weight_gradient, t.message, plan_size_limit)});
+  }
+}
+
 void check_stages(const Context& c) {
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
   const std::uint64_t layers = c.model.layers;
@@ -328,6 +360,7 @@ void check_batch(const Context& c) {
              larger_microbatch(left, stage_microbatch_limit / p)});
   } else {
     check_rounds(c, left / m, left, divisors);
+    check_fill(c, left / m, left, divisors);
     check_order_microbatches(c.plan, c.workload, left / m, divisors, c.out);
   }
 }
@@ -398,18 +431,23 @@ void check_counts(const Context& c) {
 
 // What schedules do not go with.
 void check_schedule_with(const Context& c) {
+  check_action_times(c);
   const Plan& plan = c.plan;
   const bool split = splits_backward(plan);
-  if (plan.zero_stage >= 2 && (split || plan.chunks > 1)) {
+  if (plan.zero_stage >= 2 && split) {
     c.error(
-        "plan.zero_stage", "schedule-zero", "ZeRO-2 and 3 do not go with model chunks or a split backward pass",
-        {fmt::format("zero_stage is {}, schedule {}, chunks {}.", plan.zero_stage, name_of(plan.schedule), plan.chunks),
-         "Set zero_stage to 1, or schedule to 1f1b, eager-1f1b or gpipe with one chunk."});
-  }
-  if (split && plan.tensor != TensorAlgorithm::one_d) {
-    c.error("plan.schedule", "schedule-tensor", "the schedule splits the backward pass, which grids of ranks do not",
-            {fmt::format("schedule is {}, tensor {}.", name_of(plan.schedule), name_of(plan.tensor)),
-             "Set tensor to 1d, or schedule to one that is not zero-bubble."});
+        "plan.zero_stage", "schedule-zero", "ZeRO-2 and 3 do not go with a split backward pass",
+        {fmt::format("zero_stage is {}, schedule {}.", plan.zero_stage, name_of(plan.schedule)),
+         "Set zero_stage to 1, or schedule to one that keeps the backward pass whole, such as 1f1b or interleaved."});
+  } else if (const StageMap map = stage_map(plan);
+             plan.zero_stage >= 2 && plan.chunks > 1 && c.model.tied_embeddings && map.rank(map.stages() - 1) == 0) {
+    // Its gradient's copy would live from the head's backward to the embedding's, microbatches among each other.
+    c.error("plan.zero_stage", "schedule-zero-tied",
+            "ZeRO-2 and 3 do not go with a tied table in two model chunks of one rank",
+            {fmt::format("zero_stage is {}, chunks {}, and the last stage lies on the first stage's rank.",
+                         plan.zero_stage, plan.chunks),
+             map.ranks == 1 ? "Set zero_stage to 1, chunks to 1, or pipeline to 2 or more."
+                            : "Set zero_stage to 1, or take a schedule on a loop."});
   }
 }
 

@@ -113,6 +113,14 @@ void read_choices(TomlTable& table, const std::filesystem::path& folder, Plan& p
   table.read("zero_stage", plan.zero_stage, {0, 3}, Need::optional);
   table.read("reshard_after_forward", plan.reshard_after_forward, Need::optional);
   table.read("prefetch", plan.prefetch, {0, 1}, Need::optional);
+  if (std::vector<std::uint32_t> times; table.read("action_times", times, {0, size_limit}, 4, Need::optional)) {
+    if (times.size() == 4) {
+      plan.action_times = {times[0], times[1], times[2], times[3]};
+    } else {
+      table.error("action_times", "plan.action-times-count", "action_times does not name four times",
+                  {"They are those of forward, input gradient, weight gradient and a message."});
+    }
+  }
   if (given(table, "stage_layers")) {
     table.read("stage_layers", plan.stage_layers.emplace(), {1, size_limit}, size_limit);
   }
@@ -204,6 +212,9 @@ std::string write_plan(const PlannedRun& run) {
   out.whole("microbatch_size", plan.microbatch_size);
   out.text("schedule", name_of(plan.schedule));
   if (plan.chunks != 1) out.whole("chunks", plan.chunks);
+  if (const ActionTimes& t = plan.action_times; t != ActionTimes{}) {
+    out.wholes("action_times", {t.forward, t.input_gradient, t.weight_gradient, t.message});
+  }
   if (!plan.order_file.empty()) {
     out.text("order", plan.order_file);
   } else if (!plan.order.empty()) {

@@ -25,6 +25,7 @@ const std::vector<Study>& all_studies() {
       {"optimizer-offload", "GPU memory that moving Adam's moments away frees", optimizer_offload_study},
       {"second-node", "1.1B data-parallel on 10 V100 in two nodes, slower than on 5 in one", second_node_study},
       {"mlp-sharding", "costs of two shardings of an MLP, and which one a planner should take", mlp_sharding_study},
+      {"v-schedule", "idle times of the zero-bubble V: what a published search finds", v_schedule_study},
   };
   return studies;
 }

@@ -20,5 +20,6 @@ namespace orrery {
 [[nodiscard]] StudyResult gpt3_one_gpu_study(const Library&);
 [[nodiscard]] StudyResult second_node_study(const Library&);
 [[nodiscard]] StudyResult mlp_sharding_study(const Library&);
+[[nodiscard]] StudyResult v_schedule_study(const Library&);
 
 }  // namespace orrery

@@ -99,8 +99,8 @@ std::vector<std::uint64_t> microbatches_in_flight(const Plan& plan, std::uint32_
       return in_flight;
     }
     case ScheduleName::zb_v:
-      // Other times have other orders.
-      if (plan.action_times != ActionTimes{}) break;
+      // For other times, or to fill the pipe, orders are searched.
+      if (plan.action_times != ActionTimes{} || m < 2 * p) break;
       return {std::min(m, 2 * (below + 1) - 1 + rank), std::min<std::uint64_t>(m, rank + 1)};
     case ScheduleName::v_half:
     case ScheduleName::v_min:

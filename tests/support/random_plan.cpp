@@ -167,14 +167,15 @@ void add_context(Draw& draw, PlannedRun& run, const RandomRunLimits& limits) {
 }
 
 /// Three of five plans run GPipe or 1F1B, the others any other schedule.
-ScheduleName random_schedule(Draw& draw, const RandomRunLimits& limits, bool grid) {
+ScheduleName random_schedule(Draw& draw, const RandomRunLimits& limits) {
   const ScheduleName plain = draw.of({ScheduleName::gpipe, ScheduleName::one_f_one_b});
   const ScheduleName other =
       draw.of({ScheduleName::eager_one_f_one_b, ScheduleName::interleaved, ScheduleName::breadth_first,
-               ScheduleName::zb_h1, ScheduleName::zb_h2, ScheduleName::zb_v, ScheduleName::custom});
+               ScheduleName::zb_h1, ScheduleName::zb_h2, ScheduleName::zb_v, ScheduleName::custom, ScheduleName::v_half,
+               ScheduleName::v_min, ScheduleName::dualpipe_v});
   const bool is_plain = draw.in(1, 5) <= 3 || !limits.beyond_bound || limits.zero_stage.value_or(0) >= 2;
   const ScheduleName drawn = limits.schedule.value_or(is_plain ? plain : other);
-  return grid && rules_of(drawn).splits_backward ? plain : drawn;
+  return drawn;
 }
 
 /// Any order that runs: some rank does something that it can, again and again.
@@ -223,7 +224,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   if (!grid) p.mesh = random_mesh(draw, limits.max_ranks);
   const std::uint32_t tensor = grid ? p.mesh.size(Axis::row) : p.mesh.size(Axis::tensor);
   const std::uint32_t stages = p.mesh.size(Axis::pipeline);
-  p.schedule = random_schedule(draw, limits, grid);
+  p.schedule = random_schedule(draw, limits);
   const ScheduleRules& rules = rules_of(p.schedule);
   p.chunks = rules.most_chunks == 0 && stages < 3 ? draw.small(rules.least_chunks, 3) : rules.least_chunks;
   run.model = random_model(draw, tensor, stages * p.chunks);
@@ -238,6 +239,8 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   const Precision precision =
       draw.of({Precision::fp64, Precision::fp64, Precision::fp32, Precision::bf16, Precision::fp16});
   w.precision = limits.precision.value_or(precision);
+  // The bounds on 16-bit errors are those of models of up to 6 layers.
+  if (run.model.layers > 6 && !limits.precision && w.precision != Precision::fp64) w.precision = Precision::fp32;
   const bool half = w.precision == Precision::bf16 || w.precision == Precision::fp16;
   if (draw.once_in(4) && half) w.gradient_dtype = weight_dtype(w);
   w.loss_scale = draw.of({1.0, 128.0, 1024.0});
@@ -248,7 +251,12 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   // 2 .. : a cut sequence has equal parts; an uncut one may have any length.
   w.sequence_length = p.sequence_parallel ? tensor * draw.in((4 + tensor - 1) / tensor, 16 / tensor) : draw.in(4, 16);
   p.microbatch_size = draw.small(1, 2);
-  const std::uint64_t microbatches = rules.whole_rounds ? stages * draw.in(1, 3) : draw.in(1, 6);
+  const std::uint64_t microbatches = rules.whole_rounds       ? stages * draw.in(1, 3)
+                                     : rules.least_rounds > 0 ? stages * rules.least_rounds + draw.in(0, 2)
+                                                              : draw.in(1, 6);
+  if (p.schedule == ScheduleName::zb_v && draw.once_in(2)) {
+    p.action_times = {draw.small(1, 9), draw.small(1, 9), draw.small(1, 9), draw.small(0, 3)};
+  }
   w.global_batch = microbatches * p.microbatch_size * size(p.mesh, sequence_axes(p));
   if (p.schedule == ScheduleName::custom) add_order(draw, p, static_cast<std::uint32_t>(microbatches));
 
@@ -269,8 +277,10 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     draw.shuffle(p.placement);
   }
   if (limits.beyond_bound)
-    p.zero_stage = limits.zero_stage.value_or(
-        grid || rules.splits_backward || p.chunks > 1 ? draw.small(0, 1) : draw.of({0U, 1U, 2U, 2U, 3U, 3U}));
+    p.zero_stage = limits.zero_stage.value_or(grid || rules.splits_backward ? draw.small(0, 1)
+                                                                            : draw.of({0U, 1U, 2U, 2U, 3U, 3U}));
+  // A tied table in two chunks of one rank keeps whole gradients.
+  if (p.zero_stage >= 2 && p.chunks > 1 && stages == 1) run.model.tied_embeddings = false;
   if (p.zero_stage == 3) {
     p.reshard_after_forward = !draw.once_in(2);
     p.prefetch = draw.small(0, 1);

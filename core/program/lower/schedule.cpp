@@ -19,17 +19,17 @@ Schedule schedule_of(ScheduleName name) {
     case ScheduleName::zb_h1: return schedule_zb_h1;
     case ScheduleName::zb_h2: return schedule_zb_h2;
     case ScheduleName::zb_v: return schedule_zb_v;
-    case ScheduleName::custom:
-    case ScheduleName::v_half:
-    case ScheduleName::v_min:
-    case ScheduleName::dualpipe_v: break;
+    case ScheduleName::custom: break;
+    case ScheduleName::v_half: return schedule_v_half;
+    case ScheduleName::v_min: return schedule_v_min;
+    case ScheduleName::dualpipe_v: return schedule_dualpipe_v;
   }
   return nullptr;
 }
 
 Orders orders_of(const Plan& plan, std::uint32_t microbatches) {
   if (const Schedule schedule = schedule_of(plan.schedule)) {
-    return schedule({plan.mesh.size(Axis::pipeline), plan.chunks, microbatches});
+    return schedule({plan.mesh.size(Axis::pipeline), plan.chunks, microbatches, plan.action_times});
   }
   Orders orders;
   for (const auto& rank : plan.order) {

@@ -12,6 +12,7 @@ namespace orrery::lowering {
 /// What a schedule knows of a plan.
 struct PipelineShape {
   std::uint32_t ranks = 1, chunks = 1, microbatches = 1;
+  ActionTimes times = {};  ///< for which a searched order is short
 };
 
 /// Compute order of every pipeline rank: forward, backward and, where the
@@ -45,9 +46,31 @@ Orders schedule_breadth_first(const PipelineShape&);
 Orders schedule_zb_h1(const PipelineShape&);
 Orders schedule_zb_h2(const PipelineShape&);
 
-/// Zero bubble on a V of two chunks per rank, for equal times of forward, input
-/// and weight gradient (Qi et al., Pipeline Parallelism with Controllable Memory, 2024).
+/// Zero bubble on a V of two chunks per rank (Qi et al., Pipeline Parallelism
+/// with Controllable Memory, 2024): the order for equal times of forward, input
+/// and weight gradient, or, where it waits, one found by search for the shape's times.
 Orders schedule_zb_v(const PipelineShape&);
+
+/// On a V, holding (p + 2) / 2 or (p + 4) / 3 microbatches of a rank's share
+/// (the same source): a pattern that repeats for every microbatch.
+Orders schedule_v_half(const PipelineShape&);
+Orders schedule_v_min(const PipelineShape&);
+
+/// DualPipe cut in the middle, on a V (DeepSeek-AI, DualPipe, 2025): forwards and
+/// backwards of the two chunks as neighbours.  Requires microbatches of at least twice the ranks.
+Orders schedule_dualpipe_v(const PipelineShape&);
+
+/// How long orders of a split backward pass take at the shape's times, in exact
+/// integers: all stages cost the same, messages move beside compute, nobody waits to send.
+struct OrderTimes {
+  std::int64_t span = 0;      ///< largest over ranks, from first start to last end
+  std::int64_t makespan = 0;  ///< from 0 to the last end
+};
+[[nodiscard]] OrderTimes times_of(const Orders&, const PipelineShape&, const StageMap&);
+
+/// A list scheduler's orders for the V, tried with several tastes: the one with
+/// the shortest span, then makespan; `best` unless one is shorter.  Deterministic.
+[[nodiscard]] Orders search_zb_v(const PipelineShape&, Orders best);
 
 /// None for a custom schedule.
 [[nodiscard]] Schedule schedule_of(ScheduleName);

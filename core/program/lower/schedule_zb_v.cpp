@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "core/program/lower/schedule.hpp"
 
@@ -32,9 +33,8 @@ class VOrder {
   std::uint32_t forwards_[2] = {}, backwards_[2] = {}, weights_[2] = {};
 };
 
-}  // namespace
-
-Orders schedule_zb_v(const PipelineShape& shape) {
+/// For equal times and at least 2 p - 1 microbatches; with fewer, cut down.
+Orders for_equal_times(const PipelineShape& shape) {
   const std::uint32_t p = shape.ranks, n = std::max(shape.microbatches, 2 * p - 1);
   const auto times = [](std::uint32_t count, auto&& what) {
     for (std::uint32_t i = 0; i < count; ++i) what();
@@ -58,6 +58,17 @@ Orders schedule_zb_v(const PipelineShape& shape) {
     v.remaining_weights(0);
   }
   return orders;
+}
+
+/// Ranks x ranks x microbatches up to which a search takes less than about a tenth of a second.
+constexpr std::uint64_t search_limit = 1U << 14;
+
+}  // namespace
+
+Orders schedule_zb_v(const PipelineShape& shape) {
+  Orders orders = for_equal_times(shape);
+  const std::uint64_t size = std::uint64_t{shape.ranks} * shape.ranks * shape.microbatches;
+  return size <= search_limit ? search_zb_v(shape, std::move(orders)) : orders;
 }
 
 }  // namespace orrery::lowering

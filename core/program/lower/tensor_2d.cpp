@@ -42,14 +42,13 @@ class Summa final : public GridSharding {
   void forward(State& c, BlockBuilder& b, const Product& p, BufferId x, BufferId y) const override {
     const Operand w = weight_of(c, *p.module, p.weight);
     if (p.transposed) {
-      multiply_by_transposed(c, b, {p, ".forward", Pass::forward}, x, p.in, w, y, p.out);
+      multiply_by_transposed(c, b, {p, ".forward", Pass::forward}, read(x), p.in, w, y, p.out);
     } else {
-      multiply(c, b, {p, ".forward", Pass::forward}, x, p.in, w, y, p.out);
+      multiply(c, b, {p, ".forward", Pass::forward}, read(x), p.in, w, y, p.out);
     }
   }
 
-  void input_gradient(State& c, BlockBuilder& b, const Product& p, Operand given, BufferId dx) const override {
-    const BufferId dy = given.buffer;
+  void input_gradient(State& c, BlockBuilder& b, const Product& p, Operand dy, BufferId dx) const override {
     const Operand w = weight_of(c, *p.module, p.weight);
     if (p.transposed) {
       multiply(c, b, {p, ".input", Pass::input_gradient}, dy, p.out, w, dx, p.in);
@@ -58,12 +57,11 @@ class Summa final : public GridSharding {
     }
   }
 
-  void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, Operand given) const override {
-    const BufferId dy = given.buffer;
+  void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, Operand dy) const override {
     if (p.transposed) {
-      multiply_transposed(c, b, p, dy, p.out, x, p.in);
+      multiply_transposed(c, b, p, dy, p.out, read(x), p.in);
     } else {
-      multiply_transposed(c, b, p, x, p.in, dy, p.out);
+      multiply_transposed(c, b, p, read(x), p.in, dy, p.out);
     }
   }
 
@@ -87,16 +85,20 @@ class Summa final : public GridSharding {
     return {flat_buffer(c, stem(p) + name, Role::workspace, p.scope, dtype, 2 * block), block};
   }
   static Operand all(BufferId buffer, std::uint64_t count, View::Use use) { return {buffer, use, 0, 0, count, {}}; }
+  /// Of this layer or, for what the layer above made, of that one.
+  static Operand all(const Operand& x, std::uint64_t count) {
+    return {x.buffer, View::Use::read, x.layer_shift, 0, count, {}};
+  }
   static std::uint32_t steps(const State& c) { return c.plan.mesh.size(Axis::row); }
 
   /// y[rows, n] = x[rows, m] w[m, n]
-  static void multiply(State& c, BlockBuilder& b, const Use& u, BufferId x, std::uint64_t m, const Operand& w,
+  static void multiply(State& c, BlockBuilder& b, const Use& u, const Operand& x, std::uint64_t m, const Operand& w,
                        BufferId y, std::uint64_t n) {
-    const Pair left = pair(c, u.product, std::string(u.name) + ".x", c.program[x].dtype, c.tokens * m);
+    const Pair left = pair(c, u.product, std::string(u.name) + ".x", c.program[x.buffer].dtype, c.tokens * m);
     const Pair right = pair(c, u.product, std::string(u.name) + ".w", c.act, m * n);
     const auto bring = [&](std::uint32_t k) {
       b.rooted_seam(Collective::Kind::broadcast, c.column_group, Peer{k},
-                    {all(x, c.tokens * m, View::Use::read), left.at(k, View::Use::write)});
+                    {all(x, c.tokens * m), left.at(k, View::Use::write)});
       b.rooted_seam(Collective::Kind::broadcast, c.row_group, Peer{k}, {w, right.at(k, View::Use::write)});
     };
     bring(0);
@@ -115,7 +117,7 @@ class Summa final : public GridSharding {
   }
 
   /// x[rows, m] = y[rows, n] w[m, n]^T
-  static void multiply_by_transposed(State& c, BlockBuilder& b, const Use& u, BufferId y, std::uint64_t n,
+  static void multiply_by_transposed(State& c, BlockBuilder& b, const Use& u, const Operand& y, std::uint64_t n,
                                      const Operand& w, BufferId x, std::uint64_t m) {
     const Pair right = pair(c, u.product, std::string(u.name) + ".w", c.act, m * n);
     const DType sums = c.program[x].dtype;
@@ -128,30 +130,28 @@ class Summa final : public GridSharding {
       if (k + 1 < steps(c)) bring(k + 1);
       Kernel gemm = c.kernel(KernelKind::gemm, u.pass, c.tokens, m, n);
       gemm.options.transpose_b = true;
-      b.compute(gemm,
-                {all(y, c.tokens * n, View::Use::read), right.at(k, View::Use::read), part.at(k, View::Use::write)});
+      b.compute(gemm, {all(y, c.tokens * n), right.at(k, View::Use::read), part.at(k, View::Use::write)});
       b.rooted_seam(Collective::Kind::reduce, c.column_group, Peer{k},
                     {part.at(k, View::Use::read), all(x, c.tokens * m, View::Use::write)});
     }
   }
 
   /// dW[m, n] += x[rows, m]^T y[rows, n]
-  static void multiply_transposed(State& c, BlockBuilder& b, const Product& p, BufferId x, std::uint64_t m, BufferId y,
-                                  std::uint64_t n) {
+  static void multiply_transposed(State& c, BlockBuilder& b, const Product& p, const Operand& x, std::uint64_t m,
+                                  const Operand& y, std::uint64_t n) {
     const Operand gradient = gradient_of(c, *p.module, p.weight);
-    const Pair left = pair(c, p, ".weight.x", c.program[x].dtype, c.tokens * m);
+    const Pair left = pair(c, p, ".weight.x", c.program[x.buffer].dtype, c.tokens * m);
     const Pair part = pair(c, p, ".weight.part", c.grad, m * n);
     const auto bring = [&](std::uint32_t k) {
       b.rooted_seam(Collective::Kind::broadcast, c.column_group, Peer{k},
-                    {all(x, c.tokens * m, View::Use::read), left.at(k, View::Use::write)});
+                    {all(x, c.tokens * m), left.at(k, View::Use::write)});
     };
     bring(0);
     for (std::uint32_t k = 0; k < steps(c); ++k) {
       if (k + 1 < steps(c)) bring(k + 1);
       Kernel gemm = c.kernel(KernelKind::gemm, Pass::weight_gradient, m, n, c.tokens);
       gemm.options.transpose_a = true;
-      b.compute(gemm,
-                {left.at(k, View::Use::read), all(y, c.tokens * n, View::Use::read), part.at(k, View::Use::write)});
+      b.compute(gemm, {left.at(k, View::Use::read), all(y, c.tokens * n), part.at(k, View::Use::write)});
       b.rooted_seam(Collective::Kind::reduce, c.row_group, Peer{k}, {part.at(k, View::Use::read), gradient});
     }
   }

@@ -46,10 +46,9 @@ class ThreeD final : public GridSharding {
     ORRERY_ASSERT(p.bias == nullptr, p.bias);  // it would be added on every rank of the sum
   }
 
-  void input_gradient(State& c, BlockBuilder& b, const Product& p, Operand given, BufferId dx) const override {
-    const BufferId dy = given.buffer;
-    const BufferId whole_dy = output_gradient(c, p, dy);
-    b.seam(Collective::Kind::all_gather, output_group(c, p), {read(dy), write(whole_dy)});
+  void input_gradient(State& c, BlockBuilder& b, const Product& p, Operand dy, BufferId dx) const override {
+    const BufferId whole_dy = output_gradient(c, p, dy.buffer);
+    b.seam(Collective::Kind::all_gather, output_group(c, p), {dy, write(whole_dy)});
     const BufferId whole_w = gather_weight(c, b, p, true);
     const BufferId part = gathered(c, p, ".input.part", c.program[dx].dtype, input_features(c, p), p.in);
     Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, rows(c), p.in, p.out);
@@ -59,9 +58,8 @@ class ThreeD final : public GridSharding {
   }
 
   /// After input_gradient, which has gathered dy.
-  void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, Operand given) const override {
-    const BufferId dy = given.buffer;
-    const BufferId whole_dy = output_gradient(c, p, dy);
+  void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, Operand dy) const override {
+    const BufferId whole_dy = output_gradient(c, p, dy.buffer);
     const BufferId whole_x = gather_input(c, b, p, x, true);
     const BufferId part = flat_buffer(c, stem(p) + ".weight.part", Role::workspace, p.scope, c.grad, p.in * p.out);
     Kernel k = c.kernel(KernelKind::gemm, Pass::weight_gradient, p.transposed ? p.out : p.in,

@@ -67,7 +67,6 @@ void GridSharding::norm_forward(State& c, BlockBuilder& b, const NormSite& site,
 
 void GridSharding::norm_backward(State& c, BlockBuilder& b, const NormSite& site, Operand dy, Operand x, Operand stats,
                                  Operand dx, std::optional<Operand> residual) const {
-  ORRERY_ASSERT(!residual, site.name);  // check() refuses split backward on grids
   const bool layer = c.model.norm == Norm::layer_norm;
   const Operand gamma = weight_of(c, *site.module, site.weight);
   const Operand dgamma = gradient_of(c, *site.module, site.weight);
@@ -87,7 +86,12 @@ void GridSharding::norm_backward(State& c, BlockBuilder& b, const NormSite& site
   Kernel input = c.kernel(layer ? KernelKind::layer_norm_backward_input : KernelKind::rms_norm_backward_input,
                           Pass::input_gradient, c.rows, c.hidden_width, c.model.hidden);
   input.options.cut = true;
-  b.compute(input, {dy, x, gamma, stats, read(sums), dx});
+  if (residual) {
+    input.options.residual = true;
+    b.compute(input, {dy, x, gamma, stats, read(sums), *residual, dx});
+  } else {
+    b.compute(input, {dy, x, gamma, stats, read(sums), dx});
+  }
 }
 
 Operand GridSharding::word_table(State& c, BlockBuilder&) const { return weight_of(c, c.embedding, "word.weight"); }

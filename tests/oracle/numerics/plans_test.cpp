@@ -47,9 +47,15 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"zero bubble, H1", p.schedule == ScheduleName::zb_h1},
           {"zero bubble, H2", p.schedule == ScheduleName::zb_h2},
           {"zero bubble, V", p.schedule == ScheduleName::zb_v},
+          {"V-Half", p.schedule == ScheduleName::v_half},
+          {"V-Min", p.schedule == ScheduleName::v_min},
+          {"DualPipeV", p.schedule == ScheduleName::dualpipe_v},
+          {"zero bubble, V, for given times", p.action_times != ActionTimes{}},
           {"custom", p.schedule == ScheduleName::custom},
           {"custom, split", p.schedule == ScheduleName::custom && splits_backward(p)},
           {"custom on a V", p.order_placement == StagePlacement::v},
+          {"zero 2 or 3 with chunks", p.zero_stage >= 2 && p.mesh.size(Axis::data) > 1 && p.chunks > 1},
+          {"split backward on a grid", p.tensor != TensorAlgorithm::one_d && splits_backward(p)},
           {"chunks with stages", stages && p.chunks > 1},
           {"three axes", stages && p.mesh.size(Axis::data) > 1 && p.mesh.size(Axis::tensor) > 1},
           {"recompute selective", p.recompute == Recompute::selective},
@@ -91,6 +97,29 @@ TEST_CASE("Random plans compute what a single device computes", "[oracle][numeri
   RandomRunLimits custom;
   custom.schedule = ScheduleName::custom;
   for (std::uint64_t seed = 391; seed <= 520; ++seed) check(seed, custom);
+  std::uint64_t next = 521;
+  for (const ScheduleName name :
+       {ScheduleName::zb_v, ScheduleName::v_half, ScheduleName::v_min, ScheduleName::dualpipe_v}) {
+    RandomRunLimits one;
+    one.schedule = name;
+    for (int i = 0; i < 16; ++i) check(next++, one);
+  }
+  for (const ScheduleName name : {ScheduleName::interleaved, ScheduleName::breadth_first}) {
+    for (std::uint32_t zero = 2; zero <= 3; ++zero) {
+      RandomRunLimits one;
+      one.schedule = name;
+      one.zero_stage = zero;
+      for (int i = 0; i < 10; ++i) check(next++, one);
+    }
+  }
+  for (const TensorAlgorithm tensor : {TensorAlgorithm::two_d, TensorAlgorithm::two_half_d, TensorAlgorithm::three_d}) {
+    for (const ScheduleName name : {ScheduleName::zb_h1, ScheduleName::v_min}) {
+      RandomRunLimits one;
+      one.tensor = tensor;
+      one.schedule = name;
+      for (int i = 0; i < 4; ++i) check(next++, one);
+    }
+  }
   for (const auto& [kind, count] : covered) {
     CAPTURE(kind, count);
     CHECK(count >= 10);

@@ -77,6 +77,7 @@ TEST_CASE("every schedule written down and read back lowers to the same Program"
       CHECK(mistakes_of(order).empty());
       const std::string expected = write_program(lower(run.model, run.workload, run.plan));
       run.plan.schedule = ScheduleName::custom;
+      run.plan.action_times = {};
       run.plan.order = order.ranks;
       run.plan.order_placement = order.placement;
       CHECK(run.plan.chunks == order.chunks);

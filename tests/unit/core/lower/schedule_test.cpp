@@ -15,7 +15,8 @@ namespace {
 constexpr ScheduleName all_schedules[] = {
     ScheduleName::gpipe,       ScheduleName::one_f_one_b,   ScheduleName::eager_one_f_one_b,
     ScheduleName::interleaved, ScheduleName::breadth_first, ScheduleName::zb_h1,
-    ScheduleName::zb_h2,       ScheduleName::zb_v};
+    ScheduleName::zb_h2,       ScheduleName::zb_v,          ScheduleName::v_half,
+    ScheduleName::v_min,       ScheduleName::dualpipe_v};
 
 /// Shapes that the schedule runs on.
 std::vector<PipelineShape> shapes_of(ScheduleName name) {
@@ -25,6 +26,7 @@ std::vector<PipelineShape> shapes_of(ScheduleName name) {
     for (const std::uint32_t chunks : {1U, 2U, 3U, 4U}) {
       if (chunks < rules.least_chunks || (rules.most_chunks > 0 && chunks > rules.most_chunks)) continue;
       for (const std::uint32_t microbatches : {1U, 2U, 3U, 4U, 6U, 7U, 8U, 9U, 16U, 24U}) {
+        if (microbatches < rules.least_rounds * ranks) continue;
         if (!rules.whole_rounds || microbatches % ranks == 0) shapes.push_back({ranks, chunks, microbatches});
       }
     }
