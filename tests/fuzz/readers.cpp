@@ -13,6 +13,7 @@
 #include "core/spec/library.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "sim/net/fabric.hpp"
 
 namespace orrery::test {
 
@@ -137,6 +138,20 @@ std::string order(std::string_view bytes) {
   return read_order(write_order(*value), "again.order", again) == value ? "" : "does not read back equal";
 }
 
+std::string fabric(std::string_view bytes) {
+  Diagnostics diagnostics;
+  const auto value = parse_fabric(std::string(bytes), "fuzz.toml", diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  if (value->gpus() > 5000 || value->node.gpus > 64) return {};
+  const Fabric f(*value);
+  std::vector<LinkId> route;
+  f.route(0, f.gpus() - 1, PathRule::rail_local, 1, route);
+  for (const LinkId l : route) {
+    if (static_cast<std::uint32_t>(l) >= f.links() || f.name(l).empty()) return "routes over a link that is not there";
+  }
+  return {};
+}
+
 }  // namespace
 
 const std::vector<FuzzedReader>& fuzzed_readers() {
@@ -151,6 +166,7 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"report", report, {"tests/fuzz/seeds/report"}, ".json"},
       {"order", order, {"tests/fuzz/seeds/order"}, ".order"},
       {"calibration", calibration, {"models/calibration"}, ".toml"},
+      {"fabric", fabric, {"models/fabric"}, ".toml"},
   };
   return readers;
 }

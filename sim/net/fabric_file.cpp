@@ -1,0 +1,277 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/toml_reader.hpp"
+#include "core/base/units_text.hpp"
+#include "sim/net/fabric_spec.hpp"
+#include "sim/net/node_wiring.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr std::uint32_t most = max_fabric_gpus;
+constexpr std::uint64_t most_cables = std::uint64_t{1} << 29;
+constexpr std::size_t most_wires = 100'000;
+constexpr Limits<Bandwidth> bandwidth_limits{Bandwidth::of(1.0), Bandwidth::of(1e18)};
+constexpr Limits<Seconds> latency_limits{Seconds::of(0.0), Seconds::of(1.0)};
+
+Link read_link(TomlTable& t, LinkKind kind, const std::string& prefix = "") {
+  Link link{.kind = kind, .bandwidth = {}, .latency = {}};
+  t.read(prefix + "bandwidth", link.bandwidth, bandwidth_limits);
+  t.read(prefix + "latency", link.latency, latency_limits);
+  return link;
+}
+
+std::uint32_t vertex_of(const std::string& name, std::vector<std::string>& vertices) {
+  const auto found = std::find(vertices.begin(), vertices.end(), name);
+  if (found != vertices.end()) return static_cast<std::uint32_t>(found - vertices.begin());
+  vertices.push_back(name);
+  return static_cast<std::uint32_t>(vertices.size() - 1);
+}
+
+/// [[wires]]: kind, bandwidth, latency, pairs = ["gpu0 gpu1", "gpu0 switch"].
+/// `before`: mistakes until this shape; after one, whether all ends meet says nothing.
+void read_wires(TomlTable& t, std::size_t before, std::size_t ends, std::vector<std::string>& vertices,
+                std::vector<Wire>& wires) {
+  const std::vector<std::string_view> kinds{"nvlink", "pcie", "socket", "network"};
+  for (TomlTable& row : t.tables("wires", 1000)) {
+    LinkKind kind = LinkKind::network;
+    row.read_enum("kind", kinds, kind);
+    const Link link = read_link(row, kind);
+    std::vector<std::string> pairs;
+    row.read("pairs", pairs, most_wires);
+    for (const std::string& pair : pairs) {
+      const std::size_t space = pair.find(' ');
+      const std::string a = pair.substr(0, space), b = space == std::string::npos ? "" : pair.substr(space + 1);
+      if (a.empty() || b.empty() || b.find(' ') != std::string::npos || a == b || a.size() > 64 || b.size() > 64) {
+        row.error("pairs", "fabric.wire", "a wire is not two names with one space between them",
+                  {fmt::format("It is \"{}\"; \"gpu0 switch0\" would be right.", pair.substr(0, 100))});
+        break;
+      }
+      if (vertices.size() > 4094 || wires.size() >= most_wires) {
+        row.error("pairs", "fabric.wires", "there are too many names or wires",
+                  {fmt::format("At most 4096 names and {} wires are read.", most_wires)});
+        break;
+      }
+      wires.push_back({vertex_of(a, vertices), vertex_of(b, vertices), link});
+    }
+    row.finish();
+  }
+  if (t.diagnostics().size() != before) return;
+  const Topology::Sides gap =
+      unconnected(static_cast<std::uint32_t>(ends), static_cast<std::uint32_t>(vertices.size()), wires);
+  if (gap.from != gap.to) {
+    t.error("wires", "fabric.unconnected",
+            fmt::format("no wires lead from {} to {}", vertices[gap.from], vertices[gap.to]),
+            {"GPUs and NICs pass nothing on; join them by wires or by switches."});
+  }
+}
+
+std::vector<std::string> numbered(const char* name, std::uint32_t count) {
+  std::vector<std::string> out;
+  for (std::uint32_t i = 0; i < count; ++i) out.push_back(fmt::format("{}{}", name, i));
+  return out;
+}
+
+NodeWiring read_node(TomlTable& t) {
+  std::size_t shape = 0;
+  if (!t.read_choice("shape", {"nvswitch", "cube_mesh", "pcie", "wires"}, shape)) return {};
+  const std::size_t before = t.diagnostics().size();
+  std::uint32_t gpus = 8, nics = 4, per_switch = 2, sockets = 2;
+  if (shape != 1) {
+    t.read("gpus", gpus, {1U, 1024U});
+    t.read("nics", nics, {1U, 1024U});
+  }
+  if (nics > gpus) {
+    t.error("nics", "fabric.nics", "a node has more NICs than GPUs",
+            {fmt::format("It has {} and {}; a NIC without a GPU would idle. At most {} are read.", nics, gpus, gpus)});
+  }
+  if (shape == 3) {
+    NodeWiring node{.gpus = gpus, .nics = nics, .vertices = numbered("gpu", gpus), .wires = {}};
+    for (std::string& nic : numbered("nic", nics)) node.vertices.push_back(std::move(nic));
+    read_wires(t, before, gpus + nics, node.vertices, node.wires);
+    return node;
+  }
+  const Link pcie = read_link(t, LinkKind::pcie, "pcie_");
+  if (shape == 0) {
+    const Link nvlink = read_link(t, LinkKind::nvlink);
+    return t.diagnostics().size() == before ? nvswitch_node(gpus, nics, nvlink, pcie) : NodeWiring{};
+  }
+  Link socket = pcie;
+  socket.kind = LinkKind::socket;
+  t.read("socket_bandwidth", socket.bandwidth, bandwidth_limits);
+  t.read("socket_latency", socket.latency, latency_limits);
+  if (shape == 1) {
+    const Link nvlink = read_link(t, LinkKind::nvlink);
+    return t.diagnostics().size() == before ? cube_mesh_node(nvlink, pcie, socket) : NodeWiring{};
+  }
+  t.read("gpus_per_switch", per_switch, {1U, 1024U}, Need::optional);
+  t.read("sockets", sockets, {1U, 16U}, Need::optional);
+  return t.diagnostics().size() == before ? pcie_node(gpus, nics, per_switch, sockets, pcie, socket) : NodeWiring{};
+}
+
+TreeNetwork read_tree(TomlTable& t, const FabricSpec& f) {
+  TreeNetwork tree;
+  const std::size_t before = t.diagnostics().size();
+  const Link link = read_link(t, LinkKind::network);
+  std::vector<std::uint32_t> down, up;
+  std::vector<std::string> bandwidths;
+  t.read("rails", tree.rails, Need::optional);
+  t.read("down", down, {1U, most}, 6);
+  t.read("up", up, {1U, 4096U}, 6, Need::optional);
+  t.read("bandwidths", bandwidths, 6, Need::optional);
+  if (t.diagnostics().size() != before) return tree;
+  if (up.empty()) up.assign(down.size(), 1);
+  if (down.empty() || up.size() != down.size() || (!bandwidths.empty() && bandwidths.size() != down.size())) {
+    t.error("down", "fabric.levels", "down, up and bandwidths do not have one value for each level",
+            {fmt::format("They have {}, {} and {} values.", down.size(), up.size(), bandwidths.size()),
+             "up and bandwidths may be left out: one cable upwards, of the network's bandwidth."});
+    return tree;
+  }
+  std::uint64_t below = 1, copies = 1, cables = 0;
+  const std::uint64_t group = tree.rails ? down.front() : 1;
+  const std::uint64_t ends = (f.nodes + group - 1) / group * group * f.node.nics;
+  for (std::size_t i = 0; i < down.size(); ++i) {
+    cables += (ends + below - 1) / below * copies * up[i];
+    below = std::min<std::uint64_t>(below * down[i], std::uint64_t{1} << 40);
+    copies *= up[i];
+    TreeLevel level{down[i], up[i], link};
+    std::string problem;
+    if (!bandwidths.empty() && (!parse_quantity(bandwidths[i], level.link.bandwidth, problem) ||
+                                !bandwidth_limits.contain(level.link.bandwidth))) {
+      t.error("bandwidths", "fabric.bandwidth", fmt::format("the bandwidth of level {} cannot be read", i + 1),
+              {fmt::format("It is \"{}\"; \"400 Gbit/s\" would be right.", bandwidths[i].substr(0, 100))});
+      return tree;
+    }
+    tree.levels.push_back(level);
+    if (cables > most_cables || copies > (1U << 24)) {
+      t.error("up", "fabric.size", "the tree has too many cables", {"At most 2^29 are counted."});
+      return tree;
+    }
+  }
+  if (below < ends) {
+    t.error("down", "fabric.ends", "the tree holds fewer ends than there are NICs",
+            {fmt::format("It holds {}; {} nodes of {} NICs need {}.", below, f.nodes, f.node.nics, ends),
+             fmt::format("The last level would need down = {}.",
+                         (ends + below / down.back() - 1) / (below / down.back()))});
+  }
+  return tree;
+}
+
+TorusNetwork read_torus(TomlTable& t, const FabricSpec& f, bool cube) {
+  TorusNetwork torus;
+  const std::size_t before = t.diagnostics().size();
+  torus.link = read_link(t, LinkKind::network);
+  if (cube) {
+    std::uint32_t dimensions = 0;
+    t.read("dimensions", dimensions, {1U, 20U});
+    torus.sizes.assign(dimensions, 2);
+  } else {
+    t.read("sizes", torus.sizes, {1U, most}, 6);
+  }
+  if (t.diagnostics().size() != before) return torus;
+  std::uint64_t ends = torus.sizes.empty() ? 0 : 1;
+  for (const std::uint32_t n : torus.sizes) ends = std::min<std::uint64_t>(ends * n, std::uint64_t{1} << 40);
+  if (ends != f.nics()) {
+    t.error(cube ? "dimensions" : "sizes", "fabric.ends", "the shape has not as many ends as there are NICs",
+            {fmt::format("It has {}; {} nodes of {} NICs have {}.", ends, f.nodes, f.node.nics, f.nics())});
+  }
+  return torus;
+}
+
+Dragonfly read_dragonfly(TomlTable& t, const FabricSpec& f) {
+  Dragonfly d;
+  const std::size_t before = t.diagnostics().size();
+  t.read("groups", d.groups, {1U, 65536U});
+  t.read("routers", d.routers, {1U, 65536U});
+  t.read("ends", d.ends, {1U, 65536U});
+  t.read("global_links", d.global_links, {1U, 4096U});
+  d.link = read_link(t, LinkKind::network);
+  d.global = d.link;
+  t.read("global_bandwidth", d.global.bandwidth, bandwidth_limits, Need::optional);
+  t.read("global_latency", d.global.latency, latency_limits, Need::optional);
+  if (t.diagnostics().size() != before) return d;
+  const std::uint64_t ports = std::uint64_t{d.routers} * d.global_links;
+  if (ports + 1 < d.groups) {
+    t.error("groups", "fabric.dragonfly", "a group has fewer global links than there are other groups",
+            {fmt::format("{} routers of {} make {}; {} groups need {}.", d.routers, d.global_links, ports, d.groups,
+                         d.groups - 1)});
+  }
+  const std::uint64_t ends = std::uint64_t{d.groups} * d.routers * d.ends;
+  if (ends != f.nics()) {
+    t.error("ends", "fabric.ends", "the shape has not as many ends as there are NICs",
+            {fmt::format("It has {}; {} nodes of {} NICs have {}.", ends, f.nodes, f.node.nics, f.nics())});
+  }
+  if (ports * d.groups + std::uint64_t{d.groups} * d.routers * d.routers > most_cables) {
+    t.error("routers", "fabric.size", "the dragonfly has too many cables", {"At most 2^29 are counted."});
+  }
+  return d;
+}
+
+NetworkShape read_network(TomlTable& t, const FabricSpec& f) {
+  std::size_t shape = 0;
+  if (!t.read_choice("shape", {"star", "fat_tree", "torus", "hypercube", "dragonfly", "wires"}, shape)) return {};
+  switch (shape) {
+    case 0: return TreeNetwork{{{static_cast<std::uint32_t>(f.nics()), 1, read_link(t, LinkKind::network)}}, false};
+    case 1: return read_tree(t, f);
+    case 2: return read_torus(t, f, false);
+    case 3: return read_torus(t, f, true);
+    case 4: return read_dragonfly(t, f);
+    default: break;
+  }
+  WiredNetwork network;
+  if (f.nics() > 2048) {
+    t.error("shape", "fabric.wires", "there are too many NICs for single wires",
+            {fmt::format("There are {}; at most 2048 are read.", f.nics())});
+    return network;
+  }
+  network.vertices = numbered("nic", static_cast<std::uint32_t>(f.nics()));
+  read_wires(t, t.diagnostics().size(), network.vertices.size(), network.vertices, network.wires);
+  return network;
+}
+
+}  // namespace
+
+std::optional<FabricSpec> parse_fabric(std::string text, std::string file, Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.size();
+  std::optional<TomlTable> root = parse_toml(std::move(text), std::move(file), diagnostics);
+  if (!root || !read_schema(*root, "fabric", 1)) return std::nullopt;
+  FabricSpec f;
+  if (std::optional<TomlTable> t = root->table("fabric")) {
+    t->read("name", f.name, Need::required, 200);
+    t->read("source", f.source, Need::optional);
+    t->read("nodes", f.nodes, {1U, most});
+    if (std::optional<TomlTable> node = t->table("node", Need::optional)) {
+      f.node = read_node(*node);
+      node->finish();
+    }
+    if (f.gpus() > most) {
+      t->error("nodes", "fabric.size", "the fabric has too many GPUs",
+               {fmt::format("{} nodes of {} are {}; at most {} are read.", f.nodes, f.node.gpus, f.gpus(), most)});
+    }
+    if (std::uint64_t{f.nodes} * f.node.wires.size() > most_cables) {
+      t->error("nodes", "fabric.size", "the nodes have too many wires", {"At most 2^29 are counted."});
+    }
+    if (t->has("network") || f.nodes > 1) {
+      if (std::optional<TomlTable> network = t->table("network")) {
+        if (diagnostics.size() == before) {
+          f.network = read_network(*network, f);
+          network->finish();
+        }
+      }
+    }
+    if (std::optional<TomlTable> degraded = t->table("degraded", Need::optional)) {
+      degraded->read("share", f.degraded.share, {0.0, 1.0});
+      degraded->read("factor", f.degraded.factor, {1e-6, 1.0});
+      degraded->read("seed", f.degraded.seed, {0, std::uint64_t{1} << 53}, Need::optional);
+      degraded->finish();
+    }
+    t->finish();
+  }
+  root->finish();
+  if (diagnostics.size() != before) return std::nullopt;
+  return f;
+}
+
+}  // namespace orrery

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/base/diagnostics.hpp"
+#include "sim/net/topology.hpp"
+
+namespace orrery {
+
+inline constexpr std::uint32_t max_fabric_gpus = 1U << 20;
+
+/// A box: GPUs, network ports (NICs) and what joins them.  Of n NICs, GPU g of
+/// m uses number g n / m.
+struct NodeWiring {
+  std::uint32_t gpus = 1, nics = 1;
+  std::vector<std::string> vertices;  ///< GPUs, NICs, then switches and hosts; none: the one GPU is its own NIC
+  std::vector<Wire> wires;
+  friend bool operator==(const NodeWiring&, const NodeWiring&) = default;
+};
+
+/// Levels of switches; with `rails`, NICs of one number in the nodes of a group
+/// share a leaf, instead of the NICs of neighbouring nodes.
+struct TreeNetwork {
+  std::vector<TreeLevel> levels;
+  bool rails = false;
+  friend bool operator==(const TreeNetwork&, const TreeNetwork&) = default;
+};
+struct TorusNetwork {
+  std::vector<std::uint32_t> sizes;
+  Link link;
+  friend bool operator==(const TorusNetwork&, const TorusNetwork&) = default;
+};
+struct WiredNetwork {
+  std::vector<std::string> vertices;  ///< NICs, then switches
+  std::vector<Wire> wires;
+  friend bool operator==(const WiredNetwork&, const WiredNetwork&) = default;
+};
+/// monostate: one node has no network.
+using NetworkShape = std::variant<std::monostate, TreeNetwork, TorusNetwork, Dragonfly, WiredNetwork>;
+
+/// Links that give less than they should: each with probability `share`, by seed.
+struct Degraded {
+  double share = 0.0;   ///< of the links
+  double factor = 1.0;  ///< of their bandwidth that is left, above 0
+  std::uint64_t seed = 0;
+  friend bool operator==(const Degraded&, const Degraded&) = default;
+};
+
+/// What joins the GPUs of a cluster: equal nodes, and a network between their NICs.
+struct FabricSpec {
+  std::string name, source;
+  std::uint32_t nodes = 1;
+  NodeWiring node;
+  NetworkShape network;
+  Degraded degraded;
+
+  [[nodiscard]] std::uint64_t gpus() const { return std::uint64_t{nodes} * node.gpus; }
+  [[nodiscard]] std::uint64_t nics() const { return std::uint64_t{nodes} * node.nics; }
+  friend bool operator==(const FabricSpec&, const FabricSpec&) = default;
+};
+
+/// Reads a fabric file (docs/network.md); nothing after a mistake, which is in
+/// the diagnostics.
+[[nodiscard]] std::optional<FabricSpec> parse_fabric(std::string text, std::string file, Diagnostics&);
+
+}  // namespace orrery

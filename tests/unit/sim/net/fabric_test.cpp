@@ -1,0 +1,195 @@
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "sim/net/fabric.hpp"
+
+using namespace orrery;
+
+namespace {
+
+FabricSpec parse(const std::string& text) {
+  Diagnostics d;
+  const auto f = parse_fabric(text, "f.toml", d);
+  INFO(render(d));
+  REQUIRE(f);
+  return *f;
+}
+
+std::string file(const char* name) {
+  std::stringstream text;
+  text << std::ifstream(std::filesystem::path(ORRERY_SOURCE_DIR) / "models/fabric" / name).rdbuf();
+  return text.str();
+}
+
+std::string superpod(std::uint32_t nodes, const std::string& down) {
+  return "schema = 1\n[fabric]\nname = \"pod\"\nnodes = " + std::to_string(nodes) + R"(
+node = { shape = "nvswitch", gpus = 8, nics = 8, bandwidth = "450 GB/s", latency = "500 ns", pcie_bandwidth = "64 GB/s", pcie_latency = "200 ns" }
+network = { shape = "fat_tree", rails = true, down = [)" +
+         down + R"(], up = [1, 32, 64], bandwidth = "400 Gbit/s", latency = "500 ns" }
+)";
+}
+
+std::vector<std::string> names(const Fabric& f, std::uint32_t from, std::uint32_t to, PathRule rule) {
+  std::vector<LinkId> route;
+  f.route(from, to, rule, 1, route);
+  std::vector<std::string> out;
+  for (const LinkId l : route) out.push_back(f.name(l));
+  return out;
+}
+
+/// What a person sees for a fabric file with one mistake.
+std::string mistakes(const std::string& text) {
+  Diagnostics d;
+  CHECK_FALSE(parse_fabric(text, "f.toml", d));
+  return render(d);
+}
+
+std::string network(const std::string& keys, int nodes = 8) {
+  return "schema = 1\n[fabric]\nname = \"x\"\nnodes = " + std::to_string(nodes) +
+         "\n[fabric.network]\nbandwidth = \"1 GB/s\"\nlatency = \"1 us\"\n" + keys + "\n";
+}
+
+}  // namespace
+
+TEST_CASE("the shipped fabrics are read", "[unit][net]") {
+  CHECK(parse(file("dgx-h100-superpod.toml")).gpus() == 1024);
+  CHECK(parse(file("dgx-1v.toml")).node.wires.size() == 16 + 8 + 4 + 4 + 1);
+  CHECK(parse(file("system-2.toml")).node.wires.size() == 14);
+  CHECK(parse(file("dragonfly-72.toml")).degraded.factor == 0.5);
+}
+
+TEST_CASE("a route runs from the GPU by its NIC over the network to the other's", "[unit][net]") {
+  const Fabric f(parse(file("dgx-h100-superpod.toml")));
+  CHECK(names(f, 0, 3, PathRule::rail_local) ==
+        std::vector<std::string>{"node 0: gpu0 -> nvswitch", "node 0: nvswitch -> gpu3"});
+  // Nodes 0 and 1 share the leaf of rail 2.
+  CHECK(names(f, 2, 10, PathRule::by_destination) ==
+        std::vector<std::string>{"node 0: gpu2 -> switch2", "node 0: switch2 -> nic2", "node 0 nic 2 -> leaf 2",
+                                 "leaf 2 -> node 1 nic 2", "node 1: nic2 -> switch2", "node 1: switch2 -> gpu2"});
+  // From rail 0 to rail 2: over a spine, or over NVLink first.
+  CHECK(names(f, 0, 10, PathRule::by_destination).size() == 8);
+  CHECK(names(f, 0, 10, PathRule::rail_local) ==
+        std::vector<std::string>{"node 0: gpu0 -> nvswitch", "node 0: nvswitch -> gpu2", "node 0: gpu2 -> switch2",
+                                 "node 0: switch2 -> nic2", "node 0 nic 2 -> leaf 2", "leaf 2 -> node 1 nic 2",
+                                 "node 1: nic2 -> switch2", "node 1: switch2 -> gpu2"});
+  std::vector<LinkId> route;
+  f.route(0, 10, PathRule::by_destination, 1, route);
+  CHECK(f.latency(route).in(microsecond) == Approx(4 * 0.2 + 4 * 0.5));
+}
+
+TEST_CASE("System II reaches a GPU that is no neighbour over PCIe", "[unit][net]") {
+  const Fabric f(parse(file("system-2.toml")));
+  CHECK(names(f, 0, 1, PathRule::hashed) == std::vector<std::string>{"node 0: gpu0 -> gpu1"});
+  CHECK(names(f, 1, 2, PathRule::hashed) == std::vector<std::string>{"node 0: gpu1 -> host0", "node 0: host0 -> gpu2"});
+  CHECK(names(f, 0, 7, PathRule::hashed).size() == 3);
+}
+
+// 16,384 nodes: 512 groups of 32, eight leaves each; only one node's 32 wires are kept.
+TEST_CASE("131,072 GPUs are ten lines of text and no table", "[unit][net]") {
+  const Fabric f(parse(superpod(16384, "32, 64, 64")));
+  CHECK(f.gpus() == 131072);
+  // Inside: 8 NVLinks, and 8 GPUs, 8 NICs and 8 switches on PCIe; outside: 131,072 cables on each of three levels.
+  CHECK(f.links() == 2 * (16384 * 32 + 3 * 131072));
+  std::set<std::size_t> lengths;
+  std::vector<LinkId> route;
+  for (std::uint32_t g = 0; g < f.gpus(); g += 7) {
+    route.clear();
+    f.route(g, (g + 65536) % f.gpus(), PathRule::rail_local, 1, route);
+    CHECK(std::set<LinkId>(route.begin(), route.end()).size() == route.size());
+    for (const LinkId l : route) REQUIRE(static_cast<std::uint32_t>(l) < f.links());
+    lengths.insert(route.size());
+  }
+  CHECK(lengths == std::set<std::size_t>{4 + 6});
+}
+
+TEST_CASE("degraded links are a share of all, by seed", "[unit][net]") {
+  const Fabric f(
+      parse(network("shape = \"star\"", 10000) + "[fabric.degraded]\nshare = 0.1\nfactor = 0.25\nseed = 4\n"));
+  int slow = 0;
+  for (std::uint32_t l = 0; l < f.links(); ++l) {
+    const double left = f.link(LinkId{l}).bandwidth.base() / 1e9;
+    REQUIRE((left == 1.0 || left == 0.25));
+    slow += left < 1.0 ? 1 : 0;
+  }
+  // 2000 of 20,000 expected, standard deviation 42.
+  CHECK(slow == Approx(2000).margin(5 * 42));
+}
+
+TEST_CASE("a fabric is drawn with every cable once", "[unit][net]") {
+  CHECK(dot_of(Fabric(parse(network("shape = \"star\"", 2)))) ==
+        "graph fabric {\n  node [shape=box];\n"
+        "  \"node 0 nic 0\" -- \"leaf 0\" [label=\"1.00 GB/s\"];\n"
+        "  \"node 1 nic 0\" -- \"leaf 0\" [label=\"1.00 GB/s\"];\n}\n");
+}
+
+TEST_CASE("mistakes in fabric files are shown with place, numbers and what would be right", "[error][net]") {
+  CHECK(mistakes(network("shape = \"fat_tree\"\ndown = [2, 2]")) ==
+        R"(f.toml:9:8: error: the tree holds fewer ends than there are NICs [fabric.ends]
+    9 | down = [2, 2]
+      |        ^
+  It holds 4; 8 nodes of 1 NICs need 8.
+  The last level would need down = 4.
+)");
+  CHECK(mistakes(network("shape = \"fat_tree\"\ndown = [2, 4]\nup = [1]")) ==
+        R"(f.toml:9:8: error: down, up and bandwidths do not have one value for each level [fabric.levels]
+    9 | down = [2, 4]
+      |        ^
+  They have 2, 1 and 0 values.
+  up and bandwidths may be left out: one cable upwards, of the network's bandwidth.
+)");
+  CHECK(mistakes(network("shape = \"fat_tree\"\ndown = [8]\nbandwidths = [\"fast\"]")) ==
+        R"(f.toml:10:14: error: the bandwidth of level 1 cannot be read [fabric.bandwidth]
+   10 | bandwidths = ["fast"]
+      |              ^
+  It is "fast"; "400 Gbit/s" would be right.
+)");
+  CHECK(mistakes(network("shape = \"fat_tree\"\ndown = [1, 8]\nup = [4096, 4096]", 200000)) ==
+        R"(f.toml:10:6: error: the tree has too many cables [fabric.size]
+   10 | up = [4096, 4096]
+      |      ^
+  At most 2^29 are counted.
+)");
+  CHECK(mistakes(network("shape = \"torus\"\nsizes = [3, 3]")) ==
+        R"(f.toml:9:9: error: the shape has not as many ends as there are NICs [fabric.ends]
+    9 | sizes = [3, 3]
+      |         ^
+  It has 9; 8 nodes of 1 NICs have 8.
+)");
+  CHECK(mistakes(network("shape = \"dragonfly\"\ngroups = 4\nrouters = 1\nends = 2\nglobal_links = 2")) ==
+        R"(f.toml:9:10: error: a group has fewer global links than there are other groups [fabric.dragonfly]
+    9 | groups = 4
+      |          ^
+  1 routers of 2 make 2; 4 groups need 3.
+)");
+  const std::string node =
+      "schema = 1\n[fabric]\nname = \"x\"\nnodes = 1\n[fabric.node]\nshape = \"wires\"\ngpus = 2\n";
+  const std::string wires = "[[fabric.node.wires]]\nkind = \"pcie\"\nbandwidth = \"1 GB/s\"\nlatency = \"1 us\"\n";
+  CHECK(mistakes(node + "nics = 3\n" + wires + "pairs = [\"gpu0 gpu1\"]") ==
+        R"(f.toml:8:8: error: a node has more NICs than GPUs [fabric.nics]
+    8 | nics = 3
+      |        ^
+  It has 3 and 2; a NIC without a GPU would idle. At most 2 are read.
+)");
+  CHECK(mistakes(node + "nics = 1\n" + wires + "pairs = [\"gpu0 gpu1\", \"gpu0\"]") ==
+        R"(f.toml:13:9: error: a wire is not two names with one space between them [fabric.wire]
+   13 | pairs = ["gpu0 gpu1", "gpu0"]
+      |         ^
+  It is "gpu0"; "gpu0 switch0" would be right.
+)");
+  CHECK(mistakes(node + "nics = 1\n" + wires + "pairs = [\"gpu0 gpu1\"]") ==
+        R"(f.toml:9:1: error: no wires lead from nic0 to gpu0 [fabric.unconnected]
+    9 | [[fabric.node.wires]]
+      | ^
+  GPUs and NICs pass nothing on; join them by wires or by switches.
+)");
+  CHECK(mistakes("schema = 1\n[fabric]\nname = \"x\"\nnodes = 5000\n[fabric.network]\nshape = \"wires\"\n") ==
+        R"(f.toml:6:9: error: there are too many NICs for single wires [fabric.wires]
+    6 | shape = "wires"
+      |         ^
+  There are 5000; at most 2048 are read.
+)");
+}
