@@ -237,6 +237,12 @@ int dispatch(int count, const char* const* values, const std::vector<std::unique
     verb->declare(command);
     subcommands.push_back(sub);
   }
+  if (count > 1 && std::string_view(values[1]) == "help") {
+    const auto asked = std::find_if(subcommands.begin(), subcommands.end(),
+                                    [&](const CLI::App* sub) { return count > 2 && sub->get_name() == values[2]; });
+    print(asked == subcommands.end() ? app.help() : (*asked)->help("orrery"));
+    return status_fine;
+  }
   if (count > 1 && values[1][0] != '-') {
     std::vector<std::string> names;
     for (const std::unique_ptr<Verb>& verb : verbs) names.emplace_back(verb->name());

@@ -48,20 +48,20 @@ class CalibrateVerb final : public Verb {
     if (!prints_output(flags_)) require_folder(file);
     CalibrateOptions options;
     catch_interrupt();
-    Progress progress;
+    std::optional<Ticker> ticker(std::in_place, "calibrate");
     options.progress = [&](double share) {
       if (interrupted().load()) throw Interrupted{};
-      progress.show("calibrate", static_cast<std::uint64_t>(share * 1000.0), 1000);
+      ticker->show("calibrate", static_cast<std::uint64_t>(share * 1000.0), 1000);
     };
     MeasuredCalibration made;
     try {
       made = calibrate(options);
     } catch (const Interrupted&) {
-      progress.clear();
+      ticker.reset();
       print(flags_.json ? "{\n  \"complete\": false\n}\n" : "Interrupted: nothing was written.\n");
       return status_no;
     }
-    progress.clear();
+    ticker.reset();
     const Calibration& measured = made.calibration;
     const std::optional<std::string> busy = core_shortage(made.cores);
     if (flags_.output) {

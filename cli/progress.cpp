@@ -93,15 +93,16 @@ Ticker::Ticker(std::string phase) : phase_(std::move(phase)) {
     std::unique_lock lock(mutex_);
     for (std::uint64_t halves = 1; !ended_.wait_for(lock, std::chrono::milliseconds(500), [this] { return end_; });
          ++halves) {
-      progress_.show(phase_, total_ > 0 ? done_ : halves / 2, total_);
+      progress_.show(phase_, total_ > 0 ? done_ : halves / 2, total_, {}, note_);
     }
   });
 }
 
-void Ticker::show(const std::string& phase, std::uint64_t done, std::uint64_t total) {
+void Ticker::show(const std::string& phase, std::uint64_t done, std::uint64_t total, const std::string& note) {
   const std::scoped_lock lock(mutex_);
   if (phase != phase_) progress_.show(phase, done, total);  // its time begins here
   phase_ = phase;
+  note_ = note;
   done_ = done;
   total_ = total;
 }

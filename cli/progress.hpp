@@ -41,7 +41,7 @@ class Ticker {
  public:
   explicit Ticker(std::string phase);
   /// From now on `done` of `total` of a phase.
-  void show(const std::string& phase, std::uint64_t done, std::uint64_t total);
+  void show(const std::string& phase, std::uint64_t done, std::uint64_t total, const std::string& note = "");
   ~Ticker();
   Ticker(const Ticker&) = delete;
   Ticker& operator=(const Ticker&) = delete;
@@ -51,7 +51,7 @@ class Ticker {
   std::mutex mutex_;
   std::condition_variable ended_;
   bool end_ = false;
-  std::string phase_;
+  std::string phase_, note_;
   std::uint64_t done_ = 0, total_ = 0;
   std::thread thread_;
 };

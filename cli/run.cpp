@@ -116,14 +116,14 @@ int RunVerb::run() {
   options.watchdog = Seconds::of(watchdog_);
   options.cancel = &interrupted();
   catch_interrupt();
-  Progress progress;
+  // A step may take long: the bar goes on between two.
+  std::optional<Ticker> ticker(std::in_place, "run");
   options.on_event = [&](const RunEvent& event) {
-    progress.show("run", event.step, warmup_ + steps_, std::nullopt,
-                  event.loss ? fmt::format("loss {:.4f}", *event.loss) : "");
+    ticker->show("run", event.step, warmup_ + steps_, event.loss ? fmt::format("loss {:.4f}", *event.loss) : "");
   };
   const RunResult result =
       execute(loaded.program, loaded.run.model, loaded.run.workload, loaded.run.plan, *data, options);
-  progress.clear();
+  ticker.reset();
   if (result.traces.empty()) {
     print(flags_.json ? "{\n  \"complete\": false,\n  \"recorded_steps\": 0\n}\n"
                       : "Interrupted before a step was recorded.\n");

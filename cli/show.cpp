@@ -100,7 +100,8 @@ class ShowVerb final : public Verb {
       refuse("cli.flags", "--rank and --dot do not go together",
              {"A Program is drawn block by block, not rank by rank."});
     }
-    if (dot_ && flags_.output && !prints_output(flags_) && format_of(*flags_.output).empty()) {
+    if (dot_ && flags_.output && !prints_output(flags_) && format_of(*flags_.output).empty() &&
+        std::filesystem::path(*flags_.output).has_extension()) {
       refuse("cli.flags", fmt::format("{} says no kind of drawing", printable(*flags_.output)),
              {"A name that ends in .svg, .png or .pdf is drawn by Graphviz; .dot and .gv hold the graph as text."});
     }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
+#include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
@@ -113,7 +114,9 @@ class StudyVerb final : public Verb {
       refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is none", printable(*svg_)));
     }
     if (svg_) require_folder(*svg_);
+    std::optional<Ticker> ticker(std::in_place, "study");
     const StudyResult result = run_study(named(*name_), library_of(flags_));
+    ticker.reset();
     const nlohmann::ordered_json json = to_json(result);
     write_output(flags_, json_text(json));
     if (svg_) write_file(*svg_, charts_svg("orrery study " + result.name, result.title, result.charts));

@@ -384,9 +384,10 @@ void check_cluster(const Context& c, const ClusterSpec& cluster, bool specs) {
   const std::uint64_t world = c.plan.mesh.size();
   const std::uint64_t devices = cluster.devices();
   if (world != devices) {
-    std::vector<std::string> details = {fmt::format("The mesh ({}) has {} ranks; {} has {} devices ({} nodes x {}).",
-                                                    mesh_text(c.plan.mesh), world, cluster.name, devices, cluster.nodes,
-                                                    cluster.devices_per_node)};
+    std::vector<std::string> details = {fmt::format("The mesh ({}) has {} rank{}; {} has {} device{} ({} node{} x {}).",
+                                                    mesh_text(c.plan.mesh), world, world == 1 ? "" : "s", cluster.name,
+                                                    devices, devices == 1 ? "" : "s", cluster.nodes,
+                                                    cluster.nodes == 1 ? "" : "s", cluster.devices_per_node)};
     if (specs && devices >= 1 && devices <= plan_size_limit) {
       const auto valid = [&](const Mesh& mesh) { return holds_with(c, mesh); };
       std::string list;

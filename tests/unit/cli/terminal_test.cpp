@@ -59,6 +59,13 @@ TEST_CASE("a bar is no wider than its terminal", "[unit][cli]") {
   }
 }
 
+TEST_CASE("a run that takes long shows its steps, its loss and the time left", "[unit][cli]") {
+  const Shown shown = run_on_terminal({ORRERY_PROGRAM, "run", "demo-2x2x2", "--steps", "400"}, " left, loss ");
+  CHECK(shown.status == 1);  // Ctrl-C at the cue
+  CHECK(shown.text.find("Interrupted after ") != std::string::npos);
+  CHECK(shown.text.find("step time") != std::string::npos);
+}
+
 TEST_CASE("check tells the time left when it takes long", "[unit][cli]") {
   const TemporaryFolder folder;
   const std::string trace = folder.file("t.json");

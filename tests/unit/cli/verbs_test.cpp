@@ -31,6 +31,11 @@ TEST_CASE("every verb has help with examples", "[unit][cli]") {
   }
 }
 
+TEST_CASE("help is a word, too", "[unit][cli]") {
+  CHECK(orrery_run("help").out == orrery_run("--help").out);
+  CHECK(orrery_run("help check").out == orrery_run("check --help").out);
+}
+
 TEST_CASE("plan gives the keys that other programs read", "[unit][cli]") {
   const TemporaryFolder folder;
   const Ran ran = orrery_run("plan --model " + source_dir +
