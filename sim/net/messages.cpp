@@ -1,0 +1,194 @@
+#include "sim/net/messages.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/base/diagnostics.hpp"
+#include "sim/net/flow_network.hpp"
+
+namespace orrery {
+namespace {
+
+/// Appends a ring's steps over the members first, first + stride, ..., p of them.
+void add_ring(Messages& out, std::uint32_t step, std::uint32_t steps, std::uint32_t first, std::uint32_t stride,
+              std::uint32_t p, Bytes chunk) {
+  for (std::uint32_t s = 0; s < steps; ++s) {
+    for (std::uint32_t i = 0; i < p; ++i) {
+      out.push_back({step + s, first + i * stride, first + (i + 1) % p * stride, chunk});
+    }
+  }
+}
+
+Messages ring(std::uint32_t p, std::uint32_t steps, Bytes payload) {
+  ORRERY_ASSERT(p >= 1, p);
+  Messages out;
+  out.reserve(std::size_t{steps} * p);
+  add_ring(out, 0, steps, 0, 1, p, payload / p);
+  return out;
+}
+
+/// A job under way.
+class Runner {
+ public:
+  Runner(const Fabric& fabric, const std::vector<Job>& jobs, PathRule rule, std::uint64_t seed)
+      : fabric_(fabric),
+        rule_(rule),
+        seed_(seed),
+        network_(fabric.links(), [&fabric](LinkId l) { return fabric.link(l).bandwidth; }) {
+    times_.ends.assign(jobs.size(), 0);
+    for (std::uint32_t j = 0; j < jobs.size(); ++j) add_job(j, jobs[j]);
+  }
+
+  JobTimes run() {
+    for (Member& m : members_) enter_step(0, m);
+    std::vector<std::uint32_t> ended;
+    while (!network_.idle()) {
+      const Picoseconds now = network_.next_event();
+      ended.clear();
+      network_.advance(ended);
+      for (const std::uint32_t i : ended) {
+        Underway& u = all_[i];
+        times_.ends[u.job] = now;
+        for (const std::uint32_t member : {u.from, u.to}) {
+          if (--members_[member].left == 0) enter_step(now, members_[member]);
+        }
+      }
+    }
+    for (std::uint32_t l = 0; l < fabric_.links(); ++l) times_.carried.push_back(network_.carried(LinkId{l}));
+    return std::move(times_);
+  }
+
+ private:
+  struct Underway {
+    std::uint32_t job, step, from, to;  ///< from, to: of members_
+    Bytes payload;
+    std::uint32_t ready = 0;  ///< of its two members
+  };
+  struct Member {
+    std::uint32_t gpu = 0;
+    std::vector<std::uint32_t> messages;  ///< by step
+    std::size_t next = 0;                 ///< first message of the step after this one
+    std::uint32_t left = 0;               ///< messages of this step that have not ended
+  };
+
+  void add_job(std::uint32_t j, const Job& job) {
+    const auto first = static_cast<std::uint32_t>(members_.size());
+    for (const std::uint32_t gpu : job.gpus) members_.emplace_back().gpu = gpu;
+    for (const Message& m : job.messages) {
+      ORRERY_ASSERT(m.from < job.gpus.size() && m.to < job.gpus.size() && m.from != m.to, m.from, m.to,
+                    job.gpus.size());
+      const auto i = static_cast<std::uint32_t>(all_.size());
+      all_.push_back({j, m.step, first + m.from, first + m.to, m.payload});
+      members_[first + m.from].messages.push_back(i);
+      members_[first + m.to].messages.push_back(i);
+    }
+    for (std::size_t i = first; i < members_.size(); ++i) {
+      std::stable_sort(members_[i].messages.begin(), members_[i].messages.end(),
+                       [&](std::uint32_t a, std::uint32_t b) { return all_[a].step < all_[b].step; });
+    }
+  }
+
+  void enter_step(Picoseconds now, Member& m) {
+    const std::size_t begin = m.next;
+    while (m.next < m.messages.size() && all_[m.messages[m.next]].step == all_[m.messages[begin]].step) ++m.next;
+    m.left = static_cast<std::uint32_t>(m.next - begin);
+    for (std::size_t i = begin; i < m.next; ++i) {
+      Underway& u = all_[m.messages[i]];
+      if (++u.ready < 2) continue;
+      route_.clear();
+      fabric_.route(members_[u.from].gpu, members_[u.to].gpu, rule_, seed_, route_);
+      network_.start(now, route_, picoseconds(fabric_.latency(route_)), u.payload, m.messages[i]);
+    }
+  }
+
+  const Fabric& fabric_;
+  PathRule rule_;
+  std::uint64_t seed_;
+  FlowNetwork network_;
+  std::vector<Underway> all_;
+  std::vector<Member> members_;
+  std::vector<LinkId> route_;
+  JobTimes times_;
+};
+
+}  // namespace
+
+Messages ring_reduce_scatter_messages(std::uint32_t p, Bytes payload) { return ring(p, p - 1, payload); }
+Messages ring_all_gather_messages(std::uint32_t p, Bytes payload) { return ring(p, p - 1, payload); }
+Messages ring_all_reduce_messages(std::uint32_t p, Bytes payload) { return ring(p, 2 * (p - 1), payload); }
+
+Messages recursive_doubling_messages(std::uint32_t p, Bytes payload) {
+  ORRERY_ASSERT(std::has_single_bit(p), p);
+  Messages out;
+  std::uint32_t step = 0;
+  for (std::uint32_t distance = 1; distance < p; distance *= 2, ++step) {
+    for (std::uint32_t i = 0; i < p; ++i) out.push_back({step, i, i ^ distance, payload});
+  }
+  return out;
+}
+
+Messages halving_doubling_messages(std::uint32_t p, Bytes payload) {
+  ORRERY_ASSERT(std::has_single_bit(p), p);
+  Messages out;
+  std::uint32_t step = 0;
+  for (std::uint32_t distance = p / 2; distance >= 1; distance /= 2, ++step) {
+    for (std::uint32_t i = 0; i < p; ++i) out.push_back({step, i, i ^ distance, (1.0 * distance / p) * payload});
+  }
+  for (std::uint32_t distance = 1; distance < p; distance *= 2, ++step) {
+    for (std::uint32_t i = 0; i < p; ++i) out.push_back({step, i, i ^ distance, (1.0 * distance / p) * payload});
+  }
+  return out;
+}
+
+Messages binomial_broadcast_messages(std::uint32_t p, Bytes payload) {
+  Messages out;
+  std::uint32_t step = 0;
+  for (std::uint32_t have = 1; have < p; have *= 2, ++step) {
+    for (std::uint32_t i = 0; i < have && i + have < p; ++i) out.push_back({step, i, i + have, payload});
+  }
+  return out;
+}
+
+Messages binomial_reduce_messages(std::uint32_t p, Bytes payload) {
+  Messages out = binomial_broadcast_messages(p, payload);
+  const std::uint32_t last = out.empty() ? 0 : out.back().step;
+  for (Message& m : out) m = {last - m.step, m.to, m.from, m.payload};
+  return out;
+}
+
+Messages pipelined_broadcast_messages(std::uint32_t p, Bytes payload, std::uint32_t pieces) {
+  ORRERY_ASSERT(pieces >= 1, pieces);
+  Messages out;
+  for (std::uint32_t c = 0; c < pieces; ++c) {
+    for (std::uint32_t i = 0; i + 1 < p; ++i) out.push_back({c + i, i, i + 1, payload / pieces});
+  }
+  return out;
+}
+
+Messages pairwise_all_to_all_messages(std::uint32_t p, Bytes payload) {
+  Messages out;
+  for (std::uint32_t s = 1; s < p; ++s) {
+    for (std::uint32_t i = 0; i < p; ++i) out.push_back({s - 1, i, (i + s) % p, payload / p});
+  }
+  return out;
+}
+
+Messages hierarchical_all_reduce_messages(std::uint32_t p, std::uint32_t inner, Bytes payload) {
+  ORRERY_ASSERT(inner >= 1 && p % inner == 0, p, inner);
+  const std::uint32_t outer = p / inner;
+  Messages out;
+  for (std::uint32_t g = 0; g < outer; ++g) add_ring(out, 0, inner - 1, g * inner, 1, inner, payload / inner);
+  for (std::uint32_t i = 0; i < inner; ++i) {
+    add_ring(out, inner - 1, 2 * (outer - 1), i, inner, outer, payload / p);
+  }
+  for (std::uint32_t g = 0; g < outer; ++g) {
+    add_ring(out, inner - 1 + 2 * (outer - 1), inner - 1, g * inner, 1, inner, payload / inner);
+  }
+  return out;
+}
+
+JobTimes run_jobs(const Fabric& fabric, const std::vector<Job>& jobs, PathRule rule, std::uint64_t seed) {
+  return Runner(fabric, jobs, rule, seed).run();
+}
+
+}  // namespace orrery
