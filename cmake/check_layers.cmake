@@ -40,7 +40,7 @@ set(libraries
   "Eigen/"                  "(exec|sim/cost)/"                    "exec/kernels/cpu/"   # private to that folder
   "(tbb|oneapi)/"           "planner/"                            "${none}"
   "hwloc"                   "exec/calibrate/"                     "${none}"
-  "atomic$"                 "(exec|planner|cli|sim/des)/"         "."   # sim/des: only to be told to stop
+  "atomic$"                 "(exec|planner|cli|sim/des|core/record)/" "."   # sim/des, core/record: only to be told to stop
   "(thread|mutex|shared_mutex|condition_variable|future|barrier|latch|semaphore|stop_token)$"
                             "(exec|planner|cli)/"                 "."
   "Q[A-Z]"                  "gui/"                                "."
