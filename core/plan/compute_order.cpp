@@ -396,7 +396,10 @@ std::vector<std::string> order_lines(const ComputeOrder& order) {
   std::vector<std::string> lines;
   for (const auto& row : rows_of(order)) {
     std::string& line = lines.emplace_back();
-    for (const Written& a : row) line += (line.empty() ? "" : " ") + text_of(a);
+    for (const Written& a : row) {
+      if (!line.empty()) line += ' ';
+      line += text_of(a);
+    }
   }
   return lines;
 }

@@ -85,6 +85,9 @@ TEST_CASE("cli.flags: flags of show that do not go together", "[error]") {
         "error: a device cannot be drawn [cli.flags]\n  --dot draws a model, cluster, plan or program.\n");
   CHECK(refused("show model --dot") ==
         "error: --dot needs something to draw [cli.flags]\n  orrery show model X --dot\n");
+  CHECK(refused("show program demo-2x2x2 --order") == "error: --order goes with show plan PLAN only [cli.flags]\n");
+  CHECK(refused("show plan demo-2x2x2 --order --dot") ==
+        "error: --order does not go with --dot or --json [cli.flags]\n");
   CHECK(refused("show model gpt2-124m --rank 1") == "error: --rank goes with show program only [cli.flags]\n");
   CHECK(refused("show program demo-2x2x2 --rank 1 --dot") ==
         "error: --rank and --dot do not go together [cli.flags]\n"
