@@ -59,7 +59,7 @@ StudyResult v_schedule_study(const Library&) {
   r.sources = {
       "hpcaitech/ColossalAI, pipeline/schedule/v_schedule.py: its get_v_schedule(only_run_time=True), run for "
       "these times of forward, input gradient, weight gradient and message"};
-  r.formulas = {"docs/schedules.md: zb-v, v-half, v-min, dualpipe-v"};
+  r.formulas = {"Pipelines on a V"};
   r.assumptions = {
       "The published number is 2 m (f + b + w) and the largest idle time of a rank after its first action: the largest "
       "span of a rank, not the makespan, which is given beside it.",

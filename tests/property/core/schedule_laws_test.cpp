@@ -164,6 +164,7 @@ TEST_CASE("bubble and memory of ZB-V", "[property][schedule]") {
     const auto e = run(ScheduleName::zb_v, {std::uint32_t(p), 2, std::uint32_t(m)}, {t, t, t, 0});
     CHECK(e.span == 6 * m * t);
     for (const std::int64_t peak : e.peak) CHECK(peak == 2 * p);
+    for (const std::int64_t peak : e.peak_with_weights) CHECK(peak == 2 * p);
   }
 }
 
