@@ -78,11 +78,21 @@ std::string memory_text(const Report& r) {
   }
   if (r.memory_capacity_bytes) {
     out += fmt::format("  memory: peak of each pipeline stage against {}{}\n", gib(*r.memory_capacity_bytes),
-                       r.fits ? "" : "  DOES NOT FIT");
+                       r.peak_memory_bytes <= *r.memory_capacity_bytes ? "" : "  DOES NOT FIT");
   } else {
     out += "  memory: peak of each pipeline stage\n";
   }
-  return out + table.str("    ");
+  std::string below;
+  const auto tier = [&](const char* name, const std::optional<std::uint64_t>& peak,
+                        const std::optional<std::uint64_t>& room) {
+    if (!peak) return;
+    below += fmt::format("  {} of a node: {}", name, gib(*peak));
+    if (room) below += fmt::format(" of {}{}", gib(*room), *peak <= *room ? "" : "  DOES NOT FIT");
+    below += "\n";
+  };
+  tier("host memory", r.peak_host_memory_bytes, r.host_memory_capacity_bytes);
+  tier("disk", r.peak_disk_bytes, r.disk_capacity_bytes);
+  return out + table.str("    ") + below;
 }
 
 std::string report_text(const Report& r) {

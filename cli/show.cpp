@@ -186,6 +186,14 @@ class ShowVerb final : public Verb {
       json["memory_bytes"] = c->device.memory.base();
       json["memory_bandwidth_bytes_per_s"] = c->device.memory_bandwidth.base();
       for (const auto& [p, rate] : c->device.peak) json["peak_flop_per_s"][std::string(name_of(p))] = rate.base();
+      if (c->host_memory.base() > 0.0) json["host_memory_bytes"] = c->host_memory.base();
+      if (c->host_link) json["host_link_bytes_per_s"] = c->host_link->base();
+      if (c->host_bandwidth) json["host_bandwidth_bytes_per_s"] = c->host_bandwidth->base();
+      if (c->disk) {
+        json["disk"]["capacity_bytes"] = c->disk->capacity.base();
+        json["disk"]["read_bytes_per_s"] = c->disk->read.base();
+        json["disk"]["write_bytes_per_s"] = c->disk->write.base();
+      }
       for (std::size_t i = 0; i < c->levels.size(); ++i) {
         json["levels"][i]["bandwidth_bytes_per_s"] = c->levels[i].bandwidth.base();
         json["levels"][i]["latency_s"] = c->levels[i].latency.base();

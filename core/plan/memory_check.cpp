@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/spec/spec_files.hpp"
+
 namespace orrery {
 namespace {
 
@@ -65,11 +67,33 @@ void check_recompute_layers(const Context& c) {
   }
 }
 
+void check_offload(const Context& c) {
+  if (!c.plan.offload) return;
+  const Offload& o = *c.plan.offload;
+  if (o.states > 8) {
+    c.error("plan.offload_states", "offload-eighths", "offload_states counts eighths",
+            {fmt::format("offload_states is {}; it must be from 0 to 8.", o.states), "Nearest valid: 8."});
+    return;
+  }
+  if (o.parameters > 0 || o.activations > 0 || o.to_disk) {
+    c.error("plan.offload_states", "offload-others", "only optimizer states are offloaded, to host memory",
+            {fmt::format("The plan offloads {} eighths of parameters and {} of activations{}.", o.parameters,
+                         o.activations, o.to_disk ? ", to disk" : ""),
+             "Set offload_states alone."});
+  }
+  if (o.states > 0 && optimizer_moments(c.workload) == 0 && !has_master_weights(c.workload)) {
+    c.error("plan.offload_states", "offload-no-states", "there are no optimizer states to offload",
+            {fmt::format("SGD without momentum keeps none in {}.", name_of(c.workload.precision)),
+             "Leave out offload_states."});
+  }
+}
+
 }  // namespace
 
 void check_memory_choices(const Plan& plan, const ModelSpec& model, const Workload& workload, Diagnostics& out) {
   const Context c{plan, model, workload, out};
   check_recompute_layers(c);
+  check_offload(c);
 }
 
 }  // namespace orrery

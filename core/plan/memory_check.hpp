@@ -6,7 +6,7 @@
 namespace orrery {
 
 /// The rules of what a plan does to hold less in device memory, a part of
-/// check(): recomputed layers by stage.
+/// check(): recomputed layers by stage, offloading.
 /// Requires sizes that are in range.
 void check_memory_choices(const Plan&, const ModelSpec&, const Workload&, Diagnostics&);
 

@@ -110,6 +110,9 @@ void read_choices(TomlTable& table, const std::filesystem::path& folder, Plan& p
   if (table.has("recompute_layers")) {
     table.read("recompute_layers", plan.recompute_layers.emplace(), {0, size_limit}, size_limit);
   }
+  Offload offload;
+  table.read("offload_states", offload.states, {0, 8}, Need::optional);
+  if (!(offload == Offload{})) plan.offload = offload;
   table.read("zero_stage", plan.zero_stage, {0, 3}, Need::optional);
   table.read("reshard_after_forward", plan.reshard_after_forward, Need::optional);
   table.read("prefetch", plan.prefetch, {0, 1}, Need::optional);
@@ -234,6 +237,7 @@ std::string write_plan(const PlannedRun& run) {
   }
   out.text("recompute", name_of(plan.recompute));
   if (plan.recompute_layers) out.wholes("recompute_layers", *plan.recompute_layers);
+  if (plan.offload && plan.offload->states > 0) out.whole("offload_states", plan.offload->states);
   out.whole("zero_stage", plan.zero_stage);
   if (plan.zero_stage == 3) {
     out.flag("reshard_after_forward", plan.reshard_after_forward);

@@ -36,7 +36,7 @@ struct Violation {
 ///   program.view           views lie inside their buffers, instances inside the layers and microbatches
 ///   program.operands       number, use and shape of the operands of each kind (the table in kernel.hpp, the
 ///                          comments of Collective, Exchange and Copy)
-///   program.tier           ops work on device memory; a Copy goes where it says
+///   program.tier           ops work on device memory, those of the host lane on the host's; a Copy goes where it says
 ///   program.lifetime       no use before Alloc or after Free, no second Alloc or Free; a step leaves live what
 ///                          setup left
 ///   program.uninitialized  nothing is read (or accumulated to) that was never written

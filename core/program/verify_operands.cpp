@@ -307,7 +307,9 @@ class Operands {
                             parts > 1 ? fmt::format(", {} parts,", parts) : "", room, buffer(i).name),
                 id_, at_);
     }
-    if (buffer(i).tier != Tier::device && !std::holds_alternative<Copy>(op_.action)) {
+    // The host's kernels work on its memory, all other ops but copies on the device's.
+    const bool host = op_.lane.kind == LaneKind::host && std::holds_alternative<Compute>(op_.action);
+    if (buffer(i).tier != (host ? Tier::host : Tier::device) && !std::holds_alternative<Copy>(op_.action)) {
       f_.add_at("program.tier", fmt::format("{} lives in {} memory", buffer(i).name, name_of(buffer(i).tier)), id_,
                 at_);
     }
@@ -323,7 +325,9 @@ class Operands {
 
   void action(const Compute& compute) {
     const Kernel& k = block_.kernels[compute.kernel];
-    if (op_.lane.kind != LaneKind::compute) wrong("a Compute queues on the compute lane");
+    if (op_.lane.kind != LaneKind::compute && op_.lane.kind != LaneKind::host) {
+      wrong("a Compute queues on the compute lane");
+    }
     const KernelTable table(k);
     const auto& expected = table.operands();
     const std::size_t extra = op_.views.count > expected.size() ? op_.views.count - expected.size() : 0;

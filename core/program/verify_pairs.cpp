@@ -73,6 +73,12 @@ class Pairs {
     if (trains_) counts();
     updates();
     if (lost_mean_) wrong("program.pairing", "the loss is summed, but its mean is never taken");
+    for (const auto& [instance, cover] : below_) {
+      if (!cover.empty()) {
+        wrong("program.update", fmt::format("{} of layer {} is updated and never copied to the device",
+                                            p_[instance.buffer].name, instance.layer));
+      }
+    }
     for (const auto& [instance, cover] : scattered_) {
       if (!cover.empty()) {
         wrong("program.update", fmt::format("{} of layer {} is updated in parts that are never gathered",
@@ -153,6 +159,7 @@ class Pairs {
                       [low = low, high = high](const auto& part) { return low <= part.first && part.second <= high; });
       }
     }
+    if (std::holds_alternative<Copy>(run.op->action)) copied(run);
     const auto* compute = std::get_if<Compute>(&run.op->action);
     if (compute == nullptr) return;
     const Kernel& k = run.block->kernels[compute->kernel];
@@ -183,6 +190,22 @@ class Pairs {
                        [&](const Buffer& b) { return b.role == Role::gradient && b.parameters == table; });
   }
 
+  /// Gradients go to the host for its update, and the weights that it makes come back.
+  void copied(const OpRun& run) {
+    for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
+      const View &from = view(run, i), &to = view(run, i + 1);
+      if (p_[from.buffer].role == Role::gradient) {
+        copies_of_[instance(run, to)].push_back({reach(to), instance(run, from), reach(from)});
+      }
+      if (p_[from.buffer].role != Role::weight || p_[to.buffer].role != Role::weight) continue;
+      if (p_[from.buffer].tier == Tier::device || p_[to.buffer].tier != Tier::device) continue;
+      const auto [low, high] = reach(from);
+      std::erase_if(below_[instance(run, from)],
+                    [low = low, high = high](const auto& part) { return low <= part.first && part.second <= high; });
+      if (!to.member_of.empty() && size(p_.mesh, to.member_of) > 1) scattered_[instance(run, to)].push_back(reach(to));
+    }
+  }
+
   void gradients(const OpRun& run, const Kernel& k) {
     const bool update = k.kind == Kind::sgd_update || k.kind == Kind::adam_update;
     if (k.kind == Kind::clip_factor) clips_ = true;
@@ -191,6 +214,13 @@ class Pairs {
       const View& g = view(run, 0);
       auto& cover = (update ? updated_ : squared_)[instance(run, g)];
       cover.push_back(reach(g));
+      if (const auto copies = copies_of_.find(instance(run, g)); copies != copies_of_.end()) {
+        const auto [low, high] = reach(g);
+        for (const CopyOf& c : copies->second) {
+          const bool inside = low <= c.to.first && c.to.second <= high;
+          if (inside) (update ? updated_ : squared_)[c.source].push_back(c.from);
+        }
+      }
     }
     if (update) {
       if (!advanced_ && !early_) {
@@ -199,6 +229,9 @@ class Pairs {
       }
       for (std::uint32_t i = 1; i < run.op->views.count; ++i) {
         const View& v = view(run, i);
+        if (p_[v.buffer].role == Role::weight && p_[v.buffer].tier != Tier::device) {
+          below_[instance(run, v)].push_back(reach(v));
+        }
         if (p_[v.buffer].role == Role::weight && !v.member_of.empty() && size(p_.mesh, v.member_of) > 1) {
           scattered_[instance(run, v)].push_back(reach(v));
         }
@@ -263,6 +296,14 @@ class Pairs {
   std::map<std::pair<std::uint32_t, std::uint32_t>, Runs> runs_;  ///< (layer, microbatch)
   std::map<std::pair<std::uint32_t, std::uint32_t>, int> embedded_;
   std::map<Instance, Cover> updated_, squared_, scattered_;
+  std::map<Instance, Cover> below_;  ///< weights in host memory that no copy has brought to the device since
+  /// Elements of a gradient that are copies of another's.
+  struct CopyOf {
+    std::pair<std::uint64_t, std::uint64_t> to;
+    Instance source;
+    std::pair<std::uint64_t, std::uint64_t> from;
+  };
+  std::map<Instance, std::vector<CopyOf>> copies_of_;
   std::map<Instance, bool> added_;
   std::set<std::uint32_t> passed_on_;
   std::map<Instance, Cover> pending_;

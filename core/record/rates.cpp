@@ -1,5 +1,7 @@
 #include "core/record/rates.hpp"
 
+#include "core/record/tier_memory.hpp"
+
 namespace orrery {
 
 double model_flops(const ModelSpec& m, const Workload& w) {
@@ -49,6 +51,7 @@ void add_rates(Report& report, const PlannedRun& run, const Program& program, do
   report.tokens_per_s = step > 0.0 ? tokens / step : 0.0;
   report.tokens_per_s_per_gpu = report.tokens_per_s / gpus;
   report.flop_convention = "full attention and head counted, 2 per multiply-add, dense peak of the compute precision";
+  add_tier_memory(report, run, program);
   if (!run.cluster) return;
   const ClusterSpec& cluster = *run.cluster;
   const auto peak = cluster.device.peak.find(run.workload.precision);
@@ -59,7 +62,7 @@ void add_rates(Report& report, const PlannedRun& run, const Program& program, do
   }
   if (cluster.device.memory.base() > 0.0) {
     report.memory_capacity_bytes = static_cast<std::uint64_t>(cluster.device.memory.base());
-    report.fits = report.peak_memory_bytes <= *report.memory_capacity_bytes;
+    report.fits = report.fits && report.peak_memory_bytes <= *report.memory_capacity_bytes;
   }
   if (cluster.price_per_gpu_hour) report.cost_per_step = *cluster.price_per_gpu_hour * gpus * step / 3600.0;
 }

@@ -58,7 +58,10 @@ struct Report {
   std::string flop_convention;
   std::uint64_t peak_memory_bytes = 0;  ///< live bytes of the Program, largest over ranks
   std::optional<std::uint64_t> memory_capacity_bytes;
-  bool fits = true;
+  /// Of the fullest node: the peaks of its ranks together.  Unset where nothing lives there.
+  std::optional<std::uint64_t> peak_host_memory_bytes, peak_disk_bytes;
+  std::optional<std::uint64_t> host_memory_capacity_bytes, disk_capacity_bytes;
+  bool fits = true;  ///< in every tier whose capacity is known
   std::vector<StageMemory> memory_by_stage;
   double bubble_fraction =
       0.0;  ///< compute-lane idle not spent waiting for a collective, mean over ranks, over step time

@@ -23,6 +23,10 @@ ordered_json to_json(const Report& r) {
   j["flop_convention"] = r.flop_convention;
   j["peak_memory_bytes"] = r.peak_memory_bytes;
   if (r.memory_capacity_bytes) j["memory_capacity_bytes"] = *r.memory_capacity_bytes;
+  if (r.peak_host_memory_bytes) j["peak_host_memory_bytes"] = *r.peak_host_memory_bytes;
+  if (r.host_memory_capacity_bytes) j["host_memory_capacity_bytes"] = *r.host_memory_capacity_bytes;
+  if (r.peak_disk_bytes) j["peak_disk_bytes"] = *r.peak_disk_bytes;
+  if (r.disk_capacity_bytes) j["disk_capacity_bytes"] = *r.disk_capacity_bytes;
   j["fits"] = r.fits;
   j["memory_by_stage"] = ordered_json::array();
   for (const StageMemory& m : r.memory_by_stage) {
@@ -99,6 +103,10 @@ std::optional<Report> read_report(std::string_view text, const std::string& file
   f.read("flop_convention", r.flop_convention);
   f.read("peak_memory_bytes", r.peak_memory_bytes);
   f.read_optional("memory_capacity_bytes", r.memory_capacity_bytes);
+  f.read_optional("peak_host_memory_bytes", r.peak_host_memory_bytes);
+  f.read_optional("host_memory_capacity_bytes", r.host_memory_capacity_bytes);
+  f.read_optional("peak_disk_bytes", r.peak_disk_bytes);
+  f.read_optional("disk_capacity_bytes", r.disk_capacity_bytes);
   f.read("fits", r.fits);
   f.each("memory_by_stage", [&](JsonFields& s) {
     StageMemory m;

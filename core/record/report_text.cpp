@@ -39,9 +39,21 @@ std::string render(const Report& r) {
   }
   std::string memory = bytes_text(r.peak_memory_bytes);
   if (r.memory_capacity_bytes) {
-    memory += fmt::format(" of {}{}", bytes_text(*r.memory_capacity_bytes), r.fits ? "" : ": does not fit");
+    memory += fmt::format(" of {}{}", bytes_text(*r.memory_capacity_bytes),
+                          r.peak_memory_bytes <= *r.memory_capacity_bytes ? "" : ": does not fit");
   }
   line(out, "peak memory", memory);
+  const auto below = [&](const char* name, const std::optional<std::uint64_t>& peak,
+                         const std::optional<std::uint64_t>& capacity) {
+    if (!peak) return;
+    std::string text = bytes_text(*peak);
+    if (capacity) {
+      text += fmt::format(" of {}{}", bytes_text(*capacity), *peak <= *capacity ? "" : ": does not fit");
+    }
+    line(out, name, text);
+  };
+  below("peak host memory of a node", r.peak_host_memory_bytes, r.host_memory_capacity_bytes);
+  below("peak disk of a node", r.peak_disk_bytes, r.disk_capacity_bytes);
   line(out, "sent by all", bytes_text(r.sent_bytes));
   if (r.cost_per_step) line(out, "cost per step", fmt::format("{:.4g}", *r.cost_per_step));
   if (r.loss) line(out, "loss", fmt::format("{:.6g}", *r.loss));

@@ -44,7 +44,7 @@ void add_gap(RankTimes& times, const Done& cause, std::int64_t idle) {
 
 /// Adds an op on a device that does one op at a time and was idle from `idle` on.
 void add_serially(RankTimes& times, const Op& op, const Span& span, std::int64_t idle) {
-  if (std::holds_alternative<Compute>(op.action)) return;
+  if (op.lane.kind == LaneKind::compute) return;
   if (std::holds_alternative<Exchange>(op.action)) {
     times.exposed += span.end - std::max(span.start, idle);
     return;

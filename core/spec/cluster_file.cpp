@@ -55,6 +55,17 @@ std::optional<ClusterSpec> read_cluster(TomlTable& t, const DeviceLookup& device
   t.read("nodes", c.nodes, {1U, std::uint32_t{max_devices}});
   t.read("devices_per_node", c.devices_per_node, {1U, std::uint32_t{max_devices}});
   t.read("host_memory", c.host_memory, {Bytes::of(0.0), memory_limits.most}, Need::optional);
+  Bandwidth rate;
+  if (t.read("host_link", rate, bandwidth_limits, Need::optional)) c.host_link = rate;
+  if (t.read("host_bandwidth", rate, bandwidth_limits, Need::optional)) c.host_bandwidth = rate;
+  if (std::optional<TomlTable> table = t.table("disk", Need::optional)) {
+    DiskSpec disk;
+    table->read("capacity", disk.capacity, memory_limits);
+    table->read("read", disk.read, bandwidth_limits);
+    table->read("write", disk.write, bandwidth_limits);
+    table->finish();
+    c.disk = disk;
+  }
   double price = 0.0;
   if (t.read("price_per_gpu_hour", price, {0.0, 1e9}, Need::optional)) c.price_per_gpu_hour = price;
   t.read("source", c.source, Need::optional);
@@ -98,8 +109,14 @@ std::string write_cluster(const ClusterSpec& c) {
   out.whole("schema", spec_schema);
   out.table("cluster").text("name", c.name).whole("nodes", c.nodes).whole("devices_per_node", c.devices_per_node);
   out.text("host_memory", exact_text(c.host_memory));
+  if (c.host_link) out.text("host_link", exact_text(*c.host_link));
+  if (c.host_bandwidth) out.text("host_bandwidth", exact_text(*c.host_bandwidth));
   if (c.price_per_gpu_hour) out.number("price_per_gpu_hour", *c.price_per_gpu_hour);
   if (!c.source.empty()) out.text("source", c.source);
+  if (c.disk) {
+    out.table("cluster.disk").text("capacity", exact_text(c.disk->capacity));
+    out.text("read", exact_text(c.disk->read)).text("write", exact_text(c.disk->write));
+  }
   for (const NetworkLevel& level : c.levels) {
     out.array_table("cluster.levels").text("name", level.name).whole("size", level.size);
     out.text("bandwidth", exact_text(level.bandwidth)).text("latency", exact_text(level.latency));

@@ -263,6 +263,13 @@ bool check_cluster(const ClusterSpec& cluster, Diagnostics& diagnostics) {
   c.range("nodes", "cluster.range", cluster.nodes, 1, max_devices);
   c.range("devices_per_node", "cluster.range", cluster.devices_per_node, 1, max_devices);
   c.number("host_memory", "cluster.range", cluster.host_memory.base(), 0.0, 0x1p53);
+  if (cluster.host_link) c.number("host_link", "cluster.range", cluster.host_link->base(), 1.0, 1e18);
+  if (cluster.host_bandwidth) c.number("host_bandwidth", "cluster.range", cluster.host_bandwidth->base(), 1.0, 1e18);
+  if (cluster.disk) {
+    c.number("disk.capacity", "cluster.range", cluster.disk->capacity.base(), 1.0, 0x1p53);
+    c.number("disk.read", "cluster.range", cluster.disk->read.base(), 1.0, 1e18);
+    c.number("disk.write", "cluster.range", cluster.disk->write.base(), 1.0, 1e18);
+  }
   if (cluster.price_per_gpu_hour)
     c.number("price_per_gpu_hour", "cluster.range", *cluster.price_per_gpu_hour, 0.0, 1e9);
   if (c.good() && cluster.devices() > max_devices) {

@@ -33,6 +33,8 @@ class Run final : public RunBuffers {
     RankOptions how;
     how.concurrent_lanes = options.concurrent_lanes;
     how.poison = options.poison;
+    if (options.device_room) how.room[index(Tier::device)] = *options.device_room;
+    if (options.host_room) how.room[index(Tier::host)] = *options.host_room;
     if (options.fault) {
       how.before_op = [this](Rank r, OpId op, std::uint64_t step) { inject(r, op, step); };
     }
@@ -55,7 +57,8 @@ class Run final : public RunBuffers {
     if (world_.aborted()) throw Error(world_.reason());
     for (const auto& runner : runners_) {
       result_.memory.push_back({runner->storage().peak_bytes(), runner->storage().held_bytes(),
-                                runner->storage().reserved_bytes(), runner->outside_bytes()});
+                                runner->storage().reserved_bytes(), runner->outside_bytes(),
+                                runner->storage().peak_bytes(Tier::host)});
     }
     return std::move(result_);
   }

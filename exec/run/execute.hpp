@@ -52,7 +52,8 @@ struct RunOptions {
   std::size_t kept_traces = 256;       ///< most traces that are kept, at least 2
   std::uint64_t first_step = 1;        ///< of the data and the dropout keys
   Seconds watchdog = Seconds::of(60);  ///< longest wait for another rank
-  bool poison = false;                 ///< fill new and freed buffers with NaN
+  std::optional<std::uint64_t> device_room, host_room;  ///< most live bytes of a rank on that tier
+  bool poison = false;                                  ///< fill new and freed buffers with NaN
   std::optional<Fault> fault;
   const std::atomic<bool>* cancel = nullptr;      ///< asked after every step
   std::function<void(const RunEvent&)> on_event;  ///< after setup and every step; one thread, all ranks paused
@@ -60,10 +61,11 @@ struct RunOptions {
 
 /// What one rank took besides the Program's buffers.
 struct RankMemory {
-  std::uint64_t peak_bytes = 0;      ///< live bytes of the Program's buffers at the peak, in the order of issue
-  std::uint64_t held_bytes = 0;      ///< most that buffers took at one time, with those freed but still used by an op
-  std::uint64_t reserved_bytes = 0;  ///< taken from the system for buffers
-  std::uint64_t outside_bytes = 0;   ///< scratch of kernels and collectives
+  std::uint64_t peak_bytes = 0;       ///< live bytes of the Program's buffers at the peak, in the order of issue
+  std::uint64_t held_bytes = 0;       ///< most that buffers took at one time, with those freed but still used by an op
+  std::uint64_t reserved_bytes = 0;   ///< taken from the system for buffers
+  std::uint64_t outside_bytes = 0;    ///< scratch of kernels and collectives
+  std::uint64_t host_peak_bytes = 0;  ///< as peak_bytes, of the host tier
   friend bool operator==(const RankMemory&, const RankMemory&) = default;
 };
 

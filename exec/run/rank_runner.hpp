@@ -22,6 +22,7 @@ namespace orrery {
 struct RankOptions {
   bool concurrent_lanes = false;  ///< a thread for each lane; else one op at a time in list order
   bool poison = false;            ///< fill new and freed buffers with NaN
+  Storage::Room room = Storage::no_bounds;
   /// Called on the op's thread before it runs.
   std::function<void(Rank, OpId, std::uint64_t step)> before_op;
 };

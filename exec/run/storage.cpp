@@ -78,8 +78,12 @@ std::byte* InstanceMemory::data() {
   return p;
 }
 
-Storage::Storage(const Program& program, bool poison, Taking taking)
-    : program_(program), taking_(taking), pool_(poison), instances_(program.buffers.size()) {
+Storage::Storage(const Program& program, bool poison, Taking taking, const Room& room)
+    : program_(program),
+      taking_(taking),
+      room_(room),
+      pools_{BlockPool(poison), BlockPool(poison), BlockPool(poison)},
+      instances_(program.buffers.size()) {
   for (std::size_t i = 0; i < instances_.size(); ++i) {
     const Scope scope = program.buffers[i].scope;
     // One layer more than there are: the output of the last is the next one's input.
@@ -98,17 +102,24 @@ void Storage::allocate(const Instance& instance) {
   auto& list = instances_[index(instance.buffer)];
   ORRERY_ASSERT(slot(instance) < list.size() && list[slot(instance)] == nullptr, program_[instance.buffer].name,
                 instance.layer, instance.microbatch);
-  auto memory = std::make_shared<InstanceMemory>(pool_, program_[instance.buffer]);
+  const Buffer& buffer = program_[instance.buffer];
+  const std::size_t tier = index(buffer.tier);
+  if (bytes_of(buffer) > room_[tier] || live_[tier] > room_[tier] - bytes_of(buffer)) {
+    throw Error("no room for " + std::to_string(bytes_of(buffer)) + " bytes of buffer " + buffer.name + ": " +
+                std::to_string(live_[tier]) + " of " + std::to_string(room_[tier]) + " bytes of " +
+                std::string(name_of(buffer.tier)) + " memory are in use");
+  }
+  auto memory = std::make_shared<InstanceMemory>(pools_[tier], buffer);
   if (taking_ == Taking::at_alloc) static_cast<void>(memory->data());
   list[slot(instance)] = std::move(memory);
-  live_ += bytes_of(program_[instance.buffer]);
-  peak_ = std::max(peak_, live_);
+  live_[tier] += bytes_of(buffer);
+  peak_[tier] = std::max(peak_[tier], live_[tier]);
 }
 
 void Storage::free(const Instance& instance) {
   static_cast<void>(memory(instance));  // it must be live
   instances_[index(instance.buffer)][slot(instance)].reset();
-  live_ -= bytes_of(program_[instance.buffer]);
+  live_[index(program_[instance.buffer].tier)] -= bytes_of(program_[instance.buffer]);
 }
 
 const std::shared_ptr<InstanceMemory>& Storage::memory(const Instance& instance) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "core/program/program.hpp"
+#include "core/program/totals.hpp"
 
 namespace orrery {
 
@@ -73,12 +75,16 @@ class Storage {
     at_alloc,     ///< an instance's memory is there from its Alloc on
     at_first_use  ///< an Alloc may be issued long before the first op that uses it runs
   };
-  /// `poison` as for BlockPool.
-  Storage(const Program&, bool poison, Taking = Taking::at_alloc);
+  /// Most live bytes of each tier, in the order of issue.
+  using Room = std::array<std::uint64_t, tier_count>;
+  static constexpr Room no_bounds{~std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{0}};
+
+  /// `poison` as for BlockPool.  Each tier has memory of its own.
+  Storage(const Program&, bool poison, Taking = Taking::at_alloc, const Room& = no_bounds);
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
-  /// Throws Error when memory is exhausted.  The instance must not be live.
+  /// Throws Error when memory is exhausted or the tier has no room left.  The instance must not be live.
   void allocate(const Instance&);
   /// The instance must be live.
   void free(const Instance&);
@@ -89,21 +95,22 @@ class Storage {
   /// The bytes of an instance; empty when it is not live.
   [[nodiscard]] std::span<std::byte> find(const Instance&) const;
 
-  [[nodiscard]] std::uint64_t live_bytes() const { return live_; }
-  [[nodiscard]] std::uint64_t peak_bytes() const { return peak_; }
-  /// Most bytes of instances in memory at one time, those freed but still used among them.
-  [[nodiscard]] std::uint64_t held_bytes() const { return pool_.peak_bytes(); }
-  [[nodiscard]] std::uint64_t reserved_bytes() const { return pool_.reserved_bytes(); }
+  [[nodiscard]] std::uint64_t live_bytes(Tier tier = Tier::device) const { return live_[index(tier)]; }
+  [[nodiscard]] std::uint64_t peak_bytes(Tier tier = Tier::device) const { return peak_[index(tier)]; }
+  /// Of the device: most bytes of instances in memory at one time, those freed but still used among them.
+  [[nodiscard]] std::uint64_t held_bytes() const { return pools_[index(Tier::device)].peak_bytes(); }
+  [[nodiscard]] std::uint64_t reserved_bytes() const { return pools_[index(Tier::device)].reserved_bytes(); }
 
  private:
   [[nodiscard]] std::size_t slot(const Instance&) const;
 
   const Program& program_;
   Taking taking_;
-  BlockPool pool_;                                                       // outlives the instances
+  Room room_;
+  std::array<BlockPool, tier_count> pools_;                              // outlive the instances
   std::vector<std::vector<std::shared_ptr<InstanceMemory>>> instances_;  // by buffer, then layer and microbatch
-  std::uint64_t live_ = 0;
-  std::uint64_t peak_ = 0;
+  std::array<std::uint64_t, tier_count> live_{};
+  std::array<std::uint64_t, tier_count> peak_{};
 };
 
 }  // namespace orrery

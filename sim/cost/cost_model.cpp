@@ -79,7 +79,9 @@ CostModel::CostModel(const ClusterSpec& cluster, const Calibration& calibration,
 Seconds CostModel::compute(const Program& program, const Block& block, const Op& op) const {
   const auto* compute = std::get_if<Compute>(&op.action);
   ORRERY_ASSERT(compute != nullptr);
-  return kernel(block.kernels[compute->kernel], Bytes::of(static_cast<double>(touched_bytes(program, block, op))));
+  const auto touched = Bytes::of(static_cast<double>(touched_bytes(program, block, op)));
+  if (op.lane.kind == LaneKind::host) return touched / host_rate();
+  return kernel(block.kernels[compute->kernel], touched);
 }
 
 Seconds CostModel::kernel(const Kernel& k, Bytes touched) const { return kernel_cost_.kernel(k, touched); }
@@ -175,8 +177,31 @@ Seconds CostModel::copy(const Program& program, const Block& block, const Op& op
     const View& view = block.views[op.views.first + i];
     bytes += Bytes::of(static_cast<double>(view.count * size_of(program[view.buffer].dtype)));
   }
+  const auto* c = std::get_if<Copy>(&op.action);
+  ORRERY_ASSERT(c != nullptr);
+  return bytes / tier_rate(c->from, c->to);
+}
+
+Bandwidth CostModel::host_rate() const {
+  // Without host memory of its own the host works in the device's.
+  return cluster_.host_bandwidth ? (1.0 / ranks_on_node_) * *cluster_.host_bandwidth : cluster_.device.memory_bandwidth;
+}
+
+Bandwidth CostModel::tier_rate(Tier from, Tier to) const {
+  if (from == Tier::disk || to == Tier::disk) {
+    // A file without a disk is memory.
+    if (!cluster_.disk) return 0.5 * host_rate();
+    return (1.0 / ranks_on_node_) * (from == Tier::disk ? cluster_.disk->read : cluster_.disk->write);
+  }
+  // Measured, as the link's datasheet has it, and what the node's ranks leave each other of the host's memory.
+  std::optional<Bandwidth> rate = host_bandwidth_;
+  const auto at_most = [&](std::optional<Bandwidth> other) {
+    if (other && (!rate || *other < *rate)) rate = other;
+  };
+  at_most(cluster_.host_link);
+  if (cluster_.host_bandwidth) at_most(host_rate());
   // Without a host link the tiers share the device's memory: read once, written once.
-  return bytes / host_bandwidth_.value_or(0.5 * cluster_.device.memory_bandwidth);
+  return rate.value_or(0.5 * cluster_.device.memory_bandwidth);
 }
 
 Picoseconds CostModel::price(const Program& program, const Block& block, const Op& op, Rank rank) const {

@@ -65,8 +65,13 @@ class CostModel {
   [[nodiscard]] Seconds transfer(Bytes, std::uint32_t levels) const;
   /// The same, for a transfer of `op` (an Exchange) issued by `rank`, its sender or receiver.
   [[nodiscard]] Seconds transfer(const Program&, const Block&, const Op&, const Transfer&, Rank rank) const;
-  /// A Copy between memory tiers.
+  /// A Copy between memory tiers: its bytes at the tier's rate.
   [[nodiscard]] Seconds copy(const Program&, const Block&, const Op&) const;
+  /// What a kernel on the host has of the host memory's bandwidth: an equal share of each rank on the fullest node.
+  [[nodiscard]] Bandwidth host_rate() const;
+  /// Of copies in one direction.  Device and host: the least of what the calibration measured, the cluster's host link
+  /// and host_rate; disk: a rank's share of its reading or writing.
+  [[nodiscard]] Bandwidth tier_rate(Tier from, Tier to) const;
 
   /// Any op as issued by `rank`: an Exchange costs its slowest message, Alloc
   /// and Free nothing.

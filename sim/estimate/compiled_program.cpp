@@ -104,7 +104,7 @@ void CompiledProgram::compile_block(BlockId id) {
       timed.first_transfer = prices->first_transfer[index(id)] + exchange->transfers.first;
       timed.transfer_count = static_cast<std::uint16_t>(exchange->transfers.count);
       ORRERY_ASSERT(timed.transfer_count < 32, timed.transfer_count);
-    } else if (std::holds_alternative<Copy>(op.action)) {
+    } else if (std::holds_alternative<Copy>(op.action) || op.lane.kind == LaneKind::host) {
       out.communication += timed.duration;
     }
     out.local = out.local && timed.meeting == TimedOp::Meeting::none;

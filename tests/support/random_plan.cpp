@@ -301,6 +301,11 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
       p.recompute_layers->push_back(draw.small(0, n));
     }
   }
+  const bool states = optimizer_moments(w) > 0 || has_master_weights(w);
+  if (states && limits.beyond_bound && draw.once_in(3)) {
+    p.offload = Offload{};
+    p.offload->states = draw.of({1U, 4U, 6U, 8U});
+  }
   return run;
 }
 
@@ -351,14 +356,15 @@ std::string describe(const PlannedRun& run) {
     for (const std::uint32_t n : *p.recompute_layers) recompute += fmt::format(":{}", n);
   }
   return fmt::format(
-      "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {} {}mb{} B{} s{} {} stages {} {} x{} recompute {} zero {}{}{} bucket {} "
+      "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {} {}mb{} B{} s{} {} stages {} {} x{} recompute {} zero {}{}{} offload "
+      "{} bucket {} "
       "overlap "
       "{} {} {} {} "
       "{} {} momentum {} clip {} dropout {}/{} grads {} seed {}{}",
       p.name, m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.ffn, m.vocabulary,
       m.tied_embeddings ? "tied " : "untied ", name_of(p.tensor), mesh, p.microbatch_size, w.global_batch,
       w.sequence_length, name_of(weight_dtype(w)), stages, name_of(p.schedule), p.chunks, recompute, p.zero_stage,
-      p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "",
+      p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "", p.offload ? p.offload->states : 0,
       p.gradient_bucket ? p.gradient_bucket->base() : 0.0, p.overlap_gradients.value_or(false),
       p.attention == AttentionKernel::flash ? "flash" : "unfused",
       p.mesh.size(Axis::context) > 1 ? name_of(p.context) : "no-context", p.zigzag ? "zigzag" : "in-order",

@@ -31,7 +31,7 @@ struct RandomRunLimits {
 /// queries, tied and untied embeddings, every order of mesh axes, uneven
 /// stages, every schedule with up to 3 chunks per rank, tensor parallelism in 1D, 2D and 2.5D (grids of 2 or 3), 3D,
 /// sequence parallelism, recomputation of all or some layers, ZeRO 0 to 3 (on grids 0 and 1) with and without replicas,
-/// clipping, dropout, learning-rate schedules, all precisions, Adam, SGD with
+/// offloaded optimizer states, clipping, dropout, learning-rate schedules, all precisions, Adam, SGD with
 /// and without momentum, tiny to huge buckets, overlap, unfused and flash, a
 /// context axis with every algorithm, contiguous and zigzag.
 [[nodiscard]] PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits = {});

@@ -120,6 +120,7 @@ BlockId build_gather(State& c, std::uint32_t stage, const Chunk& bucket) {
       operands.push_back(whole(m.weights, s, View::Use::write, shift));
     }
   });
+  if (c.offloads_states()) b.after_tail(copy_lane(Tier::host, Tier::device));
   b.collective(Collective::Kind::all_gather, c.data_group, operands);
   return b.finish(c);
 }

@@ -67,6 +67,10 @@ void BlockBuilder::collective(Collective::Kind kind, GroupId group, std::span<co
   push({Collective{kind, reduction, group, root}, {}, {}, {}}, operands);
 }
 
+void BlockBuilder::copy(Tier from, Tier to, std::span<const Operand> operands) {
+  push({Copy{from, to}, {}, {}, {}}, operands);
+}
+
 void BlockBuilder::transfer(bool send, GroupId group, Peer peer, std::uint8_t channel, Operand what) {
   const auto first = static_cast<std::uint32_t>(draft_.block.transfers.size());
   draft_.block.transfers.push_back({send, peer, group, channel, 0});

@@ -93,6 +93,8 @@ class BlockBuilder {
                   Collective::Reduction reduction = Collective::Reduction::sum) {
     collective(kind, group, std::span<const Operand>(operands.begin(), operands.size()), reduction);
   }
+  /// Pairs (read, write).
+  void copy(Tier from, Tier to, std::span<const Operand> operands);
   /// One message to or from `peer` of `group`.
   void transfer(bool send, GroupId group, Peer peer, std::uint8_t channel, Operand what);
   /// At most two operands, as Collective names them.  Over the tensor axis.

@@ -31,6 +31,11 @@ Lane lane_of(const State& s, const Block& block, const Op& op) {
                                              : (t.send ? TransferLane::backward_send : TransferLane::backward_receive);
     return {LaneKind::transfer, static_cast<std::uint8_t>(lane)};
   }
+  if (const auto* copy = std::get_if<Copy>(&op.action)) return copy_lane(copy->from, copy->to);
+  // What works on host memory is the host's work.
+  if (op.views.count > 0 && s.program[block.views[op.views.first].buffer].tier == Tier::host) {
+    return {LaneKind::host, 0};
+  }
   return {};
 }
 
@@ -101,7 +106,9 @@ void add_waits(Draft& draft) {
         }
       }
     }
-    if (op.lane.kind != LaneKind::compute && !waits_for_compute(block, op) && !receives_only(block, op)) {
+    // What the host and copies make of a block's own results has waited with those.
+    const bool follows = (op.lane.kind == LaneKind::host || op.lane.kind == LaneKind::copy) && op.waits.count > 0;
+    if (op.lane.kind != LaneKind::compute && !follows && !waits_for_compute(block, op) && !receives_only(block, op)) {
       add({Wait::Kind::tail, {LaneKind::compute, 0}, 0});
     }
     // The first op, and where that is beside compute the first compute op too.

@@ -142,6 +142,23 @@ void add_edges_of_one_block(const State& s, const Block& block, std::vector<Edge
   }
 }
 
+/// What an update needs for itself lives inside its block.
+void add_edges_of_update(const State& s, const Block& block, std::vector<Edge>& edges) {
+  for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
+    for_each_view(block, block.ops[i], [&](const View& v) {
+      if (is_persistent(s.program[v.buffer])) return;
+      const auto end =
+          std::find_if(edges.begin(), edges.end(), [&](const Edge& e) { return !e.alloc && e.what == v.buffer; });
+      if (end != edges.end()) {
+        end->op = i;
+        return;
+      }
+      edges.push_back({i, true, v.buffer, v.layer_shift});
+      edges.push_back({i, false, v.buffer, v.layer_shift});
+    });
+  }
+}
+
 std::string before(const State& s) {
   if (s.drafts.empty()) return "there are no blocks";
   for (const Draft& d : s.drafts) {
@@ -162,6 +179,13 @@ void run(State& s) {
   }
   for (std::size_t r = 0; r < way.size(); ++r) insert(s[way[r].block], edges[r]);
   std::vector<Edge> own;
+  const ModuleBlocks& updates = s.blocks(Phase::update);
+  for (const BlockId id : {updates.embedding, updates.layer, updates.host_layer, updates.head}) {
+    if (id == no_block) continue;
+    own.clear();
+    add_edges_of_update(s, s[id].block, own);
+    insert(s[id], own);
+  }
   for (Draft& d : s.drafts) {
     if (d.block.transfers.empty() && d.block.pass != Pass::setup) continue;
     own.clear();

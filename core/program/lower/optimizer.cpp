@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "core/program/lower/buckets.hpp"
 #include "core/program/lower/passes.hpp"
@@ -34,32 +35,47 @@ BlockId build_norm(State& c, const Module& m) {
   return b.finish(c);
 }
 
-BlockId build_update(State& c, const Module& m) {
-  BlockBuilder b(c, c.program.parameter_tables[m.table].module + ".update", Pass::optimizer, Section::optimizer);
+/// Where the states live in host memory the gradient goes down, the host
+/// updates, and the weights come up (Ren et al., "ZeRO-Offload", ATC 2021).
+BlockId build_update(State& c, const Module& m, bool host) {
+  const ParameterTable& table = c.program.parameter_tables[m.table];
+  BlockBuilder b(c, table.module + (host ? ".update.host" : ".update"), Pass::optimizer, Section::optimizer);
   if (!c.factor) after_reductions(c, b);
   const bool adam = c.workload.optimizer.kind == OptimizerKind::adam;
   const int moments = optimizer_moments(c.workload);
-  for (const ParameterSegment& s : c.program.parameter_tables[m.table].segments) {
-    const Operand gradient = own_part(c, m.gradients, s, View::Use::read);
+  std::vector<Operand> down, up;
+  for (const ParameterSegment& s : table.segments) {
+    if (!host) break;
+    down.push_back(own_part(c, m.gradients, s, View::Use::read));
+    down.push_back(own_part(c, m.host.gradients, s, View::Use::write));
+    up.push_back(own_part(c, m.host.weights, s, View::Use::read));
+    up.push_back(own_part(c, m.weights, s, View::Use::write));
+  }
+  if (host) b.copy(Tier::device, Tier::host, down);
+  for (const ParameterSegment& s : table.segments) {
+    const Operand gradient = own_part(c, host ? m.host.gradients : m.gradients, s, View::Use::read);
     Kernel k = c.kernel(adam ? KernelKind::adam_update : KernelKind::sgd_update, Pass::optimizer, 1, gradient.count);
     k.options.decay = s.decay;
     Operand operands[7];
     std::size_t n = 0;
     operands[n++] = gradient;
-    operands[n++] = read(c.scalar.steps);
+    operands[n++] = read(host ? c.scalar.host_steps : c.scalar.steps);
     if (c.factor) {
       k.options.factor = true;
-      operands[n++] = read(c.scalar.factor);
+      operands[n++] = read(host ? c.scalar.host_factor : c.scalar.factor);
     }
-    operands[n++] = own_part(c, m.weights, s, View::Use::accumulate);
+    operands[n++] = own_part(c, host ? m.host.weights : m.weights, s, View::Use::accumulate);
     if (has_master_weights(c.workload)) {
       k.options.master = true;
-      operands[n++] = own_part(c, m.masters, s, View::Use::accumulate);
+      operands[n++] = own_part(c, host ? m.host.masters : m.masters, s, View::Use::accumulate);
     }
-    for (int i = 0; i < moments; ++i) operands[n++] = own_part(c, m.moments[i], s, View::Use::accumulate);
+    for (int i = 0; i < moments; ++i) {
+      operands[n++] = own_part(c, host ? m.host.moments[i] : m.moments[i], s, View::Use::accumulate);
+    }
     if (!adam) k.options.momentum = moments > 0;
     b.compute(k, std::span<const Operand>(operands, n));
   }
+  if (host) b.copy(Tier::host, Tier::device, up);
   return b.finish(c);
 }
 
@@ -94,8 +110,16 @@ OptimizerBlocks build_optimizer(State& c) {
   } else {
     advance.compute(k, {update(c.scalar.steps)});
   }
+  if (c.offloads_states()) {
+    std::vector<Operand> down = {read(c.scalar.steps), write(c.scalar.host_steps)};
+    if (c.factor) {
+      down.push_back(read(c.scalar.factor));
+      down.push_back(write(c.scalar.host_factor));
+    }
+    advance.copy(Tier::device, Tier::host, down);
+  }
   out.advance = advance.finish(c);
-  c.blocks(Phase::update) = {build_update(c, c.embedding), build_update(c, c.layer), build_update(c, c.head)};
+  c.blocks(Phase::update) = module_blocks(c, build_update);
   return out;
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "core/program/lower/state.hpp"
@@ -122,12 +123,17 @@ ParameterTable head_table(const State& c) {
   return t.finish();
 }
 
-void declare_module(State& c, Module& module, ParameterTable table, Scope scope) {
+/// Where a module's states live; a layer's some here, some there.
+struct StatesOn {
+  bool device, host;
+};
+
+void declare_module(State& c, Module& module, ParameterTable table, Scope scope, StatesOn on) {
   const std::string name = table.module;
   const std::uint64_t count = table.count;
   module.table = static_cast<std::uint32_t>(c.program.parameter_tables.size());
   c.program.parameter_tables.push_back(std::move(table));
-  const auto persistent = [&](const char* what, Role role, DType dtype, bool sharded) {
+  const auto persistent = [&](const char* what, Role role, DType dtype, bool sharded, Tier tier = Tier::device) {
     Buffer b;
     b.name = name + "." + what;
     b.role = role;
@@ -136,6 +142,7 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope)
     b.count = sharded ? count / c.data : count;
     b.parameters = module.table;
     if (sharded) b.flat_split = {Axis::data};
+    b.tier = tier;
     return c.declare(std::move(b));
   };
   module.weights = persistent("weights", Role::weight, c.act, c.zero >= 3);
@@ -144,25 +151,42 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope)
   module.whole_gradients = module.gradients;
   if (c.zero >= 3) module.whole_weights = persistent("weights.whole", Role::weight, c.act, false);
   if (c.zero >= 2) module.whole_gradients = persistent("gradients.whole", Role::gradient, c.grad, false);
-  if (has_master_weights(c.workload)) module.masters = persistent("masters", Role::master, c.state, c.shard_states);
   static constexpr const char* moments[] = {"moment1", "moment2"};
+  static constexpr const char* host_moments[] = {"moment1.host", "moment2.host"};
+  if (on.device) {
+    if (has_master_weights(c.workload)) module.masters = persistent("masters", Role::master, c.state, c.shard_states);
+    for (int i = 0; i < optimizer_moments(c.workload); ++i) {
+      module.moments[i] = persistent(moments[i], Role::moment, c.state, c.shard_states);
+    }
+  }
+  if (!on.host) return;
+  HostStates& h = module.host;
+  h.weights = persistent("weights.host", Role::weight, c.act, c.shard_states, Tier::host);
+  h.gradients = persistent("gradients.host", Role::workspace, c.grad, c.shard_states, Tier::host);
+  if (has_master_weights(c.workload)) {
+    h.masters = persistent("masters.host", Role::master, c.state, c.shard_states, Tier::host);
+  }
   for (int i = 0; i < optimizer_moments(c.workload); ++i) {
-    module.moments[i] = persistent(moments[i], Role::moment, c.state, c.shard_states);
+    h.moments[i] = persistent(host_moments[i], Role::moment, c.state, c.shard_states, Tier::host);
   }
 }
 
 }  // namespace
 
 void declare_parameters(State& c) {
-  declare_module(c, c.embedding, embedding_table(c), Scope::stage);
-  declare_module(c, c.layer, layer_table(c), Scope::layer);
-  declare_module(c, c.head, head_table(c), Scope::stage);
-  const auto scalar = [&](const char* name, std::uint64_t count) {
+  const StatesOn ends{!c.ends_on_host, c.ends_on_host};
+  const bool some_on_device =
+      std::find(c.states_on_host.begin(), c.states_on_host.end(), false) != c.states_on_host.end();
+  declare_module(c, c.embedding, embedding_table(c), Scope::stage, ends);
+  declare_module(c, c.layer, layer_table(c), Scope::layer, {some_on_device, c.offloads_states()});
+  declare_module(c, c.head, head_table(c), Scope::stage, ends);
+  const auto scalar = [&](const char* name, std::uint64_t count, Tier tier = Tier::device) {
     Buffer b;
     b.name = name;
     b.role = Role::scalar;
     b.dtype = DType::f64;
     b.count = count;
+    b.tier = tier;
     return c.declare(std::move(b));
   };
   c.scalar.steps = scalar("steps", 1);
@@ -172,6 +196,10 @@ void declare_parameters(State& c) {
   if (c.factor) {
     c.scalar.norm = scalar("norm", 1);
     c.scalar.factor = scalar("factor", 2);
+  }
+  if (c.offloads_states()) {
+    c.scalar.host_steps = scalar("steps.host", 1, Tier::host);
+    if (c.factor) c.scalar.host_factor = scalar("factor.host", 2, Tier::host);
   }
 }
 

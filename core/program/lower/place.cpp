@@ -11,15 +11,19 @@ std::string before(const State& s) {
   return {};
 }
 
-BlockId build_setup(State& s, const Module& m) {
-  BlockBuilder b(s, s.program.parameter_tables[m.table].module + ".setup", Pass::setup, Section::setup);
+BlockId build_setup(State& s, const Module& m, bool host) {
+  const std::string name = s.program.parameter_tables[m.table].module + ".setup";
+  BlockBuilder b(s, host ? name + ".host" : name, Pass::setup, Section::setup);
   const auto put = [&](BufferId buffer, KernelKind kind) {
     b.compute(s.kernel(kind, Pass::setup, 1, s.program[buffer].count), {write(buffer)});
   };
   put(m.weights, KernelKind::initialize);
   put(m.gradients, KernelKind::fill);
-  if (has_master_weights(s.workload)) put(m.masters, KernelKind::initialize);
-  for (int i = 0; i < optimizer_moments(s.workload); ++i) put(m.moments[i], KernelKind::fill);
+  if (host) put(m.host.weights, KernelKind::initialize);
+  if (has_master_weights(s.workload)) put(host ? m.host.masters : m.masters, KernelKind::initialize);
+  for (int i = 0; i < optimizer_moments(s.workload); ++i) {
+    put(host ? m.host.moments[i] : m.moments[i], KernelKind::fill);
+  }
   return b.finish(s);
 }
 
@@ -38,13 +42,17 @@ BlockId build_scalars(State& s) {
   if (s.scaled) {
     b.compute(s.kernel(KernelKind::initialize_scale, Pass::setup, 1, 2), {write(s.scalar.loss_scale)});
   }
+  if (s.offloads_states()) {
+    put(s.scalar.host_steps);
+    if (s.factor) put(s.scalar.host_factor);
+  }
   return b.finish(s);
 }
 
 void run(State& s) {
   declare_parameters(s);
   s.drafts.reserve(24 + 6 * std::size_t{s.pipeline});
-  s.blocks(Phase::setup) = {build_setup(s, s.embedding), build_setup(s, s.layer), build_setup(s, s.head)};
+  s.blocks(Phase::setup) = module_blocks(s, build_setup);
   const BlockId scalars = build_scalars(s);
   s.stages.reserve(s.pipeline);
   std::vector<std::uint32_t> first(s.map.stages());  // layer of each virtual stage

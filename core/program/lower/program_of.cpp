@@ -76,22 +76,37 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
   }
   const ModuleBlocks& blocks = state.blocks(a.phase);
   const std::uint32_t end = chunk.low_layer + chunk.layers;
-  // The layers of a stage that are recomputed are its first.
-  std::uint32_t kept = chunk.low_layer;
+  // Layers [low, split) run one block and [split, end) the other.
+  BlockId below = blocks.layer, above = blocks.layer;
+  std::uint32_t split = chunk.low_layer;
   if (blocks.recomputed_layer != no_block) {
-    while (kept < end && state.recomputes[kept]) ++kept;
+    below = blocks.recomputed_layer;
+    while (split < end && state.recomputes[split]) ++split;
+  } else if (blocks.host_layer != no_block) {
+    above = blocks.host_layer;
+    while (split < end && !state.states_on_host[split]) ++split;
   }
+  const auto run_below = [&](bool up) {
+    const std::uint32_t n = split - chunk.low_layer;
+    if (n > 0) run(below, up ? chunk.low_layer : split - 1, n, up ? 1 : -1);
+  };
+  const auto run_above = [&](bool up) {
+    if (end > split) run(above, up ? split : end - 1, end - split, up ? 1 : -1);
+  };
   if (a.phase == Phase::backward || a.phase == Phase::backward_last || a.phase == Phase::weight) {
     if (chunk.head) run(blocks.head, layers);
-    if (end > kept) run(blocks.layer, end - 1, end - kept, -1);
-    if (kept > chunk.low_layer) run(blocks.recomputed_layer, kept - 1, kept - chunk.low_layer, -1);
+    run_above(false);
+    run_below(false);
     if (chunk.embedding) run(blocks.embedding, 0);
-  } else {
-    if (chunk.embedding) run(blocks.embedding, 0);
-    if (kept > chunk.low_layer) run(blocks.recomputed_layer, chunk.low_layer, kept - chunk.low_layer);
-    if (end > kept) run(blocks.layer, kept, end - kept);
-    if (chunk.head) run(blocks.head, is_forward(a.phase) ? layers : 0);
+    return;
   }
+  // The host's updates are issued before the device's, beside which they run.
+  const bool host_first = a.phase == Phase::update && state.offloads_states();
+  if (chunk.embedding) run(blocks.embedding, 0);
+  if (host_first) run_above(true);
+  run_below(true);
+  if (!host_first) run_above(true);
+  if (chunk.head) run(blocks.head, is_forward(a.phase) ? layers : 0);
 }
 
 Program program_of(State&& state) {

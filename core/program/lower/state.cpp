@@ -29,6 +29,16 @@ std::vector<bool> recomputed_layers(const Plan& plan, std::uint64_t layers) {
   return out;
 }
 
+/// Layers of each stage down from its last, as many eighths as the plan says, rounded up.
+std::vector<bool> last_layers(const Plan& plan, std::uint32_t eighths) {
+  std::vector<bool> out;
+  for (const std::uint32_t layers : *plan.stage_layers) {
+    const std::uint32_t kept = layers - (layers * eighths + 7) / 8;
+    for (std::uint32_t l = 0; l < layers; ++l) out.push_back(l >= kept);
+  }
+  return out;
+}
+
 }  // namespace
 
 State::State(const ModelSpec& m, const Workload& w, const Plan& p)
@@ -41,6 +51,9 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
   head_rank = map.rank(map.stages() - 1);
   split_backward = splits_backward(plan);
   recomputes = recomputed_layers(plan, model.layers);
+  const Offload offload = plan.offload.value_or(Offload{});
+  states_on_host = last_layers(plan, offload.states);
+  ends_on_host = offload.states == 8;
   tied_apart = model.tied_embeddings && head_rank != 0;
   sequence_parallel = plan.sequence_parallel && tensor > 1;
   sequences = plan.microbatch_size;
@@ -108,6 +121,10 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
     if (!same) of_loss.axis[of_loss.count++] = axis;
   }
   token_group = of_loss.empty() ? batch_group : group(of_loss);
+}
+
+bool State::offloads_states() const {
+  return std::find(states_on_host.begin(), states_on_host.end(), true) != states_on_host.end();
 }
 
 bool State::two_kinds() const {
@@ -190,6 +207,11 @@ AxisList uncut(AxisList axes, const ParameterTable& table, const ParameterSegmen
 
 AxisList sum_axes(const State& c, const ParameterTable& table, const ParameterSegment& segment) {
   return uncut(c.token_axes, table, segment);
+}
+
+Lane copy_lane(Tier from, Tier to) {
+  const std::uint8_t index = to == Tier::device ? 0 : from == Tier::device ? 1 : from == Tier::disk ? 2 : 3;
+  return {LaneKind::copy, index};
 }
 
 Lane collective_lane(const Program& program, GroupId group) {

@@ -92,6 +92,16 @@ struct ModuleBlocks {
   BlockId embedding = no_block, layer = no_block, head = no_block;
   /// Of layers that are recomputed, where others are not; no_block: the same as `layer`.
   BlockId recomputed_layer = no_block;
+  /// Of layers whose states are in host memory, where others' are not.
+  BlockId host_layer = no_block;
+};
+
+/// What lives in host memory of a module whose states do.
+struct HostStates {
+  BufferId weights{};    ///< what the device's copy is made from after an update
+  BufferId gradients{};  ///< while the host updates
+  BufferId masters{};
+  BufferId moments[2]{};
 };
 
 /// Persistent buffers of one module ("embedding", "layer", "head").
@@ -104,10 +114,12 @@ struct Module {
   /// What compute reads and adds to: the above, or copies that live for a while
   /// where ZeRO keeps only this rank's part of gradients (2) or weights too (3).
   BufferId whole_weights{}, whole_gradients{};
+  HostStates host;  ///< only where Offload::states says so
 };
 
 struct Scalars {
   BufferId steps{}, loss_scale{}, loss{}, count{}, norm{}, factor{};
+  BufferId host_steps{}, host_factor{};  ///< what updates on the host read
 };
 
 class TensorSharding;
@@ -147,7 +159,9 @@ struct State {
   StageMap map;             ///< virtual stages on pipeline ranks
   std::uint32_t head_rank;  ///< pipeline rank of the last virtual stage; the first is on rank 0
   bool split_backward;      ///< weight gradients are actions of their own
-  std::vector<bool> recomputes;   ///< by layer: whether its backward pass makes activations again
+  std::vector<bool> recomputes;      ///< by layer: whether its backward pass makes activations again
+  std::vector<bool> states_on_host;  ///< by layer; the embedding's and the head's where all eighths are
+  bool ends_on_host;
   bool tied_apart;                ///< the head keeps its own copy of the tied table, on another rank
   std::uint32_t sequences;        ///< of one microbatch
   std::uint64_t positions;        ///< of a sequence on one rank: its length / context
@@ -184,6 +198,8 @@ struct State {
   [[nodiscard]] const ModuleBlocks& blocks(Phase p) const { return modules[static_cast<std::size_t>(p)]; }
   [[nodiscard]] const Draft& operator[](BlockId id) const { return drafts[index(id)]; }
   [[nodiscard]] Draft& operator[](BlockId id) { return drafts[index(id)]; }
+  /// Whether any module's states are in host memory.
+  [[nodiscard]] bool offloads_states() const;
   /// Whether some layers recompute and others do not.
   [[nodiscard]] bool two_kinds() const;
 
@@ -221,6 +237,8 @@ struct HeadMatrix {
 /// The axes of tensor parallelism along which ranks hold the same values of the segment.
 [[nodiscard]] AxisList held_alike(const State&, const ParameterTable&, const ParameterSegment&);
 
+/// Copies queue by direction: 0 to the device, 1 from it, 2 from the disk, 3 to it.
+[[nodiscard]] Lane copy_lane(Tier from, Tier to);
 /// Collectives of a group queue on the lane of its axis, or on that of groups over several axes.
 [[nodiscard]] Lane collective_lane(const Program&, GroupId);
 /// Lanes on which gradients are summed over token_axes.
@@ -246,6 +264,20 @@ void for_each_module(const State& s, const Chunk& chunk, Visit&& visit) {
   if (chunk.head) visit(s.head, std::int8_t{0});
   for (std::uint32_t l = chunk.layers; l-- > 0;) visit(s.layer, static_cast<std::int8_t>(l));
   if (chunk.embedding) visit(s.embedding, std::int8_t{0});
+}
+
+/// Blocks of each module that build(state, module, in host memory) makes, for layers here and there as they are.
+template <class Build>
+ModuleBlocks module_blocks(State& s, Build&& build) {
+  ModuleBlocks out;
+  out.embedding = build(s, s.embedding, s.ends_on_host);
+  const bool some_on_host = s.offloads_states();
+  bool all_on_host = some_on_host;
+  for (const bool on_host : s.states_on_host) all_on_host = all_on_host && on_host;
+  out.layer = build(s, s.layer, all_on_host);
+  if (some_on_host && !all_on_host) out.host_layer = build(s, s.layer, true);
+  out.head = build(s, s.head, s.ends_on_host);
+  return out;
 }
 
 /// Lives from setup on, through every step.

@@ -175,6 +175,7 @@ TEST_CASE("weights on a grid equal the closed form", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     PlannedRun run = grid_run(seed);
     run.plan.zero_stage = 0;
+    run.plan.offload.reset();
     CAPTURE(seed, test::describe(run));
     const Symbols x(run);
     const Program program = lower(run.model, run.workload, run.plan);

@@ -44,6 +44,20 @@ TEST_CASE("live and peak bytes are the Program's to the byte", "[storage]") {
   CHECK(s.reserved_bytes() == 3 * 64);  // the freed block was handed out again
 }
 
+TEST_CASE("each memory tier is counted apart, and its room is a bound", "[storage]") {
+  Program p = program();
+  p.buffers[0].tier = Tier::host;
+  Storage s(p, false, Storage::Taking::at_alloc, {18, 20, 0});
+  s.allocate({BufferId{0}, 0, 0});
+  s.allocate({BufferId{1}, 0, 0});
+  CHECK(s.peak_bytes() == 18);
+  CHECK(s.peak_bytes(Tier::host) == 20);
+  REQUIRE_THROWS_WITH(s.allocate({BufferId{1}, 1, 0}),
+                      "no room for 18 bytes of buffer b: 18 of 18 bytes of device memory are in use");
+  s.free({BufferId{1}, 0, 0});
+  CHECK_NOTHROW(s.allocate({BufferId{1}, 1, 0}));
+}
+
 TEST_CASE("instances are apart, aligned to 64 bytes, and found only while they live", "[storage]") {
   const Program p = program();
   Storage s(p, true);
