@@ -72,6 +72,10 @@ class Exporter {
       refuse("mesh.context", "context", "the export knows no flags for context parallelism",
              {"Set context to 1, and data to the product of both."});
     }
+    if (plan_.offload && plan_.offload->states > 0) {
+      refuse("plan.offload_states", "offload", "the export knows no flags for optimizer states in host memory",
+             {"Leave out offload_states."});
+    }
     if (plan_.zero_stage > 1) {
       refuse("plan.zero_stage", "zero", "Megatron-LM's distributed optimizer is ZeRO-1",
              {fmt::format("zero_stage is {}.", plan_.zero_stage), "Set zero_stage to 1."});

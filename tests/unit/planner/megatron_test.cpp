@@ -220,6 +220,25 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
   CHECK(refusal(cut) ==
         "error: the export knows no flags for context parallelism [export.context]\n"
         "  Set context to 1, and data to the product of both.\n");
+  PlannedRun some = run();
+  some.plan.recompute = Recompute::selective;
+  some.plan.attention = AttentionKernel::unfused;
+  some.plan.stage_layers = std::vector<std::uint32_t>{20, 20, 20, 20};
+  some.plan.recompute_layers = std::vector<std::uint32_t>{1, 2, 2, 2};
+  CHECK(refusal(some) ==
+        "error: Megatron-LM recomputes the attention core of all layers or none [export.recompute-layers]\n"
+        "  Leave out recompute_layers.\n");
+  some.plan.recompute = Recompute::full;
+  CHECK(refusal(some) ==
+        "error: Megatron-LM recomputes as many layers in every stage [export.recompute-layers]\n"
+        "  recompute_layers is [1, 2, 2, 2].\n"
+        "  Set all to the same.\n");
+  PlannedRun offloaded = run();
+  offloaded.plan.offload = Offload{};
+  offloaded.plan.offload->states = 4;
+  CHECK(refusal(offloaded) ==
+        "error: the export knows no flags for optimizer states in host memory [export.offload]\n"
+        "  Leave out offload_states.\n");
   sgd.workload.optimizer.weight_decay = 0.0;
   sgd.plan.zero_stage = 0;
   CHECK(value(sgd, "--optimizer") == "sgd");
