@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/plan/memory_check.hpp"
 #include "core/plan/plan_names.hpp"
 #include "planner/space.hpp"
 
@@ -42,7 +43,11 @@ std::string describe(const Plan& plan) {
   line += fmt::format(", attention {}, recompute {}", plan.attention ? name_of(*plan.attention) : "auto",
                       name_of(plan.recompute));
   if (plan.recompute_layers) line += fmt::format(" of {}", stages_text(*plan.recompute_layers));
-  if (plan.offload && plan.offload->states > 0) line += fmt::format(", states on host {}/8", plan.offload->states);
+  if (plan.offload && plan.offload->states == undecided_eighths) {
+    line += ", states on host auto";
+  } else if (plan.offload && plan.offload->states > 0) {
+    line += fmt::format(", states on host {}/8", plan.offload->states);
+  }
   if (plan.sequence_parallel) line += ", sequence parallel";
   if (plan.mesh.size(Axis::data) > 1) {
     line += fmt::format(", zero {}, gradients {}", plan.zero_stage,

@@ -7,7 +7,10 @@
 #include <tuple>
 
 #include "core/base/units_text.hpp"
+#include "core/plan/memory_check.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/program/lower/lower.hpp"
+#include "core/record/live_memory.hpp"
 #include "planner/gradient_bucket.hpp"
 #include "planner/space.hpp"
 #include "sim/bound/bound.hpp"
@@ -44,12 +47,43 @@ std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const W
   return best;
 }
 
+/// Largest device peak of any rank.
+std::uint64_t device_peak(const Plan& plan, const ModelSpec& model, const Workload& workload) {
+  const Program program = lower(model, workload, plan);
+  LiveMemory memory;
+  memory.read(program);
+  std::uint64_t most = 0;
+  for (std::uint32_t c = 0; c < program.classes.size(); ++c) most = std::max(most, memory.peak(program, c).peak);
+  return most;
+}
+
+/// Puts the states of as few eighths of the layers in host memory as the
+/// device's memory asks for: every one costs copies and a slower update.
+Resolution decide_states(Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster) {
+  const auto text = [](double bytes) { return short_text(Bytes::of(bytes)); };
+  const double room = cluster.device.memory.base();
+  double peak = 0.0;
+  for (std::uint32_t eighths = 0; eighths <= 8; ++eighths) {
+    plan.offload.reset();
+    if (eighths > 0) plan.offload = Offload{eighths, 0, 0, false};
+    peak = static_cast<double>(device_peak(plan, model, workload));
+    if (peak > room) continue;
+    return {"offload_states", fmt::to_string(eighths),
+            eighths == 0 ? fmt::format("all fits: {} of {}", text(peak), text(room))
+                         : fmt::format("the fewest with which the plan fits: {} of {}", text(peak), text(room))};
+  }
+  return {"offload_states", "8",
+          fmt::format("even so the plan needs {}, and the device has {}", text(peak), text(room))};
+}
+
 }  // namespace
 
 ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
                      const Calibration& calibration) {
   ResolvedPlan out{given, {}};
   Plan& plan = out.plan;
+  const bool decide_offload = plan.offload && plan.offload->states == undecided_eighths;
+  if (decide_offload) plan.offload.reset();
   const auto replicas = static_cast<std::uint32_t>(size(plan.mesh, batch_axes));
   const std::uint32_t stages = plan.mesh.size(Axis::pipeline) * plan.chunks;
   if (!plan.gradient_bucket) {
@@ -82,6 +116,7 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
                          : bound_covers(plan) ? "the least bound on the step, with embedding and head counted"
                                               : "the most even split"});
   }
+  if (decide_offload) out.resolved.push_back(decide_states(plan, model, workload, cluster));
   return out;
 }
 

@@ -70,7 +70,7 @@ void check_recompute_layers(const Context& c) {
 void check_offload(const Context& c) {
   if (!c.plan.offload) return;
   const Offload& o = *c.plan.offload;
-  if (o.states > 8) {
+  if (o.states > 8 && o.states != undecided_eighths) {
     c.error("plan.offload_states", "offload-eighths", "offload_states counts eighths",
             {fmt::format("offload_states is {}; it must be from 0 to 8.", o.states), "Nearest valid: 8."});
     return;

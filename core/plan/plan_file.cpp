@@ -10,6 +10,7 @@
 #include "core/base/toml_writer.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/compute_order.hpp"
+#include "core/plan/memory_check.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/spec/data_file.hpp"
@@ -111,7 +112,11 @@ void read_choices(TomlTable& table, const std::filesystem::path& folder, Plan& p
     table.read("recompute_layers", plan.recompute_layers.emplace(), {0, size_limit}, size_limit);
   }
   Offload offload;
-  table.read("offload_states", offload.states, {0, 8}, Need::optional);
+  if (table.read_auto("offload_states")) {
+    offload.states = undecided_eighths;
+  } else {
+    table.read("offload_states", offload.states, {0, 8}, Need::optional);
+  }
   if (!(offload == Offload{})) plan.offload = offload;
   table.read("zero_stage", plan.zero_stage, {0, 3}, Need::optional);
   table.read("reshard_after_forward", plan.reshard_after_forward, Need::optional);
@@ -237,7 +242,10 @@ std::string write_plan(const PlannedRun& run) {
   }
   out.text("recompute", name_of(plan.recompute));
   if (plan.recompute_layers) out.wholes("recompute_layers", *plan.recompute_layers);
-  if (plan.offload && plan.offload->states > 0) out.whole("offload_states", plan.offload->states);
+  if (plan.offload && plan.offload->states > 0 &&
+      write_auto("offload_states", plan.offload->states != undecided_eighths)) {
+    out.whole("offload_states", plan.offload->states);
+  }
   out.whole("zero_stage", plan.zero_stage);
   if (plan.zero_stage == 3) {
     out.flag("reshard_after_forward", plan.reshard_after_forward);

@@ -1,4 +1,6 @@
 #include "planner/explain.hpp"
+#include "core/plan/memory_check.hpp"
+#include "core/program/totals.hpp"
 
 #include <catch2/catch.hpp>
 #include <numeric>
@@ -311,6 +313,38 @@ TEST_CASE("why not that one: the terms that are longer, which add up", "[unit][p
   for (const TermDifference& t : d.terms) sum += (t.other - t.reference).in(second);
   CHECK(sum == Approx((d.other_report.step_time - d.reference.step_time).in(second)).epsilon(1e-6));
   CHECK(d.text.find("more.") != std::string::npos);
+}
+
+// The room of each choice's own peak: that choice, and no smaller one, fits.
+TEST_CASE("auto offloads as few eighths of the states as let the plan fit", "[unit][planner]") {
+  PlannedRun r;
+  r.model = test::tiny_gpt();
+  r.model.layers = 8;
+  r.workload.global_batch = 2;
+  r.workload.sequence_length = 8;
+  r.workload.precision = Precision::bf16;
+  r.plan.stage_layers = std::vector<std::uint32_t>{8};
+  r.plan.gradient_bucket = 1e9 * byte;
+  r.plan.overlap_gradients = false;
+  r.plan.attention = AttentionKernel::flash;
+  ClusterSpec cluster;
+  const auto peak = [&](std::uint32_t eighths) {
+    Plan plan = r.plan;
+    if (eighths > 0) plan.offload = Offload{eighths, 0, 0, false};
+    return totals_of(lower(r.model, r.workload, plan), 0).peak[index(Tier::device)];
+  };
+  Plan open = r.plan;
+  open.offload = Offload{undecided_eighths, 0, 0, false};
+  CHECK(!is_resolved(open));
+  for (std::uint32_t eighths = 0; eighths <= 8; ++eighths) {
+    cluster.device.memory = Bytes::of(static_cast<double>(peak(eighths)));
+    const ResolvedPlan out = resolve(open, r.model, r.workload, cluster, {});
+    CHECK(is_resolved(out.plan));
+    CHECK((out.plan.offload ? out.plan.offload->states : 0) == eighths);
+    CHECK(out.resolved.back().key == "offload_states");
+  }
+  cluster.device.memory = Bytes::of(static_cast<double>(peak(8) - 1));
+  CHECK(resolve(open, r.model, r.workload, cluster, {}).plan.offload->states == 8);
 }
 
 TEST_CASE("why not that one: it does not fit", "[unit][planner]") {
