@@ -115,7 +115,21 @@ class Check {
     options.poison = true;
     options.concurrent_lanes = options_.concurrent_lanes;
     options.on_event = [this](const RunEvent& event) { event.step == 0 ? after_setup(event) : after_step(event); };
+    // Not a byte more than the Program's own peak on any tier.
+    std::uint64_t device = 0, host = 0;
+    for (std::uint32_t r = 0; r < program_.mesh.size(); ++r) {
+      const ExpectedTotals totals = expected_totals(program_, Rank{r});
+      device = std::max(device, totals.peak_bytes);
+      host = std::max(host, totals.host_peak_bytes);
+    }
+    options.device_room = device;
+    options.host_room = host;
     const RunResult result = execute(program_, run_.model, run_.workload, run_.plan, *data_, options);
+    for (std::uint32_t r = 0; r < program_.mesh.size(); ++r) {
+      const std::uint64_t expected = expected_totals(program_, Rank{r}).host_peak_bytes;
+      if (result.memory[r].host_peak_bytes == expected) continue;
+      fail(fmt::format("rank {}: host peak {} bytes is not {}", r, result.memory[r].host_peak_bytes, expected));
+    }
     if (result.losses.size() != options_.steps || result.traces.size() != options_.steps) fail("steps are missing");
     for (const Trace& trace : result.traces) check_traffic(trace);
     return std::move(result_);
