@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "sim/cost/cost_model.hpp"
@@ -58,5 +59,23 @@ struct JobTimes {
 
 /// Sends all messages of all jobs over the fabric.
 [[nodiscard]] JobTimes run_jobs(const Fabric&, const std::vector<Job>&, PathRule, std::uint64_t seed);
+
+/// Times of one all-reduce by every algorithm that its group allows, at one payload.
+struct AllReduceTimes {
+  struct Entry {
+    std::string algorithm;
+    Picoseconds time = 0;
+  };
+  Bytes payload;
+  std::vector<Entry> entries;  ///< ring, recursive doubling, halving and doubling, hierarchical
+};
+
+/// All-reduce over `gpus`, the fabric to itself, at each payload: which
+/// algorithm is fastest at which size.  Recursive ones where the group has a
+/// power of two, hierarchical where whole nodes of several GPUs follow each other in it.
+[[nodiscard]] std::vector<AllReduceTimes> compare_all_reduces(const Fabric&, const std::vector<std::uint32_t>& gpus,
+                                                              const std::vector<Bytes>& payloads, PathRule);
+/// A table of them, the fastest of each row with a star.
+[[nodiscard]] std::string crossover_text(const std::vector<AllReduceTimes>&);
 
 }  // namespace orrery

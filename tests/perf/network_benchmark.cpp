@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/net/messages.hpp"
 #include "tests/support/net/traffic.hpp"
 
 // Flows per second of one core, beside SimGrid in the same run where it was
@@ -14,6 +16,8 @@
 // traffic waits for the last, a difference of rounding grows from message to
 // message, so times are compared where all start at once (with SimGrid's full
 // updates, see SimgridUpdate).  CPU time; the best of three.
+//
+// Then flows over ever larger fabrics.
 //
 //   perf_network [quick]
 
@@ -52,6 +56,40 @@ double largest_difference(const Times& a, const Times& b) {
   return worst;
 }
 
+/// Ten shifts of 1 MB between all GPUs of nodes of eight, each on its rail of a
+/// full tree of three levels.
+void scale(std::uint32_t nodes) {
+  using namespace orrery;
+  Diagnostics d;
+  const auto spec = parse_fabric(
+      "schema = 1\n[fabric]\nname = \"pod\"\nnodes = " + std::to_string(nodes) +
+          "\nnode = { shape = \"nvswitch\", gpus = 8, nics = 8, bandwidth = \"450 GB/s\", latency = \"500 ns\", "
+          "pcie_bandwidth = \"64 GB/s\", pcie_latency = \"200 ns\" }\n"
+          "network = { shape = \"fat_tree\", rails = true, down = [32, 64, 64], up = [1, 32, 64], "
+          "bandwidth = \"400 Gbit/s\", latency = \"500 ns\" }\n",
+      "pod.toml", d);
+  const Fabric fabric(*spec);
+  Job job;
+  for (std::uint32_t g = 0; g < fabric.gpus(); ++g) job.gpus.push_back(g);
+  for (std::uint32_t step = 0; step < 10; ++step) {
+    for (std::uint32_t g = 0; g < fabric.gpus(); ++g) {
+      job.messages.push_back({step, g, (g + 8 * (1 + 38 * step)) % fabric.gpus(), Bytes::of(1e6)});
+    }
+  }
+  for (const PathRule rule : {PathRule::rail_local, PathRule::hashed}) {
+    const double before = cpu_now();
+    const JobTimes times = run_jobs(fabric, {job}, rule, 1);
+    const double seconds = cpu_now() - before;
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    fmt::print("{:<12}{:>8}{:>9}{:>9.2f}{:>12.0f}{:>10.0f}{:>12.1f}\n",
+               rule == PathRule::hashed ? "hashed" : "rail-local", fabric.gpus(), job.messages.size(), seconds,
+               static_cast<double>(job.messages.size()) / seconds, static_cast<double>(usage.ru_maxrss) / 1e3,
+               1e-6 * static_cast<double>(times.ends[0]));
+    std::fflush(stdout);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -83,5 +121,11 @@ int main(int argc, char** argv) {
     }
     fmt::print("\n");
     std::fflush(stdout);
+  }
+  fmt::print("\n{:<12}{:>8}{:>9}{:>9}{:>12}{:>10}{:>12}\n", "routes", "GPUs", "flows", "s", "flows/s", "peak MB",
+             "ends at us");
+  for (const std::uint32_t nodes :
+       quick ? std::vector<std::uint32_t>{16, 128} : std::vector<std::uint32_t>{16, 128, 2048, 16384}) {
+    scale(nodes);
   }
 }

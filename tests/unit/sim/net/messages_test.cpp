@@ -123,3 +123,25 @@ TEST_CASE("rings take the faster way when they follow the rails, not the nodes' 
   const Picoseconds pxn = run_jobs(f, crossing, PathRule::rail_local, 1).ends[0];
   CHECK(static_cast<double>(pxn) / static_cast<double>(along) < 1.05);
 }
+
+// Recursive doubling (2 log2 p a saved) against halving and doubling: with p = 16,
+//   4 (a + n / b) < 8 a + 2 (15 / 16) n / b   where   n < 4 a / (4 - 15 / 8) b = 75.2 kB.
+TEST_CASE("the fastest all-reduce changes where the closed forms cross", "[unit][net]") {
+  const auto rows =
+      compare_all_reduces(Fabric(star(16)), first(16), {Bytes::of(75e3), Bytes::of(75.5e3)}, PathRule::by_destination);
+  REQUIRE(rows.size() == 2);
+  REQUIRE(rows[0].entries.size() == 3);
+  CHECK(rows[0].entries[1].time < rows[0].entries[2].time);
+  CHECK(rows[1].entries[1].time > rows[1].entries[2].time);
+  // 5 GPUs: the ring alone; 16 on two nodes: the hierarchy as well.
+  CHECK(compare_all_reduces(Fabric(star(5)), first(5), {byte}, PathRule::hashed)[0].entries.size() == 1);
+  CHECK(compare_all_reduces(Fabric(nodes_of_eight(2)), first(16), {byte}, PathRule::hashed)[0].entries.size() == 4);
+}
+
+TEST_CASE("the crossover table marks the fastest", "[unit][net]") {
+  CHECK(crossover_text({{Bytes::of(1024), {{"ring", 30'000'000}, {"recursive doubling", 8'000'000}}},
+                        {Bytes::of(1024 * 1024), {{"ring", 70'000'000}, {"recursive doubling", 80'000'000}}}}) ==
+        "payload   ring      recursive doubling\n"
+        "1.00 KiB  30.0 us   8.00 us*\n"
+        "1.00 MiB  70.0 us*  80.0 us\n");
+}
