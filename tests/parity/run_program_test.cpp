@@ -27,8 +27,9 @@ Expected expected_of(const Program& program, Rank rank) {
   Expected e;
   std::uint64_t live = 0;
   const auto walk = [&](const OpRun& run) {
-    if (const auto* alloc = std::get_if<Alloc>(&run.op->action)) live += bytes_of(program[alloc->what]);
-    if (const auto* free = std::get_if<Free>(&run.op->action)) live -= bytes_of(program[free->what]);
+    const auto bytes = [&](BufferId b) { return program[b].tier == Tier::device ? bytes_of(program[b]) : 0; };
+    if (const auto* alloc = std::get_if<Alloc>(&run.op->action)) live += bytes(alloc->what);
+    if (const auto* free = std::get_if<Free>(&run.op->action)) live -= bytes(free->what);
     e.peak = std::max(e.peak, live);
   };
   const RankClass& list = program.classes[class_of(program, rank)];

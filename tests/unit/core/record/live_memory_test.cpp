@@ -84,6 +84,7 @@ TEST_CASE("Peaks of lowered programs equal a walk over every op", "[unit][record
         const auto* free = std::get_if<Free>(&r.op->action);
         if (alloc == nullptr && free == nullptr) return;
         const Buffer& b = program[alloc != nullptr ? alloc->what : free->what];
+        if (b.tier != Tier::device) return;
         const std::int64_t size = static_cast<std::int64_t>(b.count * size_of(b.dtype)) * (alloc != nullptr ? 1 : -1);
         total += size;
         live[LiveMemory::share_of(b.role)] += size;
