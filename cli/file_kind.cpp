@@ -52,6 +52,8 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
   if (text[first] == '[' && nlohmann::json::accept(text)) return FileKind::unknown;
   const std::optional<TomlTable> root = parse_toml(text, file, diagnostics);
   if (!root) return FileKind::unknown;
+  // A plan names what other files say in tables.
+  if (root->is_text("model") || root->is_text("cluster")) return FileKind::plan;
   if (root->has("plan") || root->has("mesh") || (root->has("workload") && root->has("model"))) return FileKind::plan;
   if (root->has("model")) return FileKind::model;
   if (root->has("workload")) return FileKind::workload;

@@ -21,6 +21,8 @@ TEST_CASE("a file says what it is by its marks", "[unit][cli]") {
       {"model = \"gpt2-124m\"\n[workload]\n", FileKind::plan},
       {"{\"model_type\": \"llama\"}", FileKind::hf_config},
       {"x = 1\n", FileKind::unknown},
+      {"model = \"gpt2-124m\"\n", FileKind::plan},
+      {"cluster = \"dgx-h100\"\n", FileKind::plan},
       {"{\"hidden_size\": 64}", FileKind::hf_config},
       {"{\"a\": 1}", FileKind::unknown},
       {"[1, 2]", FileKind::unknown},
