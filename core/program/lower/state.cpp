@@ -52,7 +52,9 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
   split_backward = splits_backward(plan);
   recomputes = recomputed_layers(plan, model.layers);
   const Offload offload = plan.offload.value_or(Offload{});
-  states_on_host = last_layers(plan, offload.states);
+  // Bounds make the blocks of one layer from plans that split no stages.
+  states_on_host =
+      plan.stage_layers ? last_layers(plan, offload.states) : std::vector<bool>(model.layers, offload.states > 0);
   ends_on_host = offload.states == 8;
   tied_apart = model.tied_embeddings && head_rank != 0;
   sequence_parallel = plan.sequence_parallel && tensor > 1;
