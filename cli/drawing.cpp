@@ -59,13 +59,16 @@ std::string dot_of(const ModelSpec& m) {
   out += fmt::format("    out {};\n    add1 [label=\"+\", shape=circle];\n",
                      label({"out", fmt::format("{} x {}", m.heads * m.head_dim, m.hidden)}));
   out += fmt::format("    norm2 {};\n", label({norm}));
+  // Of a mixture one of its experts.
+  const std::uint64_t ffn = m.mixture ? m.mixture->ffn : m.ffn;
+  const std::string experts =
+      m.mixture ? fmt::format("{} of {} experts: ", m.mixture->per_token, m.mixture->experts) : "";
   const bool gated = m.activation == Activation::swiglu;
-  out +=
-      fmt::format("    up {};\n",
-                  label({gated ? "gate, up" : "up", fmt::format("{} x {}{}", m.hidden, gated ? "2 x " : "", m.ffn)}));
+  out += fmt::format("    up {};\n", label({gated ? "gate, up" : "up",
+                                            fmt::format("{}{} x {}{}", experts, m.hidden, gated ? "2 x " : "", ffn)}));
   out += fmt::format("    act {};\n", label({gated ? "SwiGLU" : "GELU"}));
   out += fmt::format("    down {};\n    add2 [label=\"+\", shape=circle];\n",
-                     label({"down", fmt::format("{} x {}", m.ffn, m.hidden)}));
+                     label({"down", fmt::format("{}{} x {}", experts, ffn, m.hidden)}));
   out +=
       "    norm1 -> qkv -> attention -> out -> add1 -> norm2 -> up -> act -> down -> add2;\n"
       "    add1 -> add2 [style=dashed];\n  }\n";

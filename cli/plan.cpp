@@ -153,6 +153,12 @@ void PlanVerb::read() {
   spec_ = std::move(*model);
   machine_ = std::move(*cluster);
   adapt_to_this_machine(machine_);
+  if (spec_.mixture) {
+    d.error("plan.search", "the search does not know layers of experts",
+            {fmt::format("{} has {} experts; the plans that it looks at have no expert axis.", spec_.name,
+                         spec_.mixture->experts),
+             "Write a plan by hand, such as models/plan/mixtral-8x7b-8-dgx-h100.toml, and try: orrery estimate."});
+  }
   if (spec_.positions == PositionEncoding::learned && workload_.sequence_length > spec_.max_positions) {
     d.error("workload.sequence", fmt::format("{} has {} positions", spec_.name, spec_.max_positions),
             {fmt::format("--seq is {}.", workload_.sequence_length)});

@@ -154,11 +154,15 @@ class ShowVerb final : public Verb {
       json["parameters"] = parameter_count(*m);
       json["layer_parameters"] = layer_parameter_count(*m);
       json["published_parameters"] = published_parameter_count(*m);
+      json["active_parameters"] = active_parameter_count(*m);
       json["architecture"] = name_of(m->architecture);
       put_json(json);
     } else {
       std::string counts = fmt::format("# {} parameters, {} in each layer\n", with_commas(parameter_count(*m)),
                                        with_commas(layer_parameter_count(*m)));
+      if (m->mixture) {
+        counts += fmt::format("# of which a token meets {}\n", with_commas(active_parameter_count(*m)));
+      }
       if (m->architecture == Architecture::bert) {
         counts += fmt::format("# published as {}: with a pooler, without the head of masked words\n",
                               with_commas(published_parameter_count(*m)));

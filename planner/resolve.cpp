@@ -32,7 +32,7 @@ std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const W
   std::tuple<bool, Picoseconds, std::uint32_t> least;
   // Descending, so that of equals the one with larger stages first stands.
   auto splits = uneven_stages(model.layers, stages, resolve_reach);
-  const bool bounded = bound_covers(plan);
+  const bool bounded = bound_covers(plan, model);
   std::sort(splits.rbegin(), splits.rend());
   for (const std::vector<std::uint32_t>& split : splits) {
     plan.stage_layers = split;
@@ -113,7 +113,7 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
     out.resolved.insert(out.resolved.begin(),
                         {"stage_layers", fmt::format("[{}]", fmt::join(*plan.stage_layers, ", ")),
                          stages == 1          ? "one stage holds all layers"
-                         : bound_covers(plan) ? "the least bound on the step, with embedding and head counted"
+                         : bound_covers(plan, model) ? "the least bound on the step, with embedding and head counted"
                                               : "the most even split"});
   }
   if (decide_offload) out.resolved.push_back(decide_states(plan, model, workload, cluster));

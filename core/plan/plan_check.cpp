@@ -334,6 +334,8 @@ void check_batch(const Context& c) {
         c.error(key, "replica-batch", std::move(message), std::move(details));
       } else if (axis == Axis::data) {
         c.error(key, "data-batch", std::move(message), std::move(details));
+      } else if (axis == Axis::expert) {
+        c.error(key, "expert-batch", std::move(message), std::move(details));
       } else {
         c.error(key, "grid-batch", std::move(message), std::move(details));
       }

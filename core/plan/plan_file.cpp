@@ -118,6 +118,7 @@ void read_choices(TomlTable& table, const std::filesystem::path& folder, Plan& p
     table.read("offload_states", offload.states, {0, 8}, Need::optional);
   }
   if (!(offload == Offload{})) plan.offload = offload;
+  table.read("expert_tensor", plan.expert_tensor, Need::optional);
   table.read("zero_stage", plan.zero_stage, {0, 3}, Need::optional);
   table.read("reshard_after_forward", plan.reshard_after_forward, Need::optional);
   table.read("prefetch", plan.prefetch, {0, 1}, Need::optional);
@@ -240,6 +241,7 @@ std::string write_plan(const PlannedRun& run) {
     out.text("context", name_of(plan.context));
     out.flag("zigzag", plan.zigzag);
   }
+  if (!plan.expert_tensor) out.flag("expert_tensor", false);
   out.text("recompute", name_of(plan.recompute));
   if (plan.recompute_layers) out.wholes("recompute_layers", *plan.recompute_layers);
   if (plan.offload && plan.offload->states > 0 &&

@@ -343,8 +343,8 @@ class Operands {
       if (table.repeats()) e = std::min<std::size_t>(i, expected.size() - 1);
       const Expected& x = expected[e];
       // C is written or added to, and so is dq.
-      const bool product =
-          (k.kind == KernelKind::gemm && i == 2) || (k.kind == KernelKind::attention_part_backward && i == 5);
+      const bool product = (k.kind == KernelKind::gemm && i == 2) || (k.kind == KernelKind::expert_gemm && i == 3) ||
+                           (k.kind == KernelKind::attention_part_backward && i == 5);
       if (product) {
         use(i, x.name, {Use::write, Use::accumulate});
       } else {

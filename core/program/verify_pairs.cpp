@@ -33,6 +33,9 @@ constexpr Pair pairs[] = {{Kind::layer_norm_forward, Kind::layer_norm_backward_i
                           {Kind::attention_unfused_forward, Kind::attention_unfused_backward},
                           {Kind::attention_flash_forward, Kind::attention_flash_backward},
                           {Kind::attention_part_forward, Kind::attention_part_backward},
+                          {Kind::gates_forward, Kind::gates_backward},
+                          {Kind::dispatch_forward, Kind::dispatch_backward},
+                          {Kind::combine_forward, Kind::combine_backward},
                           {Kind::gelu_forward, Kind::gelu_backward},
                           {Kind::swiglu_forward, Kind::swiglu_backward},
                           {Kind::position_forward, Kind::position_backward},
@@ -93,6 +96,7 @@ class Pairs {
     int recomputed_products = 0, recomputed_ropes = 0;
     int products = 0, weight_products = 0;
     int dropped = 0;
+    int added_inputs = 0;  ///< products that add to an input gradient, as a router's does to its experts'
   };
 
   void wrong(const char* code, const std::string& what) { f_.add(code, fmt::format("{} (class {})", what, class_)); }
@@ -170,9 +174,11 @@ class Pairs {
       return;
     }
     ++r.all[index(k.kind)];
-    if (k.kind == Kind::gemm) {
+    if (k.kind == Kind::gemm || k.kind == Kind::expert_gemm) {
       r.products += k.pass == Pass::forward ? 1 : 0;
       r.weight_products += k.pass == Pass::weight_gradient ? 1 : 0;
+      r.added_inputs +=
+          k.pass == Pass::input_gradient && k.kind == Kind::gemm && view(run, 2).use == View::Use::accumulate ? 1 : 0;
     }
     if ((k.kind == Kind::residual_forward && k.options.dropout) || k.kind == Kind::dropout_forward) ++r.dropped;
     trains_ = trains_ || k.pass == Pass::weight_gradient;
@@ -256,6 +262,10 @@ class Pairs {
       }
       if (r.products != r.weight_products)
         mismatch("gemm forward", r.products, "gemm weight_gradient", r.weight_products);
+      const int gates = r.all[index(Kind::gates_backward)];
+      if (gates > 0 && gates != r.added_inputs) {
+        mismatch("gates_backward", gates, "gemm that adds to the gradient of its input", r.added_inputs);
+      }
       const int undropped = r.all[index(Kind::dropout_backward)];
       if (r.dropped != undropped && r.dropped > 0)
         mismatch("forward dropout", r.dropped, "dropout_backward", undropped);

@@ -294,6 +294,8 @@ class Values {
         return;
       }
     }
+    // A sum of rows, each times a number, is partial as they are.
+    if (c != nullptr && takes_partial(run.block->kernels[c->kernel], index_of(run, v))) return;
     // Adding one more part keeps a sum partial.
     const bool adds = c != nullptr && v.use == View::Use::accumulate && gathers_parts(run.block->kernels[c->kernel]);
     AxisBits partial = 0;
@@ -355,6 +357,20 @@ class Values {
     return sum;
   }
 
+  [[nodiscard]] static std::uint32_t index_of(const OpRun& run, const View& v) {
+    return static_cast<std::uint32_t>(&v - &run.block->views[run.op->views.first]);
+  }
+
+  /// Operands in which the kernel is linear, and its other operands are no part of the sum: rows of experts.
+  [[nodiscard]] static bool takes_partial(const Kernel& k, std::uint32_t i) {
+    switch (k.kind) {
+      case KernelKind::dispatch_backward: return i == 0 || (k.options.residual && i == 2);
+      case KernelKind::combine_forward: return i == 0 || (k.options.residual && i == 3);
+      case KernelKind::combine_backward: return i == 1;
+      default: return false;
+    }
+  }
+
   /// Kinds that add to what microbatches or parameters before have added.
   [[nodiscard]] static bool gathers_parts(const Kernel& k) {
     return k.pass == Pass::weight_gradient || k.kind == KernelKind::sum_squares ||
@@ -397,8 +413,9 @@ class Values {
       wrong("program.stale",
             fmt::format("another norm has taken this gradient, {}, already", p_[view(run, 0).buffer].name), run);
     }
-    if (k.kind != KernelKind::gemm) return;
-    const View& weight = view(run, k.pass == Pass::weight_gradient ? 2 : 1);
+    if (k.kind != KernelKind::gemm && k.kind != KernelKind::expert_gemm) return;
+    const std::uint32_t sum = k.kind == KernelKind::gemm ? 2 : 3;
+    const View& weight = view(run, k.pass == Pass::weight_gradient ? sum : 1);
     const Buffer& b = p_[weight.buffer];
     if (slice_of(weight) == nullptr) return;
     Hash key;
@@ -554,7 +571,7 @@ class Values {
   }
 
   /// Axes over which what the kernel writes to view `i` is a partial sum.
-  [[nodiscard]] AxisBits new_partial(const OpRun& run, const Kernel& k, std::uint32_t i) const {
+  [[nodiscard]] AxisBits new_partial(const OpRun& run, const Kernel& k, std::uint32_t i) {
     const View& target = view(run, i);
     switch (k.kind) {
       case KernelKind::gemm:
@@ -563,6 +580,24 @@ class Values {
           return k.options.transpose_b ? sums(s->shard, 1, Shard::max_dims) : sums(s->shard, 0, 1);
         }
         break;
+      case KernelKind::expert_gemm:  // the first dimension counts experts
+        if (const ParameterSlice* s = slice_of(view(run, 1));
+            s != nullptr && p_[view(run, 1).buffer].role == Role::weight) {
+          return k.options.transpose_b ? sums(s->shard, 2, Shard::max_dims) : sums(s->shard, 1, 2);
+        }
+        break;
+      case KernelKind::dispatch_backward:
+      case KernelKind::combine_forward:
+      case KernelKind::combine_backward: {
+        // Of the results of the last, only the gates' gradients are made from what may be partial.
+        AxisBits out = 0;
+        for (std::uint32_t j = 0; j < run.op->views.count; ++j) {
+          if (takes_partial(k, j) && (k.kind != KernelKind::combine_backward || i == 5)) {
+            out = static_cast<AxisBits>(out | partial_of(run, view(run, j)));
+          }
+        }
+        return out;
+      }
       case KernelKind::embed_forward:
         if (const ParameterSlice* s = slice_of(view(run, 1))) return sums(s->shard, 0, 1);
         break;
@@ -654,6 +689,7 @@ class Values {
         k.kind == KernelKind::load_segments || k.kind == KernelKind::load_patches) {
       made.add(run.microbatch);
     }
+    if (k.kind == KernelKind::route_tokens) made.add((std::uint64_t{run.layer} << 32) | run.microbatch);
     const Blocks blocks = product_of_blocks(run, k);
     for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
       made.add(i);

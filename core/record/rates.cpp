@@ -10,10 +10,17 @@ double model_flops(const ModelSpec& m, const Workload& w) {
   const double attention_width = real(m.heads) * real(m.head_dim);
   const double projections = 2.0 * real(m.hidden) * real(m.head_dim) * (2.0 * real(m.heads) + 2.0 * real(m.kv_heads));
   const double matrices = m.activation == Activation::swiglu ? 3.0 : 2.0;
-  const double feed_forward = 2.0 * matrices * real(m.hidden) * real(m.ffn);
+  const double dense = 2.0 * matrices * real(m.hidden) * real(m.ffn);
+  double feed_forward = real(m.layers) * dense;
+  if (m.mixture) {
+    const Mixture& x = *m.mixture;
+    const double mixtures = real(m.layers) - real(x.first_dense);
+    const double width = real(x.per_token) * real(x.ffn) + real(x.shared_ffn);
+    feed_forward = real(x.first_dense) * dense + mixtures * 2.0 * real(m.hidden) * (matrices * width + real(x.experts));
+  }
   const double core = 4.0 * real(w.sequence_length) * attention_width;
   const double head = 2.0 * real(m.hidden) * real(m.vocabulary);
-  return 3.0 * tokens * (real(m.layers) * (projections + feed_forward + core) + head);
+  return 3.0 * tokens * (real(m.layers) * (projections + core) + feed_forward + head);
 }
 
 double program_flops(const Program& program) {

@@ -70,8 +70,9 @@ struct Family {
   ModelSpec (*read)(Config&);
 };
 constexpr std::array families = {
-    Family{"gpt2", hf::gpt2}, Family{"llama", hf::llama},          Family{"bert", hf::bert},
-    Family{"vit", hf::vit},   Family{"deepseek_v2", hf::deepseek}, Family{"deepseek_v3", hf::deepseek}};
+    Family{"gpt2", hf::gpt2},      Family{"llama", hf::llama},          Family{"bert", hf::bert},
+    Family{"vit", hf::vit},        Family{"deepseek_v2", hf::deepseek}, Family{"deepseek_v3", hf::deepseek},
+    Family{"mixtral", hf::mixtral}};
 
 std::string supported() {
   std::string all;
@@ -135,6 +136,7 @@ std::optional<ModelSpec> parse_hf_config(std::string text, const std::filesystem
       {"rope_scaling", "rope_scaling"},
       {"image.patch", "patch_size"},
       {"image.size", "image_size"},
+      {"mixture.per_token", "num_experts_per_tok"},
       {"latent.rope_dim", "qk_rope_head_dim"},
   };
   for (const auto& [ours, theirs] : aliases) {

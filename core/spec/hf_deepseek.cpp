@@ -39,7 +39,7 @@ ModelSpec deepseek(Config& c) {
   const bool all_dense =
       c.find("first_k_dense_replace") != nullptr && c.whole_from_zero("first_k_dense_replace", max_layers) >= m.layers;
   if (experts && !all_dense) {
-    c.error("n_routed_experts", "hf.unsupported", "experts are not read from a configuration yet");
+    deepseek_experts(c, m);
   }
   m.norm = Norm::rms_norm;
   m.activation = Activation::swiglu;

@@ -54,5 +54,9 @@ void heads_divide(Config&, const ModelSpec&, const char* heads, const char* hidd
 [[nodiscard]] ModelSpec bert(Config&);
 [[nodiscard]] ModelSpec vit(Config&);
 [[nodiscard]] ModelSpec deepseek(Config&);  ///< deepseek_v2, deepseek_v3
+[[nodiscard]] ModelSpec mixtral(Config&);
+
+/// DeepSeek's mixture: every layer from first_k_dense_replace on.
+void deepseek_experts(Config&, ModelSpec&);
 
 }  // namespace orrery::hf

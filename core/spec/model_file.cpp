@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/spec/mixture_file.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 
@@ -97,6 +98,7 @@ std::optional<ModelSpec> read_model(TomlTable& t) {
   }
   if (m.architecture == Architecture::decoder) {
     if (std::optional<TomlTable> table = t.table("latent", Need::optional)) read_latent(*table, m.latent.emplace());
+    if (std::optional<TomlTable> table = t.table("mixture", Need::optional)) read_mixture(*table, m.mixture.emplace());
     t.read("prediction_modules", m.prediction_modules, {0, max_layers}, Need::optional);
   }
   t.read("norm_epsilon", m.norm_epsilon, {0.0, 1.0}, Need::optional);
@@ -132,6 +134,7 @@ std::string write_model(const ModelSpec& m) {
     w.whole("kv_rank", m.latent->kv_rank).whole("rope_dim", m.latent->rope_dim);
     w.whole("value_dim", m.latent->value_dim);
   }
+  if (m.mixture) write_mixture(w, *m.mixture);
   if (m.image) {
     w.table("model.image").whole("size", m.image->size).whole("patch", m.image->patch);
     w.whole("channels", m.image->channels).whole("classes", m.vocabulary);

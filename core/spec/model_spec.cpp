@@ -1,5 +1,7 @@
 #include "core/spec/model_spec.hpp"
 
+#include <algorithm>
+
 namespace orrery {
 
 std::uint64_t attention_parameter_count(const ModelSpec& m) {
@@ -17,9 +19,24 @@ std::uint64_t attention_parameter_count(const ModelSpec& m) {
   return m.hidden * qkv + query * m.hidden + (m.bias ? qkv + m.hidden : 0);
 }
 
+namespace {
+
+/// Matrices of a dense feed-forward part of one feature more.
+std::uint64_t per_width(const ModelSpec& m) { return m.hidden * (m.activation == Activation::swiglu ? 3 : 2); }
+
+/// Matrices of a mixture of which `experts` are counted.
+std::uint64_t mixture_count(const ModelSpec& m, std::uint64_t experts) {
+  return per_width(m) * (experts * m.mixture->ffn + m.mixture->shared_ffn) + m.hidden * m.mixture->experts;
+}
+std::uint64_t mixture_layers(const ModelSpec& m) {
+  return m.mixture ? m.layers - std::min(m.layers, m.mixture->first_dense) : 0;
+}
+
+}  // namespace
+
 std::uint64_t layer_parameter_count(const ModelSpec& m) {
   const std::uint64_t up = m.activation == Activation::swiglu ? 2 * m.ffn : m.ffn;
-  const std::uint64_t matrices = m.hidden * up + m.ffn * m.hidden;
+  const std::uint64_t matrices = m.mixture ? mixture_count(m, m.mixture->experts) : per_width(m) * m.ffn;
   const std::uint64_t biases = m.bias ? up + m.hidden : 0;
   const std::uint64_t norms = 2 * m.hidden * (m.norm == Norm::layer_norm ? 2 : 1);
   return attention_parameter_count(m) + matrices + biases + norms;
@@ -28,6 +45,14 @@ std::uint64_t layer_parameter_count(const ModelSpec& m) {
 namespace {
 
 std::uint64_t norm_count(const ModelSpec& m) { return m.hidden * (m.norm == Norm::layer_norm ? 2 : 1); }
+
+std::uint64_t layers_count(const ModelSpec& m) {
+  const std::uint64_t all = m.layers * layer_parameter_count(m);
+  if (!m.mixture) return all;
+  // The first layers may be dense ones.
+  const std::uint64_t dense = m.layers - mixture_layers(m);
+  return all - dense * mixture_count(m, m.mixture->experts) + dense * per_width(m) * m.ffn;
+}
 
 /// All but the layers and the head.
 std::uint64_t embedding_count(const ModelSpec& m) {
@@ -47,7 +72,7 @@ std::uint64_t embedding_count(const ModelSpec& m) {
 
 std::uint64_t parameter_count(const ModelSpec& m) {
   const std::uint64_t table = m.vocabulary * m.hidden;
-  const std::uint64_t body = embedding_count(m) + m.layers * layer_parameter_count(m);
+  const std::uint64_t body = embedding_count(m) + layers_count(m);
   switch (m.architecture) {
     case Architecture::decoder: return body + (m.tied_embeddings ? 0 : table) + norm_count(m);
     case Architecture::bert: return body + m.hidden * m.hidden + m.hidden + norm_count(m) + m.vocabulary;
@@ -56,9 +81,15 @@ std::uint64_t parameter_count(const ModelSpec& m) {
   return 0;
 }
 
+std::uint64_t active_parameter_count(const ModelSpec& m) {
+  if (!m.mixture) return parameter_count(m);
+  const std::uint64_t idle = mixture_count(m, m.mixture->experts) - mixture_count(m, m.mixture->per_token);
+  return parameter_count(m) - mixture_layers(m) * idle;
+}
+
 std::uint64_t published_parameter_count(const ModelSpec& m) {
   if (m.architecture != Architecture::bert) return parameter_count(m);
-  return embedding_count(m) + m.layers * layer_parameter_count(m) + m.hidden * m.hidden + m.hidden;
+  return embedding_count(m) + layers_count(m) + m.hidden * m.hidden + m.hidden;
 }
 
 std::uint64_t prediction_module_parameter_count(const ModelSpec& m) {

@@ -97,16 +97,21 @@ struct ModelSpec {
 ///     LLaMA:  2 V h + L (2 h a d + 2 h k d + 3 h f + 2 h) + h
 ///     BERT:   (V + S + G) h + 2 h + L (12 h^2 + 13 h) + h^2 + 3 h + V
 ///     ViT:    c P^2 h + 2 h + (N + 1) h + L (12 h^2 + 13 h) + 2 h + h C + C
+///     mixture, per layer, for the 3 h f above:  3 h (E f_e + f_s) + h E
 ///     latent attention, per layer, for the 2 h a d + 2 h k d above:
 ///             h q + q + q a (d + r) + h (u + r) + u + u a (d + e) + a e h
 ///
 /// V vocabulary, S positions, h hidden, L layers, a heads, k kv heads,
 /// d head size, f ffn; G segments; P patch side, c channels, N patches,
 /// C classes; q and u ranks of queries and of keys and values, r rope_dim,
-/// e value_dim.  BERT is trained on masked words: its head counts, a pooler
+/// e value_dim; E experts of width f_e, f_s width of shared ones (biases that
+/// only the choice of experts sees are not trained and do not count).  BERT is trained on masked words: its head counts, a pooler
 /// does not.  Source: the published architectures; checked against published
 /// counts in tests/unit/core/spec.
 [[nodiscard]] std::uint64_t parameter_count(const ModelSpec&);
+
+/// Parameters that one token meets: of the experts only per_token in each layer.
+[[nodiscard]] std::uint64_t active_parameter_count(const ModelSpec&);
 
 /// The same as its authors count it: BERT with the pooler, h^2 + h, that its
 /// second task trains, and without the head of its first (what is called
@@ -118,7 +123,7 @@ struct ModelSpec {
 /// (DeepSeek-V3, 2024, section 2.2).
 [[nodiscard]] std::uint64_t prediction_module_parameter_count(const ModelSpec&);
 
-/// Parameters of one transformer layer.
+/// Parameters of one transformer layer, a mixture where the model has some.
 [[nodiscard]] std::uint64_t layer_parameter_count(const ModelSpec&);
 /// Those of its attention: projections, their biases and inner norms.
 [[nodiscard]] std::uint64_t attention_parameter_count(const ModelSpec&);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/units_text.hpp"
+#include "core/spec/mixture_file.hpp"
 
 namespace orrery {
 namespace {
@@ -169,6 +170,7 @@ bool check_model(const ModelSpec& m, Diagnostics& diagnostics) {
             fmt::format("Nearest divisors: {}.", divisors_near(m.heads, m.kv_heads))});
   }
   check_architecture(c, m);
+  if (m.mixture && !check_mixture_spec(m, diagnostics)) return false;
   if (m.positions == PositionEncoding::rotary && !m.latent && m.head_dim % 2 != 0) {
     c.fail("head_dim", "model.positions", "rotary positions need an even head_dim",
            {fmt::format("head_dim is {}.", m.head_dim)});
@@ -237,7 +239,7 @@ bool check_workload(const Workload& w, Diagnostics& diagnostics) {
   }
   c.number("loss_scale", "workload.range", w.loss_scale, 1.0, 0x1p40);
   c.range("loss_scale_window", "workload.range", w.loss_scale_window, 1, max_steps);
-  return c.good();
+  return c.good() && check_routing(w, diagnostics);
 }
 
 bool check_device(const DeviceSpec& d, const Origin& origin, const std::string& path, Diagnostics& diagnostics) {

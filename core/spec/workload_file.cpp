@@ -1,4 +1,5 @@
 #include "core/spec/data_file.hpp"
+#include "core/spec/mixture_file.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 
@@ -66,6 +67,7 @@ std::optional<Workload> read_workload(TomlTable& t) {
   t.read("attention_dropout", w.attention_dropout, rate, Need::optional);
   t.read("loss_scale", w.loss_scale, {1.0, 0x1p40}, Need::optional);
   t.read("loss_scale_window", w.loss_scale_window, {1, max_steps}, Need::optional);
+  if (std::optional<TomlTable> r = t.table("routing", Need::optional)) read_routing(*r, w.routing);
   t.read("seed", w.seed, {0, std::uint64_t{1} << 62}, Need::optional);
   if (t.read("data", w.data, Need::optional) && !w.data.empty() && !w.origin.file.empty()) {
     // Relative to the file that names it, wherever the program was started.
@@ -103,6 +105,7 @@ void write_workload(TomlWriter& out, const Workload& w, std::string_view path) {
     case OptimizerKind::adafactor: break;
   }
   out.number("weight_decay", o.weight_decay);
+  if (w.routing != usual.routing) write_routing(out, w.routing, prefix + ".routing");
   const LearningRateSchedule& s = w.schedule;
   if (s != usual.schedule) {
     out.table(prefix + ".schedule").text("kind", name_of(s.kind)).whole("warmup_steps", s.warmup_steps);

@@ -21,6 +21,23 @@ void add_linear(std::vector<ReferenceParameter>& list, const ModelSpec& m, const
   if (m.bias) list.push_back({name + ".bias", 1, out, Start::zeros, 0.0, false});
 }
 
+/// Experts' matrices stand below each other.
+void add_mixture(std::vector<ReferenceParameter>& list, const ModelSpec& m, const std::string& prefix,
+                 double residual) {
+  const Mixture& x = *m.mixture;
+  const std::uint64_t gate = m.activation == Activation::swiglu ? 2 : 1;
+  const auto matrix = [&](const char* name, std::uint64_t rows, std::uint64_t columns, double spread) {
+    list.push_back({prefix + name + ".weight", rows, columns, Start::normal, spread, true});
+  };
+  if (x.shared_ffn > 0) {
+    matrix("shared.up", m.hidden, gate * x.shared_ffn, deviation);
+    matrix("shared.down", x.shared_ffn, m.hidden, residual);
+  }
+  matrix("router", m.hidden, x.experts, deviation);
+  matrix("experts.up", x.experts * m.hidden, gate * x.ffn, deviation);
+  matrix("experts.down", x.experts * x.ffn, m.hidden, residual);
+}
+
 }  // namespace
 
 std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
@@ -39,8 +56,12 @@ std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
     add_linear(list, m, prefix + "attention.qkv", m.hidden, qkv, deviation);
     add_linear(list, m, prefix + "attention.out", query, m.hidden, residual);
     add_norm(list, m, prefix + "norm2");
-    add_linear(list, m, prefix + "ffn.up", m.hidden, up, deviation);
-    add_linear(list, m, prefix + "ffn.down", m.ffn, m.hidden, residual);
+    if (m.mixture) {
+      add_mixture(list, m, prefix + "ffn.", residual);
+    } else {
+      add_linear(list, m, prefix + "ffn.up", m.hidden, up, deviation);
+      add_linear(list, m, prefix + "ffn.down", m.ffn, m.hidden, residual);
+    }
   }
   add_norm(list, m, "head.norm");
   if (!m.tied_embeddings) {

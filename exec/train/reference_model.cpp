@@ -7,6 +7,7 @@
 #include "core/base/random.hpp"
 #include "exec/train/parameters.hpp"
 #include "exec/train/reference_functions.hpp"
+#include "exec/train/reference_mixture.hpp"
 
 namespace orrery {
 namespace {
@@ -16,6 +17,7 @@ enum Site : std::uint64_t { embedding_site, probability_site, attention_site, ff
 /// What the backward pass of a layer reads again.
 struct LayerRecord {
   Matrix x, norm1, qkv, context, mid, norm2, pre, act;
+  MixtureRecord mixture;
 };
 
 /// One pass over the batch: the same objects serve every sequence.
@@ -46,6 +48,7 @@ class Pass {
     }
     result.gradients = std::move(gradients_);
     result.largest_signal = largest_signal_;
+    result.auxiliary = auxiliary_;
     return result;
   }
 
@@ -164,14 +167,35 @@ class Pass {
     add(r.mid, x);
     kept(r.mid);
     r.norm2 = norm(at + "norm2", r.mid);
-    r.pre = linear(at + "ffn.up", r.norm2);
-    r.act = activation_forward(model_, r.pre);
-    kept(r.act);
-    Matrix y = linear(at + "ffn.down", r.act);
+    Matrix y = model_.mixture ? mixture_forward(layer_pass(layer), r.norm2, r.mixture) : dense_forward(at, r);
     apply_hidden_dropout(y, ffn_site, layer);
     add(y, r.mid);
     kept(y);
     return y;
+  }
+
+  Matrix dense_forward(const std::string& at, LayerRecord& r) {
+    r.pre = linear(at + "ffn.up", r.norm2);
+    r.act = activation_forward(model_, r.pre);
+    kept(r.act);
+    return linear(at + "ffn.down", r.act);
+  }
+  Matrix dense_backward(const std::string& at, const Matrix& dy, const LayerRecord& r) {
+    Matrix dpre = activation_backward(model_, linear_derivative(at + "ffn.down", dy, r.act), r.pre);
+    signal(dpre);
+    return linear_derivative(at + "ffn.up", dpre, r.norm2);
+  }
+
+  MixturePass layer_pass(std::uint64_t layer) {
+    return {model_,
+            workload_,
+            layer,
+            sequence_,
+            [this, layer](const char* name) -> const Matrix& { return weight(prefix(layer) + name); },
+            [this, layer](const char* name) -> Matrix& { return gradient(prefix(layer) + name); },
+            [this](Matrix& m) { kept(m); },
+            [this](Matrix& m) { signal(m); },
+            &auxiliary_};
   }
 
   Matrix layer_backward(std::uint64_t layer, const Matrix& dy, const LayerRecord& r) {
@@ -179,9 +203,9 @@ class Pass {
     Matrix branch = dy;  // through dropout into the feed-forward branch; the residual keeps dy
     apply_hidden_dropout(branch, ffn_site, layer);
     signal(branch);
-    Matrix dpre = activation_backward(model_, linear_derivative(at + "ffn.down", branch, r.act), r.pre);
-    signal(dpre);
-    Matrix dmid = norm_derivative(at + "norm2", linear_derivative(at + "ffn.up", dpre, r.norm2), r.mid);
+    const Matrix dnorm2 = model_.mixture ? mixture_backward(layer_pass(layer), branch, r.norm2, r.mixture)
+                                         : dense_backward(at, branch, r);
+    Matrix dmid = norm_derivative(at + "norm2", dnorm2, r.mid);
     add(dmid, dy);
     signal(dmid);
     branch = dmid;
@@ -241,6 +265,7 @@ class Pass {
   double count_ = 0.0;
   ParameterSet gradients_;
   double largest_signal_ = 0.0;
+  double auxiliary_ = 0.0;
 };
 
 }  // namespace
@@ -253,7 +278,8 @@ ReferenceGradients reference_gradients(const ModelSpec& model, const Workload& w
 
 double reference_loss(const ModelSpec& model, const Workload& workload, const ParameterSet& weights,
                       const DataSource& data, std::uint64_t step) {
-  return Pass(model, workload, weights, data, step, std::nullopt).run(false).loss;
+  const ReferenceGradients pass = Pass(model, workload, weights, data, step, std::nullopt).run(false);
+  return pass.loss + pass.auxiliary;
 }
 
 }  // namespace orrery

@@ -12,7 +12,8 @@ namespace orrery {
 struct ReferenceGradients {
   double loss = 0.0;        ///< mean over the valid targets of the global batch
   std::uint64_t count = 0;  ///< valid targets
-  ParameterSet gradients;   ///< of `loss`, before clipping
+  double auxiliary = 0.0;   ///< load-balancing loss of mixtures, weighted (core/spec/routing.hpp)
+  ParameterSet gradients;   ///< of `loss` + `auxiliary`, before clipping
   /// Largest |d loss / d activation|: in fp16 the step overflows when this
   /// times the loss scale is far above 65504, and does not when far below.
   double largest_signal = 0.0;
@@ -41,6 +42,7 @@ struct StorageRounding {
 ///     P      = softmax over earlier keys of q k^T / sqrt(d),  then dropout site 1
 ///     mid    = x + dropout_2(P v W_out + b)
 ///     y      = mid + dropout_3(act(norm2(mid) W_up + b) W_down + b)
+///              a mixture in place of act(..) W_down: reference_mixture.hpp
 ///     loss   = sum over valid positions of -log softmax(norm(y) table^T)[target] / count
 ///
 /// Rotation of a head's feature pair (i, i + d/2) at position p by the angle
@@ -54,7 +56,7 @@ struct StorageRounding {
                                                      const DataSource&, std::uint64_t step,
                                                      const std::optional<StorageRounding>& = std::nullopt);
 
-/// The loss alone (for finite differences).
+/// Loss and auxiliary loss alone (for finite differences).
 [[nodiscard]] double reference_loss(const ModelSpec&, const Workload&, const ParameterSet& weights, const DataSource&,
                                     std::uint64_t step);
 

@@ -76,6 +76,10 @@ class Exporter {
       refuse("plan.offload_states", "offload", "the export knows no flags for optimizer states in host memory",
              {"Leave out offload_states."});
     }
+    if (model_.mixture) {
+      refuse("model", "mixture", "the export knows no flags for mixtures of experts",
+             {fmt::format("{} has {} experts.", model_.name, model_.mixture->experts)});
+    }
     if (plan_.zero_stage > 1) {
       refuse("plan.zero_stage", "zero", "Megatron-LM's distributed optimizer is ZeRO-1",
              {fmt::format("zero_stage is {}.", plan_.zero_stage), "Set zero_stage to 1."});

@@ -369,8 +369,8 @@ Bounder::Bounder(Bounder&&) noexcept = default;
 Bounder& Bounder::operator=(Bounder&&) noexcept = default;
 
 std::vector<std::uint64_t> Bounder::stage_peaks(const Plan& plan) {
-  ORRERY_ASSERT(bound_covers(plan), plan.name);
   State& s = *state_;
+  ORRERY_ASSERT(bound_covers(plan, s.model), plan.name);
   s.enter(plan);
   const BlockCosts& blocks = s.blocks_of(plan);
   const StateCosts& state = s.states_of(plan);
@@ -403,8 +403,8 @@ std::uint64_t Bounder::peak_memory(const Plan& plan) {
 }
 
 Picoseconds Bounder::step_time(const Plan& plan) {
-  ORRERY_ASSERT(bound_covers(plan), plan.name);
   State& s = *state_;
+  ORRERY_ASSERT(bound_covers(plan, s.model), plan.name);
   s.enter(plan);
   StateCosts& state = s.states_of(plan);
   const StageMap map = stage_map(plan);
@@ -474,6 +474,8 @@ bool bound_covers(const Plan& plan) {
          plan.context != ContextAlgorithm::ring_self_attention && !plan.recompute_layers &&
          plan.offload.value_or(Offload{}) == Offload{} && plan.expert_tensor == plain.expert_tensor;
 }
+
+bool bound_covers(const Plan& plan, const ModelSpec& model) { return !model.mixture && bound_covers(plan); }
 
 Seconds bound(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
               const Calibration& calibration) {

@@ -11,11 +11,11 @@ double gemm_efficiency(const GemmShape& shape, const GemmTile& tile, std::uint32
   ORRERY_ASSERT(tile.rows > 0 && tile.columns > 0 && units > 0, tile.rows, tile.columns, units);
   if (shape.rows == 0 || shape.columns == 0 || shape.depth == 0) return tile.efficiency;
   const std::uint64_t tiles =
-      ((shape.rows + tile.rows - 1) / tile.rows) * ((shape.columns + tile.columns - 1) / tile.columns);
+      shape.batch * ((shape.rows + tile.rows - 1) / tile.rows) * ((shape.columns + tile.columns - 1) / tile.columns);
   const std::uint64_t waves = (tiles + units - 1) / units;
   const double wave = static_cast<double>(tiles) / (static_cast<double>(waves) * units);
-  const double fill = static_cast<double>(shape.rows) * static_cast<double>(shape.columns) /
-                      (static_cast<double>(tiles) * tile.rows * tile.columns);
+  const double fill = static_cast<double>(shape.batch) * static_cast<double>(shape.rows) *
+                      static_cast<double>(shape.columns) / (static_cast<double>(tiles) * tile.rows * tile.columns);
   const auto depth = static_cast<double>(shape.depth);
   return tile.efficiency * wave * fill * depth / (depth + depth_half);
 }
@@ -121,7 +121,7 @@ Seconds KernelCost::gemm(const GemmShape& s, DType type, Bytes touched) const {
   const auto rows = static_cast<double>(s.rows);
   const auto columns = static_cast<double>(s.columns);
   const auto depth = static_cast<double>(s.depth);
-  const double flops = 2.0 * rows * columns * depth;
+  const double flops = 2.0 * rows * columns * depth * static_cast<double>(s.batch);
   if (const RateTable* measured = gemm_rate(type, s.transpose_a, s.transpose_b)) {
     return launch_ +
            compute_slowdown_ * (Flops::of(flops) / FlopRate::of(interpolate(*measured, rows, columns, depth)));
@@ -136,7 +136,7 @@ Seconds KernelCost::gemm(const GemmShape& s, DType type) const {
   const auto rows = static_cast<double>(s.rows);
   const auto columns = static_cast<double>(s.columns);
   const auto depth = static_cast<double>(s.depth);
-  const double elements = rows * depth + depth * columns + rows * columns;
+  const double elements = (rows * depth + depth * columns + rows * columns) * static_cast<double>(s.batch);
   return gemm(s, type, Bytes::of(elements * static_cast<double>(size_of(type))));
 }
 
@@ -182,6 +182,13 @@ Seconds KernelCost::bytes(KernelKind kind, DType type, Bytes traffic, bool dropo
 Seconds KernelCost::kernel(const Kernel& k, Bytes touched) const {
   if (k.kind == KernelKind::gemm) {
     return gemm({k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b}, k.compute, touched);
+  }
+  if (k.kind == KernelKind::expert_gemm) {
+    // The busiest rank's rows, shared out evenly to its experts.
+    GemmShape s{k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b, k.batch};
+    std::uint64_t& rows = k.options.transpose_a ? s.depth : s.rows;
+    rows = (rows + k.batch - 1) / k.batch;
+    return gemm(s, k.compute, touched);
   }
   if (is_attention(k.kind)) return attention(k, touched);
   return bytes(k.kind, k.compute, memory_traffic(k, touched), k.options.dropout);

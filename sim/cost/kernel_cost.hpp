@@ -20,6 +20,7 @@ struct GemmShape {
   std::uint64_t depth = 0;
   bool transpose_a = false;
   bool transpose_b = false;
+  std::uint64_t batch = 1;  ///< products of this shape in one kernel
   friend bool operator==(const GemmShape&, const GemmShape&) = default;
 };
 
@@ -29,6 +30,8 @@ struct GemmShape {
 ///     tiles = ceil(M / Tm) ceil(N / Tn)
 ///     wave  = tiles / (S ceil(tiles / S))
 ///     tile  = M N / (tiles Tm Tn)
+///
+///     (tiles of all products of a batch, M N counted as often)
 ///
 ///     M, N, K  rows, columns, depth        Tm, Tn  output tile
 ///     S        tiles in flight             K0      depth of start and end

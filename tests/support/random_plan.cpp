@@ -166,6 +166,51 @@ void add_context(Draw& draw, PlannedRun& run, const RandomRunLimits& limits) {
   draw.shuffle(p.placement);
 }
 
+/// Layers of experts in a fifth of the runs, and ranks that share them where there is room.
+void add_mixture(Draw& draw, PlannedRun& run, const RandomRunLimits& limits) {
+  const bool wanted = draw.once_in(5) || limits.expert;
+  if (!wanted || run.plan.tensor != TensorAlgorithm::one_d) return;
+  Plan& p = run.plan;
+  Workload& w = run.workload;
+  const std::uint64_t tensor = p.mesh.size(Axis::tensor);
+  std::uint32_t ranks = draw.of({1U, 2U, 2U, 4U});
+  while (p.mesh.size() * ranks > limits.max_ranks) ranks /= 2;
+  ranks = limits.expert.value_or(ranks);
+  run.model.bias = false;
+  Mixture& m = run.model.mixture.emplace();
+  m.experts = std::max(2U, ranks * draw.small(1, 8 / ranks));
+  m.per_token = draw.small(1, std::min(3U, m.experts));
+  m.ffn = tensor * draw.in(2, 8);
+  m.shared_ffn = draw.once_in(3) ? tensor * draw.in(2, 8) : 0;
+  m.scores = draw.of({Mixture::Scores::softmax_chosen, Mixture::Scores::softmax_all, Mixture::Scores::sigmoid});
+  m.scale = draw.of({1.0, 2.5});
+  Routing& r = w.routing;
+  r.kind = draw.of({Routing::Kind::balanced, Routing::Kind::skewed});
+  if (limits.expert && draw.once_in(3)) r.kind = Routing::Kind::recorded;  // names no file
+  if (r.kind == Routing::Kind::skewed) r.exponent = draw.of({0.5, 1.0, 2.0});
+  if (r.kind == Routing::Kind::recorded) {
+    r.table = "drawn.txt";
+    r.loads.assign(run.model.layers, {});
+    for (std::vector<double>& row : r.loads) {
+      for (std::uint32_t e = 0; e < m.experts; ++e) row.push_back(draw.small(e < m.per_token ? 1 : 0, 9));
+    }
+  }
+  const std::uint64_t context = p.mesh.size(Axis::context);
+  const std::uint64_t piece = w.sequence_length / (context * (context > 1 && p.zigzag ? 2 : 1));
+  r.group = piece;
+  for (const std::uint64_t n : {2, 3, 4}) {
+    if (piece % n == 0 && draw.once_in(3)) r.group = n;
+  }
+  if (r.group == w.sequence_length && draw.once_in(2)) r.group = 0;
+  if (draw.once_in(3)) r.capacity = draw.of({0.5, 1.0, 1.25});
+  if (draw.once_in(2)) r.auxiliary_loss = draw.of({0.01, 1.0});
+  if (ranks == 1) return;
+  p.mesh.axes.insert(p.mesh.axes.begin() + static_cast<std::ptrdiff_t>(draw.in(0, p.mesh.axes.size())),
+                     {Axis::expert, ranks});
+  w.global_batch *= ranks;
+  p.placement.clear();
+}
+
 /// Three of five plans run GPipe or 1F1B, the others any other schedule.
 ScheduleName random_schedule(Draw& draw, const RandomRunLimits& limits) {
   const ScheduleName plain = draw.of({ScheduleName::gpipe, ScheduleName::one_f_one_b});
@@ -306,6 +351,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     p.offload = Offload{};
     p.offload->states = draw.of({1U, 4U, 6U, 8U});
   }
+  if (limits.beyond_bound && limits.mixture) add_mixture(draw, run, limits);
   return run;
 }
 
@@ -346,6 +392,14 @@ std::string describe(const PlannedRun& run) {
   const Plan& p = run.plan;
   std::string mesh;
   for (const MeshAxis& a : p.mesh.axes) mesh += fmt::format("{}{} ", name_of(a.axis), a.size);
+  std::string experts;
+  if (m.mixture) {
+    const Mixture& x = *m.mixture;
+    const Routing& r = w.routing;
+    experts = fmt::format(" experts {} of {} x {} shared {} scores {} routing {} group {} capacity {} auxiliary {}",
+                          x.per_token, x.experts, x.ffn, x.shared_ffn, static_cast<int>(x.scores),
+                          static_cast<int>(r.kind), r.group, r.capacity.value_or(0.0), r.auxiliary_loss);
+  }
   std::string stages = "auto";
   if (p.stage_layers) {
     stages.clear();
@@ -370,7 +424,7 @@ std::string describe(const PlannedRun& run) {
       p.mesh.size(Axis::context) > 1 ? name_of(p.context) : "no-context", p.zigzag ? "zigzag" : "in-order",
       p.sequence_parallel ? "sp" : "no-sp", w.optimizer.kind == OptimizerKind::adam ? "adam" : "sgd",
       w.optimizer.momentum, w.clip_norm.value_or(0.0), w.hidden_dropout, w.attention_dropout,
-      name_of(gradient_dtype(w)), w.seed, p.placement.empty() ? "" : " placed");
+      name_of(gradient_dtype(w)), w.seed, p.placement.empty() ? "" : " placed") + experts;
 }
 
 }  // namespace orrery::test

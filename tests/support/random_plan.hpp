@@ -19,7 +19,10 @@ struct RandomRunLimits {
   std::optional<TensorAlgorithm> tensor;  ///< all but 1D need 4 ranks, 2.5D needs 8
   bool dropout = true;                    ///< may have dropout
   bool placement = true;                  ///< may have a placement other than the identity
-  bool beyond_bound = true;               ///< may use what sim/bound does not cover
+  bool mixture = true;                    ///< may have layers of experts
+  std::optional<std::uint32_t> expert;    ///< ranks that share experts, beyond max_ranks; all 1D plans then have some,
+                                        ///< and recorded routing too, whose table is no file
+  bool beyond_bound = true;  ///< may use what sim/bound does not cover
 };
 
 /// A tiny model, workload and resolved plan that pass check(); no cluster.  The
@@ -33,7 +36,8 @@ struct RandomRunLimits {
 /// sequence parallelism, recomputation of all or some layers, ZeRO 0 to 3 (on grids 0 and 1) with and without replicas,
 /// offloaded optimizer states, clipping, dropout, learning-rate schedules, all precisions, Adam, SGD with
 /// and without momentum, tiny to huge buckets, overlap, unfused and flash, a
-/// context axis with every algorithm, contiguous and zigzag.
+/// context axis with every algorithm, contiguous and zigzag; mixtures of 2 to 8
+/// experts with every gate and law of routing, shared experts, an expert axis.
 [[nodiscard]] PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits = {});
 
 /// Virtual stages of a pipeline rank, and the layers of all of them.

@@ -53,6 +53,29 @@ class TableBuilder {
 // product adds to the residual stream (Radford et al. 2019).
 constexpr double deviation = 0.02;
 
+/// Experts are cut over their axis, so their gradients are summed over others: a segment of their own; so is the
+/// router's, which is whole on every rank.
+void mixture_slices(TableBuilder& t, const State& c, double residual) {
+  const ModelSpec& m = c.model;
+  const Mixture& x = *m.mixture;
+  const ShardDim width = cut(x.ffn, {Axis::tensor});
+  const ShardDim shared = cut(x.shared_ffn, {Axis::tensor});
+  const bool swiglu = m.activation == Activation::swiglu;
+  if (x.shared_ffn > 0) {
+    t.slice("ffn.shared.up.weight", swiglu ? Shard{whole(m.hidden), whole(2), shared} : Shard{whole(m.hidden), shared},
+            Init::normal, deviation);
+    t.slice("ffn.shared.down.weight", {shared, whole(m.hidden)}, Init::normal, residual);
+  }
+  t.segment(true, true);
+  t.slice("ffn.router.weight", {whole(m.hidden), whole(x.experts)}, Init::normal, deviation);
+  t.segment(true, false);
+  const ShardDim experts = cut(x.experts, {Axis::expert});
+  t.slice("ffn.experts.up.weight",
+          swiglu ? Shard{experts, whole(m.hidden), whole(2), width} : Shard{experts, whole(m.hidden), width},
+          Init::normal, deviation);
+  t.slice("ffn.experts.down.weight", {experts, width, whole(m.hidden)}, Init::normal, residual);
+}
+
 ParameterTable layer_table(const State& c) {
   const ModelSpec& m = c.model;
   const std::uint64_t query = m.heads * m.head_dim;
@@ -65,12 +88,16 @@ ParameterTable layer_table(const State& c) {
   t.slice("attention.qkv.weight", {cut(m.hidden, l.widen_in), cut(m.kv_heads, l.widen_out), whole(group_width)},
           Init::normal, deviation);
   t.slice("attention.out.weight", {cut(query, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
-  if (swiglu) {
+  if (m.mixture) {
+    mixture_slices(t, c, residual);
+  } else if (swiglu) {
     t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), whole(2), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
   } else {
     t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
   }
-  t.slice("ffn.down.weight", {cut(m.ffn, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
+  if (!m.mixture) {
+    t.slice("ffn.down.weight", {cut(m.ffn, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
+  }
   t.segment(false, false);
   if (m.bias) {
     t.slice("attention.qkv.bias", {cut(m.kv_heads, l.wide_features), whole(group_width)}, Init::zeros);

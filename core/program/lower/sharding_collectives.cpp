@@ -40,9 +40,9 @@ void run(State& s) {
   }
 }
 
-/// Axes along which ranks work on one microbatch together.
+/// Axes along which ranks work on one microbatch, or on each other's, together.
 bool joins(Axis axis) {
-  return axis == Axis::context || axis == Axis::tensor || axis == Axis::depth || axis == Axis::row ||
+  return axis == Axis::context || axis == Axis::expert || axis == Axis::tensor || axis == Axis::depth || axis == Axis::row ||
          axis == Axis::column;
 }
 
@@ -55,7 +55,7 @@ std::string after(const State& s) {
       if (collective == nullptr) continue;
       const AxisList& axes = s.program[collective->group].axes;
       if (!std::all_of(axes.begin(), axes.end(), joins)) {
-        return d.block.name + " communicates outside its tensor and its context groups";
+        return d.block.name + " communicates outside its tensor, context and expert groups";
       }
       if (group_size(s.program[collective->group], s.program.mesh) == 1) return d.block.name + " communicates alone";
     }

@@ -104,6 +104,7 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
   // The norm is summed over ranks that hold different parts of the gradient.
   AxisList parts = {Axis::pipeline, Axis::tensor};
   if (shard_states) parts = {Axis::pipeline, Axis::data, Axis::tensor};
+  if (plan.mesh.size(Axis::expert) > 1) parts.axis[parts.count++] = Axis::expert;
   if (grid) {
     row_group = group({Axis::row});
     column_group = group({Axis::column});
@@ -250,7 +251,7 @@ ShardDim position_dim(const State& s, Rows rows) {
 
 AxisList held_alike(const State& c, const ParameterTable& table, const ParameterSegment& segment) {
   AxisList out;
-  for (const Axis axis : {Axis::tensor, Axis::depth, Axis::row, Axis::column}) {
+  for (const Axis axis : {Axis::expert, Axis::tensor, Axis::depth, Axis::row, Axis::column}) {
     if (c.plan.mesh.size(axis) > 1) out.axis[out.count++] = axis;
   }
   return uncut(out, table, segment);

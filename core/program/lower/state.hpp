@@ -234,7 +234,7 @@ struct HeadMatrix {
 /// The axes over which ranks hold parts of the sum that is a segment's gradient:
 /// those that cut tokens and none of the segment's parameters.
 [[nodiscard]] AxisList sum_axes(const State&, const ParameterTable&, const ParameterSegment&);
-/// The axes of tensor parallelism along which ranks hold the same values of the segment.
+/// The axes of tensor parallelism, and the expert axis, along which ranks hold the same values of the segment.
 [[nodiscard]] AxisList held_alike(const State&, const ParameterTable&, const ParameterSegment&);
 
 /// Copies queue by direction: 0 to the device, 1 from it, 2 from the disk, 3 to it.

@@ -1,4 +1,5 @@
 #include "core/program/lower/attention.hpp"
+#include "core/program/lower/mixture_layer.hpp"
 #include "core/program/lower/tensor_1d.hpp"
 
 #include <algorithm>
@@ -37,6 +38,7 @@ class Layer {
   [[nodiscard]] bool drop_hidden() const { return c_.workload.hidden_dropout > 0; }
   [[nodiscard]] bool swiglu() const { return c_.model.activation == Activation::swiglu; }
   [[nodiscard]] bool bias() const { return c_.model.bias; }
+  [[nodiscard]] bool mixture() const { return c_.model.mixture.has_value(); }
 
   BufferId flat(const char* name, Role role, DType dtype, std::uint64_t count) {
     return layer_buffer(c_, name, role, dtype, count);
@@ -67,15 +69,23 @@ class Layer {
     mid_ = stream("mid", Role::activation, c_.act, sp);
     norm2_out_ = stream("norm2.out", Role::activation, c_.act, sp);
     norm2_stats_ = flat("norm2.stats", Role::statistic, c_.state, statistics);
-    ffn_pre_ = flat("ffn.pre", Role::activation, c_.act, c_.tokens * up_width());
-    ffn_act_ = flat("ffn.act", Role::activation, c_.act, c_.tokens * c_.ffn);
+    if (mixture()) {
+      mixture_ = std::make_unique<MixtureLayer>(c_, norm2_out_);
+      // Not attention's: a message or product left out must not find that in its place.
+      if (sp) mixture_gathered_ = stream("experts.gathered", Role::workspace, c_.act, false);
+      mixture_input_gradient_ = stream("experts.input.gradient", Role::workspace, c_.act, false);
+    } else {
+      ffn_pre_ = flat("ffn.pre", Role::activation, c_.act, c_.tokens * up_width());
+      ffn_act_ = flat("ffn.act", Role::activation, c_.act, c_.tokens * c_.ffn);
+    }
     ffn_out_ = stream("ffn.out", Role::workspace, c_.act, false);
     if (drop_hidden()) ffn_mask_ = stream("ffn.out.mask", Role::activation, DType::u8, sp);
     if (sp) {
       gathered_ = stream("gathered", Role::workspace, c_.act, false);
       gathered_gradient_ = stream("gathered.gradient", Role::workspace, c_.act, false);
-      attention_gathered_gradient_ =
-          split() ? stream("attention.gathered.gradient", Role::workspace, c_.act, false) : gathered_gradient_;
+      attention_gathered_gradient_ = split() || mixture()
+                                         ? stream("attention.gathered.gradient", Role::workspace, c_.act, false)
+                                         : gathered_gradient_;
       attention_part_ = stream("attention.part", Role::workspace, c_.act, true);
       ffn_part_ = stream("ffn.part", Role::workspace, c_.act, true);
       input_part_ = stream("input.gradient.part", Role::workspace, c_.act, true);
@@ -89,8 +99,9 @@ class Layer {
           split() ? stream("attention.branch.gradient", Role::workspace, c_.act, sp) : branch_gradient_;
     }
     if (split()) mid_gradient_ = stream("mid.gradient", Role::workspace, c_.act, sp);
-    ffn_act_gradient_ = flat("ffn.act.gradient", Role::workspace, c_.act, c_.tokens * c_.ffn);
-    if (swiglu()) ffn_pre_gradient_ = flat("ffn.pre.gradient", Role::workspace, c_.act, c_.tokens * up_width());
+    if (!mixture()) ffn_act_gradient_ = flat("ffn.act.gradient", Role::workspace, c_.act, c_.tokens * c_.ffn);
+    if (swiglu() && !mixture())
+      ffn_pre_gradient_ = flat("ffn.pre.gradient", Role::workspace, c_.act, c_.tokens * up_width());
     context_gradient_ = flat("context.gradient", Role::workspace, c_.act, c_.tokens * c_.context_width);
     qkv_gradient_ = flat("qkv.gradient", Role::workspace, c_.act, c_.tokens * c_.qkv_width);
     // Rotations turn back by positions, which the cut tells.
@@ -116,7 +127,7 @@ class Layer {
   void emit_forward(BlockBuilder& b) {
     const ModelSpec& m = c_.model;
     c_.sharding.norm_forward(c_, b, norm1(), read(hidden_), write(norm1_out_), write(norm1_stats_));
-    const BufferId x1 = gathered(b, norm1_out_);
+    const BufferId x1 = gathered(b, norm1_out_, gathered_);
     c_.sharding.forward(c_, b, qkv(), x1, qkv_);
     if (m.positions == PositionEncoding::rotary) {
       Kernel rope = attention_kernel(c_, local_heads(c_), KernelKind::rope_forward, Pass::forward);
@@ -130,12 +141,16 @@ class Layer {
     residual(b, attention, "attention.out.bias", read(hidden_), write(mid_), attention_mask_, 2);
 
     c_.sharding.norm_forward(c_, b, norm2(), read(mid_), write(norm2_out_), write(norm2_stats_));
-    const BufferId x2 = gathered(b, norm2_out_);
-    c_.sharding.forward(c_, b, up(), x2, ffn_pre_);
-    b.compute(
-        c_.kernel(swiglu() ? KernelKind::swiglu_forward : KernelKind::gelu_forward, Pass::forward, c_.tokens, c_.ffn),
-        {read(ffn_pre_), write(ffn_act_)});
-    c_.sharding.forward(c_, b, down(), ffn_act_, ffn_out_);
+    if (mixture()) {
+      mixture_->forward(b, gathered(b, norm2_out_, mixture_gathered_), ffn_out_);
+    } else {
+      const BufferId x2 = gathered(b, norm2_out_, gathered_);
+      c_.sharding.forward(c_, b, up(), x2, ffn_pre_);
+      b.compute(
+          c_.kernel(swiglu() ? KernelKind::swiglu_forward : KernelKind::gelu_forward, Pass::forward, c_.tokens, c_.ffn),
+          {read(ffn_pre_), write(ffn_act_)});
+      c_.sharding.forward(c_, b, down(), ffn_act_, ffn_out_);
+    }
     const BufferId ffn = summed(b, ffn_out_, ffn_part_);
     residual(b, ffn, "ffn.down.bias", read(mid_), write(hidden_, 1), ffn_mask_, 3);
   }
@@ -155,10 +170,10 @@ class Layer {
   [[nodiscard]] NormSite norm2() const { return {&c_.layer, "norm2.weight", "norm2.bias", "norm2"}; }
 
   /// The whole of a tensor that sequence parallelism keeps cut by positions.
-  BufferId gathered(BlockBuilder& b, BufferId part) {
+  BufferId gathered(BlockBuilder& b, BufferId part, BufferId whole) {
     if (!c_.sequence_parallel) return part;
-    b.seam(Collective::Kind::all_gather, {read(part), write(gathered_)});
-    return gathered_;
+    b.seam(Collective::Kind::all_gather, {read(part), write(whole)});
+    return whole;
   }
 
   /// Sum of every tensor rank's partial products, whole or cut by positions.
@@ -203,11 +218,19 @@ class Layer {
 
   /// `w` takes the weight gradients of products: `b` again, or the block that runs later.
   void emit_backward(BlockBuilder& b, BlockBuilder& w) {
-    const ModelSpec& m = c_.model;
     // Feed-forward branch.
     const Operand dy2 = branch_gradient(b, read(gradient_, split() ? 1 : 0), branch_gradient_, gathered_gradient_,
                                         ffn_mask_, "ffn.down.bias", 3);
-    const BufferId x2 = gathered(w, norm2_out_);  // again, for the weight gradient
+    if (mixture()) {
+      mixture_backward(b, w, dy2);
+    } else {
+      dense_backward(b, w, dy2);
+    }
+    attention_backward(b, w);
+  }
+
+  void dense_backward(BlockBuilder& b, BlockBuilder& w, Operand dy2) {
+    const BufferId x2 = gathered(w, norm2_out_, gathered_);  // again, for the weight gradient
     c_.sharding.input_gradient(c_, b, down(), dy2, ffn_act_gradient_);
     c_.sharding.weight_gradient(c_, w, down(), ffn_act_, dy2);
     BufferId dpre = ffn_act_gradient_;
@@ -220,10 +243,22 @@ class Layer {
       b.compute(activation, {read(ffn_pre_), update(dpre)});
     }
     column_gradients(b, w, up(), dpre, x2, norm2(), mid_, norm2_stats_, read(gradient_, 1), mid_gradient_);
-    // Attention branch.
+  }
+
+  void mixture_backward(BlockBuilder& b, BlockBuilder& w, Operand dy2) {
+    const BufferId x2 = mixture_->takes_input_again() ? gathered(w, norm2_out_, mixture_gathered_) : norm2_out_;
+    mixture_->backward(b, w, dy2, x2, mixture_input_gradient_);
+    const BufferId dx = summed(b, mixture_input_gradient_, input_part_);
+    mixture_->router_gradients(b, w);
+    mixture_->router_backward(b, dx);
+    norm_gradients(b, norm2(), dx, mid_, norm2_stats_, read(gradient_, 1), mid_gradient_);
+  }
+
+  void attention_backward(BlockBuilder& b, BlockBuilder& w) {
+    const ModelSpec& m = c_.model;
     const Operand dy1 = branch_gradient(b, read(split() ? mid_gradient_ : gradient_), attention_branch_gradient_,
                                         attention_gathered_gradient_, attention_mask_, "attention.out.bias", 2);
-    const BufferId x1 = gathered(w, norm1_out_);
+    const BufferId x1 = gathered(w, norm1_out_, gathered_);
     c_.sharding.input_gradient(c_, b, out(), dy1, context_gradient_);
     c_.sharding.weight_gradient(c_, w, out(), context_, dy1);
     attention_->backward(b, attention_operands());
@@ -270,6 +305,11 @@ class Layer {
       b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.tokens, p.out),
                 {read(dy), gradient_of(c_, *p.module, p.bias)});
     }
+    norm_gradients(b, norm, dx, norm_in, stats, residual, out);
+  }
+
+  void norm_gradients(BlockBuilder& b, const NormSite& norm, BufferId dx, BufferId norm_in, BufferId stats,
+                      Operand residual, BufferId out) {
     if (split()) {
       c_.sharding.norm_backward(c_, b, norm, read(dx), read(norm_in), read(stats), write(out), residual);
     } else {
@@ -279,11 +319,13 @@ class Layer {
 
   State& c_;
   std::unique_ptr<AttentionCore> attention_;
+  std::unique_ptr<MixtureLayer> mixture_;  ///< in place of the dense feed-forward part
   BufferId hidden_, gradient_;
   BufferId norm1_out_{}, norm1_stats_{}, qkv_{}, context_{}, attention_out_{}, attention_mask_{}, mid_{}, norm2_out_{},
       norm2_stats_{}, ffn_pre_{}, ffn_act_{}, ffn_out_{}, ffn_mask_{};
   BufferId gathered_{}, gathered_gradient_{}, attention_part_{}, ffn_part_{}, input_part_{}, branch_gradient_{},
       ffn_act_gradient_{}, ffn_pre_gradient_{}, context_gradient_{}, qkv_gradient_{}, input_gradient_{};
+  BufferId mixture_gathered_{}, mixture_input_gradient_{};
   // Where backward is split, the attention branch and what flows between the branches have their own.
   BufferId attention_branch_gradient_{}, attention_gathered_gradient_{}, mid_gradient_{};
 };

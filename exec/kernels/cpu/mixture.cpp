@@ -129,106 +129,142 @@ void route_tokens(const Kernel& k, Operands o, const KernelContext& c) {
 
 namespace {
 
-/// Scores of one token and their derivatives: softmax over all experts, or sigmoids.
+/// p = softmax of x.
 template <class T>
-struct Scores {
+void softmax(std::uint64_t n, const T* x, T* p) {
+  T most = x[0];
+  for (std::uint64_t i = 1; i < n; ++i) most = std::max(most, x[i]);
+  T sum = 0;
+  for (std::uint64_t i = 0; i < n; ++i) sum += p[i] = std::exp(x[i] - most);
+  for (std::uint64_t i = 0; i < n; ++i) p[i] /= sum;
+}
+
+/// dx[i] += p[i] (dp[i] - sum of dp p): of values p that follow from others and are divided by their sum.
+template <class T>
+void divided_back(std::uint64_t n, const T* p, const T* dp, T* dx) {
+  T dot = 0;
+  for (std::uint64_t i = 0; i < n; ++i) dot += dp[i] * p[i];
+  for (std::uint64_t i = 0; i < n; ++i) dx[i] += p[i] * (dp[i] - dot);
+}
+
+template <class T>
+T sigmoid(T x) {
+  return T{1} / (T{1} + std::exp(-x));
+}
+
+/// What the choices of one token are gated by, `chosen` and `p` in the order of the choices:
+///   softmax_chosen  softmax of the chosen logits     softmax_all  of all of them
+///   sigmoid         sigmoids, divided by their sum
+/// `all` has the scores of all experts, divided by their sum, where `wanted` or needed.
+template <class T>
+struct Gates {
   Mixture::Scores kind;
   std::uint64_t experts;
+  std::uint32_t choices;
+  bool wanted;
 
-  /// s from the logits: over all experts, or, for softmax_chosen, over those in `chosen`.
-  void all(const T* logits, T* s) const {
-    if (kind == Mixture::Scores::sigmoid) {
-      for (std::uint64_t e = 0; e < experts; ++e) s[e] = T{1} / (T{1} + std::exp(-logits[e]));
-      return;
+  void forward(const T* logits, const std::int32_t* chosen, T* p, T* all) const {
+    if (wanted || kind == Mixture::Scores::softmax_all) scores(logits, all);
+    switch (kind) {
+      case Mixture::Scores::softmax_chosen:
+        for (std::uint32_t j = 0; j < choices; ++j) p[j] = logits[chosen[j]];
+        softmax<T>(choices, p, p);
+        break;
+      case Mixture::Scores::softmax_all:
+        for (std::uint32_t j = 0; j < choices; ++j) p[j] = all[chosen[j]];
+        break;
+      case Mixture::Scores::sigmoid: {
+        T sum = 0;
+        for (std::uint32_t j = 0; j < choices; ++j) sum += p[j] = sigmoid(logits[chosen[j]]);
+        for (std::uint32_t j = 0; j < choices; ++j) p[j] /= sum;
+        break;
+      }
     }
-    T most = logits[0];
-    for (std::uint64_t e = 1; e < experts; ++e) most = std::max(most, logits[e]);
+  }
+
+  /// dlogits += of dp, and of dall where wanted.  `scratch` has room for the experts.
+  void backward(const T* logits, const std::int32_t* chosen, const T* p, const T* all, const T* dp, const T* dall,
+                T* dlogits, T* scratch) const {
+    std::fill_n(scratch, experts, T{0});
+    if (kind == Mixture::Scores::softmax_all) {
+      for (std::uint32_t j = 0; j < choices; ++j) scratch[chosen[j]] = dp[j];
+      divided_back(experts, all, scratch, dlogits);
+    } else {
+      divided_back(choices, p, dp, scratch);
+      for (std::uint32_t j = 0; j < choices; ++j) dlogits[chosen[j]] += scratch[j] * slope(logits[chosen[j]]);
+    }
+    if (!wanted) return;
+    std::fill_n(scratch, experts, T{0});
+    divided_back(experts, all, dall, scratch);
+    for (std::uint64_t e = 0; e < experts; ++e) dlogits[e] += scratch[e] * slope(logits[e]);
+  }
+
+ private:
+  void scores(const T* logits, T* all) const {
+    if (kind != Mixture::Scores::sigmoid) return softmax(experts, logits, all);
     T sum = 0;
-    for (std::uint64_t e = 0; e < experts; ++e) sum += s[e] = std::exp(logits[e] - most);
-    for (std::uint64_t e = 0; e < experts; ++e) s[e] /= sum;
+    for (std::uint64_t e = 0; e < experts; ++e) sum += all[e] = sigmoid(logits[e]);
+    for (std::uint64_t e = 0; e < experts; ++e) all[e] /= sum;
   }
-  /// dlogits += of ds, the gradient of all scores.
-  void back(const T* s, const T* ds, T* dlogits) const {
-    if (kind == Mixture::Scores::sigmoid) {
-      for (std::uint64_t e = 0; e < experts; ++e) dlogits[e] += ds[e] * s[e] * (T{1} - s[e]);
-      return;
-    }
-    T dot = 0;
-    for (std::uint64_t e = 0; e < experts; ++e) dot += ds[e] * s[e];
-    for (std::uint64_t e = 0; e < experts; ++e) dlogits[e] += s[e] * (ds[e] - dot);
-  }
-  /// Whether gates are divided by their sum.
-  [[nodiscard]] bool divided() const { return kind != Mixture::Scores::softmax_all; }
+  /// Derivative of the logarithm of an undivided score: exp or sigmoid.
+  T slope(T logit) const { return kind == Mixture::Scores::sigmoid ? T{1} - sigmoid(logit) : T{1}; }
 };
 
 }  // namespace
 
-// A softmax over the chosen experts is that over all of them, divided by the sum of the chosen.
 template <class T>
 void gates_forward(const Kernel& k, Operands o, KernelScratch& scratch) {
-  const Scores<T> scores{static_cast<Mixture::Scores>(k.site), k.columns};
+  const Gates<T> of{static_cast<Mixture::Scores>(k.site), k.columns, k.batch, false};
   const std::int32_t* choice = indices(o[1]);
   const std::uint64_t n = k.columns;
   T* in = scratch.get<T>(row_in, n);
-  T* s = scratch.get<T>(scores_row, n);
+  T* all = scratch.get<T>(scores_row, n);
   T* out = scratch.get<T>(row_out, k.batch);
   for (std::uint64_t token = 0; token < k.rows; ++token) {
-    scores.all(read(o[0], token * n, n, in), s);
-    T sum = 0;
-    for (std::uint32_t j = 0; j < k.batch; ++j) sum += s[choice[token * k.batch + j]];
-    const T factor = static_cast<T>(k.parameter) / (scores.divided() ? sum : T{1});
     T* gates = target(o[2], token * k.batch, out);
-    for (std::uint32_t j = 0; j < k.batch; ++j) gates[j] = s[choice[token * k.batch + j]] * factor;
+    of.forward(read(o[0], token * n, n, in), choice + token * k.batch, gates, all);
+    for (std::uint32_t j = 0; j < k.batch; ++j) gates[j] *= static_cast<T>(k.parameter);
     finish(o[2], token * k.batch, k.batch, gates);
   }
 }
 
 template <class T>
 void gates_backward(const Kernel& k, Operands o, const KernelContext& c) {
-  const Scores<T> scores{static_cast<Mixture::Scores>(k.site), k.columns};
   KernelScratch& scratch = *c.scratch;
   const std::int32_t* choice = indices(o[2]);
   const Operand& result = o[k.options.scaled ? 4 : 3];
   const std::uint64_t n = k.columns;
   T* in = scratch.get<T>(row_in, n);
-  T* s = scratch.get<T>(scores_row, n);
-  T* ds = scratch.get<T>(row_more, n);
+  T* all = scratch.get<T>(scores_row, n);
+  T* more = scratch.get<T>(row_more, n);
   T* out = scratch.get<T>(row_out, n);
-  T* gate_in = scratch.get<T>(factor_a, k.batch);
+  T* p = scratch.get<T>(factor_a, k.batch);
+  T* dp = scratch.get<T>(factor_b, k.batch);
+  T* gate_in = scratch.get<T>(product_c, k.batch);
   std::vector<T> weight;  // of each expert's score in the auxiliary loss
   if (c.workload->routing.auxiliary_loss > 0.0) {
     const auto experts = static_cast<std::uint32_t>(n);
     const LayerRouting routing(*c.workload, experts, k.batch, c.layer);
     const double scale = k.options.scaled ? read_scalar(o[3]) : 1.0;
+    std::vector<double> exact;
+    double mean = 0.0;
     for (std::uint32_t e = 0; e < experts; ++e) {
-      weight.push_back(static_cast<T>(scale * auxiliary_weight(*c.workload, routing, experts, k.batch, e)));
+      exact.push_back(scale * auxiliary_weight(*c.workload, routing, experts, k.batch, e));
+      mean += exact.back() / experts;
     }
+    // Scores sum to 1, so what all weights have in common has no gradient; without it little cancels.
+    for (const double w : exact) weight.push_back(static_cast<T>(w - mean));
   }
+  const Gates<T> of{static_cast<Mixture::Scores>(k.site), n, k.batch, !weight.empty()};
   for (std::uint64_t token = 0; token < k.rows; ++token) {
     const std::int32_t* chosen = choice + token * k.batch;
-    scores.all(read(o[1], token * n, n, in), s);
+    const T* logits = read(o[1], token * n, n, in);
     const T* dgates = read(o[0], token * k.batch, k.batch, gate_in);
-    std::fill_n(ds, n, T{0});
-    T sum = 0, dot = 0;
-    for (std::uint32_t j = 0; j < k.batch; ++j) {
-      sum += s[chosen[j]];
-      dot += dgates[j] * s[chosen[j]];
-    }
-    const T scale = static_cast<T>(k.parameter);
-    for (std::uint32_t j = 0; j < k.batch; ++j) {
-      ds[chosen[j]] += scores.divided() ? scale / sum * (dgates[j] - dot / sum) : scale * dgates[j];
-    }
-    if (!weight.empty()) {
-      T all = 0, mean = 0;
-      for (std::uint64_t e = 0; e < n; ++e) {
-        all += s[e];
-        mean += weight[e] * s[e];
-      }
-      for (std::uint64_t e = 0; e < n; ++e) ds[e] += (weight[e] - mean / all) / all;
-    }
+    of.forward(logits, chosen, p, all);
+    for (std::uint32_t j = 0; j < k.batch; ++j) dp[j] = dgates[j] * static_cast<T>(k.parameter);
     T* dlogits = target(result, token * n, out);
     std::fill_n(dlogits, n, T{0});
-    scores.back(s, ds, dlogits);
+    of.backward(logits, chosen, p, all, dp, weight.data(), dlogits, more);
     finish(result, token * n, n, dlogits);
   }
 }

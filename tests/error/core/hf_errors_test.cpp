@@ -20,12 +20,12 @@ TEST_CASE("hf.syntax: half a file in a config.json", "[error]") {
 
 TEST_CASE("hf.model-type: another kind of model in a config.json", "[error]") {
   const std::string text = R"({
-  "model_type": "mixtral"
+  "model_type": "mistral"
 })";
-  CHECK(config_error(text) == R"(config.json:2:17: error: model type "mixtral" is not supported [hf.model-type]
-    2 |   "model_type": "mixtral"
+  CHECK(config_error(text) == R"(config.json:2:17: error: model type "mistral" is not supported [hf.model-type]
+    2 |   "model_type": "mistral"
       |                 ^
-  Supported: gpt2, llama, bert, vit, deepseek_v2, deepseek_v3.
+  Supported: gpt2, llama, bert, vit, deepseek_v2, deepseek_v3, mixtral.
   A model of another type with the same layers can be written as a .toml file: orrery show model gpt2-124m shows one.
 )");
 }
@@ -35,7 +35,7 @@ TEST_CASE("hf.missing-key: no model type in a config.json", "[error]") {
   "hidden_size": 64
 })";
   CHECK(config_error(text) == R"(config.json: error: the key model_type is missing [hf.missing-key]
-  Supported: gpt2, llama, bert, vit, deepseek_v2, deepseek_v3.
+  Supported: gpt2, llama, bert, vit, deepseek_v2, deepseek_v3, mixtral.
 )");
 }
 

@@ -39,6 +39,8 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"context with stages", context && stages},
           {"context with data", context && p.mesh.size(Axis::data) > 1},
           {"context with recomputation", context && p.recompute == Recompute::full},
+          {"experts", run.model.mixture.has_value()},
+          {"expert axis", p.mesh.size(Axis::expert) > 1},
           {"gpipe", stages && p.schedule == ScheduleName::gpipe},
           {"1f1b", stages && p.schedule == ScheduleName::one_f_one_b},
           {"eager 1f1b", p.schedule == ScheduleName::eager_one_f_one_b},

@@ -28,6 +28,19 @@ ModelSpec llama(bool tied) {
   return m;
 }
 
+/// Three experts, two for a token, and a shared one.
+ModelSpec mixture(ModelSpec m, Mixture::Scores scores) {
+  m.bias = false;
+  Mixture& x = m.mixture.emplace();
+  x.experts = 3;
+  x.per_token = 2;
+  x.ffn = 5;
+  x.shared_ffn = scores == Mixture::Scores::softmax_all ? 0 : 4;
+  x.scores = scores;
+  x.scale = 1.5;
+  return m;
+}
+
 Workload workload(double dropout) {
   Workload w;
   w.global_batch = 3;
@@ -74,14 +87,23 @@ TEST_CASE("The reference gradient of every parameter element is the slope of the
   const Case c = GENERATE(
       Case{"gpt tied", gpt(true), 0.0, 0.0}, Case{"gpt untied, dropout, ignored targets", gpt(false), 0.3, 0.3},
       Case{"gpt tied, dropout, ignored targets", gpt(true), 0.3, 0.3}, Case{"llama untied", llama(false), 0.0, 0.0},
-      Case{"llama tied, dropout, ignored targets", llama(true), 0.3, 0.3});
+      Case{"llama tied, dropout, ignored targets", llama(true), 0.3, 0.3},
+      Case{"mixture, softmax of the chosen", mixture(llama(false), Mixture::Scores::softmax_chosen), 0.0, 0.0},
+      Case{"mixture, softmax of all", mixture(llama(false), Mixture::Scores::softmax_all), 0.3, 0.3},
+      Case{"mixture, sigmoids", mixture(gpt(true), Mixture::Scores::sigmoid), 0.0, 0.3});
   CAPTURE(c.name);
-  const Workload w = workload(c.dropout);
+  Workload w = workload(c.dropout);
+  if (c.model.mixture) {
+    w.routing.kind = Routing::Kind::skewed;
+    w.routing.exponent = 0.5;
+    w.routing.capacity = 1.1;
+    w.routing.auxiliary_loss = 0.5;
+  }
   const auto data = synthetic_data(c.model.vocabulary, 3, c.ignored);
   const std::uint64_t step = 2;
   ParameterSet weights = rough_weights(c.model);
   const ReferenceGradients result = reference_gradients(c.model, w, weights, *data, step);
-  CHECK(result.loss == reference_loss(c.model, w, weights, *data, step));
+  CHECK(result.loss + result.auxiliary == reference_loss(c.model, w, weights, *data, step));
 
   const double h = 1e-3;
   for (auto& [name, tensor] : weights) {
@@ -140,7 +162,9 @@ TEST_CASE("A target's loss does not depend on later tokens", "[oracle][train]") 
 
 // Parameters of the reference are those that the model counts.
 TEST_CASE("The reference holds exactly the model's parameters", "[oracle][train]") {
-  for (const ModelSpec& m : {gpt(true), gpt(false), llama(true), llama(false)}) {
+  for (const ModelSpec& m :
+       {gpt(true), gpt(false), llama(true), llama(false), mixture(llama(false), Mixture::Scores::sigmoid),
+        mixture(gpt(true), Mixture::Scores::softmax_all)}) {
     std::uint64_t count = 0;
     for (const ReferenceParameter& p : parameters_of(m)) count += p.rows * p.columns;
     CHECK(count == parameter_count(m));

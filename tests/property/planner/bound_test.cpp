@@ -81,7 +81,7 @@ TEST_CASE("the closed form of memory is the Program's peak on every stage, or be
   double tightness = 0.0;
   for (std::uint64_t seed = 0; seed < runs; ++seed) {
     const PlannedRun run = bounded_run(seed);
-    if (!bound_covers(run.plan)) continue;
+    if (!bound_covers(run.plan, run.model)) continue;
     const ClusterSpec cluster = random_cluster(seed, run.plan.mesh.size());
     const Program program = lower(run.model, run.workload, run.plan);
     Bounder bounder(run.model, run.workload, cluster, {});
@@ -111,7 +111,7 @@ TEST_CASE("no plan is estimated faster than its bound", "[property][planner]") {
   double count[2] = {};
   for (std::uint64_t seed = 0; seed < runs; ++seed) {
     const PlannedRun run = bounded_run(seed);
-    if (!bound_covers(run.plan)) continue;
+    if (!bound_covers(run.plan, run.model)) continue;
     const ClusterSpec cluster = random_cluster(seed, run.plan.mesh.size());
     const Calibration calibration = random_calibration(seed);
     const Program program = lower(run.model, run.workload, run.plan);
@@ -165,7 +165,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
 TEST_CASE("a bounder that has seen other plans answers as a fresh one", "[property][planner]") {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     const PlannedRun run = bounded_run(seed);
-    if (!bound_covers(run.plan)) continue;
+    if (!bound_covers(run.plan, run.model)) continue;
     const ClusterSpec cluster = random_cluster(seed, run.plan.mesh.size());
     Bounder used(run.model, run.workload, cluster, {});
     Plan other = run.plan;

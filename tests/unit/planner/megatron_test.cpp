@@ -239,6 +239,12 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
   CHECK(refusal(offloaded) ==
         "error: the export knows no flags for optimizer states in host memory [export.offload]\n"
         "  Leave out offload_states.\n");
+  PlannedRun mixture = run();
+  mixture.model.mixture.emplace().experts = 8;
+  CHECK(refusal(mixture) ==
+        "error: the export knows no flags for mixtures of experts [export.mixture]\n"
+        "  " +
+            mixture.model.name + " has 8 experts.\n");
   sgd.workload.optimizer.weight_decay = 0.0;
   sgd.plan.zero_stage = 0;
   CHECK(value(sgd, "--optimizer") == "sgd");

@@ -48,8 +48,46 @@ TEST_CASE("a configuration of DeepSeek gives latent attention", "[unit][hf]") {
   CHECK(attention_parameter_count(*m) == 187'107'328);
   CHECK(m->prediction_modules == 1);
   // DeepSeek-V2-Lite makes its queries from the stream: no key, or null.
-  const std::string none = dense + R"(, "q_lora_rank": null})";
+  std::string none = dense + "}";
+  none.replace(none.find("1536"), 4, "null");
   CHECK(parse_hf_config(none, "x.json", d)->latent->query_rank == 0);
+}
+
+TEST_CASE("a configuration of Mixtral is the shipped model", "[unit][hf]") {
+  const std::string mixtral =
+      R"({"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "num_local_experts": 8, "num_experts_per_tok": 2, "max_position_embeddings": 32768, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "vocab_size": 32000, "hidden_act": "silu", "sliding_window": null})";
+  Diagnostics d;
+  const auto m = parse_hf_config(mixtral, "mixtral/config.json", d);
+  CHECK(render(d) == "");
+  REQUIRE(m);
+  CHECK(m->mixture->experts == 8);
+  CHECK(m->mixture->per_token == 2);
+  CHECK(parameter_count(*m) == 46'702'792'704);
+}
+
+// DeepSeek-V3, 2024, section 4.2: 256 experts of width 2048 and a shared one,
+// 8 for a token, the first 3 layers dense.  The count, without the prediction
+// module: 61 x (attention 187,107,328 + two norms) + 3 dense layers of width
+// 18432 + 58 mixtures + table, head and norm.
+TEST_CASE("a configuration of DeepSeek-V3 gives its experts", "[unit][hf]") {
+  const std::string text =
+      R"({"model_type": "deepseek_v3", "hidden_size": 7168, "num_hidden_layers": 61, "num_attention_heads": 128, "intermediate_size": 18432, "vocab_size": 129280, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128, "n_routed_experts": 256, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "n_shared_experts": 1, "first_k_dense_replace": 3, "moe_layer_freq": 1, "routed_scaling_factor": 2.5, "scoring_func": "sigmoid", "norm_topk_prob": true, "topk_method": "noaux_tc"})";
+  Diagnostics d;
+  const auto m = parse_hf_config(text, "x.json", d);
+  CHECK(render(d) == "");
+  REQUIRE(m);
+  Mixture x;
+  x.experts = 256;
+  x.per_token = 8;
+  x.ffn = x.shared_ffn = 2048;
+  x.first_dense = 3;
+  x.scores = Mixture::Scores::sigmoid;
+  x.scale = 2.5;
+  x.score_bias = true;
+  CHECK(m->mixture == x);
+  const std::uint64_t mixtures = 58 * (257ULL * 3 * 7168 * 2048 + 256 * 7168);
+  CHECK(parameter_count(*m) ==
+        61 * (187'107'328 + 2 * 7168ULL) + 3 * 3 * 7168ULL * 18432 + mixtures + 2 * 129'280ULL * 7168 + 7168);
 }
 
 TEST_CASE("a bare gpt2 config takes that family's defaults", "[unit][hf]") {

@@ -1,0 +1,246 @@
+#include "core/program/lower/mixture_layer.hpp"
+
+#include <algorithm>
+
+#include "core/program/lower/attention.hpp"
+#include "core/spec/routing.hpp"
+
+namespace orrery::lowering {
+
+MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
+    : s_(s),
+      m_(*s.model.mixture),
+      swiglu_(s.model.activation == Activation::swiglu),
+      parts_(s.plan.mesh.size(Axis::expert)),
+      local_(m_.experts / parts_),
+      width_(m_.ffn / s.tensor),
+      shared_(m_.shared_ffn / s.tensor),
+      expert_group_(s.group({Axis::expert})),
+      norm2_out_(norm2_out) {
+  const std::uint64_t groups = s.tokens / routing_group(s.workload);
+  std::uint64_t most = 0;
+  double kept = 0.0;
+  for (std::uint32_t layer = 0; layer < s.model.layers; ++layer) {
+    const LayerRouting routing(s.workload, m_.experts, m_.per_token, layer);
+    most = std::max(most, routing.most_kept(parts_));
+    kept += static_cast<double>(routing.kept());
+  }
+  slots_ = parts_ * groups * most;
+  filled_ = static_cast<double>(groups) * kept / static_cast<double>(s.model.layers);
+
+  const std::uint64_t h = s.model.hidden, k = m_.per_token, up = (swiglu_ ? 2 : 1) * width_;
+  const auto by_token = [&](const char* name, Role role, DType dtype, std::uint64_t width, bool cut) {
+    return s.activation(name, role, Scope::layer_microbatch, dtype, {width, width, {}, false}, cut);
+  };
+  // The rows that ranks send are no part of a tensor of the model; which ranks have others, the shard tells.
+  ShardDim rows = {0, 0, s.batch_split, true};
+  if (s.context > 1) rows.split.axis[rows.split.count++] = Axis::context;
+  rows.extent = rows.valid = slots_ * size(s.plan.mesh, rows.split) * s.program.microbatches;
+  const auto by_slot = [&](const char* name, Role role, std::uint64_t width) {
+    const BufferId id = layer_buffer(s, name, role, s.act, slots_ * width);
+    s.program.buffers[index(id)].shard = Shard{rows, {width, width, {}, false}};
+    return id;
+  };
+  const bool sp = s.sequence_parallel;
+  const bool several = parts_ > 1;
+  logits_ = by_token("router.logits", Role::activation, s.state, m_.experts, sp);
+  choice_ = by_token("router.choice", Role::statistic, DType::i32, k, false);
+  slot_ids_ = layer_buffer(s, "experts.slots", Role::statistic, DType::i32, slots_);
+  expert_ids_ = layer_buffer(s, "experts.numbers", Role::statistic, DType::i32, slots_);
+  gates_ = by_token("router.gates", Role::statistic, s.state, k, false);
+  gates_part_ = sp ? by_token("router.gates.part", Role::workspace, s.state, k, true) : gates_;
+  arrived_ = by_slot("experts.in", Role::activation, h);
+  sent_ = several ? by_slot("experts.sent", Role::workspace, h) : arrived_;
+  pre_ = by_slot("experts.pre", Role::activation, up);
+  act_ = by_slot("experts.act", Role::activation, width_);
+  returned_ = by_slot("experts.returned", Role::activation, h);
+  made_ = several ? by_slot("experts.out", Role::workspace, h) : returned_;
+  const auto workspace = [&](const char* name, std::uint64_t width) {
+    return layer_buffer(s, name, Role::workspace, s.act, s.tokens * width);
+  };
+  if (shared_ > 0) {
+    const std::uint64_t shared_up = (swiglu_ ? 2 : 1) * shared_;
+    shared_pre_ = layer_buffer(s, "shared.pre", Role::activation, s.act, s.tokens * shared_up);
+    shared_act_ = layer_buffer(s, "shared.act", Role::activation, s.act, s.tokens * shared_);
+    shared_out_ = workspace("shared.out", h);
+    shared_act_gradient_ = workspace("shared.act.gradient", shared_);
+    if (swiglu_) shared_pre_gradient_ = workspace("shared.pre.gradient", shared_up);
+    shared_input_gradient_ = workspace("shared.input.gradient", h);
+  }
+  returned_gradient_ = by_slot("experts.returned.gradient", Role::workspace, h);
+  made_gradient_ = several ? by_slot("experts.out.gradient", Role::workspace, h) : returned_gradient_;
+  act_gradient_ = by_slot("experts.act.gradient", Role::workspace, width_);
+  if (swiglu_) pre_gradient_ = by_slot("experts.pre.gradient", Role::workspace, up);
+  arrived_gradient_ = by_slot("experts.in.gradient", Role::workspace, h);
+  sent_gradient_ = several ? by_slot("experts.sent.gradient", Role::workspace, h) : arrived_gradient_;
+  gates_gradient_ = by_token("router.gates.gradient", Role::workspace, s.state, k, false);
+  gates_part_gradient_ =
+      sp ? by_token("router.gates.part.gradient", Role::workspace, s.state, k, true) : gates_gradient_;
+  logits_gradient_ = by_token("router.logits.gradient", Role::workspace, s.state, m_.experts, sp);
+}
+
+// --- kernels -------------------------------------------------------------------
+
+Kernel MixtureLayer::tokens_kernel(KernelKind kind, Pass pass, std::uint64_t width) const {
+  Kernel k = s_.kernel(kind, pass, s_.tokens, width, slots_);
+  k.batch = m_.per_token;
+  return k;
+}
+
+Kernel MixtureLayer::gates_kernel(KernelKind kind, Pass pass) const {
+  Kernel k = s_.kernel(kind, pass, s_.rows, m_.experts);
+  k.batch = m_.per_token;
+  k.site = static_cast<std::uint8_t>(m_.scores);
+  k.parameter = m_.scale;
+  return k;
+}
+
+/// Rows of this rank's own positions of a buffer of all tokens.
+Operand MixtureLayer::own(BufferId buffer, std::uint64_t width) const {
+  if (!s_.sequence_parallel) return read(buffer);
+  return {buffer, View::Use::read, 0, 0, s_.rows * width, {Axis::tensor}};
+}
+
+void MixtureLayer::send(BlockBuilder& b, BufferId from, BufferId to) {
+  if (parts_ > 1) b.seam(Collective::Kind::all_to_all, expert_group_, {read(from), write(to)});
+}
+
+void MixtureLayer::expert_forward(BlockBuilder& b, const char* weight, BufferId x, BufferId y, std::uint64_t in,
+                                  std::uint64_t out) {
+  Kernel k = s_.kernel(KernelKind::expert_gemm, Pass::forward, slots_, out, in);
+  k.batch = local_;
+  k.parameter = filled_;
+  b.compute(k, {read(x), weight_of(s_, s_.layer, weight), read(expert_ids_), write(y)});
+}
+
+void MixtureLayer::expert_input(BlockBuilder& b, const char* weight, BufferId dy, BufferId dx, std::uint64_t in,
+                                std::uint64_t out) {
+  Kernel k = s_.kernel(KernelKind::expert_gemm, Pass::input_gradient, slots_, in, out);
+  k.batch = local_;
+  k.parameter = filled_;
+  k.options.transpose_b = true;
+  b.compute(k, {read(dy), weight_of(s_, s_.layer, weight), read(expert_ids_), write(dx)});
+}
+
+void MixtureLayer::expert_weight(BlockBuilder& b, const char* weight, BufferId x, BufferId dy, std::uint64_t in,
+                                 std::uint64_t out) {
+  Kernel k = s_.kernel(KernelKind::expert_gemm, Pass::weight_gradient, in, out, slots_);
+  k.batch = local_;
+  k.parameter = filled_;
+  k.options.transpose_a = true;
+  b.compute(k, {read(x), read(dy), read(expert_ids_), gradient_of(s_, s_.layer, weight)});
+}
+
+void MixtureLayer::activate(BlockBuilder& b, std::uint64_t rows, std::uint64_t width, BufferId pre, BufferId act) {
+  b.compute(s_.kernel(swiglu_ ? KernelKind::swiglu_forward : KernelKind::gelu_forward, Pass::forward, rows, width),
+            {read(pre), write(act)});
+}
+
+BufferId MixtureLayer::activate_back(BlockBuilder& b, std::uint64_t rows, std::uint64_t width, BufferId pre,
+                                     BufferId dact, BufferId dpre) {
+  const Kernel k =
+      s_.kernel(swiglu_ ? KernelKind::swiglu_backward : KernelKind::gelu_backward, Pass::input_gradient, rows, width);
+  if (!swiglu_) {
+    b.compute(k, {read(pre), update(dact)});
+    return dact;
+  }
+  b.compute(k, {read(pre), read(dact), write(dpre)});
+  return dpre;
+}
+
+Product MixtureLayer::shared_up() const {
+  return {&s_.layer, "ffn.shared.up.weight", nullptr, s_.hidden_width, (swiglu_ ? 2 : 1) * shared_, true};
+}
+Product MixtureLayer::shared_down() const {
+  return {&s_.layer, "ffn.shared.down.weight", nullptr, shared_, s_.hidden_width, false};
+}
+
+// --- forward -------------------------------------------------------------------
+
+void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
+  const std::uint64_t h = s_.model.hidden, k = m_.per_token, up = (swiglu_ ? 2 : 1) * width_;
+  b.compute(s_.kernel(KernelKind::gemm, Pass::forward, s_.rows, m_.experts, h),
+            {read(norm2_out_), weight_of(s_, s_.layer, "ffn.router.weight"), write(logits_)});
+  Kernel route = tokens_kernel(KernelKind::route_tokens, Pass::forward, m_.experts);
+  route.heads = parts_;
+  b.compute(route, {write(choice_), write(slot_ids_), write(expert_ids_)});
+  b.compute(gates_kernel(KernelKind::gates_forward, Pass::forward),
+            {read(logits_), own(choice_, k), write(gates_part_)});
+  if (s_.sequence_parallel) b.seam(Collective::Kind::all_gather, {read(gates_part_), write(gates_)});
+  b.compute(tokens_kernel(KernelKind::dispatch_forward, Pass::forward, h), {read(x), read(slot_ids_), write(sent_)});
+  send(b, sent_, arrived_);
+  if (shared_ > 0) {  // beside the messages
+    s_.sharding.forward(s_, b, shared_up(), x, shared_pre_);
+    activate(b, s_.tokens, shared_, shared_pre_, shared_act_);
+    s_.sharding.forward(s_, b, shared_down(), shared_act_, shared_out_);
+  }
+  expert_forward(b, "ffn.experts.up.weight", arrived_, pre_, h, up);
+  activate(b, slots_, width_, pre_, act_);
+  expert_forward(b, "ffn.experts.down.weight", act_, made_, width_, h);
+  send(b, made_, returned_);
+  Kernel combine = tokens_kernel(KernelKind::combine_forward, Pass::forward, h);
+  if (shared_ > 0) {
+    combine.options.residual = true;
+    b.compute(combine, {read(returned_), read(slot_ids_), read(gates_), read(shared_out_), write(y)});
+  } else {
+    b.compute(combine, {read(returned_), read(slot_ids_), read(gates_), write(y)});
+  }
+}
+
+// --- backward ------------------------------------------------------------------
+
+void MixtureLayer::backward(BlockBuilder& b, BlockBuilder& w, Operand dy, BufferId x, BufferId dx) {
+  const std::uint64_t h = s_.model.hidden, up = (swiglu_ ? 2 : 1) * width_;
+  b.compute(tokens_kernel(KernelKind::combine_backward, Pass::input_gradient, h),
+            {dy, read(returned_), read(slot_ids_), read(gates_), write(returned_gradient_), write(gates_gradient_)});
+  send(b, returned_gradient_, made_gradient_);
+  // Experts' results are parts of a sum over tensor ranks, so are the gates' gradients.
+  if (s_.sequence_parallel) {
+    b.seam(Collective::Kind::reduce_scatter, {read(gates_gradient_), write(gates_part_gradient_)});
+  } else if (s_.tensor > 1) {
+    b.seam(Collective::Kind::all_reduce, {update(gates_gradient_)});
+  }
+  if (shared_ > 0) {
+    s_.sharding.input_gradient(s_, b, shared_down(), dy, shared_act_gradient_);
+    s_.sharding.weight_gradient(s_, w, shared_down(), shared_act_, dy);
+    const BufferId dpre = activate_back(b, s_.tokens, shared_, shared_pre_, shared_act_gradient_, shared_pre_gradient_);
+    s_.sharding.input_gradient(s_, b, shared_up(), read(dpre), shared_input_gradient_);
+    s_.sharding.weight_gradient(s_, w, shared_up(), x, read(dpre));
+  }
+  expert_input(b, "ffn.experts.down.weight", made_gradient_, act_gradient_, width_, h);
+  expert_weight(w, "ffn.experts.down.weight", act_, made_gradient_, width_, h);
+  const BufferId dpre = activate_back(b, slots_, width_, pre_, act_gradient_, pre_gradient_);
+  expert_input(b, "ffn.experts.up.weight", dpre, arrived_gradient_, h, up);
+  send(b, arrived_gradient_, sent_gradient_);
+  expert_weight(w, "ffn.experts.up.weight", arrived_, dpre, h, up);  // beside the messages
+  Kernel dispatch = tokens_kernel(KernelKind::dispatch_backward, Pass::input_gradient, h);
+  if (shared_ > 0) {
+    dispatch.options.residual = true;
+    b.compute(dispatch, {read(sent_gradient_), read(slot_ids_), read(shared_input_gradient_), write(dx)});
+  } else {
+    b.compute(dispatch, {read(sent_gradient_), read(slot_ids_), write(dx)});
+  }
+}
+
+void MixtureLayer::router_gradients(BlockBuilder& b, BlockBuilder& w) {
+  const std::uint64_t h = s_.model.hidden, k = m_.per_token;
+  Kernel gates = gates_kernel(KernelKind::gates_backward, Pass::input_gradient);
+  gates.options.scaled = s_.scaled && s_.workload.routing.auxiliary_loss > 0.0;
+  if (gates.options.scaled) {
+    b.compute(gates, {read(gates_part_gradient_), read(logits_), own(choice_, k), read(s_.scalar.loss_scale),
+                      write(logits_gradient_)});
+  } else {
+    b.compute(gates, {read(gates_part_gradient_), read(logits_), own(choice_, k), write(logits_gradient_)});
+  }
+  Kernel weight = s_.kernel(KernelKind::gemm, Pass::weight_gradient, h, m_.experts, s_.rows);
+  weight.options.transpose_a = true;
+  w.compute(weight, {read(norm2_out_), read(logits_gradient_), gradient_of(s_, s_.layer, "ffn.router.weight")});
+}
+
+void MixtureLayer::router_backward(BlockBuilder& b, BufferId dx) {
+  Kernel k = s_.kernel(KernelKind::gemm, Pass::input_gradient, s_.rows, s_.model.hidden, m_.experts);
+  k.options.transpose_b = true;
+  b.compute(k, {read(logits_gradient_), weight_of(s_, s_.layer, "ffn.router.weight"), update(dx)});
+}
+
+}  // namespace orrery::lowering

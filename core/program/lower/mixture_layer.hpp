@@ -1,0 +1,66 @@
+#pragma once
+
+#include "core/program/lower/tensor.hpp"
+
+namespace orrery::lowering {
+
+/// The routed part of a layer, in place of a dense feed-forward part: the
+/// compute order and its seams.
+///
+/// Tokens go to the ranks that hold their experts and back by all-to-all over
+/// the expert axis (Lepikhin et al., "GShard", ICLR 2021); each expert is cut
+/// along the tensor axis as a dense layer is, so that results are sums over
+/// tensor ranks, which are made after experts are combined, once per token.
+/// Every part of an all-to-all has room for the most that any rank sends another.
+/// With sequence parallelism a rank routes its own positions and gathers gates.
+class MixtureLayer {
+ public:
+  /// `norm2_out` is the normed stream, `hidden_width` wide.
+  MixtureLayer(State&, BufferId norm2_out);
+
+  /// y = what experts make of x: x whole, y a sum over tensor ranks still to be made.
+  void forward(BlockBuilder&, BufferId x, BufferId y);
+  /// Whether the weight gradients need x whole again.
+  [[nodiscard]] bool takes_input_again() const { return shared_ > 0; }
+  /// dx from dy (whole): a sum over tensor ranks still to be made, without the router's part.
+  void backward(BlockBuilder& b, BlockBuilder& w, Operand dy, BufferId x, BufferId dx);
+  /// Adds the router's part to dx, whose sum is made; its products may run beside that.
+  void router_gradients(BlockBuilder& b, BlockBuilder& w);
+  void router_backward(BlockBuilder& b, BufferId dx);
+
+ private:
+  [[nodiscard]] Kernel tokens_kernel(KernelKind, Pass, std::uint64_t width) const;
+  [[nodiscard]] Kernel gates_kernel(KernelKind, Pass) const;
+  void expert_forward(BlockBuilder&, const char* weight, BufferId x, BufferId y, std::uint64_t in, std::uint64_t out);
+  void expert_input(BlockBuilder&, const char* weight, BufferId dy, BufferId dx, std::uint64_t in, std::uint64_t out);
+  void expert_weight(BlockBuilder&, const char* weight, BufferId x, BufferId dy, std::uint64_t in, std::uint64_t out);
+  void activate(BlockBuilder&, std::uint64_t rows, std::uint64_t width, BufferId pre, BufferId act);
+  /// Returns the gradient before the activation: `dact` itself, or `dpre`.
+  BufferId activate_back(BlockBuilder&, std::uint64_t rows, std::uint64_t width, BufferId pre, BufferId dact,
+                         BufferId dpre);
+  [[nodiscard]] Product shared_up() const;
+  [[nodiscard]] Product shared_down() const;
+  [[nodiscard]] Operand own(BufferId tokens_buffer, std::uint64_t width) const;
+  void send(BlockBuilder&, BufferId from, BufferId to);
+
+  State& s_;
+  const Mixture& m_;
+  bool swiglu_;
+  std::uint32_t parts_;   ///< ranks that share the experts
+  std::uint32_t local_;   ///< experts on one of them
+  std::uint64_t slots_;   ///< rows that a rank sends and takes, empty ones included
+  double filled_;         ///< of which hold a token: mean over ranks and layers
+  std::uint64_t width_;   ///< of an expert on one rank
+  std::uint64_t shared_;  ///< of the shared experts on one rank
+  GroupId expert_group_{};
+  BufferId norm2_out_;
+  BufferId choice_{}, slot_ids_{}, expert_ids_{}, logits_{}, gates_{}, gates_part_{};
+  BufferId sent_{}, arrived_{}, pre_{}, act_{}, made_{}, returned_{};
+  BufferId shared_pre_{}, shared_act_{}, shared_out_{};
+  BufferId returned_gradient_{}, made_gradient_{}, act_gradient_{}, pre_gradient_{}, arrived_gradient_{},
+      sent_gradient_{};
+  BufferId gates_gradient_{}, gates_part_gradient_{}, logits_gradient_{};
+  BufferId shared_act_gradient_{}, shared_pre_gradient_{}, shared_input_gradient_{};
+};
+
+}  // namespace orrery::lowering

@@ -1,0 +1,48 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/spec/hf_family.hpp"
+#include "core/spec/spec_check.hpp"
+
+// Models with experts: Mixtral, and the experts of DeepSeek-V2 and V3.
+namespace orrery::hf {
+
+ModelSpec mixtral(Config& c) {
+  ModelSpec m = llama(c);
+  if (c.find("sliding_window") != nullptr) {
+    c.error("sliding_window", "hf.unsupported", "attention to a window of positions is not supported");
+  }
+  Mixture x;
+  x.experts = static_cast<std::uint32_t>(c.whole("num_local_experts", 8, 4096));
+  x.per_token = static_cast<std::uint32_t>(c.whole("num_experts_per_tok", 2, 4096));
+  x.ffn = m.ffn;
+  m.mixture = x;
+  return m;
+}
+
+void deepseek_experts(Config& c, ModelSpec& m) {
+  Mixture x;
+  x.experts = static_cast<std::uint32_t>(c.whole("n_routed_experts", std::nullopt, 4096));
+  x.per_token = static_cast<std::uint32_t>(c.whole("num_experts_per_tok", std::nullopt, 4096));
+  x.ffn = c.whole("moe_intermediate_size", std::nullopt, max_width);
+  if (c.find("n_shared_experts") != nullptr) x.shared_ffn = c.whole_from_zero("n_shared_experts", 64) * x.ffn;
+  if (c.find("first_k_dense_replace") != nullptr)
+    x.first_dense = c.whole_from_zero("first_k_dense_replace", max_layers);
+  if (c.whole("moe_layer_freq", 1, max_layers) != 1) {
+    c.error("moe_layer_freq", "hf.unsupported", "dense layers between mixtures are not supported");
+  }
+  x.scale = c.number("routed_scaling_factor", 1.0, 1e-3, 1e3);
+  const bool sigmoid = c.text("scoring_func", "softmax") == "sigmoid";
+  c.only("scoring_func", "softmax", {"softmax", "sigmoid"});
+  const bool divided = c.flag("norm_topk_prob", sigmoid);
+  if (sigmoid && !divided) {
+    c.error("norm_topk_prob", "hf.unsupported", "sigmoid scores that are not divided by their sum are not supported");
+  }
+  x.scores =
+      sigmoid ? Mixture::Scores::sigmoid : (divided ? Mixture::Scores::softmax_chosen : Mixture::Scores::softmax_all);
+  x.score_bias = c.text("topk_method", "") == "noaux_tc";
+  m.mixture = x;
+}
+
+}  // namespace orrery::hf

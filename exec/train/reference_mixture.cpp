@@ -1,0 +1,210 @@
+#include "exec/train/reference_mixture.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/spec/routing.hpp"
+#include "exec/train/reference_functions.hpp"
+
+namespace orrery {
+namespace {
+
+/// Rows [first, first + count) of a matrix.
+Matrix rows_of(const Matrix& m, std::uint64_t first, std::uint64_t count) {
+  Matrix part(count, m.columns);
+  std::copy_n(m.values.begin() + static_cast<std::ptrdiff_t>(first * m.columns), count * m.columns,
+              part.values.begin());
+  return part;
+}
+void add_rows(Matrix& m, std::uint64_t first, const Matrix& part) {
+  for (std::uint64_t i = 0; i < part.rows; ++i) {
+    for (std::uint64_t j = 0; j < part.columns; ++j) m(first + i, j) += part(i, j);
+  }
+}
+
+/// The model with another feed-forward width, for its activation.
+ModelSpec with_ffn(const ModelSpec& m, std::uint64_t ffn) {
+  ModelSpec other = m;
+  other.ffn = ffn;
+  return other;
+}
+
+LayerRouting routing_of(const MixturePass& pass) {
+  const Mixture& m = *pass.model.mixture;
+  return {pass.workload, m.experts, m.per_token, static_cast<std::uint32_t>(pass.layer)};
+}
+
+/// Undivided scores of a token's experts, and the derivative of each by its logit.
+struct Scores {
+  std::vector<double> score, slope;
+};
+Scores scores_of(const Mixture& m, const Matrix& logits, std::uint64_t position) {
+  Scores s;
+  double largest = -HUGE_VAL;
+  for (std::uint64_t e = 0; e < m.experts; ++e) largest = std::max(largest, logits(position, e));
+  for (std::uint64_t e = 0; e < m.experts; ++e) {
+    const double x = logits(position, e);
+    if (m.scores == Mixture::Scores::sigmoid) {
+      const double y = 1.0 / (1.0 + std::exp(-x));
+      s.score.push_back(y);
+      s.slope.push_back(y * (1.0 - y));
+    } else {
+      s.score.push_back(std::exp(x - largest));
+      s.slope.push_back(s.score.back());
+    }
+  }
+  return s;
+}
+
+/// The experts by whose sum a token's gates are divided.
+std::vector<std::uint32_t> divisors(const Mixture& m, const std::vector<std::uint32_t>& chosen) {
+  if (m.scores != Mixture::Scores::softmax_all) return chosen;
+  std::vector<std::uint32_t> all(m.experts);
+  for (std::uint32_t e = 0; e < m.experts; ++e) all[e] = e;
+  return all;
+}
+
+double sum_of(const std::vector<double>& values, const std::vector<std::uint32_t>& which) {
+  double sum = 0.0;
+  for (const std::uint32_t e : which) sum += values[e];
+  return sum;
+}
+
+}  // namespace
+
+Matrix mixture_forward(const MixturePass& pass, const Matrix& x, MixtureRecord& r) {
+  const Mixture& m = *pass.model.mixture;
+  const LayerRouting routing = routing_of(pass);
+  const ModelSpec expert_model = with_ffn(pass.model, m.ffn);
+  const std::uint64_t h = pass.model.hidden;
+  r.logits = product(x, pass.weight("ffn.router.weight"));
+  r.gates = Matrix(x.rows, m.per_token);
+  r.chosen.assign(x.rows, {});
+  r.experts.assign(m.experts, {});
+  for (std::uint64_t p = 0; p < x.rows; ++p) {
+    for (std::uint32_t j = 0; j < m.per_token; ++j) {
+      const LayerRouting::Choice c = routing.choice(pass.sequence, p, j);
+      r.chosen[p].push_back(c.expert);
+      if (!c.kept) continue;
+      r.experts[c.expert].positions.push_back(p);
+      r.experts[c.expert].choices.push_back(j);
+    }
+    const Scores s = scores_of(m, r.logits, p);
+    const double sum = sum_of(s.score, divisors(m, r.chosen[p]));
+    for (std::uint32_t j = 0; j < m.per_token; ++j) r.gates(p, j) = m.scale * s.score[r.chosen[p][j]] / sum;
+    double all = 0.0;
+    for (const double score : s.score) all += score;
+    for (std::uint32_t e = 0; e < m.experts; ++e) {
+      *pass.auxiliary += auxiliary_weight(pass.workload, routing, m.experts, m.per_token, e) * s.score[e] / all;
+    }
+  }
+  Matrix y(x.rows, h);
+  if (m.shared_ffn > 0) {
+    r.shared_pre = product(x, pass.weight("ffn.shared.up.weight"));
+    pass.kept(r.shared_pre);
+    r.shared_act = activation_forward(with_ffn(pass.model, m.shared_ffn), r.shared_pre);
+    pass.kept(r.shared_act);
+    y = product(r.shared_act, pass.weight("ffn.shared.down.weight"));
+    pass.kept(y);
+  }
+  for (std::uint32_t e = 0; e < m.experts; ++e) {
+    ExpertRecord& expert = r.experts[e];
+    expert.x = Matrix(expert.positions.size(), h);
+    for (std::size_t i = 0; i < expert.positions.size(); ++i) {
+      for (std::uint64_t f = 0; f < h; ++f) expert.x(i, f) = x(expert.positions[i], f);
+    }
+    expert.pre = product(expert.x, rows_of(pass.weight("ffn.experts.up.weight"), e * h, h));
+    pass.kept(expert.pre);
+    expert.act = activation_forward(expert_model, expert.pre);
+    pass.kept(expert.act);
+    expert.out = product(expert.act, rows_of(pass.weight("ffn.experts.down.weight"), e * m.ffn, m.ffn));
+    pass.kept(expert.out);
+    for (std::size_t i = 0; i < expert.positions.size(); ++i) {
+      const std::uint64_t p = expert.positions[i];
+      for (std::uint64_t f = 0; f < h; ++f) y(p, f) += r.gates(p, expert.choices[i]) * expert.out(i, f);
+    }
+  }
+  pass.kept(y);
+  return y;
+}
+
+Matrix mixture_backward(const MixturePass& pass, const Matrix& dy, const Matrix& x, const MixtureRecord& r) {
+  const Mixture& m = *pass.model.mixture;
+  const LayerRouting routing = routing_of(pass);
+  const ModelSpec expert_model = with_ffn(pass.model, m.ffn);
+  const std::uint64_t h = pass.model.hidden;
+  Matrix dx(x.rows, h);
+  if (m.shared_ffn > 0) {
+    add_transposed_product(pass.gradient("ffn.shared.down.weight"), r.shared_act, dy);
+    Matrix dact = product_transposed(dy, pass.weight("ffn.shared.down.weight"));
+    pass.signal(dact);
+    Matrix dpre = activation_backward(with_ffn(pass.model, m.shared_ffn), dact, r.shared_pre);
+    pass.signal(dpre);
+    add_transposed_product(pass.gradient("ffn.shared.up.weight"), x, dpre);
+    dx = product_transposed(dpre, pass.weight("ffn.shared.up.weight"));
+    pass.signal(dx);
+  }
+  Matrix dgates(x.rows, m.per_token);
+  for (std::uint32_t e = 0; e < m.experts; ++e) {
+    const ExpertRecord& expert = r.experts[e];
+    Matrix dout(expert.positions.size(), h);
+    for (std::size_t i = 0; i < expert.positions.size(); ++i) {
+      const std::uint64_t p = expert.positions[i];
+      for (std::uint64_t f = 0; f < h; ++f) {
+        dout(i, f) = r.gates(p, expert.choices[i]) * dy(p, f);
+        dgates(p, expert.choices[i]) += dy(p, f) * expert.out(i, f);
+      }
+    }
+    pass.signal(dout);
+    const Matrix up = rows_of(pass.weight("ffn.experts.up.weight"), e * h, h);
+    const Matrix down = rows_of(pass.weight("ffn.experts.down.weight"), e * m.ffn, m.ffn);
+    Matrix ddown(m.ffn, h);
+    add_transposed_product(ddown, expert.act, dout);
+    add_rows(pass.gradient("ffn.experts.down.weight"), e * m.ffn, ddown);
+    Matrix dact = product_transposed(dout, down);
+    pass.signal(dact);
+    Matrix dpre = activation_backward(expert_model, dact, expert.pre);
+    pass.signal(dpre);
+    Matrix dup(h, up.columns);
+    add_transposed_product(dup, expert.x, dpre);
+    add_rows(pass.gradient("ffn.experts.up.weight"), e * h, dup);
+    Matrix din = product_transposed(dpre, up);
+    pass.signal(din);
+    for (std::size_t i = 0; i < expert.positions.size(); ++i) {
+      for (std::uint64_t f = 0; f < h; ++f) dx(expert.positions[i], f) += din(i, f);
+    }
+  }
+  // Gates and the auxiliary loss are sums of scores over sums of scores.
+  Matrix dlogits(x.rows, m.experts);
+  for (std::uint64_t p = 0; p < x.rows; ++p) {
+    const Scores s = scores_of(m, r.logits, p);
+    std::vector<double> dscore(m.experts, 0.0);
+    const std::vector<std::uint32_t> of = divisors(m, r.chosen[p]);
+    const double sum = sum_of(s.score, of);
+    double by_sum = 0.0;
+    for (std::uint32_t j = 0; j < m.per_token; ++j) {
+      dscore[r.chosen[p][j]] += m.scale * dgates(p, j) / sum;
+      by_sum -= m.scale * dgates(p, j) * s.score[r.chosen[p][j]] / (sum * sum);
+    }
+    for (const std::uint32_t e : of) dscore[e] += by_sum;
+    double all = 0.0;
+    double weighted = 0.0;
+    std::vector<double> weight(m.experts);
+    for (std::uint32_t e = 0; e < m.experts; ++e) {
+      weight[e] = auxiliary_weight(pass.workload, routing, m.experts, m.per_token, e);
+      all += s.score[e];
+      weighted += weight[e] * s.score[e];
+    }
+    for (std::uint32_t e = 0; e < m.experts; ++e) {
+      dscore[e] += weight[e] / all - weighted / (all * all);
+      dlogits(p, e) = dscore[e] * s.slope[e];
+    }
+  }
+  add_transposed_product(pass.gradient("ffn.router.weight"), x, dlogits);
+  pass.signal(dx);
+  add(dx, product_transposed(dlogits, pass.weight("ffn.router.weight")));
+  pass.signal(dx);
+  return dx;
+}
+
+}  // namespace orrery

@@ -1,0 +1,168 @@
+#include <catch2/catch.hpp>
+
+#include "core/plan/schedule_rules.hpp"
+#include "core/program/lower/lower.hpp"
+#include "core/program/totals.hpp"
+#include "core/program/verify.hpp"
+#include "core/spec/routing.hpp"
+#include "tests/support/random_plan.hpp"
+
+namespace orrery {
+namespace {
+
+test::RandomRunLimits limits_of(std::uint32_t expert) {
+  test::RandomRunLimits limits;
+  limits.max_ranks = 8;
+  limits.expert = expert;
+  limits.tensor = TensorAlgorithm::one_d;
+  return limits;
+}
+
+/// Sizes that the formulas of docs/formulas.md take.
+struct Sizes {
+  explicit Sizes(const PlannedRun& run) {
+    const Mixture& m = *run.model.mixture;
+    const std::uint32_t parts = run.plan.mesh.size(Axis::expert);
+    expert = parts;
+    tokens = run.plan.microbatch_size * run.workload.sequence_length / run.plan.mesh.size(Axis::context);
+    const std::uint64_t groups = tokens / routing_group(run.workload);
+    std::uint64_t most = 0;
+    for (std::uint32_t l = 0; l < run.model.layers; ++l) {
+      const LayerRouting routing(run.workload, m.experts, m.per_token, l);
+      most = std::max(most, routing.most_kept(parts));
+      kept_share += static_cast<double>(routing.kept()) / static_cast<double>(run.model.layers);
+    }
+    slots = expert * groups * most;
+    kept_share /= static_cast<double>(routing_group(run.workload));
+    bytes = size_of(weight_dtype(run.workload));
+  }
+  std::uint64_t expert = 1, tokens = 0, slots = 0, bytes = 0;
+  double kept_share = 0.0;  ///< kept choices per token
+};
+
+/// Runs of recomputed layers on the class, in units of a layer.
+std::uint64_t recomputed_layers(const Program& p, std::uint32_t rank_class) {
+  std::uint64_t n = 0;
+  for_each_op(p, p.classes[rank_class].step, [&](const OpRun& run) {
+    const auto* c = std::get_if<Compute>(&run.op->action);
+    if (c == nullptr) return;
+    const Kernel& k = run.block->kernels[c->kernel];
+    if (k.kind == KernelKind::dispatch_forward && k.pass == Pass::recompute) ++n;
+  });
+  return n;
+}
+
+}  // namespace
+
+// A layer sends its tokens' rows to their experts and back, and their
+// gradients: 4 all-to-alls, 6 where it is recomputed, of slots x hidden, of
+// which a rank keeps 1 / expert.
+TEST_CASE("Experts' messages are those of the closed form", "[property][mixture]") {
+  int exact = 0;
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    const PlannedRun run = test::random_run(seed, limits_of(seed % 2 == 0 ? 2 : 4));
+    CAPTURE(seed, test::describe(run));
+    const Program p = lower(run.model, run.workload, run.plan);
+    const Sizes s(run);
+    for (std::uint32_t c = 0; c < p.classes.size(); ++c) {
+      const std::uint64_t layers = test::layers_on(run.plan, c) * p.microbatches;
+      std::uint64_t sent = 0;
+      for (const CollectiveTotal& t : totals_of(p, c).collectives) {
+        if (t.kind == Collective::Kind::all_to_all && p[t.group].axes == AxisList{Axis::expert}) sent += t.sent;
+      }
+      const std::uint64_t one = s.slots * run.model.hidden * s.bytes / s.expert * (s.expert - 1);
+      CHECK(sent == (4 * layers + 2 * recomputed_layers(p, c)) * one);
+      // Balanced and even: k T h w (1 - 1 / expert) each time.
+      const Mixture& m = *run.model.mixture;
+      const std::uint64_t choices = routing_group(run.workload) * m.per_token;
+      if (run.workload.routing.kind == Routing::Kind::balanced && choices % m.experts == 0 &&
+          run.workload.routing.capacity.value_or(1.0) >= 1.0) {
+        CHECK(s.slots == m.per_token * s.tokens);
+        ++exact;
+      }
+    }
+  }
+  CHECK(exact > 5);
+}
+
+// What a mixture keeps of a microbatch, in elements of the working type: its
+// rows as they arrive (h) and return (h), before (2 f or f) and after (f) the
+// activation, for every slot; the logits in the type of the states.
+TEST_CASE("A mixture layer keeps what the closed form says", "[property][mixture]") {
+  int checked = 0;
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    const PlannedRun run = test::random_run(seed, limits_of(seed % 2 == 0 ? 1 : 2));
+    const Plan& plan = run.plan;
+    if (plan.recompute != Recompute::none || plan.attention != AttentionKernel::flash ||
+        plan.mesh.size(Axis::context) > 1 || rules_of(plan.schedule).splits_backward) {
+      continue;
+    }
+    CAPTURE(seed, test::describe(run));
+    const Program p = lower(run.model, run.workload, plan);
+    const Sizes s(run);
+    const ModelSpec& m = run.model;
+    const Mixture& x = *m.mixture;
+    const std::uint64_t t = plan.mesh.size(Axis::tensor);
+    const std::uint64_t rows = plan.sequence_parallel ? s.tokens / t : s.tokens;
+    const std::uint64_t gate = m.activation == Activation::swiglu ? 3 : 2;
+    const std::uint64_t attention = s.tokens * (2 * m.heads + 2 * m.kv_heads) * m.head_dim / t;  // qkv and context
+    const std::uint64_t stream = 4 * rows * m.hidden;  // input, two norms' results, the middle
+    const std::uint64_t masks = run.workload.hidden_dropout > 0 ? 2 * rows * m.hidden : 0;
+    const std::uint64_t experts = s.slots * (2 * m.hidden + gate * x.ffn / t) + s.tokens * gate * x.shared_ffn / t;
+    const std::uint64_t logits = rows * x.experts * size_of(state_dtype(run.workload));
+    const std::uint64_t expected = (attention + stream + experts) * s.bytes + masks + logits;
+    for (std::uint32_t c = 0; c < p.classes.size(); ++c) {
+      const ClassTotals totals = totals_of(p, c);
+      const std::uint64_t first =
+          test::stages_on(plan, c).front() == 0 ? 0 : first_layer(plan, test::stages_on(plan, c).front());
+      CHECK(totals.saved[first].activations == expected);
+      ++checked;
+    }
+  }
+  CHECK(checked > 40);
+}
+
+// 2 h f_e for every matrix of an expert, kept choice and token; three times
+// that in a step, and once more where it is recomputed.
+TEST_CASE("Experts multiply what their tokens need", "[property][mixture]") {
+  for (std::uint64_t seed = 500; seed <= 620; ++seed) {
+    const PlannedRun run = test::random_run(seed, limits_of(seed % 2 == 0 ? 1 : 2));
+    if (run.plan.recompute == Recompute::full) continue;
+    CAPTURE(seed, test::describe(run));
+    const Program p = lower(run.model, run.workload, run.plan);
+    const Mixture& x = *run.model.mixture;
+    double counted = 0.0;
+    for (std::uint32_t c = 0; c < p.classes.size(); ++c) {
+      double of_rank = 0.0;
+      for_each_op(p, p.classes[c].step, [&](const OpRun& op) {
+        const auto* compute = std::get_if<Compute>(&op.op->action);
+        if (compute == nullptr) return;
+        const Kernel& k = op.block->kernels[compute->kernel];
+        if (k.kind != KernelKind::expert_gemm) return;
+        of_rank += flops_of(k).counted;
+        CHECK(flops_of(k).counted <= busiest_flops(k));
+      });
+      counted += of_rank * static_cast<double>(p.mesh.size() / p.classes.size());
+    }
+    const double tokens = static_cast<double>(run.workload.global_batch * run.workload.sequence_length);
+    const double matrices = run.model.activation == Activation::swiglu ? 3.0 : 2.0;
+    const double expected = 3.0 * static_cast<double>(run.model.layers) * tokens * Sizes(run).kept_share * matrices *
+                            2.0 * static_cast<double>(run.model.hidden * x.ffn);
+    CHECK(counted == Approx(expected).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("Programs of mixtures are sound", "[property][mixture]") {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    const PlannedRun run = test::random_run(seed, limits_of(seed % 3 == 0 ? 1 : seed % 3 == 1 ? 2 : 4));
+    CAPTURE(seed, test::describe(run));
+    const Program p = lower(run.model, run.workload, run.plan);
+    for (const Violation& v : verify(p)) {
+      CAPTURE(v.code, v.message);
+      CHECK(v.code.empty());
+    }
+    CHECK(parameter_elements(p) == parameter_count(run.model));
+  }
+}
+
+}  // namespace orrery
