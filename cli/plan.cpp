@@ -33,7 +33,7 @@ std::string portable(const std::string& reference) {
   return is_path(reference) ? std::filesystem::absolute(reference).lexically_normal().string() : reference;
 }
 
-/// The plan that needs least memory of all plans on the cluster.
+/// The plan that needs least memory of the basic plans on the cluster.
 struct Leanest {
   std::uint64_t peak = std::numeric_limits<std::uint64_t>::max();
   Plan plan;
@@ -43,7 +43,7 @@ struct Leanest {
 std::optional<Leanest> leanest(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
                                const Calibration& c,
                                const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
-  const Space space = make_space(model, workload, cluster);
+  const Space space = make_space(model, workload, cluster, basic_limits());
   Bounder bounder(model, workload, cluster, c);
   Leanest best;
   for (std::uint64_t n = 0; n < space.count; ++n) {
@@ -75,6 +75,10 @@ class PlanVerb final : public Verb {
     c.option("--threads", threads_, "0: all cores", {0, 4096});
     c.option("--export", export_, "print the best plan as another program's launch flags: megatron");
     c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated");
+    c.flag("--all", all_,
+           "search every dimension: replica, context and grids of tensor axes, ZeRO 0 to 3, all schedules");
+    c.option("--only", only_,
+             "every dimension within limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
     c.flag("--space", show_space_, "describe the space that would be searched, and stop");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the best plan here; with --space, the space");
@@ -112,8 +116,9 @@ class PlanVerb final : public Verb {
   std::string precision_ = "bf16", optimizer_ = "adam", objective_ = "step-time";
   double dropout_ = 0.0, clip_norm_ = 1.0;
   std::uint32_t top_ = 5, threads_ = 0;
-  std::optional<std::string> export_;
-  bool no_simulate_ = false, show_space_ = false;
+  std::optional<std::string> export_, only_;
+  SpaceLimits limits_;
+  bool no_simulate_ = false, show_space_ = false, all_ = false;
   Workload workload_;
   ModelSpec spec_;
   ClusterSpec machine_;
@@ -142,6 +147,7 @@ void PlanVerb::read() {
   if (export_ && *export_ != "megatron") {
     d.error("cli.export", fmt::format("there is no export to \"{}\"", *export_), {"Known: megatron."});
   }
+  limits_ = only_ ? limits_of(*only_, d) : all_ ? SpaceLimits{} : basic_limits();
   if (threads_ > 4096) {
     d.error("cli.threads", "--threads is out of range",
             {fmt::format("It is {}; from 0 to 4096 is allowed.", threads_)});
@@ -261,27 +267,44 @@ nlohmann::ordered_json space_json(const Space& space) {
   nlohmann::ordered_json json;
   json["space"] = space.count;
   json["orders_left_out"] = space.orders_left_out;
-  json["meshes"] = nlohmann::ordered_json::array();
-  for (std::size_t i = 0; i < space.meshes.size(); ++i) {
-    const MeshSpace& on = space.meshes[i];
-    nlohmann::ordered_json mesh;
-    mesh["mesh"] = mesh_text(on.mesh);
-    mesh["first"] = space.first[i];
-    mesh["count"] = on.count();
-    mesh["microbatch_sizes"] = on.microbatch_sizes;
-    mesh["stage_layers"] = on.stage_layers;
-    mesh["runs"] = nlohmann::ordered_json::array();
-    for (const RunChoice& r : on.runs) {
-      mesh["runs"].push_back({{"schedule", name_of(r.schedule)},
-                              {"sequence_parallel", r.sequence_parallel},
-                              {"zero_stage", r.zero_stage},
-                              {"overlap_gradients", r.overlap_gradients}});
+  json["stage_layers"] = nlohmann::ordered_json::object();
+  for (const auto& [stages, splits] : space.stage_layers) json["stage_layers"][std::to_string(stages)] = splits;
+  json["shapes"] = nlohmann::ordered_json::array();
+  for (const ShapeSpace& s : space.shapes) {
+    nlohmann::ordered_json shape;
+    shape["tensor"] = name_of(s.tensor);
+    shape["sizes"] = nlohmann::ordered_json::object();
+    for (std::size_t a = 0; a < axis_count; ++a) {
+      if (s.sizes[a] > 1) shape["sizes"][std::string(name_of(static_cast<Axis>(a)))] = s.sizes[a];
     }
-    mesh["kernels"] = nlohmann::ordered_json::array();
-    for (const KernelChoice& k : on.kernels) {
-      mesh["kernels"].push_back({{"attention", name_of(k.attention)}, {"recompute", name_of(k.recompute)}});
+    shape["first"] = s.first;
+    shape["count"] = s.count;
+    shape["orders"] = s.orders;
+    shape["microbatches"] = nlohmann::ordered_json::array();
+    for (const MicrobatchSpace& m : s.microbatches) {
+      nlohmann::ordered_json schedules = nlohmann::ordered_json::array();
+      for (const ScheduleChoice& c : m.schedules) {
+        schedules.push_back({{"schedule", name_of(c.schedule)}, {"chunks", c.chunks}});
+      }
+      shape["microbatches"].push_back({{"size", m.size}, {"schedules", std::move(schedules)}});
     }
-    json["meshes"].push_back(std::move(mesh));
+    shape["blocks"] = nlohmann::ordered_json::array();
+    for (const BlockChoice& b : s.blocks) {
+      shape["blocks"].push_back({{"attention", name_of(b.attention)},
+                                 {"recompute", name_of(b.recompute)},
+                                 {"sequence_parallel", b.sequence_parallel},
+                                 {"context", name_of(b.context)},
+                                 {"zigzag", b.zigzag},
+                                 {"save_gathered", b.save_gathered}});
+    }
+    shape["states"] = nlohmann::ordered_json::array();
+    for (const StateChoice& c : s.states) {
+      shape["states"].push_back({{"zero_stage", c.zero_stage},
+                                 {"reshard_after_forward", c.reshard_after_forward},
+                                 {"prefetch", c.prefetch},
+                                 {"overlap_gradients", c.overlap_gradients}});
+    }
+    json["shapes"].push_back(std::move(shape));
   }
   return json;
 }
@@ -313,8 +336,23 @@ std::string PlanVerb::text(const SearchResult& result) const {
     table.row(std::move(cells));
   };
   using P = const FoundPlan&;
-  for (const Axis axis : {Axis::data, Axis::tensor, Axis::pipeline}) {
+  const auto any = [&](auto&& holds) {
+    return std::any_of(plans.begin(), plans.begin() + static_cast<std::ptrdiff_t>(shown), holds);
+  };
+  for (const Axis axis :
+       {Axis::data, Axis::tensor, Axis::pipeline, Axis::replica, Axis::context, Axis::depth, Axis::row, Axis::column}) {
+    const bool plain = axis == Axis::data || axis == Axis::tensor || axis == Axis::pipeline;
+    if (!plain && !any([&](P p) { return p.plan.mesh.size(axis) > 1; })) continue;
     row(std::string(name_of(axis)), [&](P p) { return fmt::format("{}", p.plan.mesh.size(axis)); });
+  }
+  if (any([](P p) { return p.plan.tensor != TensorAlgorithm::one_d; })) {
+    row("tensor algorithm", [](P p) { return std::string(name_of(p.plan.tensor)); });
+  }
+  if (any([](P p) { return p.plan.mesh.size(Axis::context) > 1; })) {
+    row("context algorithm", [](P p) {
+      if (p.plan.mesh.size(Axis::context) == 1) return std::string("-");
+      return fmt::format("{}{}", name_of(p.plan.context), p.plan.zigzag ? " zigzag" : "");
+    });
   }
   row("axes, outermost first", [](P p) {
     std::string order;
@@ -324,10 +362,16 @@ std::string PlanVerb::text(const SearchResult& result) const {
   row("microbatch", [](P p) { return fmt::format("{}", p.plan.microbatch_size); });
   row("microbatches", [&](P p) { return fmt::format("{}", microbatches(p.plan, workload_)); });
   row("schedule", [](P p) { return std::string(name_of(p.plan.schedule)); });
+  if (any([](P p) { return p.plan.chunks > 1; })) {
+    row("chunks per rank", [](P p) { return fmt::format("{}", p.plan.chunks); });
+  }
   row("layers of stages", [](P p) { return p.plan.stage_layers ? layers_text(*p.plan.stage_layers) : "auto"; });
   row("sequence parallel", [](P p) { return p.plan.sequence_parallel ? "on" : "off"; });
   row("recompute", [](P p) { return std::string(name_of(p.plan.recompute)); });
-  row("ZeRO", [](P p) { return fmt::format("{}", p.plan.zero_stage); });
+  row("ZeRO", [](P p) {
+    if (p.plan.zero_stage < 3) return fmt::format("{}", p.plan.zero_stage);
+    return fmt::format("3{}{}", p.plan.reshard_after_forward ? "" : " kept", p.plan.prefetch > 0 ? "" : " no prefetch");
+  });
   row("gradient overlap", [](P p) { return p.plan.overlap_gradients.value_or(false) ? "on" : "off"; });
   row("attention", [](P p) { return p.plan.attention ? std::string(name_of(*p.plan.attention)) : "auto"; });
   table.row({});
@@ -430,7 +474,7 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
 int PlanVerb::run() {
   read();
   if (show_space_) {
-    const Space space = make_space(spec_, workload_, machine_);
+    const Space space = make_space(spec_, workload_, machine_, limits_);
     const std::string shown = flags_.json ? json_text(space_json(space)) : describe(space) + "\n";
     flags_.output ? write_output(flags_, shown) : print(shown);
     return status_fine;
@@ -449,7 +493,8 @@ int PlanVerb::run() {
   options.progress = [&](const SearchProgress& p) {
     progress.show(p.phase, p.done, p.total, p.eta_s, p.best ? "best " + short_text(*p.best) : "");
   };
-  const SearchResult result = search(spec_, workload_, machine_, calibration_.calibration, options);
+  const SearchResult result = search(make_space(spec_, workload_, machine_, limits_), spec_, workload_, machine_,
+                                     calibration_.calibration, options);
   progress.clear();
   if (!result.plans.empty()) write_output(flags_, write_plan(planned(result.plans[0], 0)));
   Diagnostics refused;

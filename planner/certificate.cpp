@@ -34,12 +34,12 @@ void write_certificate(SearchResult& result, const CertificateInput& input) {
   } else if (result.plans.empty()) {
     text = fmt::format(
         "None of the {} plans of the space fits: each needs more than the {:.1f} GiB of a device on "
-        "some stage.  The peak is worked out exactly for every plan.",
+        "some stage, by a lower bound on its peak or by its Program.",
         result.space, input.capacity.in(gibibyte));
   } else {
     text = fmt::format(
-        "The least {} over all {} plans of the space is proven.  {} do not fit in memory (exact peak "
-        "of every plan). ",
+        "The least {} over all {} plans of the space is proven.  {} do not fit in memory (by a lower bound "
+        "on their peak, or by their Program). ",
         what(input.objective), result.space, result.infeasible);
     const std::uint64_t by_bound = pruned(result, "bound");
     if (by_bound > 0) {
@@ -60,7 +60,7 @@ void write_certificate(SearchResult& result, const CertificateInput& input) {
                       "proven too.",
                       input.best_simulated->in(second))
                 : fmt::format(
-                      "  The simulated minimum is uncertified: {} plans that were not simulated have a bound "
+                      "  The simulated minimum is uncertified: up to {} plans that were not simulated have a bound "
                       "below the best simulated time, {:.6f} s.",
                       input.below_simulated, input.best_simulated->in(second));
   }

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "core/plan/memory_check.hpp"
@@ -36,8 +37,15 @@ std::string mesh_text(const Mesh& mesh) {
 
 std::string describe(const Plan& plan) {
   std::string line = fmt::format("{}, microbatch {}", mesh_text(plan.mesh), plan.microbatch_size);
+  if (plan.tensor != TensorAlgorithm::one_d) {
+    line += fmt::format(", tensor {}{}", name_of(plan.tensor), plan.save_gathered ? " saving gathered" : "");
+  }
+  if (plan.mesh.size(Axis::context) > 1) {
+    line += fmt::format(", context {}{}", name_of(plan.context), plan.zigzag ? " zigzag" : "");
+  }
   if (plan.mesh.size(Axis::pipeline) > 1) {
-    line += fmt::format(", {}, layers {}", name_of(plan.schedule),
+    line += fmt::format(", {}{}, layers {}", name_of(plan.schedule),
+                        plan.chunks > 1 ? fmt::format(" of {} chunks", plan.chunks) : "",
                         plan.stage_layers ? stages_text(*plan.stage_layers) : "auto");
   }
   line += fmt::format(", attention {}, recompute {}", plan.attention ? name_of(*plan.attention) : "auto",
@@ -49,54 +57,75 @@ std::string describe(const Plan& plan) {
     line += fmt::format(", states on host {}/8", plan.offload->states);
   }
   if (plan.sequence_parallel) line += ", sequence parallel";
-  if (plan.mesh.size(Axis::data) > 1) {
-    line += fmt::format(", zero {}, gradients {}", plan.zero_stage,
-                        !plan.overlap_gradients   ? "auto"
-                        : *plan.overlap_gradients ? "overlapped"
-                                                  : "at the end");
+  if (plan.mesh.size(Axis::data) > 1) line += fmt::format(", zero {}", plan.zero_stage);
+  if (plan.zero_stage == 3) {
+    line += fmt::format("{}{}", plan.reshard_after_forward ? "" : " kept", plan.prefetch > 0 ? "" : " no prefetch");
+  }
+  const std::uint64_t sums = size(plan.mesh, sequence_axes(plan)) * plan.mesh.size(Axis::context);
+  if (sums > 1) {
+    line += fmt::format(", gradients {}", !plan.overlap_gradients   ? "auto"
+                                          : *plan.overlap_gradients ? "overlapped"
+                                                                    : "at the end");
   }
   return line;
 }
 
 std::string describe(const Space& space) {
-  std::string out = fmt::format("{} plans on {} meshes", space.count, space.meshes.size());
+  std::string out = fmt::format("{} plans of {} shapes", space.count, space.shapes.size());
   if (space.orders_left_out > 0) {
     out += fmt::format(" ({} more orders of axes lie on the network like a listed one)", space.orders_left_out);
   }
   out += ".\n";
-  for (std::size_t i = 0; i < space.meshes.size(); ++i) {
-    const MeshSpace& on = space.meshes[i];
-    out += fmt::format("{}: plans {} to {}\n", mesh_text(on.mesh), space.first[i], space.first[i] + on.count() - 1);
-    out += fmt::format("  microbatch sizes  {}\n", fmt::join(on.microbatch_sizes, ", "));
-    if (on.stage_layers.front().size() > 1) {
-      out += "  stage layers      ";
-      for (std::size_t s = 0; s < on.stage_layers.size(); ++s) {
-        out += fmt::format("{}{}", s == 0 ? "" : " | ", stages_text(on.stage_layers[s]));
+  // The values of every dimension over all shapes.
+  std::array<std::set<std::uint32_t>, axis_count> sizes;
+  std::set<std::string> tensor, schedules, context, kernels;
+  std::set<std::uint32_t> microbatches, zero, chunks;
+  for (const ShapeSpace& s : space.shapes) {
+    for (std::size_t a = 0; a < axis_count; ++a) sizes[a].insert(s.sizes[a]);
+    tensor.insert(std::string(name_of(s.tensor)));
+    for (const MicrobatchSpace& m : s.microbatches) {
+      microbatches.insert(m.size);
+      for (const ScheduleChoice& c : m.schedules)
+        schedules.insert(std::string(name_of(c.schedule))), chunks.insert(c.chunks);
+    }
+    for (const BlockChoice& b : s.blocks) {
+      kernels.insert(fmt::format("{} {}", name_of(b.attention), name_of(b.recompute)));
+      if (s.sizes[index(Axis::context)] > 1) {
+        context.insert(fmt::format("{}{}", name_of(b.context), b.zigzag ? " zigzag" : ""));
       }
-      out += "\n";
     }
-    std::set<std::string_view> schedules;
-    std::set<bool> sequence, overlap;
-    std::set<std::uint32_t> zero;
-    for (const RunChoice& r : on.runs) {
-      schedules.insert(name_of(r.schedule));
-      sequence.insert(r.sequence_parallel);
-      zero.insert(r.zero_stage);
-      overlap.insert(r.overlap_gradients);
+    for (const StateChoice& c : s.states) zero.insert(c.zero_stage);
+  }
+  for (std::size_t a = 0; a < axis_count; ++a) {
+    if (sizes[a].size() > 1 || (!sizes[a].empty() && *sizes[a].begin() > 1)) {
+      out += fmt::format("  {:<18}{}\n", name_of(static_cast<Axis>(a)), fmt::join(sizes[a], ", "));
     }
-    const auto switch_text = [](const std::set<bool>& values) {
-      return values.size() == 2 ? "off, on" : values.contains(true) ? "on" : "off";
-    };
-    if (on.mesh.size(Axis::pipeline) > 1) out += fmt::format("  schedules         {}\n", fmt::join(schedules, ", "));
-    out += fmt::format("  sequence parallel {}\n", switch_text(sequence));
-    out += fmt::format("  zero              {}\n", fmt::join(zero, ", "));
-    out += fmt::format("  overlap gradients {}\n", switch_text(overlap));
-    out += "  attention and recomputation  ";
-    for (std::size_t k = 0; k < on.kernels.size(); ++k) {
-      out += fmt::format("{}{} {}", k == 0 ? "" : " | ", name_of(on.kernels[k].attention),
-                         name_of(on.kernels[k].recompute));
+  }
+  const auto row = [&](const char* name, const auto& values) {
+    if (!values.empty()) out += fmt::format("  {:<18}{}\n", name, fmt::join(values, ", "));
+  };
+  row("tensor algorithm", tensor);
+  row("context algorithm", context);
+  row("microbatch", microbatches);
+  row("schedule", schedules);
+  row("chunks per rank", chunks);
+  row("zero", zero);
+  row("kernels", kernels);
+  std::size_t most = 0;
+  for (const auto& [stages, splits] : space.stage_layers) most = std::max(most, splits.size());
+  out += fmt::format("  {:<18}up to {} splits\n", "stages", most);
+  for (const ShapeSpace& s : space.shapes) {
+    Mesh mesh;
+    for (std::size_t a = 0; a < axis_count; ++a) {
+      if (s.sizes[a] > 1) mesh.axes.push_back({static_cast<Axis>(a), s.sizes[a]});
     }
-    out += "\n";
+    std::size_t most_schedules = 0;
+    for (const MicrobatchSpace& m : s.microbatches) most_schedules = std::max(most_schedules, m.schedules.size());
+    out += fmt::format(
+        "{}, {}: plans {} to {}; {} orders, {} microbatch sizes, {} kernels and cuts, up to {} schedules, {} "
+        "ways to keep states\n",
+        mesh_text(mesh), name_of(s.tensor), s.first, s.first + s.count - 1, s.orders, s.microbatches.size(),
+        s.blocks.size(), most_schedules, s.states.size());
   }
   return out;
 }

@@ -7,11 +7,14 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <queue>
 
 #include "core/base/diagnostics.hpp"
 #include "core/program/lower/lower.hpp"
-#include "planner/candidates.hpp"
 #include "planner/certificate.hpp"
+#include "planner/families.hpp"
 #include "planner/progress_meter.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/estimate.hpp"
@@ -39,12 +42,69 @@ namespace {
 /// Plans estimated side by side between two looks at the K-th best.  Fixed, so
 /// that what is evaluated does not depend on the number of threads.
 constexpr std::size_t batch_size = 16;
+constexpr std::size_t ahead_of_turn = 4;
+
+/// Families looked into side by side.
+constexpr std::size_t family_batch = 32;
 
 struct Estimated {
   Rating rating;
   std::uint64_t number = 0;
   Picoseconds step = 0;
+  bool fits = true;
   friend auto operator<=>(const Estimated&, const Estimated&) = default;
+};
+
+/// Families by level, each with the least bound on top.
+class Frontier {
+ public:
+  void push(const Family& f) { heap(f.level).push(f); }
+  [[nodiscard]] const Family* plan() const { return top(Family::Level::plan); }
+  /// Of the families that can be looked into, the least.
+  [[nodiscard]] const Family* least() const {
+    const Family* best = nullptr;
+    for (const auto level : inner) {
+      const Family* f = top(level);
+      if (f != nullptr && (best == nullptr || later(*best, *f))) best = f;
+    }
+    return best;
+  }
+  /// Of those of the lowest level, the least.
+  [[nodiscard]] const Family* deepest() const {
+    for (const auto level : inner) {
+      if (const Family* f = top(level); f != nullptr) return f;
+    }
+    return nullptr;
+  }
+  Family take(const Family* f) {
+    Family out = *f;
+    heap(out.level).pop();
+    return out;
+  }
+  /// Calls visit(family) for all that are left, and empties it.
+  template <class Visit>
+  void drain(Visit&& visit) {
+    for (auto& h : heaps_) {
+      for (; !h.empty(); h.pop()) visit(h.top());
+    }
+  }
+  [[nodiscard]] std::size_t plans() const { return heaps_[static_cast<std::size_t>(Family::Level::plan)].size(); }
+
+ private:
+  static constexpr Family::Level inner[] = {Family::Level::mesh, Family::Level::blocks, Family::Level::shape};
+  static bool later(const Family& a, const Family& b) {
+    return a.bound != b.bound ? b.bound < a.bound : b.first < a.first;
+  }
+  struct Later {
+    bool operator()(const Family& a, const Family& b) const { return later(a, b); }
+  };
+  using Heap = std::priority_queue<Family, std::vector<Family>, Later>;
+  Heap& heap(Family::Level level) { return heaps_[static_cast<std::size_t>(level)]; }
+  [[nodiscard]] const Family* top(Family::Level level) const {
+    const Heap& h = heaps_[static_cast<std::size_t>(level)];
+    return h.empty() ? nullptr : &h.top();
+  }
+  std::array<Heap, 4> heaps_;
 };
 
 class Search {
@@ -57,76 +117,140 @@ class Search {
         cluster_(cluster),
         calibration_(calibration),
         options_(options),
-        meter_(options) {}
+        capacity_(static_cast<std::uint64_t>(std::min(cluster.device.memory.base(), 9e18))),
+        meter_(options),
+        bounder_(model, workload, cluster, calibration),
+        bounders_([this] { return bounder_.beside(); }) {}
 
   SearchResult run() {
     ORRERY_ASSERT(options_.top >= 1, options_.top);
-    Candidates candidates = find_candidates(space_, model_, workload_, cluster_, calibration_, options_, meter_);
     SearchResult result;
     result.space = space_.count;
-    result.infeasible = candidates.infeasible;
-    const std::size_t end = evaluate(candidates.list);
-    result.evaluated = evaluated_.size();
-    result.complete = candidates.looked_at == space_.count && !stopped_;
-    if (result.infeasible > 0) result.pruned.push_back({"memory", result.infeasible});
-    if (result.complete && end < candidates.list.size()) {
-      result.pruned.push_back({"bound", candidates.list.size() - end});
+    meter_.phase("estimate", space_.count);
+    // The plainest shapes first: a good plan among them leaves out most of the others unseen.
+    std::vector<Family> others;
+    for (const Family& f : shape_families(space_)) {
+      const ShapeSpace& s = space_.shapes[f.shape];
+      const bool plain = s.tensor == TensorAlgorithm::one_d && s.sizes[index(Axis::context)] == 1 &&
+                         s.sizes[index(Axis::replica)] == 1;
+      plain ? frontier_.push(f) : others.push_back(f);
     }
+    look_around();
+    for (const Family& f : others) frontier_.push(f);
+    look_around();
+    result.complete = !stopped_;
+    frontier_.drain([&](const Family& f) { leave(f); });
+    result.evaluated = evaluated_.size();
+    result.infeasible = infeasible_;
+    if (infeasible_ > 0) result.pruned.push_back({"memory", infeasible_});
+    std::uint64_t left = 0;
+    for (const auto& [step, count] : left_) left += count;
+    if (result.complete && left > 0) result.pruned.push_back({"bound", left});
     report(result);
-    certify(result, candidates.list, end);
+    certify(result);
     result.wall_s = meter_.elapsed();
     return result;
   }
 
  private:
-  /// Position in the list behind the last candidate that may still be among the best.
-  std::size_t open_end(const std::vector<Candidate>& list, std::size_t at) const {
-    if (!options_.prune || best_.size() < options_.top) return list.size();
-    const auto exceeds = [](const Rating& worst, const Candidate& c) { return worst < c.bound; };
-    return static_cast<std::size_t>(
-        std::upper_bound(list.begin() + static_cast<std::ptrdiff_t>(at), list.end(), best_.back().rating, exceeds) -
-        list.begin());
+  /// Plans whose bounds exceed it cannot be among the best.
+  [[nodiscard]] Rating worst() const {
+    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+    return options_.prune && best_.size() == options_.top ? best_.back().rating : Rating{most, most};
   }
 
-  /// Estimates candidates in ascending order of their bounds until the rest
-  /// cannot be among the best.  Returns how many.
-  std::size_t evaluate(const std::vector<Candidate>& list) {
-    // How many there will be is known once there are enough to compare with.
-    meter_.phase("estimate", std::min(list.size(), batch_size));
-    std::size_t at = 0;
+  void leave(const Family& f) { left_.emplace_back(f.step, f.count); }
+
+  /// Looks into families and estimates plans in ascending order of their bounds
+  /// until the least bound left exceeds the worst of the best.
+  void look_around() {
+    std::vector<Family> inner, plans;
+    std::vector<Expansion> parts;
     std::vector<Estimated> batch;
-    for (std::size_t end = open_end(list, at); at < end; end = open_end(list, at)) {
-      if (meter_.cancelled() && !best_.empty()) {
+    while (!stopped_) {
+      const Rating limit = worst();
+      const bool enough = best_.size() == options_.top;
+      inner.clear();
+      plans.clear();
+      // Straight down to the first plans, then the least bound first.
+      const std::size_t families = enough || !options_.prune ? family_batch : frontier_.plans() >= batch_size ? 0 : 1;
+      while (inner.size() < families) {
+        const Family* f = enough ? frontier_.least() : frontier_.deepest();
+        if (f == nullptr || limit < f->bound) break;
+        inner.push_back(frontier_.take(f));
+      }
+      // Plans whose bound is not the least may show others to be too slow; a few of them do.
+      const Family* least = frontier_.least();
+      while (plans.size() < batch_size) {
+        const Family* f = frontier_.plan();
+        if (f == nullptr || limit < f->bound) break;
+        const bool next = !enough || least == nullptr || f->bound <= least->bound;
+        if (!next && plans.size() >= ahead_of_turn) break;
+        plans.push_back(frontier_.take(f));
+      }
+      if (inner.empty() && plans.empty()) return;
+      if (meter_.cancelled()) {
+        for (const Family& f : inner) frontier_.push(f);
+        for (const Family& f : plans) frontier_.push(f);
         stopped_ = true;
-        break;
+        return;
       }
-      batch.assign(std::min(batch_size, end - at), {});
-      tbb::parallel_for(std::size_t{0}, batch.size(), [&](std::size_t i) { batch[i] = estimate_one(list[at + i]); });
-      at += batch.size();
-      for (const Estimated& e : batch) {
-        evaluated_.push_back(e);
-        best_.insert(std::upper_bound(best_.begin(), best_.end(), e), e);
-        if (best_.size() > options_.top) best_.pop_back();
-        meter_.best(Seconds::of(static_cast<double>(e.step) * 1e-12));
-      }
-      meter_.decided(batch.size(), open_end(list, at) - at);
+      parts.assign(inner.size(), {});
+      batch.assign(plans.size(), {});
+      tbb::parallel_for(std::size_t{0}, inner.size() + plans.size(), [&](std::size_t i) {
+        if (i < inner.size()) {
+          parts[i] = expand(inner[i], space_, capacity_, options_.objective, limit, bounders_.local());
+        } else {
+          batch[i - inner.size()] = estimate_one(plans[i - inner.size()]);
+        }
+      });
+      take_in(parts, batch);
     }
-    return at;
+  }
+
+  void take_in(const std::vector<Expansion>& parts, const std::vector<Estimated>& batch) {
+    std::uint64_t decided = 0;
+    for (const Expansion& e : parts) {
+      for (const Family& f : e.inside) frontier_.push(f);
+      for (const Family& f : e.beyond) leave(f), decided += f.count;
+      infeasible_ += e.infeasible;
+      decided += e.infeasible;
+    }
+    for (const Estimated& e : batch) {
+      ++decided;
+      if (!e.fits) {
+        ++infeasible_;
+        continue;
+      }
+      evaluated_.push_back(e);
+      best_.insert(std::upper_bound(best_.begin(), best_.end(), e), e);
+      if (best_.size() > options_.top) best_.pop_back();
+      meter_.best(Seconds::of(static_cast<double>(e.step) * 1e-12));
+    }
+    meter_.done(decided);
   }
 
   CostModel costs_of(const Plan& plan) const {
     return CostModel(cluster_, calibration_, plan.mesh, plan.placement, plan.collective_algorithm);
   }
 
-  Estimated estimate_one(const Candidate& candidate) {
-    const Plan plan = plan_at(space_, candidate.number);
+  Estimated estimate_one(const Family& candidate) {
+    const Plan plan = plan_at(space_, candidate.first);
     const Program program = lower(model_, workload_, plan);
-    const Picoseconds step = picoseconds(estimators_.local().step_time(program, costs_of(plan)));
-    ORRERY_ASSERT(step >= candidate.step_bound, candidate.number, step, candidate.step_bound);
-    Rating exact = rating(options_.objective, step, 0);
-    // Memory is known exactly without the Program.
-    if (options_.objective == Objective::memory) exact.first = candidate.bound.first;
-    return {exact, candidate.number, step};
+    Estimator& estimator = estimators_.local();
+    Picoseconds step = 0;
+    std::uint64_t peak = candidate.peak;
+    if (memory_is_exact(plan)) {
+      step = picoseconds(estimator.step_time(program, costs_of(plan)));
+    } else {
+      const PlannedRun run{model_, workload_, cluster_, plan, {}, {}};
+      const Report exact = estimator.estimate(run, program, costs_of(plan));
+      step = picoseconds(exact.step_time);
+      peak = exact.peak_memory_bytes;
+    }
+    ORRERY_ASSERT(step >= candidate.step && peak >= candidate.peak, candidate.first, step, candidate.step, peak,
+                  candidate.peak);
+    return {rating(options_.objective, step, peak), candidate.first, step, peak <= capacity_};
   }
 
   /// Reports of the best, and their simulations.
@@ -156,11 +280,13 @@ class Search {
     });
   }
 
-  void certify(SearchResult& result, const std::vector<Candidate>& list, std::size_t end) const {
+  void certify(SearchResult& result) const {
     CertificateInput input;
     input.objective = options_.objective;
     input.capacity = cluster_.device.memory;
-    if (end < list.size()) input.least_bound_left = Seconds::of(static_cast<double>(list[end].step_bound) * 1e-12);
+    std::optional<Picoseconds> least;
+    for (const auto& [step, count] : left_) least = least ? std::min(*least, step) : step;
+    if (least) input.least_bound_left = Seconds::of(static_cast<double>(*least) * 1e-12);
     // Plans that a simulation might still find faster than the best simulated one:
     // those estimated but not simulated, and those only bounded.
     std::optional<Seconds> best;
@@ -170,7 +296,7 @@ class Search {
     input.best_simulated = best;
     if (best) {
       const Picoseconds limit = picoseconds(*best);
-      for (std::size_t i = end; i < list.size(); ++i) input.below_simulated += list[i].step_bound < limit ? 1 : 0;
+      for (const auto& [step, count] : left_) input.below_simulated += step < limit ? count : 0;
       for (const Estimated& e : evaluated_) {
         const bool simulated = std::any_of(result.plans.begin(), result.plans.end(),
                                            [&](const FoundPlan& f) { return f.number == e.number && f.simulated; });
@@ -186,7 +312,13 @@ class Search {
   const ClusterSpec& cluster_;
   const Calibration& calibration_;
   const SearchOptions& options_;
+  const std::uint64_t capacity_;
   ProgressMeter meter_;
+  Bounder bounder_;
+  tbb::enumerable_thread_specific<Bounder> bounders_;
+  Frontier frontier_;
+  std::vector<std::pair<Picoseconds, std::uint64_t>> left_;  ///< bounds on the step, of how many plans left out
+  std::uint64_t infeasible_ = 0;
   tbb::enumerable_thread_specific<Estimator> estimators_;
   std::vector<Estimated> evaluated_;
   std::vector<Estimated> best_;  ///< ascending, at most `top`
@@ -210,7 +342,7 @@ SearchResult search(const Space& space, const ModelSpec& model, const Workload& 
 
 SearchResult search(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
                     const Calibration& calibration, const SearchOptions& options) {
-  return search(make_space(model, workload, cluster), model, workload, cluster, calibration, options);
+  return search(make_space(model, workload, cluster, basic_limits()), model, workload, cluster, calibration, options);
 }
 
 }  // namespace orrery

@@ -28,7 +28,7 @@ enum class Objective : std::uint8_t {
 /// How far a search has come.  `done` counts plans decided (bounded, pruned or
 /// estimated) of `total`; `eta_s` is unset until it can be told.
 struct SearchProgress {
-  std::string phase;  ///< "bound", "estimate", "simulate"
+  std::string phase;  ///< "estimate", "simulate"
   std::uint64_t done = 0;
   std::uint64_t total = 0;
   double elapsed_s = 0.0;
@@ -55,7 +55,8 @@ struct FoundPlan {
 
 /// Why plans were not estimated.
 struct PruneCount {
-  std::string reason;  ///< "memory": does not fit by its bound; "bound": cannot be among the best
+  std::string
+      reason;  ///< "memory": does not fit by a bound on its peak or by its Program; "bound": cannot be among the best
   std::uint64_t count = 0;
 };
 
@@ -75,19 +76,21 @@ struct SearchResult {
   std::string certificate;  ///< the proof in words, with the counts
 };
 
-/// Finds the `top` best plans of the space of `model` on `cluster`.
+/// Finds the `top` best plans of a space.
 ///
-/// Plans whose closed-form memory does not fit are left out first; the rest are
-/// lowered and estimated in ascending order of their bounds until every bound
-/// left exceeds the worst of the best found.  So the result is the minimum of
-/// `estimate` over the whole space, as the certificate says.  Deterministic
-/// whatever the number of threads (wall_s apart).
+/// Branch and bound: families of plans that share their outer choices are
+/// looked into in ascending order of one lower bound for all of their plans
+/// (planner/families.hpp), plans are lowered and estimated in ascending order of
+/// theirs, and what exceeds the worst of the best found is left out, a family
+/// at a time.  So the result is the minimum of `estimate` over the whole space,
+/// as the certificate says.  Deterministic whatever the number of threads
+/// (wall_s apart).
 ///
 /// No plan fits: `plans` is empty and `complete`.
-[[nodiscard]] SearchResult search(const ModelSpec&, const Workload&, const ClusterSpec&, const Calibration&,
-                                  const SearchOptions& = {});
-/// The same over a given space, for tests and for narrowed questions.
 [[nodiscard]] SearchResult search(const Space&, const ModelSpec&, const Workload&, const ClusterSpec&,
                                   const Calibration&, const SearchOptions& = {});
+/// The same over the basic space (basic_limits).
+[[nodiscard]] SearchResult search(const ModelSpec&, const Workload&, const ClusterSpec&, const Calibration&,
+                                  const SearchOptions& = {});
 
 }  // namespace orrery

@@ -3,20 +3,15 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <set>
 
 #include "core/base/diagnostics.hpp"
 #include "core/plan/plan_check.hpp"
+#include "core/plan/schedule_rules.hpp"
 #include "planner/gradient_bucket.hpp"
 
 namespace orrery {
 namespace {
-
-/// Orders of the axes that the space covers.
-constexpr Axis orders[6][3] = {
-    {Axis::pipeline, Axis::data, Axis::tensor}, {Axis::pipeline, Axis::tensor, Axis::data},
-    {Axis::data, Axis::pipeline, Axis::tensor}, {Axis::data, Axis::tensor, Axis::pipeline},
-    {Axis::tensor, Axis::pipeline, Axis::data}, {Axis::tensor, Axis::data, Axis::pipeline},
-};
 
 /// Larger batches have microbatch sizes that no plan may have.
 constexpr std::uint64_t batch_limit = plan_size_limit * plan_size_limit;
@@ -33,27 +28,27 @@ std::vector<std::uint32_t> divisors(std::uint64_t n) {
   return low;
 }
 
-Mesh without_ones(const Mesh& mesh) {
-  Mesh kept;
-  for (const MeshAxis& a : mesh.axes) {
-    if (a.size > 1) kept.axes.push_back(a);
-  }
-  return kept;
-}
-
 // How an order of axes lies on the network: for every level and axis, how many
 // of the axis' members share one unit of the level.  Two orders with the same
 // answer differ by a renumbering of devices that keeps every unit together, so
 // every group and every pair of neighbours reaches over the same levels.  That
 // holds where the units nest with the strides; empty where they do not.
 std::optional<std::vector<std::uint64_t>> layout(const Mesh& mesh, const std::vector<std::uint64_t>& level_units) {
+  std::array<std::uint64_t, axis_count> sizes{}, strides{};
+  std::uint64_t inner = 1;
+  for (auto a = mesh.axes.rbegin(); a != mesh.axes.rend(); ++a) {
+    sizes[index(a->axis)] = a->size;
+    strides[index(a->axis)] = inner;
+    inner *= a->size;
+  }
   std::vector<std::uint64_t> members;
+  members.reserve(level_units.size() * mesh.axes.size());
   for (const std::uint64_t unit : level_units) {
-    for (const Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) {
-      const std::uint64_t size = mesh.size(axis);
-      const std::uint64_t stride = size > 1 ? mesh.stride(axis) : 1;
-      if (size == 1 || unit <= stride) {
-        if (size > 1 && stride % unit != 0) return std::nullopt;
+    for (std::size_t axis = 0; axis < axis_count; ++axis) {
+      const std::uint64_t size = sizes[axis], stride = strides[axis];
+      if (size <= 1) continue;
+      if (unit <= stride) {
+        if (stride % unit != 0) return std::nullopt;
         members.push_back(1);
       } else {
         if (unit % stride != 0) return std::nullopt;
@@ -67,26 +62,27 @@ std::optional<std::vector<std::uint64_t>> layout(const Mesh& mesh, const std::ve
 }
 
 bool lie_alike(const Mesh& a, const Mesh& b, const std::vector<std::uint64_t>& level_units) {
-  for (const Axis axis : {Axis::pipeline, Axis::data, Axis::tensor}) {
-    if (a.size(axis) != b.size(axis)) return false;
-  }
   if (a == b) return true;
   const auto on_a = layout(a, level_units);
   return on_a && on_a == layout(b, level_units);
 }
 
-/// The first plan on a mesh with one microbatch size: microbatch sizes are the
-/// only choices that other limits than the space's own may forbid.
-Plan plan_of(const MeshSpace& on, Bytes bucket, std::uint32_t microbatch) {
-  Plan plan;
-  plan.mesh = on.mesh;
-  plan.microbatch_size = microbatch;
-  plan.schedule = on.runs.front().schedule;
-  plan.stage_layers = on.stage_layers.front();
-  plan.gradient_bucket = bucket;
-  plan.overlap_gradients = false;
-  plan.attention = on.kernels.front().attention;
-  return plan;
+bool by_axis(const MeshAxis& a, const MeshAxis& b) { return a.axis < b.axis; }
+
+Mesh mesh_of(const std::array<std::uint32_t, axis_count>& sizes) {
+  Mesh mesh;
+  for (std::size_t a = 0; a < axis_count; ++a) {
+    if (sizes[a] > 1) mesh.axes.push_back({static_cast<Axis>(a), sizes[a]});
+  }
+  return mesh;
+}
+
+/// Calls visit(mesh) for every order, from the axes' own order on.
+template <class Visit>
+void for_each_order(const ShapeSpace& shape, Visit&& visit) {
+  Mesh mesh = mesh_of(shape.sizes);
+  do visit(mesh);
+  while (std::next_permutation(mesh.axes.begin(), mesh.axes.end(), by_axis));
 }
 
 bool is_valid(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster) {
@@ -95,18 +91,31 @@ bool is_valid(const Plan& plan, const ModelSpec& model, const Workload& workload
   return wrong.empty();
 }
 
-std::vector<RunChoice> run_choices(const Mesh& mesh, const Workload& workload) {
-  const std::uint32_t t = mesh.size(Axis::tensor);
-  std::vector<RunChoice> choices;
-  for (const ScheduleName schedule : {ScheduleName::gpipe, ScheduleName::one_f_one_b}) {
-    if (schedule == ScheduleName::gpipe && mesh.size(Axis::pipeline) == 1) continue;
-    for (const bool sequence : {false, true}) {
-      if (sequence && (t == 1 || workload.sequence_length % t != 0)) continue;
-      for (const std::uint32_t zero : {0U, 1U}) {
-        if (zero == 1 && mesh.size(Axis::data) == 1) continue;
-        for (const bool overlap : {false, true}) {
-          if (overlap && mesh.size(Axis::data) == 1) continue;
-          choices.push_back({schedule, sequence, zero, overlap});
+std::vector<BlockChoice> block_choices(const ShapeSpace& shape, const Workload& workload) {
+  struct Kernel {
+    AttentionKernel attention;
+    Recompute recompute;
+  };
+  std::vector<Kernel> kernels = {{AttentionKernel::unfused, Recompute::none},
+                                 {AttentionKernel::unfused, Recompute::selective},
+                                 {AttentionKernel::unfused, Recompute::full},
+                                 {AttentionKernel::flash, Recompute::none},
+                                 {AttentionKernel::flash, Recompute::full}};
+  if (workload.attention_dropout > 0.0) kernels.resize(3);
+  const bool context = shape.sizes[index(Axis::context)] > 1;
+  std::vector<BlockChoice> choices;
+  for (const ContextAlgorithm algorithm :
+       {ContextAlgorithm::all_gather, ContextAlgorithm::ulysses, ContextAlgorithm::ring}) {
+    if (!context && algorithm != ContextAlgorithm::all_gather) break;
+    for (const bool zigzag : {false, true}) {
+      if (zigzag && (!context || algorithm == ContextAlgorithm::ulysses)) continue;
+      for (const bool sequence : {false, true}) {
+        if (sequence && shape.sizes[index(Axis::tensor)] == 1) continue;
+        for (const bool save : {false, true}) {
+          if (save && shape.tensor != TensorAlgorithm::three_d) continue;
+          for (const Kernel& k : kernels) {
+            choices.push_back({k.attention, k.recompute, sequence, algorithm, zigzag, save});
+          }
         }
       }
     }
@@ -114,17 +123,208 @@ std::vector<RunChoice> run_choices(const Mesh& mesh, const Workload& workload) {
   return choices;
 }
 
-std::vector<KernelChoice> kernel_choices(const Workload& workload) {
-  std::vector<KernelChoice> choices = {{AttentionKernel::unfused, Recompute::none},
-                                       {AttentionKernel::unfused, Recompute::selective},
-                                       {AttentionKernel::unfused, Recompute::full}};
-  if (workload.attention_dropout > 0.0) return choices;
-  choices.push_back({AttentionKernel::flash, Recompute::none});
-  choices.push_back({AttentionKernel::flash, Recompute::full});
+std::vector<StateChoice> state_choices(const ShapeSpace& shape, const SpaceLimits& limits, std::size_t& plain) {
+  const auto size = [&](Axis axis) { return shape.sizes[index(axis)]; };
+  const bool grid = shape.tensor != TensorAlgorithm::one_d;
+  const bool reduces = size(Axis::data) > 1 || size(Axis::context) > 1 || grid;
+  std::vector<StateChoice> choices;
+  for (std::uint32_t zero = 0; zero <= 3; ++zero) {
+    if (zero == 2) plain = choices.size();
+    if (std::find(limits.zero.begin(), limits.zero.end(), zero) == limits.zero.end()) continue;
+    if (zero > 0 && size(Axis::data) == 1) continue;
+    if (zero > 1 && grid) continue;
+    for (const bool reshard : {true, false}) {
+      for (const std::uint32_t prefetch : {1U, 0U}) {
+        if (zero < 3 && (!reshard || prefetch == 0)) continue;
+        for (const bool overlap : {false, true}) {
+          if (overlap && !reduces) continue;
+          choices.push_back({zero, reshard, prefetch, overlap});
+        }
+      }
+    }
+  }
   return choices;
 }
 
+class Maker {
+ public:
+  Maker(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster, const SpaceLimits& limits)
+      : model_(model), workload_(workload), cluster_(cluster), limits_(limits) {}
+
+  Space make() {
+    std::uint64_t unit = 1;
+    for (const NetworkLevel& level : cluster_.levels) space_.level_units.push_back(unit *= level.size);
+    space_.layers = model_.layers;
+    const std::uint64_t devices = cluster_.devices();
+    if (devices > plan_size_limit || workload_.global_batch > batch_limit) return std::move(space_);
+    for (const TensorAlgorithm tensor :
+         {TensorAlgorithm::one_d, TensorAlgorithm::two_d, TensorAlgorithm::two_half_d, TensorAlgorithm::three_d}) {
+      if (std::find(limits_.tensor.begin(), limits_.tensor.end(), tensor) == limits_.tensor.end()) continue;
+      ShapeSpace shape;
+      shape.tensor = tensor;
+      shape.sizes.fill(1);
+      for (const std::uint32_t cut : divisors(devices)) {
+        if (tensor == TensorAlgorithm::one_d) {
+          shape.sizes[index(Axis::tensor)] = cut;
+          if (cuts(cut)) others(shape, devices / cut);
+          continue;
+        }
+        const std::uint64_t square = std::uint64_t{cut} * cut;
+        if (cut < 2 || devices % square != 0 || !cuts(cut) || model_.hidden % cut != 0) continue;
+        shape.sizes[index(Axis::row)] = shape.sizes[index(Axis::column)] = cut;
+        for (const std::uint32_t depth : divisors(devices / square)) {
+          const bool wanted = tensor == TensorAlgorithm::two_d        ? depth == 1
+                              : tensor == TensorAlgorithm::two_half_d ? depth > 1
+                                                                      : depth == cut;
+          shape.sizes[index(Axis::depth)] = depth;
+          if (wanted) others(shape, devices / square / depth);
+        }
+      }
+    }
+    return std::move(space_);
+  }
+
+ private:
+  bool cuts(std::uint32_t parts) const {
+    return model_.heads % parts == 0 && model_.kv_heads % parts == 0 && model_.ffn % parts == 0;
+  }
+
+  /// All sizes of the axes that are not of tensor parallelism.
+  void others(ShapeSpace& shape, std::uint64_t devices) {
+    const bool may_cut = limits_.context && shape.tensor == TensorAlgorithm::one_d;
+    for (const std::uint32_t pipeline : divisors(devices)) {
+      if (pipeline > std::min<std::uint64_t>(model_.layers, stage_limit)) break;
+      for (const std::uint32_t context : divisors(devices / pipeline)) {
+        if (context > 1 && (!may_cut || workload_.sequence_length % context != 0)) continue;
+        for (const std::uint32_t replica : divisors(devices / pipeline / context)) {
+          const auto data = static_cast<std::uint32_t>(devices / pipeline / context / replica);
+          if (replica > 1 && (!limits_.replicas || data == 1)) continue;
+          ShapeSpace full = shape;
+          full.sizes[index(Axis::pipeline)] = pipeline;
+          full.sizes[index(Axis::context)] = context;
+          full.sizes[index(Axis::replica)] = replica;
+          full.sizes[index(Axis::data)] = data;
+          add(std::move(full));
+        }
+      }
+    }
+  }
+
+  /// Valid choices depend on the axes that cut layers alone.
+  const std::vector<BlockChoice>& blocks_of(const ShapeSpace& shape, Plan plan) {
+    std::vector<std::uint32_t> key = {static_cast<std::uint32_t>(shape.tensor)};
+    for (const Axis a : {Axis::context, Axis::tensor, Axis::row, Axis::depth}) key.push_back(shape.sizes[index(a)]);
+    const auto at = blocks_.try_emplace(key).first;
+    if (!at->second.empty()) return at->second;
+    for (const BlockChoice& choice : block_choices(shape, workload_)) {
+      choose(plan, choice);
+      if (is_valid(plan, model_, workload_, cluster_)) at->second.push_back(choice);
+    }
+    return at->second;
+  }
+
+  const std::vector<std::vector<std::uint32_t>>& splits(std::uint32_t stages) {
+    const auto [at, fresh] = space_.stage_layers.try_emplace(stages);
+    if (fresh) at->second = uneven_stages(model_.layers, stages, stage_reach(model_));
+    return at->second;
+  }
+
+  std::vector<ScheduleChoice> schedules(const ShapeSpace& shape, std::uint64_t count) const {
+    const std::uint32_t p = shape.sizes[index(Axis::pipeline)];
+    if (p == 1) return {{}};
+    const auto most = static_cast<std::uint32_t>(std::min<std::uint64_t>(model_.layers, stage_limit) / p);
+    std::vector<ScheduleChoice> out;
+    for (const ScheduleName name : limits_.schedules) {
+      const ScheduleRules& rules = rules_of(name);
+      if (rules.splits_backward && shape.tensor != TensorAlgorithm::one_d) continue;
+      if ((rules.whole_rounds && count % p != 0) || count < std::uint64_t{rules.least_rounds} * p) continue;
+      const std::uint32_t end = rules.most_chunks == 0 ? most : std::min(most, rules.most_chunks);
+      for (std::uint32_t chunks = rules.least_chunks; chunks <= end; ++chunks) {
+        if (limits_.most_chunks > 0 && chunks > limits_.most_chunks) break;
+        if (count * p * chunks <= stage_microbatch_limit) out.push_back({name, chunks});
+      }
+    }
+    return out;
+  }
+
+  /// Orders that lie apart: as many for the same sizes of whatever axes.
+  std::uint64_t orders(const ShapeSpace& shape) {
+    std::vector<std::uint32_t> key;
+    for (const std::uint32_t n : shape.sizes) {
+      if (n > 1) key.push_back(n);
+    }
+    std::sort(key.begin(), key.end());
+    const auto [at, fresh] = orders_.try_emplace(key, 0);
+    if (fresh) at->second = orders_of(space_, shape).size();
+    return at->second;
+  }
+
+  void add(ShapeSpace shape) {
+    Plan plan;
+    plan.tensor = shape.tensor;
+    plan.mesh = mesh_of(shape.sizes);
+    const std::uint64_t cut = size(plan.mesh, sequence_axes(plan));
+    if (workload_.global_batch % cut != 0) return;
+    const std::uint32_t p = shape.sizes[index(Axis::pipeline)];
+    shape.gradient_bucket = default_gradient_bucket(workload_, static_cast<std::uint32_t>(size(plan.mesh, batch_axes)));
+    plan.gradient_bucket = shape.gradient_bucket;
+    plan.overlap_gradients = false;
+    plan.attention = AttentionKernel::flash;
+    plan.stage_layers = splits(p).front();
+    // Sizes beyond check()'s limits, and workloads that it refuses, leave nothing here.
+    const std::vector<std::uint32_t> sizes = divisors(workload_.global_batch / cut);
+    plan.microbatch_size = sizes[sizes.size() / 2];
+    for (const std::uint32_t any : sizes) {
+      if (workload_.global_batch / cut / any <= stage_microbatch_limit / p) {
+        plan.microbatch_size = any;
+        break;
+      }
+    }
+    shape.blocks = blocks_of(shape, plan);
+    if (shape.blocks.empty()) return;
+    choose(plan, shape.blocks.front());
+    shape.states = state_choices(shape, limits_, shape.plain_states);
+    if (shape.states.empty()) return;
+    for (const std::uint32_t microbatch : sizes) {
+      plan.microbatch_size = microbatch;
+      if (!is_valid(plan, model_, workload_, cluster_)) continue;
+      MicrobatchSpace with{microbatch, schedules(shape, workload_.global_batch / cut / microbatch), 0};
+      for (const ScheduleChoice& s : with.schedules) {
+        with.plans += std::uint64_t{splits(p * s.chunks).size()} * states_with(shape, s);
+      }
+      if (with.plans > 0) shape.microbatches.push_back(std::move(with));
+    }
+    if (shape.microbatches.empty()) return;
+    shape.orders = orders(shape);
+    std::uint64_t all = 1;
+    for (std::uint64_t n = 2; n <= plan.mesh.axes.size(); ++n) all *= n;
+    space_.orders_left_out += all - shape.orders;
+    for (const MicrobatchSpace& m : shape.microbatches) shape.count += m.plans * shape.orders * shape.blocks.size();
+    shape.first = space_.count;
+    space_.count += shape.count;
+    space_.shapes.push_back(std::move(shape));
+  }
+
+  const ModelSpec& model_;
+  const Workload& workload_;
+  const ClusterSpec& cluster_;
+  const SpaceLimits& limits_;
+  Space space_;
+  std::map<std::vector<std::uint32_t>, std::vector<BlockChoice>> blocks_;
+  std::map<std::vector<std::uint32_t>, std::uint64_t> orders_;
+};
+
 }  // namespace
+
+SpaceLimits basic_limits() {
+  SpaceLimits limits;
+  limits.tensor = {TensorAlgorithm::one_d};
+  limits.schedules = {ScheduleName::gpipe, ScheduleName::one_f_one_b};
+  limits.zero = {0, 1};
+  limits.most_chunks = 1;
+  limits.replicas = limits.context = false;
+  return limits;
+}
 
 std::vector<std::vector<std::uint32_t>> uneven_stages(std::uint64_t layers, std::uint32_t stages, std::uint32_t reach) {
   ORRERY_ASSERT(stages >= 1 && stages <= layers, stages, layers);
@@ -162,109 +362,137 @@ std::uint32_t stage_reach(const ModelSpec& model) {
   return static_cast<std::uint32_t>(std::min<std::uint64_t>((table + layer - 1) / layer, stage_reach_limit));
 }
 
-Space make_space(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster) {
-  Space space;
-  std::uint64_t unit = 1;
-  for (const NetworkLevel& level : cluster.levels) space.level_units.push_back(unit *= level.size);
-  const std::uint64_t devices = cluster.devices();
-  if (devices > plan_size_limit || workload.global_batch > batch_limit) return space;
-  const std::uint64_t cut = std::gcd(std::gcd(model.heads, model.kv_heads), model.ffn);
-  const std::uint32_t reach = stage_reach(model);
-  const std::vector<KernelChoice> kernels = kernel_choices(workload);
-  for (const std::uint32_t tensor : divisors(devices)) {
-    if (cut % tensor != 0) continue;
-    for (const std::uint32_t pipeline : divisors(devices / tensor)) {
-      const auto data = static_cast<std::uint32_t>(devices / tensor / pipeline);
-      if (pipeline > model.layers || workload.global_batch % data != 0) continue;
-      const auto splits = uneven_stages(model.layers, pipeline, reach);
-      const std::size_t first_order = space.meshes.size();
-      std::vector<Mesh> tried;
-      for (const auto& order : orders) {
-        Mesh mesh;
-        for (const Axis axis : order) {
-          const std::uint32_t size = axis == Axis::pipeline ? pipeline : axis == Axis::data ? data : tensor;
-          if (size > 1) mesh.axes.push_back({axis, size});
-        }
-        if (std::find(tried.begin(), tried.end(), mesh) != tried.end()) continue;
-        tried.push_back(mesh);
-        const bool listed =
-            std::any_of(space.meshes.begin() + static_cast<std::ptrdiff_t>(first_order), space.meshes.end(),
-                        [&](const MeshSpace& other) { return lie_alike(other.mesh, mesh, space.level_units); });
-        if (listed) {
-          ++space.orders_left_out;
-          continue;
-        }
-        MeshSpace on{mesh, {}, splits, run_choices(mesh, workload), kernels};
-        const Bytes bucket = default_gradient_bucket(workload, data);
-        // Sizes beyond check()'s limits, and workloads that it refuses, leave nothing here.
-        for (const std::uint32_t size : divisors(workload.global_batch / data)) {
-          if (is_valid(plan_of(on, bucket, size), model, workload, cluster)) on.microbatch_sizes.push_back(size);
-        }
-        if (on.microbatch_sizes.empty()) continue;
-        space.first.push_back(space.count);
-        space.gradient_bucket.push_back(bucket);
-        space.meshes.push_back(std::move(on));
-        space.count += space.meshes.back().count();
-      }
-    }
-  }
-  return space;
+Space make_space(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
+                 const SpaceLimits& limits) {
+  return Maker(model, workload, cluster, limits).make();
+}
+
+std::vector<Mesh> orders_of(const Space& space, const ShapeSpace& shape) {
+  std::vector<Mesh> meshes;
+  std::set<std::vector<std::uint64_t>> listed;
+  for_each_order(shape, [&](const Mesh& mesh) {
+    const auto lies = layout(mesh, space.level_units);
+    if (!lies || listed.insert(*lies).second) meshes.push_back(mesh);
+  });
+  return meshes;
+}
+
+std::size_t states_with(const ShapeSpace& shape, const ScheduleChoice& choice) {
+  const bool any = choice.chunks == 1 && !rules_of(choice.schedule).splits_backward;
+  return any ? shape.states.size() : shape.plain_states;
+}
+
+const std::vector<std::vector<std::uint32_t>>& splits_of(const Space& space, const ShapeSpace& shape,
+                                                         const ScheduleChoice& choice) {
+  return space.stage_layers.at(shape.sizes[index(Axis::pipeline)] * choice.chunks);
+}
+
+void choose(Plan& plan, const BlockChoice& choice) {
+  plan.attention = choice.attention;
+  plan.recompute = choice.recompute;
+  plan.sequence_parallel = choice.sequence_parallel;
+  plan.context = choice.context;
+  plan.zigzag = choice.zigzag;
+  plan.save_gathered = choice.save_gathered;
+}
+void choose(Plan& plan, const ScheduleChoice& choice) {
+  plan.schedule = choice.schedule;
+  plan.chunks = choice.chunks;
+}
+void choose(Plan& plan, const StateChoice& choice) {
+  plan.zero_stage = choice.zero_stage;
+  plan.reshard_after_forward = choice.reshard_after_forward;
+  plan.prefetch = choice.prefetch;
+  plan.overlap_gradients = choice.overlap_gradients;
 }
 
 Plan plan_at(const Space& space, std::uint64_t number) {
   ORRERY_ASSERT(number < space.count, number, space.count);
-  const auto at = std::upper_bound(space.first.begin(), space.first.end(), number) - space.first.begin() - 1;
-  const MeshSpace& on = space.meshes[static_cast<std::size_t>(at)];
-  std::uint64_t rest = number - space.first[static_cast<std::size_t>(at)];
-  const auto digit = [&](std::size_t size) {
-    const std::uint64_t d = rest % size;
-    rest /= size;
-    return static_cast<std::size_t>(d);
-  };
-  const KernelChoice& kernel = on.kernels[digit(on.kernels.size())];
-  const RunChoice& run = on.runs[digit(on.runs.size())];
-  const std::vector<std::uint32_t>& stages = on.stage_layers[digit(on.stage_layers.size())];
+  const auto behind = std::upper_bound(space.shapes.begin(), space.shapes.end(), number,
+                                       [](std::uint64_t n, const ShapeSpace& s) { return n < s.first; });
+  const ShapeSpace& shape = *(behind - 1);
+  std::uint64_t rest = number - shape.first;
   Plan plan;
-  plan.mesh = on.mesh;
-  plan.microbatch_size = on.microbatch_sizes[digit(on.microbatch_sizes.size())];
-  plan.schedule = run.schedule;
-  plan.stage_layers = stages;
-  plan.sequence_parallel = run.sequence_parallel;
-  plan.recompute = kernel.recompute;
-  plan.zero_stage = run.zero_stage;
-  plan.gradient_bucket = space.gradient_bucket[static_cast<std::size_t>(at)];
-  plan.overlap_gradients = run.overlap_gradients;
-  plan.attention = kernel.attention;
+  plan.tensor = shape.tensor;
+  plan.gradient_bucket = shape.gradient_bucket;
+  for (const MicrobatchSpace& m : shape.microbatches) {
+    const std::uint64_t plans = m.plans * shape.orders * shape.blocks.size();
+    if (rest >= plans) {
+      rest -= plans;
+      continue;
+    }
+    plan.microbatch_size = m.size;
+    choose(plan, shape.blocks[rest / (m.plans * shape.orders)]);
+    rest %= m.plans * shape.orders;
+    plan.mesh = orders_of(space, shape)[rest / m.plans];
+    rest %= m.plans;
+    for (const ScheduleChoice& s : m.schedules) {
+      const auto& splits = splits_of(space, shape, s);
+      const std::size_t states = states_with(shape, s);
+      if (rest >= splits.size() * states) {
+        rest -= splits.size() * states;
+        continue;
+      }
+      choose(plan, s);
+      plan.stage_layers = splits[rest / states];
+      choose(plan, shape.states[rest % states]);
+      return plan;
+    }
+  }
+  ORRERY_ASSERT(false, number);
   return plan;
 }
 
 std::uint64_t number_of(const Space& space, const Plan& plan) {
   ORRERY_ASSERT(is_resolved(plan));
-  if (!plan.placement.empty() || plan.collective_algorithm) return space.count;
-  const Mesh mesh = without_ones(plan.mesh);
-  // Choices that make no difference are listed once: bring them to that form.
-  RunChoice wanted{plan.schedule, plan.sequence_parallel, plan.zero_stage, *plan.overlap_gradients};
-  if (mesh.size(Axis::pipeline) == 1) wanted.schedule = ScheduleName::one_f_one_b;
-  if (mesh.size(Axis::data) == 1) {
-    wanted.zero_stage = 0;
-    wanted.overlap_gradients = false;
+  if (!plan.placement.empty() || plan.collective_algorithm || plan.recompute_layers) return space.count;
+  std::array<std::uint32_t, axis_count> sizes{};
+  sizes.fill(1);
+  Mesh mesh;
+  for (const MeshAxis& a : plan.mesh.axes) {
+    sizes[index(a.axis)] = a.size;
+    if (a.size > 1) mesh.axes.push_back(a);
   }
-  for (std::size_t i = 0; i < space.meshes.size(); ++i) {
-    const MeshSpace& on = space.meshes[i];
-    if (!lie_alike(on.mesh, mesh, space.level_units)) continue;
-    const auto place = [](const auto& list, const auto& value) {
-      return static_cast<std::uint64_t>(std::find(list.begin(), list.end(), value) - list.begin());
-    };
-    const std::uint64_t microbatch = place(on.microbatch_sizes, plan.microbatch_size);
-    const std::uint64_t stages = place(on.stage_layers, *plan.stage_layers);
-    const std::uint64_t run = place(on.runs, wanted);
-    const std::uint64_t kernel = place(on.kernels, KernelChoice{*plan.attention, plan.recompute});
-    if (microbatch == on.microbatch_sizes.size() || stages == on.stage_layers.size() || run == on.runs.size() ||
-        kernel == on.kernels.size()) {
-      return space.count;
+  const auto shape = std::find_if(space.shapes.begin(), space.shapes.end(),
+                                  [&](const ShapeSpace& s) { return s.tensor == plan.tensor && s.sizes == sizes; });
+  if (shape == space.shapes.end()) return space.count;
+  const auto place = [](const auto& list, const auto& value) {
+    return static_cast<std::uint64_t>(std::find(list.begin(), list.end(), value) - list.begin());
+  };
+  // Choices that make no difference are listed once: bring them to that form.
+  ScheduleChoice schedule{plan.schedule, plan.chunks};
+  if (sizes[index(Axis::pipeline)] == 1) schedule = {};
+  StateChoice state{plan.zero_stage, plan.reshard_after_forward, plan.prefetch, *plan.overlap_gradients};
+  if (sizes[index(Axis::data)] == 1) {
+    state = {0, true, 1, state.overlap_gradients && shape->states.size() > 1};
+  }
+  std::uint64_t number = shape->first;
+  for (const MicrobatchSpace& m : shape->microbatches) {
+    if (m.size != plan.microbatch_size) {
+      number += m.plans * shape->orders * shape->blocks.size();
+      continue;
     }
-    return space.first[i] +
-           ((microbatch * on.stage_layers.size() + stages) * on.runs.size() + run) * on.kernels.size() + kernel;
+    const std::uint64_t block =
+        place(shape->blocks, BlockChoice{*plan.attention, plan.recompute, plan.sequence_parallel, plan.context,
+                                         plan.zigzag, plan.save_gathered});
+    std::uint64_t order = 0;
+    for (const Mesh& listed : orders_of(space, *shape)) {
+      if (lie_alike(listed, mesh, space.level_units)) break;
+      ++order;
+    }
+    if (block == shape->blocks.size() || order == shape->orders) return space.count;
+    number += (block * shape->orders + order) * m.plans;
+    for (const ScheduleChoice& s : m.schedules) {
+      const auto& splits = splits_of(space, *shape, s);
+      const std::size_t states = states_with(*shape, s);
+      if (s != schedule) {
+        number += splits.size() * states;
+        continue;
+      }
+      const std::uint64_t split = place(splits, *plan.stage_layers);
+      const std::uint64_t at = place(shape->states, state);
+      return split == splits.size() || at >= states ? space.count : number + split * states + at;
+    }
   }
   return space.count;
 }

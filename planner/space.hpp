@@ -1,9 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/base/diagnostics.hpp"
 #include "core/plan/plan.hpp"
 #include "core/spec/cluster_spec.hpp"
 #include "core/spec/model_spec.hpp"
@@ -11,61 +15,95 @@
 
 namespace orrery {
 
-/// One value of the dimension "attention and recomputation".  Selective
-/// recomputation drops the scores, which the flash kernel never keeps, so that
-/// pair is not in the space.
-struct KernelChoice {
+/// What a rank computes in a layer.  Selective recomputation drops the scores,
+/// which the flash kernel never keeps, so that pair is not in the space.
+struct BlockChoice {
   AttentionKernel attention = AttentionKernel::flash;
   Recompute recompute = Recompute::none;
-  friend bool operator==(const KernelChoice&, const KernelChoice&) = default;
-};
-
-/// One value of the dimensions "schedule, sharding and overlap", in which
-/// choices that make no difference on a mesh are listed once.
-struct RunChoice {
-  ScheduleName schedule = ScheduleName::one_f_one_b;
   bool sequence_parallel = false;
+  ContextAlgorithm context = ContextAlgorithm::all_gather;
+  bool zigzag = false;
+  bool save_gathered = false;
+  friend bool operator==(const BlockChoice&, const BlockChoice&) = default;
+};
+
+struct ScheduleChoice {
+  ScheduleName schedule = ScheduleName::one_f_one_b;
+  std::uint32_t chunks = 1;
+  friend bool operator==(const ScheduleChoice&, const ScheduleChoice&) = default;
+};
+
+/// How states are sharded and gradients reduced.
+struct StateChoice {
   std::uint32_t zero_stage = 0;
+  bool reshard_after_forward = true;
+  std::uint32_t prefetch = 1;
   bool overlap_gradients = false;
-  friend bool operator==(const RunChoice&, const RunChoice&) = default;
+  friend bool operator==(const StateChoice&, const StateChoice&) = default;
 };
 
-/// All plans on one mesh: the product of its lists, in this order (the last
-/// list runs fastest).
-struct MeshSpace {
-  Mesh mesh;                                    ///< axes of size 1 are not listed
-  std::vector<std::uint32_t> microbatch_sizes;  ///< ascending
-  std::vector<std::vector<std::uint32_t>> stage_layers;
-  std::vector<RunChoice> runs;
-  std::vector<KernelChoice> kernels;
-
-  [[nodiscard]] std::uint64_t count() const {
-    return std::uint64_t{microbatch_sizes.size()} * stage_layers.size() * runs.size() * kernels.size();
-  }
+/// All plans of one shape with one microbatch size.
+struct MicrobatchSpace {
+  std::uint32_t size = 1;
+  std::vector<ScheduleChoice> schedules;
+  std::uint64_t plans = 0;  ///< with one block choice on one order of axes: schedules x stages x states
+  friend bool operator==(const MicrobatchSpace&, const MicrobatchSpace&) = default;
 };
+
+/// All plans whose axes have given sizes, whatever their order.
+struct ShapeSpace {
+  TensorAlgorithm tensor = TensorAlgorithm::one_d;
+  std::array<std::uint32_t, axis_count> sizes{};  ///< by Axis
+  Bytes gradient_bucket;
+  std::uint64_t orders = 0;  ///< of axes, those that lie alike counted once
+  std::vector<MicrobatchSpace> microbatches;
+  std::vector<BlockChoice> blocks;
+  std::vector<StateChoice> states;  ///< ZeRO 0 and 1 first
+  std::size_t plain_states = 0;     ///< so many of them; split backward passes and chunks go with these alone
+  std::uint64_t first = 0;          ///< number of its first plan
+  std::uint64_t count = 0;
+};
+
+/// What to leave out of the space.
+struct SpaceLimits {
+  std::vector<TensorAlgorithm> tensor{TensorAlgorithm::one_d, TensorAlgorithm::two_d, TensorAlgorithm::two_half_d,
+                                      TensorAlgorithm::three_d};
+  std::vector<ScheduleName> schedules{
+      ScheduleName::gpipe,       ScheduleName::one_f_one_b,   ScheduleName::eager_one_f_one_b,
+      ScheduleName::interleaved, ScheduleName::breadth_first, ScheduleName::zb_h1,
+      ScheduleName::zb_h2,       ScheduleName::zb_v};
+  std::vector<std::uint32_t> zero{0, 1, 2, 3};
+  std::uint32_t most_chunks = 0;  ///< 0: any
+  bool replicas = true;           ///< the axis replica
+  bool context = true;            ///< the axis context
+};
+/// Pipeline, data and 1D tensor axes, ZeRO 0 and 1, GPipe and 1F1B.
+[[nodiscard]] SpaceLimits basic_limits();
+/// Reads "tensor=1d,2d zero=0,1 schedule=1f1b chunks=2 replica=off context=off".  What is wrong is in the diagnostics.
+[[nodiscard]] SpaceLimits limits_of(std::string_view text, Diagnostics&);
 
 /// Every plan that the planner considers: finite, ordered, countable.
 ///
-/// The dimensions, outermost first:
-///  * mesh: data x tensor x pipeline = number of devices, where tensor divides
-///    heads, kv_heads and ffn, pipeline is at most the number of layers, and
-///    data divides the global batch; every order of the axes, of which those
-///    that lay every communication group alike on the cluster's levels are
-///    listed once (the first in the order pipeline, data, tensor from outside);
-///  * microbatch size: every divisor of a replica's batch;
+/// Numbers run over these dimensions, outermost first:
+///  * shape: sizes of the axes pipeline, replica, data, context, and tensor (1D) or row, column, depth (grids), whose
+///    product is the number of devices, with the tensor algorithm.  Tensor parallelism cuts the model as check() asks,
+///    pipeline is at most the number of layers, sequences divide the batch, a replica axis stands beside a data axis;
+///  * microbatch size: every divisor of the sequences of a rank;
+///  * blocks: attention unfused, flash (unfused only with attention dropout) with recomputation none, selective
+///    (unfused only), full; sequence parallelism off, on; with a context axis its algorithm and zigzag; with 3D whether
+///    gathered operands are saved;
+///  * order of axes, of which those that lay every communication group alike on the cluster's levels are listed once;
+///  * schedule, and chunks per rank up to layers / pipeline (1F1B alone without pipeline);
 ///  * stages: `uneven_stages` below;
-///  * schedule: GPipe, 1F1B (one of them, 1F1B, without pipeline); sequence
-///    parallelism off, on (on only where tensor > 1 divides the sequence);
-///    ZeRO 0, 1 and overlap of gradient reduction off, on (only where data > 1);
-///  * attention unfused, flash (unfused only with attention dropout) and
-///    recomputation none, selective (unfused only), full.
+///  * states: ZeRO 0 to 3 (2 and 3 with 1D tensors, one chunk and a whole backward pass), ZeRO-3 with and without
+///    reshard and prefetch, overlap of gradient reduction off, on where replicas have something to reduce.
 ///
 /// The gradient bucket is no dimension: `resolve` gives it by rule.
 struct Space {
-  std::vector<Bytes> gradient_bucket;      ///< of the plans on each mesh
+  std::uint64_t layers = 0;
   std::vector<std::uint64_t> level_units;  ///< devices in one unit of each network level, innermost first
-  std::vector<MeshSpace> meshes;
-  std::vector<std::uint64_t> first;  ///< first[i]: number of the first plan on meshes[i]
+  std::vector<ShapeSpace> shapes;
+  std::map<std::uint32_t, std::vector<std::vector<std::uint32_t>>> stage_layers;  ///< by number of virtual stages
   std::uint64_t count = 0;
   std::uint64_t orders_left_out = 0;  ///< meshes that differ from a listed one in the order of axes only
 };
@@ -87,9 +125,21 @@ struct Space {
 [[nodiscard]] std::uint32_t stage_reach(const ModelSpec&);
 inline constexpr std::uint32_t stage_reach_limit = 4;
 
-/// The complete space of a model on all devices of a cluster.  Every plan in
-/// it passes check().  Empty (count 0) where no factorisation is possible.
-[[nodiscard]] Space make_space(const ModelSpec&, const Workload&, const ClusterSpec&);
+/// The space of a model on all devices of a cluster, within the limits.  Every
+/// plan in it passes check().  Empty (count 0) where no factorisation is possible.
+[[nodiscard]] Space make_space(const ModelSpec&, const Workload&, const ClusterSpec&, const SpaceLimits& = {});
+
+/// The meshes of a shape, one for each order of axes that is listed.
+[[nodiscard]] std::vector<Mesh> orders_of(const Space&, const ShapeSpace&);
+/// How many of the shape's states go with a schedule.
+[[nodiscard]] std::size_t states_with(const ShapeSpace&, const ScheduleChoice&);
+/// Stage splits of the shape with a schedule.
+[[nodiscard]] const std::vector<std::vector<std::uint32_t>>& splits_of(const Space&, const ShapeSpace&,
+                                                                       const ScheduleChoice&);
+/// Sets the block, schedule or state choices of a plan.
+void choose(Plan&, const BlockChoice&);
+void choose(Plan&, const ScheduleChoice&);
+void choose(Plan&, const StateChoice&);
 
 /// Plan number `number`, resolved, of the space (0 <= number < space.count).
 [[nodiscard]] Plan plan_at(const Space&, std::uint64_t number);

@@ -139,8 +139,24 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
         beginning_.layer_weight);
 }
 
+namespace {
+
+BlockCosts::Price price_of(const CostModel& costs) {
+  return [&costs](const Program& program, const Block& block, const Op& op) {
+    return picoseconds(costs.collective(program, block, op));
+  };
+}
+
+}  // namespace
+
 PerBlock<Picoseconds> BlockCosts::spans(const CostModel& costs) const {
-  const auto of = [&](BlockId id, const std::vector<Picoseconds>& prices) { return span(id, prices, costs, false); };
+  return spans(price_of(costs), costs.cluster().device.concurrent_lanes);
+}
+
+PerBlock<Picoseconds> BlockCosts::spans(const Price& price, bool concurrent_lanes) const {
+  const auto of = [&](BlockId id, const std::vector<Picoseconds>& prices) {
+    return span(id, prices, price, concurrent_lanes, false);
+  };
   return {of(ids_.embedding_forward, compute_prices_.embedding_forward),
           of(ids_.embedding_backward, compute_prices_.embedding_backward),
           of(ids_.layer_forward, compute_prices_.layer_forward),
@@ -151,9 +167,11 @@ PerBlock<Picoseconds> BlockCosts::spans(const CostModel& costs) const {
 }
 
 PerBlock<Picoseconds> BlockCosts::arrival_spans(const CostModel& costs) const {
+  const Price price = price_of(costs);
+  const bool concurrent = costs.cluster().device.concurrent_lanes;
   PerBlock<Picoseconds> out;
-  out.layer_forward = span(ids_.layer_forward, compute_prices_.layer_forward, costs, true);
-  out.layer_backward = span(ids_.layer_backward, compute_prices_.layer_backward, costs, true);
+  out.layer_forward = span(ids_.layer_forward, compute_prices_.layer_forward, price, concurrent, true);
+  out.layer_backward = span(ids_.layer_backward, compute_prices_.layer_backward, price, concurrent, true);
   return out;
 }
 
@@ -175,11 +193,10 @@ LaneTimes BlockCosts::lane_times(BlockId id, const CostModel& costs) const {
   return times;
 }
 
-Picoseconds BlockCosts::span(BlockId id, const std::vector<Picoseconds>& prices, const CostModel& costs,
-                             bool arrival) const {
+Picoseconds BlockCosts::span(BlockId id, const std::vector<Picoseconds>& prices, const Price& collective,
+                             bool concurrent_lanes, bool arrival) const {
   if (id == lowering::no_block) return 0;
   const Block& block = program_[id];
-  const bool serial = !costs.cluster().device.concurrent_lanes;
   // Far enough in the past that a lane which waits for nothing delays nothing.
   constexpr Picoseconds long_ago = -(Picoseconds{1} << 60);
   std::array<Picoseconds, lane_count> lane;
@@ -193,7 +210,7 @@ Picoseconds BlockCosts::span(BlockId id, const std::vector<Picoseconds>& prices,
     const Op& op = block.ops[i];
     Picoseconds price = prices[i];
     if (std::holds_alternative<Alloc>(op.action) || std::holds_alternative<Free>(op.action)) continue;
-    if (std::holds_alternative<Collective>(op.action)) price = picoseconds(costs.collective(program_, block, op));
+    if (std::holds_alternative<Collective>(op.action)) price = collective(program_, block, op);
     sum += price;
     Picoseconds& at = lane[lane_number(op.lane)];
     for (std::uint32_t w = 0; w < op.waits.count; ++w) {
@@ -211,7 +228,7 @@ Picoseconds BlockCosts::span(BlockId id, const std::vector<Picoseconds>& prices,
     at += price;
     end[i] = at;
   }
-  return serial ? sum : lane[0];
+  return concurrent_lanes ? lane[0] : sum;
 }
 
 }  // namespace orrery

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/plan/plan.hpp"
@@ -63,6 +64,9 @@ class BlockCosts {
   /// to a lower bound on the compute lane's time.  Where a device does one op at
   /// a time: the sum of all ops.
   [[nodiscard]] PerBlock<Picoseconds> spans(const CostModel& costs) const;
+  /// The same with other prices of collectives.
+  using Price = std::function<Picoseconds(const Program&, const Block&, const Op&)>;
+  [[nodiscard]] PerBlock<Picoseconds> spans(const Price&, bool concurrent_lanes) const;
   /// The same for a layer's blocks from the arrival of a message that the block
   /// waits for: what waits for compute alone, such as a broadcast of weights, may have run before.
   [[nodiscard]] PerBlock<Picoseconds> arrival_spans(const CostModel& costs) const;
@@ -79,7 +83,8 @@ class BlockCosts {
   [[nodiscard]] const PerBlock<Beginning>& beginning() const { return beginning_; }
 
  private:
-  [[nodiscard]] Picoseconds span(BlockId, const std::vector<Picoseconds>& prices, const CostModel&, bool arrival) const;
+  [[nodiscard]] Picoseconds span(BlockId, const std::vector<Picoseconds>& prices, const Price&, bool concurrent_lanes,
+                                 bool arrival) const;
   [[nodiscard]] LaneTimes lane_times(BlockId, const CostModel&) const;
 
   Program program_;

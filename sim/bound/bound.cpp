@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <unordered_map>
 
@@ -11,6 +14,7 @@
 #include "sim/bound/pipeline_bound.hpp"
 #include "sim/bound/stage_memory.hpp"
 #include "sim/bound/state_costs.hpp"
+#include "sim/cost/group_shape.hpp"
 
 namespace orrery {
 namespace {
@@ -27,6 +31,21 @@ struct BlockTimes {
   PerBlock<LaneTimes> lanes;
 };
 
+/// What any_order needs of blocks once they are lowered.
+struct BlockFacts {
+  PerBlock<Picoseconds> span;  ///< with every collective at its best place
+  Picoseconds between = 0;     ///< of a layer, at most
+  std::uint64_t kept = 0;      ///< by a layer's forward pass
+};
+
+/// Of a layer's two passes, what its forward pass is at least in nearly all models.
+constexpr double forward_share = 0.24;
+
+struct LayerState {
+  std::uint64_t bytes = 0;
+  Picoseconds reduce = 0;  ///< of its gradients after every microbatch, at its best place
+};
+
 StageShare share_of(const Plan& plan, const StageMap& map, std::uint32_t stage) {
   const bool first = stage == 0, last = stage + 1 == map.stages();
   return {(*plan.stage_layers)[stage], first, last, !first && map.rank(stage - 1) == map.rank(stage),
@@ -35,12 +54,21 @@ StageShare share_of(const Plan& plan, const StageMap& map, std::uint32_t stage) 
 
 }  // namespace
 
+/// What Bounders of one search share.
+struct Bounder::Facts {
+  std::mutex mutex;
+  std::unordered_map<BlockKey, BlockFacts, BlockKeyHash> blocks;
+  std::map<std::array<std::uint32_t, 6>, LayerState> layer_states;
+  std::map<std::array<std::uint64_t, 4>, Pipeline> pipelines;
+};
+
 struct Bounder::State {
   ModelSpec model;
   Workload workload;
   ClusterSpec cluster;
   Calibration calibration;
   std::unordered_map<BlockKey, BlockCosts, BlockKeyHash> blocks;
+  static constexpr std::size_t most_blocks = 1000;  ///< 20 to 50 kB each
 
   // Of the mesh looked at last.
   Plan on;
@@ -66,6 +94,136 @@ struct Bounder::State {
     boundary_levels.clear();
   }
 
+  std::shared_ptr<Facts> facts = std::make_shared<Facts>();
+  std::map<std::uint32_t, std::vector<std::vector<GroupShape>>> places;  ///< of an axis of that size, wherever it lies
+
+  /// Shapes of the groups over an axis at every stride that some mesh of all devices has.
+  const std::vector<std::vector<GroupShape>>& places_of(std::uint32_t size) {
+    const auto [at, fresh] = places.try_emplace(size);
+    if (!fresh) return at->second;
+    const std::uint64_t rest = cluster.devices() / size;
+    for (std::uint64_t stride = 1; stride <= rest; ++stride) {
+      if (rest % stride != 0) continue;
+      Mesh mesh;
+      mesh.axes = {{Axis::pipeline, static_cast<std::uint32_t>(rest / stride)},
+                   {Axis::data, size},
+                   {Axis::tensor, static_cast<std::uint32_t>(stride)}};
+      std::vector<GroupShape> shapes = group_shapes(Group{{Axis::data}, {}}, mesh, {}, cluster);
+      if (std::find(at->second.begin(), at->second.end(), shapes) == at->second.end()) {
+        at->second.push_back(std::move(shapes));
+      }
+    }
+    return at->second;
+  }
+
+  /// A collective where its axis lies best.
+  Picoseconds best_price(const Program& program, const Block& block, const Op& op) {
+    const auto* c = std::get_if<Collective>(&op.action);
+    const Group& group = program[c->group];
+    if (group.axes.count != 1 || !group.members.empty()) return 0;
+    return best_price(c->kind, Bytes::of(static_cast<double>(payload_bytes(program, block, op))),
+                      program.mesh.size(group.axes.axis[0]));
+  }
+
+  Picoseconds best_price(Collective::Kind kind, Bytes payload, std::uint32_t members) {
+    std::optional<Seconds> best;
+    for (const std::vector<GroupShape>& shapes : places_of(members)) {
+      Seconds slowest;
+      for (const GroupShape& g : shapes) {
+        slowest = std::max(slowest, costs->collectives().choose(kind, payload, g, std::nullopt).time);
+      }
+      if (!best || slowest < *best) best = slowest;
+    }
+    return best ? picoseconds(*best) : 0;
+  }
+
+  BlockFacts facts_of(const Plan& plan) {
+    const BlockKey key = block_key(plan);
+    {
+      const std::lock_guard<std::mutex> lock(facts->mutex);
+      const auto known = facts->blocks.find(key);
+      if (known != facts->blocks.end()) return known->second;
+    }
+    // Prices of kernels depend on no mesh.
+    if (!costs) enter(plan);
+    const BlockCosts of(model, workload, plan, *costs);
+    const BlockCosts::Price price = [&](const Program& program, const Block& block, const Op& op) {
+      return best_price(program, block, op);
+    };
+    BlockFacts found;
+    found.span = of.spans(price, cluster.device.concurrent_lanes);
+    found.between = std::max<Picoseconds>(
+        0, found.span.layer_forward - of.busy().layer_forward + found.span.layer_backward - of.busy().layer_backward);
+    found.kept = static_cast<std::uint64_t>(std::max<std::int64_t>(0, of.memory().layer_forward.net));
+    const std::lock_guard<std::mutex> lock(facts->mutex);
+    facts->blocks.try_emplace(key, found);
+    return found;
+  }
+
+  /// Bytes of a layer's states on a rank; tensor and data axes and ZeRO decide them.
+  LayerState layer_state(Plan plan, std::uint32_t zero_stage) {
+    const std::array<std::uint32_t, 6> key = {static_cast<std::uint32_t>(plan.tensor),
+                                              plan.mesh.size(Axis::tensor),
+                                              plan.mesh.size(Axis::row),
+                                              plan.mesh.size(Axis::depth),
+                                              plan.mesh.size(Axis::data),
+                                              zero_stage};
+    {
+      const std::lock_guard<std::mutex> lock(facts->mutex);
+      const auto known = facts->layer_states.find(key);
+      if (known != facts->layer_states.end()) return known->second;
+    }
+    plan.zero_stage = zero_stage;
+    plan.sequence_parallel = false;
+    enter(plan);
+    const ModuleState layer = StateCosts(model, workload, plan, *costs).layer();
+    LayerState found{layer.persistent_bytes, 0};
+    // Layers as large as a bucket are reduced one by one.
+    if (zero_stage >= 2 && static_cast<double>(layer.whole_gradient_bytes) >= plan.gradient_bucket->base()) {
+      found.reduce = best_price(Collective::Kind::reduce_scatter,
+                                Bytes::of(static_cast<double>(layer.whole_gradient_bytes)), plan.mesh.size(Axis::data));
+    }
+    const std::lock_guard<std::mutex> lock(facts->mutex);
+    return facts->layer_states.try_emplace(key, found).first->second;
+  }
+
+  /// What the family needs with these spans of blocks.
+  FamilyBound family(const Plan& plan, std::uint32_t plain_zero, const std::vector<Pipeline>& pipelines,
+                     std::uint64_t capacity, const PerBlock<Picoseconds>& span, Picoseconds between,
+                     std::uint64_t kept) {
+    const auto p = static_cast<double>(plan.mesh.size(Axis::pipeline));
+    const auto layers = static_cast<double>(model.layers);
+    const double most = std::ceil(layers / p);
+    const auto m = static_cast<double>(microbatches(plan, workload));
+    const auto layer = static_cast<double>(span.layer_forward + span.layer_backward);
+    const auto ends =
+        static_cast<double>(span.embedding_forward + span.embedding_backward + span.head_forward + span.head_backward);
+    const double work = m * std::max(most * layer, (layers * layer + ends) / p);
+    const bool forward_counts = static_cast<double>(span.layer_forward) >= forward_share * layer;
+    const LayerState plain = layer_state(plan, plain_zero);
+    FamilyBound best{~std::uint64_t{0}, 0};
+    double least = -1;
+    const auto consider = [&](const Pipeline& with, const LayerState& state, double lane) {
+      const double peak =
+          std::max(most * static_cast<double>(state.bytes + kept),
+                   with.layers * static_cast<double>(state.bytes) + with.kept * static_cast<double>(kept));
+      best.peak = std::min(best.peak, static_cast<std::uint64_t>(peak));
+      if (peak > static_cast<double>(capacity)) return;
+      const double passes = forward_counts ? std::max(with.passes, with.entered) : with.passes;
+      const double step = std::max({passes * layer, work, lane}) - most * static_cast<double>(between);
+      least = least < 0 ? step : std::min(least, step);
+    };
+    for (const Pipeline& with : pipelines) {
+      consider(with, plain, 0);
+      if (!with.shards) continue;
+      const LayerState sharded = layer_state(plan, 3);
+      consider(with, sharded, m * most * static_cast<double>(sharded.reduce));
+    }
+    // Rounded down, and a little more than doubles may have rounded up.
+    best.step = static_cast<Picoseconds>(std::max(0.0, least) * (1.0 - 1e-12));
+    return best;
+  }
+
   /// Of messages between pipeline rank `i` and the next, or from the last to the first.
   std::uint32_t levels_after(std::uint32_t i) {
     const std::uint32_t p = on.mesh.size(Axis::pipeline);
@@ -82,6 +240,7 @@ struct Bounder::State {
     const BlockKey key = block_key(plan);
     const auto known = blocks.find(key);
     if (known != blocks.end()) return known->second;
+    if (blocks.size() >= most_blocks) blocks.clear();
     return blocks.try_emplace(key, model, workload, plan, *costs).first->second;
   }
 
@@ -364,6 +523,11 @@ Bounder::Bounder(const ModelSpec& model, const Workload& workload, const Cluster
   state_->cluster = cluster;
   state_->calibration = calibration;
 }
+Bounder Bounder::beside() const {
+  Bounder other(state_->model, state_->workload, state_->cluster, state_->calibration);
+  other.state_->facts = state_->facts;
+  return other;
+}
 Bounder::~Bounder() = default;
 Bounder::Bounder(Bounder&&) noexcept = default;
 Bounder& Bounder::operator=(Bounder&&) noexcept = default;
@@ -447,6 +611,101 @@ Picoseconds Bounder::step_time(const Plan& plan) {
   }
   const Picoseconds by_compute = state.factor() ? reduced + state.norm_reduction() + updated : updated;
   return std::max({by_compute, by_lane, s.least_by_cores(plan, map, s.blocks_of(plan).busy(), state)});
+}
+
+void Bounder::weigh(std::vector<Pipeline>& pipelines, const Plan& plan) {
+  State& s = *state_;
+  const std::uint64_t m = microbatches(plan, s.workload);
+  for (Pipeline& with : pipelines) {
+    const std::array<std::uint64_t, 4> key = {static_cast<std::uint64_t>(with.schedule), with.chunks,
+                                              plan.mesh.size(Axis::pipeline), m};
+    const std::lock_guard<std::mutex> lock(s.facts->mutex);
+    const auto [at, fresh] = s.facts->pipelines.try_emplace(key, with);
+    if (fresh) {
+      Plan on = plan;
+      on.schedule = with.schedule;
+      on.chunks = with.chunks;
+      const StageMap map = stage_map(on);
+      const bool whole = !splits_backward(on);
+      Pipeline& known = at->second;
+      bool first = true;
+      for (const std::vector<std::uint32_t>& split : *with.splits) {
+        // Where backward is whole a microbatch takes a pass of all layers.
+        double passes = whole ? static_cast<double>(s.model.layers) : 0, entered = passes, kept = 0;
+        std::uint32_t fewest = ~std::uint32_t{0};
+        double entry = 0;  // layers before the rank's lowest stage
+        for (std::uint32_t r = 0; r < map.ranks; ++r) {
+          const std::vector<std::uint64_t> in_flight = microbatches_in_flight(on, r, m);
+          std::uint32_t layers = 0;
+          double held = 0;
+          for (std::uint32_t c = 0; c < map.chunks; ++c) {
+            const std::uint32_t n = split[map.stage(r, c)];
+            layers += n;
+            held += static_cast<double>(in_flight[c]) * n;
+          }
+          // A rank enters after a forward pass of those layers, and where backward is whole their backward follows it.
+          passes = std::max(passes, static_cast<double>(m) * layers + (whole ? entry : 0.0));
+          entered = std::max(entered, static_cast<double>(m) * layers + forward_share * entry);
+          kept = std::max(kept, held);
+          fewest = std::min(fewest, layers);
+          entry += split[r];
+        }
+        known.passes = first ? passes : std::min(known.passes, passes);
+        known.entered = first ? entered : std::min(known.entered, entered);
+        known.kept = first ? kept : std::min(known.kept, kept);
+        known.layers = first ? fewest : std::min(known.layers, fewest);
+        first = false;
+      }
+    }
+    with.passes = at->second.passes;
+    with.entered = at->second.entered;
+    with.kept = at->second.kept;
+    with.layers = at->second.layers;
+  }
+}
+
+Bounder::FamilyBound Bounder::any_order(const Plan& plan, std::uint32_t plain_zero,
+                                        const std::vector<Pipeline>& pipelines, std::uint64_t capacity) {
+  State& s = *state_;
+  const BlockFacts known = s.facts_of(plan);
+  return s.family(plan, plain_zero, pipelines, capacity, known.span, known.between, known.kept);
+}
+
+Bounder::FamilyBound Bounder::any_schedule(const Plan& plan, std::uint32_t plain_zero,
+                                           const std::vector<Pipeline>& pipelines, std::uint64_t capacity) {
+  State& s = *state_;
+  const std::uint64_t kept = s.facts_of(plan).kept;
+  static_cast<void>(s.layer_state(plan, plain_zero));  // both remember; this mesh is entered last
+  static_cast<void>(s.layer_state(plan, 3));
+  s.enter(plan);
+  const BlockTimes& times = s.times_of(plan);
+  const Picoseconds between =
+      times.span.layer_forward - times.arrival.layer_forward + times.span.layer_backward - times.arrival.layer_backward;
+  return s.family(plan, plain_zero, pipelines, capacity, times.span, between, kept);
+}
+
+Picoseconds Bounder::any_state(const Plan& plan) {
+  State& s = *state_;
+  s.enter(plan);
+  const BlockTimes& times = s.times_of(plan);
+  const PerBlock<Picoseconds>& span = times.span;
+  const PerBlock<Picoseconds>& arrival = times.arrival;
+  const StageMap map = stage_map(plan);
+  std::vector<StageTimes> stages(map.stages());
+  for (std::uint32_t i = 0; i < stages.size(); ++i) {
+    const auto layers = static_cast<Picoseconds>((*plan.stage_layers)[i]);
+    const bool first = i == 0, last = i + 1 == stages.size();
+    StageTimes& t = stages[i];
+    t.forward = layers * span.layer_forward +
+                (first ? span.embedding_forward : arrival.layer_forward - span.layer_forward) +
+                (last ? span.head_forward : 0);
+    t.backward = layers * span.layer_backward + (first ? span.embedding_backward : 0) +
+                 (last ? span.head_backward : arrival.layer_backward - span.layer_backward);
+    t.weight = layers * span.layer_weight;
+  }
+  const std::vector<Picoseconds> ends =
+      rank_ends(stages, map, microbatches(plan, s.workload), s.cluster.device.concurrent_lanes, !splits_backward(plan));
+  return *std::max_element(ends.begin(), ends.end());
 }
 
 bool memory_is_exact(const Plan& plan) {

@@ -39,7 +39,7 @@ struct Case {
     workload.global_batch = 2048;
     workload.sequence_length = 8192;
     workload.clip_norm = 1.0;
-    space = make_space(model, workload, cluster);
+    space = make_space(model, workload, cluster, basic_limits());
   }
 };
 
@@ -98,7 +98,8 @@ void whole_search(benchmark::State& state) {
   SearchOptions options;
   options.simulate = state.range(0) != 0;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(search(c.model, c.workload, c.cluster, c.calibration, options));
+    const Space space = make_space(c.model, c.workload, c.cluster, basic_limits());
+    benchmark::DoNotOptimize(search(space, c.model, c.workload, c.cluster, c.calibration, options));
   }
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
@@ -107,6 +108,15 @@ void whole_search(benchmark::State& state) {
   state.SetLabel(options.simulate ? "with the best 5 simulated" : "estimates only");
 }
 BENCHMARK(whole_search)->DenseRange(0, 1)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+// How many plans every dimension makes, and how long it takes to know.
+void whole_space(benchmark::State& state) {
+  const Case& c = llama();
+  std::uint64_t plans = 0;
+  for (auto _ : state) plans = make_space(c.model, c.workload, c.cluster).count;
+  state.counters["plans"] = static_cast<double>(plans);
+}
+BENCHMARK(whole_space)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

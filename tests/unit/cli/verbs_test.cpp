@@ -158,7 +158,7 @@ TEST_CASE("--json prints JSON whatever is shown", "[unit][cli]") {
   const std::string tiny = "plan --model tiny-gpt --cluster local-cpu --gpus 4 --batch 16 --seq 128 --precision fp32 ";
   const json space = json::parse(orrery_run(tiny + "--space --json").out);
   std::uint64_t sum = 0;
-  for (const json& mesh : space["meshes"]) sum += mesh["count"].get<std::uint64_t>();
+  for (const json& shape : space["shapes"]) sum += shape["count"].get<std::uint64_t>();
   CHECK(space["space"] == sum);
   CHECK(json::parse(orrery_run(tiny + "--json").out)["space"] == sum);
   CHECK(json::parse(orrery_run("show device h100 --json").out)["memory_bytes"] == 80.0 * 1073741824.0);

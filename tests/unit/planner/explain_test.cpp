@@ -260,7 +260,8 @@ TEST_CASE("what binds the best plan is not a better choice", "[unit][planner]") 
   PlannedRun r = run(mebibyte * 12);
   SearchOptions options;
   options.top = 1;
-  const SearchResult found = search(r.model, r.workload, *r.cluster, calibration(), options);
+  const Space space = make_space(r.model, r.workload, *r.cluster, basic_limits());
+  const SearchResult found = search(space, r.model, r.workload, *r.cluster, calibration(), options);
   REQUIRE(found.plans.size() == 1);
   r.plan = found.plans.front().plan;
   const Explanation e = explain(r, calibration());

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "core/base/random.hpp"
 #include "core/plan/plan_check.hpp"
 #include "tests/support/tiny_model.hpp"
 
@@ -71,11 +72,11 @@ TEST_CASE("every uneven split holds all layers and no empty stage", "[unit][plan
 }
 
 TEST_CASE("every plan of the space is valid and stands at its own number", "[unit][planner]") {
-  const auto run = GENERATE(0, 1, 2, 3);
+  const auto run = GENERATE(0, 1, 2, 3, 4);
   const ModelSpec m = run == 0 ? model(3, 8) : run == 1 ? model(6, 2) : model(5, 4);
   const Workload w = run == 3 ? workload(12, 0.1) : workload(12);
   const ClusterSpec c = run == 0 ? cluster(1, 1) : run == 1 ? cluster(2, 4) : run == 2 ? cluster(3, 2) : cluster(2, 2);
-  const Space space = make_space(m, w, c);
+  const Space space = make_space(m, w, c, run == 4 ? SpaceLimits{} : basic_limits());
   CAPTURE(run, space.count);
   REQUIRE(space.count > 0);
   std::set<std::string> seen;
@@ -91,13 +92,65 @@ TEST_CASE("every plan of the space is valid and stands at its own number", "[uni
   CHECK(seen.size() == space.count);  // no plan stands twice
 }
 
+TEST_CASE("a sample of a space with every dimension is valid and stands at its own number", "[unit][planner]") {
+  ModelSpec m =
+      test::tiny_llama({.layers = 12, .hidden = 64, .heads = 16, .kv_heads = 8, .ffn = 128, .vocabulary = 1000});
+  const Workload w = workload(96);
+  const ClusterSpec c = cluster(8, 8);
+  const Space space = make_space(m, w, c);
+  CAPTURE(space.count);
+  REQUIRE(space.count > 1'000'000);
+  std::set<TensorAlgorithm> tensor;
+  std::set<ScheduleName> schedules;
+  std::set<ContextAlgorithm> context;
+  std::set<std::uint32_t> zero;
+  for (std::uint64_t i = 0; i < 4000; ++i) {
+    const std::uint64_t number = random_bits(7, 7, i) % space.count;
+    const Plan plan = plan_at(space, number);
+    Diagnostics wrong;
+    check(plan, m, w, &c, wrong);
+    if (!wrong.empty()) FAIL(describe(plan) + render(wrong));
+    REQUIRE(number_of(space, plan) == number);
+    tensor.insert(plan.tensor);
+    schedules.insert(plan.schedule);
+    if (plan.mesh.size(Axis::context) > 1) context.insert(plan.context);
+    zero.insert(plan.zero_stage);
+  }
+  CHECK(tensor.size() == 4);
+  CHECK(schedules.size() == 8);
+  CHECK(context.size() == 3);
+  CHECK(zero.size() == 4);
+}
+
+TEST_CASE("limits leave out what they say", "[unit][planner]") {
+  Diagnostics wrong;
+  const SpaceLimits limits =
+      limits_of("tensor=1d zero=0,3 schedule=1f1b,zb-h1 chunks=2 replica=off context=off", wrong);
+  REQUIRE(wrong.empty());
+  const ModelSpec m = model(6, 8);
+  const Space space = make_space(m, workload(12), cluster(2, 4), limits);
+  REQUIRE(space.count > 0);
+  for (std::uint64_t i = 0; i < space.count; i += 7) {
+    const Plan plan = plan_at(space, i);
+    CHECK(plan.tensor == TensorAlgorithm::one_d);
+    CHECK((plan.zero_stage == 0 || plan.zero_stage == 3));
+    CHECK((plan.schedule == ScheduleName::one_f_one_b || plan.schedule == ScheduleName::zb_h1));
+    CHECK(plan.mesh.size(Axis::context) * plan.mesh.size(Axis::replica) == 1);
+  }
+  static_cast<void>(limits_of("tensor=4d", wrong));
+  CHECK(render(wrong) ==
+        "error: --only does not know \"tensor=4d\" [cli.only]\n"
+        "  Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;\n"
+        "  replica=off; context=off.  Separate settings by spaces.\n");
+}
+
 // Against the rules of check(): every mesh, microbatch size and choice that is
 // valid is in the space, or is a form of a listed plan that makes no difference.
 TEST_CASE("the space leaves out no valid plan", "[unit][planner]") {
   const ModelSpec m = model(4, 2);
   const Workload w = workload(12);
   const ClusterSpec c = cluster(2, 3);
-  const Space space = make_space(m, w, c);
+  const Space space = make_space(m, w, c, basic_limits());
   const Axis axes[] = {Axis::pipeline, Axis::data, Axis::tensor};
   std::uint64_t valid = 0;
   for (std::uint32_t p = 1; p <= 6; ++p) {
@@ -137,13 +190,15 @@ TEST_CASE("orders of axes that lie alike on the network are listed once", "[unit
   // 4 nodes of 8: tensor 8 innermost fills a node, so pipeline and data are both
   // outside and their order makes no difference; tensor in the middle or outside does.
   const ModelSpec m = model(4, 8);
-  const Space space = make_space(m, workload(4), cluster(4, 8));
+  const Space space = make_space(m, workload(4), cluster(4, 8), basic_limits());
   std::set<std::vector<Axis>> orders;
-  for (const MeshSpace& on : space.meshes) {
-    if (on.mesh.size(Axis::tensor) != 8 || on.mesh.size(Axis::pipeline) != 2) continue;
-    std::vector<Axis> order;
-    for (const MeshAxis& a : on.mesh.axes) order.push_back(a.axis);
-    orders.insert(order);
+  for (const ShapeSpace& shape : space.shapes) {
+    if (shape.sizes[index(Axis::tensor)] != 8 || shape.sizes[index(Axis::pipeline)] != 2) continue;
+    for (const Mesh& mesh : orders_of(space, shape)) {
+      std::vector<Axis> order;
+      for (const MeshAxis& a : mesh.axes) order.push_back(a.axis);
+      orders.insert(order);
+    }
   }
   using A = Axis;
   CHECK(orders == std::set<std::vector<Axis>>{{A::pipeline, A::data, A::tensor},
@@ -158,11 +213,11 @@ TEST_CASE("a count of meshes that can be worked out by hand", "[unit][planner]")
   //   data 2      1 microbatch size, 1 split, zero x overlap 4, kernels 5: 20
   //   pipeline 2  2 sizes, splits of 3 over 2 (1+2, 2+1): 2, gpipe and 1f1b 2, kernels 5: 40
   //   tensor 2    2 sizes, 1 split, sequence parallel 2, kernels 5: 20
-  const Space space = make_space(model(3, 8), workload(2), cluster(1, 2));
+  const Space space = make_space(model(3, 8), workload(2), cluster(1, 2), basic_limits());
   CHECK(stage_reach(model(3, 8)) == 2);
-  REQUIRE(space.meshes.size() == 3);
+  REQUIRE(space.shapes.size() == 3);
   CHECK(space.count == 80);
   const std::string text = describe(space);
-  CHECK(text.find("80 plans on 3 meshes") != std::string::npos);
-  CHECK(text.find("tensor 2: plans 60 to 79") != std::string::npos);
+  CHECK(text.find("80 plans of 3 shapes") != std::string::npos);
+  CHECK(text.find("tensor 2, 1d: plans 60 to 79") != std::string::npos);
 }

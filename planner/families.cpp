@@ -1,0 +1,181 @@
+#include "planner/families.hpp"
+
+#include <algorithm>
+
+namespace orrery {
+
+Rating rating(Objective objective, Picoseconds step, std::uint64_t peak_bytes) {
+  switch (objective) {
+    case Objective::step_time:
+    case Objective::cost: return {step, 0};
+    case Objective::memory: return {static_cast<std::int64_t>(peak_bytes), step};
+  }
+  return {};
+}
+
+namespace {
+
+class Expander {
+ public:
+  Expander(const Family& family, const Space& space, std::uint64_t capacity, Objective objective, const Rating& worst,
+           Bounder& bounder)
+      : family_(family),
+        space_(space),
+        shape_(space.shapes[family.shape]),
+        capacity_(capacity),
+        objective_(objective),
+        worst_(worst),
+        bounder_(bounder) {}
+
+  Expansion run() {
+    plan_.tensor = shape_.tensor;
+    plan_.gradient_bucket = shape_.gradient_bucket;
+    plan_.stage_layers = splits_of(space_, shape_, {}).front();
+    switch (family_.level) {
+      case Family::Level::shape: blocks(); break;
+      case Family::Level::blocks: meshes(); break;
+      case Family::Level::mesh: plans(); break;
+      case Family::Level::plan: ORRERY_ASSERT(false, family_.first); break;
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void add(Family part, Family::Level level, Picoseconds step, std::uint64_t peak) {
+    if (peak > capacity_) {
+      out_.infeasible += part.count;
+      return;
+    }
+    part.level = level;
+    // A part needs what its family does.
+    part.step = std::max(step, family_.step);
+    part.peak = std::max(peak, family_.peak);
+    part.bound = rating(objective_, part.step, part.peak);
+    (worst_ < part.bound ? out_.beyond : out_.inside).push_back(part);
+  }
+
+  std::uint32_t plain_zero() const {
+    std::uint32_t most = 0;
+    for (std::size_t i = 0; i < shape_.plain_states; ++i) most = std::max(most, shape_.states[i].zero_stage);
+    return most;
+  }
+
+  /// The pipelines of plans with one microbatch size; plan_ has a mesh of the shape and that size.
+  std::vector<Bounder::Pipeline> pipelines_with(const MicrobatchSpace& m) {
+    std::vector<Bounder::Pipeline> out;
+    for (const ScheduleChoice& s : m.schedules) {
+      const bool shards = states_with(shape_, s) > shape_.plain_states;
+      // A schedule without plain states has those of ZeRO-2 and 3, whose bound is taken besides.
+      out.push_back({s.schedule, s.chunks, &splits_of(space_, shape_, s), shards, 0, 0, 0, 0});
+    }
+    bounder_.weigh(out, plan_);
+    return out;
+  }
+
+  void blocks() {
+    for (std::size_t a = 0; a < axis_count; ++a) {
+      if (shape_.sizes[a] > 1) plan_.mesh.axes.push_back({static_cast<Axis>(a), shape_.sizes[a]});
+    }
+    choose(plan_, shape_.states.front());
+    Family part = family_;
+    for (part.microbatch = 0; part.microbatch < shape_.microbatches.size(); ++part.microbatch) {
+      const MicrobatchSpace& m = shape_.microbatches[part.microbatch];
+      plan_.microbatch_size = m.size;
+      part.count = m.plans * shape_.orders;
+      const std::vector<Bounder::Pipeline> pipelines = pipelines_with(m);
+      for (part.block = 0; part.block < shape_.blocks.size(); ++part.block) {
+        choose(plan_, shape_.blocks[part.block]);
+        const Bounder::FamilyBound bound = bounder_.any_order(plan_, plain_zero(), pipelines, capacity_);
+        add(part, Family::Level::blocks, bound.step, bound.peak);
+        part.first += part.count;
+      }
+    }
+  }
+
+  void meshes() {
+    const MicrobatchSpace& m = shape_.microbatches[family_.microbatch];
+    plan_.microbatch_size = m.size;
+    choose(plan_, shape_.blocks[family_.block]);
+    choose(plan_, shape_.states.front());
+    for (std::size_t a = 0; a < axis_count; ++a) {
+      if (shape_.sizes[a] > 1) plan_.mesh.axes.push_back({static_cast<Axis>(a), shape_.sizes[a]});
+    }
+    Family part = family_;
+    part.count = m.plans;
+    const std::vector<Bounder::Pipeline> pipelines = pipelines_with(m);
+    for (Mesh& mesh : orders_of(space_, shape_)) {
+      plan_.mesh = std::move(mesh);
+      const Bounder::FamilyBound bound = bounder_.any_schedule(plan_, plain_zero(), pipelines, capacity_);
+      add(part, Family::Level::mesh, bound.step, bound.peak);
+      part.first += part.count;
+      ++part.order;
+    }
+  }
+
+  void plans() {
+    const MicrobatchSpace& m = shape_.microbatches[family_.microbatch];
+    plan_.microbatch_size = m.size;
+    choose(plan_, shape_.blocks[family_.block]);
+    plan_.mesh = orders_of(space_, shape_)[family_.order];
+    Family part = family_;
+    part.count = 1;
+    for (const ScheduleChoice& schedule : m.schedules) {
+      choose(plan_, schedule);
+      const std::size_t states = states_with(shape_, schedule);
+      for (const std::vector<std::uint32_t>& split : splits_of(space_, shape_, schedule)) {
+        plan_.stage_layers = split;
+        choose(plan_, shape_.states.front());
+        // All states at once, where the passes alone take too long.
+        const Picoseconds least = bounder_.any_state(plan_);
+        if (worst_ < rating(objective_, least, family_.peak)) {
+          Family all = part;
+          all.count = states;
+          add(all, Family::Level::plan, least, family_.peak);
+          part.first += states;
+          continue;
+        }
+        for (std::size_t i = 0; i < states; ++i, ++part.first) {
+          choose(plan_, shape_.states[i]);
+          const std::uint64_t peak = bounder_.peak_memory(plan_);
+          if (peak > capacity_) {
+            ++out_.infeasible;
+            continue;
+          }
+          add(part, Family::Level::plan, std::max(least, bounder_.step_time(plan_)), peak);
+        }
+      }
+    }
+  }
+
+  const Family& family_;
+  const Space& space_;
+  const ShapeSpace& shape_;
+  const std::uint64_t capacity_;
+  const Objective objective_;
+  const Rating worst_;
+  Bounder& bounder_;
+  Plan plan_;
+  Expansion out_;
+};
+
+}  // namespace
+
+Expansion expand(const Family& family, const Space& space, std::uint64_t capacity, Objective objective,
+                 const Rating& worst, Bounder& bounder) {
+  return Expander(family, space, capacity, objective, worst, bounder).run();
+}
+
+std::vector<Family> shape_families(const Space& space) {
+  std::vector<Family> families;
+  families.reserve(space.shapes.size());
+  for (const ShapeSpace& s : space.shapes) {
+    Family f;
+    f.shape = static_cast<std::uint32_t>(families.size());
+    f.first = s.first;
+    f.count = s.count;
+    families.push_back(f);
+  }
+  return families;
+}
+
+}  // namespace orrery

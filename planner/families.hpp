@@ -1,0 +1,62 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <vector>
+
+#include "planner/search.hpp"
+#include "planner/space.hpp"
+#include "sim/bound/bound.hpp"
+#include "sim/cost/cost_model.hpp"
+
+namespace orrery {
+
+/// What an objective compares, in its order; least is best.  For plans: exact.
+/// For bounds: at most the plan's.
+struct Rating {
+  std::int64_t first = 0;   ///< picoseconds of a step, or bytes of the fullest rank
+  std::int64_t second = 0;  ///< memory: picoseconds of a step
+  friend auto operator<=>(const Rating&, const Rating&) = default;
+};
+
+[[nodiscard]] Rating rating(Objective, Picoseconds step, std::uint64_t peak_bytes);
+
+/// Plans of the space that share their outer choices: a run of numbers, and one
+/// lower bound for all of them.
+///
+///   shape   sizes of axes and tensor algorithm
+///   blocks  and microbatch size and block choice
+///   mesh    and order of axes
+///   plan    one plan
+struct Family {
+  enum class Level : std::uint8_t { shape, blocks, mesh, plan };
+  Rating bound;
+  std::uint64_t first = 0;  ///< number of its first plan
+  std::uint64_t count = 0;
+  Picoseconds step = 0;    ///< the bound on the step alone
+  std::uint64_t peak = 0;  ///< on memory
+  Level level = Level::shape;
+  std::uint32_t shape = 0;
+  std::uint32_t microbatch = 0;
+  std::uint32_t block = 0;
+  std::uint32_t order = 0;
+  friend bool operator==(const Family&, const Family&) = default;
+};
+
+/// What comes of looking into a family: its plans are in `inside`, or left out.
+struct Expansion {
+  std::vector<Family> inside;
+  std::vector<Family> beyond;    ///< bounds above the given rating
+  std::uint64_t infeasible = 0;  ///< plans that do not fit
+};
+
+/// Looks into a family of a higher level than plan: its parts with their own
+/// bounds.  Parts that cannot fit in `capacity` bytes are left out; parts whose
+/// bound exceeds `worst` are not looked into further.
+[[nodiscard]] Expansion expand(const Family&, const Space&, std::uint64_t capacity, Objective, const Rating& worst,
+                               Bounder&);
+
+/// The families of level shape, all of the space.
+[[nodiscard]] std::vector<Family> shape_families(const Space&);
+
+}  // namespace orrery

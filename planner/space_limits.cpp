@@ -1,0 +1,77 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "core/plan/plan_names.hpp"
+#include "planner/space.hpp"
+
+namespace orrery {
+namespace {
+
+std::vector<std::string_view> parts(std::string_view text, char between) {
+  std::vector<std::string_view> list;
+  while (!text.empty()) {
+    const std::size_t end = text.find(between);
+    if (end != 0) list.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return list;
+}
+
+std::optional<std::uint32_t> number(std::string_view text) {
+  std::uint32_t n = 0;
+  const auto [end, wrong] = std::from_chars(text.data(), text.data() + text.size(), n);
+  if (wrong != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return n;
+}
+
+/// Keeps of `values` those whose names are listed.
+template <class T, class Name>
+bool keep(std::vector<T>& values, const std::vector<std::string_view>& names, Name&& name) {
+  const std::vector<T> all = values;
+  values.clear();
+  for (const std::string_view wanted : names) {
+    const auto at = std::find_if(all.begin(), all.end(), [&](const T& v) { return name(v) == wanted; });
+    if (at == all.end()) return false;
+    values.push_back(*at);
+  }
+  return !values.empty();
+}
+
+}  // namespace
+
+SpaceLimits limits_of(std::string_view text, Diagnostics& out) {
+  SpaceLimits limits;
+  for (const std::string_view setting : parts(text, ' ')) {
+    const std::size_t equals = std::min(setting.find('='), setting.size());
+    const std::string_view key = setting.substr(0, equals);
+    const std::string_view value = equals < setting.size() ? setting.substr(equals + 1) : std::string_view{};
+    const std::vector<std::string_view> values = parts(value, ',');
+    bool good = false;
+    if (key == "tensor") {
+      good = keep(limits.tensor, values, [](TensorAlgorithm a) { return name_of(a); });
+    } else if (key == "schedule") {
+      good = keep(limits.schedules, values, [](ScheduleName s) { return name_of(s); });
+    } else if (key == "zero") {
+      good = keep(limits.zero, values, [](std::uint32_t z) { return fmt::to_string(z); });
+    } else if (key == "chunks") {
+      const auto n = number(value);
+      good = n && *n >= 1;
+      limits.most_chunks = n.value_or(0);
+    } else if (key == "replica" || key == "context") {
+      good = value == "off" || value == "on";
+      (key == "replica" ? limits.replicas : limits.context) = value == "on";
+    }
+    if (good) continue;
+    out.error(
+        "cli.only", fmt::format("--only does not know \"{}\"", setting),
+        {"Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;",
+         "replica=off; context=off.  Separate settings by spaces."});
+  }
+  return limits;
+}
+
+}  // namespace orrery
