@@ -102,7 +102,7 @@ TEST_CASE("the closed form of memory is the Program's peak on every stage, or be
     bounded += memory_is_exact(run.plan) ? 0 : 1;
   }
   CHECK(exact > runs / 2);
-  CHECK(bounded > runs / 8);
+  CHECK(bounded > runs / 16);
   CHECK(tightness / static_cast<double>(bounded) > 0.9);
 }
 
