@@ -47,17 +47,29 @@ constexpr const char* head =
 
 std::string dot_of(const ModelSpec& m) {
   std::string out = fmt::format("digraph {} {{\n  rankdir=TB;\n{}", in_quotes(m.name), head);
-  out += fmt::format("  embedding {};\n", label({"embedding", fmt::format("{} x {}", m.vocabulary, m.hidden)}));
+  if (m.image) {
+    out += fmt::format("  embedding {};\n", label({fmt::format("{} patches, class token", patch_count(*m.image)),
+                                                   fmt::format("{} x {}", patch_width(*m.image), m.hidden)}));
+  } else {
+    out += fmt::format("  embedding {};\n", label({"embedding", fmt::format("{} x {}", m.vocabulary, m.hidden)}));
+  }
   out += fmt::format("  subgraph cluster_layer {{\n    label=\"layer, x {}\";\n", m.layers);
   const char* norm = m.norm == Norm::layer_norm ? "layer norm" : "RMS norm";
   out += fmt::format("    norm1 {};\n", label({norm}));
-  out += fmt::format(
-      "    qkv {};\n",
-      label({"query, key, value", fmt::format("{} x {}", m.hidden, (m.heads + 2 * m.kv_heads) * m.head_dim)}));
-  out += fmt::format("    attention {};\n",
-                     label({"attention", fmt::format("{} heads of {}, {} of keys", m.heads, m.head_dim, m.kv_heads)}));
+  if (m.latent) {
+    out += fmt::format("    qkv {};\n",
+                       label({"query, key, value",
+                              fmt::format("by {} and {} latent features", m.latent->query_rank, m.latent->kv_rank)}));
+  } else {
+    out += fmt::format(
+        "    qkv {};\n",
+        label({"query, key, value", fmt::format("{} x {}", m.hidden, (m.heads + 2 * m.kv_heads) * m.head_dim)}));
+  }
+  out +=
+      fmt::format("    attention {};\n",
+                  label({"attention", fmt::format("{} heads of {}, {} of keys", m.heads, key_width(m), m.kv_heads)}));
   out += fmt::format("    out {};\n    add1 [label=\"+\", shape=circle];\n",
-                     label({"out", fmt::format("{} x {}", m.heads * m.head_dim, m.hidden)}));
+                     label({"out", fmt::format("{} x {}", m.heads * value_width(m), m.hidden)}));
   out += fmt::format("    norm2 {};\n", label({norm}));
   // Of a mixture one of its experts.
   const std::uint64_t ffn = m.mixture ? m.mixture->ffn : m.ffn;
@@ -69,6 +81,16 @@ std::string dot_of(const ModelSpec& m) {
   out += fmt::format("    act {};\n", label({gated ? "SwiGLU" : "GELU"}));
   out += fmt::format("    down {};\n    add2 [label=\"+\", shape=circle];\n",
                      label({"down", fmt::format("{}{} x {}", experts, ffn, m.hidden)}));
+  if (m.architecture == Architecture::bert) {
+    out +=
+        "    qkv -> attention -> out -> add1 -> norm1 -> up -> act -> down -> add2 -> norm2;\n"
+        "    norm1 -> add2 [style=dashed];\n  }\n";
+    out += fmt::format("  norm0 {};\n  dense {};\n  norm {};\n  head {};\n", label({norm}),
+                       label({"dense, GELU", fmt::format("{0} x {0}", m.hidden)}), label({norm}),
+                       label({"head (tied)", fmt::format("{} x {}", m.hidden, m.vocabulary)}));
+    return out +
+           "  embedding -> norm0 -> qkv;\n  norm0 -> add1 [style=dashed];\n  norm2 -> dense -> norm -> head;\n}\n";
+  }
   out +=
       "    norm1 -> qkv -> attention -> out -> add1 -> norm2 -> up -> act -> down -> add2;\n"
       "    add1 -> add2 [style=dashed];\n  }\n";

@@ -169,6 +169,11 @@ void PlanVerb::read() {
     d.error("workload.sequence", fmt::format("{} has {} positions", spec_.name, spec_.max_positions),
             {fmt::format("--seq is {}.", workload_.sequence_length)});
   }
+  if (!bound_covers(spec_)) {
+    d.error("plan.search-model", "the search has no lower bounds for models of this kind",
+            {fmt::format("{} is no causal decoder with attention made from the residual stream.", spec_.name),
+             "Write a plan file; estimate, simulate and explain take it."});
+  }
   if (!machine_.device.peak.contains(workload_.precision)) {
     std::string known;
     for (const auto& [p, rate] : machine_.device.peak) known += (known.empty() ? "" : ", ") + std::string(name_of(p));

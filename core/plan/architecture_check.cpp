@@ -2,30 +2,77 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
+
+#include "core/plan/nearest_plan.hpp"
+#include "core/plan/plan_names.hpp"
+
 namespace orrery {
 namespace {
 
-std::string name_of(const ModelSpec& m) { return m.name.empty() ? "The model" : m.name; }
+struct Check {
+  const Plan& plan;
+  const ModelSpec& m;
+  const Workload& workload;
+  Diagnostics& out;
+
+  void error(const std::string& key, const char* code, std::string message, std::vector<std::string> details) const {
+    out.error(plan.origin, key, std::string("plan.") + code, std::move(message), std::move(details));
+  }
+  [[nodiscard]] std::string name() const { return m.name.empty() ? "the model" : m.name; }
+
+  /// Ways to cut that were written for causal layers with norms in front alone.
+  void cuts(const char* what) const {
+    if (plan.tensor != TensorAlgorithm::one_d) {
+      error("plan.tensor", "architecture-tensor", fmt::format("grids of ranks do not cut {}", what),
+            {fmt::format("tensor is \"{}\"; {} is one.", name_of(plan.tensor), name()), "Set tensor to \"1d\"."});
+    }
+    if (const std::uint32_t n = plan.mesh.size(Axis::context); n != 1) {
+      error("mesh.context", "architecture-context", fmt::format("a context axis does not cut {}", what),
+            {fmt::format("context is {}; {} is one.", n, name()),
+             "Set context to 1 in [mesh], or raise data or tensor."});
+    }
+  }
+
+  void image() const {
+    const std::uint64_t tokens = patch_count(*m.image) + 1;
+    if (workload.sequence_length != tokens) {
+      error("workload.sequence", "image-sequence", "the sequence is not the class token and the patches of an image",
+            {fmt::format("sequence is {}; an image of {} x {} has {} patches of {} x {}.", workload.sequence_length,
+                         m.image->size, m.image->size, tokens - 1, m.image->patch, m.image->patch),
+             fmt::format("Set sequence to {}.", tokens)});
+    }
+    const std::uint64_t t = plan.mesh.size(Axis::tensor), width = patch_width(*m.image);
+    if (plan.tensor == TensorAlgorithm::one_d && t > 0 && width % t != 0) {
+      error("mesh.tensor", "tensor-patch", "the tensor size does not divide the numbers of a patch",
+            {fmt::format("A patch has {0}, and {0} / {1} leaves {2}.", width, t, width % t),
+             nearest_divisors(std::gcd(width, std::gcd(m.heads, m.ffn)), t, "tensor sizes")});
+    }
+    if (!workload.data.empty()) {
+      error("workload.data", "image-data", "a vision transformer is not trained on text",
+            {fmt::format("{} takes images, which are made up.", name()), "Leave data out."});
+    }
+  }
+};
 
 }  // namespace
 
-void check_architecture(const Plan& plan, const ModelSpec& m, const Workload&, Diagnostics& out) {
-  if (m.architecture != Architecture::decoder) {
-    const char* what = m.architecture == Architecture::bert ? "BERT" : "a vision transformer";
-    out.error(plan.origin, "", "plan.architecture", fmt::format("plans do not train {} yet", what),
-              {fmt::format("{} can be shown and counted; plans train causal decoders.", name_of(m))});
+void check_architecture(const Plan& plan, const ModelSpec& m, const Workload& workload, Diagnostics& out) {
+  const Check c{plan, m, workload, out};
+  switch (m.architecture) {
+    case Architecture::decoder: break;
+    case Architecture::bert: c.cuts("a BERT"); break;
+    case Architecture::vit:
+      c.cuts("a vision transformer");
+      if (m.image && m.image->patch > 0) c.image();
+      break;
   }
-  if (m.latent) {
-    out.error(plan.origin, "", "plan.latent", "plans do not train latent attention yet",
-              {fmt::format("{} can be shown and counted; plans train models whose keys and values are made from the "
-                           "residual stream.",
-                           name_of(m))});
-  }
+  if (m.latent) c.cuts("a model with latent attention");
   if (m.prediction_modules > 0) {
-    out.error(plan.origin, "", "plan.prediction-modules", "plans do not train prediction modules",
-              {fmt::format("{} has {}; each is a layer that predicts one token further ahead.", name_of(m),
-                           m.prediction_modules),
-               "Set prediction_modules to 0 to plan the model without them."});
+    c.error("", "prediction-modules", "plans do not train prediction modules",
+            {fmt::format("{} has {}; each is a layer that predicts one token further ahead.", c.name(),
+                         m.prediction_modules),
+             "Set prediction_modules to 0 to plan the model without them."});
   }
 }
 

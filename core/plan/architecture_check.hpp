@@ -9,7 +9,8 @@ namespace orrery {
 /// What a plan cannot do with the model's architecture: parts that nothing
 /// lowers, and choices that hold for causal decoders alone.
 ///
-/// Codes: plan.architecture, plan.latent, plan.prediction-modules
+/// Codes: plan.architecture-tensor plan.architecture-context plan.image-sequence
+/// plan.tensor-patch plan.image-data plan.prediction-modules
 void check_architecture(const Plan&, const ModelSpec&, const Workload&, Diagnostics&);
 
 }  // namespace orrery

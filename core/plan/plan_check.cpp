@@ -415,7 +415,8 @@ void check_cluster(const Context& c, const ClusterSpec& cluster, bool specs) {
 void check_counts(const Context& c) {
   const std::uint64_t s = c.workload.sequence_length;
   const std::uint64_t rows = bounded_product({s, c.plan.microbatch_size});
-  const std::uint64_t qkv = bounded_product({c.model.heads + 2 * c.model.kv_heads, c.model.head_dim});
+  const std::uint64_t qkv =
+      bounded_product({c.model.heads + 2 * c.model.kv_heads, key_width(c.model) + value_width(c.model)});
   const std::uint64_t widest = std::max({c.model.hidden, 2 * c.model.ffn, c.model.vocabulary, qkv});
   const std::uint64_t scores = bounded_product({s, c.model.heads});
   const bool keeps_scores = c.plan.attention != AttentionKernel::flash;

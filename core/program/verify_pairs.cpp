@@ -95,6 +95,7 @@ class Pairs {
     std::array<int, kernel_kind_count> all{};  ///< without recomputation
     int recomputed_products = 0, recomputed_ropes = 0;
     int products = 0, weight_products = 0;
+    int differentiated = 0, input_products = 0;  ///< forward products of what was computed, and their inputs' gradients
     int dropped = 0;
     int added_inputs = 0;  ///< products that add to an input gradient, as a router's does to its experts'
   };
@@ -179,6 +180,11 @@ class Pairs {
       r.weight_products += k.pass == Pass::weight_gradient ? 1 : 0;
       r.added_inputs +=
           k.pass == Pass::input_gradient && k.kind == Kind::gemm && view(run, 2).use == View::Use::accumulate ? 1 : 0;
+    }
+    if (k.kind == Kind::gemm) {
+      const bool of_data = p_[view(run, 0).buffer].role == Role::data;
+      r.differentiated += k.pass == Pass::forward && !of_data ? 1 : 0;
+      r.input_products += k.pass == Pass::input_gradient ? 1 : 0;
     }
     if ((k.kind == Kind::residual_forward && k.options.dropout) || k.kind == Kind::dropout_forward) ++r.dropped;
     trains_ = trains_ || k.pass == Pass::weight_gradient;
@@ -266,6 +272,8 @@ class Pairs {
       if (gates > 0 && gates != r.added_inputs) {
         mismatch("gates_backward", gates, "gemm that adds to the gradient of its input", r.added_inputs);
       }
+      if (r.differentiated != r.input_products && r.input_products > 0)
+        mismatch("gemm forward", r.differentiated, "gemm input_gradient", r.input_products);
       const int undropped = r.all[index(Kind::dropout_backward)];
       if (r.dropped != undropped && r.dropped > 0)
         mismatch("forward dropout", r.dropped, "dropout_backward", undropped);

@@ -612,6 +612,10 @@ class Values {
       case KernelKind::norm_gradient_sums:
         if (const auto& s = p_[view(run, 1).buffer].shard) return sums(*s, s->rank - 1U, s->rank);
         break;
+      case KernelKind::latent_heads_backward:
+        // All heads share one key: its gradient is a sum over ranks that have others.
+        if (const auto& s = p_[view(run, 0).buffer].shard; s && i == 3) return sums(*s, 2, 3);
+        break;
       case KernelKind::count_targets: return bits(p_.mesh, batch_axes);
       case KernelKind::cross_entropy_loss:  // over whatever cuts the targets
         if (const auto& s = p_[view(run, 3).buffer].shard) return cuts(*s, 0, Shard::max_dims);

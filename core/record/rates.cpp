@@ -7,8 +7,15 @@ namespace orrery {
 double model_flops(const ModelSpec& m, const Workload& w) {
   const auto real = [](std::uint64_t v) { return static_cast<double>(v); };
   const double tokens = real(w.global_batch) * real(w.sequence_length);
-  const double attention_width = real(m.heads) * real(m.head_dim);
-  const double projections = 2.0 * real(m.hidden) * real(m.head_dim) * (2.0 * real(m.heads) + 2.0 * real(m.kv_heads));
+  double projections = 2.0 * real(m.hidden) * real(m.head_dim) * (2.0 * real(m.heads) + 2.0 * real(m.kv_heads));
+  if (m.latent) {
+    const LatentAttention& l = *m.latent;
+    const double query = real(m.heads * key_width(m));
+    const double queries = l.query_rank > 0 ? real(l.query_rank) * (real(m.hidden) + query) : real(m.hidden) * query;
+    projections = 2.0 * (queries + real(m.hidden * (l.kv_rank + l.rope_dim)) +
+                         real(l.kv_rank * m.heads) * real(m.head_dim + l.value_dim) +
+                         real(m.heads * l.value_dim) * real(m.hidden));
+  }
   const double matrices = m.activation == Activation::swiglu ? 3.0 : 2.0;
   const double dense = 2.0 * matrices * real(m.hidden) * real(m.ffn);
   double feed_forward = real(m.layers) * dense;
@@ -18,9 +25,18 @@ double model_flops(const ModelSpec& m, const Workload& w) {
     const double width = real(x.per_token) * real(x.ffn) + real(x.shared_ffn);
     feed_forward = real(x.first_dense) * dense + mixtures * 2.0 * real(m.hidden) * (matrices * width + real(x.experts));
   }
-  const double core = 4.0 * real(w.sequence_length) * attention_width;
+  const double core = 2.0 * real(w.sequence_length) * real(m.heads) * real(key_width(m) + value_width(m));
   const double head = 2.0 * real(m.hidden) * real(m.vocabulary);
-  return 3.0 * tokens * (real(m.layers) * (projections + core) + feed_forward + head);
+  const double layers = 3.0 * tokens * (real(m.layers) * (projections + core) + feed_forward);
+  const double sequences = real(w.global_batch);
+  switch (m.architecture) {
+    case Architecture::decoder: return layers + 3.0 * tokens * head;
+    case Architecture::bert: return layers + 3.0 * tokens * (head + 2.0 * real(m.hidden) * real(m.hidden));
+    case Architecture::vit:  // nobody asks for the gradient of the pixels
+      return layers + 3.0 * sequences * head +
+             2.0 * sequences * 2.0 * real(patch_count(*m.image) * patch_width(*m.image)) * real(m.hidden);
+  }
+  return layers;
 }
 
 double program_flops(const Program& program) {

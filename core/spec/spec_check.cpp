@@ -76,6 +76,9 @@ void check_fixed(Checker& c, const ModelSpec& m, const char* name) {
   fixed(m.bias, "bias", "true");
   const bool tied = m.architecture == Architecture::bert;
   fixed(m.tied_embeddings == tied, "tied_embeddings", tied ? "true" : "false");
+  if (m.mixture) {
+    c.fail("mixture", "model.architecture", fmt::format("{} has no experts", name), {"Leave [model.mixture] out."});
+  }
   if (m.kv_heads != m.heads) {
     c.fail("kv_heads", "model.architecture", fmt::format("{} has a key and a value for every head", name),
            {fmt::format("kv_heads is {}, heads {}.", m.kv_heads, m.heads), "Leave kv_heads out."});

@@ -38,22 +38,53 @@ void add_mixture(std::vector<ReferenceParameter>& list, const ModelSpec& m, cons
   matrix("experts.down", x.experts * x.ffn, m.hidden, residual);
 }
 
+void add_latent(std::vector<ReferenceParameter>& list, const ModelSpec& m, const std::string& at) {
+  const LatentAttention& l = *m.latent;
+  const auto norm = [&](const char* name, std::uint64_t width) {
+    list.push_back({at + name + ".weight", 1, width, Start::ones, 0.0, false});
+  };
+  if (l.query_rank > 0) {
+    add_linear(list, m, at + "query_down", m.hidden, l.query_rank, deviation);
+    norm("query_norm", l.query_rank);
+  }
+  add_linear(list, m, at + "query_up", l.query_rank > 0 ? l.query_rank : m.hidden, m.heads * key_width(m), deviation);
+  add_linear(list, m, at + "kv_down", m.hidden, l.kv_rank, deviation);
+  norm("kv_norm", l.kv_rank);
+  add_linear(list, m, at + "kv_up", l.kv_rank, m.heads * (m.head_dim + l.value_dim), deviation);
+  add_linear(list, m, at + "key_rope", m.hidden, l.rope_dim, deviation);
+}
+
 }  // namespace
 
 std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
   std::vector<ReferenceParameter> list;
-  list.push_back({"embedding.word.weight", m.vocabulary, m.hidden, Start::normal, deviation, true});
+  const bool bert = m.architecture == Architecture::bert, vit = m.architecture == Architecture::vit;
+  if (vit) {
+    list.push_back({"embedding.patch.weight", patch_width(*m.image), m.hidden, Start::normal, deviation, true});
+    list.push_back({"embedding.patch.bias", 1, m.hidden, Start::zeros, 0.0, false});
+    list.push_back({"embedding.class.weight", 1, m.hidden, Start::zeros, 0.0, false});
+  } else {
+    list.push_back({"embedding.word.weight", m.vocabulary, m.hidden, Start::normal, deviation, true});
+  }
+  if (bert) {
+    list.push_back({"embedding.segment.weight", m.segments, m.hidden, Start::normal, deviation, true});
+    add_norm(list, m, "embedding.norm");
+  }
   if (m.positions == PositionEncoding::learned) {
     list.push_back({"embedding.position.weight", m.max_positions, m.hidden, Start::normal, deviation, true});
   }
-  const std::uint64_t query = m.heads * m.head_dim;
-  const std::uint64_t qkv = query + 2 * m.kv_heads * m.head_dim;
+  const std::uint64_t query = m.heads * value_width(m);
+  const std::uint64_t qkv = m.heads * m.head_dim + 2 * m.kv_heads * m.head_dim;
   const std::uint64_t up = m.activation == Activation::swiglu ? 2 * m.ffn : m.ffn;
   const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
   for (std::uint64_t layer = 0; layer < m.layers; ++layer) {
     const std::string prefix = "layers." + std::to_string(layer) + ".";
     add_norm(list, m, prefix + "norm1");
-    add_linear(list, m, prefix + "attention.qkv", m.hidden, qkv, deviation);
+    if (m.latent) {
+      add_latent(list, m, prefix + "attention.");
+    } else {
+      add_linear(list, m, prefix + "attention.qkv", m.hidden, qkv, deviation);
+    }
     add_linear(list, m, prefix + "attention.out", query, m.hidden, residual);
     add_norm(list, m, prefix + "norm2");
     if (m.mixture) {
@@ -64,6 +95,8 @@ std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
     }
   }
   add_norm(list, m, "head.norm");
+  if (bert) add_linear(list, m, "head.dense", m.hidden, m.hidden, deviation);
+  if (bert || vit) list.push_back({"head.output.bias", 1, m.vocabulary, Start::zeros, 0.0, false});
   if (!m.tied_embeddings) {
     list.push_back({"head.output.weight", m.vocabulary, m.hidden, Start::normal, deviation, true});
   }

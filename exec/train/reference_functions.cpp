@@ -34,24 +34,29 @@ struct HeadColumns {
 
 HeadColumns columns_of(const ModelSpec& m, std::uint64_t head) {
   const std::uint64_t shared = m.heads / m.kv_heads;
-  const std::uint64_t group = (head / shared) * (shared + 2) * m.head_dim;
-  return {group + head % shared * m.head_dim, group + shared * m.head_dim, group + (shared + 1) * m.head_dim};
+  const std::uint64_t key = key_width(m);
+  const std::uint64_t group = (head / shared) * ((shared + 1) * key + value_width(m));
+  return {group + head % shared * key, group + shared * key, group + (shared + 1) * key};
 }
 
-/// P[query, key] of one head, 0 for later keys.
+/// Keys that query i of `length` sees, from the first on.
+std::uint64_t seen(const ModelSpec& m, std::uint64_t i, std::uint64_t length) { return is_causal(m) ? i + 1 : length; }
+
+/// P[query, key] of one head, 0 for keys that are not seen.
 Matrix probabilities_of(const ModelSpec& m, const Matrix& qkv, const HeadColumns& at) {
-  const double scale = 1.0 / std::sqrt(static_cast<double>(m.head_dim));
+  const double scale = 1.0 / std::sqrt(static_cast<double>(key_width(m)));
   Matrix p(qkv.rows, qkv.rows);
   for (std::uint64_t i = 0; i < qkv.rows; ++i) {
+    const std::uint64_t keys = seen(m, i, qkv.rows);
     double largest = -HUGE_VAL;
-    for (std::uint64_t j = 0; j <= i; ++j) {
-      for (std::uint64_t f = 0; f < m.head_dim; ++f) p(i, j) += qkv(i, at.query + f) * qkv(j, at.key + f);
+    for (std::uint64_t j = 0; j < keys; ++j) {
+      for (std::uint64_t f = 0; f < key_width(m); ++f) p(i, j) += qkv(i, at.query + f) * qkv(j, at.key + f);
       p(i, j) *= scale;
       largest = std::max(largest, p(i, j));
     }
     double sum = 0.0;
-    for (std::uint64_t j = 0; j <= i; ++j) sum += (p(i, j) = std::exp(p(i, j) - largest));
-    for (std::uint64_t j = 0; j <= i; ++j) p(i, j) /= sum;
+    for (std::uint64_t j = 0; j < keys; ++j) sum += (p(i, j) = std::exp(p(i, j) - largest));
+    for (std::uint64_t j = 0; j < keys; ++j) p(i, j) /= sum;
   }
   return p;
 }
@@ -129,6 +134,60 @@ void rotate(const ModelSpec& m, Matrix& qkv, double direction) {
 
 namespace {
 
+/// Rotates `count` features from column `first` of row p by its angles.
+void rotate_row(const ModelSpec& m, Matrix& x, std::uint64_t p, std::uint64_t first, std::uint64_t count,
+                double direction) {
+  for (std::uint64_t i = 0; i < count / 2; ++i) {
+    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(count);
+    const double angle = direction * static_cast<double>(p) * std::pow(m.rope_theta, exponent);
+    const double a = x(p, first + i);
+    const double b = x(p, first + i + count / 2);
+    x(p, first + i) = a * std::cos(angle) - b * std::sin(angle);
+    x(p, first + i + count / 2) = a * std::sin(angle) + b * std::cos(angle);
+  }
+}
+
+}  // namespace
+
+Matrix latent_heads(const ModelSpec& m, const Matrix& queries, const Matrix& pairs, const Matrix& key) {
+  const std::uint64_t n = m.head_dim, r = m.latent->rope_dim, v = m.latent->value_dim;
+  const std::uint64_t width = 2 * (n + r) + v;
+  Matrix qkv(queries.rows, m.heads * width);
+  for (std::uint64_t p = 0; p < qkv.rows; ++p) {
+    for (std::uint64_t head = 0; head < m.heads; ++head) {
+      const std::uint64_t at = head * width;
+      for (std::uint64_t f = 0; f < n + r; ++f) qkv(p, at + f) = queries(p, head * (n + r) + f);
+      for (std::uint64_t f = 0; f < n; ++f) qkv(p, at + n + r + f) = pairs(p, head * (n + v) + f);
+      for (std::uint64_t f = 0; f < r; ++f) qkv(p, at + 2 * n + r + f) = key(p, f);
+      for (std::uint64_t f = 0; f < v; ++f) qkv(p, at + 2 * (n + r) + f) = pairs(p, head * (n + v) + n + f);
+      rotate_row(m, qkv, p, at + n, r, 1.0);
+      rotate_row(m, qkv, p, at + 2 * n + r, r, 1.0);
+    }
+  }
+  return qkv;
+}
+
+LatentHeads latent_heads_backward(const ModelSpec& m, const Matrix& dqkv) {
+  const std::uint64_t n = m.head_dim, r = m.latent->rope_dim, v = m.latent->value_dim;
+  const std::uint64_t width = 2 * (n + r) + v;
+  Matrix turned = dqkv;
+  LatentHeads d{Matrix(dqkv.rows, m.heads * (n + r)), Matrix(dqkv.rows, m.heads * (n + v)), Matrix(dqkv.rows, r)};
+  for (std::uint64_t p = 0; p < dqkv.rows; ++p) {
+    for (std::uint64_t head = 0; head < m.heads; ++head) {
+      const std::uint64_t at = head * width;
+      rotate_row(m, turned, p, at + n, r, -1.0);
+      rotate_row(m, turned, p, at + 2 * n + r, r, -1.0);
+      for (std::uint64_t f = 0; f < n + r; ++f) d.queries(p, head * (n + r) + f) = turned(p, at + f);
+      for (std::uint64_t f = 0; f < n; ++f) d.pairs(p, head * (n + v) + f) = turned(p, at + n + r + f);
+      for (std::uint64_t f = 0; f < r; ++f) d.key(p, f) += turned(p, at + 2 * n + r + f);
+      for (std::uint64_t f = 0; f < v; ++f) d.pairs(p, head * (n + v) + n + f) = turned(p, at + 2 * (n + r) + f);
+    }
+  }
+  return d;
+}
+
+namespace {
+
 // gelu(x) = x/2 (1 + tanh(c (x + a x^3))), c = sqrt(2/pi), a = 0.044715
 constexpr double gelu_cubic = 0.044715;
 const double gelu_scale = std::sqrt(2.0 / std::numbers::pi);
@@ -177,14 +236,15 @@ Matrix activation_backward(const ModelSpec& m, const Matrix& dy, const Matrix& p
 }
 
 Matrix attention_forward(const ModelSpec& m, const Matrix& qkv, const DropoutKey& key, std::uint64_t sequence) {
-  Matrix context(qkv.rows, m.heads * m.head_dim);
+  const std::uint64_t width = value_width(m);
+  Matrix context(qkv.rows, m.heads * width);
   for (std::uint64_t head = 0; head < m.heads; ++head) {
     const HeadColumns at = columns_of(m, head);
     const Matrix p = probabilities_of(m, qkv, at);
     for (std::uint64_t i = 0; i < qkv.rows; ++i) {
-      for (std::uint64_t j = 0; j <= i; ++j) {
+      for (std::uint64_t j = 0; j < seen(m, i, qkv.rows); ++j) {
         const double kept = p(i, j) * probability_dropout(m, key, sequence, head, qkv.rows, i, j);
-        for (std::uint64_t f = 0; f < m.head_dim; ++f) context(i, head * m.head_dim + f) += kept * qkv(j, at.value + f);
+        for (std::uint64_t f = 0; f < width; ++f) context(i, head * width + f) += kept * qkv(j, at.value + f);
       }
     }
   }
@@ -193,7 +253,8 @@ Matrix attention_forward(const ModelSpec& m, const Matrix& qkv, const DropoutKey
 
 Matrix attention_backward(const ModelSpec& m, const Matrix& dcontext, const Matrix& qkv, const DropoutKey& key,
                           std::uint64_t sequence, double& largest, const std::function<double(double)>& stored) {
-  const double scale = 1.0 / std::sqrt(static_cast<double>(m.head_dim));
+  const double scale = 1.0 / std::sqrt(static_cast<double>(key_width(m)));
+  const std::uint64_t width = value_width(m);
   Matrix dqkv(qkv.rows, qkv.columns);
   for (std::uint64_t head = 0; head < m.heads; ++head) {
     const HeadColumns at = columns_of(m, head);
@@ -203,22 +264,23 @@ Matrix attention_backward(const ModelSpec& m, const Matrix& dcontext, const Matr
     }
     for (std::uint64_t i = 0; i < qkv.rows; ++i) {
       // dP through value and dropout; dS = P (dP - sum_j dP P).
-      std::vector<double> dp(i + 1, 0.0);
+      const std::uint64_t keys = seen(m, i, qkv.rows);
+      std::vector<double> dp(keys, 0.0);
       double weighted = 0.0;
-      for (std::uint64_t j = 0; j <= i; ++j) {
+      for (std::uint64_t j = 0; j < keys; ++j) {
         const double factor = probability_dropout(m, key, sequence, head, qkv.rows, i, j);
-        for (std::uint64_t f = 0; f < m.head_dim; ++f) {
-          const double dc = dcontext(i, head * m.head_dim + f);
+        for (std::uint64_t f = 0; f < width; ++f) {
+          const double dc = dcontext(i, head * width + f);
           dp[j] += dc * qkv(j, at.value + f) * factor;
           dqkv(j, at.value + f) += p(i, j) * factor * dc;
         }
         weighted += dp[j] * p(i, j);
         largest = std::max(largest, std::abs(dp[j]));
       }
-      for (std::uint64_t j = 0; j <= i; ++j) {
+      for (std::uint64_t j = 0; j < keys; ++j) {
         const double ds = p(i, j) * (dp[j] - weighted);
         largest = std::max(largest, std::abs(ds));
-        for (std::uint64_t f = 0; f < m.head_dim; ++f) {
+        for (std::uint64_t f = 0; f < key_width(m); ++f) {
           dqkv(i, at.query + f) += ds * scale * qkv(j, at.key + f);
           dqkv(j, at.key + f) += ds * scale * qkv(i, at.query + f);
         }

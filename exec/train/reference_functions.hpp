@@ -38,7 +38,17 @@ void rotate(const ModelSpec&, Matrix& qkv, double direction);
 [[nodiscard]] Matrix activation_forward(const ModelSpec&, const Matrix& pre);
 [[nodiscard]] Matrix activation_backward(const ModelSpec&, const Matrix& dy, const Matrix& pre);
 
-/// Causal attention of sequence number `sequence` (for the dropout keys).
+/// Packed qkv from queries [s, heads (head_dim + rope_dim)], pairs of the keys'
+/// other features and values [s, heads (head_dim + value_dim)] and the key
+/// features that all heads share [s, rope_dim], rotated.
+[[nodiscard]] Matrix latent_heads(const ModelSpec&, const Matrix& queries, const Matrix& pairs, const Matrix& key);
+struct LatentHeads {
+  Matrix queries, pairs, key;
+};
+/// From dqkv to the gradients of the three.
+[[nodiscard]] LatentHeads latent_heads_backward(const ModelSpec&, const Matrix& dqkv);
+
+/// Attention, causal or of all positions, of sequence number `sequence` (for the dropout keys).
 /// Returns the context [s, heads * head_dim].
 [[nodiscard]] Matrix attention_forward(const ModelSpec&, const Matrix& qkv, const DropoutKey&, std::uint64_t sequence);
 /// Returns dqkv.  Scores and probabilities are formed anew.

@@ -18,6 +18,8 @@ enum Site : std::uint64_t { embedding_site, probability_site, attention_site, ff
 struct LayerRecord {
   Matrix x, norm1, qkv, context, mid, norm2, pre, act;
   MixtureRecord mixture;
+  Matrix attention_sum, ffn_sum;                        // norms behind the residual
+  Matrix query_latent, query_norm, kv_latent, kv_norm;  // latent attention
 };
 
 /// One pass over the batch: the same objects serve every sequence.
@@ -124,13 +126,62 @@ class Pass {
     return dx;
   }
 
+  bool bert() const { return model_.architecture == Architecture::bert; }
+  bool vit() const { return model_.architecture == Architecture::vit; }
+
+  /// The numbers of every patch; nothing for the class token.
+  Matrix patches() {
+    Matrix image(workload_.sequence_length, patch_width(*model_.image));
+    for (std::uint64_t p = 1; p < image.rows; ++p) {
+      for (std::uint64_t j = 0; j < image.columns; ++j) image(p, j) = data_.pixel(step_, sequence_, p, j);
+    }
+    kept(image);
+    return image;
+  }
+
+  Matrix embed_image() {
+    patches_ = patches();
+    Matrix x = product(patches_, weight("embedding.patch.weight"));
+    const Matrix& position = weight("embedding.position.weight");
+    for (std::uint64_t p = 0; p < x.rows; ++p) {
+      const Matrix& row = weight(p == 0 ? "embedding.class.weight" : "embedding.patch.bias");
+      for (std::uint64_t j = 0; j < x.columns; ++j) x(p, j) += row(0, j) + position(p, j);
+    }
+    apply_hidden_dropout(x, embedding_site, 0);
+    kept(x);
+    return x;
+  }
+
+  void embed_image_backward(const Matrix& dx) {
+    add_transposed_product(gradient("embedding.patch.weight"), patches_, dx);
+    Matrix& position = gradient("embedding.position.weight");
+    for (std::uint64_t p = 0; p < dx.rows; ++p) {
+      Matrix& row = gradient(p == 0 ? "embedding.class.weight" : "embedding.patch.bias");
+      for (std::uint64_t j = 0; j < dx.columns; ++j) {
+        row(0, j) += dx(p, j);
+        position(p, j) += dx(p, j);
+      }
+    }
+  }
+
   Matrix embed() {
+    if (vit()) return embed_image();
     Matrix x(workload_.sequence_length, model_.hidden);
     const Matrix& word = weight("embedding.word.weight");
     const Matrix* position = optional_weight("embedding.position.weight");
     for (std::uint64_t p = 0; p < x.rows; ++p) {
       const auto token = static_cast<std::uint64_t>(data_.token(step_, sequence_, p));
       for (std::uint64_t j = 0; j < x.columns; ++j) x(p, j) = word(token, j) + (position ? (*position)(p, j) : 0.0);
+    }
+    if (bert()) {
+      const Matrix& kinds = weight("embedding.segment.weight");
+      for (std::uint64_t p = 0; p < x.rows; ++p) {
+        const auto segment = static_cast<std::uint64_t>(data_.segment(step_, sequence_, p));
+        for (std::uint64_t j = 0; j < x.columns; ++j) x(p, j) += kinds(segment, j);
+      }
+      kept(x);
+      embedded_ = x;
+      x = norm("embedding.norm", x);
     }
     apply_hidden_dropout(x, embedding_site, 0);
     kept(x);
@@ -140,6 +191,16 @@ class Pass {
   void embed_backward(Matrix dx) {
     apply_hidden_dropout(dx, embedding_site, 0);
     signal(dx);
+    if (vit()) return embed_image_backward(dx);
+    if (bert()) {
+      dx = norm_derivative("embedding.norm", dx, embedded_);
+      signal(dx);
+      Matrix& kinds = gradient("embedding.segment.weight");
+      for (std::uint64_t p = 0; p < dx.rows; ++p) {
+        const auto segment = static_cast<std::uint64_t>(data_.segment(step_, sequence_, p));
+        for (std::uint64_t j = 0; j < dx.columns; ++j) kinds(segment, j) += dx(p, j);
+      }
+    }
     Matrix& word = gradient("embedding.word.weight");
     Matrix* position = optional_gradient("embedding.position.weight");
     for (std::uint64_t p = 0; p < dx.rows; ++p) {
@@ -151,18 +212,121 @@ class Pass {
     }
   }
 
+  /// Packed queries, keys and values of x.
+  Matrix heads_of(const std::string& at, const Matrix& x, LayerRecord& r) {
+    Matrix qkv;
+    if (model_.latent) {
+      const bool narrow = model_.latent->query_rank > 0;
+      if (narrow) {
+        r.query_latent = linear(at + "query_down", x);
+        r.query_norm = norm(at + "query_norm", r.query_latent);
+      }
+      r.kv_latent = linear(at + "kv_down", x);
+      r.kv_norm = norm(at + "kv_norm", r.kv_latent);
+      qkv = latent_heads(model_, linear(at + "query_up", narrow ? r.query_norm : x), linear(at + "kv_up", r.kv_norm),
+                         linear(at + "key_rope", x));
+      kept(qkv);
+      return qkv;
+    }
+    qkv = linear(at + "qkv", x);
+    if (model_.positions == PositionEncoding::rotary) {
+      rotate(model_, qkv, 1.0);
+      kept(qkv);
+    }
+    return qkv;
+  }
+  /// From dqkv to dx.
+  Matrix heads_derivative(const std::string& at, Matrix dqkv, const Matrix& x, const LayerRecord& r) {
+    if (model_.latent) {
+      LatentHeads d = latent_heads_backward(model_, dqkv);
+      signal(d.queries);
+      signal(d.pairs);
+      signal(d.key);
+      const auto down = [&](const std::string& name, const Matrix& dout, const Matrix& raw) {
+        Matrix draw = norm_derivative(at + name + "_norm", dout, raw);
+        signal(draw);
+        return linear_derivative(at + name + "_down", draw, x);
+      };
+      Matrix dx = down("kv", linear_derivative(at + "kv_up", d.pairs, r.kv_norm), r.kv_latent);
+      add(dx, linear_derivative(at + "key_rope", d.key, x));
+      const bool narrow = model_.latent->query_rank > 0;
+      const Matrix dquery = linear_derivative(at + "query_up", d.queries, narrow ? r.query_norm : x);
+      add(dx, narrow ? down("query", dquery, r.query_latent) : dquery);
+      signal(dx);
+      return dx;
+    }
+    if (model_.positions == PositionEncoding::rotary) {
+      rotate(model_, dqkv, -1.0);
+      signal(dqkv);
+    }
+    return linear_derivative(at + "qkv", dqkv, x);
+  }
+  /// The attention part behind its norm, before dropout.
+  Matrix attention(std::uint64_t layer, const Matrix& x, LayerRecord& r) {
+    const std::string at = prefix(layer) + "attention.";
+    r.qkv = heads_of(at, x, r);
+    r.context = attention_forward(model_, r.qkv, key(probability_site, layer), sequence_);
+    kept(r.context);
+    return linear(at + "out", r.context);
+  }
+  Matrix attention_derivative(std::uint64_t layer, const Matrix& dy, const Matrix& x, const LayerRecord& r) {
+    const std::string at = prefix(layer) + "attention.";
+    const Matrix dcontext = linear_derivative(at + "out", dy, r.context);
+    std::function<double(double)> probability;
+    if (rounding_) probability = [this](double p) { return stored(p, 1.0); };
+    Matrix dqkv = attention_backward(model_, dcontext, r.qkv, key(probability_site, layer), sequence_, largest_signal_,
+                                     probability);
+    signal(dqkv);
+    return heads_derivative(at, std::move(dqkv), x, r);
+  }
+
+  /// BERT: mid = norm1(x + attention(x)), y = norm2(mid + feed-forward(mid)).
+  Matrix post_norm_forward(std::uint64_t layer, const Matrix& x, LayerRecord& r) {
+    const std::string at = prefix(layer);
+    r.x = x;
+    r.attention_sum = attention(layer, x, r);
+    apply_hidden_dropout(r.attention_sum, attention_site, layer);
+    add(r.attention_sum, x);
+    kept(r.attention_sum);
+    r.mid = norm(at + "norm1", r.attention_sum);
+    r.pre = linear(at + "ffn.up", r.mid);
+    r.act = activation_forward(model_, r.pre);
+    kept(r.act);
+    r.ffn_sum = linear(at + "ffn.down", r.act);
+    apply_hidden_dropout(r.ffn_sum, ffn_site, layer);
+    add(r.ffn_sum, r.mid);
+    kept(r.ffn_sum);
+    return norm(at + "norm2", r.ffn_sum);
+  }
+  Matrix post_norm_backward(std::uint64_t layer, const Matrix& dy, const LayerRecord& r) {
+    const std::string at = prefix(layer);
+    Matrix dsum = norm_derivative(at + "norm2", dy, r.ffn_sum);
+    signal(dsum);
+    Matrix branch = dsum;
+    apply_hidden_dropout(branch, ffn_site, layer);
+    signal(branch);
+    Matrix dpre = activation_backward(model_, linear_derivative(at + "ffn.down", branch, r.act), r.pre);
+    signal(dpre);
+    Matrix dmid = linear_derivative(at + "ffn.up", dpre, r.mid);
+    add(dmid, dsum);
+    signal(dmid);
+    dsum = norm_derivative(at + "norm1", dmid, r.attention_sum);
+    signal(dsum);
+    branch = dsum;
+    apply_hidden_dropout(branch, attention_site, layer);
+    signal(branch);
+    Matrix dx = attention_derivative(layer, branch, r.x, r);
+    add(dx, dsum);
+    signal(dx);
+    return dx;
+  }
+
   Matrix layer_forward(std::uint64_t layer, const Matrix& x, LayerRecord& r) {
+    if (bert()) return post_norm_forward(layer, x, r);
     const std::string at = prefix(layer);
     r.x = x;
     r.norm1 = norm(at + "norm1", x);
-    r.qkv = linear(at + "attention.qkv", r.norm1);
-    if (model_.positions == PositionEncoding::rotary) {
-      rotate(model_, r.qkv, 1.0);
-      kept(r.qkv);
-    }
-    r.context = attention_forward(model_, r.qkv, key(probability_site, layer), sequence_);
-    kept(r.context);
-    r.mid = linear(at + "attention.out", r.context);
+    r.mid = attention(layer, r.norm1, r);
     apply_hidden_dropout(r.mid, attention_site, layer);
     add(r.mid, x);
     kept(r.mid);
@@ -199,6 +363,7 @@ class Pass {
   }
 
   Matrix layer_backward(std::uint64_t layer, const Matrix& dy, const LayerRecord& r) {
+    if (bert()) return post_norm_backward(layer, dy, r);
     const std::string at = prefix(layer);
     Matrix branch = dy;  // through dropout into the feed-forward branch; the residual keeps dy
     apply_hidden_dropout(branch, ffn_site, layer);
@@ -211,17 +376,7 @@ class Pass {
     branch = dmid;
     apply_hidden_dropout(branch, attention_site, layer);
     signal(branch);
-    const Matrix dcontext = linear_derivative(at + "attention.out", branch, r.context);
-    std::function<double(double)> probability;
-    if (rounding_) probability = [this](double x) { return stored(x, 1.0); };
-    Matrix dqkv = attention_backward(model_, dcontext, r.qkv, key(probability_site, layer), sequence_, largest_signal_,
-                                     probability);
-    signal(dqkv);
-    if (model_.positions == PositionEncoding::rotary) {
-      rotate(model_, dqkv, -1.0);
-      signal(dqkv);
-    }
-    Matrix dx = norm_derivative(at + "norm1", linear_derivative(at + "attention.qkv", dqkv, r.norm1), r.x);
+    Matrix dx = norm_derivative(at + "norm1", attention_derivative(layer, branch, r.norm1, r), r.x);
     add(dx, dmid);
     signal(dx);
     return dx;
@@ -229,8 +384,19 @@ class Pass {
 
   /// Adds this sequence's share of the loss; returns d loss / d hidden.
   Matrix head(const Matrix& hidden, double& loss, bool backward) {
-    const Matrix normed = norm("head.norm", hidden);
+    // BERT has one more layer before the norm.
+    ModelSpec shape = model_;
+    shape.ffn = model_.hidden;
+    Matrix pre, transformed;
+    if (bert()) {
+      pre = linear("head.dense", hidden);
+      transformed = activation_forward(shape, pre);
+      kept(transformed);
+    }
+    const Matrix& x = bert() ? transformed : hidden;
+    const Matrix normed = norm("head.norm", x);
     Matrix logits = product_transposed(normed, weight(output_table()));
+    if (const Matrix* bias = optional_weight("head.output.bias")) add_to_rows(logits, *bias);
     for (std::uint64_t p = 0; p < logits.rows; ++p) {
       const std::int32_t target = data_.target(step_, sequence_, p);
       double largest = -HUGE_VAL;
@@ -247,11 +413,15 @@ class Pass {
     }
     if (!backward) return {};
     add_transposed_product(gradient(output_table()), logits, normed);
+    if (Matrix* bias = optional_gradient("head.output.bias")) add_column_sums(*bias, logits);
     Matrix dnormed = product(logits, weight(output_table()));
     signal(dnormed);
-    Matrix dhidden = norm_derivative("head.norm", dnormed, hidden);
+    Matrix dhidden = norm_derivative("head.norm", dnormed, x);
     signal(dhidden);
-    return dhidden;
+    if (!bert()) return dhidden;
+    Matrix dpre = activation_backward(shape, dhidden, pre);
+    signal(dpre);
+    return linear_derivative("head.dense", dpre, hidden);
   }
 
   const ModelSpec& model_;
@@ -264,6 +434,8 @@ class Pass {
   std::uint64_t sequence_ = 0;
   double count_ = 0.0;
   ParameterSet gradients_;
+  Matrix embedded_;  // BERT: of the sequence, before the norm
+  Matrix patches_;   // ViT
   double largest_signal_ = 0.0;
   double auxiliary_ = 0.0;
 };

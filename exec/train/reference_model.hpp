@@ -45,6 +45,13 @@ struct StorageRounding {
 ///              a mixture in place of act(..) W_down: reference_mixture.hpp
 ///     loss   = sum over valid positions of -log softmax(norm(y) table^T)[target] / count
 ///
+/// BERT: x also has segment[kind of token] and a norm before dropout;
+/// mid = norm1(x + ..attention of x..), y = norm2(mid + ..feed-forward of mid..); the
+/// head is norm(gelu(y W + b)) table^T + b; queries see all keys.  ViT: x is
+/// patches W + b with the class token in front, and only that is classified.
+/// Latent attention: queries norm(x A) B, keys and values norm(x C) D, one
+/// rotated key x E for all heads (core/program/lower/latent_attention.hpp).
+///
 /// Rotation of a head's feature pair (i, i + d/2) at position p by the angle
 /// p theta^(-2i/d).  gelu in its tanh form; swiglu is silu(gate) * up.
 /// Dropout keeps an element when its key's uniform number is at least the rate

@@ -45,6 +45,10 @@ class Exporter {
     flag("--pipeline-model-parallel-size", p);
     if (plan_.sequence_parallel) flag("--sequence-parallel");
     order();
+    if (model_.architecture != Architecture::decoder || model_.latent) {
+      refuse("", "architecture", "the export knows no flags for BERT, vision transformers or latent attention",
+             {fmt::format("{} is no plain causal decoder.", model_.name)});
+    }
     if (plan_.tensor != TensorAlgorithm::one_d) {
       refuse("plan.tensor", "tensor", "Megatron-LM has only 1D tensor parallelism",
              {fmt::format("tensor is {}.", name_of(plan_.tensor)), "Set it to 1d, with the axis tensor."});

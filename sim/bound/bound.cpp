@@ -712,6 +712,8 @@ bool memory_is_exact(const Plan& plan) {
   return is_plain(plan) && (plan.zero_stage <= 1 || plan.mesh.size(Axis::data) == 1);
 }
 
+bool bound_covers(const ModelSpec& m) { return m.architecture == Architecture::decoder && !m.latent; }
+
 bool bound_covers(const Plan& plan) {
   const auto known = [](const MeshAxis& a) { return a.size == 1 || a.axis != Axis::expert; };
   const Plan plain;
@@ -734,7 +736,7 @@ bool bound_covers(const Plan& plan) {
          plan.offload.value_or(Offload{}) == Offload{} && plan.expert_tensor == plain.expert_tensor;
 }
 
-bool bound_covers(const Plan& plan, const ModelSpec& model) { return !model.mixture && bound_covers(plan); }
+bool bound_covers(const Plan& plan, const ModelSpec& model) { return !model.mixture && bound_covers(model) && bound_covers(plan); }
 
 Seconds bound(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
               const Calibration& calibration) {

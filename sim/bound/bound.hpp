@@ -13,8 +13,10 @@ namespace orrery {
 
 /// Whether the closed forms below know all that the plan uses.  Others are lowered and estimated, never bounded.
 [[nodiscard]] bool bound_covers(const Plan&);
-/// The same with what the model has: layers of experts are not known.
+/// The same with what the model has: experts, latent attention, BERT and vision transformers are not known.
 [[nodiscard]] bool bound_covers(const Plan&, const ModelSpec&);
+/// Whether the closed forms know the model's layers: causal decoders with attention made from the residual stream.
+[[nodiscard]] bool bound_covers(const ModelSpec&);
 /// Whether Bounder::stage_peaks is the Program's peak, not only a lower bound on it: GPipe and 1F1B with one chunk on
 /// each rank, ZeRO 0 and 1.
 [[nodiscard]] bool memory_is_exact(const Plan&);

@@ -113,6 +113,36 @@ ModelSpec random_model(Draw& draw, std::uint32_t tensor, std::uint32_t stages) {
   return m;
 }
 
+/// Makes the model of a run in 1D a BERT, a vision transformer or one with latent attention.
+void change_architecture(Draw& draw, PlannedRun& run) {
+  ModelSpec& m = run.model;
+  const std::uint64_t t = run.plan.mesh.size(Axis::tensor);
+  const std::uint64_t kind = draw.in(0, 2);
+  m.kv_heads = m.heads;
+  m.norm = kind == 2 ? Norm::rms_norm : Norm::layer_norm;
+  m.activation = kind == 2 && draw.once_in(2) ? Activation::swiglu : Activation::gelu;
+  m.positions = kind == 2 ? PositionEncoding::rotary : PositionEncoding::learned;
+  m.bias = kind != 2;
+  if (kind == 0) {
+    m.name = "tiny-bert";
+    m.architecture = Architecture::bert;
+    m.segments = draw.in(1, 3);
+    m.tied_embeddings = true;
+  } else if (kind == 1) {
+    m.name = "tiny-vit";
+    m.architecture = Architecture::vit;
+    m.tied_embeddings = false;
+    const std::uint64_t side = run.plan.sequence_parallel && t == 2 ? 3 : draw.in(1, 3);
+    m.image = Image{2 * side, 2, t};
+    m.max_positions = run.workload.sequence_length = side * side + 1;
+    if (m.max_positions % t != 0) run.plan.sequence_parallel = false;
+  } else {
+    m.name = "tiny-mla";
+    m.latent = LatentAttention{draw.once_in(3) ? 0 : draw.in(3, 8), draw.in(3, 8), 2 * draw.in(1, 3), draw.in(2, 5)};
+  }
+  run.model_reference = m.name;
+}
+
 void random_optimizer(Draw& draw, Workload& w) {
   Optimizer& o = w.optimizer;
   o.kind = draw.once_in(2) ? OptimizerKind::adam : OptimizerKind::sgd;
@@ -265,7 +295,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   Plan& p = run.plan;
   Workload& w = run.workload;
   p.name = fmt::format("random-{}", seed);
-  const bool grid = random_grid(draw, p, limits);
+  const bool grid = !limits.architectures && random_grid(draw, p, limits);
   if (!grid) p.mesh = random_mesh(draw, limits.max_ranks);
   const std::uint32_t tensor = grid ? p.mesh.size(Axis::row) : p.mesh.size(Axis::tensor);
   const std::uint32_t stages = p.mesh.size(Axis::pipeline);
@@ -339,7 +369,11 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
       p.placement.clear();
     }
   }
-  if (limits.beyond_bound) add_context(draw, run, limits);
+  if (limits.architectures) {
+    change_architecture(draw, run);
+  } else if (limits.beyond_bound) {
+    add_context(draw, run, limits);
+  }
   if (p.recompute != Recompute::none && limits.beyond_bound && draw.once_in(2)) {
     for (const std::uint32_t n : *p.stage_layers) {
       if (!p.recompute_layers) p.recompute_layers.emplace();
@@ -351,7 +385,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     p.offload = Offload{};
     p.offload->states = draw.of({1U, 4U, 6U, 8U});
   }
-  if (limits.beyond_bound && limits.mixture) add_mixture(draw, run, limits);
+  if (limits.beyond_bound && limits.mixture && !limits.architectures) add_mixture(draw, run, limits);
   return run;
 }
 

@@ -23,6 +23,7 @@ struct RandomRunLimits {
   std::optional<std::uint32_t> expert;    ///< ranks that share experts, beyond max_ranks; all 1D plans then have some,
                                         ///< and recorded routing too, whose table is no file
   bool beyond_bound = true;  ///< may use what sim/bound does not cover
+  bool architectures = false;             ///< BERT, vision transformers and latent attention only
 };
 
 /// A tiny model, workload and resolved plan that pass check(); no cluster.  The

@@ -6,19 +6,21 @@ namespace orrery::lowering {
 HeadShape local_heads(const State& s) { return {s.tokens, s.heads, s.kv_heads}; }
 
 Kernel attention_kernel(const State& s, const HeadShape& shape, KernelKind kind, Pass pass) {
-  const std::uint64_t width = (shape.heads + 2 * std::uint64_t{shape.kv_heads}) * s.model.head_dim;
-  Kernel k = s.kernel(kind, pass, shape.tokens, width);
+  const std::uint64_t key = key_width(s.model), value = value_width(s.model);
+  Kernel k =
+      s.kernel(kind, pass, shape.tokens, (shape.heads + std::uint64_t{shape.kv_heads}) * key + shape.kv_heads * value);
+  if (value != key) k.depth = value;
   k.batch = s.sequences;
   k.heads = shape.heads;
   k.kv_heads = shape.kv_heads;
-  k.head_dim = static_cast<std::uint32_t>(s.model.head_dim);
-  k.options.causal = true;
+  k.head_dim = static_cast<std::uint32_t>(key);
+  k.options.causal = is_causal(s.model);
   return k;
 }
 
 Shard qkv_shard(const State& s, Rows rows, const AxisList& heads) {
   const ModelSpec& m = s.model;
-  const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
+  const std::uint64_t group_width = (m.heads / m.kv_heads + 1) * key_width(m) + value_width(m);
   // The cut along kv groups tells kernels which global heads they hold.
   return {position_dim(s, rows),
           wide_sequences(s),
@@ -46,7 +48,7 @@ class Local : public AttentionCore {
     };
     if (flash()) {
       lse_ = flat("lse", Role::statistic, s.state, shape.heads * shape.tokens);
-      dq_accumulator_ = flat("attention.dq", Role::workspace, s.state, shape.tokens * shape.heads * s.model.head_dim);
+      dq_accumulator_ = flat("attention.dq", Role::workspace, s.state, shape.tokens * shape.heads * key_width(s.model));
       return;
     }
     const std::uint64_t scores = shape.heads * shape.tokens * (shape.tokens / s.sequences);

@@ -76,17 +76,44 @@ void mixture_slices(TableBuilder& t, const State& c, double residual) {
   t.slice("ffn.experts.down.weight", {experts, width, whole(m.hidden)}, Init::normal, residual);
 }
 
+/// Products that widen latent vectors: cut by heads.
+void latent_up_slices(TableBuilder& t, const State& c) {
+  const ModelSpec& m = c.model;
+  const LatentAttention& l = *m.latent;
+  const ShardDim heads = cut(m.heads, c.layout.wide_features);
+  t.slice("attention.query_up.weight", {whole(l.query_rank > 0 ? l.query_rank : m.hidden), heads, whole(key_width(m))},
+          Init::normal, deviation);
+  t.slice("attention.kv_up.weight", {whole(l.kv_rank), heads, whole(m.head_dim + l.value_dim)}, Init::normal,
+          deviation);
+}
+/// Products that make latent vectors: whole on every rank.
+void latent_down_slices(TableBuilder& t, const State& c) {
+  const ModelSpec& m = c.model;
+  const LatentAttention& l = *m.latent;
+  t.segment(true, true);
+  const auto down = [&](const char* name, std::uint64_t width) {
+    if (width > 0) t.slice(name, {whole(m.hidden), whole(width)}, Init::normal, deviation);
+  };
+  down("attention.query_down.weight", l.query_rank);
+  down("attention.kv_down.weight", l.kv_rank);
+  down("attention.key_rope.weight", l.rope_dim);
+}
+
 ParameterTable layer_table(const State& c) {
   const ModelSpec& m = c.model;
-  const std::uint64_t query = m.heads * m.head_dim;
+  const std::uint64_t query = m.heads * value_width(m);
   const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
   const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
   const bool swiglu = m.activation == Activation::swiglu;
   const TensorLayout& l = c.layout;
   TableBuilder t(c, "layer");
   t.segment(true, false);
-  t.slice("attention.qkv.weight", {cut(m.hidden, l.widen_in), cut(m.kv_heads, l.widen_out), whole(group_width)},
-          Init::normal, deviation);
+  if (m.latent) {
+    latent_up_slices(t, c);
+  } else {
+    t.slice("attention.qkv.weight", {cut(m.hidden, l.widen_in), cut(m.kv_heads, l.widen_out), whole(group_width)},
+            Init::normal, deviation);
+  }
   t.slice("attention.out.weight", {cut(query, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
   if (m.mixture) {
     mixture_slices(t, c, residual);
@@ -98,6 +125,7 @@ ParameterTable layer_table(const State& c) {
   if (!m.mixture) {
     t.slice("ffn.down.weight", {cut(m.ffn, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
   }
+  if (m.latent) latent_down_slices(t, c);
   t.segment(false, false);
   if (m.bias) {
     t.slice("attention.qkv.bias", {cut(m.kv_heads, l.wide_features), whole(group_width)}, Init::zeros);
@@ -108,6 +136,10 @@ ParameterTable layer_table(const State& c) {
     }
   }
   t.segment(false, true);
+  if (m.latent) {
+    if (m.latent->query_rank > 0) t.slice("attention.query_norm.weight", {whole(m.latent->query_rank)}, Init::ones);
+    t.slice("attention.kv_norm.weight", {whole(m.latent->kv_rank)}, Init::ones);
+  }
   t.slice("norm1.weight", {cut(m.hidden, l.stream_features)}, Init::ones);
   if (m.norm == Norm::layer_norm) t.slice("norm1.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
   t.slice("norm2.weight", {cut(m.hidden, l.stream_features)}, Init::ones);
@@ -125,13 +157,31 @@ Shard vocabulary_shard(const State& c) {
 }
 
 ParameterTable embedding_table(const State& c) {
+  const ModelSpec& m = c.model;
+  const bool bert = m.architecture == Architecture::bert, vit = m.architecture == Architecture::vit;
   TableBuilder t(c, "embedding");
   t.segment(true, false);
-  t.slice("word.weight", vocabulary_shard(c), Init::normal, deviation);
+  if (vit) {
+    // A patch's numbers are cut as words are: ranks sum over them.
+    t.slice("patch.weight", {cut(patch_width(*m.image), c.layout.vocabulary), cut(m.hidden, c.layout.stream_features)},
+            Init::normal, deviation);
+  } else {
+    t.slice("word.weight", vocabulary_shard(c), Init::normal, deviation);
+  }
   t.segment(true, true);
   if (c.model.positions == PositionEncoding::learned) {
     t.slice("position.weight", {whole(c.model.max_positions), cut(c.model.hidden, c.layout.stream_features)},
             Init::normal, deviation);
+  }
+  if (bert) t.slice("segment.weight", {whole(m.segments), whole(m.hidden)}, Init::normal, deviation);
+  t.segment(false, true);
+  if (bert) {
+    t.slice("norm.weight", {whole(m.hidden)}, Init::ones);
+    t.slice("norm.bias", {whole(m.hidden)}, Init::zeros);
+  }
+  if (vit) {
+    t.slice("patch.bias", {whole(m.hidden)}, Init::zeros);
+    t.slice("class.weight", {whole(m.hidden)}, Init::zeros);
   }
   return t.finish();
 }
@@ -143,7 +193,16 @@ ParameterTable head_table(const State& c) {
   if (!tied) t.slice("output.weight", vocabulary_shard(c), Init::normal, deviation);
   // The head's own copy of the tied table: the embedding's counts in the norm.
   if (c.tied_apart) t.slice("embedding.word.weight", vocabulary_shard(c), Init::normal, deviation);
+  if (c.model.architecture == Architecture::bert) {
+    t.segment(true, true);
+    t.slice("dense.weight", {whole(c.model.hidden), whole(c.model.hidden)}, Init::normal, deviation);
+  }
+  if (c.model.architecture != Architecture::decoder) {
+    t.segment(false, false);
+    t.slice("output.bias", {vocabulary_shard(c).dims[0]}, Init::zeros);
+  }
   t.segment(false, true);
+  if (c.model.architecture == Architecture::bert) t.slice("dense.bias", {whole(c.model.hidden)}, Init::zeros);
   t.slice("norm.weight", {cut(c.model.hidden, c.layout.stream_features)}, Init::ones);
   if (c.model.norm == Norm::layer_norm)
     t.slice("norm.bias", {cut(c.model.hidden, c.layout.stream_features)}, Init::zeros);

@@ -67,8 +67,8 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
   hidden_width = model.hidden / size(plan.mesh, layout.stream_features);
   heads = static_cast<std::uint32_t>(model.heads / parts_of_wide);
   kv_heads = static_cast<std::uint32_t>(model.kv_heads / parts_of_wide);
-  context_width = heads * model.head_dim;
-  qkv_width = context_width + 2 * kv_heads * model.head_dim;
+  context_width = heads * value_width(model);
+  qkv_width = heads * key_width(model) + kv_heads * (key_width(model) + value_width(model));
   ffn = model.ffn / parts_of_wide;
   vocabulary = padded_vocabulary(plan, model) / parts_of_wide;
   zero = data > 1 ? plan.zero_stage : 0;

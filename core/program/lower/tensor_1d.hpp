@@ -23,5 +23,18 @@ void build_model(State&);
 void build_layer(State&);
 void build_embedding(State&);
 void build_head(State&);
+/// BERT's layer: norms after the residual.  1D alone, as the next three.
+void build_post_norm_layer(State&);
+/// Patches of images, and the class token.
+void build_patch_embedding(State&);
+/// What comes before BERT's product with the word table: a product, gelu and a norm of the stream's rows.
+struct HeadTransform {
+  BufferId pre{}, act{}, act_gradient{}, pre_gradient{};
+};
+[[nodiscard]] HeadTransform declare_head_transform(State&);
+/// act = gelu(hidden W + b)
+void head_transform_forward(State&, BlockBuilder&, const HeadTransform&);
+/// From the gradient of act to that of hidden.
+void head_transform_backward(State&, BlockBuilder&, const HeadTransform&);
 
 }  // namespace orrery::lowering

@@ -3,7 +3,9 @@
 namespace orrery::lowering {
 
 void build_embedding(State& c) {
+  if (c.model.architecture == Architecture::vit) return build_patch_embedding(c);
   const ModelSpec& m = c.model;
+  const bool bert = m.architecture == Architecture::bert;
   const bool sp = c.sequence_parallel;
   const bool learned = m.positions == PositionEncoding::learned;
   const bool drop = c.workload.hidden_dropout > 0;
@@ -11,8 +13,21 @@ void build_embedding(State& c) {
   const BufferId tokens = c.activation("tokens", Role::data, Scope::microbatch, DType::i32, {1, 1, {}, false}, false);
   const BufferId mask =
       drop ? c.activation("embedding.mask", Role::activation, Scope::microbatch, DType::u8, feature, sp) : BufferId{};
+  // BERT adds what kind of token it is, and the stream begins behind a norm.
+  const auto rows = [&](const char* name, Role role) {
+    return c.activation(name, role, Scope::microbatch, c.act, feature, sp);
+  };
+  const BufferId sum = bert ? rows("embedding.sum", Role::activation) : c.hidden;
+  const BufferId gradient = bert ? rows("embedding.sum.gradient", Role::workspace) : c.hidden_gradient;
   const BufferId whole =
-      sp ? c.activation("embedding.whole", Role::workspace, Scope::microbatch, c.act, feature, false) : c.hidden;
+      sp ? c.activation("embedding.whole", Role::workspace, Scope::microbatch, c.act, feature, false) : sum;
+  const BufferId segments =
+      bert ? c.activation("segments", Role::data, Scope::microbatch, DType::i32, {1, 1, {}, false}, sp) : BufferId{};
+  const BufferId stats =
+      bert ? flat_buffer(c, "embedding.norm.stats", Role::statistic, Scope::microbatch, c.state, 2 * c.rows)
+           : BufferId{};
+  const NormSite norm{&c.embedding, "norm.weight", "norm.bias", "embedding.norm", Scope::microbatch};
+  Kernel segment = c.kernel(KernelKind::segment_forward, Pass::forward, c.rows, c.hidden_width, m.segments);
   Kernel dropout = c.kernel(KernelKind::dropout_forward, Pass::forward, c.rows, c.hidden_width);
   dropout.options.dropout = true;
   dropout.parameter = c.workload.hidden_dropout;
@@ -21,13 +36,18 @@ void build_embedding(State& c) {
   f.compute(c.kernel(KernelKind::load_tokens, Pass::forward, c.tokens, 1), {write(tokens)});
   c.sharding.embed_forward(c, f, tokens, whole);
   if (sp) {
-    f.seam(Collective::Kind::reduce_scatter, {read(whole), write(c.hidden)});
+    f.seam(Collective::Kind::reduce_scatter, {read(whole), write(sum)});
   } else if (c.tensor > 1) {
-    f.seam(Collective::Kind::all_reduce, {update(c.hidden)});
+    f.seam(Collective::Kind::all_reduce, {update(sum)});
   }
   if (learned) {
     f.compute(c.kernel(KernelKind::position_forward, Pass::forward, c.rows, c.hidden_width),
-              {update(c.hidden), weight_of(c, c.embedding, "position.weight")});
+              {update(sum), weight_of(c, c.embedding, "position.weight")});
+  }
+  if (bert) {
+    f.compute(c.kernel(KernelKind::load_segments, Pass::forward, c.rows, 1), {write(segments)});
+    f.compute(segment, {read(segments), update(sum), weight_of(c, c.embedding, "segment.weight")});
+    c.sharding.norm_forward(c, f, norm, read(sum), write(c.hidden), write(stats));
   }
   if (drop) f.compute(dropout, {update(c.hidden), write(mask)});
 
@@ -37,14 +57,22 @@ void build_embedding(State& c) {
     dropout.pass = Pass::input_gradient;
     b.compute(dropout, {read(c.hidden_gradient), read(mask), write(c.hidden_gradient)});
   }
+  if (bert) {
+    b.compute(c.kernel(KernelKind::fill, Pass::input_gradient, c.rows, c.hidden_width), {write(gradient)});
+    c.sharding.norm_backward(c, b, norm, read(c.hidden_gradient), read(sum), read(stats), update(gradient),
+                             std::nullopt);
+    segment.kind = KernelKind::segment_backward;
+    segment.pass = Pass::weight_gradient;
+    b.compute(segment, {read(segments), read(gradient), gradient_of(c, c.embedding, "segment.weight")});
+  }
   if (learned) {
     b.compute(c.kernel(KernelKind::position_backward, Pass::weight_gradient, c.rows, c.hidden_width),
-              {read(c.hidden_gradient), gradient_of(c, c.embedding, "position.weight")});
+              {read(gradient), gradient_of(c, c.embedding, "position.weight")});
   }
   if (sp) {
-    b.seam(Collective::Kind::all_gather, {read(c.hidden_gradient), write(whole)});
+    b.seam(Collective::Kind::all_gather, {read(gradient), write(whole)});
   }
-  c.sharding.embed_backward(c, b, tokens, sp ? whole : c.hidden_gradient);
+  c.sharding.embed_backward(c, b, tokens, sp ? whole : gradient);
 
   c.blocks(Phase::forward).embedding = f.finish(c);
   c.blocks(Phase::backward).embedding = b.finish(c);

@@ -4,6 +4,7 @@ namespace orrery::lowering {
 
 void build_head(State& c) {
   const ModelSpec& m = c.model;
+  const bool bert = m.architecture == Architecture::bert, vit = m.architecture == Architecture::vit;
   const bool sp = c.sequence_parallel;
   const HeadMatrix matrix = head_matrix(c);
   const ShardDim feature{m.hidden, m.hidden, c.layout.stream_features, false};
@@ -20,9 +21,16 @@ void build_head(State& c) {
     return c.activation(name, role, Scope::microbatch, c.act, feature, sharded);
   };
   // Logits are wide, and targets are those of their rows.
+  // An image's class is asked of its class token, the first of its rows.
+  const std::uint64_t asked = vit ? c.sequences : c.tokens;
   const auto wide_buffer = [&](const char* name, Role role, DType dtype, const ShardDim& columns) {
     const BufferId id = c.activation(name, role, Scope::microbatch, dtype, columns, false);
-    c.program.buffers[index(id)].shard->dims[1] = wide_sequences(c);
+    Buffer& b = c.program.buffers[index(id)];
+    b.shard->dims[1] = wide_sequences(c);
+    if (vit) {
+      b.shard->dims[0] = {1, 1, {}, false};
+      b.count = local_count(*b.shard, c.program.mesh, c.program.microbatches);
+    }
     return id;
   };
   const BufferId targets = wide_buffer("targets", Role::data, DType::i32, {1, 1, {}, false});
@@ -33,22 +41,36 @@ void build_head(State& c) {
   const std::uint64_t padded = padded_vocabulary(c.plan, m);
   const BufferId logits =
       wide_buffer("logits", Role::activation, c.logits, {padded, m.vocabulary, c.layout.wide_features, false});
-  const BufferId max = flat("logits.max", Role::statistic, c.state, c.tokens);
-  const BufferId sum = flat("logits.sum", Role::statistic, c.state, c.tokens);
-  const BufferId target_logit = flat("logits.target", Role::workspace, c.state, c.tokens);
+  const BufferId max = flat("logits.max", Role::statistic, c.state, asked);
+  const BufferId sum = flat("logits.sum", Role::statistic, c.state, asked);
+  const BufferId target_logit = flat("logits.target", Role::workspace, c.state, asked);
   const BufferId dx = stream_buffer("head.gradient", Role::workspace, false);
   const BufferId dx_part = sp ? stream_buffer("head.gradient.part", Role::workspace, true) : dx;
+  const HeadTransform transform = bert ? declare_head_transform(c) : HeadTransform{};
+  const BufferId norm_in = bert ? transform.act : c.hidden;
+  const BufferId norm_in_gradient = bert ? transform.act_gradient : c.hidden_gradient;
   const NormSite norm{&c.head, "norm.weight", "norm.bias", "head.norm", Scope::microbatch};
   const Product product{matrix.module, matrix.slice, nullptr, c.hidden_width,
                         c.vocabulary,  true,         true,    Scope::microbatch};
+  // A bias for each word or class; the product is then 1D's own.
+  const bool bias = bert || vit;
+  const Operand asked_rows{gathered, View::Use::read, 0, 0, asked * c.hidden_width, {}};
   const bool cut_vocabulary = group_size(c.program[c.vocabulary_group], c.plan.mesh) > 1;
-  const auto entropy = [&](KernelKind kind) { return c.kernel(kind, Pass::loss, c.tokens, c.vocabulary); };
+  const auto entropy = [&](KernelKind kind) { return c.kernel(kind, Pass::loss, asked, c.vocabulary); };
 
   BlockBuilder f(c, "head.forward", Pass::forward, Section::model);
-  c.sharding.norm_forward(c, f, norm, read(c.hidden), write(norm_out), write(stats));
+  if (bert) head_transform_forward(c, f, transform);
+  c.sharding.norm_forward(c, f, norm, read(norm_in), write(norm_out), write(stats));
   if (sp) f.seam(Collective::Kind::all_gather, {read(norm_out), write(gathered)});
-  c.sharding.forward(c, f, product, gathered, logits);
-  f.compute(c.kernel(KernelKind::load_targets, Pass::loss, c.tokens, 1), {write(targets)});
+  if (bias) {
+    Kernel k = c.kernel(KernelKind::gemm, Pass::forward, asked, c.vocabulary, c.hidden_width);
+    k.options.transpose_b = k.options.bias = true;
+    f.compute(k, {asked_rows, weight_of(c, *matrix.module, matrix.slice), write(logits),
+                  weight_of(c, c.head, "output.bias")});
+  } else {
+    c.sharding.forward(c, f, product, gathered, logits);
+  }
+  f.compute(c.kernel(KernelKind::load_targets, Pass::loss, asked, 1), {write(targets)});
   f.compute(entropy(KernelKind::cross_entropy_max), {read(logits), write(max)});
   if (cut_vocabulary) {
     f.seam(Collective::Kind::all_reduce, c.vocabulary_group, {update(max)}, Collective::Reduction::max);
@@ -73,16 +95,36 @@ void build_head(State& c) {
     b.compute(ce, {update(logits), read(max), read(sum), read(targets), read(c.scalar.count)});
   }
   if (sp) b.seam(Collective::Kind::all_gather, {read(norm_out), write(gathered)});
-  c.sharding.input_gradient(c, b, product, read(logits), dx);
+  if (bias) {
+    Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, asked, c.hidden_width, c.vocabulary);
+    const std::uint64_t made = asked * c.hidden_width, all = c.tokens * c.hidden_width;
+    if (made < all) {
+      b.compute(c.kernel(KernelKind::fill, Pass::input_gradient, c.tokens - asked, c.hidden_width),
+                {Operand{dx, View::Use::write, 0, made, all - made, {}}});
+    }
+    b.compute(
+        k, {read(logits), weight_of(c, *matrix.module, matrix.slice), Operand{dx, View::Use::write, 0, 0, made, {}}});
+  } else {
+    c.sharding.input_gradient(c, b, product, read(logits), dx);
+  }
   if (sp) {
     b.seam(Collective::Kind::reduce_scatter, {read(dx), write(dx_part)});
   } else if (c.tensor > 1) {
-    b.seam(Collective::Kind::all_reduce, {update(dx)});
+    b.seam(Collective::Kind::all_reduce, {Operand{dx, View::Use::accumulate, 0, 0, asked * c.hidden_width, {}}});
   }
-  c.sharding.weight_gradient(c, b, product, gathered, read(logits));
-  b.compute(c.kernel(KernelKind::fill, Pass::input_gradient, c.rows, c.hidden_width), {write(c.hidden_gradient)});
-  c.sharding.norm_backward(c, b, norm, read(dx_part), read(c.hidden), read(stats), update(c.hidden_gradient),
+  if (bias) {
+    Kernel k = c.kernel(KernelKind::gemm, Pass::weight_gradient, c.vocabulary, c.hidden_width, asked);
+    k.options.transpose_a = true;
+    b.compute(k, {read(logits), asked_rows, gradient_of(c, *matrix.module, matrix.slice)});
+    b.compute(c.kernel(KernelKind::bias_backward, Pass::weight_gradient, asked, c.vocabulary),
+              {read(logits), gradient_of(c, c.head, "output.bias")});
+  } else {
+    c.sharding.weight_gradient(c, b, product, gathered, read(logits));
+  }
+  b.compute(c.kernel(KernelKind::fill, Pass::input_gradient, c.rows, c.hidden_width), {write(norm_in_gradient)});
+  c.sharding.norm_backward(c, b, norm, read(dx_part), read(norm_in), read(stats), update(norm_in_gradient),
                            std::nullopt);
+  if (bert) head_transform_backward(c, b, transform);
 
   c.blocks(Phase::forward).head = f.finish(c);
   c.blocks(Phase::backward).head = b.finish(c);

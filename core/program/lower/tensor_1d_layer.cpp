@@ -1,4 +1,5 @@
 #include "core/program/lower/attention.hpp"
+#include "core/program/lower/latent_attention.hpp"
 #include "core/program/lower/mixture_layer.hpp"
 #include "core/program/lower/tensor_1d.hpp"
 
@@ -57,10 +58,10 @@ class Layer {
     qkv_ = flat("qkv", Role::activation, c_.act, c_.tokens * c_.qkv_width);
     const ShardDim position = position_dim(c_, Rows::context);
     const ShardDim sequence = wide_sequences(c_);
-    const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
+    const std::uint64_t group_width = (m.heads / m.kv_heads + 1) * key_width(m) + value_width(m);
     c_.program.buffers[index(qkv_)].shard = qkv_shard(c_, Rows::context, c_.layout.wide_features);
     attention_ = attention_core(c_);
-    const std::uint64_t query = m.heads * m.head_dim;
+    const std::uint64_t query = m.heads * value_width(m);
     context_ = c_.activation("context", Role::activation, Scope::layer_microbatch, c_.act,
                              {query, query, c_.layout.wide_features, false}, false);
     c_.program.buffers[index(context_)].shard->dims[1] = sequence;
@@ -105,7 +106,8 @@ class Layer {
     context_gradient_ = flat("context.gradient", Role::workspace, c_.act, c_.tokens * c_.context_width);
     qkv_gradient_ = flat("qkv.gradient", Role::workspace, c_.act, c_.tokens * c_.qkv_width);
     // Rotations turn back by positions, which the cut tells.
-    if (c_.context > 1) c_.program.buffers[index(qkv_gradient_)].shard = c_.program[qkv_].shard;
+    if (c_.context > 1 || m.latent) c_.program.buffers[index(qkv_gradient_)].shard = c_.program[qkv_].shard;
+    if (m.latent) latent_ = std::make_unique<LatentProjections>(c_, norm1_out_, qkv_, qkv_gradient_);
     input_gradient_ = stream("input.gradient", Role::workspace, c_.act, false);
     if (c_.grid) {
       // A weight's gradient is made there as parts in workspaces: whose tokens it is from, these tell.
@@ -127,9 +129,12 @@ class Layer {
   void emit_forward(BlockBuilder& b) {
     const ModelSpec& m = c_.model;
     c_.sharding.norm_forward(c_, b, norm1(), read(hidden_), write(norm1_out_), write(norm1_stats_));
-    const BufferId x1 = gathered(b, norm1_out_, gathered_);
-    c_.sharding.forward(c_, b, qkv(), x1, qkv_);
-    if (m.positions == PositionEncoding::rotary) {
+    if (latent_) {
+      latent_->forward(b, latent_->widens_stream() ? gathered(b, norm1_out_, gathered_) : norm1_out_);
+    } else {
+      c_.sharding.forward(c_, b, qkv(), gathered(b, norm1_out_, gathered_), qkv_);
+    }
+    if (!latent_ && m.positions == PositionEncoding::rotary) {
       Kernel rope = attention_kernel(c_, local_heads(c_), KernelKind::rope_forward, Pass::forward);
       rope.parameter = m.rope_theta;
       b.compute(rope, {update(qkv_)});
@@ -258,10 +263,16 @@ class Layer {
     const ModelSpec& m = c_.model;
     const Operand dy1 = branch_gradient(b, read(split() ? mid_gradient_ : gradient_), attention_branch_gradient_,
                                         attention_gathered_gradient_, attention_mask_, "attention.out.bias", 2);
-    const BufferId x1 = gathered(w, norm1_out_, gathered_);
+    const bool whole_input = !latent_ || latent_->widens_stream();
+    const BufferId x1 = whole_input ? gathered(w, norm1_out_, gathered_) : norm1_out_;
     c_.sharding.input_gradient(c_, b, out(), dy1, context_gradient_);
     c_.sharding.weight_gradient(c_, w, out(), context_, dy1);
     attention_->backward(b, attention_operands());
+    if (latent_) {
+      latent_->backward(b, w, x1);
+      norm_gradients(b, norm1(), latent_->input_gradient(), hidden_, norm1_stats_, read(mid_gradient_), gradient_);
+      return;
+    }
     if (m.positions == PositionEncoding::rotary) {
       Kernel rope = attention_kernel(c_, local_heads(c_), KernelKind::rope_backward, Pass::input_gradient);
       rope.parameter = m.rope_theta;
@@ -320,6 +331,7 @@ class Layer {
   State& c_;
   std::unique_ptr<AttentionCore> attention_;
   std::unique_ptr<MixtureLayer> mixture_;  ///< in place of the dense feed-forward part
+  std::unique_ptr<LatentProjections> latent_;  ///< in place of the product that makes queries, keys and values
   BufferId hidden_, gradient_;
   BufferId norm1_out_{}, norm1_stats_{}, qkv_{}, context_{}, attention_out_{}, attention_mask_{}, mid_{}, norm2_out_{},
       norm2_stats_{}, ffn_pre_{}, ffn_act_{}, ffn_out_{}, ffn_mask_{};
@@ -332,6 +344,9 @@ class Layer {
 
 }  // namespace
 
-void build_layer(State& c) { Layer(c).build(); }
+void build_layer(State& c) {
+  if (c.model.architecture == Architecture::bert) return build_post_norm_layer(c);
+  Layer(c).build();
+}
 
 }  // namespace orrery::lowering

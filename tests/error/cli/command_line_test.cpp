@@ -166,6 +166,13 @@ TEST_CASE("plan.precision: a device without that precision", "[error]") {
         "error: V100 does not compute in bf16 [plan.precision]\n  It computes in fp64, fp32, fp16.\n");
 }
 
+TEST_CASE("plan.search-model: a model without bounds", "[error]") {
+  CHECK(refused("plan --model tiny-bert --cluster dgx-h100 --batch 8 --seq 64") ==
+        "error: the search has no lower bounds for models of this kind [plan.search-model]\n"
+        "  tiny-bert is no causal decoder with attention made from the residual stream.\n"
+        "  Write a plan file; estimate, simulate and explain take it.\n");
+}
+
 TEST_CASE("cli.objective, cli.export, cli.top, cli.threads: choices of plan", "[error]") {
   CHECK(refused(tiny + "--objective cost") ==
         "error: local-cpu has no price [cli.objective]\n"

@@ -99,7 +99,9 @@ class Check {
   Check(const PlannedRun& run, const NumericsOptions& options)
       : run_(run),
         options_(options),
-        data_(synthetic_data(run.model.vocabulary, run.workload.seed, options.ignored)),
+        data_(run.model.architecture == Architecture::decoder
+                  ? synthetic_data(run.model.vocabulary, run.workload.seed, options.ignored)
+                  : data_of(run.model, run.workload)),
         program_(lower(run.model, run.workload, run.plan)),
         state_(initial_state(run.model, run.workload)) {
     if (options.damage) options.damage(program_);

@@ -41,6 +41,30 @@ ModelSpec mixture(ModelSpec m, Mixture::Scores scores) {
   return m;
 }
 
+ModelSpec bert() {
+  ModelSpec m = gpt(true);
+  m.architecture = Architecture::bert;
+  m.segments = 2;
+  return m;
+}
+
+/// Four patches of four numbers: the sequence is 5 long.
+ModelSpec vit() {
+  ModelSpec m = gpt(false);
+  m.architecture = Architecture::vit;
+  m.image = Image{4, 2, 1};
+  m.max_positions = 5;
+  return m;
+}
+
+ModelSpec latent(std::uint64_t query_rank) {
+  ModelSpec m = llama(false);
+  m.kv_heads = m.heads = 2;
+  m.head_dim = 3;
+  m.latent = LatentAttention{query_rank, 5, 4, 2};
+  return m;
+}
+
 Workload workload(double dropout) {
   Workload w;
   w.global_batch = 3;
@@ -90,7 +114,10 @@ TEST_CASE("The reference gradient of every parameter element is the slope of the
       Case{"llama tied, dropout, ignored targets", llama(true), 0.3, 0.3},
       Case{"mixture, softmax of the chosen", mixture(llama(false), Mixture::Scores::softmax_chosen), 0.0, 0.0},
       Case{"mixture, softmax of all", mixture(llama(false), Mixture::Scores::softmax_all), 0.3, 0.3},
-      Case{"mixture, sigmoids", mixture(gpt(true), Mixture::Scores::sigmoid), 0.0, 0.3});
+      Case{"mixture, sigmoids", mixture(gpt(true), Mixture::Scores::sigmoid), 0.0, 0.3},
+      Case{"bert", bert(), 0.0, 0.0}, Case{"bert, dropout", bert(), 0.3, 0.0}, Case{"vit", vit(), 0.0, 0.0},
+      Case{"vit, dropout", vit(), 0.3, 0.0}, Case{"latent", latent(6), 0.0, 0.0},
+      Case{"latent, queries from the stream, dropout", latent(0), 0.3, 0.3});
   CAPTURE(c.name);
   Workload w = workload(c.dropout);
   if (c.model.mixture) {
@@ -99,7 +126,8 @@ TEST_CASE("The reference gradient of every parameter element is the slope of the
     w.routing.capacity = 1.1;
     w.routing.auxiliary_loss = 0.5;
   }
-  const auto data = synthetic_data(c.model.vocabulary, 3, c.ignored);
+  const auto data = c.model.architecture == Architecture::decoder ? synthetic_data(c.model.vocabulary, 3, c.ignored)
+                                                                  : data_of(c.model, w);
   const std::uint64_t step = 2;
   ParameterSet weights = rough_weights(c.model);
   const ReferenceGradients result = reference_gradients(c.model, w, weights, *data, step);
@@ -164,7 +192,7 @@ TEST_CASE("A target's loss does not depend on later tokens", "[oracle][train]") 
 TEST_CASE("The reference holds exactly the model's parameters", "[oracle][train]") {
   for (const ModelSpec& m :
        {gpt(true), gpt(false), llama(true), llama(false), mixture(llama(false), Mixture::Scores::sigmoid),
-        mixture(gpt(true), Mixture::Scores::softmax_all)}) {
+        mixture(gpt(true), Mixture::Scores::softmax_all), bert(), vit(), latent(6), latent(0)}) {
     std::uint64_t count = 0;
     for (const ReferenceParameter& p : parameters_of(m)) count += p.rows * p.columns;
     CHECK(count == parameter_count(m));

@@ -262,6 +262,16 @@ TEST_CASE("the verifier rejects every lost and every repeated op", "[property][v
   CHECK(count.harmless * 20 < count.lost);
 }
 
+TEST_CASE("the verifier rejects every lost and every repeated op of other architectures", "[property][verify]") {
+  Losses count;
+  test::RandomRunLimits limits;
+  limits.architectures = true;
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) lose_and_repeat(seed, test::random_run(seed, limits), count);
+  CAPTURE(count.lost, count.harmless, count.repeated);
+  CHECK(count.lost > 3000);
+  CHECK(count.harmless * 20 < count.lost);
+}
+
 // Whole gradients and weights live for a while: none may be forgotten, dropped
 // with something in it, gathered twice or too late.
 TEST_CASE("the verifier rejects every lost and every repeated op of ZeRO-2 and 3", "[property][verify]") {

@@ -11,8 +11,15 @@ namespace {
 
 constexpr std::uint64_t cases = 400;
 
+/// Every fourth of another architecture than a plain decoder's.
+PlannedRun draw(std::uint64_t seed) {
+  test::RandomRunLimits limits;
+  limits.architectures = seed % 4 == 0;
+  return test::random_run(seed, limits);
+}
+
 Program lowered(std::uint64_t seed) {
-  const PlannedRun run = test::random_run(seed);
+  const PlannedRun run = draw(seed);
   return lower(run.model, run.workload, run.plan);
 }
 
@@ -20,7 +27,7 @@ Program lowered(std::uint64_t seed) {
 
 TEST_CASE("the verifier accepts every lowered Program", "[property][verify]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = draw(seed);
     CAPTURE(seed, test::describe(run));
     const Program program = lower(run.model, run.workload, run.plan);
     INFO(render(verify(program)));

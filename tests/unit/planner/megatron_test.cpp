@@ -249,3 +249,10 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
   sgd.plan.zero_stage = 0;
   CHECK(value(sgd, "--optimizer") == "sgd");
 }
+
+TEST_CASE("export.architecture: a BERT", "[unit][export]") {
+  PlannedRun r = run();
+  r.model.architecture = Architecture::bert;
+  CHECK(refusal(r).find("error: the export knows no flags for BERT, vision transformers or latent attention "
+                        "[export.architecture]\n  llama is no plain causal decoder.\n") != std::string::npos);
+}

@@ -1,0 +1,183 @@
+#include "core/program/lower/latent_attention.hpp"
+
+#include "core/program/lower/attention.hpp"
+
+namespace orrery::lowering {
+namespace {
+
+/// c[rows, columns] = a[rows, depth] w
+void product(const State& c, BlockBuilder& b, std::uint64_t rows, std::uint64_t columns, std::uint64_t depth, Operand a,
+             const char* weight, Operand y) {
+  b.compute(c.kernel(KernelKind::gemm, Pass::forward, rows, columns, depth), {a, weight_of(c, c.layer, weight), y});
+}
+/// dx[rows, depth] = dy[rows, columns] w^T
+void product_input_gradient(const State& c, BlockBuilder& b, std::uint64_t rows, std::uint64_t columns,
+                            std::uint64_t depth, Operand dy, const char* weight, Operand dx) {
+  Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, rows, depth, columns);
+  k.options.transpose_b = true;
+  b.compute(k, {dy, weight_of(c, c.layer, weight), dx});
+}
+/// dw[depth, columns] += x[rows, depth]^T dy
+void weight_gradient(const State& c, BlockBuilder& b, std::uint64_t rows, std::uint64_t columns, std::uint64_t depth,
+                     Operand x, Operand dy, const char* weight) {
+  Kernel k = c.kernel(KernelKind::gemm, Pass::weight_gradient, depth, columns, rows);
+  k.options.transpose_a = true;
+  b.compute(k, {x, dy, gradient_of(c, c.layer, weight)});
+}
+
+constexpr const char* query_up = "attention.query_up.weight";
+constexpr const char* kv_up = "attention.kv_up.weight";
+constexpr const char* key_rope = "attention.key_rope.weight";
+
+}  // namespace
+
+LatentProjections::LatentProjections(State& c, BufferId x, BufferId qkv, BufferId qkv_gradient)
+    : c_(c), rank_(c.model.latent->query_rank), x_(x), qkv_(qkv), qkv_gradient_(qkv_gradient) {
+  const ModelSpec& m = c.model;
+  const LatentAttention& l = *m.latent;
+  const auto rows = [&](const char* name, std::uint64_t width, bool part) {
+    return c.activation(name, Role::workspace, Scope::layer_microbatch, c.act, {width, width, {}, false}, part);
+  };
+  const bool sp = c.sequence_parallel;
+  if (rank_ > 0) query_ = declare("query", rank_, "attention.query_down.weight", "attention.query_norm.weight");
+  kv_ = declare("kv", l.kv_rank, "attention.kv_down.weight", "attention.kv_norm.weight");
+  key_ = rows("key", l.rope_dim, sp);
+  key_whole_ = sp ? rows("key.whole", l.rope_dim, false) : key_;
+  key_gradient_ = rows("key.gradient", l.rope_dim, false);
+  key_part_ = sp ? rows("key.gradient.part", l.rope_dim, true) : key_gradient_;
+  const std::uint64_t queries = c.tokens * c.heads * key_width(m);
+  const std::uint64_t pairs = c.tokens * c.heads * (m.head_dim + l.value_dim);
+  queries_ = layer_buffer(c, "queries", Role::workspace, c.act, queries);
+  pairs_ = layer_buffer(c, "pairs", Role::workspace, c.act, pairs);
+  queries_gradient_ = layer_buffer(c, "queries.gradient", Role::workspace, c.act, queries);
+  pairs_gradient_ = layer_buffer(c, "pairs.gradient", Role::workspace, c.act, pairs);
+  // A weight's gradient is of the tokens that its operands' shards tell.
+  const Shard& heads = *c.program[qkv_].shard;
+  const auto tell = [&](BufferId buffer, std::uint64_t width) {
+    c.program.buffers[index(buffer)].shard =
+        Shard{heads.dims[0], heads.dims[1], heads.dims[2], {width, width, {}, false}};
+  };
+  tell(queries_gradient_, key_width(m));
+  tell(pairs_gradient_, m.head_dim + l.value_dim);
+  input_gradient_ = rows("attention.input.gradient", m.hidden, sp);
+  if (rank_ == 0) {
+    latent_gradient_ = rows("attention.latent.gradient", m.hidden, sp);
+    stream_gradient_ = rows("queries.stream.gradient", m.hidden, false);
+    stream_part_ = sp ? rows("queries.stream.gradient.part", m.hidden, true) : stream_gradient_;
+  }
+}
+
+LatentProjections::Latent LatentProjections::declare(const std::string& name, std::uint64_t width, const char* down,
+                                                     const char* norm) {
+  const bool sp = c_.sequence_parallel;
+  const auto rows = [&](const char* what, Role role, bool part) {
+    return c_.activation(name + what, role, Scope::layer_microbatch, c_.act, {width, width, {}, false}, part);
+  };
+  Latent l;
+  l.width = width;
+  l.down = down;
+  l.norm = norm;
+  l.raw = rows(".latent", Role::activation, sp);
+  l.out = rows(".latent.norm.out", Role::activation, sp);
+  l.stats = layer_buffer(c_, name + ".latent.norm.stats", Role::statistic, c_.state, c_.rows);
+  l.whole = sp ? rows(".latent.whole", Role::workspace, false) : l.out;
+  l.whole_gradient = rows(".latent.gradient", Role::workspace, false);
+  l.out_gradient = sp ? rows(".latent.gradient.part", Role::workspace, true) : l.whole_gradient;
+  l.raw_gradient = rows(".latent.raw.gradient", Role::workspace, sp);
+  return l;
+}
+
+void LatentProjections::to_whole(BlockBuilder& b, BufferId part, BufferId whole) {
+  if (part != whole) b.seam(Collective::Kind::all_gather, {read(part), write(whole)});
+}
+
+void LatentProjections::to_part(BlockBuilder& b, BufferId whole, BufferId part) {
+  if (c_.tensor == 1) return;
+  if (part != whole) {
+    b.seam(Collective::Kind::reduce_scatter, {read(whole), write(part)});
+  } else {
+    b.seam(Collective::Kind::all_reduce, {update(whole)});
+  }
+}
+
+Kernel LatentProjections::heads(KernelKind kind, Pass pass) const {
+  Kernel k = attention_kernel(c_, local_heads(c_), kind, pass);
+  k.columns = c_.model.latent->rope_dim;
+  k.depth = c_.model.latent->value_dim;
+  k.parameter = c_.model.rope_theta;
+  return k;
+}
+
+void LatentProjections::down_forward(BlockBuilder& b, const Latent& l) {
+  product(c_, b, c_.rows, l.width, c_.model.hidden, read(x_), l.down, write(l.raw));
+  Kernel k = c_.kernel(KernelKind::rms_norm_forward, Pass::forward, c_.rows, l.width);
+  k.parameter = c_.model.norm_epsilon;
+  b.compute(k, {read(l.raw), weight_of(c_, c_.layer, l.norm), write(l.out), write(l.stats)});
+}
+
+void LatentProjections::forward(BlockBuilder& b, BufferId whole) {
+  const ModelSpec& m = c_.model;
+  const LatentAttention& l = *m.latent;
+  if (rank_ > 0) down_forward(b, query_);
+  down_forward(b, kv_);
+  product(c_, b, c_.rows, l.rope_dim, m.hidden, read(x_), key_rope, write(key_));
+  if (rank_ > 0) to_whole(b, query_.out, query_.whole);
+  to_whole(b, kv_.out, kv_.whole);
+  to_whole(b, key_, key_whole_);
+  const std::uint64_t depth = rank_ > 0 ? rank_ : m.hidden;
+  product(c_, b, c_.tokens, c_.heads * key_width(m), depth, read(rank_ > 0 ? query_.whole : whole), query_up,
+          write(queries_));
+  product(c_, b, c_.tokens, c_.heads * (m.head_dim + l.value_dim), l.kv_rank, read(kv_.whole), kv_up, write(pairs_));
+  b.compute(heads(KernelKind::latent_heads_forward, Pass::forward),
+            {read(queries_), read(pairs_), read(key_whole_), write(qkv_)});
+}
+
+void LatentProjections::down_backward(BlockBuilder& b, BlockBuilder& w, const Latent& l, BufferId dx, bool first) {
+  Kernel k = c_.kernel(KernelKind::rms_norm_backward_weight, Pass::weight_gradient, c_.rows, l.width);
+  b.compute(k, {read(l.out_gradient), read(l.raw), read(l.stats), gradient_of(c_, c_.layer, l.norm)});
+  b.compute(c_.kernel(KernelKind::fill, Pass::input_gradient, c_.rows, l.width), {write(l.raw_gradient)});
+  k.kind = KernelKind::rms_norm_backward_input;
+  k.pass = Pass::input_gradient;
+  b.compute(
+      k, {read(l.out_gradient), read(l.raw), weight_of(c_, c_.layer, l.norm), read(l.stats), update(l.raw_gradient)});
+  product_input_gradient(c_, b, c_.rows, l.width, c_.model.hidden, read(l.raw_gradient), l.down,
+                         first ? write(dx) : update(dx));
+  weight_gradient(c_, w, c_.rows, l.width, c_.model.hidden, read(x_), read(l.raw_gradient), l.down);
+}
+
+void LatentProjections::backward(BlockBuilder& b, BlockBuilder& w, BufferId whole) {
+  const BufferId dx = rank_ > 0 ? input_gradient_ : latent_gradient_;
+  const ModelSpec& m = c_.model;
+  const LatentAttention& l = *m.latent;
+  const std::uint64_t pair = c_.heads * (m.head_dim + l.value_dim), query = c_.heads * key_width(m);
+  b.compute(heads(KernelKind::latent_heads_backward, Pass::input_gradient),
+            {read(qkv_gradient_), write(queries_gradient_), write(pairs_gradient_), write(key_gradient_)});
+  to_part(b, key_gradient_, key_part_);
+  product_input_gradient(c_, b, c_.tokens, pair, l.kv_rank, read(pairs_gradient_), kv_up, write(kv_.whole_gradient));
+  to_part(b, kv_.whole_gradient, kv_.out_gradient);
+  to_whole(w, kv_.out, kv_.whole);  // again, for the weight gradient
+  weight_gradient(c_, w, c_.tokens, pair, l.kv_rank, read(kv_.whole), read(pairs_gradient_), kv_up);
+  if (rank_ > 0) {
+    product_input_gradient(c_, b, c_.tokens, query, rank_, read(queries_gradient_), query_up,
+                           write(query_.whole_gradient));
+    to_part(b, query_.whole_gradient, query_.out_gradient);
+    to_whole(w, query_.out, query_.whole);
+    weight_gradient(c_, w, c_.tokens, query, rank_, read(query_.whole), read(queries_gradient_), query_up);
+  } else {
+    product_input_gradient(c_, b, c_.tokens, query, m.hidden, read(queries_gradient_), query_up,
+                           write(stream_gradient_));
+    to_part(b, stream_gradient_, stream_part_);
+    weight_gradient(c_, w, c_.tokens, query, m.hidden, read(whole), read(queries_gradient_), query_up);
+  }
+  down_backward(b, w, kv_, dx, true);
+  product_input_gradient(c_, b, c_.rows, l.rope_dim, m.hidden, read(key_part_), key_rope, update(dx));
+  weight_gradient(c_, w, c_.rows, l.rope_dim, m.hidden, read(x_), read(key_part_), key_rope);
+  if (rank_ > 0) {
+    down_backward(b, w, query_, dx, false);
+  } else {
+    b.compute(c_.kernel(KernelKind::residual_forward, Pass::input_gradient, c_.rows, m.hidden),
+              {read(stream_part_), read(dx), write(input_gradient_)});
+  }
+}
+
+}  // namespace orrery::lowering
