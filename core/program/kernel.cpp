@@ -74,6 +74,10 @@ std::string_view name_of(KernelKind kind) {
     case KernelKind::advance_step: return "advance_step";
     case KernelKind::sgd_update: return "sgd_update";
     case KernelKind::adam_update: return "adam_update";
+    case KernelKind::lamb_moments: return "lamb_moments";
+    case KernelKind::lamb_update: return "lamb_update";
+    case KernelKind::lars_norms: return "lars_norms";
+    case KernelKind::lars_update: return "lars_update";
   }
   return "";
 }

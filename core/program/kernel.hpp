@@ -134,6 +134,14 @@ enum class KernelKind : std::uint8_t {
   advance_step,  ///< [a steps, (factor: r factor)]  steps += 1 unless skipped
   sgd_update,    ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), (momentum: a m)]
   adam_update,   ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), a m, a v]
+
+  // Updates whose length follows from norms of parameter tensors.  norms: a pair of sums of squares for each of the
+  // depth tensors of the segment that the operands are part of; parameter: the share that this rank adds.  `exact`
+  // is the master where there is one, else the weight.
+  lamb_moments,  ///< [r gradient, r steps, (factor: r factor), r exact, a m, a v, a norms]   of weight and direction
+  lamb_update,   ///< [r norms, r steps, (factor: r factor), a weight, (master: a master), r m, r v]
+  lars_norms,    ///< [r gradient, (factor: r factor), r exact, a norms]                      of weight and gradient
+  lars_update,   ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), a m, (depth > 0: r norms)]
 };
 
 /// Which part of training an op belongs to, for reports and FLOP counts.
@@ -171,13 +179,13 @@ struct Kernel {
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;
   std::uint64_t depth = 0;
-  double parameter = 0.0;  ///< dropout rate, norm epsilon, rope theta, norm weight, clip norm
+  double parameter = 0.0;  ///< dropout rate, norm epsilon, rope theta, norm weight, clip norm, share
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };
 
 [[nodiscard]] std::string_view name_of(KernelKind);
 [[nodiscard]] std::string_view name_of(Pass);
-inline constexpr std::size_t kernel_kind_count = static_cast<std::size_t>(KernelKind::adam_update) + 1;
+inline constexpr std::size_t kernel_kind_count = static_cast<std::size_t>(KernelKind::lars_update) + 1;
 
 /// Floating-point operations of a kernel, 2 per multiply-add.
 ///

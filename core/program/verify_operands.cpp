@@ -103,6 +103,7 @@ void KernelTable::attention() {
 
 void KernelTable::optimizer() {
   const double n = static_cast<double>(k_.columns);
+  const double norms = 2.0 * static_cast<double>(k_.depth);
   switch (k_.kind) {
     case KernelKind::sum_squares: r("gradient", any), a("norm", 1); break;
     case KernelKind::clip_factor:
@@ -125,6 +126,31 @@ void KernelTable::optimizer() {
       } else if (k_.options.momentum) {
         a("m", n);
       }
+      break;
+    case KernelKind::lamb_moments:
+      r("gradient", n), r("steps", 1);
+      if (k_.options.factor) r("factor", 2);
+      r("exact", n), a("m", n), a("v", n), a("norms", norms);
+      break;
+    case KernelKind::lamb_update:
+      r("norms", norms), r("steps", 1);
+      if (k_.options.factor) r("factor", 2);
+      a("weight", n);
+      if (k_.options.master) a("master", n);
+      r("m", n), r("v", n);
+      break;
+    case KernelKind::lars_norms:
+      r("gradient", n);
+      if (k_.options.factor) r("factor", 2);
+      r("exact", n), a("norms", norms);
+      break;
+    case KernelKind::lars_update:
+      r("gradient", n), r("steps", 1);
+      if (k_.options.factor) r("factor", 2);
+      a("weight", n);
+      if (k_.options.master) a("master", n);
+      a("m", n);
+      if (k_.depth > 0) r("norms", norms);
       break;
     default: break;
   }
@@ -267,7 +293,11 @@ void KernelTable::fill() {
     case KernelKind::clip_factor:
     case KernelKind::advance_step:
     case KernelKind::sgd_update:
-    case KernelKind::adam_update: optimizer(); break;
+    case KernelKind::adam_update:
+    case KernelKind::lamb_moments:
+    case KernelKind::lamb_update:
+    case KernelKind::lars_norms:
+    case KernelKind::lars_update: optimizer(); break;
   }
 }
 

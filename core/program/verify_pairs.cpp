@@ -219,10 +219,14 @@ class Pairs {
   }
 
   void gradients(const OpRun& run, const Kernel& k) {
-    const bool update = k.kind == Kind::sgd_update || k.kind == Kind::adam_update;
+    trust(run, k);
+    if (k.kind == Kind::lars_norms) return;
+    // LAMB takes the gradient into its moments; the update from those is looked at by trust().
+    const bool update = k.kind == Kind::sgd_update || k.kind == Kind::adam_update || k.kind == Kind::lars_update ||
+                        k.kind == Kind::lamb_moments || k.kind == Kind::lamb_update;
     if (k.kind == Kind::clip_factor) clips_ = true;
     if (k.kind == Kind::advance_step) advanced_ = true;
-    if (k.kind == Kind::sum_squares || update) {
+    if (k.kind == Kind::sum_squares || (update && k.kind != Kind::lamb_update)) {
       const View& g = view(run, 0);
       auto& cover = (update ? updated_ : squared_)[instance(run, g)];
       cover.push_back(reach(g));
@@ -254,6 +258,23 @@ class Pairs {
         if (v.use != View::Use::read && p_[v.buffer].role == Role::gradient) added_[instance(run, v)] = true;
       }
     }
+  }
+
+  /// A trust ratio needs the norms of all that the update changes, and LAMB's
+  /// moments end in an update.
+  void trust(const OpRun& run, const Kernel& k) {
+    const std::uint32_t last = run.op->views.count - 1;
+    if (k.kind == Kind::lamb_moments)
+      measured_[instance(run, view(run, last - 1))].push_back(reach(view(run, last - 1)));
+    if (k.kind == Kind::lars_norms) measured_[instance(run, view(run, 0))].push_back(reach(view(run, 0)));
+    const bool lamb = k.kind == Kind::lamb_update;
+    if (!lamb && (k.kind != Kind::lars_update || k.depth == 0)) return;
+    const View& v = view(run, lamb ? last : 0);
+    if (lamb) applied_[instance(run, v)].push_back(reach(v));
+    const auto [low, high] = reach(v);
+    if (covers(measured_[instance(run, v)], low, high)) return;
+    wrong("program.update", fmt::format("elements {} to {} of {} of layer {} are left out of their tensors' norms", low,
+                                        high, p_[v.buffer].name, run.layer));
   }
 
   void counts() {
@@ -289,6 +310,14 @@ class Pairs {
   }
 
   void updates() {
+    for (const auto& [moment, parts] : measured_) {
+      if (p_[moment.buffer].role != Role::moment) continue;
+      for (const auto& [low, high] : parts) {
+        if (covers(applied_[moment], low, high)) continue;
+        wrong("program.update", fmt::format("elements {} to {} of {} of layer {} are never used by an update", low,
+                                            high, p_[moment.buffer].name, moment.layer));
+      }
+    }
     for (const auto& [instance, any] : added_) {
       const Buffer& b = p_[instance.buffer];
       if (!b.parameters) continue;
@@ -322,6 +351,7 @@ class Pairs {
     std::pair<std::uint64_t, std::uint64_t> from;
   };
   std::map<Instance, std::vector<CopyOf>> copies_of_;
+  std::map<Instance, Cover> measured_, applied_;  ///< what norms of tensors cover; LAMB's moments that were applied
   std::map<Instance, bool> added_;
   std::set<std::uint32_t> passed_on_;
   std::map<Instance, Cover> pending_;

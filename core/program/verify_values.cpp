@@ -373,8 +373,8 @@ class Values {
 
   /// Kinds that add to what microbatches or parameters before have added.
   [[nodiscard]] static bool gathers_parts(const Kernel& k) {
-    return k.pass == Pass::weight_gradient || k.kind == KernelKind::sum_squares ||
-           k.kind == KernelKind::cross_entropy_loss;
+    return k.pass == Pass::weight_gradient || k.kind == KernelKind::sum_squares || k.kind == KernelKind::lamb_moments ||
+           k.kind == KernelKind::lars_norms || k.kind == KernelKind::cross_entropy_loss;
   }
 
   /// Whether this step has written all elements of the view.
@@ -570,6 +570,19 @@ class Values {
     return static_cast<AxisBits>(cuts(s, from, to) & ~bits(p_.mesh, p_.class_axes));
   }
 
+  /// Axes along which ranks hold other parts of the parameters that a view of a gradient is for.
+  [[nodiscard]] AxisBits parts_of_segment(const View& g) const {
+    auto out = static_cast<AxisBits>(bits(p_.mesh, g.member_of) | bits(p_.mesh, p_[g.buffer].flat_split));
+    if (!p_[g.buffer].parameters) return out;
+    const std::uint64_t parts = size(p_.mesh, p_[g.buffer].flat_split);
+    for (const ParameterSlice& s : p_.parameter_tables[*p_[g.buffer].parameters].slices) {
+      if (g.offset * parts <= s.offset && s.offset < (g.offset + g.count) * parts) {
+        out = static_cast<AxisBits>(out | cuts(s.shard, 0, Shard::max_dims));
+      }
+    }
+    return out;
+  }
+
   /// Axes over which what the kernel writes to view `i` is a partial sum.
   [[nodiscard]] AxisBits new_partial(const OpRun& run, const Kernel& k, std::uint32_t i) {
     const View& target = view(run, i);
@@ -627,21 +640,18 @@ class Values {
           return static_cast<AxisBits>(cuts(*own, 0, 1) & ~cuts(*brought, 0, 1));
         }
         break;
-      case KernelKind::sum_squares: {
+      case KernelKind::sum_squares:
         // Other ranks hold other parameters, other parts of them, or their share of the weight.
-        AxisBits out = bits(p_.mesh, p_.class_axes);
-        const View& g = view(run, 0);
-        out = static_cast<AxisBits>(out | bits(p_.mesh, g.member_of) | bits(p_.mesh, p_[g.buffer].flat_split));
-        if (p_[g.buffer].parameters) {
-          const std::uint64_t parts = size(p_.mesh, p_[g.buffer].flat_split);
-          for (const ParameterSlice& s : p_.parameter_tables[*p_[g.buffer].parameters].slices) {
-            if (g.offset * parts <= s.offset && s.offset < (g.offset + g.count) * parts) {
-              out = static_cast<AxisBits>(out | cuts(s.shard, 0, Shard::max_dims));
-            }
-          }
+        return static_cast<AxisBits>(bits(p_.mesh, p_.class_axes) | parts_of_segment(view(run, 0)));
+      case KernelKind::lamb_moments:
+      case KernelKind::lars_norms:
+        if (i + 1 == run.op->views.count) {
+          // Ranks that hold the same add a share each.
+          const AxisBits alike =
+              k.parameter < 1.0 ? bits(p_.mesh, {Axis::tensor, Axis::depth, Axis::row, Axis::column}) : AxisBits{0};
+          return static_cast<AxisBits>(parts_of_segment(view(run, 0)) | alike);
         }
-        return out;
-      }
+        break;
       default: break;
     }
     // A weight's gradient made in a workspace: on which tokens, its operands' shards say.

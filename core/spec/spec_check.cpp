@@ -214,6 +214,13 @@ bool check_workload(const Workload& w, Diagnostics& diagnostics) {
   c.number("optimizer.epsilon", "workload.range", o.epsilon, 0.0, 1.0);
   c.number("optimizer.momentum", "workload.range", o.momentum, 0.0, 1.0);
   c.number("optimizer.weight_decay", "workload.range", o.weight_decay, 0.0, 1e3);
+  const auto trust = [&](const char* key, double value) {
+    if (value > 0.0 && value <= max_trust) return;
+    c.fail(key, "workload.range", fmt::format("{} is out of range", key),
+           {fmt::format("It is {}; above 0 and at most {:g} is allowed.", value, max_trust)});
+  };
+  trust("optimizer.trust_coefficient", o.trust_coefficient);
+  if (o.trust_clip) trust("optimizer.trust_clip", *o.trust_clip);
   const LearningRateSchedule& s = w.schedule;
   c.range("schedule.warmup_steps", "workload.range", s.warmup_steps, 0, max_steps);
   c.range("schedule.total_steps", "workload.range", s.total_steps, 0, max_steps);

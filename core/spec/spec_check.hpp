@@ -31,6 +31,7 @@ inline constexpr std::uint64_t max_vocabulary = std::uint64_t{1} << 24;
 inline constexpr std::uint64_t max_sequence = std::uint64_t{1} << 24;
 inline constexpr std::uint64_t max_batch = std::uint64_t{1} << 24;
 inline constexpr std::uint64_t max_step_tokens = std::uint64_t{1} << 36;
+inline constexpr double max_trust = 1e9;
 inline constexpr std::uint64_t max_steps = std::uint64_t{1} << 40;
 inline constexpr double max_elements = 0x1p56;  ///< of one tensor of the whole step
 inline constexpr std::uint64_t max_devices = std::uint64_t{1} << 20;

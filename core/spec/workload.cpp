@@ -33,6 +33,10 @@ int optimizer_moments(const Workload& w) {
   return 0;
 }
 
+bool has_trust_ratio(const Workload& w) {
+  return w.optimizer.kind == OptimizerKind::lamb || w.optimizer.kind == OptimizerKind::lars;
+}
+
 double learning_rate(const Workload& w, std::uint64_t step) {
   const LearningRateSchedule& s = w.schedule;
   const double peak = w.optimizer.learning_rate;

@@ -16,16 +16,19 @@ namespace orrery {
 ///                states; fp16 with loss scaling
 enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16 };
 
+/// adafactor is not read from files yet.
 enum class OptimizerKind : std::uint8_t { sgd, adam, lamb, lars, adafactor };
 
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::adam;
   double learning_rate = 3e-4;
-  double beta1 = 0.9;  ///< Adam
+  double beta1 = 0.9;  ///< Adam, LAMB
   double beta2 = 0.95;
   double epsilon = 1e-8;
-  double momentum = 0.9;      ///< SGD; 0 keeps no momentum buffer
-  double weight_decay = 0.1;  ///< decoupled, on matrices only (not norms, biases)
+  double momentum = 0.9;             ///< SGD, where 0 keeps no momentum buffer; LARS
+  double weight_decay = 0.1;         ///< on matrices only (not norms, biases); decoupled but for LARS
+  double trust_coefficient = 0.001;  ///< LARS: local learning rate over |w| / |g|
+  std::optional<double> trust_clip;  ///< LAMB: |w| counts as no more than this in the trust ratio; unset: as it is
   friend bool operator==(const Optimizer&, const Optimizer&) = default;
 };
 
@@ -86,8 +89,10 @@ struct Workload {
 [[nodiscard]] DType gradient_dtype(const Workload&);  ///< accumulated gradients
 [[nodiscard]] DType state_dtype(const Workload&);     ///< master weights and optimizer moments
 [[nodiscard]] bool has_master_weights(const Workload&);
-/// Optimizer moments per parameter: Adam 2, SGD 1 with momentum, else 0.
+/// Optimizer moments per parameter: Adam and LAMB 2, LARS 1, SGD 1 with momentum, else 0.
 [[nodiscard]] int optimizer_moments(const Workload&);
+/// Whether the length of a matrix's update depends on the norms of the matrix and of the update.
+[[nodiscard]] bool has_trust_ratio(const Workload&);
 
 /// Learning rate of step `step` (1 is the first).
 [[nodiscard]] double learning_rate(const Workload&, std::uint64_t step);

@@ -18,13 +18,20 @@ void read_optimizer(TomlTable t, Optimizer& o) {
   // A key of the other kind would have no effect: it is an error like any unknown key.
   switch (o.kind) {
     case OptimizerKind::adam:
+    case OptimizerKind::lamb:
       t.read("beta1", o.beta1, {0.0, 1.0, false, true}, Need::optional);
       t.read("beta2", o.beta2, {0.0, 1.0, false, true}, Need::optional);
       t.read("epsilon", o.epsilon, {0.0, 1.0}, Need::optional);
+      if (double clip = 0.0;
+          o.kind == OptimizerKind::lamb && t.read("trust_clip", clip, {0.0, max_trust, true}, Need::optional)) {
+        o.trust_clip = clip;
+      }
       break;
     case OptimizerKind::sgd: t.read("momentum", o.momentum, {0.0, 1.0}, Need::optional); break;
-    case OptimizerKind::lamb:
     case OptimizerKind::lars:
+      t.read("momentum", o.momentum, {0.0, 1.0}, Need::optional);
+      t.read("trust_coefficient", o.trust_coefficient, {0.0, max_trust, true}, Need::optional);
+      break;
     case OptimizerKind::adafactor: break;
   }
   t.finish();
@@ -98,10 +105,15 @@ void write_workload(TomlWriter& out, const Workload& w, std::string_view path) {
   const Optimizer& o = w.optimizer;
   out.table(prefix + ".optimizer").text("kind", name_of(o.kind)).number("learning_rate", o.learning_rate);
   switch (o.kind) {
-    case OptimizerKind::adam: out.number("beta1", o.beta1).number("beta2", o.beta2).number("epsilon", o.epsilon); break;
-    case OptimizerKind::sgd: out.number("momentum", o.momentum); break;
+    case OptimizerKind::adam:
     case OptimizerKind::lamb:
+      out.number("beta1", o.beta1).number("beta2", o.beta2).number("epsilon", o.epsilon);
+      if (o.trust_clip) out.number("trust_clip", *o.trust_clip);
+      break;
+    case OptimizerKind::sgd: out.number("momentum", o.momentum); break;
     case OptimizerKind::lars:
+      out.number("momentum", o.momentum).number("trust_coefficient", o.trust_coefficient);
+      break;
     case OptimizerKind::adafactor: break;
   }
   out.number("weight_decay", o.weight_decay);

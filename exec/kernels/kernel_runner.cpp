@@ -79,6 +79,10 @@ void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext&
     case KernelKind::advance_step: return cpu::advance_step(k, o);
     case KernelKind::sgd_update: return cpu::sgd_update<T>(k, o, c);
     case KernelKind::adam_update: return cpu::adam_update<T>(k, o, c);
+    case KernelKind::lamb_moments: return cpu::lamb_moments<T>(k, o, c);
+    case KernelKind::lamb_update: return cpu::lamb_update<T>(k, o, c);
+    case KernelKind::lars_norms: return cpu::lars_norms<T>(k, o, c);
+    case KernelKind::lars_update: return cpu::lars_update<T>(k, o, c);
   }
 }
 
@@ -106,7 +110,11 @@ bool needs_place(const Kernel& k) {
     case KernelKind::attention_part_backward:
     case KernelKind::cross_entropy_max:
     case KernelKind::cross_entropy_sum:
-    case KernelKind::cross_entropy_backward: return true;
+    case KernelKind::cross_entropy_backward:
+    case KernelKind::lamb_moments:
+    case KernelKind::lamb_update:
+    case KernelKind::lars_norms: return true;
+    case KernelKind::lars_update: return k.depth > 0;
     case KernelKind::attention_unfused_forward:
     case KernelKind::attention_unfused_backward:
     case KernelKind::attention_flash_forward:

@@ -22,9 +22,10 @@ struct Place {
   const Shard* shard = nullptr;           ///< null: the operand is the whole tensor
   Box box;                                ///< of the shard, on this rank and microbatch
   std::uint64_t first = 0;                ///< element of the box at which the operand begins
-  const ParameterTable* table = nullptr;  ///< `initialize` only
-  AxisList flat_split;                    ///< `initialize` only: cut of every segment of the table
-  std::uint32_t layer = 0;                ///< `initialize` only: which layer the instance belongs to
+  const ParameterTable* table = nullptr;  ///< of a parameter's weights, gradients and states
+  AxisList flat_split;                    ///< with table: cut of every segment of it
+  std::uint64_t flat_first = 0;           ///< with table: element of the rank's buffer at which the operand begins
+  std::uint32_t layer = 0;                ///< with table: which layer the instance belongs to
 };
 
 /// One operand in memory.  Elements are contiguous.  Types may differ inside
@@ -45,7 +46,7 @@ struct KernelContext {
   std::uint32_t layer = 0;
   std::uint32_t microbatch = 0;
   Rank rank{};
-  const Mesh* mesh = nullptr;          ///< initialize, count_targets
+  const Mesh* mesh = nullptr;          ///< initialize, count_targets, trust ratios
   const Workload* workload = nullptr;  ///< hyperparameters and seed: optimizer, dropout, initialize, data
   const DataSource* data = nullptr;    ///< load_tokens, load_targets, count_targets
   KernelScratch* scratch = nullptr;    ///< always; one per thread

@@ -60,6 +60,7 @@ Place OpRunner::place_of(const OpRun& run, const View& v) const {
   } else if (buffer.parameters) {
     place.table = &program_.parameter_tables[*buffer.parameters];
     place.flat_split = buffer.flat_split;
+    place.flat_first = place.first;
     place.layer = instance_of(program_, v.buffer, v.layer_shift, run.layer, run.microbatch).layer;
     const ParameterSlice* slice =
         buffer.flat_split.empty() ? slice_at(*place.table, program_.mesh, place.first) : nullptr;

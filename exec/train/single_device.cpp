@@ -28,6 +28,53 @@ double global_norm(const ParameterSet& gradients) {
   return std::sqrt(squares);
 }
 
+namespace {
+
+double norm_of(const std::vector<double>& x) {
+  double squares = 0.0;
+  for (const double v : x) squares += v * v;
+  return std::sqrt(squares);
+}
+
+/// One matrix by LAMB (You et al., "Large batch optimization for deep learning",
+/// ICLR 2020, algorithm 2) or LARS (You et al., "Large batch training of
+/// convolutional networks", 2017, algorithm 1).  A norm of 0 makes the ratio 1.
+void update_by_trust(const Workload& workload, const std::vector<double>& raw, const UpdateResult& step, double t,
+                     TrainingState& state, const std::string& name) {
+  const Optimizer& o = workload.optimizer;
+  std::vector<double>& w = state.parameters.at(name).values;
+  std::vector<double>& m = state.moment1.at(name).values;
+  std::vector<double> direction(w.size());
+  for (std::size_t i = 0; i < w.size(); ++i) direction[i] = step.clip * raw[i];
+  const double weight_norm = norm_of(w);
+  if (o.kind == OptimizerKind::lars) {
+    const double gradient_norm = norm_of(direction);
+    const double ratio = weight_norm > 0.0 && gradient_norm > 0.0
+                             ? o.trust_coefficient * weight_norm / (gradient_norm + o.weight_decay * weight_norm)
+                             : 1.0;
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      m[i] = o.momentum * m[i] + step.learning_rate * ratio * (direction[i] + o.weight_decay * w[i]);
+      w[i] -= m[i];
+    }
+    return;
+  }
+  std::vector<double>& v = state.moment2.at(name).values;
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    const double g = direction[i];
+    m[i] = o.beta1 * m[i] + (1.0 - o.beta1) * g;
+    v[i] = o.beta2 * v[i] + (1.0 - o.beta2) * g * g;
+    const double mean = m[i] / (1.0 - std::pow(o.beta1, t));
+    const double square = v[i] / (1.0 - std::pow(o.beta2, t));
+    direction[i] = mean / (std::sqrt(square) + o.epsilon) + o.weight_decay * w[i];
+  }
+  const double length = norm_of(direction);
+  const double trusted = o.trust_clip ? std::min(weight_norm, *o.trust_clip) : weight_norm;
+  const double ratio = weight_norm > 0.0 && length > 0.0 ? trusted / length : 1.0;
+  for (std::size_t i = 0; i < w.size(); ++i) w[i] -= step.learning_rate * ratio * direction[i];
+}
+
+}  // namespace
+
 UpdateResult apply_update(const ModelSpec& model, const Workload& workload, const ParameterSet& gradients,
                           TrainingState& state) {
   const Optimizer& o = workload.optimizer;
@@ -54,11 +101,16 @@ UpdateResult apply_update(const ModelSpec& model, const Workload& workload, cons
     std::vector<double>& w = state.parameters.at(p.name).values;
     const std::vector<double>& raw = gradients.at(p.name).values;
     const double decay = p.decay ? o.weight_decay : 0.0;
+    if (has_trust_ratio(workload) && p.decay) {
+      update_by_trust(workload, raw, result, t, state, p.name);
+      continue;
+    }
     for (std::size_t i = 0; i < w.size(); ++i) {
       const double g = result.clip * raw[i];
       double direction = g;
       switch (o.kind) {
-        case OptimizerKind::adam: {
+        case OptimizerKind::adam:
+        case OptimizerKind::lamb: {  // of vectors, which have no trust ratio
           double& m = state.moment1.at(p.name).values[i];
           double& v = state.moment2.at(p.name).values[i];
           m = o.beta1 * m + (1.0 - o.beta1) * g;
@@ -66,8 +118,12 @@ UpdateResult apply_update(const ModelSpec& model, const Workload& workload, cons
           direction = m / (1.0 - std::pow(o.beta1, t)) / (std::sqrt(v / (1.0 - std::pow(o.beta2, t))) + o.epsilon);
           break;
         }
-        case OptimizerKind::lamb:
-        case OptimizerKind::lars:
+        case OptimizerKind::lars: {  // of vectors
+          double& m = state.moment1.at(p.name).values[i];
+          m = o.momentum * m + result.learning_rate * g;
+          w[i] -= m;
+          continue;
+        }
         case OptimizerKind::adafactor: break;
         case OptimizerKind::sgd:
           if (o.momentum != 0.0) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/plan/plan_names.hpp"
+#include "core/spec/spec_files.hpp"
 
 namespace orrery {
 namespace {
@@ -243,7 +244,10 @@ class Exporter {
         break;
       case OptimizerKind::lamb:
       case OptimizerKind::lars:
-      case OptimizerKind::adafactor: break;
+      case OptimizerKind::adafactor:
+        refuse("workload.optimizer", "optimizer", fmt::format("Megatron-LM has no {}", name_of(o.kind)),
+               {"Use adam, or sgd."});
+        break;
       case OptimizerKind::sgd:
         if (o.weight_decay != 0.0) {
           refuse("workload.weight_decay", "optimizer", "Megatron-LM's SGD adds weight decay to the gradient",

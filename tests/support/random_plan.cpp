@@ -9,6 +9,7 @@
 #include "core/base/random.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/plan/schedule_rules.hpp"
+#include "core/spec/spec_files.hpp"
 
 namespace orrery::test {
 namespace {
@@ -145,10 +146,14 @@ void change_architecture(Draw& draw, PlannedRun& run) {
 
 void random_optimizer(Draw& draw, Workload& w) {
   Optimizer& o = w.optimizer;
-  o.kind = draw.once_in(2) ? OptimizerKind::adam : OptimizerKind::sgd;
+  o.kind = draw.of({OptimizerKind::adam, OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::sgd,
+                    OptimizerKind::lamb, OptimizerKind::lars});
   o.learning_rate = draw.of({1e-3, 1e-2});
   const double momentum = draw.of({0.0, 0.9});
-  if (o.kind == OptimizerKind::sgd) o.momentum = momentum;  // a plan file keeps no momentum for Adam
+  // A plan file keeps only what the optimizer uses.
+  if (o.kind == OptimizerKind::sgd || o.kind == OptimizerKind::lars) o.momentum = momentum;
+  if (o.kind == OptimizerKind::lamb && momentum > 0.0) o.trust_clip = 0.5;
+  if (o.kind == OptimizerKind::lars) o.trust_coefficient = 0.02;
   o.weight_decay = draw.of({0.0, 0.1});
   LearningRateSchedule& s = w.schedule;
   s.kind = draw.of({ScheduleKind::constant, ScheduleKind::linear, ScheduleKind::cosine});
@@ -380,7 +385,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
       p.recompute_layers->push_back(draw.small(0, n));
     }
   }
-  const bool states = optimizer_moments(w) > 0 || has_master_weights(w);
+  const bool states = (optimizer_moments(w) > 0 || has_master_weights(w)) && !has_trust_ratio(w);
   if (states && limits.beyond_bound && draw.once_in(3)) {
     p.offload = Offload{};
     p.offload->states = draw.of({1U, 4U, 6U, 8U});
@@ -456,9 +461,9 @@ std::string describe(const PlannedRun& run) {
       p.gradient_bucket ? p.gradient_bucket->base() : 0.0, p.overlap_gradients.value_or(false),
       p.attention == AttentionKernel::flash ? "flash" : "unfused",
       p.mesh.size(Axis::context) > 1 ? name_of(p.context) : "no-context", p.zigzag ? "zigzag" : "in-order",
-      p.sequence_parallel ? "sp" : "no-sp", w.optimizer.kind == OptimizerKind::adam ? "adam" : "sgd",
-      w.optimizer.momentum, w.clip_norm.value_or(0.0), w.hidden_dropout, w.attention_dropout,
-      name_of(gradient_dtype(w)), w.seed, p.placement.empty() ? "" : " placed") + experts;
+      p.sequence_parallel ? "sp" : "no-sp", name_of(w.optimizer.kind), w.optimizer.momentum, w.clip_norm.value_or(0.0),
+      w.hidden_dropout, w.attention_dropout, name_of(gradient_dtype(w)), w.seed, p.placement.empty() ? "" : " placed") +
+         experts;
 }
 
 }  // namespace orrery::test

@@ -7,6 +7,7 @@
 
 #include "core/program/lower/buckets.hpp"
 #include "core/program/lower/passes.hpp"
+#include "core/program/lower/tensor.hpp"
 
 namespace orrery::lowering {
 namespace {
@@ -35,13 +36,87 @@ BlockId build_norm(State& c, const Module& m) {
   return b.finish(c);
 }
 
+/// Parameter tensors of a segment.
+std::uint64_t tensors_of(const ParameterTable& table, const ParameterSegment& s) {
+  return static_cast<std::uint64_t>(std::count_if(table.slices.begin(), table.slices.end(), [&](const auto& slice) {
+    return s.offset <= slice.offset && slice.offset < s.offset + s.count;
+  }));
+}
+
+/// The ranks that hold all parts of a stage's parameters: those of the global norm, without other stages.
+GroupId holders(State& c) {
+  AxisList axes;
+  for (const Axis axis : AxisList(c.program[c.norm_group].axes)) {
+    if (axis != Axis::pipeline && c.plan.mesh.size(axis) > 1) axes.axis[axes.count++] = axis;
+  }
+  return axes.empty() ? c.pipeline_group : c.group(axes);
+}
+
+/// Sums of squares for the trust ratios of a module's matrices; the part of each
+/// segment with decay in the order of the table.  The other segments are
+/// vectors, which LAMB's and LARS' authors leave out.
+///
+/// A message for each segment: both copies of a tied table have the same one, so
+/// that its sums are made in the same order and the copies stay alike to the bit.
+BufferId sum_tensor_norms(State& c, BlockBuilder& b, const Module& m) {
+  const std::vector<ParameterSegment> segments = c.program.parameter_tables[m.table].segments;
+  const auto table = [&]() -> const ParameterTable& { return c.program.parameter_tables[m.table]; };
+  std::uint64_t count = 0;
+  for (const ParameterSegment& s : segments) count += s.decay ? 2 * tensors_of(table(), s) : 0;
+  if (count == 0) return {};
+  const BufferId norms = flat_buffer(c, table().module + ".norms", Role::workspace,
+                                     m.table == c.layer.table ? Scope::layer : Scope::stage, DType::f64, count);
+  b.compute(c.kernel(KernelKind::fill, Pass::optimizer, 1, count), {write(norms)});
+  const bool lamb = c.workload.optimizer.kind == OptimizerKind::lamb;
+  const GroupId group = holders(c);
+  std::vector<Operand> sums;
+  std::uint64_t first = 0;
+  for (const ParameterSegment& s : segments) {
+    if (!s.decay) continue;
+    const Operand gradient = own_part(c, m.gradients, s, View::Use::read);
+    Kernel k = c.kernel(lamb ? KernelKind::lamb_moments : KernelKind::lars_norms, Pass::optimizer, 1, gradient.count,
+                        tensors_of(table(), s));
+    k.options.decay = true;
+    k.options.factor = c.factor;
+    k.options.master = has_master_weights(c.workload);
+    k.parameter = 1.0 / static_cast<double>(size(c.plan.mesh, held_alike(c, table(), s)));
+    std::vector<Operand> operands = {gradient};
+    if (lamb) operands.push_back(read(c.scalar.steps));
+    if (c.factor) operands.push_back(read(c.scalar.factor));
+    operands.push_back(own_part(c, k.options.master ? m.masters : m.weights, s, View::Use::read));
+    for (int i = 0; lamb && i < 2; ++i) operands.push_back(own_part(c, m.moments[i], s, View::Use::accumulate));
+    sums.push_back({norms, View::Use::accumulate, 0, first, 2 * k.depth, {}});
+    operands.push_back(sums.back());
+    b.compute(k, operands);
+    first += 2 * k.depth;
+  }
+  if (group != c.pipeline_group) {
+    for (const Operand& sum : sums) b.collective(Collective::Kind::all_reduce, group, {sum});
+  }
+  return norms;
+}
+
+KernelKind update_kind(OptimizerKind kind, bool decay) {
+  switch (kind) {
+    case OptimizerKind::sgd: return KernelKind::sgd_update;
+    case OptimizerKind::adam: return KernelKind::adam_update;
+    // Without decay and trust ratio LAMB is Adam.
+    case OptimizerKind::lamb: return decay ? KernelKind::lamb_update : KernelKind::adam_update;
+    case OptimizerKind::lars: return KernelKind::lars_update;
+    case OptimizerKind::adafactor: break;
+  }
+  ORRERY_ASSERT(false, kind);
+  return KernelKind::adam_update;
+}
+
 /// Where the states live in host memory the gradient goes down, the host
 /// updates, and the weights come up (Ren et al., "ZeRO-Offload", ATC 2021).
 BlockId build_update(State& c, const Module& m, bool host) {
   const ParameterTable& table = c.program.parameter_tables[m.table];
   BlockBuilder b(c, table.module + (host ? ".update.host" : ".update"), Pass::optimizer, Section::optimizer);
   if (!c.factor) after_reductions(c, b);
-  const bool adam = c.workload.optimizer.kind == OptimizerKind::adam;
+  const OptimizerKind optimizer = c.workload.optimizer.kind;
+  const bool trusts = has_trust_ratio(c.workload);
   const int moments = optimizer_moments(c.workload);
   std::vector<Operand> down, up;
   for (const ParameterSegment& s : table.segments) {
@@ -52,13 +127,22 @@ BlockId build_update(State& c, const Module& m, bool host) {
     up.push_back(own_part(c, m.weights, s, View::Use::write));
   }
   if (host) b.copy(Tier::device, Tier::host, down);
+  ORRERY_ASSERT(!(host && trusts), table.module);  // check refuses it
+  BufferId norms{};
+  if (trusts) norms = sum_tensor_norms(c, b, m);
+  std::uint64_t first = 0;
   for (const ParameterSegment& s : table.segments) {
     const Operand gradient = own_part(c, host ? m.host.gradients : m.gradients, s, View::Use::read);
-    Kernel k = c.kernel(adam ? KernelKind::adam_update : KernelKind::sgd_update, Pass::optimizer, 1, gradient.count);
+    const KernelKind kind = update_kind(optimizer, s.decay);
+    const bool lamb = kind == KernelKind::lamb_update;
+    Kernel k = c.kernel(kind, Pass::optimizer, 1, gradient.count);
     k.options.decay = s.decay;
-    Operand operands[7];
+    if (trusts && s.decay) k.depth = tensors_of(table, s);
+    const Operand of_tensors{norms, View::Use::read, 0, first, 2 * k.depth, {}};
+    first += 2 * k.depth;
+    Operand operands[8];
     std::size_t n = 0;
-    operands[n++] = gradient;
+    operands[n++] = lamb ? of_tensors : gradient;
     operands[n++] = read(host ? c.scalar.host_steps : c.scalar.steps);
     if (c.factor) {
       k.options.factor = true;
@@ -69,10 +153,10 @@ BlockId build_update(State& c, const Module& m, bool host) {
       k.options.master = true;
       operands[n++] = own_part(c, host ? m.host.masters : m.masters, s, View::Use::accumulate);
     }
-    for (int i = 0; i < moments; ++i) {
-      operands[n++] = own_part(c, host ? m.host.moments[i] : m.moments[i], s, View::Use::accumulate);
-    }
-    if (!adam) k.options.momentum = moments > 0;
+    const View::Use use = lamb ? View::Use::read : View::Use::accumulate;
+    for (int i = 0; i < moments; ++i) operands[n++] = own_part(c, host ? m.host.moments[i] : m.moments[i], s, use);
+    if (kind == KernelKind::sgd_update) k.options.momentum = moments > 0;
+    if (kind == KernelKind::lars_update && k.depth > 0) operands[n++] = of_tensors;
     b.compute(k, std::span<const Operand>(operands, n));
   }
   if (host) b.copy(Tier::host, Tier::device, up);

@@ -145,4 +145,14 @@ void sgd_update(const Kernel&, Operands, const KernelContext&);
 template <class T>
 void adam_update(const Kernel&, Operands, const KernelContext&);
 
+// trust_ratio.cpp
+template <class T>
+void lamb_moments(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void lamb_update(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void lars_norms(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void lars_update(const Kernel&, Operands, const KernelContext&);
+
 }  // namespace orrery::cpu

@@ -175,6 +175,18 @@ TEST_CASE("file.range: a range says which of its ends are allowed", "[error]") {
       |         ^
   It is 1; from 0 to below 1 is allowed.
 )");
+  CHECK(workload_error(good_workload + "[workload.optimizer]\nkind = \"lamb\"\ntrust_clip = 0\n") ==
+        R"(w.toml:7:14: error: workload.optimizer.trust_clip is out of range [file.range]
+    7 | trust_clip = 0
+      |              ^
+  It is 0; above 0 and at most 1000000000 is allowed.
+)");
+  CHECK(workload_error(good_workload + "[workload.optimizer]\nkind = \"lars\"\ntrust_coefficient = -1\n") ==
+        R"(w.toml:7:21: error: workload.optimizer.trust_coefficient is out of range [file.range]
+    7 | trust_coefficient = -1
+      |                     ^
+  It is -1; above 0 and at most 1000000000 is allowed.
+)");
   CHECK(workload_error(with(good_workload, "schema = 1", "schema = 0")) ==
         R"(w.toml:1:10: error: schema is out of range [file.range]
     1 | schema = 0

@@ -173,10 +173,16 @@ TEST_CASE("workload.range and workload.dropout: workloads built in memory are ch
   w.optimizer.beta1 = 1.0;
   w.clip_norm = 0.0;
   w.hidden_dropout = 1.0;
+  w.optimizer.trust_coefficient = 0.0;
+  w.optimizer.trust_clip = -2.0;
   Diagnostics d;
   CHECK_FALSE(check_workload(w, d));
   CHECK(render(d) == R"(error: optimizer.beta1 is out of range [workload.range]
   It is 1; from 0 to below 1 is allowed.
+error: optimizer.trust_coefficient is out of range [workload.range]
+  It is 0; above 0 and at most 1e+09 is allowed.
+error: optimizer.trust_clip is out of range [workload.range]
+  It is -2; above 0 and at most 1e+09 is allowed.
 error: clip_norm is out of range [workload.range]
   It is 0; above 0 and at most 1e+09 is allowed. Leave it out for no clipping.
 error: hidden_dropout is a probability below 1 [workload.dropout]

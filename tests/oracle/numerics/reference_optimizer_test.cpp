@@ -79,6 +79,81 @@ TEST_CASE("SGD adds momentum, and without momentum keeps no moment", "[oracle][t
   CHECK(start - first_weight(plain) == Approx(0.2).epsilon(1e-12));
 }
 
+namespace {
+
+double norm_of(const std::vector<double>& x) {
+  double squares = 0.0;
+  for (const double v : x) squares += v * v;
+  return std::sqrt(squares);
+}
+
+}  // namespace
+
+// The table (3 x 2) has norm n.  At LAMB's first step the direction is
+// g / (|g| + eps), 1 where the gradient is not 0: its norm is 1, and the element
+// moves by lr n.  A clip below n takes its place.
+TEST_CASE("LAMB's first step has the length of the tensor times the learning rate", "[oracle][train]") {
+  Workload w = workload();
+  w.optimizer.kind = OptimizerKind::lamb;
+  TrainingState state = initial_state(model(), w);
+  const double n = norm_of(state.parameters.at("embedding.word.weight").values);
+  const double start = first_weight(state);
+  apply_update(model(), w, one_gradient(state, 3.0), state);
+  CHECK(start - first_weight(state) == Approx(0.1 * n).epsilon(1e-12));
+
+  w.optimizer.trust_clip = n / 4.0;
+  TrainingState clipped = initial_state(model(), w);
+  apply_update(model(), w, one_gradient(clipped, 3.0), clipped);
+  CHECK(start - first_weight(clipped) == Approx(0.1 * n / 4.0).epsilon(1e-12));
+}
+
+// With decay 0.5 and w = (w0, rest): u = (1 + 0.5 w0, 0.5 rest).
+TEST_CASE("LAMB's direction has the decay in its norm", "[oracle][train]") {
+  Workload w = workload();
+  w.optimizer.kind = OptimizerKind::lamb;
+  w.optimizer.weight_decay = 0.5;
+  TrainingState state = initial_state(model(), w);
+  const std::vector<double> start = state.parameters.at("embedding.word.weight").values;
+  std::vector<double> u = start;
+  for (double& x : u) x *= 0.5;
+  u[0] += 2.0 / (2.0 + 1e-8);
+  apply_update(model(), w, one_gradient(state, 2.0), state);
+  const std::vector<double>& now = state.parameters.at("embedding.word.weight").values;
+  for (std::size_t i = 0; i < u.size(); ++i) {
+    CHECK(start[i] - now[i] == Approx(0.1 * norm_of(start) / norm_of(u) * u[i]).epsilon(1e-12));
+  }
+}
+
+// Coefficient 0.01, no decay: the first step is lr 0.01 n for g of any size; the
+// second has 0.9 of it besides its own, with the norm that the first step left.
+TEST_CASE("LARS moves a tensor by a share of its norm, and keeps momentum of steps", "[oracle][train]") {
+  Workload w = workload();
+  w.optimizer.kind = OptimizerKind::lars;
+  w.optimizer.trust_coefficient = 0.01;
+  TrainingState state = initial_state(model(), w);
+  const double n = norm_of(state.parameters.at("embedding.word.weight").values);
+  const double start = first_weight(state);
+  apply_update(model(), w, one_gradient(state, 5.0), state);
+  const double first = 0.1 * 0.01 * n;
+  CHECK(start - first_weight(state) == Approx(first).epsilon(1e-12));
+  const double after = norm_of(state.parameters.at("embedding.word.weight").values);
+  apply_update(model(), w, one_gradient(state, 7.0), state);
+  CHECK(start - first_weight(state) == Approx(first + 0.9 * first + 0.1 * 0.01 * after).epsilon(1e-12));
+}
+
+// A norm weight is a vector: LAMB moves it as Adam does, LARS by lr g.
+TEST_CASE("LAMB and LARS leave vectors without a trust ratio", "[oracle][train]") {
+  Workload w = workload();
+  w.optimizer.kind = GENERATE(OptimizerKind::lamb, OptimizerKind::lars);
+  w.optimizer.weight_decay = 0.5;
+  TrainingState state = initial_state(model(), w);
+  ParameterSet gradients = zeros_like(state.parameters);
+  gradients.at("head.norm.weight").values[0] = 2.0;
+  apply_update(model(), w, gradients, state);
+  const double moved = w.optimizer.kind == OptimizerKind::lamb ? 0.1 * 2.0 / (2.0 + 1e-8) : 0.1 * 2.0;
+  CHECK(1.0 - state.parameters.at("head.norm.weight").values[0] == Approx(moved).epsilon(1e-12));
+}
+
 // Gradients 0, decay 0.5, rate 0.1: matrices shrink by 5 %, norm weights (1) and biases (0) stay.
 TEST_CASE("Weight decay shrinks matrices and leaves norms and biases", "[oracle][train]") {
   Workload w = workload();

@@ -155,6 +155,16 @@ test::RandomRunLimits one_d() {
   return limits;
 }
 
+/// Norms of parameter tensors: a message per segment of matrices, of two f64 for each of them.
+Volume tensor_norms(const Symbols& x, std::uint64_t stage) {
+  Volume v;
+  if (!has_trust_ratio(x.workload)) return v;
+  v.add(x.layers_of(stage), 16 * 4);
+  if (x.first(stage)) v.add(x.model.positions == PositionEncoding::learned ? 2 : 1, 16);
+  if (x.last(stage) && (!x.tied || x.copied())) v.add(1, 16);
+  return v;
+}
+
 const Group tensor_group{{Axis::tensor}, {}};
 const Group data_group{{Axis::data}, {}};
 
@@ -330,6 +340,10 @@ TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]"
         reduce.add(x.m, x.st * tokens);
         reduce.add(x.m, 2 * x.st * tokens);
       }
+      // Under ZeRO they are sums over the data axis too.
+      const Volume norms = x.zero ? Volume{} : tensor_norms(x, stage);
+      reduce.count += norms.count;
+      reduce.payload += norms.payload;
       const ClassTotals totals = totals_of(program, stage);
       CHECK(volume(program, totals, Collective::Kind::all_gather, tensor_group) == gather);
       CHECK(volume(program, totals, Collective::Kind::reduce_scatter, tensor_group) == scatter);
@@ -399,12 +413,17 @@ TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") 
       // The loss is summed over all of them, the count over those with other sequences.
       const std::uint64_t loss = x.last(stage) ? 8 : 0;
       const std::uint64_t count = x.last(stage) && !batch.empty() ? 8 : 0;
-      const std::uint64_t scalars = x.c == 1 ? loss + count : loss;
+      // The norms of tensors that ZeRO cuts travel along data, where that is all of all_group.
+      const bool along_data = x.zero && x.t == 1 && x.replicas * x.c == 1;
+      const std::uint64_t norms = along_data ? tensor_norms(x, stage).payload : 0;
+      const std::uint64_t scalars = (x.c == 1 ? loss + count : loss) + norms;
       const Volume reduce = volume(program, totals, Collective::Kind::all_reduce, all_group);
       const Volume scatter = volume(program, totals, Collective::Kind::reduce_scatter, data_group);
       const Volume gather = volume(program, totals, Collective::Kind::all_gather, data_group);
       CHECK(reduce.payload == (x.zero ? 0 : n * x.g) + scalars);
-      if (x.c > 1) CHECK(volume(program, totals, Collective::Kind::all_reduce, batch_group).payload == count);
+      if (x.c > 1)
+        CHECK(volume(program, totals, Collective::Kind::all_reduce, batch_group).payload ==
+              count + (x.zero && x.t == 1 && x.replicas == 1 ? tensor_norms(x, stage).payload : 0));
       CHECK(scatter.payload == (x.zero ? n * x.g : 0) * (x.zero >= 2 ? x.m : 1));
       CHECK(gather.payload == gathered_elements(x, stage, n) * x.w);
       if (x.zero && x.replicas * x.c > 1) {

@@ -200,6 +200,11 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
         "  Set weight_decay to 0, or use adam.\n"
         "error: Megatron-LM's distributed optimizer is Adam only [export.optimizer]\n"
         "  Set zero_stage to 0, or use adam.\n");
+  PlannedRun lamb = run();
+  lamb.workload.optimizer.kind = OptimizerKind::lamb;
+  CHECK(refusal(lamb) ==
+        "error: Megatron-LM has no lamb [export.optimizer]\n"
+        "  Use adam, or sgd.\n");
   PlannedRun sharded = run();
   sharded.plan.zero_stage = 3;
   CHECK(refusal(sharded) ==

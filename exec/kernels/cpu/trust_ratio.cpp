@@ -1,0 +1,201 @@
+#include <algorithm>
+#include <cmath>
+
+#include "exec/kernels/cpu/kernels.hpp"
+#include "exec/kernels/cpu/update_operands.hpp"
+#include "exec/kernels/parameter_layout.hpp"
+
+// LAMB: You et al., "Large batch optimization for deep learning: training BERT
+// in 76 minutes", ICLR 2020, algorithm 2.  LARS: You et al., "Large batch
+// training of convolutional networks", 2017, algorithm 1.
+namespace orrery::cpu {
+namespace {
+
+/// Elements of an operand that belong to one parameter tensor.
+struct TensorRun {
+  std::uint64_t tensor = 0;  ///< of the operand's segment
+  std::uint64_t first = 0;   ///< in the operand
+  std::uint64_t count = 0;
+};
+
+/// Calls visit for every part of a tensor that lies in `operand`, an operand on a segment of a parameter table.
+template <class Visit>
+void for_each_tensor(const Operand& operand, const KernelContext& context, Visit visit) {
+  const Place& place = operand.place;
+  ORRERY_ASSERT(place.table != nullptr);
+  const ParameterTable& table = *place.table;
+  for_each_run(table, *context.mesh, context.rank, place.flat_split, [&](const ParameterRun& run) {
+    const std::uint64_t low = std::max(run.buffer_first, place.flat_first);
+    const std::uint64_t high = std::min(run.buffer_first + run.count, place.flat_first + operand.count);
+    if (low >= high) return;
+    const auto segment = std::find_if(table.segments.rbegin(), table.segments.rend(),
+                                      [&](const ParameterSegment& s) { return s.offset <= run.slice->offset; });
+    const auto before = std::count_if(table.slices.begin(), table.slices.end(), [&](const ParameterSlice& s) {
+      return segment->offset <= s.offset && s.offset < run.slice->offset;
+    });
+    visit(TensorRun{static_cast<std::uint64_t>(before), low - place.flat_first, high - low});
+  });
+}
+
+/// Calls step(first, count) for tiles of at most `tile` elements.
+template <class Step>
+void for_each_piece(const TensorRun& run, Step step) {
+  for (std::uint64_t at = 0; at < run.count; at += tile) step(run.first + at, std::min(tile, run.count - at));
+}
+
+template <class T>
+double squares(std::uint64_t n, const T* x) {
+  // In double: squares of f32 values may leave the range of f32.
+  return sum_over<double>(n, [&](std::uint64_t i) { return static_cast<double>(x[i]) * static_cast<double>(x[i]); });
+}
+
+void add_pair(const Operand& norms, std::uint64_t tensor, double share, double first, double second) {
+  write_scalar(norms, read_scalar(norms, 2 * tensor) + share * first, 2 * tensor);
+  write_scalar(norms, read_scalar(norms, 2 * tensor + 1) + share * second, 2 * tensor + 1);
+}
+
+/// Adam's direction and the decay.
+template <class T>
+struct Direction {
+  T correct1, correct2, epsilon, decay;
+  Direction(const Optimizer& o, double step)
+      : correct1(static_cast<T>(1.0 / (1.0 - std::pow(o.beta1, step)))),
+        correct2(static_cast<T>(1.0 / (1.0 - std::pow(o.beta2, step)))),
+        epsilon(static_cast<T>(o.epsilon)),
+        decay(static_cast<T>(o.weight_decay)) {}
+  T operator()(T m, T v, T w) const { return m * correct1 / (std::sqrt(v * correct2) + epsilon) + decay * w; }
+};
+
+}  // namespace
+
+template <class T>
+void lamb_moments(const Kernel& k, Operands o, const KernelContext& context) {
+  const Factor factor(k.options.factor ? &o[2] : nullptr);
+  if (factor.skip) return;
+  const Operand& gradient = o[0];
+  const Operand* rest = &o[k.options.factor ? 3 : 2];  // exact, m, v, norms
+  const Optimizer& optimizer = context.workload->optimizer;
+  const Direction<T> direction(optimizer, read_scalar(o[1]));
+  const auto multiplier = static_cast<T>(factor.multiplier);
+  const auto beta1 = static_cast<T>(optimizer.beta1);
+  const auto beta2 = static_cast<T>(optimizer.beta2);
+  // 1 - beta in double, as in adam_update.
+  const auto rest1 = static_cast<T>(1.0 - optimizer.beta1);
+  const auto rest2 = static_cast<T>(1.0 - optimizer.beta2);
+  for_each_tensor(rest[0], context, [&](const TensorRun& run) {
+    double of_weight = 0.0, of_direction = 0.0;
+    for_each_piece(run, [&](std::uint64_t at, std::uint64_t n) {
+      T g_buffer[tile], w_buffer[tile], m_buffer[tile], v_buffer[tile], u[tile];
+      const T* g = read(gradient, at, n, g_buffer);
+      const T* w = read(rest[0], at, n, w_buffer);
+      T* m = update(rest[1], at, n, m_buffer);
+      T* v = update(rest[2], at, n, v_buffer);
+      for (std::uint64_t i = 0; i < n; ++i) {
+        const T scaled = g[i] * multiplier;
+        m[i] = beta1 * m[i] + rest1 * scaled;
+        v[i] = beta2 * v[i] + rest2 * scaled * scaled;
+        u[i] = direction(m[i], v[i], w[i]);
+      }
+      finish(rest[1], at, n, m);
+      finish(rest[2], at, n, v);
+      of_weight += squares(n, w);
+      of_direction += squares(n, u);
+    });
+    add_pair(rest[3], run.tensor, k.parameter, of_weight, of_direction);
+  });
+}
+
+template <class T>
+void lamb_update(const Kernel& k, Operands o, const KernelContext& context) {
+  const Factor factor(k.options.factor ? &o[2] : nullptr);
+  if (factor.skip) return;
+  const Operand* rest = &o[k.options.factor ? 3 : 2];  // weight, (master), m, v
+  const Operand* master = k.options.master ? &rest[1] : nullptr;
+  const Operand& exact = master != nullptr ? *master : rest[0];
+  const Operand* moments = &rest[master != nullptr ? 2 : 1];
+  const Optimizer& optimizer = context.workload->optimizer;
+  const double step = read_scalar(o[1]);
+  const double rate = learning_rate(*context.workload, static_cast<std::uint64_t>(step));
+  const Direction<T> direction(optimizer, step);
+  for_each_tensor(rest[0], context, [&](const TensorRun& run) {
+    const double weight = std::sqrt(read_scalar(o[0], 2 * run.tensor));
+    const double length = std::sqrt(read_scalar(o[0], 2 * run.tensor + 1));
+    const double trusted = std::min(weight, optimizer.trust_clip.value_or(weight));
+    const auto scale = static_cast<T>(rate * (weight > 0.0 && length > 0.0 ? trusted / length : 1.0));
+    for_each_piece(run, [&](std::uint64_t at, std::uint64_t n) {
+      T w_buffer[tile], m_buffer[tile], v_buffer[tile];
+      T* w = update(exact, at, n, w_buffer);
+      const T* m = read(moments[0], at, n, m_buffer);
+      const T* v = read(moments[1], at, n, v_buffer);
+      for (std::uint64_t i = 0; i < n; ++i) w[i] -= scale * direction(m[i], v[i], w[i]);
+      finish(exact, at, n, w);
+      if (master != nullptr) store_elements(rest[0].dtype, rest[0].data, at, n, w);
+    });
+  });
+}
+
+template <class T>
+void lars_norms(const Kernel& k, Operands o, const KernelContext& context) {
+  const Factor factor(k.options.factor ? &o[1] : nullptr);
+  if (factor.skip) return;
+  const Operand* rest = &o[k.options.factor ? 2 : 1];  // exact, norms
+  // A scaled gradient's squares: the factor is taken off after the sum.
+  const double share = k.parameter * factor.multiplier * factor.multiplier;
+  for_each_tensor(rest[0], context, [&](const TensorRun& run) {
+    double of_weight = 0.0, of_gradient = 0.0;
+    for_each_piece(run, [&](std::uint64_t at, std::uint64_t n) {
+      T g_buffer[tile], w_buffer[tile];
+      of_gradient += squares(n, read(o[0], at, n, g_buffer));
+      of_weight += squares(n, read(rest[0], at, n, w_buffer));
+    });
+    add_pair(rest[1], run.tensor, 1.0, k.parameter * of_weight, share * of_gradient);
+  });
+}
+
+template <class T>
+void lars_update(const Kernel& k, Operands o, const KernelContext& context) {
+  const Update u(k, o);
+  const Factor factor(u.factor);
+  if (factor.skip) return;
+  const Optimizer& optimizer = context.workload->optimizer;
+  const double rate = learning_rate(*context.workload, static_cast<std::uint64_t>(read_scalar(o[1])));
+  const Operand& exact = u.master != nullptr ? *u.master : *u.weight;
+  const double decay = k.options.decay ? optimizer.weight_decay : 0.0;
+  const auto apply = [&](const TensorRun& run, double ratio) {
+    const auto scale = static_cast<T>(rate * ratio);
+    const auto multiplier = static_cast<T>(factor.multiplier);
+    const auto momentum = static_cast<T>(optimizer.momentum);
+    for_each_piece(run, [&](std::uint64_t at, std::uint64_t n) {
+      T g_buffer[tile], w_buffer[tile], m_buffer[tile];
+      const T* g = read(o[0], at, n, g_buffer);
+      T* w = update(exact, at, n, w_buffer);
+      T* m = update(u.moments[0], at, n, m_buffer);
+      for (std::uint64_t i = 0; i < n; ++i) {
+        m[i] = momentum * m[i] + scale * (g[i] * multiplier + static_cast<T>(decay) * w[i]);
+        w[i] -= m[i];
+      }
+      finish(u.moments[0], at, n, m);
+      finish(exact, at, n, w);
+      if (u.master != nullptr) store_elements(u.weight->dtype, u.weight->data, at, n, w);
+    });
+  };
+  if (k.depth == 0) return apply({0, 0, o[0].count}, 1.0);
+  const Operand& norms = o[o.size() - 1];
+  for_each_tensor(*u.weight, context, [&](const TensorRun& run) {
+    const double weight = std::sqrt(read_scalar(norms, 2 * run.tensor));
+    const double gradient = std::sqrt(read_scalar(norms, 2 * run.tensor + 1));
+    apply(run,
+          weight > 0.0 && gradient > 0.0 ? optimizer.trust_coefficient * weight / (gradient + decay * weight) : 1.0);
+  });
+}
+
+template void lamb_moments<float>(const Kernel&, Operands, const KernelContext&);
+template void lamb_moments<double>(const Kernel&, Operands, const KernelContext&);
+template void lamb_update<float>(const Kernel&, Operands, const KernelContext&);
+template void lamb_update<double>(const Kernel&, Operands, const KernelContext&);
+template void lars_norms<float>(const Kernel&, Operands, const KernelContext&);
+template void lars_norms<double>(const Kernel&, Operands, const KernelContext&);
+template void lars_update<float>(const Kernel&, Operands, const KernelContext&);
+template void lars_update<double>(const Kernel&, Operands, const KernelContext&);
+
+}  // namespace orrery::cpu
