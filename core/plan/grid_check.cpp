@@ -68,7 +68,7 @@ bool check_sides(const Grid& g) {
   return true;
 }
 
-/// 3D cuts the input dimension of every weight twice, and adds no bias to sums over ranks.
+/// 3D cuts the input dimension of every weight twice.
 void check_cube(const Grid& g) {
   const ModelSpec& m = g.model;
   const std::uint64_t square = std::uint64_t{g.rows} * g.rows;
@@ -78,10 +78,6 @@ void check_cube(const Grid& g) {
             {fmt::format("hidden is {}, heads x head_dim {}, ffn {}; each must be a multiple of {} x {}.", m.hidden,
                          heads, m.ffn, g.rows, g.rows),
              "Nearest valid: a smaller side, or tensor = \"2.5d\"."});
-  } else if (m.bias) {
-    g.error("plan.tensor", "grid-cube-bias", "3d tensor parallelism has no biases",
-            {"A product's bias would be added on every rank of the sum that makes it.",
-             "Set tensor to \"2d\" or \"2.5d\"."});
   }
 }
 

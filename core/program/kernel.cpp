@@ -32,6 +32,7 @@ std::string_view name_of(KernelKind kind) {
     case KernelKind::norm_squares: return "norm_squares";
     case KernelKind::norm_gradient_sums: return "norm_gradient_sums";
     case KernelKind::gemm: return "gemm";
+    case KernelKind::bias_forward: return "bias_forward";
     case KernelKind::bias_backward: return "bias_backward";
     case KernelKind::rope_forward: return "rope_forward";
     case KernelKind::rope_backward: return "rope_backward";

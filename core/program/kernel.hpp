@@ -53,6 +53,7 @@ enum class KernelKind : std::uint8_t {
 
   // C[rows, columns] (=, +=) op(A)[rows, depth] op(B)[depth, columns] (+ bias[columns])
   gemm,           ///< [r A, r B, w|a C, (bias: r bias)]
+  bias_forward,   ///< [r bias, a x]              rows, columns: x += bias on every row
   bias_backward,  ///< [r dy, a dbias]            rows, columns: column sums
 
   // Attention on packed qkv[T, kv_heads, heads/kv_heads + 2, head_dim]: queries of

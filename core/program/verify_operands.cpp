@@ -220,6 +220,7 @@ void KernelTable::fill() {
       r("A", rows * depth), r("B", depth * columns), w("C", all);
       if (bias) r("bias", columns);
       break;
+    case KernelKind::bias_forward: r("bias", columns), a("x", all); break;
     case KernelKind::bias_backward: r("dy", all), a("dbias", columns); break;
     case KernelKind::rope_forward:
     case KernelKind::rope_backward:

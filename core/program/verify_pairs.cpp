@@ -93,7 +93,8 @@ class Pairs {
  private:
   struct Runs {
     std::array<int, kernel_kind_count> all{};  ///< without recomputation
-    int recomputed_products = 0, recomputed_ropes = 0;
+    int recomputed_products = 0, recomputed_ropes = 0, recomputed_biases = 0;
+    int biased = 0;  ///< forward ops that add a bias
     int products = 0, weight_products = 0;
     int differentiated = 0, input_products = 0;  ///< forward products of what was computed, and their inputs' gradients
     int dropped = 0;
@@ -172,9 +173,12 @@ class Pairs {
     if (k.pass == Pass::recompute) {
       r.recomputed_products += k.kind == Kind::gemm ? 1 : 0;
       r.recomputed_ropes += k.kind == Kind::rope_forward ? 1 : 0;
+      r.recomputed_biases += k.kind == Kind::bias_forward ? 1 : 0;
       return;
     }
     ++r.all[index(k.kind)];
+    const bool takes_bias = k.kind == Kind::gemm || k.kind == Kind::residual_forward;
+    r.biased += k.kind == Kind::bias_forward || (takes_bias && k.options.bias) ? 1 : 0;
     if (k.kind == Kind::gemm || k.kind == Kind::expert_gemm) {
       r.products += k.pass == Pass::forward ? 1 : 0;
       r.weight_products += k.pass == Pass::weight_gradient ? 1 : 0;
@@ -301,6 +305,14 @@ class Pairs {
       if (const auto e = embedded_.find(key); e != embedded_.end()) {
         const int back = r.all[index(Kind::embed_backward)];
         if (e->second != back) mismatch("embed_forward", e->second, "embed_backward", back);
+      }
+      const int bias_gradients = r.all[index(Kind::bias_backward)];
+      if (r.biased != bias_gradients) {
+        mismatch("a forward bias", r.biased, name_of(Kind::bias_backward), bias_gradients);
+      }
+      const int biases = r.all[index(Kind::bias_forward)];
+      if (r.recomputed_products > 0 && r.recomputed_biases != biases) {
+        mismatch("bias_forward", biases, "bias_forward recomputed", r.recomputed_biases);
       }
       const int ropes = r.all[index(Kind::rope_forward)];
       if (r.recomputed_products > 0 && r.recomputed_ropes != ropes) {

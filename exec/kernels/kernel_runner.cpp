@@ -37,6 +37,7 @@ void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext&
     case KernelKind::norm_squares: return cpu::norm_squares<T>(k, o, scratch);
     case KernelKind::norm_gradient_sums: return cpu::norm_gradient_sums<T>(k, o, scratch);
     case KernelKind::gemm: return cpu::gemm<T>(k, o, scratch);
+    case KernelKind::bias_forward: return cpu::bias_forward<T>(k, o, scratch);
     case KernelKind::bias_backward: return cpu::bias_backward<T>(k, o, scratch);
     case KernelKind::rope_forward: return cpu::rope<T>(k, o, false, scratch);
     case KernelKind::rope_backward: return cpu::rope<T>(k, o, true, scratch);
@@ -136,6 +137,7 @@ bool needs_place(const Kernel& k) {
     case KernelKind::norm_squares:
     case KernelKind::norm_gradient_sums:
     case KernelKind::gemm:
+    case KernelKind::bias_forward:
     case KernelKind::bias_backward:
     case KernelKind::pack_keys_values:
     case KernelKind::unpack_gradients:

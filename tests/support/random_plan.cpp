@@ -312,7 +312,6 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   if (p.tensor == TensorAlgorithm::three_d) {
     run.model.hidden = (run.model.hidden + 3) / 4 * 4;
     run.model.ffn = (run.model.ffn + 3) / 4 * 4;
-    run.model.bias = false;
   }
   run.model_reference = run.model.name;
 

@@ -43,11 +43,19 @@ class ThreeD final : public GridSharding {
     k.options.transpose_b = p.transposed;
     b.compute(k, {read(whole_x), read(whole_w), write(part)});
     b.seam(Collective::Kind::reduce_scatter, output_group(c, p), {read(part), write(y)});
-    ORRERY_ASSERT(p.bias == nullptr, p.bias);  // it would be added on every rank of the sum
+    // In the product it would be added on every rank of the sum.
+    if (p.bias != nullptr) {
+      b.compute(c.kernel(KernelKind::bias_forward, Pass::forward, c.tokens, p.out),
+                {weight_of(c, *p.module, p.bias), update(y)});
+    }
   }
 
   void input_gradient(State& c, BlockBuilder& b, const Product& p, Operand dy, BufferId dx) const override {
     const BufferId whole_dy = output_gradient(c, p, dy.buffer);
+    // A bias' gradient, which stands before it, waits for what the next stage sent on the compute lane alone.
+    if (c.pipeline > 1 && dy.buffer == c.hidden_gradient) {
+      b.after_tail({LaneKind::transfer, static_cast<std::uint8_t>(TransferLane::backward_receive)});
+    }
     b.seam(Collective::Kind::all_gather, output_group(c, p), {dy, write(whole_dy)});
     const BufferId whole_w = gather_weight(c, b, p, true);
     const BufferId part = gathered(c, p, ".input.part", c.program[dx].dtype, input_features(c, p), p.in);

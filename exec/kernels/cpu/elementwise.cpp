@@ -33,6 +33,18 @@ void logistic_exponentials(const T* x, std::uint64_t n, T* e) {
 }  // namespace
 
 template <class T>
+void bias_forward(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const std::uint64_t n = k.columns;
+  const T* bias = read(o[0], 0, n, scratch.get<T>(0, n));
+  T* in = scratch.get<T>(1, n);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    T* x = update(o[1], row * n, n, in);
+    for (std::uint64_t i = 0; i < n; ++i) x[i] += bias[i];
+    finish(o[1], row * n, n, x);
+  }
+}
+
+template <class T>
 void bias_backward(const Kernel& k, Operands o, KernelScratch& scratch) {
   const std::uint64_t n = k.columns;
   T* in = scratch.get<T>(0, n);
@@ -137,7 +149,9 @@ void swiglu_backward(const Kernel& k, Operands o) {
   }
 }
 
+template void bias_forward<float>(const Kernel&, Operands, KernelScratch&);
 template void bias_backward<float>(const Kernel&, Operands, KernelScratch&);
+template void bias_forward<double>(const Kernel&, Operands, KernelScratch&);
 template void bias_backward<double>(const Kernel&, Operands, KernelScratch&);
 template void gelu_forward<float>(Operands);
 template void gelu_forward<double>(Operands);

@@ -90,6 +90,8 @@ void unpack_gradients(const Kernel&, Operands, KernelScratch&);
 
 // elementwise.cpp
 template <class T>
+void bias_forward(const Kernel&, Operands, KernelScratch&);
+template <class T>
 void bias_backward(const Kernel&, Operands, KernelScratch&);
 template <class T>
 void gelu_forward(Operands);
