@@ -8,7 +8,7 @@ Kernel Reader::kernel(Line& line) const {
   Kernel k;
   k.kind = named<KernelKind>(line, "the kind of a kernel", kernel_kind_count);
   k.pass = named<Pass>(line, "a pass", static_cast<std::size_t>(Pass::optimizer) + 1);
-  k.compute = named<DType>(line, "an element type", static_cast<std::size_t>(DType::u8) + 1);
+  k.compute = named<DType>(line, "an element type", static_cast<std::size_t>(DType::f8) + 1);
   const auto option = [&](std::string_view name) { return line.take(name); };
   while (line.peek().kind == Token::Kind::word && line.peek().text != "after") {
     const Token token = line.peek();

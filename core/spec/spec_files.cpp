@@ -21,7 +21,7 @@ std::optional<Spec> whole_file(std::optional<TomlTable> root, std::string_view k
 }  // namespace
 
 const std::vector<std::string_view>& precision_names() {
-  static const std::vector<std::string_view> names{"fp64", "fp32", "bf16", "fp16"};
+  static const std::vector<std::string_view> names{"fp64", "fp32", "bf16", "fp16", "fp8"};
   return names;
 }
 const std::vector<std::string_view>& optimizer_names() {

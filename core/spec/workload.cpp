@@ -12,9 +12,12 @@ DType weight_dtype(const Workload& w) {
     case Precision::fp32: return DType::f32;
     case Precision::bf16: return DType::bf16;
     case Precision::fp16: return DType::f16;
+    case Precision::fp8: return DType::bf16;
   }
   return DType::f32;
 }
+
+DType product_dtype(const Workload& w) { return w.precision == Precision::fp8 ? DType::f8 : weight_dtype(w); }
 
 DType state_dtype(const Workload& w) { return w.precision == Precision::fp64 ? DType::f64 : DType::f32; }
 

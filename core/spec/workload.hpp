@@ -14,7 +14,8 @@ namespace orrery {
 ///   fp64, fp32   weights, gradients, states and arithmetic in that type
 ///   bf16, fp16   16-bit weights and activations, fp32 master weights and
 ///                states; fp16 with loss scaling
-enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16 };
+///   fp8          bf16, with the products of layers in fp8
+enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16, fp8 };
 
 /// adafactor is not read from files yet.
 enum class OptimizerKind : std::uint8_t { sgd, adam, lamb, lars, adafactor };
@@ -86,6 +87,7 @@ struct Workload {
 
 /// Element types that follow from the precision.
 [[nodiscard]] DType weight_dtype(const Workload&);    ///< weights, activations
+[[nodiscard]] DType product_dtype(const Workload&);   ///< arithmetic of the layers' matrix products
 [[nodiscard]] DType gradient_dtype(const Workload&);  ///< accumulated gradients
 [[nodiscard]] DType state_dtype(const Workload&);     ///< master weights and optimizer moments
 [[nodiscard]] bool has_master_weights(const Workload&);

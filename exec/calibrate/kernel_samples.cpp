@@ -26,6 +26,7 @@ void fill_operand(const OperandShape& shape, std::byte* data) {
       case DType::f64:
       case DType::f32:
       case DType::bf16:
+      case DType::f8:
       case DType::f16: values[i] = shape.scalar ? (i == 0 ? 1.0F : 0.0F) : 0.5F + whole / 16.0F; break;
     }
   }

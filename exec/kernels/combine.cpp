@@ -34,7 +34,8 @@ void combine(DType dtype, Collective::Reduction reduction, void* sum, const void
     case DType::bf16: return combine_as<std::uint16_t>(reduction, sum, part, count, from_bf16, bf16_of);
     case DType::f16: return combine_as<std::uint16_t>(reduction, sum, part, count, from_f16, f16_of);
     case DType::i32:
-    case DType::u8: break;
+    case DType::u8:
+    case DType::f8: break;
   }
   ORRERY_ASSERT(false, dtype);
 }

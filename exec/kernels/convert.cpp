@@ -4,6 +4,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/base/diagnostics.hpp"
+
 namespace orrery {
 namespace {
 
@@ -32,6 +34,7 @@ void load_elements(DType dtype, const void* data, std::uint64_t first, std::uint
     case DType::f16: return load_as<std::uint16_t>(data, first, count, out, from_f16);
     case DType::i32: return load_as<std::int32_t>(data, first, count, out, same);
     case DType::u8: return load_as<std::uint8_t>(data, first, count, out, same);
+    case DType::f8: ORRERY_ASSERT(false, dtype);  // no buffer is of it
   }
 }
 
@@ -46,6 +49,7 @@ void store_elements(DType dtype, void* data, std::uint64_t first, std::uint64_t 
     case DType::f16: return store_as<std::uint16_t>(data, first, count, in, f16);
     case DType::i32: return store_as<std::int32_t>(data, first, count, in, same);
     case DType::u8: return store_as<std::uint8_t>(data, first, count, in, same);
+    case DType::f8: ORRERY_ASSERT(false, dtype);
   }
 }
 

@@ -45,6 +45,9 @@ Report report_of(const PlannedRun& run, const Program& program, const RunResult&
     report.sent_bytes += rank.sent_bytes;
   }
   if (!result.losses.empty()) report.loss = result.losses.back();
+  if (run.workload.precision == Precision::fp8) {
+    report.assumptions.push_back("products that a device makes in fp8 are made in f32 here, of bf16 operands");
+  }
   std::uint64_t reserved = 0;
   std::uint64_t outside = 0;
   std::uint64_t held = 0;

@@ -23,7 +23,8 @@ Format format_of(DType type) {
     case DType::f16: return {11, -14, 65504.0};
     case DType::f64:
     case DType::i32:
-    case DType::u8: break;
+    case DType::u8:
+    case DType::f8: break;
   }
   ORRERY_ASSERT(false, type);
   return {};

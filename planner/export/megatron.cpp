@@ -219,8 +219,10 @@ class Exporter {
         refuse("workload.precision", "precision", "Megatron-LM does not train in fp64", {"Use fp32, bf16 or fp16."});
         return;
       case Precision::fp32: return;
+      case Precision::fp8:
       case Precision::bf16:
         flag("--bf16");
+        if (workload_.precision == Precision::fp8) flag("--fp8-format", "hybrid");
         // Sums in f32 are the target's default for bf16; 16-bit sums have a flag.
         if (!wide) flag("--grad-reduce-in-bf16");
         return;

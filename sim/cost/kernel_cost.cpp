@@ -37,6 +37,7 @@ Precision precision_of(DType type) {
     case DType::f32: return Precision::fp32;
     case DType::bf16: return Precision::bf16;
     case DType::f16: return Precision::fp16;
+    case DType::f8: return Precision::fp8;
     case DType::i32:
     case DType::u8: break;
   }
@@ -54,6 +55,8 @@ FlopRate peak_of(const DeviceSpec& device, DType type) {
     return at->second;
   };
   if (const auto own = find(precision_of(type))) return *own;
+  // A device without fp8 makes the product in the type that its operands are stored in.
+  if (type == DType::f8) return peak_of(device, DType::bf16);
   for (const Precision p : {Precision::fp32, Precision::fp64, Precision::fp16, Precision::bf16}) {
     if (const auto other = find(p)) return *other;
   }
@@ -84,10 +87,13 @@ KernelCost::KernelCost(const DeviceSpec& device, const Calibration& calibration,
       launch_(calibration.launch),
       compute_slowdown_(busy ? calibration.busy_compute_slowdown : 1.0),
       memory_slowdown_(busy ? calibration.busy_memory_slowdown : 1.0) {
-  for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+  for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::f8}) {
     peak_[static_cast<std::size_t>(type)] = peak_of(device, type);
   }
   for (const GemmEfficiency& g : calibration.gemm) gemm_[static_cast<std::size_t>(g.compute)] = g;
+  // Nobody has measured shapes in fp8: the share of the peak is that of bf16.
+  auto& f8 = gemm_[static_cast<std::size_t>(DType::f8)];
+  if (!f8) f8 = gemm_[static_cast<std::size_t>(DType::bf16)];
   for (const AttentionEfficiency& a : calibration.attention) attention_[static_cast<std::size_t>(a.compute)] = a;
   table_of_.fill(-1);
   gemm_table_of_.fill(-1);
@@ -122,9 +128,16 @@ Seconds KernelCost::gemm(const GemmShape& s, DType type, Bytes touched) const {
   const auto columns = static_cast<double>(s.columns);
   const auto depth = static_cast<double>(s.depth);
   const double flops = 2.0 * rows * columns * depth * static_cast<double>(s.batch);
-  if (const RateTable* measured = gemm_rate(type, s.transpose_a, s.transpose_b)) {
-    return launch_ +
-           compute_slowdown_ * (Flops::of(flops) / FlopRate::of(interpolate(*measured, rows, columns, depth)));
+  const RateTable* measured = gemm_rate(type, s.transpose_a, s.transpose_b);
+  double faster = 1.0;
+  if (measured == nullptr && type == DType::f8) {
+    // As for efficiencies: the share of the peak is that of bf16.
+    measured = gemm_rate(DType::bf16, s.transpose_a, s.transpose_b);
+    faster = peak(DType::f8).in(peak(DType::bf16));
+  }
+  if (measured != nullptr) {
+    const FlopRate rate = FlopRate::of(faster * interpolate(*measured, rows, columns, depth));
+    return launch_ + compute_slowdown_ * (Flops::of(flops) / rate);
   }
   const auto& of = gemm_[static_cast<std::size_t>(type)];
   const double efficiency = of ? gemm_efficiency(s, *of) : 1.0;

@@ -75,7 +75,7 @@ class KernelCost {
   [[nodiscard]] Seconds kernel(const Kernel&, Bytes touched) const;
 
  private:
-  static constexpr std::size_t dtype_count = 6;
+  static constexpr std::size_t dtype_count = 7;
   /// The measured rate, null where there is none.
   [[nodiscard]] const RateTable* gemm_rate(DType, bool transpose_a, bool transpose_b) const;
   /// With the table without dropout where there is none with it.

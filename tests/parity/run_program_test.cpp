@@ -227,6 +227,23 @@ TEST_CASE("the report of a run says what was counted, not what the Program says"
   CHECK(report.sent_bytes == sent);
 }
 
+TEST_CASE("the report of a run in fp8 says what its products were made in", "[parity]") {
+  PlannedRun run = test::random_run(11);
+  run.workload.gradient_dtype.reset();
+  const auto assumed = [&](Precision precision) {
+    run.workload.precision = precision;
+    const Program program = lower(run.model, run.workload, run.plan);
+    const auto data = synthetic_data(run.model.vocabulary, 7);
+    RunOptions options = quick();
+    options.steps = 1;
+    const Report report = report_of(run, program, execute(program, run.model, run.workload, run.plan, *data, options));
+    return std::count(report.assumptions.begin(), report.assumptions.end(),
+                      "products that a device makes in fp8 are made in f32 here, of bf16 operands");
+  };
+  CHECK(assumed(Precision::bf16) == 0);
+  CHECK(assumed(Precision::fp8) == 1);
+}
+
 TEST_CASE("the report of a run is that of its median step", "[parity]") {
   const PlannedRun run = test::random_run(11);
   const Program program = lower(run.model, run.workload, run.plan);

@@ -320,7 +320,9 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   w.precision = limits.precision.value_or(precision);
   // The bounds on 16-bit errors are those of models of up to 6 layers.
   if (run.model.layers > 6 && !limits.precision && w.precision != Precision::fp64) w.precision = Precision::fp32;
-  const bool half = w.precision == Precision::bf16 || w.precision == Precision::fp16;
+  // Some of those in bf16 have their products in fp8; no draw, so that the others stay as they are.
+  if (w.precision == Precision::bf16 && !limits.precision && seed % 3 == 0) w.precision = Precision::fp8;
+  const bool half = weight_dtype(w) != state_dtype(w);
   if (draw.once_in(4) && half) w.gradient_dtype = weight_dtype(w);
   w.loss_scale = draw.of({1.0, 128.0, 1024.0});
   random_optimizer(draw, w);
@@ -455,7 +457,7 @@ std::string describe(const PlannedRun& run) {
       "{} {} momentum {} clip {} dropout {}/{} grads {} seed {}{}",
       p.name, m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.ffn, m.vocabulary,
       m.tied_embeddings ? "tied " : "untied ", name_of(p.tensor), mesh, p.microbatch_size, w.global_batch,
-      w.sequence_length, name_of(weight_dtype(w)), stages, name_of(p.schedule), p.chunks, recompute, p.zero_stage,
+      w.sequence_length, name_of(w.precision), stages, name_of(p.schedule), p.chunks, recompute, p.zero_stage,
       p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "", p.offload ? p.offload->states : 0,
       p.gradient_bucket ? p.gradient_bucket->base() : 0.0, p.overlap_gradients.value_or(false),
       p.attention == AttentionKernel::flash ? "flash" : "unfused",

@@ -108,6 +108,7 @@ void MixtureLayer::send(BlockBuilder& b, BufferId from, BufferId to) {
 void MixtureLayer::expert_forward(BlockBuilder& b, const char* weight, BufferId x, BufferId y, std::uint64_t in,
                                   std::uint64_t out) {
   Kernel k = s_.kernel(KernelKind::expert_gemm, Pass::forward, slots_, out, in);
+  k.compute = s_.product;
   k.batch = local_;
   k.parameter = filled_;
   b.compute(k, {read(x), weight_of(s_, s_.layer, weight), read(expert_ids_), write(y)});
@@ -116,6 +117,7 @@ void MixtureLayer::expert_forward(BlockBuilder& b, const char* weight, BufferId 
 void MixtureLayer::expert_input(BlockBuilder& b, const char* weight, BufferId dy, BufferId dx, std::uint64_t in,
                                 std::uint64_t out) {
   Kernel k = s_.kernel(KernelKind::expert_gemm, Pass::input_gradient, slots_, in, out);
+  k.compute = s_.product;
   k.batch = local_;
   k.parameter = filled_;
   k.options.transpose_b = true;
@@ -125,6 +127,7 @@ void MixtureLayer::expert_input(BlockBuilder& b, const char* weight, BufferId dy
 void MixtureLayer::expert_weight(BlockBuilder& b, const char* weight, BufferId x, BufferId dy, std::uint64_t in,
                                  std::uint64_t out) {
   Kernel k = s_.kernel(KernelKind::expert_gemm, Pass::weight_gradient, in, out, slots_);
+  k.compute = s_.product;
   k.batch = local_;
   k.parameter = filled_;
   k.options.transpose_a = true;

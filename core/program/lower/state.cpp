@@ -88,6 +88,7 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
   scaled = workload.precision == Precision::fp16;
   factor = clip || scaled;
   act = weight_dtype(workload);
+  product = product_dtype(workload);
   grad = gradient_dtype(workload);
   state = state_dtype(workload);
   logits = state;

@@ -178,6 +178,7 @@ struct State {
   bool factor;            ///< updates take a factor
 
   DType act, grad, state, logits;
+  DType product;  ///< arithmetic of the layers' products
 
   GroupId tensor_group{}, data_group{}, context_group{}, pipeline_group{}, norm_group{}, tied_group{};
   GroupId batch_group{};  ///< ranks with other sequences: the count of targets is summed over them

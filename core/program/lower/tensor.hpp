@@ -77,6 +77,9 @@ class TensorSharding {
 /// A flat buffer of its own; `name` is told apart by the caller.
 [[nodiscard]] BufferId flat_buffer(State&, std::string name, Role, Scope, DType, std::uint64_t count);
 
+/// Type of a product's arithmetic: the head's is that of its operands, for a loss in fp8 would suffer.
+[[nodiscard]] inline DType compute_type(const State& s, const Product& p) { return p.transposed ? s.act : s.product; }
+
 /// "ffn.up" of "ffn.up.weight": how workspaces of a product are named.
 [[nodiscard]] std::string stem(const Product&);
 

@@ -16,6 +16,7 @@ class Megatron final : public TensorSharding {
 
   void forward(State& c, BlockBuilder& b, const Product& p, BufferId x, BufferId y) const override {
     Kernel k = c.kernel(KernelKind::gemm, Pass::forward, c.tokens, p.out, p.in);
+    k.compute = compute_type(c, p);
     k.options.transpose_b = p.transposed;
     const Operand w = weight_of(c, *p.module, p.weight);
     if (p.bias != nullptr) {
@@ -28,6 +29,7 @@ class Megatron final : public TensorSharding {
 
   void input_gradient(State& c, BlockBuilder& b, const Product& p, Operand dy, BufferId dx) const override {
     Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, c.tokens, p.in, p.out);
+    k.compute = compute_type(c, p);
     k.options.transpose_b = !p.transposed;
     b.compute(k, {dy, weight_of(c, *p.module, p.weight), write(dx)});
   }
@@ -35,6 +37,7 @@ class Megatron final : public TensorSharding {
   void weight_gradient(State& c, BlockBuilder& b, const Product& p, BufferId x, Operand dy) const override {
     const std::uint64_t rows = p.transposed ? p.out : p.in;
     Kernel k = c.kernel(KernelKind::gemm, Pass::weight_gradient, rows, p.transposed ? p.in : p.out, c.tokens);
+    k.compute = compute_type(c, p);
     k.options.transpose_a = true;
     b.compute(k, {p.transposed ? dy : read(x), p.transposed ? read(x) : dy, gradient_of(c, *p.module, p.weight)});
   }

@@ -105,6 +105,7 @@ class Summa final : public GridSharding {
     for (std::uint32_t k = 0; k < steps(c); ++k) {
       if (k + 1 < steps(c)) bring(k + 1);
       Kernel gemm = c.kernel(KernelKind::gemm, u.pass, c.tokens, n, m);
+      gemm.compute = compute_type(c, u.product);
       const Operand out = all(y, c.tokens * n, k == 0 ? View::Use::write : View::Use::accumulate);
       if (k == 0 && u.pass == Pass::forward && u.product.bias != nullptr) {
         gemm.options.bias = true;
@@ -129,6 +130,7 @@ class Summa final : public GridSharding {
     for (std::uint32_t k = 0; k < steps(c); ++k) {
       if (k + 1 < steps(c)) bring(k + 1);
       Kernel gemm = c.kernel(KernelKind::gemm, u.pass, c.tokens, m, n);
+      gemm.compute = compute_type(c, u.product);
       gemm.options.transpose_b = true;
       b.compute(gemm, {all(y, c.tokens * n), right.at(k, View::Use::read), part.at(k, View::Use::write)});
       b.rooted_seam(Collective::Kind::reduce, c.column_group, Peer{k},
@@ -150,6 +152,7 @@ class Summa final : public GridSharding {
     for (std::uint32_t k = 0; k < steps(c); ++k) {
       if (k + 1 < steps(c)) bring(k + 1);
       Kernel gemm = c.kernel(KernelKind::gemm, Pass::weight_gradient, m, n, c.tokens);
+      gemm.compute = compute_type(c, p);
       gemm.options.transpose_a = true;
       b.compute(gemm, {left.at(k, View::Use::read), all(y, c.tokens * n), part.at(k, View::Use::write)});
       b.rooted_seam(Collective::Kind::reduce, c.row_group, Peer{k}, {part.at(k, View::Use::read), gradient});

@@ -40,6 +40,7 @@ class ThreeD final : public GridSharding {
     const BufferId whole_w = gather_weight(c, b, p, false);
     const BufferId part = gathered(c, p, ".part", c.program[y].dtype, output_features(c, p), p.out);
     Kernel k = c.kernel(KernelKind::gemm, Pass::forward, rows(c), p.out, p.in);
+    k.compute = compute_type(c, p);
     k.options.transpose_b = p.transposed;
     b.compute(k, {read(whole_x), read(whole_w), write(part)});
     b.seam(Collective::Kind::reduce_scatter, output_group(c, p), {read(part), write(y)});
@@ -60,6 +61,7 @@ class ThreeD final : public GridSharding {
     const BufferId whole_w = gather_weight(c, b, p, true);
     const BufferId part = gathered(c, p, ".input.part", c.program[dx].dtype, input_features(c, p), p.in);
     Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, rows(c), p.in, p.out);
+    k.compute = compute_type(c, p);
     k.options.transpose_b = !p.transposed;
     b.compute(k, {read(whole_dy), read(whole_w), write(part)});
     b.seam(Collective::Kind::reduce_scatter, input_group(c, p), {read(part), write(dx)});
@@ -72,6 +74,7 @@ class ThreeD final : public GridSharding {
     const BufferId part = flat_buffer(c, stem(p) + ".weight.part", Role::workspace, p.scope, c.grad, p.in * p.out);
     Kernel k = c.kernel(KernelKind::gemm, Pass::weight_gradient, p.transposed ? p.out : p.in,
                         p.transposed ? p.in : p.out, rows(c));
+    k.compute = compute_type(c, p);
     k.options.transpose_a = true;
     b.compute(k, {read(p.transposed ? whole_dy : whole_x), read(p.transposed ? whole_x : whole_dy), write(part)});
     b.seam(Collective::Kind::reduce_scatter, c.depth_group, {read(part), gradient_of(c, *p.module, p.weight)});

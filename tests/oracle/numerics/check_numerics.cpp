@@ -353,7 +353,8 @@ double gradient_bound(Precision precision) {
   switch (precision) {
     case Precision::fp64: return 1e-10;
     case Precision::fp32: return 2e-5;
-    case Precision::bf16: return 0x1p-8;
+    case Precision::bf16:
+    case Precision::fp8: return 0x1p-8;
     case Precision::fp16: return 0x1p-11;
   }
   return 0.0;

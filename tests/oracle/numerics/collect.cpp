@@ -94,6 +94,7 @@ double element_at(const std::byte* data, DType dtype, std::uint64_t i) {
     case DType::f16: return short_float(raw<std::uint16_t>(data, i), 10);
     case DType::i32: return raw<std::int32_t>(data, i);
     case DType::u8: return raw<std::uint8_t>(data, i);
+    case DType::f8: break;  // no buffer is of it
   }
   return 0.0;
 }

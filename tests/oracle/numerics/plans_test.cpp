@@ -83,6 +83,7 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"fp64", w.precision == Precision::fp64},
           {"fp32", w.precision == Precision::fp32},
           {"bf16", w.precision == Precision::bf16},
+          {"fp8", w.precision == Precision::fp8},
           {"3d with biases", p.tensor == TensorAlgorithm::three_d && run.model.bias},
           {"fp16", w.precision == Precision::fp16}};
 }

@@ -203,6 +203,33 @@ TEST_CASE("FLOPs of a Program equal the closed form", "[property][totals]") {
   }
 }
 
+// Storage is bf16's, so is all else: bytes, operands, messages.
+TEST_CASE("in fp8 only the layers' products differ from the Program in bf16", "[property][totals]") {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    PlannedRun run = test::random_run(seed);
+    CAPTURE(seed, test::describe(run));
+    run.workload.gradient_dtype.reset();
+    run.workload.precision = Precision::bf16;
+    Program usual = lower(run.model, run.workload, run.plan);
+    run.workload.precision = Precision::fp8;
+    const Program program = lower(run.model, run.workload, run.plan);
+    REQUIRE(program.blocks.size() == usual.blocks.size());
+    for (std::size_t b = 0; b < program.blocks.size(); ++b) {
+      const bool of_layer = program.blocks[b].name.rfind("layer", 0) == 0;
+      for (std::size_t k = 0; k < program.blocks[b].kernels.size(); ++k) {
+        const Kernel& kernel = program.blocks[b].kernels[k];
+        // A router's products stay as they are: few numbers decide there.
+        const bool others = run.model.mixture && kernel.kind == KernelKind::gemm && kernel.compute != DType::f8;
+        const bool product =
+            of_layer && !others && (kernel.kind == KernelKind::gemm || kernel.kind == KernelKind::expert_gemm);
+        CHECK(kernel.compute == (product ? DType::f8 : usual.blocks[b].kernels[k].compute));
+        usual.blocks[b].kernels[k].compute = kernel.compute;
+      }
+    }
+    CHECK(program == usual);
+  }
+}
+
 // GPT: Vh + Sh + L(12h^2 + 13h) + 2h with ffn 4h; LLaMA: 2Vh + L(2had + 2hkd +
 // 3hf + 2h) + h.  Here in general form, over all options.
 TEST_CASE("parameters of a Program equal the closed form", "[property][totals]") {

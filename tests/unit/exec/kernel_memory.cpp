@@ -54,7 +54,8 @@ double tolerance(DType t) {
     case DType::bf16: return 4 * 0x1p-8;
     case DType::f16: return 4 * 0x1p-11;
     case DType::i32:
-    case DType::u8: break;
+    case DType::u8:
+    case DType::f8: break;
   }
   return 0.0;
 }

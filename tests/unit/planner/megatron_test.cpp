@@ -250,6 +250,9 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
         "error: the export knows no flags for mixtures of experts [export.mixture]\n"
         "  " +
             mixture.model.name + " has 8 experts.\n");
+  PlannedRun eight = run();
+  eight.workload.precision = Precision::fp8;
+  CHECK(value(eight, "--fp8-format") == "hybrid");
   sgd.workload.optimizer.weight_decay = 0.0;
   sgd.plan.zero_stage = 0;
   CHECK(value(sgd, "--optimizer") == "sgd");

@@ -93,6 +93,7 @@ TEST_CASE("200 random runs cover every kind of combination") {
     note("fp32", w.precision == Precision::fp32);
     note("bf16", w.precision == Precision::bf16);
     note("fp16", w.precision == Precision::fp16);
+    note("fp8", w.precision == Precision::fp8);
     note("16-bit gradients", gradient_dtype(w) != state_dtype(w));
     note("adam", w.optimizer.kind == OptimizerKind::adam);
     note("sgd with momentum", w.optimizer.kind == OptimizerKind::sgd && optimizer_moments(w) == 1);

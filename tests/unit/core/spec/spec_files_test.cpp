@@ -40,7 +40,7 @@ Workload random_workload(std::uint64_t seed) {
   Workload w;
   w.global_batch = 1 + bits() % 5000;
   w.sequence_length = 1 + bits() % 9000;
-  w.precision = static_cast<Precision>(bits() % 4);
+  w.precision = static_cast<Precision>(bits() % precision_names().size());
   if (bits() % 2 == 0) w.gradient_dtype = bits() % 2 == 0 ? weight_dtype(w) : state_dtype(w);
   w.optimizer.learning_rate = unit();
   w.optimizer.weight_decay = unit();

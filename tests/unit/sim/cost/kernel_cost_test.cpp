@@ -75,6 +75,17 @@ TEST_CASE("A type without a peak computes at the next wider one", "[gemm]") {
   CHECK(close(cost.gemm(large, DType::f32), 10.0 * cost.gemm(large, DType::bf16)));
 }
 
+// The share of the peak is bf16's (0.8 6400/6464), of 100 or of 200 TFLOP/s.
+TEST_CASE("Products in fp8 run at the fp8 peak, or at that of bf16 where a device has none", "[gemm]") {
+  ClusterSpec cluster = round_cluster(1, 8);
+  const GemmShape shape{1280, 1280, 6400, false, false};
+  const Seconds usual = KernelCost(cluster.device, round_calibration()).gemm(shape, DType::bf16);
+  CHECK(KernelCost(cluster.device, round_calibration()).gemm(shape, DType::f8) == usual);
+  cluster.device.peak[Precision::fp8] = 200.0 * teraflop_per_second;
+  const Seconds launch = 2.0 * microsecond;
+  CHECK(close(KernelCost(cluster.device, round_calibration()).gemm(shape, DType::f8), launch + 0.5 * (usual - launch)));
+}
+
 TEST_CASE("Flash attention costs its executed flops", "[attention]") {
   const ClusterSpec cluster = round_cluster(1, 8);
   const KernelCost cost(cluster.device, round_calibration());
