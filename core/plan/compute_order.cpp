@@ -157,16 +157,30 @@ std::optional<Rows> read_rows(Page& page) {
   return rows;
 }
 
+/// The pipe that runs a microbatch: with two, each has half of them.
+std::uint32_t pipe_of(const StageMap& map, std::uint32_t microbatch, std::uint32_t microbatches) {
+  return map.two_way() && microbatch >= microbatches / 2 ? 1 : 0;
+}
+
+std::uint32_t count_microbatches(const Rows& rows) {
+  std::uint32_t count = 0;
+  for (const auto& row : rows) {
+    for (const Written& a : row) count = std::max(count, a.microbatch + 1);
+  }
+  return count;
+}
+
 /// A stage that is not on its rank, under one placement.
 struct Misplaced {
   std::size_t count = 0;
   const Written* first = nullptr;
 };
 Misplaced misplaced(const Rows& rows, const StageMap& map) {
+  const std::uint32_t microbatches = count_microbatches(rows);
   Misplaced out;
   for (std::uint32_t r = 0; r < rows.size(); ++r) {
     for (const Written& a : rows[r]) {
-      if (map.rank(a.stage) == r) continue;
+      if (map.rank(a.stage, pipe_of(map, a.microbatch, microbatches)) == r) continue;
       if (out.count++ == 0) out.first = &a;
     }
   }
@@ -196,6 +210,10 @@ std::optional<StageMap> map_of(const Rows& rows, Page& page) {
   const Misplaced off_loop = misplaced(rows, loop), off_v = misplaced(rows, v);
   if (off_loop.count == 0) return loop;
   if (off_v.count == 0) return v;
+  const StageMap both{ranks, 2, StagePlacement::two_way};
+  if (stages == ranks && ranks % 2 == 0 && count_microbatches(rows) % 2 == 0 && misplaced(rows, both).count == 0) {
+    return both;
+  }
   const Written& a = off_loop.count <= off_v.count ? *off_loop.first : *off_v.first;
   page.wrong(
       a, "order.placement", fmt::format("stage {} is not of this rank", a.stage),
@@ -264,13 +282,14 @@ bool check_rows(const Rows& rows, const StageMap& map, std::uint32_t microbatche
       if (found != progress.end() && found->first == std::pair(stage, m)) done = (found++)->second;
       const Done all = split ? Done::weight : Done::backward;
       if (done == all) continue;
-      const auto& row = rows[map.rank(stage)];
+      const std::uint32_t rank = map.rank(stage, pipe_of(map, m, microbatches));
+      const auto& row = rows[rank];
       const char* what = done == Done::nothing   ? "runs forward"
                          : done == Done::forward ? "runs backward"
                                                  : "has its weight gradient";
       page.wrong(row.empty() ? 0 : row.back().line, 0, "order.missing",
                  fmt::format("microbatch {} of stage {} never {}", m, stage, what),
-                 {fmt::format("Rank {} lacks {}{}{}; microbatches are 0 to {}.", map.rank(stage), stage,
+                 {fmt::format("Rank {} lacks {}{}{}; microbatches are 0 to {}.", rank, stage,
                               done == Done::nothing   ? 'F'
                               : done == Done::forward ? (split ? 'I' : 'B')
                                                       : 'W',
@@ -308,14 +327,15 @@ void check_progress(const Rows& rows, const StageMap& map, std::uint32_t microba
   while (rank < rows.size() && at[rank] == rows[rank].size()) ++rank;
   if (rank == rows.size()) return;
   // Every rank that is left waits for another, or for itself: after as many steps the walk is in the ring.
-  const auto next = [&](std::uint32_t r) { return map.rank(needs(rows[r][at[r]])->stage); };
+  const auto rank_of = [&](const Written& a) { return map.rank(a.stage, pipe_of(map, a.microbatch, microbatches)); };
+  const auto next = [&](std::uint32_t r) { return rank_of(*needs(rows[r][at[r]])); };
   for (std::size_t i = 0; i < rows.size(); ++i) rank = next(rank);
   const std::uint32_t first = rank;
   std::vector<std::string> details;
   do {
     const Written& a = rows[rank][at[rank]];
     const Written other = *needs(a);
-    const std::uint32_t to = map.rank(other.stage);
+    const std::uint32_t to = rank_of(other);
     const auto same = [&](const Written& w) {
       return w.stage == other.stage && w.microbatch == other.microbatch && (w.kind == 'F') == (a.kind == 'F') &&
              w.kind != 'W';
@@ -337,13 +357,13 @@ std::optional<ComputeOrder> order_of(const Rows& rows, Page& page) {
   if (!map) return std::nullopt;
   ComputeOrder order;
   order.placement = map->placement;
-  order.chunks = map->chunks;
+  order.chunks = map->chunks / map->pipes();
+  order.microbatches = count_microbatches(rows);
   bool split = false;
   std::size_t actions = 0;
   for (const auto& row : rows) {
     actions += row.size();
     for (const Written& a : row) {
-      order.microbatches = std::max(order.microbatches, a.microbatch + 1);
       split = split || a.kind == 'I' || a.kind == 'W';
     }
   }
@@ -354,7 +374,7 @@ std::optional<ComputeOrder> order_of(const Rows& rows, Page& page) {
   for (const auto& row : rows) {
     std::vector<OrderedAction>& rank = order.ranks.emplace_back();
     for (const Written& a : row) {
-      const std::uint32_t chunk = map->chunk(a.stage);
+      const std::uint32_t chunk = map->chunk(a.stage, pipe_of(*map, a.microbatch, order.microbatches));
       if (a.kind == 'F') rank.push_back({Kind::forward, chunk, a.microbatch});
       if (a.kind == 'B' || a.kind == 'I') rank.push_back({Kind::backward, chunk, a.microbatch});
       if (a.kind == 'W' || (a.kind == 'B' && split)) rank.push_back({Kind::weight, chunk, a.microbatch});
@@ -370,7 +390,8 @@ bool is_split(const ComputeOrder& order) {
 }
 
 Rows rows_of(const ComputeOrder& order) {
-  const StageMap map{static_cast<std::uint32_t>(order.ranks.size()), order.chunks, order.placement};
+  const std::uint32_t pipes = order.placement == StagePlacement::two_way ? 2 : 1;
+  const StageMap map{static_cast<std::uint32_t>(order.ranks.size()), order.chunks * pipes, order.placement};
   const char backward = is_split(order) ? 'I' : 'B';
   Rows rows;
   for (std::uint32_t r = 0; r < map.ranks; ++r) {
@@ -417,9 +438,10 @@ Diagnostics mistakes_of(const ComputeOrder& order) {
     page.wrong(0, 0, "order.ranks", "the order has no ranks", {"A line lists the actions of a rank."});
     return found;
   }
+  const std::uint32_t pipes = order.placement == StagePlacement::two_way ? 2 : 1;
   for (const auto& rank : order.ranks) {
     for (const OrderedAction& a : rank) {
-      if (a.chunk < order.chunks && order.chunks <= stage_limit / order.ranks.size() &&
+      if (a.chunk < pipes * order.chunks && order.chunks <= stage_limit / order.ranks.size() &&
           a.microbatch < plan_size_limit) {
         continue;
       }

@@ -24,11 +24,12 @@ namespace orrery {
 ///     1F0 1B0 1F1 1B1
 ///
 /// Stages are virtual ones, in model order.  Which of them stand in a line says
-/// how they lie on ranks: a loop, or a V.  Where an I or W occurs anywhere, a B
+/// how they lie on ranks: a loop, a V, or each stage on two ranks, one of which runs
+/// the first half of the microbatches and the opposite one the second.  Where an I or W occurs anywhere, a B
 /// means its I and right after it its W.
 struct ComputeOrder {
   StagePlacement placement = StagePlacement::loop;
-  std::uint32_t chunks = 1, microbatches = 1;
+  std::uint32_t chunks = 1, microbatches = 1;  ///< chunks as in a plan: 1 where every stage is on two ranks
   std::vector<std::vector<OrderedAction>> ranks;
   friend bool operator==(const ComputeOrder&, const ComputeOrder&) = default;
 };

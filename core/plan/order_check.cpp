@@ -6,6 +6,7 @@
 
 #include "core/plan/compute_order.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/plan/schedule_rules.hpp"
 
 namespace orrery {
 namespace {
@@ -43,7 +44,7 @@ bool check_order(const Plan& plan, Diagnostics& out) {
                  {fmt::format("Ranks of the order: {}; pipeline is {}.", plan.order.size(), p),
                   fmt::format("Nearest valid pipeline size: {}.", plan.order.size())});
   }
-  const std::uint64_t chunks = count_of(plan, &OrderedAction::chunk);
+  const std::uint64_t chunks = count_of(plan, &OrderedAction::chunk) / stage_map(plan).pipes();
   if (plan.chunks != chunks) {
     return wrong("plan.order-chunks", "the order is for another number of model chunks",
                  {fmt::format("Stages on each rank of the order: {}; chunks is {}.", chunks, plan.chunks),

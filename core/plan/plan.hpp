@@ -28,11 +28,15 @@ enum class ScheduleName : std::uint8_t {
   v_half,  ///< on a V, with half of ZB-V's activations
   v_min,   ///< on a V, with a third
   dualpipe_v,
+  chimera,   ///< two pipelines in opposite directions: each rank has a stage of both
+  dualpipe,  ///< the same, zero bubble
 };
 /// How virtual stages lie on pipeline ranks, p ranks with c chunks each.
 ///   loop  stage s on rank s mod p: chunk s / p
 ///   v     down the ranks and up again: stages p - 1 and p are neighbours on one rank
-enum class StagePlacement : std::uint8_t { loop, v };
+///   two_way  p stages, each on two ranks: stage s on rank s for one half of the microbatches (pipe 0, chunk 0),
+///            on rank p - 1 - s for the other (pipe 1, chunk 1)
+enum class StagePlacement : std::uint8_t { loop, v, two_way };
 /// How the tensor axes cut a matrix product.
 ///   one_d        Megatron's columns and rows, axis `tensor`
 ///   two_d        SUMMA on row x column, both of size q

@@ -206,6 +206,27 @@ bool check_schedule(const Context& c) {
   return true;
 }
 
+// Schedules of pairs: of ranks, and of microbatches for the two directions.
+void check_even(const Context& c, std::uint64_t count, std::uint64_t batch, const std::string& divisors) {
+  const bool two_way = stage_map(c.plan).two_way();
+  const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
+  const std::string schedule(name_of(c.plan.schedule));
+  if (!two_way) return;
+  if (p % 2 != 0) {
+    c.error("mesh.pipeline", "schedule-ranks", fmt::format("{} needs an even number of pipeline ranks", schedule),
+            {fmt::format("pipeline is {}.", p),
+             p > 1 ? fmt::format("Nearest valid pipeline sizes: {} and {}.", p - 1, p + 1) : "Set pipeline to 2."});
+    return;
+  }
+  if (count % 2 == 0 || count < rules_of(c.plan.schedule).least_rounds * p) return;
+  c.error(
+      "plan.microbatch_size", "schedule-halves", fmt::format("{} needs an even number of microbatches", schedule),
+      {fmt::format("Each direction has half of them; batch {} / {} / microbatch_size {} is {}.",
+                   c.workload.global_batch, divisors, c.plan.microbatch_size, count),
+       batch % 2 == 0 ? nearest_divisors(batch / 2, c.plan.microbatch_size, "microbatch sizes")
+                      : fmt::format("No microbatch size does, for {} is odd; schedule 1f1b takes any number.", batch)});
+}
+
 // Schedules that work in rounds of one microbatch per rank.
 void check_rounds(const Context& c, std::uint64_t count, std::uint64_t batch, const std::string& divisors) {
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
@@ -363,6 +384,7 @@ void check_batch(const Context& c) {
   } else {
     check_rounds(c, left / m, left, divisors);
     check_fill(c, left / m, left, divisors);
+    check_even(c, left / m, left, divisors);
     check_order_microbatches(c.plan, c.workload, left / m, divisors, c.out);
   }
 }
@@ -452,6 +474,11 @@ void check_schedule_with(const Context& c) {
                          plan.zero_stage, plan.chunks),
              map.ranks == 1 ? "Set zero_stage to 1, chunks to 1, or pipeline to 2 or more."
                             : "Set zero_stage to 1, or take a schedule on a loop."});
+  } else if (plan.zero_stage >= 2 && stage_map(plan).two_way()) {
+    c.error("plan.zero_stage", "schedule-zero-copies",
+            "ZeRO-2 and 3 do not go with pipelines in both directions, which hold every stage twice",
+            {fmt::format("zero_stage is {}, schedule {}.", plan.zero_stage, name_of(plan.schedule)),
+             "Set zero_stage to 1, or schedule to 1f1b or interleaved."});
   }
 }
 

@@ -12,9 +12,9 @@ std::string_view at(const std::vector<std::string_view>& names, E value) {
 }  // namespace
 
 const std::vector<std::string_view>& pipeline_schedule_names() {
-  static const std::vector<std::string_view> names = {"gpipe",         "1f1b",   "eager-1f1b", "interleaved",
-                                                      "breadth-first", "zb-h1",  "zb-h2",      "zb-v",
-                                                      "custom",        "v-half", "v-min",      "dualpipe-v"};
+  static const std::vector<std::string_view> names = {
+      "gpipe", "1f1b",   "eager-1f1b", "interleaved", "breadth-first", "zb-h1",   "zb-h2",
+      "zb-v",  "custom", "v-half",     "v-min",       "dualpipe-v",    "chimera", "dualpipe"};
   return names;
 }
 

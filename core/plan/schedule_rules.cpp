@@ -6,7 +6,8 @@ const ScheduleRules& rules_of(ScheduleName name) {
   using enum StagePlacement;
   static constexpr ScheduleRules whole{}, several{loop, 2, 0, false, false}, rounds{loop, 2, 0, false, true},
       split{loop, 1, 1, true, false}, v_split{v, 2, 2, true, false}, twice{v, 2, 2, true, false, 2},
-      any{loop, 1, 0, true, false};
+      any{loop, 1, 0, true, false}, both_ways{two_way, 1, 1, false, true, 0, true},
+      both_ways_split{two_way, 1, 1, true, false, 2, true};
   switch (name) {
     case ScheduleName::gpipe: return whole;
     case ScheduleName::one_f_one_b: return whole;
@@ -20,14 +21,16 @@ const ScheduleRules& rules_of(ScheduleName name) {
     case ScheduleName::v_half: return v_split;
     case ScheduleName::v_min: return v_split;
     case ScheduleName::dualpipe_v: return twice;
+    case ScheduleName::chimera: return both_ways;
+    case ScheduleName::dualpipe: return both_ways_split;
   }
   return whole;
 }
 
 StageMap stage_map(const Plan& plan) {
   const bool custom = plan.schedule == ScheduleName::custom;
-  return {plan.mesh.size(Axis::pipeline), plan.chunks,
-          custom ? plan.order_placement : rules_of(plan.schedule).placement};
+  const StagePlacement placement = custom ? plan.order_placement : rules_of(plan.schedule).placement;
+  return {plan.mesh.size(Axis::pipeline), placement == StagePlacement::two_way ? 2 : plan.chunks, placement};
 }
 
 bool splits_backward(const Plan& plan) {

@@ -71,9 +71,9 @@ class Walk {
     }
   }
 
-  /// An instance that lived past the block run that allocated it.
+  /// An instance that lived past the block run that allocated it; microbatches are alike.
   void kept(const Buffer& b, const Instance& instance) {
-    if (instance.microbatch != 0 || !per_microbatch(b.scope)) return;
+    if (!per_microbatch(b.scope) || !seen_.insert({index(instance.buffer), instance.layer}).second) return;
     SavedActivations& saved = per_layer(b.scope) ? out_.saved[instance.layer] : out_.saved_outside;
     if (b.role == Role::activation) saved.activations += bytes_of(b);
     if (b.role == Role::statistic) saved.statistics += bytes_of(b);
@@ -107,6 +107,7 @@ class Walk {
   const Program& p_;
   std::uint32_t class_;
   Rank rank_;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> seen_;  ///< (buffer, layer) of saved
   ClassTotals out_;
   std::array<std::uint64_t, tier_count> live_{};
   std::array<RoleBytes, tier_count> roles_{};

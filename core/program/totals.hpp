@@ -44,7 +44,7 @@ struct ClassTotals {
   std::vector<CollectiveTotal> collectives;      ///< ordered by kind, then group
   std::uint64_t messages = 0;                    ///< sends of exchanges
   std::uint64_t message_bytes = 0;               ///< their bytes
-  /// saved[layer], buffers that differ by layer and microbatch: microbatch 0 of
+  /// saved[layer], buffers that differ by layer and microbatch: one microbatch of
   /// the layers of this class.  The entry after the last layer is the input of
   /// the next stage or the head.
   std::vector<SavedActivations> saved;

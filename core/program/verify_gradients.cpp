@@ -5,6 +5,7 @@
 #include <set>
 #include <tuple>
 
+#include "core/program/verify_holders.hpp"
 #include "core/program/verify_parts.hpp"
 
 namespace orrery::verifying {
@@ -14,7 +15,8 @@ namespace {
 // A lost or repeated weight-gradient op leaves a list that is sound in every
 // other respect, so gradients are counted: within a step every microbatch adds
 // to the same elements equally often, no op adds the same operands twice, and
-// no parameter of a buffer that compute ops fill is left out.
+// no parameter of a buffer that compute ops fill is left out.  Where several
+// classes hold a module, each microbatch adds on one of them.
 
 /// Elements of one instance that ops add to.
 using Region = std::tuple<Instance, std::uint64_t, std::uint64_t>;  ///< instance, offset, count
@@ -22,12 +24,16 @@ using Region = std::tuple<Instance, std::uint64_t, std::uint64_t>;  ///< instanc
 /// Kind of the kernel, microbatch, and the operands as one run means them.
 using Contribution = std::tuple<std::uint8_t, std::uint32_t, std::vector<Region>>;
 
+/// How often each microbatch adds to a region by one kind of kernel (or, behind those, from one buffer's sums).
+using Counts = std::map<std::pair<Region, std::size_t>, std::vector<std::uint32_t>>;
+
 class Gradients {
  public:
-  Gradients(Findings& f, std::uint32_t rank_class)
-      : f_(f), p_(f.program()), class_(rank_class), rank_(representative(p_, rank_class)) {}
+  Gradients(Findings& f, const Holders& holders, std::uint32_t rank_class)
+      : f_(f), p_(f.program()), holders_(holders), class_(rank_class), rank_(representative(p_, rank_class)) {}
 
-  void check() {
+  /// Adds counts of modules that other classes hold too to `shared`.
+  void check(Counts& shared) {
     for_each_op(p_, p_.classes[class_].step, [&](const OpRun& run) {
       collected(run);
       const auto* compute = std::get_if<Compute>(&run.op->action);
@@ -37,13 +43,41 @@ class Gradients {
       for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
         const View& v = run.block->views[run.op->views.first + i];
         if (v.use == View::Use::read || p_[v.buffer].role != Role::gradient) continue;
-        add(run, v);
+        add(run, v, index(run.block->kernels[compute->kernel].kind));
         if (v.use == View::Use::accumulate) added = &v;
       }
       if (added != nullptr) once(run, *compute, *added);
     });
-    for (const auto& [region, counts] : regions_) balanced(region, counts);
+    for (const auto& [key, counts] : regions_) {
+      const Region& region = key.first;
+      if (holders_.of(std::get<0>(region)).size() < 2) {
+        balanced(f_, region, counts, fmt::format("class {}", class_));
+        continue;
+      }
+      std::vector<std::uint32_t>& all = shared[key];
+      all.resize(p_.microbatches, 0);
+      for (std::uint32_t m = 0; m < p_.microbatches; ++m) {
+        if (counts[m] > 0 && all[m] > 0) {
+          f_.add("program.gradient",
+                 fmt::format("microbatch {} adds to {} of layer {} on more than one class (class {})", m,
+                             name(std::get<0>(region).buffer), std::get<0>(region).layer, class_));
+        }
+        all[m] += counts[m];
+      }
+    }
     for (const auto& [instance, covered] : covered_) complete(instance, covered);
+  }
+
+  static void balanced(Findings& f, const Region& region, const std::vector<std::uint32_t>& counts,
+                       const std::string& where) {
+    const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+    if (*least == *most) return;
+    const auto& [instance, offset, count] = region;
+    f.add("program.gradient",
+          fmt::format("microbatch {} adds {} times to elements {} to {} of {} (layer {}), microbatch {} adds {} times "
+                      "({})",
+                      least - counts.begin(), *least, offset, offset + count, f.program()[instance.buffer].name,
+                      instance.layer, most - counts.begin(), *most, where));
   }
 
  private:
@@ -51,9 +85,9 @@ class Gradients {
     return instance_of(p_, v.buffer, v.layer_shift, run.layer, run.microbatch);
   }
 
-  void add(const OpRun& run, const View& target) {
+  void add(const OpRun& run, const View& target, std::size_t source) {
     const std::uint64_t offset = offset_on(p_.mesh, target, rank_);
-    auto& counts = regions_[{instance(run, target), offset, target.count}];
+    auto& counts = regions_[{{instance(run, target), offset, target.count}, source}];
     counts.resize(p_.microbatches, 0);
     ++counts[run.microbatch];
     covered_[instance(run, target)].emplace_back(offset, offset + target.count);
@@ -76,7 +110,7 @@ class Gradients {
       const View& to = run.block->views[run.op->views.first + i + 1];
       if (to.use == View::Use::accumulate && p_[to.buffer].role == Role::gradient &&
           p_[from.buffer].role != Role::gradient) {
-        add(run, to);
+        add(run, to, kernel_kind_count + index(from.buffer));
       }
     }
   }
@@ -95,17 +129,6 @@ class Gradients {
   }
 
   [[nodiscard]] const std::string& name(BufferId id) const { return p_[id].name; }
-
-  void balanced(const Region& region, const std::vector<std::uint32_t>& counts) {
-    const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
-    if (*least == *most) return;
-    const auto& [instance, offset, count] = region;
-    f_.add("program.gradient",
-           fmt::format("microbatch {} adds {} times to elements {} to {} of {} (layer {}), microbatch {} adds {} times "
-                       "(class {})",
-                       least - counts.begin(), *least, offset, offset + count, name(instance.buffer), instance.layer,
-                       most - counts.begin(), *most, class_));
-  }
 
   /// Every parameter of the table gets something.
   void complete(const Instance& instance, std::vector<std::pair<std::uint64_t, std::uint64_t>> covered) {
@@ -126,9 +149,10 @@ class Gradients {
 
   Findings& f_;
   const Program& p_;
+  const Holders& holders_;
   std::uint32_t class_;
   Rank rank_;
-  std::map<Region, std::vector<std::uint32_t>> regions_;
+  Counts regions_;
   std::map<Instance, std::vector<std::pair<std::uint64_t, std::uint64_t>>> covered_;
   std::set<Contribution> seen_;
 };
@@ -136,10 +160,13 @@ class Gradients {
 }  // namespace
 
 void check_gradients(Findings& f) {
+  const Holders holders(f.program());
+  Counts shared;
   for (std::uint32_t c = 0; c < f.program().classes.size() && !f.full(); ++c) {
     f.reached(c, f.program().classes.size());
-    Gradients(f, c).check();
+    Gradients(f, holders, c).check(shared);
   }
+  for (const auto& [key, counts] : shared) Gradients::balanced(f, key.first, counts, "all classes");
 }
 
 }  // namespace orrery::verifying

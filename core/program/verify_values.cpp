@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "core/program/verify_holders.hpp"
 #include "core/program/verify_parts.hpp"
 
 namespace orrery::verifying {
@@ -104,8 +105,8 @@ struct Hash {
 
 class Values {
  public:
-  Values(Findings& f, std::uint32_t rank_class)
-      : f_(f), p_(f.program()), class_(rank_class), rank_(representative(p_, rank_class)) {
+  Values(Findings& f, const Holders& holders, std::uint32_t rank_class)
+      : f_(f), p_(f.program()), holders_(holders), class_(rank_class), rank_(representative(p_, rank_class)) {
     for (const Block& b : p_.blocks) {
       for (const Op& op : b.ops) {
         const auto* c = std::get_if<Compute>(&op.action);
@@ -681,6 +682,22 @@ class Values {
     return 0;
   }
 
+  /// The class axes, where other classes make their part of the same sum.
+  [[nodiscard]] AxisBits other_holders(const OpRun& run, const Kernel& k, const View& v) const {
+    const bool gradient = p_[v.buffer].role == Role::gradient && k.kind != KernelKind::fill;
+    const bool several = (gradient && holders_.of(instance(run, v)).size() > 1) ||
+                         (k.kind == KernelKind::cross_entropy_loss && holders_.of_loss().size() > 1);
+    return several ? bits(p_.mesh, p_.class_axes) : AxisBits{0};
+  }
+  /// A sum over some classes is whole only if all that hold the module take part.
+  void all_holders(const OpRun& run, const Collective& c, const View& v) {
+    if (v.use == View::Use::read || (bits(p_.mesh, p_[c.group].axes) & bits(p_.mesh, p_.class_axes)) == 0) return;
+    const auto& classes = holders_.of(instance(run, v));
+    if (classes.size() < 2 || holders_.joins(p_[c.group], classes)) return;
+    wrong("program.partial",
+          fmt::format("{} is summed over other classes than those that have a part of it", p_[v.buffer].name), run);
+  }
+
   void perform(const OpRun& run, const Compute& c) {
     const Kernel& k = run.block->kernels[c.kernel];
     same_input(run, k);
@@ -694,7 +711,7 @@ class Values {
       const View& v = view(run, i);
       if (v.use != View::Use::write) made.add(content(run, v));
       if (v.use == View::Use::read) continue;
-      partial[i] = new_partial(run, k, i);
+      partial[i] = static_cast<AxisBits>(new_partial(run, k, i) | other_holders(run, k, v));
       attended[i] = attend(run, k, i);
       if (v.use == View::Use::accumulate) partial[i] = static_cast<AxisBits>(partial[i] | partial_of(run, v));
     }
@@ -734,6 +751,7 @@ class Values {
         }
         for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
           const View& v = view(run, i);
+          if (p_[v.buffer].role == Role::gradient) all_holders(run, c, v);
           if (v.use != View::Use::read) put(run, v, static_cast<AxisBits>(partial_of(run, v) & ~group), made(v));
         }
         break;
@@ -832,6 +850,7 @@ class Values {
 
   Findings& f_;
   const Program& p_;
+  const Holders& holders_;
   std::uint32_t class_;
   Rank rank_;
   bool setup_ = false;
@@ -855,10 +874,11 @@ class Values {
 }  // namespace
 
 void check_values(Findings& f) {
+  const Holders holders(f.program());
   for (std::uint32_t c = 0; c < f.program().classes.size() && !f.full(); ++c) {
     f.reached(c, f.program().classes.size());
-    Values(f, c).walk(true);
-    Values(f, c).walk(false);
+    Values(f, holders, c).walk(true);
+    Values(f, holders, c).walk(false);
   }
 }
 

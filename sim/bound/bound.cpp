@@ -729,6 +729,8 @@ bool bound_covers(const Plan& plan) {
     case ScheduleName::v_half:
     case ScheduleName::v_min: break;
     case ScheduleName::dualpipe_v:
+    case ScheduleName::chimera:
+    case ScheduleName::dualpipe:
     case ScheduleName::custom: return false;
   }
   return std::all_of(plan.mesh.axes.begin(), plan.mesh.axes.end(), known) && plan.inner_ring == 0 &&

@@ -119,7 +119,8 @@ std::vector<Picoseconds> backward_ends(const std::vector<StageTimes>& stages, Sc
       // clang-format off
       case ScheduleName::eager_one_f_one_b: case ScheduleName::interleaved: case ScheduleName::breadth_first:
       case ScheduleName::zb_h1: case ScheduleName::zb_h2: case ScheduleName::zb_v: case ScheduleName::custom:
-      case ScheduleName::v_half: case ScheduleName::v_min: case ScheduleName::dualpipe_v: break;  // bound_covers none of them
+      case ScheduleName::v_half: case ScheduleName::v_min: case ScheduleName::dualpipe_v:
+      case ScheduleName::chimera: case ScheduleName::dualpipe: break;  // bound_covers none of them
         // clang-format on
     }
   }

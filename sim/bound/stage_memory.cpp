@@ -105,6 +105,8 @@ std::vector<std::uint64_t> microbatches_in_flight(const Plan& plan, std::uint32_
     case ScheduleName::v_half:
     case ScheduleName::v_min:
     case ScheduleName::dualpipe_v:
+    case ScheduleName::chimera:
+    case ScheduleName::dualpipe:
     case ScheduleName::custom: break;  // the microbatch whose backward pass comes first
   }
   return std::vector<std::uint64_t>(chunks, 1);

@@ -46,7 +46,7 @@ inline Emulated emulate(const lowering::Orders& orders, const StageMap& map, std
     const auto needs = [&](const std::vector<std::int64_t>& ends, std::uint32_t of) {
       const std::int64_t end = ends[at(of, a.microbatch)];
       known = known && end >= 0;
-      when = std::max(when, end + (map.rank(of) == rank ? 0 : costs.message));
+      when = std::max(when, end + (map.rank(of, map.pipe(a.chunk)) == rank ? 0 : costs.message));
     };
     if (a.phase == Phase::forward && stage > 0) needs(forward, stage - 1);
     if (a.phase == Phase::backward) {

@@ -252,7 +252,7 @@ ScheduleName random_schedule(Draw& draw, const RandomRunLimits& limits) {
   const ScheduleName other =
       draw.of({ScheduleName::eager_one_f_one_b, ScheduleName::interleaved, ScheduleName::breadth_first,
                ScheduleName::zb_h1, ScheduleName::zb_h2, ScheduleName::zb_v, ScheduleName::custom, ScheduleName::v_half,
-               ScheduleName::v_min, ScheduleName::dualpipe_v});
+               ScheduleName::v_min, ScheduleName::dualpipe_v, ScheduleName::chimera, ScheduleName::dualpipe});
   const bool is_plain = draw.in(1, 5) <= 3 || !limits.beyond_bound || limits.zero_stage.value_or(0) >= 2;
   const ScheduleName drawn = limits.schedule.value_or(is_plain ? plain : other);
   return drawn;
@@ -305,6 +305,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   const std::uint32_t tensor = grid ? p.mesh.size(Axis::row) : p.mesh.size(Axis::tensor);
   const std::uint32_t stages = p.mesh.size(Axis::pipeline);
   p.schedule = random_schedule(draw, limits);
+  if (rules_of(p.schedule).placement == StagePlacement::two_way && stages % 2 != 0) p.schedule = ScheduleName::gpipe;
   const ScheduleRules& rules = rules_of(p.schedule);
   p.chunks = rules.most_chunks == 0 && stages < 3 ? draw.small(rules.least_chunks, 3) : rules.least_chunks;
   run.model = random_model(draw, tensor, stages * p.chunks);
@@ -333,7 +334,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   w.sequence_length = p.sequence_parallel ? tensor * draw.in((4 + tensor - 1) / tensor, 16 / tensor) : draw.in(4, 16);
   p.microbatch_size = draw.small(1, 2);
   const std::uint64_t microbatches = rules.whole_rounds       ? stages * draw.in(1, 3)
-                                     : rules.least_rounds > 0 ? stages * rules.least_rounds + draw.in(0, 2)
+                                     : rules.least_rounds > 0 ? stages * rules.least_rounds + 2 * draw.in(0, 1)
                                                               : draw.in(1, 6);
   if (p.schedule == ScheduleName::zb_v && draw.once_in(2)) {
     p.action_times = {draw.small(1, 9), draw.small(1, 9), draw.small(1, 9), draw.small(0, 3)};
@@ -360,6 +361,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   if (limits.beyond_bound)
     p.zero_stage = limits.zero_stage.value_or(grid || rules.splits_backward ? draw.small(0, 1)
                                                                             : draw.of({0U, 1U, 2U, 2U, 3U, 3U}));
+  if (stage_map(p).two_way()) p.zero_stage = std::min<std::uint32_t>(p.zero_stage, 1);
   // A tied table in two chunks of one rank keeps whole gradients.
   if (p.zero_stage >= 2 && p.chunks > 1 && stages == 1) run.model.tied_embeddings = false;
   if (p.zero_stage == 3) {

@@ -111,6 +111,25 @@ BlockId build_combine(State& c, std::uint32_t stage, const Chunk& bucket) {
   return b.finish(c);
 }
 
+/// Both holders of a stage have the sum over their half of the microbatches.
+BlockId build_sum_pipes(State& c, std::uint32_t stage, const Chunk& bucket) {
+  BlockBuilder b(c, "gradients.sum_pipes", Pass::optimizer, Section::reductions, stage);
+  for (const Lane lane : gradient_sum_lanes(c)) b.after_tail(lane);
+  for (const Lane lane : product_lanes(c)) b.after_tail(lane);
+  if (c.sequence_parallel) b.after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
+  b.after_tail({LaneKind::compute, 0});
+  std::vector<Operand> operands;
+  for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
+    for (const ParameterSegment& s : c.program.parameter_tables[m.table].segments) {
+      operands.push_back(own_part(c, m.gradients, s, View::Use::accumulate, shift));
+    }
+  });
+  const std::uint32_t partner = c.pipeline - 1 - stage;
+  const GroupId pair = c.group({Axis::pipeline}, {std::min(stage, partner), std::max(stage, partner)});
+  b.collective(Collective::Kind::all_reduce, pair, operands);
+  return b.finish(c);
+}
+
 BlockId build_gather(State& c, std::uint32_t stage, const Chunk& bucket) {
   BlockBuilder b(c, "weights.gather", Pass::optimizer, Section::reductions, stage);
   std::vector<Operand> operands;
@@ -174,6 +193,7 @@ std::vector<Chunk> build_buckets(State& c, std::uint32_t stage, const Chunk& chu
     }
     bucket.reduce = same != nullptr ? same->reduce : build_reduce(c, stage, bucket);
     if (gathers_updated(c)) bucket.gather = same != nullptr ? same->gather : build_gather(c, stage, bucket);
+    if (c.two_way) bucket.sum_pipes = same != nullptr ? same->sum_pipes : build_sum_pipes(c, stage, bucket);
     if (combines(c)) bucket.combine = same != nullptr ? same->combine : build_combine(c, stage, bucket);
   }
   return buckets;

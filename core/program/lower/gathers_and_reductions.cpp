@@ -47,6 +47,7 @@ BlockId build_mean_loss(State& s) {
   if (s.is_several(s.token_group)) {
     b.collective(Collective::Kind::all_reduce, s.token_group, {update(s.scalar.loss)});
   }
+  if (s.two_way) b.collective(Collective::Kind::all_reduce, s.heads_group, {update(s.scalar.loss)});
   b.compute(s.kernel(KernelKind::mean_loss, Pass::loss, 1, 1), {update(s.scalar.loss), read(s.scalar.count)});
   return b.finish(s);
 }
@@ -104,6 +105,15 @@ void communicate(const State& s, Stage& stage, const Buckets& buckets, std::vect
       if (combines(s)) out.push_back({Phase::combine, b, 0});
     }
   }
+  if (s.two_way) {
+    // Both ranks of a pair hold the same two stages: the lower first on either.
+    const std::uint32_t lower = s.map.stage(stage.number, 0) < s.map.stage(stage.number, 1) ? 0 : 1;
+    for (const std::uint32_t c : {lower, 1 - lower}) {
+      for (std::size_t b = buckets.of_chunk[c].first; b < buckets.of_chunk[c].second; ++b) {
+        out.push_back({Phase::sum_pipes, buckets.all[b], 0});
+      }
+    }
+  }
   if (gathers_updated(s)) {
     for (auto b = buckets.all.rbegin(); b != buckets.all.rend(); ++b) out.push_back({Phase::gather, *b, 0});
   }
@@ -114,7 +124,7 @@ void run(State& s) {
   const BlockId begin = build_begin(s);
   const BlockId mean_loss = build_mean_loss(s);
   for (Stage& stage : s.stages) {
-    const bool last = stage.number == s.head_rank;
+    const bool last = std::any_of(stage.chunks.begin(), stage.chunks.end(), [](const Chunk& c) { return c.head; });
     stage.blocks[static_cast<std::size_t>(Phase::begin)] = begin;
     stage.blocks[static_cast<std::size_t>(Phase::mean_loss)] = mean_loss;
     std::vector<Action> step;
@@ -138,22 +148,24 @@ void run(State& s) {
 std::string after(const State& s) {
   for (const Stage& stage : s.stages) {
     std::string wrong = covered(stage, Phase::clear, 0);
-    if (wrong.empty()) wrong = covered(stage, Phase::backward, s.program.microbatches - 1);
     const std::uint32_t reductions = s.zero >= 2 ? s.program.microbatches : 1;
     for (std::uint32_t m = 0; m < reductions && wrong.empty(); ++m) {
       wrong = covered(stage, Phase::reduce, m, s.reduce_gradients ? 1 : 0);
     }
     if (wrong.empty()) wrong = covered(stage, Phase::combine, 0, combines(s) ? 1 : 0);
+    if (wrong.empty()) wrong = covered(stage, Phase::sum_pipes, 0, s.two_way ? 1 : 0);
     if (wrong.empty()) wrong = covered(stage, Phase::gather, 0, gathers_updated(s) ? 1 : 0);
     if (!wrong.empty()) return wrong;
     // Layers whose gradients are reduced get none added afterwards.
     std::vector<bool> reduced(s.program.layers);
-    bool backward = false;
+    bool backward = false, summed = false;
     for (const Action& a : stage.step) {
       const Chunk& c = stage.chunks[a.chunk];
       if (a.phase == Phase::clear && backward) return fmt::format("stage {} clears gradients late", stage.number);
       const bool adds = a.phase == Phase::backward || a.phase == Phase::weight;
       backward = backward || adds;
+      if (adds && summed) return fmt::format("stage {} sums the gradients of both pipes too early", stage.number);
+      summed = summed || a.phase == Phase::sum_pipes;
       for (std::uint32_t l = c.low_layer; l < c.low_layer + c.layers; ++l) {
         if (adds && reduced[l]) return fmt::format("layer {} is reduced too early", l);
         if (a.phase == (s.zero >= 2 ? Phase::combine : Phase::reduce)) reduced[l] = true;

@@ -17,7 +17,7 @@ void after_reductions(const State& c, BlockBuilder& b) {
   for (const Lane lane : gradient_sum_lanes(c)) b.enter_after_tail(lane);
   for (const Lane lane : product_lanes(c)) b.enter_after_tail(lane);
   if (c.sequence_parallel) b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
-  if (c.tied_apart) {
+  if (c.tied_apart || c.two_way) {
     b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::pipeline)});
   }
 }
@@ -30,7 +30,8 @@ BlockId build_norm(State& c, const Module& m) {
     const Operand gradient = own_part(c, m.gradients, s, View::Use::read);
     Kernel k = c.kernel(KernelKind::sum_squares, Pass::optimizer, 1, gradient.count);
     // Every rank that holds a parameter adds its share, so that it counts once in the sum.
-    k.parameter = 1.0 / static_cast<double>(size(c.plan.mesh, held_alike(c, c.program.parameter_tables[m.table], s)));
+    const std::uint64_t alike = size(c.plan.mesh, held_alike(c, c.program.parameter_tables[m.table], s));
+    k.parameter = 1.0 / static_cast<double>(alike * c.map.pipes());
     b.compute(k, {gradient, update(c.scalar.norm)});
   }
   return b.finish(c);
@@ -278,7 +279,7 @@ std::string after(const State& s) {
     for (const Action& a : stage.step) {
       if (a.phase == Phase::update) updating = updated[a.chunk] = true;
       const bool makes_gradients = a.phase == Phase::backward || a.phase == Phase::weight || a.phase == Phase::reduce ||
-                                   a.phase == Phase::combine || a.phase == Phase::tied;
+                                   a.phase == Phase::combine || a.phase == Phase::sum_pipes || a.phase == Phase::tied;
       if (makes_gradients && updating) return fmt::format("stage {} updates before gradients are there", stage.number);
       if (a.phase == Phase::gather && !updated[a.chunk]) {
         return fmt::format("stage {} gathers weights before their update", stage.number);

@@ -59,7 +59,7 @@ class Rendezvous {
     const std::uint32_t here = stage(rank, a);
     if (up ? here + 1 == map_.stages() : here == 0) return std::nullopt;
     const std::uint32_t there = up ? here + 1 : here - 1;
-    if (map_.rank(there) == rank) return std::nullopt;
+    if (map_.rank(there, map_.pipe(a.chunk)) == rank) return std::nullopt;
     return there;
   }
   /// Whether the message for that action has come.
@@ -82,9 +82,9 @@ class Rendezvous {
   /// What `sender` sends now is received: at once, whatever the receiver was about to do.
   void early(std::uint32_t sender) {
     const Action& a = now(sender);
-    const std::uint32_t to = *neighbour(sender, a, true);
-    const std::uint32_t receiver = map_.rank(to);
-    put(receiver, false, {a.phase, map_.chunk(to), a.microbatch});
+    const std::uint32_t to = *neighbour(sender, a, true), pipe = map_.pipe(a.chunk);
+    const std::uint32_t receiver = map_.rank(to, pipe);
+    put(receiver, false, {a.phase, map_.chunk(to, pipe), a.microbatch});
     received(a.phase == Phase::forward, to, a.microbatch) = true;
     put(sender, true, a);
     next(sender);
@@ -101,8 +101,8 @@ class Rendezvous {
       if (step == Step::receive) {
         const auto from = neighbour(rank, a, false);
         if (from && !received(forward, stage(rank, a), a.microbatch)) {
-          const std::uint32_t sender = map_.rank(*from);
-          if (!sends(sender) || now(sender) != Action{a.phase, map_.chunk(*from), a.microbatch}) return;
+          const std::uint32_t pipe = map_.pipe(a.chunk), sender = map_.rank(*from, pipe);
+          if (!sends(sender) || now(sender) != Action{a.phase, map_.chunk(*from, pipe), a.microbatch}) return;
           early(sender);
         }
         step = Step::compute;
@@ -115,16 +115,16 @@ class Rendezvous {
           continue;
         }
       }
-      const std::uint32_t to = *neighbour(rank, a, true);
-      const std::uint32_t receiver = map_.rank(to);
+      const std::uint32_t to = *neighbour(rank, a, true), pipe = map_.pipe(a.chunk);
+      const std::uint32_t receiver = map_.rank(to, pipe);
       if (done(receiver)) return;
       const Action& theirs = now(receiver);
       if (at_[receiver].step == Step::receive) {
-        if (theirs != Action{a.phase, map_.chunk(to), a.microbatch}) return;
+        if (theirs != Action{a.phase, map_.chunk(to, pipe), a.microbatch}) return;
         early(rank);
       } else {
         const auto back = at_[receiver].step == Step::send ? neighbour(receiver, theirs, true) : std::nullopt;
-        if (!back || map_.rank(*back) != rank) return;
+        if (!back || map_.rank(*back, map_.pipe(theirs.chunk)) != rank) return;
         early(forward || theirs.phase != Phase::forward ? rank : receiver);
         return;
       }
@@ -176,7 +176,7 @@ void build_transfers(State& s, Stage& stage) {
   };
   std::vector<Built> built;
   const auto build = [&](Chunk& chunk, Phase phase, std::uint32_t there) {
-    const std::uint32_t peer = s.map.rank(there);
+    const std::uint32_t peer = s.map.rank(there, s.map.pipe(static_cast<std::uint32_t>(&chunk - stage.chunks.data())));
     if (peer == i) return;
     BlockId& block = chunk.transfers[message_index(phase)];
     const auto same =
@@ -231,14 +231,14 @@ std::string after(const State& s) {
   for (const Stage& stage : s.stages) {
     for (const Action& a : stage.step) {
       if (!is_message(a.phase)) continue;
-      const std::uint32_t here = s.map.stage(stage.number, a.chunk);
+      const std::uint32_t here = s.map.stage(stage.number, a.chunk), pipe = s.map.pipe(a.chunk);
       const bool forward = a.phase == Phase::send_hidden || a.phase == Phase::receive_hidden;
       if (a.phase == Phase::send_hidden || a.phase == Phase::send_gradient) {
         const std::uint32_t to = forward ? here + 1 : here - 1;
-        sent.push_back({stage.number, s.map.rank(to), to, a.microbatch, forward});
+        sent.push_back({stage.number, s.map.rank(to, pipe), to, a.microbatch, forward});
       } else {
         const std::uint32_t from = forward ? here - 1 : here + 1;
-        taken.push_back({s.map.rank(from), stage.number, here, a.microbatch, forward});
+        taken.push_back({s.map.rank(from, pipe), stage.number, here, a.microbatch, forward});
       }
     }
   }

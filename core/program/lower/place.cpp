@@ -77,17 +77,19 @@ void run(State& s) {
   }
 }
 
-/// Every layer lies on one virtual stage, in order; the embedding on the first, the head on the last.
+/// In each pipe every layer lies on one virtual stage, in order; the embedding on the first, the head on the last.
 std::string after(const State& s) {
-  std::uint32_t next = 0;
-  for (std::uint32_t v = 0; v < s.map.stages(); ++v) {
-    const Chunk& c = s.stages[s.map.rank(v)].chunks[s.map.chunk(v)];
-    if (c.low_layer != next) return fmt::format("stage {} begins at layer {}, not {}", v, c.low_layer, next);
-    next += c.layers;
-    if (c.embedding != (v == 0)) return "the embedding is not on the first stage";
-    if (c.head != (v + 1 == s.map.stages())) return "the head is not on the last stage";
+  for (std::uint32_t pipe = 0; pipe < s.map.pipes(); ++pipe) {
+    std::uint32_t next = 0;
+    for (std::uint32_t v = 0; v < s.map.stages(); ++v) {
+      const Chunk& c = s.stages[s.map.rank(v, pipe)].chunks[s.map.chunk(v, pipe)];
+      if (c.low_layer != next) return fmt::format("stage {} begins at layer {}, not {}", v, c.low_layer, next);
+      next += c.layers;
+      if (c.embedding != (v == 0)) return "the embedding is not on the first stage";
+      if (c.head != (v + 1 == s.map.stages())) return "the head is not on the last stage";
+    }
+    if (next != s.program.layers) return fmt::format("{} of {} layers are placed", next, s.program.layers);
   }
-  if (next != s.program.layers) return fmt::format("{} of {} layers are placed", next, s.program.layers);
   for (const Stage& stage : s.stages) {
     if (std::string wrong = covered(stage, Phase::setup, 0); !wrong.empty()) return wrong;
   }

@@ -13,7 +13,8 @@ std::uint32_t layer_of(Phase phase, const Chunk& chunk) {
     case Phase::send_gradient:
     case Phase::reduce:
     case Phase::gather:
-    case Phase::combine: return chunk.low_layer;
+    case Phase::combine:
+    case Phase::sum_pipes: return chunk.low_layer;
     case Phase::send_hidden:
     case Phase::receive_gradient: return chunk.low_layer + chunk.layers;
     case Phase::setup:
@@ -48,6 +49,7 @@ BlockId block_of(const Stage& stage, const Chunk& chunk, Phase phase) {
   if (phase == Phase::reduce) return chunk.reduce;
   if (phase == Phase::gather) return chunk.gather;
   if (phase == Phase::combine) return chunk.combine;
+  if (phase == Phase::sum_pipes) return chunk.sum_pipes;
   if (is_message(phase)) return chunk.transfers[message_index(phase)];
   return stage.blocks[static_cast<std::size_t>(phase)];
 }

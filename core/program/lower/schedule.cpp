@@ -23,6 +23,8 @@ Schedule schedule_of(ScheduleName name) {
     case ScheduleName::v_half: return schedule_v_half;
     case ScheduleName::v_min: return schedule_v_min;
     case ScheduleName::dualpipe_v: return schedule_dualpipe_v;
+    case ScheduleName::chimera: return schedule_chimera;
+    case ScheduleName::dualpipe: return schedule_dualpipe;
   }
   return nullptr;
 }
@@ -76,7 +78,7 @@ void run(State& s) {
   for (Stage& stage : s.stages) stage.step = std::move(orders[stage.number]);
 }
 
-/// Each chunk runs every microbatch forward once, later backward once and, where
+/// Each chunk runs every microbatch of its pipe forward once, later backward once and, where
 /// backward is split, its weight gradients once after that; the blocks hold
 /// compute alone.
 std::string after(const State& s) {
@@ -96,9 +98,13 @@ std::string after(const State& s) {
         return fmt::format("stage {} runs microbatch {} of chunk {} out of order", stage.number, a.microbatch, a.chunk);
       }
     }
-    const std::uint8_t all = s.split_backward ? 3 : 2;
-    if (!std::all_of(done.begin(), done.end(), [&](std::uint8_t n) { return n == all; })) {
-      return fmt::format("stage {} does not run every microbatch", stage.number);
+    for (std::size_t i = 0; i < done.size(); ++i) {
+      const auto chunk = static_cast<std::uint32_t>(i / s.program.microbatches);
+      const auto microbatch = static_cast<std::uint32_t>(i % s.program.microbatches);
+      const bool runs = s.map.runs(chunk, microbatch, s.program.microbatches);
+      if (done[i] != (!runs ? 0 : s.split_backward ? 3 : 2)) {
+        return fmt::format("stage {} does not run its microbatches", stage.number);
+      }
     }
   }
   for (const Draft& d : s.drafts) {

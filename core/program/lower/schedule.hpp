@@ -72,6 +72,15 @@ struct OrderTimes {
 /// the shortest span, then makespan; `best` unless one is shorter.  Deterministic.
 [[nodiscard]] Orders search_zb_v(const PipelineShape&, Orders best);
 
+/// Two pipelines in opposite directions, in units of p microbatches that fit
+/// into each other without gaps where a backward takes as long as a forward (Li
+/// and Hoefler, Chimera, SC '21).
+Orders schedule_chimera(const PipelineShape&);
+
+/// Two pipelines in opposite directions, forwards of one beside backwards of the
+/// other and weight gradients in the last bubbles (DeepSeek-V3 Technical Report, 2024).
+Orders schedule_dualpipe(const PipelineShape&);
+
 /// None for a custom schedule.
 [[nodiscard]] Schedule schedule_of(ScheduleName);
 

@@ -56,7 +56,8 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
   states_on_host =
       plan.stage_layers ? last_layers(plan, offload.states) : std::vector<bool>(model.layers, offload.states > 0);
   ends_on_host = offload.states == 8;
-  tied_apart = model.tied_embeddings && head_rank != 0;
+  two_way = map.two_way();
+  tied_apart = model.tied_embeddings && head_rank != 0 && !two_way;  // else each has an embedding beside its head
   sequence_parallel = plan.sequence_parallel && tensor > 1;
   sequences = plan.microbatch_size;
   positions = workload.sequence_length / context;
@@ -83,7 +84,7 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
     if (in_grid && !contains(layout.stream_sequences, axis) && !contains(layout.wide_sequences, axis)) continue;
     if (plan.mesh.size(axis) > 1) token_axes.axis[token_axes.count++] = axis;
   }
-  reduce_gradients = !token_axes.empty() || sequence_parallel;
+  reduce_gradients = !token_axes.empty() || sequence_parallel || two_way;
   clip = workload.clip_norm.has_value();
   scaled = workload.precision == Precision::fp16;
   factor = clip || scaled;
@@ -117,6 +118,7 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
   norm_group = group(parts);
   vocabulary_group = group(layout.wide_features);
   if (tied_apart) tied_group = group({Axis::pipeline}, {0, head_rank});
+  if (two_way) heads_group = group({Axis::pipeline}, {0, head_rank});
   batch_group = group(batch_split);
   // Ranks that hold parts of one row of logits have the same loss.
   AxisList of_loss;

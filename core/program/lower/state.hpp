@@ -31,8 +31,9 @@ enum class Phase : std::uint8_t {
   receive_gradient,
   send_gradient,
   reduce,
-  gather,   ///< of the chunk's gradients, and of its updated weights
-  combine,  ///< of the gradients' parts once all microbatches are reduced
+  gather,     ///< of the chunk's gradients, and of its updated weights
+  combine,    ///< of the gradients' parts once all microbatches are reduced
+  sum_pipes,  ///< gradients over the two ranks that hold the chunk, where there are two pipes
   scalars,
   begin,
   tied,
@@ -71,6 +72,7 @@ struct Chunk {
   BlockId reduce{};  ///< of Phase::reduce, where that runs
   BlockId gather{};
   BlockId combine{};
+  BlockId sum_pipes{};
   std::array<BlockId, 4> transfers{no_block, no_block, no_block, no_block};  ///< receive_hidden .. send_gradient
 };
 
@@ -84,7 +86,7 @@ struct Stage {
   std::uint32_t own_chunks = 0;  ///< of place
   std::vector<Chunk> chunks;
   std::vector<Action> setup, step;
-  std::array<BlockId, phases> blocks{};  ///< of phases that run one block, but reduce, gather, combine and messages
+  std::array<BlockId, phases> blocks{};  ///< of phases that run one block for all chunks
 };
 
 /// A block for each kind of module.
@@ -157,7 +159,8 @@ struct State {
   AxisList batch_split;     ///< axes that cut the sequences, those of tensor parallelism apart
   AxisList token_axes;      ///< axes that cut tokens: gradients are summed over those that do not cut the parameter
   StageMap map;             ///< virtual stages on pipeline ranks
-  std::uint32_t head_rank;  ///< pipeline rank of the last virtual stage; the first is on rank 0
+  std::uint32_t head_rank;  ///< pipeline rank of the last virtual stage (of pipe 0); the first is on rank 0
+  bool two_way;             ///< two pipes: every stage is on two ranks
   bool split_backward;      ///< weight gradients are actions of their own
   std::vector<bool> recomputes;      ///< by layer: whether its backward pass makes activations again
   std::vector<bool> states_on_host;  ///< by layer; the embedding's and the head's where all eighths are
@@ -182,6 +185,7 @@ struct State {
 
   GroupId tensor_group{}, data_group{}, context_group{}, pipeline_group{}, norm_group{}, tied_group{};
   GroupId batch_group{};  ///< ranks with other sequences: the count of targets is summed over them
+  GroupId heads_group{};  ///< the two ranks with a head, where there are two pipes
   GroupId token_group{};  ///< ranks with other tokens in the end: the loss is summed over them
   GroupId row_group{}, column_group{}, depth_group{};  ///< ranks that differ in that axis; only with a grid
   GroupId vocabulary_group{};                          ///< holds the parts of a row of logits

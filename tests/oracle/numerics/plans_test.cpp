@@ -53,6 +53,10 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"V-Min", p.schedule == ScheduleName::v_min},
           {"DualPipeV", p.schedule == ScheduleName::dualpipe_v},
           {"zero bubble, V, for given times", p.action_times != ActionTimes{}},
+          {"chimera", p.schedule == ScheduleName::chimera},
+          {"dualpipe", p.schedule == ScheduleName::dualpipe},
+          {"two pipes with a tied table", stage_map(p).two_way() && run.model.tied_embeddings},
+          {"two pipes, ZeRO-1", stage_map(p).two_way() && p.zero_stage == 1 && p.mesh.size(Axis::data) > 1},
           {"custom", p.schedule == ScheduleName::custom},
           {"custom, split", p.schedule == ScheduleName::custom && splits_backward(p)},
           {"custom on a V", p.order_placement == StagePlacement::v},
@@ -105,13 +109,18 @@ TEST_CASE("Random plans compute what a single device computes", "[oracle][numeri
   // Custom orders that lie on a V are rare, too.
   RandomRunLimits custom;
   custom.schedule = ScheduleName::custom;
-  for (std::uint64_t seed = 391; seed <= 520; ++seed) check(seed, custom);
-  std::uint64_t next = 521;
+  for (std::uint64_t seed = 391; seed <= 540; ++seed) check(seed, custom);
+  std::uint64_t next = 541;
   for (const ScheduleName name :
        {ScheduleName::zb_v, ScheduleName::v_half, ScheduleName::v_min, ScheduleName::dualpipe_v}) {
     RandomRunLimits one;
     one.schedule = name;
     for (int i = 0; i < 16; ++i) check(next++, one);
+  }
+  for (const ScheduleName name : {ScheduleName::chimera, ScheduleName::dualpipe}) {
+    RandomRunLimits one;  // half of them have an odd number of ranks, and run GPipe
+    one.schedule = name;
+    for (int i = 0; i < 40; ++i) check(next++, one);
   }
   for (const ScheduleName name : {ScheduleName::interleaved, ScheduleName::breadth_first}) {
     for (std::uint32_t zero = 2; zero <= 3; ++zero) {

@@ -21,7 +21,7 @@ struct Symbols {
         q(r.plan.mesh.size(Axis::row)),
         d(r.plan.mesh.size(Axis::depth)),
         p(r.plan.mesh.size(Axis::pipeline)),
-        m(microbatches(r.plan, r.workload)),
+        m(microbatches(r.plan, r.workload) / stage_map(r.plan).pipes()),
         rows(r.plan.microbatch_size * r.workload.sequence_length),
         h(r.model.hidden),
         qkv(r.model.head_dim * (r.model.heads + 2 * r.model.kv_heads)),
@@ -41,6 +41,13 @@ struct Symbols {
   std::uint64_t q, d, p, m, rows, h, qkv, context, up, f, V, full, centered;
   std::uint64_t w, g, st;  ///< bytes of a weight, a gradient, a state
 
+  /// Whether the rank holds the embedding, and the head: with pipelines in both directions either end does.
+  [[nodiscard]] bool first(std::uint64_t stage) const { return stage == 0 || (both_ways() && stage + 1 == p); }
+  [[nodiscard]] bool last(std::uint64_t stage) const {
+    const StageMap map = stage_map(plan);
+    return stage == map.rank(map.stages() - 1) || (both_ways() && stage == 0);
+  }
+  [[nodiscard]] bool both_ways() const { return stage_map(plan).two_way(); }
   /// Sums over the four linear layers of K and of K N.
   [[nodiscard]] std::uint64_t inputs() const { return h + context + h + f; }
   [[nodiscard]] std::uint64_t weights() const { return h * qkv + context * h + h * up + f * h; }
@@ -57,12 +64,6 @@ Volume volume(const Program& p, const ClassTotals& totals, Collective::Kind kind
     if (c.kind == kind && p[c.group].axes == axes) v.count += c.count, v.payload += c.payload;
   }
   return v;
-}
-
-/// Whether the last virtual stage lies on the rank: on a V that is rank 0.
-bool has_head(const Plan& plan, std::uint32_t rank) {
-  const StageMap map = stage_map(plan);
-  return map.rank(map.stages() - 1) == rank;
 }
 
 /// One run of each is a layer's whole way, its weight gradients in a block of their own where backward is split.
@@ -95,7 +96,7 @@ TEST_CASE("SUMMA's volume and steps equal the closed form", "[property][totals]"
       CAPTURE(stage);
       const ClassTotals totals = totals_of(program, stage);
       const std::uint64_t layers = test::layers_on(run.plan, stage) * x.m;
-      const std::uint64_t heads = has_head(run.plan, stage) ? x.m : 0;
+      const std::uint64_t heads = x.last(stage) ? x.m : 0;
       const std::uint64_t X = x.rows * x.inputs() / x.q, W = x.weights() / (x.q * x.q);
       const std::uint64_t L = x.rows * x.V / x.q, T = x.V * x.h / (x.q * x.q);
       const std::uint64_t forwards = layers + x.full * test::recomputed_on(run.plan, stage) * x.m;
@@ -153,14 +154,14 @@ TEST_CASE("the other collectives of a grid equal the closed form", "[property][t
       CAPTURE(stage);
       const ClassTotals totals = totals_of(program, stage);
       const std::uint64_t layers = test::layers_on(run.plan, stage) * x.m;
-      const std::uint64_t heads = has_head(run.plan, stage) ? x.m : 0;
+      const std::uint64_t heads = x.last(stage) ? x.m : 0;
       const std::uint64_t sums = 1 + x.centered;
       const std::uint64_t norms =  // forward
           2 * (layers + x.full * test::recomputed_on(run.plan, stage) * x.m) + heads;
       const std::uint64_t back = 2 * layers + heads;
       CHECK(volume(program, totals, Collective::Kind::all_reduce, {Axis::column}) ==
             Volume{norms * sums + back + 2 * heads, x.rows * x.st * (norms * sums + back * sums + 3 * heads)});
-      const std::uint64_t first = stage == 0 ? x.m : 0;
+      const std::uint64_t first = x.first(stage) ? x.m : 0;
       const std::uint64_t words = x.q * x.rows * x.h / x.q * x.w;
       CHECK(volume(program, totals, Collective::Kind::all_gather, {Axis::row}) ==
             Volume{first * 3, first * (2 * x.q * x.rows * 4 + words)});
@@ -185,13 +186,13 @@ TEST_CASE("weights on a grid equal the closed form", "[property][totals]") {
       CAPTURE(stage);
       std::uint64_t matrices = test::layers_on(run.plan, stage) * x.weights();
       std::uint64_t rows = test::layers_on(run.plan, stage) * (2 * norm + biases);
-      if (stage == 0) {
+      if (x.first(stage)) {
         matrices += x.V * x.h;
         if (run.model.positions == PositionEncoding::learned) rows += run.model.max_positions * x.h;
       }
-      if (has_head(run.plan, stage)) {
+      if (x.last(stage)) {
         rows += norm;
-        if (!run.model.tied_embeddings || stage > 0) matrices += x.V * x.h;
+        if (!run.model.tied_embeddings || !x.first(stage)) matrices += x.V * x.h;
       }
       const RoleBytes state = totals_of(program, stage).state;
       CHECK(state[index(Role::weight)] == (matrices / (x.q * x.q) + rows / x.q) * x.w);

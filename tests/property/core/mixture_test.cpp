@@ -65,7 +65,7 @@ TEST_CASE("Experts' messages are those of the closed form", "[property][mixture]
     const Program p = lower(run.model, run.workload, run.plan);
     const Sizes s(run);
     for (std::uint32_t c = 0; c < p.classes.size(); ++c) {
-      const std::uint64_t layers = test::layers_on(run.plan, c) * p.microbatches;
+      const std::uint64_t layers = test::layers_on(run.plan, c) * p.microbatches / stage_map(run.plan).pipes();
       std::uint64_t sent = 0;
       for (const CollectiveTotal& t : totals_of(p, c).collectives) {
         if (t.kind == Collective::Kind::all_to_all && p[t.group].axes == AxisList{Axis::expert}) sent += t.sent;

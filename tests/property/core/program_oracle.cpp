@@ -231,10 +231,22 @@ bool deadlocks(const Program& p, const std::vector<RankList>& ranks) {
   return false;
 }
 
-/// Contributions to gradients: none twice, each microbatch alike, no parameter left out.
-bool gradients_wrong(const Program& p, const RankList& list, Rank rank) {
+/// How often each microbatch adds to a region, on the ranks of a pipeline together: a stage may be on several.
+using Contributions = std::map<std::tuple<Instance, std::uint64_t, std::uint64_t>, std::map<std::uint32_t, int>>;
+
+bool unbalanced(const Program& p, const Contributions& counts) {
+  for (const auto& [region, by_microbatch] : counts) {
+    for (std::uint32_t m = 0; m < p.microbatches; ++m) {
+      const auto found = by_microbatch.find(m);
+      if (found == by_microbatch.end() || found->second != by_microbatch.begin()->second) return true;
+    }
+  }
+  return false;
+}
+
+/// Contributions to gradients: none twice, no parameter left out.
+bool gradients_wrong(const Program& p, const RankList& list, Rank rank, Contributions& counts) {
   std::set<std::tuple<int, std::uint32_t, std::vector<std::tuple<Instance, std::uint64_t, std::uint64_t>>>> seen;
-  std::map<std::tuple<Instance, std::uint64_t, std::uint64_t>, std::map<std::uint32_t, int>> counts;
   std::map<Instance, std::vector<bool>> covered;
   for (const Step& s : list.steps) {
     if (std::holds_alternative<Collective>(s.run.op->action)) {
@@ -283,12 +295,6 @@ bool gradients_wrong(const Program& p, const RankList& list, Rank rank) {
     const auto kind = static_cast<int>(s.run.block->kernels[compute->kernel].kind);
     if (adds && !seen.emplace(kind, s.run.microbatch, operands).second) return true;
   }
-  for (const auto& [region, by_microbatch] : counts) {
-    for (std::uint32_t m = 0; m < p.microbatches; ++m) {
-      const auto found = by_microbatch.find(m);
-      if (found == by_microbatch.end() || found->second != by_microbatch.begin()->second) return true;
-    }
-  }
   for (const auto& [instance, elements] : covered) {
     const Buffer& b = p[instance.buffer];
     if (!b.parameters || !b.flat_split.empty()) continue;
@@ -305,6 +311,7 @@ bool gradients_wrong(const Program& p, const RankList& list, Rank rank) {
 
 std::string brute_force_fault(const Program& p) {
   std::vector<RankList> setup, step;
+  std::map<Rank, Contributions> counts;  // by the first rank of each pipeline
   for (std::uint32_t r = 0; r < p.mesh.size(); ++r) {
     const RankClass& c = p.classes[class_of(p, Rank{r})];
     Expand expand(p, Rank{r});
@@ -316,7 +323,11 @@ std::string brute_force_fault(const Program& p) {
       if (has_hazard(*list)) return "hazard";
     }
     if (expand.live() != kept) return "leaves other buffers live";
-    if (gradients_wrong(p, step.back(), Rank{r})) return "gradients";
+    const Rank first = p.mesh.moved(Rank{r}, Axis::pipeline, 0);
+    if (gradients_wrong(p, step.back(), Rank{r}, counts[first])) return "gradients";
+  }
+  for (const auto& [first, of_pipeline] : counts) {
+    if (unbalanced(p, of_pipeline)) return "gradients";
   }
   for (const auto* lists : {&setup, &step}) {
     if (const std::string fault = matching_fault(p, *lists); !fault.empty()) return fault;

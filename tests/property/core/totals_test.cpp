@@ -35,7 +35,7 @@ struct Symbols {
         p(r.plan.mesh.size(Axis::pipeline)),
         c(r.plan.mesh.size(Axis::context)),
         replicas(r.plan.mesh.size(Axis::replica)),
-        m(B / (replicas * dp * b)),
+        m(B / (replicas * dp * b) / stage_map(r.plan).pipes()),
         V(padded_vocabulary(r.plan, r.model)),
         swiglu(r.model.activation == Activation::swiglu),
         layer_norm(r.model.norm == Norm::layer_norm),
@@ -51,7 +51,7 @@ struct Symbols {
   const ModelSpec& model;
   const Workload& workload;
   const Plan& plan;
-  std::uint64_t L, h, a, k, d, f, s, b, B, t, dp, p, c, replicas, m, V;
+  std::uint64_t L, h, a, k, d, f, s, b, B, t, dp, p, c, replicas, m, V;  ///< m: microbatches of each pipe
   bool swiglu, layer_norm, bias, tied, flash, sp;
   std::uint32_t zero;
   std::uint64_t w, g, st;  ///< bytes of a weight, a gradient, a state
@@ -75,10 +75,11 @@ struct Symbols {
     return n;
   }
   /// Whether the rank holds the embedding, and the head.
-  [[nodiscard]] bool first(std::uint64_t rank) const { return rank == 0; }
+  [[nodiscard]] bool two_way() const { return stage_map(plan).two_way(); }
+  [[nodiscard]] bool first(std::uint64_t rank) const { return rank == 0 || (two_way() && rank + 1 == p); }
   [[nodiscard]] bool last(std::uint64_t rank) const {
     const StageMap map = stage_map(plan);
-    return rank == map.rank(map.stages() - 1);
+    return rank == map.rank(map.stages() - 1) || (two_way() && rank == 0);
   }
   /// Whether the head has its own copy of a tied table.
   [[nodiscard]] bool copied() const { return tied && !last(0); }
@@ -187,7 +188,7 @@ TEST_CASE("FLOPs of a Program equal the closed form", "[property][totals]") {
     const double layers = n(x.L);
     double recompute = 0.0, recomputed_core = 0.0;
     double again = 0.0;
-    for (std::uint64_t rank = 0; rank < x.p; ++rank) again += n(x.again_on(rank));
+    for (std::uint64_t rank = 0; rank < x.p; ++rank) again += n(x.again_on(rank)) / stage_map(run.plan).pipes();
     if (x.full()) recompute = again * gemms, recomputed_core = again * core;
     if (x.selective() && !x.flash) recomputed_core = again * core;
     const double counted = 3 * (layers * (gemms + core) + head) + recompute + recomputed_core;
@@ -485,12 +486,21 @@ TEST_CASE("pipeline traffic equals the closed form", "[property][totals]") {
       const StageMap map = stage_map(run.plan);
       std::uint64_t boundaries = 0;
       for (const std::uint32_t v : x.parts(stage)) {
-        if (v > 0 && map.rank(v - 1) != stage) ++boundaries;
-        if (v + 1 < map.stages() && map.rank(v + 1) != stage) ++boundaries;
+        if (v > 0 && (x.two_way() || map.rank(v - 1) != stage)) ++boundaries;
+        if (v + 1 < map.stages() && (x.two_way() || map.rank(v + 1) != stage)) ++boundaries;
       }
       CHECK(totals.messages == boundaries * x.m);
       CHECK(totals.message_bytes == boundaries * x.m * x.w * x.s * x.b * x.h / x.c / (x.sp ? x.t : 1));
       if (x.p == 1) continue;
+      if (x.two_way()) {
+        // Gradients of both stages, of the own part under ZeRO-1, and with the heads the loss.
+        const auto low = static_cast<std::uint32_t>(std::min<std::uint64_t>(stage, x.p - 1 - stage));
+        const Group pair{{Axis::pipeline}, {low, static_cast<std::uint32_t>(x.p - 1 - low)}};
+        const std::uint64_t loss = low == 0 ? 8 : 0;
+        CHECK(volume(program, totals, Collective::Kind::all_reduce, pair).payload ==
+              stage_held(x, stage) / (x.zero ? x.dp : 1) * x.g + loss);
+        continue;
+      }
       const Group tied{{Axis::pipeline}, {0, static_cast<std::uint32_t>(x.p - 1)}};
       Volume expected;
       if (x.copied() && (x.first(stage) || x.last(stage))) {
