@@ -41,7 +41,8 @@ set(libraries
   "(tbb|oneapi)/"           "planner/"                            "${none}"
   "hwloc"                   "exec/calibrate/"                     "${none}"
   "atomic$"                 "(exec|planner|cli|sim/des|core/record)/" "."   # sim/des, core/record: only to be told to stop
-  "(thread|mutex|shared_mutex|condition_variable|future|barrier|latch|semaphore|stop_token)$"
+  "mutex$"                  "(exec|planner|cli|sim/bound)/"       "."   # sim/bound: facts that threads of a search share
+  "(thread|shared_mutex|condition_variable|future|barrier|latch|semaphore|stop_token)$"
                             "(exec|planner|cli)/"                 "."
   "Q[A-Z]"                  "gui/"                                "."
   "(cuda|cublas|nccl|mpi)"  "exec/(kernels/cuda|comm)/"           ".")
