@@ -9,7 +9,7 @@
 
 namespace orrery::verifying {
 
-/// Classes that hold the same module, as pipelines in both directions have it:
+/// Ranks of a pipeline that hold the same module, as pipelines in both directions have it:
 /// each has a part of the sum that is its gradient, and of the loss.
 class Holders {
  public:

@@ -100,13 +100,25 @@ StudyResult v_schedule_study(const Library&) {
                                                                   {"dualpipe-v", lowering::schedule_dualpipe_v},
                                                                   {"v-half", lowering::schedule_v_half},
                                                                   {"v-min", lowering::schedule_v_min}};
+  Chart chart{"Schedules on a V, 8 ranks, 32 microbatches, f = b = w = 1",
+              "schedule",
+              "time beyond the work; most chunks in flight",
+              false,
+              false,
+              {},
+              {{"time beyond the work", {}}, {"chunks in flight", {}}}};
   for (const auto& [name, schedule] : schedules) {
     const lowering::Orders orders = schedule(shape);
     const auto makespan = static_cast<double>(lowering::times_of(orders, shape, {8, 2, StagePlacement::v}).makespan);
     const Held most = held(orders);
     family.rows.push_back({plain(name), number(makespan, 0), number(makespan - 6.0 * shape.microbatches, 0),
                            number(most.in_flight, 0), number(most.with_weights, 0)});
+    const auto at = static_cast<double>(chart.categories.size());
+    chart.categories.emplace_back(name);
+    chart.series[0].points.push_back({at, makespan - 6.0 * shape.microbatches});
+    chart.series[1].points.push_back({at, static_cast<double>(most.in_flight)});
   }
+  r.charts.push_back(std::move(chart));
   r.tables.push_back(std::move(family));
   r.conclusions = {"Every published span is met or beaten by an order that a plan runs.",
                    "A short span is a short step only where the optimizer step of a rank does not wait for all others; "

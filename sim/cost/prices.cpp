@@ -121,8 +121,8 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
         }
       }
       double messages = 0.0;
-      Picoseconds* row = &prices.transfer[std::size_t{c} * prices.transfers + prices.first_transfer[b]];
       if (!block.transfers.empty()) {
+        Picoseconds* row = &prices.transfer[std::size_t{c} * prices.transfers + prices.first_transfer[b]];
         for (const Op& op : block.ops) {
           const auto* exchange = std::get_if<Exchange>(&op.action);
           if (exchange == nullptr) continue;

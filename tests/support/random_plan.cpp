@@ -379,6 +379,11 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   }
   if (limits.architectures) {
     change_architecture(draw, run);
+    if (p.zero_stage >= 2 && p.chunks > 1 && stages == 1 && run.model.tied_embeddings) {
+      p.zero_stage = 1;  // as above
+      p.reshard_after_forward = true;
+      p.prefetch = 1;
+    }
   } else if (limits.beyond_bound) {
     add_context(draw, run, limits);
   }

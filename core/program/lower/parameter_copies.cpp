@@ -249,6 +249,10 @@ class Weights {
       s_.blocks(Phase::backward_last).embedding = backward.embedding;
       variants(backward, Phase::backward_last, ".last", ahead(layer_, {}));
     }
+    // Its backward pass reads weights only where a norm follows the tables.
+    if (const std::vector<Copy> read = needs_of(s_, backward.embedding); !read.empty()) {
+      edit(s_, backward.embedding, alone(read));
+    }
     edit(s_, backward.head, ahead_ ? ahead(head_, shifted(-1)) : alone(head_));
     for_layers(backward, [&](BlockId b) { edit(s_, b, ahead_ ? ahead(layer_, shifted(-1)) : alone(layer_)); });
   }

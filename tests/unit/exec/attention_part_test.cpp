@@ -24,7 +24,9 @@ struct Cut {
   }
   [[nodiscard]] std::uint64_t width() const { return (heads + 2 * kv_heads) * dim; }
   [[nodiscard]] Kernel kernel_of(KernelKind kind, std::uint64_t positions) const {
-    Kernel k = kernel(kind, DType::f64, positions * batch, width(), positions * batch);
+    Kernel k = kernel(kind, DType::f64, positions * batch, width());
+    const bool part = kind == KernelKind::attention_part_forward || kind == KernelKind::attention_part_backward;
+    if (part) k.depth = positions * batch;  // keys; elsewhere a width of values that is not that of keys
     k.batch = batch;
     k.heads = heads;
     k.kv_heads = kv_heads;
