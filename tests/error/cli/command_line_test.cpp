@@ -50,7 +50,7 @@ TEST_CASE("cli.arguments: flags and choices that are not known, and the nearest 
         "error: orrery plan has no flag --clip_norm [cli.arguments]\n  Did you mean --clip-norm?\n" + help);
   CHECK(refused("plan -x") == "error: orrery plan has no flag -x [cli.arguments]\n" + help);
   CHECK(refused("plan --precision bf15") ==
-        "error: --precision: \"bf15\" is not known [cli.arguments]\n  Known: fp64, fp32, bf16, fp16.\n" + help);
+        "error: --precision: \"bf15\" is not known [cli.arguments]\n  Known: fp64, fp32, bf16, fp16, fp8.\n" + help);
   CHECK(refused("plan --dropout much") == "error: --dropout: \"much\" is not a number [cli.arguments]\n" + help);
   CHECK(refused("plan --gpus -1") ==
         "error: --gpus: \"-1\" is not a whole number from 1 to 1048576 [cli.arguments]\n" + help);
@@ -318,7 +318,7 @@ TEST_CASE("mistakes in a file are all shown, with line and column", "[error]") {
             "    5 | [workload]\n      | ^\n" +
             file +
             ":8:13: error: workload.precision is \"fp31\", which is not known [file.choice]\n"
-            "    8 | precision = \"fp31\"\n      |             ^\n  Known: fp64, fp32, bf16, fp16.\n" +
+            "    8 | precision = \"fp31\"\n      |             ^\n  Known: fp64, fp32, bf16, fp16, fp8.\n" +
             file +
             ":7:1: error: workload.sequenc is not a known key [file.unknown-key]\n"
             "    7 | sequenc = 128\n      | ^\n  Did you mean sequence?\n");
