@@ -112,9 +112,9 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
     // First in the order of a plan file, last to be known: it depends on the others.
     out.resolved.insert(out.resolved.begin(),
                         {"stage_layers", fmt::format("[{}]", fmt::join(*plan.stage_layers, ", ")),
-                         stages == 1          ? "one stage holds all layers"
+                         stages == 1                 ? "one stage holds all layers"
                          : bound_covers(plan, model) ? "the least bound on the step, with embedding and head counted"
-                                              : "the most even split"});
+                                                     : "the most even split"});
   }
   if (decide_offload) out.resolved.push_back(decide_states(plan, model, workload, cluster));
   return out;

@@ -87,8 +87,9 @@ void check_offload(const Context& c) {
              "Leave out offload_states."});
   }
   if (o.states > 0 && has_trust_ratio(c.workload)) {
-    c.error("plan.offload_states", "offload-trust", "LAMB and LARS update on the device alone",
-            {"Their trust ratios need norms that ranks sum on their devices.", "Leave out offload_states, or use adam."});
+    c.error(
+        "plan.offload_states", "offload-trust", "LAMB and LARS update on the device alone",
+        {"Their trust ratios need norms that ranks sum on their devices.", "Leave out offload_states, or use adam."});
   }
 }
 

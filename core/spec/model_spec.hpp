@@ -105,9 +105,9 @@ struct ModelSpec {
 /// d head size, f ffn; G segments; P patch side, c channels, N patches,
 /// C classes; q and u ranks of queries and of keys and values, r rope_dim,
 /// e value_dim; E experts of width f_e, f_s width of shared ones (biases that
-/// only the choice of experts sees are not trained and do not count).  BERT is trained on masked words: its head counts, a pooler
-/// does not.  Source: the published architectures; checked against published
-/// counts in tests/unit/core/spec.
+/// only the choice of experts sees are not trained and do not count).  BERT is trained on masked words: its head
+/// counts, a pooler does not.  Source: the published architectures; checked against published counts in
+/// tests/unit/core/spec.
 [[nodiscard]] std::uint64_t parameter_count(const ModelSpec&);
 
 /// Parameters that one token meets: of the experts only per_token in each layer.

@@ -738,7 +738,9 @@ bool bound_covers(const Plan& plan) {
          plan.offload.value_or(Offload{}) == Offload{} && plan.expert_tensor == plain.expert_tensor;
 }
 
-bool bound_covers(const Plan& plan, const ModelSpec& model) { return !model.mixture && bound_covers(model) && bound_covers(plan); }
+bool bound_covers(const Plan& plan, const ModelSpec& model) {
+  return !model.mixture && bound_covers(model) && bound_covers(plan);
+}
 
 Seconds bound(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
               const Calibration& calibration) {

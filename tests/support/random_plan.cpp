@@ -457,20 +457,22 @@ std::string describe(const PlannedRun& run) {
     for (const std::uint32_t n : *p.recompute_layers) recompute += fmt::format(":{}", n);
   }
   return fmt::format(
-      "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {} {}mb{} B{} s{} {} stages {} {} x{} recompute {} zero {}{}{} offload "
-      "{} bucket {} "
-      "overlap "
-      "{} {} {} {} "
-      "{} {} momentum {} clip {} dropout {}/{} grads {} seed {}{}",
-      p.name, m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.ffn, m.vocabulary,
-      m.tied_embeddings ? "tied " : "untied ", name_of(p.tensor), mesh, p.microbatch_size, w.global_batch,
-      w.sequence_length, name_of(w.precision), stages, name_of(p.schedule), p.chunks, recompute, p.zero_stage,
-      p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "", p.offload ? p.offload->states : 0,
-      p.gradient_bucket ? p.gradient_bucket->base() : 0.0, p.overlap_gradients.value_or(false),
-      p.attention == AttentionKernel::flash ? "flash" : "unfused",
-      p.mesh.size(Axis::context) > 1 ? name_of(p.context) : "no-context", p.zigzag ? "zigzag" : "in-order",
-      p.sequence_parallel ? "sp" : "no-sp", name_of(w.optimizer.kind), w.optimizer.momentum, w.clip_norm.value_or(0.0),
-      w.hidden_dropout, w.attention_dropout, name_of(gradient_dtype(w)), w.seed, p.placement.empty() ? "" : " placed") +
+             "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {} {}mb{} B{} s{} {} stages {} {} x{} recompute {} zero {}{}{} "
+             "offload "
+             "{} bucket {} "
+             "overlap "
+             "{} {} {} {} "
+             "{} {} momentum {} clip {} dropout {}/{} grads {} seed {}{}",
+             p.name, m.name, m.layers, m.hidden, m.heads, m.kv_heads, m.head_dim, m.ffn, m.vocabulary,
+             m.tied_embeddings ? "tied " : "untied ", name_of(p.tensor), mesh, p.microbatch_size, w.global_batch,
+             w.sequence_length, name_of(w.precision), stages, name_of(p.schedule), p.chunks, recompute, p.zero_stage,
+             p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "",
+             p.offload ? p.offload->states : 0, p.gradient_bucket ? p.gradient_bucket->base() : 0.0,
+             p.overlap_gradients.value_or(false), p.attention == AttentionKernel::flash ? "flash" : "unfused",
+             p.mesh.size(Axis::context) > 1 ? name_of(p.context) : "no-context", p.zigzag ? "zigzag" : "in-order",
+             p.sequence_parallel ? "sp" : "no-sp", name_of(w.optimizer.kind), w.optimizer.momentum,
+             w.clip_norm.value_or(0.0), w.hidden_dropout, w.attention_dropout, name_of(gradient_dtype(w)), w.seed,
+             p.placement.empty() ? "" : " placed") +
          experts;
 }
 

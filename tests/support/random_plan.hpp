@@ -21,8 +21,8 @@ struct RandomRunLimits {
   bool placement = true;                  ///< may have a placement other than the identity
   bool mixture = true;                    ///< may have layers of experts
   std::optional<std::uint32_t> expert;    ///< ranks that share experts, beyond max_ranks; all 1D plans then have some,
-                                        ///< and recorded routing too, whose table is no file
-  bool beyond_bound = true;  ///< may use what sim/bound does not cover
+                                          ///< and recorded routing too, whose table is no file
+  bool beyond_bound = true;               ///< may use what sim/bound does not cover
   bool architectures = false;             ///< BERT, vision transformers and latent attention only
 };
 

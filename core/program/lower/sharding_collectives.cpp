@@ -42,8 +42,8 @@ void run(State& s) {
 
 /// Axes along which ranks work on one microbatch, or on each other's, together.
 bool joins(Axis axis) {
-  return axis == Axis::context || axis == Axis::expert || axis == Axis::tensor || axis == Axis::depth || axis == Axis::row ||
-         axis == Axis::column;
+  return axis == Axis::context || axis == Axis::expert || axis == Axis::tensor || axis == Axis::depth ||
+         axis == Axis::row || axis == Axis::column;
 }
 
 /// No seam is left, and every collective so far joins ranks that share a microbatch.

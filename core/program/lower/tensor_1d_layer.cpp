@@ -330,7 +330,7 @@ class Layer {
 
   State& c_;
   std::unique_ptr<AttentionCore> attention_;
-  std::unique_ptr<MixtureLayer> mixture_;  ///< in place of the dense feed-forward part
+  std::unique_ptr<MixtureLayer> mixture_;      ///< in place of the dense feed-forward part
   std::unique_ptr<LatentProjections> latent_;  ///< in place of the product that makes queries, keys and values
   BufferId hidden_, gradient_;
   BufferId norm1_out_{}, norm1_stats_{}, qkv_{}, context_{}, attention_out_{}, attention_mask_{}, mid_{}, norm2_out_{},
