@@ -7,23 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "core/plan/check_context.hpp"
 #include "core/spec/spec_files.hpp"
 
 namespace orrery {
 namespace {
 
-struct Context {
-  const Plan& plan;
-  const ModelSpec& model;
-  const Workload& workload;
-  Diagnostics& out;
-
-  void error(const std::string& key, const char* code, std::string message, std::vector<std::string> details) const {
-    out.error(plan.origin, key, std::string("plan.") + code, std::move(message), std::move(details));
-  }
-};
-
-void check_recompute_layers(const Context& c) {
+void check_recompute_layers(const CheckContext& c) {
   if (!c.plan.recompute_layers) return;
   const std::vector<std::uint32_t>& counts = *c.plan.recompute_layers;
   const std::uint64_t stages = std::uint64_t{c.plan.mesh.size(Axis::pipeline)} * c.plan.chunks;
@@ -67,7 +57,7 @@ void check_recompute_layers(const Context& c) {
   }
 }
 
-void check_offload(const Context& c) {
+void check_offload(const CheckContext& c) {
   if (!c.plan.offload) return;
   const Offload& o = *c.plan.offload;
   if (o.states > 8 && o.states != undecided_eighths) {
@@ -96,7 +86,7 @@ void check_offload(const Context& c) {
 }  // namespace
 
 void check_memory_choices(const Plan& plan, const ModelSpec& model, const Workload& workload, Diagnostics& out) {
-  const Context c{plan, model, workload, out};
+  const CheckContext c{plan, model, workload, out};
   check_recompute_layers(c);
   check_offload(c);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/plan/architecture_check.hpp"
+#include "core/plan/check_context.hpp"
 #include "core/plan/context_check.hpp"
 #include "core/plan/grid_check.hpp"
 #include "core/plan/memory_check.hpp"
@@ -25,17 +26,6 @@ namespace {
 constexpr std::uint64_t count_limit = std::uint64_t{1} << 53;
 // Widths and lengths above this are refused before they are multiplied.
 constexpr std::uint64_t width_limit = std::uint64_t{1} << 32;
-
-struct Context {
-  const Plan& plan;
-  const ModelSpec& model;
-  const Workload& workload;
-  Diagnostics& out;
-
-  void error(const std::string& key, const char* code, std::string message, std::vector<std::string> details) const {
-    out.error(plan.origin, key, std::string("plan.") + code, std::move(message), std::move(details));
-  }
-};
 
 // The product, or count_limit when it is not below that.
 std::uint64_t bounded_product(std::initializer_list<std::uint64_t> factors) {
@@ -57,7 +47,7 @@ std::string mesh_text(const Mesh& mesh) {
 
 // Sizes of the model and workload that the rules below divide by or multiply.
 // The readers check them too, with better positions; this guards specs built in memory.
-bool check_specs(const Context& c) {
+bool check_specs(const CheckContext& c) {
   const auto in_range = [&](const char* name, std::uint64_t value, std::uint64_t limit) {
     if (value >= 1 && value <= limit) return true;
     c.error("", "size", fmt::format("{} is out of range", name),
@@ -77,7 +67,7 @@ bool check_specs(const Context& c) {
   return good;
 }
 
-bool check_mesh(const Context& c) {
+bool check_mesh(const CheckContext& c) {
   bool good = true;
   bool seen[axis_count] = {};
   std::uint64_t world = 1;
@@ -109,7 +99,7 @@ bool check_mesh(const Context& c) {
   return good;
 }
 
-void check_placement(const Context& c) {
+void check_placement(const CheckContext& c) {
   const std::vector<std::uint32_t>& placement = c.plan.placement;
   if (placement.empty()) return;
   const std::uint64_t world = c.plan.mesh.size();
@@ -135,7 +125,7 @@ void check_placement(const Context& c) {
 }
 
 // The tensor axis cuts heads, key-value groups and the feed-forward width into equal parts.
-void check_tensor(const Context& c) {
+void check_tensor(const CheckContext& c) {
   check_grid(c.plan, c.model, c.out);
   if (c.plan.tensor != TensorAlgorithm::one_d) return;
   const std::uint64_t t = c.plan.mesh.size(Axis::tensor);
@@ -170,7 +160,7 @@ void check_tensor(const Context& c) {
 }
 
 // What a schedule asks of the chunks on each rank.
-bool check_schedule(const Context& c) {
+bool check_schedule(const CheckContext& c) {
   if (!check_order(c.plan, c.out)) return false;
   const ScheduleRules& rules = rules_of(c.plan.schedule);
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
@@ -207,7 +197,7 @@ bool check_schedule(const Context& c) {
 }
 
 // Schedules of pairs: of ranks, and of microbatches for the two directions.
-void check_even(const Context& c, std::uint64_t count, std::uint64_t batch, const std::string& divisors) {
+void check_even(const CheckContext& c, std::uint64_t count, std::uint64_t batch, const std::string& divisors) {
   const bool two_way = stage_map(c.plan).two_way();
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
   const std::string schedule(name_of(c.plan.schedule));
@@ -228,7 +218,7 @@ void check_even(const Context& c, std::uint64_t count, std::uint64_t batch, cons
 }
 
 // Schedules that work in rounds of one microbatch per rank.
-void check_rounds(const Context& c, std::uint64_t count, std::uint64_t batch, const std::string& divisors) {
+void check_rounds(const CheckContext& c, std::uint64_t count, std::uint64_t batch, const std::string& divisors) {
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
   if (!rules_of(c.plan.schedule).whole_rounds || count % p == 0) return;
   c.error("plan.microbatch_size", "schedule-rounds",
@@ -242,7 +232,7 @@ void check_rounds(const Context& c, std::uint64_t count, std::uint64_t batch, co
 }
 
 // Schedules that need many microbatches to begin with.
-void check_fill(const Context& c, std::uint64_t count, std::uint64_t batch, const std::string& divisors) {
+void check_fill(const CheckContext& c, std::uint64_t count, std::uint64_t batch, const std::string& divisors) {
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
   const std::uint64_t least = rules_of(c.plan.schedule).least_rounds * p;
   if (count >= least) return;
@@ -256,7 +246,7 @@ void check_fill(const Context& c, std::uint64_t count, std::uint64_t batch, cons
 }
 
 // Times for which an order is searched.
-void check_action_times(const Context& c) {
+void check_action_times(const CheckContext& c) {
   const ActionTimes& t = c.plan.action_times;
   if (t == ActionTimes{}) return;
   if (c.plan.schedule != ScheduleName::zb_v) {
@@ -273,7 +263,7 @@ void check_action_times(const Context& c) {
   }
 }
 
-void check_stages(const Context& c) {
+void check_stages(const CheckContext& c) {
   const std::uint64_t p = c.plan.mesh.size(Axis::pipeline);
   const std::uint64_t layers = c.model.layers;
   if (p > layers) {
@@ -333,7 +323,7 @@ std::string batch_divisors(const Plan& plan) {
   return text;
 }
 
-void check_batch(const Context& c) {
+void check_batch(const CheckContext& c) {
   const std::uint64_t m = c.plan.microbatch_size;
   const std::uint64_t b = c.workload.global_batch;
   if (m < 1 || m > plan_size_limit) {
@@ -390,12 +380,12 @@ void check_batch(const Context& c) {
 }
 
 // Whether the rules about sizes hold with another mesh.
-bool holds_with(const Context& c, const Mesh& mesh) {
+bool holds_with(const CheckContext& c, const Mesh& mesh) {
   if (c.model.heads % mesh.size(Axis::tensor) != 0) return false;  // most fail here, at once
   Plan plan = c.plan;
   plan.mesh = mesh;
   Diagnostics wrong;
-  const Context other{plan, c.model, c.workload, wrong};
+  const CheckContext other{plan, c.model, c.workload, wrong};
   check_tensor(other);
   check_context(plan, c.model, c.workload, wrong);
   check_mixture(plan, c.model, c.workload, wrong);
@@ -404,7 +394,7 @@ bool holds_with(const Context& c, const Mesh& mesh) {
   return wrong.empty();
 }
 
-void check_cluster(const Context& c, const ClusterSpec& cluster, bool specs) {
+void check_cluster(const CheckContext& c, const ClusterSpec& cluster, bool specs) {
   const std::uint64_t world = c.plan.mesh.size();
   const std::uint64_t devices = cluster.devices();
   if (world != devices) {
@@ -434,7 +424,7 @@ void check_cluster(const Context& c, const ClusterSpec& cluster, bool specs) {
 }
 
 // Every buffer's element count, and every random key, stays exact.
-void check_counts(const Context& c) {
+void check_counts(const CheckContext& c) {
   const std::uint64_t s = c.workload.sequence_length;
   const std::uint64_t rows = bounded_product({s, c.plan.microbatch_size});
   const std::uint64_t qkv =
@@ -456,7 +446,7 @@ void check_counts(const Context& c) {
 }
 
 // What schedules do not go with.
-void check_schedule_with(const Context& c) {
+void check_schedule_with(const CheckContext& c) {
   check_action_times(c);
   const Plan& plan = c.plan;
   const bool split = splits_backward(plan);
@@ -482,7 +472,7 @@ void check_schedule_with(const Context& c) {
   }
 }
 
-void check_choices(const Context& c) {
+void check_choices(const CheckContext& c) {
   const Plan& plan = c.plan;
   const Workload& w = c.workload;
   if (plan.zero_stage > 3) {
@@ -529,7 +519,7 @@ void check_choices(const Context& c) {
 
 void check(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec* cluster,
            Diagnostics& out) {
-  const Context c{plan, model, workload, out};
+  const CheckContext c{plan, model, workload, out};
   const bool specs = check_specs(c);
   const bool mesh = check_mesh(c);
   if (mesh) {

@@ -21,8 +21,8 @@ inline constexpr std::uint64_t stage_limit = 2048;
 
 /// Where plan, model, workload and (if given) cluster meet: the structural
 /// rules that `lower` and pricing rely on.  Adds one diagnostic per violated
-/// rule, with the numbers and the nearest valid values; codes are "plan.xxx"
-/// (docs/diagnostics.md) and positions point into plan.origin.  Adds nothing
+/// rule, with the numbers and the nearest valid values; codes begin with "plan."
+/// (docs/diagnostics.md), and positions point into plan.origin.  Adds nothing
 /// when the plan is valid, resolved or not: an `auto` violates no rule.
 ///
 /// `cluster` adds two rules: the mesh covers its devices exactly, and its

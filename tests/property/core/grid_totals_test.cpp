@@ -51,6 +51,14 @@ struct Symbols {
   /// Sums over the four linear layers of K and of K N.
   [[nodiscard]] std::uint64_t inputs() const { return h + context + h + f; }
   [[nodiscard]] std::uint64_t weights() const { return h * qkv + context * h + h * up + f * h; }
+  /// What a rank has of the stream, and what the attention core keeps of it, where it is not made again.
+  [[nodiscard]] std::uint64_t stream() const { return rows * h / q; }
+  [[nodiscard]] std::uint64_t core_bytes() const {
+    if (*plan.attention == AttentionKernel::flash) return 0;
+    const std::uint64_t scores = model.heads / q * rows * workload.sequence_length;
+    return scores * (w + (workload.attention_dropout > 0 ? 1 + w : 0));
+  }
+  [[nodiscard]] std::uint64_t mask_bytes() const { return workload.hidden_dropout > 0 ? 2 * stream() : 0; }
 };
 
 struct Volume {
@@ -78,6 +86,51 @@ PlannedRun grid_run(std::uint64_t seed) {
   return test::random_run(seed, limits);
 }
 
+PlannedRun cube_run(std::uint64_t seed) {
+  test::RandomRunLimits limits;
+  limits.tensor = TensorAlgorithm::three_d;
+  return test::random_run(seed, limits);
+}
+
+void as_drawn(Plan&) {}
+void without_recomputation(Plan& plan) {
+  plan.recompute = Recompute::none;
+  plan.recompute_layers.reset();
+}
+
+/// Calls check(symbols, program) for every case, its plan changed.
+template <class Check>
+void for_each_run(PlannedRun (*make)(std::uint64_t), void (*change)(Plan&), Check check) {
+  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
+    PlannedRun run = make(seed);
+    change(run.plan);
+    CAPTURE(seed, test::describe(run));
+    check(Symbols(run), lower(run.model, run.workload, run.plan));
+  }
+}
+
+/// Calls check(symbols, program, stage, totals of its ranks) for every stage of every case.
+template <class Check>
+void for_each_stage(PlannedRun (*make)(std::uint64_t), void (*change)(Plan&), Check check) {
+  for_each_run(make, change, [&](const Symbols& x, const Program& program) {
+    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
+      CAPTURE(stage);
+      check(x, program, stage, totals_of(program, stage));
+    }
+  });
+}
+
+/// Calls visit(collective, its views) for those of a layer's whole way.
+template <class Visit>
+void for_each_collective_of_a_layer(const Program& program, Visit visit) {
+  for (const Block& block : program.blocks) {
+    if (!is_layer(block)) continue;
+    for (const Op& op : block.ops) {
+      if (const auto* c = std::get_if<Collective>(&op.action)) visit(*c, &block.views[op.views.first]);
+    }
+  }
+}
+
 }  // namespace
 
 // A linear layer Y = X W: forward q broadcasts of a block of X along the row
@@ -87,31 +140,24 @@ PlannedRun grid_run(std::uint64_t seed) {
 // The head multiplies by its transposed matrix, so what it moves instead of its
 // input is the logits.  Full recomputation repeats the layers' forward.
 TEST_CASE("SUMMA's volume and steps equal the closed form", "[property][totals]") {
-  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    const PlannedRun run = grid_run(seed);
-    CAPTURE(seed, test::describe(run));
-    const Symbols x(run);
-    const Program program = lower(run.model, run.workload, run.plan);
-    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
-      CAPTURE(stage);
-      const ClassTotals totals = totals_of(program, stage);
-      const std::uint64_t layers = test::layers_on(run.plan, stage) * x.m;
-      const std::uint64_t heads = x.last(stage) ? x.m : 0;
-      const std::uint64_t X = x.rows * x.inputs() / x.q, W = x.weights() / (x.q * x.q);
-      const std::uint64_t L = x.rows * x.V / x.q, T = x.V * x.h / (x.q * x.q);
-      const std::uint64_t forwards = layers + x.full * test::recomputed_on(run.plan, stage) * x.m;
-      CHECK(volume(program, totals, Collective::Kind::broadcast, {Axis::column}) ==
-            Volume{x.q * (4 * (forwards + layers) + heads * 2),
-                   x.q * (X * x.w * (forwards + layers) + heads * 2 * L * x.st)});
-      CHECK(volume(program, totals, Collective::Kind::broadcast, {Axis::row}) ==
-            Volume{x.q * (4 * (forwards + layers) + heads * 2),
-                   x.q * (W * x.w * (forwards + layers) + heads * 2 * T * x.w)});
-      CHECK(volume(program, totals, Collective::Kind::reduce, {Axis::column}) ==
-            Volume{x.q * (layers * 4 + heads), x.q * (layers * X * x.w + heads * L * x.st)});
-      CHECK(volume(program, totals, Collective::Kind::reduce, {Axis::row}) ==
-            Volume{x.q * (layers * 4 + heads), x.q * (layers * W + heads * T) * x.g});
-    }
-  }
+  for_each_stage(grid_run, as_drawn,
+                 [](const Symbols& x, const Program& program, std::uint32_t stage, const ClassTotals& totals) {
+                   const std::uint64_t layers = test::layers_on(x.plan, stage) * x.m;
+                   const std::uint64_t heads = x.last(stage) ? x.m : 0;
+                   const std::uint64_t X = x.rows * x.inputs() / x.q, W = x.weights() / (x.q * x.q);
+                   const std::uint64_t L = x.rows * x.V / x.q, T = x.V * x.h / (x.q * x.q);
+                   const std::uint64_t forwards = layers + x.full * test::recomputed_on(x.plan, stage) * x.m;
+                   CHECK(volume(program, totals, Collective::Kind::broadcast, {Axis::column}) ==
+                         Volume{x.q * (4 * (forwards + layers) + heads * 2),
+                                x.q * (X * x.w * (forwards + layers) + heads * 2 * L * x.st)});
+                   CHECK(volume(program, totals, Collective::Kind::broadcast, {Axis::row}) ==
+                         Volume{x.q * (4 * (forwards + layers) + heads * 2),
+                                x.q * (W * x.w * (forwards + layers) + heads * 2 * T * x.w)});
+                   CHECK(volume(program, totals, Collective::Kind::reduce, {Axis::column}) ==
+                         Volume{x.q * (layers * 4 + heads), x.q * (layers * X * x.w + heads * L * x.st)});
+                   CHECK(volume(program, totals, Collective::Kind::reduce, {Axis::row}) ==
+                         Volume{x.q * (layers * 4 + heads), x.q * (layers * W + heads * T) * x.g});
+                 });
 }
 
 // Of all that the grid's devices receive for one layer and microbatch, forward
@@ -119,166 +165,116 @@ TEST_CASE("SUMMA's volume and steps equal the closed form", "[property][totals]"
 // tokens of the grid and S_W = K N, summed over the linear layers.  A broadcast
 // or reduce of n elements among q brings n to q - 1 of them.
 TEST_CASE("a layer's total volume on a grid equals the table", "[property][totals]") {
-  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    PlannedRun run = grid_run(seed);
-    run.plan.recompute = Recompute::none;
-    run.plan.recompute_layers.reset();
-    CAPTURE(seed, test::describe(run));
-    const Symbols x(run);
-    const Program program = lower(run.model, run.workload, run.plan);
+  for_each_run(grid_run, without_recomputation, [](const Symbols& x, const Program& program) {
     std::uint64_t received = 0;
-    for (const Block& block : program.blocks) {
-      if (!is_layer(block)) continue;
-      for (const Op& op : block.ops) {
-        const auto* c = std::get_if<Collective>(&op.action);
-        if (c == nullptr || (c->kind != Collective::Kind::broadcast && c->kind != Collective::Kind::reduce)) continue;
-        const std::uint64_t groups = x.d * x.q;  // of q ranks each
-        received += groups * (x.q - 1) * block.views[op.views.first].count;
-      }
-    }
+    for_each_collective_of_a_layer(program, [&](const Collective& c, const View* views) {
+      if (c.kind != Collective::Kind::broadcast && c.kind != Collective::Kind::reduce) return;
+      const std::uint64_t groups = x.d * x.q;  // of q ranks each
+      received += groups * (x.q - 1) * views[0].count;
+    });
     const std::uint64_t tokens = x.d * x.q * x.rows;
     CHECK(received == 3 * (x.q - 1) * (tokens * x.inputs() + x.d * x.weights()));
-  }
+  });
 }
 
 // Norms: forward one sum per token over the row of ranks for RMS norm, two for
 // layer norm, backward one of one or two.  Cross-entropy: maximum, then sum and
 // target.  The word table: tokens and rows gathered and scattered over a column.
 TEST_CASE("the other collectives of a grid equal the closed form", "[property][totals]") {
-  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    const PlannedRun run = grid_run(seed);
-    CAPTURE(seed, test::describe(run));
-    const Symbols x(run);
-    const Program program = lower(run.model, run.workload, run.plan);
-    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
-      CAPTURE(stage);
-      const ClassTotals totals = totals_of(program, stage);
-      const std::uint64_t layers = test::layers_on(run.plan, stage) * x.m;
-      const std::uint64_t heads = x.last(stage) ? x.m : 0;
-      const std::uint64_t sums = 1 + x.centered;
-      const std::uint64_t norms =  // forward
-          2 * (layers + x.full * test::recomputed_on(run.plan, stage) * x.m) + heads;
-      const std::uint64_t back = 2 * layers + heads;
-      CHECK(volume(program, totals, Collective::Kind::all_reduce, {Axis::column}) ==
-            Volume{norms * sums + back + 2 * heads, x.rows * x.st * (norms * sums + back * sums + 3 * heads)});
-      const std::uint64_t first = x.first(stage) ? x.m : 0;
-      const std::uint64_t words = x.q * x.rows * x.h / x.q * x.w;
-      CHECK(volume(program, totals, Collective::Kind::all_gather, {Axis::row}) ==
-            Volume{first * 3, first * (2 * x.q * x.rows * 4 + words)});
-      CHECK(volume(program, totals, Collective::Kind::reduce_scatter, {Axis::row}) == Volume{first, first * words});
-    }
-  }
+  for_each_stage(
+      grid_run, as_drawn, [](const Symbols& x, const Program& program, std::uint32_t stage, const ClassTotals& totals) {
+        const std::uint64_t layers = test::layers_on(x.plan, stage) * x.m;
+        const std::uint64_t heads = x.last(stage) ? x.m : 0;
+        const std::uint64_t sums = 1 + x.centered;
+        const std::uint64_t norms =  // forward
+            2 * (layers + x.full * test::recomputed_on(x.plan, stage) * x.m) + heads;
+        const std::uint64_t back = 2 * layers + heads;
+        CHECK(volume(program, totals, Collective::Kind::all_reduce, {Axis::column}) ==
+              Volume{norms * sums + back + 2 * heads, x.rows * x.st * (norms * sums + back * sums + 3 * heads)});
+        const std::uint64_t first = x.first(stage) ? x.m : 0;
+        const std::uint64_t words = x.q * x.rows * x.h / x.q * x.w;
+        CHECK(volume(program, totals, Collective::Kind::all_gather, {Axis::row}) ==
+              Volume{first * 3, first * (2 * x.q * x.rows * 4 + words)});
+        CHECK(volume(program, totals, Collective::Kind::reduce_scatter, {Axis::row}) == Volume{first, first * words});
+      });
 }
 
 // Matrices are cut q^2 ways, what is added to or multiplied with a row of
 // features q ways.  A ZeRO part is padded, so those runs are left out.
 TEST_CASE("weights on a grid equal the closed form", "[property][totals]") {
-  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    PlannedRun run = grid_run(seed);
-    run.plan.zero_stage = 0;
-    run.plan.offload.reset();
-    CAPTURE(seed, test::describe(run));
-    const Symbols x(run);
-    const Program program = lower(run.model, run.workload, run.plan);
-    const std::uint64_t norm = (1 + x.centered) * x.h;
-    const std::uint64_t biases = run.model.bias ? x.qkv + x.h + x.up + x.h : 0;
-    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
-      CAPTURE(stage);
-      std::uint64_t matrices = test::layers_on(run.plan, stage) * x.weights();
-      std::uint64_t rows = test::layers_on(run.plan, stage) * (2 * norm + biases);
-      if (x.first(stage)) {
-        matrices += x.V * x.h;
-        if (run.model.positions == PositionEncoding::learned) rows += run.model.max_positions * x.h;
-      }
-      if (x.last(stage)) {
-        rows += norm;
-        if (!run.model.tied_embeddings || !x.first(stage)) matrices += x.V * x.h;
-      }
-      const RoleBytes state = totals_of(program, stage).state;
-      CHECK(state[index(Role::weight)] == (matrices / (x.q * x.q) + rows / x.q) * x.w);
-      CHECK(state[index(Role::gradient)] == (matrices / (x.q * x.q) + rows / x.q) * x.g);
-    }
-  }
+  const auto whole_states = [](Plan& plan) {
+    plan.zero_stage = 0;
+    plan.offload.reset();
+  };
+  for_each_stage(grid_run, whole_states,
+                 [](const Symbols& x, const Program&, std::uint32_t stage, const ClassTotals& totals) {
+                   const std::uint64_t norm = (1 + x.centered) * x.h;
+                   const std::uint64_t biases = x.model.bias ? x.qkv + x.h + x.up + x.h : 0;
+                   std::uint64_t matrices = test::layers_on(x.plan, stage) * x.weights();
+                   std::uint64_t rows = test::layers_on(x.plan, stage) * (2 * norm + biases);
+                   if (x.first(stage)) {
+                     matrices += x.V * x.h;
+                     if (x.model.positions == PositionEncoding::learned) rows += x.model.max_positions * x.h;
+                   }
+                   if (x.last(stage)) {
+                     rows += norm;
+                     if (!x.model.tied_embeddings || !x.first(stage)) matrices += x.V * x.h;
+                   }
+                   CHECK(totals.state[index(Role::weight)] == (matrices / (x.q * x.q) + rows / x.q) * x.w);
+                   CHECK(totals.state[index(Role::gradient)] == (matrices / (x.q * x.q) + rows / x.q) * x.g);
+                 });
 }
 
 // Korthikanti's table with every tensor cut: by sequences q (times d) ways, which
 // `rows` has already, by features or heads q ways.
 TEST_CASE("saved activations on a grid are all cut", "[property][totals]") {
-  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    const PlannedRun run = grid_run(seed);
-    CAPTURE(seed, test::describe(run));
-    const Symbols x(run);
-    const bool flash = *run.plan.attention == AttentionKernel::flash;
-    const std::uint64_t masks = run.workload.hidden_dropout > 0 ? 2 : 0;
-    const std::uint64_t stream = x.rows * x.h / x.q;
-    const std::uint64_t wide = x.rows * (x.qkv + x.context + x.up + x.f) / x.q;
-    const std::uint64_t scores = flash ? 0 : run.model.heads / x.q * x.rows * run.workload.sequence_length;
-    const std::uint64_t dropped = run.workload.attention_dropout > 0 ? 1 + x.w : 0;
-    // Where backward is split, what is made again for the input gradients stays for the weight gradients: the inputs
-    // of the four products.
-    const std::uint64_t inputs = splits_backward(run.plan) ? 2 * stream + x.rows * (x.context + x.f) / x.q : 0;
-    const Program program = lower(run.model, run.workload, run.plan);
-    for (std::uint32_t stage = 0; stage < x.p; ++stage) {
-      const ClassTotals totals = totals_of(program, stage);
-      for (const std::uint32_t part : test::stages_on(run.plan, stage)) {
-        for (std::uint32_t layer = first_layer(run.plan, part); layer < first_layer(run.plan, part + 1); ++layer) {
-          CAPTURE(stage, layer);
-          const bool again = test::recomputes(run.plan, layer);
-          const std::uint64_t core = again ? 0 : scores * (x.w + dropped);
-          CHECK(totals.saved[layer].activations ==
-                (again && x.full != 0 ? (stream + inputs) * x.w : stream * (4 * x.w + masks) + wide * x.w + core));
+  for_each_stage(
+      grid_run, as_drawn, [](const Symbols& x, const Program&, std::uint32_t stage, const ClassTotals& totals) {
+        const std::uint64_t wide = x.rows * (x.qkv + x.context + x.up + x.f) / x.q;
+        // Where backward is split, what is made again for the input gradients stays for the weight gradients: the
+        // inputs of the four products.
+        const std::uint64_t inputs = splits_backward(x.plan) ? 2 * x.stream() + x.rows * (x.context + x.f) / x.q : 0;
+        for (const std::uint32_t part : test::stages_on(x.plan, stage)) {
+          for (std::uint32_t layer = first_layer(x.plan, part); layer < first_layer(x.plan, part + 1); ++layer) {
+            CAPTURE(layer);
+            const bool again = test::recomputes(x.plan, layer);
+            CHECK(totals.saved[layer].activations ==
+                  (again && x.full != 0
+                       ? (x.stream() + inputs) * x.w
+                       : (4 * x.stream() + wide) * x.w + x.mask_bytes() + (again ? 0 : x.core_bytes())));
+          }
         }
-      }
-    }
-  }
+      });
 }
 
 // Forward gather X and W, scatter Y; backward gather dY, scatter dX and dW; and
 // gather X and W again unless they are kept.  A gather of parts of n elements
 // among q brings (q - 1) n to each, a scatter to parts of n takes as much.
 TEST_CASE("3D's volume equals the table", "[property][totals]") {
-  for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    test::RandomRunLimits limits;
-    limits.tensor = TensorAlgorithm::three_d;
-    PlannedRun run = test::random_run(seed, limits);
-    run.plan.recompute = Recompute::none;
-    run.plan.recompute_layers.reset();
-    CAPTURE(seed, test::describe(run));
-    const Symbols x(run);
-    const Program program = lower(run.model, run.workload, run.plan);
+  for_each_run(cube_run, without_recomputation, [](const Symbols& x, const Program& program) {
     std::uint64_t received = 0, steps = 0;
-    for (const Block& block : program.blocks) {
-      if (!is_layer(block)) continue;
-      for (const Op& op : block.ops) {
-        const auto* c = std::get_if<Collective>(&op.action);
-        if (c == nullptr) continue;
-        const bool gather = c->kind == Collective::Kind::all_gather;
-        if (!gather && c->kind != Collective::Kind::reduce_scatter) continue;
-        const std::uint64_t part = block.views[op.views.first + (gather ? 0U : 1U)].count;
-        received += x.q * x.q * x.q * (x.q - 1) * part;  // over all ranks
-        steps += x.q - 1;
-      }
-    }
+    for_each_collective_of_a_layer(program, [&](const Collective& c, const View* views) {
+      const bool gather = c.kind == Collective::Kind::all_gather;
+      if (!gather && c.kind != Collective::Kind::reduce_scatter) return;
+      received += x.q * x.q * x.q * (x.q - 1) * views[gather ? 0 : 1].count;  // over all ranks
+      steps += x.q - 1;
+    });
     const std::uint64_t tokens = x.q * x.q * x.rows;
     const std::uint64_t X = tokens * x.inputs(), Y = tokens * (x.qkv + x.h + x.up + x.h), W = x.weights();
-    const std::uint64_t again = run.plan.save_gathered ? 0 : X + W;
+    const std::uint64_t again = x.plan.save_gathered ? 0 : X + W;
     CHECK(received == (x.q - 1) * (2 * (X + W + Y) + again));
-    CHECK(steps == (x.q - 1) * 4 * (run.plan.save_gathered ? 6 : 8));
+    CHECK(steps == (x.q - 1) * 4 * (x.plan.save_gathered ? 6 : 8));
     // What one layer keeps: shards cut q^3 ways, or the gathered operands of its products.
     const std::uint64_t kept = totals_of(program, 0).saved[0].activations;
-    const std::uint64_t stream = x.rows * x.h / x.q, wide = x.rows * (x.qkv + x.up) / x.q;
+    const std::uint64_t wide = x.rows * (x.qkv + x.up) / x.q;
     const std::uint64_t inner = x.rows * (x.context + x.f) / x.q;
-    const std::uint64_t masks = run.workload.hidden_dropout > 0 ? 2 * stream : 0;
-    const bool flash = *run.plan.attention == AttentionKernel::flash;
-    const std::uint64_t scores = flash ? 0 : run.model.heads / x.q * x.rows * run.workload.sequence_length;
-    const std::uint64_t core = scores * (x.w + (run.workload.attention_dropout > 0 ? 1 + x.w : 0));
-    if (!run.plan.save_gathered) {
-      CHECK(kept == (4 * stream + wide + inner) * x.w + masks + core);
+    if (!x.plan.save_gathered) {
+      CHECK(kept == (4 * x.stream() + wide + inner) * x.w + x.mask_bytes() + x.core_bytes());
     } else {
       // The inputs of the products stand gathered in place of their shards, but for the context that flash needs.
       const std::uint64_t gathered = x.q * x.rows * x.inputs() / x.q + x.weights() / (x.q * x.q);
-      const std::uint64_t context = flash ? x.rows * x.context / x.q : 0;
-      CHECK(kept == (2 * stream + wide + context + gathered) * x.w + masks + core);
+      const std::uint64_t context = *x.plan.attention == AttentionKernel::flash ? x.rows * x.context / x.q : 0;
+      CHECK(kept == (2 * x.stream() + wide + context + gathered) * x.w + x.mask_bytes() + x.core_bytes());
     }
-  }
+  });
 }
