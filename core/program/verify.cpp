@@ -82,7 +82,7 @@ std::vector<Violation> verify(const Program& program, const WorkProgress& progre
   constexpr Part parts[] = {{verifying::check_layout, 0.01}, {verifying::check_operands, 0.01},
                             {verifying::check_data, 0.43},   {verifying::check_gradients, 0.05},
                             {verifying::check_order, 0.25},  {verifying::check_values, 0.2},
-                            {verifying::check_pairs, 0.05}};
+                            {verifying::check_pairs, 0.04},  {verifying::check_norms, 0.01}};
   verifying::Findings findings(program, progress);
   double begin = 0.0;
   for (const Part& part : parts) {

@@ -132,6 +132,19 @@ TEST_CASE("the tied table counts once", "[golden][hand]") {
   const auto program = hand_program("tied-clipping");
   REQUIRE(program.has_value());
   CHECK(parameter_elements(*program) == 16 * 8 + 8 * 8);
+
+  // Half of the layer's weight in the norm.
+  Program half = *program;
+  for (Block& block : half.blocks) {
+    for (Kernel& k : block.kernels) {
+      if (k.kind == KernelKind::sum_squares && block.name == "layer.norm") k.parameter = 0.5;
+    }
+  }
+  const auto found = verify(half);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].code == "program.norm");
+  CHECK(found[0].message ==
+        "elements of weight count 0.5 times in norm (rank 1, class 1, block clip, op 1, layer 0, microbatch 0)");
 }
 
 // Made anew only by `update_golden` (a target of this build), alone in a commit.

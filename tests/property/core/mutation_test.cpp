@@ -152,7 +152,7 @@ std::string mutate(Program& p, Random& random) {
 /// Rules about what a sound list computes.
 bool about_values(const std::string& code) {
   return code == "program.repeated" || code == "program.stale" || code == "program.partial" ||
-         code == "program.pairing" || code == "program.update";
+         code == "program.pairing" || code == "program.update" || code == "program.norm";
 }
 
 /// Blocks that some class runs.
@@ -316,4 +316,115 @@ TEST_CASE("the verifier rejects every other order of meetings in one class", "[p
     }
   }
   CHECK(swapped > 100);
+}
+
+// What a rank adds to a norm must be its share of the elements it holds: twice
+// as much, half as much and nothing are wrong wherever the op stands.  A sum over
+// other ranks than those that hold parts is wrong too, unless it is over the same.
+TEST_CASE("the verifier rejects every wrong share of a norm, and every other sum", "[property][verify]") {
+  std::size_t shares = 0, groups = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    const Program program = lower(run.model, run.workload, run.plan);
+    CAPTURE(seed, test::describe(run));
+    const auto joined = [&](const Group& g) {
+      std::set<Axis> axes;
+      for (const Axis a : g.axes) {
+        if (program.mesh.size(a) > 1) axes.insert(a);
+      }
+      return std::pair(axes, g.members);
+    };
+    for (const std::uint32_t b : used_blocks(program)) {
+      const Block& block = program.blocks[b];
+      std::set<std::uint32_t> norms;  // buffers
+      for (const Op& op : block.ops) {
+        CAPTURE(block.name, op_text(program, block, op));
+        if (const auto* c = std::get_if<Compute>(&op.action)) {
+          const Kernel& k = block.kernels[c->kernel];
+          if (k.kind == KernelKind::clip_factor) norms.insert(index(block.views[op.views.first].buffer));
+          if (k.kind != KernelKind::sum_squares && k.kind != KernelKind::lamb_moments &&
+              k.kind != KernelKind::lars_norms) {
+            continue;
+          }
+          for (const double factor : {0.0, 0.5, 2.0}) {
+            Program changed = program;
+            Block& other = changed.blocks[b];
+            // Equal kernels of a block are one entry: this op gets its own.
+            other.kernels.push_back(k);
+            other.kernels.back().parameter *= factor;
+            const auto at = static_cast<std::size_t>(&op - block.ops.data());
+            other.ops[at].action = Compute{static_cast<std::uint32_t>(other.kernels.size() - 1)};
+            const auto found = verify(changed);
+            REQUIRE(!found.empty());
+            CHECK(found[0].code == "program.norm");
+            ++shares;
+          }
+        }
+      }
+      for (const Op& op : block.ops) {
+        const auto* c = std::get_if<Collective>(&op.action);
+        if (c == nullptr || !norms.contains(index(block.views[op.views.first].buffer))) continue;
+        for (std::uint32_t g = 0; g < program.groups.size(); ++g) {
+          const Group& group = program.groups[g];
+          if (joined(group) == joined(program[c->group]) || !group.members.empty()) continue;
+          CAPTURE(block.name, g);
+          Program changed = program;
+          const auto at = static_cast<std::size_t>(&op - block.ops.data());
+          std::get<Collective>(changed.blocks[b].ops[at].action).group = GroupId{g};
+          REQUIRE(!verify(changed).empty());
+          ++groups;
+        }
+      }
+    }
+  }
+  CAPTURE(shares, groups);
+  CHECK(shares > 300);
+  CHECK(groups > 40);
+}
+
+// A sum that has been made already counts everything again, and a parameter of
+// which another op has the elements counts twice, whatever stands between.
+TEST_CASE("nothing is taken into a norm twice", "[property][verify]") {
+  std::size_t sums = 0, elements = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    const Program program = lower(run.model, run.workload, run.plan);
+    CAPTURE(seed, test::describe(run));
+    for (const std::uint32_t b : used_blocks(program)) {
+      const Block& block = program.blocks[b];
+      const std::vector<Item> items = items_of(block);
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        if (!is_kernel(block, block.ops[i], KernelKind::sum_squares, Pass::optimizer)) continue;
+        // Behind the next one, so that the norm has changed in between.
+        std::size_t next = i + 1;
+        while (next < items.size() && !is_kernel(block, block.ops[next], KernelKind::sum_squares, Pass::optimizer)) {
+          ++next;
+        }
+        if (next == items.size()) continue;
+        Program changed = program;
+        std::vector<Item> more = items;
+        Item twin = items[i];
+        twin.from = ~0U;
+        // It waits for what the next one waits for, and for that one.
+        twin.waits = items[next].waits;
+        more.insert(more.begin() + static_cast<std::ptrdiff_t>(next) + 1, twin);
+        assemble(changed.blocks[b], more);
+        CAPTURE(block.name, i, next);
+        REQUIRE(!verify(changed).empty());
+        ++elements;
+      }
+      if (block.name != "norm.reduce" || items.size() < 2) continue;
+      Program changed = program;
+      std::vector<Item> more = items;
+      Item twin = items.front();
+      twin.from = ~0U;
+      more.insert(more.begin() + 1, twin);
+      assemble(changed.blocks[b], more);
+      REQUIRE(!verify(changed).empty());
+      ++sums;
+    }
+  }
+  CAPTURE(sums, elements);
+  CHECK(sums > 5);
+  CHECK(elements > 50);
 }

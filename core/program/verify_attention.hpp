@@ -1,0 +1,18 @@
+#pragma once
+
+#include "core/program/verify_regions.hpp"
+
+namespace orrery::verifying {
+
+/// How far the attention of a view has come.
+[[nodiscard]] Attended attended_of(Regions&, const OpRun&, const View&);
+
+/// What view `i` of the kernel has met when it has run.  Sequences of n
+/// positions on each of s / n ranks: `hops` count modulo that.
+[[nodiscard]] Attended attend(Regions&, const OpRun&, const Kernel&, std::uint32_t i);
+
+/// Keys have gone as far along the ring as the kernel takes them to have, and
+/// results are used when they have met the whole sequence.
+void check_attended(Regions&, const OpRun&, const Kernel&);
+
+}  // namespace orrery::verifying

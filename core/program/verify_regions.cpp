@@ -1,0 +1,111 @@
+#include "core/program/verify_regions.hpp"
+
+#include <algorithm>
+
+namespace orrery::verifying {
+
+AxisBits bits(const Mesh& mesh, const AxisList& axes) {
+  AxisBits out = 0;
+  for (const Axis a : axes) {
+    if (mesh.size(a) > 1) out = static_cast<AxisBits>(out | bit(a));
+  }
+  return out;
+}
+
+std::string names(AxisBits set) {
+  std::string out;
+  for (std::size_t a = 0; a < axis_count; ++a) {
+    if ((set & bit(static_cast<Axis>(a))) == 0) continue;
+    if (!out.empty()) out += " and ";
+    out += name_of(static_cast<Axis>(a));
+  }
+  return out;
+}
+
+AxisBits cuts(const Program& p, const Shard& s, std::size_t from, std::size_t to) {
+  AxisBits out = 0;
+  for (std::size_t i = from; i < std::min<std::size_t>(to, s.rank); ++i) {
+    out = static_cast<AxisBits>(out | bits(p.mesh, s.dims[i].split));
+  }
+  return out;
+}
+
+AxisBits sums(const Program& p, const Shard& s, std::size_t from, std::size_t to) {
+  return static_cast<AxisBits>(cuts(p, s, from, to) & ~bits(p.mesh, p.class_axes));
+}
+
+const ParameterSlice* slice_of(const Program& p, const View& v) {
+  const Buffer& b = p[v.buffer];
+  if (!b.parameters || !b.flat_split.empty()) return nullptr;
+  for (const ParameterSlice& s : p.parameter_tables[*b.parameters].slices) {
+    if (s.offset == v.offset && v.count == local_count(s.shard, p.mesh)) return &s;
+  }
+  return nullptr;
+}
+
+std::size_t InstanceHash::operator()(const Instance& i) const {
+  Hash h;
+  h.add(index(i.buffer));
+  h.add((std::uint64_t{i.layer} << 32) | i.microbatch);
+  return h.value;
+}
+
+bool Regions::covered(const OpRun& run, const View& v) {
+  std::vector<Region> sorted = of(run, v);
+  std::sort(sorted.begin(), sorted.end(), [](const Region& a, const Region& b) { return a.low < b.low; });
+  std::uint64_t at = low(v);
+  for (const Region& r : sorted) {
+    if (r.low <= at) at = std::max(at, r.high);
+  }
+  return at >= low(v) + v.count;
+}
+
+std::uint64_t Regions::content(const OpRun& run, const View& v) {
+  auto& list = of(run, v);
+  const std::uint64_t from = low(v), to = from + v.count;
+  if (list.size() == 1 && list[0].low <= from && to <= list[0].high) return list[0].content;
+  Hash h;
+  h.add(InstanceHash()(instance(run, v)));
+  std::sort(list.begin(), list.end(), [](const Region& a, const Region& b) { return a.low < b.low; });
+  for (const Region& r : list) {
+    if (r.high <= from || to <= r.low) continue;
+    if (r.low <= from && to <= r.high) return r.content;
+    h.add(r.low);
+    h.add(r.content);
+  }
+  return h.value;
+}
+
+AxisBits Regions::partial_of(const OpRun& run, const View& v) {
+  AxisBits partial = 0;
+  for (const Region& r : of(run, v)) {
+    if (touches(r, v)) partial = static_cast<AxisBits>(partial | r.partial);
+  }
+  return partial;
+}
+
+void Regions::put(const OpRun& run, const View& v, AxisBits partial, std::uint64_t content, const Blocks& blocks,
+                  const Attended& attended) {
+  auto& list = of(run, v);
+  const std::uint64_t from = low(v), to = from + v.count;
+  std::vector<Region> next;
+  next.reserve(list.size() + 2);
+  for (const Region& r : list) {
+    if (r.high <= from || to <= r.low) {
+      next.push_back(r);
+      continue;
+    }
+    if (r.low < from) {
+      next.push_back(r);
+      next.back().high = from;
+    }
+    if (to < r.high) {
+      next.push_back(r);
+      next.back().low = to;
+    }
+  }
+  next.push_back({from, to, stamp_, false, partial, content, blocks, attended});
+  list = std::move(next);
+}
+
+}  // namespace orrery::verifying

@@ -1,0 +1,154 @@
+#include "core/program/verify_sums.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace orrery::verifying {
+
+// A value is *partial* over a mesh axis when the true one is the sum over the
+// ranks of that axis: a product whose inner dimension the axis cuts, an
+// embedding of one part of the vocabulary, a gradient from one part of the
+// tokens.  Which kernels make such values, follows from the shards of operands.
+
+bool takes_partial(const Kernel& k, std::uint32_t i) {
+  switch (k.kind) {
+    case KernelKind::dispatch_backward: return i == 0 || (k.options.residual && i == 2);
+    case KernelKind::combine_forward: return i == 0 || (k.options.residual && i == 3);
+    case KernelKind::combine_backward: return i == 1;
+    default: return false;
+  }
+}
+
+bool gathers_parts(const Kernel& k) {
+  return k.pass == Pass::weight_gradient || k.kind == KernelKind::sum_squares || k.kind == KernelKind::lamb_moments ||
+         k.kind == KernelKind::lars_norms || k.kind == KernelKind::cross_entropy_loss;
+}
+
+namespace {
+
+/// Axes along which ranks hold other parts of the parameters that a view of a gradient is for.
+AxisBits parts_of_segment(const Program& p, const View& g) {
+  auto out = static_cast<AxisBits>(bits(p.mesh, g.member_of) | bits(p.mesh, p[g.buffer].flat_split));
+  if (!p[g.buffer].parameters) return out;
+  const std::uint64_t parts = size(p.mesh, p[g.buffer].flat_split);
+  for (const ParameterSlice& s : p.parameter_tables[*p[g.buffer].parameters].slices) {
+    if (g.offset * parts <= s.offset && s.offset < (g.offset + g.count) * parts) {
+      out = static_cast<AxisBits>(out | cuts(p, s.shard));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::uint32_t i) {
+  const Program& p = regions.program();
+  const View& target = view(run, i);
+  switch (k.kind) {
+    case KernelKind::gemm:
+      if (const ParameterSlice* s = slice_of(p, view(run, 1));
+          s != nullptr && p[view(run, 1).buffer].role == Role::weight) {
+        return k.options.transpose_b ? sums(p, s->shard, 1, Shard::max_dims) : sums(p, s->shard, 0, 1);
+      }
+      break;
+    case KernelKind::expert_gemm:  // the first dimension counts experts
+      if (const ParameterSlice* s = slice_of(p, view(run, 1));
+          s != nullptr && p[view(run, 1).buffer].role == Role::weight) {
+        return k.options.transpose_b ? sums(p, s->shard, 2, Shard::max_dims) : sums(p, s->shard, 1, 2);
+      }
+      break;
+    case KernelKind::dispatch_backward:
+    case KernelKind::combine_forward:
+    case KernelKind::combine_backward: {
+      // Of the results of the last, only the gates' gradients are made from what may be partial.
+      AxisBits out = 0;
+      for (std::uint32_t j = 0; j < run.op->views.count; ++j) {
+        if (takes_partial(k, j) && (k.kind != KernelKind::combine_backward || i == 5)) {
+          out = static_cast<AxisBits>(out | regions.partial_of(run, view(run, j)));
+        }
+      }
+      return out;
+    }
+    case KernelKind::embed_forward:
+      if (const ParameterSlice* s = slice_of(p, view(run, 1))) return sums(p, s->shard, 0, 1);
+      break;
+    case KernelKind::cross_entropy_max:
+    case KernelKind::cross_entropy_sum:
+      if (const auto& s = p[view(run, 0).buffer].shard) return sums(p, *s, s->rank - 1U, s->rank);
+      break;
+    case KernelKind::norm_sums:
+    case KernelKind::norm_squares:
+      if (const auto& s = p[view(run, 0).buffer].shard) return sums(p, *s, s->rank - 1U, s->rank);
+      break;
+    case KernelKind::norm_gradient_sums:
+      if (const auto& s = p[view(run, 1).buffer].shard) return sums(p, *s, s->rank - 1U, s->rank);
+      break;
+    case KernelKind::latent_heads_backward:
+      // All heads share one key: its gradient is a sum over ranks that have others.
+      if (const auto& s = p[view(run, 0).buffer].shard; s && i == 3) return sums(p, *s, 2, 3);
+      break;
+    case KernelKind::count_targets: return bits(p.mesh, batch_axes);
+    case KernelKind::cross_entropy_loss:  // over whatever cuts the targets
+      if (const auto& s = p[view(run, 3).buffer].shard) return cuts(p, *s);
+      break;
+    case KernelKind::attention_part_backward:
+      // Keys of the whole sequence get a part of their gradient from each rank's queries.
+      if (const auto& own = p[view(run, 1).buffer].shard, &brought = p[view(run, 2).buffer].shard;
+          i == 6 && own && brought) {
+        return static_cast<AxisBits>(cuts(p, *own, 0, 1) & ~cuts(p, *brought, 0, 1));
+      }
+      break;
+    case KernelKind::sum_squares:
+      // Other ranks hold other parameters, other parts of them, or their share of the weight.
+      return static_cast<AxisBits>(bits(p.mesh, p.class_axes) | parts_of_segment(p, view(run, 0)));
+    case KernelKind::lamb_moments:
+    case KernelKind::lars_norms:
+      if (i + 1 == run.op->views.count) {
+        // Ranks that hold the same add a share each.
+        const AxisBits alike =
+            k.parameter < 1.0 ? bits(p.mesh, {Axis::tensor, Axis::depth, Axis::row, Axis::column}) : AxisBits{0};
+        return static_cast<AxisBits>(parts_of_segment(p, view(run, 0)) | alike);
+      }
+      break;
+    default: break;
+  }
+  // A weight's gradient made in a workspace: on which tokens, its operands' shards say.
+  if ((k.kind == KernelKind::gemm || k.kind == KernelKind::embed_backward) && k.pass == Pass::weight_gradient &&
+      p[target.buffer].role != Role::gradient) {
+    AxisBits tokens = 0;
+    for (std::uint32_t j = 0; j < 2; ++j) {
+      if (const auto& shard = p[view(run, j).buffer].shard) {
+        tokens = static_cast<AxisBits>(tokens | cuts(p, *shard));
+      }
+    }
+    return tokens;
+  }
+  // A parameter's gradient from operands that an axis cuts while it does not cut the parameter.
+  if (p[target.buffer].role == Role::gradient && k.kind != KernelKind::fill) {
+    const ParameterSlice* s = slice_of(p, target);
+    const AxisBits own = s != nullptr ? cuts(p, s->shard) : AxisBits{0};
+    AxisBits tokens = 0;
+    for (std::uint32_t j = 0; j < run.op->views.count; ++j) {
+      const auto& shard = p[view(run, j).buffer].shard;
+      if (view(run, j).use == View::Use::read && shard) {
+        tokens = static_cast<AxisBits>(tokens | cuts(p, *shard));
+      }
+    }
+    if (s != nullptr) return static_cast<AxisBits>(tokens & ~own);
+  }
+  return 0;
+}
+
+AxisBits reduced(Regions& regions, const OpRun& run, const View& from, const View& to, AxisBits group) {
+  const Program& p = regions.program();
+  auto left = static_cast<AxisBits>(regions.partial_of(run, from) & ~group);
+  // A weight's gradient made in a workspace: the axes that cut the weight gave each rank its own part.
+  if (p[to.buffer].role == Role::gradient && p[from.buffer].role != Role::gradient) {
+    if (const ParameterSlice* s = slice_of(p, to)) left = static_cast<AxisBits>(left & ~cuts(p, s->shard));
+  }
+  if (to.use == View::Use::accumulate) left = static_cast<AxisBits>(left | regions.partial_of(run, to));
+  return left;
+}
+
+}  // namespace orrery::verifying
