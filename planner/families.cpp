@@ -61,8 +61,8 @@ class Expander {
   }
 
   /// The pipelines of plans with one microbatch size; plan_ has a mesh of the shape and that size.
-  std::vector<Bounder::Pipeline> pipelines_with(const MicrobatchSpace& m) {
-    std::vector<Bounder::Pipeline> out;
+  std::vector<FamilyPipeline> pipelines_with(const MicrobatchSpace& m) {
+    std::vector<FamilyPipeline> out;
     for (const ScheduleChoice& s : m.schedules) {
       const bool shards = states_with(shape_, s) > shape_.plain_states;
       // A schedule without plain states has those of ZeRO-2 and 3, whose bound is taken besides.
@@ -82,10 +82,10 @@ class Expander {
       const MicrobatchSpace& m = shape_.microbatches[part.microbatch];
       plan_.microbatch_size = m.size;
       part.count = m.plans * shape_.orders;
-      const std::vector<Bounder::Pipeline> pipelines = pipelines_with(m);
+      const std::vector<FamilyPipeline> pipelines = pipelines_with(m);
       for (part.block = 0; part.block < shape_.blocks.size(); ++part.block) {
         choose(plan_, shape_.blocks[part.block]);
-        const Bounder::FamilyBound bound = bounder_.any_order(plan_, plain_zero(), pipelines, capacity_);
+        const FamilyBound bound = bounder_.any_order(plan_, plain_zero(), pipelines, capacity_);
         add(part, Family::Level::blocks, bound.step, bound.peak);
         part.first += part.count;
       }
@@ -102,10 +102,10 @@ class Expander {
     }
     Family part = family_;
     part.count = m.plans;
-    const std::vector<Bounder::Pipeline> pipelines = pipelines_with(m);
+    const std::vector<FamilyPipeline> pipelines = pipelines_with(m);
     for (Mesh& mesh : orders_of(space_, shape_)) {
       plan_.mesh = std::move(mesh);
-      const Bounder::FamilyBound bound = bounder_.any_schedule(plan_, plain_zero(), pipelines, capacity_);
+      const FamilyBound bound = bounder_.any_schedule(plan_, plain_zero(), pipelines, capacity_);
       add(part, Family::Level::mesh, bound.step, bound.peak);
       part.first += part.count;
       ++part.order;

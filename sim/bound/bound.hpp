@@ -7,19 +7,11 @@
 #include "core/plan/plan.hpp"
 #include "core/record/calibration.hpp"
 #include "core/spec/cluster_spec.hpp"
+#include "sim/bound/coverage.hpp"
+#include "sim/bound/family_bound.hpp"
 #include "sim/cost/cost_model.hpp"
 
 namespace orrery {
-
-/// Whether the closed forms below know all that the plan uses.  Others are lowered and estimated, never bounded.
-[[nodiscard]] bool bound_covers(const Plan&);
-/// The same with what the model has: experts, latent attention, BERT and vision transformers are not known.
-[[nodiscard]] bool bound_covers(const Plan&, const ModelSpec&);
-/// Whether the closed forms know the model's layers: causal decoders with attention made from the residual stream.
-[[nodiscard]] bool bound_covers(const ModelSpec&);
-/// Whether Bounder::stage_peaks is the Program's peak, not only a lower bound on it: GPipe and 1F1B with one chunk on
-/// each rank, ZeRO 0 and 1.
-[[nodiscard]] bool memory_is_exact(const Plan&);
 
 /// Looks at a plan without lowering it.
 ///
@@ -67,39 +59,22 @@ class Bounder {
   // Lower bounds for all plans that share some choices, whatever their schedule, chunks, stages, ZeRO stage and
   // overlap. The given plan is any of them.
 
-  /// What all plans of a family need at least.
-  struct FamilyBound {
-    std::uint64_t peak = 0;
-    Picoseconds step = 0;
-  };
-  /// A schedule that plans of a family may have, with all its stage splits.
-  struct Pipeline {
-    ScheduleName schedule = ScheduleName::one_f_one_b;
-    std::uint32_t chunks = 1;
-    const std::vector<std::vector<std::uint32_t>>* splits = nullptr;
-    bool shards = false;  ///< goes with ZeRO-2 and 3
-    // Filled in by weigh(), least over the splits:
-    double passes = 0;         ///< entry, own work and drain of the rank that ends last, in passes of a layer
-    double entered = 0;        ///< without drain, where a forward pass is nearly a quarter of both or more
-    double kept = 0;           ///< layers' activations on the fullest rank
-    std::uint32_t layers = 0;  ///< on the rank with the fewest
-  };
-  void weigh(std::vector<Pipeline>&, const Plan&);
+  /// Fills in what the others need of the pipelines.
+  void weigh(std::vector<FamilyPipeline>&, const Plan&);
   /// Plans with these sizes of axes, tensor algorithm, microbatch size and block choices, in whatever order of axes:
   /// passes in the best of the pipelines that fits, each collective over one axis at its best place in the network,
   /// those over several axes free; the smallest states.  ZeRO-2 and 3 also reduce gradients after every microbatch.
   /// `plain_zero`: the highest ZeRO stage up to 1 that any of them has; `capacity` of a device.
   /// A peak above the capacity where no pipeline fits.
-  [[nodiscard]] FamilyBound any_order(const Plan&, std::uint32_t plain_zero, const std::vector<Pipeline>&,
+  [[nodiscard]] FamilyBound any_order(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                       std::uint64_t capacity);
   /// Plans on this mesh.
-  [[nodiscard]] FamilyBound any_schedule(const Plan&, std::uint32_t plain_zero, const std::vector<Pipeline>&,
+  [[nodiscard]] FamilyBound any_schedule(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                          std::uint64_t capacity);
   /// Plans on this mesh with this schedule and these stages: passes alone, with entry and drain.
   [[nodiscard]] Picoseconds any_state(const Plan&);
 
  private:
-  struct Facts;
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -171,14 +171,14 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
       plain.chunks = 1;
       Bounder families(m, w, cluster, calibration);
       const std::vector<std::vector<std::uint32_t>> splits{*plan.stage_layers};
-      std::vector<Bounder::Pipeline> pipelines{{plan.schedule, plan.chunks, &splits, plan.zero_stage >= 2, 0, 0, 0, 0}};
+      std::vector<FamilyPipeline> pipelines{{plan.schedule, plan.chunks, &splits, plan.zero_stage >= 2, 0, 0, 0, 0}};
       families.weigh(pipelines, plan);
       const std::uint32_t plain_zero = plan.mesh.size(Axis::data) > 1 ? 1 : 0;
       const Picoseconds estimated = picoseconds(Estimator().step_time(program, costs));
       const std::uint64_t peak = *std::max_element(peaks.begin(), peaks.end());
       for (const std::uint64_t capacity : {~std::uint64_t{0}, peak}) {
-        const Bounder::FamilyBound wherever = families.any_order(plain, plain_zero, pipelines, capacity);
-        const Bounder::FamilyBound here = families.any_schedule(plain, plain_zero, pipelines, capacity);
+        const FamilyBound wherever = families.any_order(plain, plain_zero, pipelines, capacity);
+        const FamilyBound here = families.any_schedule(plain, plain_zero, pipelines, capacity);
         REQUIRE(wherever.step <= here.step);
         REQUIRE(here.step <= estimated);
         REQUIRE(wherever.peak <= peak);

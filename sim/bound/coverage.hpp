@@ -1,0 +1,21 @@
+#pragma once
+
+#include "core/plan/plan.hpp"
+#include "core/spec/model_spec.hpp"
+
+namespace orrery {
+
+// What the closed forms of sim/bound know.
+
+/// Whether they know all that the plan uses.  Others are lowered and estimated, never bounded.
+[[nodiscard]] bool bound_covers(const Plan&);
+/// The same with what the model has: experts, latent attention, BERT and vision transformers are not known.
+[[nodiscard]] bool bound_covers(const Plan&, const ModelSpec&);
+/// Whether they know the model's layers: causal decoders with attention made from the residual stream.
+[[nodiscard]] bool bound_covers(const ModelSpec&);
+/// Whether backward_ends knows the plan's pipeline: GPipe and 1F1B with one chunk on each rank.
+[[nodiscard]] bool is_plain(const Plan&);
+/// Whether Bounder::stage_peaks is the Program's peak, not only a lower bound on it: plain pipelines, ZeRO 0 and 1.
+[[nodiscard]] bool memory_is_exact(const Plan&);
+
+}  // namespace orrery

@@ -1,0 +1,184 @@
+#include "sim/bound/family_bound.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/plan/schedule_rules.hpp"
+#include "sim/bound/stage_memory.hpp"
+
+namespace orrery {
+namespace {
+
+/// Of a layer's two passes, what its forward pass is at least in nearly all models.
+constexpr double forward_share = 0.24;
+
+}  // namespace
+
+FamilyBounds::FamilyBounds(MeshCosts& mesh) : mesh_(&mesh), facts_(std::make_shared<Facts>()) {}
+
+FamilyBounds FamilyBounds::beside(MeshCosts& mesh) const {
+  FamilyBounds other(mesh);
+  other.facts_ = facts_;
+  return other;
+}
+
+void FamilyBounds::enter(const Plan& plan) {
+  mesh_->enter(plan);
+  if (!best_place_) best_place_.emplace(mesh_->cluster, mesh_->costs->collectives());
+}
+
+FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan) {
+  const BlockKey key = block_key(plan);
+  {
+    const std::lock_guard<std::mutex> lock(facts_->mutex);
+    const auto known = facts_->blocks.find(key);
+    if (known != facts_->blocks.end()) return known->second;
+  }
+  // Prices of kernels depend on no mesh.
+  if (!best_place_) enter(plan);
+  const BlockCosts of(mesh_->model, mesh_->workload, plan, *mesh_->costs);
+  const BlockCosts::Price price = [&](const Program& program, const Block& block, const Op& op) {
+    return best_place_->price(program, block, op);
+  };
+  BlockFacts found;
+  found.span = of.spans(price, mesh_->cluster.device.concurrent_lanes);
+  found.between = std::max<Picoseconds>(
+      0, found.span.layer_forward - of.busy().layer_forward + found.span.layer_backward - of.busy().layer_backward);
+  found.kept = static_cast<std::uint64_t>(std::max<std::int64_t>(0, of.memory().layer_forward.net));
+  const std::lock_guard<std::mutex> lock(facts_->mutex);
+  facts_->blocks.try_emplace(key, found);
+  return found;
+}
+
+FamilyBounds::LayerState FamilyBounds::layer_state(Plan plan, std::uint32_t zero_stage) {
+  const std::array<std::uint32_t, 6> key = {static_cast<std::uint32_t>(plan.tensor),
+                                            plan.mesh.size(Axis::tensor),
+                                            plan.mesh.size(Axis::row),
+                                            plan.mesh.size(Axis::depth),
+                                            plan.mesh.size(Axis::data),
+                                            zero_stage};
+  {
+    const std::lock_guard<std::mutex> lock(facts_->mutex);
+    const auto known = facts_->layer_states.find(key);
+    if (known != facts_->layer_states.end()) return known->second;
+  }
+  plan.zero_stage = zero_stage;
+  plan.sequence_parallel = false;
+  enter(plan);
+  const ModuleState layer = StateCosts(mesh_->model, mesh_->workload, plan, *mesh_->costs).layer();
+  LayerState found{layer.persistent_bytes, 0};
+  // Layers as large as a bucket are reduced one by one.
+  if (zero_stage >= 2 && static_cast<double>(layer.whole_gradient_bytes) >= plan.gradient_bucket->base()) {
+    found.reduce =
+        best_place_->price(Collective::Kind::reduce_scatter, Bytes::of(static_cast<double>(layer.whole_gradient_bytes)),
+                           plan.mesh.size(Axis::data));
+  }
+  const std::lock_guard<std::mutex> lock(facts_->mutex);
+  return facts_->layer_states.try_emplace(key, found).first->second;
+}
+
+FamilyBound FamilyBounds::family(const Plan& plan, std::uint32_t plain_zero,
+                                 const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity,
+                                 const PerBlock<Picoseconds>& span, Picoseconds between, std::uint64_t kept) {
+  const auto p = static_cast<double>(plan.mesh.size(Axis::pipeline));
+  const auto layers = static_cast<double>(mesh_->model.layers);
+  const double most = std::ceil(layers / p);
+  const auto m = static_cast<double>(microbatches(plan, mesh_->workload));
+  const auto layer = static_cast<double>(span.layer_forward + span.layer_backward);
+  const auto ends =
+      static_cast<double>(span.embedding_forward + span.embedding_backward + span.head_forward + span.head_backward);
+  const double work = m * std::max(most * layer, (layers * layer + ends) / p);
+  const bool forward_counts = static_cast<double>(span.layer_forward) >= forward_share * layer;
+  const LayerState plain = layer_state(plan, plain_zero);
+  FamilyBound best{~std::uint64_t{0}, 0};
+  double least = -1;
+  const auto consider = [&](const FamilyPipeline& with, const LayerState& state, double lane) {
+    const double peak =
+        std::max(most * static_cast<double>(state.bytes + kept),
+                 with.layers * static_cast<double>(state.bytes) + with.kept * static_cast<double>(kept));
+    best.peak = std::min(best.peak, static_cast<std::uint64_t>(peak));
+    if (peak > static_cast<double>(capacity)) return;
+    const double passes = forward_counts ? std::max(with.passes, with.entered) : with.passes;
+    const double step = std::max({passes * layer, work, lane}) - most * static_cast<double>(between);
+    least = least < 0 ? step : std::min(least, step);
+  };
+  for (const FamilyPipeline& with : pipelines) {
+    consider(with, plain, 0);
+    if (!with.shards) continue;
+    const LayerState sharded = layer_state(plan, 3);
+    consider(with, sharded, m * most * static_cast<double>(sharded.reduce));
+  }
+  // Rounded down, and a little more than doubles may have rounded up.
+  best.step = static_cast<Picoseconds>(std::max(0.0, least) * (1.0 - 1e-12));
+  return best;
+}
+
+void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& plan) {
+  const std::uint64_t m = microbatches(plan, mesh_->workload);
+  for (FamilyPipeline& with : pipelines) {
+    const std::array<std::uint64_t, 4> key = {static_cast<std::uint64_t>(with.schedule), with.chunks,
+                                              plan.mesh.size(Axis::pipeline), m};
+    const std::lock_guard<std::mutex> lock(facts_->mutex);
+    const auto [at, fresh] = facts_->pipelines.try_emplace(key, with);
+    if (fresh) {
+      Plan on = plan;
+      on.schedule = with.schedule;
+      on.chunks = with.chunks;
+      const StageMap map = stage_map(on);
+      const bool whole = !splits_backward(on);
+      FamilyPipeline& known = at->second;
+      bool first = true;
+      for (const std::vector<std::uint32_t>& split : *with.splits) {
+        // Where backward is whole a microbatch takes a pass of all layers.
+        double passes = whole ? static_cast<double>(mesh_->model.layers) : 0, entered = passes, kept = 0;
+        std::uint32_t fewest = ~std::uint32_t{0};
+        double entry = 0;  // layers before the rank's lowest stage
+        for (std::uint32_t r = 0; r < map.ranks; ++r) {
+          const std::vector<std::uint64_t> in_flight = microbatches_in_flight(on, r, m);
+          std::uint32_t layers = 0;
+          double held = 0;
+          for (std::uint32_t c = 0; c < map.chunks; ++c) {
+            const std::uint32_t n = split[map.stage(r, c)];
+            layers += n;
+            held += static_cast<double>(in_flight[c]) * n;
+          }
+          // A rank enters after a forward pass of those layers, and where backward is whole their backward follows it.
+          passes = std::max(passes, static_cast<double>(m) * layers + (whole ? entry : 0.0));
+          entered = std::max(entered, static_cast<double>(m) * layers + forward_share * entry);
+          kept = std::max(kept, held);
+          fewest = std::min(fewest, layers);
+          entry += split[r];
+        }
+        known.passes = first ? passes : std::min(known.passes, passes);
+        known.entered = first ? entered : std::min(known.entered, entered);
+        known.kept = first ? kept : std::min(known.kept, kept);
+        known.layers = first ? fewest : std::min(known.layers, fewest);
+        first = false;
+      }
+    }
+    with.passes = at->second.passes;
+    with.entered = at->second.entered;
+    with.kept = at->second.kept;
+    with.layers = at->second.layers;
+  }
+}
+
+FamilyBound FamilyBounds::any_order(const Plan& plan, std::uint32_t plain_zero,
+                                    const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
+  const BlockFacts known = facts_of(plan);
+  return family(plan, plain_zero, pipelines, capacity, known.span, known.between, known.kept);
+}
+
+FamilyBound FamilyBounds::any_schedule(const Plan& plan, std::uint32_t plain_zero,
+                                       const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
+  const std::uint64_t kept = facts_of(plan).kept;
+  static_cast<void>(layer_state(plan, plain_zero));  // both remember; this mesh is entered last
+  static_cast<void>(layer_state(plan, 3));
+  enter(plan);
+  const BlockTimes& times = mesh_->times_of(plan);
+  const Picoseconds between =
+      times.span.layer_forward - times.arrival.layer_forward + times.span.layer_backward - times.arrival.layer_backward;
+  return family(plan, plain_zero, pipelines, capacity, times.span, between, kept);
+}
+
+}  // namespace orrery

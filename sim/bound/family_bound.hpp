@@ -1,0 +1,84 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "sim/bound/best_place.hpp"
+#include "sim/bound/mesh_costs.hpp"
+
+namespace orrery {
+
+/// What all plans of a family need at least.
+struct FamilyBound {
+  std::uint64_t peak = 0;
+  Picoseconds step = 0;
+};
+
+/// A schedule that plans of a family may have, with all its stage splits.
+struct FamilyPipeline {
+  ScheduleName schedule = ScheduleName::one_f_one_b;
+  std::uint32_t chunks = 1;
+  const std::vector<std::vector<std::uint32_t>>* splits = nullptr;
+  bool shards = false;  ///< goes with ZeRO-2 and 3
+  // Filled in by weigh(), least over the splits:
+  double passes = 0;         ///< entry, own work and drain of the rank that ends last, in passes of a layer
+  double entered = 0;        ///< without drain, where a forward pass is nearly a quarter of both or more
+  double kept = 0;           ///< layers' activations on the fullest rank
+  std::uint32_t layers = 0;  ///< on the rank with the fewest
+};
+
+/// Lower bounds for all plans that share some choices, whatever their schedule, chunks, stages, ZeRO stage and overlap.
+/// The given plan is any of them.
+class FamilyBounds {
+ public:
+  explicit FamilyBounds(MeshCosts&);
+  /// For another thread; both know what either worked out.
+  [[nodiscard]] FamilyBounds beside(MeshCosts&) const;
+
+  void weigh(std::vector<FamilyPipeline>&, const Plan&);
+  /// Bounder::any_order and any_schedule.
+  [[nodiscard]] FamilyBound any_order(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
+                                      std::uint64_t capacity);
+  [[nodiscard]] FamilyBound any_schedule(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
+                                         std::uint64_t capacity);
+
+ private:
+  /// Of blocks once they are lowered.
+  struct BlockFacts {
+    PerBlock<Picoseconds> span;  ///< with every collective at its best place
+    Picoseconds between = 0;     ///< of a layer, at most
+    std::uint64_t kept = 0;      ///< by a layer's forward pass
+  };
+  struct LayerState {
+    std::uint64_t bytes = 0;
+    Picoseconds reduce = 0;  ///< of its gradients after every microbatch, at its best place
+  };
+  /// What the threads of a search share.
+  struct Facts {
+    std::mutex mutex;
+    std::unordered_map<BlockKey, BlockFacts, BlockKeyHash> blocks;
+    std::map<std::array<std::uint32_t, 6>, LayerState> layer_states;
+    std::map<std::array<std::uint64_t, 4>, FamilyPipeline> pipelines;
+  };
+
+  void enter(const Plan&);
+  BlockFacts facts_of(const Plan&);
+  /// Of a layer on a rank; tensor and data axes and ZeRO decide it.
+  LayerState layer_state(Plan, std::uint32_t zero_stage);
+  /// With these spans of blocks.
+  FamilyBound family(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&, std::uint64_t capacity,
+                     const PerBlock<Picoseconds>& span, Picoseconds between, std::uint64_t kept);
+
+  MeshCosts* mesh_;
+  std::optional<BestPlace> best_place_;
+  std::shared_ptr<Facts> facts_;
+};
+
+}  // namespace orrery
