@@ -35,7 +35,8 @@ class Expander {
       case Family::Level::shape: blocks(); break;
       case Family::Level::blocks: meshes(); break;
       case Family::Level::mesh: plans(); break;
-      case Family::Level::plan: ORRERY_ASSERT(false, family_.first); break;
+      case Family::Level::plan: look(); break;
+      case Family::Level::candidate: ORRERY_ASSERT(false, family_.first); break;
     }
     return std::move(out_);
   }
@@ -83,6 +84,12 @@ class Expander {
       plan_.microbatch_size = m.size;
       part.count = m.plans * shape_.orders;
       const std::vector<FamilyPipeline> pipelines = pipelines_with(m);
+      // All block choices at once, where their matrix products alone take too long.
+      choose(plan_, shape_.blocks.front());
+      if (leave_all(part, shape_.blocks.size(), bounder_.any_block(plan_, plain_zero(), pipelines, capacity_))) {
+        part.first += part.count * shape_.blocks.size();
+        continue;
+      }
       for (part.block = 0; part.block < shape_.blocks.size(); ++part.block) {
         choose(plan_, shape_.blocks[part.block]);
         const FamilyBound bound = bounder_.any_order(plan_, plain_zero(), pipelines, capacity_);
@@ -119,10 +126,20 @@ class Expander {
     plan_.mesh = orders_of(space_, shape_)[family_.order];
     Family part = family_;
     part.count = 1;
-    for (const ScheduleChoice& schedule : m.schedules) {
+    const std::vector<FamilyPipeline> pipelines = pipelines_with(m);
+    for (std::size_t s = 0; s < m.schedules.size(); ++s) {
+      const ScheduleChoice& schedule = m.schedules[s];
       choose(plan_, schedule);
+      const auto& splits = splits_of(space_, shape_, schedule);
       const std::size_t states = states_with(shape_, schedule);
-      for (const std::vector<std::uint32_t>& split : splits_of(space_, shape_, schedule)) {
+      choose(plan_, shape_.states.front());
+      plan_.stage_layers = splits.front();
+      if (leave_all(part, splits.size() * states,
+                    bounder_.any_schedule(plan_, plain_zero(), {pipelines[s]}, capacity_))) {
+        part.first += splits.size() * states;
+        continue;
+      }
+      for (const std::vector<std::uint32_t>& split : splits) {
         plan_.stage_layers = split;
         choose(plan_, shape_.states.front());
         // All states at once, where the passes alone take too long.
@@ -145,6 +162,19 @@ class Expander {
         }
       }
     }
+  }
+
+  /// Leaves out all of `times` as many plans as the part has where the bound says so.
+  bool leave_all(Family part, std::uint64_t times, const FamilyBound& bound) {
+    if (bound.peak <= capacity_ && !(worst_ < rating(objective_, bound.step, bound.peak))) return false;
+    part.count *= times;
+    add(part, part.level, bound.step, bound.peak);
+    return true;
+  }
+
+  void look() {
+    const Bounder::Look closer = bounder_.closer(plan_at(space_, family_.first));
+    add(family_, Family::Level::candidate, closer.step, closer.peak);
   }
 
   const Family& family_;

@@ -24,12 +24,13 @@ struct Rating {
 /// Plans of the space that share their outer choices: a run of numbers, and one
 /// lower bound for all of them.
 ///
-///   shape   sizes of axes and tensor algorithm
-///   blocks  and microbatch size and block choice
-///   mesh    and order of axes
-///   plan    one plan
+///   shape      sizes of axes and tensor algorithm
+///   blocks     and microbatch size and block choice
+///   mesh       and order of axes
+///   plan       one plan, bounded in closed form
+///   candidate  one plan, bounded by its passes one by one: the next look is its estimate
 struct Family {
-  enum class Level : std::uint8_t { shape, blocks, mesh, plan };
+  enum class Level : std::uint8_t { shape, blocks, mesh, plan, candidate };
   Rating bound;
   std::uint64_t first = 0;  ///< number of its first plan
   std::uint64_t count = 0;
@@ -50,7 +51,7 @@ struct Expansion {
   std::uint64_t infeasible = 0;  ///< plans that do not fit
 };
 
-/// Looks into a family of a higher level than plan: its parts with their own
+/// Looks into a family of a higher level than candidate: its parts with their own
 /// bounds.  Parts that cannot fit in `capacity` bytes are left out; parts whose
 /// bound exceeds `worst` are not looked into further.
 [[nodiscard]] Expansion expand(const Family&, const Space&, std::uint64_t capacity, Objective, const Rating& worst,

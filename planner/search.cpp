@@ -59,7 +59,7 @@ struct Estimated {
 class Frontier {
  public:
   void push(const Family& f) { heap(f.level).push(f); }
-  [[nodiscard]] const Family* plan() const { return top(Family::Level::plan); }
+  [[nodiscard]] const Family* candidate() const { return top(Family::Level::candidate); }
   /// Of the families that can be looked into, the least.
   [[nodiscard]] const Family* least() const {
     const Family* best = nullptr;
@@ -88,10 +88,13 @@ class Frontier {
       for (; !h.empty(); h.pop()) visit(h.top());
     }
   }
-  [[nodiscard]] std::size_t plans() const { return heaps_[static_cast<std::size_t>(Family::Level::plan)].size(); }
+  [[nodiscard]] std::size_t candidates() const {
+    return heaps_[static_cast<std::size_t>(Family::Level::candidate)].size();
+  }
 
  private:
-  static constexpr Family::Level inner[] = {Family::Level::mesh, Family::Level::blocks, Family::Level::shape};
+  static constexpr Family::Level inner[] = {Family::Level::plan, Family::Level::mesh, Family::Level::blocks,
+                                            Family::Level::shape};
   static bool later(const Family& a, const Family& b) {
     return a.bound != b.bound ? b.bound < a.bound : b.first < a.first;
   }
@@ -104,7 +107,7 @@ class Frontier {
     const Heap& h = heaps_[static_cast<std::size_t>(level)];
     return h.empty() ? nullptr : &h.top();
   }
-  std::array<Heap, 4> heaps_;
+  std::array<Heap, 5> heaps_;
 };
 
 class Search {
@@ -127,6 +130,7 @@ class Search {
     SearchResult result;
     result.space = space_.count;
     meter_.phase("estimate", space_.count);
+    seed_ = seed();
     // The plainest shapes first: a good plan among them leaves out most of the others unseen.
     std::vector<Family> others;
     for (const Family& f : shape_families(space_)) {
@@ -156,7 +160,25 @@ class Search {
   /// Plans whose bounds exceed it cannot be among the best.
   [[nodiscard]] Rating worst() const {
     constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-    return options_.prune && best_.size() == options_.top ? best_.back().rating : Rating{most, most};
+    const Rating known = seed_.value_or(Rating{most, most});
+    return options_.prune && best_.size() == options_.top ? std::min(known, best_.back().rating) : known;
+  }
+
+  /// The worst of the best plans of the basic space, where this one is larger and has them all: K plans are no worse.
+  std::optional<Rating> seed() const {
+    if (!options_.prune) return std::nullopt;
+    const Space basic = make_space(model_, workload_, cluster_, basic_limits());
+    if (basic.count >= space_.count) return std::nullopt;
+    SearchOptions first = options_;
+    first.simulate = false;
+    first.progress = nullptr;
+    const SearchResult found = Search(basic, model_, workload_, cluster_, calibration_, first).run();
+    if (!found.complete || found.plans.size() < options_.top) return std::nullopt;
+    for (const FoundPlan& f : found.plans) {
+      if (number_of(space_, f.plan) == space_.count) return std::nullopt;
+    }
+    const Report& last = found.plans.back().report;
+    return rating(options_.objective, picoseconds(last.step_time), last.peak_memory_bytes);
   }
 
   void leave(const Family& f) { left_.emplace_back(f.step, f.count); }
@@ -169,11 +191,13 @@ class Search {
     std::vector<Estimated> batch;
     while (!stopped_) {
       const Rating limit = worst();
-      const bool enough = best_.size() == options_.top;
+      const bool enough = seed_ || best_.size() == options_.top;
       inner.clear();
       plans.clear();
       // Straight down to the first plans, then the least bound first.
-      const std::size_t families = enough || !options_.prune ? family_batch : frontier_.plans() >= batch_size ? 0 : 1;
+      const std::size_t families = enough || !options_.prune              ? family_batch
+                                   : frontier_.candidates() >= batch_size ? 0
+                                                                          : 1;
       while (inner.size() < families) {
         const Family* f = enough ? frontier_.least() : frontier_.deepest();
         if (f == nullptr || limit < f->bound) break;
@@ -182,7 +206,7 @@ class Search {
       // Plans whose bound is not the least may show others to be too slow; a few of them do.
       const Family* least = frontier_.least();
       while (plans.size() < batch_size) {
-        const Family* f = frontier_.plan();
+        const Family* f = frontier_.candidate();
         if (f == nullptr || limit < f->bound) break;
         const bool next = !enough || least == nullptr || f->bound <= least->bound;
         if (!next && plans.size() >= ahead_of_turn) break;
@@ -321,6 +345,7 @@ class Search {
   std::uint64_t infeasible_ = 0;
   tbb::enumerable_thread_specific<Estimator> estimators_;
   std::vector<Estimated> evaluated_;
+  std::optional<Rating> seed_;
   std::vector<Estimated> best_;  ///< ascending, at most `top`
   bool stopped_ = false;
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <set>
 
 #include "core/base/diagnostics.hpp"
 #include "core/plan/plan_check.hpp"
@@ -28,12 +27,15 @@ std::vector<std::uint32_t> divisors(std::uint64_t n) {
   return low;
 }
 
+/// Members of each axis inside a unit of each level; cluster files have at most 8 levels.
+using Layout = std::array<std::uint64_t, 8 * axis_count>;
+
 // How an order of axes lies on the network: for every level and axis, how many
 // of the axis' members share one unit of the level.  Two orders with the same
 // answer differ by a renumbering of devices that keeps every unit together, so
 // every group and every pair of neighbours reaches over the same levels.  That
 // holds where the units nest with the strides; empty where they do not.
-std::optional<std::vector<std::uint64_t>> layout(const Mesh& mesh, const std::vector<std::uint64_t>& level_units) {
+std::optional<Layout> layout(const Mesh& mesh, const std::vector<std::uint64_t>& level_units) {
   std::array<std::uint64_t, axis_count> sizes{}, strides{};
   std::uint64_t inner = 1;
   for (auto a = mesh.axes.rbegin(); a != mesh.axes.rend(); ++a) {
@@ -41,20 +43,21 @@ std::optional<std::vector<std::uint64_t>> layout(const Mesh& mesh, const std::ve
     strides[index(a->axis)] = inner;
     inner *= a->size;
   }
-  std::vector<std::uint64_t> members;
-  members.reserve(level_units.size() * mesh.axes.size());
+  ORRERY_ASSERT(level_units.size() <= 8, level_units.size());
+  Layout members{};
+  std::size_t n = 0;
   for (const std::uint64_t unit : level_units) {
     for (std::size_t axis = 0; axis < axis_count; ++axis) {
       const std::uint64_t size = sizes[axis], stride = strides[axis];
       if (size <= 1) continue;
       if (unit <= stride) {
         if (stride % unit != 0) return std::nullopt;
-        members.push_back(1);
+        members[n++] = 1;
       } else {
         if (unit % stride != 0) return std::nullopt;
         const std::uint64_t inside = unit / stride;
         if (inside < size ? size % inside != 0 : inside % size != 0) return std::nullopt;
-        members.push_back(std::min(inside, size));
+        members[n++] = std::min(inside, size);
       }
     }
   }
@@ -236,8 +239,10 @@ class Maker {
     std::vector<ScheduleChoice> out;
     for (const ScheduleName name : limits_.schedules) {
       const ScheduleRules& rules = rules_of(name);
+      // Families have no bound for weight gradients apart on grids.
       if (rules.splits_backward && shape.tensor != TensorAlgorithm::one_d) continue;
       if ((rules.whole_rounds && count % p != 0) || count < std::uint64_t{rules.least_rounds} * p) continue;
+      if (rules.placement == StagePlacement::two_way && (p % 2 != 0 || count % 2 != 0)) continue;
       const std::uint32_t end = rules.most_chunks == 0 ? most : std::min(most, rules.most_chunks);
       for (std::uint32_t chunks = rules.least_chunks; chunks <= end; ++chunks) {
         if (limits_.most_chunks > 0 && chunks > limits_.most_chunks) break;
@@ -369,16 +374,19 @@ Space make_space(const ModelSpec& model, const Workload& workload, const Cluster
 
 std::vector<Mesh> orders_of(const Space& space, const ShapeSpace& shape) {
   std::vector<Mesh> meshes;
-  std::set<std::vector<std::uint64_t>> listed;
+  std::vector<Layout> listed;
   for_each_order(shape, [&](const Mesh& mesh) {
     const auto lies = layout(mesh, space.level_units);
-    if (!lies || listed.insert(*lies).second) meshes.push_back(mesh);
+    if (lies && std::find(listed.begin(), listed.end(), *lies) != listed.end()) return;
+    if (lies) listed.push_back(*lies);
+    meshes.push_back(mesh);
   });
   return meshes;
 }
 
 std::size_t states_with(const ShapeSpace& shape, const ScheduleChoice& choice) {
-  const bool any = choice.chunks == 1 && !rules_of(choice.schedule).splits_backward;
+  const ScheduleRules& rules = rules_of(choice.schedule);
+  const bool any = choice.chunks == 1 && !rules.splits_backward && rules.placement != StagePlacement::two_way;
   return any ? shape.states.size() : shape.plain_states;
 }
 

@@ -59,8 +59,9 @@ struct ShapeSpace {
   std::vector<MicrobatchSpace> microbatches;
   std::vector<BlockChoice> blocks;
   std::vector<StateChoice> states;  ///< ZeRO 0 and 1 first
-  std::size_t plain_states = 0;     ///< so many of them; split backward passes and chunks go with these alone
-  std::uint64_t first = 0;          ///< number of its first plan
+  std::size_t plain_states =
+      0;                    ///< so many of them; split backward passes, chunks and two directions go with these alone
+  std::uint64_t first = 0;  ///< number of its first plan
   std::uint64_t count = 0;
 };
 
@@ -71,7 +72,9 @@ struct SpaceLimits {
   std::vector<ScheduleName> schedules{
       ScheduleName::gpipe,       ScheduleName::one_f_one_b,   ScheduleName::eager_one_f_one_b,
       ScheduleName::interleaved, ScheduleName::breadth_first, ScheduleName::zb_h1,
-      ScheduleName::zb_h2,       ScheduleName::zb_v};
+      ScheduleName::zb_h2,       ScheduleName::zb_v,          ScheduleName::v_half,
+      ScheduleName::v_min,       ScheduleName::dualpipe_v,    ScheduleName::chimera,
+      ScheduleName::dualpipe};
   std::vector<std::uint32_t> zero{0, 1, 2, 3};
   std::uint32_t most_chunks = 0;  ///< 0: any
   bool replicas = true;           ///< the axis replica
@@ -95,7 +98,8 @@ struct SpaceLimits {
 ///  * order of axes, of which those that lay every communication group alike on the cluster's levels are listed once;
 ///  * schedule, and chunks per rank up to layers / pipeline (1F1B alone without pipeline);
 ///  * stages: `uneven_stages` below;
-///  * states: ZeRO 0 to 3 (2 and 3 with 1D tensors, one chunk and a whole backward pass), ZeRO-3 with and without
+///  * states: ZeRO 0 to 3 (2 and 3 with 1D tensors, one chunk, a whole backward pass and one direction), ZeRO-3 with
+///  and without
 ///    reshard and prefetch, overlap of gradient reduction off, on where replicas have something to reduce.
 ///
 /// The gradient bucket is no dimension: `resolve` gives it by rule.

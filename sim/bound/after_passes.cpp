@@ -16,11 +16,11 @@ Picoseconds after_sums(const LaneTimes& lane, Picoseconds tied) {
 
 }  // namespace
 
-Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, MeshCosts& mesh, const StateCosts& state,
-                              Picoseconds backward, Picoseconds tied) {
-  const PerBlock<Picoseconds>& span = mesh.times_of(plan).span;
+Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, const BlockTimes& times,
+                              const StateCosts& state, bool concurrent_lanes, Picoseconds backward, Picoseconds tied) {
+  const PerBlock<Picoseconds>& span = times.span;
   LaneTimes lane{};
-  if (!mesh.cluster.device.concurrent_lanes) {
+  if (!concurrent_lanes) {
     Picoseconds sum = tied;
     for (const auto* list : chunks) {
       for (const BucketCosts& b : *list) {

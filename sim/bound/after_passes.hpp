@@ -11,8 +11,8 @@ using ChunkBuckets = std::vector<const std::vector<BucketCosts>*>;
 
 /// How long after the end of the last pass of a rank the last reduction ends.  A tied table is summed over the
 /// pipeline after the other sums.  Lanes are taken to wait for compute alone, not for each other.
-[[nodiscard]] Picoseconds exposed_reduction(const Plan&, const ChunkBuckets&, MeshCosts&, const StateCosts&,
-                                            Picoseconds backward, Picoseconds tied);
+[[nodiscard]] Picoseconds exposed_reduction(const Plan&, const ChunkBuckets&, const BlockTimes&, const StateCosts&,
+                                            bool concurrent_lanes, Picoseconds backward, Picoseconds tied);
 
 /// Update of a rank's modules, and the gathers of updated weights beside it, upwards.
 [[nodiscard]] Picoseconds update_time(const ChunkBuckets&, const StateCosts&, bool concurrent_lanes);

@@ -9,8 +9,6 @@
 namespace orrery {
 namespace {
 
-constexpr Axis block_axes[] = {Axis::context, Axis::tensor, Axis::depth, Axis::row, Axis::column};
-
 /// A schedule of the kind that decides blocks: whole or split backward, last stage on the last or the first rank.
 ScheduleName kind_of(const Plan& plan) {
   const ScheduleRules& rules = rules_of(plan.schedule);
@@ -104,39 +102,41 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
   const lowering::ModuleBlocks backward = state.blocks(lowering::Phase::backward);
   const BlockId weight = state.split_backward ? state.blocks(lowering::Phase::weight).layer : lowering::no_block;
   program_ = lowering::program_of(std::move(state));  // nothing else is in it, so blocks keep their numbers
-  const auto enter = [&](BlockId id, BlockId& to, std::vector<Picoseconds>& prices, MemoryChange& memory,
-                         Picoseconds& busy, Beginning& begins) {
-    to = id;
+  const auto enter = [&](BlockId id, auto&& of) {
+    of(ids_) = id;
     if (id == lowering::no_block) return;
     const Block& block = program_[id];
     const auto first = std::find_if(block.ops.begin(), block.ops.end(), [](const Op& op) {
       return !std::holds_alternative<Alloc>(op.action) && !std::holds_alternative<Free>(op.action);
     });
+    Beginning& begins = of(beginning_);
     begins.computes = first != block.ops.end() && std::holds_alternative<Compute>(first->action);
     begins.reads_weights = begins.computes && reads_weights(program_, block, *first);
-    memory = memory_change(program_, block);
+    of(memory_) = memory_change(program_, block);
+    std::vector<Picoseconds>& prices = of(compute_prices_);
     prices.resize(block.ops.size());
     for (std::size_t i = 0; i < block.ops.size(); ++i) {
-      if (std::holds_alternative<Compute>(block.ops[i].action)) {
-        prices[i] = picoseconds(costs.compute(program_, block, block.ops[i]));
-        busy += prices[i];
-      }
+      const auto* compute = std::get_if<Compute>(&block.ops[i].action);
+      if (compute == nullptr) continue;
+      prices[i] = picoseconds(costs.compute(program_, block, block.ops[i]));
+      of(busy_) += prices[i];
+      if (block.kernels[compute->kernel].kind == KernelKind::gemm) of(products_) += prices[i];
     }
   };
-  enter(forward.embedding, ids_.embedding_forward, compute_prices_.embedding_forward, memory_.embedding_forward,
-        busy_.embedding_forward, beginning_.embedding_forward);
-  enter(backward.embedding, ids_.embedding_backward, compute_prices_.embedding_backward, memory_.embedding_backward,
-        busy_.embedding_backward, beginning_.embedding_backward);
-  enter(forward.layer, ids_.layer_forward, compute_prices_.layer_forward, memory_.layer_forward, busy_.layer_forward,
-        beginning_.layer_forward);
-  enter(backward.layer, ids_.layer_backward, compute_prices_.layer_backward, memory_.layer_backward,
-        busy_.layer_backward, beginning_.layer_backward);
-  enter(forward.head, ids_.head_forward, compute_prices_.head_forward, memory_.head_forward, busy_.head_forward,
-        beginning_.head_forward);
-  enter(backward.head, ids_.head_backward, compute_prices_.head_backward, memory_.head_backward, busy_.head_backward,
-        beginning_.head_backward);
-  enter(weight, ids_.layer_weight, compute_prices_.layer_weight, memory_.layer_weight, busy_.layer_weight,
-        beginning_.layer_weight);
+  enter(
+      forward.embedding, [](auto& p) -> auto& { return p.embedding_forward; });
+  enter(
+      backward.embedding, [](auto& p) -> auto& { return p.embedding_backward; });
+  enter(
+      forward.layer, [](auto& p) -> auto& { return p.layer_forward; });
+  enter(
+      backward.layer, [](auto& p) -> auto& { return p.layer_backward; });
+  enter(
+      forward.head, [](auto& p) -> auto& { return p.head_forward; });
+  enter(
+      backward.head, [](auto& p) -> auto& { return p.head_backward; });
+  enter(
+      weight, [](auto& p) -> auto& { return p.layer_weight; });
 }
 
 namespace {

@@ -11,9 +11,12 @@
 
 namespace orrery {
 
+/// The axes that cut what a block works on.
+inline constexpr std::array<Axis, 5> block_axes{Axis::context, Axis::tensor, Axis::depth, Axis::row, Axis::column};
+
 /// What a BlockCosts depends on, as one comparable value.
 struct BlockKey {
-  std::array<std::uint32_t, 5> sizes{};  ///< context, tensor, depth, row, column
+  std::array<std::uint32_t, 5> sizes{};  ///< of block_axes
   std::uint32_t microbatch_size = 0;
   std::uint32_t choices = 0;
   friend bool operator==(const BlockKey&, const BlockKey&) = default;
@@ -72,6 +75,8 @@ class BlockCosts {
   [[nodiscard]] PerBlock<Picoseconds> arrival_spans(const CostModel& costs) const;
   /// Time of each block's collectives, by lane.
   [[nodiscard]] PerBlock<LaneTimes> lanes(const CostModel& costs) const;
+  /// Matrix products alone.
+  [[nodiscard]] const PerBlock<Picoseconds>& products() const { return products_; }
   /// Compute ops alone.
   [[nodiscard]] const PerBlock<Picoseconds>& busy() const { return busy_; }
   /// Whether the block's first op computes, so that what is put in front of it delays the block, and whether that op
@@ -90,7 +95,7 @@ class BlockCosts {
   Program program_;
   PerBlock<BlockId> ids_;
   PerBlock<std::vector<Picoseconds>> compute_prices_;  ///< by op, 0 where not Compute
-  PerBlock<Picoseconds> busy_;
+  PerBlock<Picoseconds> busy_, products_;
   PerBlock<MemoryChange> memory_;
   PerBlock<Beginning> beginning_;
   std::uint64_t hidden_bytes_ = 0;

@@ -1,11 +1,14 @@
 #include "sim/bound/bound.hpp"
 
 #include <algorithm>
+#include <array>
+#include <map>
 
 #include "core/base/diagnostics.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "sim/bound/after_passes.hpp"
 #include "sim/bound/mesh_costs.hpp"
+#include "sim/bound/pass_walk.hpp"
 #include "sim/bound/pipeline_bound.hpp"
 #include "sim/bound/stage_memory.hpp"
 #include "sim/bound/stage_times.hpp"
@@ -14,9 +17,9 @@ namespace orrery {
 namespace {
 
 /// How long each collective lane of a rank is busy in all its passes, at least: the busiest lane's time.
-Picoseconds busiest_lane(const Plan& plan, const StageMap& map, std::uint32_t rank, MeshCosts& mesh, StateCosts& state,
-                         Picoseconds m) {
-  const PerBlock<LaneTimes>& lanes = mesh.times_of(plan).lanes;
+Picoseconds busiest_lane(const Plan& plan, const StageMap& map, std::uint32_t rank, const BlockTimes& times,
+                         MeshCosts& mesh, StateCosts& state, Picoseconds m) {
+  const PerBlock<LaneTimes>& lanes = times.lanes;
   LaneTimes sum{};
   for (std::uint32_t c = 0; c < map.chunks; ++c) {
     const StageShare share = share_of(plan, map, map.stage(rank, c));
@@ -27,7 +30,7 @@ Picoseconds busiest_lane(const Plan& plan, const StageMap& map, std::uint32_t ra
       if (share.last) sum[l] += lanes.head_forward[l] + lanes.head_backward[l];
     }
     if (state.zero() < 2) continue;
-    for (const BucketCosts& b : state.buckets(share.layers, share.first, share.last, *mesh.costs)) {
+    for (const BucketCosts& b : state.buckets(share.layers, share.first, share.last, mesh.costs())) {
       for (const LanePrice& p : b.reduce) sum[p.lane] += p.price;
     }
     if (state.zero() >= 3 && plan.reshard_after_forward) {
@@ -39,9 +42,9 @@ Picoseconds busiest_lane(const Plan& plan, const StageMap& map, std::uint32_t ra
 
 /// Ranks that share cores: at least their compute work over the cores.
 Picoseconds least_by_cores(const Plan& plan, const StageMap& map, MeshCosts& mesh, const StateCosts& state) {
-  const auto sharing = mesh.costs->core_sharing();
+  const auto sharing = mesh.costs().core_sharing();
   if (!sharing || sharing->ranks_per_node <= sharing->cores) return 0;
-  const auto m = static_cast<Picoseconds>(microbatches(plan, mesh.workload));
+  const auto m = static_cast<Picoseconds>(microbatches(plan, mesh.workload)) / map.pipes();
   const PerBlock<Picoseconds>& busy = mesh.blocks_of(plan).busy();
   Picoseconds least = 0;
   for (std::uint32_t r = 0; r < map.ranks; ++r) {
@@ -72,12 +75,96 @@ void refuse_long_steps(const PerBlock<Picoseconds>& span, StateCosts& state, std
   if (!(all < 2e18)) throw Error("a step takes more than 23 days; times are counted in whole picoseconds");
 }
 
+/// What a pipeline rank holds, and what its passes do on each chunk.
+struct RankMemory {
+  std::uint64_t held = 0;
+  std::vector<PassMemory> chunks;
+};
+
+RankMemory rank_memory(const Plan& plan, const StageMap& map, std::uint32_t rank, const BlockCosts& blocks,
+                       const StateCosts& state) {
+  RankMemory memory{state.scalar_bytes(), {}};
+  memory.chunks.reserve(map.chunks);
+  for (std::uint32_t c = 0; c < map.chunks; ++c) {
+    const StageShare share = share_of(plan, map, map.stage(rank, c));
+    memory.chunks.push_back(pass_memory(blocks, state, share, plan));
+    memory.held += persistent_bytes(state, share);
+  }
+  return memory;
+}
+
+/// The step of a plan whose ranks end their passes then.
+Picoseconds step_after(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateCosts& state,
+                       const std::vector<StageTimes>& stages, const std::vector<Picoseconds>& ends) {
+  const std::uint64_t count = microbatches(plan, mesh.workload);
+  const bool concurrent = mesh.cluster.device.concurrent_lanes;
+  const BlockTimes& times = mesh.times_of(plan);
+  // With a norm, no rank updates before every rank has reduced.
+  Picoseconds reduced = 0;
+  Picoseconds updated = 0;
+  Picoseconds by_lane = 0;
+  ChunkBuckets buckets(map.chunks);
+  for (std::uint32_t r = 0; r < map.ranks; ++r) {
+    Picoseconds norm = 0;
+    bool tied = false;
+    Picoseconds backward = 0;
+    for (std::uint32_t c = 0; c < map.chunks; ++c) {
+      const StageShare share = share_of(plan, map, map.stage(r, c));
+      buckets[map.chunks - 1 - c] = &state.buckets(share.layers, share.first, share.last, mesh.costs());
+      norm += share.layers * state.layer().norm + (share.first ? state.embedding().norm : 0) +
+              (share.last ? state.head().norm : 0);
+      tied = tied || share.first || share.last;
+      backward += stages[map.stage(r, c)].backward;
+    }
+    const Picoseconds ready = ends[r] + exposed_reduction(plan, buckets, times, state, concurrent, backward,
+                                                          tied ? state.tied_reduction() : 0);
+    const Picoseconds update = update_time(buckets, state, concurrent);
+    if (concurrent) {
+      by_lane = std::max(by_lane,
+                         busiest_lane(plan, map, r, times, mesh, state, static_cast<Picoseconds>(count) / map.pipes()));
+    }
+    if (state.factor()) {
+      reduced = std::max(reduced, ready + norm);
+      updated = std::max(updated, update);
+    } else {
+      updated = std::max(updated, ready + update);
+    }
+  }
+  const Picoseconds by_compute = state.factor() ? reduced + state.norm_reduction() + updated : updated;
+  return std::max({by_compute, by_lane, least_by_cores(plan, map, mesh, state)});
+}
+
 }  // namespace
 
 struct Bounder::State {
   MeshCosts mesh;
   FamilyBounds families;
+  PassWalk walk;
   explicit State(MeshCosts of) : mesh(std::move(of)), families(mesh) {}
+
+  /// Compute order of the plan, remembered.
+  const lowering::Orders& orders_of(const Plan& plan, std::uint32_t microbatches) {
+    const ActionTimes& t = plan.action_times;
+    const std::array<std::uint32_t, 8> key = {static_cast<std::uint32_t>(plan.schedule),
+                                              plan.mesh.size(Axis::pipeline),
+                                              plan.chunks,
+                                              microbatches,
+                                              t.forward,
+                                              t.input_gradient,
+                                              t.weight_gradient,
+                                              t.message};
+    const auto known = orders.find(key);
+    if (known != orders.end()) return known->second;
+    const std::size_t actions = std::size_t{key[1]} * plan.chunks * microbatches * 3;
+    if (remembered + actions > most_actions) orders.clear(), remembered = 0;
+    remembered += actions;
+    return orders.try_emplace(key, lowering::orders_of(plan, microbatches)).first->second;
+  }
+
+ private:
+  static constexpr std::size_t most_actions = 4'000'000;  ///< 12 bytes each
+  std::map<std::array<std::uint32_t, 8>, lowering::Orders> orders;
+  std::size_t remembered = 0;
 };
 
 Bounder::Bounder(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
@@ -97,27 +184,20 @@ std::vector<std::uint64_t> Bounder::stage_peaks(const Plan& plan) {
   MeshCosts& mesh = state_->mesh;
   ORRERY_ASSERT(bound_covers(plan, mesh.model), plan.name);
   mesh.enter(plan);
-  const BlockCosts& blocks = mesh.blocks_of(plan);
-  const StateCosts& state = mesh.states_of(plan);
   const StageMap map = stage_map(plan);
   const std::uint64_t m = microbatches(plan, mesh.workload);
+  const BlockCosts& blocks = mesh.blocks_of(plan);
+  const StateCosts& state = mesh.states_of(plan);
   std::vector<std::uint64_t> peaks(map.ranks);
   for (std::uint32_t r = 0; r < map.ranks; ++r) {
+    const RankMemory rank = rank_memory(plan, map, r, blocks, state);
     const std::vector<std::uint64_t> in_flight = microbatches_in_flight(plan, r, m);
-    std::uint64_t held = state.scalar_bytes();
-    std::uint64_t above = 0;
+    peaks[r] = rank.held;
     for (std::uint32_t c = 0; c < map.chunks; ++c) {
-      const StageShare share = share_of(plan, map, map.stage(r, c));
-      const PassMemory pass = pass_memory(blocks, state, share, plan);
-      held += persistent_bytes(state, share);
       // The first backward pass is one of the last chunk.
-      if (c + 1 == map.chunks) {
-        above = activation_peak(pass, in_flight[c]);
-      } else {
-        held += in_flight[c] * pass.kept;
-      }
+      peaks[r] += c + 1 == map.chunks ? activation_peak(rank.chunks[c], in_flight[c])
+                                      : in_flight[c] * static_cast<std::uint64_t>(rank.chunks[c].forward.net);
     }
-    peaks[r] = held + above;
   }
   return peaks;
 }
@@ -134,44 +214,31 @@ Picoseconds Bounder::step_time(const Plan& plan) {
   StateCosts& state = mesh.states_of(plan);
   const StageMap map = stage_map(plan);
   const std::uint64_t count = microbatches(plan, mesh.workload);
-  const bool concurrent = mesh.cluster.device.concurrent_lanes;
   refuse_long_steps(mesh.times_of(plan).span, state, mesh.model.layers, count + map.stages());
   const std::vector<StageTimes> stages = stage_times(plan, map, mesh, state);
-  const std::vector<Picoseconds> ends = is_plain(plan)
-                                            ? backward_ends(stages, plan.schedule, count, concurrent)
-                                            : rank_ends(stages, map, count, concurrent, !splits_backward(plan));
-  // With a norm, no rank updates before every rank has reduced.
-  Picoseconds reduced = 0;
-  Picoseconds updated = 0;
-  Picoseconds by_lane = 0;
-  ChunkBuckets buckets(map.chunks);
+  const bool concurrent = mesh.cluster.device.concurrent_lanes;
+  return step_after(plan, map, mesh, state, stages,
+                    is_plain(plan) ? backward_ends(stages, plan.schedule, count, concurrent)
+                                   : rank_ends(stages, map, count, concurrent, !splits_backward(plan)));
+}
+
+Bounder::Look Bounder::closer(const Plan& plan) {
+  Look look{step_time(plan), peak_memory(plan)};
+  MeshCosts& mesh = state_->mesh;
+  const StageMap map = stage_map(plan);
+  const auto count = static_cast<std::uint32_t>(microbatches(plan, mesh.workload));
+  const lowering::Orders& orders = state_->orders_of(plan, count);
+  const BlockCosts& blocks = mesh.blocks_of(plan);
+  StateCosts& state = mesh.states_of(plan);
   for (std::uint32_t r = 0; r < map.ranks; ++r) {
-    Picoseconds norm = 0;
-    bool tied = false;
-    Picoseconds backward = 0;
-    for (std::uint32_t c = 0; c < map.chunks; ++c) {
-      const StageShare share = share_of(plan, map, map.stage(r, c));
-      buckets[map.chunks - 1 - c] = &state.buckets(share.layers, share.first, share.last, *mesh.costs);
-      norm += share.layers * state.layer().norm + (share.first ? state.embedding().norm : 0) +
-              (share.last ? state.head().norm : 0);
-      tied = tied || share.first || share.last;
-      backward += stages[map.stage(r, c)].backward;
-    }
-    const Picoseconds ready =
-        ends[r] + exposed_reduction(plan, buckets, mesh, state, backward, tied ? state.tied_reduction() : 0);
-    const Picoseconds update = update_time(buckets, state, concurrent);
-    if (concurrent) {
-      by_lane = std::max(by_lane, busiest_lane(plan, map, r, mesh, state, static_cast<Picoseconds>(count)));
-    }
-    if (state.factor()) {
-      reduced = std::max(reduced, ready + norm);
-      updated = std::max(updated, update);
-    } else {
-      updated = std::max(updated, ready + update);
-    }
+    const RankMemory rank = rank_memory(plan, map, r, blocks, state);
+    look.peak = std::max(look.peak, walked_peak(orders[r], rank.chunks, rank.held));
   }
-  const Picoseconds by_compute = state.factor() ? reduced + state.norm_reduction() + updated : updated;
-  return std::max({by_compute, by_lane, least_by_cores(plan, map, mesh, state)});
+  if (!mesh.cluster.device.concurrent_lanes) return look;
+  const std::vector<StageTimes> stages = stage_times(plan, map, mesh, state);
+  const std::vector<Picoseconds>& ends = state_->walk.ends(orders, map, stages, count);
+  look.step = std::max(look.step, step_after(plan, map, mesh, state, stages, ends));
+  return look;
 }
 
 void Bounder::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& plan) {
@@ -181,6 +248,11 @@ void Bounder::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& plan) {
 FamilyBound Bounder::any_order(const Plan& plan, std::uint32_t plain_zero, const std::vector<FamilyPipeline>& pipelines,
                                std::uint64_t capacity) {
   return state_->families.any_order(plan, plain_zero, pipelines, capacity);
+}
+
+FamilyBound Bounder::any_block(const Plan& plan, std::uint32_t plain_zero, const std::vector<FamilyPipeline>& pipelines,
+                               std::uint64_t capacity) {
+  return state_->families.any_block(plan, plain_zero, pipelines, capacity);
 }
 
 FamilyBound Bounder::any_schedule(const Plan& plan, std::uint32_t plain_zero,

@@ -32,7 +32,8 @@ namespace orrery {
 ///   lanes    the work of the busiest collective lane of any rank.
 /// With ZeRO-2 and 3 passes also clear gradient copies, and wait for gathers that nothing runs ahead of and, without
 /// overlap, for reductions.
-/// Leaves out: the loss, step counters, and what ranks wait for beyond the chains that backward_ends looks at.
+/// Leaves out: the loss, step counters, and what ranks wait for beyond the chains that backward_ends looks at; closer()
+/// knows those too.
 ///
 /// The price of a layer's, embedding's and head's blocks is worked out once per
 /// choice that changes it and remembered, so a plan costs about as many steps
@@ -55,6 +56,12 @@ class Bounder {
   [[nodiscard]] std::uint64_t peak_memory(const Plan&);
   /// At most the step time of estimate().
   [[nodiscard]] Picoseconds step_time(const Plan&);
+  /// Both, and closer: with the passes of all ranks one by one in the schedule's order (pass_walk.hpp).
+  struct Look {
+    Picoseconds step = 0;
+    std::uint64_t peak = 0;
+  };
+  [[nodiscard]] Look closer(const Plan&);
 
   // Lower bounds for all plans that share some choices, whatever their schedule, chunks, stages, ZeRO stage and
   // overlap. The given plan is any of them.
@@ -67,6 +74,10 @@ class Bounder {
   /// `plain_zero`: the highest ZeRO stage up to 1 that any of them has; `capacity` of a device.
   /// A peak above the capacity where no pipeline fits.
   [[nodiscard]] FamilyBound any_order(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
+                                      std::uint64_t capacity);
+  /// Plans with these sizes of axes, tensor algorithm and microbatch size, whatever their block choices: matrix
+  /// products alone, and memory for states alone.
+  [[nodiscard]] FamilyBound any_block(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                       std::uint64_t capacity);
   /// Plans on this mesh.
   [[nodiscard]] FamilyBound any_schedule(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,

@@ -27,10 +27,10 @@ bool bound_covers(const Plan& plan) {
     case ScheduleName::zb_h2:
     case ScheduleName::zb_v:
     case ScheduleName::v_half:
-    case ScheduleName::v_min: break;
+    case ScheduleName::v_min:
     case ScheduleName::dualpipe_v:
     case ScheduleName::chimera:
-    case ScheduleName::dualpipe:
+    case ScheduleName::dualpipe: break;
     case ScheduleName::custom: return false;
   }
   return std::all_of(plan.mesh.axes.begin(), plan.mesh.axes.end(), known) && plan.inner_ring == 0 &&

@@ -24,7 +24,7 @@ FamilyBounds FamilyBounds::beside(MeshCosts& mesh) const {
 
 void FamilyBounds::enter(const Plan& plan) {
   mesh_->enter(plan);
-  if (!best_place_) best_place_.emplace(mesh_->cluster, mesh_->costs->collectives());
+  if (!best_place_) best_place_.emplace(mesh_->cluster, mesh_->costs().collectives());
 }
 
 FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan) {
@@ -36,12 +36,13 @@ FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan) {
   }
   // Prices of kernels depend on no mesh.
   if (!best_place_) enter(plan);
-  const BlockCosts of(mesh_->model, mesh_->workload, plan, *mesh_->costs);
+  const BlockCosts& of = mesh_->blocks_of(plan);
   const BlockCosts::Price price = [&](const Program& program, const Block& block, const Op& op) {
     return best_place_->price(program, block, op);
   };
   BlockFacts found;
   found.span = of.spans(price, mesh_->cluster.device.concurrent_lanes);
+  found.products = of.products();
   found.between = std::max<Picoseconds>(
       0, found.span.layer_forward - of.busy().layer_forward + found.span.layer_backward - of.busy().layer_backward);
   found.kept = static_cast<std::uint64_t>(std::max<std::int64_t>(0, of.memory().layer_forward.net));
@@ -50,22 +51,23 @@ FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan) {
   return found;
 }
 
-FamilyBounds::LayerState FamilyBounds::layer_state(Plan plan, std::uint32_t zero_stage) {
-  const std::array<std::uint32_t, 6> key = {static_cast<std::uint32_t>(plan.tensor),
-                                            plan.mesh.size(Axis::tensor),
-                                            plan.mesh.size(Axis::row),
-                                            plan.mesh.size(Axis::depth),
-                                            plan.mesh.size(Axis::data),
+FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t zero_stage) {
+  const std::array<std::uint32_t, 6> key = {static_cast<std::uint32_t>(of.tensor),
+                                            of.mesh.size(Axis::tensor),
+                                            of.mesh.size(Axis::row),
+                                            of.mesh.size(Axis::depth),
+                                            of.mesh.size(Axis::data),
                                             zero_stage};
   {
     const std::lock_guard<std::mutex> lock(facts_->mutex);
     const auto known = facts_->layer_states.find(key);
     if (known != facts_->layer_states.end()) return known->second;
   }
+  Plan plan = of;
   plan.zero_stage = zero_stage;
   plan.sequence_parallel = false;
   enter(plan);
-  const ModuleState layer = StateCosts(mesh_->model, mesh_->workload, plan, *mesh_->costs).layer();
+  const ModuleState layer = StateCosts(mesh_->model, mesh_->workload, plan, mesh_->costs()).layer();
   LayerState found{layer.persistent_bytes, 0};
   // Layers as large as a bucket are reduced one by one.
   if (zero_stage >= 2 && static_cast<double>(layer.whole_gradient_bytes) >= plan.gradient_bucket->base()) {
@@ -84,10 +86,11 @@ FamilyBound FamilyBounds::family(const Plan& plan, std::uint32_t plain_zero,
   const auto layers = static_cast<double>(mesh_->model.layers);
   const double most = std::ceil(layers / p);
   const auto m = static_cast<double>(microbatches(plan, mesh_->workload));
-  const auto layer = static_cast<double>(span.layer_forward + span.layer_backward);
+  const auto layer = static_cast<double>(span.layer_forward + span.layer_backward + span.layer_weight);
   const auto ends =
       static_cast<double>(span.embedding_forward + span.embedding_backward + span.head_forward + span.head_backward);
-  const double work = m * std::max(most * layer, (layers * layer + ends) / p);
+  const double shared = m * (layers * layer + ends) / p;
+  const double fullest = m * most * layer;
   const bool forward_counts = static_cast<double>(span.layer_forward) >= forward_share * layer;
   const LayerState plain = layer_state(plan, plain_zero);
   FamilyBound best{~std::uint64_t{0}, 0};
@@ -99,14 +102,16 @@ FamilyBound FamilyBounds::family(const Plan& plan, std::uint32_t plain_zero,
     best.peak = std::min(best.peak, static_cast<std::uint64_t>(peak));
     if (peak > static_cast<double>(capacity)) return;
     const double passes = forward_counts ? std::max(with.passes, with.entered) : with.passes;
-    const double step = std::max({passes * layer, work, lane}) - most * static_cast<double>(between);
+    const bool two_way = rules_of(with.schedule).placement == StagePlacement::two_way;
+    const double step =
+        std::max({passes * layer, shared, two_way ? 0.0 : fullest, lane}) - most * static_cast<double>(between);
     least = least < 0 ? step : std::min(least, step);
   };
+  const bool any_shards = std::any_of(pipelines.begin(), pipelines.end(), [](const auto& with) { return with.shards; });
+  const LayerState sharded = any_shards ? layer_state(plan, 3) : plain;
   for (const FamilyPipeline& with : pipelines) {
     consider(with, plain, 0);
-    if (!with.shards) continue;
-    const LayerState sharded = layer_state(plan, 3);
-    consider(with, sharded, m * most * static_cast<double>(sharded.reduce));
+    if (with.shards) consider(with, sharded, m * most * static_cast<double>(sharded.reduce));
   }
   // Rounded down, and a little more than doubles may have rounded up.
   best.step = static_cast<Picoseconds>(std::max(0.0, least) * (1.0 - 1e-12));
@@ -132,6 +137,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
         // Where backward is whole a microbatch takes a pass of all layers.
         double passes = whole ? static_cast<double>(mesh_->model.layers) : 0, entered = passes, kept = 0;
         std::uint32_t fewest = ~std::uint32_t{0};
+        const double each = static_cast<double>(m) / map.pipes();
         double entry = 0;  // layers before the rank's lowest stage
         for (std::uint32_t r = 0; r < map.ranks; ++r) {
           const std::vector<std::uint64_t> in_flight = microbatches_in_flight(on, r, m);
@@ -143,11 +149,11 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
             held += static_cast<double>(in_flight[c]) * n;
           }
           // A rank enters after a forward pass of those layers, and where backward is whole their backward follows it.
-          passes = std::max(passes, static_cast<double>(m) * layers + (whole ? entry : 0.0));
-          entered = std::max(entered, static_cast<double>(m) * layers + forward_share * entry);
+          passes = std::max(passes, each * layers + (whole ? entry : 0.0));
+          entered = std::max(entered, each * layers + forward_share * entry);
           kept = std::max(kept, held);
           fewest = std::min(fewest, layers);
-          entry += split[r];
+          if (!map.two_way()) entry += split[r];
         }
         known.passes = first ? passes : std::min(known.passes, passes);
         known.entered = first ? entered : std::min(known.entered, entered);
@@ -161,6 +167,14 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
     with.kept = at->second.kept;
     with.layers = at->second.layers;
   }
+}
+
+FamilyBound FamilyBounds::any_block(const Plan& plan, std::uint32_t plain_zero,
+                                    const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
+  // Where not even the states fit no block need be lowered.
+  const FamilyBound states = family(plan, plain_zero, pipelines, capacity, {}, 0, 0);
+  if (states.peak > capacity) return states;
+  return family(plan, plain_zero, pipelines, capacity, facts_of(plan).products, 0, 0);
 }
 
 FamilyBound FamilyBounds::any_order(const Plan& plan, std::uint32_t plain_zero,

@@ -43,7 +43,9 @@ class FamilyBounds {
   [[nodiscard]] FamilyBounds beside(MeshCosts&) const;
 
   void weigh(std::vector<FamilyPipeline>&, const Plan&);
-  /// Bounder::any_order and any_schedule.
+  /// Bounder::any_block, any_order and any_schedule.
+  [[nodiscard]] FamilyBound any_block(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
+                                      std::uint64_t capacity);
   [[nodiscard]] FamilyBound any_order(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                       std::uint64_t capacity);
   [[nodiscard]] FamilyBound any_schedule(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
@@ -52,9 +54,10 @@ class FamilyBounds {
  private:
   /// Of blocks once they are lowered.
   struct BlockFacts {
-    PerBlock<Picoseconds> span;  ///< with every collective at its best place
-    Picoseconds between = 0;     ///< of a layer, at most
-    std::uint64_t kept = 0;      ///< by a layer's forward pass
+    PerBlock<Picoseconds> span;      ///< with every collective at its best place
+    PerBlock<Picoseconds> products;  ///< matrix products alone
+    Picoseconds between = 0;         ///< of a layer, at most
+    std::uint64_t kept = 0;          ///< by a layer's forward pass
   };
   struct LayerState {
     std::uint64_t bytes = 0;
@@ -71,7 +74,7 @@ class FamilyBounds {
   void enter(const Plan&);
   BlockFacts facts_of(const Plan&);
   /// Of a layer on a rank; tensor and data axes and ZeRO decide it.
-  LayerState layer_state(Plan, std::uint32_t zero_stage);
+  LayerState layer_state(const Plan&, std::uint32_t zero_stage);
   /// With these spans of blocks.
   FamilyBound family(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&, std::uint64_t capacity,
                      const PerBlock<Picoseconds>& span, Picoseconds between, std::uint64_t kept);

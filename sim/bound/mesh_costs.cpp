@@ -1,6 +1,16 @@
 #include "sim/bound/mesh_costs.hpp"
 
+#include <functional>
+
 namespace orrery {
+namespace {
+
+std::size_t mixed(std::size_t hash, std::uint64_t n) {
+  hash = (hash ^ n) * 0x9E3779B97F4A7C15U;
+  return hash ^ (hash >> 29);
+}
+
+}  // namespace
 
 StageShare share_of(const Plan& plan, const StageMap& map, std::uint32_t stage) {
   const bool first = stage == 0, last = stage + 1 == map.stages();
@@ -11,32 +21,47 @@ StageShare share_of(const Plan& plan, const StageMap& map, std::uint32_t stage) 
 MeshCosts::MeshCosts(const ModelSpec& m, const Workload& w, const ClusterSpec& c, const Calibration& k)
     : model(m), workload(w), cluster(c), calibration(k) {}
 
+std::size_t MeshCosts::KeyHash::operator()(const Key& key) const {
+  std::size_t hash = static_cast<std::size_t>(key.tensor);
+  for (const MeshAxis& a : key.mesh.axes)
+    hash = mixed(hash, std::uint64_t{a.size} << 8 | static_cast<unsigned>(a.axis));
+  for (const std::uint32_t device : key.placement) hash = mixed(hash, device);
+  return hash;
+}
+
+std::size_t MeshCosts::TimesHash::operator()(const TimesKey& key) const {
+  std::size_t hash = mixed(BlockKeyHash{}(key.block), key.ranks << 32 | key.number);
+  for (const std::uint32_t stride : key.strides) hash = mixed(hash, stride);
+  return hash;
+}
+
 void MeshCosts::enter(const Plan& plan) {
-  if (costs && plan.mesh == on_.mesh && plan.placement == on_.placement && plan.tensor == on_.tensor &&
-      plan.collective_algorithm == on_.collective_algorithm && plan.gradient_bucket == on_.gradient_bucket) {
+  if (key_ != nullptr && plan.mesh == key_->mesh && plan.placement == key_->placement && plan.tensor == key_->tensor &&
+      plan.collective_algorithm == key_->algorithm && plan.gradient_bucket == key_->bucket) {
     return;
   }
-  on_ = Plan{};
-  on_.mesh = plan.mesh;
-  on_.placement = plan.placement;
-  on_.tensor = plan.tensor;
-  on_.collective_algorithm = plan.collective_algorithm;
-  on_.gradient_bucket = plan.gradient_bucket;
-  costs.emplace(cluster, calibration, plan.mesh, plan.placement, plan.collective_algorithm);
-  states_ = {};
-  times_.clear();
-  boundary_levels_.clear();
+  Key key{plan.mesh, plan.placement, plan.tensor, plan.collective_algorithm, plan.gradient_bucket};
+  auto known = meshes_.find(key);
+  if (known == meshes_.end()) {
+    if (meshes_.size() >= most_meshes) meshes_.clear();
+    const bool usual = plan.placement.empty() && !plan.collective_algorithm;
+    CostModel costs(cluster, calibration, plan.mesh, plan.placement, plan.collective_algorithm);
+    known = meshes_.try_emplace(std::move(key), OnMesh{std::move(costs), usual ? 0 : ++numbered_, {}, {}}).first;
+  }
+  key_ = &known->first;
+  on_ = &known->second;
 }
 
 std::uint32_t MeshCosts::levels_after(std::uint32_t i) {
-  const std::uint32_t p = on_.mesh.size(Axis::pipeline);
-  while (boundary_levels_.size() <= i) {
-    const auto at = static_cast<std::uint32_t>(boundary_levels_.size());
-    const Rank here = on_.mesh.moved(Rank{0}, Axis::pipeline, at);
-    boundary_levels_.push_back(
-        costs->pair_levels({Axis::pipeline}, here, on_.mesh.moved(here, Axis::pipeline, (at + 1) % p)));
+  const Mesh& mesh = key_->mesh;
+  const std::uint32_t p = mesh.size(Axis::pipeline);
+  std::vector<std::uint32_t>& levels = on_->boundary_levels;
+  while (levels.size() <= i) {
+    const auto at = static_cast<std::uint32_t>(levels.size());
+    const Rank here = mesh.moved(Rank{0}, Axis::pipeline, at);
+    levels.push_back(costs().pair_levels({Axis::pipeline}, here, mesh.moved(here, Axis::pipeline, (at + 1) % p)));
   }
-  return boundary_levels_[i];
+  return levels[i];
 }
 
 const BlockCosts& MeshCosts::blocks_of(const Plan& plan) {
@@ -44,27 +69,34 @@ const BlockCosts& MeshCosts::blocks_of(const Plan& plan) {
   const auto known = blocks_.find(key);
   if (known != blocks_.end()) return known->second;
   if (blocks_.size() >= most_blocks) blocks_.clear();
-  return blocks_.try_emplace(key, model, workload, plan, *costs).first->second;
+  return blocks_.try_emplace(key, model, workload, plan, costs()).first->second;
 }
 
 const BlockTimes& MeshCosts::times_of(const Plan& plan) {
-  const BlockKey key = block_key(plan);
+  TimesKey key{block_key(plan), {}, plan.mesh.size(), on_->number};
+  for (std::size_t i = 0; i < key.strides.size(); ++i) {
+    if (key.block.sizes[i] > 1) key.strides[i] = static_cast<std::uint32_t>(plan.mesh.stride(block_axes[i]));
+  }
   const auto known = times_.find(key);
   if (known != times_.end()) return known->second;
+  if (times_.size() >= most_times) times_.clear();
   const BlockCosts& of = blocks_of(plan);
-  return times_.try_emplace(key, BlockTimes{of.spans(*costs), of.arrival_spans(*costs), of.lanes(*costs)})
+  return times_.try_emplace(key, BlockTimes{of.spans(costs()), of.arrival_spans(costs()), of.lanes(costs())})
       .first->second;
 }
 
 StateCosts& MeshCosts::states_of(const Plan& plan) {
-  const bool turned = stage_map(plan).rank(stage_map(plan).stages() - 1) == 0;  // tables are tied on one rank
-  auto& at = states_[std::size_t{plan.zero_stage} * 4 + (plan.sequence_parallel ? 2U : 0U) + (turned ? 1U : 0U)];
-  if (!at) at.emplace(model, workload, plan, *costs);
-  return *at;
+  const StageMap map = stage_map(plan);
+  // Tables are tied on one rank, or there are two of each.
+  const std::uint32_t turned = map.two_way() ? 2 : map.rank(map.stages() - 1) == 0 ? 1 : 0;
+  const std::uint32_t key = plan.zero_stage * 8 + (plan.sequence_parallel ? 4U : 0U) + turned;
+  const auto known = on_->states.find(key);
+  if (known != on_->states.end()) return known->second;
+  return on_->states.try_emplace(key, model, workload, plan, costs()).first->second;
 }
 
 Picoseconds MeshCosts::transfer(std::uint64_t bytes, std::uint32_t levels) const {
-  return picoseconds(costs->transfer(Bytes::of(static_cast<double>(bytes)), levels));
+  return picoseconds(costs().transfer(Bytes::of(static_cast<double>(bytes)), levels));
 }
 
 }  // namespace orrery

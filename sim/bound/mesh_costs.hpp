@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -27,19 +28,22 @@ struct BlockTimes {
 /// What virtual stage `stage` holds.
 [[nodiscard]] StageShare share_of(const Plan&, const StageMap&, std::uint32_t stage);
 
-/// The costs that the bounds of one case are made of.  Blocks are remembered whatever the mesh, all else for the mesh
-/// entered last.
-struct MeshCosts {
+/// The costs that the bounds of one case are made of, on one mesh after the other.
+///
+/// Blocks are remembered whatever the mesh; their times for every way in which the axes that cut them lie on the
+/// devices, which many meshes share; states and messages of the last meshes.
+class MeshCosts {
+ public:
   MeshCosts(const ModelSpec&, const Workload&, const ClusterSpec&, const Calibration&);
 
   ModelSpec model;
   Workload workload;
   ClusterSpec cluster;
   Calibration calibration;
-  std::optional<CostModel> costs;  ///< of the mesh
 
   /// Before anything below: the plan's mesh, placement, tensor algorithm and what else all of it depends on.
   void enter(const Plan&);
+  [[nodiscard]] const CostModel& costs() const { return on_->costs; }
 
   const BlockCosts& blocks_of(const Plan&);
   const BlockTimes& times_of(const Plan&);
@@ -49,12 +53,45 @@ struct MeshCosts {
   [[nodiscard]] Picoseconds transfer(std::uint64_t bytes, std::uint32_t levels) const;
 
  private:
-  std::unordered_map<BlockKey, BlockCosts, BlockKeyHash> blocks_;
+  /// A mesh, and what else prices depend on.
+  struct Key {
+    Mesh mesh;
+    std::vector<std::uint32_t> placement;
+    TensorAlgorithm tensor = TensorAlgorithm::one_d;
+    std::optional<CollectiveAlgorithm> algorithm;
+    std::optional<Bytes> bucket;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct KeyHash {
+    std::size_t operator()(const Key&) const;
+  };
+  struct OnMesh {
+    CostModel costs;
+    std::uint32_t number = 0;                    ///< of those with a placement or an algorithm; others: 0
+    std::map<std::uint32_t, StateCosts> states;  ///< by ZeRO stage, sequence parallelism and placement of stages
+    std::vector<std::uint32_t> boundary_levels;  ///< by rank: CostModel::pair_levels to the next
+  };
+  /// Where the axes lie that cut blocks.
+  struct TimesKey {
+    BlockKey block;
+    std::array<std::uint32_t, 5> strides{};
+    std::uint64_t ranks = 0;
+    std::uint32_t number = 0;
+    friend bool operator==(const TimesKey&, const TimesKey&) = default;
+  };
+  struct TimesHash {
+    std::size_t operator()(const TimesKey&) const;
+  };
   static constexpr std::size_t most_blocks = 1000;  ///< 20 to 50 kB each
-  Plan on_;
-  std::array<std::optional<StateCosts>, 16> states_;  ///< by ZeRO stage, sequence parallelism and placement of stages
-  std::unordered_map<BlockKey, BlockTimes, BlockKeyHash> times_;
-  std::vector<std::uint32_t> boundary_levels_;  ///< by rank: CostModel::pair_levels to the next
+  static constexpr std::size_t most_times = 20000;  ///< 1 kB each
+  static constexpr std::size_t most_meshes = 500;   ///< up to 100 kB each
+
+  std::unordered_map<BlockKey, BlockCosts, BlockKeyHash> blocks_;
+  std::unordered_map<TimesKey, BlockTimes, TimesHash> times_;
+  std::unordered_map<Key, OnMesh, KeyHash> meshes_;
+  OnMesh* on_ = nullptr;
+  const Key* key_ = nullptr;
+  std::uint32_t numbered_ = 0;
 };
 
 }  // namespace orrery

@@ -109,7 +109,8 @@ std::vector<Picoseconds> backward_ends(const std::vector<StageTimes>& stages, Sc
         each += stages[i - 1].send_hidden + stages[i - 1].send_gradient;
       }
     }
-    end[i] = std::max(entry, stages[i].clear) + m * each + (m - 1) * stages[i].between;
+    end[i] =
+        std::max(entry, stages[i].clear) + m * each + (m - 1) * (stages[i].before_forward + stages[i].before_backward);
   }
   if (concurrent_lanes) {
     messages(stages, sums, m, end);
@@ -139,11 +140,12 @@ std::vector<Picoseconds> backward_ends(const std::vector<StageTimes>& stages, Sc
 std::vector<Picoseconds> rank_ends(const std::vector<StageTimes>& stages, const StageMap& map,
                                    std::uint64_t microbatches, bool concurrent_lanes, bool whole_backward) {
   ORRERY_ASSERT(stages.size() == map.stages() && microbatches >= 1, stages.size(), map.stages());
-  const auto m = static_cast<Picoseconds>(microbatches);
+  const auto m = static_cast<Picoseconds>(microbatches) / map.pipes();
   std::vector<Picoseconds> end(map.ranks, 0);
   std::vector<Picoseconds> clear(map.ranks, 0);
-  for (std::uint32_t s = 0; s < stages.size(); ++s) clear[map.rank(s)] += stages[s].clear;
-  for (std::uint32_t s = 0; s < stages.size(); ++s) {
+  for (std::uint32_t i = 0; i < stages.size() * map.pipes(); ++i) {
+    const std::uint32_t s = i / map.pipes(), rank = map.rank(s, i % map.pipes());
+    clear[rank] += stages[s].clear;
     const StageTimes& t = stages[s];
     Picoseconds each = t.forward + t.backward + t.weight;
     // Where a device does one op at a time, messages count as work of both ends.
@@ -151,7 +153,16 @@ std::vector<Picoseconds> rank_ends(const std::vector<StageTimes>& stages, const 
       each += t.send_hidden + t.send_gradient;
       if (s > 0) each += stages[s - 1].send_hidden + stages[s - 1].send_gradient;
     }
-    end[map.rank(s)] += m * each + (m - 1) * t.between;
+    end[rank] += m * each + (m - 1) * (t.before_forward + t.before_backward);
+  }
+  if (map.two_way()) {
+    // The first passes of the two ends meet in the middle.
+    Picoseconds reached = 0;
+    for (std::uint32_t r = 0; 2 * r < map.ranks; ++r) {
+      for (const std::uint32_t rank : {r, map.ranks - 1 - r}) end[rank] += std::max(reached, clear[rank]);
+      reached += stages[r].forward + (concurrent_lanes ? stages[r].send_hidden : 0);
+    }
+    return end;
   }
   // Both placements reach the ranks one after the other: the lowest stage of rank r is stage r.
   Picoseconds way = clear[0];

@@ -16,9 +16,9 @@ struct StageTimes {
   Picoseconds send_hidden = 0;    ///< message to the next stage; 0 on the last
   Picoseconds send_gradient = 0;  ///< message of the next stage back to this one; 0 on the last
   Picoseconds clear = 0;          ///< once, before the first forward
-  /// What the passes of a microbatch take besides while a rank is not waiting for a message: collectives and clears
-  /// that wait for nothing but the pass before.
-  Picoseconds between = 0;
+  /// What a pass takes besides where it follows another and waits for no message: collectives and clears that wait for
+  /// nothing but the pass before.
+  Picoseconds before_forward = 0, before_backward = 0;
   Picoseconds weight = 0;  ///< weight gradients, where the schedule splits the backward pass
 };
 
@@ -53,6 +53,7 @@ struct StageTimes {
 ///
 ///   entry(r)   F and x of the stages before the rank's lowest
 ///   own work   entry(r) + m x the F + B + W of its stages + (m - 1) x what else lies between passes
+///   both ways  m / 2 in each direction, entry of the end that is nearer, no drain
 ///   drain      where backward is whole, end(r) >= end(r + 1) + y + B of the stage r: the rank's last pass is a
 ///              backward one, and its microbatch has the stages below still before it
 [[nodiscard]] std::vector<Picoseconds> rank_ends(const std::vector<StageTimes>& stages, const StageMap&,

@@ -71,10 +71,11 @@ PassMemory pass_memory(const BlockCosts& blocks, const StateCosts& state, const 
   } else if (!stage.from_here) {
     backward.move(-gradient);
   }
-  PassMemory pass{static_cast<std::uint64_t>(forward.live), static_cast<std::uint64_t>(forward.peak),
-                  static_cast<std::uint64_t>(backward.peak)};
+  Walk weight;
+  weight.run(change.layer_weight, layers);
+  PassMemory pass{{forward.live, forward.peak, 0}, {backward.live, backward.peak, 0}, {weight.live, weight.peak, 0}};
   // Kept weights are all there before the first backward pass.
-  if (keeps) pass.backward_peak += stage.layers * state.layer().whole_weight_bytes;
+  if (keeps) pass.backward.peak += static_cast<std::int64_t>(stage.layers * state.layer().whole_weight_bytes);
   return pass;
 }
 
@@ -83,6 +84,9 @@ std::vector<std::uint64_t> microbatches_in_flight(const Plan& plan, std::uint32_
   const std::uint64_t p = plan.mesh.size(Axis::pipeline);
   const std::uint64_t m = microbatches, v = chunks, below = p - 1 - rank;
   switch (plan.schedule) {
+    // Whichever direction's backward pass comes first.
+    case ScheduleName::chimera:
+    case ScheduleName::dualpipe: return {0, 1};
     case ScheduleName::gpipe:
     case ScheduleName::breadth_first: return std::vector<std::uint64_t>(chunks, m);
     case ScheduleName::one_f_one_b:
@@ -105,15 +109,15 @@ std::vector<std::uint64_t> microbatches_in_flight(const Plan& plan, std::uint32_
     case ScheduleName::v_half:
     case ScheduleName::v_min:
     case ScheduleName::dualpipe_v:
-    case ScheduleName::chimera:
-    case ScheduleName::dualpipe:
     case ScheduleName::custom: break;  // the microbatch whose backward pass comes first
   }
   return std::vector<std::uint64_t>(chunks, 1);
 }
 
 std::uint64_t activation_peak(const PassMemory& pass, std::uint64_t in_flight) {
-  return std::max((in_flight - 1) * pass.kept + pass.forward_peak, in_flight * pass.kept + pass.backward_peak);
+  const auto n = static_cast<std::int64_t>(in_flight);
+  return static_cast<std::uint64_t>(
+      std::max((n - 1) * pass.forward.net + pass.forward.peak, n * pass.forward.net + pass.backward.peak));
 }
 
 std::uint64_t persistent_bytes(const StateCosts& state, const StageShare& stage) {

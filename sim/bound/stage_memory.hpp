@@ -18,11 +18,10 @@ struct StageShare {
   bool to_here = false;    ///< so does the stage behind
 };
 
-/// What the passes of one microbatch do to a stage's live memory, in bytes.
+/// What the passes of one microbatch do to a stage's live memory.
 struct PassMemory {
-  std::uint64_t kept = 0;           ///< by a forward pass until its backward pass
-  std::uint64_t forward_peak = 0;   ///< inside a forward pass, from its start
-  std::uint64_t backward_peak = 0;  ///< inside a backward pass, from its start
+  MemoryChange forward, backward;
+  MemoryChange weight;  ///< weight gradients, where the schedule splits the backward pass
 };
 [[nodiscard]] PassMemory pass_memory(const BlockCosts&, const StateCosts&, const StageShare&, const Plan&);
 
@@ -36,11 +35,12 @@ struct PassMemory {
 ///   eager_1f1b, zb_h2     min(m, 2 (p - 1 - r) + 1)
 ///   interleaved           the first min(m v, 2 (p - 1 - r) + (v - 1) p + 1) forwards in rounds of p; all where m = p
 ///   zb_v                  min(m, 2 (p - r) - 1 + r) and min(m, r + 1)
+///   chimera, dualpipe     0 and 1
 ///   others                1 of each chunk
 [[nodiscard]] std::vector<std::uint64_t> microbatches_in_flight(const Plan&, std::uint32_t rank,
                                                                 std::uint64_t microbatches);
 
-/// max((n - 1) kept + forward_peak, n kept + backward_peak)
+/// max((n - 1) K + P_f, n K + P_b): K what a forward pass leaves, P the peaks of the passes
 [[nodiscard]] std::uint64_t activation_peak(const PassMemory&, std::uint64_t in_flight);
 
 /// Weights, gradients, masters and moments of a stage, without the rank's scalars.

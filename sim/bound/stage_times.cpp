@@ -14,7 +14,7 @@ void add_sharding(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateC
   const Picoseconds embedding = gathers && share.first ? state.embedding().gather_weights : 0;
   const Picoseconds clear = state.layer().clear_copy;
   const Picoseconds clear_embedding = share.first ? state.embedding().clear_copy : 0;
-  const std::vector<BucketCosts>& buckets = state.buckets(share.layers, share.first, share.last, *mesh.costs);
+  const std::vector<BucketCosts>& buckets = state.buckets(share.layers, share.first, share.last, mesh.costs());
   // The sum of reductions, each less what other collectives leave compute idle anyway.
   const auto reductions = [&](std::size_t count, Picoseconds idle) {
     Picoseconds sum = 0;
@@ -52,12 +52,12 @@ void add_sharding(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateC
                     delay(clear_embedding, idle_embedding),
                 waits ? reductions(buckets.size() - 1, std::max(idle_backward, share.first ? idle_embedding : 0)) : 0});
   if (ahead && share.first) {
-    t.between +=
+    t.before_forward +=
         begins.embedding_forward.reads_weights ? delay(embedding, span.embedding_forward - busy.embedding_forward) : 0;
   } else {
-    t.between += before_forward;
+    t.before_forward += before_forward;
   }
-  t.between += delay(std::max(clear, ahead && share.last ? 0 : gather_backward), idle_backward);
+  t.before_backward += delay(std::max(clear, ahead && share.last ? 0 : gather_backward), idle_backward);
 }
 
 }  // namespace
@@ -76,20 +76,25 @@ std::vector<StageTimes> stage_times(const Plan& plan, const StageMap& map, MeshC
     };
     t.forward = all(span.layer_forward, span.embedding_forward, span.head_forward);
     t.backward = all(span.layer_backward, span.embedding_backward, span.head_backward);
-    const auto move_between = [&](Picoseconds& pass, Picoseconds whole, Picoseconds since_arrival) {
+    const auto move_before = [&](Picoseconds& pass, Picoseconds whole, Picoseconds since_arrival, Picoseconds& before) {
       pass -= whole - since_arrival;
-      t.between += whole - since_arrival;
+      before += whole - since_arrival;
     };
-    if (!share.first) move_between(t.forward, span.layer_forward, arrival.layer_forward);
-    if (!share.last) move_between(t.backward, span.layer_backward, arrival.layer_backward);
+    if (!share.first) move_before(t.forward, span.layer_forward, arrival.layer_forward, t.before_forward);
+    if (!share.last) move_before(t.backward, span.layer_backward, arrival.layer_backward, t.before_backward);
     t.weight = layers * span.layer_weight;
     t.clear = all(state.layer().clear, state.embedding().clear, state.head().clear);
     add_sharding(plan, map, mesh, state, share, of, t);
     if (share.last || share.to_here) continue;
     const bool turns = map.placement == StagePlacement::v;
     const std::uint32_t levels = mesh.levels_after(turns ? std::min(map.rank(i), map.rank(i + 1)) : map.rank(i));
-    t.send_hidden = mesh.transfer(of.hidden_bytes(), levels);
-    t.send_gradient = mesh.transfer(of.gradient_bytes(), levels);
+    const auto message = [&](std::uint64_t bytes) {
+      const Picoseconds time = mesh.transfer(bytes, levels);
+      // The other direction's, where there are two.
+      return map.two_way() ? std::min(time, mesh.transfer(bytes, mesh.levels_after(map.ranks - 2 - i))) : time;
+    };
+    t.send_hidden = message(of.hidden_bytes());
+    t.send_gradient = message(of.gradient_bytes());
   }
   return stages;
 }

@@ -109,6 +109,22 @@ void whole_search(benchmark::State& state) {
 }
 BENCHMARK(whole_search)->DenseRange(0, 1)->Unit(benchmark::kMillisecond)->UseRealTime();
 
+// The search of every dimension, space and certificate included.
+void every_dimension(benchmark::State& state) {
+  const Case& c = llama();
+  SearchOptions options;
+  options.simulate = false;
+  SearchResult found;
+  for (auto _ : state) {
+    const Space space = make_space(c.model, c.workload, c.cluster);
+    found = search(space, c.model, c.workload, c.cluster, c.calibration, options);
+  }
+  if (!found.certified) state.SkipWithError("no certificate");
+  state.counters["plans"] = static_cast<double>(found.space);
+  state.counters["evaluated"] = static_cast<double>(found.evaluated);
+}
+BENCHMARK(every_dimension)->Unit(benchmark::kMillisecond)->UseRealTime();
+
 // How many plans every dimension makes, and how long it takes to know.
 void whole_space(benchmark::State& state) {
   const Case& c = llama();

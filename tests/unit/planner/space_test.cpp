@@ -117,7 +117,7 @@ TEST_CASE("a sample of a space with every dimension is valid and stands at its o
     zero.insert(plan.zero_stage);
   }
   CHECK(tensor.size() == 4);
-  CHECK(schedules.size() == 8);
+  CHECK(schedules.size() == 13);
   CHECK(context.size() == 3);
   CHECK(zero.size() == 4);
 }
