@@ -144,6 +144,14 @@ class Changes {
     Plan dealt = plan_;
     dealt.zigzag = !dealt.zigzag;
     add("zigzag", on_off(plan_.zigzag), on_off(dealt.zigzag), std::move(dealt));
+    const auto ring = [](std::uint32_t inner) { return inner == 0 ? std::string("off") : fmt::to_string(inner); };
+    const std::uint32_t ranks = plan_.context == ContextAlgorithm::ring ? size(Axis::context) : 0;
+    for (std::uint32_t inner = 0; inner < ranks; ++inner) {
+      if (inner == plan_.inner_ring || inner == 1 || (inner > 0 && ranks % inner != 0)) continue;
+      Plan p = plan_;
+      p.inner_ring = inner;
+      add("inner_ring", ring(plan_.inner_ring), ring(inner), std::move(p));
+    }
   }
 
   /// With another number of chunks the stages are split anew.

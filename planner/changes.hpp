@@ -25,7 +25,7 @@ struct PlanChange {
 /// recomputation, attention, sequence parallelism, ZeRO 0 to 3 (with resharding
 /// and prefetch in stage 3), overlap, schedule (all but that of a file, on as
 /// many chunks as it asks for) and number of chunks, how attention is cut over
-/// the context axis and zigzag, kept operands of 3D, microbatch size, stage
+/// the context axis, zigzag and inner rings, kept operands of 3D, microbatch size, stage
 /// split (the space's family), order of axes, and moves of a factor from one
 /// mesh axis to another (pipeline, data, tensor, and replica and context where
 /// the mesh has them).  Where the number of stages changes they are split anew;

@@ -42,6 +42,7 @@ std::string describe(const Plan& plan) {
   }
   if (plan.mesh.size(Axis::context) > 1) {
     line += fmt::format(", context {}{}", name_of(plan.context), plan.zigzag ? " zigzag" : "");
+    if (plan.inner_ring != 0) line += fmt::format(" in rings of {}", plan.inner_ring);
   }
   if (plan.mesh.size(Axis::pipeline) > 1) {
     line += fmt::format(", {}{}, layers {}", name_of(plan.schedule),

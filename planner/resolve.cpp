@@ -99,11 +99,11 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
          sums ? "reductions run beside the last backward pass" : "one replica has nothing to reduce"});
   }
   if (!plan.attention) {
-    const bool dropout = workload.attention_dropout > 0.0;
     const bool selective = plan.recompute == Recompute::selective;
-    plan.attention = dropout || selective ? AttentionKernel::unfused : AttentionKernel::flash;
+    const bool scores = plan.context == ContextAlgorithm::ring_self_attention;
+    plan.attention = scores || selective ? AttentionKernel::unfused : AttentionKernel::flash;
     out.resolved.push_back({"attention", std::string(name_of(*plan.attention)),
-                            dropout     ? "the flash kernel has no attention dropout"
+                            scores      ? "ring self-attention keeps its scores"
                             : selective ? "selective recomputation drops scores, which the flash kernel never keeps"
                                         : "the flash kernel keeps no scores"});
   }

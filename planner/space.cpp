@@ -94,7 +94,7 @@ bool is_valid(const Plan& plan, const ModelSpec& model, const Workload& workload
   return wrong.empty();
 }
 
-std::vector<BlockChoice> block_choices(const ShapeSpace& shape, const Workload& workload) {
+std::vector<BlockChoice> block_choices(const ShapeSpace& shape) {
   struct Kernel {
     AttentionKernel attention;
     Recompute recompute;
@@ -104,7 +104,6 @@ std::vector<BlockChoice> block_choices(const ShapeSpace& shape, const Workload& 
                                  {AttentionKernel::unfused, Recompute::full},
                                  {AttentionKernel::flash, Recompute::none},
                                  {AttentionKernel::flash, Recompute::full}};
-  if (workload.attention_dropout > 0.0) kernels.resize(3);
   const bool context = shape.sizes[index(Axis::context)] > 1;
   std::vector<BlockChoice> choices;
   for (const ContextAlgorithm algorithm :
@@ -219,7 +218,7 @@ class Maker {
     for (const Axis a : {Axis::context, Axis::tensor, Axis::row, Axis::depth}) key.push_back(shape.sizes[index(a)]);
     const auto at = blocks_.try_emplace(key).first;
     if (!at->second.empty()) return at->second;
-    for (const BlockChoice& choice : block_choices(shape, workload_)) {
+    for (const BlockChoice& choice : block_choices(shape)) {
       choose(plan, choice);
       if (is_valid(plan, model_, workload_, cluster_)) at->second.push_back(choice);
     }
@@ -453,7 +452,8 @@ Plan plan_at(const Space& space, std::uint64_t number) {
 
 std::uint64_t number_of(const Space& space, const Plan& plan) {
   ORRERY_ASSERT(is_resolved(plan));
-  if (!plan.placement.empty() || plan.collective_algorithm || plan.recompute_layers) return space.count;
+  const bool rings = plan.inner_ring != 0;
+  if (!plan.placement.empty() || plan.collective_algorithm || plan.recompute_layers || rings) return space.count;
   std::array<std::uint32_t, axis_count> sizes{};
   sizes.fill(1);
   Mesh mesh;

@@ -21,20 +21,20 @@ struct Check {
   }
   [[nodiscard]] std::string name() const { return m.name.empty() ? "the model" : m.name; }
 
-  /// Ways to cut that were written for causal layers with norms in front alone.
-  void cuts(const char* what) const {
+  void grids(const char* what) const {
     if (plan.tensor != TensorAlgorithm::one_d) {
       error("plan.tensor", "architecture-tensor", fmt::format("grids of ranks do not cut {}", what),
             {fmt::format("tensor is \"{}\"; {} is one.", name_of(plan.tensor), name()), "Set tensor to \"1d\"."});
     }
-    if (const std::uint32_t n = plan.mesh.size(Axis::context); n != 1) {
-      error("mesh.context", "architecture-context", fmt::format("a context axis does not cut {}", what),
-            {fmt::format("context is {}; {} is one.", n, name()),
-             "Set context to 1 in [mesh], or raise data or tensor."});
-    }
   }
 
   void image() const {
+    if (const std::uint32_t n = plan.mesh.size(Axis::context); n != 1) {
+      error("mesh.context", "architecture-context", "a context axis does not cut a vision transformer",
+            {fmt::format("context is {}; {} is one.", n, name()),
+             "Its ranks do the same ops on equal parts, and only the first part would have the class token.",
+             "Set context to 1 in [mesh], or raise data or tensor."});
+    }
     const std::uint64_t tokens = patch_count(*m.image) + 1;
     if (workload.sequence_length != tokens) {
       error("workload.sequence", "image-sequence", "the sequence is not the class token and the patches of an image",
@@ -61,13 +61,13 @@ void check_architecture(const Plan& plan, const ModelSpec& m, const Workload& wo
   const Check c{plan, m, workload, out};
   switch (m.architecture) {
     case Architecture::decoder: break;
-    case Architecture::bert: c.cuts("a BERT"); break;
+    case Architecture::bert: c.grids("a BERT"); break;
     case Architecture::vit:
-      c.cuts("a vision transformer");
+      c.grids("a vision transformer");
       if (m.image && m.image->patch > 0) c.image();
       break;
   }
-  if (m.latent) c.cuts("a model with latent attention");
+  if (m.latent) c.grids("a model with latent attention");
   if (m.prediction_modules > 0) {
     c.error("", "prediction-modules", "plans do not train prediction modules",
             {fmt::format("{} has {}; each is a layer that predicts one token further ahead.", c.name(),

@@ -11,96 +11,170 @@
 namespace orrery {
 namespace {
 
-/// The kernels count places along the ring in 8 bits.
-constexpr std::uint64_t ring_limit = 256;
+class Check {
+ public:
+  Check(const Plan& plan, const ModelSpec& model, const Workload& workload, Diagnostics& out)
+      : plan_(plan), model_(model), workload_(workload), out_(out) {}
 
-}  // namespace
-
-void check_context(const Plan& plan, const ModelSpec& model, const Workload& workload, Diagnostics& out) {
-  const std::uint64_t c = plan.mesh.size(Axis::context);
-  const std::uint64_t t = plan.mesh.size(Axis::tensor);
-  const std::uint64_t s = workload.sequence_length;
-  const auto error = [&](const char* key, const char* code, const char* message, std::vector<std::string> details) {
-    out.error(plan.origin, key, std::string("plan.") + code, message, std::move(details));
-  };
-  if (c == 1) {
-    if (plan.zigzag) {
+  void none() const {
+    if (plan_.zigzag) {
       error("plan.zigzag", "zigzag-context", "zigzag needs a context axis",
             {"It deals chunks of the sequence to the ranks of the context axis, and context is 1.",
              "Set it to false, or context to 2 or more."});
     }
-    if (plan.context != Plan{}.context) {
+    if (plan_.inner_ring != 0) {
+      error("plan.inner_ring", "inner-ring-context", "an inner ring needs a context axis",
+            {"It is a part of the ring of the context axis, and context is 1.",
+             "Leave inner_ring out, or set context to 4 or more."});
+    }
+    if (plan_.context != Plan{}.context) {
       error("plan.context", "context-axis", "the plan says how to cut attention over the context axis, and has none",
-            {fmt::format("context is \"{}\" in [plan] and 1 in [mesh].", name_of(plan.context)),
+            {fmt::format("context is \"{}\" in [plan] and 1 in [mesh].", name_of(plan_.context)),
              "Leave it out of [plan], or set context in [mesh] to 2 or more."});
     }
-    return;
   }
-  if (s % c != 0) {
-    error("mesh.context", "context-length", "the context size does not divide the sequence length",
-          {fmt::format("sequence is {}, and {} / {} leaves {}.", s, s, c, s % c),
-           nearest_divisors(s, c, "context sizes")});
-    return;
+
+  [[nodiscard]] bool lengths() const {
+    const std::uint64_t s = workload_.sequence_length;
+    if (s % c_ != 0) {
+      error("mesh.context", "context-length", "the context size does not divide the sequence length",
+            {fmt::format("sequence is {}, and {} / {} leaves {}.", s, s, c_, s % c_),
+             nearest_divisors(s, c_, "context sizes")});
+      return false;
+    }
+    if (plan_.zigzag && s % (2 * c_) != 0) {
+      error("plan.zigzag", "zigzag-length", "the sequence has no two equal chunks for each rank of the context axis",
+            {fmt::format("sequence is {}, and {} / (2 x {}) leaves {}.", s, s, c_, s % (2 * c_)),
+             "Set zigzag to false, or sequence to a multiple of " + std::to_string(2 * c_) + "."});
+    }
+    if (plan_.sequence_parallel && t_ > 1 && s % t_ == 0 && s / c_ % t_ != 0) {
+      error("plan.sequence_parallel", "context-sequence-parallel",
+            "the tensor size does not divide the positions of a rank of the context axis",
+            {fmt::format("sequence {} / context {} is {}, and {} / {} leaves {}.", s, c_, s / c_, s / c_, t_,
+                         s / c_ % t_),
+             nearest_divisors(std::gcd(std::gcd(s / c_, model_.kv_heads), std::gcd(model_.heads, model_.ffn)), t_,
+                              "tensor sizes")});
+    }
+    return true;
   }
-  if (plan.zigzag && s % (2 * c) != 0) {
-    error("plan.zigzag", "zigzag-length", "the sequence has no two equal chunks for each rank of the context axis",
-          {fmt::format("sequence is {}, and {} / (2 x {}) leaves {}.", s, s, c, s % (2 * c)),
-           "Set zigzag to false, or sequence to a multiple of " + std::to_string(2 * c) + "."});
+
+  /// Zigzag makes the work of a causal mask equal: it is of no use where the work is equal.
+  void zigzag() const {
+    if (!plan_.zigzag) return;
+    const std::string name = model_.name.empty() ? "the model" : model_.name;
+    if (!is_causal(model_)) {
+      error("plan.zigzag", "zigzag-bidirectional", "zigzag is of no use without a causal mask",
+            {fmt::format("Every position of {} sees all others, so that all ranks have the same work.", name),
+             "Set zigzag to false."});
+    } else if (plan_.context == ContextAlgorithm::ulysses) {
+      error("plan.zigzag", "zigzag-ulysses", "zigzag is of no use with ulysses",
+            {"Each rank sees the whole sequence, so that a causal mask gives all of them the same work.",
+             "Set zigzag to false, or context to ring or all_gather."});
+    } else if (plan_.context == ContextAlgorithm::ring_self_attention) {
+      error("plan.zigzag", "zigzag-scores", "zigzag is of no use with ring_self_attention",
+            {"Each rank makes the scores of its queries and all keys, masked or not.",
+             "Set zigzag to false, or context to ring or all_gather."});
+    }
   }
-  if (plan.sequence_parallel && t > 1 && s % t == 0 && s / c % t != 0) {
-    error("plan.sequence_parallel", "context-sequence-parallel",
-          "the tensor size does not divide the positions of a rank of the context axis",
-          {fmt::format("sequence {} / context {} is {}, and {} / {} leaves {}.", s, c, s / c, s / c, t, s / c % t),
-           nearest_divisors(std::gcd(std::gcd(s / c, model.kv_heads), std::gcd(model.heads, model.ffn)), t,
-                            "tensor sizes")});
+
+  void inner_ring() const {
+    const std::uint32_t w = plan_.inner_ring;
+    if (w == 0) return;
+    if (plan_.context != ContextAlgorithm::ring) {
+      error(
+          "plan.inner_ring", "inner-ring-algorithm", "only a ring has inner rings",
+          {fmt::format("context is \"{}\".", name_of(plan_.context)), "Leave inner_ring out, or set context to ring."});
+      return;
+    }
+    if (w > 1 && w < c_ && c_ % w == 0) return;
+    std::string valid;
+    for (std::uint64_t n = 2; n < c_; ++n) {
+      if (c_ % n == 0) valid += (valid.empty() ? "" : ", ") + std::to_string(n);
+    }
+    error("plan.inner_ring", "inner-ring-size", "the inner rings are no equal parts of the ring",
+          {fmt::format("inner_ring is {}, context {}.", w, c_),
+           valid.empty() ? "No size does, for nothing between divides it: leave inner_ring out."
+                         : fmt::format("Valid inner rings: {}.", valid)});
   }
-  switch (plan.context) {
-    case ContextAlgorithm::all_gather:
-    case ContextAlgorithm::ring:
-      if (plan.context == ContextAlgorithm::ring && c > ring_limit) {
-        error("mesh.context", "context-ring", "the ring has too many ranks",
-              {fmt::format("context is {}; at most {} are handled.", c, ring_limit),
-               fmt::format("Set context to {} or less in [mesh], or to all_gather in [plan].", ring_limit)});
-      }
-      if (plan.attention == AttentionKernel::unfused) {
-        error("plan.attention", "context-attention", "this way to cut attention needs the flash kernel",
-              {fmt::format("context is \"{}\": local queries meet keys from other ranks.", name_of(plan.context)),
-               "Set attention to flash, or context to ulysses."});
-      }
-      if (!plan.attention && plan.recompute == Recompute::selective) {
-        error("plan.recompute", "context-recompute", "selective recomputation has nothing to recompute",
-              {fmt::format("It drops the attention scores, and \"{}\" needs the flash kernel, which keeps none.",
-                           name_of(plan.context)),
-               "Set recompute to none, or context to ulysses."});
-      }
-      if (plan.attention != AttentionKernel::flash && workload.attention_dropout > 0.0) {
-        error("plan.context", "context-dropout", "this way to cut attention has no attention dropout",
-              {fmt::format("attention_dropout is {}, and \"{}\" needs the flash kernel, which has none.",
-                           workload.attention_dropout, name_of(plan.context)),
-               "Set context to ulysses, or attention_dropout to 0."});
-      }
-      break;
-    case ContextAlgorithm::ulysses:
-      if (plan.zigzag) {
-        error("plan.zigzag", "zigzag-ulysses", "zigzag is of no use with ulysses",
-              {"Each rank sees the whole sequence, so that a causal mask gives all of them the same work.",
-               "Set zigzag to false, or context to ring or all_gather."});
-      }
-      // What the tensor size leaves of the key-value heads; its own rule says when it does not divide them.
-      if (model.kv_heads % t == 0 && model.kv_heads / t % c != 0) {
-        const std::uint64_t heads = model.kv_heads / t;
-        error("mesh.context", "ulysses-kv-heads", "the context size does not divide the key-value heads of a rank",
-              {fmt::format("kv_heads {} / tensor {} is {}, and {} / {} leaves {}.", model.kv_heads, t, heads, heads, c,
-                           heads % c),
-               "Ulysses cuts heads over the context axis; copies of key-value heads are not made.",
-               nearest_divisors(heads, c, "context sizes")});
-      }
-      break;
-    case ContextAlgorithm::ring_self_attention:
-      error("plan.context", "context-algorithm", "this way to cut attention is not supported",
-            {"Nearest valid: ring, all_gather, ulysses."});
-      break;
+
+  void algorithm() const {
+    switch (plan_.context) {
+      case ContextAlgorithm::all_gather: flash(); break;
+      case ContextAlgorithm::ring:
+        ring_size();
+        flash();
+        break;
+      case ContextAlgorithm::ring_self_attention:
+        ring_size();
+        if (plan_.recompute == Recompute::selective) {
+          error("plan.recompute", "context-recompute", "selective recomputation makes one kernel again",
+                {"The scores of ring self-attention are made by many, from keys that would go around once more.",
+                 "Set recompute to none or full, or context to ulysses."});
+        }
+        if (plan_.attention == AttentionKernel::flash) {
+          error("plan.attention", "context-scores", "ring self-attention keeps its scores",
+                {"The scores of a whole row are there before the first value comes; the flash kernel has none.",
+                 "Set attention to unfused, or context to ring."});
+        }
+        break;
+      case ContextAlgorithm::ulysses: ulysses(); break;
+    }
   }
+
+ private:
+  void error(const char* key, const char* code, std::string message, std::vector<std::string> details) const {
+    out_.error(plan_.origin, key, std::string("plan.") + code, std::move(message), std::move(details));
+  }
+
+  void ring_size() const {
+    if (c_ <= ring_limit) return;
+    error("mesh.context", "context-ring", "the ring has too many ranks",
+          {fmt::format("context is {}; at most {} are handled.", c_, ring_limit),
+           fmt::format("Set context to {} or less in [mesh], or to all_gather in [plan].", ring_limit)});
+  }
+
+  void flash() const {
+    if (plan_.attention == AttentionKernel::unfused) {
+      error("plan.attention", "context-attention", "this way to cut attention needs the flash kernel",
+            {fmt::format("context is \"{}\": local queries meet keys from other ranks.", name_of(plan_.context)),
+             "Set attention to flash, or context to ulysses or ring_self_attention."});
+    }
+    if (!plan_.attention && plan_.recompute == Recompute::selective) {
+      error("plan.recompute", "context-recompute", "selective recomputation has nothing to recompute",
+            {fmt::format("It drops the attention scores, and \"{}\" needs the flash kernel, which keeps none.",
+                         name_of(plan_.context)),
+             "Set recompute to none, or context to ulysses."});
+    }
+  }
+
+  void ulysses() const {
+    // What the tensor size leaves of the key-value heads; its own rule says when it does not divide them.
+    if (model_.kv_heads % t_ != 0 || model_.kv_heads / t_ % c_ == 0) return;
+    const std::uint64_t heads = model_.kv_heads / t_;
+    error("mesh.context", "ulysses-kv-heads", "the context size does not divide the key-value heads of a rank",
+          {fmt::format("kv_heads {} / tensor {} is {}, and {} / {} leaves {}.", model_.kv_heads, t_, heads, heads, c_,
+                       heads % c_),
+           "Ulysses cuts heads over the context axis; copies of key-value heads are not made.",
+           nearest_divisors(heads, c_, "context sizes")});
+  }
+
+  const Plan& plan_;
+  const ModelSpec& model_;
+  const Workload& workload_;
+  Diagnostics& out_;
+  std::uint64_t c_ = plan_.mesh.size(Axis::context);
+  std::uint64_t t_ = plan_.mesh.size(Axis::tensor);
+};
+
+}  // namespace
+
+void check_context(const Plan& plan, const ModelSpec& model, const Workload& workload, Diagnostics& out) {
+  const Check check(plan, model, workload, out);
+  if (plan.mesh.size(Axis::context) == 1) return check.none();
+  if (!check.lengths()) return;
+  check.zigzag();
+  check.inner_ring();
+  check.algorithm();
 }
 
 }  // namespace orrery

@@ -1,9 +1,14 @@
 #pragma once
 
+#include <cstdint>
+
 #include "core/base/diagnostics.hpp"
 #include "core/plan/plan.hpp"
 
 namespace orrery {
+
+/// Most ranks of a ring: kernels count places along it in 8 bits.
+inline constexpr std::uint32_t ring_limit = 256;
 
 /// The rules of the context axis, a part of check(): the sequence has equal
 /// parts, and the attention algorithm, the kernel and the heads suit it.

@@ -497,11 +497,6 @@ void check_choices(const CheckContext& c) {
             {"It drops the attention scores, and the flash kernel keeps none.",
              "Set recompute to none, or attention to unfused."});
   }
-  if (plan.attention == AttentionKernel::flash && w.attention_dropout > 0.0) {
-    c.error("plan.attention", "attention-dropout", "the flash kernel has no attention dropout",
-            {fmt::format("attention_dropout is {}.", w.attention_dropout),
-             "Set attention to unfused, or attention_dropout to 0."});
-  }
   if (plan.gradient_bucket) {
     const double bytes = plan.gradient_bucket->base();
     if (!(bytes >= 1.0 && bytes <= static_cast<double>(count_limit)) || bytes != std::floor(bytes)) {
@@ -538,7 +533,7 @@ void check(const Plan& plan, const ModelSpec& model, const Workload& workload, c
   if (specs) {
     check_counts(c);
     check_choices(c);
-    check_schedule_with(c);
+    if (mesh) check_schedule_with(c);
   }
 }
 

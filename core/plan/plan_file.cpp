@@ -107,6 +107,7 @@ void read_choices(TomlTable& table, const std::filesystem::path& folder, Plan& p
   table.read("sequence_parallel", plan.sequence_parallel, Need::optional);
   table.read_enum("context", context_names(), plan.context, Need::optional);
   table.read("zigzag", plan.zigzag, Need::optional);
+  table.read("inner_ring", plan.inner_ring, {2, size_limit}, Need::optional);
   table.read_enum("recompute", recompute_names(), plan.recompute, Need::optional);
   if (table.has("recompute_layers")) {
     table.read("recompute_layers", plan.recompute_layers.emplace(), {0, size_limit}, size_limit);
@@ -240,6 +241,7 @@ std::string write_plan(const PlannedRun& run) {
   if (plan.mesh.size(Axis::context) > 1) {
     out.text("context", name_of(plan.context));
     out.flag("zigzag", plan.zigzag);
+    if (plan.inner_ring != 0) out.whole("inner_ring", plan.inner_ring);
   }
   if (!plan.expert_tensor) out.flag("expert_tensor", false);
   out.text("recompute", name_of(plan.recompute));

@@ -19,7 +19,7 @@ const std::vector<std::string_view>& pipeline_schedule_names() {
 }
 
 const std::vector<std::string_view>& context_names() {
-  static const std::vector<std::string_view> names = {"all_gather", "ulysses", "ring"};
+  static const std::vector<std::string_view> names = {"all_gather", "ulysses", "ring", "ring_self_attention"};
   return names;
 }
 

@@ -46,6 +46,14 @@ std::string_view name_of(KernelKind kind) {
     case KernelKind::attention_part_forward: return "attention_part_forward";
     case KernelKind::attention_part_backward: return "attention_part_backward";
     case KernelKind::unpack_gradients: return "unpack_gradients";
+    case KernelKind::split_keys_values: return "split_keys_values";
+    case KernelKind::attention_scores_forward: return "attention_scores_forward";
+    case KernelKind::attention_softmax_forward: return "attention_softmax_forward";
+    case KernelKind::attention_values_forward: return "attention_values_forward";
+    case KernelKind::attention_values_backward: return "attention_values_backward";
+    case KernelKind::attention_softmax_backward: return "attention_softmax_backward";
+    case KernelKind::attention_scores_backward: return "attention_scores_backward";
+    case KernelKind::attention_pairs_backward: return "attention_pairs_backward";
     case KernelKind::attention_merge: return "attention_merge";
     case KernelKind::swap_blocks: return "swap_blocks";
     case KernelKind::add_to: return "add_to";
@@ -96,6 +104,18 @@ std::string_view name_of(Pass pass) {
   return "";
 }
 
+std::uint32_t score_width(const Kernel& k) {
+  const std::uint32_t value = k.value_dim > 0 ? k.value_dim : k.head_dim;
+  switch (k.kind) {
+    case KernelKind::attention_scores_forward:
+    case KernelKind::attention_scores_backward: return k.head_dim;
+    case KernelKind::attention_values_forward:
+    case KernelKind::attention_values_backward: return value;
+    case KernelKind::attention_pairs_backward: return k.head_dim + value;
+    default: return 0;
+  }
+}
+
 KernelFlops flops_of(const Kernel& k) {
   switch (k.kind) {
     case KernelKind::gemm: {
@@ -118,7 +138,7 @@ KernelFlops flops_of(const Kernel& k) {
       // widths of a key and a value.
       const double product = 2.0 * static_cast<double>(k.rows) * s * k.heads;
       const double scores = product * k.head_dim;
-      const double forward = scores + product * static_cast<double>(k.depth > 0 ? k.depth : k.head_dim);
+      const double forward = scores + product * static_cast<double>(k.value_dim > 0 ? k.value_dim : k.head_dim);
       const bool backward =
           k.kind == KernelKind::attention_unfused_backward || k.kind == KernelKind::attention_flash_backward;
       // Backward has two for each; flash recomputes the scores, a fifth (Dao et al. 2022),
@@ -131,10 +151,22 @@ KernelFlops flops_of(const Kernel& k) {
     case KernelKind::attention_part_forward:
     case KernelKind::attention_part_backward: {
       ORRERY_ASSERT(k.batch > 0, k.batch);
-      const double per_pair = 4.0 * k.batch * k.heads * k.head_dim;
+      const double value = k.value_dim > 0 ? k.value_dim : k.head_dim;
+      const double scores = 2.0 * k.batch * k.heads * k.head_dim;  // per pair
+      const double forward = scores + 2.0 * k.batch * k.heads * value;
       const double all = static_cast<double>(k.rows) / k.batch * (static_cast<double>(k.depth) / k.batch);
       const bool backward = k.kind == KernelKind::attention_part_backward;
-      return {per_pair * all * (backward ? 2.0 : 1.0), per_pair * k.parameter * (backward ? 2.5 : 1.0)};
+      return {forward * all * (backward ? 2.0 : 1.0), k.parameter * (backward ? 2.0 * forward + scores : forward)};
+    }
+    case KernelKind::attention_scores_forward:
+    case KernelKind::attention_scores_backward:
+    case KernelKind::attention_values_forward:
+    case KernelKind::attention_values_backward:
+    case KernelKind::attention_pairs_backward: {
+      ORRERY_ASSERT(k.batch > 0, k.batch);
+      const double pairs = static_cast<double>(k.rows) * static_cast<double>(k.depth) / k.batch * k.heads;
+      const double f = 2.0 * pairs * score_width(k);  // masked or not
+      return {f, f};
     }
     default: return {};  // elementwise kernels: not counted by convention, priced by bytes
   }

@@ -59,8 +59,7 @@ enum class KernelKind : std::uint8_t {
   // Attention on packed qkv[T, kv_heads, heads/kv_heads + 2, head_dim]: queries of
   // the group, then its key, then its value.  batch sequences of rows/batch tokens.
   // Rope rotates features (i, i + head_dim/2) by position * theta^(-2 i / head_dim).
-  // With depth, values and contexts are that wide instead of head_dim, the last of
-  // a group: only in the unfused and flash kernels.
+  // With value_dim, values and contexts are that wide instead of head_dim.
   // Probabilities, mask, dropped and dscores are [batch, heads, query, key], lse is
   // [batch, heads, query], dq_accumulator [batch, heads, query, head_dim].
   rope_forward,                ///< [a qkv]                    rotates queries and keys in place
@@ -72,27 +71,45 @@ enum class KernelKind : std::uint8_t {
   attention_flash_backward,    ///< [r dcontext, r qkv, r context, r lse, w dqkv, w dq_accumulator]
 
   // Heads of latent attention, put together to packed qkv with kv_heads = heads:
-  // queries [T, heads, head_dim], pairs [T, heads, head_dim - columns + depth] of
+  // queries [T, heads, head_dim], pairs [T, heads, head_dim - columns + value_dim] of
   // key and value, and one key [T, columns] that all heads share.  The last
   // `columns` features of a query and the shared key, a key's last, rotate.
   latent_heads_forward,   ///< [r queries, r pairs, r key, w qkv]
   latent_heads_backward,  ///< [r dqkv, w dqueries, w dpairs, w dkey]   dkey sums over the local heads
 
   // Attention of this rank's queries, rows = their tokens, on keys and values that
-  // were brought to it, depth = their tokens: kv[depth, kv_heads, 2, head_dim].
+  // were brought to it, depth = their tokens: kv[depth, kv_heads, key and value].
   // Causal by the global positions that the shards of qkv and kv tell.  columns:
   // pairs of query and key that the busiest rank multiplies, per sequence and head;
-  // parameter: their mean over ranks; site: how many places back along the context
-  // axis the keys come from.  dq is [T, heads, head_dim].  Queries that see none of
-  // the keys get 0 and a log-sum-exp of minus infinity.
+  // parameter: their mean over ranks.  site: how many places back along the context
+  // axis the keys come from; with `ring` site mod ring of them inside the rank's ring
+  // of so many consecutive ranks, and site / ring rings back.  Dropout's rate is the
+  // workload's.  dq is [T, heads, head_dim].  Queries that see none of the keys get 0
+  // and a log-sum-exp of minus infinity.
   pack_keys_values,         ///< [r qkv, w kv]          rows: tokens of both
   attention_part_forward,   ///< [r qkv, r kv, w context, w lse]
   attention_part_backward,  ///< [r dcontext, r qkv, r kv, r context, r lse, w|a dq, w dkv]
   attention_merge,          ///< [a context, a lse, r part, r part lse]  of other keys
   unpack_gradients,         ///< [r dq, r dkv, w dqkv]  rows: tokens of all
-  swap_blocks,              ///< [r x, w y]             y[depth, rows, columns] = x[rows, depth, columns]
-  add_to,                   ///< [r x, a sum]
-  convert,                  ///< [r x, w y]             to another element type
+
+  // Ring self-attention: scores of a whole row are kept, and keys and values go
+  // around one after the other.  keys[depth, kv_heads, head_dim], values[depth,
+  // kv_heads, value_dim] of one rank, `site` places back; scores of its queries with
+  // them are [batch, heads, query, key], and lie one rank's behind the other's, own
+  // first: depth of the softmax and of all pairs counts the tokens of all ranks.
+  // Masked scores are minus infinity.  weights are probabilities, or what dropout
+  // has left of them; parameter: its rate.
+  split_keys_values,           ///< [r qkv, w keys, w values]
+  attention_scores_forward,    ///< [r qkv, r keys, w scores, (dropout: w mask)]
+  attention_softmax_forward,   ///< [r scores, w probabilities, (dropout: r mask, w weights)]
+  attention_values_forward,    ///< [r weights, r values, w|a context]
+  attention_values_backward,   ///< [r dcontext, r values, w dweights]
+  attention_softmax_backward,  ///< [r probabilities, (dropout: r mask), a dweights -> dscores]
+  attention_scores_backward,   ///< [r dscores, r keys, w|a dq]
+  attention_pairs_backward,  ///< [r dcontext, r qkv, r weights, r dscores, w dkv]   of all ranks' keys, in their order
+  swap_blocks,               ///< [r x, w y]             y[depth, rows, columns] = x[rows, depth, columns]
+  add_to,                    ///< [r x, a sum]
+  convert,                   ///< [r x, w y]             to another element type
 
   // Feed-forward elementwise: rows = T, columns = local ffn.
   gelu_forward,     ///< [r pre, w y]               tanh form
@@ -172,11 +189,13 @@ struct Kernel {
   Pass pass = Pass::forward;
   DType compute = DType::f32;  ///< type of the arithmetic's inputs (16-bit types accumulate in f32)
   KernelOptions options;
-  std::uint8_t site = 0;       ///< dropout site inside the layer, part of the random key
-  std::uint32_t batch = 0;     ///< attention and rope: sequences
-  std::uint32_t heads = 0;     ///< local query heads
-  std::uint32_t kv_heads = 0;  ///< local key and value heads
-  std::uint32_t head_dim = 0;
+  std::uint8_t site = 0;        ///< dropout site inside the layer, part of the random key
+  std::uint32_t batch = 0;      ///< attention and rope: sequences
+  std::uint32_t heads = 0;      ///< local query heads
+  std::uint32_t kv_heads = 0;   ///< local key and value heads
+  std::uint32_t head_dim = 0;   ///< of a query and a key
+  std::uint32_t value_dim = 0;  ///< of a value and a context, where it differs
+  std::uint32_t ring = 0;       ///< attention on brought keys: members of an inner ring; 0: one ring
   std::uint64_t rows = 0;
   std::uint64_t columns = 0;
   std::uint64_t depth = 0;
@@ -199,6 +218,8 @@ struct KernelFlops {
   double executed = 0.0;
 };
 [[nodiscard]] KernelFlops flops_of(const Kernel&);
+/// Products of ring self-attention: multiply-adds for each pair of query and key; 0 for other kinds.
+[[nodiscard]] std::uint32_t score_width(const Kernel&);
 /// What the busiest rank executes, where ranks differ (a causal mask cut into
 /// contiguous pieces); `executed` is then the mean.
 [[nodiscard]] double busiest_flops(const Kernel&);

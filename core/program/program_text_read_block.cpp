@@ -31,6 +31,10 @@ Kernel Reader::kernel(Line& line) const {
       k.kv_heads = u32(line, "kv_heads");
     } else if (field("head_dim")) {
       k.head_dim = u32(line, "head_dim");
+    } else if (field("value_dim")) {
+      k.value_dim = u32(line, "value_dim");
+    } else if (field("ring")) {
+      k.ring = u32(line, "ring");
     } else if (field("site")) {
       k.site = static_cast<std::uint8_t>(line.number("site", 255));
     } else if (field("parameter")) {

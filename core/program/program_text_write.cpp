@@ -115,6 +115,8 @@ std::string kernel_text(const Kernel& k) {
   number("heads", k.heads);
   number("kv_heads", k.kv_heads);
   number("head_dim", k.head_dim);
+  number("value_dim", k.value_dim);
+  number("ring", k.ring);
   number("site", static_cast<unsigned>(k.site));
   number("parameter", k.parameter);
   const auto option = [&](std::string_view name, bool set) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace orrery::verifying {
 
 // Attention cut over positions: keys and values travel along a ring of ranks or
@@ -15,24 +17,68 @@ Attended attended_of(Regions& regions, const OpRun& run, const View& v) {
   return {};
 }
 
+namespace {
+
+/// Positions of the whole sequence whose keys operand `kv` of the kernel has a part of.
+std::uint64_t whole_sequence(const Regions& regions, const OpRun& run, const Kernel& k, std::uint32_t kv) {
+  const auto& shard = regions.program()[view(run, kv).buffer].shard;
+  return shard ? shard->dims[0].extent : k.depth / k.batch;
+}
+
+/// Where brought keys must have come from: as many ranks as hold a part of the sequence like operand `kv`.
+Attended brought(const Regions& regions, const OpRun& run, const Kernel& k, std::uint32_t kv) {
+  Attended a;
+  a.whole = whole_sequence(regions, run, k, kv);
+  a.ranks = std::max<std::uint64_t>(1, a.whole / std::max<std::uint64_t>(1, k.depth / k.batch));
+  a.narrow = k.ring == 0 ? 1 : k.ring;
+  a.hops = k.site - k.site % a.narrow;
+  a.turns = k.site % a.narrow;
+  return a;
+}
+
+/// The operand of brought keys, or of values: 0 where the kernel has none.
+std::uint32_t brought_operand(const Kernel& k) {
+  switch (k.kind) {
+    case KernelKind::attention_part_backward: return 2;
+    case KernelKind::attention_part_forward:
+    case KernelKind::attention_scores_forward:
+    case KernelKind::attention_scores_backward:
+    case KernelKind::attention_values_forward:
+    case KernelKind::attention_values_backward: return 1;
+    default: return 0;
+  }
+}
+
+}  // namespace
+
 Attended attend(Regions& regions, const OpRun& run, const Kernel& k, std::uint32_t i) {
   const auto of = [&](std::uint32_t j) { return attended_of(regions, run, view(run, j)); };
-  const auto whole = [&](std::uint32_t kv) {
-    const auto& shard = regions.program()[view(run, kv).buffer].shard;
-    return shard ? shard->dims[0].extent : k.depth / k.batch;
+  const auto result = [&](std::uint64_t met, std::uint64_t whole) {
+    Attended a;
+    a.met = met;
+    a.whole = whole;
+    return a;
+  };
+  // With the keys that are there, and those met before.
+  const auto with_brought = [&] {
+    const std::uint64_t before = view(run, i).use == View::Use::accumulate ? of(i).met : 0;
+    return result(before + k.depth / k.batch, whole_sequence(regions, run, k, brought_operand(k)));
   };
   switch (k.kind) {
-    case KernelKind::attention_part_forward: return {0, k.depth / k.batch, whole(1)};
-    case KernelKind::attention_merge: {
-      const Attended sum = of(i);
-      return {0, sum.met + of(i + 2).met, sum.whole};
+    case KernelKind::attention_part_forward:
+    case KernelKind::attention_values_forward:
+    case KernelKind::attention_scores_backward: return with_brought();
+    case KernelKind::attention_merge: return result(of(i).met + of(i + 2).met, of(i).whole);
+    case KernelKind::attention_part_backward: {
+      if (i != 6) return with_brought();
+      Attended a = brought(regions, run, k, 2);
+      a.met = k.rows / k.batch;
+      return a;
     }
-    case KernelKind::attention_part_backward:
-      if (i == 6) return {k.site, k.rows / k.batch, whole(2)};
-      return {0, (view(run, 5).use == View::Use::accumulate ? of(5).met : 0) + k.depth / k.batch, whole(2)};
     case KernelKind::add_to: {
-      const Attended sum = of(1);
-      return {sum.hops, sum.met + of(0).met, sum.whole};
+      Attended sum = of(1);
+      sum.met += of(0).met;
+      return sum;
     }
     case KernelKind::convert: return of(0);
     default: return {};
@@ -46,23 +92,25 @@ void check_attended(Regions& regions, const OpRun& run, const Kernel& k) {
                               regions.program()[view(run, i).buffer].name, a.met, a.whole),
                   run);
   };
-  const auto travelled = [&](std::uint32_t i, std::uint64_t hops, std::uint64_t expected, std::uint64_t ranks) {
-    if (hops % ranks == expected % ranks) return;
-    regions.wrong("program.stale",
-                  fmt::format("{} has gone {} places along the ring, not {}",
-                              regions.program()[view(run, i).buffer].name, hops % ranks, expected % ranks),
-                  run);
+  const auto travelled = [&](std::uint32_t i, const Attended& a, const Attended& expected) {
+    const auto check = [&](const char* where, std::uint64_t is, std::uint64_t should, std::uint64_t places) {
+      if (is % places == should % places) return true;
+      regions.wrong("program.stale",
+                    fmt::format("{} has gone {} places along the {}, not {}",
+                                regions.program()[view(run, i).buffer].name, is % places, where, should % places),
+                    run);
+      return false;
+    };
+    if (check("ring", a.hops, expected.hops, expected.ranks)) {
+      check("inner ring", a.turns, expected.turns, expected.narrow);
+    }
   };
-  const bool part = k.kind == KernelKind::attention_part_forward || k.kind == KernelKind::attention_part_backward;
-  if (part) {
-    const std::uint32_t kv = k.kind == KernelKind::attention_part_forward ? 1 : 2;
-    const auto& shard = regions.program()[view(run, kv).buffer].shard;
-    const std::uint64_t keys = k.depth / k.batch;
-    travelled(kv, attended_of(regions, run, view(run, kv)).hops, k.site, shard ? shard->dims[0].extent / keys : 1);
+  if (const std::uint32_t kv = brought_operand(k); kv != 0) {
+    travelled(kv, attended_of(regions, run, view(run, kv)), brought(regions, run, k, kv));
   }
   if (k.kind == KernelKind::add_to) {
     const Attended x = attended_of(regions, run, view(run, 0)), sum = attended_of(regions, run, view(run, 1));
-    if (x.whole > 0) travelled(1, sum.hops, x.hops, x.whole / x.met);
+    if (x.whole > 0) travelled(1, sum, x);
     return;
   }
   if (k.kind == KernelKind::attention_merge || k.kind == KernelKind::convert) return;
@@ -71,7 +119,10 @@ void check_attended(Regions& regions, const OpRun& run, const Kernel& k) {
     const Attended a = attended_of(regions, run, view(run, i));
     if (a.whole == 0) continue;
     if (a.met != a.whole) incomplete(i, a);
-    if (k.kind == KernelKind::unpack_gradients) travelled(i, a.hops, 0, a.whole / (k.rows / k.batch));
+    if (k.kind != KernelKind::unpack_gradients) continue;
+    Attended home = a;
+    home.hops = home.turns = 0;
+    travelled(i, a, home);
   }
 }
 

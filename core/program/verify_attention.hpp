@@ -7,8 +7,7 @@ namespace orrery::verifying {
 /// How far the attention of a view has come.
 [[nodiscard]] Attended attended_of(Regions&, const OpRun&, const View&);
 
-/// What view `i` of the kernel has met when it has run.  Sequences of n
-/// positions on each of s / n ranks: `hops` count modulo that.
+/// What view `i` of the kernel has met when it has run.
 [[nodiscard]] Attended attend(Regions&, const OpRun&, const Kernel&, std::uint32_t i);
 
 /// Keys have gone as far along the ring as the kernel takes them to have, and

@@ -48,15 +48,16 @@ constexpr double any = -1.0;
 
 void KernelTable::attention() {
   const double tokens = static_cast<double>(k_.rows);
-  const bool part = k_.kind == KernelKind::attention_part_forward || k_.kind == KernelKind::attention_part_backward;
-  // Values may be narrower than keys; a part's depth is its keys' tokens.
-  const double value = !part && k_.depth > 0 ? static_cast<double>(k_.depth) : k_.head_dim;
+  const double value = k_.value_dim > 0 ? k_.value_dim : k_.head_dim;  // of MLA, not that of keys
   const double query = tokens * k_.heads * k_.head_dim;
   const double context = tokens * k_.heads * value;
   const double qkv = query + tokens * k_.kv_heads * (k_.head_dim + value);
   const double scores = k_.batch == 0 ? 0.0 : tokens / k_.batch * tokens * k_.heads;
-  const double own = 2.0 * tokens * k_.kv_heads * k_.head_dim;
-  const double brought = 2.0 * static_cast<double>(k_.depth) * k_.kv_heads * k_.head_dim;
+  const double pair = k_.kv_heads * (k_.head_dim + value);
+  const double own = tokens * pair;
+  const double brought = static_cast<double>(k_.depth) * pair;
+  const double brought_keys = static_cast<double>(k_.depth) * k_.kv_heads * k_.head_dim;
+  const double brought_scores = k_.batch == 0 ? 0.0 : tokens / k_.batch * static_cast<double>(k_.depth) * k_.heads;
   const bool dropout = k_.options.dropout;
   switch (k_.kind) {
     case KernelKind::rope_forward: a("qkv", qkv); break;
@@ -87,16 +88,47 @@ void KernelTable::attention() {
     }
     case KernelKind::pack_keys_values: r("qkv", qkv), w("kv", own); break;
     case KernelKind::attention_part_forward:
-      r("qkv", qkv), r("kv", brought), w("context", query), w("lse", tokens * k_.heads);
+      r("qkv", qkv), r("kv", brought), w("context", context), w("lse", tokens * k_.heads);
       break;
     case KernelKind::attention_part_backward:
-      r("dcontext", query), r("qkv", qkv), r("kv", brought), r("context", query), r("lse", tokens * k_.heads);
+      r("dcontext", context), r("qkv", qkv), r("kv", brought), r("context", context), r("lse", tokens * k_.heads);
       w("dq", query), w("dkv", brought);
       break;
     case KernelKind::attention_merge:
-      a("context", query), a("lse", tokens * k_.heads), r("part", query), r("part lse", tokens * k_.heads);
+      a("context", context), a("lse", tokens * k_.heads), r("part", context), r("part lse", tokens * k_.heads);
       break;
     case KernelKind::unpack_gradients: r("dq", query), r("dkv", own), w("dqkv", qkv); break;
+    case KernelKind::split_keys_values: {
+      const double keys = tokens * k_.kv_heads * k_.head_dim;
+      r("qkv", qkv), w("keys", keys), w("values", own - keys);
+      break;
+    }
+    case KernelKind::attention_scores_forward:
+      r("qkv", qkv), r("keys", brought_keys), w("scores", brought_scores);
+      if (dropout) w("mask", brought_scores);
+      break;
+    case KernelKind::attention_softmax_forward:
+      r("scores", brought_scores), w("probabilities", brought_scores);
+      if (dropout) r("mask", brought_scores), w("weights", brought_scores);
+      break;
+    case KernelKind::attention_values_forward:
+      r("weights", brought_scores), r("values", brought - brought_keys), w("context", context);
+      break;
+    case KernelKind::attention_values_backward:
+      r("dcontext", context), r("values", brought - brought_keys), w("dweights", brought_scores);
+      break;
+    case KernelKind::attention_softmax_backward:
+      r("probabilities", brought_scores);
+      if (dropout) r("mask", brought_scores);
+      a("dscores", brought_scores);
+      break;
+    case KernelKind::attention_scores_backward:
+      r("dscores", brought_scores), r("keys", brought_keys), w("dq", query);
+      break;
+    case KernelKind::attention_pairs_backward:
+      r("dcontext", context), r("qkv", qkv), r("weights", brought_scores), r("dscores", brought_scores);
+      w("dkv", brought);
+      break;
     default: break;
   }
 }
@@ -234,7 +266,15 @@ void KernelTable::fill() {
     case KernelKind::attention_part_forward:
     case KernelKind::attention_part_backward:
     case KernelKind::attention_merge:
-    case KernelKind::unpack_gradients: attention(); break;
+    case KernelKind::unpack_gradients:
+    case KernelKind::split_keys_values:
+    case KernelKind::attention_scores_forward:
+    case KernelKind::attention_softmax_forward:
+    case KernelKind::attention_values_forward:
+    case KernelKind::attention_values_backward:
+    case KernelKind::attention_softmax_backward:
+    case KernelKind::attention_scores_backward:
+    case KernelKind::attention_pairs_backward: attention(); break;
     case KernelKind::add_to: r("x", all), a("sum", all); break;
     case KernelKind::convert: r("x", all), w("y", all); break;
     case KernelKind::swap_blocks: r("x", all * depth), w("y", all * depth); break;
@@ -373,9 +413,11 @@ class Operands {
       if (leading) e = i > extra ? i - extra : 0;
       if (table.repeats()) e = std::min<std::size_t>(i, expected.size() - 1);
       const Expected& x = expected[e];
-      // C is written or added to, and so is dq.
+      // C is written or added to, and so are dq and the context of brought values.
       const bool product = (k.kind == KernelKind::gemm && i == 2) || (k.kind == KernelKind::expert_gemm && i == 3) ||
-                           (k.kind == KernelKind::attention_part_backward && i == 5);
+                           (k.kind == KernelKind::attention_part_backward && i == 5) ||
+                           (k.kind == KernelKind::attention_values_forward && i == 2) ||
+                           (k.kind == KernelKind::attention_scores_backward && i == 2);
       if (product) {
         use(i, x.name, {Use::write, Use::accumulate});
       } else {
@@ -393,8 +435,29 @@ class Operands {
     return k.kind == KernelKind::attention_part_forward || k.kind == KernelKind::attention_part_backward;
   }
 
+  /// The keys of operand `kv` come from an inner ring, one of equal parts of the ring.
+  void inner_ring(const Kernel& k, std::uint32_t kv) {
+    const std::uint64_t keys = k.batch == 0 ? 0 : k.depth / k.batch;
+    const auto& shard = buffer(kv).shard;
+    const std::uint64_t ranks = shard && keys > 0 ? shard->dims[0].extent / keys : 1;
+    if (ranks % k.ring != 0) wrong(fmt::format("inner rings of {} are no parts of a ring of {}", k.ring, ranks));
+  }
+
+  /// Scores with the keys of a rank lie behind those of the ranks before it on the ring.
+  void placed_by_site(const Kernel& k, std::uint32_t i) {
+    if (view(i).offset == k.site * view(i).count) return;
+    wrong(fmt::format("operand {} is at {}, not where scores {} places back are", i, view(i).offset, k.site));
+  }
+
   void kind_rules(const Kernel& k) {
     switch (k.kind) {
+      case KernelKind::attention_scores_forward:
+        placed_by_site(k, 2);
+        if (k.options.dropout) placed_by_site(k, 3);
+        break;
+      case KernelKind::attention_values_backward: placed_by_site(k, 2); break;
+      case KernelKind::attention_values_forward:
+      case KernelKind::attention_scores_backward: placed_by_site(k, 0); break;
       case KernelKind::initialize:
         if (!buffer(0).parameters) wrong("only buffers with a parameter table are initialized");
         break;
@@ -422,6 +485,7 @@ class Operands {
         if (k.batch == 0 || k.rows % k.batch != 0) wrong("rows are no whole number of sequences");
         if (k.kv_heads == 0 || k.heads % k.kv_heads != 0) wrong("heads are no multiple of kv_heads");
         if (is_part(k) && k.batch != 0 && k.depth % k.batch != 0) wrong("keys are no whole number of sequences");
+        if (is_part(k) && k.ring != 0) inner_ring(k, k.kind == KernelKind::attention_part_forward ? 1 : 2);
         if (k.parameter > static_cast<double>(k.columns) && is_part(k)) {
           wrong("ranks attend to more pairs than the busiest of them");
         }

@@ -58,12 +58,14 @@ struct Blocks {
 };
 
 /// How far a cut attention has come.  Keys and their gradients know how many
-/// places along a ring they stand from their own rank; a context, a log-sum-exp
-/// and a gradient know how many keys (or queries) of the whole sequence they
-/// have met, so that a lost pass, part or merge shows.
+/// places along the ring of all ranks, and inside a narrow ring of it, they stand
+/// from their own rank; a context, a log-sum-exp and a gradient know how many keys
+/// (or queries) of the whole sequence they have met, so that a lost pass, part or
+/// merge shows.
 struct Attended {
-  std::uint64_t hops = 0;
-  std::uint64_t met = 0, whole = 0;  ///< whole 0: not a result of attention
+  std::uint64_t hops = 0, turns = 0;    ///< turns: inside the narrow ring
+  std::uint64_t ranks = 1, narrow = 1;  ///< of the rings; narrow 1: there is none
+  std::uint64_t met = 0, whole = 0;     ///< whole 0: not a result of attention
 };
 
 /// The last write of some elements.

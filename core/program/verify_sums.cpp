@@ -99,6 +99,11 @@ AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::u
         return static_cast<AxisBits>(cuts(p, *own, 0, 1) & ~cuts(p, *brought, 0, 1));
       }
       break;
+    case KernelKind::attention_pairs_backward:
+      if (const auto& own = p[view(run, 1).buffer].shard, &all = p[target.buffer].shard; own && all) {
+        return static_cast<AxisBits>(cuts(p, *own, 0, 1) & ~cuts(p, *all, 0, 1));
+      }
+      break;
     case KernelKind::sum_squares:
       // Other ranks hold other parameters, other parts of them, or their share of the weight.
       return static_cast<AxisBits>(bits(p.mesh, p.class_axes) | parts_of_segment(p, view(run, 0)));

@@ -331,7 +331,7 @@ class Values {
       case Collective::Kind::permute:
         for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
           Attended moved = attended_of(regions_, run, view(run, i));
-          moved.hops += index(c.root);
+          (c.width == 0 ? moved.hops : moved.turns) += index(c.root);
           regions_.put(run, view(run, i + 1), regions_.partial_of(run, view(run, i)), made(view(run, i)), {}, moved);
         }
         break;

@@ -51,6 +51,14 @@ void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext&
     case KernelKind::attention_part_forward: return cpu::attention_part_forward<T>(k, o, c);
     case KernelKind::attention_part_backward: return cpu::attention_part_backward<T>(k, o, c);
     case KernelKind::unpack_gradients: return cpu::unpack_gradients<T>(k, o, scratch);
+    case KernelKind::split_keys_values: return cpu::split_keys_values(k, o);
+    case KernelKind::attention_scores_forward: return cpu::attention_scores_forward<T>(k, o, c);
+    case KernelKind::attention_softmax_forward: return cpu::attention_softmax_forward<T>(k, o, scratch);
+    case KernelKind::attention_values_forward: return cpu::attention_values_forward<T>(k, o, scratch);
+    case KernelKind::attention_values_backward: return cpu::attention_values_backward<T>(k, o, scratch);
+    case KernelKind::attention_softmax_backward: return cpu::attention_softmax_backward<T>(k, o, scratch);
+    case KernelKind::attention_scores_backward: return cpu::attention_scores_backward<T>(k, o, scratch);
+    case KernelKind::attention_pairs_backward: return cpu::attention_pairs_backward<T>(k, o, scratch);
     case KernelKind::attention_merge: return cpu::attention_merge<T>(k, o, scratch);
     case KernelKind::swap_blocks: return cpu::swap_blocks(k, o);
     case KernelKind::add_to: return cpu::add_to<T>(o);
@@ -109,6 +117,8 @@ bool needs_place(const Kernel& k) {
     case KernelKind::route_tokens:
     case KernelKind::attention_part_forward:
     case KernelKind::attention_part_backward:
+    case KernelKind::attention_scores_forward:
+    case KernelKind::attention_pairs_backward:
     case KernelKind::cross_entropy_max:
     case KernelKind::cross_entropy_sum:
     case KernelKind::cross_entropy_backward:
@@ -141,6 +151,12 @@ bool needs_place(const Kernel& k) {
     case KernelKind::bias_backward:
     case KernelKind::pack_keys_values:
     case KernelKind::unpack_gradients:
+    case KernelKind::split_keys_values:
+    case KernelKind::attention_softmax_forward:
+    case KernelKind::attention_values_forward:
+    case KernelKind::attention_values_backward:
+    case KernelKind::attention_softmax_backward:
+    case KernelKind::attention_scores_backward:
     case KernelKind::attention_merge:
     case KernelKind::swap_blocks:
     case KernelKind::add_to:

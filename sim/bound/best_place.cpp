@@ -32,7 +32,7 @@ Picoseconds BestPlace::price(const Program& program, const Block& block, const O
   const Group& group = program[c->group];
   if (group.axes.count != 1 || !group.members.empty()) return 0;
   return price(c->kind, Bytes::of(static_cast<double>(payload_bytes(program, block, op))),
-               program.mesh.size(group.axes.axis[0]));
+               c->width != 0 ? c->width : program.mesh.size(group.axes.axis[0]));
 }
 
 Picoseconds BestPlace::price(Collective::Kind kind, Bytes payload, std::uint32_t members) {

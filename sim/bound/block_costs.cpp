@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/plan/context_check.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/passes.hpp"
 #include "core/program/lower/tensor_1d.hpp"
@@ -80,6 +81,7 @@ BlockKey block_key(const Plan& plan) {
   add(2, plan.save_gathered);
   add(4, plan.context);
   add(2, plan.zigzag);
+  add(ring_limit + 1, plan.inner_ring);
   add(2, plan.sequence_parallel);
   add(4, plan.recompute);
   add(2, *plan.attention);

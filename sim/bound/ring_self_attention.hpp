@@ -49,8 +49,9 @@ struct SequenceMemory {
 ///     attention  16 A Z h + 4 b s Z A / N + b Z s^2 / N + b s h / N
 ///
 /// Source: derived; agrees with the paper's tables as recalled (unverified:
-/// check before quoting).  Leaves out dropout masks, copies of the softmax,
-/// embedding, logits and mixed precision, as the paper does.
+/// check before quoting), and with Programs but for what these keep too: the
+/// input of GELU, 4 b s h / N, and of both norms, 2 b s h / N (a test).  Leaves out dropout masks, copies of the
+/// softmax, embedding, logits and mixed precision, as the paper does.
 [[nodiscard]] SequenceMemory ring_attention_memory(const AttentionShape&, std::uint64_t devices);
 
 /// The same under 1D tensor parallelism over `devices`.

@@ -125,8 +125,8 @@ struct RingPath {
 ///     T = max over crossed levels  a + n / b
 ///
 /// Source: one message over the slowest link that a ring through the group
-/// crosses; members share no link of their own.  Leaves out: other traffic, and
-/// that a permute within narrow rings may cross inner levels only.
+/// crosses; members share no link of their own.  Narrow rings are groups of
+/// their own (CostModel::collective).  Leaves out: other traffic.
 [[nodiscard]] Seconds one_hop(Bytes payload, const GroupShape&, std::span<const LinkCost> links);
 
 /// Ring collectives between CPU ranks, step by step as the executor does them.

@@ -97,7 +97,19 @@ Seconds CostModel::slowest(Collective::Kind kind, Bytes payload, const std::vect
 Seconds CostModel::collective(const Program& program, const Block& block, const Op& op) const {
   const auto* c = std::get_if<Collective>(&op.action);
   ORRERY_ASSERT(c != nullptr);
-  return collective(c->kind, Bytes::of(static_cast<double>(payload_bytes(program, block, op))), program[c->group]);
+  const auto payload = Bytes::of(static_cast<double>(payload_bytes(program, block, op)));
+  const Group& group = program[c->group];
+  if (c->width == 0) return collective(c->kind, payload, group);
+  // Narrow rings of a permute: each is a group of its own.
+  Seconds worst;
+  for (std::uint32_t first = 0; first < group_size(group, mesh_); first += c->width) {
+    Group ring{group.axes, {}};
+    for (std::uint32_t i = first; i < first + c->width; ++i) {
+      ring.members.push_back(group.members.empty() ? i : group.members[i]);
+    }
+    worst = std::max(worst, collective(c->kind, payload, ring));
+  }
+  return worst;
 }
 
 Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group& group) const {

@@ -204,6 +204,10 @@ Seconds KernelCost::kernel(const Kernel& k, Bytes touched) const {
     return gemm(s, k.compute, touched);
   }
   if (is_attention(k.kind)) return attention(k, touched);
+  if (const std::uint32_t width = score_width(k); width > 0) {
+    return gemm({k.rows / k.batch, k.depth / k.batch, width, false, true, std::uint64_t{k.batch} * k.heads}, k.compute,
+                touched);
+  }
   return bytes(k.kind, k.compute, memory_traffic(k, touched), k.options.dropout);
 }
 

@@ -39,7 +39,7 @@ class Draw {
   std::uint64_t count_ = 0;
 };
 
-Mesh random_mesh(Draw& draw, std::uint32_t max_ranks) {
+Mesh random_mesh(Draw& draw, std::uint32_t max_ranks, bool all_cut) {
   std::uint32_t t = 1;
   std::uint32_t p = 1;
   std::uint32_t d = 1;
@@ -47,7 +47,7 @@ Mesh random_mesh(Draw& draw, std::uint32_t max_ranks) {
     t = draw.of({1U, 1U, 2U, 2U, 3U, 4U});
     p = draw.of({1U, 1U, 2U, 2U, 3U, 4U, 5U});
     d = draw.of({1U, 1U, 2U, 2U, 3U, 4U});
-  } while (t * p * d > max_ranks);
+  } while (t * p * d > max_ranks || (all_cut && std::min({t, p, d}) == 1));
   std::vector<MeshAxis> axes = {{Axis::pipeline, p}, {Axis::data, d}, {Axis::tensor, t}};
   draw.shuffle(axes);
   // An axis of size 1 may also be left out.
@@ -170,30 +170,43 @@ std::vector<std::uint32_t> random_stages(Draw& draw, std::uint64_t layers, std::
   return counts;
 }
 
-/// Cuts positions too, in a third of the runs where ranks and lengths allow it.
-void add_context(Draw& draw, PlannedRun& run, const RandomRunLimits& limits) {
-  if (!draw.once_in(3) || run.plan.tensor != TensorAlgorithm::one_d) return;
+/// Cuts positions too, in a third of the runs (or in this one, if `wanted`) where ranks and lengths allow it.
+void add_context(Draw& draw, PlannedRun& run, const RandomRunLimits& limits, bool wanted) {
+  if (!(draw.once_in(3) || wanted || limits.double_ring) || run.plan.tensor != TensorAlgorithm::one_d) return;
   Plan& p = run.plan;
   Workload& w = run.workload;
-  const std::uint32_t context = draw.of({2U, 2U, 3U, 4U});
-  const auto algorithm = draw.of(
-      {ContextAlgorithm::all_gather, ContextAlgorithm::ulysses, ContextAlgorithm::ring, ContextAlgorithm::ring});
-  const bool zigzag = algorithm != ContextAlgorithm::ulysses && draw.once_in(2);
+  std::uint32_t context = draw.of({2U, 2U, 3U, 4U, 4U, 6U});
+  auto algorithm = draw.of({ContextAlgorithm::all_gather, ContextAlgorithm::ulysses, ContextAlgorithm::ring,
+                            ContextAlgorithm::ring, ContextAlgorithm::ring_self_attention});
+  if (limits.double_ring) {
+    context = context > 3 ? 6 : 4;
+    algorithm = ContextAlgorithm::ring;
+  }
+  const bool deals = algorithm == ContextAlgorithm::all_gather || algorithm == ContextAlgorithm::ring;
+  const bool zigzag = deals && is_causal(run.model) && draw.once_in(2);
   const std::uint64_t tensor = p.mesh.size(Axis::tensor);
-  const std::uint64_t unit = context * std::lcm(zigzag ? 2UL : 1UL, p.sequence_parallel ? tensor : 1UL);
+  const std::uint64_t parts = std::lcm(zigzag ? 2UL : 1UL, p.sequence_parallel ? tensor : 1UL);
+  // Of five axes experts come where replicas are left out.
+  const std::uint32_t room = limits.max_ranks / (limits.five_axes && p.mesh.size(Axis::replica) == 1 ? 2 : 1);
+  while (wanted && context > 2 && (p.mesh.size() * context > room || context * parts > 16)) --context;
+  const std::uint64_t unit = context * parts;
   if (p.mesh.size() * context > limits.max_ranks || unit > 16) return;
   w.sequence_length = unit * draw.in((4 + unit - 1) / unit, 16 / unit);
   p.context = algorithm;
   p.zigzag = zigzag;
   p.mesh.axes.insert(p.mesh.axes.begin() + static_cast<std::ptrdiff_t>(draw.in(0, p.mesh.axes.size())),
                      {Axis::context, context});
+  if (algorithm == ContextAlgorithm::ring && context % 2 == 0 && context > 2 &&
+      (draw.once_in(2) || limits.double_ring)) {
+    p.inner_ring = context == 4 ? 2 : draw.of({2U, 3U});
+  }
   if (algorithm == ContextAlgorithm::ulysses) {
     run.model.heads *= context;
     run.model.kv_heads *= context;
   } else {
-    p.attention = AttentionKernel::flash;
+    p.attention =
+        algorithm == ContextAlgorithm::ring_self_attention ? AttentionKernel::unfused : AttentionKernel::flash;
     if (p.recompute == Recompute::selective) p.recompute = Recompute::none;
-    w.attention_dropout = 0.0;
   }
   if (p.placement.empty()) return;
   p.placement.resize(p.mesh.size());
@@ -201,14 +214,15 @@ void add_context(Draw& draw, PlannedRun& run, const RandomRunLimits& limits) {
   draw.shuffle(p.placement);
 }
 
-/// Layers of experts in a fifth of the runs, and ranks that share them where there is room.
-void add_mixture(Draw& draw, PlannedRun& run, const RandomRunLimits& limits) {
-  const bool wanted = draw.once_in(5) || limits.expert;
+/// Layers of experts in a fifth of the runs (or in this one, if `wanted`), and ranks that share them where there is
+/// room.
+void add_mixture(Draw& draw, PlannedRun& run, const RandomRunLimits& limits, bool wanted) {
+  wanted = draw.once_in(5) || limits.expert || wanted;
   if (!wanted || run.plan.tensor != TensorAlgorithm::one_d) return;
   Plan& p = run.plan;
   Workload& w = run.workload;
   const std::uint64_t tensor = p.mesh.size(Axis::tensor);
-  std::uint32_t ranks = draw.of({1U, 2U, 2U, 4U});
+  std::uint32_t ranks = limits.five_axes ? 2 : draw.of({1U, 2U, 2U, 4U});
   while (p.mesh.size() * ranks > limits.max_ranks) ranks /= 2;
   ranks = limits.expert.value_or(ranks);
   run.model.bias = false;
@@ -300,8 +314,11 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   Plan& p = run.plan;
   Workload& w = run.workload;
   p.name = fmt::format("random-{}", seed);
-  const bool grid = !limits.architectures && random_grid(draw, p, limits);
-  if (!grid) p.mesh = random_mesh(draw, limits.max_ranks);
+  const bool grid = !limits.architectures && !limits.five_axes && !limits.double_ring && random_grid(draw, p, limits);
+  // Of five axes one of the last three is left out; two of them take 4 ranks at least.
+  const std::uint64_t left_out = limits.five_axes ? draw.in(1, 3) : 0;
+  const std::uint32_t room = limits.five_axes ? 4 : limits.double_ring ? 6 : 1;  // of the axes that come on top
+  if (!grid) p.mesh = random_mesh(draw, limits.max_ranks / room, limits.five_axes);
   const std::uint32_t tensor = grid ? p.mesh.size(Axis::row) : p.mesh.size(Axis::tensor);
   const std::uint32_t stages = p.mesh.size(Axis::pipeline);
   p.schedule = random_schedule(draw, limits);
@@ -351,7 +368,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   p.overlap_gradients = draw.once_in(2);
   if (draw.once_in(3) && limits.dropout) {
     w.hidden_dropout = draw.of({0.0, 0.1, 0.3});
-    if (p.attention == AttentionKernel::unfused) w.attention_dropout = draw.of({0.0, 0.2});
+    w.attention_dropout = draw.of({0.0, 0.2});
   }
   if (draw.once_in(4) && limits.placement) {
     p.placement.resize(p.mesh.size());
@@ -368,8 +385,9 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     p.reshard_after_forward = !draw.once_in(2);
     p.prefetch = draw.small(0, 1);
   }
-  if (draw.once_in(3) && limits.beyond_bound) {
-    const std::uint32_t replicas = draw.small(2, 3);
+  const bool replicated = limits.five_axes ? left_out != 1 : draw.once_in(3) && limits.beyond_bound;
+  if (replicated) {
+    const std::uint32_t replicas = limits.five_axes ? 2 : draw.small(2, 3);
     if (p.mesh.size() * replicas <= limits.max_ranks) {
       const std::uint64_t at = draw.in(0, p.mesh.axes.size());
       p.mesh.axes.insert(p.mesh.axes.begin() + static_cast<std::ptrdiff_t>(at), {Axis::replica, replicas});
@@ -384,8 +402,9 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
       p.reshard_after_forward = true;
       p.prefetch = 1;
     }
-  } else if (limits.beyond_bound) {
-    add_context(draw, run, limits);
+  }
+  if (limits.beyond_bound && limits.context && run.model.architecture != Architecture::vit && left_out != 2) {
+    add_context(draw, run, limits, limits.five_axes);
   }
   if (p.recompute != Recompute::none && limits.beyond_bound && draw.once_in(2)) {
     for (const std::uint32_t n : *p.stage_layers) {
@@ -398,7 +417,9 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     p.offload = Offload{};
     p.offload->states = draw.of({1U, 4U, 6U, 8U});
   }
-  if (limits.beyond_bound && limits.mixture && !limits.architectures) add_mixture(draw, run, limits);
+  if (limits.beyond_bound && limits.mixture && !limits.architectures && left_out != 3) {
+    add_mixture(draw, run, limits, limits.five_axes);
+  }
   return run;
 }
 
@@ -469,10 +490,10 @@ std::string describe(const PlannedRun& run) {
              p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "",
              p.offload ? p.offload->states : 0, p.gradient_bucket ? p.gradient_bucket->base() : 0.0,
              p.overlap_gradients.value_or(false), p.attention == AttentionKernel::flash ? "flash" : "unfused",
-             p.mesh.size(Axis::context) > 1 ? name_of(p.context) : "no-context", p.zigzag ? "zigzag" : "in-order",
-             p.sequence_parallel ? "sp" : "no-sp", name_of(w.optimizer.kind), w.optimizer.momentum,
-             w.clip_norm.value_or(0.0), w.hidden_dropout, w.attention_dropout, name_of(gradient_dtype(w)), w.seed,
-             p.placement.empty() ? "" : " placed") +
+             p.mesh.size(Axis::context) > 1 ? fmt::format("{}/{}", name_of(p.context), p.inner_ring) : "no-context",
+             p.zigzag ? "zigzag" : "in-order", p.sequence_parallel ? "sp" : "no-sp", name_of(w.optimizer.kind),
+             w.optimizer.momentum, w.clip_norm.value_or(0.0), w.hidden_dropout, w.attention_dropout,
+             name_of(gradient_dtype(w)), w.seed, p.placement.empty() ? "" : " placed") +
          experts;
 }
 

@@ -9,7 +9,7 @@
 
 namespace orrery::test {
 
-/// What random_run may draw.  Unset choices are drawn over everything covered.
+/// What random_run may draw, of up to 64 ranks.  Unset choices are drawn over everything covered.
 struct RandomRunLimits {
   std::uint32_t max_ranks = 16;
   std::optional<Precision> precision;
@@ -22,7 +22,11 @@ struct RandomRunLimits {
   bool mixture = true;                    ///< may have layers of experts
   std::optional<std::uint32_t> expert;    ///< ranks that share experts, beyond max_ranks; all 1D plans then have some,
                                           ///< and recorded routing too, whose table is no file
+  bool double_ring = false;               ///< has a double ring, where 4 ranks more fit
+  bool five_axes = false;                 ///< pipeline, data, tensor and two of replica, context and expert, each cut;
+                                          ///< needs 32 ranks
   bool beyond_bound = true;               ///< may use what sim/bound does not cover
+  bool context = true;                    ///< may have a context axis
   bool architectures = false;             ///< BERT, vision transformers and latent attention only
 };
 
@@ -37,7 +41,7 @@ struct RandomRunLimits {
 /// sequence parallelism, recomputation of all or some layers, ZeRO 0 to 3 (on grids 0 and 1) with and without replicas,
 /// offloaded optimizer states, clipping, dropout, learning-rate schedules, all precisions, Adam, SGD with
 /// and without momentum, tiny to huge buckets, overlap, unfused and flash, a
-/// context axis with every algorithm, contiguous and zigzag; mixtures of 2 to 8
+/// context axis with every algorithm, contiguous and zigzag, one ring and two; mixtures of 2 to 8
 /// experts with every gate and law of routing, shared experts, an expert axis.
 [[nodiscard]] PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits = {});
 

@@ -35,8 +35,14 @@ struct HeadShape {
 [[nodiscard]] HeadShape local_heads(const State&);  ///< of a layer's packed projections
 [[nodiscard]] Kernel attention_kernel(const State&, const HeadShape&, KernelKind, Pass);
 
+/// The same where keys are brought to the rank's queries: with attention dropout, where the workload has some.
+[[nodiscard]] Kernel brought_kernel(const State&, KernelKind, Pass);
+
 /// Packed projections as a tensor [position, sequence, key-value head, group width].
 [[nodiscard]] Shard qkv_shard(const State&, Rows, const AxisList& heads);
+/// Keys, each with its value, of this rank's heads: [position, sequence, key-value head, key and value].
+[[nodiscard]] Shard pair_shard(const State&, Rows);
+[[nodiscard]] std::uint64_t pair_width(const State&);  ///< of one token
 /// A buffer of the layer and microbatch without a place in a global tensor.
 BufferId layer_buffer(State&, std::string name, Role, DType, std::uint64_t count);
 
@@ -47,8 +53,12 @@ BufferId layer_buffer(State&, std::string name, Role, DType, std::uint64_t count
 /// Keys and values of the whole sequence are gathered (Dubey et al., "The Llama 3 Herd of Models", 2024).
 [[nodiscard]] std::unique_ptr<AttentionCore> attention_all_gather(State&);
 
-/// Keys and values go around (Liu, Zaharia and Abbeel, "Ring Attention with Blockwise Transformers", 2023).
+/// Keys and values go around (Liu, Zaharia and Abbeel, "Ring Attention with Blockwise Transformers", 2023), in one ring
+/// or in a ring of rings (Gu et al., "LoongTrain", 2024, section 4.3).
 [[nodiscard]] std::unique_ptr<AttentionCore> attention_ring(State&);
+
+/// Keys, then values go around, and scores are kept (Li et al., "Sequence Parallelism", 2021).
+[[nodiscard]] std::unique_ptr<AttentionCore> attention_ring_scores(State&);
 
 /// The one that the plan asks for.
 [[nodiscard]] std::unique_ptr<AttentionCore> attention_core(State&);

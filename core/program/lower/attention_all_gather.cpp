@@ -9,20 +9,16 @@ namespace {
 class AllGather : public AttentionCore {
  public:
   explicit AllGather(State& s) : s_(s), shape_(local_heads(s)) {
-    const std::uint64_t width = 2 * s.kv_heads * s.model.head_dim;
-    const Shard whole = {position_dim(s, Rows::whole),
-                         wide_sequences(s),
-                         {s.model.kv_heads, s.model.kv_heads, {Axis::tensor}, false},
-                         {2 * s.model.head_dim, 2 * s.model.head_dim, {}, false}};
+    const std::uint64_t width = pair_width(s);
     const auto all = [&](const char* name, Role role) {
       const BufferId id = layer_buffer(s, name, role, s.act, s.context * s.tokens * width);
-      s.program.buffers[index(id)].shard = whole;
+      s.program.buffers[index(id)].shard = pair_shard(s, Rows::whole);
       return id;
     };
     own_ = layer_buffer(s, "keys_values", Role::workspace, s.act, s.tokens * width);
     all_ = all("keys_values.all", Role::activation);
     lse_ = layer_buffer(s, "lse", Role::statistic, s.state, s.heads * s.tokens);
-    dq_ = layer_buffer(s, "attention.dq", Role::workspace, s.act, s.tokens * s.context_width);
+    dq_ = layer_buffer(s, "attention.dq", Role::workspace, s.act, s.tokens * s.heads * key_width(s.model));
     all_gradient_ = all("keys_values.all.gradient", Role::workspace);
     own_gradient_ = layer_buffer(s, "keys_values.gradient", Role::workspace, s.act, s.tokens * width);
   }
@@ -49,10 +45,16 @@ class AllGather : public AttentionCore {
   /// Pairs of query and key: positions p = 0 .. s-1 see p + 1 keys each, so the
   /// mean over c ranks is s (s + 1) / 2c.  Zigzag gives every rank just that;
   /// of contiguous parts of n = s / c the last sees n (s - n) + n (n + 1) / 2.
+  /// Without a mask every rank sees n s.
   [[nodiscard]] Kernel part(KernelKind kind, Pass pass) const {
-    Kernel k = kernel(kind, pass);
+    Kernel k = brought_kernel(s_, kind, pass);
     const std::uint64_t s = s_.workload.sequence_length, n = s_.positions;
     k.depth = s_.tokens * s_.context;
+    if (!k.options.causal) {
+      k.columns = n * s;
+      k.parameter = static_cast<double>(k.columns);
+      return k;
+    }
     k.parameter = static_cast<double>(n) * static_cast<double>(s + 1) / 2.0;
     k.columns = s_.plan.zigzag ? n * (s + 1) / 2 : n * (s - n) + n * (n + 1) / 2;
     return k;

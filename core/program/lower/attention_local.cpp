@@ -9,7 +9,7 @@ Kernel attention_kernel(const State& s, const HeadShape& shape, KernelKind kind,
   const std::uint64_t key = key_width(s.model), value = value_width(s.model);
   Kernel k =
       s.kernel(kind, pass, shape.tokens, (shape.heads + std::uint64_t{shape.kv_heads}) * key + shape.kv_heads * value);
-  if (value != key) k.depth = value;
+  if (value != key) k.value_dim = static_cast<std::uint32_t>(value);
   k.batch = s.sequences;
   k.heads = shape.heads;
   k.kv_heads = shape.kv_heads;
@@ -26,6 +26,22 @@ Shard qkv_shard(const State& s, Rows rows, const AxisList& heads) {
           wide_sequences(s),
           {m.kv_heads, m.kv_heads, heads, false},
           {group_width, group_width, {}, false}};
+}
+
+Kernel brought_kernel(const State& s, KernelKind kind, Pass pass) {
+  Kernel k = attention_kernel(s, local_heads(s), kind, pass);
+  k.options.dropout = s.workload.attention_dropout > 0;
+  return k;
+}
+
+std::uint64_t pair_width(const State& s) { return s.kv_heads * (key_width(s.model) + value_width(s.model)); }
+
+Shard pair_shard(const State& s, Rows rows) {
+  const std::uint64_t pair = key_width(s.model) + value_width(s.model);
+  return {position_dim(s, rows),
+          wide_sequences(s),
+          {s.model.kv_heads, s.model.kv_heads, {Axis::tensor}, false},
+          {pair, pair, {}, false}};
 }
 
 BufferId layer_buffer(State& s, std::string name, Role role, DType dtype, std::uint64_t count) {
@@ -121,7 +137,7 @@ std::unique_ptr<AttentionCore> attention_core(State& s) {
     case ContextAlgorithm::all_gather: return attention_all_gather(s);
     case ContextAlgorithm::ulysses: return attention_ulysses(s);
     case ContextAlgorithm::ring: return attention_ring(s);
-    case ContextAlgorithm::ring_self_attention: break;
+    case ContextAlgorithm::ring_self_attention: return attention_ring_scores(s);
   }
   ORRERY_ASSERT(false, s.plan.context);
   return nullptr;

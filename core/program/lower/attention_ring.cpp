@@ -6,54 +6,70 @@ namespace {
 /// Keys and values go around the ring of ranks while each rank's queries meet
 /// those that are there; parts of the context are merged by their log-sum-exp.
 ///
-/// Two buffers take turns: while attention reads one, the next keys arrive in
-/// the other.  Backward, the gradients of keys and values go around behind
-/// them.  A rank's own keys come last there: so the first gradients start one
-/// place on, and are home after c - 1 passes instead of c.
+/// Buffers take turns: while attention reads one, the next keys arrive in
+/// another.  Backward, the gradients of keys and values go around behind them.
+/// A rank's own keys come last there: so the first gradients start one place
+/// on, and are home after a pass less than there are ranks.
+///
+/// A double ring is a ring of rings: keys go around an inner ring of w
+/// consecutive ranks, then on to the same place of the next one, and backward
+/// the sums that an inner ring has made go on in the same way.  So only c / w - 1
+/// passes leave the inner rings, beside what runs inside.
 class Ring : public AttentionCore {
  public:
-  explicit Ring(State& s) : s_(s), shape_(local_heads(s)) {
-    const std::uint64_t width = 2 * s.kv_heads * s.model.head_dim;
-    const Shard own = {position_dim(s, Rows::context),
-                       wide_sequences(s),
-                       {s.model.kv_heads, s.model.kv_heads, {Axis::tensor}, false},
-                       {2 * s.model.head_dim, 2 * s.model.head_dim, {}, false}};
-    const auto placed = [&](const char* name, DType dtype) {
-      const BufferId id = layer_buffer(s, name, Role::workspace, dtype, s.tokens * width);
-      s.program.buffers[index(id)].shard = own;
+  explicit Ring(State& s)
+      : s_(s),
+        shape_(local_heads(s)),
+        width_(s.plan.inner_ring == 0 ? s.context : s.plan.inner_ring),
+        rings_(s.context / width_) {
+    const auto placed = [&](const std::string& name, DType dtype) {
+      const BufferId id = layer_buffer(s, name, Role::workspace, dtype, s.tokens * pair_width(s));
+      s.program.buffers[index(id)].shard = pair_shard(s, Rows::context);
       return id;
     };
     const std::uint64_t context = s.tokens * s.context_width;
     kv_[0] = placed("keys_values", s.act);
     kv_[1] = placed("keys_values.next", s.act);
+    if (rings_ > 1) kv_[2] = placed("keys_values.next_ring", s.act);
     lse_ = layer_buffer(s, "lse", Role::statistic, s.state, s.heads * s.tokens);
     part_ = layer_buffer(s, "context.part", Role::workspace, s.state, context);
     part_lse_ = layer_buffer(s, "lse.part", Role::workspace, s.state, s.heads * s.tokens);
     // 16-bit contexts are merged in the state type.
     if (s.act != s.state) sum_ = layer_buffer(s, "context.sum", Role::workspace, s.state, context);
     // Of their own, so that a lost pass does not find what recomputation left.
-    kv_again_[0] = placed("keys_values.again", s.act);
-    kv_again_[1] = placed("keys_values.again.next", s.act);
-    dq_ = layer_buffer(s, "attention.dq", Role::workspace, s.state, context);
+    again_[0] = placed("keys_values.again", s.act);
+    inner_[0] = placed("keys_values.again.next", s.act);
+    inner_[1] = again_[0];  // overwritten where there is one ring: the own keys can be packed once more
+    dq_ = layer_buffer(s, "attention.dq", Role::workspace, s.state, s.tokens * s.heads * key_width(s.model));
     dkv_[0] = placed("keys_values.gradient", s.state);
     dkv_[1] = placed("keys_values.gradient.next", s.state);
     dkv_part_ = placed("keys_values.gradient.part", s.state);
+    if (rings_ == 1) return;
+    again_[1] = placed("keys_values.again.next_ring", s.act);
+    if (width_ > 2) inner_[1] = placed("keys_values.again.after_next", s.act);
+    sum_of_rings_[0] = placed("keys_values.gradient.rings", s.state);
+    sum_of_rings_[1] = placed("keys_values.gradient.rings.next", s.state);
   }
 
   void forward(BlockBuilder& b, const AttentionOperands& o) override {
     const BufferId sum = s_.act == s_.state ? o.context : sum_;
     b.compute(kernel(KernelKind::pack_keys_values, Pass::forward), {read(o.qkv), write(kv_[0])});
-    for (std::uint32_t place = 0; place < s_.context; ++place) {
-      const BufferId now = kv_[place % 2], next = kv_[(place + 1) % 2];
-      if (place + 1 < s_.context) b.pass_on(s_.context_group, {read(now), write(next)});
-      const Kernel attend = part(KernelKind::attention_part_forward, Pass::forward, place);
-      if (place == 0) {
-        b.compute(attend, {read(o.qkv), read(now), write(sum), write(lse_)});
-        continue;
+    std::uint32_t first = 0;  // of kv_: what an inner ring begins with
+    for (std::uint32_t ring = 0; ring < rings_; ++ring) {
+      for (std::uint32_t place = 0; place < width_; ++place) {
+        const auto at = [&](std::uint32_t p) { return kv_[(first + p % 2) % 3]; };
+        if (place + 1 < width_) inside(b, at(place), at(place + 1));
+        if (place == 0 && ring + 1 < rings_) onwards(b, kv_[first], kv_[(first + 2) % 3]);
+        const Kernel attend = part(KernelKind::attention_part_forward, Pass::forward, ring, place);
+        if (ring == 0 && place == 0) {
+          b.compute(attend, {read(o.qkv), read(at(place)), write(sum), write(lse_)});
+          continue;
+        }
+        b.compute(attend, {read(o.qkv), read(at(place)), write(part_), write(part_lse_)});
+        b.compute(kernel(KernelKind::attention_merge, Pass::forward),
+                  {update(sum), update(lse_), read(part_), read(part_lse_)});
       }
-      b.compute(attend, {read(o.qkv), read(now), write(part_), write(part_lse_)});
-      b.compute(kernel(KernelKind::attention_merge, Pass::forward),
-                {update(sum), update(lse_), read(part_), read(part_lse_)});
+      first = (first + 2) % 3;
     }
     if (sum != o.context) {
       b.compute(s_.kernel(KernelKind::convert, Pass::forward, s_.tokens, s_.context_width),
@@ -62,73 +78,126 @@ class Ring : public AttentionCore {
   }
 
   void backward(BlockBuilder& b, const AttentionOperands& o) override {
-    const Pass pass = Pass::input_gradient;
-    const auto attend = [&](std::uint32_t place, BufferId kv, Operand dkv) {
-      b.compute(part(KernelKind::attention_part_backward, pass, place),
-                {read(o.context_gradient), read(o.qkv), read(kv), read(o.context), read(lse_),
-                 place == 1 ? write(dq_) : update(dq_), dkv});
-    };
-    const Kernel pack = kernel(KernelKind::pack_keys_values, pass);
-    b.compute(pack, {read(o.qkv), write(kv_again_[0])});
-    b.pass_on(s_.context_group, {read(kv_again_[0]), write(kv_again_[1])});
-    std::uint32_t at = 0;  // of dkv_
-    for (std::uint32_t place = 1; place < s_.context; ++place) {
-      const BufferId now = kv_again_[place % 2], next = kv_again_[(place + 1) % 2];
-      if (place + 1 < s_.context) b.pass_on(s_.context_group, {read(now), write(next)});
-      if (place == 1) {
-        attend(place, now, write(dkv_[0]));
-      } else {
-        add_to_passed(b, at, [&] { attend(place, now, write(dkv_part_)); });
-      }
+    dq_begun_ = false;
+    pack_again(b, o, again_[0]);
+    BufferId gradient{};
+    if (rings_ == 1) {
+      gradient = backward_inside(b, o, 0, again_[0], [] {});
+    } else {
+      gradient = backward_onwards(b, o);
     }
-    // The ring has overwritten the own keys, unless it has two ranks.
-    BufferId own = kv_again_[0];
-    if (s_.context > 2) {
-      own = kv_again_[s_.context % 2];
-      b.compute(pack, {read(o.qkv), write(own)});
-    }
-    add_to_passed(b, at, [&] { attend(0, own, write(dkv_part_)); });
-    b.compute(kernel(KernelKind::unpack_gradients, pass), {read(dq_), read(dkv_[at]), write(o.qkv_gradient)});
+    b.compute(kernel(KernelKind::unpack_gradients, Pass::input_gradient),
+              {read(dq_), read(gradient), write(o.qkv_gradient)});
   }
 
  private:
   [[nodiscard]] Kernel kernel(KernelKind kind, Pass pass) const { return attention_kernel(s_, shape_, kind, pass); }
-
-  /// Passes the gradients on while `attend` makes the next part of them.
-  template <class Attend>
-  void add_to_passed(BlockBuilder& b, std::uint32_t& at, Attend attend) {
-    b.pass_on(s_.context_group, {read(dkv_[at]), write(dkv_[1 - at])});
-    at = 1 - at;
-    attend();
-    b.compute(s_.kernel(KernelKind::add_to, Pass::input_gradient, s_.tokens, 2 * s_.kv_heads * s_.model.head_dim),
-              {read(dkv_part_), update(dkv_[at])});
+  void pack_again(BlockBuilder& b, const AttentionOperands& o, BufferId to) {
+    b.compute(kernel(KernelKind::pack_keys_values, Pass::input_gradient), {read(o.qkv), write(to)});
+  }
+  /// To the next rank of the inner ring, and to the same place of the next ring.
+  void inside(BlockBuilder& b, BufferId from, BufferId to) {
+    b.pass_on(s_.context_group, 1, rings_ == 1 ? 0 : width_, {read(from), write(to)});
+  }
+  void onwards(BlockBuilder& b, BufferId from, BufferId to) {
+    b.pass_on(s_.context_group, width_, 0, {read(from), write(to)});
+  }
+  void add(BlockBuilder& b, BufferId part, BufferId sum) {
+    b.compute(s_.kernel(KernelKind::add_to, Pass::input_gradient, s_.tokens, pair_width(s_)),
+              {read(part), update(sum)});
   }
 
-  /// Pairs of query and key with the keys of the rank `place` places before,
-  /// n = s / c positions each.  Own keys: n (n + 1) / 2.  Of others' a
-  /// contiguous cut sees all n^2 where they are earlier ones, which they are on
-  /// c - place of the ranks; zigzag sees half of them on every rank.
-  [[nodiscard]] Kernel part(KernelKind kind, Pass pass, std::uint32_t place) const {
-    Kernel k = kernel(kind, pass);
+  /// The keys that stand `ring` rings back meet the queries of this one, and
+  /// then the sums go on, to be home when the own ring's part is added.
+  BufferId backward_onwards(BlockBuilder& b, const AttentionOperands& o) {
+    onwards(b, again_[0], again_[1]);
+    BufferId sum{};
+    for (std::uint32_t ring = 1; ring < rings_; ++ring) {
+      const BufferId keys = again_[ring % 2], next = again_[(ring + 1) % 2];
+      BufferId made = backward_inside(b, o, ring, keys, [&] {
+        if (ring + 1 < rings_) onwards(b, keys, next);
+      });
+      if (ring > 1) {
+        add(b, made, sum);
+        made = sum;
+      }
+      sum = sum_of_rings_[ring % 2];
+      onwards(b, made, sum);
+    }
+    const BufferId own = again_[rings_ % 2];  // overwritten unless there are two rings
+    if (rings_ > 2) pack_again(b, o, own);
+    add(b, backward_inside(b, o, 0, own, [] {}), sum);
+    return sum;
+  }
+
+  /// The keys and values in `keys` go around the inner ring; their gradients from all of its ranks, at home.
+  template <class AfterPass>
+  BufferId backward_inside(BlockBuilder& b, const AttentionOperands& o, std::uint32_t ring, BufferId keys,
+                           AfterPass after_pass) {
+    const auto attend = [&](std::uint32_t place, BufferId kv, BufferId dkv) {
+      b.compute(part(KernelKind::attention_part_backward, Pass::input_gradient, ring, place),
+                {read(o.context_gradient), read(o.qkv), read(kv), read(o.context), read(lse_),
+                 dq_begun_ ? update(dq_) : write(dq_), write(dkv)});
+      dq_begun_ = true;
+    };
+    std::uint32_t at = 0;  // of dkv_
+    const auto add_to_passed = [&](std::uint32_t place, BufferId kv) {
+      inside(b, dkv_[at], dkv_[1 - at]);
+      at = 1 - at;
+      attend(place, kv, dkv_part_);
+      add(b, dkv_part_, dkv_[at]);
+    };
+    const auto there = [&](std::uint32_t place) { return inner_[(place + 1) % 2]; };
+    inside(b, keys, there(1));
+    for (std::uint32_t place = 1; place < width_; ++place) {
+      if (place + 1 < width_) inside(b, there(place), there(place + 1));
+      if (place > 1) {
+        add_to_passed(place, there(place));
+        continue;
+      }
+      after_pass();
+      attend(place, there(place), dkv_[0]);
+    }
+    if (rings_ == 1 && width_ > 2) pack_again(b, o, keys = there(width_));
+    add_to_passed(0, keys);
+    return dkv_[at];
+  }
+
+  /// Pairs of query and key with the keys of the rank `place` places back in the
+  /// ring that stands `ring` rings back, n = s / c positions each.  Own keys:
+  /// n (n + 1) / 2.  Of others' a contiguous cut sees all n^2 where they are
+  /// earlier ones, which they are on w - place of w ranks, or in c / w - ring of
+  /// c / w rings; zigzag sees half of them on every rank.  Without a mask all
+  /// ranks see all.
+  [[nodiscard]] Kernel part(KernelKind kind, Pass pass, std::uint32_t ring, std::uint32_t place) const {
+    Kernel k = brought_kernel(s_, kind, pass);
     const std::uint64_t n = s_.positions;
     k.depth = s_.tokens;
-    k.site = static_cast<std::uint8_t>(place);
-    if (place == 0) {
+    k.site = static_cast<std::uint8_t>(ring * width_ + place);
+    if (rings_ > 1) k.ring = width_;
+    k.columns = n * n;
+    k.parameter = static_cast<double>(k.columns);
+    if (!k.options.causal) return k;
+    if (ring == 0 && place == 0) {
       k.columns = n * (n + 1) / 2;
       k.parameter = static_cast<double>(k.columns);
     } else if (s_.plan.zigzag) {
       k.columns = n * n / 2;
       k.parameter = static_cast<double>(k.columns);
+    } else if (ring == 0) {
+      k.parameter = k.parameter * (width_ - place) / width_;
     } else {
-      k.columns = n * n;
-      k.parameter = static_cast<double>(k.columns) * (s_.context - place) / s_.context;
+      k.parameter = k.parameter * (rings_ - ring) / rings_;
     }
     return k;
   }
 
   const State& s_;
   HeadShape shape_;
-  BufferId kv_[2]{}, kv_again_[2]{}, lse_{}, part_{}, part_lse_{}, sum_{}, dq_{}, dkv_[2]{}, dkv_part_{};
+  std::uint32_t width_, rings_;  ///< ranks of an inner ring, and how many of those there are
+  bool dq_begun_ = false;
+  BufferId kv_[3]{}, again_[2]{}, inner_[2]{}, lse_{}, part_{}, part_lse_{}, sum_{};
+  BufferId dq_{}, dkv_[2]{}, dkv_part_{}, sum_of_rings_[2]{};
 };
 
 }  // namespace

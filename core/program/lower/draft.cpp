@@ -63,8 +63,8 @@ void BlockBuilder::compute(const Kernel& kernel, std::span<const Operand> operan
 }
 
 void BlockBuilder::collective(Collective::Kind kind, GroupId group, std::span<const Operand> operands,
-                              Collective::Reduction reduction, Peer root) {
-  push({Collective{kind, reduction, group, root}, {}, {}, {}}, operands);
+                              Collective::Reduction reduction, Peer root, std::uint32_t width) {
+  push({Collective{kind, reduction, group, root, width}, {}, {}, {}}, operands);
 }
 
 void BlockBuilder::copy(Tier from, Tier to, std::span<const Operand> operands) {
@@ -101,8 +101,10 @@ void BlockBuilder::rooted_seam(Collective::Kind kind, GroupId group, Peer root,
   draft_.seams.back().root = root;
 }
 
-void BlockBuilder::pass_on(GroupId group, std::initializer_list<Operand> operands) {
-  rooted_seam(Collective::Kind::permute, group, Peer{1}, operands);
+void BlockBuilder::pass_on(GroupId group, std::uint32_t distance, std::uint32_t width,
+                           std::initializer_list<Operand> operands) {
+  rooted_seam(Collective::Kind::permute, group, Peer{distance}, operands);
+  draft_.seams.back().width = width;
 }
 
 void BlockBuilder::copy_seams(const Draft& from, std::uint32_t i) {

@@ -48,7 +48,8 @@ struct Seam {
   Collective::Kind kind = Collective::Kind::all_reduce;
   Collective::Reduction reduction = Collective::Reduction::sum;
   GroupId group{};
-  Peer root{};  ///< broadcast and reduce; the distance of a permute
+  Peer root{};              ///< broadcast and reduce; the distance of a permute
+  std::uint32_t width = 0;  ///< of a permute
   Operand operands[2];
   std::uint8_t count = 0;
   LaneList tails;  ///< see Draft::tails
@@ -88,7 +89,8 @@ class BlockBuilder {
     compute(kernel, std::span<const Operand>(operands.begin(), operands.size()));
   }
   void collective(Collective::Kind kind, GroupId group, std::span<const Operand> operands,
-                  Collective::Reduction reduction = Collective::Reduction::sum, Peer root = Peer{0});
+                  Collective::Reduction reduction = Collective::Reduction::sum, Peer root = Peer{0},
+                  std::uint32_t width = 0);
   void collective(Collective::Kind kind, GroupId group, std::initializer_list<Operand> operands,
                   Collective::Reduction reduction = Collective::Reduction::sum) {
     collective(kind, group, std::span<const Operand>(operands.begin(), operands.size()), reduction);
@@ -105,8 +107,8 @@ class BlockBuilder {
             Collective::Reduction reduction = Collective::Reduction::sum);
   /// Broadcast or reduce.
   void rooted_seam(Collective::Kind kind, GroupId group, Peer root, std::initializer_list<Operand> operands);
-  /// A permute: what each rank reads goes to the next one in the group.
-  void pass_on(GroupId group, std::initializer_list<Operand> operands);
+  /// A permute: what each rank reads goes `distance` places on in its ring of `width` ranks (0: the group).
+  void pass_on(GroupId group, std::uint32_t distance, std::uint32_t width, std::initializer_list<Operand> operands);
 
   /// The block's first op waits for the last op issued on `lane` before the block.
   void enter_after_tail(Lane lane) { draft_.entry_tails.push_back(lane); }

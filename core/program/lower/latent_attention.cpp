@@ -103,7 +103,6 @@ void LatentProjections::to_part(BlockBuilder& b, BufferId whole, BufferId part) 
 Kernel LatentProjections::heads(KernelKind kind, Pass pass) const {
   Kernel k = attention_kernel(c_, local_heads(c_), kind, pass);
   k.columns = c_.model.latent->rope_dim;
-  k.depth = c_.model.latent->value_dim;
   k.parameter = c_.model.rope_theta;
   return k;
 }

@@ -32,7 +32,7 @@ void run(State& s) {
     for (std::uint32_t i = 0; i <= d.block.ops.size(); ++i) {
       for (; seam != d.seams.end() && seam->op == i; ++seam) {
         for (const Lane lane : seam->tails) b.after_tail(lane);
-        b.collective(seam->kind, seam->group, {seam->operands, seam->count}, seam->reduction, seam->root);
+        b.collective(seam->kind, seam->group, {seam->operands, seam->count}, seam->reduction, seam->root, seam->width);
       }
       if (i < d.block.ops.size()) b.copy_op(d, i);
     }

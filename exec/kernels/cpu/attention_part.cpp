@@ -1,9 +1,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
+#include "exec/kernels/cpu/brought_keys.hpp"
 #include "exec/kernels/cpu/eigen_here.hpp"
-#include "exec/kernels/cpu/heads.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
 
 // Attention of one rank's queries on keys and values that were brought to it
@@ -19,27 +20,12 @@ enum : std::size_t { score_block = first_own, row_values, context_row_values, qu
 constexpr std::uint64_t query_block = 64;
 constexpr std::uint64_t key_block = 128;
 
-/// Queries of this rank and the keys brought to it.
-struct PartShape {
-  explicit PartShape(const Kernel& k) : own(k), brought(k) { brought.length = k.depth / k.batch; }
-  [[nodiscard]] std::uint64_t brought_width() const { return own.kv_heads * 2 * own.dim; }
-  [[nodiscard]] std::uint64_t brought_key(std::uint64_t group) const { return group * 2 * own.dim; }
-  Heads own, brought;
-};
-
-/// Global positions of what the rank `back` places before on the ring holds at
-/// the operand's place; of the rank's own where nothing cuts positions.
-const std::uint64_t* positions(const Place& place, std::uint64_t count, std::size_t slot, KernelScratch& scratch,
-                               std::uint64_t back = 0) {
-  Place holder = place;
-  if (place.shard != nullptr) {
-    const std::uint64_t part = place.box.extent[0];
-    const std::uint64_t ranks = place.shard->dims[0].extent / part;
-    holder.box.offset[0] = (place.box.offset[0] / part + ranks - back % ranks) % ranks * part;
-  }
-  auto* list = scratch.get<std::uint64_t>(slot, count);
-  for (std::uint64_t i = 0; i < count; ++i) list[i] = position_at(holder, i);
-  return list;
+/// Attention dropout: a part's own fields say other things than its rate and site.
+ProbabilityDropout dropout_of(const Kernel& k, const KernelContext& context, const Place& qkv, const Heads& heads) {
+  Kernel drop = k;
+  drop.site = 1;
+  drop.parameter = context.workload->attention_dropout;
+  return {drop, context, qkv, heads};
 }
 
 /// One head's matrices, as PackedHead has them, with keys of their own length.
@@ -48,15 +34,16 @@ struct PartHead {
   PartHead(const PartShape& s, KernelScratch& scratch)
       : q(scratch.get<T>(queries, s.own.length * s.own.dim)),
         k(scratch.get<T>(keys, s.brought.length * s.own.dim)),
-        v(scratch.get<T>(values, s.brought.length * s.own.dim)),
+        v(scratch.get<T>(values, s.brought.length * s.own.value)),
         shape(s) {}
   /// Heads come in order: a group's keys and values are taken with its first.
   void load(const Operand& qkv, const Operand& kv, std::uint64_t sequence, std::uint64_t head) {
     const std::uint64_t group = head / shape.own.group;
     const std::uint64_t width = shape.brought_width();
     if (head % shape.own.group == 0) {
-      shape.brought.take(kv, width, sequence, shape.brought_key(group), T{1}, k);
-      shape.brought.take(kv, width, sequence, shape.brought_key(group) + shape.own.dim, T{1}, v);
+      const std::uint64_t at = group * shape.pair();
+      shape.brought.take(kv, width, sequence, at, T{1}, k);
+      shape.brought.take(kv, width, sequence, at + shape.own.dim, T{1}, v, shape.own.value);
     }
     shape.own.take(qkv, shape.own.qkv_width(), sequence, shape.own.query_column(head),
                    static_cast<T>(shape.own.scale()), q);
@@ -81,18 +68,22 @@ void attention_part_forward(const Kernel& k, Operands o, const KernelContext& co
   const std::uint64_t s = shape.own.length;
   const std::uint64_t length = shape.brought.length;
   const std::uint64_t d = shape.own.dim;
+  const std::uint64_t e = shape.own.value;
   const bool causal = k.options.causal;
   const std::uint64_t* query_at = positions(o[0].place, s, query_places, scratch);
-  const std::uint64_t* key_at = positions(o[1].place, length, key_places, scratch, k.site);
+  const std::uint64_t* key_at = positions(brought_from(k, o[1].place), length, key_places, scratch);
+  std::optional<ProbabilityDropout> drop;
+  if (k.options.dropout) drop.emplace(dropout_of(k, context, o[0].place, shape.own));
+  const auto inverse = static_cast<T>(drop ? 1.0 / (1.0 - context.workload->attention_dropout) : 1.0);
   PartHead<T> head_of(shape, scratch);
-  T* out = scratch.get<T>(outputs, s * d);
+  T* out = scratch.get<T>(outputs, s * e);
   T* p = scratch.get<T>(score_block, query_block * key_block);
   T* largest = scratch.get<T>(row_values, 2 * query_block);
   T* total = largest + query_block;
   for (std::uint64_t sequence = 0; sequence < shape.own.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.own.heads; ++head) {
       head_of.load(o[0], o[1], sequence, head);
-      std::fill_n(out, s * d, T{0});
+      std::fill_n(out, s * e, T{0});
       for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
         const std::uint64_t n = std::min(query_block, s - i0);
         std::fill_n(largest, n, -std::numeric_limits<T>::infinity());
@@ -118,18 +109,21 @@ void attention_part_forward(const Kernel& k, Operands o, const KernelContext& co
             exponentials(row, m);
             for (std::uint64_t j = 0; j < m; ++j) row[j] = sees(j) ? row[j] : T{0};
             const T shrink = std::exp(largest[i] - high);
-            T* sum = out + (i0 + i) * d;
-            for (std::uint64_t c = 0; c < d; ++c) sum[c] *= shrink;
+            T* sum = out + (i0 + i) * e;
+            for (std::uint64_t c = 0; c < e; ++c) sum[c] *= shrink;
             total[i] = total[i] * shrink + sum_over<T>(m, [&](std::uint64_t j) { return row[j]; });
             largest[i] = high;
+            if (!drop) continue;
+            const std::uint64_t element = drop->row(sequence, head, query_at[i0 + i]);
+            for (std::uint64_t j = 0; j < m; ++j) row[j] *= drop->keeps(element + key_at[j0 + j]) ? inverse : T{0};
           }
-          matrix(out + i0 * d, n, d, d).noalias() += matrix<T>(static_cast<const T*>(p), n, m, key_block) *
-                                                     matrix<T>(static_cast<const T*>(head_of.v + j0 * d), m, d, d);
+          matrix(out + i0 * e, n, e, e).noalias() += matrix<T>(static_cast<const T*>(p), n, m, key_block) *
+                                                     matrix<T>(static_cast<const T*>(head_of.v + j0 * e), m, e, e);
         }
         for (std::uint64_t i = 0; i < n; ++i) {
           if (total[i] == T{0}) continue;  // no key: nothing, and minus infinity
-          T* sum = out + (i0 + i) * d;
-          for (std::uint64_t c = 0; c < d; ++c) sum[c] /= total[i];
+          T* sum = out + (i0 + i) * e;
+          for (std::uint64_t c = 0; c < e; ++c) sum[c] /= total[i];
           largest[i] += std::log(total[i]);
         }
         const std::uint64_t at = (sequence * shape.own.heads + head) * s + i0;
@@ -137,7 +131,7 @@ void attention_part_forward(const Kernel& k, Operands o, const KernelContext& co
         if (lse != largest) std::copy_n(largest, n, lse);
         finish(o[3], at, n, largest);
       }
-      shape.own.put(o[2], shape.own.context_width(), sequence, head * d, T{1}, out);
+      shape.own.put(o[2], shape.own.context_width(), sequence, head * e, T{1}, out, e);
     }
   }
 }
@@ -149,47 +143,52 @@ void attention_part_backward(const Kernel& k, Operands o, const KernelContext& c
   const std::uint64_t s = shape.own.length;
   const std::uint64_t length = shape.brought.length;
   const std::uint64_t d = shape.own.dim;
+  const std::uint64_t e = shape.own.value;
   const bool causal = k.options.causal;
   const std::uint64_t width = shape.own.context_width();
+  const std::uint64_t queries_width = shape.own.heads * d;
   const std::uint64_t* query_at = positions(o[1].place, s, query_places, scratch);
-  const std::uint64_t* key_at = positions(o[2].place, length, key_places, scratch, k.site);
+  const std::uint64_t* key_at = positions(brought_from(k, o[2].place), length, key_places, scratch);
+  std::optional<ProbabilityDropout> drop;
+  if (k.options.dropout) drop.emplace(dropout_of(k, context, o[1].place, shape.own));
+  const auto inverse = static_cast<T>(drop ? 1.0 / (1.0 - context.workload->attention_dropout) : 1.0);
   PartHead<T> head_of(shape, scratch);
-  T* dc = scratch.get<T>(context_gradients, s * d);
+  T* dc = scratch.get<T>(context_gradients, s * e);
   T* dk = scratch.get<T>(key_gradients, length * d);
-  T* dv = scratch.get<T>(value_gradients, length * d);
+  T* dv = scratch.get<T>(value_gradients, length * e);
   T* dq = scratch.get<T>(outputs, s * d);
   T* p = scratch.get<T>(score_block, 2 * query_block * key_block);
   T* dp = p + query_block * key_block;
   T* dots = scratch.get<T>(row_values, 2 * s);  // row sums of dC C
   T* lse_buffer = dots + s;
-  T* context_row = scratch.get<T>(context_row_values, d);
+  T* context_row = scratch.get<T>(context_row_values, e);
   for (std::uint64_t sequence = 0; sequence < shape.own.batch; ++sequence) {
     for (std::uint64_t head = 0; head < shape.own.heads; ++head) {
       const std::uint64_t group = head / shape.own.group;
       head_of.load(o[1], o[2], sequence, head);
-      shape.own.take(o[0], width, sequence, head * d, T{1}, dc);
+      shape.own.take(o[0], width, sequence, head * e, T{1}, dc, e);
       if (head % shape.own.group == 0) {
         std::fill_n(dk, length * d, T{0});
-        std::fill_n(dv, length * d, T{0});
+        std::fill_n(dv, length * e, T{0});
       }
       std::fill_n(dq, s * d, T{0});
       for (std::uint64_t i = 0; i < s; ++i) {
-        const T* c = read(o[3], (i * shape.own.batch + sequence) * width + head * d, d, context_row);
-        const T* g = dc + i * d;
-        dots[i] = sum_over<T>(d, [&](std::uint64_t j) { return c[j] * g[j]; });
+        const T* c = read(o[3], (i * shape.own.batch + sequence) * width + head * e, e, context_row);
+        const T* g = dc + i * e;
+        dots[i] = sum_over<T>(e, [&](std::uint64_t j) { return c[j] * g[j]; });
       }
       const T* lse = read(o[4], (sequence * shape.own.heads + head) * s, s, lse_buffer);
       for (std::uint64_t i0 = 0; i0 < s; i0 += query_block) {
         const std::uint64_t n = std::min(query_block, s - i0);
         const auto q_block = matrix<T>(static_cast<const T*>(head_of.q + i0 * d), n, d, d);
-        const auto dc_block = matrix<T>(static_cast<const T*>(dc + i0 * d), n, d, d);
+        const auto dc_block = matrix<T>(static_cast<const T*>(dc + i0 * e), n, e, e);
         for (std::uint64_t j0 = 0; j0 < length; j0 += key_block) {
           const std::uint64_t m = std::min(key_block, length - j0);
           if (!any_visible(causal, query_at + i0, n, key_at + j0, m)) continue;
           const auto k_block = matrix<T>(static_cast<const T*>(head_of.k + j0 * d), m, d, d);
           matrix(p, n, m, key_block).noalias() = q_block * k_block.transpose();
           matrix(dp, n, m, key_block).noalias() =
-              dc_block * matrix<T>(static_cast<const T*>(head_of.v + j0 * d), m, d, d).transpose();
+              dc_block * matrix<T>(static_cast<const T*>(head_of.v + j0 * e), m, e, e).transpose();
           // p becomes the probabilities, dp the gradient of the scores.
           for (std::uint64_t i = 0; i < n; ++i) {
             T* p_row = p + i * key_block;
@@ -197,28 +196,32 @@ void attention_part_backward(const Kernel& k, Operands o, const KernelContext& c
             const auto sees = [&](std::uint64_t j) { return !causal || key_at[j0 + j] <= query_at[i0 + i]; };
             for (std::uint64_t j = 0; j < m; ++j) p_row[j] = sees(j) ? p_row[j] - lse[i0 + i] : T{0};
             exponentials(p_row, m);
+            const std::uint64_t element = drop ? drop->row(sequence, head, query_at[i0 + i]) : 0;
             for (std::uint64_t j = 0; j < m; ++j) {
+              const T kept = !drop ? T{1} : drop->keeps(element + key_at[j0 + j]) ? inverse : T{0};
               p_row[j] = sees(j) ? p_row[j] : T{0};
-              dp_row[j] = p_row[j] * (dp_row[j] - dots[i0 + i]);
+              dp_row[j] = p_row[j] * (dp_row[j] * kept - dots[i0 + i]);
+              p_row[j] *= kept;
             }
           }
           const auto p_block = matrix<T>(static_cast<const T*>(p), n, m, key_block);
           const auto ds_block = matrix<T>(static_cast<const T*>(dp), n, m, key_block);
-          matrix(dv + j0 * d, m, d, d).noalias() += p_block.transpose() * dc_block;
+          matrix(dv + j0 * e, m, e, e).noalias() += p_block.transpose() * dc_block;
           matrix(dk + j0 * d, m, d, d).noalias() += ds_block.transpose() * q_block;
           matrix(dq + i0 * d, n, d, d).noalias() += ds_block * k_block;
         }
       }
       const auto scale = static_cast<T>(shape.own.scale());
       if (o[5].accumulate) {  // what other keys gave; the queries' place is free now
-        shape.own.take(o[5], width, sequence, head * d, T{1}, head_of.q);
+        shape.own.take(o[5], queries_width, sequence, head * d, T{1}, head_of.q);
         for (std::uint64_t i = 0; i < s * d; ++i) dq[i] = dq[i] * scale + head_of.q[i];
       }
-      shape.own.put(o[5], width, sequence, head * d, o[5].accumulate ? T{1} : scale, dq);
+      shape.own.put(o[5], queries_width, sequence, head * d, o[5].accumulate ? T{1} : scale, dq);
       if (head % shape.own.group + 1 != shape.own.group) continue;
       // The queries were scaled already.
-      shape.brought.put(o[6], shape.brought_width(), sequence, shape.brought_key(group), T{1}, dk);
-      shape.brought.put(o[6], shape.brought_width(), sequence, shape.brought_key(group) + d, T{1}, dv);
+      const std::uint64_t at = group * shape.pair();
+      shape.brought.put(o[6], shape.brought_width(), sequence, at, T{1}, dk);
+      shape.brought.put(o[6], shape.brought_width(), sequence, at + d, T{1}, dv, e);
     }
   }
 }
@@ -227,7 +230,7 @@ template <class T>
 void attention_merge(const Kernel& k, Operands o, KernelScratch& scratch) {
   const Heads shape(k);
   const std::uint64_t s = shape.length;
-  const std::uint64_t d = shape.dim;
+  const std::uint64_t d = shape.value;
   const std::uint64_t width = shape.context_width();
   T* lse_buffer = scratch.get<T>(row_values, 2 * s);
   T* part_lse_buffer = lse_buffer + s;

@@ -22,11 +22,8 @@ struct Heads {
         kv_heads(k.kv_heads),
         group(k.heads / k.kv_heads),
         dim(k.head_dim),
-        value(k.depth > 0 && !is_part(k) ? k.depth : k.head_dim) {}
+        value(k.value_dim > 0 ? k.value_dim : k.head_dim) {}
 
-  [[nodiscard]] static bool is_part(const Kernel& k) {  // its depth counts keys
-    return k.kind == KernelKind::attention_part_forward || k.kind == KernelKind::attention_part_backward;
-  }
   [[nodiscard]] std::uint64_t group_width() const { return (group + 1) * dim + value; }
   [[nodiscard]] std::uint64_t qkv_width() const { return kv_heads * group_width(); }
   [[nodiscard]] std::uint64_t context_width() const { return heads * value; }
@@ -149,17 +146,19 @@ class PackedGradients {
 };
 
 /// Attention dropout: element ((sequence * heads + head) * length + query) *
-/// length + key, with global sequence and head, which the place of qkv tells.
+/// length + key, all global: sequence, head and length are told by the place of
+/// qkv.  So every cut of sequences, heads and positions drops the same.
 class ProbabilityDropout {
  public:
   ProbabilityDropout(const Kernel& k, const KernelContext& context, const Place& qkv, const Heads& heads)
       : key_(k, context), length_(heads.length), heads_(heads.heads) {
     if (qkv.shard == nullptr) return;
+    length_ = qkv.shard->dims[0].extent;
     first_sequence_ = qkv.box.offset[1];
     first_head_ = qkv.box.offset[2] * heads.group;
     heads_ = qkv.shard->dims[2].extent * heads.group;
   }
-  /// Element of key 0 for this query of local sequence and head.
+  /// Element of key 0 for the query at a global position, of local sequence and head.
   [[nodiscard]] std::uint64_t row(std::uint64_t sequence, std::uint64_t head, std::uint64_t query) const {
     return (((first_sequence_ + sequence) * heads_ + first_head_ + head) * length_ + query) * length_;
   }

@@ -54,7 +54,7 @@ void norm_gradient_sums(const Kernel&, Operands, KernelScratch&);
 template <class T>
 void gemm(const Kernel&, Operands, KernelScratch&);
 
-// attention_unfused.cpp, attention_flash.cpp, attention_part.cpp, rope.cpp
+// attention_unfused.cpp, attention_flash.cpp, attention_part.cpp
 template <class T>
 void attention_unfused_forward(const Kernel&, Operands, const KernelContext&);
 template <class T>
@@ -69,6 +69,24 @@ template <class T>
 void attention_part_backward(const Kernel&, Operands, const KernelContext&);
 template <class T>
 void attention_merge(const Kernel&, Operands, KernelScratch&);
+
+// attention_ring_scores.cpp
+template <class T>
+void attention_scores_forward(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void attention_softmax_forward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void attention_values_forward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void attention_values_backward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void attention_softmax_backward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void attention_scores_backward(const Kernel&, Operands, KernelScratch&);
+template <class T>
+void attention_pairs_backward(const Kernel&, Operands, KernelScratch&);
+
+// rope.cpp
 template <class T>
 void rope(const Kernel&, Operands, bool backward, KernelScratch&);
 
@@ -81,6 +99,7 @@ void latent_heads_backward(const Kernel&, Operands, KernelScratch&);
 // rearrange.cpp
 void swap_blocks(const Kernel&, Operands);
 void pack_keys_values(const Kernel&, Operands);
+void split_keys_values(const Kernel&, Operands);
 template <class T>
 void add_to(Operands);
 template <class T>

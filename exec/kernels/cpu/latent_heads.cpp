@@ -10,7 +10,12 @@ namespace {
 
 struct Shape {
   explicit Shape(const Kernel& k)
-      : heads(k.heads), key(k.head_dim), value(k.depth), rope(k.columns), still(key - rope), half(rope / 2) {}
+      : heads(k.heads),
+        key(k.head_dim),
+        value(k.value_dim > 0 ? k.value_dim : k.head_dim),
+        rope(k.columns),
+        still(key - rope),
+        half(rope / 2) {}
   std::uint64_t heads, key, value, rope, still, half;
   [[nodiscard]] std::uint64_t width() const { return 2 * key + value; }  ///< of a head in qkv
   [[nodiscard]] std::uint64_t pair() const { return still + value; }

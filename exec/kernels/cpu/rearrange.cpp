@@ -28,7 +28,7 @@ void pack_keys_values(const Kernel& k, Operands o) {
   const Operand& kv = o[1];
   ORRERY_ASSERT(qkv.dtype == kv.dtype, qkv.dtype, kv.dtype);
   const std::uint64_t element = size_of(qkv.dtype);
-  const std::uint64_t pair = 2 * shape.dim * element;  // a key and its value stand together
+  const std::uint64_t pair = (shape.dim + shape.value) * element;  // a key and its value stand together
   const auto* from = static_cast<const std::byte*>(qkv.data);
   auto* to = static_cast<std::byte*>(kv.data);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
@@ -39,23 +39,41 @@ void pack_keys_values(const Kernel& k, Operands o) {
   }
 }
 
+void split_keys_values(const Kernel& k, Operands o) {
+  const Heads shape(k);
+  const Operand& qkv = o[0];
+  ORRERY_ASSERT(qkv.dtype == o[1].dtype && qkv.dtype == o[2].dtype, qkv.dtype, o[1].dtype, o[2].dtype);
+  const std::uint64_t element = size_of(qkv.dtype);
+  const auto* from = static_cast<const std::byte*>(qkv.data);
+  for (std::uint64_t row = 0; row < k.rows; ++row) {
+    for (std::uint64_t g = 0; g < shape.kv_heads; ++g) {
+      const auto copy = [&](const Operand& to, std::uint64_t column, std::uint64_t width) {
+        std::memcpy(static_cast<std::byte*>(to.data) + (row * shape.kv_heads + g) * width * element,
+                    from + (row * shape.qkv_width() + column) * element, width * element);
+      };
+      copy(o[1], shape.key_column(g), shape.dim);
+      copy(o[2], shape.value_column(g), shape.value);
+    }
+  }
+}
+
 template <class T>
 void unpack_gradients(const Kernel& k, Operands o, KernelScratch& scratch) {
   const Heads shape(k);
-  T* buffer = scratch.get<T>(first_own, 2 * shape.dim * (shape.group + 2));
+  T* buffer = scratch.get<T>(first_own, 2 * shape.group_width());
   const auto copy = [&](const Operand& from, std::uint64_t at, const Operand& to, std::uint64_t place,
                         std::uint64_t count) {
     const T* x = read(from, at, count, buffer);
-    T* y = target(to, place, buffer + shape.dim * (shape.group + 2));
+    T* y = target(to, place, buffer + shape.group_width());
     if (x != y) std::memcpy(y, x, count * sizeof(T));
     finish(to, place, count, y);
   };
-  const std::uint64_t queries = shape.group * shape.dim;
+  const std::uint64_t queries = shape.group * shape.dim, pair = shape.dim + shape.value;
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     for (std::uint64_t g = 0; g < shape.kv_heads; ++g) {
-      const std::uint64_t to = row * shape.qkv_width() + g * (queries + 2 * shape.dim);
-      copy(o[0], row * shape.context_width() + g * queries, o[2], to, queries);
-      copy(o[1], (row * shape.kv_heads + g) * 2 * shape.dim, o[2], to + queries, 2 * shape.dim);
+      const std::uint64_t to = row * shape.qkv_width() + g * shape.group_width();
+      copy(o[0], (row * shape.kv_heads + g) * queries, o[2], to, queries);
+      copy(o[1], (row * shape.kv_heads + g) * pair, o[2], to + queries, pair);
     }
   }
 }

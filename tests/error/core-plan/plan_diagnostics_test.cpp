@@ -86,8 +86,8 @@ TEST_CASE("Every code of the plan rules has a test and stands in docs/diagnostic
   const std::string orders =
       text_of(source / "core/plan/order_check.cpp") + text_of(source / "core/plan/compute_order.cpp");
   // Below, in memory: what a file cannot say, since its numbers are refused first.
-  std::set<std::string> tested = {"plan.size",       "plan.mesh-size", "plan.microbatch-size",  "plan.stage-empty",
-                                  "plan.zero-stage", "plan.prefetch",  "plan.context-algorithm"};
+  std::set<std::string> tested = {"plan.size",        "plan.mesh-size",  "plan.microbatch-size",
+                                  "plan.stage-empty", "plan.zero-stage", "plan.prefetch"};
   for (const std::string& name : cases()) {
     const Diagnostics found = read(name);
     for (const Diagnostic& d : found.list()) tested.insert(d.code);
@@ -158,15 +158,6 @@ TEST_CASE("Numbers that a file refuses are refused in plans built in memory") {
         "error: weights are gathered at most one layer ahead [plan.prefetch]\n"
         "  prefetch is 2; it must be 0 or 1.\n"
         "  Nearest valid prefetch: 1.\n");
-}
-
-TEST_CASE("An algorithm that no file can name is refused in plans built in memory") {
-  Plan plan;
-  plan.mesh.axes = {{Axis::context, 2}};
-  plan.context = ContextAlgorithm::ring_self_attention;
-  CHECK(in_memory(tiny(), small(), plan) ==
-        "error: this way to cut attention is not supported [plan.context-algorithm]\n"
-        "  Nearest valid: ring, all_gather, ulysses.\n");
 }
 
 TEST_CASE("A large model on many stages and microbatches passes") {

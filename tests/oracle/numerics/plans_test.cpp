@@ -33,7 +33,10 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"hybrid sharding", p.mesh.size(Axis::replica) > 1 && p.mesh.size(Axis::data) > 1 && p.zero_stage >= 1},
           {"all-gather context", context && p.context == ContextAlgorithm::all_gather},
           {"ulysses", context && p.context == ContextAlgorithm::ulysses},
-          {"ring", context && p.context == ContextAlgorithm::ring},
+          {"ring", context && p.context == ContextAlgorithm::ring && p.inner_ring == 0},
+          {"double ring", context && p.inner_ring != 0},
+          {"ring self-attention", context && p.context == ContextAlgorithm::ring_self_attention},
+          {"context with attention dropout", context && w.attention_dropout > 0},
           {"zigzag", p.zigzag},
           {"context with tensor", context && p.mesh.size(Axis::tensor) > 1},
           {"context with stages", context && stages},
@@ -130,6 +133,9 @@ TEST_CASE("Random plans compute what a single device computes", "[oracle][numeri
       for (int i = 0; i < 10; ++i) check(next++, one);
     }
   }
+  RandomRunLimits rings;
+  rings.double_ring = true;
+  for (int i = 0; i < 32; ++i) check(next++, rings);
   for (const TensorAlgorithm tensor : {TensorAlgorithm::two_d, TensorAlgorithm::two_half_d, TensorAlgorithm::three_d}) {
     for (const ScheduleName name : {ScheduleName::zb_h1, ScheduleName::v_min}) {
       RandomRunLimits one;
@@ -141,6 +147,31 @@ TEST_CASE("Random plans compute what a single device computes", "[oracle][numeri
   for (const auto& [kind, count] : covered) {
     CAPTURE(kind, count);
     CHECK(count >= 10);
+  }
+}
+
+// Pipeline, data, tensor and two of replica, context and experts at once, on up to 64 ranks.
+TEST_CASE("Plans over five axes at once compute what a single device computes", "[oracle][numerics]") {
+  std::map<Axis, int> cut;
+  RandomRunLimits limits;
+  limits.max_ranks = 64;
+  limits.five_axes = true;
+  for (std::uint64_t seed = 1; seed <= 16; ++seed) {
+    const PlannedRun run = random_run(seed, limits);
+    int axes = 0;
+    for (const MeshAxis& a : run.plan.mesh.axes) {
+      axes += a.size > 1 ? 1 : 0;
+      cut[a.axis] += a.size > 1 ? 1 : 0;
+    }
+    CAPTURE(seed, describe(run));
+    CHECK(axes == 5);
+    NumericsOptions options = sweep_options(seed);
+    options.concurrent_lanes = false;  // a thread for each lane of 64 ranks is too many
+    check_run(run, seed, options);
+  }
+  for (const Axis axis : {Axis::replica, Axis::context, Axis::expert}) {
+    CAPTURE(name_of(axis));
+    CHECK(cut[axis] >= 4);
   }
 }
 

@@ -15,6 +15,7 @@ constexpr std::uint64_t cases = 300;
 PlannedRun draw(std::uint64_t seed) {
   test::RandomRunLimits limits;
   limits.architectures = true;
+  limits.context = false;
   return test::random_run(seed, limits);
 }
 

@@ -7,6 +7,7 @@
 #include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/program/totals.hpp"
+#include "core/record/traffic.hpp"
 #include "tests/support/random_plan.hpp"
 
 using namespace orrery;
@@ -43,6 +44,29 @@ Moved moved(const Program& program, std::uint32_t stage, Collective::Kind kind) 
   return m;
 }
 
+/// Collectives of a step that `counts` takes, by all microbatches and layers of a stage.
+template <class Counts>
+Moved counted(const Program& program, std::uint32_t stage, Counts counts) {
+  Moved m;
+  const Rank rank = representative(program, stage);
+  for_each_op(program, program.classes[stage].step, [&](const OpRun& run) {
+    const auto* c = std::get_if<Collective>(&run.op->action);
+    if (c == nullptr || !counts(run, *c)) return;
+    ++m.count;
+    m.payload += payload_bytes(program, *run.block, *run.op);
+    m.sent += sent_bytes(program, *run.block, *run.op, rank);
+  });
+  return m;
+}
+
+/// Sums of the gradients of all keys and values: other sums over the context axis are those of parameters.
+Moved sums_of_keys(const Program& program, std::uint32_t stage) {
+  return counted(program, stage, [&](const OpRun& run, const Collective& c) {
+    const Buffer& first = program[run.block->views[run.op->views.first].buffer];
+    return c.kind == Collective::Kind::all_reduce && first.name == "keys_values.all.gradient";
+  });
+}
+
 /// Global positions of a rank, from the cut of its tokens.
 std::vector<std::uint64_t> positions_of(const Program& program, Rank rank) {
   const auto tokens =
@@ -63,6 +87,8 @@ std::vector<std::uint64_t> positions_of(const Program& program, Rank rank) {
 // sent; ring: 2 w (s/c) b k d / t passed on c - 1 times forward, and backward c - 1 times with its gradient in the
 // state type; Ulysses: queries, keys, values and the context of s/c positions, w (s/c) b d (2a + 2k) / t in two
 // messages, the same backward.  With a = k, w = 2 and t = 1 that is 8 s b h (c-1)/c^2, the "four all-to-alls".
+// Ring self-attention: keys and values apart, forward and backward (c-1) w (s/c) b k d / t each, and backward an
+// all-reduce of both gradients.  A double ring passes as often as one ring does.
 TEST_CASE("context-parallel traffic equals the closed form", "[property][totals][context]") {
   for_each_run([](const PlannedRun& run, const Program& program) {
     const ModelSpec& m = run.model;
@@ -78,7 +104,7 @@ TEST_CASE("context-parallel traffic equals the closed form", "[property][totals]
       const std::uint64_t again =
           run.plan.recompute == Recompute::full ? test::recomputed_on(run.plan, stage) * count : 0;
       const std::uint64_t forwards = runs + again;
-      Moved gather, scatter, exchange, pass;
+      Moved gather, scatter, exchange, pass, sum;
       if (ulysses) {
         const std::uint64_t bytes = w * (sb / c) * m.head_dim * (2 * m.heads + 2 * m.kv_heads) / t;
         exchange = {2 * (forwards + runs), (forwards + runs) * bytes, (forwards + runs) * bytes / c * (c - 1)};
@@ -86,6 +112,11 @@ TEST_CASE("context-parallel traffic equals the closed form", "[property][totals]
         const std::uint64_t elements = 2 * (sb / c) * m.kv_heads * m.head_dim / t;
         const std::uint64_t bytes = (c - 1) * elements * ((forwards + runs) * w + runs * st);
         pass = {(c - 1) * (forwards + 2 * runs), bytes, bytes};
+      } else if (run.plan.context == ContextAlgorithm::ring_self_attention) {
+        const std::uint64_t elements = (sb / c) * m.kv_heads * m.head_dim / t;
+        const std::uint64_t bytes = 2 * (c - 1) * elements * (forwards + runs) * w;
+        pass = {2 * (c - 1) * (forwards + runs), bytes, bytes};
+        sum = {runs, runs * 2 * c * elements * w, runs * 4 * (c - 1) * elements * w};
       } else {
         const std::uint64_t bytes = 2 * w * sb * m.kv_heads * m.head_dim / t;
         gather = {forwards, forwards * bytes, forwards * bytes / c * (c - 1)};
@@ -95,6 +126,14 @@ TEST_CASE("context-parallel traffic equals the closed form", "[property][totals]
       CHECK(moved(program, stage, Collective::Kind::reduce_scatter) == scatter);
       CHECK(moved(program, stage, Collective::Kind::all_to_all) == exchange);
       CHECK(moved(program, stage, Collective::Kind::permute) == pass);
+      CHECK(sums_of_keys(program, stage) == sum);
+      // Of a ring of r inner rings r - 1 passes leave these: of keys and values forward and backward, and of gradients.
+      if (const std::uint64_t w_of_ring = run.plan.inner_ring; w_of_ring != 0) {
+        const Moved wide = counted(program, stage, [](const OpRun&, const Collective& op) {
+          return op.kind == Collective::Kind::permute && op.width == 0;
+        });
+        CHECK(wide.count == (c / w_of_ring - 1) * (forwards + 2 * runs));
+      }
     }
   });
 }
@@ -104,6 +143,7 @@ TEST_CASE("attention costs what the busiest rank multiplies, and zigzag makes al
   std::uint64_t uneven = 0, even = 0;
   for_each_run([&](const PlannedRun& run, const Program& program) {
     if (run.plan.context == ContextAlgorithm::ulysses) return;
+    if (run.plan.context == ContextAlgorithm::ring_self_attention) return;  // multiplies all pairs
     const std::uint64_t c = run.plan.mesh.size(Axis::context);
     std::vector<std::vector<std::uint64_t>> own;
     std::vector<std::uint64_t> all;
@@ -119,7 +159,11 @@ TEST_CASE("attention costs what the busiest rank multiplies, and zigzag makes al
         if (k.kind != KernelKind::attention_part_forward && k.kind != KernelKind::attention_part_backward) continue;
         std::vector<std::uint64_t> pairs(c, 0);
         for (std::uint64_t i = 0; i < c; ++i) {
-          for (const std::uint64_t key : ring ? own[(i + c - k.site) % c] : all) {
+          // In a ring of rings places count inside the inner ring first.
+          const std::uint64_t w = k.ring == 0 ? c : k.ring;
+          const std::uint64_t inside = (i % w + w - k.site % w) % w;
+          const std::uint64_t holder = (i / w + c / w - k.site / w) % (c / w) * w + inside;
+          for (const std::uint64_t key : ring ? own[holder] : all) {
             for (const std::uint64_t query : own[i]) pairs[i] += key <= query ? 1 : 0;
           }
         }

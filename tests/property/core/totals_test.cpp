@@ -193,7 +193,9 @@ TEST_CASE("FLOPs of a Program equal the closed form", "[property][totals]") {
     if (x.selective() && !x.flash) recomputed_core = again * core;
     const double counted = 3 * (layers * (gemms + core) + head) + recompute + recomputed_core;
     // Causal kernels skip the masked part; flash multiplies 5 instead of 4 products backward.
-    const double visible = (n(x.s) + 1) / (2 * n(x.s));
+    // Ring self-attention makes the scores of whole rows.
+    const bool whole_rows = x.c > 1 && x.plan.context == ContextAlgorithm::ring_self_attention;
+    const double visible = whole_rows ? 1.0 : (n(x.s) + 1) / (2 * n(x.s));
     const double executed = 3 * (layers * gemms + head) + recompute +
                             visible * (layers * core * (1 + (x.flash ? 2.5 : 2.0)) + recomputed_core);
     const Program program = lower(run.model, run.workload, run.plan);
@@ -448,14 +450,21 @@ TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") 
       const Volume reduce = volume(program, totals, Collective::Kind::all_reduce, all_group);
       const Volume scatter = volume(program, totals, Collective::Kind::reduce_scatter, data_group);
       const Volume gather = volume(program, totals, Collective::Kind::all_gather, data_group);
-      CHECK(reduce.payload == (x.zero ? 0 : n * x.g) + scalars);
+      // Ring self-attention sums the gradients of all keys and values of each layer and microbatch over the context
+      // axis.
+      const std::uint64_t runs =
+          test::layers_on(x.plan, static_cast<std::uint32_t>(stage)) * program.microbatches / stage_map(x.plan).pipes();
+      const bool scores = x.c > 1 && x.plan.context == ContextAlgorithm::ring_self_attention;
+      const std::uint64_t of_keys = scores ? runs * 2 * x.s * x.b * x.k * x.d / x.t * x.w : 0;
+      CHECK(reduce.payload == (x.zero ? 0 : n * x.g) + scalars + (axes.count == 1 ? of_keys : 0));
       if (x.c > 1)
         CHECK(volume(program, totals, Collective::Kind::all_reduce, batch_group).payload ==
               count + (x.zero && x.t == 1 && x.replicas == 1 ? tensor_norms(x, stage).payload : 0));
       CHECK(scatter.payload == (x.zero ? n * x.g : 0) * (x.zero >= 2 ? x.m : 1));
       CHECK(gather.payload == gathered_elements(x, stage, n) * x.w);
       if (x.zero && x.replicas * x.c > 1) {
-        CHECK(volume(program, totals, Collective::Kind::all_reduce, rest_group).payload == n / x.dp * x.g);
+        CHECK(volume(program, totals, Collective::Kind::all_reduce, rest_group).payload ==
+              n / x.dp * x.g + (rest.count == 1 ? of_keys : 0));
       }
       // Uneven chunks make one rank's share differ by at most two elements per message.
       for (const CollectiveTotal& c : totals.collectives) {

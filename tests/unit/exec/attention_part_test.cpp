@@ -26,7 +26,7 @@ struct Cut {
   [[nodiscard]] Kernel kernel_of(KernelKind kind, std::uint64_t positions) const {
     Kernel k = kernel(kind, DType::f64, positions * batch, width());
     const bool part = kind == KernelKind::attention_part_forward || kind == KernelKind::attention_part_backward;
-    if (part) k.depth = positions * batch;  // keys; elsewhere a width of values that is not that of keys
+    if (part) k.depth = positions * batch;
     k.batch = batch;
     k.heads = heads;
     k.kv_heads = kv_heads;
@@ -120,6 +120,118 @@ TEST_CASE("attention in parts equals attention on whole sequences, forward and b
   for (std::uint32_t r = 0; r < c.ranks; ++r) {
     Memory dqkv(DType::f64, c.own * c.batch * c.width());
     run(c.kernel_of(KernelKind::unpack_gradients, c.own), {dq[r].operand(), dkv[r].operand(), dqkv.operand()});
+    CHECK(error(dqkv, c.part(dwhole, r)) <= tolerance(DType::f64));
+  }
+}
+
+// Keys that stand ring by ring: six ranks in rings of two and of three, every rank's queries against all keys.
+TEST_CASE("attention in parts meets the keys of the rank that an inner ring's place names", "[kernels]") {
+  const std::uint32_t width = GENERATE(2U, 3U);
+  const Cut c{6, 1, 2, 2, 1, 2, GENERATE(false, true), true};
+  CAPTURE(width, c.zigzag);
+  const Shard shard = c.shard();
+  Memory qkv = Memory::random(DType::f64, 12 * c.width(), 1), whole(DType::f64, 12 * 4);
+  reference::attention_forward(c.kernel_of(KernelKind::attention_flash_forward, 12), qkv.operand(), whole.operand());
+  std::vector<Memory> own, kv;
+  for (std::uint32_t r = 0; r < c.ranks; ++r) {
+    own.push_back(c.part(qkv, r));
+    kv.emplace_back(DType::f64, 2 * 4);
+    run(c.kernel_of(KernelKind::pack_keys_values, c.own), {own[r].operand(), kv[r].operand()});
+  }
+  for (std::uint32_t r = 0; r < c.ranks; ++r) {
+    Memory context(DType::f64, 2 * 4), lse(DType::f64, 2 * 2);
+    for (std::uint32_t place = 0; place < c.ranks; ++place) {
+      Memory part(DType::f64, context.count()), part_lse(DType::f64, lse.count());
+      Kernel k = c.kernel_of(KernelKind::attention_part_forward, c.own);
+      k.site = static_cast<std::uint8_t>(place);
+      k.ring = width;
+      const std::uint32_t inside = (r % width + width - place % width) % width;
+      const std::uint32_t ring = (r / width + 6 / width - place / width) % (6 / width);
+      run(k, {Cut::placed(own[r], shard, r, c.own), Cut::placed(kv[ring * width + inside], shard, r, c.own),
+              part.operand(), part_lse.operand()});
+      if (place == 0) {
+        context = part;
+        lse = part_lse;
+      } else {
+        run(c.kernel_of(KernelKind::attention_merge, c.own),
+            {context.operand(true), lse.operand(true), part.operand(), part_lse.operand()});
+      }
+    }
+    CHECK(error(context, c.part(whole, r)) <= tolerance(DType::f64));
+  }
+}
+
+// Scores with all ranks' keys one after the other, their softmax, then values;
+// backward the sums over ranks of what each makes of all keys and values.
+TEST_CASE("ring self-attention, kernel by kernel, equals attention on whole sequences", "[kernels]") {
+  const Cut c = GENERATE(Cut{2, 1, 4, 2, 1, 4, false, true}, Cut{3, 2, 2, 4, 2, 3, false, false},
+                         Cut{4, 1, 3, 2, 2, 2, false, true});
+  CAPTURE(c.ranks, c.batch, c.own, c.heads, c.kv_heads, c.dim, c.causal);
+  const std::uint64_t all = c.ranks * c.own, rows = all * c.batch, features = c.heads * c.dim;
+  Memory qkv = Memory::random(DType::f64, rows * c.width(), 1),
+         dcontext = Memory::random(DType::f64, rows * features, 2);
+  Memory whole(DType::f64, rows * features), dwhole(DType::f64, rows * c.width());
+  const Kernel on_all = c.kernel_of(KernelKind::attention_flash_forward, all);
+  reference::attention_forward(on_all, qkv.operand(), whole.operand());
+  reference::attention_backward(on_all, dcontext.operand(), qkv.operand(), dwhole.operand());
+
+  const Shard shard = c.shard();
+  const std::uint64_t one = c.batch * c.heads * c.own * c.own, keys = c.own * c.batch * c.kv_heads * c.dim;
+  const auto kernel_of = [&](KernelKind kind, std::uint64_t brought, std::uint32_t place) {
+    Kernel k = c.kernel_of(kind, c.own);
+    k.depth = brought * c.batch;
+    k.site = static_cast<std::uint8_t>(place);
+    return k;
+  };
+  const auto piece = [&](Memory& m, std::uint32_t place) {
+    Operand o = m.operand();
+    o.data = static_cast<double*>(o.data) + place * one;
+    o.count = one;
+    return o;
+  };
+  std::vector<Memory> own, key, value;
+  for (std::uint32_t r = 0; r < c.ranks; ++r) {
+    own.push_back(c.part(qkv, r));
+    key.emplace_back(DType::f64, keys);
+    value.emplace_back(DType::f64, keys);
+    run(c.kernel_of(KernelKind::split_keys_values, c.own), {own[r].operand(), key[r].operand(), value[r].operand()});
+  }
+  std::vector<Memory> dq;
+  Memory dkv(DType::f64, c.ranks * 2 * keys);  // summed over ranks
+  for (std::uint32_t r = 0; r < c.ranks; ++r) {
+    const auto holder = [&](std::uint32_t place) { return (r + c.ranks - place) % c.ranks; };
+    const Operand queries = Cut::placed(own[r], shard, r, c.own);
+    Memory scores(DType::f64, c.ranks * one), probabilities(DType::f64, c.ranks * one), ds(DType::f64, c.ranks * one);
+    Memory context(DType::f64, c.own * c.batch * features), given = c.part(dcontext, r);
+    dq.emplace_back(DType::f64, c.own * c.batch * features);
+    for (std::uint32_t p = 0; p < c.ranks; ++p) {
+      run(kernel_of(KernelKind::attention_scores_forward, c.own, p),
+          {queries, Cut::placed(key[holder(p)], shard, r, c.own), piece(scores, p)});
+    }
+    run(kernel_of(KernelKind::attention_softmax_forward, all, 0), {scores.operand(), probabilities.operand()});
+    for (std::uint32_t p = 0; p < c.ranks; ++p) {
+      run(kernel_of(KernelKind::attention_values_forward, c.own, p),
+          {piece(probabilities, p), value[holder(p)].operand(), context.operand(p > 0)});
+      run(kernel_of(KernelKind::attention_values_backward, c.own, p),
+          {given.operand(), value[holder(p)].operand(), piece(ds, p)});
+    }
+    CHECK(error(context, c.part(whole, r)) <= tolerance(DType::f64));
+    run(kernel_of(KernelKind::attention_softmax_backward, all, 0), {probabilities.operand(), ds.operand(true)});
+    for (std::uint32_t p = 0; p < c.ranks; ++p) {
+      run(kernel_of(KernelKind::attention_scores_backward, c.own, p),
+          {piece(ds, p), key[holder(p)].operand(), dq[r].operand(p > 0)});
+    }
+    Memory made(DType::f64, dkv.count());
+    run(kernel_of(KernelKind::attention_pairs_backward, all, 0),
+        {given.operand(), queries, probabilities.operand(), ds.operand(), made.operand()});
+    run(kernel(KernelKind::add_to, DType::f64, 1, dkv.count()), {made.operand(), dkv.operand(true)});
+  }
+  for (std::uint32_t r = 0; r < c.ranks; ++r) {
+    Operand mine = dkv.operand();
+    mine.data = static_cast<double*>(mine.data) + r * 2 * keys;
+    mine.count = 2 * keys;
+    Memory dqkv(DType::f64, c.own * c.batch * c.width());
+    run(c.kernel_of(KernelKind::unpack_gradients, c.own), {dq[r].operand(), mine, dqkv.operand()});
     CHECK(error(dqkv, c.part(dwhole, r)) <= tolerance(DType::f64));
   }
 }

@@ -73,12 +73,15 @@ TEST_CASE("resolve gives every auto a value and says why", "[unit][planner]") {
   CHECK(again.resolved.empty());
 }
 
-TEST_CASE("resolve respects what dropout and selective recomputation need", "[unit][planner]") {
+TEST_CASE("resolve respects what selective recomputation and kept scores need", "[unit][planner]") {
   PlannedRun r = run(gibibyte);
   r.plan.recompute = Recompute::selective;
   CHECK(resolved(r).attention == AttentionKernel::unfused);
   r.plan.recompute = Recompute::none;
   r.workload.attention_dropout = 0.1;
+  CHECK(resolved(r).attention == AttentionKernel::flash);
+  r.plan.mesh.axes = {{Axis::data, 2}, {Axis::context, 2}, {Axis::tensor, 2}};
+  r.plan.context = ContextAlgorithm::ring_self_attention;
   CHECK(resolved(r).attention == AttentionKernel::unfused);
 }
 
@@ -218,6 +221,10 @@ TEST_CASE("single changes try every way to cut attention over the context axis",
   const auto ways = values_of(r, plan, "context");
   for (const char* way : {"all_gather", "ulysses"}) CHECK(std::count(ways.begin(), ways.end(), way) == 1);
   CHECK(values_of(r, plan, "zigzag") == std::vector<std::string>{"off"});
+  CHECK(values_of(r, plan, "inner_ring").empty());  // of a ring of two
+  r.plan.mesh.axes = {{Axis::data, 2}, {Axis::context, 4}};
+  CHECK(values_of(r, resolved(r), "inner_ring") == std::vector<std::string>{"2"});
+  r.plan.mesh.axes = {{Axis::data, 2}, {Axis::context, 2}, {Axis::tensor, 2}};
   // The factor goes to other axes, and the choices of the axis go with it.
   const auto meshes = values_of(r, plan, "mesh");
   CHECK(std::count(meshes.begin(), meshes.end(), "data 4 x tensor 2") == 1);

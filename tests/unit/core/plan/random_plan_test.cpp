@@ -35,9 +35,9 @@ TEST_CASE("The same seed gives the same random run") {
   }
 }
 
-TEST_CASE("200 random runs cover every kind of combination") {
+TEST_CASE("400 random runs cover every kind of combination") {
   std::map<std::string, int> seen;
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     const PlannedRun run = test::random_run(seed);
     const Plan& p = run.plan;
     const Workload& w = run.workload;
@@ -67,7 +67,8 @@ TEST_CASE("200 random runs cover every kind of combination") {
     const bool context = p.mesh.size(Axis::context) > 1;
     note("all-gather context", context && p.context == ContextAlgorithm::all_gather);
     note("ulysses", context && p.context == ContextAlgorithm::ulysses);
-    note("ring", context && p.context == ContextAlgorithm::ring);
+    note("ring", context && p.context == ContextAlgorithm::ring && p.inner_ring == 0);
+    note("ring self-attention", context && p.context == ContextAlgorithm::ring_self_attention);
     note("zigzag", p.zigzag);
     note("recompute none", p.recompute == Recompute::none);
     note("recompute selective", p.recompute == Recompute::selective);

@@ -55,6 +55,29 @@ TEST_CASE("Every op has a price in whole picoseconds", "[cost-model]") {
   CHECK(costs.price(p, block, block.ops[3], Rank{0}) == 0);
 }
 
+// Four ranks on two nodes of two: a ring of all crosses nodes with every pass, rings of two consecutive ranks do not,
+// nor do they when a placement puts the first of them together with the third.
+TEST_CASE("A permute inside narrow rings crosses the links of these alone", "[cost-model]") {
+  const ClusterSpec cluster = round_cluster(2, 2);
+  Program p = small_program();
+  p.mesh = Mesh{{{Axis::context, 4}}};
+  p.groups = {Group{{Axis::context}, {}}};
+  Block& block = p.blocks[0];
+  block.views = {View{BufferId{0}, 0, 1000, View::Use::read, 0, {}},
+                 View{BufferId{0}, 0, 1000, View::Use::write, 0, {}}};
+  const auto price = [&](std::uint32_t distance, std::uint32_t width, std::vector<std::uint32_t> placement) {
+    const Collective permute{Collective::Kind::permute, Collective::Reduction::sum, GroupId{0}, Peer{distance}, width};
+    block.ops = {Op{permute, {}, {}, {0, 2}}};
+    return CostModel(cluster, {}, p.mesh, std::move(placement)).price(p, block, block.ops[0], Rank{0});
+  };
+  // 4000 bytes: 1 us + 4000 B / 100 GB/s = 1.04 us inside a node, 10 us + 4000 B / 10 GB/s = 10.4 us between them.
+  CHECK(price(1, 0, {}) == 10'400'000);
+  CHECK(price(2, 0, {}) == 10'400'000);
+  CHECK(price(1, 2, {}) == 1'040'000);
+  CHECK(price(1, 2, {0, 2, 1, 3}) == 10'400'000);
+  CHECK(price(1, 4, {}) == 10'400'000);
+}
+
 TEST_CASE("The plan's override reaches the collectives", "[cost-model]") {
   const ClusterSpec cluster = round_cluster(2, 2);
   const Program p = small_program();
