@@ -5,7 +5,6 @@
 #include <array>
 #include <set>
 
-#include "core/plan/memory_check.hpp"
 #include "core/plan/plan_names.hpp"
 #include "planner/space.hpp"
 
@@ -52,10 +51,10 @@ std::string describe(const Plan& plan) {
   line += fmt::format(", attention {}, recompute {}", plan.attention ? name_of(*plan.attention) : "auto",
                       name_of(plan.recompute));
   if (plan.recompute_layers) line += fmt::format(" of {}", stages_text(*plan.recompute_layers));
-  if (plan.offload && plan.offload->states == undecided_eighths) {
+  if (!plan.offload_states) {
     line += ", states on host auto";
-  } else if (plan.offload && plan.offload->states > 0) {
-    line += fmt::format(", states on host {}/8", plan.offload->states);
+  } else if (*plan.offload_states > 0) {
+    line += fmt::format(", states on host {}/8", *plan.offload_states);
   }
   if (plan.sequence_parallel) line += ", sequence parallel";
   if (plan.mesh.size(Axis::data) > 1) line += fmt::format(", zero {}", plan.zero_stage);

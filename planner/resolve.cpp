@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include "core/base/units_text.hpp"
-#include "core/plan/memory_check.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/record/live_memory.hpp"
@@ -64,8 +63,7 @@ Resolution decide_states(Plan& plan, const ModelSpec& model, const Workload& wor
   const double room = cluster.device.memory.base();
   double peak = 0.0;
   for (std::uint32_t eighths = 0; eighths <= 8; ++eighths) {
-    plan.offload.reset();
-    if (eighths > 0) plan.offload = Offload{eighths, 0, 0, false};
+    plan.offload_states = eighths;
     peak = static_cast<double>(device_peak(plan, model, workload));
     if (peak > room) continue;
     return {"offload_states", fmt::to_string(eighths),
@@ -82,8 +80,8 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
                      const Calibration& calibration) {
   ResolvedPlan out{given, {}};
   Plan& plan = out.plan;
-  const bool decide_offload = plan.offload && plan.offload->states == undecided_eighths;
-  if (decide_offload) plan.offload.reset();
+  const bool decide_offload = !plan.offload_states;
+  if (decide_offload) plan.offload_states = 0;
   const auto replicas = static_cast<std::uint32_t>(size(plan.mesh, batch_axes));
   const std::uint32_t stages = plan.mesh.size(Axis::pipeline) * plan.chunks;
   if (!plan.gradient_bucket) {

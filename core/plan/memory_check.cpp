@@ -58,25 +58,18 @@ void check_recompute_layers(const CheckContext& c) {
 }
 
 void check_offload(const CheckContext& c) {
-  if (!c.plan.offload) return;
-  const Offload& o = *c.plan.offload;
-  if (o.states > 8 && o.states != undecided_eighths) {
+  if (c.plan.offload_states == 0U) return;
+  if (const std::uint32_t states = c.plan.offload_states.value_or(8); states > 8) {
     c.error("plan.offload_states", "offload-eighths", "offload_states counts eighths",
-            {fmt::format("offload_states is {}; it must be from 0 to 8.", o.states), "Nearest valid: 8."});
+            {fmt::format("offload_states is {}; it must be from 0 to 8.", states), "Nearest valid: 8."});
     return;
   }
-  if (o.parameters > 0 || o.activations > 0 || o.to_disk) {
-    c.error("plan.offload_states", "offload-others", "only optimizer states are offloaded, to host memory",
-            {fmt::format("The plan offloads {} eighths of parameters and {} of activations{}.", o.parameters,
-                         o.activations, o.to_disk ? ", to disk" : ""),
-             "Set offload_states alone."});
-  }
-  if (o.states > 0 && optimizer_moments(c.workload) == 0 && !has_master_weights(c.workload)) {
+  if (optimizer_moments(c.workload) == 0 && !has_master_weights(c.workload)) {
     c.error("plan.offload_states", "offload-no-states", "there are no optimizer states to offload",
             {fmt::format("SGD without momentum keeps none in {}.", name_of(c.workload.precision)),
              "Leave out offload_states."});
   }
-  if (o.states > 0 && has_trust_ratio(c.workload)) {
+  if (has_trust_ratio(c.workload)) {
     c.error(
         "plan.offload_states", "offload-trust", "LAMB and LARS update on the device alone",
         {"Their trust ratios need norms that ranks sum on their devices.", "Leave out offload_states, or use adam."});

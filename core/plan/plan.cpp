@@ -1,12 +1,9 @@
 #include "core/plan/plan.hpp"
 
-#include "core/plan/memory_check.hpp"
-
 namespace orrery {
 
 bool is_resolved(const Plan& plan) {
-  if (plan.offload && plan.offload->states == undecided_eighths) return false;
-  return plan.stage_layers && plan.gradient_bucket && plan.overlap_gradients && plan.attention;
+  return plan.stage_layers && plan.offload_states && plan.gradient_bucket && plan.overlap_gradients && plan.attention;
 }
 
 AxisList sequence_axes(const Plan& plan) {

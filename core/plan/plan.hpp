@@ -51,14 +51,6 @@ enum class TensorAlgorithm : std::uint8_t { one_d, two_d, two_half_d, three_d };
 enum class ContextAlgorithm : std::uint8_t { all_gather, ulysses, ring, ring_self_attention };
 enum class Recompute : std::uint8_t { none, selective, full };
 enum class AttentionKernel : std::uint8_t { unfused, flash };
-/// Eighths of what a rank holds that live outside the device between uses.
-struct Offload {
-  std::uint32_t states = 0;       ///< master weights and optimizer moments; updated by the host
-  std::uint32_t parameters = 0;   ///< weights of layers, brought in before use
-  std::uint32_t activations = 0;  ///< kept activations of layers
-  bool to_disk = false;           ///< states and parameters on the disk tier instead of the host's
-  friend bool operator==(const Offload&, const Offload&) = default;
-};
 /// Whole times of one chunk's actions and of a message, in any unit, for which an order is searched.
 struct ActionTimes {
   std::uint32_t forward = 1, input_gradient = 1, weight_gradient = 1, message = 0;
@@ -96,7 +88,9 @@ struct Plan {
   Recompute recompute = Recompute::none;
   /// Layers of each pipeline stage that are recomputed, from its first; unset: all.
   std::optional<std::vector<std::uint32_t>> recompute_layers;
-  std::optional<Offload> offload;                         ///< unset: nothing, unless asked to decide
+  /// Eighths of each stage's layers, from its last down, whose master weights and optimizer moments live in host
+  /// memory, where the host updates them; 8 takes the embedding and the head too.
+  std::optional<std::uint32_t> offload_states = 0;
   std::string order_file;                                 ///< of ScheduleName::custom, as the plan file names it
   std::vector<std::vector<OrderedAction>> order;          ///< what it says for each pipeline rank
   StagePlacement order_placement = StagePlacement::loop;  ///< of the stages that it names

@@ -10,7 +10,6 @@
 #include "core/base/toml_writer.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/compute_order.hpp"
-#include "core/plan/memory_check.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/spec/data_file.hpp"
@@ -97,6 +96,14 @@ void read_custom_order(TomlTable& table, const std::filesystem::path& folder, Pl
   if (!table.has("chunks")) plan.chunks = order->chunks;
 }
 
+void read_eighths(TomlTable& table, std::string_view key, std::optional<std::uint32_t>& eighths) {
+  if (table.read_auto(key)) {
+    eighths.reset();
+  } else {
+    table.read(key, *eighths, {0, 8}, Need::optional);
+  }
+}
+
 void read_choices(TomlTable& table, const std::filesystem::path& folder, Plan& plan) {
   table.read("microbatch_size", plan.microbatch_size, {1, size_limit}, Need::optional);
   table.read_enum("schedule", pipeline_schedule_names(), plan.schedule, Need::optional);
@@ -112,13 +119,7 @@ void read_choices(TomlTable& table, const std::filesystem::path& folder, Plan& p
   if (table.has("recompute_layers")) {
     table.read("recompute_layers", plan.recompute_layers.emplace(), {0, size_limit}, size_limit);
   }
-  Offload offload;
-  if (table.read_auto("offload_states")) {
-    offload.states = undecided_eighths;
-  } else {
-    table.read("offload_states", offload.states, {0, 8}, Need::optional);
-  }
-  if (!(offload == Offload{})) plan.offload = offload;
+  read_eighths(table, "offload_states", plan.offload_states);
   table.read("expert_tensor", plan.expert_tensor, Need::optional);
   table.read("zero_stage", plan.zero_stage, {0, 3}, Need::optional);
   table.read("reshard_after_forward", plan.reshard_after_forward, Need::optional);
@@ -246,9 +247,8 @@ std::string write_plan(const PlannedRun& run) {
   if (!plan.expert_tensor) out.flag("expert_tensor", false);
   out.text("recompute", name_of(plan.recompute));
   if (plan.recompute_layers) out.wholes("recompute_layers", *plan.recompute_layers);
-  if (plan.offload && plan.offload->states > 0 &&
-      write_auto("offload_states", plan.offload->states != undecided_eighths)) {
-    out.whole("offload_states", plan.offload->states);
+  if (plan.offload_states != 0U && write_auto("offload_states", plan.offload_states.has_value())) {
+    out.whole("offload_states", *plan.offload_states);
   }
   out.whole("zero_stage", plan.zero_stage);
   if (plan.zero_stage == 3) {

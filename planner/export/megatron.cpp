@@ -77,7 +77,7 @@ class Exporter {
       refuse("mesh.context", "context", "the export knows no flags for context parallelism",
              {"Set context to 1, and data to the product of both."});
     }
-    if (plan_.offload && plan_.offload->states > 0) {
+    if (plan_.offload_states != 0U) {
       refuse("plan.offload_states", "offload", "the export knows no flags for optimizer states in host memory",
              {"Leave out offload_states."});
     }

@@ -35,7 +35,7 @@ bool bound_covers(const Plan& plan) {
   }
   return std::all_of(plan.mesh.axes.begin(), plan.mesh.axes.end(), known) && plan.inner_ring == 0 &&
          plan.context != ContextAlgorithm::ring_self_attention && !plan.recompute_layers &&
-         plan.offload.value_or(Offload{}) == Offload{} && plan.expert_tensor == plain.expert_tensor;
+         plan.offload_states == plain.offload_states && plan.expert_tensor == plain.expert_tensor;
 }
 
 bool bound_covers(const Plan& plan, const ModelSpec& model) {

@@ -414,8 +414,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   }
   const bool states = (optimizer_moments(w) > 0 || has_master_weights(w)) && !has_trust_ratio(w);
   if (states && limits.beyond_bound && draw.once_in(3)) {
-    p.offload = Offload{};
-    p.offload->states = draw.of({1U, 4U, 6U, 8U});
+    p.offload_states = draw.of({1U, 4U, 6U, 8U});
   }
   if (limits.beyond_bound && limits.mixture && !limits.architectures && left_out != 3) {
     add_mixture(draw, run, limits, limits.five_axes);
@@ -488,7 +487,7 @@ std::string describe(const PlannedRun& run) {
              m.tied_embeddings ? "tied " : "untied ", name_of(p.tensor), mesh, p.microbatch_size, w.global_batch,
              w.sequence_length, name_of(w.precision), stages, name_of(p.schedule), p.chunks, recompute, p.zero_stage,
              p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "",
-             p.offload ? p.offload->states : 0, p.gradient_bucket ? p.gradient_bucket->base() : 0.0,
+             *p.offload_states, p.gradient_bucket ? p.gradient_bucket->base() : 0.0,
              p.overlap_gradients.value_or(false), p.attention == AttentionKernel::flash ? "flash" : "unfused",
              p.mesh.size(Axis::context) > 1 ? fmt::format("{}/{}", name_of(p.context), p.inner_ring) : "no-context",
              p.zigzag ? "zigzag" : "in-order", p.sequence_parallel ? "sp" : "no-sp", name_of(w.optimizer.kind),

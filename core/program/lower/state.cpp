@@ -51,11 +51,10 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
   head_rank = map.rank(map.stages() - 1);
   split_backward = splits_backward(plan);
   recomputes = recomputed_layers(plan, model.layers);
-  const Offload offload = plan.offload.value_or(Offload{});
   // Bounds make the blocks of one layer from plans that split no stages.
-  states_on_host =
-      plan.stage_layers ? last_layers(plan, offload.states) : std::vector<bool>(model.layers, offload.states > 0);
-  ends_on_host = offload.states == 8;
+  states_on_host = plan.stage_layers ? last_layers(plan, *plan.offload_states)
+                                     : std::vector<bool>(model.layers, plan.offload_states > 0U);
+  ends_on_host = plan.offload_states == 8U;
   two_way = map.two_way();
   tied_apart = model.tied_embeddings && head_rank != 0 && !two_way;  // else each has an embedding beside its head
   sequence_parallel = plan.sequence_parallel && tensor > 1;

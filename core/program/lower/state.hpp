@@ -116,7 +116,7 @@ struct Module {
   /// What compute reads and adds to: the above, or copies that live for a while
   /// where ZeRO keeps only this rank's part of gradients (2) or weights too (3).
   BufferId whole_weights{}, whole_gradients{};
-  HostStates host;  ///< only where Offload::states says so
+  HostStates host;  ///< only where Plan::offload_states says so
 };
 
 struct Scalars {

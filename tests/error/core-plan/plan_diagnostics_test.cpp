@@ -195,17 +195,11 @@ TEST_CASE("A cluster takes its device from a path beside it") {
 
 TEST_CASE("Offloading that is not there is refused") {
   Plan plan;
-  plan.offload = Offload{};
-  plan.offload->states = 9;
+  plan.offload_states = 9;
   CHECK(in_memory(tiny(), small(), plan) ==
         "error: offload_states counts eighths [plan.offload-eighths]\n"
         "  offload_states is 9; it must be from 0 to 8.\n"
         "  Nearest valid: 8.\n");
-  plan.offload = Offload{8, 0, 2, true};
-  CHECK(in_memory(tiny(), small(), plan) ==
-        "error: only optimizer states are offloaded, to host memory [plan.offload-others]\n"
-        "  The plan offloads 0 eighths of parameters and 2 of activations, to disk.\n"
-        "  Set offload_states alone.\n");
 }
 
 TEST_CASE("Token files: one byte more than a sequence is enough") {

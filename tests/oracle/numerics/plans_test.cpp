@@ -69,7 +69,7 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"three axes", stages && p.mesh.size(Axis::data) > 1 && p.mesh.size(Axis::tensor) > 1},
           {"recompute selective", p.recompute == Recompute::selective},
           {"recompute full", p.recompute == Recompute::full},
-          {"offloaded states", p.offload.has_value()},
+          {"offloaded states", p.offload_states != 0U},
           {"recompute some layers", p.recompute_layers.has_value()},
           {"accumulation", microbatches(p, w) > 1},
           {"overlap", *p.overlap_gradients},

@@ -257,7 +257,7 @@ TEST_CASE("parameters of a Program equal the closed form", "[property][totals]")
 /// Elements of a rank's modules whose states are in host memory: of each stage e eighths of the layers, rounded up;
 /// with all eighths the embedding and the head too.
 std::uint64_t host_held(const Symbols& x, std::uint64_t rank) {
-  const std::uint64_t e = x.plan.offload ? x.plan.offload->states : 0;
+  const std::uint64_t e = *x.plan.offload_states;
   if (e == 8) return stage_held(x, rank);
   std::uint64_t layers = 0;
   for (const std::uint32_t v : x.parts(rank)) layers += ((*x.plan.stage_layers)[v] * e + 7) / 8;

@@ -1,5 +1,4 @@
 #include "planner/explain.hpp"
-#include "core/plan/memory_check.hpp"
 #include "core/program/totals.hpp"
 
 #include <catch2/catch.hpp>
@@ -338,21 +337,21 @@ TEST_CASE("auto offloads as few eighths of the states as let the plan fit", "[un
   ClusterSpec cluster;
   const auto peak = [&](std::uint32_t eighths) {
     Plan plan = r.plan;
-    if (eighths > 0) plan.offload = Offload{eighths, 0, 0, false};
+    plan.offload_states = eighths;
     return totals_of(lower(r.model, r.workload, plan), 0).peak[index(Tier::device)];
   };
   Plan open = r.plan;
-  open.offload = Offload{undecided_eighths, 0, 0, false};
+  open.offload_states.reset();
   CHECK(!is_resolved(open));
   for (std::uint32_t eighths = 0; eighths <= 8; ++eighths) {
     cluster.device.memory = Bytes::of(static_cast<double>(peak(eighths)));
     const ResolvedPlan out = resolve(open, r.model, r.workload, cluster, {});
     CHECK(is_resolved(out.plan));
-    CHECK((out.plan.offload ? out.plan.offload->states : 0) == eighths);
+    CHECK(out.plan.offload_states == eighths);
     CHECK(out.resolved.back().key == "offload_states");
   }
   cluster.device.memory = Bytes::of(static_cast<double>(peak(8) - 1));
-  CHECK(resolve(open, r.model, r.workload, cluster, {}).plan.offload->states == 8);
+  CHECK(resolve(open, r.model, r.workload, cluster, {}).plan.offload_states == 8U);
 }
 
 TEST_CASE("why not that one: it does not fit", "[unit][planner]") {

@@ -239,8 +239,7 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
         "  recompute_layers is [1, 2, 2, 2].\n"
         "  Set all to the same.\n");
   PlannedRun offloaded = run();
-  offloaded.plan.offload = Offload{};
-  offloaded.plan.offload->states = 4;
+  offloaded.plan.offload_states = 4;
   CHECK(refusal(offloaded) ==
         "error: the export knows no flags for optimizer states in host memory [export.offload]\n"
         "  Leave out offload_states.\n");
