@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
@@ -43,6 +44,7 @@ class RunVerb final : public Verb {
     c.option("--steps", steps_, "optimizer steps to record", {1, most_steps});
     c.option("--warmup", warmup_, "steps before those", {0, most_steps});
     c.option("--trace", trace_, "write the median step's timeline here; opens in Perfetto (ui.perfetto.dev)");
+    c.option("--disk", disk_, "folder for the files of states_tier = \"disk\", removed after the run");
     c.option("--watchdog", watchdog_, "longest wait for another rank, in seconds");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");
@@ -61,7 +63,7 @@ class RunVerb final : public Verb {
 
   CommonFlags flags_;
   std::string plan_, backend_ = "threads";
-  std::optional<std::string> trace_;
+  std::optional<std::string> trace_, disk_;
   std::uint64_t steps_ = 5, warmup_ = 1;
   double watchdog_ = 60.0;
 };
@@ -114,6 +116,7 @@ int RunVerb::run() {
   options.warmup_steps = warmup_;
   options.concurrent_lanes = loaded.run.cluster->device.concurrent_lanes;
   options.watchdog = Seconds::of(watchdog_);
+  options.disk_folder = disk_ ? std::filesystem::path(*disk_) : std::filesystem::temp_directory_path();
   options.cancel = &interrupted();
   catch_interrupt();
   // A step may take long: the bar goes on between two.

@@ -4,15 +4,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/record/live_memory.hpp"
+#include "core/record/tier_memory.hpp"
 #include "planner/gradient_bucket.hpp"
 #include "planner/space.hpp"
 #include "sim/bound/bound.hpp"
+#include "sim/estimate/estimate.hpp"
 
 namespace orrery {
 namespace {
@@ -46,32 +50,127 @@ std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const W
   return best;
 }
 
-/// Largest device peak of any rank.
-std::uint64_t device_peak(const Plan& plan, const ModelSpec& model, const Workload& workload) {
-  const Program program = lower(model, workload, plan);
-  LiveMemory memory;
-  memory.read(program);
-  std::uint64_t most = 0;
-  for (std::uint32_t c = 0; c < program.classes.size(); ++c) most = std::max(most, memory.peak(program, c).peak);
-  return most;
+/// Eighths of what is in host memory.
+struct Eighths {
+  std::uint32_t states = 0, parameters = 0, activations = 0;
+};
+bool at_most(const Eighths& a, const Eighths& b) {
+  return a.states <= b.states && a.parameters <= b.parameters && a.activations <= b.activations;
 }
 
-/// Puts the states of as few eighths of the layers in host memory as the
-/// device's memory asks for: every one costs copies and a slower update.
-Resolution decide_states(Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster) {
-  const auto text = [](double bytes) { return short_text(Bytes::of(bytes)); };
-  const double room = cluster.device.memory.base();
-  double peak = 0.0;
-  for (std::uint32_t eighths = 0; eighths <= 8; ++eighths) {
-    plan.offload_states = eighths;
-    peak = static_cast<double>(device_peak(plan, model, workload));
-    if (peak > room) continue;
-    return {"offload_states", fmt::to_string(eighths),
-            eighths == 0 ? fmt::format("all fits: {} of {}", text(peak), text(room))
-                         : fmt::format("the fewest with which the plan fits: {} of {}", text(peak), text(room))};
+/// Looks for places of states and activations with which a plan fits.
+class Placement {
+ public:
+  Placement(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster) {
+    run_.plan = plan;
+    run_.model = model;
+    run_.workload = workload;
+    run_.cluster = cluster;
   }
-  return {"offload_states", "8",
-          fmt::format("even so the plan needs {}, and the device has {}", text(peak), text(room))};
+
+  /// Those with which the plan fits, and with less of any it does not; fewest states first.
+  [[nodiscard]] std::vector<Eighths> least() const {
+    const auto range = [](const std::optional<std::uint32_t>& e) { return std::pair(e.value_or(0), e.value_or(8)); };
+    const auto [states, all_states] = range(run_.plan.offload_states);
+    const auto [parameters, all_parameters] = range(run_.plan.offload_parameters);
+    const auto [activations, all_activations] = range(run_.plan.offload_activations);
+    std::vector<Eighths> out;
+    for (std::uint32_t s = states; s <= all_states; ++s) {
+      for (std::uint32_t p = parameters; p <= std::min(s, all_parameters); ++p) {
+        for (std::uint32_t a = activations; a <= all_activations; ++a) {
+          const Eighths here{s, p, a};
+          if (std::any_of(out.begin(), out.end(), [&](const Eighths& e) { return at_most(e, here); })) break;
+          if (fits(here)) out.push_back(here);
+        }
+      }
+    }
+    return out;
+  }
+
+  /// All that may be in host memory.
+  [[nodiscard]] Eighths most() const {
+    const Plan& p = run_.plan;
+    const std::uint32_t states = p.offload_states.value_or(8);
+    return {states, p.offload_parameters.value_or(p.zero_stage == 3 ? 0 : states), p.offload_activations.value_or(8)};
+  }
+
+  /// The one with the least estimated step; of equals the first.
+  [[nodiscard]] Eighths quickest(const std::vector<Eighths>& list, const Calibration& calibration) const {
+    if (list.size() == 1) return list.front();
+    const CostModel costs(*run_.cluster, calibration, run_.plan.mesh, run_.plan.placement,
+                          run_.plan.collective_algorithm);
+    Estimator estimator;
+    Eighths best;
+    std::optional<Seconds> least;
+    for (const Eighths& e : list) {
+      const Seconds time = estimator.step_time(program(e), costs);
+      if (least && *least <= time) continue;
+      least = time;
+      best = e;
+    }
+    return best;
+  }
+
+  /// Largest device peak of any rank.
+  [[nodiscard]] Bytes peak(const Eighths& e) const { return peak(program(e)); }
+
+ private:
+  [[nodiscard]] Program program(const Eighths& e) const {
+    Plan plan = run_.plan;
+    plan.offload_states = e.states;
+    plan.offload_parameters = e.parameters;
+    plan.offload_activations = e.activations;
+    return lower(run_.model, run_.workload, plan);
+  }
+  [[nodiscard]] static Bytes peak(const Program& program) {
+    LiveMemory memory;
+    memory.read(program);
+    std::uint64_t most = 0;
+    for (std::uint32_t c = 0; c < program.classes.size(); ++c) most = std::max(most, memory.peak(program, c).peak);
+    return Bytes::of(static_cast<double>(most));
+  }
+  /// On every tier.
+  [[nodiscard]] bool fits(const Eighths& e) const {
+    const Program p = program(e);
+    Report tiers;
+    tiers.fits = peak(p) <= run_.cluster->device.memory;
+    add_tier_memory(tiers, run_, p);
+    return tiers.fits;
+  }
+
+  PlannedRun run_;
+};
+
+/// Closes what the plan leaves open of what is in host memory.
+void decide_offload(Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
+                    const Calibration& calibration, std::vector<Resolution>& resolved) {
+  struct Open {
+    const char* key;
+    std::optional<std::uint32_t>* eighths;
+    std::uint32_t Eighths::*choice;
+  };
+  std::vector<Open> open = {{"offload_states", &plan.offload_states, &Eighths::states},
+                            {"offload_parameters", &plan.offload_parameters, &Eighths::parameters},
+                            {"offload_activations", &plan.offload_activations, &Eighths::activations}};
+  std::erase_if(open, [](const Open& o) { return o.eighths->has_value(); });
+  if (open.empty()) return;
+  const Placement placement(plan, model, workload, cluster);
+  const std::vector<Eighths> fitting = placement.least();
+  const Eighths chosen = fitting.empty() ? placement.most() : placement.quickest(fitting, calibration);
+  const std::string peak = short_text(placement.peak(chosen)), room = short_text(cluster.device.memory);
+  std::string reason = fmt::format("the fewest with which the plan fits: {} of {}", peak, room);
+  if (fitting.empty()) {
+    reason = fmt::format("even so the plan needs {}, and the device has {}", peak, room);
+  } else if (std::all_of(open.begin(), open.end(), [&](const Open& o) { return chosen.*o.choice == 0; })) {
+    reason = fmt::format("all fits: {} of {}", peak, room);
+  } else if (fitting.size() > 1) {
+    reason =
+        fmt::format("the least estimated step of the {} least choices that fit: {} of {}", fitting.size(), peak, room);
+  }
+  for (const Open& o : open) {
+    *o.eighths = chosen.*o.choice;
+    resolved.push_back({o.key, fmt::to_string(chosen.*o.choice), reason});
+  }
 }
 
 }  // namespace
@@ -80,8 +179,6 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
                      const Calibration& calibration) {
   ResolvedPlan out{given, {}};
   Plan& plan = out.plan;
-  const bool decide_offload = !plan.offload_states;
-  if (decide_offload) plan.offload_states = 0;
   const auto replicas = static_cast<std::uint32_t>(size(plan.mesh, batch_axes));
   const std::uint32_t stages = plan.mesh.size(Axis::pipeline) * plan.chunks;
   if (!plan.gradient_bucket) {
@@ -106,15 +203,19 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
                                         : "the flash kernel keeps no scores"});
   }
   if (!plan.stage_layers) {
-    plan.stage_layers = best_split(plan, model, workload, cluster, calibration);
+    Plan on_device = plan;  // what is to be offloaded shows later
+    on_device.offload_states = plan.offload_states.value_or(0);
+    on_device.offload_parameters = plan.offload_parameters.value_or(0);
+    on_device.offload_activations = plan.offload_activations.value_or(0);
+    plan.stage_layers = best_split(on_device, model, workload, cluster, calibration);
     // First in the order of a plan file, last to be known: it depends on the others.
-    out.resolved.insert(out.resolved.begin(),
-                        {"stage_layers", fmt::format("[{}]", fmt::join(*plan.stage_layers, ", ")),
-                         stages == 1                 ? "one stage holds all layers"
-                         : bound_covers(plan, model) ? "the least bound on the step, with embedding and head counted"
-                                                     : "the most even split"});
+    out.resolved.insert(out.resolved.begin(), {"stage_layers", fmt::format("[{}]", fmt::join(*plan.stage_layers, ", ")),
+                                               stages == 1 ? "one stage holds all layers"
+                                               : bound_covers(on_device, model)
+                                                   ? "the least bound on the step, with embedding and head counted"
+                                                   : "the most even split"});
   }
-  if (decide_offload) out.resolved.push_back(decide_states(plan, model, workload, cluster));
+  decide_offload(plan, model, workload, cluster, calibration, out.resolved);
   return out;
 }
 

@@ -32,8 +32,11 @@ struct ResolvedPlan {
 ///   stage_layers       the split of `uneven_stages` (reach 16) with the least
 ///                      bound on the step, of those that fit in memory if any
 ///                      does; ties: the most even one, larger stages first
-///   offload_states     the fewest eighths with which every rank's peak fits the
-///                      device, all where none does
+///   offload_states, offload_parameters, offload_activations
+///                      the fewest eighths with which every rank's peak fits the
+///                      device, and every node's the host; where several are open,
+///                      of those of which none can be less the one with the
+///                      least estimated step; all where none fits
 ///
 /// Requires a plan that passes check().  Deterministic; values already set stay.
 /// The collective override stays as it is.

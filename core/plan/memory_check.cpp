@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -57,13 +58,36 @@ void check_recompute_layers(const CheckContext& c) {
   }
 }
 
-void check_offload(const CheckContext& c) {
-  if (c.plan.offload_states == 0U) return;
-  if (const std::uint32_t states = c.plan.offload_states.value_or(8); states > 8) {
-    c.error("plan.offload_states", "offload-eighths", "offload_states counts eighths",
-            {fmt::format("offload_states is {}; it must be from 0 to 8.", states), "Nearest valid: 8."});
-    return;
+bool counts_eighths(const CheckContext& c, const char* name, const std::optional<std::uint32_t>& eighths) {
+  if (eighths.value_or(8) <= 8) return true;
+  c.error(std::string("plan.") + name, "offload-eighths", fmt::format("{} counts eighths", name),
+          {fmt::format("{} is {}; it must be from 0 to 8.", name, *eighths), "Nearest valid: 8."});
+  return false;
+}
+
+void check_offloaded_parameters(const CheckContext& c) {
+  const auto& [states, parameters] = std::tie(c.plan.offload_states, c.plan.offload_parameters);
+  if (!counts_eighths(c, "offload_parameters", parameters) || parameters == 0U) return;
+  if (c.plan.zero_stage == 3) {
+    c.error("plan.offload_parameters", "offload-parameters-zero", "ZeRO-3 keeps its parts of weights on the device",
+            {"A rank then holds 1 / data of them.", "Leave out offload_parameters, or set zero_stage to 2."});
   }
+  if (parameters && states && *parameters > *states) {
+    c.error("plan.offload_parameters", "offload-parameters-states", "the host updates weights only beside their states",
+            {fmt::format("offload_parameters is {}, and offload_states is {}.", *parameters, *states),
+             fmt::format("Nearest valid: {0}, or offload_states = {1}.", *states, *parameters)});
+  }
+}
+
+void check_offload(const CheckContext& c) {
+  check_offloaded_parameters(c);
+  static_cast<void>(counts_eighths(c, "offload_activations", c.plan.offload_activations));
+  if (!counts_eighths(c, "offload_states", c.plan.offload_states)) return;
+  if (c.plan.states_tier == StatesTier::disk && c.plan.offload_states == 0U) {
+    c.error("plan.states_tier", "states-tier", "states_tier is of offloaded states, and there are none",
+            {"offload_states is 0.", "Set offload_states to 8, or leave out states_tier."});
+  }
+  if (c.plan.offload_states == 0U) return;
   if (optimizer_moments(c.workload) == 0 && !has_master_weights(c.workload)) {
     c.error("plan.offload_states", "offload-no-states", "there are no optimizer states to offload",
             {fmt::format("SGD without momentum keeps none in {}.", name_of(c.workload.precision)),

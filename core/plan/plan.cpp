@@ -3,7 +3,8 @@
 namespace orrery {
 
 bool is_resolved(const Plan& plan) {
-  return plan.stage_layers && plan.offload_states && plan.gradient_bucket && plan.overlap_gradients && plan.attention;
+  return plan.stage_layers && plan.offload_states && plan.offload_parameters && plan.offload_activations &&
+         plan.gradient_bucket && plan.overlap_gradients && plan.attention;
 }
 
 AxisList sequence_axes(const Plan& plan) {

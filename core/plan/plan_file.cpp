@@ -120,6 +120,9 @@ void read_choices(TomlTable& table, const std::filesystem::path& folder, Plan& p
     table.read("recompute_layers", plan.recompute_layers.emplace(), {0, size_limit}, size_limit);
   }
   read_eighths(table, "offload_states", plan.offload_states);
+  table.read_enum("states_tier", states_tier_names(), plan.states_tier, Need::optional);
+  read_eighths(table, "offload_parameters", plan.offload_parameters);
+  read_eighths(table, "offload_activations", plan.offload_activations);
   table.read("expert_tensor", plan.expert_tensor, Need::optional);
   table.read("zero_stage", plan.zero_stage, {0, 3}, Need::optional);
   table.read("reshard_after_forward", plan.reshard_after_forward, Need::optional);
@@ -247,9 +250,13 @@ std::string write_plan(const PlannedRun& run) {
   if (!plan.expert_tensor) out.flag("expert_tensor", false);
   out.text("recompute", name_of(plan.recompute));
   if (plan.recompute_layers) out.wholes("recompute_layers", *plan.recompute_layers);
-  if (plan.offload_states != 0U && write_auto("offload_states", plan.offload_states.has_value())) {
-    out.whole("offload_states", *plan.offload_states);
-  }
+  const auto write_eighths = [&](std::string_view key, const std::optional<std::uint32_t>& eighths) {
+    if (eighths != 0U && write_auto(key, eighths.has_value())) out.whole(key, *eighths);
+  };
+  write_eighths("offload_states", plan.offload_states);
+  if (plan.states_tier != StatesTier::host) out.text("states_tier", name_of(plan.states_tier));
+  write_eighths("offload_parameters", plan.offload_parameters);
+  write_eighths("offload_activations", plan.offload_activations);
   out.whole("zero_stage", plan.zero_stage);
   if (plan.zero_stage == 3) {
     out.flag("reshard_after_forward", plan.reshard_after_forward);

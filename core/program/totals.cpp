@@ -73,7 +73,9 @@ class Walk {
 
   /// An instance that lived past the block run that allocated it; microbatches are alike.
   void kept(const Buffer& b, const Instance& instance) {
-    if (!per_microbatch(b.scope) || !seen_.insert({index(instance.buffer), instance.layer}).second) return;
+    if (b.tier != Tier::device || !per_microbatch(b.scope) ||
+        !seen_.insert({index(instance.buffer), instance.layer}).second)
+      return;
     SavedActivations& saved = per_layer(b.scope) ? out_.saved[instance.layer] : out_.saved_outside;
     if (b.role == Role::activation) saved.activations += bytes_of(b);
     if (b.role == Role::statistic) saved.statistics += bytes_of(b);

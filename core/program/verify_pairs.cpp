@@ -65,11 +65,15 @@ class Pairs {
   Pairs(Findings& f, std::uint32_t rank_class) : f_(f), p_(f.program()), class_(rank_class) {
     // Buffers of gradients that do not outlive the step: their sums must be passed on.
     std::set<std::uint32_t> kept;
-    for (const Slot& slot : p_.classes[class_].setup) {
-      for (const Op& op : p_[slot.block].ops) {
-        if (const auto* alloc = std::get_if<Alloc>(&op.action)) kept.insert(index(alloc->what));
-      }
-    }
+    for_each_op(p_, p_.classes[class_].setup, [&](const OpRun& run) {
+      const auto* alloc = std::get_if<Alloc>(&run.op->action);
+      if (alloc == nullptr) return;
+      kept.insert(index(alloc->what));
+      const Buffer& b = p_[alloc->what];
+      if (b.role != Role::weight || !b.parameters || b.tier != Tier::device) return;
+      resident_.emplace(*b.parameters,
+                        instance_of(p_, alloc->what, alloc->layer_shift, run.layer, run.microbatch).layer);
+    });
     for (std::uint32_t b = 0; b < p_.buffers.size(); ++b) {
       if (p_.buffers[b].role == Role::gradient && !kept.contains(b)) passed_on_.insert(b);
     }
@@ -81,7 +85,8 @@ class Pairs {
     updates();
     if (lost_mean_) wrong("program.pairing", "the loss is summed, but its mean is never taken");
     for (const auto& [instance, cover] : below_) {
-      if (!cover.empty()) {
+      // Where the device keeps no copy the next step brings one.
+      if (!cover.empty() && resident_.contains({*p_[instance.buffer].parameters, instance.layer})) {
         wrong("program.update", fmt::format("{} of layer {} is updated and never copied to the device",
                                             p_[instance.buffer].name, instance.layer));
       }
@@ -130,6 +135,12 @@ class Pairs {
       added_.erase(i);
     };
     if (const auto* free = std::get_if<Free>(&run.op->action)) {
+      const Instance gone = instance_of(p_, free->what, free->layer_shift, run.layer, run.microbatch);
+      if (!unsaved_[gone].empty()) {
+        wrong("program.update", fmt::format("{} of layer {} is updated and never copied to where it lives",
+                                            p_[free->what].name, gone.layer));
+      }
+      unsaved_.erase(gone);
       if (p_[free->what].role == Role::gradient) {
         drop(instance_of(p_, free->what, free->layer_shift, run.layer, run.microbatch));
       }
@@ -217,6 +228,10 @@ class Pairs {
       if (p_[from.buffer].role == Role::gradient) {
         copies_of_[instance(run, to)].push_back({reach(to), instance(run, from), reach(from)});
       }
+      const auto [first, last] = reach(from);
+      std::erase_if(unsaved_[instance(run, from)], [first = first, last = last](const auto& part) {
+        return first <= part.first && part.second <= last;
+      });
       if (p_[from.buffer].role != Role::weight || p_[to.buffer].role != Role::weight) continue;
       if (p_[from.buffer].tier == Tier::device || p_[to.buffer].tier != Tier::device) continue;
       const auto [low, high] = reach(from);
@@ -253,6 +268,9 @@ class Pairs {
       }
       for (std::uint32_t i = 1; i < run.op->views.count; ++i) {
         const View& v = view(run, i);
+        if (p_[v.buffer].role == Role::workspace && v.use == View::Use::accumulate && p_[v.buffer].parameters) {
+          unsaved_[instance(run, v)].push_back(reach(v));
+        }
         if (p_[v.buffer].role == Role::weight && p_[v.buffer].tier != Tier::device) {
           below_[instance(run, v)].push_back(reach(v));
         }
@@ -359,6 +377,8 @@ class Pairs {
   std::map<std::pair<std::uint32_t, std::uint32_t>, Runs> runs_;  ///< (layer, microbatch)
   std::map<std::pair<std::uint32_t, std::uint32_t>, int> embedded_;
   std::map<Instance, Cover> updated_, squared_, scattered_;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> resident_;  ///< (table, layer) of weights that the device keeps
+  std::map<Instance, Cover> unsaved_;                           ///< updated in buffers that pass
   std::map<Instance, Cover> below_;  ///< weights in host memory that no copy has brought to the device since
   /// Elements of a gradient that are copies of another's.
   struct CopyOf {

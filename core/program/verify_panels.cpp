@@ -7,9 +7,6 @@ namespace orrery::verifying {
 // Matrices that lie in blocks on a grid of ranks, whose products are made panel
 // by panel (SUMMA): each block of a sum must come once.
 
-namespace {
-
-/// Of the latest region that the view touches.
 Blocks blocks_of(Regions& regions, const OpRun& run, const View& v) {
   const Region* last = nullptr;
   for (const Region& r : regions.of(run, v)) {
@@ -17,8 +14,6 @@ Blocks blocks_of(Regions& regions, const OpRun& run, const View& v) {
   }
   return last == nullptr ? Blocks{} : last->blocks;
 }
-
-}  // namespace
 
 void blocks_are_there(Regions& regions, const OpRun& run, const View& v) {
   if (v.use == View::Use::accumulate) {

@@ -4,6 +4,9 @@
 
 namespace orrery::verifying {
 
+/// Of the latest region that the view touches.
+[[nodiscard]] Blocks blocks_of(Regions&, const OpRun&, const View&);
+
 /// Whoever does not go on adding to a sum over blocks needs all of them.
 void blocks_are_there(Regions&, const OpRun&, const View&);
 

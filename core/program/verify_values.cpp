@@ -383,7 +383,9 @@ class Values {
   }
   void perform(const OpRun& run, const Copy&) {
     for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
-      regions_.put(run, view(run, i + 1), regions_.partial_of(run, view(run, i)), regions_.content(run, view(run, i)));
+      const View& from = view(run, i);
+      regions_.put(run, view(run, i + 1), regions_.partial_of(run, from), regions_.content(run, from),
+                   blocks_of(regions_, run, from), attended_of(regions_, run, from));
     }
   }
   void perform(const OpRun&, const Alloc&) {}

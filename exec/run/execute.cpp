@@ -33,6 +33,7 @@ class Run final : public RunBuffers {
     RankOptions how;
     how.concurrent_lanes = options.concurrent_lanes;
     how.poison = options.poison;
+    how.disk_folder = options.disk_folder;
     if (options.device_room) how.room[index(Tier::device)] = *options.device_room;
     if (options.host_room) how.room[index(Tier::host)] = *options.host_room;
     if (options.fault) {
@@ -58,7 +59,7 @@ class Run final : public RunBuffers {
     for (const auto& runner : runners_) {
       result_.memory.push_back({runner->storage().peak_bytes(), runner->storage().held_bytes(),
                                 runner->storage().reserved_bytes(), runner->outside_bytes(),
-                                runner->storage().peak_bytes(Tier::host)});
+                                runner->storage().peak_bytes(Tier::host), runner->storage().peak_bytes(Tier::disk)});
     }
     return std::move(result_);
   }

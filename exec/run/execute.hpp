@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
@@ -53,7 +54,8 @@ struct RunOptions {
   std::uint64_t first_step = 1;        ///< of the data and the dropout keys
   Seconds watchdog = Seconds::of(60);  ///< longest wait for another rank
   std::optional<std::uint64_t> device_room, host_room;  ///< most live bytes of a rank on that tier
-  bool poison = false;                                  ///< fill new and freed buffers with NaN
+  std::filesystem::path disk_folder = ".";  ///< where each rank keeps a file for its disk tier, if it has one
+  bool poison = false;                      ///< fill new and freed buffers with NaN
   std::optional<Fault> fault;
   const std::atomic<bool>* cancel = nullptr;      ///< asked after every step
   std::function<void(const RunEvent&)> on_event;  ///< after setup and every step; one thread, all ranks paused
@@ -66,6 +68,7 @@ struct RankMemory {
   std::uint64_t reserved_bytes = 0;   ///< taken from the system for buffers
   std::uint64_t outside_bytes = 0;    ///< scratch of kernels and collectives
   std::uint64_t host_peak_bytes = 0;  ///< as peak_bytes, of the host tier
+  std::uint64_t disk_peak_bytes = 0;  ///< and of the disk tier
   friend bool operator==(const RankMemory&, const RankMemory&) = default;
 };
 

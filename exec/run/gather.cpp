@@ -60,9 +60,9 @@ void for_each_part(const Program& program, const RunBuffers& buffers, std::strin
     const Buffer& buffer = program.buffers[b];
     if (!buffer.parameters) continue;
     const ParameterTable& table = program.parameter_tables[*buffer.parameters];
-    // What the host holds of masters and moments is nowhere else; its weights are a second copy.
+    // What host or disk hold of masters and moments is nowhere else; its weights are a second copy.
     const std::string name = table.module + "." + std::string(what);
-    if (buffer.name != name && buffer.name != name + ".host") continue;
+    if (buffer.name != name && buffer.name != name + ".host" && buffer.name != name + ".disk") continue;
     const AxisList owned = owned_only ? owned_split(program, BufferId{b}) : AxisList{};
     const AxisList& split = owned.empty() ? buffer.flat_split : owned;
     const std::uint32_t layers = per_layer(buffer.scope) ? program.layers : 1;

@@ -41,7 +41,8 @@ RankRunner::RankRunner(const Program& program, const Workload& workload, const D
       options_(options),
       groups_(groups_of(program, rank)),
       storage_(program, options.poison,
-               options.concurrent_lanes ? Storage::Taking::at_first_use : Storage::Taking::at_alloc, options.room),
+               options.concurrent_lanes ? Storage::Taking::at_first_use : Storage::Taking::at_alloc, options.room,
+               options.disk_folder),
       issuer_(program, groups_, storage_),
       lanes_(options.concurrent_lanes ? lanes_of(program, rank) : std::vector<Lane>{}),
       progress_(lanes_.size()) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,6 +24,7 @@ struct RankOptions {
   bool concurrent_lanes = false;  ///< a thread for each lane; else one op at a time in list order
   bool poison = false;            ///< fill new and freed buffers with NaN
   Storage::Room room = Storage::no_bounds;
+  std::filesystem::path disk_folder = ".";
   /// Called on the op's thread before it runs.
   std::function<void(Rank, OpId, std::uint64_t step)> before_op;
 };

@@ -17,6 +17,7 @@ std::uint64_t rounded(std::uint64_t bytes) { return std::max<std::uint64_t>(64, 
 }  // namespace
 
 BlockPool::~BlockPool() {
+  if (file_) return;  // with all its parts
   for (const auto& [size, list] : kept_) {
     for (std::byte* p : list) ::operator delete[](p, alignment);
   }
@@ -32,7 +33,7 @@ std::byte* BlockPool::take(std::uint64_t bytes) {
       block = kept.back();
       kept.pop_back();
     } else {
-      block = static_cast<std::byte*>(::operator new[](size, alignment, std::nothrow));
+      block = file_ ? file_->take(size) : static_cast<std::byte*>(::operator new[](size, alignment, std::nothrow));
       if (block == nullptr) return nullptr;
       reserved_ += size;
     }
@@ -78,11 +79,12 @@ std::byte* InstanceMemory::data() {
   return p;
 }
 
-Storage::Storage(const Program& program, bool poison, Taking taking, const Room& room)
+Storage::Storage(const Program& program, bool poison, Taking taking, const Room& room,
+                 const std::filesystem::path& folder)
     : program_(program),
       taking_(taking),
       room_(room),
-      pools_{BlockPool(poison), BlockPool(poison), BlockPool(poison)},
+      pools_{BlockPool(poison), BlockPool(poison), BlockPool(poison, std::make_unique<TierFile>(folder))},
       instances_(program.buffers.size()) {
   for (std::size_t i = 0; i < instances_.size(); ++i) {
     const Scope scope = program.buffers[i].scope;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -12,6 +13,7 @@
 
 #include "core/program/program.hpp"
 #include "core/program/totals.hpp"
+#include "exec/run/tier_file.hpp"
 
 namespace orrery {
 
@@ -20,14 +22,14 @@ namespace orrery {
 /// may be called from several threads.
 class BlockPool {
  public:
-  /// With `poison` blocks are filled with ones (a NaN in every floating type)
-  /// before and after use, so that reading too early or too late shows.
-  explicit BlockPool(bool poison) : poison_(poison) {}
+  /// With `file` they are parts of it, else memory of the system.  With `poison` blocks are filled with ones (a NaN in
+  /// every floating type) before and after use, so that reading too early or too late shows.
+  explicit BlockPool(bool poison, std::unique_ptr<TierFile> file = nullptr) : poison_(poison), file_(std::move(file)) {}
   ~BlockPool();
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  /// Null when memory is exhausted.
+  /// Null when memory is exhausted; throws Error where a file cannot take it.
   [[nodiscard]] std::byte* take(std::uint64_t bytes);
   void give_back(std::byte*, std::uint64_t bytes);
 
@@ -39,6 +41,7 @@ class BlockPool {
  private:
   mutable std::mutex mutex_;
   bool poison_;
+  std::unique_ptr<TierFile> file_;
   std::unordered_map<std::uint64_t, std::vector<std::byte*>> kept_;  // by rounded size
   std::uint64_t out_ = 0;
   std::uint64_t peak_ = 0;
@@ -79,8 +82,10 @@ class Storage {
   using Room = std::array<std::uint64_t, tier_count>;
   static constexpr Room no_bounds{~std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{0}};
 
-  /// `poison` as for BlockPool.  Each tier has memory of its own.
-  Storage(const Program&, bool poison, Taking = Taking::at_alloc, const Room& = no_bounds);
+  /// `poison` as for BlockPool.  Each tier has memory of its own, the disk's in a file of `folder`, which is made only
+  /// where the Program has something for it.
+  Storage(const Program&, bool poison, Taking = Taking::at_alloc, const Room& = no_bounds,
+          const std::filesystem::path& folder = ".");
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 

@@ -81,6 +81,14 @@ class Exporter {
       refuse("plan.offload_states", "offload", "the export knows no flags for optimizer states in host memory",
              {"Leave out offload_states."});
     }
+    if (plan_.offload_parameters != 0U) {
+      refuse("plan.offload_parameters", "offload", "the export knows no flags for parameters in host memory",
+             {"Leave out offload_parameters."});
+    }
+    if (plan_.offload_activations != 0U) {
+      refuse("plan.offload_activations", "offload", "the export knows no flags for activations in host memory",
+             {"Leave out offload_activations."});
+    }
     if (model_.mixture) {
       refuse("model", "mixture", "the export knows no flags for mixtures of experts",
              {fmt::format("{} has {} experts.", model_.name, model_.mixture->experts)});

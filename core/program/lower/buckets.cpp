@@ -134,14 +134,25 @@ BlockId build_gather(State& c, std::uint32_t stage, const Chunk& bucket) {
   BlockBuilder b(c, "weights.gather", Pass::optimizer, Section::reductions, stage);
   std::vector<Operand> operands;
   for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
+    if (&m == &c.layer && c.weights_on_host[bucket.low_layer + static_cast<std::uint32_t>(shift)]) return;
     for (const ParameterSegment& s : c.program.parameter_tables[m.table].segments) {
       operands.push_back(own_part(c, m.weights, s, View::Use::read, shift));
       operands.push_back(whole(m.weights, s, View::Use::write, shift));
     }
   });
+  if (operands.empty()) return no_block;  // all of them are gathered where they are used
   if (c.offloads_states()) b.after_tail(copy_lane(Tier::host, Tier::device));
   b.collective(Collective::Kind::all_gather, c.data_group, operands);
   return b.finish(c);
+}
+
+/// Whether two buckets' blocks are the same, relative to their lowest layers.
+bool alike(const State& c, const Chunk& a, const Chunk& b) {
+  if (a.head != b.head || a.layers != b.layers || a.embedding != b.embedding) return false;
+  for (std::uint32_t l = 0; l < a.layers; ++l) {
+    if (c.weights_on_host[a.low_layer + l] != c.weights_on_host[b.low_layer + l]) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -187,7 +198,7 @@ std::vector<Chunk> build_buckets(State& c, std::uint32_t stage, const Chunk& chu
     const Chunk* same = nullptr;
     for (const Chunk& other : buckets) {
       if (&other == &bucket) break;
-      if (other.head == bucket.head && other.layers == bucket.layers && other.embedding == bucket.embedding) {
+      if (alike(c, other, bucket)) {
         same = &other;
       }
     }

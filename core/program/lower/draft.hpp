@@ -70,6 +70,8 @@ struct Draft {
   /// on the lane before this run of the block.
   LaneList entry_tails;
   std::vector<std::pair<std::uint32_t, Lane>> tails;
+  /// (op, an earlier one of another lane): waits of ops that touch nothing together.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> after;
   std::vector<Seam> seams;
 };
 

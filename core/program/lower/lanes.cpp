@@ -20,8 +20,11 @@ std::string before(const State& s) {
 /// several axes), each direction and end of a transfer on one of its own.
 Lane lane_of(const State& s, const Block& block, const Op& op) {
   if (const auto* collective = std::get_if<Collective>(&op.action)) {
+    const auto is_ahead = [&](BufferId whole) {
+      return is_copy(s, whole) || (whole == s.layer.weights && block.pass != Pass::optimizer);
+    };
     const bool ahead =
-        collective->kind == Collective::Kind::all_gather && is_copy(s, block.views[op.views.first + 1].buffer);
+        collective->kind == Collective::Kind::all_gather && is_ahead(block.views[op.views.first + 1].buffer);
     if (ahead) return {LaneKind::collective, gather_lane};
     return collective_lane(s.program, collective->group);
   }
@@ -105,6 +108,9 @@ void add_waits(Draft& draft) {
           add({Wait::Kind::op, {}, j});
         }
       }
+    }
+    for (const auto& [at, earlier] : draft.after) {
+      if (at == i) add({Wait::Kind::op, {}, earlier});
     }
     // What the host and copies make of a block's own results has waited with those.
     const bool follows = (op.lane.kind == LaneKind::host || op.lane.kind == LaneKind::copy) && op.waits.count > 0;

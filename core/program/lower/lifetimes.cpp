@@ -142,7 +142,7 @@ void add_edges_of_one_block(const State& s, const Block& block, std::vector<Edge
   }
 }
 
-/// What an update needs for itself lives inside its block.
+/// What an update, or setup, needs for itself lives inside its block.
 void add_edges_of_update(const State& s, const Block& block, std::vector<Edge>& edges) {
   for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
     for_each_view(block, block.ops[i], [&](const View& v) {
@@ -180,7 +180,7 @@ void run(State& s) {
   for (std::size_t r = 0; r < way.size(); ++r) insert(s[way[r].block], edges[r]);
   std::vector<Edge> own;
   const ModuleBlocks& updates = s.blocks(Phase::update);
-  for (const BlockId id : {updates.embedding, updates.layer, updates.host_layer, updates.head}) {
+  for (const BlockId id : {updates.embedding, updates.layer, updates.host_layer, updates.remote_layer, updates.head}) {
     if (id == no_block) continue;
     own.clear();
     add_edges_of_update(s, s[id].block, own);
@@ -190,6 +190,7 @@ void run(State& s) {
     if (d.block.transfers.empty() && d.block.pass != Pass::setup) continue;
     own.clear();
     add_edges_of_one_block(s, d.block, own);
+    if (d.block.pass == Pass::setup) add_edges_of_update(s, d.block, own);
     insert(d, own);
   }
 }

@@ -18,6 +18,7 @@ std::span<const LoweringPass> all_passes() {
                                   optimizer(),
                                   lifetimes(),
                                   parameter_copies(),
+                                  host_copies(),
                                   lanes()};
   return list;
 }

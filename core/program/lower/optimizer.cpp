@@ -111,10 +111,17 @@ KernelKind update_kind(OptimizerKind kind, bool decay) {
 }
 
 /// Where the states live in host memory the gradient goes down, the host
-/// updates, and the weights come up (Ren et al., "ZeRO-Offload", ATC 2021).
-BlockId build_update(State& c, const Module& m, bool host) {
+/// updates, and the weights come up (Ren et al., "ZeRO-Offload", ATC 2021), or
+/// stay until they are used where they live there too.  States that wait on the
+/// disk come and go around the update (Rajbhandari et al., "ZeRO-Infinity", SC 2021).
+BlockId build_update(State& c, const Module& m, Home home) {
+  const bool host = home != Home::device;
   const ParameterTable& table = c.program.parameter_tables[m.table];
-  BlockBuilder b(c, table.module + (host ? ".update.host" : ".update"), Pass::optimizer, Section::optimizer);
+  BlockBuilder b(c,
+                 table.module + (home == Home::all_on_host ? ".update.remote"
+                                 : host                    ? ".update.host"
+                                                           : ".update"),
+                 Pass::optimizer, Section::optimizer);
   if (!c.factor) after_reductions(c, b);
   const OptimizerKind optimizer = c.workload.optimizer.kind;
   const bool trusts = has_trust_ratio(c.workload);
@@ -128,6 +135,11 @@ BlockId build_update(State& c, const Module& m, bool host) {
     up.push_back(own_part(c, m.weights, s, View::Use::write));
   }
   if (host) b.copy(Tier::device, Tier::host, down);
+  const bool on_disk = host && c.plan.states_tier == StatesTier::disk;
+  if (on_disk) {
+    b.after_tail({LaneKind::host, 0});  // states of two modules are in host memory at most
+    b.copy(Tier::disk, Tier::host, disk_pairs(c, m, true));
+  }
   ORRERY_ASSERT(!(host && trusts), table.module);  // check refuses it
   BufferId norms{};
   if (trusts) norms = sum_tensor_norms(c, b, m);
@@ -160,7 +172,8 @@ BlockId build_update(State& c, const Module& m, bool host) {
     if (kind == KernelKind::lars_update && k.depth > 0) operands[n++] = of_tensors;
     b.compute(k, std::span<const Operand>(operands, n));
   }
-  if (host) b.copy(Tier::host, Tier::device, up);
+  if (on_disk) b.copy(Tier::host, Tier::disk, disk_pairs(c, m, false));
+  if (home == Home::states_on_host) b.copy(Tier::host, Tier::device, up);
   return b.finish(c);
 }
 

@@ -264,10 +264,11 @@ class Weights {
     std::vector<bool> gathered(stage.own_chunks, false);
     std::vector<std::uint32_t> left(stage.own_chunks, 0);  ///< backward actions
     for (const Action& a : stage.step) {
-      if (a.phase == Phase::backward) ++left[owner(stage, a.chunk)];
+      if (a.phase == Phase::backward) ++left[whole_chunk(stage, a.chunk)];
     }
     for (const Action& a : stage.step) {
-      const std::uint32_t own = a.phase == Phase::forward || a.phase == Phase::backward ? owner(stage, a.chunk) : 0;
+      const std::uint32_t own =
+          a.phase == Phase::forward || a.phase == Phase::backward ? whole_chunk(stage, a.chunk) : 0;
       if (a.phase == Phase::forward && keep_ && gathered[own]) {
         out.push_back({Phase::forward_kept, a.chunk, a.microbatch});
       } else if (a.phase == Phase::forward) {
@@ -315,20 +316,6 @@ class Weights {
     const Draft empty = std::move(b.draft());
     s_.drafts.push_back(Editor(s_, empty).freeing(buffers_of(copies)));
     return BlockId{static_cast<std::uint32_t>(s_.drafts.size() - 1)};
-  }
-
-  /// The chunk of `place` that a chunk is part of.
-  static std::uint32_t owner(const Stage& stage, std::uint32_t chunk) {
-    if (chunk < stage.own_chunks) return chunk;
-    const Chunk& part = stage.chunks[chunk];
-    for (std::uint32_t c = 0; c < stage.own_chunks; ++c) {
-      const Chunk& whole = stage.chunks[c];
-      const bool inside =
-          part.layers > 0 && whole.low_layer <= part.low_layer && part.low_layer < whole.low_layer + whole.layers;
-      if (inside || (part.head && whole.head) || (part.embedding && whole.embedding)) return c;
-    }
-    ORRERY_ASSERT(false, stage.number, chunk);
-    return 0;
   }
 
   void put(Stage& stage, Phase phase, const Chunk& part, std::uint32_t microbatch, std::vector<Action>& out) {
@@ -415,46 +402,7 @@ void run(State& s) {
 /// its end only, and none is left.
 std::string after(const State& s) {
   if (s.zero < 2) return {};
-  for (const Stage& stage : s.stages) {
-    std::vector<bool> live(s.program.buffers.size() * (s.program.layers + 1U), false);
-    std::string wrong;
-    const auto walk = [&](BlockId id, std::uint32_t layer) {
-      const Block& block = s[id].block;
-      for (const Op& op : block.ops) {
-        const auto at = [&](BufferId b, std::int8_t shift) {
-          const bool per = per_layer(s.program[b].scope);
-          return std::size_t{index(b)} * (s.program.layers + 1U) +
-                 (per ? layer + static_cast<std::uint32_t>(shift) : 0);
-        };
-        const auto check = [&](BufferId b, std::int8_t shift, bool wanted, const char* what) {
-          if (!is_copy(s, b) || live[at(b, shift)] == wanted) return;
-          wrong = fmt::format("stage {}: {} of layer {} {} in {}", stage.number, s.program[b].name, layer, what,
-                              block.name);
-        };
-        if (const auto* alloc = std::get_if<Alloc>(&op.action)) {
-          check(alloc->what, alloc->layer_shift, false, "begins twice");
-          live[at(alloc->what, alloc->layer_shift)] = is_copy(s, alloc->what);
-        } else if (const auto* free = std::get_if<Free>(&op.action)) {
-          check(free->what, free->layer_shift, true, "ends while it does not live");
-          live[at(free->what, free->layer_shift)] = false;
-        }
-        for_each_view(block, op,
-                      [&](const View& v) { check(v.buffer, v.layer_shift, true, "is used while it does not live"); });
-      }
-    };
-    std::vector<Slot> slots;
-    for (const Action& a : stage.step) add_slots(s, stage, a, slots);
-    for (const Slot& slot : slots) {
-      for (std::uint32_t r = 0; r < slot.repeat && wrong.empty(); ++r) {
-        walk(slot.block, static_cast<std::uint32_t>(slot.layer + static_cast<std::int64_t>(r) * slot.layer_step));
-      }
-      if (!wrong.empty()) return wrong;
-    }
-    if (std::find(live.begin(), live.end(), true) != live.end()) {
-      return fmt::format("stage {} never frees a whole copy", stage.number);
-    }
-  }
-  return {};
+  return wrong_lives(s, [&](BufferId b) { return is_copy(s, b); });
 }
 
 }  // namespace

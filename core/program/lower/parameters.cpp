@@ -238,7 +238,6 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
   if (c.zero >= 3) module.whole_weights = persistent("weights.whole", Role::weight, c.act, false);
   if (c.zero >= 2) module.whole_gradients = persistent("gradients.whole", Role::gradient, c.grad, false);
   static constexpr const char* moments[] = {"moment1", "moment2"};
-  static constexpr const char* host_moments[] = {"moment1.host", "moment2.host"};
   if (on.device) {
     if (has_master_weights(c.workload)) module.masters = persistent("masters", Role::master, c.state, c.shard_states);
     for (int i = 0; i < optimizer_moments(c.workload); ++i) {
@@ -249,11 +248,15 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
   HostStates& h = module.host;
   h.weights = persistent("weights.host", Role::weight, c.act, c.shard_states, Tier::host);
   h.gradients = persistent("gradients.host", Role::workspace, c.grad, c.shard_states, Tier::host);
-  if (has_master_weights(c.workload)) {
-    h.masters = persistent("masters.host", Role::master, c.state, c.shard_states, Tier::host);
-  }
+  // What waits on the disk passes through host memory, a module at a time.
+  const bool disk = c.plan.states_tier == StatesTier::disk;
+  const auto state = [&](const std::string& what, Role role, BufferId& host, BufferId& on_disk) {
+    host = persistent((what + ".host").c_str(), disk ? Role::workspace : role, c.state, c.shard_states, Tier::host);
+    if (disk) on_disk = persistent((what + ".disk").c_str(), role, c.state, c.shard_states, Tier::disk);
+  };
+  if (has_master_weights(c.workload)) state("masters", Role::master, h.masters, h.disk_masters);
   for (int i = 0; i < optimizer_moments(c.workload); ++i) {
-    h.moments[i] = persistent(host_moments[i], Role::moment, c.state, c.shard_states, Tier::host);
+    state(moments[i], Role::moment, h.moments[i], h.disk_moments[i]);
   }
 }
 

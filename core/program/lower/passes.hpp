@@ -30,6 +30,7 @@ struct LoweringPass {
 [[nodiscard]] LoweringPass optimizer();
 [[nodiscard]] LoweringPass lifetimes();
 [[nodiscard]] LoweringPass parameter_copies();
+[[nodiscard]] LoweringPass host_copies();
 [[nodiscard]] LoweringPass lanes();
 
 /// All of them.

@@ -11,19 +11,25 @@ std::string before(const State& s) {
   return {};
 }
 
-BlockId build_setup(State& s, const Module& m, bool host) {
+BlockId build_setup(State& s, const Module& m, Home home) {
+  const bool host = home != Home::device;
   const std::string name = s.program.parameter_tables[m.table].module + ".setup";
-  BlockBuilder b(s, host ? name + ".host" : name, Pass::setup, Section::setup);
+  BlockBuilder b(s,
+                 home == Home::all_on_host ? name + ".remote"
+                 : host                    ? name + ".host"
+                                           : name,
+                 Pass::setup, Section::setup);
   const auto put = [&](BufferId buffer, KernelKind kind) {
     b.compute(s.kernel(kind, Pass::setup, 1, s.program[buffer].count), {write(buffer)});
   };
-  put(m.weights, KernelKind::initialize);
+  if (home != Home::all_on_host) put(m.weights, KernelKind::initialize);
   put(m.gradients, KernelKind::fill);
   if (host) put(m.host.weights, KernelKind::initialize);
   if (has_master_weights(s.workload)) put(host ? m.host.masters : m.masters, KernelKind::initialize);
   for (int i = 0; i < optimizer_moments(s.workload); ++i) {
     put(host ? m.host.moments[i] : m.moments[i], KernelKind::fill);
   }
+  if (host && s.plan.states_tier == StatesTier::disk) b.copy(Tier::host, Tier::disk, disk_pairs(s, m, false));
   return b.finish(s);
 }
 

@@ -41,10 +41,6 @@ std::uint32_t layer_of(Phase phase, const Chunk& chunk) {
   return 0;
 }
 
-bool is_forward(Phase p) {
-  return p == Phase::forward || p == Phase::forward_to_head || p == Phase::forward_last || p == Phase::forward_kept;
-}
-
 BlockId block_of(const Stage& stage, const Chunk& chunk, Phase phase) {
   if (phase == Phase::reduce) return chunk.reduce;
   if (phase == Phase::gather) return chunk.gather;
@@ -52,6 +48,20 @@ BlockId block_of(const Stage& stage, const Chunk& chunk, Phase phase) {
   if (phase == Phase::sum_pipes) return chunk.sum_pipes;
   if (is_message(phase)) return chunk.transfers[message_index(phase)];
   return stage.blocks[static_cast<std::size_t>(phase)];
+}
+
+/// The block that a layer runs, in a chunk of place.
+BlockId layer_block(const State& s, const Chunk& whole, Phase phase, std::uint32_t layer) {
+  const ModuleBlocks& blocks = s.blocks(phase);
+  if (blocks.remote_layer != no_block && s.home_of(layer) == Home::all_on_host) return blocks.remote_layer;
+  if (blocks.host_layer != no_block && s.home_of(layer) == Home::states_on_host) return blocks.host_layer;
+  if (s.copying) {
+    const LayerCopies copies = layer_copies(s, whole, phase, layer);
+    if (copies.any()) {
+      return s.copying->layer[static_cast<std::size_t>(phase)][s.recomputes[layer] ? 1 : 0][copies.number()];
+    }
+  }
+  return blocks.recomputed_layer != no_block && s.recomputes[layer] ? blocks.recomputed_layer : blocks.layer;
 }
 
 std::vector<Slot> slots_of(const State& state, const Stage& stage, const std::vector<Action>& actions,
@@ -78,36 +88,48 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
   }
   const ModuleBlocks& blocks = state.blocks(a.phase);
   const std::uint32_t end = chunk.low_layer + chunk.layers;
-  // Layers [low, split) run one block and [split, end) the other.
-  BlockId below = blocks.layer, above = blocks.layer;
-  std::uint32_t split = chunk.low_layer;
-  if (blocks.recomputed_layer != no_block) {
-    below = blocks.recomputed_layer;
-    while (split < end && state.recomputes[split]) ++split;
-  } else if (blocks.host_layer != no_block) {
-    above = blocks.host_layer;
-    while (split < end && !state.states_on_host[split]) ++split;
-  }
-  const auto run_below = [&](bool up) {
-    const std::uint32_t n = split - chunk.low_layer;
-    if (n > 0) run(below, up ? chunk.low_layer : split - 1, n, up ? 1 : -1);
+  const Chunk& whole = stage.chunks[whole_chunk(stage, a.chunk)];
+  const auto all = [](std::uint32_t) { return true; };
+  // Neighbours that run the same block are one slot.
+  const auto run_layers = [&](bool up, auto&& wanted) {
+    for (std::uint32_t i = 0; i < chunk.layers;) {
+      const auto at = [&](std::uint32_t n) { return up ? chunk.low_layer + n : end - 1 - n; };
+      const auto block = [&](std::uint32_t n) {
+        return wanted(at(n)) ? layer_block(state, whole, a.phase, at(n)) : no_block;
+      };
+      const std::uint32_t first = i;
+      const BlockId same = block(first);
+      while (i < chunk.layers && block(i) == same) ++i;
+      run(same, at(first), i - first, up ? 1 : -1);
+    }
   };
-  const auto run_above = [&](bool up) {
-    if (end > split) run(above, up ? split : end - 1, end - split, up ? 1 : -1);
-  };
-  if (a.phase == Phase::backward || a.phase == Phase::backward_last || a.phase == Phase::weight) {
+  // The top layer of a chunk has nobody beside whom its activations could go down or come up.
+  const std::uint32_t top = whole.low_layer + whole.layers - 1;
+  const bool has_top = chunk.layers > 0 && end - 1 == top;
+  const bool copies_top = state.copying && has_top && state.activations_on_host[top];
+  const std::size_t kind = copies_top && state.recomputes[top] ? 1 : 0;
+  if (is_backward(a.phase) || a.phase == Phase::weight) {
+    if (is_backward(a.phase) && state.copying && has_top && state.weights_on_host[top])
+      run(state.copying->first_weights, top);
+    if (copies_top && is_backward(a.phase)) run(state.copying->first_up[kind], top);
     if (chunk.head) run(blocks.head, layers);
-    run_above(false);
-    run_below(false);
+    run_layers(false, all);
     if (chunk.embedding) run(blocks.embedding, 0);
     return;
   }
-  // The host's updates are issued before the device's, beside which they run.
-  const bool host_first = a.phase == Phase::update && state.offloads_states();
+  if (is_forward(a.phase) && state.copying && state.weights_on_host[whole.low_layer] && chunk.layers > 0 &&
+      chunk.low_layer == whole.low_layer) {
+    run(state.copying->first_weights, whole.low_layer);
+  }
   if (chunk.embedding) run(blocks.embedding, 0);
-  if (host_first) run_above(true);
-  run_below(true);
-  if (!host_first) run_above(true);
+  if (a.phase == Phase::update && state.offloads_states()) {
+    // The host's updates are issued before the device's, beside which they run.
+    run_layers(true, [&](std::uint32_t l) { return state.states_on_host[l]; });
+    run_layers(true, [&](std::uint32_t l) { return !state.states_on_host[l]; });
+  } else {
+    run_layers(true, all);
+  }
+  if (copies_top && is_forward(a.phase)) run(state.copying->last_down[kind], top);
   if (chunk.head) run(blocks.head, is_forward(a.phase) ? layers : 0);
 }
 

@@ -79,8 +79,8 @@ void run(State& s) {
 }
 
 /// Each chunk runs every microbatch of its pipe forward once, later backward once and, where
-/// backward is split, its weight gradients once after that; the blocks hold
-/// compute alone.
+/// backward is split, its weight gradients once after that; the blocks
+/// but those of setup hold compute alone.
 std::string after(const State& s) {
   for (const Stage& stage : s.stages) {
     // How far each microbatch of each chunk has come.
@@ -108,6 +108,7 @@ std::string after(const State& s) {
     }
   }
   for (const Draft& d : s.drafts) {
+    if (d.block.pass == Pass::setup) continue;
     if (!std::all_of(d.block.ops.begin(), d.block.ops.end(),
                      [](const Op& op) { return std::holds_alternative<Compute>(op.action); })) {
       return d.block.name + " has more than compute";

@@ -1,6 +1,9 @@
 #include "core/program/lower/state.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <set>
 
 #include "core/base/diagnostics.hpp"
 #include "core/program/lower/tensor.hpp"
@@ -39,6 +42,16 @@ std::vector<bool> last_layers(const Plan& plan, std::uint32_t eighths) {
   return out;
 }
 
+/// Layers of each stage up from its first.
+std::vector<bool> first_layers(const Plan& plan, std::uint32_t eighths) {
+  std::vector<bool> out;
+  for (const std::uint32_t layers : *plan.stage_layers) {
+    const std::uint32_t taken = (layers * eighths + 7) / 8;
+    for (std::uint32_t l = 0; l < layers; ++l) out.push_back(l < taken);
+  }
+  return out;
+}
+
 }  // namespace
 
 State::State(const ModelSpec& m, const Workload& w, const Plan& p)
@@ -55,6 +68,10 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p)
   states_on_host = plan.stage_layers ? last_layers(plan, *plan.offload_states)
                                      : std::vector<bool>(model.layers, plan.offload_states > 0U);
   ends_on_host = plan.offload_states == 8U;
+  weights_on_host = plan.stage_layers ? last_layers(plan, *plan.offload_parameters)
+                                      : std::vector<bool>(model.layers, plan.offload_parameters > 0U);
+  activations_on_host = plan.stage_layers ? first_layers(plan, *plan.offload_activations)
+                                          : std::vector<bool>(model.layers, plan.offload_activations > 0U);
   two_way = map.two_way();
   tied_apart = model.tied_embeddings && head_rank != 0 && !two_way;  // else each has an embedding beside its head
   sequence_parallel = plan.sequence_parallel && tensor > 1;
@@ -132,6 +149,18 @@ bool State::offloads_states() const {
   return std::find(states_on_host.begin(), states_on_host.end(), true) != states_on_host.end();
 }
 
+bool State::offloads_parameters() const {
+  return std::find(weights_on_host.begin(), weights_on_host.end(), true) != weights_on_host.end();
+}
+
+Home State::home_of(std::uint32_t l) const {
+  return weights_on_host[l] ? Home::all_on_host : states_on_host[l] ? Home::states_on_host : Home::device;
+}
+
+bool State::offloads_activations() const {
+  return std::find(activations_on_host.begin(), activations_on_host.end(), true) != activations_on_host.end();
+}
+
 bool State::two_kinds() const {
   return std::find(recomputes.begin(), recomputes.end(), !recomputes.front()) != recomputes.end();
 }
@@ -185,6 +214,17 @@ HeadMatrix head_matrix(const State& c) {
   if (!c.model.tied_embeddings) return {&c.head, "output.weight"};
   if (c.tied_apart) return {&c.head, "embedding.word.weight"};
   return {&c.embedding, "word.weight"};
+}
+
+std::vector<Operand> disk_pairs(const State& s, const Module& m, bool up) {
+  std::vector<Operand> pairs;
+  const auto add = [&](BufferId disk, BufferId host) {
+    pairs.push_back(read(up ? disk : host));
+    pairs.push_back(write(up ? host : disk));
+  };
+  if (has_master_weights(s.workload)) add(m.host.disk_masters, m.host.masters);
+  for (int i = 0; i < optimizer_moments(s.workload); ++i) add(m.host.disk_moments[i], m.host.moments[i]);
+  return pairs;
 }
 
 Operand own_part(const State& c, BufferId buffer, const ParameterSegment& s, View::Use use, std::int8_t layer_shift) {
@@ -283,6 +323,77 @@ ShardDim sequences_by(const State& s, const AxisList& axes) {
 
 ShardDim stream_sequences(const State& s) { return sequences_by(s, s.layout.stream_sequences); }
 ShardDim wide_sequences(const State& s) { return sequences_by(s, s.layout.wide_sequences); }
+
+std::uint32_t whole_chunk(const Stage& stage, std::uint32_t chunk) {
+  if (chunk < stage.own_chunks) return chunk;
+  const Chunk& part = stage.chunks[chunk];
+  for (std::uint32_t c = 0; c < stage.own_chunks; ++c) {
+    const Chunk& whole = stage.chunks[c];
+    const bool inside =
+        part.layers > 0 && whole.low_layer <= part.low_layer && part.low_layer < whole.low_layer + whole.layers;
+    if (inside || (part.head && whole.head) || (part.embedding && whole.embedding)) return c;
+  }
+  ORRERY_ASSERT(false, stage.number, chunk);
+  return 0;
+}
+
+bool is_forward(Phase p) {
+  return p == Phase::forward || p == Phase::forward_to_head || p == Phase::forward_last || p == Phase::forward_kept;
+}
+bool is_backward(Phase p) { return p == Phase::backward || p == Phase::backward_last; }
+
+LayerCopies layer_copies(const State& s, const Chunk& whole, Phase phase, std::uint32_t layer) {
+  LayerCopies out;
+  if (!is_forward(phase) && !is_backward(phase)) return out;
+  if (layer > whole.low_layer && s.activations_on_host[layer - 1]) {
+    const std::uint8_t kind = s.recomputes[layer - 1] ? 2 : 1;
+    (is_forward(phase) ? out.down : out.up) = kind;
+  }
+  out.awaits = is_backward(phase) && s.activations_on_host[layer];
+  out.awaits_weights = s.weights_on_host[layer];
+  out.next_weights = is_forward(phase) ? layer + 1 < whole.low_layer + whole.layers && s.weights_on_host[layer + 1]
+                                       : layer > whole.low_layer && s.weights_on_host[layer - 1];
+  return out;
+}
+
+std::string wrong_lives(const State& s, const std::function<bool(BufferId)>& watched) {
+  for (const Stage& stage : s.stages) {
+    std::set<Instance> live;
+    std::string wrong;
+    const auto walk = [&](BlockId id, std::uint32_t layer, std::uint32_t microbatch) {
+      const Block& block = s[id].block;
+      const auto check = [&](BufferId b, std::int8_t shift, bool wanted, const char* what) {
+        const Instance i = instance_of(s.program, b, shift, layer, microbatch);
+        if (!watched(b) || live.contains(i) == wanted) return i;
+        wrong = fmt::format("stage {}: {} of layer {} {} in {}", stage.number, s.program[b].name, i.layer, what,
+                            block.name);
+        return i;
+      };
+      for (const Op& op : block.ops) {
+        if (const auto* alloc = std::get_if<Alloc>(&op.action)) {
+          const Instance i = check(alloc->what, alloc->layer_shift, false, "begins twice");
+          if (watched(alloc->what)) live.insert(i);
+        } else if (const auto* free = std::get_if<Free>(&op.action)) {
+          live.erase(check(free->what, free->layer_shift, true, "ends while it does not live"));
+        }
+        for_each_view(block, op,
+                      [&](const View& v) { check(v.buffer, v.layer_shift, true, "is used while it does not live"); });
+      }
+    };
+    std::vector<Slot> slots;
+    for (const Action& a : stage.step) add_slots(s, stage, a, slots);
+    for (const Slot& slot : slots) {
+      for (std::uint32_t r = 0; r < slot.repeat && wrong.empty(); ++r) {
+        walk(slot.block, static_cast<std::uint32_t>(slot.layer + static_cast<std::int64_t>(r) * slot.layer_step),
+             slot.microbatch);
+      }
+      if (!wrong.empty()) return wrong;
+    }
+    if (!live.empty())
+      return fmt::format("stage {} never frees {}", stage.number, s.program[live.begin()->buffer].name);
+  }
+  return {};
+}
 
 bool is_persistent(const Buffer& b) {
   return b.role == Role::weight || b.role == Role::gradient || b.role == Role::master || b.role == Role::moment ||

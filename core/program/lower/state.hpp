@@ -1,6 +1,8 @@
 #pragma once
 
 #include <array>
+#include <functional>
+#include <optional>
 
 #include "core/plan/plan.hpp"
 #include "core/plan/schedule_rules.hpp"
@@ -94,16 +96,40 @@ struct ModuleBlocks {
   BlockId embedding = no_block, layer = no_block, head = no_block;
   /// Of layers that are recomputed, where others are not; no_block: the same as `layer`.
   BlockId recomputed_layer = no_block;
-  /// Of layers whose states are in host memory, where others' are not.
-  BlockId host_layer = no_block;
+  /// Of layers whose states, or weights too, are in host memory, where those of others are not.
+  BlockId host_layer = no_block, remote_layer = no_block;
+};
+/// Where a module's states and weights live.
+enum class Home : std::uint8_t { device, states_on_host, all_on_host };
+
+/// What a layer's block does with copies of what lives in host memory: activations that wait there, weights.  "Kind"
+/// counts from 1: of a layer as it is, of one that recomputes; 0 is none.
+struct LayerCopies {
+  std::uint8_t down = 0;  ///< forward: beside its own work, what the layer before keeps goes down
+  std::uint8_t up = 0;    ///< backward: what the next layer down kept comes up
+  bool awaits = false;    ///< backward: what it kept itself has been brought up
+  bool next_weights = false, awaits_weights = false;  ///< those of the next layer come up; its own have
+  [[nodiscard]] bool any() const { return number() > 0; }
+  [[nodiscard]] std::size_t number() const {
+    return (down * 3U + up) * 8U + (awaits ? 4U : 0U) + (next_weights ? 2U : 0U) + (awaits_weights ? 1U : 0U);
+  }
+  static constexpr std::size_t numbers = 72;
+};
+/// Blocks with such copies, by the layer's own kind (less 1) and LayerCopies::number.
+struct CopyingBlocks {
+  std::array<std::array<std::array<BlockId, LayerCopies::numbers>, 2>, module_phases> layer;
+  /// Of a chunk's top layer: activations after its forward, before its backward pass.
+  std::array<BlockId, 2> last_down, first_up;
+  BlockId first_weights = no_block;  ///< of the layer that a pass begins with
 };
 
 /// What lives in host memory of a module whose states do.
 struct HostStates {
   BufferId weights{};    ///< what the device's copy is made from after an update
   BufferId gradients{};  ///< while the host updates
-  BufferId masters{};
+  BufferId masters{};    ///< while the host updates, where states wait on the disk
   BufferId moments[2]{};
+  BufferId disk_masters{}, disk_moments[2]{};  ///< there
 };
 
 /// Persistent buffers of one module ("embedding", "layer", "head").
@@ -165,10 +191,12 @@ struct State {
   std::vector<bool> recomputes;      ///< by layer: whether its backward pass makes activations again
   std::vector<bool> states_on_host;  ///< by layer; the embedding's and the head's where all eighths are
   bool ends_on_host;
-  bool tied_apart;                ///< the head keeps its own copy of the tied table, on another rank
-  std::uint32_t sequences;        ///< of one microbatch
-  std::uint64_t positions;        ///< of a sequence on one rank: its length / context
-  std::uint64_t tokens;           ///< of one microbatch on one rank, sequence parallelism apart
+  std::vector<bool> weights_on_host;      ///< by layer; its states are then, too
+  std::vector<bool> activations_on_host;  ///< by layer, between its passes
+  bool tied_apart;                        ///< the head keeps its own copy of the tied table, on another rank
+  std::uint32_t sequences;                ///< of one microbatch
+  std::uint64_t positions;                ///< of a sequence on one rank: its length / context
+  std::uint64_t tokens;                   ///< of one microbatch on one rank, sequence parallelism apart
   std::uint64_t rows;             ///< tokens of the residual stream: tokens, or tokens / tensor with sequence parallel
   std::uint64_t hidden_width;     ///< of the residual stream
   std::uint32_t heads, kv_heads;  ///< local
@@ -198,6 +226,7 @@ struct State {
   std::vector<Draft> drafts;  ///< by BlockId
   std::array<ModuleBlocks, module_phases> modules{};
   std::vector<Stage> stages;
+  std::optional<CopyingBlocks> copying;  ///< of the pass host_copies, where it has work
 
   [[nodiscard]] ModuleBlocks& blocks(Phase p) { return modules[static_cast<std::size_t>(p)]; }
   [[nodiscard]] const ModuleBlocks& blocks(Phase p) const { return modules[static_cast<std::size_t>(p)]; }
@@ -205,6 +234,11 @@ struct State {
   [[nodiscard]] Draft& operator[](BlockId id) { return drafts[index(id)]; }
   /// Whether any module's states are in host memory.
   [[nodiscard]] bool offloads_states() const;
+  /// Whether any layer's weights are in host memory.
+  [[nodiscard]] bool offloads_parameters() const;
+  [[nodiscard]] Home home_of(std::uint32_t layer) const;
+  /// Whether any layer's activations wait in host memory.
+  [[nodiscard]] bool offloads_activations() const;
   /// Whether some layers recompute and others do not.
   [[nodiscard]] bool two_kinds() const;
 
@@ -231,6 +265,9 @@ struct HeadMatrix {
   const char* slice;
 };
 [[nodiscard]] HeadMatrix head_matrix(const State&);
+
+/// Pairs of a module's states on the disk and in host memory, up or down.
+[[nodiscard]] std::vector<Operand> disk_pairs(const State&, const Module&, bool up);
 
 /// The part of a segment that this rank updates: all of it, or its share under ZeRO-1.
 [[nodiscard]] Operand own_part(const State&, BufferId buffer, const ParameterSegment&, View::Use,
@@ -271,19 +308,34 @@ void for_each_module(const State& s, const Chunk& chunk, Visit&& visit) {
   if (chunk.embedding) visit(s.embedding, std::int8_t{0});
 }
 
-/// Blocks of each module that build(state, module, in host memory) makes, for layers here and there as they are.
+/// Blocks of each module that build(state, module, home) makes, for layers here and there as they are.
 template <class Build>
 ModuleBlocks module_blocks(State& s, Build&& build) {
+  bool has[3] = {};
+  for (std::uint32_t l = 0; l < s.states_on_host.size(); ++l) has[static_cast<std::size_t>(s.home_of(l))] = true;
+  const Home ends = s.ends_on_host ? Home::states_on_host : Home::device;
+  const Home least = has[0] ? Home::device : has[1] ? Home::states_on_host : Home::all_on_host;
   ModuleBlocks out;
-  out.embedding = build(s, s.embedding, s.ends_on_host);
-  const bool some_on_host = s.offloads_states();
-  bool all_on_host = some_on_host;
-  for (const bool on_host : s.states_on_host) all_on_host = all_on_host && on_host;
-  out.layer = build(s, s.layer, all_on_host);
-  if (some_on_host && !all_on_host) out.host_layer = build(s, s.layer, true);
-  out.head = build(s, s.head, s.ends_on_host);
+  out.embedding = build(s, s.embedding, ends);
+  out.layer = build(s, s.layer, least);
+  if (has[1] && least != Home::states_on_host) out.host_layer = build(s, s.layer, Home::states_on_host);
+  if (has[2] && least != Home::all_on_host) out.remote_layer = build(s, s.layer, Home::all_on_host);
+  out.head = build(s, s.head, ends);
   return out;
 }
+
+/// The chunk of `place` that a chunk of the stage is part of.
+[[nodiscard]] std::uint32_t whole_chunk(const Stage&, std::uint32_t chunk);
+
+/// Whether the phase takes layers forward, or backward, and reads what they compute with.
+[[nodiscard]] bool is_forward(Phase);
+[[nodiscard]] bool is_backward(Phase);
+/// What the layer's run in a phase copies, in a chunk of `place`.
+[[nodiscard]] LayerCopies layer_copies(const State&, const Chunk& whole, Phase, std::uint32_t layer);
+
+/// What is wrong with the lives of the buffers that `watched` names, in the order of every stage's step: they are used
+/// only between their beginning and their end, and none is left.
+[[nodiscard]] std::string wrong_lives(const State&, const std::function<bool(BufferId)>& watched);
 
 /// Lives from setup on, through every step.
 [[nodiscard]] bool is_persistent(const Buffer&);

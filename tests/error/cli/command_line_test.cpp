@@ -234,7 +234,7 @@ TEST_CASE("cli.explain: only plans of one model, cluster and workload differ by 
 TEST_CASE("cli.pass: a pass that lowering does not have", "[error]") {
   const std::string passes =
       "  In order: place, schedule, recomputation, sharding_collectives, pipeline_transfers, "
-      "parameter_gathers_and_gradient_reductions, optimizer, lifetimes, parameter_copies, lanes.\n";
+      "parameter_gathers_and_gradient_reductions, optimizer, lifetimes, parameter_copies, host_copies, lanes.\n";
   CHECK(refused("show program demo-2x2x2 --after optimiser") ==
         "error: lowering has no pass \"optimiser\" [cli.pass]\n  Did you mean optimizer?\n" + passes);
   CHECK(refused("show program demo-2x2x2 --after zzz") == "error: lowering has no pass \"zzz\" [cli.pass]\n" + passes);

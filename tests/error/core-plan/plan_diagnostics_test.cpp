@@ -200,6 +200,12 @@ TEST_CASE("Offloading that is not there is refused") {
         "error: offload_states counts eighths [plan.offload-eighths]\n"
         "  offload_states is 9; it must be from 0 to 8.\n"
         "  Nearest valid: 8.\n");
+  plan.offload_states = 0;
+  plan.offload_activations = 10;
+  CHECK(in_memory(tiny(), small(), plan) ==
+        "error: offload_activations counts eighths [plan.offload-eighths]\n"
+        "  offload_activations is 10; it must be from 0 to 8.\n"
+        "  Nearest valid: 8.\n");
 }
 
 TEST_CASE("Token files: one byte more than a sequence is enough") {

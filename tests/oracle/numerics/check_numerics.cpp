@@ -128,9 +128,14 @@ class Check {
     options.host_room = host;
     const RunResult result = execute(program_, run_.model, run_.workload, run_.plan, *data_, options);
     for (std::uint32_t r = 0; r < program_.mesh.size(); ++r) {
-      const std::uint64_t expected = expected_totals(program_, Rank{r}).host_peak_bytes;
-      if (result.memory[r].host_peak_bytes == expected) continue;
-      fail(fmt::format("rank {}: host peak {} bytes is not {}", r, result.memory[r].host_peak_bytes, expected));
+      const ExpectedTotals expected = expected_totals(program_, Rank{r});
+      const RankMemory& memory = result.memory[r];
+      if (memory.host_peak_bytes != expected.host_peak_bytes) {
+        fail(fmt::format("rank {}: host peak {} bytes is not {}", r, memory.host_peak_bytes, expected.host_peak_bytes));
+      }
+      if (memory.disk_peak_bytes != expected.disk_peak_bytes) {
+        fail(fmt::format("rank {}: disk peak {} bytes is not {}", r, memory.disk_peak_bytes, expected.disk_peak_bytes));
+      }
     }
     if (result.losses.size() != options_.steps || result.traces.size() != options_.steps) fail("steps are missing");
     for (const Trace& trace : result.traces) check_traffic(trace);

@@ -29,13 +29,14 @@ std::uint64_t sent_by(const Program& program, const Block& block, const Op& op, 
 ExpectedTotals expected_totals(const Program& program, Rank rank) {
   const RankClass& mine = program.classes[class_of(program, rank)];
   ExpectedTotals totals;
-  std::uint64_t live = 0, host = 0;
+  std::uint64_t live[3] = {};
   const auto memory = [&](const OpRun& run) {
-    const auto at = [&](BufferId b) -> std::uint64_t& { return program[b].tier == Tier::host ? host : live; };
+    const auto at = [&](BufferId b) -> std::uint64_t& { return live[static_cast<std::size_t>(program[b].tier)]; };
     if (const auto* alloc = std::get_if<Alloc>(&run.op->action)) at(alloc->what) += bytes_of(program[alloc->what]);
     if (const auto* free = std::get_if<Free>(&run.op->action)) at(free->what) -= bytes_of(program[free->what]);
-    totals.peak_bytes = std::max(totals.peak_bytes, live);
-    totals.host_peak_bytes = std::max(totals.host_peak_bytes, host);
+    totals.peak_bytes = std::max(totals.peak_bytes, live[0]);
+    totals.host_peak_bytes = std::max(totals.host_peak_bytes, live[1]);
+    totals.disk_peak_bytes = std::max(totals.disk_peak_bytes, live[2]);
   };
   for_each_op(program, mine.setup, memory);
   for_each_op(program, mine.step, [&](const OpRun& run) {

@@ -11,6 +11,7 @@ namespace orrery::test {
 struct ExpectedTotals {
   std::uint64_t peak_bytes = 0;       ///< largest live bytes over setup and one step
   std::uint64_t host_peak_bytes = 0;  ///< the same of the host tier
+  std::uint64_t disk_peak_bytes = 0;  ///< and of the disk tier
   std::uint64_t sent_bytes = 0;       ///< of one step: ring algorithms and exchanges
 };
 [[nodiscard]] ExpectedTotals expected_totals(const Program&, Rank);

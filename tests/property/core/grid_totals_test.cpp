@@ -204,7 +204,8 @@ TEST_CASE("the other collectives of a grid equal the closed form", "[property][t
 TEST_CASE("weights on a grid equal the closed form", "[property][totals]") {
   const auto whole_states = [](Plan& plan) {
     plan.zero_stage = 0;
-    plan.offload_states = 0;
+    plan.offload_states = plan.offload_parameters = 0;
+    plan.states_tier = StatesTier::host;
   };
   for_each_stage(grid_run, whole_states,
                  [](const Symbols& x, const Program&, std::uint32_t stage, const ClassTotals& totals) {

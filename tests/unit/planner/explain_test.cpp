@@ -1,7 +1,9 @@
 #include "planner/explain.hpp"
 #include "core/program/totals.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <numeric>
 
 #include "core/plan/plan_check.hpp"
@@ -366,4 +368,66 @@ TEST_CASE("why not that one: it does not fit", "[unit][planner]") {
   CHECK(d.valid);
   CHECK_FALSE(d.fits);
   CHECK(d.text.find("That plan does not fit: stage ") != std::string::npos);
+}
+
+// Choices of which none can be less; of those the quickest.  Brute force over all.
+TEST_CASE("auto takes the quickest of the least places for states, parameters and activations", "[unit][planner]") {
+  PlannedRun r;
+  r.model = test::tiny_gpt();
+  r.model.layers = 4;
+  r.workload.global_batch = 4;
+  r.workload.sequence_length = 16;
+  r.workload.precision = Precision::bf16;
+  r.plan.microbatch_size = 4;
+  r.plan.stage_layers = std::vector<std::uint32_t>{4};
+  r.plan.gradient_bucket = 1e9 * byte;
+  r.plan.overlap_gradients = false;
+  r.plan.attention = AttentionKernel::flash;
+  ClusterSpec cluster = test::small_cluster(1, 1, gibibyte);
+  struct Place {
+    std::uint32_t states, parameters, activations;
+    double peak;
+    Seconds time;
+  };
+  const CostModel costs(cluster, calibration(), r.plan.mesh, {}, {});
+  std::vector<Place> all;
+  for (std::uint32_t s = 0; s <= 8; ++s) {
+    for (std::uint32_t i = 0; i < 9 * (s + 1); ++i) {
+      const std::uint32_t p = i / 9, a = i % 9;
+      r.plan.offload_states = s;
+      r.plan.offload_parameters = p;
+      r.plan.offload_activations = a;
+      const Program program = lower(r.model, r.workload, r.plan);
+      all.push_back({s, p, a, static_cast<double>(totals_of(program, 0).peak[index(Tier::device)]),
+                     estimate(r, program, costs).step_time});
+    }
+  }
+  r.plan.offload_states.reset();
+  r.plan.offload_parameters.reset();
+  r.plan.offload_activations.reset();
+  CHECK(!is_resolved(r.plan));
+  std::size_t several = 0;
+  for (std::size_t i = 0; i < all.size(); i += 7) {
+    const Place& room = all[i];
+    const auto fits = [&](const Place& p) { return p.peak <= room.peak; };
+    const auto minimal = [&](const Place& p) {
+      return fits(p) && std::none_of(all.begin(), all.end(), [&](const Place& q) {
+               const bool less = q.states <= p.states && q.parameters <= p.parameters && q.activations <= p.activations;
+               const bool same = q.states == p.states && q.parameters == p.parameters && q.activations == p.activations;
+               return less && !same && fits(q);
+             });
+    };
+    std::vector<Place> least;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(least), minimal);
+    several += least.size() > 1 ? 1 : 0;
+    const Place best =
+        *std::min_element(least.begin(), least.end(), [](const Place& p, const Place& q) { return p.time < q.time; });
+    cluster.device.memory = Bytes::of(room.peak);
+    const Plan plan = resolve(r.plan, r.model, r.workload, cluster, calibration()).plan;
+    CHECK(is_resolved(plan));
+    CHECK(plan.offload_states == best.states);
+    CHECK(plan.offload_parameters == best.parameters);
+    CHECK(plan.offload_activations == best.activations);
+  }
+  CHECK(several > 5);
 }

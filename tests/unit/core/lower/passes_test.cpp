@@ -66,8 +66,10 @@ PlannedRun sharded_run() {
   limits.zero_stage = 3;
   for (std::uint64_t seed = 0;; ++seed) {
     PlannedRun r = test::random_run(seed, limits);
-    if (r.plan.mesh.size(Axis::pipeline) > 1 && r.plan.mesh.size(Axis::data) > 1 && r.plan.reshard_after_forward)
+    if (r.plan.mesh.size(Axis::pipeline) > 1 && r.plan.mesh.size(Axis::data) > 1 && r.plan.reshard_after_forward) {
+      r.plan.offload_activations = 8;
       return r;
+    }
   }
 }
 
@@ -115,6 +117,11 @@ TEST_CASE("a broken state violates what a pass ensures", "[lower]") {
     auto& layer = s[s.blocks(Phase::forward).layer].block.ops;
     std::erase_if(ops, is_memory);
     std::erase_if(layer, [](const Op& op) { return std::holds_alternative<Free>(op.action); });
+  }));
+  CHECK(broken(host_copies(), [](State& s) {
+    for (const BlockId id : s.copying->last_down) {
+      if (id != no_block) std::erase_if(s[id].block.ops, is_memory);
+    }
   }));
   CHECK(broken(lanes(), [](State& s) {
     for (Draft& d : s.drafts) {

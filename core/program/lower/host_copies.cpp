@@ -1,0 +1,264 @@
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "core/program/lower/passes.hpp"
+
+namespace orrery::lowering {
+namespace {
+
+// Kept activations of some layers wait in host memory between the forward and
+// the backward pass (Rhu et al., "vDNN", MICRO 2016), weights of some live there
+// (Pudipeddi et al., "L2L", 2020; Rajbhandari et al., "ZeRO-Infinity", SC 2021).
+//
+// Copies run beside the compute of a neighbour, two layers in flight: forward,
+// block l takes down what layer l - 1 keeps, ends after that copy, and frees it;
+// a block brings up what the next layer of its pass needs, and begins after the
+// copy that the block before has made for it.  Where a pass begins or ends there
+// is no neighbour: those copies are blocks of their own, beside what else there is.
+//
+// Ranks that ZeRO makes hold a part each in host memory bring up that part and
+// gather the rest from each other, so that all their links to hosts share the work.
+
+/// Buffers of a layer that live from its forward to its backward pass.
+std::vector<BufferId> kept_by(const State& s, std::size_t kind) {
+  const auto block = [&](Phase phase) -> const Block* {
+    const ModuleBlocks& blocks = s.blocks(phase);
+    const BlockId id = kind == 1 && blocks.recomputed_layer != no_block ? blocks.recomputed_layer : blocks.layer;
+    return id == no_block ? nullptr : &s[id].block;
+  };
+  const auto frees = [](const Block* in, BufferId b) {
+    return in != nullptr && std::any_of(in->ops.begin(), in->ops.end(), [&](const Op& op) {
+             const auto* free = std::get_if<Free>(&op.action);
+             return free != nullptr && free->what == b && free->layer_shift == 0;
+           });
+  };
+  const Block* forward = block(Phase::forward);
+  std::vector<BufferId> kept;
+  for (const View& v : forward->views) {
+    if (s.program[v.buffer].scope != Scope::layer_microbatch || v.layer_shift != 0) continue;
+    if (std::find(kept.begin(), kept.end(), v.buffer) != kept.end() || frees(forward, v.buffer)) continue;
+    if (frees(block(Phase::backward), v.buffer) || frees(block(Phase::weight), v.buffer)) kept.push_back(v.buffer);
+  }
+  return kept;
+}
+
+class Builder {
+ public:
+  explicit Builder(State& s) : s_(s), copying_(s.copying.emplace()) {
+    for (auto& of_phase : copying_.layer) {
+      for (auto& of_kind : of_phase) of_kind.fill(no_block);
+    }
+    copying_.last_down.fill(no_block);
+    copying_.first_up.fill(no_block);
+    for (std::size_t kind = 0; kind < 2 && s.offloads_activations(); ++kind) {
+      for (const BufferId b : kept_by(s, kind)) kept_[kind].push_back({b, in_host(b)});
+    }
+  }
+
+  void build() {
+    for (const Stage& stage : s_.stages) {
+      for (std::uint32_t c = 0; c < stage.own_chunks; ++c) chunk(stage.chunks[c]);
+    }
+  }
+
+ private:
+  struct Kept {
+    BufferId device, host;
+  };
+
+  BufferId in_host(BufferId of) {
+    for (const Kept& k : kept_[0]) {
+      if (k.device == of) return k.host;
+    }
+    Buffer b = s_.program[of];
+    b.name += ".host";
+    b.shard.reset();
+    b.tier = Tier::host;
+    return s_.declare(std::move(b));
+  }
+
+  void chunk(const Chunk& whole) {
+    for (std::uint32_t l = whole.low_layer; l < whole.low_layer + whole.layers; ++l) {
+      const std::size_t kind = s_.recomputes[l] ? 1 : 0;
+      for (std::size_t p = 0; p < module_phases; ++p) {
+        const auto phase = static_cast<Phase>(p);
+        const LayerCopies copies = layer_copies(s_, whole, phase, l);
+        const ModuleBlocks& blocks = s_.blocks(phase);
+        BlockId& block = copying_.layer[p][kind][copies.number()];
+        if (!copies.any() || blocks.layer == no_block || block != no_block) continue;
+        const bool other = kind == 1 && blocks.recomputed_layer != no_block;
+        block = with_copies(other ? blocks.recomputed_layer : blocks.layer, phase, kind, copies);
+      }
+    }
+    const std::uint32_t top = whole.low_layer + whole.layers - 1;
+    const std::size_t kind = s_.recomputes[top] ? 1 : 0;
+    if (copying_.first_weights == no_block && s_.offloads_parameters()) {
+      BlockBuilder first(s_, "layer.weights", Pass::forward, Section::model);
+      bring_weights(first, 0);
+      copying_.first_weights = first.finish(s_);
+    }
+    if (!s_.activations_on_host[top] || copying_.last_down[kind] != no_block) return;
+    BlockBuilder down(s_, "layer.down", Pass::forward, Section::model);
+    go_down(down, kind, 0);
+    free_device(down, kind, 0);
+    copying_.last_down[kind] = down.finish(s_);
+    BlockBuilder up(s_, "layer.up", Pass::input_gradient, Section::model);
+    up.after_tail(copy_lane(Tier::device, Tier::host));  // nothing else waits for the top layer's way down
+    come_up(up, kind, 0);
+    copying_.first_up[kind] = up.finish(s_);
+  }
+
+  void memory(BlockBuilder& b, bool alloc, BufferId what, std::int8_t shift) {
+    Op op;
+    if (alloc) {
+      op.action = Alloc{what, shift};
+    } else {
+      op.action = Free{what, shift};
+    }
+    b.draft().block.ops.push_back(op);
+  }
+
+  void go_down(BlockBuilder& b, std::size_t kind, std::int8_t shift) {
+    std::vector<Operand> pairs;
+    for (const Kept& k : kept_[kind]) {
+      memory(b, true, k.host, shift);
+      pairs.push_back(read(k.device, shift));
+      pairs.push_back(write(k.host, shift));
+    }
+    b.copy(Tier::device, Tier::host, pairs);
+  }
+
+  void come_up(BlockBuilder& b, std::size_t kind, std::int8_t shift) {
+    std::vector<Operand> pairs;
+    for (const Kept& k : kept_[kind]) {
+      memory(b, true, k.device, shift);
+      pairs.push_back(read(k.host, shift));
+      pairs.push_back(write(k.device, shift));
+    }
+    b.copy(Tier::host, Tier::device, pairs);
+  }
+
+  void bring_weights(BlockBuilder& b, std::int8_t shift) {
+    const Module& m = s_.layer;
+    memory(b, true, m.weights, shift);
+    if (!s_.shard_states) {
+      const Operand pair[] = {read(m.host.weights, shift), write(m.weights, shift)};
+      b.copy(Tier::host, Tier::device, pair);
+      return;
+    }
+    std::vector<Operand> parts, wholes;
+    for (const ParameterSegment& segment : s_.program.parameter_tables[m.table].segments) {
+      parts.push_back(own_part(s_, m.host.weights, segment, View::Use::read, shift));
+      parts.push_back(own_part(s_, m.weights, segment, View::Use::write, shift));
+      wholes.push_back(own_part(s_, m.weights, segment, View::Use::read, shift));
+      wholes.push_back({m.weights, View::Use::write, shift, segment.offset, segment.count, {}});
+    }
+    b.copy(Tier::host, Tier::device, parts);
+    b.collective(Collective::Kind::all_gather, s_.data_group, wholes);
+  }
+
+  void free_device(BlockBuilder& b, std::size_t kind, std::int8_t shift) {
+    for (const Kept& k : kept_[kind]) memory(b, false, k.device, shift);
+  }
+
+  [[nodiscard]] bool uses_weights(const Draft& draft, const Op& op) const {
+    bool found = false;
+    for_each_view(draft.block, op, [&](const View& v) { found = found || v.buffer == s_.layer.weights; });
+    return found;
+  }
+  /// Whether the op uses what this layer kept.
+  [[nodiscard]] bool uses_kept(const Draft& draft, const Op& op, std::size_t kind) const {
+    bool found = false;
+    for_each_view(draft.block, op, [&](const View& v) {
+      found = found || (v.layer_shift == 0 && std::any_of(kept_[kind].begin(), kept_[kind].end(),
+                                                          [&](const Kept& k) { return k.device == v.buffer; }));
+    });
+    return found;
+  }
+
+  BlockId with_copies(BlockId of, Phase phase, std::size_t kind, const LayerCopies& copies) {
+    const Draft base = s_[of];
+    BlockBuilder b(s_, base);
+    Draft& draft = b.draft();
+    draft.entry_tails = LaneList();
+    if (copies.awaits) draft.block.name += ".awaits";
+    if (copies.down > 0) draft.block.name += copies.down == 2 ? ".down-recomputed" : ".down";
+    if (copies.up > 0) draft.block.name += copies.up == 2 ? ".up-recomputed" : ".up";
+    if (copies.awaits_weights) draft.block.name += ".awaits-weights";
+    if (copies.next_weights) draft.block.name += ".weights";
+    const bool backward = is_backward(phase);
+    if (copies.down > 0) go_down(b, copies.down - 1U, -1);
+    const auto down = static_cast<std::uint32_t>(draft.block.ops.size() - 1);
+    if (copies.up > 0) come_up(b, copies.up - 1U, -1);
+    if (copies.next_weights) bring_weights(b, backward ? -1 : 1);
+    bool entered = false, computed = false;
+    std::uint32_t last_compute = 0;
+    for (std::uint32_t i = 0; i < base.block.ops.size(); ++i) {
+      const Op& op = base.block.ops[i];
+      const bool computes = std::holds_alternative<Compute>(op.action);
+      if (!is_memory(op)) {
+        // The block's entry, which the neighbour's copy does not share.
+        if (!entered || (computes && !computed)) {
+          for (const Lane lane : base.entry_tails) b.after_tail(lane);
+        }
+        // What other lanes take; compute goes on in order once it has begun.
+        const bool takes = computes ? !computed : uses_kept(base, op, kind);
+        const bool takes_weights = computes ? !computed : uses_weights(base, op);
+        const bool gathers = copies.awaits_weights && takes_weights && s_.shard_states;
+        if ((copies.awaits && takes) || (copies.awaits_weights && takes_weights && !s_.shard_states)) {
+          b.after_tail(copy_lane(Tier::host, Tier::device));
+        }
+        if (gathers) b.after_tail({LaneKind::collective, gather_lane});
+        entered = true;
+        computed = computed || computes;
+      }
+      if (computes) last_compute = static_cast<std::uint32_t>(draft.block.ops.size());
+      b.copy_op(base, i);
+    }
+    if (copies.down > 0) {
+      draft.after.emplace_back(last_compute, down);
+      free_device(b, copies.down - 1U, -1);
+    }
+    if (copies.awaits) {
+      for (const Kept& k : kept_[kind]) memory(b, false, k.host, 0);
+    }
+    if (copies.awaits_weights) memory(b, false, s_.layer.weights, 0);
+    return b.finish(s_);
+  }
+
+  State& s_;
+  CopyingBlocks& copying_;
+  std::array<std::vector<Kept>, 2> kept_;  ///< by kind of layer: as it is, and one that recomputes
+};
+
+std::string before(const State& s) {
+  if (s.drafts.empty()) return "there are no blocks";
+  if (s.copying) return "copies are there already";
+  const auto allocates = [](const Draft& d) { return std::any_of(d.block.ops.begin(), d.block.ops.end(), is_memory); };
+  if (!allocates(s[s.blocks(Phase::forward).layer])) return "lifetimes are not known";
+  if (std::any_of(s.drafts.begin(), s.drafts.end(), [](const Draft& d) { return !d.block.waits.empty(); })) {
+    return "lanes are settled";
+  }
+  return {};
+}
+
+void run(State& s) {
+  if (s.offloads_activations() || s.offloads_parameters()) Builder(s).build();
+}
+
+/// Activations, their copies in host memory and weights that live there are used only between their beginning and
+/// their end, and none is left.
+std::string after(const State& s) {
+  if (s.copying.has_value() != (s.offloads_activations() || s.offloads_parameters())) return "no copies are made";
+  if (!s.copying) return {};
+  const bool all = std::find(s.weights_on_host.begin(), s.weights_on_host.end(), false) == s.weights_on_host.end();
+  return wrong_lives(
+      s, [&](BufferId b) { return s.program[b].scope == Scope::layer_microbatch || (all && b == s.layer.weights); });
+}
+
+}  // namespace
+
+LoweringPass host_copies() { return {"host_copies", before, run, after}; }
+
+}  // namespace orrery::lowering
