@@ -28,10 +28,6 @@ class Check {
       error("workload.routing", "routing-dense", "the workload routes tokens to experts, and the model has none",
             {fmt::format("{} is dense.", name()), "Leave out [workload.routing]."});
     }
-    if (!plan_.expert_tensor) {
-      error("plan.expert_tensor", "expert-tensor-dense", "the plan says how experts are cut, and the model has none",
-            {fmt::format("{} is dense.", name()), "Leave out expert_tensor."});
-    }
   }
 
   void mixture(const Mixture& m) {
@@ -56,11 +52,6 @@ class Check {
     if (plan_.tensor != TensorAlgorithm::one_d) {
       error("plan.tensor", "expert-grid", "experts are not cut over grids of ranks",
             {fmt::format("tensor is \"{}\"; {} has experts.", name_of(plan_.tensor), name()), "Nearest valid: 1d."});
-    }
-    if (!plan_.expert_tensor) {
-      error("plan.expert_tensor", "expert-tensor", "experts that tensor parallelism leaves whole are not supported",
-            {"Each is cut along the tensor axis as a dense feed-forward layer is.",
-             "Set expert_tensor to true, or tensor to 1 and expert to more."});
     }
     if (m.ffn % t != 0 || m.shared_ffn % t != 0) {
       const bool routed = m.ffn % t != 0;

@@ -104,8 +104,7 @@ struct Plan {
   std::vector<std::vector<OrderedAction>> order;          ///< what it says for each pipeline rank
   StagePlacement order_placement = StagePlacement::loop;  ///< of the stages that it names
   ActionTimes action_times;                               ///< of zb_v
-  bool expert_tensor = true;     ///< experts are cut along the tensor axis too; false: each tensor rank has whole ones
-  std::uint32_t zero_stage = 0;  ///< 0 to 3: what the data axis cuts; states, gradients, weights
+  std::uint32_t zero_stage = 0;              ///< 0 to 3: what the data axis cuts; states, gradients, weights
   bool reshard_after_forward = true;         ///< ZeRO-3: gather a layer's weights again for the backward pass
   std::uint32_t prefetch = 1;                ///< ZeRO-3: layers gathered ahead, 0 or 1
   std::optional<Bytes> gradient_bucket;      ///< least bytes of one gradient reduction

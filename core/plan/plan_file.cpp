@@ -123,7 +123,6 @@ void read_choices(TomlTable& table, const std::filesystem::path& folder, Plan& p
   table.read_enum("states_tier", states_tier_names(), plan.states_tier, Need::optional);
   read_eighths(table, "offload_parameters", plan.offload_parameters);
   read_eighths(table, "offload_activations", plan.offload_activations);
-  table.read("expert_tensor", plan.expert_tensor, Need::optional);
   table.read("zero_stage", plan.zero_stage, {0, 3}, Need::optional);
   table.read("reshard_after_forward", plan.reshard_after_forward, Need::optional);
   table.read("prefetch", plan.prefetch, {0, 1}, Need::optional);
@@ -247,7 +246,6 @@ std::string write_plan(const PlannedRun& run) {
     out.flag("zigzag", plan.zigzag);
     if (plan.inner_ring != 0) out.whole("inner_ring", plan.inner_ring);
   }
-  if (!plan.expert_tensor) out.flag("expert_tensor", false);
   out.text("recompute", name_of(plan.recompute));
   if (plan.recompute_layers) out.wholes("recompute_layers", *plan.recompute_layers);
   const auto write_eighths = [&](std::string_view key, const std::optional<std::uint32_t>& eighths) {
