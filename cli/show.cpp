@@ -163,9 +163,10 @@ class ShowVerb final : public Verb {
       if (m->mixture) {
         counts += fmt::format("# of which a token meets {}\n", with_commas(active_parameter_count(*m)));
       }
-      if (m->architecture == Architecture::bert) {
-        counts += fmt::format("# published as {}: with a pooler, without the head of masked words\n",
-                              with_commas(published_parameter_count(*m)));
+      if (published_parameter_count(*m) != parameter_count(*m)) {
+        counts += fmt::format("# published as {}: {}\n", with_commas(published_parameter_count(*m)),
+                              m->mixture ? "with the biases that only the choice of experts sees"
+                                         : "with a pooler, without the head of masked words");
       }
       if (m->prediction_modules > 0) {
         counts +=

@@ -28,6 +28,9 @@ std::uint64_t per_width(const ModelSpec& m) { return m.hidden * (m.activation ==
 std::uint64_t mixture_count(const ModelSpec& m, std::uint64_t experts) {
   return per_width(m) * (experts * m.mixture->ffn + m.mixture->shared_ffn) + m.hidden * m.mixture->experts;
 }
+std::uint64_t score_bias_count(const ModelSpec& m) {
+  return m.mixture && m.mixture->score_bias ? m.mixture->experts : 0;
+}
 std::uint64_t mixture_layers(const ModelSpec& m) {
   return m.mixture ? m.layers - std::min(m.layers, m.mixture->first_dense) : 0;
 }
@@ -88,14 +91,15 @@ std::uint64_t active_parameter_count(const ModelSpec& m) {
 }
 
 std::uint64_t published_parameter_count(const ModelSpec& m) {
-  if (m.architecture != Architecture::bert) return parameter_count(m);
+  if (m.architecture != Architecture::bert) return parameter_count(m) + mixture_layers(m) * score_bias_count(m);
   return embedding_count(m) + layers_count(m) + m.hidden * m.hidden + m.hidden;
 }
 
 std::uint64_t prediction_module_parameter_count(const ModelSpec& m) {
-  return layer_parameter_count(m) + 2 * m.hidden * m.hidden + 3 * norm_count(m);
+  return layer_parameter_count(m) + score_bias_count(m) + 2 * m.hidden * m.hidden + 3 * norm_count(m);
 }
 
+bool is_mixture(const ModelSpec& m, std::uint64_t layer) { return m.mixture && layer >= m.mixture->first_dense; }
 bool is_causal(const ModelSpec& m) { return m.architecture == Architecture::decoder; }
 std::uint64_t key_width(const ModelSpec& m) { return m.head_dim + (m.latent ? m.latent->rope_dim : 0); }
 std::uint64_t value_width(const ModelSpec& m) { return m.latent ? m.latent->value_dim : m.head_dim; }

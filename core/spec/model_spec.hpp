@@ -113,14 +113,15 @@ struct ModelSpec {
 /// Parameters that one token meets: of the experts only per_token in each layer.
 [[nodiscard]] std::uint64_t active_parameter_count(const ModelSpec&);
 
-/// The same as its authors count it: BERT with the pooler, h^2 + h, that its
+/// The same as its authors count it: mixtures with the E biases of a layer that
+/// only the choice of experts sees; BERT with the pooler, h^2 + h, that its
 /// second task trains, and without the head of its first (what is called
 /// BERT-base has 109,482,240).
 [[nodiscard]] std::uint64_t published_parameter_count(const ModelSpec&);
 
-/// One of the prediction modules, which parameter_count leaves out: a layer, a
-/// projection 2 h -> h and three norms; embedding and head are the model's
-/// (DeepSeek-V3, 2024, section 2.2).
+/// One of the prediction modules, which parameter_count leaves out, as its
+/// authors count it: a layer, a projection 2 h -> h and three norms; embedding
+/// and head are the model's (DeepSeek-V3, 2024, section 2.2).
 [[nodiscard]] std::uint64_t prediction_module_parameter_count(const ModelSpec&);
 
 /// Parameters of one transformer layer, a mixture where the model has some.
@@ -128,6 +129,8 @@ struct ModelSpec {
 /// Those of its attention: projections, their biases and inner norms.
 [[nodiscard]] std::uint64_t attention_parameter_count(const ModelSpec&);
 
+/// Whether the layer has a mixture for its feed-forward part.
+[[nodiscard]] bool is_mixture(const ModelSpec&, std::uint64_t layer);
 /// Queries see the keys of all positions up to their own; else of all.
 [[nodiscard]] bool is_causal(const ModelSpec&);
 /// Width of a head's query and key, and of its value.

@@ -23,8 +23,8 @@ TEST_CASE("a Hugging Face config gives the shipped model", "[unit][hf]") {
   CHECK(Library(models).model("hf/llama-3-70b", models, d) == read_hf_config(models / "hf/llama-3-70b/config.json", d));
 }
 
-TEST_CASE("configurations of BERT and ViT give the shipped models", "[unit][hf]") {
-  for (const char* name : {"bert-base", "vit-b-16"}) {
+TEST_CASE("configurations of other families give the shipped models", "[unit][hf]") {
+  for (const char* name : {"bert-base", "vit-b-16", "deepseek-v2", "deepseek-v2-lite", "deepseek-v3"}) {
     CAPTURE(name);
     Diagnostics d;
     auto imported = read_hf_config(models / "hf" / name / "config.json", d);

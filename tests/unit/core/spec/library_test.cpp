@@ -1,6 +1,7 @@
 #include "core/spec/library.hpp"
 
 #include <catch2/catch.hpp>
+#include <tuple>
 
 using namespace orrery;
 
@@ -13,12 +14,13 @@ TEST_CASE("shipped models have the published number of parameters", "[unit][libr
   // Counts of the released checkpoints; GPT-3 and the Megatron models by the
   // closed form V h + S h + L (12 h^2 + 13 h) + 2 h.
   const std::pair<const char*, std::uint64_t> published[] = {
-      {"gpt2-124m", 124'439'808},      {"gpt2-355m", 354'823'168},        {"gpt2-774m", 774'030'080},
-      {"gpt2-1.5b", 1'557'611'200},    {"gpt3-175b", 174'604'259'328},    {"llama-2-7b", 6'738'415'616},
-      {"llama-2-13b", 13'015'864'320}, {"llama-2-70b", 68'976'648'192},   {"llama-3-8b", 8'030'261'248},
-      {"llama-3-70b", 70'553'706'496}, {"llama-3-405b", 405'853'388'800}, {"bert-base", 109'482'240},
-      {"bert-large", 335'141'888},     {"vit-b-16", 86'567'656},          {"vit-l-16", 304'326'632},
-      {"vit-h-14", 632'045'800},
+      {"gpt2-124m", 124'439'808},       {"gpt2-355m", 354'823'168},        {"gpt2-774m", 774'030'080},
+      {"gpt2-1.5b", 1'557'611'200},     {"gpt3-175b", 174'604'259'328},    {"llama-2-7b", 6'738'415'616},
+      {"llama-2-13b", 13'015'864'320},  {"llama-2-70b", 68'976'648'192},   {"llama-3-8b", 8'030'261'248},
+      {"llama-3-70b", 70'553'706'496},  {"llama-3-405b", 405'853'388'800}, {"bert-base", 109'482'240},
+      {"bert-large", 335'141'888},      {"vit-b-16", 86'567'656},          {"vit-l-16", 304'326'632},
+      {"vit-h-14", 632'045'800},        {"deepseek-v2", 235'741'434'880},  {"deepseek-v2-lite", 15'706'484'224},
+      {"deepseek-v3", 671'026'419'200}, {"mixtral-8x7b", 46'702'792'704},
   };
   for (const auto& [name, count] : published) {
     CAPTURE(name);
@@ -27,6 +29,39 @@ TEST_CASE("shipped models have the published number of parameters", "[unit][libr
     CHECK(render(d) == "");
     REQUIRE(model);
     CHECK(published_parameter_count(*model) == count);
+  }
+}
+
+// Section 4.2 of the report and README_WEIGHTS of the release: 671B in the main model; beside it one prediction
+// module of 11.6B (the release says 11.5B), stored with copies of the embedding and of the head, 685B in all.
+TEST_CASE("DeepSeek-V3 has 671B parameters, 685B with its prediction module", "[unit][library]") {
+  Diagnostics d;
+  const auto m = library.model("deepseek-v3", ".", d);
+  REQUIRE(m);
+  // 58 mixtures of 256 experts have a bias for each, which is not trained.
+  CHECK(parameter_count(*m) == 671'026'419'200 - 58 * 256);
+  // Attention and two norms; 257 experts, router and biases; projection and three norms.
+  const std::uint64_t module =
+      187'107'328 + 2 * 7168 + 257ULL * 3 * 7168 * 2048 + 256 * 7168 + 256 + 2 * 7168 * 7168 + 3 * 7168;
+  CHECK(module == 11'610'068'224);
+  CHECK(prediction_module_parameter_count(*m) == module);
+  CHECK(published_parameter_count(*m) + module + 2ULL * 129'280 * 7168 == 684'489'845'504);
+}
+
+// What a token meets, as its authors say to the billion: DeepSeek-V2 "21B", its lite version "2.4B" (without the input
+// embedding, whose table a token reads one row of, both), DeepSeek-V3 "37B", Mixtral "13B".
+TEST_CASE("a token meets the published number of parameters", "[unit][library]") {
+  const std::tuple<const char*, double, double> published[] = {{"deepseek-v2", 21.0, 0.5},
+                                                               {"deepseek-v2-lite", 2.4, 0.06},
+                                                               {"deepseek-v3", 37.0, 0.5},
+                                                               {"mixtral-8x7b", 13.0, 0.5}};
+  for (const auto& [name, billions, rounding] : published) {
+    CAPTURE(name);
+    Diagnostics d;
+    const auto m = library.model(name, ".", d);
+    REQUIRE(m);
+    const double active = static_cast<double>(active_parameter_count(*m) - m->vocabulary * m->hidden);
+    CHECK(active / 1e9 == Approx(billions).margin(rounding));
   }
 }
 
