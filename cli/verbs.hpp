@@ -17,6 +17,7 @@ namespace orrery {
 [[nodiscard]] std::unique_ptr<Verb> show_verb();
 [[nodiscard]] std::unique_ptr<Verb> check_verb();
 [[nodiscard]] std::unique_ptr<Verb> study_verb();
+[[nodiscard]] std::unique_ptr<Verb> validate_verb();
 
 /// In the order in which --help lists them.
 [[nodiscard]] std::vector<std::unique_ptr<Verb>> all_verbs();

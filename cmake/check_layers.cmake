@@ -1,7 +1,7 @@
 # Fails when a file includes what its folder may not:
 #
 #   core/base <- core/spec <- core/plan <- core/program <- core/record
-#   core      <- sim  <- planner <- cli
+#   core      <- sim  <- planner <- validate <- cli
 #   core      <- exec <- cli
 #   sim/cost  <- sim/bound, sim/estimate, sim/net, sim/des
 #
@@ -25,20 +25,21 @@ set(layers
   "sim/net"            "(core|sim/cost|sim/net)/"
   "sim/des"            "(core|sim/cost|sim/des)/"
   "planner"            "(core|sim|planner)/"
+  "validate"           "(core|sim|planner|validate)/"
   "exec"               "(core|exec)/"
-  "cli"                "(core|sim|planner|exec|cli)/"
-  "tests"              "(core|sim|planner|exec|cli|tests)/")
+  "cli"                "(core|sim|planner|validate|exec|cli)/"
+  "tests"              "(core|sim|planner|validate|exec|cli|tests)/")
 
 # Library (as included); folders that may include it; folders whose headers may too.
 set(none "^$")
 set(libraries
   "toml[+][+]/"             "core/(base|spec|plan)/"              "${none}"
-  "nlohmann/json[.]hpp"     "(core|sim|planner|exec|cli)/"        "${none}"
-  "nlohmann/json_fwd[.]hpp" "(core|sim|planner|exec|cli)/"        "."
+  "nlohmann/json[.]hpp"     "(core|sim|planner|validate|exec|cli)/"        "${none}"
+  "nlohmann/json_fwd[.]hpp" "(core|sim|planner|validate|exec|cli)/"        "."
   "CLI/"                    "cli/"                                "${none}"
   "boost/"                  "(core|sim)/"                         "${none}"
   "Eigen/"                  "(exec|sim/cost)/"                    "exec/kernels/cpu/"   # private to that folder
-  "(tbb|oneapi)/"           "planner/"                            "${none}"
+  "(tbb|oneapi)/"           "(planner|validate)/"                            "${none}"
   "hwloc"                   "exec/calibrate/"                     "${none}"
   "atomic$"                 "(exec|planner|cli|sim/des|core/record)/" "."   # sim/des, core/record: only to be told to stop
   "mutex$"                  "(exec|planner|cli|sim/bound)/"       "."   # sim/bound: facts that threads of a search share
@@ -54,7 +55,7 @@ macro(fail text)
 endmacro()
 
 file(GLOB_RECURSE files RELATIVE "${ROOT}"
-     "${ROOT}/core/*.[hc]pp" "${ROOT}/sim/*.[hc]pp" "${ROOT}/planner/*.[hc]pp" "${ROOT}/exec/*.[hc]pp"
+     "${ROOT}/core/*.[hc]pp" "${ROOT}/sim/*.[hc]pp" "${ROOT}/planner/*.[hc]pp" "${ROOT}/validate/*.[hc]pp" "${ROOT}/exec/*.[hc]pp"
      "${ROOT}/cli/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
 foreach(file IN LISTS files)
   set(allowed "")

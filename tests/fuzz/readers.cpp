@@ -14,6 +14,7 @@
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "sim/net/fabric.hpp"
+#include "validate/run_table.hpp"
 
 namespace orrery::test {
 
@@ -152,6 +153,13 @@ std::string fabric(std::string_view bytes) {
   return {};
 }
 
+std::string runs(std::string_view bytes) {
+  Diagnostics diagnostics, again;
+  const auto value = parse_runs(std::string(bytes), "fuzz.csv", diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  return parse_runs(write_runs(*value), "again.csv", again) == value ? "" : "does not read back equal";
+}
+
 }  // namespace
 
 const std::vector<FuzzedReader>& fuzzed_readers() {
@@ -167,6 +175,7 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"order", order, {"tests/fuzz/seeds/order"}, ".order"},
       {"calibration", calibration, {"models/calibration"}, ".toml"},
       {"fabric", fabric, {"models/fabric"}, ".toml"},
+      {"runs", runs, {"tests/fuzz/seeds/runs"}, ".csv"},
   };
   return readers;
 }

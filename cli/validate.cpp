@@ -1,0 +1,142 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/common.hpp"
+#include "cli/progress.hpp"
+#include "cli/status.hpp"
+#include "cli/table.hpp"
+#include "cli/verbs.hpp"
+#include "validate/run_table.hpp"
+#include "validate/scatter_svg.hpp"
+#include "validate/validation_json.hpp"
+
+namespace orrery {
+namespace {
+
+std::string signed_percent(double pct) { return fmt::format("{:+.1f} %", pct); }
+std::string seconds_text(double s) { return fmt::format("{:.4g} s", s); }
+std::string gib_text(double bytes) { return fmt::format("{:.2f} GiB", Bytes::of(bytes).in(gibibyte)); }
+
+std::string rows_text(const std::vector<ValidatedRun>& rows) {
+  Table table({"run", "predicted", "measured", "error", "predicted", "measured", "error", "<filled by rule"});
+  for (const ValidatedRun& r : rows) {
+    const auto memory = [&](auto text) { return r.memory ? text(*r.memory) : std::string(); };
+    table.row({r.id, seconds_text(r.time.predicted), seconds_text(r.time.measured), signed_percent(r.time.error_pct),
+               memory([](const Comparison& c) { return gib_text(c.predicted); }),
+               memory([](const Comparison& c) { return gib_text(c.measured); }),
+               memory([](const Comparison& c) { return signed_percent(c.error_pct); }),
+               fmt::format("{}", fmt::join(r.filled, " "))});
+  }
+  return table.str();
+}
+
+void summary_rows(Table& table, const std::string& name, const RunSummary& s) {
+  const auto row = [&](const char* what, const ErrorSummary& e) {
+    if (e.n == 0) return;
+    table.row({name, what, fmt::format("{}", e.n), fmt::format("{:.1f} %", e.mape_pct),
+               fmt::format("{:.1f} %", e.median_pct), fmt::format("{:.1f} %", e.p90_pct),
+               fmt::format("{:.1f} %", e.max_pct), signed_percent(e.bias_pct)});
+  };
+  row("time", s.time);
+  row("memory", s.memory);
+}
+
+std::string validation_text(const Validation& v, std::optional<GroupBy> by) {
+  std::string out =
+      fmt::format("Predicted beside measured, by {}: step time, and peak memory where it is published\n{}", v.tier,
+                  rows_text(v.rows));
+  if (!v.inconsistent.empty()) {
+    out += fmt::format("\nSources that contradict themselves: in no summary\n{}", rows_text(v.inconsistent));
+  }
+  std::size_t full = 0;
+  if (!v.skipped.empty()) {
+    Table table({"run", "<reason"});
+    for (const SkippedRun& s : v.skipped) {
+      full += s.full_configuration ? 1 : 0;
+      table.row({s.id, s.reason});
+    }
+    out += fmt::format("\nNot predicted\n{}", table.str());
+  }
+  Table table({"", "<", "n", "MAPE", "median", "p90", "max", "bias"});
+  if (by) {
+    for (const RunGroup& g : grouped(v, *by)) summary_rows(table, g.name, g.summary);
+  }
+  summary_rows(table, "all", summary_of_all(v));
+  summary_rows(table, "all, nothing filled by rule", summary_of_published(v));
+  out += fmt::format("\nErrors in percent of what was measured\n{}", table.str());
+  return out + fmt::format(
+                   "\n{} rows: {} predicted, {} inconsistent, {} not predicted ({} of the {} with a full "
+                   "configuration)\n",
+                   v.rows.size() + v.inconsistent.size() + v.skipped.size(), v.rows.size(), v.inconsistent.size(),
+                   v.skipped.size(), full, v.full_configurations);
+}
+
+class ValidateVerb final : public Verb {
+ public:
+  const char* name() const override { return "validate"; }
+  const char* summary() const override { return "put predictions beside published, measured runs"; }
+
+  void declare(Command& c) override {
+    c.positional("RUNS.csv", table_, "a table of measured runs; without it, the shipped one");
+    c.choice("--by", by_, {"none", "gpu", "source", "precision", "framework"}, "errors for each of these, too");
+    c.option("--svg", svg_, "draw predicted over measured into this file");
+    declare_output(c, flags_, "write the comparison here, as JSON");
+    c.examples(
+        "  orrery validate\n"
+        "  orrery validate --by gpu --svg scatter.svg\n"
+        "  orrery validate mine.csv --json");
+  }
+
+  int run() override {
+    const Library library = library_of(flags_);
+    const std::filesystem::path table = table_ ? std::filesystem::path(*table_)
+                                               : library.directory().parent_path() / "traces" / "measured" / "runs.csv";
+    keep_apart(table, {flags_.output, svg_});
+    refuse_standard_output("--svg", svg_);
+    if (svg_ && std::filesystem::path(*svg_).extension() != ".svg") {
+      refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is none", printable(*svg_)));
+    }
+    require_output(flags_);
+    if (svg_) require_folder(*svg_);
+    Diagnostics d;
+    const std::optional<std::vector<MeasuredRun>> runs = read_runs(table, d);
+    require_none(d);
+    std::optional<Ticker> ticker(std::in_place, "validate");
+    const Validation validation = validate(*runs, library);
+    ticker.reset();
+    const std::optional<GroupBy> by = group();
+    const nlohmann::ordered_json json = to_json(validation, by);
+    write_output(flags_, json_text(json));
+    if (svg_) write_file(*svg_, scatter_svg(validation, by.value_or(GroupBy::gpu)));
+    if (prints_output(flags_)) {
+      // It has been printed.
+    } else if (flags_.json) {
+      print_json(json);
+    } else {
+      print(validation_text(validation, by));
+    }
+    return status_fine;
+  }
+
+ private:
+  [[nodiscard]] std::optional<GroupBy> group() const {
+    if (by_ == "gpu") return GroupBy::gpu;
+    if (by_ == "source") return GroupBy::source;
+    if (by_ == "precision") return GroupBy::precision;
+    if (by_ == "framework") return GroupBy::framework;
+    return std::nullopt;
+  }
+
+  CommonFlags flags_;
+  std::optional<std::string> table_, svg_;
+  std::string by_ = "none";
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> validate_verb() { return std::make_unique<ValidateVerb>(); }
+
+}  // namespace orrery

@@ -1,0 +1,60 @@
+#include <catch2/catch.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/program_run.hpp"
+
+// `orrery validate`: a small table of measured runs, and the files that it writes.
+
+using namespace orrery::test;
+using nlohmann::json;
+
+namespace {
+
+const std::string table = std::string(ORRERY_SOURCE_DIR) + "/tests/fuzz/seeds/runs/three.csv";
+
+Ran validate(const std::string& arguments) { return run(ORRERY_PROGRAM, "validate " + arguments); }
+
+}  // namespace
+
+TEST_CASE("validate prints predicted beside measured, then the errors", "[unit][cli]") {
+  const Ran ran = validate(table + " --by gpu");
+  CAPTURE(ran.err);
+  CHECK(ran.status == 0);
+  for (const char* part :
+       {"korthikanti-t5-megatron-22B-full", "1.42 s", "A100-SXM4", "MAPE", "median", "bias", "3 rows: "}) {
+    CAPTURE(part);
+    CHECK(ran.out.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("validate writes JSON and SVG, the same bytes every time", "[unit][cli]") {
+  const TemporaryFolder folder;
+  const std::string svg = folder.file("a.svg");
+  const Ran first = validate(table + " --json --svg " + svg);
+  CHECK(first.status == 0);
+  const json out = json::parse(first.out);
+  CHECK(out["tier"] == "estimate");
+  CHECK(out["counts"]["rows"] == 3);
+  CHECK(out["rows"].size() + out["inconsistent"].size() + out["skipped"].size() == 3);
+  const std::string drawn = contents(svg);
+  CHECK(drawn.find("measured step time, s") != std::string::npos);
+  const std::string copy = folder.file("a.json");
+  CHECK(validate(table + " -o " + copy + " --svg " + folder.file("b.svg")).status == 0);
+  CHECK(contents(copy) == first.out);
+  CHECK(contents(folder.file("b.svg")) == drawn);
+}
+
+TEST_CASE("validate refuses tables and drawings that are none", "[unit][cli]") {
+  const TemporaryFolder folder;
+  const std::string wrong = folder.file("wrong.csv");
+  write(wrong, "id,gpu\na,b\n");
+  const Ran ran = validate(wrong);
+  CHECK(ran.status == 2);
+  CHECK(ran.out.empty());
+  CHECK(ran.err.find("the table lacks columns [runs.column]") != std::string::npos);
+  CHECK(validate("/nowhere.csv").status == 2);
+  CHECK(validate(table + " --svg a.png").status == 2);
+  CHECK(validate(table + " --by colour").status == 2);
+  CHECK(validate(table + " -o " + table).status == 2);
+}

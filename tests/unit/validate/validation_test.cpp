@@ -1,0 +1,127 @@
+#include <catch2/catch.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "core/spec/library.hpp"
+#include "tests/unit/validate/runs.hpp"
+#include "validate/run_table.hpp"
+#include "validate/scatter_svg.hpp"
+#include "validate/validation.hpp"
+#include "validate/validation_json.hpp"
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+MeasuredRun named(const char* id) {
+  MeasuredRun run = dense_run();
+  run.id = id;
+  return run;
+}
+
+/// Two rows of one machine, one of another, one that contradicts itself, one that says too little.
+std::vector<MeasuredRun> small_table() {
+  MeasuredRun other = named("other gpu");
+  other.gpu = "H100-SXM";
+  other.recompute = "";
+  MeasuredRun contradiction = named("contradiction");
+  contradiction.notes = "INCONSISTENT SOURCE ROW: two batch sizes";
+  MeasuredRun empty = named("empty");
+  empty.heads = {};
+  return {named("first"), other, contradiction, empty, named("second")};
+}
+
+}  // namespace
+
+TEST_CASE("every row is predicted, inconsistent or not predicted", "[unit][validate]") {
+  const std::vector<MeasuredRun> table = small_table();
+  const Validation v = validate(table, shipped());
+  CHECK(v.rows.size() + v.inconsistent.size() + v.skipped.size() == table.size());
+  REQUIRE(v.rows.size() == 3);
+  CHECK(v.rows[0].id == "first");
+  CHECK(v.rows[2].id == "second");
+  REQUIRE(v.inconsistent.size() == 1);
+  CHECK(v.inconsistent[0].time == v.rows[0].time);  // predicted as its consistent twin
+  REQUIRE(v.skipped.size() == 1);
+  CHECK(v.skipped[0] == SkippedRun{"empty", "not published: heads", false});
+  CHECK(v.full_configurations == 4);
+}
+
+TEST_CASE("summaries are over consistent rows, and over those with nothing filled", "[unit][validate]") {
+  const Validation v = validate(small_table(), shipped());
+  CHECK(summary_of_all(v).time.n == 3);
+  CHECK(summary_of_published(v).time.n == 2);
+  const std::vector<RunGroup> groups = grouped(v, GroupBy::gpu);
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[0].name == "A100-SXM4");
+  CHECK(groups[0].summary.time.n == 2);
+  CHECK(groups[0].summary.time == summary_of_published(v).time);
+  CHECK(groups[1].summary.time.n == 1);
+  CHECK(grouped(v, GroupBy::framework).size() == 1);
+}
+
+TEST_CASE("a step's time may follow from its rate", "[unit][validate]") {
+  MeasuredRun run = dense_run();
+  run.iter_s = {};
+  CHECK_FALSE(measured_step(run));
+  // 8 sequences of 2048 tokens at 1024 tokens/s on each of 8 GPUs.
+  run.tok_s_gpu = 1024.0;
+  CHECK(measured_step(run) == 2.0);
+}
+
+TEST_CASE("memory is compared where the allocator's peak is published", "[unit][validate]") {
+  MeasuredRun run = dense_run();
+  run.peak_mem_gb = 10.0;
+  run.peak_mem_kind = "GiB max_allocated (max over ranks); reserved=12 GiB";
+  CHECK(measured_allocated(run) == 10.0 * 1024 * 1024 * 1024);
+  run.peak_mem_kind = "GB max allocated; reserved=12 GB";
+  CHECK(measured_allocated(run) == 10e9);
+  run.peak_mem_kind = "GiB nvidia-smi used";
+  CHECK_FALSE(measured_allocated(run));
+  run.peak_mem_kind = "GiB max_allocated";
+  const Validation v = validate({run}, shipped());
+  REQUIRE(v.rows.size() == 1);
+  REQUIRE(v.rows[0].memory);
+  CHECK(v.rows[0].memory->predicted > 0.0);
+  CHECK(summary_of_all(v).memory.n == 1);
+}
+
+TEST_CASE("the same table gives the same bytes", "[unit][validate]") {
+  const std::vector<MeasuredRun> table = small_table();
+  const Validation a = validate(table, shipped());
+  const Validation b = validate(table, shipped());
+  CHECK(to_json(a, GroupBy::gpu).dump() == to_json(b, GroupBy::gpu).dump());
+  CHECK(scatter_svg(a, GroupBy::gpu) == scatter_svg(b, GroupBy::gpu));
+}
+
+TEST_CASE("JSON has the keys that other programs read", "[unit][validate]") {
+  const auto json = to_json(validate(small_table(), shipped()), GroupBy::gpu);
+  CHECK(json["tier"] == "estimate");
+  CHECK(json["rows"].size() == 3);
+  for (const char* key : {"id", "predicted", "measured", "error", "filled"}) CHECK(json["rows"][0].contains(key));
+  CHECK(json["skipped"][0]["reason"] == "not published: heads");
+  for (const char* what : {"time", "memory"}) {
+    for (const char* key : {"n", "mape_pct", "median_pct", "p90_pct", "max_pct", "bias_pct"}) {
+      CHECK(json["summary"][what].contains(key));
+    }
+  }
+  CHECK(json["summary"]["time"]["n"] == 3);
+  CHECK(json["counts"]["rows"] == 5);
+  CHECK(json["groups"].size() == 2);
+}
+
+TEST_CASE("the shipped table is predicted but for at most a tenth of its full configurations", "[unit][validate]") {
+  Diagnostics d;
+  const auto table = read_runs(std::string(ORRERY_SOURCE_DIR) + "/traces/measured/runs.csv", d);
+  REQUIRE(table);
+  const Validation v = validate(*table, shipped());
+  CHECK(v.rows.size() + v.inconsistent.size() + v.skipped.size() == table->size());
+  std::size_t skipped = 0;
+  for (const SkippedRun& s : v.skipped) {
+    CAPTURE(s.id);
+    CHECK_FALSE(s.reason.empty());
+    skipped += s.full_configuration ? 1 : 0;
+  }
+  CHECK(10 * skipped <= v.full_configurations);
+}

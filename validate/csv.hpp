@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/diagnostics.hpp"
+
+namespace orrery {
+
+/// One cell of a table, without the quotes around it, and where it begins.
+struct CsvCell {
+  std::string text;
+  Position at;
+  friend bool operator==(const CsvCell&, const CsvCell&) = default;
+};
+using CsvRow = std::vector<CsvCell>;
+
+/// Cells of a comma-separated table, as RFC 4180 (Shafranovich, 2005) has it:
+/// lines end with LF or CRLF, a cell with a comma, a quote or a line end stands
+/// in quotes, a quote inside it is doubled.  Lines without a character are left
+/// out.  Adds one diagnostic at the first place that is none of this, and
+/// returns what stands before it.
+///
+/// Codes: runs.quote
+[[nodiscard]] std::vector<CsvRow> read_csv(const Origin&, Diagnostics&);
+
+}  // namespace orrery

@@ -1,0 +1,247 @@
+#include "validate/expressed_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/plan/plan_check.hpp"
+#include "core/spec/spec_check.hpp"
+#include "validate/framework.hpp"
+#include "validate/machine.hpp"
+#include "validate/model_of.hpp"
+
+namespace orrery {
+namespace {
+
+std::uint32_t small(std::uint64_t n) { return static_cast<std::uint32_t>(std::min<std::uint64_t>(n, 0xffffffffU)); }
+
+/// The number that ends a text: "FSDP sharding group 64".
+std::optional<std::uint64_t> last_number(const std::string& text) {
+  std::size_t begin = text.size();
+  while (begin > 0 && text[begin - 1] >= '0' && text[begin - 1] <= '9') --begin;
+  std::uint64_t value = 0;
+  const auto [end, fault] = std::from_chars(text.data() + begin, text.data() + text.size(), value);
+  return fault == std::errc{} && end == text.data() + text.size() && value > 0 ? std::optional(value) : std::nullopt;
+}
+
+std::optional<Precision> precision_named(const std::string& text) {
+  if (text.starts_with("bf16") || text.starts_with("amp_bf16")) return Precision::bf16;
+  if (text.starts_with("fp16")) return Precision::fp16;
+  for (const char* eight : {"fp8", "mxfp8", "float8", "amp_fp8"}) {
+    if (text.starts_with(eight)) return Precision::fp8;
+  }
+  return std::nullopt;
+}
+
+/// Sharding along the data axis: the ZeRO stage, and the ranks that share the states (0: all).
+struct Sharding {
+  std::uint32_t stage = 0;
+  std::uint64_t group = 0;
+};
+std::optional<Sharding> sharding_named(const std::string& text, const Framework& framework) {
+  if (text.empty()) return Sharding{framework.zero_stage, 0};
+  if (text == "none") return Sharding{};
+  if (text.starts_with("DDP")) return Sharding{framework.distributed_optimizer ? 1U : 0U, 0};
+  if (text.size() == 1 && text[0] >= '0' && text[0] <= '3') {
+    return Sharding{static_cast<std::uint32_t>(text[0] - '0'), 0};
+  }
+  if (text.starts_with("distributed optimizer")) return Sharding{1, 0};
+  if (text.starts_with("FSDP SHARD_GRAD_OP")) return Sharding{2, 0};
+  if (text.starts_with("FSDP FULL_SHARD") || text.starts_with("FSDP (ZeRO-3)")) return Sharding{3, 0};
+  if (text.starts_with("FSDP2") || text.starts_with("FSDP sharding group")) {
+    if (const auto group = last_number(text)) return Sharding{3, *group};
+  }
+  return std::nullopt;
+}
+
+/// Turns one row into a plan, part by part; a part that fails leaves the reason.
+class Expression {
+ public:
+  Expression(const MeasuredRun& run, const Library& library) : run_(run), library_(library) {}
+
+  ExpressedRun result() {
+    if (!parts()) out_.run.reset();
+    return std::move(out_);
+  }
+
+ private:
+  bool refuse(std::string reason) {
+    out_.reason = std::move(reason);
+    return false;
+  }
+  void filled(const char* column) { out_.filled.emplace_back(column); }
+
+  bool parts() {
+    framework_ = framework_of(run_);
+    if (framework_ == nullptr) {
+      return refuse(run_.framework.empty() ? "not published: framework"
+                                           : fmt::format("no rule says what {} does", run_.framework));
+    }
+    if (run_.notes.find("LoRA") != std::string::npos) return refuse("fine-tuning of a few weights is not modelled");
+    Machine machine = machine_of(run_, library_);
+    if (!machine.cluster) return refuse(machine.reason);
+    NamedModel named = model_of(run_, *framework_, library_);
+    if (!named.model) return refuse(named.reason);
+    out_.filled = std::move(machine.filled);
+    out_.filled.insert(out_.filled.end(), named.filled.begin(), named.filled.end());
+    out_.run.emplace();
+    out_.run->cluster = std::move(*machine.cluster);
+    out_.run->model = std::move(*named.model);
+    return sizes() && mesh() && plan() && recomputation() && workload() && checks();
+  }
+
+  bool sizes() {
+    std::string missing;
+    const auto need = [&](const char* column, bool there) {
+      if (!there) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", column);
+    };
+    need("seq", run_.seq.has_value());
+    need("gbs", run_.gbs.has_value());
+    need("mbs", run_.mbs.has_value());
+    need("tp", run_.tp.has_value());
+    need("pp", run_.pp.has_value());
+    need("precision", !run_.precision.empty());
+    if (!missing.empty()) return refuse("not published: " + missing);
+    tensor_ = *run_.tp;
+    pipeline_ = *run_.pp;
+    chunks_ = run_.vp.value_or(1);
+    context_ = run_.cp.value_or(1);
+    expert_ = run_.ep.value_or(1);
+    if (!run_.vp && pipeline_ > 1) filled("vp");
+    if (!run_.cp) filled("cp");
+    const std::uint64_t inner = tensor_ * pipeline_ * context_;
+    data_ = run_.dp.value_or(*run_.gpus / inner);
+    if (data_ >= 1 && inner * data_ == *run_.gpus) return true;
+    return refuse(fmt::format("tp {} x pp {} x cp {} x dp {} is not the {} GPUs", tensor_, pipeline_, context_, data_,
+                              *run_.gpus));
+  }
+
+  bool mesh() {
+    const std::optional<Sharding> sharding = sharding_named(run_.zero, *framework_);
+    if (!sharding) return refuse(fmt::format("the sharding \"{}\" is not modelled", run_.zero));
+    if (run_.zero.empty() && data_ > 1) filled("zero");
+    std::uint64_t shared = data_;  // ranks that share the states
+    if (sharding->group > 0 && sharding->group < data_) {
+      if (data_ % sharding->group != 0) {
+        return refuse(fmt::format("{} ranks share the states, and dp is {}", sharding->group, data_));
+      }
+      shared = sharding->group;
+    }
+    if (shared % expert_ != 0) return refuse(fmt::format("ep {} does not lie inside dp {}", expert_, shared));
+    Plan& plan = out_.run->plan;
+    const auto axis = [&](Axis a, std::uint64_t n) {
+      if (n > 1) plan.mesh.axes.push_back({a, small(n)});
+    };
+    // Megatron-LM's order: tensor innermost, then context, experts, data, pipeline.
+    axis(Axis::pipeline, pipeline_);
+    axis(Axis::replica, data_ / shared);
+    axis(Axis::data, shared / expert_);
+    axis(Axis::expert, expert_);
+    axis(Axis::context, context_);
+    axis(Axis::tensor, tensor_);
+    plan.zero_stage = data_ > 1 ? sharding->stage : 0;
+    return true;
+  }
+
+  bool plan() {
+    Plan& plan = out_.run->plan;
+    plan.name = run_.id;
+    plan.microbatch_size = small(*run_.mbs);
+    plan.chunks = small(chunks_);
+    plan.schedule = chunks_ > 1 ? ScheduleName::interleaved : ScheduleName::one_f_one_b;
+    const std::uint64_t layers = out_.run->model.layers;
+    std::vector<std::uint32_t> stages = dealt_layers(layers, pipeline_ * chunks_);
+    if (stages.empty()) {
+      return refuse(fmt::format("{} layers cannot be dealt to {} stages", layers, pipeline_ * chunks_));
+    }
+    plan.stage_layers = std::move(stages);
+    plan.attention = framework_->attention;
+    plan.overlap_gradients = framework_->overlap_gradients && data_ * context_ > 1;
+    if (context_ > 1) {
+      plan.context = framework_->context;
+      plan.zigzag = plan.context != ContextAlgorithm::ulysses && is_causal(out_.run->model);
+    }
+    if (run_.sp.empty() && tensor_ > 1) filled("sp");
+    plan.sequence_parallel = tensor_ > 1 && (run_.sp.empty() ? framework_->sequence_parallel : run_.sp == "yes");
+    if (!run_.etp || *run_.etp == tensor_) return true;
+    return refuse("experts that tensor parallelism leaves whole are not modelled");
+  }
+
+  bool recomputation() {
+    Plan& plan = out_.run->plan;
+    const std::string& text = run_.recompute;
+    if (text.empty()) filled("recompute");
+    const bool all = text == "full" || (text.empty() && framework_->recompute);
+    if (!all && (text.empty() || text == "none")) return true;
+    if (all) {
+      plan.recompute = Recompute::full;
+    } else if (text == "selective (per-op SAC)") {
+      // torchtitan keeps every second product: as much is made again as with every second layer whole.
+      plan.recompute = Recompute::full;
+      plan.recompute_layers.emplace();
+      for (const std::uint32_t layers : *plan.stage_layers) plan.recompute_layers->push_back(layers / 2);
+    } else if (text.starts_with("selective")) {
+      // The flash kernel keeps no scores to drop.
+      if (plan.attention == AttentionKernel::unfused) plan.recompute = Recompute::selective;
+    } else {
+      return refuse(fmt::format("the recomputation \"{}\" is not modelled", text));
+    }
+    return true;
+  }
+
+  bool workload() {
+    const std::optional<Precision> precision = precision_named(run_.precision);
+    if (!precision) return refuse(fmt::format("the precision {} is not modelled", run_.precision));
+    Workload& w = out_.run->workload;
+    w.global_batch = *run_.gbs;
+    w.sequence_length = *run_.seq;
+    w.precision = *precision;
+    w.gradient_dtype = framework_->gradients_in_f32 ? DType::f32 : weight_dtype(w);
+    // Megatron-LM of 2021 and 2022 adds bf16 gradients up in fp32, fp16 ones in fp16.
+    if (w.precision == Precision::bf16 && framework_->attention == AttentionKernel::unfused) {
+      w.gradient_dtype = DType::f32;
+    }
+    // Tokens are routed together where they lie together.
+    const Plan& plan = out_.run->plan;
+    if (out_.run->model.mixture && context_ > 1)
+      w.routing.group = w.sequence_length / (context_ * (plan.zigzag ? 2 : 1));
+    w.clip_norm = 1.0;
+    w.hidden_dropout = framework_->dropout;
+    w.attention_dropout = framework_->dropout;
+    return true;
+  }
+
+  bool checks() {
+    const PlannedRun& run = *out_.run;
+    Diagnostics d;
+    if (check_model(run.model, d) && check_workload(run.workload, d) && check_sizes(run.model, run.workload, d)) {
+      check(run.plan, run.model, run.workload, &*run.cluster, d);
+    }
+    if (d.empty()) return true;
+    const Diagnostic& first = d.list().front();
+    return refuse(first.details.empty() ? first.message : fmt::format("{}: {}", first.message, first.details.front()));
+  }
+
+  const MeasuredRun& run_;
+  const Library& library_;
+  const Framework* framework_ = nullptr;
+  ExpressedRun out_;
+  std::uint64_t tensor_ = 1, pipeline_ = 1, chunks_ = 1, context_ = 1, expert_ = 1, data_ = 1;
+};
+
+}  // namespace
+
+std::vector<std::uint32_t> dealt_layers(std::uint64_t layers, std::uint64_t stages) {
+  if (stages == 0 || layers < stages) return {};
+  const std::uint64_t most = (layers + stages - 1) / stages;
+  std::vector<std::uint32_t> out(stages, small(most));
+  std::uint64_t over = most * stages - layers;
+  // From both ends inwards, the last stage first.
+  for (std::uint64_t i = 0; over > 0; ++i, --over) --out[i % 2 == 0 ? stages - 1 - i / 2 : i / 2];
+  return std::find(out.begin(), out.end(), 0U) == out.end() ? out : std::vector<std::uint32_t>{};
+}
+
+ExpressedRun express(const MeasuredRun& run, const Library& library) { return Expression(run, library).result(); }
+
+}  // namespace orrery

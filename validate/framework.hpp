@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "core/plan/plan.hpp"
+#include "core/spec/workload.hpp"
+#include "validate/measured_run.hpp"
+
+namespace orrery {
+
+/// What a family of training programs does that a table of runs does not say,
+/// and what it does unless the table says otherwise.
+///
+/// One rule for a framework, never one for a row, a model or a size; each from
+/// the framework's own defaults and published scripts, named in
+/// docs/validate.md.
+struct Framework {
+  std::string_view name;    ///< of the family, as summaries group by it
+  std::string_view prefix;  ///< of the framework cell
+  // What it does.
+  AttentionKernel attention = AttentionKernel::flash;
+  double dropout = 0.0;                ///< of hidden states and of attention
+  bool gradients_in_f32 = false;       ///< accumulated in fp32; else in the type of the weights
+  bool overlap_gradients = true;       ///< reduces buckets beside the last backward pass
+  bool distributed_optimizer = false;  ///< plain data parallelism still shares out the optimizer's states: ZeRO-1
+  // What stands in empty cells.
+  std::uint64_t vocabulary = 51200;
+  std::uint32_t zero_stage = 0;
+  bool sequence_parallel = false;  ///< wherever there is a tensor axis
+  bool recompute = false;          ///< whole layers
+  /// How a context axis cuts attention; rings and gathers deal the sequence so that a causal mask is even.
+  ContextAlgorithm context = ContextAlgorithm::ring;
+};
+
+/// The rule of the row's framework cell; null where there is none.
+[[nodiscard]] const Framework* framework_of(const MeasuredRun&);
+
+}  // namespace orrery

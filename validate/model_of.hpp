@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/spec/library.hpp"
+#include "validate/framework.hpp"
+#include "validate/measured_run.hpp"
+
+namespace orrery {
+
+struct NamedModel {
+  std::optional<ModelSpec> model;
+  std::string reason;               ///< of having none
+  std::vector<std::string> filled;  ///< columns whose empty cells a rule filled
+};
+
+/// The model of a row: a shipped one where the model cell names one of those
+/// whose shape a table cannot state (mixtures, latent attention, head widths
+/// of their own), else a decoder whose family follows from the activation; its
+/// sizes are those of the row wherever it states them.
+[[nodiscard]] NamedModel model_of(const MeasuredRun&, const Framework&, const Library&);
+
+}  // namespace orrery

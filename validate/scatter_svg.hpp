@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "validate/validation.hpp"
+
+namespace orrery {
+
+/// Predicted over measured step time of every row as one SVG document: two
+/// logarithmic axes, the line of equality, lines 10 % off, a colour and a
+/// marker for each group.  Text is real text, escaped; same input, same bytes.
+[[nodiscard]] std::string scatter_svg(const Validation&, GroupBy);
+
+}  // namespace orrery

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/spec/library.hpp"
+#include "validate/measured_run.hpp"
+#include "validate/statistics.hpp"
+
+namespace orrery {
+
+/// Predicted beside measured, and the signed error in percent.
+struct Comparison {
+  double predicted = 0.0;
+  double measured = 0.0;
+  double error_pct = 0.0;
+  friend bool operator==(const Comparison&, const Comparison&) = default;
+};
+
+/// A row that was predicted.
+struct ValidatedRun {
+  std::string id;
+  std::string gpu, source, precision, framework;  ///< what summaries group by
+  Comparison time;                                ///< seconds of a step
+  std::optional<Comparison> memory;               ///< bytes; where the row publishes the peak of what was allocated
+  std::vector<std::string> filled;                ///< columns whose empty cells a rule filled
+  friend bool operator==(const ValidatedRun&, const ValidatedRun&) = default;
+};
+
+/// A row that could not be, and why.
+struct SkippedRun {
+  std::string id;
+  std::string reason;
+  bool full_configuration = false;  ///< its shape, batch, plan, precision and time are all published
+  friend bool operator==(const SkippedRun&, const SkippedRun&) = default;
+};
+
+struct RunSummary {
+  ErrorSummary time, memory;
+  friend bool operator==(const RunSummary&, const RunSummary&) = default;
+};
+[[nodiscard]] RunSummary summarize_runs(const std::vector<const ValidatedRun*>&);
+
+/// A whole table: rows.size() + inconsistent.size() + skipped.size() is its
+/// number of rows.
+struct Validation {
+  std::string tier;                        ///< that predicted: "estimate"
+  std::vector<ValidatedRun> rows;          ///< in the order of the table; the summary is over these
+  std::vector<ValidatedRun> inconsistent;  ///< their notes call the source inconsistent: listed, in no summary
+  std::vector<SkippedRun> skipped;
+  std::size_t full_configurations = 0;  ///< rows of the table that have one
+  friend bool operator==(const Validation&, const Validation&) = default;
+};
+
+/// Predicts every row of a table.  The same table gives the same bytes.
+[[nodiscard]] Validation validate(const std::vector<MeasuredRun>&, const Library&);
+
+/// Of all rows, and of those where no rule filled a cell.
+[[nodiscard]] RunSummary summary_of_all(const Validation&);
+[[nodiscard]] RunSummary summary_of_published(const Validation&);
+
+enum class GroupBy : std::uint8_t { gpu, source, precision, framework };
+/// The name of the group that a run is in.
+[[nodiscard]] const std::string& group_name(const ValidatedRun&, GroupBy);
+struct RunGroup {
+  std::string name;
+  RunSummary summary;
+  friend bool operator==(const RunGroup&, const RunGroup&) = default;
+};
+/// In order of their names.
+[[nodiscard]] std::vector<RunGroup> grouped(const Validation&, GroupBy);
+
+/// Measured seconds of a step: as published, else what the published tokens
+/// per second and GPU come to.  Unset where neither is known.
+[[nodiscard]] std::optional<double> measured_step(const MeasuredRun&);
+/// Measured bytes, where the row publishes the allocator's peak.
+[[nodiscard]] std::optional<double> measured_allocated(const MeasuredRun&);
+/// A row that says all that a prediction needs, and how long a step took.
+[[nodiscard]] bool has_full_configuration(const MeasuredRun&);
+
+}  // namespace orrery

@@ -1,0 +1,68 @@
+#include "validate/validation_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace orrery {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const ErrorSummary& s) {
+  return {{"n", s.n},
+          {"mape_pct", s.mape_pct},
+          {"median_pct", s.median_pct},
+          {"p90_pct", s.p90_pct},
+          {"max_pct", s.max_pct},
+          {"bias_pct", s.bias_pct}};
+}
+
+Json to_json(const RunSummary& s) { return {{"time", to_json(s.time)}, {"memory", to_json(s.memory)}}; }
+
+Json to_json(const ValidatedRun& r) {
+  Json out{{"id", r.id}, {"predicted", r.time.predicted}, {"measured", r.time.measured}, {"error", r.time.error_pct}};
+  if (r.memory) {
+    out["memory"] = {
+        {"predicted", r.memory->predicted}, {"measured", r.memory->measured}, {"error", r.memory->error_pct}};
+  }
+  out["filled"] = r.filled;
+  return out;
+}
+
+Json to_json(const std::vector<ValidatedRun>& rows) {
+  Json out = Json::array();
+  for (const ValidatedRun& r : rows) out.push_back(to_json(r));
+  return out;
+}
+
+}  // namespace
+
+Json to_json(const Validation& v, std::optional<GroupBy> by) {
+  Json skipped = Json::array();
+  std::size_t full = 0;
+  for (const SkippedRun& s : v.skipped) {
+    skipped.push_back({{"id", s.id}, {"reason", s.reason}, {"full_configuration", s.full_configuration}});
+    full += s.full_configuration ? 1 : 0;
+  }
+  Json out{{"schema", 1},
+           {"tier", v.tier},
+           {"rows", to_json(v.rows)},
+           {"inconsistent", to_json(v.inconsistent)},
+           {"skipped", std::move(skipped)},
+           {"counts",
+            {{"rows", v.rows.size() + v.inconsistent.size() + v.skipped.size()},
+             {"predicted", v.rows.size()},
+             {"inconsistent", v.inconsistent.size()},
+             {"skipped", v.skipped.size()},
+             {"full_configurations", v.full_configurations},
+             {"skipped_full_configurations", full}}},
+           {"summary", to_json(summary_of_all(v))},
+           {"summary_of_published", to_json(summary_of_published(v))}};
+  if (by) {
+    Json groups = Json::object();
+    for (const RunGroup& g : grouped(v, *by)) groups[g.name] = to_json(g.summary);
+    out["groups"] = std::move(groups);
+  }
+  return out;
+}
+
+}  // namespace orrery
