@@ -88,15 +88,16 @@ void check_offload(const CheckContext& c) {
             {"offload_states is 0.", "Set offload_states to 8, or leave out states_tier."});
   }
   if (c.plan.offload_states == 0U) return;
-  if (optimizer_moments(c.workload) == 0 && !has_master_weights(c.workload)) {
+  const bool of_tensors = has_trust_ratio(c.workload) || has_factored_moments(c.workload);
+  if (optimizer_moments(c.workload) == 0 && !has_master_weights(c.workload) && !of_tensors) {
     c.error("plan.offload_states", "offload-no-states", "there are no optimizer states to offload",
             {fmt::format("SGD without momentum keeps none in {}.", name_of(c.workload.precision)),
              "Leave out offload_states."});
   }
-  if (has_trust_ratio(c.workload)) {
-    c.error(
-        "plan.offload_states", "offload-trust", "LAMB and LARS update on the device alone",
-        {"Their trust ratios need norms that ranks sum on their devices.", "Leave out offload_states, or use adam."});
+  if (of_tensors) {
+    c.error("plan.offload_states", "offload-trust", "LAMB, LARS and Adafactor update on the device alone",
+            {"They need sums over whole tensors, which ranks make on their devices.",
+             "Leave out offload_states, or use adam."});
   }
 }
 

@@ -87,6 +87,9 @@ std::string_view name_of(KernelKind kind) {
     case KernelKind::lamb_update: return "lamb_update";
     case KernelKind::lars_norms: return "lars_norms";
     case KernelKind::lars_update: return "lars_update";
+    case KernelKind::adafactor_squares: return "adafactor_squares";
+    case KernelKind::adafactor_moments: return "adafactor_moments";
+    case KernelKind::adafactor_update: return "adafactor_update";
   }
   return "";
 }

@@ -160,6 +160,13 @@ enum class KernelKind : std::uint8_t {
   lamb_update,   ///< [r norms, r steps, (factor: r factor), a weight, (master: a master), r m, r v]
   lars_norms,    ///< [r gradient, (factor: r factor), r exact, a norms]                      of weight and gradient
   lars_update,   ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), a m, (depth > 0: r norms)]
+
+  // Adafactor on a segment (core/program/factored.hpp): `sums` of squared gradients over rows and columns, as the
+  // rank's share of them; `moments`, their means over steps, are whole on every rank.  depth of each; norms: a sum of
+  // squares of the update for each of `batch` matrices; parameter: as above.
+  adafactor_squares,  ///< [r gradient, (factor: r factor), a sums]
+  adafactor_moments,  ///< [r gradient, r sums, r steps, (factor: r factor), a moments, a norms]
+  adafactor_update,   ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), r moments, r norms]
 };
 
 /// Which part of training an op belongs to, for reports and FLOP counts.
@@ -190,7 +197,7 @@ struct Kernel {
   DType compute = DType::f32;  ///< type of the arithmetic's inputs (16-bit types accumulate in f32)
   KernelOptions options;
   std::uint8_t site = 0;        ///< dropout site inside the layer, part of the random key
-  std::uint32_t batch = 0;      ///< attention and rope: sequences
+  std::uint32_t batch = 0;      ///< attention and rope: sequences; Adafactor: matrices
   std::uint32_t heads = 0;      ///< local query heads
   std::uint32_t kv_heads = 0;   ///< local key and value heads
   std::uint32_t head_dim = 0;   ///< of a query and a key
@@ -205,7 +212,7 @@ struct Kernel {
 
 [[nodiscard]] std::string_view name_of(KernelKind);
 [[nodiscard]] std::string_view name_of(Pass);
-inline constexpr std::size_t kernel_kind_count = static_cast<std::size_t>(KernelKind::lars_update) + 1;
+inline constexpr std::size_t kernel_kind_count = static_cast<std::size_t>(KernelKind::adafactor_update) + 1;
 
 /// Floating-point operations of a kernel, 2 per multiply-add.
 ///

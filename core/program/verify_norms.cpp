@@ -18,9 +18,14 @@ namespace {
 // elements, and their shares must add up to one.  A wrong share, or one sum too
 // many, leaves a list that is sound in every other respect.
 
+bool is_factored(KernelKind kind) {
+  return kind == KernelKind::adafactor_squares || kind == KernelKind::adafactor_moments;
+}
+
 /// Whether the kernel adds squares of its first operand, or of what it makes of that, to its last.
 bool adds_squares(KernelKind kind) {
-  return kind == KernelKind::sum_squares || kind == KernelKind::lamb_moments || kind == KernelKind::lars_norms;
+  return kind == KernelKind::sum_squares || kind == KernelKind::lamb_moments || kind == KernelKind::lars_norms ||
+         is_factored(kind);
 }
 
 class Norms {
@@ -97,7 +102,8 @@ class Norms {
       if (k.kind == KernelKind::sum_squares && !counts(table, s)) {
         return wrong(fmt::format("{} is a second copy, and is taken into the norm", s.name), run);
       }
-      const auto cut = static_cast<AxisBits>(flat | cuts(p_, s.shard));
+      auto cut = static_cast<AxisBits>(flat | cuts(p_, s.shard));
+      if (is_factored(k.kind)) cut = static_cast<AxisBits>(cut & ~bit(Axis::expert));  // experts have their own
       const Share share{into.offset, into.offset + into.count, cut, holders, k.parameter, &s};
       const bool known = std::any_of(sum.shares.begin(), sum.shares.end(), [&](const Share& other) {
         return other.low == share.low && other.high == share.high && other.parts == cut && other.classes == holders &&

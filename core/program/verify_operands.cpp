@@ -184,6 +184,23 @@ void KernelTable::optimizer() {
       a("m", n);
       if (k_.depth > 0) r("norms", norms);
       break;
+    case KernelKind::adafactor_squares:
+      r("gradient", n);
+      if (k_.options.factor) r("factor", 2);
+      a("sums", norms / 2.0);
+      break;
+    case KernelKind::adafactor_moments:
+      r("gradient", n), r("sums", norms / 2.0), r("steps", 1);
+      if (k_.options.factor) r("factor", 2);
+      a("moments", norms / 2.0), a("norms", k_.batch);
+      break;
+    case KernelKind::adafactor_update:
+      r("gradient", n), r("steps", 1);
+      if (k_.options.factor) r("factor", 2);
+      a("weight", n);
+      if (k_.options.master) a("master", n);
+      r("moments", norms / 2.0), r("norms", k_.batch);
+      break;
     default: break;
   }
 }
@@ -338,7 +355,10 @@ void KernelTable::fill() {
     case KernelKind::lamb_moments:
     case KernelKind::lamb_update:
     case KernelKind::lars_norms:
-    case KernelKind::lars_update: optimizer(); break;
+    case KernelKind::lars_update:
+    case KernelKind::adafactor_squares:
+    case KernelKind::adafactor_moments:
+    case KernelKind::adafactor_update: optimizer(); break;
   }
 }
 

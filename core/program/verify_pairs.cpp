@@ -243,10 +243,11 @@ class Pairs {
 
   void gradients(const OpRun& run, const Kernel& k) {
     trust(run, k);
-    if (k.kind == Kind::lars_norms) return;
+    factored(run, k);
+    if (k.kind == Kind::lars_norms || k.kind == Kind::adafactor_squares || k.kind == Kind::adafactor_moments) return;
     // LAMB takes the gradient into its moments; the update from those is looked at by trust().
     const bool update = k.kind == Kind::sgd_update || k.kind == Kind::adam_update || k.kind == Kind::lars_update ||
-                        k.kind == Kind::lamb_moments || k.kind == Kind::lamb_update;
+                        k.kind == Kind::lamb_moments || k.kind == Kind::lamb_update || k.kind == Kind::adafactor_update;
     if (k.kind == Kind::clip_factor) clips_ = true;
     if (k.kind == Kind::advance_step) advanced_ = true;
     if (k.kind == Kind::sum_squares || (update && k.kind != Kind::lamb_update)) {
@@ -301,6 +302,20 @@ class Pairs {
     if (covers(measured_[instance(run, v)], low, high)) return;
     wrong("program.update", fmt::format("elements {} to {} of {} of layer {} are left out of their tensors' norms", low,
                                         high, p_[v.buffer].name, run.layer));
+  }
+
+  /// Adafactor's means are of all squares that the update needs, and so is the norm of the update.
+  void factored(const OpRun& run, const Kernel& k) {
+    const bool squares = k.kind == Kind::adafactor_squares, moments = k.kind == Kind::adafactor_moments;
+    if (!squares && !moments && k.kind != Kind::adafactor_update) return;
+    const View& g = view(run, 0);
+    const auto [low, high] = reach(g);
+    if (squares) return summed_[instance(run, g)].push_back(reach(g));
+    if (!covers((moments ? summed_ : measured_)[instance(run, g)], low, high)) {
+      wrong("program.update", fmt::format("elements {} to {} of {} of layer {} are left out of their tensors' {}", low,
+                                          high, p_[g.buffer].name, run.layer, moments ? "statistics" : "norms"));
+    }
+    if (moments) measured_[instance(run, g)].push_back(reach(g));
   }
 
   void counts() {
@@ -388,6 +403,7 @@ class Pairs {
   };
   std::map<Instance, std::vector<CopyOf>> copies_of_;
   std::map<Instance, Cover> measured_, applied_;  ///< what norms of tensors cover; LAMB's moments that were applied
+  std::map<Instance, Cover> summed_;              ///< what Adafactor's sums cover
   std::map<Instance, bool> added_;
   std::set<std::uint32_t> passed_on_;
   std::map<Instance, Cover> pending_;

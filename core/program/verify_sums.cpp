@@ -22,10 +22,15 @@ bool takes_partial(const Kernel& k, std::uint32_t i) {
 
 bool gathers_parts(const Kernel& k) {
   return k.pass == Pass::weight_gradient || k.kind == KernelKind::sum_squares || k.kind == KernelKind::lamb_moments ||
-         k.kind == KernelKind::lars_norms || k.kind == KernelKind::cross_entropy_loss;
+         k.kind == KernelKind::lars_norms || k.kind == KernelKind::adafactor_squares ||
+         k.kind == KernelKind::adafactor_moments || k.kind == KernelKind::cross_entropy_loss;
 }
 
 namespace {
+
+bool is_factored(KernelKind kind) {
+  return kind == KernelKind::adafactor_squares || kind == KernelKind::adafactor_moments;
+}
 
 /// Axes along which ranks hold other parts of the parameters that a view of a gradient is for.
 AxisBits parts_of_segment(const Program& p, const View& g) {
@@ -109,11 +114,16 @@ AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::u
       return static_cast<AxisBits>(bits(p.mesh, p.class_axes) | parts_of_segment(p, view(run, 0)));
     case KernelKind::lamb_moments:
     case KernelKind::lars_norms:
+    case KernelKind::adafactor_squares:
+    case KernelKind::adafactor_moments:
       if (i + 1 == run.op->views.count) {
         // Ranks that hold the same add a share each.
         const AxisBits alike =
             k.parameter < 1.0 ? bits(p.mesh, {Axis::tensor, Axis::depth, Axis::row, Axis::column}) : AxisBits{0};
-        return static_cast<AxisBits>(parts_of_segment(p, view(run, 0)) | alike);
+        auto parts = static_cast<AxisBits>(parts_of_segment(p, view(run, 0)) | alike);
+        // Each expert has its own statistics.
+        if (is_factored(k.kind)) parts = static_cast<AxisBits>(parts & ~bit(Axis::expert));
+        return parts;
       }
       break;
     default: break;

@@ -193,6 +193,30 @@ bool check_model(const ModelSpec& m, Diagnostics& diagnostics) {
   return c.good();
 }
 
+namespace {
+
+void check_moments(const Workload& w, Checker& c) {
+  if (!w.moment_dtype) return;
+  const bool narrow = *w.moment_dtype == DType::bf16 && w.precision != Precision::fp64;
+  if (*w.moment_dtype != state_dtype(w) && !narrow) {
+    c.fail("moment_dtype", "workload.moment-dtype", "optimizer moments cannot be kept in this type",
+           {w.precision == Precision::fp64
+                ? std::string("With precision fp64 they are f64.")
+                : fmt::format("Beside weights in {} they are f32 or bf16.", name_of(weight_dtype(w)))});
+  } else if (optimizer_moments(w) == 0) {
+    c.fail("moment_dtype", "workload.moment-dtype", "the optimizer keeps no moments that could have this type",
+           {has_factored_moments(w) ? "Adafactor's sums over rows and columns are f32."
+                                    : "SGD has one with momentum alone.",
+            "Leave out moment_dtype."});
+  } else if (narrow && w.optimizer.kind == OptimizerKind::lamb) {
+    c.fail("moment_dtype", "workload.moment-dtype",
+           "LAMB's update reads its moments again, and would read rounded ones",
+           {"Its norms would then be those of another update.", "Leave out moment_dtype, or use adam."});
+  }
+}
+
+}  // namespace
+
 bool check_workload(const Workload& w, Diagnostics& diagnostics) {
   Checker c(w.origin, "workload", diagnostics);
   c.range("batch", "workload.range", w.global_batch, 1, max_batch);
@@ -207,6 +231,7 @@ bool check_workload(const Workload& w, Diagnostics& diagnostics) {
            {fmt::format("With precision {} it is {} or {}.", name_of(weight_dtype(w)), name_of(weight_dtype(w)),
                         name_of(state_dtype(w)))});
   }
+  check_moments(w, c);
   const Optimizer& o = w.optimizer;
   c.number("optimizer.learning_rate", "workload.range", o.learning_rate, 0.0, 1e3);
   c.share("optimizer.beta1", "workload.range", o.beta1);

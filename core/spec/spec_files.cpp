@@ -25,7 +25,7 @@ const std::vector<std::string_view>& precision_names() {
   return names;
 }
 const std::vector<std::string_view>& optimizer_names() {
-  static const std::vector<std::string_view> names{"sgd", "adam", "lamb", "lars"};
+  static const std::vector<std::string_view> names{"sgd", "adam", "lamb", "lars", "adafactor"};
   return names;
 }
 const std::vector<std::string_view>& schedule_names() {

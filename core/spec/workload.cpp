@@ -23,6 +23,8 @@ DType state_dtype(const Workload& w) { return w.precision == Precision::fp64 ? D
 
 DType gradient_dtype(const Workload& w) { return w.gradient_dtype.value_or(state_dtype(w)); }
 
+DType moment_dtype(const Workload& w) { return w.moment_dtype.value_or(state_dtype(w)); }
+
 bool has_master_weights(const Workload& w) { return weight_dtype(w) != state_dtype(w); }
 
 int optimizer_moments(const Workload& w) {
@@ -35,6 +37,8 @@ int optimizer_moments(const Workload& w) {
   }
   return 0;
 }
+
+bool has_factored_moments(const Workload& w) { return w.optimizer.kind == OptimizerKind::adafactor; }
 
 bool has_trust_ratio(const Workload& w) {
   return w.optimizer.kind == OptimizerKind::lamb || w.optimizer.kind == OptimizerKind::lars;

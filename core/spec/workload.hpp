@@ -17,7 +17,8 @@ namespace orrery {
 ///   fp8          bf16, with the products of layers in fp8
 enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16, fp8 };
 
-/// adafactor is not read from files yet.
+/// adafactor: Adam's second moment as sums over rows and columns, without a first
+/// (docs/formulas.md); its rate is given, as the others' is.
 enum class OptimizerKind : std::uint8_t { sgd, adam, lamb, lars, adafactor };
 
 struct Optimizer {
@@ -32,6 +33,11 @@ struct Optimizer {
   std::optional<double> trust_clip;  ///< LAMB: |w| counts as no more than this in the trust ratio; unset: as it is
   friend bool operator==(const Optimizer&, const Optimizer&) = default;
 };
+
+// Adafactor's constants, as its authors give them.
+inline constexpr double adafactor_epsilon = 1e-30;       ///< added to squared gradients
+inline constexpr double adafactor_clip = 1.0;            ///< most that the root mean square of an update may be
+inline constexpr double adafactor_decay_exponent = 0.8;  ///< second moments decay by 1 - t^-0.8
 
 /// learning rate at step t (from 1):
 ///   warm-up   linear from 0 to the peak over warmup_steps
@@ -71,6 +77,7 @@ struct Workload {
   Precision precision = Precision::bf16;
   std::optional<DType>
       gradient_dtype;  ///< of the accumulated gradients; unset: f32 for 16-bit precision, else the precision
+  std::optional<DType> moment_dtype;  ///< of optimizer moments: f32 or bf16; unset: as the master weights
   Optimizer optimizer;
   LearningRateSchedule schedule;
   std::optional<double> clip_norm;  ///< unset: no clipping
@@ -89,10 +96,13 @@ struct Workload {
 [[nodiscard]] DType weight_dtype(const Workload&);    ///< weights, activations
 [[nodiscard]] DType product_dtype(const Workload&);   ///< arithmetic of the layers' matrix products
 [[nodiscard]] DType gradient_dtype(const Workload&);  ///< accumulated gradients
-[[nodiscard]] DType state_dtype(const Workload&);     ///< master weights and optimizer moments
+[[nodiscard]] DType state_dtype(const Workload&);     ///< master weights, or weights where there are none
+[[nodiscard]] DType moment_dtype(const Workload&);    ///< optimizer moments
 [[nodiscard]] bool has_master_weights(const Workload&);
-/// Optimizer moments per parameter: Adam and LAMB 2, LARS 1, SGD 1 with momentum, else 0.
+/// Optimizer moments per parameter: Adam and LAMB 2, LARS 1, SGD 1 with momentum, else 0; factored ones do not count.
 [[nodiscard]] int optimizer_moments(const Workload&);
+/// Whether the second moments of a matrix are kept as sums over its rows and columns.
+[[nodiscard]] bool has_factored_moments(const Workload&);
 /// Whether the length of a matrix's update depends on the norms of the matrix and of the update.
 [[nodiscard]] bool has_trust_ratio(const Workload&);
 

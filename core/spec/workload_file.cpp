@@ -6,7 +6,7 @@
 namespace orrery {
 namespace {
 
-const std::vector<std::string_view>& gradient_names() {
+const std::vector<std::string_view>& float_names() {
   static const std::vector<std::string_view> names{"f64", "f32", "bf16", "f16"};  // first enumerators of DType
   return names;
 }
@@ -55,7 +55,9 @@ std::optional<Workload> read_workload(TomlTable& t) {
   t.read("sequence", w.sequence_length, {1, max_sequence});
   t.read_enum("precision", precision_names(), w.precision, Need::optional);
   DType gradient{};
-  if (t.read_enum("gradient_dtype", gradient_names(), gradient, Need::optional)) w.gradient_dtype = gradient;
+  if (t.read_enum("gradient_dtype", float_names(), gradient, Need::optional)) w.gradient_dtype = gradient;
+  DType moment{};
+  if (t.read_enum("moment_dtype", float_names(), moment, Need::optional)) w.moment_dtype = moment;
   if (std::optional<TomlTable> o = t.table("optimizer", Need::optional)) read_optimizer(*o, w.optimizer);
   if (std::optional<TomlTable> s = t.table("schedule", Need::optional)) read_schedule(*s, w.schedule);
   double clip = 0.0;
@@ -92,6 +94,7 @@ void write_workload(TomlWriter& out, const Workload& w, std::string_view path) {
   out.table(path).whole("batch", w.global_batch).whole("sequence", w.sequence_length);
   out.text("precision", name_of(w.precision));
   if (w.gradient_dtype) out.text("gradient_dtype", name_of(*w.gradient_dtype));
+  if (w.moment_dtype) out.text("moment_dtype", name_of(*w.moment_dtype));
   if (w.clip_norm) out.number("clip_norm", *w.clip_norm);
   if (w.hidden_dropout == w.attention_dropout) {
     if (w.hidden_dropout != 0.0) out.number("dropout", w.hidden_dropout);

@@ -92,6 +92,9 @@ void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext&
     case KernelKind::lamb_update: return cpu::lamb_update<T>(k, o, c);
     case KernelKind::lars_norms: return cpu::lars_norms<T>(k, o, c);
     case KernelKind::lars_update: return cpu::lars_update<T>(k, o, c);
+    case KernelKind::adafactor_squares: return cpu::adafactor_squares<T>(k, o, c);
+    case KernelKind::adafactor_moments: return cpu::adafactor_moments<T>(k, o, c);
+    case KernelKind::adafactor_update: return cpu::adafactor_update<T>(k, o, c);
   }
 }
 
@@ -124,7 +127,10 @@ bool needs_place(const Kernel& k) {
     case KernelKind::cross_entropy_backward:
     case KernelKind::lamb_moments:
     case KernelKind::lamb_update:
-    case KernelKind::lars_norms: return true;
+    case KernelKind::lars_norms:
+    case KernelKind::adafactor_squares:
+    case KernelKind::adafactor_moments:
+    case KernelKind::adafactor_update: return true;
     case KernelKind::lars_update: return k.depth > 0;
     case KernelKind::attention_unfused_forward:
     case KernelKind::attention_unfused_backward:

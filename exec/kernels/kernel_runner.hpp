@@ -46,7 +46,7 @@ struct KernelContext {
   std::uint32_t layer = 0;
   std::uint32_t microbatch = 0;
   Rank rank{};
-  const Mesh* mesh = nullptr;          ///< initialize, count_targets, trust ratios
+  const Mesh* mesh = nullptr;          ///< initialize, count_targets, trust ratios, Adafactor
   const Workload* workload = nullptr;  ///< hyperparameters and seed: optimizer, dropout, initialize, data
   const DataSource* data = nullptr;    ///< load_tokens, load_targets, count_targets
   KernelScratch* scratch = nullptr;    ///< always; one per thread

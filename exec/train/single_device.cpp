@@ -12,6 +12,9 @@ TrainingState initial_state(const ModelSpec& model, const Workload& workload) {
   state.parameters = initial_parameters(model, workload);
   if (optimizer_moments(workload) >= 1) state.moment1 = zeros_like(state.parameters);
   if (optimizer_moments(workload) >= 2) state.moment2 = zeros_like(state.parameters);
+  for (const ReferenceParameter& p : parameters_of(model)) {
+    if (has_factored_moments(workload)) state.factored.emplace(p.name, adafactor_moments(model, p));
+  }
   if (workload.precision == Precision::fp16) state.loss_scale = workload.loss_scale;
   return state;
 }
@@ -30,6 +33,9 @@ double global_norm(const ParameterSet& gradients) {
 
 namespace {
 
+/// To what a moment is rounded between steps: of the usual type it keeps all digits, as the weights do.
+DType stored_moment(const Workload& w) { return moment_dtype(w) == state_dtype(w) ? DType::f64 : moment_dtype(w); }
+
 double norm_of(const std::vector<double>& x) {
   double squares = 0.0;
   for (const double v : x) squares += v * v;
@@ -44,6 +50,7 @@ void update_by_trust(const Workload& workload, const std::vector<double>& raw, c
   const Optimizer& o = workload.optimizer;
   std::vector<double>& w = state.parameters.at(name).values;
   std::vector<double>& m = state.moment1.at(name).values;
+  const DType kept = stored_moment(workload);
   std::vector<double> direction(w.size());
   for (std::size_t i = 0; i < w.size(); ++i) direction[i] = step.clip * raw[i];
   const double weight_norm = norm_of(w);
@@ -55,6 +62,7 @@ void update_by_trust(const Workload& workload, const std::vector<double>& raw, c
     for (std::size_t i = 0; i < w.size(); ++i) {
       m[i] = o.momentum * m[i] + step.learning_rate * ratio * (direction[i] + o.weight_decay * w[i]);
       w[i] -= m[i];
+      m[i] = rounded(m[i], kept);
     }
     return;
   }
@@ -97,12 +105,19 @@ UpdateResult apply_update(const ModelSpec& model, const Workload& workload, cons
   const auto t = static_cast<double>(state.steps);
   result.learning_rate = learning_rate(workload, state.steps);
 
+  const DType kept = stored_moment(workload);
   for (const ReferenceParameter& p : parameters_of(model)) {
     std::vector<double>& w = state.parameters.at(p.name).values;
     const std::vector<double>& raw = gradients.at(p.name).values;
     const double decay = p.decay ? o.weight_decay : 0.0;
     if (has_trust_ratio(workload) && p.decay) {
       update_by_trust(workload, raw, result, t, state, p.name);
+      continue;
+    }
+    if (has_factored_moments(workload)) {
+      std::vector<double> clipped = raw;
+      for (double& g : clipped) g *= result.clip;
+      adafactor_step(p, clipped, result.learning_rate, decay, t, state.factored.at(p.name), w);
       continue;
     }
     for (std::size_t i = 0; i < w.size(); ++i) {
@@ -116,20 +131,24 @@ UpdateResult apply_update(const ModelSpec& model, const Workload& workload, cons
           m = o.beta1 * m + (1.0 - o.beta1) * g;
           v = o.beta2 * v + (1.0 - o.beta2) * g * g;
           direction = m / (1.0 - std::pow(o.beta1, t)) / (std::sqrt(v / (1.0 - std::pow(o.beta2, t))) + o.epsilon);
+          m = rounded(m, kept);
+          v = rounded(v, kept);
           break;
         }
         case OptimizerKind::lars: {  // of vectors
           double& m = state.moment1.at(p.name).values[i];
           m = o.momentum * m + result.learning_rate * g;
           w[i] -= m;
+          m = rounded(m, kept);
           continue;
         }
-        case OptimizerKind::adafactor: break;
+        case OptimizerKind::adafactor: break;  // above
         case OptimizerKind::sgd:
           if (o.momentum != 0.0) {
             double& m = state.moment1.at(p.name).values[i];
             m = o.momentum * m + g;
             direction = m;
+            m = rounded(m, kept);
           }
           break;
       }

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "core/spec/model_spec.hpp"
 #include "core/spec/workload.hpp"
 #include "exec/train/data.hpp"
 #include "exec/train/matrix.hpp"
+#include "exec/train/reference_adafactor.hpp"
 #include "exec/train/reference_model.hpp"
 
 namespace orrery {
@@ -20,11 +23,12 @@ namespace orrery {
 /// backward pass read them rounded to the 16-bit type, in double from there on.
 struct TrainingState {
   ParameterSet parameters;
-  ParameterSet moment1;          ///< Adam, or SGD with momentum; else empty
-  ParameterSet moment2;          ///< Adam; else empty
-  std::uint64_t steps = 0;       ///< updates made (skipped steps do not count)
-  double loss_scale = 1.0;       ///< fp16; 1 otherwise
-  std::uint64_t good_steps = 0;  ///< fp16: steps since the loss scale last changed
+  ParameterSet moment1;                             ///< Adam, or SGD with momentum; else empty
+  ParameterSet moment2;                             ///< Adam; else empty
+  std::map<std::string, FactoredMoments> factored;  ///< Adafactor; else empty
+  std::uint64_t steps = 0;                          ///< updates made (skipped steps do not count)
+  double loss_scale = 1.0;                          ///< fp16; 1 otherwise
+  std::uint64_t good_steps = 0;                     ///< fp16: steps since the loss scale last changed
 };
 
 /// Before the first step.
@@ -51,8 +55,12 @@ struct UpdateResult {
 ///     Adam (Kingma and Ba, 2015; decay decoupled: Loshchilov and Hutter, 2019)
 ///         m = b1 m + (1 - b1) g,   v = b2 v + (1 - b2) g^2
 ///         w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + decay w)
+///     Adafactor: reference_adafactor.hpp
 ///     SGD
 ///         m = momentum m + g,      w -= lr (m + decay w)
+///
+/// A narrower moment_dtype rounds moments where they are kept: the step that
+/// makes them still has all digits.
 ///
 /// Decay applies to matrices and tables only.  In fp16, gradients that are not
 /// finite leave everything as it is but halve the loss scale; after

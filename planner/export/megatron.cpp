@@ -245,6 +245,10 @@ class Exporter {
 
   void optimizer() {
     const Optimizer& o = workload_.optimizer;
+    if (moment_dtype(workload_) != state_dtype(workload_)) {
+      refuse("workload.moment_dtype", "optimizer", "the export knows no flags for moments of 2 bytes",
+             {"Leave out moment_dtype."});
+    }
     switch (o.kind) {
       case OptimizerKind::adam:
         flag("--optimizer", "adam");

@@ -40,9 +40,9 @@ struct RandomRunLimits {
 /// stages, every schedule with up to 3 chunks per rank, tensor parallelism in 1D, 2D and 2.5D (grids of 2 or 3), 3D,
 /// sequence parallelism, recomputation of all or some layers, ZeRO 0 to 3 (on grids 0 and 1) with and without replicas,
 /// offloaded optimizer states, parameters and activations, clipping, dropout, learning-rate schedules, all precisions,
-/// Adam, SGD with and without momentum, tiny to huge buckets, overlap, unfused and flash, a context axis with every
-/// algorithm, contiguous and zigzag, one ring and two; mixtures of 2 to 8 experts with every gate and law of routing, shared experts, an
-/// expert axis.
+/// all optimizers, SGD with and without momentum, moments in bf16, tiny to huge buckets, overlap, unfused and flash, a
+/// context axis with every algorithm, contiguous and zigzag, one ring and two; mixtures of 2 to 8 experts with every
+/// gate and law of routing, shared experts, an expert axis.
 [[nodiscard]] PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits = {});
 
 /// Virtual stages of a pipeline rank, and the layers of all of them.

@@ -5,11 +5,22 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/program/lower/adafactor.hpp"
 #include "core/program/lower/buckets.hpp"
 #include "core/program/lower/passes.hpp"
 #include "core/program/lower/tensor.hpp"
 
 namespace orrery::lowering {
+
+GroupId tensor_holders(State& c, bool one_expert) {
+  AxisList axes;
+  for (const Axis axis : AxisList(c.program[c.norm_group].axes)) {
+    if (axis == Axis::pipeline || (one_expert && axis == Axis::expert)) continue;
+    if (c.plan.mesh.size(axis) > 1) axes.axis[axes.count++] = axis;
+  }
+  return axes.empty() ? c.tensor_group : c.group(axes);
+}
+
 namespace {
 
 /// Gradients come from reductions on these lanes.
@@ -44,15 +55,6 @@ std::uint64_t tensors_of(const ParameterTable& table, const ParameterSegment& s)
   }));
 }
 
-/// The ranks that hold all parts of a stage's parameters: those of the global norm, without other stages.
-GroupId holders(State& c) {
-  AxisList axes;
-  for (const Axis axis : AxisList(c.program[c.norm_group].axes)) {
-    if (axis != Axis::pipeline && c.plan.mesh.size(axis) > 1) axes.axis[axes.count++] = axis;
-  }
-  return axes.empty() ? c.pipeline_group : c.group(axes);
-}
-
 /// Sums of squares for the trust ratios of a module's matrices; the part of each
 /// segment with decay in the order of the table.  The other segments are
 /// vectors, which LAMB's and LARS' authors leave out.
@@ -69,7 +71,7 @@ BufferId sum_tensor_norms(State& c, BlockBuilder& b, const Module& m) {
                                      m.table == c.layer.table ? Scope::layer : Scope::stage, DType::f64, count);
   b.compute(c.kernel(KernelKind::fill, Pass::optimizer, 1, count), {write(norms)});
   const bool lamb = c.workload.optimizer.kind == OptimizerKind::lamb;
-  const GroupId group = holders(c);
+  const GroupId group = tensor_holders(c, false);
   std::vector<Operand> sums;
   std::uint64_t first = 0;
   for (const ParameterSegment& s : segments) {
@@ -91,7 +93,7 @@ BufferId sum_tensor_norms(State& c, BlockBuilder& b, const Module& m) {
     b.compute(k, operands);
     first += 2 * k.depth;
   }
-  if (group != c.pipeline_group) {
+  if (c.is_several(group)) {
     for (const Operand& sum : sums) b.collective(Collective::Kind::all_reduce, group, {sum});
   }
   return norms;
@@ -104,7 +106,7 @@ KernelKind update_kind(OptimizerKind kind, bool decay) {
     // Without decay and trust ratio LAMB is Adam.
     case OptimizerKind::lamb: return decay ? KernelKind::lamb_update : KernelKind::adam_update;
     case OptimizerKind::lars: return KernelKind::lars_update;
-    case OptimizerKind::adafactor: break;
+    case OptimizerKind::adafactor: break;  // build_adafactor
   }
   ORRERY_ASSERT(false, kind);
   return KernelKind::adam_update;
@@ -123,6 +125,11 @@ BlockId build_update(State& c, const Module& m, Home home) {
                                                            : ".update"),
                  Pass::optimizer, Section::optimizer);
   if (!c.factor) after_reductions(c, b);
+  if (has_factored_moments(c.workload)) {
+    ORRERY_ASSERT(!host, table.module);  // check refuses it
+    build_adafactor(c, b, m);
+    return b.finish(c);
+  }
   const OptimizerKind optimizer = c.workload.optimizer.kind;
   const bool trusts = has_trust_ratio(c.workload);
   const int moments = optimizer_moments(c.workload);

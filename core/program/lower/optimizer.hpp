@@ -14,6 +14,10 @@ struct OptimizerBlocks {
 /// scale, and the update of each module (State::blocks of norm and update).
 [[nodiscard]] OptimizerBlocks build_optimizer(State&);
 
+/// The ranks that hold all parts of a stage's parameters: those of the global norm, without other stages; of one
+/// expert's, without other experts.
+[[nodiscard]] GroupId tensor_holders(State&, bool one_expert);
+
 /// Sum of the tied table's gradients on the first and the last stage.
 [[nodiscard]] BlockId build_tied_reduction(State&, std::uint32_t stage);
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/program/factored.hpp"
 #include "core/program/lower/state.hpp"
 
 namespace orrery::lowering {
@@ -241,7 +242,18 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
   if (on.device) {
     if (has_master_weights(c.workload)) module.masters = persistent("masters", Role::master, c.state, c.shard_states);
     for (int i = 0; i < optimizer_moments(c.workload); ++i) {
-      module.moments[i] = persistent(moments[i], Role::moment, c.state, c.shard_states);
+      module.moments[i] = persistent(moments[i], Role::moment, moment_dtype(c.workload), c.shard_states);
+    }
+    if (has_factored_moments(c.workload)) {
+      Buffer b;
+      b.name = name + ".moments";
+      b.role = Role::moment;
+      b.scope = scope;
+      b.dtype = c.state;
+      for (const ParameterSegment& s : c.program.parameter_tables[module.table].segments) {
+        b.count += factored(c.program.parameter_tables[module.table], s, c.program.mesh).count;
+      }
+      module.moments[0] = c.declare(std::move(b));
     }
   }
   if (!on.host) return;
@@ -250,13 +262,13 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
   h.gradients = persistent("gradients.host", Role::workspace, c.grad, c.shard_states, Tier::host);
   // What waits on the disk passes through host memory, a module at a time.
   const bool disk = c.plan.states_tier == StatesTier::disk;
-  const auto state = [&](const std::string& what, Role role, BufferId& host, BufferId& on_disk) {
-    host = persistent((what + ".host").c_str(), disk ? Role::workspace : role, c.state, c.shard_states, Tier::host);
-    if (disk) on_disk = persistent((what + ".disk").c_str(), role, c.state, c.shard_states, Tier::disk);
+  const auto state = [&](const std::string& what, Role role, DType type, BufferId& host, BufferId& on_disk) {
+    host = persistent((what + ".host").c_str(), disk ? Role::workspace : role, type, c.shard_states, Tier::host);
+    if (disk) on_disk = persistent((what + ".disk").c_str(), role, type, c.shard_states, Tier::disk);
   };
-  if (has_master_weights(c.workload)) state("masters", Role::master, h.masters, h.disk_masters);
+  if (has_master_weights(c.workload)) state("masters", Role::master, c.state, h.masters, h.disk_masters);
   for (int i = 0; i < optimizer_moments(c.workload); ++i) {
-    state(moments[i], Role::moment, h.moments[i], h.disk_moments[i]);
+    state(moments[i], Role::moment, moment_dtype(c.workload), h.moments[i], h.disk_moments[i]);
   }
 }
 

@@ -29,6 +29,7 @@ BlockId build_setup(State& s, const Module& m, Home home) {
   for (int i = 0; i < optimizer_moments(s.workload); ++i) {
     put(host ? m.host.moments[i] : m.moments[i], KernelKind::fill);
   }
+  if (has_factored_moments(s.workload)) put(m.moments[0], KernelKind::fill);
   if (host && s.plan.states_tier == StatesTier::disk) b.copy(Tier::host, Tier::disk, disk_pairs(s, m, false));
   return b.finish(s);
 }

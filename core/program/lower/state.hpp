@@ -138,7 +138,7 @@ struct Module {
   BufferId weights{};
   BufferId gradients{};
   BufferId masters{};     ///< only with has_master_weights
-  BufferId moments[2]{};  ///< optimizer_moments of them
+  BufferId moments[2]{};  ///< optimizer_moments of them; Adafactor: the first
   /// What compute reads and adds to: the above, or copies that live for a while
   /// where ZeRO keeps only this rank's part of gradients (2) or weights too (3).
   BufferId whole_weights{}, whole_gradients{};

@@ -166,6 +166,14 @@ void sgd_update(const Kernel&, Operands, const KernelContext&);
 template <class T>
 void adam_update(const Kernel&, Operands, const KernelContext&);
 
+// adafactor.cpp
+template <class T>
+void adafactor_squares(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void adafactor_moments(const Kernel&, Operands, const KernelContext&);
+template <class T>
+void adafactor_update(const Kernel&, Operands, const KernelContext&);
+
 // trust_ratio.cpp
 template <class T>
 void lamb_moments(const Kernel&, Operands, const KernelContext&);

@@ -221,6 +221,40 @@ gradient_dtype = "f64")");
 )");
 }
 
+TEST_CASE("workload.moment-dtype: moments in a type that they cannot have, or none", "[error]") {
+  CHECK(workload_error(with(good_workload, "batch = 8", "batch = 8\nmoment_dtype = \"f16\"")) ==
+        R"(w.toml:4:16: error: optimizer moments cannot be kept in this type [workload.moment-dtype]
+    4 | moment_dtype = "f16"
+      |                ^
+  Beside weights in bf16 they are f32 or bf16.
+)");
+  CHECK(workload_error(with(good_workload, "batch = 8", "batch = 8\nprecision = \"fp64\"\nmoment_dtype = \"bf16\"")) ==
+        R"(w.toml:5:16: error: optimizer moments cannot be kept in this type [workload.moment-dtype]
+    5 | moment_dtype = "bf16"
+      |                ^
+  With precision fp64 they are f64.
+)");
+  CHECK(workload_error(with(good_workload, "batch = 8",
+                            "batch = 8\nmoment_dtype = \"bf16\"\noptimizer = { kind = "
+                            "\"adafactor\" }")) ==
+        R"(w.toml:4:16: error: the optimizer keeps no moments that could have this type [workload.moment-dtype]
+    4 | moment_dtype = "bf16"
+      |                ^
+  Adafactor's sums over rows and columns are f32.
+  Leave out moment_dtype.
+)");
+  CHECK(
+      workload_error(with(good_workload, "batch = 8",
+                          "batch = 8\nmoment_dtype = \"bf16\"\noptimizer = { kind = "
+                          "\"lamb\" }")) ==
+      R"(w.toml:4:16: error: LAMB's update reads its moments again, and would read rounded ones [workload.moment-dtype]
+    4 | moment_dtype = "bf16"
+      |                ^
+  Its norms would then be those of another update.
+  Leave out moment_dtype, or use adam.
+)");
+}
+
 TEST_CASE("workload.schedule: a schedule that ends in its warm-up", "[error]") {
   const std::string text = with(good_workload, "sequence = 16", R"(sequence = 16
 [workload.schedule]

@@ -154,6 +154,72 @@ TEST_CASE("LAMB and LARS leave vectors without a trust ratio", "[oracle][train]"
   CHECK(1.0 - state.parameters.at("head.norm.weight").values[0] == Approx(moved).epsilon(1e-12));
 }
 
+// The table's gradient is (1 2 / 3 4 / 5 6): rows sum up to 5, 25 and 61 in squares, columns to 35 and 56, all to 91.
+// At the first step nothing is kept of before (1 - 1^-0.8 = 0), so an element's second moment is R C / 91.  The squares
+// of the six updates G^2 91 / (R C) are 0.52 1.3 0.936 1.04 1.0656 0.9590 to four digits, so their mean is below 1.
+TEST_CASE("Adafactor divides by rows' and columns' shares of the squares", "[oracle][train]") {
+  Workload w = workload();
+  w.optimizer.kind = OptimizerKind::adafactor;
+  w.optimizer.weight_decay = 0.5;
+  TrainingState state = initial_state(model(), w);
+  const std::vector<double> start = state.parameters.at("embedding.word.weight").values;
+  ParameterSet gradients = zeros_like(state.parameters);
+  gradients.at("embedding.word.weight").values = {1, 2, 3, 4, 5, 6};
+  apply_update(model(), w, gradients, state);
+  const double rows[] = {5, 25, 61}, columns[] = {35, 56};
+  for (std::size_t i = 0; i < 6; ++i) {
+    const double u = static_cast<double>(i + 1) / std::sqrt(rows[i / 2] * columns[i % 2] / 91.0);
+    CHECK(start[i] - state.parameters.at("embedding.word.weight").values[i] ==
+          Approx(0.1 * (u + 0.5 * start[i])).epsilon(1e-12));
+  }
+  CHECK(state.moment1.empty());
+  CHECK(state.factored.at("embedding.word.weight").rows.values.size() == 3);
+  CHECK(state.factored.at("embedding.word.weight").columns.values.size() == 2);
+  CHECK(state.factored.at("head.norm.weight").rows.values.empty());
+}
+
+// Gradients 1, then 10, of all elements: with b = 1 - 2^-0.8 their second moment is b + 100 (1 - b) = 57.9, so an
+// update would be 1.31 long; it is cut to 1.  The same for a vector.
+TEST_CASE("Adafactor's second step decays by 1 - 2^-0.8, and is no longer than 1", "[oracle][train]") {
+  Workload w = workload();
+  w.optimizer.kind = OptimizerKind::adafactor;
+  TrainingState state = initial_state(model(), w);
+  ParameterSet gradients = zeros_like(state.parameters);
+  const char* const name = GENERATE("embedding.word.weight", "head.norm.weight");
+  std::vector<double>& g = gradients.at(name).values;
+  for (double& x : g) x = 1.0;
+  apply_update(model(), w, gradients, state);
+  const double after = state.parameters.at(name).values[0];
+  for (double& x : g) x = 10.0;
+  TrainingState longer = state;
+  apply_update(model(), w, gradients, longer);
+  CHECK(after - longer.parameters.at(name).values[0] == Approx(0.1).epsilon(1e-12));
+  // Gradients of 0.5: 0.5 / sqrt(b + (1 - b) / 4) is below 1.
+  for (double& x : g) x = 0.5;
+  apply_update(model(), w, gradients, state);
+  const double b = 1.0 - std::pow(2.0, -0.8);
+  CHECK(after - state.parameters.at(name).values[0] ==
+        Approx(0.1 * 0.5 / std::sqrt(b + 0.25 * (1.0 - b))).epsilon(1e-12));
+}
+
+// m = 0.1 after a gradient of 1, which bf16 has as 0.10009765625; v = 0.05 as 0.050048828125.  The first step still has
+// all digits.  At the second, with gradient 1: m = 0.9 0.10009765625 + 0.1, v = 0.95 0.050048828125 + 0.05.
+TEST_CASE("moments in bf16 are rounded where they are kept", "[oracle][train]") {
+  Workload w = workload();
+  w.precision = Precision::fp32;
+  w.moment_dtype = DType::bf16;
+  TrainingState state = initial_state(model(), w);
+  const double start = first_weight(state);
+  apply_update(model(), w, one_gradient(state, 1.0), state);
+  const double first = first_weight(state);
+  CHECK(start - first == Approx(0.1).epsilon(1e-7));
+  CHECK(state.moment1.at("embedding.word.weight").values[0] == 0.10009765625);
+  CHECK(state.moment2.at("embedding.word.weight").values[0] == 0.050048828125);
+  apply_update(model(), w, one_gradient(state, 1.0), state);
+  const double m = (0.9 * 0.10009765625 + 0.1) / 0.19, v = (0.95 * 0.050048828125 + 0.05) / 0.0975;
+  CHECK(first - first_weight(state) == Approx(0.1 * m / (std::sqrt(v) + 1e-8)).epsilon(1e-12));
+}
+
 // Gradients 0, decay 0.5, rate 0.1: matrices shrink by 5 %, norm weights (1) and biases (0) stay.
 TEST_CASE("Weight decay shrinks matrices and leaves norms and biases", "[oracle][train]") {
   Workload w = workload();

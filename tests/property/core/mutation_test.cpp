@@ -343,7 +343,8 @@ TEST_CASE("the verifier rejects every wrong share of a norm, and every other sum
           const Kernel& k = block.kernels[c->kernel];
           if (k.kind == KernelKind::clip_factor) norms.insert(index(block.views[op.views.first].buffer));
           if (k.kind != KernelKind::sum_squares && k.kind != KernelKind::lamb_moments &&
-              k.kind != KernelKind::lars_norms) {
+              k.kind != KernelKind::lars_norms && k.kind != KernelKind::adafactor_squares &&
+              k.kind != KernelKind::adafactor_moments) {
             continue;
           }
           for (const double factor : {0.0, 0.5, 2.0}) {

@@ -156,8 +156,41 @@ test::RandomRunLimits one_d() {
   return limits;
 }
 
-/// Norms of parameter tensors: a message per segment of matrices, of two f64 for each of them.
+/// Adafactor's statistics of a rank: R + C of a matrix of R rows and C columns, one for each element of a vector;
+/// whole, and without padding.  Messages of a module: for each segment its sums, and a number for each tensor.
+struct Statistics {
+  std::uint64_t count = 0;
+  Volume messages;
+  void segment(std::uint64_t statistics, std::uint64_t tensors, std::uint64_t times) {
+    count += times * statistics;
+    messages.add(times, 8 * statistics);
+    messages.add(times, 8 * tensors);
+  }
+};
+Statistics statistics(const Symbols& x, std::uint64_t stage) {
+  Statistics out;
+  if (!has_factored_moments(x.workload)) return out;
+  const std::uint64_t qkv = x.d * (x.a + 2 * x.k), up = x.swiglu ? 2 * x.f : x.f, norm = (x.layer_norm ? 2 : 1) * x.h;
+  const std::uint64_t norms = x.layer_norm ? 2 : 1;
+  const std::uint64_t layers = x.layers_of(stage), table = x.model.vocabulary + x.h;
+  out.segment((x.h + qkv) + (x.a * x.d + x.h) + (x.h + up) + (x.f + x.h), 4, layers);
+  if (x.bias) out.segment(qkv + up, 2, layers);
+  out.segment(2 * norm + (x.bias ? 2 * x.h : 0), 2 * norms + (x.bias ? 2 : 0), layers);
+  if (x.first(stage)) {
+    out.segment(table, 1, 1);
+    if (x.model.positions == PositionEncoding::learned) out.segment(x.model.max_positions + x.h, 1, 1);
+  }
+  if (x.last(stage)) {
+    if (!x.tied || x.copied()) out.segment(table, 1, 1);
+    out.segment(norm, norms, 1);
+  }
+  return out;
+}
+
+/// What is summed for updates that look at whole tensors.  Norms: a message per segment of matrices, of two f64 for
+/// each of them.
 Volume tensor_norms(const Symbols& x, std::uint64_t stage) {
+  if (has_factored_moments(x.workload)) return statistics(x, stage).messages;
   Volume v;
   if (!has_trust_ratio(x.workload)) return v;
   v.add(x.layers_of(stage), 16 * 4);
@@ -293,7 +326,8 @@ TEST_CASE("model state of every stage equals the closed form", "[property][total
       CHECK(state[index(Role::weight)] == ((x.zero >= 3 ? own : n) - remote_held(x, stage) + host) * x.w);
       CHECK(state[index(Role::gradient)] == (x.zero >= 2 ? own : n) * x.g);
       CHECK(state[index(Role::master)] == (has_master_weights(run.workload) ? own * 4 : 0));
-      CHECK(state[index(Role::moment)] == own * x.st * moments);
+      CHECK(state[index(Role::moment)] ==
+            own * moments * size_of(moment_dtype(run.workload)) + statistics(x, stage).count * x.st);
     }
   }
 }

@@ -96,15 +96,17 @@ TEST_CASE("the closed form of memory is the Program's peak on every stage, or be
     for (std::size_t s = 0; s < peaks.size(); ++s) {
       CAPTURE(s);
       const std::uint64_t peak = program_peak(program, program.classes[s]);
-      if (memory_is_exact(run.plan)) {
+      // Adafactor's sums over rows and columns, which the closed form leaves out, may be a tiny model's peak.
+      if (memory_is_exact(run.plan) && !has_factored_moments(run.workload)) {
         REQUIRE(peaks[s] == peak);
       } else {
         REQUIRE(peaks[s] <= peak);
         tightness += static_cast<double>(peaks[s]) / static_cast<double>(peak) / static_cast<double>(peaks.size());
       }
     }
-    exact += memory_is_exact(run.plan) ? 1 : 0;
-    bounded += memory_is_exact(run.plan) ? 0 : 1;
+    const bool is_exact = memory_is_exact(run.plan) && !has_factored_moments(run.workload);
+    exact += is_exact ? 1 : 0;
+    bounded += is_exact ? 0 : 1;
   }
   CHECK(exact > runs / 2);
   CHECK(bounded > runs / 8);

@@ -205,6 +205,16 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
   CHECK(refusal(lamb) ==
         "error: Megatron-LM has no lamb [export.optimizer]\n"
         "  Use adam, or sgd.\n");
+  PlannedRun adafactor = run();
+  adafactor.workload.optimizer.kind = OptimizerKind::adafactor;
+  CHECK(refusal(adafactor) ==
+        "error: Megatron-LM has no adafactor [export.optimizer]\n"
+        "  Use adam, or sgd.\n");
+  PlannedRun narrow = run();
+  narrow.workload.moment_dtype = DType::bf16;
+  CHECK(refusal(narrow) ==
+        "error: the export knows no flags for moments of 2 bytes [export.optimizer]\n"
+        "  Leave out moment_dtype.\n");
   PlannedRun sharded = run();
   sharded.plan.zero_stage = 3;
   CHECK(refusal(sharded) ==

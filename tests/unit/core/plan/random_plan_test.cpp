@@ -96,12 +96,14 @@ TEST_CASE("400 random runs cover every kind of combination") {
     note("fp16", w.precision == Precision::fp16);
     note("fp8", w.precision == Precision::fp8);
     note("16-bit gradients", gradient_dtype(w) != state_dtype(w));
+    note("16-bit moments", moment_dtype(w) != state_dtype(w));
     note("adam", w.optimizer.kind == OptimizerKind::adam);
     note("sgd with momentum", w.optimizer.kind == OptimizerKind::sgd && optimizer_moments(w) == 1);
     note("lamb", w.optimizer.kind == OptimizerKind::lamb && !w.optimizer.trust_clip);
     note("lamb with clipped norms", w.optimizer.trust_clip.has_value());
+    note("adafactor", w.optimizer.kind == OptimizerKind::adafactor);
     note("lars", w.optimizer.kind == OptimizerKind::lars);
-    note("sgd without momentum", optimizer_moments(w) == 0);
+    note("sgd without momentum", w.optimizer.kind == OptimizerKind::sgd && optimizer_moments(w) == 0);
     note("overlapped buckets", data > 1 && *p.overlap_gradients && p.gradient_bucket->base() < 1e6);
     note("not overlapped", data > 1 && !*p.overlap_gradients);
     note("unfused", p.attention == AttentionKernel::unfused);
