@@ -37,8 +37,8 @@ void run(const LoweringPass& pass, State& state) {
 
 }  // namespace lowering
 
-Program lower(const ModelSpec& model, const Workload& workload, const Plan& plan) {
-  return lower_until(model, workload, plan, lowering::all_passes().back().name);
+Program lower(const ModelSpec& model, const Workload& workload, const Plan& plan, const Extensions& extensions) {
+  return lower_until(model, workload, plan, lowering::all_passes().back().name, extensions);
 }
 
 std::vector<std::string> pass_names() {
@@ -47,9 +47,10 @@ std::vector<std::string> pass_names() {
   return names;
 }
 
-Program lower_until(const ModelSpec& model, const Workload& workload, const Plan& plan, std::string_view last) {
+Program lower_until(const ModelSpec& model, const Workload& workload, const Plan& plan, std::string_view last,
+                    const Extensions& extensions) {
   ORRERY_ASSERT(is_resolved(plan), plan.name);
-  lowering::State state(model, workload, plan);
+  lowering::State state(model, workload, plan, extensions.tensor);
   for (const lowering::LoweringPass& pass : lowering::all_passes()) {
     lowering::run(pass, state);
     if (pass.name == last) return lowering::program_of(std::move(state));

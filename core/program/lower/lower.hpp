@@ -9,18 +9,29 @@
 
 namespace orrery {
 
+namespace lowering {
+class TensorSharding;
+}
+
+/// What a caller brings along (docs/extending.md).
+struct Extensions {
+  /// In the place of the plan's tensor algorithm, whose axes and rules of sizes it shares; outlives the call.
+  const lowering::TensorSharding* tensor = nullptr;
+};
+
 /// Lowers a plan into the Program that sim/ prices and exec/ runs.
 ///
 /// Requires a resolved plan that passes check(plan, model, workload).  Does not
 /// see the cluster: the same Program priced on two clusters is a controlled
 /// experiment.  Same input, same Program, to the byte.
-[[nodiscard]] Program lower(const ModelSpec&, const Workload&, const Plan&);
+[[nodiscard]] Program lower(const ModelSpec&, const Workload&, const Plan&, const Extensions& = {});
 
 /// Names of the passes that lowering consists of, in order.
 [[nodiscard]] std::vector<std::string> pass_names();
 
 /// The Program as it stands after the pass of that name: it can be printed and
 /// read back, but only the one after the last pass can be priced or run.
-[[nodiscard]] Program lower_until(const ModelSpec&, const Workload&, const Plan&, std::string_view pass);
+[[nodiscard]] Program lower_until(const ModelSpec&, const Workload&, const Plan&, std::string_view pass,
+                                  const Extensions& = {});
 
 }  // namespace orrery

@@ -54,8 +54,12 @@ std::vector<bool> first_layers(const Plan& plan, std::uint32_t eighths) {
 
 }  // namespace
 
-State::State(const ModelSpec& m, const Workload& w, const Plan& p)
-    : model(m), workload(w), plan(p), sharding(tensor_sharding(p.tensor)), layout(sharding.layout()) {
+State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorSharding* own)
+    : model(m),
+      workload(w),
+      plan(p),
+      sharding(own != nullptr ? *own : tensor_sharding(p.tensor)),
+      layout(sharding.layout()) {
   tensor = plan.mesh.size(Axis::tensor);
   data = plan.mesh.size(Axis::data);
   context = plan.mesh.size(Axis::context);

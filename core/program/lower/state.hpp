@@ -170,7 +170,8 @@ struct TensorLayout {
 ///
 /// program_of() turns it into a Program at any time.
 struct State {
-  State(const ModelSpec& model, const Workload& workload, const Plan& plan);
+  /// With the tensor algorithm `own`, or the plan's.
+  State(const ModelSpec& model, const Workload& workload, const Plan& plan, const TensorSharding* own = nullptr);
 
   const ModelSpec& model;
   const Workload& workload;
