@@ -104,7 +104,8 @@ TEST_CASE("offloaded states move and take what the closed form says", "[property
     const std::uint64_t moments = static_cast<std::uint64_t>(optimizer_moments(run.workload));
     const bool masters = has_master_weights(run.workload);
     if (moments == 0 && !masters) continue;
-    if (has_trust_ratio(run.workload) || has_factored_moments(run.workload)) continue;  // those update on the device alone
+    if (has_trust_ratio(run.workload) || has_factored_moments(run.workload))
+      continue;  // those update on the device alone
     run.plan.offload_activations = 0;
     run.plan.offload_parameters = 0;
     run.plan.states_tier = StatesTier::host;
