@@ -122,8 +122,8 @@ ParameterSet collect(const Program& program, const RunBuffers& buffers, const st
     const Buffer& buffer = program.buffers[id];
     if (!buffer.parameters) continue;
     const ParameterTable& table = program.parameter_tables[*buffer.parameters];
-    const std::string name = table.module + "." + what;
-    if (buffer.name != name && buffer.name != name + ".host" && buffer.name != name + ".disk") continue;
+    const std::string of = table.module + "." + what;
+    if (buffer.name != of && buffer.name != of + ".host" && buffer.name != of + ".disk") continue;
     for (std::uint32_t r = 0; r < program.mesh.size(); ++r) {
       for (std::uint32_t layer = 0; layer < (per_layer(buffer.scope) ? program.layers : 1); ++layer) {
         const auto memory = buffers.find(Rank{r}, {BufferId{id}, layer, 0});

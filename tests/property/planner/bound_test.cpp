@@ -75,7 +75,9 @@ PlannedRun bounded_run(std::uint64_t seed) {
   PlannedRun run = test::random_run(seed, limits);
   // What the bound does not know and a plan may do without.
   run.plan.recompute_layers.reset();
-  run.plan.offload.reset();
+  run.plan.offload_states = 0;
+  run.plan.offload_parameters = 0;
+  run.plan.offload_activations = 0;
   return run;
 }
 
