@@ -25,9 +25,9 @@ std::string rows_text(const std::vector<ValidatedRun>& rows) {
   for (const ValidatedRun& r : rows) {
     const auto memory = [&](auto text) { return r.memory ? text(*r.memory) : std::string(); };
     table.row({r.id, seconds_text(r.time.predicted), seconds_text(r.time.measured), signed_percent(r.time.error_pct),
-               memory([](const Comparison& c) { return gib_text(c.predicted); }),
-               memory([](const Comparison& c) { return gib_text(c.measured); }),
-               memory([](const Comparison& c) { return signed_percent(c.error_pct); }),
+               memory([](const PredictedMeasured& c) { return gib_text(c.predicted); }),
+               memory([](const PredictedMeasured& c) { return gib_text(c.measured); }),
+               memory([](const PredictedMeasured& c) { return signed_percent(c.error_pct); }),
                fmt::format("{}", fmt::join(r.filled, " "))});
   }
   return table.str();

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Every header includes what it uses and guards itself.  A header that its own
+# Every header includes what it uses, guards itself, and names its types as no other does.  A header that its own
 # source includes first has been compiled alone by the build; the others are
 # compiled here, syntax only, as many at a time as there are cores.
 #
@@ -16,6 +16,16 @@ headers=$(find core sim planner validate exec cli tests/support -name '*.hpp' | 
 unguarded=$(grep -L '^#pragma once$' $headers || true)
 if [ -n "$unguarded" ]; then
   echo "no #pragma once in: $unguarded" >&2
+  exit 1
+fi
+# Two types of one name are one type to the linker, which takes either's functions for both.
+twice=$(for header in $headers; do
+  namespace=$(grep -m1 -oE '^namespace [a-z_:]+' "$header" || true)
+  { grep -oE '^(struct|class|enum class) [A-Za-z0-9_]+( final)?( : [^{]*)? [{]' "$header" || true; } |
+    sed -E "s/^(struct|enum class|class) ([A-Za-z0-9_]+).*/$namespace \2/"
+done | sort | uniq -d)
+if [ -n "$twice" ]; then
+  echo "defined in more than one header: $twice" >&2
   exit 1
 fi
 for header in $headers; do

@@ -8,8 +8,8 @@
 #include "core/plan/plan_check.hpp"
 #include "core/spec/spec_check.hpp"
 #include "validate/framework.hpp"
-#include "validate/machine.hpp"
 #include "validate/model_of.hpp"
+#include "validate/run_cluster.hpp"
 
 namespace orrery {
 namespace {
@@ -79,7 +79,7 @@ class Expression {
                                            : fmt::format("no rule says what {} does", run_.framework));
     }
     if (run_.notes.find("LoRA") != std::string::npos) return refuse("fine-tuning of a few weights is not modelled");
-    Machine machine = machine_of(run_, library_);
+    RunCluster machine = run_cluster(run_, library_);
     if (!machine.cluster) return refuse(machine.reason);
     NamedModel named = model_of(run_, *framework_, library_);
     if (!named.model) return refuse(named.reason);

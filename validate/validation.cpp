@@ -54,7 +54,7 @@ Outcome predicted(const MeasuredRun& row, const Library& library) {
   out.time = {report.step_time.base(), *step, error_pct(report.step_time.base(), *step)};
   if (const std::optional<double> bytes = measured_allocated(row)) {
     const auto peak = static_cast<double>(report.peak_memory_bytes);
-    out.memory = Comparison{peak, *bytes, error_pct(peak, *bytes)};
+    out.memory = PredictedMeasured{peak, *bytes, error_pct(peak, *bytes)};
   }
   out.filled = std::move(expressed.filled);
   return {std::move(out), row.notes.find("INCONSISTENT") != std::string::npos};

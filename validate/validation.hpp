@@ -13,19 +13,19 @@
 namespace orrery {
 
 /// Predicted beside measured, and the signed error in percent.
-struct Comparison {
+struct PredictedMeasured {
   double predicted = 0.0;
   double measured = 0.0;
   double error_pct = 0.0;
-  friend bool operator==(const Comparison&, const Comparison&) = default;
+  friend bool operator==(const PredictedMeasured&, const PredictedMeasured&) = default;
 };
 
 /// A row that was predicted.
 struct ValidatedRun {
   std::string id;
   std::string gpu, source, precision, framework;  ///< what summaries group by
-  Comparison time;                                ///< seconds of a step
-  std::optional<Comparison> memory;               ///< bytes; where the row publishes the peak of what was allocated
+  PredictedMeasured time;                         ///< seconds of a step
+  std::optional<PredictedMeasured> memory;        ///< bytes; where the row publishes the peak of what was allocated
   std::vector<std::string> filled;                ///< columns whose empty cells a rule filled
   friend bool operator==(const ValidatedRun&, const ValidatedRun&) = default;
 };

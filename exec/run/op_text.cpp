@@ -47,7 +47,7 @@ std::string op_text(const Program& program, Rank rank, bool setup, std::uint32_t
   return text;
 }
 
-std::string describe_rank(const Program& program, Rank rank, const Progress& progress) {
+std::string describe_rank(const Program& program, Rank rank, const RankProgress& progress) {
   const std::uint64_t step = progress.step.load(std::memory_order_relaxed);
   const auto name = [&](const std::atomic<std::uint32_t>& op, const char* none) {
     const std::uint32_t at = op.load(std::memory_order_relaxed);

@@ -13,6 +13,6 @@ namespace orrery {
 
 /// "rank 2: step 1, in op 118 (...); completed op 117 (...)"; where lanes run
 /// side by side, how far the list is issued and a line for each lane.
-[[nodiscard]] std::string describe_rank(const Program&, Rank, const Progress&);
+[[nodiscard]] std::string describe_rank(const Program&, Rank, const RankProgress&);
 
 }  // namespace orrery

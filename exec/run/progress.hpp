@@ -21,11 +21,11 @@ struct LaneProgress {
 };
 
 /// What a rank is doing.
-struct Progress {
+struct RankProgress {
   std::atomic<std::uint64_t> step{0};  ///< 0: setup
   LaneProgress list;                   ///< of the thread that walks the list; where lanes run side by side it issues
   std::vector<LaneProgress> lanes;     ///< empty where the rank does one op at a time
-  explicit Progress(std::size_t lane_threads = 0) : lanes(lane_threads) {}
+  explicit RankProgress(std::size_t lane_threads = 0) : lanes(lane_threads) {}
 };
 
 }  // namespace orrery

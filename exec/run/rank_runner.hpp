@@ -58,7 +58,7 @@ class RankRunner {
   void barrier() { runners_.front()->barrier(); }
 
   [[nodiscard]] const Storage& storage() const { return storage_; }
-  [[nodiscard]] const Progress& progress() const { return progress_; }
+  [[nodiscard]] const RankProgress& progress() const { return progress_; }
   /// Between lists: bytes sent so far, and scratch.
   [[nodiscard]] std::uint64_t sent_bytes() const;
   [[nodiscard]] std::uint64_t outside_bytes() const;
@@ -82,7 +82,7 @@ class RankRunner {
   Issuer issuer_;
   std::vector<Lane> lanes_;                            ///< empty: one op at a time
   std::array<std::uint32_t, lane_count> thread_of_{};  ///< by lane_number: position in lanes_
-  Progress progress_;
+  RankProgress progress_;
   std::vector<std::unique_ptr<OpRunner>> runners_;  ///< of the rank's thread, then by lane
   std::vector<OpTimes> times_;                      ///< elements are written by the ops' threads
   std::unique_ptr<Lanes> threads_;                  ///< last: ends before what it uses

@@ -74,7 +74,7 @@ class Runner {
   void add_job(std::uint32_t j, const Job& job) {
     const auto first = static_cast<std::uint32_t>(members_.size());
     for (const std::uint32_t gpu : job.gpus) members_.emplace_back().gpu = gpu;
-    for (const Message& m : job.messages) {
+    for (const CollectiveMessage& m : job.messages) {
       ORRERY_ASSERT(m.from < job.gpus.size() && m.to < job.gpus.size() && m.from != m.to, m.from, m.to,
                     job.gpus.size());
       const auto i = static_cast<std::uint32_t>(all_.size());
@@ -152,7 +152,7 @@ Messages binomial_broadcast_messages(std::uint32_t p, Bytes payload) {
 Messages binomial_reduce_messages(std::uint32_t p, Bytes payload) {
   Messages out = binomial_broadcast_messages(p, payload);
   const std::uint32_t last = out.empty() ? 0 : out.back().step;
-  for (Message& m : out) m = {last - m.step, m.to, m.from, m.payload};
+  for (CollectiveMessage& m : out) m = {last - m.step, m.to, m.from, m.payload};
   return out;
 }
 

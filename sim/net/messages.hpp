@@ -12,13 +12,13 @@ namespace orrery {
 /// One message of a collective between two members of its group.  It starts
 /// when its sender and its receiver have ended all their messages of lower
 /// steps; members that do not meet do not wait for each other.
-struct Message {
+struct CollectiveMessage {
   std::uint32_t step = 0;
   std::uint32_t from = 0, to = 0;  ///< members, 0 to p - 1
   Bytes payload;
-  friend bool operator==(const Message&, const Message&) = default;
+  friend bool operator==(const CollectiveMessage&, const CollectiveMessage&) = default;
 };
-using Messages = std::vector<Message>;
+using Messages = std::vector<CollectiveMessage>;
 
 // Collectives over p members as messages.  `payload` is what every member has
 // before (all-reduce, reduce-scatter, broadcast, all-to-all) or after

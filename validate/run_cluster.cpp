@@ -1,4 +1,4 @@
-#include "validate/machine.hpp"
+#include "validate/run_cluster.hpp"
 
 #include <fmt/format.h>
 
@@ -66,8 +66,8 @@ std::optional<Bandwidth> network_share(const std::string& text, std::uint32_t pe
   return Bandwidth::of(ports * rate * 1e9 / 8.0 / (each ? 1.0 : per_node));
 }
 
-Machine machine_of(const MeasuredRun& run, const Library& library) {
-  Machine out;
+RunCluster run_cluster(const MeasuredRun& run, const Library& library) {
+  RunCluster out;
   const Known* at = known(run);
   if (at == nullptr || !run.gpus) {
     out.reason = run.gpus ? fmt::format("no device file is for the GPU \"{}\"", run.gpu) : "not published: gpus";

@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/unit/validate/runs.hpp"
-#include "validate/machine.hpp"
+#include "validate/run_cluster.hpp"
 
 using namespace orrery;
 using namespace orrery::test;
@@ -26,7 +26,7 @@ TEST_CASE("a row's machine is a shipped one with what the row says of it", "[uni
   MeasuredRun run = dense_run();
   run.gpus = 64;
   run.inter_net = "4x100 Gb/s Omni-Path per node";
-  const Machine machine = machine_of(run, shipped());
+  const RunCluster machine = run_cluster(run, shipped());
   REQUIRE(machine.cluster);
   CHECK(machine.cluster->nodes == 8);
   CHECK(machine.cluster->device.calibration == "a100-80");
@@ -37,13 +37,13 @@ TEST_CASE("a row's machine is a shipped one with what the row says of it", "[uni
   run.intra_link = "";
   run.inter_net = "";
   run.gpus_per_node = {};
-  const Machine other = machine_of(run, shipped());
+  const RunCluster other = run_cluster(run, shipped());
   REQUIRE(other.cluster);
   CHECK(other.cluster->device.calibration == "a100-40");
   CHECK(other.filled == std::vector<std::string>{"gpus_per_node", "intra_link", "inter_net"});
 
   run.intra_link = "PCIe";
-  const Machine slow = machine_of(run, shipped());
+  const RunCluster slow = run_cluster(run, shipped());
   REQUIRE(slow.cluster);
   CHECK(slow.cluster->levels.front().bandwidth == *slow.cluster->host_link);
 }
@@ -56,7 +56,7 @@ TEST_CASE("racks of trays hold as many GPUs as jobs take", "[unit][validate]") {
   run.intra_link = "NVLink5 NVL72 rack domain";
   for (const std::uint64_t gpus : {8U, 64U, 128U, 256U}) {
     run.gpus = gpus;
-    const Machine machine = machine_of(run, shipped());
+    const RunCluster machine = run_cluster(run, shipped());
     REQUIRE(machine.cluster);
     CHECK(machine.cluster->devices() == gpus);
     CHECK(machine.filled.empty() == (gpus <= 64));  // racks are joined by a network that the row does not state
@@ -66,14 +66,14 @@ TEST_CASE("racks of trays hold as many GPUs as jobs take", "[unit][validate]") {
 TEST_CASE("a machine that is not known is said so", "[unit][validate]") {
   MeasuredRun run = dense_run();
   run.gpu = "TPU";
-  CHECK(machine_of(run, shipped()).reason == "no device file is for the GPU \"TPU\"");
+  CHECK(run_cluster(run, shipped()).reason == "no device file is for the GPU \"TPU\"");
   run = dense_run();
   run.gpus = {};
-  CHECK(machine_of(run, shipped()).reason == "not published: gpus");
+  CHECK(run_cluster(run, shipped()).reason == "not published: gpus");
   run = dense_run();
   run.inter_net = "pigeons";
-  CHECK(machine_of(run, shipped()).reason == "the network \"pigeons\" is not understood");
+  CHECK(run_cluster(run, shipped()).reason == "the network \"pigeons\" is not understood");
   run = dense_run();
   run.gpus = 12;
-  CHECK(machine_of(run, shipped()).reason == "12 GPUs are not whole nodes of dgx-a100");
+  CHECK(run_cluster(run, shipped()).reason == "12 GPUs are not whole nodes of dgx-a100");
 }

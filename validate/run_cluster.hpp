@@ -10,7 +10,7 @@
 namespace orrery {
 
 /// The cluster that a row was measured on.
-struct Machine {
+struct RunCluster {
   std::optional<ClusterSpec> cluster;
   std::string reason;               ///< of having none
   std::vector<std::string> filled;  ///< columns whose empty cells a rule filled
@@ -20,7 +20,7 @@ struct Machine {
 /// the row says so: GPUs per node, device memory, and the network between
 /// nodes ("8x200Gb/s ... per node", "400 Gb/s ... per GPU", "1600 Gb/s
 /// node-node ...").  intra_link tells PCIe from NVLink.
-[[nodiscard]] Machine machine_of(const MeasuredRun&, const Library&);
+[[nodiscard]] RunCluster run_cluster(const MeasuredRun&, const Library&);
 
 /// Bandwidth between nodes, one way for each of `per_node` devices, as a
 /// network cell states it; unset where it cannot be read.
