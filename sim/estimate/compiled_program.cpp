@@ -147,7 +147,10 @@ void CompiledProgram::find_gate(CompiledBlock& block) {
     if (compute == end || compute->lane != compute_lane) return;
     bool follows = false;
     for (std::uint32_t w = compute->first_wait; w < compute->first_wait + compute->wait_count; ++w) {
-      follows = follows || (!waits[w].tail && waits[w].lane == lane);
+      const std::size_t on = waits[w].lane;
+      follows = follows || (!waits[w].tail && on == lane);
+      // What else holds the compute op up must be at the gate too: of two causes only the later exposes.
+      if (waits[w].tail && on != compute_lane && on != lane && !waits_for_tail(*begin, on)) return;
     }
     if (!follows) return;
   }
