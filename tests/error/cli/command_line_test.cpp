@@ -30,7 +30,7 @@ TEST_CASE("cli.verb: a verb that is none", "[error]") {
 TEST_CASE("cli.arguments: what the command line lacks or cannot read", "[error]") {
   CHECK(refused("") ==
         "error: a verb is missing [cli.arguments]\n"
-        "  Known: plan, estimate, simulate, run, compare, explain, calibrate, show, check, study.\n"
+        "  Known: plan, estimate, simulate, run, compare, explain, calibrate, show, check, study, validate.\n"
         "  orrery --help lists what is accepted.\n");
   CHECK(refused("estimate") ==
         "error: PLAN is required [cli.arguments]\n  orrery estimate --help lists what is accepted.\n");
@@ -139,7 +139,7 @@ TEST_CASE("library: names that are not known", "[error]") {
   CHECK(refused("plan --model GPT-3 --cluster dgx-a100 --batch 8 --seq 128")
             .find("error: no model is named \"GPT-3\" [library.unknown-model]\n  Nearest names: gpt3-175b") == 0);
   CHECK(refused("show device H10") ==
-        "error: no device is named \"H10\" [library.unknown-device]\n  Nearest names: h100, h200, p100, v100.\n");
+        "error: no device is named \"H10\" [library.unknown-device]\n  Nearest names: h100, h100-96, h200, p100.\n");
   CHECK(refused("estimate demo2x2x2") ==
         "error: no plan is named \"demo2x2x2\" [library.unknown-plan]\n  Nearest names: demo-2x2x2.\n");
   CHECK(refused("show model llama-3-70") ==

@@ -305,7 +305,7 @@ TEST_CASE("library.unknown-device: a device with another name", "[error]") {
   CHECK(cluster_error(text) == R"(c.toml:6:10: error: no device is named "h10" [library.unknown-device]
     6 | device = "h10"
       |          ^
-  Nearest names: h100, h200, p100, v100.
+  Nearest names: h100, h100-96, h200, p100.
 )");
 }
 
