@@ -118,7 +118,7 @@ TEST_CASE("Random plans compute what a single device computes", "[oracle][numeri
     for (const auto& [kind, present] : kinds_of(run)) covered[kind] += present ? 1 : 0;
     check_run(run, seed, sweep_options(seed));
   };
-  for (std::uint64_t seed = 1; seed <= 360; ++seed) check(seed, {});
+  for (std::uint64_t seed = 1; seed <= 220; ++seed) check(seed, {});
   // Few of those are cubes: they need 8 ranks and a model without biases.
   RandomRunLimits cubes;
   cubes.tensor = TensorAlgorithm::three_d;
@@ -126,7 +126,7 @@ TEST_CASE("Random plans compute what a single device computes", "[oracle][numeri
   // Custom orders that lie on a V are rare, too.
   RandomRunLimits custom;
   custom.schedule = ScheduleName::custom;
-  for (std::uint64_t seed = 391; seed <= 540; ++seed) check(seed, custom);
+  for (std::uint64_t seed = 391; seed <= 460; ++seed) check(seed, custom);
   std::uint64_t next = 541;
   for (const ScheduleName name :
        {ScheduleName::zb_v, ScheduleName::v_half, ScheduleName::v_min, ScheduleName::dualpipe_v}) {
@@ -137,7 +137,7 @@ TEST_CASE("Random plans compute what a single device computes", "[oracle][numeri
   for (const ScheduleName name : {ScheduleName::chimera, ScheduleName::dualpipe}) {
     RandomRunLimits one;  // half of them have an odd number of ranks, and run GPipe
     one.schedule = name;
-    for (int i = 0; i < 40; ++i) check(next++, one);
+    for (int i = 0; i < 24; ++i) check(next++, one);
   }
   for (const ScheduleName name : {ScheduleName::interleaved, ScheduleName::breadth_first}) {
     for (std::uint32_t zero = 2; zero <= 3; ++zero) {
@@ -149,7 +149,7 @@ TEST_CASE("Random plans compute what a single device computes", "[oracle][numeri
   }
   RandomRunLimits rings;
   rings.double_ring = true;
-  for (int i = 0; i < 32; ++i) check(next++, rings);
+  for (int i = 0; i < 24; ++i) check(next++, rings);
   for (const TensorAlgorithm tensor : {TensorAlgorithm::two_d, TensorAlgorithm::two_half_d, TensorAlgorithm::three_d}) {
     for (const ScheduleName name : {ScheduleName::zb_h1, ScheduleName::v_min}) {
       RandomRunLimits one;
