@@ -169,9 +169,9 @@ TEST_CASE("states on disk move and take what the closed form says", "[property][
     CAPTURE(seed, test::describe(run));
     const Program program = lower(run.model, run.workload, run.plan);
     if (seed % 4 == 0) REQUIRE(verify(program).empty());
-    const std::uint64_t st = size_of(state_dtype(run.workload));
     const auto moments = static_cast<std::uint64_t>(optimizer_moments(run.workload));
-    const std::uint64_t each = (moments + (has_master_weights(run.workload) ? 1 : 0)) * st;
+    const std::uint64_t each = moments * size_of(moment_dtype(run.workload)) +
+                               (has_master_weights(run.workload) ? size_of(state_dtype(run.workload)) : 0);
     for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
       CAPTURE(c);
       const OnHost host = on_host(run, program, c);

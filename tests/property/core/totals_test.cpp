@@ -588,7 +588,8 @@ TEST_CASE("a folded peak equals the expanded one", "[property][totals]") {
 // input that are live together.
 TEST_CASE("a stage holds as many microbatches as its schedule says", "[property][totals]") {
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
-    const PlannedRun run = test::random_run(seed, one_d());
+    PlannedRun run = test::random_run(seed, one_d());
+    run.plan.offload_activations = 0;  // what waits in host memory is not held
     CAPTURE(seed, test::describe(run));
     const Symbols x(run);
     const ScheduleName schedule = run.plan.schedule;

@@ -39,6 +39,7 @@ TEST_CASE("bytes per parameter are 16, 4 + 12/N, 2 + 14/N and 16/N", "[property]
     PlannedRun run = test::random_run(seed, limits);
     run.workload.gradient_dtype = DType::bf16;
     run.workload.optimizer.kind = OptimizerKind::adam;
+    run.workload.moment_dtype.reset();
     CAPTURE(seed, test::describe(run));
     const std::uint64_t n = run.plan.mesh.size(Axis::data);
     const std::uint64_t stage = n > 1 ? run.plan.zero_stage : 0;
