@@ -1,6 +1,7 @@
 #include "planner/families.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace orrery {
 
@@ -18,14 +19,15 @@ namespace {
 class Expander {
  public:
   Expander(const Family& family, const Space& space, std::uint64_t capacity, Objective objective, const Rating& worst,
-           Bounder& bounder)
+           Bounder& bounder, MeshOrders& orders)
       : family_(family),
         space_(space),
         shape_(space.shapes[family.shape]),
         capacity_(capacity),
         objective_(objective),
         worst_(worst),
-        bounder_(bounder) {}
+        bounder_(bounder),
+        orders_(orders) {}
 
   Expansion run() {
     plan_.tensor = shape_.tensor;
@@ -34,7 +36,8 @@ class Expander {
     switch (family_.level) {
       case Family::Level::shape: blocks(); break;
       case Family::Level::blocks: meshes(); break;
-      case Family::Level::mesh: plans(); break;
+      case Family::Level::mesh: schedules(); break;
+      case Family::Level::schedule: plans(); break;
       case Family::Level::plan: look(); break;
       case Family::Level::candidate: ORRERY_ASSERT(false, family_.first); break;
     }
@@ -110,8 +113,8 @@ class Expander {
     Family part = family_;
     part.count = m.plans;
     const std::vector<FamilyPipeline> pipelines = pipelines_with(m);
-    for (Mesh& mesh : orders_of(space_, shape_)) {
-      plan_.mesh = std::move(mesh);
+    for (const Mesh& mesh : orders_.of(family_.shape)) {
+      plan_.mesh = mesh;
       const FamilyBound bound = bounder_.any_schedule(plan_, plain_zero(), pipelines, capacity_);
       add(part, Family::Level::mesh, bound.step, bound.peak);
       part.first += part.count;
@@ -119,48 +122,74 @@ class Expander {
     }
   }
 
-  void plans() {
+  /// Gives plan_ what plans of the mesh share.
+  const MicrobatchSpace& on_mesh() {
     const MicrobatchSpace& m = shape_.microbatches[family_.microbatch];
     plan_.microbatch_size = m.size;
     choose(plan_, shape_.blocks[family_.block]);
-    plan_.mesh = orders_of(space_, shape_)[family_.order];
+    plan_.mesh = orders_.of(family_.shape)[family_.order];
+    return m;
+  }
+
+  void schedules() {
+    const MicrobatchSpace& m = on_mesh();
+    choose(plan_, shape_.states.front());
+    Family part = family_;
+    for (const FamilyBound& bound : bounder_.each_schedule(plan_, plain_zero(), pipelines_with(m), capacity_)) {
+      const ScheduleChoice& schedule = m.schedules[part.schedule];
+      part.count = splits_of(space_, shape_, schedule).size() * states_with(shape_, schedule);
+      add(part, Family::Level::schedule, bound.step, bound.peak);
+      part.first += part.count;
+      ++part.schedule;
+    }
+  }
+
+  void plans() {
+    const ScheduleChoice& schedule = on_mesh().schedules[family_.schedule];
+    choose(plan_, schedule);
+    const std::size_t states = states_with(shape_, schedule);
     Family part = family_;
     part.count = 1;
-    const std::vector<FamilyPipeline> pipelines = pipelines_with(m);
-    for (std::size_t s = 0; s < m.schedules.size(); ++s) {
-      const ScheduleChoice& schedule = m.schedules[s];
-      choose(plan_, schedule);
-      const auto& splits = splits_of(space_, shape_, schedule);
-      const std::size_t states = states_with(shape_, schedule);
+    for (const std::vector<std::uint32_t>& split : splits_of(space_, shape_, schedule)) {
+      plan_.stage_layers = split;
       choose(plan_, shape_.states.front());
-      plan_.stage_layers = splits.front();
-      if (leave_all(part, splits.size() * states,
-                    bounder_.any_schedule(plan_, plain_zero(), {pipelines[s]}, capacity_))) {
-        part.first += splits.size() * states;
+      // All states at once, where the passes alone take too long.
+      const Picoseconds least = bounder_.any_state(plan_);
+      if (worst_ < rating(objective_, least, family_.peak)) {
+        Family all = part;
+        all.count = states;
+        add(all, Family::Level::plan, least, family_.peak);
+        part.first += states;
+        ++part.split;
         continue;
       }
-      for (const std::vector<std::uint32_t>& split : splits) {
-        plan_.stage_layers = split;
-        choose(plan_, shape_.states.front());
-        // All states at once, where the passes alone take too long.
-        const Picoseconds least = bounder_.any_state(plan_);
-        if (worst_ < rating(objective_, least, family_.peak)) {
-          Family all = part;
-          all.count = states;
-          add(all, Family::Level::plan, least, family_.peak);
-          part.first += states;
+      // ZeRO 0 and 1 share their passes.
+      std::optional<Family> plain;
+      for (std::size_t i = 0; i < states; ++i) {
+        choose(plan_, shape_.states[i]);
+        const std::uint64_t peak = bounder_.peak_memory(plan_);
+        if (peak > capacity_) {
+          ++out_.infeasible;
           continue;
         }
-        for (std::size_t i = 0; i < states; ++i, ++part.first) {
-          choose(plan_, shape_.states[i]);
-          const std::uint64_t peak = bounder_.peak_memory(plan_);
-          if (peak > capacity_) {
-            ++out_.infeasible;
-            continue;
-          }
-          add(part, Family::Level::plan, std::max(least, bounder_.step_time(plan_)), peak);
+        const Picoseconds step = std::max(least, bounder_.step_time(plan_));
+        part.states = std::uint32_t{1} << i;
+        if (i >= shape_.plain_states || worst_ < rating(objective_, step, std::max(peak, family_.peak))) {
+          add(part, Family::Level::plan, step, peak);
+        } else if (!plain) {
+          plain = part;
+          plain->step = step;
+          plain->peak = peak;
+        } else {
+          ++plain->count;
+          plain->states |= part.states;
+          plain->step = std::min(plain->step, step);
+          plain->peak = std::min(plain->peak, peak);
         }
       }
+      if (plain) add(*plain, Family::Level::plan, plain->step, plain->peak);
+      part.first += states;
+      ++part.split;
     }
   }
 
@@ -173,8 +202,26 @@ class Expander {
   }
 
   void look() {
-    const Bounder::Look closer = bounder_.closer(plan_at(space_, family_.first));
-    add(family_, Family::Level::candidate, closer.step, closer.peak);
+    const ScheduleChoice& schedule = on_mesh().schedules[family_.schedule];
+    choose(plan_, schedule);
+    plan_.stage_layers = splits_of(space_, shape_, schedule)[family_.split];
+    Family part = family_;
+    part.count = 1;
+    part.kind = kind_of(plan_);
+    for (std::uint32_t i = 0; family_.states >> i != 0; ++i) {
+      if ((family_.states >> i & 1U) == 0) continue;
+      choose(plan_, shape_.states[i]);
+      part.first = family_.first + i;
+      const Bounder::Look closer = bounder_.closer(plan_, capacity_);
+      add(part, Family::Level::candidate, closer.step, closer.peak);
+    }
+  }
+
+  /// Of its schedule, chunks, pipeline and microbatches.
+  static std::uint64_t kind_of(const Plan& plan) {
+    std::uint64_t kind = static_cast<std::uint64_t>(plan.schedule);
+    for (const std::uint64_t n : {plan.chunks, plan.mesh.size(Axis::pipeline)}) kind = kind << 16 | n;
+    return kind << 24 | plan.microbatch_size;
   }
 
   const Family& family_;
@@ -184,6 +231,7 @@ class Expander {
   const Objective objective_;
   const Rating worst_;
   Bounder& bounder_;
+  MeshOrders& orders_;
   Plan plan_;
   Expansion out_;
 };
@@ -191,8 +239,8 @@ class Expander {
 }  // namespace
 
 Expansion expand(const Family& family, const Space& space, std::uint64_t capacity, Objective objective,
-                 const Rating& worst, Bounder& bounder) {
-  return Expander(family, space, capacity, objective, worst, bounder).run();
+                 const Rating& worst, Bounder& bounder, MeshOrders& orders) {
+  return Expander(family, space, capacity, objective, worst, bounder, orders).run();
 }
 
 std::vector<Family> shape_families(const Space& space) {

@@ -27,10 +27,12 @@ struct Rating {
 ///   shape      sizes of axes and tensor algorithm
 ///   blocks     and microbatch size and block choice
 ///   mesh       and order of axes
-///   plan       one plan, bounded in closed form
+///   schedule   and schedule with its chunks
+///   plan       and stages: those of the plans, `states`, that fit and are fast enough in closed form; one plan, or
+///              several whose passes are the same
 ///   candidate  one plan, bounded by its passes one by one: the next look is its estimate
 struct Family {
-  enum class Level : std::uint8_t { shape, blocks, mesh, plan, candidate };
+  enum class Level : std::uint8_t { shape, blocks, mesh, schedule, plan, candidate };
   Rating bound;
   std::uint64_t first = 0;  ///< number of its first plan
   std::uint64_t count = 0;
@@ -41,6 +43,11 @@ struct Family {
   std::uint32_t microbatch = 0;
   std::uint32_t block = 0;
   std::uint32_t order = 0;
+  std::uint32_t schedule = 0;
+  std::uint32_t split = 0;   ///< of layers into stages
+  std::uint32_t states = 0;  ///< level plan: bit i for state i of the shape, which is plan first + i
+  std::uint64_t kind =
+      0;  ///< of a candidate: the same for plans with the same schedule, chunks, pipeline, microbatches
   friend bool operator==(const Family&, const Family&) = default;
 };
 
@@ -55,7 +62,7 @@ struct Expansion {
 /// bounds.  Parts that cannot fit in `capacity` bytes are left out; parts whose
 /// bound exceeds `worst` are not looked into further.
 [[nodiscard]] Expansion expand(const Family&, const Space&, std::uint64_t capacity, Objective, const Rating& worst,
-                               Bounder&);
+                               Bounder&, MeshOrders&);
 
 /// The families of level shape, all of the space.
 [[nodiscard]] std::vector<Family> shape_families(const Space&);

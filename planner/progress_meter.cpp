@@ -35,7 +35,7 @@ void ProgressMeter::best(Seconds step_time) {
 void ProgressMeter::tell() {
   if (!options_.progress) return;
   const auto now = std::chrono::steady_clock::now();
-  if (now - last_ < std::chrono::milliseconds(100)) return;
+  if (now - last_ < options_.progress_every) return;
   last_ = now;
   now_.elapsed_s = std::chrono::duration<double>(now - start_).count();
   now_.eta_s.reset();

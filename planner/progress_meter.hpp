@@ -10,7 +10,7 @@
 
 namespace orrery {
 
-/// Passes on how far a search is, at most ten times a second.
+/// Passes on how far a search is, no more often than its options ask for.
 class ProgressMeter {
  public:
   explicit ProgressMeter(const SearchOptions& options)

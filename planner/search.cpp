@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
 #include <queue>
 
 #include "core/base/diagnostics.hpp"
@@ -58,8 +59,34 @@ struct Estimated {
 /// Families by level, each with the least bound on top.
 class Frontier {
  public:
-  void push(const Family& f) { heap(f.level).push(f); }
-  [[nodiscard]] const Family* candidate() const { return top(Family::Level::candidate); }
+  void push(const Family& f) { heap(f).push(f); }
+  [[nodiscard]] const Family* candidate() const {
+    const Family* best = nullptr;
+    for (const auto& [kind, of] : candidates_) {
+      if (!of.heap.empty() && (best == nullptr || later(*best, of.heap.top()))) best = &of.heap.top();
+    }
+    return best;
+  }
+  /// Of each kind's least the one that is expected to be best: estimates exceed the bounds of a kind by about as much.
+  /// None where that is not below `worst`.
+  [[nodiscard]] const Family* promising(const Rating& worst) const {
+    const Family* best = nullptr;
+    double least = static_cast<double>(worst.first);
+    for (const auto& [kind, of] : candidates_) {
+      if (of.heap.empty()) continue;
+      const double expected = static_cast<double>(of.heap.top().bound.first) *
+                              (of.known == 0 ? 1.0 : of.above / static_cast<double>(of.known));
+      if (expected < least) least = expected, best = &of.heap.top();
+    }
+    return best;
+  }
+  /// What the estimate of a candidate said.
+  void learn(const Family& candidate, const Rating& exact) {
+    if (candidate.bound.first <= 0) return;
+    Candidates& of = candidates_[candidate.kind];
+    of.above += static_cast<double>(exact.first) / static_cast<double>(candidate.bound.first);
+    ++of.known;
+  }
   /// Of the families that can be looked into, the least.
   [[nodiscard]] const Family* least() const {
     const Family* best = nullptr;
@@ -78,7 +105,7 @@ class Frontier {
   }
   Family take(const Family* f) {
     Family out = *f;
-    heap(out.level).pop();
+    heap(out).pop();
     return out;
   }
   /// Calls visit(family) for all that are left, and empties it.
@@ -87,14 +114,19 @@ class Frontier {
     for (auto& h : heaps_) {
       for (; !h.empty(); h.pop()) visit(h.top());
     }
+    for (auto& [kind, of] : candidates_) {
+      for (; !of.heap.empty(); of.heap.pop()) visit(of.heap.top());
+    }
   }
   [[nodiscard]] std::size_t candidates() const {
-    return heaps_[static_cast<std::size_t>(Family::Level::candidate)].size();
+    std::size_t count = 0;
+    for (const auto& [kind, of] : candidates_) count += of.heap.size();
+    return count;
   }
 
  private:
-  static constexpr Family::Level inner[] = {Family::Level::plan, Family::Level::mesh, Family::Level::blocks,
-                                            Family::Level::shape};
+  static constexpr Family::Level inner[] = {Family::Level::plan, Family::Level::schedule, Family::Level::mesh,
+                                            Family::Level::blocks, Family::Level::shape};
   static bool later(const Family& a, const Family& b) {
     return a.bound != b.bound ? b.bound < a.bound : b.first < a.first;
   }
@@ -102,12 +134,20 @@ class Frontier {
     bool operator()(const Family& a, const Family& b) const { return later(a, b); }
   };
   using Heap = std::priority_queue<Family, std::vector<Family>, Later>;
-  Heap& heap(Family::Level level) { return heaps_[static_cast<std::size_t>(level)]; }
+  struct Candidates {
+    Heap heap;
+    double above = 0;  ///< sum of estimate / bound of those estimated
+    std::uint64_t known = 0;
+  };
+  Heap& heap(const Family& f) {
+    return f.level == Family::Level::candidate ? candidates_[f.kind].heap : heaps_[static_cast<std::size_t>(f.level)];
+  }
   [[nodiscard]] const Family* top(Family::Level level) const {
     const Heap& h = heaps_[static_cast<std::size_t>(level)];
     return h.empty() ? nullptr : &h.top();
   }
   std::array<Heap, 5> heaps_;
+  std::map<std::uint64_t, Candidates> candidates_;  ///< by kind
 };
 
 class Search {
@@ -123,7 +163,8 @@ class Search {
         capacity_(static_cast<std::uint64_t>(std::min(cluster.device.memory.base(), 9e18))),
         meter_(options),
         bounder_(model, workload, cluster, calibration),
-        bounders_([this] { return bounder_.beside(); }) {}
+        bounders_([this] { return bounder_.beside(); }),
+        orders_([this] { return MeshOrders(space_); }) {}
 
   SearchResult run() {
     ORRERY_ASSERT(options_.top >= 1, options_.top);
@@ -203,13 +244,14 @@ class Search {
         if (f == nullptr || limit < f->bound) break;
         inner.push_back(frontier_.take(f));
       }
-      // Plans whose bound is not the least may show others to be too slow; a few of them do.
+      // Plans whose bound is not the least may show others to be too slow; a few of those that promise to do.
       const Family* least = frontier_.least();
       while (plans.size() < batch_size) {
         const Family* f = frontier_.candidate();
         if (f == nullptr || limit < f->bound) break;
         const bool next = !enough || least == nullptr || f->bound <= least->bound;
-        if (!next && plans.size() >= ahead_of_turn) break;
+        if (!next) f = plans.size() < ahead_of_turn ? frontier_.promising(limit) : nullptr;
+        if (f == nullptr) break;
         plans.push_back(frontier_.take(f));
       }
       if (inner.empty() && plans.empty()) return;
@@ -223,11 +265,12 @@ class Search {
       batch.assign(plans.size(), {});
       tbb::parallel_for(std::size_t{0}, inner.size() + plans.size(), [&](std::size_t i) {
         if (i < inner.size()) {
-          parts[i] = expand(inner[i], space_, capacity_, options_.objective, limit, bounders_.local());
+          parts[i] = expand(inner[i], space_, capacity_, options_.objective, limit, bounders_.local(), orders_.local());
         } else {
           batch[i - inner.size()] = estimate_one(plans[i - inner.size()]);
         }
       });
+      for (std::size_t i = 0; i < plans.size(); ++i) frontier_.learn(plans[i], batch[i].rating);
       take_in(parts, batch);
     }
   }
@@ -340,6 +383,7 @@ class Search {
   ProgressMeter meter_;
   Bounder bounder_;
   tbb::enumerable_thread_specific<Bounder> bounders_;
+  tbb::enumerable_thread_specific<MeshOrders> orders_;
   Frontier frontier_;
   std::vector<std::pair<Picoseconds, std::uint64_t>> left_;  ///< bounds on the step, of how many plans left out
   std::uint64_t infeasible_ = 0;

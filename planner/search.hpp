@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -42,7 +43,8 @@ struct SearchOptions {
   bool simulate = true;       ///< simulate the plans found
   bool prune = true;          ///< false: estimate every plan that fits (the brute force of tests)
   std::uint32_t threads = 0;  ///< 0: all cores; the result does not depend on it
-  std::function<void(const SearchProgress&)> progress;  ///< called from one thread at a time, a few times a second
+  std::function<void(const SearchProgress&)> progress;  ///< called from one thread at a time
+  std::chrono::milliseconds progress_every{100};        ///< at least this much time between two calls of it
   const std::atomic<bool>* cancel = nullptr;            ///< set it to stop early with what is known
 };
 

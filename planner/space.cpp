@@ -28,7 +28,14 @@ std::vector<std::uint32_t> divisors(std::uint64_t n) {
 }
 
 /// Members of each axis inside a unit of each level; cluster files have at most 8 levels.
-using Layout = std::array<std::uint64_t, 8 * axis_count>;
+struct Layout {
+  std::array<std::uint64_t, 8 * axis_count> members;
+  std::size_t count = 0;
+  friend bool operator==(const Layout& a, const Layout& b) {
+    return std::equal(a.members.begin(), a.members.begin() + static_cast<std::ptrdiff_t>(a.count), b.members.begin(),
+                      b.members.begin() + static_cast<std::ptrdiff_t>(b.count));
+  }
+};
 
 // How an order of axes lies on the network: for every level and axis, how many
 // of the axis' members share one unit of the level.  Two orders with the same
@@ -44,24 +51,24 @@ std::optional<Layout> layout(const Mesh& mesh, const std::vector<std::uint64_t>&
     inner *= a->size;
   }
   ORRERY_ASSERT(level_units.size() <= 8, level_units.size());
-  Layout members{};
-  std::size_t n = 0;
+  Layout lies;
+  const auto put = [&](std::uint64_t members) { lies.members[lies.count++] = members; };
   for (const std::uint64_t unit : level_units) {
     for (std::size_t axis = 0; axis < axis_count; ++axis) {
       const std::uint64_t size = sizes[axis], stride = strides[axis];
       if (size <= 1) continue;
       if (unit <= stride) {
         if (stride % unit != 0) return std::nullopt;
-        members[n++] = 1;
+        put(1);
       } else {
         if (unit % stride != 0) return std::nullopt;
         const std::uint64_t inside = unit / stride;
         if (inside < size ? size % inside != 0 : inside % size != 0) return std::nullopt;
-        members[n++] = std::min(inside, size);
+        put(std::min(inside, size));
       }
     }
   }
-  return members;
+  return lies;
 }
 
 bool lie_alike(const Mesh& a, const Mesh& b, const std::vector<std::uint64_t>& level_units) {

@@ -135,6 +135,19 @@ inline constexpr std::uint32_t stage_reach_limit = 4;
 
 /// The meshes of a shape, one for each order of axes that is listed.
 [[nodiscard]] std::vector<Mesh> orders_of(const Space&, const ShapeSpace&);
+/// The same, remembered.
+class MeshOrders {
+ public:
+  explicit MeshOrders(const Space& space) : space_(&space), of_(space.shapes.size()) {}
+  [[nodiscard]] const std::vector<Mesh>& of(std::size_t shape) {
+    if (of_[shape].empty()) of_[shape] = orders_of(*space_, space_->shapes[shape]);
+    return of_[shape];
+  }
+
+ private:
+  const Space* space_;
+  std::vector<std::vector<Mesh>> of_;  ///< by number of the shape
+};
 /// How many of the shape's states go with a schedule.
 [[nodiscard]] std::size_t states_with(const ShapeSpace&, const ScheduleChoice&);
 /// Stage splits of the shape with a schedule.

@@ -79,7 +79,24 @@ void check_offloaded_parameters(const CheckContext& c) {
   }
 }
 
+/// Copies run beside a neighbour of the same parameters and ops.
+void check_offloaded_kinds(const CheckContext& c) {
+  if (!c.model.mixture || c.model.mixture->first_dense == 0) return;
+  const auto stays = [&](const char* name, const std::optional<std::uint32_t>& eighths) {
+    if (eighths == 0U) return;
+    c.error(std::string("plan.") + name, "offload-dense-layers",
+            "only optimizer states leave the device where dense layers lie below mixtures",
+            {fmt::format("The first {} of {} layers of {} are dense, and {} is {}.", c.model.mixture->first_dense,
+                         c.model.layers, c.model.name.empty() ? "the model" : c.model.name, name,
+                         eighths ? fmt::to_string(*eighths) : "auto"),
+             fmt::format("Leave out {}.", name)});
+  };
+  stays("offload_parameters", c.plan.offload_parameters);
+  stays("offload_activations", c.plan.offload_activations);
+}
+
 void check_offload(const CheckContext& c) {
+  check_offloaded_kinds(c);
   check_offloaded_parameters(c);
   static_cast<void>(counts_eighths(c, "offload_activations", c.plan.offload_activations));
   if (!counts_eighths(c, "offload_states", c.plan.offload_states)) return;

@@ -64,18 +64,20 @@ class Check {
              nearest_divisors(std::gcd(std::gcd(m.ffn, m.shared_ffn), std::gcd(model_.heads, model_.kv_heads)), t,
                               "tensor sizes")});
     }
-    if (m.first_dense > 0) {
-      error("", "mixture-dense-layers", "layers of two kinds in one model are not supported",
-            {fmt::format("The first {} of {} layers of {} are dense.", m.first_dense, model_.layers, name()),
-             "Nearest valid: first_dense 0, every layer a mixture."});
+    if (m.first_dense > 0 && plan_.zero_stage == 3 && plan_.prefetch > 0) {
+      error("plan.prefetch", "mixture-prefetch", "weights are not gathered ahead across two kinds of layers",
+            {fmt::format("The first {} of {} layers of {} are dense, and prefetch is {}.", m.first_dense, model_.layers,
+                         name(), plan_.prefetch),
+             "Nearest valid prefetch: 0."});
     }
   }
 
   void routing(const Mixture& m) {
     const Routing& r = workload_.routing;
-    if (r.kind == Routing::Kind::learned) {
-      error("workload.routing.kind", "routing-learned", "learned routing is not supported",
-            {"Sizes of messages would depend on the data.", "Nearest valid: balanced, skewed, recorded."});
+    if (r.kind == Routing::Kind::learned && m.score_bias) {
+      error("workload.routing.kind", "routing-learned", "learned routing with a score bias is not supported",
+            {fmt::format("What moves the biases of {} is no gradient, and plans have no step for it.", name()),
+             "Set score_bias to false, or state the routing: balanced, skewed, recorded."});
     }
     const std::uint64_t s = workload_.sequence_length;
     const std::uint64_t context = plan_.mesh.size(Axis::context);

@@ -36,9 +36,11 @@ std::string_view name_of(Scope scope) {
   return "";
 }
 
+bool of_layers(const ParameterTable& table) { return table.module == "layer" || table.module == "layer.dense"; }
+
 std::string parameter_name(const ParameterTable& table, const ParameterSlice& slice, std::uint32_t layer) {
   if (slice.name.starts_with("embedding.")) return slice.name;
-  if (table.module == "layer") return "layers." + std::to_string(layer) + "." + slice.name;
+  if (of_layers(table)) return "layers." + std::to_string(layer) + "." + slice.name;
   return table.module + "." + slice.name;
 }
 

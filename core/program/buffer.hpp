@@ -36,8 +36,9 @@ struct ParameterSegment {
   friend bool operator==(const ParameterSegment&, const ParameterSegment&) = default;
 };
 
-/// Layout of one module's parameters ("layer", "embedding", "head") as one
-/// flat array.  Weights, gradients, masters and moments share it.
+/// Layout of one module's parameters ("layer", "embedding", "head"; in models
+/// with two kinds of layers "layer.dense" beside "layer") as one flat array.  Weights, gradients, masters and moments
+/// share it.
 struct ParameterTable {
   std::string module;
   std::uint64_t count = 0;  ///< elements with padding
@@ -92,6 +93,9 @@ struct Buffer {
 [[nodiscard]] inline std::uint64_t bytes_of(const Buffer& b) { return b.count * size_of(b.dtype); }
 [[nodiscard]] constexpr bool per_layer(Scope s) { return s == Scope::layer || s == Scope::layer_microbatch; }
 [[nodiscard]] constexpr bool per_microbatch(Scope s) { return s == Scope::microbatch || s == Scope::layer_microbatch; }
+
+/// Whether every layer, or every one of a kind, has such a module.
+[[nodiscard]] bool of_layers(const ParameterTable&);
 
 /// Full name of a parameter: "layers.3.ffn.up.weight", "embedding.word.weight".
 /// A slice of another module that begins with "embedding." is the last stage's

@@ -63,6 +63,8 @@ std::string_view name_of(KernelKind kind) {
     case KernelKind::swiglu_forward: return "swiglu_forward";
     case KernelKind::swiglu_backward: return "swiglu_backward";
     case KernelKind::route_tokens: return "route_tokens";
+    case KernelKind::choose_experts: return "choose_experts";
+    case KernelKind::route_choices: return "route_choices";
     case KernelKind::gates_forward: return "gates_forward";
     case KernelKind::gates_backward: return "gates_backward";
     case KernelKind::dispatch_forward: return "dispatch_forward";

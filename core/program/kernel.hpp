@@ -121,9 +121,14 @@ enum class KernelKind : std::uint8_t {
   // `depth` rows, an equal part to each of the ranks that share the experts: `slots` say which choice of which token
   // stands in each (token * batch + choice; -1: nothing), `experts` which local expert those that arrive are for.
   // Choices follow from the workload's routing, global positions and the layer; gates from the router's logits.
-  route_tokens,       ///< [w choice[T, batch], w slots, w experts]   heads: parts
+  route_tokens,  ///< [w choice[T, batch], w slots, w experts]   heads: parts
+  /// Learned routing: the `batch` highest logits of a row, of equal ones the lower number; then as route_tokens, with
+  /// `experts` for those that the rows go to.  heads: parts; loads: choices of each expert in each routing group.
+  choose_experts,     ///< [r logits, w choice[T, batch]]
+  route_choices,      ///< [r choice, w slots, w experts, (loads: w loads)]
   gates_forward,      ///< [r logits, r choice, w gates[T, batch]]    site: Mixture::Scores; parameter: scale
-  gates_backward,     ///< [r dgates, r logits, r choice, (scaled: r loss_scale), w dlogits]   and auxiliary loss
+  gates_backward,     ///< [r dgates, r logits, r choice, (scaled: r loss_scale), (loads: r loads), w dlogits]   and
+                      ///< auxiliary loss
   dispatch_forward,   ///< [r x, r slots, w rows]             rows[slot] = x[token]; where nothing stands: 0
   dispatch_backward,  ///< [r drows, r slots, (residual: r dx of other paths), w dx]
   combine_forward,    ///< [r rows, r slots, r gates, (residual: r y of other paths), w y]   sum of gate * row
@@ -186,6 +191,7 @@ struct KernelOptions {
   bool causal : 1 = false;    ///< attention
   bool cut : 1 = false;       ///< norms: the columns are a part of the row
   bool centered : 1 = false;  ///< sums of a norm: the mean is taken off
+  bool loads : 1 = false;     ///< learned routing with a load-balancing loss
   bool residual : 1 = false;  ///< dx = residual + ... (norm backward: instead of dx += ...)
   friend bool operator==(const KernelOptions&, const KernelOptions&) = default;
 };

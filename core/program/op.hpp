@@ -72,9 +72,16 @@ inline constexpr std::size_t lane_count = 1 + (axis_count + 2) + 4 + 4 + 1;
   return 0;
 }
 
+/// A lane of messages that come in.
+[[nodiscard]] constexpr bool is_receive(Lane lane) {
+  return lane.kind == LaneKind::transfer && (lane.index == static_cast<std::uint8_t>(TransferLane::forward_receive) ||
+                                             lane.index == static_cast<std::uint8_t>(TransferLane::backward_receive));
+}
+
 /// What an op waits for, besides the earlier ops of its own lane.
 ///   op     an earlier op of the same block
-///   tail   the last op issued on `lane` before this run of the block began
+///   tail   the last op issued on `lane` before this run of the block began (of a receive lane: Slot::receives_ahead
+///          ops earlier)
 struct Wait {
   enum class Kind : std::uint8_t { op, tail };
   Kind kind = Kind::op;

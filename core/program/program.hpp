@@ -43,12 +43,19 @@ struct Block {
 };
 
 /// Runs a block `repeat` times, at layers layer, layer + layer_step, ...
+///
+/// A receive stands early in the list where sender and receiver would otherwise
+/// wait for each other (lower/pipeline_transfers.hpp).  A block behind it that
+/// needs an earlier message must not wait for it: `receives_ahead` ops at the
+/// tail of a receive lane are for later slots, and the block's waits for such a
+/// tail mean the op before those.
 struct Slot {
   BlockId block{};
   std::uint32_t layer = 0;
   std::uint32_t microbatch = 0;
   std::uint32_t repeat = 1;
   std::int32_t layer_step = 1;
+  std::uint32_t receives_ahead = 0;
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
@@ -96,6 +103,7 @@ struct OpRun {
   std::uint32_t block_run;  ///< running number of block runs on this rank
   std::uint32_t layer;
   std::uint32_t microbatch;
+  std::uint32_t receives_ahead;  ///< of the slot
 };
 
 /// Calls `visit(OpRun)` for every op of the slots, in issue order.
@@ -109,7 +117,7 @@ void for_each_op(const Program& program, const std::vector<Slot>& slots, Visitor
       const auto layer = static_cast<std::uint32_t>(static_cast<std::int64_t>(slot.layer) +
                                                     static_cast<std::int64_t>(r) * slot.layer_step);
       for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
-        visit(OpRun{OpId{id++}, &block, &block.ops[i], i, run, layer, slot.microbatch});
+        visit(OpRun{OpId{id++}, &block, &block.ops[i], i, run, layer, slot.microbatch, slot.receives_ahead});
       }
     }
   }

@@ -187,6 +187,7 @@ void Reader::slot(Line& line) {
     s.layer_step = static_cast<std::int32_t>(line.signed_number(
         "a layer step", std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()));
   }
+  if (field("receives_ahead")) s.receives_ahead = u32(line, "a number of receives");
   line.expect_end();
   slots_->push_back(s);
 }

@@ -63,6 +63,8 @@ Kernel Reader::kernel(Line& line) const {
       k.options.cut = true;
     } else if (option("centered")) {
       k.options.centered = true;
+    } else if (option("loads")) {
+      k.options.loads = true;
     } else if (option("residual")) {
       k.options.residual = true;
     } else {

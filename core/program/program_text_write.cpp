@@ -134,6 +134,7 @@ std::string kernel_text(const Kernel& k) {
   option("causal", k.options.causal);
   option("cut", k.options.cut);
   option("centered", k.options.centered);
+  option("loads", k.options.loads);
   option("residual", k.options.residual);
   return out;
 }
@@ -271,6 +272,7 @@ void Writer::slots(Out out, std::string_view heading, const std::vector<Slot>& s
     if (s.microbatch != 0) fmt::format_to(out, " microbatch={}", s.microbatch);
     if (s.repeat != 1) fmt::format_to(out, " repeat={}", s.repeat);
     if (s.layer_step != 1) fmt::format_to(out, " layer_step={}", s.layer_step);
+    if (s.receives_ahead != 0) fmt::format_to(out, " receives_ahead={}", s.receives_ahead);
     *out++ = '\n';
   }
 }

@@ -50,8 +50,8 @@ struct Violation {
 ///   program.deadlock-serial  and also one op at a time in list order
 ///   program.repeated       no op runs twice on the same elements while nothing changes them in between
 ///   program.stale          gradients, losses, norms and factors are made anew in every step before they are used; a
-///                          weight's gradient is made from the input of its forward product, and a norm takes a
-///                          gradient that no other has taken
+///                          weight's gradient is made from the input of its forward product, a norm takes a
+///                          gradient that no other has taken, and no module hands down the gradient that it took
 ///   program.partial        a sum over ranks of an axis is made before its parts are used
 ///   program.pairing        what runs forward runs backward, per layer and microbatch; the loss's mean is taken
 ///   program.update         every gradient that is added to is updated with (and counted in the norm where there is

@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "core/program/tail_history.hpp"
 #include "core/program/verify_parts.hpp"
 
 namespace orrery::verifying {
@@ -106,7 +107,7 @@ class RankWalk {
   void list(const std::vector<Slot>& slots, bool setup) {
     setup_ = setup;
     // Lanes do not reach across lists.
-    tails_ = {};
+    tails_ = TailHistory<Counts>();
     position_ = {};
     run_ = ~0U;
     for (auto& [key, state] : states_) state.accesses.clear();
@@ -114,7 +115,7 @@ class RankWalk {
       if (f_.full()) return;
       if (run.block_run != run_) {
         run_ = run.block_run;
-        tails_at_start_ = tails_;
+        tails_.enter(run.receives_ahead);
         ended_.assign(run.block->ops.size(), Counts{});
       }
       op(run);
@@ -154,13 +155,13 @@ class RankWalk {
     if (const auto* a = std::get_if<Free>(&run.op->action)) return memory(run, a->what, a->layer_shift, false);
 
     const auto lane = static_cast<std::uint32_t>(lane_number(run.op->lane));
-    Counts before = tails_[lane];
+    Counts before = tails_.last(lane);
     for (std::uint32_t i = 0; i < run.op->waits.count; ++i) {
       const Wait& w = run.block->waits[run.op->waits.first + i];
       if (w.kind == Wait::Kind::op) {
         raise(before, ended_[w.op]);
       } else {
-        raise(before, tails_at_start_[lane_number(w.lane)]);  // nothing issued yet: all zero, nothing to wait for
+        raise(before, tails_.at_entry(lane_number(w.lane)));  // nothing issued yet: all zero, nothing to wait for
       }
     }
     const std::uint32_t position = position_[lane]++;
@@ -168,7 +169,7 @@ class RankWalk {
     for (std::uint32_t i = 0; i < run.op->views.count; ++i) record(run, i, lane, position);
     before[lane] = position + 1;
     ended_[run.op_index] = before;
-    tails_[lane] = before;
+    tails_.issued(lane, before);
   }
 
   void memory(const OpRun& run, BufferId what, std::int8_t shift, bool alloc) {
@@ -259,8 +260,7 @@ class RankWalk {
   const std::vector<bool>& only_;
   bool setup_ = false;
   std::uint32_t run_ = ~0U;
-  std::array<Counts, lane_count> tails_{};  ///< after the last op of each lane
-  std::array<Counts, lane_count> tails_at_start_{};
+  TailHistory<Counts> tails_;  ///< after the last op of each lane
   Counts position_{};
   std::vector<Counts> ended_;  ///< of the current run's ops
   std::unordered_map<std::uint64_t, Live> states_;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <set>
 
@@ -255,6 +256,51 @@ void check_waits(Findings& f, BlockId id) {
   }
 }
 
+/// A slot passes over receives that were issued before it, and its block waits for one lane of them and adds none.
+void check_receives_ahead(Findings& f) {
+  const Program& p = f.program();
+  constexpr std::uint32_t receive_lanes = 2;
+  const auto number = [](Lane lane) {
+    return lane.index == static_cast<std::uint8_t>(TransferLane::forward_receive) ? 0U : 1U;
+  };
+  struct Receives {
+    std::array<std::uint32_t, receive_lanes> issued{};
+    std::array<bool, receive_lanes> awaited{};
+  };
+  std::vector<Receives> of(p.blocks.size());
+  for (std::size_t b = 0; b < p.blocks.size(); ++b) {
+    for (const Op& op : p.blocks[b].ops) {
+      if (is_timed(op) && is_receive(op.lane)) ++of[b].issued[number(op.lane)];
+    }
+    for (const Wait& w : p.blocks[b].waits) {
+      if (w.kind == Wait::Kind::tail && is_receive(w.lane)) of[b].awaited[number(w.lane)] = true;
+    }
+  }
+  for (std::size_t c = 0; c < p.classes.size(); ++c) {
+    for (const auto* slots : {&p.classes[c].setup, &p.classes[c].step}) {
+      std::array<std::uint64_t, receive_lanes> issued{};
+      for (std::size_t i = 0; i < slots->size(); ++i) {
+        const Slot& s = (*slots)[i];
+        const Receives& block = of[index(s.block)];
+        const auto wrong = [&](const std::string& what) {
+          f.add("program.wait", fmt::format("class {}, {} run {}: it passes over {} receive{}, {}", c,
+                                            slots == &p.classes[c].setup ? "setup" : "step", i, s.receives_ahead,
+                                            s.receives_ahead == 1 ? "" : "s", what));
+        };
+        for (std::uint32_t l = 0; l < receive_lanes; ++l) {
+          if (s.receives_ahead > 0 && block.awaited[l] && issued[l] < s.receives_ahead) {
+            wrong(fmt::format("and {} were issued", issued[l]));
+          }
+          issued[l] += std::uint64_t{block.issued[l]} * s.repeat;
+        }
+        if (s.receives_ahead == 0) continue;
+        if (block.awaited[0] == block.awaited[1]) wrong("and its block does not wait for one receive lane");
+        if (block.issued[0] + block.issued[1] > 0) wrong("and its block receives itself");
+      }
+    }
+  }
+}
+
 /// Every instance that a slot can name exists: layers up to and including
 /// `layers` (the input of the head), microbatches below `microbatches`.
 void check_slots(Findings& f) {
@@ -324,6 +370,7 @@ void check_layout(Findings& f) {
   if (!f.empty()) return;
   for (std::uint32_t b = 0; b < f.program().blocks.size() && !f.full(); ++b) check_waits(f, BlockId{b});
   check_slots(f);
+  if (f.empty()) check_receives_ahead(f);
 }
 
 }  // namespace orrery::verifying

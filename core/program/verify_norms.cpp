@@ -163,12 +163,14 @@ class Norms {
 /// A parameter of which two tables have a copy counts in one of them.
 void check_copies(Findings& f) {
   std::set<std::string> counted;
+  std::uint32_t kind = 0;  // tables of layers are of different ones
   for (const ParameterTable& table : f.program().parameter_tables) {
+    const std::uint32_t layer = of_layers(table) ? kind++ : 0;
     for (const ParameterSegment& segment : table.segments) {
       for (const ParameterSlice& s : table.slices) {
         const bool inside = segment.offset <= s.offset && s.offset < segment.offset + segment.count;
         if (!inside || !segment.counted) continue;
-        const std::string name = parameter_name(table, s, 0);
+        const std::string name = parameter_name(table, s, layer);
         if (!counted.insert(name).second) f.add("program.norm", fmt::format("two tables count {} in the norm", name));
       }
     }

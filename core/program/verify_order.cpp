@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "core/program/program_text.hpp"
+#include "core/program/tail_history.hpp"
 #include "core/program/verify_parts.hpp"
 
 namespace orrery::verifying {
@@ -348,12 +349,13 @@ class Order {
     };
     for (std::uint32_t a = 0; a < actors_.size(); ++a) {
       constexpr std::uint32_t none = ~0U;
-      std::vector<std::uint32_t> tail(lane_count, none), tail_at_start(lane_count, none), in_block;
+      TailHistory<std::uint32_t> tails(none);
+      std::vector<std::uint32_t> in_block;
       std::uint32_t run_number = none;
       for_each_op(p_, slots(actors_[a].rank), [&](const OpRun& run) {
         if (run.block_run != run_number) {
           run_number = run.block_run;
-          tail_at_start = tail;
+          tails.enter(run.receives_ahead);
           in_block.assign(run.block->ops.size(), none);
         }
         if (!is_timed(*run.op)) return;
@@ -364,12 +366,12 @@ class Order {
           if (earlier != none) edge(earlier + 1, node);
         };
         const std::size_t lane = lane_number(run.op->lane);
-        after(tail[lane]);
+        after(tails.last(lane));
         for (std::uint32_t i = 0; i < run.op->waits.count; ++i) {
           const Wait& w = run.block->waits[run.op->waits.first + i];
-          after(w.kind == Wait::Kind::op ? in_block[w.op] : tail_at_start[lane_number(w.lane)]);
+          after(w.kind == Wait::Kind::op ? in_block[w.op] : tails.at_entry(lane_number(w.lane)));
         }
-        tail[lane] = node;
+        tails.issued(lane, node);
         in_block[run.op_index] = node;
         if (!std::holds_alternative<Compute>(run.op->action) && !std::holds_alternative<Copy>(run.op->action)) {
           meeting_nodes[a].push_back(node);

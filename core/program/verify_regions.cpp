@@ -76,6 +76,14 @@ std::uint64_t Regions::content(const OpRun& run, const View& v) {
   return h.value;
 }
 
+std::uint64_t Regions::origin(const OpRun& run, const View& v) {
+  const std::uint64_t from = low(v), to = from + v.count;
+  for (const Region& r : of(run, v)) {
+    if (r.low <= from && to <= r.high && r.origin != 0) return r.origin;
+  }
+  return content(run, v);
+}
+
 AxisBits Regions::partial_of(const OpRun& run, const View& v) {
   AxisBits partial = 0;
   for (const Region& r : of(run, v)) {
@@ -85,7 +93,7 @@ AxisBits Regions::partial_of(const OpRun& run, const View& v) {
 }
 
 void Regions::put(const OpRun& run, const View& v, AxisBits partial, std::uint64_t content, const Blocks& blocks,
-                  const Attended& attended) {
+                  const Attended& attended, std::uint64_t origin) {
   auto& list = of(run, v);
   const std::uint64_t from = low(v), to = from + v.count;
   std::vector<Region> next;
@@ -104,7 +112,7 @@ void Regions::put(const OpRun& run, const View& v, AxisBits partial, std::uint64
       next.back().low = to;
     }
   }
-  next.push_back({from, to, stamp_, false, partial, content, blocks, attended});
+  next.push_back({from, to, stamp_, false, partial, content, origin, blocks, attended});
   list = std::move(next);
 }
 

@@ -75,6 +75,8 @@ struct Region {
   bool used = false;        ///< somebody has read it since
   AxisBits partial = 0;
   std::uint64_t content = 0;
+  std::uint64_t origin =
+      0;  ///< content that this has the elements of, elsewhere, masked or of another type; 0: its own
   Blocks blocks;
   Attended attended;
 };
@@ -118,10 +120,12 @@ class Regions {
   [[nodiscard]] bool covered(const OpRun&, const View&);
   /// How the elements of a view were made.  What the step has not written is itself.
   [[nodiscard]] std::uint64_t content(const OpRun&, const View&);
+  /// The content that a view has the elements of.
+  [[nodiscard]] std::uint64_t origin(const OpRun&, const View&);
   [[nodiscard]] AxisBits partial_of(const OpRun&, const View&);
   /// The op at hand writes the view.
   void put(const OpRun&, const View&, AxisBits partial, std::uint64_t content, const Blocks& blocks = {},
-           const Attended& attended = {});
+           const Attended& attended = {}, std::uint64_t origin = 0);
 
   void wrong(const char* code, const std::string& what, const OpRun& run) {
     f_.add_run(code, what, rank_, setup_, run);

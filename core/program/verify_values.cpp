@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "core/program/verify_attention.hpp"
+#include "core/program/verify_handovers.hpp"
 #include "core/program/verify_holders.hpp"
 #include "core/program/verify_panels.hpp"
 #include "core/program/verify_sums.hpp"
@@ -20,7 +21,8 @@ namespace {
 //
 // The record of every written region is verify_regions', and what kernels make
 // of it stands in files by concept: sums over ranks (verify_sums), products of
-// blocks (verify_panels), attention cut over positions (verify_attention).
+// blocks (verify_panels), attention cut over positions (verify_attention),
+// gradients that modules hand to each other (verify_handovers).
 //
 // Every value also has a *content*: a hash of how it was made, the same where
 // it is recomputed, gathered again or fetched from host memory.  A weight's
@@ -31,7 +33,7 @@ namespace {
 class Values {
  public:
   Values(Findings& f, const Holders& holders, std::uint32_t rank_class)
-      : f_(f), p_(f.program()), regions_(f, rank_class), holders_(holders), class_(rank_class) {
+      : f_(f), p_(f.program()), regions_(f, rank_class), holders_(holders), handovers_(regions_), class_(rank_class) {
     for (const Block& b : p_.blocks) {
       for (const Op& op : b.ops) {
         const auto* c = std::get_if<Compute>(&op.action);
@@ -272,6 +274,7 @@ class Values {
   void perform(const OpRun& run, const Compute& c) {
     const Kernel& k = run.block->kernels[c.kernel];
     same_input(run, k);
+    handovers_.take(run, k);
     check_attended(regions_, run, k);
     Hash made;
     made.add(index(k.kind));
@@ -293,10 +296,11 @@ class Values {
     }
     if (k.kind == KernelKind::route_tokens) made.add((std::uint64_t{run.layer} << 32) | run.microbatch);
     const Blocks blocks = product_of_blocks(regions_, run, k);
+    const std::uint64_t origin = keeps_elements(k.kind) ? regions_.origin(run, view(run, 0)) : 0;
     for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
       made.add(i);
       if (view(run, i).use != View::Use::read)
-        regions_.put(run, view(run, i), partial[i], made.value, blocks, attended[i]);
+        regions_.put(run, view(run, i), partial[i], made.value, blocks, attended[i], origin);
     }
   }
 
@@ -332,7 +336,8 @@ class Values {
         for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
           Attended moved = attended_of(regions_, run, view(run, i));
           (c.width == 0 ? moved.hops : moved.turns) += index(c.root);
-          regions_.put(run, view(run, i + 1), regions_.partial_of(run, view(run, i)), made(view(run, i)), {}, moved);
+          regions_.put(run, view(run, i + 1), regions_.partial_of(run, view(run, i)), made(view(run, i)), {}, moved,
+                       regions_.origin(run, view(run, i)));
         }
         break;
       case Collective::Kind::broadcast:
@@ -342,7 +347,8 @@ class Values {
             Hash h;
             h.add(made(view(run, i)));
             h.add(index(c.root));
-            regions_.put(run, view(run, i + 1), regions_.partial_of(run, view(run, i)), h.value, panel);
+            regions_.put(run, view(run, i + 1), regions_.partial_of(run, view(run, i)), h.value, panel, {},
+                         regions_.origin(run, view(run, i)));
           }
           break;
         }
@@ -368,7 +374,8 @@ class Values {
             sum.add(made(view(run, i)));
             regions_.put(run, to, left, sum.value);
           } else {
-            regions_.put(run, to, left, made(view(run, i)), {}, attended);
+            regions_.put(run, to, left, made(view(run, i)), {}, attended,
+                         reduces ? 0 : regions_.origin(run, view(run, i)));
           }
         }
         break;
@@ -377,6 +384,7 @@ class Values {
   }
 
   void perform(const OpRun& run, const Exchange&) {
+    handovers_.send(run);
     for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
       if (view(run, i).use != View::Use::read) regions_.put(run, view(run, i), 0, arrived() + i);
     }
@@ -385,7 +393,7 @@ class Values {
     for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
       const View& from = view(run, i);
       regions_.put(run, view(run, i + 1), regions_.partial_of(run, from), regions_.content(run, from),
-                   blocks_of(regions_, run, from), attended_of(regions_, run, from));
+                   blocks_of(regions_, run, from), attended_of(regions_, run, from), regions_.origin(run, from));
     }
   }
   void perform(const OpRun&, const Alloc&) {}
@@ -402,6 +410,7 @@ class Values {
   const Program& p_;
   Regions regions_;
   const Holders& holders_;
+  Handovers handovers_;
   std::uint32_t class_;
   std::set<std::uint32_t> lasting_;
   std::unordered_map<std::uint64_t, std::uint64_t> ran_;  ///< key of an op -> its operands' stamps when it had run

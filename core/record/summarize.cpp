@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/tail_history.hpp"
 #include "core/record/live_memory.hpp"
 #include "core/record/rates.hpp"
 #include "core/record/traffic.hpp"
@@ -57,8 +58,7 @@ void add_serially(RankTimes& times, const Op& op, const Span& span, std::int64_t
 
 RankTimes account(const Program& program, const RankTrace& trace, bool concurrent_lanes) {
   RankTimes times;
-  std::array<Done, lane_count> tail{};   // last op issued on each lane
-  std::array<Done, lane_count> entry{};  // the same when the current block run began
+  TailHistory<Done> tails;
   std::vector<Done> in_block;
   std::vector<Done> causes;
   std::uint32_t run = UINT32_MAX;
@@ -70,7 +70,7 @@ RankTimes account(const Program& program, const RankTrace& trace, bool concurren
     ++ops;
     if (r.block_run != run) {
       run = r.block_run;
-      entry = tail;
+      tails.enter(r.receives_ahead);
       in_block.assign(r.block->ops.size(), {});
     }
     if (!is_timed(*r.op)) return;
@@ -86,10 +86,10 @@ RankTimes account(const Program& program, const RankTrace& trace, bool concurren
       idle = std::max(idle, span.end);
       return;
     }
-    causes.assign(1, tail[lane]);
+    causes.assign(1, tails.last(lane));
     for (std::uint32_t w = r.op->waits.first; w < r.op->waits.first + r.op->waits.count; ++w) {
       const Wait& wait = r.block->waits[w];
-      causes.push_back(wait.kind == Wait::Kind::tail ? entry[lane_number(wait.lane)] : in_block[wait.op]);
+      causes.push_back(wait.kind == Wait::Kind::tail ? tails.at_entry(lane_number(wait.lane)) : in_block[wait.op]);
     }
     const Done ready = latest_of(causes);
     Done done{span.end, span.end, span.end};
@@ -103,11 +103,11 @@ RankTimes account(const Program& program, const RankTrace& trace, bool concurren
       done.collective_from = ready.collective_from;
     }
     in_block[r.op_index] = done;
-    tail[lane] = done;
+    tails.issued(lane, done);
   });
   ORRERY_ASSERT(ops == trace.spans.size(), ops, trace.spans.size());
   if (concurrent_lanes && times.end > idle) {
-    causes.assign(tail.begin(), tail.end());
+    causes.assign(tails.last().begin(), tails.last().end());
     add_gap(times, latest_of(causes), idle);
   }
   return times;

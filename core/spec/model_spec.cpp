@@ -99,6 +99,7 @@ std::uint64_t prediction_module_parameter_count(const ModelSpec& m) {
   return layer_parameter_count(m) + score_bias_count(m) + 2 * m.hidden * m.hidden + 3 * norm_count(m);
 }
 
+bool is_mixture(const ModelSpec& m, std::uint64_t layer) { return m.mixture && layer >= m.mixture->first_dense; }
 bool is_causal(const ModelSpec& m) { return m.architecture == Architecture::decoder; }
 std::uint64_t key_width(const ModelSpec& m) { return m.head_dim + (m.latent ? m.latent->rope_dim : 0); }
 std::uint64_t value_width(const ModelSpec& m) { return m.latent ? m.latent->value_dim : m.head_dim; }

@@ -129,6 +129,8 @@ struct ModelSpec {
 /// Those of its attention: projections, their biases and inner norms.
 [[nodiscard]] std::uint64_t attention_parameter_count(const ModelSpec&);
 
+/// Whether the layer has a mixture for its feed-forward part.
+[[nodiscard]] bool is_mixture(const ModelSpec&, std::uint64_t layer);
 /// Queries see the keys of all positions up to their own; else of all.
 [[nodiscard]] bool is_causal(const ModelSpec&);
 /// Width of a head's query and key, and of its value.

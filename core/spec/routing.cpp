@@ -54,6 +54,17 @@ std::vector<std::uint64_t> apportion(const std::vector<double>& weights, std::ui
 
 std::uint64_t routing_group(const Workload& w) { return w.routing.group == 0 ? w.sequence_length : w.routing.group; }
 
+std::uint64_t expert_capacity(const Workload& w, std::uint32_t experts, std::uint32_t per_token) {
+  const std::uint64_t group = routing_group(w);
+  if (!w.routing.capacity) return group;
+  const auto choices = static_cast<double>(group * per_token);
+  return std::min(group, static_cast<std::uint64_t>(std::ceil(*w.routing.capacity * choices / experts)));
+}
+
+std::uint64_t most_kept_of_any(const Workload& w, std::uint32_t experts, std::uint32_t per_token, std::uint32_t some) {
+  return std::min(routing_group(w) * std::min(per_token, some), some * expert_capacity(w, experts, per_token));
+}
+
 LayerRouting::LayerRouting(const Workload& w, std::uint32_t experts, std::uint32_t per_token, std::uint32_t layer)
     : group_(routing_group(w)),
       groups_of_sequence_(w.sequence_length / group_),
@@ -80,9 +91,7 @@ LayerRouting::LayerRouting(const Workload& w, std::uint32_t experts, std::uint32
   for (std::uint32_t i = 0; i < experts; ++i) begin_[order[i] + 1] = parts[i];
   std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
   ORRERY_ASSERT(begin_.back() == choices, begin_.back(), choices);
-  capacity_ = r.capacity ? static_cast<std::uint64_t>(
-                               std::ceil(*r.capacity * static_cast<double>(choices) / static_cast<double>(experts)))
-                         : group_;
+  capacity_ = expert_capacity(w, experts, per_token);
 }
 
 LayerRouting::Choice LayerRouting::choice(std::uint64_t sequence, std::uint64_t position, std::uint32_t index) const {
@@ -113,9 +122,8 @@ std::uint64_t LayerRouting::most_kept(std::uint32_t parts) const {
   return most;
 }
 
-double auxiliary_weight(const Workload& w, const LayerRouting& routing, std::uint32_t experts, std::uint32_t per_token,
-                        std::uint32_t expert) {
-  const double share = static_cast<double>(routing.chosen(expert)) / static_cast<double>(routing_group(w) * per_token);
+double auxiliary_weight(const Workload& w, std::uint32_t experts, std::uint32_t per_token, std::uint64_t chosen) {
+  const double share = static_cast<double>(chosen) / static_cast<double>(routing_group(w) * per_token);
   const double tokens = static_cast<double>(w.global_batch) * static_cast<double>(w.sequence_length);
   return w.routing.auxiliary_loss * experts * share / tokens;
 }

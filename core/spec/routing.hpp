@@ -8,7 +8,7 @@
 
 namespace orrery {
 
-/// Which experts the tokens of one mixture layer visit: a function of workload,
+/// Which experts the tokens of one mixture layer visit where the workload states it: a function of workload,
 /// layer, sequence and position alone, so that Program, executor and reference
 /// agree and message sizes are known before a run.
 ///
@@ -57,17 +57,27 @@ class LayerRouting {
 /// Positions routed together: the workload's, or the whole sequence.
 [[nodiscard]] std::uint64_t routing_group(const Workload&);
 
+/// Choices that an expert keeps of a routing group: ceil(capacity k g / E), without capacity all g.
+[[nodiscard]] std::uint64_t expert_capacity(const Workload&, std::uint32_t experts, std::uint32_t per_token);
+/// The most that `some` of the experts together keep of a group, whatever the scores:
+///
+///     min(g min(k, some), some C)         C = expert_capacity
+///
+/// for a token has at most that many of its k different choices among them.
+[[nodiscard]] std::uint64_t most_kept_of_any(const Workload&, std::uint32_t experts, std::uint32_t per_token,
+                                             std::uint32_t some);
+
 /// Weight of an expert's mean score in the auxiliary loss of a layer, per token
 /// of the global batch:
 ///
 ///     loss = a E sum over e of f_e P_e,   mean over the routing groups
 ///
 /// a weight (Routing::auxiliary_loss), E experts, f_e share of the group's
-/// choices that are e (dropped ones too), P_e mean of the tokens' scores of e,
+/// choices that are e (`chosen` of them, dropped ones too; it has no gradient), P_e mean of the tokens' scores of e,
 /// scores divided by their sum over all experts.  Source: Fedus, Zoph and
 /// Shazeer, "Switch Transformers", JMLR 23(120), 2022, equations 4 to 6; with k
 /// choices f is a share of k g.
-[[nodiscard]] double auxiliary_weight(const Workload&, const LayerRouting&, std::uint32_t experts,
-                                      std::uint32_t per_token, std::uint32_t expert);
+[[nodiscard]] double auxiliary_weight(const Workload&, std::uint32_t experts, std::uint32_t per_token,
+                                      std::uint64_t chosen);
 
 }  // namespace orrery

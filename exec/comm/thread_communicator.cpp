@@ -132,8 +132,10 @@ class ThreadWorld::Endpoint final : public Communicator {
 
   void wait() {
     // A partner that is about to come is met without the kernel's help; where
-    // ranks outnumber cores, by letting others run.
-    for (int i = 0; i < (world_.crowded() ? 50 : 2000); ++i) {
+    // ranks outnumber cores, by letting others run; where they do many times
+    // over, whoever runs next is hardly ever the partner.
+    const int looks = world_.thronged_ ? 0 : world_.crowded() ? 50 : 2000;
+    for (int i = 0; i < looks; ++i) {
       if (done()) return;
       if (world_.crowded()) {
         std::this_thread::yield();
@@ -219,7 +221,8 @@ class ThreadWorld::Endpoint final : public Communicator {
 
 ThreadWorld::ThreadWorld(std::uint32_t ranks, Options options)
     : options_(std::move(options)),
-      crowded_(std::uint64_t{ranks} * options_.ends > std::thread::hardware_concurrency()) {
+      crowded_(std::uint64_t{ranks} * options_.ends > std::thread::hardware_concurrency()),
+      thronged_(std::uint64_t{ranks} * options_.ends > 8 * std::uint64_t{std::thread::hardware_concurrency()}) {
   for (std::uint32_t r = 0; r < ranks; ++r) {
     inboxes_.push_back(std::make_unique<Inbox>());
     for (std::uint32_t e = 0; e < options_.ends; ++e) {

@@ -52,6 +52,7 @@ class ThreadWorld {
 
   Options options_;
   bool crowded_;
+  bool thronged_;                                     ///< more than eight threads for every core
   std::vector<std::unique_ptr<Inbox>> inboxes_;       // by rank
   std::vector<std::unique_ptr<Endpoint>> endpoints_;  // by rank, then end
   std::atomic<bool> aborted_{false};

@@ -68,6 +68,8 @@ void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext&
     case KernelKind::swiglu_forward: return cpu::swiglu_forward<T>(k, o);
     case KernelKind::swiglu_backward: return cpu::swiglu_backward<T>(k, o);
     case KernelKind::route_tokens: return cpu::route_tokens(k, o, c);
+    case KernelKind::choose_experts: return cpu::choose_experts<T>(k, o, scratch);
+    case KernelKind::route_choices: return cpu::route_choices(k, o, c);
     case KernelKind::gates_forward: return cpu::gates_forward<T>(k, o, scratch);
     case KernelKind::gates_backward: return cpu::gates_backward<T>(k, o, c);
     case KernelKind::dispatch_forward: return cpu::dispatch_forward(k, o);
@@ -118,6 +120,7 @@ bool needs_place(const Kernel& k) {
     case KernelKind::rope_forward:
     case KernelKind::rope_backward:
     case KernelKind::route_tokens:
+    case KernelKind::route_choices:
     case KernelKind::attention_part_forward:
     case KernelKind::attention_part_backward:
     case KernelKind::attention_scores_forward:
@@ -132,6 +135,7 @@ bool needs_place(const Kernel& k) {
     case KernelKind::adafactor_moments:
     case KernelKind::adafactor_update: return true;
     case KernelKind::lars_update: return k.depth > 0;
+    case KernelKind::gates_backward: return k.options.loads;
     case KernelKind::attention_unfused_forward:
     case KernelKind::attention_unfused_backward:
     case KernelKind::attention_flash_forward:
@@ -171,8 +175,8 @@ bool needs_place(const Kernel& k) {
     case KernelKind::gelu_backward:
     case KernelKind::swiglu_forward:
     case KernelKind::swiglu_backward:
+    case KernelKind::choose_experts:
     case KernelKind::gates_forward:
-    case KernelKind::gates_backward:
     case KernelKind::dispatch_forward:
     case KernelKind::dispatch_backward:
     case KernelKind::combine_forward:

@@ -10,6 +10,7 @@
 #include "core/program/kernel.hpp"
 #include "core/program/shard.hpp"
 #include "core/spec/workload.hpp"
+#include "exec/kernels/routing_counts.hpp"
 #include "exec/kernels/scratch.hpp"
 
 namespace orrery {
@@ -50,6 +51,7 @@ struct KernelContext {
   const Workload* workload = nullptr;  ///< hyperparameters and seed: optimizer, dropout, initialize, data
   const DataSource* data = nullptr;    ///< load_tokens, load_targets, count_targets
   KernelScratch* scratch = nullptr;    ///< always; one per thread
+  RoutingCounts* routing = nullptr;    ///< route_choices: what it does is counted here, unless null
 };
 
 /// Whether the kernel looks at Operand::place.

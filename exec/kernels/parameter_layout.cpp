@@ -32,12 +32,6 @@ const ParameterSlice* slice_at(const ParameterTable& table, const Mesh& mesh, st
   return nullptr;
 }
 
-std::string full_name(const ParameterTable& table, const ParameterSlice& slice, std::uint32_t layer) {
-  if (slice.name == "embedding.word.weight") return slice.name;
-  if (table.module == "layer") return "layers." + std::to_string(layer) + "." + slice.name;
-  return table.module + "." + slice.name;
-}
-
 std::uint64_t valid_index(const Shard& shard, const Box& box, std::uint64_t local) {
   std::uint64_t at = 0;
   std::uint64_t stride = 1;

@@ -27,10 +27,6 @@ void for_each_run(const ParameterTable&, const Mesh&, Rank, const AxisList& flat
 /// The slice that holds element `at` of the (unsplit) flat buffer; null in padding.
 [[nodiscard]] const ParameterSlice* slice_at(const ParameterTable&, const Mesh&, std::uint64_t at);
 
-/// "layers.3.norm1.weight", "head.norm.weight": the global name.  A tied head's
-/// copy of the embedding table bears the table's name.
-[[nodiscard]] std::string full_name(const ParameterTable&, const ParameterSlice&, std::uint32_t layer);
-
 /// Row-major index of local element `local` in the global tensor without its
 /// padding; `outside` for padding.
 inline constexpr std::uint64_t outside = ~std::uint64_t{0};

@@ -61,6 +61,10 @@ class Run final : public RunBuffers {
                                 runner->storage().reserved_bytes(), runner->outside_bytes(),
                                 runner->storage().peak_bytes(Tier::host), runner->storage().peak_bytes(Tier::disk)});
     }
+    for (std::uint32_t r = 0; r < runners_.size(); ++r) {
+      // Tensor ranks route the same tokens.
+      if (program_.mesh.coordinate(Rank{r}, Axis::tensor) == 0) add_counts(result_.routing, runners_[r]->routing());
+    }
     return std::move(result_);
   }
 

@@ -13,6 +13,7 @@
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
 #include "core/record/trace.hpp"
+#include "exec/kernels/routing_counts.hpp"
 #include "exec/run/core_time.hpp"
 
 namespace orrery {
@@ -88,6 +89,7 @@ struct RunResult {
   std::vector<double> losses;      ///< one per step, warm-up included
   CoreTime cores;                  ///< of all recorded steps: what their kernels needed, what the program had
   std::vector<RankMemory> memory;  ///< by rank
+  RoutingCounts routing;           ///< learned routing: of all tokens, over all steps
   bool cancelled = false;          ///< fewer steps than asked for
 };
 

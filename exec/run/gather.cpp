@@ -73,7 +73,7 @@ void for_each_part(const Program& program, const RunBuffers& buffers, std::strin
         if (bytes.empty()) continue;
         for_each_run(table, program.mesh, rank, split, [&](const ParameterRun& run) {
           Part part;
-          part.name = full_name(table, *run.slice, layer);
+          part.name = parameter_name(table, *run.slice, layer);
           part.shard = &run.slice->shard;
           part.box = box_of(run.slice->shard, program.mesh, rank);
           part.box_first = run.slice_first;

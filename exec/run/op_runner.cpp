@@ -97,6 +97,7 @@ void OpRunner::compute(const IssuedOp& issued, const Compute& c) {
   context.workload = &workload_;
   context.data = &data_;
   context.scratch = &kernel_scratch_;
+  context.routing = &routing_;
   run_kernel(kernel, operands_, context);
 }
 

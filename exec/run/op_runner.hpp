@@ -32,6 +32,8 @@ class OpRunner {
   void barrier();
 
   [[nodiscard]] std::uint64_t sent_bytes() const { return communicator_.sent_bytes(); }
+  /// What learned routing has chosen so far.
+  [[nodiscard]] const RoutingCounts& routing() const { return routing_; }
   /// Scratch of kernels and collectives.
   [[nodiscard]] std::uint64_t outside_bytes() const { return kernel_scratch_.bytes() + collective_scratch_.bytes(); }
 
@@ -52,6 +54,7 @@ class OpRunner {
   const std::vector<GroupHere>& groups_;
   Communicator& communicator_;
   Rank rank_;
+  RoutingCounts routing_;
   KernelScratch kernel_scratch_;
   CollectiveScratch collective_scratch_;
   std::vector<Operand> operands_;

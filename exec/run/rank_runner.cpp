@@ -3,6 +3,7 @@
 #include <string>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/tail_history.hpp"
 #include "exec/run/op_text.hpp"
 
 namespace orrery {
@@ -114,14 +115,13 @@ void RankRunner::walk_serially(std::uint64_t data_step) {
 void RankRunner::issue_all(std::uint64_t data_step) {
   const std::uint64_t step = progress_.step.load(std::memory_order_relaxed);
   const std::int64_t began = now_ns();
-  std::vector<std::uint64_t> tail(lanes_.size(), 0);   // number of the last op issued on each lane in this list
-  std::vector<std::uint64_t> entry(lanes_.size(), 0);  // the same when the block's run began
-  std::vector<Lanes::After> in_block;                  // the block's ops so far; count 0: took no lane
+  TailHistory<Lanes::After> tails;
+  std::vector<Lanes::After> in_block;  // the block's ops so far; count 0: took no lane
   std::uint32_t block_run = ~std::uint32_t{0};
   for_each_op(program_, list(step), [&](const OpRun& run) {
     if (run.block_run != block_run) {
       block_run = run.block_run;
-      entry = tail;
+      tails.enter(run.receives_ahead);
       in_block.assign(run.block->ops.size(), {});
     }
     IssuedOp op;
@@ -134,17 +134,13 @@ void RankRunner::issue_all(std::uint64_t data_step) {
     std::vector<Lanes::After> after;
     for (std::uint32_t w = run.op->waits.first; w < run.op->waits.first + run.op->waits.count; ++w) {
       const Wait& wait = run.block->waits[w];
-      if (wait.kind == Wait::Kind::op) {
-        after.push_back(in_block[wait.op]);
-      } else {
-        const std::uint32_t on = thread_of_[lane_number(wait.lane)];
-        after.push_back({on, on < lanes_.size() ? entry[on] : 0});
-      }
+      after.push_back(wait.kind == Wait::Kind::op ? in_block[wait.op] : tails.at_entry(lane_number(wait.lane)));
     }
     // What took no lane, and lanes on which nothing was issued, are not waited for.
     std::erase_if(after, [&](const Lanes::After& a) { return a.count == 0 || a.lane == lane; });
-    tail[lane] = threads_->issue(lane, std::move(op), std::move(after));
-    in_block[run.op_index] = {lane, tail[lane]};
+    const Lanes::After issued = {lane, threads_->issue(lane, std::move(op), std::move(after))};
+    tails.issued(lane_number(run.op->lane), issued);
+    in_block[run.op_index] = issued;
   });
   threads_->drain();
   // The instant at which the compute lane passed the ops without time.
@@ -169,6 +165,12 @@ std::uint64_t RankRunner::outside_bytes() const {
   std::uint64_t bytes = 0;
   for (const auto& runner : runners_) bytes += runner->outside_bytes();
   return bytes;
+}
+
+RoutingCounts RankRunner::routing() const {
+  RoutingCounts sum;
+  for (const auto& runner : runners_) add_counts(sum, runner->routing());
+  return sum;
 }
 
 }  // namespace orrery

@@ -62,6 +62,8 @@ class RankRunner {
   /// Between lists: bytes sent so far, and scratch.
   [[nodiscard]] std::uint64_t sent_bytes() const;
   [[nodiscard]] std::uint64_t outside_bytes() const;
+  /// What learned routing has chosen so far.
+  [[nodiscard]] RoutingCounts routing() const;
 
  private:
   [[nodiscard]] const std::vector<Slot>& list(std::uint64_t step) const;

@@ -19,6 +19,33 @@ std::int64_t duration(const Trace& trace) {
   return end;
 }
 
+/// What learned routing did beside what the Program had room for; nothing where routing was stated.
+std::optional<std::string> routing_text(const RoutingCounts& routing) {
+  if (routing.empty()) return std::nullopt;
+  std::uint64_t chosen = 0, kept = 0, room = 0;
+  double busiest = 0.0;
+  std::uint32_t where = 0;
+  for (const auto& [layer, counts] : routing) {
+    std::uint64_t of_layer = 0, most = 0;
+    for (const std::uint64_t n : counts.chosen) {
+      of_layer += n;
+      most = std::max(most, n);
+    }
+    chosen += of_layer;
+    kept += counts.kept;
+    room += counts.room;
+    const double ratio = static_cast<double>(most * counts.chosen.size()) / static_cast<double>(of_layer);
+    if (ratio > busiest) where = layer;
+    busiest = std::max(busiest, ratio);
+  }
+  return fmt::format(
+      "learned routing: messages to experts had room for {} rows, the most that may come of it, and {} ({:.1f} %) held "
+      "a "
+      "token; {} of {} choices were dropped; the busiest expert, in layer {}, was chosen {:.2f} times as often as the "
+      "mean",
+      room, kept, 100.0 * static_cast<double>(kept) / static_cast<double>(room), chosen - kept, chosen, where, busiest);
+}
+
 }  // namespace
 
 const Trace& median_trace(const RunResult& result) {
@@ -65,6 +92,7 @@ Report report_of(const PlannedRun& run, const Program& program, const RunResult&
                                                       : "a rank does one operation at a time");
   report.assumptions.push_back(fmt::format(
       "largest over ranks: {} bytes reserved for buffers, {} bytes of scratch outside the Program", reserved, outside));
+  if (const auto routing = routing_text(result.routing)) report.assumptions.push_back(*routing);
   if (const auto busy = core_shortage(result.cores)) report.assumptions.push_back(*busy);
   if (trace.concurrent_lanes) {
     report.assumptions.push_back(fmt::format(

@@ -14,8 +14,9 @@ namespace orrery {
 /// The Report of a run, of its median step, with the accounting that estimate
 /// and simulate use (core/record/summarize.hpp), for lanes as the run had them.
 /// Loss is that of the last step.  Assumptions say how many steps there
-/// were, their spread, what was taken outside the Program's buffers, and whether
-/// the threads were given the cores that they needed.
+/// were, their spread, what was taken outside the Program's buffers, what learned
+/// routing did beside what the Program had room for, and whether the threads
+/// were given the cores that they needed.
 [[nodiscard]] Report report_of(const PlannedRun&, const Program&, const RunResult&);
 
 }  // namespace orrery

@@ -87,7 +87,7 @@ std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
     }
     add_linear(list, m, prefix + "attention.out", query, m.hidden, residual);
     add_norm(list, m, prefix + "norm2");
-    if (m.mixture) {
+    if (is_mixture(m, layer)) {
       add_mixture(list, m, prefix + "ffn.", residual);
     } else {
       add_linear(list, m, prefix + "ffn.up", m.hidden, up, deviation);

@@ -29,11 +29,6 @@ ModelSpec with_ffn(const ModelSpec& m, std::uint64_t ffn) {
   return other;
 }
 
-LayerRouting routing_of(const MixturePass& pass) {
-  const Mixture& m = *pass.model.mixture;
-  return {pass.workload, m.experts, m.per_token, static_cast<std::uint32_t>(pass.layer)};
-}
-
 /// Undivided scores of a token's experts, and the derivative of each by its logit.
 struct Scores {
   std::vector<double> score, slope;
@@ -70,32 +65,72 @@ double sum_of(const std::vector<double>& values, const std::vector<std::uint32_t
   return sum;
 }
 
+/// Experts in order of falling score, of equal ones the lower number first.
+std::vector<std::uint32_t> by_score(const Mixture& m, const Matrix& logits, std::uint64_t position) {
+  std::vector<std::uint32_t> order(m.experts);
+  for (std::uint32_t e = 0; e < m.experts; ++e) order[e] = e;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return logits(position, a) > logits(position, b); });
+  return order;
+}
+
+/// Who visits whom: fills chosen, loads and what each expert takes.
+void route(const MixturePass& pass, MixtureRecord& r) {
+  const Mixture& m = *pass.model.mixture;
+  const std::uint64_t positions = r.logits.rows, group = routing_group(pass.workload);
+  r.chosen.assign(positions, {});
+  r.experts.assign(m.experts, {});
+  r.loads.assign(positions / group, std::vector<std::uint64_t>(m.experts, 0));
+  const auto take = [&](std::uint64_t position, std::uint32_t choice, std::uint32_t expert, bool kept) {
+    r.chosen[position].push_back(expert);
+    ++r.loads[position / group][expert];
+    if (!kept) return;
+    r.experts[expert].positions.push_back(position);
+    r.experts[expert].choices.push_back(choice);
+  };
+  if (pass.workload.routing.kind == Routing::Kind::learned) {
+    const std::uint64_t capacity = expert_capacity(pass.workload, m.experts, m.per_token);
+    for (std::uint64_t p = 0; p < positions; ++p) {
+      const std::vector<std::uint32_t> order = by_score(m, r.logits, p);
+      for (std::uint32_t j = 0; j < m.per_token; ++j) {
+        take(p, j, order[j], r.loads[p / group][order[j]] < capacity);
+      }
+    }
+    return;
+  }
+  const LayerRouting routing(pass.workload, m.experts, m.per_token, static_cast<std::uint32_t>(pass.layer));
+  for (std::uint64_t p = 0; p < positions; ++p) {
+    for (std::uint32_t j = 0; j < m.per_token; ++j) {
+      const LayerRouting::Choice c = routing.choice(pass.sequence, p, j);
+      take(p, j, c.expert, c.kept);
+    }
+  }
+}
+
+/// Of an expert's score at a position, in the auxiliary loss.
+double weight_of(const MixturePass& pass, const MixtureRecord& r, std::uint64_t position, std::uint32_t expert) {
+  const Mixture& m = *pass.model.mixture;
+  return auxiliary_weight(pass.workload, m.experts, m.per_token,
+                          r.loads[position / routing_group(pass.workload)][expert]);
+}
+
 }  // namespace
 
 Matrix mixture_forward(const MixturePass& pass, const Matrix& x, MixtureRecord& r) {
   const Mixture& m = *pass.model.mixture;
-  const LayerRouting routing = routing_of(pass);
   const ModelSpec expert_model = with_ffn(pass.model, m.ffn);
   const std::uint64_t h = pass.model.hidden;
   r.logits = product(x, pass.weight("ffn.router.weight"));
   r.gates = Matrix(x.rows, m.per_token);
-  r.chosen.assign(x.rows, {});
-  r.experts.assign(m.experts, {});
+  route(pass, r);
   for (std::uint64_t p = 0; p < x.rows; ++p) {
-    for (std::uint32_t j = 0; j < m.per_token; ++j) {
-      const LayerRouting::Choice c = routing.choice(pass.sequence, p, j);
-      r.chosen[p].push_back(c.expert);
-      if (!c.kept) continue;
-      r.experts[c.expert].positions.push_back(p);
-      r.experts[c.expert].choices.push_back(j);
-    }
     const Scores s = scores_of(m, r.logits, p);
     const double sum = sum_of(s.score, divisors(m, r.chosen[p]));
     for (std::uint32_t j = 0; j < m.per_token; ++j) r.gates(p, j) = m.scale * s.score[r.chosen[p][j]] / sum;
     double all = 0.0;
     for (const double score : s.score) all += score;
     for (std::uint32_t e = 0; e < m.experts; ++e) {
-      *pass.auxiliary += auxiliary_weight(pass.workload, routing, m.experts, m.per_token, e) * s.score[e] / all;
+      *pass.auxiliary += weight_of(pass, r, p, e) * s.score[e] / all;
     }
   }
   Matrix y(x.rows, h);
@@ -130,7 +165,6 @@ Matrix mixture_forward(const MixturePass& pass, const Matrix& x, MixtureRecord& 
 
 Matrix mixture_backward(const MixturePass& pass, const Matrix& dy, const Matrix& x, const MixtureRecord& r) {
   const Mixture& m = *pass.model.mixture;
-  const LayerRouting routing = routing_of(pass);
   const ModelSpec expert_model = with_ffn(pass.model, m.ffn);
   const std::uint64_t h = pass.model.hidden;
   Matrix dx(x.rows, h);
@@ -191,7 +225,7 @@ Matrix mixture_backward(const MixturePass& pass, const Matrix& dy, const Matrix&
     double weighted = 0.0;
     std::vector<double> weight(m.experts);
     for (std::uint32_t e = 0; e < m.experts; ++e) {
-      weight[e] = auxiliary_weight(pass.workload, routing, m.experts, m.per_token, e);
+      weight[e] = weight_of(pass, r, p, e);
       all += s.score[e];
       weighted += weight[e] * s.score[e];
     }

@@ -22,6 +22,7 @@ struct MixtureRecord {
   Matrix gates;                                    ///< [position, choice]
   std::vector<std::vector<std::uint32_t>> chosen;  ///< experts, by position and choice
   std::vector<ExpertRecord> experts;
+  std::vector<std::vector<std::uint64_t>> loads;  ///< choices of each expert, by routing group
   Matrix shared_pre, shared_act;
 };
 
@@ -40,7 +41,9 @@ struct MixturePass {
 
 /// y = shared(x) + sum over the kept choices of gate * expert(x), expert(x) =
 /// act(x W_up) W_down, gates by Mixture::Scores from x W_router, times
-/// Mixture::scale.  Which experts a position visits: core/spec/routing.hpp.
+/// Mixture::scale.  Which experts a position visits: core/spec/routing.hpp, or
+/// with learned routing those with the highest scores, of equal ones the lower
+/// number; then an expert keeps its first choices of a group, up to its capacity.
 [[nodiscard]] Matrix mixture_forward(const MixturePass&, const Matrix& x, MixtureRecord&);
 /// Returns dx; adds to the gradients of the layer's matrices.
 [[nodiscard]] Matrix mixture_backward(const MixturePass&, const Matrix& dy, const Matrix& x, const MixtureRecord&);

@@ -331,7 +331,8 @@ class Pass {
     add(r.mid, x);
     kept(r.mid);
     r.norm2 = norm(at + "norm2", r.mid);
-    Matrix y = model_.mixture ? mixture_forward(layer_pass(layer), r.norm2, r.mixture) : dense_forward(at, r);
+    Matrix y =
+        is_mixture(model_, layer) ? mixture_forward(layer_pass(layer), r.norm2, r.mixture) : dense_forward(at, r);
     apply_hidden_dropout(y, ffn_site, layer);
     add(y, r.mid);
     kept(y);
@@ -368,8 +369,8 @@ class Pass {
     Matrix branch = dy;  // through dropout into the feed-forward branch; the residual keeps dy
     apply_hidden_dropout(branch, ffn_site, layer);
     signal(branch);
-    const Matrix dnorm2 = model_.mixture ? mixture_backward(layer_pass(layer), branch, r.norm2, r.mixture)
-                                         : dense_backward(at, branch, r);
+    const Matrix dnorm2 = is_mixture(model_, layer) ? mixture_backward(layer_pass(layer), branch, r.norm2, r.mixture)
+                                                    : dense_backward(at, branch, r);
     Matrix dmid = norm_derivative(at + "norm2", dnorm2, r.mid);
     add(dmid, dy);
     signal(dmid);

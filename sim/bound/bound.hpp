@@ -61,7 +61,9 @@ class Bounder {
     Picoseconds step = 0;
     std::uint64_t peak = 0;
   };
-  [[nodiscard]] Look closer(const Plan&);
+  /// A plan whose passes need more than `capacity` is not looked at further: its peak exceeds the capacity, and its
+  /// step is that of step_time().
+  [[nodiscard]] Look closer(const Plan&, std::uint64_t capacity = ~std::uint64_t{0});
 
   // Lower bounds for all plans that share some choices, whatever their schedule, chunks, stages, ZeRO stage and
   // overlap. The given plan is any of them.
@@ -82,6 +84,9 @@ class Bounder {
   /// Plans on this mesh.
   [[nodiscard]] FamilyBound any_schedule(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                          std::uint64_t capacity);
+  /// The same for each of the pipelines alone.
+  [[nodiscard]] std::vector<FamilyBound> each_schedule(const Plan&, std::uint32_t plain_zero,
+                                                       const std::vector<FamilyPipeline>&, std::uint64_t capacity);
   /// Plans on this mesh with this schedule and these stages: passes alone, with entry and drain.
   [[nodiscard]] Picoseconds any_state(const Plan&);
 

@@ -79,9 +79,19 @@ FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t
   return facts_->layer_states.try_emplace(key, found).first->second;
 }
 
-FamilyBound FamilyBounds::family(const Plan& plan, std::uint32_t plain_zero,
-                                 const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity,
-                                 const PerBlock<Picoseconds>& span, Picoseconds between, std::uint64_t kept) {
+FamilyBounds::Parts FamilyBounds::parts_of(const Plan& plan, std::uint32_t plain_zero,
+                                           std::span<const FamilyPipeline> pipelines) {
+  const bool shards = std::any_of(pipelines.begin(), pipelines.end(), [](const auto& with) { return with.shards; });
+  Parts parts;
+  parts.plain = layer_state(plan, plain_zero);
+  parts.sharded = shards ? layer_state(plan, 3) : parts.plain;
+  return parts;
+}
+
+FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span<const FamilyPipeline> pipelines,
+                                 std::uint64_t capacity) {
+  const PerBlock<Picoseconds>& span = parts.span;
+  const std::uint64_t kept = parts.kept;
   const auto p = static_cast<double>(plan.mesh.size(Axis::pipeline));
   const auto layers = static_cast<double>(mesh_->model.layers);
   const double most = std::ceil(layers / p);
@@ -92,7 +102,6 @@ FamilyBound FamilyBounds::family(const Plan& plan, std::uint32_t plain_zero,
   const double shared = m * (layers * layer + ends) / p;
   const double fullest = m * most * layer;
   const bool forward_counts = static_cast<double>(span.layer_forward) >= forward_share * layer;
-  const LayerState plain = layer_state(plan, plain_zero);
   FamilyBound best{~std::uint64_t{0}, 0};
   double least = -1;
   const auto consider = [&](const FamilyPipeline& with, const LayerState& state, double lane) {
@@ -104,14 +113,12 @@ FamilyBound FamilyBounds::family(const Plan& plan, std::uint32_t plain_zero,
     const double passes = forward_counts ? std::max(with.passes, with.entered) : with.passes;
     const bool two_way = rules_of(with.schedule).placement == StagePlacement::two_way;
     const double step =
-        std::max({passes * layer, shared, two_way ? 0.0 : fullest, lane}) - most * static_cast<double>(between);
+        std::max({passes * layer, shared, two_way ? 0.0 : fullest, lane}) - most * static_cast<double>(parts.between);
     least = least < 0 ? step : std::min(least, step);
   };
-  const bool any_shards = std::any_of(pipelines.begin(), pipelines.end(), [](const auto& with) { return with.shards; });
-  const LayerState sharded = any_shards ? layer_state(plan, 3) : plain;
   for (const FamilyPipeline& with : pipelines) {
-    consider(with, plain, 0);
-    if (with.shards) consider(with, sharded, m * most * static_cast<double>(sharded.reduce));
+    consider(with, parts.plain, 0);
+    if (with.shards) consider(with, parts.sharded, m * most * static_cast<double>(parts.sharded.reduce));
   }
   // Rounded down, and a little more than doubles may have rounded up.
   best.step = static_cast<Picoseconds>(std::max(0.0, least) * (1.0 - 1e-12));
@@ -120,10 +127,10 @@ FamilyBound FamilyBounds::family(const Plan& plan, std::uint32_t plain_zero,
 
 void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& plan) {
   const std::uint64_t m = microbatches(plan, mesh_->workload);
+  const std::lock_guard<std::mutex> lock(facts_->mutex);
   for (FamilyPipeline& with : pipelines) {
     const std::array<std::uint64_t, 4> key = {static_cast<std::uint64_t>(with.schedule), with.chunks,
                                               plan.mesh.size(Axis::pipeline), m};
-    const std::lock_guard<std::mutex> lock(facts_->mutex);
     const auto [at, fresh] = facts_->pipelines.try_emplace(key, with);
     if (fresh) {
       Plan on = plan;
@@ -172,27 +179,58 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
 FamilyBound FamilyBounds::any_block(const Plan& plan, std::uint32_t plain_zero,
                                     const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
   // Where not even the states fit no block need be lowered.
-  const FamilyBound states = family(plan, plain_zero, pipelines, capacity, {}, 0, 0);
+  Parts parts = parts_of(plan, plain_zero, pipelines);
+  const FamilyBound states = family(plan, parts, pipelines, capacity);
   if (states.peak > capacity) return states;
-  return family(plan, plain_zero, pipelines, capacity, facts_of(plan).products, 0, 0);
+  parts.span = facts_of(plan).products;
+  return family(plan, parts, pipelines, capacity);
 }
 
 FamilyBound FamilyBounds::any_order(const Plan& plan, std::uint32_t plain_zero,
                                     const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
   const BlockFacts known = facts_of(plan);
-  return family(plan, plain_zero, pipelines, capacity, known.span, known.between, known.kept);
+  Parts parts = parts_of(plan, plain_zero, pipelines);
+  parts.span = known.span;
+  parts.between = known.between;
+  parts.kept = known.kept;
+  return family(plan, parts, pipelines, capacity);
+}
+
+FamilyBounds::Parts FamilyBounds::parts_on_mesh(const Plan& plan, std::uint32_t plain_zero,
+                                                std::span<const FamilyPipeline> pipelines) {
+  const std::uint64_t kept = facts_of(plan).kept;
+  Parts parts = parts_of(plan, plain_zero, pipelines);  // both may enter another mesh
+  enter(plan);
+  const BlockTimes& times = mesh_->times_of(plan);
+  parts.span = times.span;
+  parts.between =
+      times.span.layer_forward - times.arrival.layer_forward + times.span.layer_backward - times.arrival.layer_backward;
+  parts.kept = kept;
+  return parts;
 }
 
 FamilyBound FamilyBounds::any_schedule(const Plan& plan, std::uint32_t plain_zero,
                                        const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
-  const std::uint64_t kept = facts_of(plan).kept;
-  static_cast<void>(layer_state(plan, plain_zero));  // both remember; this mesh is entered last
-  static_cast<void>(layer_state(plan, 3));
-  enter(plan);
-  const BlockTimes& times = mesh_->times_of(plan);
-  const Picoseconds between =
-      times.span.layer_forward - times.arrival.layer_forward + times.span.layer_backward - times.arrival.layer_backward;
-  return family(plan, plain_zero, pipelines, capacity, times.span, between, kept);
+  return family(plan, parts_on_mesh(plan, plain_zero, pipelines), pipelines, capacity);
+}
+
+std::vector<FamilyBound> FamilyBounds::each_schedule(const Plan& plan, std::uint32_t plain_zero,
+                                                     const std::vector<FamilyPipeline>& pipelines,
+                                                     std::uint64_t capacity) {
+  std::vector<FamilyBound> bounds;
+  bounds.reserve(pipelines.size());
+  Plan on = plan;
+  // Few schedules differ in their blocks.
+  std::vector<std::pair<BlockKey, Parts>> known;
+  for (const FamilyPipeline& with : pipelines) {
+    on.schedule = with.schedule;
+    on.chunks = with.chunks;
+    const BlockKey key = block_key(on);
+    auto at = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.first == key; });
+    if (at == known.end()) at = known.insert(at, {key, parts_on_mesh(on, plain_zero, pipelines)});
+    bounds.push_back(family(on, at->second, {&with, 1}, capacity));
+  }
+  return bounds;
 }
 
 }  // namespace orrery

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -50,6 +51,9 @@ class FamilyBounds {
                                       std::uint64_t capacity);
   [[nodiscard]] FamilyBound any_schedule(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                          std::uint64_t capacity);
+  /// Bounder::each_schedule.
+  [[nodiscard]] std::vector<FamilyBound> each_schedule(const Plan&, std::uint32_t plain_zero,
+                                                       const std::vector<FamilyPipeline>&, std::uint64_t capacity);
 
  private:
   /// Of blocks once they are lowered.
@@ -75,9 +79,17 @@ class FamilyBounds {
   BlockFacts facts_of(const Plan&);
   /// Of a layer on a rank; tensor and data axes and ZeRO decide it.
   LayerState layer_state(const Plan&, std::uint32_t zero_stage);
-  /// With these spans of blocks.
-  FamilyBound family(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&, std::uint64_t capacity,
-                     const PerBlock<Picoseconds>& span, Picoseconds between, std::uint64_t kept);
+  /// What the bounds of a family are made of.
+  struct Parts {
+    LayerState plain, sharded;  ///< sharded: ZeRO-3, where any pipeline goes with it
+    PerBlock<Picoseconds> span;
+    Picoseconds between = 0;
+    std::uint64_t kept = 0;
+  };
+  Parts parts_of(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);
+  /// On the plan's mesh.
+  Parts parts_on_mesh(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);
+  FamilyBound family(const Plan&, const Parts&, std::span<const FamilyPipeline>, std::uint64_t capacity);
 
   MeshCosts* mesh_;
   std::optional<BestPlace> best_place_;

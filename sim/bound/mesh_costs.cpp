@@ -19,7 +19,25 @@ StageShare share_of(const Plan& plan, const StageMap& map, std::uint32_t stage) 
 }
 
 MeshCosts::MeshCosts(const ModelSpec& m, const Workload& w, const ClusterSpec& c, const Calibration& k)
-    : model(m), workload(w), cluster(c), calibration(k) {}
+    : model(m), workload(w), cluster(c), calibration(k), lowered_blocks_(std::make_shared<LoweredBlocks>()) {}
+
+MeshCosts MeshCosts::beside() const {
+  MeshCosts other(model, workload, cluster, calibration);
+  other.lowered_blocks_ = lowered_blocks_;
+  return other;
+}
+
+std::shared_ptr<const BlockCosts> LoweredBlocks::find(const BlockKey& key) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto known = blocks_.find(key);
+  return known == blocks_.end() ? nullptr : known->second;
+}
+
+void LoweredBlocks::add(const BlockKey& key, std::shared_ptr<const BlockCosts> of) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (blocks_.size() >= most) blocks_.clear();
+  blocks_.try_emplace(key, std::move(of));
+}
 
 std::size_t MeshCosts::KeyHash::operator()(const Key& key) const {
   std::size_t hash = static_cast<std::size_t>(key.tensor);
@@ -40,10 +58,14 @@ void MeshCosts::enter(const Plan& plan) {
       plan.collective_algorithm == key_->algorithm && plan.gradient_bucket == key_->bucket) {
     return;
   }
+  ++visit_;
   Key key{plan.mesh, plan.placement, plan.tensor, plan.collective_algorithm, plan.gradient_bucket};
   auto known = meshes_.find(key);
   if (known == meshes_.end()) {
-    if (meshes_.size() >= most_meshes) meshes_.clear();
+    if (meshes_.size() >= most_meshes) {
+      lowered_.clear();
+      meshes_.clear();
+    }
     const bool usual = plan.placement.empty() && !plan.collective_algorithm;
     CostModel costs(cluster, calibration, plan.mesh, plan.placement, plan.collective_algorithm);
     known = meshes_.try_emplace(std::move(key), OnMesh{std::move(costs), usual ? 0 : ++numbered_, {}, {}}).first;
@@ -67,9 +89,14 @@ std::uint32_t MeshCosts::levels_after(std::uint32_t i) {
 const BlockCosts& MeshCosts::blocks_of(const Plan& plan) {
   const BlockKey key = block_key(plan);
   const auto known = blocks_.find(key);
-  if (known != blocks_.end()) return known->second;
-  if (blocks_.size() >= most_blocks) blocks_.clear();
-  return blocks_.try_emplace(key, model, workload, plan, costs()).first->second;
+  if (known != blocks_.end()) return *known->second;
+  if (blocks_.size() >= most_blocks) blocks_.clear(), ++visit_;
+  std::shared_ptr<const BlockCosts> of = lowered_blocks_->find(key);
+  if (!of) {
+    of = std::make_shared<const BlockCosts>(model, workload, plan, costs());
+    lowered_blocks_->add(key, of);
+  }
+  return *blocks_.try_emplace(key, std::move(of)).first->second;
 }
 
 const BlockTimes& MeshCosts::times_of(const Plan& plan) {
@@ -79,7 +106,7 @@ const BlockTimes& MeshCosts::times_of(const Plan& plan) {
   }
   const auto known = times_.find(key);
   if (known != times_.end()) return known->second;
-  if (times_.size() >= most_times) times_.clear();
+  if (times_.size() >= most_times) times_.clear(), ++visit_;
   const BlockCosts& of = blocks_of(plan);
   return times_.try_emplace(key, BlockTimes{of.spans(costs()), of.arrival_spans(costs()), of.lanes(costs())})
       .first->second;
@@ -92,7 +119,13 @@ StateCosts& MeshCosts::states_of(const Plan& plan) {
   const std::uint32_t key = plan.zero_stage * 8 + (plan.sequence_parallel ? 4U : 0U) + turned;
   const auto known = on_->states.find(key);
   if (known != on_->states.end()) return known->second;
-  return on_->states.try_emplace(key, model, workload, plan, costs()).first->second;
+  StateCosts& made = on_->states.try_emplace(key, model, workload, plan, costs()).first->second;
+  lowered_.push_back(&made);
+  if (lowered_.size() > most_lowered) {
+    lowered_.front()->rest();
+    lowered_.pop_front();
+  }
+  return made;
 }
 
 Picoseconds MeshCosts::transfer(std::uint64_t bytes, std::uint32_t levels) const {

@@ -2,7 +2,10 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -28,6 +31,18 @@ struct BlockTimes {
 /// What virtual stage `stage` holds.
 [[nodiscard]] StageShare share_of(const Plan&, const StageMap&, std::uint32_t stage);
 
+/// Blocks that are lowered once for the MeshCosts of several threads.
+class LoweredBlocks {
+ public:
+  [[nodiscard]] std::shared_ptr<const BlockCosts> find(const BlockKey&);
+  void add(const BlockKey&, std::shared_ptr<const BlockCosts>);
+
+ private:
+  static constexpr std::size_t most = 1200;  ///< up to 100 kB each
+  std::mutex mutex_;
+  std::unordered_map<BlockKey, std::shared_ptr<const BlockCosts>, BlockKeyHash> blocks_;
+};
+
 /// The costs that the bounds of one case are made of, on one mesh after the other.
 ///
 /// Blocks are remembered whatever the mesh; their times for every way in which the axes that cut them lie on the
@@ -35,6 +50,8 @@ struct BlockTimes {
 class MeshCosts {
  public:
   MeshCosts(const ModelSpec&, const Workload&, const ClusterSpec&, const Calibration&);
+  /// For another thread, with the same blocks.
+  [[nodiscard]] MeshCosts beside() const;
 
   ModelSpec model;
   Workload workload;
@@ -44,6 +61,8 @@ class MeshCosts {
   /// Before anything below: the plan's mesh, placement, tensor algorithm and what else all of it depends on.
   void enter(const Plan&);
   [[nodiscard]] const CostModel& costs() const { return on_->costs; }
+  /// Another number once another mesh is entered or what was handed out may be gone.
+  [[nodiscard]] std::uint64_t visit() const { return visit_; }
 
   const BlockCosts& blocks_of(const Plan&);
   const BlockTimes& times_of(const Plan&);
@@ -82,16 +101,20 @@ class MeshCosts {
   struct TimesHash {
     std::size_t operator()(const TimesKey&) const;
   };
-  static constexpr std::size_t most_blocks = 1000;  ///< 20 to 50 kB each
+  static constexpr std::size_t most_blocks = 300;   ///< of lowered_blocks_, looked up without its lock
   static constexpr std::size_t most_times = 20000;  ///< 1 kB each
-  static constexpr std::size_t most_meshes = 500;   ///< up to 100 kB each
+  static constexpr std::size_t most_meshes = 5000;  ///< 10 to 20 kB each
+  static constexpr std::size_t most_lowered = 64;   ///< up to 50 kB each
 
-  std::unordered_map<BlockKey, BlockCosts, BlockKeyHash> blocks_;
+  std::shared_ptr<LoweredBlocks> lowered_blocks_;
+  std::unordered_map<BlockKey, std::shared_ptr<const BlockCosts>, BlockKeyHash> blocks_;
   std::unordered_map<TimesKey, BlockTimes, TimesHash> times_;
   std::unordered_map<Key, OnMesh, KeyHash> meshes_;
   OnMesh* on_ = nullptr;
   const Key* key_ = nullptr;
+  std::deque<StateCosts*> lowered_;  ///< that do not rest
   std::uint32_t numbered_ = 0;
+  std::uint64_t visit_ = 0;
 };
 
 }  // namespace orrery

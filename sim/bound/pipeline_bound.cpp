@@ -7,18 +7,19 @@
 namespace orrery {
 namespace {
 
+using Sums = PipelineStorage;
+
 /// Sums over stages 0 .. i - 1, so that any window is a difference.
-struct Sums {
-  explicit Sums(const std::vector<StageTimes>& stages) : way(stages.size() + 1), round(stages.size() + 1) {
-    for (std::size_t i = 0; i < stages.size(); ++i) {
-      const StageTimes& s = stages[i];
-      way[i + 1] = way[i] + s.forward + s.send_hidden;
-      round[i + 1] = round[i] + s.forward + s.backward + s.send_hidden + s.send_gradient;
-    }
+void add_up(Sums& sums, const std::vector<StageTimes>& stages) {
+  sums.way.resize(stages.size() + 1);
+  sums.round.resize(stages.size() + 1);
+  sums.way[0] = sums.round[0] = 0;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const StageTimes& s = stages[i];
+    sums.way[i + 1] = sums.way[i] + s.forward + s.send_hidden;
+    sums.round[i + 1] = sums.round[i] + s.forward + s.backward + s.send_hidden + s.send_gradient;
   }
-  std::vector<Picoseconds> way;
-  std::vector<Picoseconds> round;
-};
+}
 
 /// 1F1B: the window i .. j (docstring of backward_ends).
 Picoseconds window_end(const std::vector<StageTimes>& stages, const Sums& sums, std::int64_t m, std::size_t i,
@@ -93,11 +94,21 @@ void gpipe(const std::vector<StageTimes>& stages, const Sums& sums, std::int64_t
 
 std::vector<Picoseconds> backward_ends(const std::vector<StageTimes>& stages, ScheduleName schedule,
                                        std::uint64_t microbatches, bool concurrent_lanes) {
+  PipelineStorage storage;
+  backward_ends(storage, stages, schedule, microbatches, concurrent_lanes);
+  return std::move(storage.end);
+}
+
+const std::vector<Picoseconds>& backward_ends(PipelineStorage& storage, const std::vector<StageTimes>& stages,
+                                              ScheduleName schedule, std::uint64_t microbatches,
+                                              bool concurrent_lanes) {
   ORRERY_ASSERT(!stages.empty() && microbatches >= 1, stages.size(), microbatches);
   const std::size_t p = stages.size();
   const auto m = static_cast<std::int64_t>(microbatches);
-  const Sums sums(stages);
-  std::vector<Picoseconds> end(p, 0);
+  add_up(storage, stages);
+  const Sums& sums = storage;
+  std::vector<Picoseconds>& end = storage.end;
+  end.assign(p, 0);
   for (std::size_t i = 0; i < p; ++i) {
     Picoseconds entry = stages[0].clear + sums.way[i];
     Picoseconds each = stages[i].forward + stages[i].backward;
@@ -137,12 +148,15 @@ std::vector<Picoseconds> backward_ends(const std::vector<StageTimes>& stages, Sc
   return end;
 }
 
-std::vector<Picoseconds> rank_ends(const std::vector<StageTimes>& stages, const StageMap& map,
-                                   std::uint64_t microbatches, bool concurrent_lanes, bool whole_backward) {
+const std::vector<Picoseconds>& rank_ends(PipelineStorage& storage, const std::vector<StageTimes>& stages,
+                                          const StageMap& map, std::uint64_t microbatches, bool concurrent_lanes,
+                                          bool whole_backward) {
   ORRERY_ASSERT(stages.size() == map.stages() && microbatches >= 1, stages.size(), map.stages());
   const auto m = static_cast<Picoseconds>(microbatches) / map.pipes();
-  std::vector<Picoseconds> end(map.ranks, 0);
-  std::vector<Picoseconds> clear(map.ranks, 0);
+  std::vector<Picoseconds>& end = storage.end;
+  std::vector<Picoseconds>& clear = storage.clear;
+  end.assign(map.ranks, 0);
+  clear.assign(map.ranks, 0);
   for (std::uint32_t i = 0; i < stages.size() * map.pipes(); ++i) {
     const std::uint32_t s = i / map.pipes(), rank = map.rank(s, i % map.pipes());
     clear[rank] += stages[s].clear;

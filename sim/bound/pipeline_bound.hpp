@@ -22,6 +22,13 @@ struct StageTimes {
   Picoseconds weight = 0;  ///< weight gradients, where the schedule splits the backward pass
 };
 
+/// What the bounds below work in, kept from look to look.
+struct PipelineStorage {
+  std::vector<Picoseconds> end;         ///< the answer
+  std::vector<Picoseconds> way, round;  ///< sums over the stages before
+  std::vector<Picoseconds> clear;       ///< of a rank's stages
+};
+
 /// When each stage ends its last backward pass, at least.
 ///
 /// Every term is the length of one chain of passes and messages that must
@@ -43,8 +50,11 @@ struct StageTimes {
 ///   drain       end(i) >= end(i + 1) + y(i) + B(i)
 ///
 /// Where a device does one op at a time, messages count as work of both ends.
+/// The storage holds the answer until it is used again: no look allocates.
 /// Source: derived from the schedules; for equal stages and free messages it is the
 /// (m + p - 1)(F + B) of Narayanan et al., SC 2021.
+const std::vector<Picoseconds>& backward_ends(PipelineStorage&, const std::vector<StageTimes>&, ScheduleName,
+                                              std::uint64_t microbatches, bool concurrent_lanes);
 [[nodiscard]] std::vector<Picoseconds> backward_ends(const std::vector<StageTimes>&, ScheduleName,
                                                      std::uint64_t microbatches, bool concurrent_lanes);
 
@@ -56,8 +66,7 @@ struct StageTimes {
 ///   both ways  m / 2 in each direction, entry of the end that is nearer, no drain
 ///   drain      where backward is whole, end(r) >= end(r + 1) + y + B of the stage r: the rank's last pass is a
 ///              backward one, and its microbatch has the stages below still before it
-[[nodiscard]] std::vector<Picoseconds> rank_ends(const std::vector<StageTimes>& stages, const StageMap&,
-                                                 std::uint64_t microbatches, bool concurrent_lanes,
-                                                 bool whole_backward);
+const std::vector<Picoseconds>& rank_ends(PipelineStorage&, const std::vector<StageTimes>& stages, const StageMap&,
+                                          std::uint64_t microbatches, bool concurrent_lanes, bool whole_backward);
 
 }  // namespace orrery

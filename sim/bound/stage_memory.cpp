@@ -120,6 +120,13 @@ std::uint64_t activation_peak(const PassMemory& pass, std::uint64_t in_flight) {
       std::max((n - 1) * pass.forward.net + pass.forward.peak, n * pass.forward.net + pass.backward.peak));
 }
 
+std::uint64_t activation_bytes(const PassMemory* chunks, const std::vector<std::uint64_t>& in_flight) {
+  const std::size_t last = in_flight.size() - 1;
+  std::uint64_t bytes = activation_peak(chunks[last], in_flight[last]);
+  for (std::size_t c = 0; c < last; ++c) bytes += in_flight[c] * static_cast<std::uint64_t>(chunks[c].forward.net);
+  return bytes;
+}
+
 std::uint64_t persistent_bytes(const StateCosts& state, const StageShare& stage) {
   return stage.layers * state.layer().persistent_bytes + (stage.first ? state.embedding().persistent_bytes : 0) +
          (stage.last ? state.head().persistent_bytes : 0);

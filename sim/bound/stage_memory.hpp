@@ -16,6 +16,7 @@ struct StageShare {
   bool last = false;       ///< with the head
   bool from_here = false;  ///< the stage before lies on the same rank: no message brings its output
   bool to_here = false;    ///< so does the stage behind
+  friend bool operator==(const StageShare&, const StageShare&) = default;
 };
 
 /// What the passes of one microbatch do to a stage's live memory.
@@ -39,6 +40,9 @@ struct PassMemory {
 ///   others                1 of each chunk
 [[nodiscard]] std::vector<std::uint64_t> microbatches_in_flight(const Plan&, std::uint32_t rank,
                                                                 std::uint64_t microbatches);
+/// What the rank's passes hold at once by that, at least: all chunks before the first backward pass, which is one of
+/// the last.
+[[nodiscard]] std::uint64_t activation_bytes(const PassMemory* chunks, const std::vector<std::uint64_t>& in_flight);
 
 /// max((n - 1) K + P_f, n K + P_b): K what a forward pass leaves, P the peaks of the passes
 [[nodiscard]] std::uint64_t activation_peak(const PassMemory&, std::uint64_t in_flight);

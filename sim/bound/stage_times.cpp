@@ -1,12 +1,13 @@
 #include "sim/bound/stage_times.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace orrery {
 namespace {
 
 void add_sharding(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateCosts& state, const StageShare& share,
-                  const BlockCosts& of, StageTimes& t) {
+                  const BlockCosts& of, const PerBlock<Picoseconds>& span, StageTimes& t) {
   if (state.zero() < 2) return;
   const bool gathers = state.zero() >= 3 && plan.reshard_after_forward;  // kept weights come once a step: not counted
   const auto others = static_cast<Picoseconds>(share.layers) - 1;
@@ -35,7 +36,6 @@ void add_sharding(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateC
   }
   // What stands in front of a block delays its compute at most: collectives of the block may run beside it.
   const PerBlock<BlockCosts::Beginning>& begins = of.beginning();
-  const PerBlock<Picoseconds>& span = mesh.times_of(plan).span;
   const PerBlock<Picoseconds>& busy = of.busy();
   const auto delay = [](Picoseconds in_front, Picoseconds idle) { return std::max<Picoseconds>(0, in_front - idle); };
   const Picoseconds idle_forward = span.layer_forward - busy.layer_forward;
@@ -62,15 +62,28 @@ void add_sharding(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateC
 
 }  // namespace
 
-std::vector<StageTimes> stage_times(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateCosts& state) {
+void stage_times(std::vector<StageTimes>& stages, const Plan& plan, const StageMap& map, MeshCosts& mesh,
+                 StateCosts& state) {
   const BlockCosts& of = mesh.blocks_of(plan);
-  const PerBlock<Picoseconds>& span = mesh.times_of(plan).span;
-  const PerBlock<Picoseconds>& arrival = mesh.times_of(plan).arrival;
-  std::vector<StageTimes> stages(map.stages());
-  for (std::uint32_t i = 0; i < stages.size(); ++i) {
-    const StageShare share = share_of(plan, map, i);
+  const BlockTimes& times = mesh.times_of(plan);
+  const PerBlock<Picoseconds>& span = times.span;
+  const PerBlock<Picoseconds>& arrival = times.arrival;
+  stages.assign(map.stages(), {});
+  // Few boundaries differ in the levels that their messages take.
+  struct Messages {
+    std::uint32_t levels = 0;
+    Picoseconds hidden = 0, gradient = 0;
+  };
+  std::optional<Messages> last;
+  const auto messages = [&](std::uint32_t levels) {
+    if (!last || last->levels != levels) {
+      last = {levels, mesh.transfer(of.hidden_bytes(), levels), mesh.transfer(of.gradient_bytes(), levels)};
+    }
+    return *last;
+  };
+  const auto times_with = [&](const StageShare& share) {
+    StageTimes t;
     const auto layers = static_cast<Picoseconds>(share.layers);
-    StageTimes& t = stages[i];
     const auto all = [&](Picoseconds layer, Picoseconds embedding, Picoseconds head) {
       return layers * layer + (share.first ? embedding : 0) + (share.last ? head : 0);
     };
@@ -84,19 +97,30 @@ std::vector<StageTimes> stage_times(const Plan& plan, const StageMap& map, MeshC
     if (!share.last) move_before(t.backward, span.layer_backward, arrival.layer_backward, t.before_backward);
     t.weight = layers * span.layer_weight;
     t.clear = all(state.layer().clear, state.embedding().clear, state.head().clear);
-    add_sharding(plan, map, mesh, state, share, of, t);
+    add_sharding(plan, map, mesh, state, share, of, span, t);
+    return t;
+  };
+  // Most stages hold as much as the one before.
+  StageShare share;
+  StageTimes alike;
+  for (std::uint32_t i = 0; i < stages.size(); ++i) {
+    const StageShare here = share_of(plan, map, i);
+    if (i == 0 || here != share) share = here, alike = times_with(here);
+    StageTimes& t = stages[i];
+    t = alike;
     if (share.last || share.to_here) continue;
     const bool turns = map.placement == StagePlacement::v;
     const std::uint32_t levels = mesh.levels_after(turns ? std::min(map.rank(i), map.rank(i + 1)) : map.rank(i));
-    const auto message = [&](std::uint64_t bytes) {
-      const Picoseconds time = mesh.transfer(bytes, levels);
-      // The other direction's, where there are two.
-      return map.two_way() ? std::min(time, mesh.transfer(bytes, mesh.levels_after(map.ranks - 2 - i))) : time;
-    };
-    t.send_hidden = message(of.hidden_bytes());
-    t.send_gradient = message(of.gradient_bytes());
+    Messages sent = messages(levels);
+    if (map.two_way()) {
+      // Or the other direction's.
+      const Messages other = messages(mesh.levels_after(map.ranks - 2 - i));
+      sent.hidden = std::min(sent.hidden, other.hidden);
+      sent.gradient = std::min(sent.gradient, other.gradient);
+    }
+    t.send_hidden = sent.hidden;
+    t.send_gradient = sent.gradient;
   }
-  return stages;
 }
 
 }  // namespace orrery

@@ -7,11 +7,12 @@
 
 namespace orrery {
 
-/// Times of every virtual stage of a plan on the mesh entered.
+/// Times of every virtual stage of a plan on the mesh entered.  With ZeRO 0 and 1 nothing but `clear` depends on how
+/// states are kept.
 ///
 /// What ZeRO-2 and 3 add counts where compute waits for it.  In front of a block stand a gather, a clear and, without
 /// overlap, the reduction of the block before, beside each other.  Those of a pass's first block may run before its
 /// message arrives.
-[[nodiscard]] std::vector<StageTimes> stage_times(const Plan&, const StageMap&, MeshCosts&, StateCosts&);
+void stage_times(std::vector<StageTimes>& out, const Plan&, const StageMap&, MeshCosts&, StateCosts&);
 
 }  // namespace orrery

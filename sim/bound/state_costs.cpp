@@ -38,7 +38,14 @@ Picoseconds sum(const std::vector<LanePrice>& prices) {
 struct StateCosts::Lowered {
   Plan plan;
   lowering::State state;
-  Lowered(const ModelSpec& model, const Workload& workload, const Plan& p) : plan(p), state(model, workload, plan) {}
+  lowering::OptimizerBlocks optimizer;
+  BlockId tied = lowering::no_block;
+  Lowered(const ModelSpec& model, const Workload& workload, const Plan& p) : plan(p), state(model, workload, plan) {
+    lowering::declare_parameters(state);
+    lowering::build_clear(state);
+    optimizer = lowering::build_optimizer(state);
+    if (state.tied_apart) tied = lowering::build_tied_reduction(state, 0);
+  }
 };
 
 StateCosts::~StateCosts() = default;
@@ -46,12 +53,10 @@ StateCosts::StateCosts(StateCosts&&) noexcept = default;
 StateCosts& StateCosts::operator=(StateCosts&&) noexcept = default;
 
 StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const Plan& plan, const CostModel& costs)
-    : lowered_(std::make_unique<Lowered>(model, workload, plan)) {
+    : model_(&model), workload_(&workload), plan_(plan), lowered_(std::make_unique<Lowered>(model, workload, plan)) {
   using lowering::Phase;
   lowering::State& lowered = lowered_->state;
-  lowering::declare_parameters(lowered);
-  lowering::build_clear(lowered);
-  const lowering::OptimizerBlocks optimizer = lowering::build_optimizer(lowered);
+  const lowering::OptimizerBlocks& optimizer = lowered_->optimizer;
   factor_ = lowered.factor;
   zero_ = lowered.zero;
   const Program& program = lowered.program;
@@ -88,18 +93,23 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
   head_ = state(lowered.head, &lowering::ModuleBlocks::head);
   if (factor_) norm_reduction_ = sum(collectives_of(program, block(optimizer.reduce_norm), costs));
   if (lowered.tied_apart) {
-    tied_reduction_ = sum(collectives_of(program, block(lowering::build_tied_reduction(lowered, 0)), costs));
+    tied_reduction_ = sum(collectives_of(program, block(lowered_->tied), costs));
   }
 }
+
+void StateCosts::rest() { lowered_.reset(); }
 
 const std::vector<BucketCosts>& StateCosts::buckets(std::uint32_t layers, bool first, bool last,
                                                     const CostModel& costs) {
   const std::uint64_t key = std::uint64_t{layers} << 2 | std::uint64_t{first} << 1 | std::uint64_t{last};
   const auto [at, fresh] = buckets_.try_emplace(key);
   if (!fresh) return at->second;
+  const bool rests = lowered_ == nullptr;
+  if (rests) lowered_ = std::make_unique<Lowered>(*model_, *workload_, plan_);
   lowering::State& s = lowered_->state;
   if (!s.reduce_gradients) {
     at->second.push_back({last, first, layers, {}, {}, 0});
+    if (rests) rest();
     return at->second;
   }
   lowering::Chunk chunk;
@@ -113,6 +123,7 @@ const std::vector<BucketCosts>& StateCosts::buckets(std::uint32_t layers, bool f
     if (lowering::gathers_updated(s)) b.gather = sum(priced(bucket.gather));
     at->second.push_back(std::move(b));
   }
+  if (rests) rest();
   return at->second;
 }
 

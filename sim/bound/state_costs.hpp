@@ -46,7 +46,7 @@ class StateCosts {
  public:
   /// Of the plan matter mesh, tensor algorithm, sequence parallelism, ZeRO
   /// stage, bucket, and microbatch size and schedule (any valid ones of the
-  /// schedule's kind: stages in a loop or on a V).
+  /// schedule's kind: stages in a loop or on a V).  Model and workload outlive it.
   StateCosts(const ModelSpec&, const Workload&, const Plan&, const CostModel& costs);
   ~StateCosts();
   StateCosts(StateCosts&&) noexcept;
@@ -67,9 +67,15 @@ class StateCosts {
   /// pass completes them; remembered.  `costs` is the one given above.
   [[nodiscard]] const std::vector<BucketCosts>& buckets(std::uint32_t layers, bool first, bool last,
                                                         const CostModel& costs);
+  /// Gives up the lowering that buckets are built in, by far most of what this holds; it is made again for every bucket
+  /// that is not known.
+  void rest();
 
  private:
   struct Lowered;
+  const ModelSpec* model_;
+  const Workload* workload_;
+  Plan plan_;
   std::unique_ptr<Lowered> lowered_;
   ModuleState embedding_, layer_, head_;
   std::uint64_t scalar_bytes_ = 0;

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <limits>
 #include <map>
 #include <tuple>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/tail_history.hpp"
 #include "core/record/operation.hpp"
 
 namespace orrery {
@@ -54,17 +54,14 @@ void refuse_long_list(const Program& program, std::uint32_t rank_class) {
 StepList expand(const Program& program, const Prices& prices, std::uint32_t rank_class) {
   StepList list;
   list.lanes.resize(prices.concurrent_lanes ? lane_count : 1);
-  std::array<std::uint32_t, lane_count> tail;
-  std::array<std::uint32_t, lane_count> entry;
-  tail.fill(UINT32_MAX);
-  entry = tail;
+  TailHistory<std::uint32_t> tails(UINT32_MAX);
   std::vector<std::uint32_t> ordinal(program.groups.size(), 0);
   const Rank rank = representative(program, rank_class);
   std::uint32_t run = UINT32_MAX;
   for_each_op(program, program.classes[rank_class].step, [&](const OpRun& r) {
     if (r.block_run != run) {
       run = r.block_run;
-      entry = tail;
+      tails.enter(r.receives_ahead);
     }
     const std::uint32_t id = index(r.id);
     StepOp op;
@@ -82,7 +79,7 @@ StepList expand(const Program& program, const Prices& prices, std::uint32_t rank
       for (std::uint32_t w = r.op->waits.first; w < r.op->waits.first + r.op->waits.count; ++w) {
         const Wait& wait = r.block->waits[w];
         const std::uint32_t on =
-            wait.kind == Wait::Kind::tail ? entry[lane_number(wait.lane)] : id - r.op_index + wait.op;
+            wait.kind == Wait::Kind::tail ? tails.at_entry(lane_number(wait.lane)) : id - r.op_index + wait.op;
         if (on == UINT32_MAX || list.ops[on].kind == StepOp::Kind::untimed) continue;
         list.waits.push_back(on);
       }
@@ -109,7 +106,7 @@ StepList expand(const Program& program, const Prices& prices, std::uint32_t rank
     }
     list.lanes[op.lane].push_back(id);
     list.ops.push_back(op);
-    tail[lane] = id;
+    tails.issued(lane, id);
   });
   return list;
 }

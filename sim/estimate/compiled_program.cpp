@@ -248,7 +248,10 @@ void CompiledProgram::compile(const Program& p, const Prices& q) {
   ops.clear();
   waits.clear();
   sums.clear();
-  longest = 0;
+  longest = receives_ahead = 0;
+  for (const RankClass& c : p.classes) {
+    for (const Slot& slot : c.step) receives_ahead = std::max(receives_ahead, slot.receives_ahead);
+  }
   transfers.resize(std::size_t{q.transfers} * p.classes.size());
   compile_groups();
   for (std::uint32_t c = 0; c < p.classes.size(); ++c) {

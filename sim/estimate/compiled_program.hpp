@@ -158,7 +158,8 @@ struct CompiledProgram {
   std::vector<TimedOp> ops;
   std::vector<TimedWait> waits;
   std::vector<CompiledBlock::Sum> sums;
-  std::uint32_t longest = 0;  ///< most timed ops in one block
+  std::uint32_t longest = 0;         ///< most timed ops in one block
+  std::uint32_t receives_ahead = 0;  ///< most that a slot passes over
 
   std::vector<bool> group_local;                          ///< by group: every instance lies inside one class
   std::vector<TimedTransfer> transfers;                   ///< [class][transfer of any block]

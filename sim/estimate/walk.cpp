@@ -9,6 +9,14 @@
 
 namespace orrery {
 
+namespace {
+
+constexpr std::array<std::size_t, 2> receive_lanes = {
+    lane_number({LaneKind::transfer, static_cast<std::uint8_t>(TransferLane::forward_receive)}),
+    lane_number({LaneKind::transfer, static_cast<std::uint8_t>(TransferLane::backward_receive)})};
+
+}  // namespace
+
 Picoseconds Walk::step_time() const {
   Picoseconds step = 0;
   for (const ClassTimes& t : times_) step = std::max(step, t.end);
@@ -34,6 +42,8 @@ void Walk::run(CompiledProgram& compiled) {
     k.pending = Pending::none;
     k.open = 0;
     k.ends.resize(compiled.longest);
+    for (auto& ends : k.received) ends.resize(compiled.receives_ahead > 0 ? compiled.receives_ahead + 1 : 0);
+    k.receives = {};
     runnable_.push_back(static_cast<std::uint32_t>(count - 1 - c));
   }
   std::size_t finished = 0;
@@ -63,6 +73,7 @@ void Walk::advance(std::uint32_t c) {
   for (; k.slot < slots.size(); ++k.slot, k.run = 0) {
     const Slot& slot = slots[k.slot];
     CompiledBlock& block = compiled_->blocks[index(slot.block)];
+    if (slot.receives_ahead > 0 && k.run == 0 && k.op == 0) pass_over(k, slot.receives_ahead);
     if (block.local) {
       runs_[index(slot.block)] += slot.repeat;
       times.busy += block.busy * slot.repeat;
@@ -73,6 +84,7 @@ void Walk::advance(std::uint32_t c) {
       } else {
         run_local(k, times, block, slot.repeat);
       }
+      if (slot.receives_ahead > 0) come_back(k);
       continue;
     }
     for (; k.run < slot.repeat; ++k.run, k.op = 0) {
@@ -107,7 +119,21 @@ void Walk::advance(std::uint32_t c) {
       times.busy += block.busy;
       sent_ += block.sent_bytes;
     }
+    if (slot.receives_ahead > 0) come_back(k);
   }
+}
+
+/// While a slot runs that passes over receives, its receive lanes end with the op before those.
+void Walk::pass_over(Class& k, std::uint32_t receives) {
+  for (std::size_t i = 0; i < receive_lanes.size(); ++i) {
+    Ending& lane = k.lanes[receive_lanes[i]];
+    k.tails[i] = lane;
+    lane = receives < k.receives[i] ? k.received[i][(k.receives[i] - 1 - receives) % k.received[i].size()] : Ending{};
+  }
+}
+
+void Walk::come_back(Class& k) {
+  for (std::size_t i = 0; i < receive_lanes.size(); ++i) k.lanes[receive_lanes[i]] = k.tails[i];
 }
 
 void Walk::finish_meeting(std::uint32_t c, Picoseconds start, Picoseconds end) {
@@ -124,6 +150,9 @@ void Walk::finish_meeting(std::uint32_t c, Picoseconds start, Picoseconds end) {
     k.ready.end = end;
   }
   k.lanes[lane] = k.ends[k.op] = k.ready;
+  for (std::size_t i = 0; compiled_->receives_ahead > 0 && i < receive_lanes.size(); ++i) {
+    if (lane == receive_lanes[i]) k.received[i][k.receives[i]++ % k.received[i].size()] = k.ready;
+  }
   k.pending = Pending::none;
   ++k.op;
 }

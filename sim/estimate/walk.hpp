@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -53,9 +54,15 @@ class Walk {
     std::uint32_t open = 0;    ///< bit i: message i has not met its partner
     LaneTails entry{};         ///< when the current run of the block began, of its saved lanes
     std::vector<Ending> ends;  ///< of its ops
+    /// The last ends of the two receive lanes, and how many there were: none is kept where no slot asks for them.
+    std::array<std::vector<Ending>, 2> received;
+    std::array<std::uint64_t, 2> receives{};
+    std::array<Ending, 2> tails{};  ///< of the receive lanes while a slot passes over some
   };
 
   void advance(std::uint32_t c);
+  static void pass_over(Class&, std::uint32_t receives);
+  static void come_back(Class&);
   void run_local(Class&, ClassTimes&, CompiledBlock&, std::uint32_t repeat);
   Exposed run_once(LaneTails&, CompiledBlock&, CompiledBlock::Outcome*& outcome);
   bool post_exchange(std::uint32_t c, const TimedOp&);

@@ -45,15 +45,15 @@ bool takes_lane(const Op& op) {
 
 /// Ops of the rank that began before what they must wait for had ended.
 int too_early(const Program& program, const RankTrace& trace) {
-  std::array<std::int64_t, lane_count> tail{};
-  std::array<std::int64_t, lane_count> entry{};
+  std::array<std::vector<std::int64_t>, lane_count> ends;  // of the lane's ops so far
+  std::array<std::size_t, lane_count> entry{};             // how many there were when the block's run began
   std::vector<std::int64_t> in_block;
   std::uint32_t block_run = ~std::uint32_t{0};
   int count = 0;
   for_each_op(program, program.classes[class_of(program, trace.rank)].step, [&](const OpRun& r) {
     if (r.block_run != block_run) {
       block_run = r.block_run;
-      entry = tail;
+      for (std::size_t l = 0; l < lane_count; ++l) entry[l] = ends[l].size();
       in_block.assign(r.block->ops.size(), 0);
     }
     const Span& span = trace.spans[index(r.id)];
@@ -61,13 +61,19 @@ int too_early(const Program& program, const RankTrace& trace) {
       count += span.start == span.end ? 0 : 1;
       return;
     }
-    std::int64_t ready = tail[lane_number(r.op->lane)];
+    std::vector<std::int64_t>& lane = ends[lane_number(r.op->lane)];
+    std::int64_t ready = lane.empty() ? 0 : lane.back();
     for (std::uint32_t w = r.op->waits.first; w < r.op->waits.first + r.op->waits.count; ++w) {
       const Wait& wait = r.block->waits[w];
-      ready = std::max(ready, wait.kind == Wait::Kind::op ? in_block[wait.op] : entry[lane_number(wait.lane)]);
+      if (wait.kind == Wait::Kind::op) {
+        ready = std::max(ready, in_block[wait.op]);
+        continue;
+      }
+      const std::size_t over = is_receive(wait.lane) ? r.receives_ahead : 0, there = entry[lane_number(wait.lane)];
+      if (over < there) ready = std::max(ready, ends[lane_number(wait.lane)][there - 1 - over]);
     }
     count += span.start < ready || span.end < span.start ? 1 : 0;
-    tail[lane_number(r.op->lane)] = in_block[r.op_index] = span.end;
+    lane.push_back(in_block[r.op_index] = span.end);
   });
   return count;
 }

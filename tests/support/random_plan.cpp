@@ -253,6 +253,16 @@ void add_mixture(Draw& draw, PlannedRun& run, const RandomRunLimits& limits, boo
   if (r.group == w.sequence_length && draw.once_in(2)) r.group = 0;
   if (draw.once_in(3)) r.capacity = draw.of({0.5, 1.0, 1.25});
   if (draw.once_in(2)) r.auxiliary_loss = draw.of({0.01, 1.0});
+  // By the scores, where rounding does not change who is chosen; no draw here and below, so that the others stay as
+  // they are.
+  if (w.precision == Precision::fp64 && w.seed % 4 == 1) {
+    r.kind = Routing::Kind::learned;
+    r.exponent = 0.0;
+    r.table.clear();
+    r.loads.clear();
+  }
+  if (w.seed % 3 == 0 && run.model.layers > 1) m.first_dense = 1 + w.seed / 3 % (run.model.layers - 1);
+  if (m.first_dense > 0 && p.zero_stage == 3) p.prefetch = 0;
   if (ranks == 1) return;
   p.mesh.axes.insert(p.mesh.axes.begin() + static_cast<std::ptrdiff_t>(draw.in(0, p.mesh.axes.size())),
                      {Axis::expert, ranks});
@@ -336,8 +346,6 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   const Precision precision =
       draw.of({Precision::fp64, Precision::fp64, Precision::fp32, Precision::bf16, Precision::fp16});
   w.precision = limits.precision.value_or(precision);
-  // The bounds on 16-bit errors are those of models of up to 6 layers.
-  if (run.model.layers > 6 && !limits.precision && w.precision != Precision::fp64) w.precision = Precision::fp32;
   // Some of those in bf16 have their products in fp8; no draw, so that the others stay as they are.
   if (w.precision == Precision::bf16 && !limits.precision && seed % 3 == 0) w.precision = Precision::fp8;
   const bool half = weight_dtype(w) != state_dtype(w);
@@ -420,7 +428,8 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   if (states && limits.beyond_bound && draw.once_in(3)) {
     p.offload_states = draw.of({1U, 4U, 6U, 8U});
   }
-  if (limits.beyond_bound && limits.mixture && !limits.architectures && left_out != 3) {
+  const bool may_mix = !limits.architectures || (run.model.latent && limits.expert);
+  if (limits.beyond_bound && limits.mixture && may_mix && left_out != 3) {
     add_mixture(draw, run, limits, limits.five_axes);
   }
   if (limits.beyond_bound && draw.once_in(3)) p.offload_activations = draw.of({1U, 4U, 8U});
@@ -428,6 +437,8 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   if (p.offload_states != 0U && p.zero_stage < 3 && draw.once_in(2)) {
     p.offload_parameters = draw.small(1, *p.offload_states);
   }
+  // Refused where dense layers lie below mixtures.
+  if (run.model.mixture && run.model.mixture->first_dense > 0) p.offload_activations = p.offload_parameters = 0;
   return run;
 }
 
@@ -441,6 +452,16 @@ std::vector<std::uint32_t> stages_on(const Plan& plan, std::uint32_t rank) {
 std::uint32_t layers_on(const Plan& plan, std::uint32_t rank) {
   std::uint32_t n = 0;
   for (const std::uint32_t stage : stages_on(plan, rank)) n += (*plan.stage_layers)[stage];
+  return n;
+}
+
+std::uint32_t mixtures_on(const PlannedRun& run, std::uint32_t rank) {
+  std::uint32_t n = 0;
+  for (const std::uint32_t stage : stages_on(run.plan, rank)) {
+    for (std::uint32_t l = first_layer(run.plan, stage); l < first_layer(run.plan, stage + 1); ++l) {
+      n += is_mixture(run.model, l) ? 1 : 0;
+    }
+  }
   return n;
 }
 
@@ -472,9 +493,10 @@ std::string describe(const PlannedRun& run) {
   if (m.mixture) {
     const Mixture& x = *m.mixture;
     const Routing& r = w.routing;
-    experts = fmt::format(" experts {} of {} x {} shared {} scores {} routing {} group {} capacity {} auxiliary {}",
-                          x.per_token, x.experts, x.ffn, x.shared_ffn, static_cast<int>(x.scores),
-                          static_cast<int>(r.kind), r.group, r.capacity.value_or(0.0), r.auxiliary_loss);
+    experts =
+        fmt::format(" experts {} of {} x {} shared {} above {} scores {} routing {} group {} capacity {} auxiliary {}",
+                    x.per_token, x.experts, x.ffn, x.shared_ffn, x.first_dense, static_cast<int>(x.scores),
+                    static_cast<int>(r.kind), r.group, r.capacity.value_or(0.0), r.auxiliary_loss);
   }
   std::string stages = "auto";
   if (p.stage_layers) {

@@ -20,8 +20,9 @@ struct RandomRunLimits {
   bool dropout = true;                    ///< may have dropout
   bool placement = true;                  ///< may have a placement other than the identity
   bool mixture = true;                    ///< may have layers of experts
-  std::optional<std::uint32_t> expert;    ///< ranks that share experts, beyond max_ranks; all 1D plans then have some,
-                                          ///< and recorded routing too, whose table is no file
+  std::optional<std::uint32_t> expert;    ///< ranks that share experts, beyond max_ranks; all 1D plans then have some
+                                          ///< (of `architectures` those with latent attention), and recorded routing
+                                          ///< too, whose table is no file
   bool double_ring = false;               ///< has a double ring, where 4 ranks more fit
   bool five_axes = false;                 ///< pipeline, data, tensor and two of replica, context and expert, each cut;
                                           ///< needs 32 ranks
@@ -33,21 +34,22 @@ struct RandomRunLimits {
 /// A tiny model, workload and resolved plan that pass check(); no cluster.  The
 /// same seed and limits give the same run on every machine.
 ///
-/// Sizes: hidden 8..32, layers 1..6, sequence 4..16, microbatch 1..2 sequences,
-/// 1..6 microbatches, vocabulary not a multiple of the tensor size where that
-/// is above 1.  Covers: GPT and LLaMA families with and without grouped
-/// queries, tied and untied embeddings, every order of mesh axes, uneven
-/// stages, every schedule with up to 3 chunks per rank, tensor parallelism in 1D, 2D and 2.5D (grids of 2 or 3), 3D,
-/// sequence parallelism, recomputation of all or some layers, ZeRO 0 to 3 (on grids 0 and 1) with and without replicas,
-/// offloaded optimizer states, parameters and activations, clipping, dropout, learning-rate schedules, all precisions,
-/// all optimizers, SGD with and without momentum, moments in bf16, tiny to huge buckets, overlap, unfused and flash, a
-/// context axis with every algorithm, contiguous and zigzag, one ring and two; mixtures of 2 to 8 experts with every
-/// gate and law of routing, shared experts, an expert axis.
+/// Sizes: hidden 8..32, layers 1..6 (up to 10, where there are more stages), sequence 4..16,
+/// microbatch 1..2 sequences, 1..6 microbatches, vocabulary not a multiple of the tensor size where that is above 1.
+/// Covers: GPT and LLaMA families with and without grouped queries, tied and untied embeddings, every order of mesh
+/// axes, uneven stages, every schedule with up to 3 chunks per rank, tensor parallelism in 1D, 2D and 2.5D (grids of 2
+/// or 3), 3D, sequence parallelism, recomputation of all or some layers, ZeRO 0 to 3 (on grids 0 and 1) with and
+/// without replicas, offloaded optimizer states, parameters and activations, clipping, dropout, learning-rate
+/// schedules, all precisions, all optimizers, SGD with and without momentum, moments in bf16, tiny to huge buckets,
+/// overlap, unfused and flash, a context axis with every algorithm, contiguous and zigzag, one ring and two; mixtures
+/// of 2 to 8 experts with every gate and law of routing (learned in fp64 alone), shared experts, dense layers below, an
+/// expert axis.
 [[nodiscard]] PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits = {});
 
 /// Virtual stages of a pipeline rank, and the layers of all of them.
 [[nodiscard]] std::vector<std::uint32_t> stages_on(const Plan&, std::uint32_t rank);
 [[nodiscard]] std::uint32_t layers_on(const Plan&, std::uint32_t rank);
+[[nodiscard]] std::uint32_t mixtures_on(const PlannedRun&, std::uint32_t rank);  ///< of which are mixtures
 /// Whether a layer's activations are made again, all or the attention core's, and how many layers of a rank that are.
 [[nodiscard]] bool recomputes(const Plan&, std::uint32_t layer);
 [[nodiscard]] std::uint32_t recomputed_on(const Plan&, std::uint32_t rank);

@@ -27,7 +27,7 @@ std::vector<Part> parts_of(State& c, const Module& m) {
     statistics += f.count;
     matrices += f.matrices;
   }
-  const Scope scope = m.table == c.layer.table ? Scope::layer : Scope::stage;
+  const Scope scope = of_layers(table) ? Scope::layer : Scope::stage;
   const std::string name = table.module;
   const BufferId sums = flat_buffer(c, name + ".sums", Role::workspace, scope, DType::f64, statistics);
   const BufferId norms = flat_buffer(c, name + ".norms", Role::workspace, scope, DType::f64, matrices);

@@ -134,8 +134,9 @@ BlockId build_gather(State& c, std::uint32_t stage, const Chunk& bucket) {
   BlockBuilder b(c, "weights.gather", Pass::optimizer, Section::reductions, stage);
   std::vector<Operand> operands;
   for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
-    if (&m == &c.layer && c.weights_on_host[bucket.low_layer + static_cast<std::uint32_t>(shift)]) return;
-    for (const ParameterSegment& s : c.program.parameter_tables[m.table].segments) {
+    const ParameterTable& table = c.program.parameter_tables[m.table];
+    if (of_layers(table) && c.weights_on_host[bucket.low_layer + static_cast<std::uint32_t>(shift)]) return;
+    for (const ParameterSegment& s : table.segments) {
       operands.push_back(own_part(c, m.weights, s, View::Use::read, shift));
       operands.push_back(whole(m.weights, s, View::Use::write, shift));
     }
@@ -150,7 +151,8 @@ BlockId build_gather(State& c, std::uint32_t stage, const Chunk& bucket) {
 bool alike(const State& c, const Chunk& a, const Chunk& b) {
   if (a.head != b.head || a.layers != b.layers || a.embedding != b.embedding) return false;
   for (std::uint32_t l = 0; l < a.layers; ++l) {
-    if (c.weights_on_host[a.low_layer + l] != c.weights_on_host[b.low_layer + l]) return false;
+    const std::uint32_t of_a = a.low_layer + l, of_b = b.low_layer + l;
+    if (&c.kind_of(of_a) != &c.kind_of(of_b) || c.weights_on_host[of_a] != c.weights_on_host[of_b]) return false;
   }
   return true;
 }
@@ -186,7 +188,7 @@ std::vector<Chunk> build_buckets(State& c, std::uint32_t stage, const Chunk& chu
   for (std::uint32_t l = chunk.low_layer + chunk.layers; l-- > chunk.low_layer;) {
     ++current.layers;
     current.low_layer = l;
-    add(c.layer);
+    add(c.module_of(l));
   }
   if (chunk.embedding) {
     current.embedding = true;

@@ -8,15 +8,17 @@
 #include "core/program/lower/passes.hpp"
 
 namespace orrery::lowering {
+namespace {
 
-void build_clear(State& s) {
-  const auto build = [&](const Module& m) {
-    BlockBuilder b(s, s.program.parameter_tables[m.table].module + ".clear", Pass::optimizer, Section::setup);
-    b.compute(s.kernel(KernelKind::fill, Pass::optimizer, 1, s.program[m.gradients].count), {write(m.gradients)});
-    return b.finish(s);
-  };
-  s.blocks(Phase::clear) = {build(s.embedding), build(s.layer), build(s.head)};
+BlockId build_clear_of(State& s, const Module& m) {
+  BlockBuilder b(s, s.program.parameter_tables[m.table].module + ".clear", Pass::optimizer, Section::setup);
+  b.compute(s.kernel(KernelKind::fill, Pass::optimizer, 1, s.program[m.gradients].count), {write(m.gradients)});
+  return b.finish(s);
 }
+
+}  // namespace
+
+void build_clear(State& s) { s.blocks(Phase::clear) = same_module_blocks(s, build_clear_of); }
 
 namespace {
 

@@ -46,6 +46,7 @@ std::vector<BufferId> kept_by(const State& s, std::size_t kind) {
 class Builder {
  public:
   explicit Builder(State& s) : s_(s), copying_(s.copying.emplace()) {
+    ORRERY_ASSERT(s.kinds.size() == 1, s.dense_layers);  // check refuses it
     for (auto& of_phase : copying_.layer) {
       for (auto& of_kind : of_phase) of_kind.fill(no_block);
     }

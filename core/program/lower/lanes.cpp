@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bitset>
+#include <functional>
+#include <vector>
 
 #include "core/program/lower/passes.hpp"
 
@@ -21,7 +24,9 @@ std::string before(const State& s) {
 Lane lane_of(const State& s, const Block& block, const Op& op) {
   if (const auto* collective = std::get_if<Collective>(&op.action)) {
     const auto is_ahead = [&](BufferId whole) {
-      return is_copy(s, whole) || (whole == s.layer.weights && block.pass != Pass::optimizer);
+      const auto of_kind = [&](const LayerKind& kind) { return whole == (s.*kind.module).weights; };
+      return is_copy(s, whole) ||
+             (block.pass != Pass::optimizer && std::any_of(s.kinds.begin(), s.kinds.end(), of_kind));
     };
     const bool ahead =
         collective->kind == Collective::Kind::all_gather && is_ahead(block.views[op.views.first + 1].buffer);
@@ -64,6 +69,68 @@ bool conflict(const Block& block, const Op& a, const Op& b) {
   return false;
 }
 
+/// The ops of a block that touch each buffer, by lane, latest first, writing ones apart: blocks of large grids have
+/// thousands of ops.
+class Accesses {
+ public:
+  explicit Accesses(std::size_t buffers) : latest_(buffers * lane_count * 2, none) {}
+
+  void clear() {
+    for (const Access& a : accesses_) latest_[a.list] = none;
+    accesses_.clear();
+    lanes_.reset();
+  }
+  void add(const Block& block, std::uint32_t op) {
+    lanes_.set(lane_number(block.ops[op].lane));
+    for (std::uint32_t i = 0; i < block.ops[op].views.count; ++i) {
+      const std::uint32_t view = block.ops[op].views.first + i;
+      const View& v = block.views[view];
+      const std::size_t list = list_of(v, lane_number(block.ops[op].lane), v.use != View::Use::read);
+      accesses_.push_back({op, view, latest_[list], list});
+      latest_[list] = static_cast<std::uint32_t>(accesses_.size() - 1);
+    }
+  }
+  /// The latest op on each other lane that conflicts with `op`, latest first.
+  const std::vector<std::uint32_t>& conflicts(const Block& block, const Op& op) {
+    found_.clear();
+    for (std::size_t lane = 0; lane < lane_count; ++lane) {
+      if (lane == lane_number(op.lane) || !lanes_[lane]) continue;
+      std::uint32_t last = none;
+      for (std::uint32_t i = 0; i < op.views.count; ++i) {
+        const View& v = block.views[op.views.first + i];
+        for (const bool written : {true, false}) {
+          if (!written && v.use == View::Use::read) continue;
+          for (std::uint32_t at = latest_[list_of(v, lane, written)]; at != none; at = accesses_[at].before) {
+            const Access& earlier = accesses_[at];
+            if (last != none && earlier.op <= last) break;
+            if (!overlap(v, block.views[earlier.view])) continue;
+            last = earlier.op;
+            break;
+          }
+        }
+      }
+      if (last != none) found_.push_back(last);
+    }
+    std::sort(found_.begin(), found_.end(), std::greater<>());
+    return found_;
+  }
+
+ private:
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
+  struct Access {
+    std::uint32_t op, view;
+    std::uint32_t before;  ///< of the list
+    std::size_t list;
+  };
+  static std::size_t list_of(const View& v, std::size_t lane, bool written) {
+    return (std::size_t{index(v.buffer)} * lane_count + lane) * 2 + (written ? 1 : 0);
+  }
+  std::vector<std::uint32_t> latest_;
+  std::vector<Access> accesses_;
+  std::bitset<lane_count> lanes_;  ///< that have any op so far
+  std::vector<std::uint32_t> found_;
+};
+
 bool waits_for_compute(const Block& block, const Op& op) {
   for (std::uint32_t i = 0; i < op.waits.count; ++i) {
     const Wait& w = block.waits[op.waits.first + i];
@@ -83,10 +150,11 @@ bool receives_only(const Block& block, const Op& op) {
 /// compute op of this block takes its operands from earlier blocks and waits
 /// for the tail of compute.  What compute takes from other lanes across blocks
 /// the draft states.
-void add_waits(Draft& draft) {
+void add_waits(Draft& draft, Accesses& accesses) {
   Block& block = draft.block;
   const bool one_lane =
       std::all_of(block.ops.begin(), block.ops.end(), [](const Op& op) { return is_memory(op) || op.lane == Lane{}; });
+  accesses.clear();
   bool first = true, entered = false;
   for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
     Op& op = block.ops[i];
@@ -97,17 +165,9 @@ void add_waits(Draft& draft) {
       ++op.waits.count;
     };
     if (!one_lane) {
-      // The latest conflicting op of each other lane; earlier ones of that lane are then done too.
-      bool lane_done[lane_count] = {};
-      lane_done[lane_number(op.lane)] = true;
-      for (std::uint32_t j = i; j-- > 0;) {
-        const Op& earlier = block.ops[j];
-        if (is_memory(earlier) || lane_done[lane_number(earlier.lane)]) continue;
-        if (conflict(block, op, earlier)) {
-          lane_done[lane_number(earlier.lane)] = true;
-          add({Wait::Kind::op, {}, j});
-        }
-      }
+      // Earlier ones of those lanes are then done too.
+      for (const std::uint32_t earlier : accesses.conflicts(block, op)) add({Wait::Kind::op, {}, earlier});
+      accesses.add(block, i);
     }
     for (const auto& [at, earlier] : draft.after) {
       if (at == i) add({Wait::Kind::op, {}, earlier});
@@ -130,9 +190,10 @@ void add_waits(Draft& draft) {
 }
 
 void run(State& s) {
+  Accesses accesses(s.program.buffers.size());
   for (Draft& d : s.drafts) {
     for (Op& op : d.block.ops) op.lane = lane_of(s, d.block, op);
-    add_waits(d);
+    add_waits(d, accesses);
   }
 }
 

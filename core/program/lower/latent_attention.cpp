@@ -6,23 +6,23 @@ namespace orrery::lowering {
 namespace {
 
 /// c[rows, columns] = a[rows, depth] w
-void product(const State& c, BlockBuilder& b, std::uint64_t rows, std::uint64_t columns, std::uint64_t depth, Operand a,
-             const char* weight, Operand y) {
-  b.compute(c.kernel(KernelKind::gemm, Pass::forward, rows, columns, depth), {a, weight_of(c, c.layer, weight), y});
+void product(const State& c, BlockBuilder& b, const Module& of, std::uint64_t rows, std::uint64_t columns,
+             std::uint64_t depth, Operand a, const char* weight, Operand y) {
+  b.compute(c.kernel(KernelKind::gemm, Pass::forward, rows, columns, depth), {a, weight_of(c, of, weight), y});
 }
 /// dx[rows, depth] = dy[rows, columns] w^T
-void product_input_gradient(const State& c, BlockBuilder& b, std::uint64_t rows, std::uint64_t columns,
-                            std::uint64_t depth, Operand dy, const char* weight, Operand dx) {
+void product_input_gradient(const State& c, BlockBuilder& b, const Module& of, std::uint64_t rows,
+                            std::uint64_t columns, std::uint64_t depth, Operand dy, const char* weight, Operand dx) {
   Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, rows, depth, columns);
   k.options.transpose_b = true;
-  b.compute(k, {dy, weight_of(c, c.layer, weight), dx});
+  b.compute(k, {dy, weight_of(c, of, weight), dx});
 }
 /// dw[depth, columns] += x[rows, depth]^T dy
-void weight_gradient(const State& c, BlockBuilder& b, std::uint64_t rows, std::uint64_t columns, std::uint64_t depth,
-                     Operand x, Operand dy, const char* weight) {
+void weight_gradient(const State& c, BlockBuilder& b, const Module& of, std::uint64_t rows, std::uint64_t columns,
+                     std::uint64_t depth, Operand x, Operand dy, const char* weight) {
   Kernel k = c.kernel(KernelKind::gemm, Pass::weight_gradient, depth, columns, rows);
   k.options.transpose_a = true;
-  b.compute(k, {x, dy, gradient_of(c, c.layer, weight)});
+  b.compute(k, {x, dy, gradient_of(c, of, weight)});
 }
 
 constexpr const char* query_up = "attention.query_up.weight";
@@ -107,44 +107,45 @@ Kernel LatentProjections::heads(KernelKind kind, Pass pass) const {
   return k;
 }
 
-void LatentProjections::down_forward(BlockBuilder& b, const Latent& l) {
-  product(c_, b, c_.rows, l.width, c_.model.hidden, read(x_), l.down, write(l.raw));
+void LatentProjections::down_forward(BlockBuilder& b, const Module& of, const Latent& l) {
+  product(c_, b, of, c_.rows, l.width, c_.model.hidden, read(x_), l.down, write(l.raw));
   Kernel k = c_.kernel(KernelKind::rms_norm_forward, Pass::forward, c_.rows, l.width);
   k.parameter = c_.model.norm_epsilon;
-  b.compute(k, {read(l.raw), weight_of(c_, c_.layer, l.norm), write(l.out), write(l.stats)});
+  b.compute(k, {read(l.raw), weight_of(c_, of, l.norm), write(l.out), write(l.stats)});
 }
 
-void LatentProjections::forward(BlockBuilder& b, BufferId whole) {
+void LatentProjections::forward(BlockBuilder& b, const Module& of, BufferId whole) {
   const ModelSpec& m = c_.model;
   const LatentAttention& l = *m.latent;
-  if (rank_ > 0) down_forward(b, query_);
-  down_forward(b, kv_);
-  product(c_, b, c_.rows, l.rope_dim, m.hidden, read(x_), key_rope, write(key_));
+  if (rank_ > 0) down_forward(b, of, query_);
+  down_forward(b, of, kv_);
+  product(c_, b, of, c_.rows, l.rope_dim, m.hidden, read(x_), key_rope, write(key_));
   if (rank_ > 0) to_whole(b, query_.out, query_.whole);
   to_whole(b, kv_.out, kv_.whole);
   to_whole(b, key_, key_whole_);
   const std::uint64_t depth = rank_ > 0 ? rank_ : m.hidden;
-  product(c_, b, c_.tokens, c_.heads * key_width(m), depth, read(rank_ > 0 ? query_.whole : whole), query_up,
+  product(c_, b, of, c_.tokens, c_.heads * key_width(m), depth, read(rank_ > 0 ? query_.whole : whole), query_up,
           write(queries_));
-  product(c_, b, c_.tokens, c_.heads * (m.head_dim + l.value_dim), l.kv_rank, read(kv_.whole), kv_up, write(pairs_));
+  product(c_, b, of, c_.tokens, c_.heads * (m.head_dim + l.value_dim), l.kv_rank, read(kv_.whole), kv_up,
+          write(pairs_));
   b.compute(heads(KernelKind::latent_heads_forward, Pass::forward),
             {read(queries_), read(pairs_), read(key_whole_), write(qkv_)});
 }
 
-void LatentProjections::down_backward(BlockBuilder& b, BlockBuilder& w, const Latent& l, BufferId dx, bool first) {
+void LatentProjections::down_backward(BlockBuilder& b, BlockBuilder& w, const Module& of, const Latent& l, BufferId dx,
+                                      bool first) {
   Kernel k = c_.kernel(KernelKind::rms_norm_backward_weight, Pass::weight_gradient, c_.rows, l.width);
-  b.compute(k, {read(l.out_gradient), read(l.raw), read(l.stats), gradient_of(c_, c_.layer, l.norm)});
+  b.compute(k, {read(l.out_gradient), read(l.raw), read(l.stats), gradient_of(c_, of, l.norm)});
   b.compute(c_.kernel(KernelKind::fill, Pass::input_gradient, c_.rows, l.width), {write(l.raw_gradient)});
   k.kind = KernelKind::rms_norm_backward_input;
   k.pass = Pass::input_gradient;
-  b.compute(
-      k, {read(l.out_gradient), read(l.raw), weight_of(c_, c_.layer, l.norm), read(l.stats), update(l.raw_gradient)});
-  product_input_gradient(c_, b, c_.rows, l.width, c_.model.hidden, read(l.raw_gradient), l.down,
+  b.compute(k, {read(l.out_gradient), read(l.raw), weight_of(c_, of, l.norm), read(l.stats), update(l.raw_gradient)});
+  product_input_gradient(c_, b, of, c_.rows, l.width, c_.model.hidden, read(l.raw_gradient), l.down,
                          first ? write(dx) : update(dx));
-  weight_gradient(c_, w, c_.rows, l.width, c_.model.hidden, read(x_), read(l.raw_gradient), l.down);
+  weight_gradient(c_, w, of, c_.rows, l.width, c_.model.hidden, read(x_), read(l.raw_gradient), l.down);
 }
 
-void LatentProjections::backward(BlockBuilder& b, BlockBuilder& w, BufferId whole) {
+void LatentProjections::backward(BlockBuilder& b, BlockBuilder& w, const Module& of, BufferId whole) {
   const BufferId dx = rank_ > 0 ? input_gradient_ : latent_gradient_;
   const ModelSpec& m = c_.model;
   const LatentAttention& l = *m.latent;
@@ -152,27 +153,28 @@ void LatentProjections::backward(BlockBuilder& b, BlockBuilder& w, BufferId whol
   b.compute(heads(KernelKind::latent_heads_backward, Pass::input_gradient),
             {read(qkv_gradient_), write(queries_gradient_), write(pairs_gradient_), write(key_gradient_)});
   to_part(b, key_gradient_, key_part_);
-  product_input_gradient(c_, b, c_.tokens, pair, l.kv_rank, read(pairs_gradient_), kv_up, write(kv_.whole_gradient));
+  product_input_gradient(c_, b, of, c_.tokens, pair, l.kv_rank, read(pairs_gradient_), kv_up,
+                         write(kv_.whole_gradient));
   to_part(b, kv_.whole_gradient, kv_.out_gradient);
   to_whole(w, kv_.out, kv_.whole);  // again, for the weight gradient
-  weight_gradient(c_, w, c_.tokens, pair, l.kv_rank, read(kv_.whole), read(pairs_gradient_), kv_up);
+  weight_gradient(c_, w, of, c_.tokens, pair, l.kv_rank, read(kv_.whole), read(pairs_gradient_), kv_up);
   if (rank_ > 0) {
-    product_input_gradient(c_, b, c_.tokens, query, rank_, read(queries_gradient_), query_up,
+    product_input_gradient(c_, b, of, c_.tokens, query, rank_, read(queries_gradient_), query_up,
                            write(query_.whole_gradient));
     to_part(b, query_.whole_gradient, query_.out_gradient);
     to_whole(w, query_.out, query_.whole);
-    weight_gradient(c_, w, c_.tokens, query, rank_, read(query_.whole), read(queries_gradient_), query_up);
+    weight_gradient(c_, w, of, c_.tokens, query, rank_, read(query_.whole), read(queries_gradient_), query_up);
   } else {
-    product_input_gradient(c_, b, c_.tokens, query, m.hidden, read(queries_gradient_), query_up,
+    product_input_gradient(c_, b, of, c_.tokens, query, m.hidden, read(queries_gradient_), query_up,
                            write(stream_gradient_));
     to_part(b, stream_gradient_, stream_part_);
-    weight_gradient(c_, w, c_.tokens, query, m.hidden, read(whole), read(queries_gradient_), query_up);
+    weight_gradient(c_, w, of, c_.tokens, query, m.hidden, read(whole), read(queries_gradient_), query_up);
   }
-  down_backward(b, w, kv_, dx, true);
-  product_input_gradient(c_, b, c_.rows, l.rope_dim, m.hidden, read(key_part_), key_rope, update(dx));
-  weight_gradient(c_, w, c_.rows, l.rope_dim, m.hidden, read(x_), read(key_part_), key_rope);
+  down_backward(b, w, of, kv_, dx, true);
+  product_input_gradient(c_, b, of, c_.rows, l.rope_dim, m.hidden, read(key_part_), key_rope, update(dx));
+  weight_gradient(c_, w, of, c_.rows, l.rope_dim, m.hidden, read(x_), read(key_part_), key_rope);
   if (rank_ > 0) {
-    down_backward(b, w, query_, dx, false);
+    down_backward(b, w, of, query_, dx, false);
   } else {
     b.compute(c_.kernel(KernelKind::residual_forward, Pass::input_gradient, c_.rows, m.hidden),
               {read(stream_part_), read(dx), write(input_gradient_)});

@@ -21,9 +21,10 @@ class LatentProjections {
 
   /// Queries come from the stream itself, so `whole` must be all its rows.
   [[nodiscard]] bool widens_stream() const { return rank_ == 0; }
-  void forward(BlockBuilder&, BufferId whole);
+  /// `of`: a layer's parameters.
+  void forward(BlockBuilder&, const Module& of, BufferId whole);
   /// Makes the gradient of x, summed over ranks; weight gradients of products go to `w`.
-  void backward(BlockBuilder& b, BlockBuilder& w, BufferId whole);
+  void backward(BlockBuilder& b, BlockBuilder& w, const Module& of, BufferId whole);
   [[nodiscard]] BufferId input_gradient() const { return input_gradient_; }
 
  private:
@@ -34,8 +35,8 @@ class LatentProjections {
     const char *down = nullptr, *norm = nullptr;
   };
   Latent declare(const std::string& name, std::uint64_t width, const char* down, const char* norm);
-  void down_forward(BlockBuilder&, const Latent&);
-  void down_backward(BlockBuilder& b, BlockBuilder& w, const Latent&, BufferId dx, bool first);
+  void down_forward(BlockBuilder&, const Module& of, const Latent&);
+  void down_backward(BlockBuilder& b, BlockBuilder& w, const Module& of, const Latent&, BufferId dx, bool first);
   void to_whole(BlockBuilder&, BufferId part, BufferId whole);
   void to_part(BlockBuilder&, BufferId whole, BufferId part);
   [[nodiscard]] Kernel heads(KernelKind, Pass) const;

@@ -7,18 +7,15 @@
 namespace orrery::lowering {
 namespace {
 
-/// The blocks that one microbatch meets on its way through a model of `layers`
-/// layers, forward and back, whatever stages they lie on.
+/// The blocks that one microbatch meets on its way through a model whose layers
+/// are `like` those of this one, forward and back, whatever stages they lie on.
 struct Run {
   BlockId block{};
   std::uint32_t layer = 0;
 };
-std::vector<Run> way_of_a_microbatch(const State& s, const std::vector<bool>& recomputes) {
-  const auto layers = static_cast<std::uint32_t>(recomputes.size());
-  const auto layer = [&](Phase phase, std::uint32_t l) {
-    const ModuleBlocks& blocks = s.blocks(phase);
-    return Run{recomputes[l] && blocks.recomputed_layer != no_block ? blocks.recomputed_layer : blocks.layer, l};
-  };
+std::vector<Run> way_of_a_microbatch(const State& s, const std::vector<std::uint32_t>& like) {
+  const auto layers = static_cast<std::uint32_t>(like.size());
+  const auto layer = [&](Phase phase, std::uint32_t l) { return Run{block_of_layer(s, s.blocks(phase), like[l]), l}; };
   std::vector<Run> way = {{s.blocks(Phase::forward).embedding, 0}};
   for (std::uint32_t l = 0; l < layers; ++l) way.push_back(layer(Phase::forward, l));
   way.push_back({s.blocks(Phase::forward).head, layers});
@@ -30,11 +27,6 @@ std::vector<Run> way_of_a_microbatch(const State& s, const std::vector<bool>& re
     for (std::uint32_t l = layers; l-- > 0;) way.push_back(layer(Phase::weight, l));
   }
   return way;
-}
-
-/// One layer of each kind: every layer of a kind runs the same block, so one shows all lives.
-std::vector<bool> kinds_of(const State& s) {
-  return s.two_kinds() ? std::vector<bool>{true, false} : std::vector<bool>{s.recomputes.front()};
 }
 
 /// Number of the instance that a run of a block at `layer` means.
@@ -169,9 +161,10 @@ std::string before(const State& s) {
 }
 
 void run(State& s) {
-  const std::vector<bool> kinds = kinds_of(s);
-  const auto layers = static_cast<std::uint32_t>(kinds.size());
-  const std::vector<Run> way = way_of_a_microbatch(s, kinds);
+  // Every layer of a kind runs the same block, so one shows all lives.
+  const std::vector<std::uint32_t> like = one_of_each_kind(s);
+  const auto layers = static_cast<std::uint32_t>(like.size());
+  const std::vector<Run> way = way_of_a_microbatch(s, like);
   std::vector<std::vector<Edge>> edges(way.size());
   for (const Life& life : lives_of(s, way, layers)) {
     edges[life.first_run].push_back({life.first_op, true, life.buffer, life.first_shift});
@@ -180,7 +173,11 @@ void run(State& s) {
   for (std::size_t r = 0; r < way.size(); ++r) insert(s[way[r].block], edges[r]);
   std::vector<Edge> own;
   const ModuleBlocks& updates = s.blocks(Phase::update);
-  for (const BlockId id : {updates.embedding, updates.layer, updates.host_layer, updates.remote_layer, updates.head}) {
+  std::vector<BlockId> own_lives = {updates.embedding, updates.head};
+  for (const LayerKind& kind : s.kinds) {
+    for (const auto block : {kind.plain, kind.on_host, kind.remote}) own_lives.push_back(updates.*block);
+  }
+  for (const BlockId id : own_lives) {
     if (id == no_block) continue;
     own.clear();
     add_edges_of_update(s, s[id].block, own);
@@ -199,11 +196,18 @@ void run(State& s) {
 /// allocation and a free, nothing is allocated twice, and nothing is left;
 /// what persists is allocated by setup alone.
 std::string after(const State& s) {
-  std::vector<bool> kinds(3, s.recomputes.front());
-  if (s.two_kinds()) kinds = {true, true, false, false, true, false};  // two stages
-  const auto layers = static_cast<std::uint32_t>(kinds.size());
+  // Of each kind a few, as on two stages: some that recompute below others, twice.
+  std::vector<std::uint32_t> like;
+  for (const LayerKind& kind : s.kinds) {
+    std::vector<std::uint32_t> of;
+    for (const std::uint32_t l : one_of_each_kind(s)) {
+      if (kind.first <= l && l < kind.end) of.push_back(l);
+    }
+    for (const std::size_t i : {0, 0, 1, 1, 0, 1}) like.push_back(of[std::min(i, of.size() - 1)]);
+  }
+  const auto layers = static_cast<std::uint32_t>(like.size());
   std::vector<bool> live(s.program.buffers.size() * (layers + 1));
-  for (const Run& run : way_of_a_microbatch(s, kinds)) {
+  for (const Run& run : way_of_a_microbatch(s, like)) {
     const Block& block = s[run.block].block;
     for (const Op& op : block.ops) {
       const auto at = [&](BufferId b, std::int8_t shift) { return instance(s, b, run.layer, shift, layers); };

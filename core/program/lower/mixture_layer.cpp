@@ -11,6 +11,7 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
     : s_(s),
       m_(*s.model.mixture),
       swiglu_(s.model.activation == Activation::swiglu),
+      learned_(s.workload.routing.kind == Routing::Kind::learned),
       parts_(s.plan.mesh.size(Axis::expert)),
       local_(m_.experts / parts_),
       width_(m_.ffn / s.tensor),
@@ -19,14 +20,19 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
       norm2_out_(norm2_out) {
   const std::uint64_t groups = s.tokens / routing_group(s.workload);
   std::uint64_t most = 0;
-  double kept = 0.0;
-  for (std::uint32_t layer = 0; layer < s.model.layers; ++layer) {
-    const LayerRouting routing(s.workload, m_.experts, m_.per_token, layer);
-    most = std::max(most, routing.most_kept(parts_));
-    kept += static_cast<double>(routing.kept());
+  double kept = 0.0;  // mean over layers
+  if (learned_) {
+    most = most_kept_of_any(s.workload, m_.experts, m_.per_token, local_);
+    kept = static_cast<double>(most_kept_of_any(s.workload, m_.experts, m_.per_token, m_.experts));
+  } else {
+    for (std::uint32_t layer = s.dense_layers; layer < s.model.layers; ++layer) {
+      const LayerRouting routing(s.workload, m_.experts, m_.per_token, layer);
+      most = std::max(most, routing.most_kept(parts_));
+      kept += static_cast<double>(routing.kept()) / static_cast<double>(s.model.layers - s.dense_layers);
+    }
   }
   slots_ = parts_ * groups * most;
-  filled_ = static_cast<double>(groups) * kept / static_cast<double>(s.model.layers);
+  filled_ = static_cast<double>(groups) * kept;
 
   const std::uint64_t h = s.model.hidden, k = m_.per_token, up = (swiglu_ ? 2 : 1) * width_;
   const auto by_token = [&](const char* name, Role role, DType dtype, std::uint64_t width, bool cut) {
@@ -45,8 +51,16 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
   const bool several = parts_ > 1;
   logits_ = by_token("router.logits", Role::activation, s.state, m_.experts, sp);
   choice_ = by_token("router.choice", Role::statistic, DType::i32, k, false);
+  if (learned_) {
+    choice_part_ = sp ? by_token("router.choice.part", Role::workspace, DType::i32, k, true) : choice_;
+    if (s.workload.routing.auxiliary_loss > 0.0) {
+      loads_ = layer_buffer(s, "router.loads", Role::statistic, DType::i32, groups * m_.experts);
+    }
+  }
   slot_ids_ = layer_buffer(s, "experts.slots", Role::statistic, DType::i32, slots_);
   expert_ids_ = layer_buffer(s, "experts.numbers", Role::statistic, DType::i32, slots_);
+  sent_ids_ =
+      learned_ && several ? layer_buffer(s, "experts.numbers.sent", Role::workspace, DType::i32, slots_) : expert_ids_;
   gates_ = by_token("router.gates", Role::statistic, s.state, k, false);
   gates_part_ = sp ? by_token("router.gates.part", Role::workspace, s.state, k, true) : gates_;
   arrived_ = by_slot("experts.in", Role::activation, h);
@@ -105,33 +119,32 @@ void MixtureLayer::send(BlockBuilder& b, BufferId from, BufferId to) {
   if (parts_ > 1) b.seam(Collective::Kind::all_to_all, expert_group_, {read(from), write(to)});
 }
 
-void MixtureLayer::expert_forward(BlockBuilder& b, const char* weight, BufferId x, BufferId y, std::uint64_t in,
-                                  std::uint64_t out) {
-  Kernel k = s_.kernel(KernelKind::expert_gemm, Pass::forward, slots_, out, in);
+Kernel MixtureLayer::expert_kernel(Pass pass, std::uint64_t rows, std::uint64_t columns, std::uint64_t depth) const {
+  Kernel k = s_.kernel(KernelKind::expert_gemm, pass, rows, columns, depth);
   k.compute = s_.product;
   k.batch = local_;
   k.parameter = filled_;
-  b.compute(k, {read(x), weight_of(s_, s_.layer, weight), read(expert_ids_), write(y)});
+  k.options.transpose_a = pass == Pass::weight_gradient;
+  k.options.transpose_b = pass == Pass::input_gradient;
+  return k;
+}
+
+void MixtureLayer::expert_forward(BlockBuilder& b, const char* weight, BufferId x, BufferId y, std::uint64_t in,
+                                  std::uint64_t out) {
+  b.compute(expert_kernel(Pass::forward, slots_, out, in),
+            {read(x), weight_of(s_, s_.layer, weight), read(expert_ids_), write(y)});
 }
 
 void MixtureLayer::expert_input(BlockBuilder& b, const char* weight, BufferId dy, BufferId dx, std::uint64_t in,
                                 std::uint64_t out) {
-  Kernel k = s_.kernel(KernelKind::expert_gemm, Pass::input_gradient, slots_, in, out);
-  k.compute = s_.product;
-  k.batch = local_;
-  k.parameter = filled_;
-  k.options.transpose_b = true;
-  b.compute(k, {read(dy), weight_of(s_, s_.layer, weight), read(expert_ids_), write(dx)});
+  b.compute(expert_kernel(Pass::input_gradient, slots_, in, out),
+            {read(dy), weight_of(s_, s_.layer, weight), read(expert_ids_), write(dx)});
 }
 
 void MixtureLayer::expert_weight(BlockBuilder& b, const char* weight, BufferId x, BufferId dy, std::uint64_t in,
                                  std::uint64_t out) {
-  Kernel k = s_.kernel(KernelKind::expert_gemm, Pass::weight_gradient, in, out, slots_);
-  k.compute = s_.product;
-  k.batch = local_;
-  k.parameter = filled_;
-  k.options.transpose_a = true;
-  b.compute(k, {read(x), read(dy), read(expert_ids_), gradient_of(s_, s_.layer, weight)});
+  b.compute(expert_kernel(Pass::weight_gradient, in, out, slots_),
+            {read(x), read(dy), read(expert_ids_), gradient_of(s_, s_.layer, weight)});
 }
 
 void MixtureLayer::activate(BlockBuilder& b, std::uint64_t rows, std::uint64_t width, BufferId pre, BufferId act) {
@@ -160,13 +173,31 @@ Product MixtureLayer::shared_down() const {
 
 // --- forward -------------------------------------------------------------------
 
+void MixtureLayer::route(BlockBuilder& b) {
+  Kernel k = tokens_kernel(learned_ ? KernelKind::route_choices : KernelKind::route_tokens, Pass::forward, m_.experts);
+  k.heads = parts_;
+  if (!learned_) {
+    b.compute(k, {write(choice_), write(slot_ids_), write(expert_ids_)});
+    return;
+  }
+  Kernel choose = s_.kernel(KernelKind::choose_experts, Pass::forward, s_.rows, m_.experts);
+  choose.batch = m_.per_token;
+  b.compute(choose, {read(logits_), write(choice_part_)});
+  if (s_.sequence_parallel) b.seam(Collective::Kind::all_gather, {read(choice_part_), write(choice_)});
+  k.options.loads = s_.workload.routing.auxiliary_loss > 0.0;
+  if (k.options.loads) {
+    b.compute(k, {read(choice_), write(slot_ids_), write(sent_ids_), write(loads_)});
+  } else {
+    b.compute(k, {read(choice_), write(slot_ids_), write(sent_ids_)});
+  }
+  send(b, sent_ids_, expert_ids_);
+}
+
 void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
   const std::uint64_t h = s_.model.hidden, k = m_.per_token, up = (swiglu_ ? 2 : 1) * width_;
   b.compute(s_.kernel(KernelKind::gemm, Pass::forward, s_.rows, m_.experts, h),
             {read(norm2_out_), weight_of(s_, s_.layer, "ffn.router.weight"), write(logits_)});
-  Kernel route = tokens_kernel(KernelKind::route_tokens, Pass::forward, m_.experts);
-  route.heads = parts_;
-  b.compute(route, {write(choice_), write(slot_ids_), write(expert_ids_)});
+  route(b);
   b.compute(gates_kernel(KernelKind::gates_forward, Pass::forward),
             {read(logits_), own(choice_, k), write(gates_part_)});
   if (s_.sequence_parallel) b.seam(Collective::Kind::all_gather, {read(gates_part_), write(gates_)});
@@ -228,13 +259,18 @@ void MixtureLayer::backward(BlockBuilder& b, BlockBuilder& w, Operand dy, Buffer
 void MixtureLayer::router_gradients(BlockBuilder& b, BlockBuilder& w) {
   const std::uint64_t h = s_.model.hidden, k = m_.per_token;
   Kernel gates = gates_kernel(KernelKind::gates_backward, Pass::input_gradient);
-  gates.options.scaled = s_.scaled && s_.workload.routing.auxiliary_loss > 0.0;
-  if (gates.options.scaled) {
-    b.compute(gates, {read(gates_part_gradient_), read(logits_), own(choice_, k), read(s_.scalar.loss_scale),
-                      write(logits_gradient_)});
-  } else {
-    b.compute(gates, {read(gates_part_gradient_), read(logits_), own(choice_, k), write(logits_gradient_)});
-  }
+  const bool balances = s_.workload.routing.auxiliary_loss > 0.0;
+  gates.options.scaled = s_.scaled && balances;
+  gates.options.loads = learned_ && balances;
+  Operand operands[6];
+  std::size_t n = 0;
+  operands[n++] = read(gates_part_gradient_);
+  operands[n++] = read(logits_);
+  operands[n++] = own(choice_, k);
+  if (gates.options.scaled) operands[n++] = read(s_.scalar.loss_scale);
+  if (gates.options.loads) operands[n++] = read(loads_);
+  operands[n++] = write(logits_gradient_);
+  b.compute(gates, std::span<const Operand>(operands, n));
   Kernel weight = s_.kernel(KernelKind::gemm, Pass::weight_gradient, h, m_.experts, s_.rows);
   weight.options.transpose_a = true;
   w.compute(weight, {read(norm2_out_), read(logits_gradient_), gradient_of(s_, s_.layer, "ffn.router.weight")});

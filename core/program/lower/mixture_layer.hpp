@@ -11,7 +11,9 @@ namespace orrery::lowering {
 /// the expert axis (Lepikhin et al., "GShard", ICLR 2021); each expert is cut
 /// along the tensor axis as a dense layer is, so that results are sums over
 /// tensor ranks, which are made after experts are combined, once per token.
-/// Every part of an all-to-all has room for the most that any rank sends another.
+/// Every part of an all-to-all has room for the most that any rank sends another;
+/// with learned routing, for the most that it may, and a message beside it says
+/// which expert each row is for.
 /// With sequence parallelism a rank routes its own positions and gathers gates.
 class MixtureLayer {
  public:
@@ -31,6 +33,10 @@ class MixtureLayer {
  private:
   [[nodiscard]] Kernel tokens_kernel(KernelKind, Pass, std::uint64_t width) const;
   [[nodiscard]] Kernel gates_kernel(KernelKind, Pass) const;
+  /// Says which choices go where, by the workload or by the scores.
+  void route(BlockBuilder&);
+  /// Forward, or with the transposed factor of the gradient that is made.
+  [[nodiscard]] Kernel expert_kernel(Pass, std::uint64_t rows, std::uint64_t columns, std::uint64_t depth) const;
   void expert_forward(BlockBuilder&, const char* weight, BufferId x, BufferId y, std::uint64_t in, std::uint64_t out);
   void expert_input(BlockBuilder&, const char* weight, BufferId dy, BufferId dx, std::uint64_t in, std::uint64_t out);
   void expert_weight(BlockBuilder&, const char* weight, BufferId x, BufferId dy, std::uint64_t in, std::uint64_t out);
@@ -46,14 +52,16 @@ class MixtureLayer {
   State& s_;
   const Mixture& m_;
   bool swiglu_;
+  bool learned_;          ///< scores say who visits whom; sizes are the most that may come of it
   std::uint32_t parts_;   ///< ranks that share the experts
   std::uint32_t local_;   ///< experts on one of them
   std::uint64_t slots_;   ///< rows that a rank sends and takes, empty ones included
-  double filled_;         ///< of which hold a token: mean over ranks and layers
+  double filled_;         ///< of which hold a token: mean over ranks and layers (learned: at most)
   std::uint64_t width_;   ///< of an expert on one rank
   std::uint64_t shared_;  ///< of the shared experts on one rank
   GroupId expert_group_{};
   BufferId norm2_out_;
+  BufferId choice_part_{}, sent_ids_{}, loads_{};  ///< learned
   BufferId choice_{}, slot_ids_{}, expert_ids_{}, logits_{}, gates_{}, gates_part_{};
   BufferId sent_{}, arrived_{}, pre_{}, act_{}, made_{}, returned_{};
   BufferId shared_pre_{}, shared_act_{}, shared_out_{};

@@ -68,7 +68,7 @@ BufferId sum_tensor_norms(State& c, BlockBuilder& b, const Module& m) {
   for (const ParameterSegment& s : segments) count += s.decay ? 2 * tensors_of(table(), s) : 0;
   if (count == 0) return {};
   const BufferId norms = flat_buffer(c, table().module + ".norms", Role::workspace,
-                                     m.table == c.layer.table ? Scope::layer : Scope::stage, DType::f64, count);
+                                     of_layers(table()) ? Scope::layer : Scope::stage, DType::f64, count);
   b.compute(c.kernel(KernelKind::fill, Pass::optimizer, 1, count), {write(norms)});
   const bool lamb = c.workload.optimizer.kind == OptimizerKind::lamb;
   const GroupId group = tensor_holders(c, false);
@@ -192,7 +192,7 @@ OptimizerBlocks build_optimizer(State& c) {
     BlockBuilder clear(c, "norm.clear", Pass::optimizer, Section::optimizer);
     clear.compute(c.kernel(KernelKind::fill, Pass::optimizer, 1, 1), {write(c.scalar.norm)});
     out.clear_norm = clear.finish(c);
-    c.blocks(Phase::norm) = {build_norm(c, c.embedding), build_norm(c, c.layer), build_norm(c, c.head)};
+    c.blocks(Phase::norm) = same_module_blocks(c, build_norm);
     BlockBuilder reduce(c, "norm.reduce", Pass::optimizer, Section::optimizer);
     if (group_size(c.program[c.norm_group], c.program.mesh) > 1) {
       reduce.collective(Collective::Kind::all_reduce, c.norm_group, {update(c.scalar.norm)});

@@ -150,30 +150,37 @@ BlockId variant(State& s, BlockId of, const char* suffix, const Change& change) 
   return BlockId{static_cast<std::uint32_t>(s.drafts.size() - 1)};
 }
 
-/// Calls visit(block id) for the blocks of layers of both kinds.
+/// Calls visit(block id) for the blocks of layers of a kind, recomputed and not.
 template <class Visit>
-void for_layers(ModuleBlocks& blocks, Visit&& visit) {
-  visit(blocks.layer);
-  if (blocks.recomputed_layer != no_block) visit(blocks.recomputed_layer);
+void for_layers(ModuleBlocks& blocks, const LayerKind& kind, Visit&& visit) {
+  visit(blocks.*kind.plain);
+  if (blocks.*kind.recomputed != no_block) visit(blocks.*kind.recomputed);
 }
 
 // --- gradients ---------------------------------------------------------------
 
 void add_gradient_copies(State& s) {
   // On the way back; the embedding's copy begins at the head where that has its table too.
+  std::vector<const Module*> downwards = s.all_modules();
+  std::reverse(downwards.begin(), downwards.end());
   std::vector<BufferId> begun;
-  const ModuleBlocks& backward = s.blocks(Phase::backward);
-  for (const BlockId block : {backward.head, backward.layer, backward.embedding}) {
+  ModuleBlocks& backward = s.blocks(Phase::backward);
+  const auto clears = [&](BlockId block) {
     Change change;
-    for (const Module* m : {&s.head, &s.layer, &s.embedding}) {
+    for (const Module* m : downwards) {
       if (!uses(s[block].block, m->whole_gradients)) continue;
       if (std::find(begun.begin(), begun.end(), m->whole_gradients) != begun.end()) continue;
       begun.push_back(m->whole_gradients);
       change.clear.push_back({m, 0});
     }
-    edit(s, block, change);
-    if (block == backward.layer && backward.recomputed_layer != no_block) edit(s, backward.recomputed_layer, change);
+    return change;
+  };
+  edit(s, backward.head, clears(backward.head));
+  for (auto kind = s.kinds.rbegin(); kind != s.kinds.rend(); ++kind) {
+    const Change change = clears(backward.*kind->plain);
+    for_layers(backward, *kind, [&](BlockId block) { edit(s, block, change); });
   }
+  edit(s, backward.embedding, clears(backward.embedding));
   std::vector<BlockId> done;  // buckets of the same modules share their blocks
   for (const Stage& stage : s.stages) {
     for (std::size_t c = stage.own_chunks; c < stage.chunks.size(); ++c) {
@@ -188,11 +195,11 @@ void add_gradient_copies(State& s) {
   if (*s.plan.overlap_gradients) return;
   // Without overlap compute goes on when the reduction has ended.
   for (const Phase phase : {Phase::forward, Phase::backward}) {
-    const ModuleBlocks& blocks = s.blocks(phase);
-    for (const BlockId b : {blocks.embedding, blocks.layer, blocks.recomputed_layer, blocks.head}) {
-      if (b == no_block) continue;
-      s[b].entry_tails.push_back(collective_lane(s.program, s.data_group));
-    }
+    ModuleBlocks& blocks = s.blocks(phase);
+    const auto enter = [&](BlockId b) { s[b].entry_tails.push_back(collective_lane(s.program, s.data_group)); };
+    enter(blocks.embedding);
+    for (const LayerKind& kind : s.kinds) for_layers(blocks, kind, enter);
+    enter(blocks.head);
   }
 }
 
@@ -201,7 +208,7 @@ void add_gradient_copies(State& s) {
 /// Copies that a block reads.
 std::vector<Copy> needs_of(const State& s, BlockId block, std::int8_t shift = 0) {
   std::vector<Copy> out;
-  for (const Module* m : {&s.embedding, &s.layer, &s.head}) {
+  for (const Module* m : s.all_modules()) {
     if (uses(s[block].block, m->whole_weights)) out.push_back({m, shift});
   }
   return out;
@@ -218,6 +225,7 @@ class Weights {
  public:
   explicit Weights(State& s) : s_(s), keep_(!s.plan.reshard_after_forward), ahead_(s.plan.prefetch > 0) {
     const ModuleBlocks& forward = s.blocks(Phase::forward);
+    ORRERY_ASSERT(!ahead_ || s.kinds.size() == 1, s.dense_layers);  // check refuses it
     embedding_ = needs_of(s, forward.embedding);
     layer_ = needs_of(s, forward.layer);
     head_ = needs_of(s, forward.head);
@@ -231,9 +239,14 @@ class Weights {
     if (keep_) {
       s_.blocks(Phase::forward_kept) = forward;
       forward.embedding = variant(s_, forward.embedding, ".first", {});
-      for_layers(forward, [&](BlockId& b) { b = variant(s_, b, ".first", {}); });
+      for (const LayerKind& kind : s_.kinds) {
+        for_layers(forward, kind, [&](BlockId& b) { b = variant(s_, b, ".first", {}); });
+      }
       forward.head = variant(s_, forward.head, ".first", {});
-      s_.blocks(Phase::release) = {release(embedding_, "embedding"), release(layer_, "layer"), release(head_, "head")};
+      ModuleBlocks& releases = s_.blocks(Phase::release);
+      releases.embedding = release(embedding_, "embedding");
+      for (const LayerKind& kind : s_.kinds) releases.*kind.plain = release(own(kind), table_of(kind).module);
+      releases.head = release(head_, "head");
     }
     if (ahead_) {
       s_.blocks(Phase::first_weights) = {opening(embedding_, "embedding"), opening(layer_, "layer"),
@@ -242,7 +255,7 @@ class Weights {
       variants(forward, Phase::forward_to_head, ".to-head", ahead(layer_, head_));
     }
     edit(s_, forward.embedding, ahead_ ? ahead(embedding_, layer_) : alone(embedding_));
-    for_layers(forward, [&](BlockId b) { edit(s_, b, ahead_ ? ahead(layer_, shifted(1)) : alone(layer_)); });
+    layers_ahead(forward, 1);
     edit(s_, forward.head, ahead_ ? ahead(head_, {}) : alone(head_));
     if (keep_) return;
     if (ahead_) {
@@ -254,7 +267,7 @@ class Weights {
       edit(s_, backward.embedding, alone(read));
     }
     edit(s_, backward.head, ahead_ ? ahead(head_, shifted(-1)) : alone(head_));
-    for_layers(backward, [&](BlockId b) { edit(s_, b, ahead_ ? ahead(layer_, shifted(-1)) : alone(layer_)); });
+    layers_ahead(backward, -1);
   }
 
   /// The actions in terms of the variants.
@@ -285,10 +298,21 @@ class Weights {
   }
 
  private:
+  [[nodiscard]] std::vector<Copy> own(const LayerKind& kind) const { return {{&(s_.*kind.module), 0}}; }
+  [[nodiscard]] const ParameterTable& table_of(const LayerKind& kind) const {
+    return s_.program.parameter_tables[(s_.*kind.module).table];
+  }
+  /// Layers gather what they need, or with prefetch what the one after them needs.
+  void layers_ahead(ModuleBlocks& blocks, std::int8_t next) {
+    for (const LayerKind& kind : s_.kinds) {
+      for_layers(blocks, kind,
+                 [&](BlockId b) { edit(s_, b, ahead_ ? ahead(layer_, shifted(next)) : alone(own(kind))); });
+    }
+  }
   /// The layers' blocks of another phase, as changes of those of `from`.
   void variants(const ModuleBlocks& from, Phase phase, const char* suffix, const Change& change) {
     ModuleBlocks blocks = from;
-    for_layers(blocks, [&](BlockId& b) { b = variant(s_, b, suffix, change); });
+    for_layers(blocks, s_.kinds.back(), [&](BlockId& b) { b = variant(s_, b, suffix, change); });
     s_.blocks(phase).layer = blocks.layer;
     s_.blocks(phase).recomputed_layer = blocks.recomputed_layer;
   }
@@ -311,7 +335,7 @@ class Weights {
     s_.drafts.push_back(Editor(s_, empty).with({copies, {}, {}, false}));
     return BlockId{static_cast<std::uint32_t>(s_.drafts.size() - 1)};
   }
-  BlockId release(const std::vector<Copy>& copies, const char* module) {
+  BlockId release(const std::vector<Copy>& copies, const std::string& module) {
     BlockBuilder b(s_, fmt::format("{}.release", module), Pass::weight_gradient, Section::model);
     const Draft empty = std::move(b.draft());
     s_.drafts.push_back(Editor(s_, empty).freeing(buffers_of(copies)));

@@ -100,14 +100,14 @@ void latent_down_slices(TableBuilder& t, const State& c) {
   down("attention.key_rope.weight", l.rope_dim);
 }
 
-ParameterTable layer_table(const State& c) {
+ParameterTable layer_table(const State& c, bool mixture) {
   const ModelSpec& m = c.model;
   const std::uint64_t query = m.heads * value_width(m);
   const std::uint64_t group_width = (m.heads / m.kv_heads + 2) * m.head_dim;
   const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
   const bool swiglu = m.activation == Activation::swiglu;
   const TensorLayout& l = c.layout;
-  TableBuilder t(c, "layer");
+  TableBuilder t(c, m.mixture && !mixture ? "layer.dense" : "layer");
   t.segment(true, false);
   if (m.latent) {
     latent_up_slices(t, c);
@@ -116,14 +116,14 @@ ParameterTable layer_table(const State& c) {
             Init::normal, deviation);
   }
   t.slice("attention.out.weight", {cut(query, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
-  if (m.mixture) {
+  if (mixture) {
     mixture_slices(t, c, residual);
   } else if (swiglu) {
     t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), whole(2), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
   } else {
     t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
   }
-  if (!m.mixture) {
+  if (!mixture) {
     t.slice("ffn.down.weight", {cut(m.ffn, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
   }
   if (m.latent) latent_down_slices(t, c);
@@ -276,10 +276,13 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
 
 void declare_parameters(State& c) {
   const StatesOn ends{!c.ends_on_host, c.ends_on_host};
-  const bool some_on_device =
-      std::find(c.states_on_host.begin(), c.states_on_host.end(), false) != c.states_on_host.end();
   declare_module(c, c.embedding, embedding_table(c), Scope::stage, ends);
-  declare_module(c, c.layer, layer_table(c), Scope::layer, {some_on_device, c.offloads_states()});
+  for (const LayerKind& kind : c.kinds) {
+    const Share on_host = share_of(c.states_on_host, kind);
+    const bool mixture = c.model.mixture && kind.first == c.dense_layers;
+    declare_module(c, c.*kind.module, layer_table(c, mixture), Scope::layer,
+                   {on_host != Share::all, on_host != Share::none});
+  }
   declare_module(c, c.head, head_table(c), Scope::stage, ends);
   const auto scalar = [&](const char* name, std::uint64_t count, Tier tier = Tier::device) {
     Buffer b;

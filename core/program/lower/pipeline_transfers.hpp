@@ -15,7 +15,9 @@ namespace orrery::lowering {
 /// early, and where more than two wait in a ring, one message of the ring is.
 /// So all ranks' lists admit a common order, and the k-th message between two
 /// ranks is the same at both ends.  With concurrent lanes receives are posted
-/// early and nothing waits.
+/// early and nothing waits: a pass that stands behind a receive for a later one
+/// passes over it (Slot::receives_ahead).  Receives of one direction queue on one
+/// lane, also those from two neighbours on a V.
 ///
 /// Requires orders that can run when messages take no place: each rank's list
 /// ends if ranks wait only for what they need.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "core/program/lower/state.hpp"
@@ -52,24 +53,69 @@ BlockId block_of(const Stage& stage, const Chunk& chunk, Phase phase) {
 
 /// The block that a layer runs, in a chunk of place.
 BlockId layer_block(const State& s, const Chunk& whole, Phase phase, std::uint32_t layer) {
-  const ModuleBlocks& blocks = s.blocks(phase);
-  if (blocks.remote_layer != no_block && s.home_of(layer) == Home::all_on_host) return blocks.remote_layer;
-  if (blocks.host_layer != no_block && s.home_of(layer) == Home::states_on_host) return blocks.host_layer;
   if (s.copying) {
     const LayerCopies copies = layer_copies(s, whole, phase, layer);
     if (copies.any()) {
       return s.copying->layer[static_cast<std::size_t>(phase)][s.recomputes[layer] ? 1 : 0][copies.number()];
     }
   }
-  return blocks.recomputed_layer != no_block && s.recomputes[layer] ? blocks.recomputed_layer : blocks.layer;
+  return block_of_layer(s, s.blocks(phase), layer);
+}
+
+bool takes_gradient(Phase p) { return is_backward(p) || p == Phase::weight; }
+
+/// How many receives stand before an action that are for later ones: receives of a direction come in an order, and
+/// a pass needs its own and those of earlier passes.
+class ReceivesAhead {
+ public:
+  ReceivesAhead(std::size_t chunks, std::uint32_t microbatches) : microbatches_(microbatches) {
+    for (Direction& d : directions_) d.place.resize(chunks * microbatches);
+  }
+
+  /// `whole`: the action's chunk, or of which it is a part.
+  std::uint32_t see(const Action& a, std::uint32_t whole) {
+    if (is_message(a.phase)) {
+      const bool hidden = a.phase == Phase::receive_hidden;
+      if (!hidden && a.phase != Phase::receive_gradient) return 0;
+      Direction& d = directions_[hidden ? 0 : 1];
+      d.place[whole * std::size_t{microbatches_} + a.microbatch] = ++d.issued;
+      return 0;
+    }
+    if (!is_forward(a.phase) && !takes_gradient(a.phase)) return 0;
+    Direction& d = directions_[is_forward(a.phase) ? 0 : 1];
+    d.needed = std::max(d.needed, d.place[whole * std::size_t{microbatches_} + a.microbatch]);
+    return d.issued - d.needed;
+  }
+
+ private:
+  struct Direction {
+    std::vector<std::uint32_t> place;  ///< of a pass's message among all, from 1; 0: not received, or from this rank
+    std::uint32_t issued = 0;
+    std::uint32_t needed = 0;
+  };
+  std::uint32_t microbatches_;
+  std::array<Direction, 2> directions_;  ///< hidden states, gradients
+};
+
+bool waits_for_receives(const Block& block) {
+  return std::any_of(block.waits.begin(), block.waits.end(),
+                     [](const Wait& w) { return w.kind == Wait::Kind::tail && is_receive(w.lane); });
 }
 
 std::vector<Slot> slots_of(const State& state, const Stage& stage, const std::vector<Action>& actions,
-                           const std::vector<BlockId>& number) {
+                           const std::vector<BlockId>& number, const std::vector<bool>& waits_for_receives) {
   std::vector<Slot> slots;
   slots.reserve(2 * actions.size() + 2);
-  for (const Action& a : actions) add_slots(state, stage, a, slots);
-  for (Slot& slot : slots) slot.block = number[index(slot.block)];
+  ReceivesAhead receives(stage.own_chunks, state.program.microbatches);
+  for (const Action& a : actions) {
+    const std::uint32_t ahead = receives.see(a, whole_chunk(stage, a.chunk));
+    const std::size_t first = slots.size();
+    add_slots(state, stage, a, slots);
+    for (std::size_t i = first; i < slots.size(); ++i) {
+      slots[i].block = number[index(slots[i].block)];
+      if (waits_for_receives[index(slots[i].block)]) slots[i].receives_ahead = ahead;
+    }
+  }
   return slots;
 }
 
@@ -78,7 +124,7 @@ std::vector<Slot> slots_of(const State& state, const Stage& stage, const std::ve
 void add_slots(const State& state, const Stage& stage, const Action& a, std::vector<Slot>& slots) {
   const auto run = [&](BlockId block, std::uint32_t layer, std::uint32_t repeat = 1, std::int32_t step = 1) {
     if (block == no_block) return;
-    slots.push_back({block, layer, a.microbatch, repeat, step});
+    slots.push_back({block, layer, a.microbatch, repeat, step, 0});
   };
   const std::uint32_t layers = state.program.layers;  // the head takes what a layer behind the last would
   const Chunk& chunk = stage.chunks[a.chunk];
@@ -144,10 +190,13 @@ Program program_of(State&& state) {
     number[i] = BlockId{static_cast<std::uint32_t>(blocks.size())};
     blocks.push_back(std::move(state.drafts[i].block));
   }
+  std::vector<bool> waits(blocks.size());
+  for (std::size_t b = 0; b < blocks.size(); ++b) waits[b] = waits_for_receives(blocks[b]);
   std::vector<RankClass> classes;
   classes.reserve(state.stages.size());
   for (const Stage& stage : state.stages) {
-    classes.push_back({slots_of(state, stage, stage.setup, number), slots_of(state, stage, stage.step, number)});
+    classes.push_back(
+        {slots_of(state, stage, stage.setup, number, waits), slots_of(state, stage, stage.step, number, waits)});
   }
   Program program = std::move(state.program);
   program.blocks = std::move(blocks);

@@ -22,11 +22,13 @@ bool only_compute(const State& s, BlockId id) {
 }
 
 std::string before(const State& s) {
-  const BlockId forward = s.blocks(Phase::forward).layer;
-  const BlockId backward = s.blocks(Phase::backward).layer;
-  if (s.drafts.empty() || forward == backward) return "there is no schedule";
-  if (!only_compute(s, forward) || !only_compute(s, backward)) return "a layer's blocks have more than compute";
-  if (recomputed_ops(s, backward) != 0) return "a layer is already recomputed";
+  for (const LayerKind& kind : s.kinds) {
+    const BlockId forward = s.blocks(Phase::forward).*kind.plain;
+    const BlockId backward = s.blocks(Phase::backward).*kind.plain;
+    if (s.drafts.empty() || forward == backward) return "there is no schedule";
+    if (!only_compute(s, forward) || !only_compute(s, backward)) return "a layer's blocks have more than compute";
+    if (recomputed_ops(s, backward) != 0) return "a layer is already recomputed";
+  }
   return {};
 }
 
@@ -70,8 +72,6 @@ void recompute_core(BlockBuilder& b, const Draft& forward, const Draft& backward
   }
 }
 
-bool any(const State& s) { return std::find(s.recomputes.begin(), s.recomputes.end(), true) != s.recomputes.end(); }
-
 BlockId copy_of(State& s, BlockId of) {
   Draft draft = s[of];
   draft.block.name += ".recomputed";
@@ -79,23 +79,24 @@ BlockId copy_of(State& s, BlockId of) {
   return BlockId{static_cast<std::uint32_t>(s.drafts.size() - 1)};
 }
 
-/// Blocks of their own where only some layers recompute: they differ forward
-/// too, in what is left alive.
-BlockId recomputing(const State& s, Phase phase) {
+/// Blocks of their own where only some layers of a kind recompute: they differ
+/// forward too, in what is left alive.
+BlockId recomputing(const State& s, const LayerKind& kind, Phase phase) {
   const ModuleBlocks& blocks = s.blocks(phase);
-  return blocks.recomputed_layer != no_block ? blocks.recomputed_layer : blocks.layer;
+  return blocks.*kind.recomputed != no_block ? blocks.*kind.recomputed : blocks.*kind.plain;
 }
 
-void run(State& s) {
-  if (!any(s)) return;
-  if (s.two_kinds()) {
+void recompute(State& s, const LayerKind& kind) {
+  const Share share = share_of(s.recomputes, kind);
+  if (share == Share::none) return;
+  if (share == Share::some) {
     for (const Phase phase : {Phase::forward, Phase::backward, Phase::weight}) {
       ModuleBlocks& blocks = s.blocks(phase);
-      if (blocks.layer != no_block) blocks.recomputed_layer = copy_of(s, blocks.layer);
+      if (blocks.*kind.plain != no_block) blocks.*kind.recomputed = copy_of(s, blocks.*kind.plain);
     }
   }
-  const Draft& forward = s[recomputing(s, Phase::forward)];
-  Draft& backward = s[recomputing(s, Phase::backward)];
+  const Draft& forward = s[recomputing(s, kind, Phase::forward)];
+  Draft& backward = s[recomputing(s, kind, Phase::backward)];
   BlockBuilder b(s, backward);
   if (s.plan.recompute == Recompute::full) {
     recompute_all(s, b, forward, backward);
@@ -105,15 +106,24 @@ void run(State& s) {
   backward = std::move(b.draft());
 }
 
+void run(State& s) {
+  for (const LayerKind& kind : s.kinds) recompute(s, kind);
+}
+
 /// The backward block makes again what the plan says: nothing, the attention
 /// core, or the whole layer.
 std::string after(const State& s) {
-  std::size_t expected = 0;
-  if (any(s)) {
-    expected = s.plan.recompute == Recompute::full ? s[s.blocks(Phase::forward).layer].block.ops.size() : 1;
+  for (const LayerKind& kind : s.kinds) {
+    const Share share = share_of(s.recomputes, kind);
+    std::size_t expected = 0;
+    if (share != Share::none) {
+      expected = s.plan.recompute == Recompute::full ? s[s.blocks(Phase::forward).*kind.plain].block.ops.size() : 1;
+    }
+    if (recomputed_ops(s, recomputing(s, kind, Phase::backward)) != expected) return "a layer recomputes the wrong ops";
+    if (share == Share::some && recomputed_ops(s, s.blocks(Phase::backward).*kind.plain) != 0) {
+      return "a layer recomputes needlessly";
+    }
   }
-  if (recomputed_ops(s, recomputing(s, Phase::backward)) != expected) return "a layer recomputes the wrong ops";
-  if (s.two_kinds() && recomputed_ops(s, s.blocks(Phase::backward).layer) != 0) return "a layer recomputes needlessly";
   return {};
 }
 

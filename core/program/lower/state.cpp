@@ -67,6 +67,14 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
   map = stage_map(plan);
   head_rank = map.rank(map.stages() - 1);
   split_backward = splits_backward(plan);
+  const auto layers = static_cast<std::uint32_t>(model.layers);
+  dense_layers = model.mixture ? std::min(layers, static_cast<std::uint32_t>(model.mixture->first_dense)) : 0;
+  if (dense_layers > 0) {
+    kinds.push_back({&State::dense_layer, &ModuleBlocks::dense_layer, &ModuleBlocks::recomputed_dense_layer,
+                     &ModuleBlocks::host_dense_layer, &ModuleBlocks::remote_dense_layer, 0, dense_layers});
+  }
+  kinds.push_back({&State::layer, &ModuleBlocks::layer, &ModuleBlocks::recomputed_layer, &ModuleBlocks::host_layer,
+                   &ModuleBlocks::remote_layer, dense_layers, layers});
   recomputes = recomputed_layers(plan, model.layers);
   // Bounds make the blocks of one layer from plans that split no stages.
   states_on_host = plan.stage_layers ? last_layers(plan, *plan.offload_states)
@@ -165,8 +173,38 @@ bool State::offloads_activations() const {
   return std::find(activations_on_host.begin(), activations_on_host.end(), true) != activations_on_host.end();
 }
 
-bool State::two_kinds() const {
-  return std::find(recomputes.begin(), recomputes.end(), !recomputes.front()) != recomputes.end();
+std::vector<const Module*> State::all_modules() const {
+  std::vector<const Module*> all = {&embedding};
+  for (const LayerKind& kind : kinds) all.push_back(&(this->*kind.module));
+  all.push_back(&head);
+  return all;
+}
+
+Share share_of(const std::vector<bool>& marks, const LayerKind& kind) {
+  const auto first = marks.begin() + kind.first, end = marks.begin() + kind.end;
+  const auto n = static_cast<std::uint32_t>(std::count(first, end, true));
+  return n == 0 ? Share::none : n < kind.end - kind.first ? Share::some : Share::all;
+}
+
+BlockId block_of_layer(const State& s, const ModuleBlocks& blocks, std::uint32_t layer) {
+  const LayerKind& kind = s.kind_of(layer);
+  const Home home = s.home_of(layer);
+  if (s.recomputes[layer] && blocks.*kind.recomputed != no_block) return blocks.*kind.recomputed;
+  if (home == Home::states_on_host && blocks.*kind.on_host != no_block) return blocks.*kind.on_host;
+  if (home == Home::all_on_host && blocks.*kind.remote != no_block) return blocks.*kind.remote;
+  return blocks.*kind.plain;
+}
+
+std::vector<std::uint32_t> one_of_each_kind(const State& s) {
+  std::vector<std::uint32_t> layers;
+  for (const LayerKind& kind : s.kinds) {
+    for (const bool recomputed : {true, false}) {
+      const auto end = s.recomputes.begin() + kind.end;
+      const auto found = std::find(s.recomputes.begin() + kind.first, end, recomputed);
+      if (found != end) layers.push_back(static_cast<std::uint32_t>(found - s.recomputes.begin()));
+    }
+  }
+  return layers;
 }
 
 GroupId State::group(const AxisList& axes, std::vector<std::uint32_t> members) {
@@ -275,7 +313,7 @@ std::vector<Lane> gradient_sum_lanes(const State& c) {
     if (!axes.empty() && std::find(lanes.begin(), lanes.end(), lane) == lanes.end()) lanes.push_back(lane);
   };
   if (c.shard_states) add({Axis::data});
-  for (const Module* m : {&c.embedding, &c.layer, &c.head}) {
+  for (const Module* m : c.all_modules()) {
     const ParameterTable& table = c.program.parameter_tables[m->table];
     for (const ParameterSegment& s : table.segments) {
       const AxisList axes = sum_axes(c, table, s);
@@ -304,10 +342,11 @@ AxisList held_alike(const State& c, const ParameterTable& table, const Parameter
 }
 
 bool is_copy(const State& c, BufferId b) {
-  for (const Module* m : {&c.embedding, &c.layer, &c.head}) {
-    if ((c.zero >= 2 && b == m->whole_gradients) || (c.zero >= 3 && b == m->whole_weights)) return true;
-  }
-  return false;
+  const auto of = [&](const Module& m) {
+    return (c.zero >= 2 && b == m.whole_gradients) || (c.zero >= 3 && b == m.whole_weights);
+  };
+  return of(c.embedding) || of(c.head) ||
+         std::any_of(c.kinds.begin(), c.kinds.end(), [&](const LayerKind& kind) { return of(c.*kind.module); });
 }
 
 std::vector<Lane> product_lanes(const State& c) {

@@ -98,6 +98,9 @@ struct ModuleBlocks {
   BlockId recomputed_layer = no_block;
   /// Of layers whose states, or weights too, are in host memory, where those of others are not.
   BlockId host_layer = no_block, remote_layer = no_block;
+  /// The same of dense layers below mixtures.
+  BlockId dense_layer = no_block, recomputed_dense_layer = no_block;
+  BlockId host_dense_layer = no_block, remote_dense_layer = no_block;
 };
 /// Where a module's states and weights live.
 enum class Home : std::uint8_t { device, states_on_host, all_on_host };
@@ -115,7 +118,8 @@ struct LayerCopies {
   }
   static constexpr std::size_t numbers = 72;
 };
-/// Blocks with such copies, by the layer's own kind (less 1) and LayerCopies::number.
+/// Blocks with such copies, by the layer's own kind (less 1) and LayerCopies::number; of models without dense layers
+/// below mixtures.
 struct CopyingBlocks {
   std::array<std::array<std::array<BlockId, LayerCopies::numbers>, 2>, module_phases> layer;
   /// Of a chunk's top layer: activations after its forward, before its backward pass.
@@ -132,7 +136,7 @@ struct HostStates {
   BufferId disk_masters{}, disk_moments[2]{};  ///< there
 };
 
-/// Persistent buffers of one module ("embedding", "layer", "head").
+/// Persistent buffers of one module ("embedding", "layer", "layer.dense", "head").
 struct Module {
   std::uint32_t table = 0;  ///< index into Program::parameter_tables
   BufferId weights{};
@@ -143,6 +147,15 @@ struct Module {
   /// where ZeRO keeps only this rank's part of gradients (2) or weights too (3).
   BufferId whole_weights{}, whole_gradients{};
   HostStates host;  ///< only where Plan::offload_states says so
+};
+
+struct State;
+
+/// Layers [first, end), which have the same parameters and the same ops.
+struct LayerKind {
+  Module State::*module;
+  BlockId ModuleBlocks::*plain, ModuleBlocks::*recomputed, ModuleBlocks::*on_host, ModuleBlocks::*remote;
+  std::uint32_t first, end;
 };
 
 struct Scalars {
@@ -219,6 +232,8 @@ struct State {
   GroupId row_group{}, column_group{}, depth_group{};  ///< ranks that differ in that axis; only with a grid
   GroupId vocabulary_group{};                          ///< holds the parts of a row of logits
   Module embedding, layer, head;
+  Module dense_layer;          ///< of the first dense_layers layers; `layer` of those above
+  std::uint32_t dense_layers;  ///< below the first mixture; 0 without mixtures
   Scalars scalar;
   BufferId hidden{}, hidden_gradient{};  ///< the residual stream and its gradient
   BufferId recomputed{};                 ///< a layer's output made again, used by nobody
@@ -240,8 +255,14 @@ struct State {
   [[nodiscard]] Home home_of(std::uint32_t layer) const;
   /// Whether any layer's activations wait in host memory.
   [[nodiscard]] bool offloads_activations() const;
-  /// Whether some layers recompute and others do not.
-  [[nodiscard]] bool two_kinds() const;
+  /// Kinds of layers, from the lowest up: dense ones below mixtures, then the others.
+  std::vector<LayerKind> kinds;
+  [[nodiscard]] const LayerKind& kind_of(std::uint32_t number) const {
+    return number < dense_layers ? kinds.front() : kinds.back();
+  }
+  [[nodiscard]] const Module& module_of(std::uint32_t number) const { return this->*kind_of(number).module; }
+  /// Embedding, layers of each kind, head.
+  [[nodiscard]] std::vector<const Module*> all_modules() const;
 
   /// The group of ranks that differ in these axes alone.
   GroupId group(const AxisList& axes, std::vector<std::uint32_t> members = {});
@@ -300,28 +321,49 @@ enum class Rows : std::uint8_t { sequence_parallel, context, whole };
 /// Whether the buffer is a whole copy of weights or gradients of which the rank keeps a part.
 [[nodiscard]] bool is_copy(const State&, BufferId);
 
+/// How many of a kind's layers are marked.
+enum class Share : std::uint8_t { none, some, all };
+[[nodiscard]] Share share_of(const std::vector<bool>& marks, const LayerKind&);
+
+/// The block of the layer in a phase.
+[[nodiscard]] BlockId block_of_layer(const State&, const ModuleBlocks&, std::uint32_t layer);
+/// A layer of each kind, two where some of a kind are recomputed (the first of the two) and others not.
+[[nodiscard]] std::vector<std::uint32_t> one_of_each_kind(const State&);
+
 /// Calls visit(module, layer shift) for every module of the chunk, the head
 /// first, at the layer of its lowest.
 template <class Visit>
 void for_each_module(const State& s, const Chunk& chunk, Visit&& visit) {
   if (chunk.head) visit(s.head, std::int8_t{0});
-  for (std::uint32_t l = chunk.layers; l-- > 0;) visit(s.layer, static_cast<std::int8_t>(l));
+  for (std::uint32_t l = chunk.layers; l-- > 0;) visit(s.module_of(chunk.low_layer + l), static_cast<std::int8_t>(l));
   if (chunk.embedding) visit(s.embedding, std::int8_t{0});
 }
 
 /// Blocks of each module that build(state, module, home) makes, for layers here and there as they are.
 template <class Build>
 ModuleBlocks module_blocks(State& s, Build&& build) {
-  bool has[3] = {};
-  for (std::uint32_t l = 0; l < s.states_on_host.size(); ++l) has[static_cast<std::size_t>(s.home_of(l))] = true;
   const Home ends = s.ends_on_host ? Home::states_on_host : Home::device;
-  const Home least = has[0] ? Home::device : has[1] ? Home::states_on_host : Home::all_on_host;
   ModuleBlocks out;
   out.embedding = build(s, s.embedding, ends);
-  out.layer = build(s, s.layer, least);
-  if (has[1] && least != Home::states_on_host) out.host_layer = build(s, s.layer, Home::states_on_host);
-  if (has[2] && least != Home::all_on_host) out.remote_layer = build(s, s.layer, Home::all_on_host);
+  for (const LayerKind& kind : s.kinds) {
+    bool has[3] = {};
+    for (std::uint32_t l = kind.first; l < kind.end; ++l) has[static_cast<std::size_t>(s.home_of(l))] = true;
+    const Home least = has[0] ? Home::device : has[1] ? Home::states_on_host : Home::all_on_host;
+    out.*kind.plain = build(s, s.*kind.module, least);
+    if (has[1] && least != Home::states_on_host) out.*kind.on_host = build(s, s.*kind.module, Home::states_on_host);
+    if (has[2] && least != Home::all_on_host) out.*kind.remote = build(s, s.*kind.module, Home::all_on_host);
+  }
   out.head = build(s, s.head, ends);
+  return out;
+}
+
+/// The same where it makes no difference where states live.
+template <class Build>
+ModuleBlocks same_module_blocks(State& s, Build&& build) {
+  ModuleBlocks out;
+  out.embedding = build(s, s.embedding);
+  for (const LayerKind& kind : s.kinds) out.*kind.plain = build(s, s.*kind.module);
+  out.head = build(s, s.head);
   return out;
 }
 

@@ -8,38 +8,48 @@
 namespace orrery::lowering {
 namespace {
 
-/// Declarations of a layer's buffers and the compute order of its two blocks.
+/// Declarations of layers' buffers and the compute order of the two blocks of each kind.
 class Layer {
  public:
   explicit Layer(State& c) : c_(c), hidden_(c.hidden), gradient_(c.hidden_gradient) { declare(); }
 
   void build() {
-    BlockBuilder forward(c_, "layer.forward", Pass::forward, Section::model);
+    for (const LayerKind& kind : c_.kinds) {
+      module_ = &(c_.*kind.module);
+      mixes_ = has_mixtures() && kind.first == c_.dense_layers;
+      build(kind);
+    }
+  }
+
+ private:
+  void build(const LayerKind& kind) {
+    const std::string name = c_.program.parameter_tables[module_->table].module;
+    BlockBuilder forward(c_, name + ".forward", Pass::forward, Section::model);
     // The stage's first layer takes what the embedding summed or the previous
     // stage sent; for all others these waits are over.
     if (c_.tensor > 1) forward.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
     if (c_.grid) forward.enter_after_tail(collective_lane(c_.program, c_.row_group));
     if (c_.pipeline > 1) forward.enter_after_tail(receive_lane(TransferLane::forward_receive));
     emit_forward(forward);
-    c_.blocks(Phase::forward).layer = forward.finish(c_);
-    BlockBuilder backward(c_, "layer.backward", Pass::input_gradient, Section::model);
+    c_.blocks(Phase::forward).*kind.plain = forward.finish(c_);
+    BlockBuilder backward(c_, name + ".backward", Pass::input_gradient, Section::model);
     if (c_.pipeline > 1) backward.enter_after_tail(receive_lane(TransferLane::backward_receive));
     if (c_.split_backward) {
-      BlockBuilder weight(c_, "layer.weight", Pass::weight_gradient, Section::model);
+      BlockBuilder weight(c_, name + ".weight", Pass::weight_gradient, Section::model);
       emit_backward(backward, weight);
-      c_.blocks(Phase::weight).layer = weight.finish(c_);
+      c_.blocks(Phase::weight).*kind.plain = weight.finish(c_);
     } else {
       emit_backward(backward, backward);
     }
-    c_.blocks(Phase::backward).layer = backward.finish(c_);
+    c_.blocks(Phase::backward).*kind.plain = backward.finish(c_);
   }
 
- private:
   static Lane receive_lane(TransferLane lane) { return {LaneKind::transfer, static_cast<std::uint8_t>(lane)}; }
   [[nodiscard]] bool drop_hidden() const { return c_.workload.hidden_dropout > 0; }
   [[nodiscard]] bool swiglu() const { return c_.model.activation == Activation::swiglu; }
   [[nodiscard]] bool bias() const { return c_.model.bias; }
-  [[nodiscard]] bool mixture() const { return c_.model.mixture.has_value(); }
+  [[nodiscard]] bool has_mixtures() const { return c_.model.mixture.has_value(); }
+  [[nodiscard]] bool has_dense() const { return !has_mixtures() || c_.dense_layers > 0; }
 
   BufferId flat(const char* name, Role role, DType dtype, std::uint64_t count) {
     return layer_buffer(c_, name, role, dtype, count);
@@ -70,12 +80,13 @@ class Layer {
     mid_ = stream("mid", Role::activation, c_.act, sp);
     norm2_out_ = stream("norm2.out", Role::activation, c_.act, sp);
     norm2_stats_ = flat("norm2.stats", Role::statistic, c_.state, statistics);
-    if (mixture()) {
+    if (has_mixtures()) {
       mixture_ = std::make_unique<MixtureLayer>(c_, norm2_out_);
       // Not attention's: a message or product left out must not find that in its place.
       if (sp) mixture_gathered_ = stream("experts.gathered", Role::workspace, c_.act, false);
       mixture_input_gradient_ = stream("experts.input.gradient", Role::workspace, c_.act, false);
-    } else {
+    }
+    if (has_dense()) {
       ffn_pre_ = flat("ffn.pre", Role::activation, c_.act, c_.tokens * up_width());
       ffn_act_ = flat("ffn.act", Role::activation, c_.act, c_.tokens * c_.ffn);
     }
@@ -84,7 +95,7 @@ class Layer {
     if (sp) {
       gathered_ = stream("gathered", Role::workspace, c_.act, false);
       gathered_gradient_ = stream("gathered.gradient", Role::workspace, c_.act, false);
-      attention_gathered_gradient_ = split() || mixture()
+      attention_gathered_gradient_ = split() || has_mixtures()
                                          ? stream("attention.gathered.gradient", Role::workspace, c_.act, false)
                                          : gathered_gradient_;
       attention_part_ = stream("attention.part", Role::workspace, c_.act, true);
@@ -100,8 +111,8 @@ class Layer {
           split() ? stream("attention.branch.gradient", Role::workspace, c_.act, sp) : branch_gradient_;
     }
     if (split()) mid_gradient_ = stream("mid.gradient", Role::workspace, c_.act, sp);
-    if (!mixture()) ffn_act_gradient_ = flat("ffn.act.gradient", Role::workspace, c_.act, c_.tokens * c_.ffn);
-    if (swiglu() && !mixture())
+    if (has_dense()) ffn_act_gradient_ = flat("ffn.act.gradient", Role::workspace, c_.act, c_.tokens * c_.ffn);
+    if (swiglu() && has_dense())
       ffn_pre_gradient_ = flat("ffn.pre.gradient", Role::workspace, c_.act, c_.tokens * up_width());
     context_gradient_ = flat("context.gradient", Role::workspace, c_.act, c_.tokens * c_.context_width);
     qkv_gradient_ = flat("qkv.gradient", Role::workspace, c_.act, c_.tokens * c_.qkv_width);
@@ -130,7 +141,7 @@ class Layer {
     const ModelSpec& m = c_.model;
     c_.sharding.norm_forward(c_, b, norm1(), read(hidden_), write(norm1_out_), write(norm1_stats_));
     if (latent_) {
-      latent_->forward(b, latent_->widens_stream() ? gathered(b, norm1_out_, gathered_) : norm1_out_);
+      latent_->forward(b, *module_, latent_->widens_stream() ? gathered(b, norm1_out_, gathered_) : norm1_out_);
     } else {
       c_.sharding.forward(c_, b, qkv(), gathered(b, norm1_out_, gathered_), qkv_);
     }
@@ -146,7 +157,7 @@ class Layer {
     residual(b, attention, "attention.out.bias", read(hidden_), write(mid_), attention_mask_, 2);
 
     c_.sharding.norm_forward(c_, b, norm2(), read(mid_), write(norm2_out_), write(norm2_stats_));
-    if (mixture()) {
+    if (mixes_) {
       mixture_->forward(b, gathered(b, norm2_out_, mixture_gathered_), ffn_out_);
     } else {
       const BufferId x2 = gathered(b, norm2_out_, gathered_);
@@ -161,18 +172,18 @@ class Layer {
   }
 
   [[nodiscard]] Product qkv() const {
-    return {&c_.layer,       "attention.qkv.weight", bias() ? "attention.qkv.bias" : nullptr,
+    return {module_,         "attention.qkv.weight", bias() ? "attention.qkv.bias" : nullptr,
             c_.hidden_width, c_.qkv_width,           true};
   }
   [[nodiscard]] Product out() const {
-    return {&c_.layer, "attention.out.weight", nullptr, c_.context_width, c_.hidden_width, false};
+    return {module_, "attention.out.weight", nullptr, c_.context_width, c_.hidden_width, false};
   }
   [[nodiscard]] Product up() const {
-    return {&c_.layer, "ffn.up.weight", bias() ? "ffn.up.bias" : nullptr, c_.hidden_width, up_width(), true};
+    return {module_, "ffn.up.weight", bias() ? "ffn.up.bias" : nullptr, c_.hidden_width, up_width(), true};
   }
-  [[nodiscard]] Product down() const { return {&c_.layer, "ffn.down.weight", nullptr, c_.ffn, c_.hidden_width, false}; }
-  [[nodiscard]] NormSite norm1() const { return {&c_.layer, "norm1.weight", "norm1.bias", "norm1"}; }
-  [[nodiscard]] NormSite norm2() const { return {&c_.layer, "norm2.weight", "norm2.bias", "norm2"}; }
+  [[nodiscard]] Product down() const { return {module_, "ffn.down.weight", nullptr, c_.ffn, c_.hidden_width, false}; }
+  [[nodiscard]] NormSite norm1() const { return {module_, "norm1.weight", "norm1.bias", "norm1"}; }
+  [[nodiscard]] NormSite norm2() const { return {module_, "norm2.weight", "norm2.bias", "norm2"}; }
 
   /// The whole of a tensor that sequence parallelism keeps cut by positions.
   BufferId gathered(BlockBuilder& b, BufferId part, BufferId whole) {
@@ -200,7 +211,7 @@ class Layer {
     operands[n++] = read(x);
     if (bias()) {
       k.options.bias = true;
-      operands[n++] = weight_of(c_, c_.layer, bias_slice);
+      operands[n++] = weight_of(c_, *module_, bias_slice);
     }
     operands[n++] = residual_in;
     operands[n++] = out;
@@ -226,7 +237,7 @@ class Layer {
     // Feed-forward branch.
     const Operand dy2 = branch_gradient(b, read(gradient_, split() ? 1 : 0), branch_gradient_, gathered_gradient_,
                                         ffn_mask_, "ffn.down.bias", 3);
-    if (mixture()) {
+    if (mixes_) {
       mixture_backward(b, w, dy2);
     } else {
       dense_backward(b, w, dy2);
@@ -269,7 +280,7 @@ class Layer {
     c_.sharding.weight_gradient(c_, w, out(), context_, dy1);
     attention_->backward(b, attention_operands());
     if (latent_) {
-      latent_->backward(b, w, x1);
+      latent_->backward(b, w, *module_, x1);
       norm_gradients(b, norm1(), latent_->input_gradient(), hidden_, norm1_stats_, read(mid_gradient_), gradient_);
       return;
     }
@@ -295,7 +306,7 @@ class Layer {
     }
     if (bias()) {
       b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.rows, c_.hidden_width),
-                {dy, gradient_of(c_, c_.layer, bias_slice)});
+                {dy, gradient_of(c_, *module_, bias_slice)});
     }
     if (!c_.sequence_parallel) return dy;
     // Nothing before it on the compute lane produces what the next stage sent.
@@ -329,8 +340,11 @@ class Layer {
   }
 
   State& c_;
+  // Of the kind of layer that is being built; kinds share all buffers but those of their feed-forward parts.
+  const Module* module_ = nullptr;
+  bool mixes_ = false;  ///< a mixture in place of the dense feed-forward part
   std::unique_ptr<AttentionCore> attention_;
-  std::unique_ptr<MixtureLayer> mixture_;      ///< in place of the dense feed-forward part
+  std::unique_ptr<MixtureLayer> mixture_;
   std::unique_ptr<LatentProjections> latent_;  ///< in place of the product that makes queries, keys and values
   BufferId hidden_, gradient_;
   BufferId norm1_out_{}, norm1_stats_{}, qkv_{}, context_{}, attention_out_{}, attention_mask_{}, mid_{}, norm2_out_{},

@@ -84,7 +84,7 @@ void initialize(Operands operands, const KernelContext& context) {
   const ParameterTable& table = *x.place.table;
   for_each_run(table, *context.mesh, context.rank, x.place.flat_split, [&](const ParameterRun& run) {
     const ParameterSlice& slice = *run.slice;
-    const std::uint64_t stream = stream_of(full_name(table, slice, x.place.layer));
+    const std::uint64_t stream = stream_of(parameter_name(table, slice, x.place.layer));
     const Box box = box_of(slice.shard, *context.mesh, context.rank);
     for (std::uint64_t i = 0; i < run.count; ++i) {
       const std::uint64_t at = valid_index(slice.shard, box, run.slice_first + i);

@@ -124,6 +124,9 @@ void swiglu_backward(const Kernel&, Operands);
 // mixture.cpp
 void route_tokens(const Kernel&, Operands, const KernelContext&);
 template <class T>
+void choose_experts(const Kernel&, Operands, KernelScratch&);
+void route_choices(const Kernel&, Operands, const KernelContext&);
+template <class T>
 void gates_forward(const Kernel&, Operands, KernelScratch&);
 template <class T>
 void gates_backward(const Kernel&, Operands, const KernelContext&);

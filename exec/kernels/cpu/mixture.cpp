@@ -127,6 +127,76 @@ void route_tokens(const Kernel& k, Operands o, const KernelContext& c) {
   }
 }
 
+template <class T>
+void choose_experts(const Kernel& k, Operands o, KernelScratch& scratch) {
+  const std::uint64_t n = k.columns;
+  T* in = scratch.get<T>(row_in, n);
+  std::int32_t* choice = indices(o[1]);
+  for (std::uint64_t token = 0; token < k.rows; ++token) {
+    const T* logits = read(o[0], token * n, n, in);
+    std::int32_t* chosen = choice + token * k.batch;
+    for (std::uint32_t j = 0; j < k.batch; ++j) {
+      std::int32_t best = -1;
+      for (std::int32_t e = 0; e < static_cast<std::int32_t>(n); ++e) {
+        if (std::find(chosen, chosen + j, e) != chosen + j) continue;
+        if (best < 0 || logits[e] > logits[best]) best = e;
+      }
+      chosen[j] = best;
+    }
+  }
+}
+
+namespace {
+
+/// Routing groups of a rank, sequences innermost: the group of a row of tokens.
+struct RowGroups {
+  std::uint64_t sequences, positions;  ///< of the rank; of a group
+  [[nodiscard]] std::uint64_t of(std::uint64_t row) const {
+    return row / sequences / positions * sequences + row % sequences;
+  }
+};
+
+}  // namespace
+
+void route_choices(const Kernel& k, Operands o, const KernelContext& c) {
+  const auto experts = static_cast<std::uint32_t>(k.columns);
+  const RowGroups groups{o[0].place.box.extent[1], routing_group(*c.workload)};
+  const std::uint64_t capacity = expert_capacity(*c.workload, experts, k.batch);
+  const std::int32_t* choice = indices(o[0]);
+  // A group's positions come in order, and of an expert's choices the first are kept.
+  std::vector<std::uint64_t> chosen(k.rows / groups.positions * experts);
+  std::vector<std::vector<std::int32_t>> kept(experts);
+  for (std::uint64_t at = 0; at < k.rows * k.batch; ++at) {
+    const auto expert = static_cast<std::uint32_t>(choice[at]);
+    if (++chosen[groups.of(at / k.batch) * experts + expert] <= capacity) {
+      kept[expert].push_back(static_cast<std::int32_t>(at));
+    }
+  }
+  std::int32_t* slots = indices(o[1]);
+  std::int32_t* numbers = indices(o[2]);
+  std::fill_n(slots, k.depth, -1);
+  std::fill_n(numbers, k.depth, -1);
+  const std::uint32_t local = experts / k.heads;
+  const std::uint64_t part = k.depth / k.heads;
+  for (std::uint32_t p = 0; p < k.heads; ++p) {
+    std::uint64_t at = p * part;
+    for (std::uint32_t e = 0; e < local; ++e) {
+      for (const std::int32_t one : kept[p * local + e]) {
+        ORRERY_ASSERT(at < (p + 1) * part, at, part);
+        slots[at] = one;
+        numbers[at++] = static_cast<std::int32_t>(e);
+      }
+    }
+  }
+  if (k.options.loads) std::copy(chosen.begin(), chosen.end(), indices(o[3]));
+  if (c.routing == nullptr || k.pass != Pass::forward) return;  // what is recomputed was counted
+  LayerCounts& counts = (*c.routing)[c.layer];
+  counts.chosen.resize(experts);
+  for (std::size_t i = 0; i < chosen.size(); ++i) counts.chosen[i % experts] += chosen[i];
+  for (const std::vector<std::int32_t>& of : kept) counts.kept += of.size();
+  counts.room += k.depth;
+}
+
 namespace {
 
 /// p = softmax of x.
@@ -232,7 +302,8 @@ template <class T>
 void gates_backward(const Kernel& k, Operands o, const KernelContext& c) {
   KernelScratch& scratch = *c.scratch;
   const std::int32_t* choice = indices(o[2]);
-  const Operand& result = o[k.options.scaled ? 4 : 3];
+  const std::uint32_t loads = k.options.scaled ? 4 : 3;
+  const Operand& result = o[loads + (k.options.loads ? 1 : 0)];
   const std::uint64_t n = k.columns;
   T* in = scratch.get<T>(row_in, n);
   T* all = scratch.get<T>(scores_row, n);
@@ -241,19 +312,34 @@ void gates_backward(const Kernel& k, Operands o, const KernelContext& c) {
   T* p = scratch.get<T>(factor_a, k.batch);
   T* dp = scratch.get<T>(factor_b, k.batch);
   T* gate_in = scratch.get<T>(product_c, k.batch);
-  std::vector<T> weight;  // of each expert's score in the auxiliary loss
+  // Of each expert's score in the auxiliary loss: of every routing group, or of all alike.
+  std::vector<T> weight;
+  RowGroups groups{1, 1};
+  std::uint64_t first_row = 0;
   if (c.workload->routing.auxiliary_loss > 0.0) {
     const auto experts = static_cast<std::uint32_t>(n);
-    const LayerRouting routing(*c.workload, experts, k.batch, c.layer);
     const double scale = k.options.scaled ? read_scalar(o[3]) : 1.0;
-    std::vector<double> exact;
-    double mean = 0.0;
-    for (std::uint32_t e = 0; e < experts; ++e) {
-      exact.push_back(scale * auxiliary_weight(*c.workload, routing, experts, k.batch, e));
-      mean += exact.back() / experts;
+    const auto add_group = [&](auto chosen_by) {
+      std::vector<double> exact;
+      double mean = 0.0;
+      for (std::uint32_t e = 0; e < experts; ++e) {
+        exact.push_back(scale * auxiliary_weight(*c.workload, experts, k.batch, chosen_by(e)));
+        mean += exact.back() / experts;
+      }
+      // Scores sum to 1, so what all weights have in common has no gradient; without it little cancels.
+      for (const double w : exact) weight.push_back(static_cast<T>(w - mean));
+    };
+    if (k.options.loads) {
+      const std::int32_t* chosen = indices(o[loads]);
+      for (std::uint64_t at = 0; at < o[loads].count; at += n) {
+        add_group([&](std::uint32_t e) { return static_cast<std::uint64_t>(chosen[at + e]); });
+      }
+      groups = {o[2].place.box.extent[1], routing_group(*c.workload)};
+      first_row = o[2].place.first / k.batch;  // with sequence parallelism a part of the rank's rows
+    } else {
+      const LayerRouting routing(*c.workload, experts, k.batch, c.layer);
+      add_group([&](std::uint32_t e) { return routing.chosen(e); });
     }
-    // Scores sum to 1, so what all weights have in common has no gradient; without it little cancels.
-    for (const double w : exact) weight.push_back(static_cast<T>(w - mean));
   }
   const Gates<T> of{static_cast<Mixture::Scores>(k.site), n, k.batch, !weight.empty()};
   for (std::uint64_t token = 0; token < k.rows; ++token) {
@@ -264,7 +350,8 @@ void gates_backward(const Kernel& k, Operands o, const KernelContext& c) {
     for (std::uint32_t j = 0; j < k.batch; ++j) dp[j] = dgates[j] * static_cast<T>(k.parameter);
     T* dlogits = target(result, token * n, out);
     std::fill_n(dlogits, n, T{0});
-    of.backward(logits, chosen, p, all, dp, weight.data(), dlogits, more);
+    const T* balance = k.options.loads ? weight.data() + groups.of(first_row + token) * n : weight.data();
+    of.backward(logits, chosen, p, all, dp, balance, dlogits, more);
     finish(result, token * n, n, dlogits);
   }
 }
@@ -372,6 +459,8 @@ void expert_gemm(const Kernel& k, Operands o, KernelScratch& scratch) {
   finish(out, 0, out.count, c);
 }
 
+template void choose_experts<float>(const Kernel&, Operands, KernelScratch&);
+template void choose_experts<double>(const Kernel&, Operands, KernelScratch&);
 template void gates_forward<float>(const Kernel&, Operands, KernelScratch&);
 template void gates_forward<double>(const Kernel&, Operands, KernelScratch&);
 template void gates_backward<float>(const Kernel&, Operands, const KernelContext&);

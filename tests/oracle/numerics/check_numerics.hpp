@@ -27,6 +27,7 @@ struct NumericsResult {
   double gradient_error = 0.0;  ///< floor: 1e-3 of the rms of all gradients
   double gradient_share = 0.0;  ///< largest gradient error over its bound
   double ceiling_share = 0.0;   ///< 16 bit: largest gradient error over what no spread excuses
+  double condition = 0.0;       ///< 16 bit: condition number that the ceiling was raised to, where it was
   std::string worst_gradient;
   double update_error = 0.0;  ///< weights and moments after the update
   std::uint64_t skipped = 0;  ///< fp16: steps that overflowed
@@ -49,20 +50,22 @@ struct NumericsResult {
 [[nodiscard]] NumericsResult check_numerics(const PlannedRun&, const NumericsOptions&);
 
 /// The bound on gradient and loss errors by precision, u being the unit
-/// roundoff.  The longest chain of a run here is 6 layers of some 30 rounded
+/// roundoff.  The longest chain of a run here is 10 layers of some 30 rounded
 /// results each, forward and back, and sums of at most about 600 products.
 ///
 ///   fp64  1e-10, about 1e6 u
-///   fp32  2e-5, 335 u: some 200 roundings, were they all of one sign, times the
-///         small factor by which norms and cancellation enlarge an error
+///   fp32  2e-5, 335 u: as many roundings, were they all of one sign; of random
+///         signs a twentieth of that, times what norms and cancellation enlarge
+///         it by
 ///   bf16, fp16   u, and six times the spread that rounding alone causes in the
 ///         reference (StorageRounding, largest of three draws).  Two roundings
 ///         of one computation differ by about as much as either differs from
 ///         the exact result; the factor is for the tail over thousands of
 ///         tensors of a few elements (the median error is a quarter of it).
-///         Never more than a ceiling that does not ask the reference: a fixed
-///         multiple of u sqrt(roundings on the way) of the larger of max|b| and
-///         the rms of all gradients.
+///         Never more than a ceiling that knows nothing of emulated rounding: a
+///         fixed multiple of u sqrt(roundings on the way), or of u times the
+///         exact reference's condition number where that is larger, of the
+///         larger of max|b| and the rms of all gradients.
 [[nodiscard]] double gradient_bound(Precision);
 
 }  // namespace orrery::test

@@ -1,9 +1,14 @@
 #include <catch2/catch.hpp>
 #include <map>
+#include <numeric>
 #include <string>
 
+#include "core/program/lower/lower.hpp"
+#include "exec/run/execute.hpp"
+#include "exec/train/data.hpp"
 #include "tests/oracle/numerics/check_run.hpp"
 #include "tests/support/random_plan.hpp"
+#include "tests/support/tiny_model.hpp"
 
 namespace orrery::test {
 namespace {
@@ -33,12 +38,93 @@ TEST_CASE("Mixtures on any plan equal a single device", "[oracle][numerics][mixt
       seen["recorded"] += routing.kind == Routing::Kind::recorded ? 1 : 0;
       seen["shared"] += run.model.mixture->shared_ffn > 0 ? 1 : 0;
       seen["auxiliary"] += routing.auxiliary_loss > 0 ? 1 : 0;
+      seen["learned"] += routing.kind == Routing::Kind::learned ? 1 : 0;
+      seen["learned, cut by positions"] += routing.kind == Routing::Kind::learned && run.plan.sequence_parallel ? 1 : 0;
+      seen["dense below"] += run.model.mixture->first_dense > 0 ? 1 : 0;
+      const auto& counts = run.plan.recompute_layers;
+      const bool some = counts && run.plan.recompute != Recompute::none;
+      seen["dense below, some recomputed"] += run.model.mixture->first_dense > 0 && some ? 1 : 0;
+      seen["dense below, ZeRO-3"] += run.model.mixture->first_dense > 0 && run.plan.zero_stage == 3 ? 1 : 0;
     }
+  }
+  // Rarely drawn: of these alone, a few.
+  for (std::uint64_t seed = 100; seed < 400 && seen["learned, cut by positions"] < 3; ++seed) {
+    const PlannedRun run = random_run(9000 + seed, limits_of(2, 8));
+    if (run.workload.routing.kind != Routing::Kind::learned || !run.plan.sequence_parallel) continue;
+    check_run(run, seed, sweep_options(seed));
+    ++seen["learned, cut by positions"];
   }
   for (const auto& [kind, count] : seen) {
     CAPTURE(kind);
     CHECK(count > 0);
   }
+}
+
+// 3 steps of 8 sequences of 12 tokens with 2 choices each in 2 layers.
+TEST_CASE("Learned routing chooses the same experts however the plan cuts", "[oracle][numerics][mixture]") {
+  const bool drops = GENERATE(false, true);
+  const auto counts = [&](std::vector<MeshAxis> axes, bool sequence_parallel) {
+    PlannedRun run;
+    run.model = tiny_llama();
+    Mixture& m = run.model.mixture.emplace();
+    m.experts = 8;
+    m.per_token = 2;
+    m.ffn = 12;
+    Workload& w = run.workload;
+    w.global_batch = 8;
+    w.sequence_length = 12;
+    w.precision = Precision::fp64;
+    w.routing.kind = Routing::Kind::learned;
+    w.routing.auxiliary_loss = 1.0;
+    w.routing.group = 6;
+    if (drops) w.routing.capacity = 1.0;
+    run.plan.mesh = Mesh{std::move(axes)};
+    run.plan.stage_layers = {2};
+    run.plan.sequence_parallel = sequence_parallel;
+    run.plan.recompute = sequence_parallel ? Recompute::full : Recompute::none;
+    run.plan.gradient_bucket = Bytes::of(0);
+    run.plan.overlap_gradients = true;
+    run.plan.attention = AttentionKernel::flash;
+    RunOptions options;
+    options.steps = 3;
+    const Program program = lower(run.model, w, run.plan);
+    return execute(program, run.model, w, run.plan, *data_of(run.model, w), options).routing;
+  };
+  const RoutingCounts alone = counts({}, false);
+  REQUIRE(alone.size() == 2);
+  for (const auto& [layer, of] : alone) {
+    CHECK(std::accumulate(of.chosen.begin(), of.chosen.end(), std::uint64_t{0}) == 3 * 8 * 12 * 2);
+    CHECK(of.room == 3 * 8 * 12 * 2);  // one rank has them all, whoever is chosen
+    CHECK((of.kept < of.room) == drops);
+  }
+  for (const bool cut : {false, true}) {
+    const RoutingCounts shared = counts({{Axis::expert, 4}, {Axis::tensor, 2}}, cut);
+    REQUIRE(shared.size() == 2);
+    for (const auto& [layer, of] : shared) {
+      CHECK(of.chosen == alone.at(layer).chosen);
+      CHECK(of.kept == alone.at(layer).kept);
+      // Of a group's 12 choices each of 4 ranks may get all, or with capacity what its 2 experts keep: 2 x ceil(12 /
+      // 8).
+      CHECK(of.room == 3 * 8 * 2 * 4 * (drops ? 4 : 12));
+    }
+  }
+}
+
+// As DeepSeek's: latent attention, and mixtures above dense layers.
+TEST_CASE("Mixtures with latent attention on any plan equal a single device", "[oracle][numerics][mixture]") {
+  int checked = 0, dense = 0, shared = 0;
+  for (std::uint64_t seed = 1; checked < 16; ++seed) {
+    RandomRunLimits limits = limits_of(seed % 2 == 0 ? 2 : 4, 4);
+    limits.architectures = true;
+    const PlannedRun run = random_run(9900 + seed, limits);
+    if (!run.model.latent) continue;
+    check_run(run, seed, sweep_options(seed));
+    ++checked;
+    dense += run.model.mixture->first_dense > 0 ? 1 : 0;
+    shared += run.model.mixture->shared_ffn > 0 ? 1 : 0;
+  }
+  CHECK(dense > 2);
+  CHECK(shared > 2);
 }
 
 }  // namespace orrery::test

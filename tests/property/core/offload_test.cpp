@@ -5,8 +5,10 @@
 
 #include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/lower.hpp"
+#include "core/program/program_text.hpp"
 #include "core/program/verify.hpp"
 #include "core/record/tier_memory.hpp"
+#include "tests/property/core/program_oracle.hpp"
 #include "tests/support/random_plan.hpp"
 
 using namespace orrery;
@@ -30,6 +32,9 @@ Copied copied(const Program& program, std::uint32_t rank_class) {
   return bytes;
 }
 
+/// Dense layers below mixtures, with which only states leave the device.
+bool has_dense_layers(const ModelSpec& m) { return m.mixture && m.mixture->first_dense > 0; }
+
 /// Elements of a rank's modules whose states are in host memory, and of the largest of them.
 struct OnHost {
   std::uint64_t all = 0, largest = 0;
@@ -47,7 +52,13 @@ OnHost on_host(const PlannedRun& run, const Program& program, std::uint32_t rank
   };
   const std::vector<std::uint32_t> stages = test::stages_on(run.plan, rank);
   const std::uint32_t eighths = *run.plan.offload_states;
-  for (const std::uint32_t s : stages) add("layer", ((*run.plan.stage_layers)[s] * eighths + 7) / 8);
+  for (const std::uint32_t s : stages) {
+    const std::uint32_t end = first_layer(run.plan, s + 1);
+    const std::uint32_t taken = ((*run.plan.stage_layers)[s] * eighths + 7) / 8;
+    for (std::uint32_t l = end - taken; l < end; ++l) {
+      add(!run.model.mixture || is_mixture(run.model, l) ? "layer" : "layer.dense", 1);
+    }
+  }
   if (eighths < 8) return out;
   const auto holds = [&](std::size_t stage) { return std::find(stages.begin(), stages.end(), stage) != stages.end(); };
   if (holds(0)) add("embedding", 1);
@@ -208,6 +219,7 @@ TEST_CASE("offloaded parameters move and take what the closed form says", "[prop
     PlannedRun run = test::random_run(seed);
     if (optimizer_moments(run.workload) == 0 && !has_master_weights(run.workload)) continue;
     if (has_trust_ratio(run.workload) || has_factored_moments(run.workload) || run.plan.zero_stage == 3) continue;
+    if (has_dense_layers(run.model)) continue;
     run.plan.offload_activations = 0;
     run.plan.offload_parameters = 0;
     run.plan.offload_states = 8;
@@ -259,6 +271,7 @@ TEST_CASE("offloaded activations move and take what the closed form says", "[pro
   std::size_t smaller = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     PlannedRun run = test::random_run(seed);
+    if (has_dense_layers(run.model)) continue;
     run.plan.offload_states = 0;
     run.plan.offload_parameters = 0;
     run.plan.states_tier = StatesTier::host;
@@ -294,8 +307,8 @@ TEST_CASE("offloaded activations move and take what the closed form says", "[pro
   CHECK(smaller > 100);
 }
 
-// Every lost or repeated op is in mutation_test.cpp.  A wait may have a twin: compute waits for a broadcast that has
-// waited, or for a later way down.
+// Every lost or repeated op is in mutation_test.cpp.  A wait may have a twin (compute waits for a broadcast that has
+// waited, or for a later way down): then, and only then, the judge, who tries all pairs of ops, misses nothing either.
 TEST_CASE("the verifier rejects a lost wait for a copied activation, unless another does the same",
           "[property][offload]") {
   std::size_t waits = 0, rejected = 0;
@@ -303,6 +316,7 @@ TEST_CASE("the verifier rejects a lost wait for a copied activation, unless anot
     test::RandomRunLimits limits;
     limits.max_ranks = 4;
     PlannedRun run = test::random_run(seed, limits);
+    if (has_dense_layers(run.model)) continue;
     run.plan.offload_states = 0;
     run.plan.offload_parameters = 0;
     run.plan.states_tier = StatesTier::host;
@@ -317,18 +331,20 @@ TEST_CASE("the verifier rejects a lost wait for a copied activation, unless anot
     for (std::size_t b = 0; b < program.blocks.size(); ++b) {
       for (std::size_t i = 0; used[b] && i < program.blocks[b].ops.size(); ++i) {
         const Op& op = program.blocks[b].ops[i];
-        if (std::holds_alternative<Collective>(op.action)) continue;  // compute before it may have waited
         for (std::uint32_t w = op.waits.first; w < op.waits.first + op.waits.count; ++w) {
           Program early = program;
           Wait& wait = early.blocks[b].waits[w];
           if (wait.kind != Wait::Kind::tail || wait.lane.kind != LaneKind::copy) continue;
           wait.lane = op.lane;  // which it follows anyway
-          rejected += verify(early).empty() ? 0 : 1;
+          const std::vector<Violation> found = verify(early);
+          CAPTURE(op_text(program, program.blocks[b], op), render(found));
+          REQUIRE(found.empty() == test::brute_force_fault(early).empty());
+          rejected += found.empty() ? 0 : 1;
           ++waits;
         }
       }
     }
   }
   CHECK(waits > 100);
-  CHECK(rejected * 10 > waits * 9);
+  CHECK(rejected > 100);
 }

@@ -37,7 +37,7 @@ class Expand {
 
   RankList list(const std::vector<Slot>& slots) {
     RankList out;
-    std::map<std::size_t, std::size_t> tail, tail_at_start;
+    std::map<std::size_t, std::vector<std::size_t>> issued, issued_at_start;  // by lane
     std::vector<std::size_t> in_block;
     std::uint32_t run_number = ~0U;
     const auto fault = [&](const char* what) {
@@ -46,7 +46,7 @@ class Expand {
     for_each_op(p_, slots, [&](const OpRun& run) {
       if (run.block_run != run_number) {
         run_number = run.block_run;
-        tail_at_start = tail;
+        issued_at_start = issued;
         in_block.assign(run.block->ops.size(), ~std::size_t{0});
       }
       if (const auto* a = std::get_if<Alloc>(&run.op->action)) {
@@ -64,12 +64,15 @@ class Expand {
       Step step;
       step.run = run;
       const std::size_t lane = lane_number(run.op->lane);
-      if (tail.contains(lane)) step.before.push_back(tail[lane]);
+      if (issued.contains(lane)) step.before.push_back(issued[lane].back());
       for (std::uint32_t w = 0; w < run.op->waits.count; ++w) {
         const Wait& wait = run.block->waits[run.op->waits.first + w];
         if (wait.kind == Wait::Kind::tail) {
           const std::size_t other = lane_number(wait.lane);
-          if (tail_at_start.contains(other)) step.before.push_back(tail_at_start[other]);
+          const std::vector<std::size_t>& there = issued_at_start[other];
+          const std::size_t over = is_receive(wait.lane) ? run.receives_ahead : 0;
+          if (over > there.size()) fault("bad wait");
+          if (over < there.size()) step.before.push_back(there[there.size() - 1 - over]);
         } else if (wait.op >= run.op_index || in_block[wait.op] == ~std::size_t{0}) {
           fault("bad wait");
         } else {
@@ -97,7 +100,7 @@ class Expand {
       for (const Touch& t : step.touches) {
         for (std::uint64_t e = t.low; t.writes && e < t.high; ++e) written_[t.instance][e] = true;
       }
-      tail[lane] = in_block[run.op_index] = out.steps.size();
+      issued[lane].push_back(in_block[run.op_index] = out.steps.size());
       out.steps.push_back(std::move(step));
     });
     return out;

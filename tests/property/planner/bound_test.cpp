@@ -95,6 +95,7 @@ TEST_CASE("the closed form of memory is the Program's peak on every stage, or be
     const std::vector<std::uint64_t> peaks = bounder.stage_peaks(run.plan);
     CAPTURE(seed, test::describe(run));
     REQUIRE(peaks.size() == program.classes.size());
+    REQUIRE(bounder.peak_memory(run.plan) == *std::max_element(peaks.begin(), peaks.end()));
     for (std::size_t s = 0; s < peaks.size(); ++s) {
       CAPTURE(s);
       const std::uint64_t peak = program_peak(program, program.classes[s]);
@@ -208,6 +209,19 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
         REQUIRE(here.step <= estimated);
         REQUIRE(wherever.peak <= peak);
         REQUIRE(here.peak <= peak);
+        // One by one they are what they are alone, with the blocks of their own schedule.
+        std::vector<FamilyPipeline> two{pipelines.front(), pipelines.front()};
+        two.front().schedule = ScheduleName::gpipe;
+        const std::vector<FamilyBound> each = families.each_schedule(plain, plain_zero, two, capacity);
+        Plan own = plain;
+        own.schedule = plan.schedule;
+        own.chunks = plan.chunks;
+        const FamilyBound alone = families.any_schedule(own, plain_zero, pipelines, capacity);
+        REQUIRE(each.size() == 2);
+        REQUIRE(each.back().step == alone.step);
+        REQUIRE(each.back().peak == alone.peak);
+        REQUIRE(alone.step <= estimated);
+        REQUIRE(alone.peak <= peak);
       }
       REQUIRE(bounder.any_state(plan) <= exact);
       const Bounder::Look closer = bounder.closer(plan);
@@ -238,11 +252,19 @@ TEST_CASE("a bounder that has seen other plans answers as a fresh one", "[proper
       other.recompute = Recompute::full;
     }
     other.sequence_parallel = false;
-    for (const Plan& plan : {other, run.plan, other, run.plan}) {
+    // The same passes with other states, which share what is known of them.
+    Plan states = run.plan;
+    states.overlap_gradients = !*run.plan.overlap_gradients;
+    if (states.zero_stage <= 1 && states.mesh.size(Axis::data) > 1) states.zero_stage = 1 - states.zero_stage;
+    for (const Plan& plan : {other, run.plan, states, run.plan, other, states, run.plan}) {
       Bounder fresh(run.model, run.workload, cluster, {});
       CAPTURE(seed, test::describe(run));
       REQUIRE(used.step_time(plan) == fresh.step_time(plan));
       REQUIRE(used.stage_peaks(plan) == fresh.stage_peaks(plan));
+      REQUIRE(used.peak_memory(plan) == fresh.peak_memory(plan));
+      const Bounder::Look one = used.closer(plan), other_one = fresh.closer(plan);
+      REQUIRE(one.step == other_one.step);
+      REQUIRE(one.peak == other_one.peak);
     }
   }
 }

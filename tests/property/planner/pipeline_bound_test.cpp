@@ -90,7 +90,8 @@ TEST_CASE("no stage ends its backward passes before the bound", "[property][plan
     const auto ranks = static_cast<std::uint32_t>(p), count = static_cast<std::uint32_t>(m);
     const lowering::Orders orders = lowering::schedule_of(schedule)({ranks, 1, count});
     PassWalk walk;
-    REQUIRE(walk.ends(orders, StageMap{ranks, 1}, stages, count) == exact);
+    const StageMap map{ranks, 1};
+    REQUIRE(walk.ends(orders, receive_orders(orders, map, count), map, stages, count) == exact);
     const double share = static_cast<double>(bound[0]) / static_cast<double>(exact[0]);
     least = std::min(least, share);
     mean += share / runs;
@@ -135,4 +136,61 @@ TEST_CASE("with equal stages 1F1B's cost of latency is met up to the last rounds
       CHECK(bound >= law - 2 * c * static_cast<Picoseconds>(p - 2));
     }
   }
+}
+
+// Two ranks, two chunks in a loop: stage 0 and 2 on rank 0, 1 and 3 on rank 1, one microbatch.  Every number by hand.
+TEST_CASE("a rank's messages of one kind follow each other and are taken in order", "[property][planner]") {
+  using lowering::Phase;
+  const StageMap map{2, 2};
+  std::vector<StageTimes> stages(4, StageTimes{10, 20, 0, 0, 0});
+  for (std::size_t s = 0; s < 3; ++s) stages[s].send_hidden = stages[s].send_gradient = 3;
+  const lowering::Orders orders = {
+      {{Phase::forward, 0, 0}, {Phase::forward, 1, 0}, {Phase::backward, 1, 0}, {Phase::backward, 0, 0}},
+      {{Phase::forward, 0, 0}, {Phase::forward, 1, 0}, {Phase::backward, 1, 0}, {Phase::backward, 0, 0}}};
+  PassWalk walk;
+  // 4 forwards, 3 messages, 4 backwards, 3 messages; rank 1's last pass comes a message and a backward earlier.
+  CHECK(walk.ends(orders, receive_orders(orders, map, 1), map, stages, 1) == std::vector<Picoseconds>{138, 115});
+
+  // Two microbatches and a long message from stage 0: the second leaves when the first has arrived.
+  const StageMap plain{2, 1};
+  std::vector<StageTimes> two{{10, 20, 100, 5, 0}, {10, 20, 0, 0, 0}};
+  const lowering::Orders all = {
+      {{Phase::forward, 0, 0}, {Phase::forward, 0, 1}, {Phase::backward, 0, 0}, {Phase::backward, 0, 1}},
+      {{Phase::forward, 0, 0}, {Phase::forward, 0, 1}, {Phase::backward, 0, 0}, {Phase::backward, 0, 1}}};
+  // 10 + 2 x 100, forward and two backwards on rank 1; a message and a backward later on rank 0.
+  CHECK(walk.ends(all, receive_orders(all, plain, 2), plain, two, 2) == std::vector<Picoseconds>{285, 260});
+
+  // A V: stage 0 on rank 0, 1 and 2 on rank 1, 3 on rank 0.  Between 1 and 2 nothing is sent.
+  const StageMap v{2, 2, StagePlacement::v};
+  std::vector<StageTimes> turned(4, StageTimes{10, 10, 0, 0, 0});
+  turned[0].send_hidden = turned[2].send_hidden = 7;
+  turned[0].send_gradient = turned[2].send_gradient = 7;
+  const lowering::Orders one = {
+      {{Phase::forward, 0, 0}, {Phase::forward, 1, 0}, {Phase::backward, 1, 0}, {Phase::backward, 0, 0}},
+      {{Phase::forward, 0, 0}, {Phase::forward, 1, 0}, {Phase::backward, 1, 0}, {Phase::backward, 0, 0}}};
+  CHECK(walk.ends(one, receive_orders(one, v, 1), v, turned, 1) == std::vector<Picoseconds>{108, 91});
+}
+
+TEST_CASE("a message waits for those that its receiver takes before it", "[property][planner]") {
+  using lowering::Phase;
+  // Forward passes of two microbatches on a V of six stages.  Messages of stage 0 take 100: rank 1 has the first at
+  // 110, and the first of stage 3, on rank 2, is there to be taken from 142 on.
+  const StageMap map{3, 2, StagePlacement::v};
+  std::vector<StageTimes> stages(6, StageTimes{10, 10, 2, 2, 0});
+  stages[0].send_hidden = 100;
+  const std::vector<lowering::Action> deep = {
+      {Phase::forward, 0, 0}, {Phase::forward, 1, 0}, {Phase::forward, 0, 1}, {Phase::forward, 1, 1}};
+  const std::vector<lowering::Action> wide = {
+      {Phase::forward, 0, 0}, {Phase::forward, 0, 1}, {Phase::forward, 1, 0}, {Phase::forward, 1, 1}};
+  const lowering::Orders orders = {wide, deep, deep};
+  PassWalk walk;
+  ReceiveOrders receives(6);
+  receives[0] = {10, 11};  // rank 0: stage 5
+  receives[4] = {4, 5};    // rank 2: stage 2
+  // Rank 1 takes both of stage 1, at 110 and 210, before those of stage 4, at 212 and 256.
+  receives[2] = {2, 3, 8, 9};
+  CHECK(walk.ends(orders, receives, map, stages, 2) == std::vector<Picoseconds>{278, 266, 254});
+  // In turn: stage 4 at 144, but then the second of stage 1, which is on its way while nothing else is, at 244.
+  receives[2] = {2, 8, 3, 9};
+  CHECK(walk.ends(orders, receives, map, stages, 2) == std::vector<Picoseconds>{300, 288, 276});
 }

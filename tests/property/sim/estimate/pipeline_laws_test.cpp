@@ -1,22 +1,30 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string>
 
+#include "core/plan/plan_names.hpp"
+#include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/lower.hpp"
+#include "core/program/lower/schedule.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/walk.hpp"
 #include "tests/property/sim/estimate/prices.hpp"
+#include "tests/support/pipeline_emulation.hpp"
 #include "tests/support/tiny_model.hpp"
 
 namespace orrery {
 namespace {
 
 /// A model of one layer per stage, lowered; nothing but layers and messages will cost time.
-Program pipeline_program(std::uint32_t stages, std::uint32_t microbatches, ScheduleName schedule) {
+Program pipeline_program(std::uint32_t stages, std::uint32_t microbatches, ScheduleName schedule,
+                         std::uint32_t chunks = 1) {
+  const bool two_way = rules_of(schedule).placement == StagePlacement::two_way;
+  const std::uint32_t layers = two_way ? stages : stages * chunks;
   const ModelSpec m =
-      test::tiny_gpt({.layers = stages, .hidden = 8, .heads = 2, .vocabulary = 16, .positions = 8, .tied = false});
+      test::tiny_gpt({.layers = layers, .hidden = 8, .heads = 2, .vocabulary = 16, .positions = 8, .tied = false});
   Workload w;
   w.global_batch = microbatches;
   w.sequence_length = 4;
@@ -24,7 +32,8 @@ Program pipeline_program(std::uint32_t stages, std::uint32_t microbatches, Sched
   Plan plan;
   plan.mesh = Mesh{{{Axis::pipeline, stages}}};
   plan.schedule = schedule;
-  plan.stage_layers = std::vector<std::uint32_t>(stages, 1);
+  plan.chunks = chunks;
+  plan.stage_layers = std::vector<std::uint32_t>(layers, 1);
   plan.gradient_bucket = Bytes::of(1);
   plan.overlap_gradients = false;
   plan.attention = AttentionKernel::flash;
@@ -32,12 +41,16 @@ Program pipeline_program(std::uint32_t stages, std::uint32_t microbatches, Sched
 }
 
 /// `forward` and `backward` per layer and microbatch, `message` per transfer.
-Prices pipeline_prices(const Program& program, Picoseconds forward, Picoseconds backward, Picoseconds message) {
+Prices pipeline_prices(const Program& program, Picoseconds forward, Picoseconds backward, Picoseconds message,
+                       Picoseconds weight = 0) {
   Prices prices;
   resize(prices, program);
   for (std::size_t b = 0; b < program.blocks.size(); ++b) {
     const Block& block = program.blocks[b];
-    const Picoseconds whole = block.name == "layer.forward" ? forward : block.name == "layer.backward" ? backward : 0;
+    const Picoseconds whole = block.name == "layer.forward"    ? forward
+                              : block.name == "layer.backward" ? backward
+                              : block.name == "layer.weight"   ? weight
+                                                               : 0;
     for (std::size_t i = 0; i < block.ops.size(); ++i) {
       if (!std::holds_alternative<Compute>(block.ops[i].action)) continue;
       prices.op[prices.first_op[b] + i] = whole;  // all of it in the first op
@@ -104,6 +117,51 @@ TEST_CASE("1F1B's bubble has the latency term 2 c (M - floor(M / p))", "[propert
     const Picoseconds expected = m * (f + b) + (p - 1) * (f + b) + 2 * c * (all - all / p);
     CHECK(estimated(program, prices) == expected);
     CHECK(simulated(program, prices) == expected);
+  }
+}
+
+// What the order of every schedule takes, run in exact integers with messages beside compute, that knows nothing of
+// lists, lanes and early receives.  Where ranks have neighbours on two sides for one direction, messages of both queue
+// on one lane, in the order of the lists: a tight order (ZB-V, DualPipe) whose messages come in another then waits.
+TEST_CASE("a Program takes as long as the order of its schedule", "[property][schedule]") {
+  test::Draws draw(13);
+  std::array<int, 16> seen{};
+  int queued = 0;
+  for (int round = 0; round < 700; ++round) {
+    const auto name = static_cast<ScheduleName>(draw.in(0, static_cast<int>(ScheduleName::dualpipe)));
+    if (name == ScheduleName::custom) continue;
+    const ScheduleRules& rules = rules_of(name);
+    auto p = static_cast<std::uint32_t>(draw.in(1, 6));
+    if (rules.even) p = 2 * (1 + p / 3);
+    const auto chunks = static_cast<std::uint32_t>(rules.most_chunks == 0 ? draw.in(2, 4) : rules.least_chunks);
+    auto m =
+        static_cast<std::uint32_t>(rules.whole_rounds ? p * draw.in(1, 4) : rules.least_rounds * p + draw.in(1, 12));
+    if (rules.even) m += m % 2;
+    const Picoseconds f = draw.in(1, 50), b = draw.in(1, 100), w = rules.splits_backward ? draw.in(1, 50) : 0;
+    const Picoseconds c = draw.in(0, std::min(f, b));
+    CAPTURE(round, name_of(name), p, chunks, m, f, b, w, c);
+    const Program program = pipeline_program(p, m, name, chunks);
+    const Prices prices = pipeline_prices(program, f, b, c, w);
+    Plan plan;
+    plan.mesh = program.mesh;
+    plan.schedule = name;
+    plan.chunks = chunks;
+    const test::Emulated expected = test::emulate(lowering::orders_of(plan, m), stage_map(plan), m, {f, b, w, c});
+    const Picoseconds time = estimated(program, prices);
+    CHECK(simulated(program, prices) == time);
+    const bool tight = name == ScheduleName::zb_v || name == ScheduleName::dualpipe_v || name == ScheduleName::dualpipe;
+    if (tight) {
+      CHECK(time >= expected.makespan);
+      CHECK(time * 5 <= expected.makespan * 6);
+      queued += time > expected.makespan ? 1 : 0;
+    } else {
+      CHECK(time == expected.makespan);
+    }
+    ++seen[static_cast<std::size_t>(name)];
+  }
+  CHECK(queued * 10 < 700);
+  for (int s = 0; s <= static_cast<int>(ScheduleName::dualpipe); ++s) {
+    if (static_cast<ScheduleName>(s) != ScheduleName::custom) CHECK(seen[static_cast<std::size_t>(s)] > 20);
   }
 }
 

@@ -64,6 +64,7 @@ namespace {
 PlannedRun sharded_run() {
   test::RandomRunLimits limits;
   limits.zero_stage = 3;
+  limits.mixture = false;
   for (std::uint64_t seed = 0;; ++seed) {
     PlannedRun r = test::random_run(seed, limits);
     if (r.plan.mesh.size(Axis::pipeline) > 1 && r.plan.mesh.size(Axis::data) > 1 && r.plan.reshard_after_forward) {

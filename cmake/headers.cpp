@@ -1,0 +1,1 @@
+// A library needs a source to own the headers that all tests precompile.

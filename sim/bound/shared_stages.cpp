@@ -1,0 +1,211 @@
+#include "sim/bound/shared_stages.hpp"
+
+#include <algorithm>
+
+#include "sim/bound/coverage.hpp"
+#include "sim/bound/stage_times.hpp"
+
+namespace orrery {
+
+void SharedStages::enter(const Plan& plan, MeshCosts& mesh) {
+  const BlockKey block = block_key(plan);
+  const bool same_mesh = visit_ == mesh.visit() && block == block_;
+  Pipeline pipeline{plan.schedule, plan.chunks, plan.mesh.size(Axis::pipeline), microbatches(plan, mesh.workload),
+                    plan.action_times};
+  const bool same_pipeline = pipeline == pipeline_;
+  if (same_mesh && same_pipeline && stage_layers_ == *plan.stage_layers) return;
+  ++entered_;
+  if (!same_mesh) {
+    times_ = &mesh.times_of(plan);
+    blocks_ = &mesh.blocks_of(plan);
+    visit_ = mesh.visit();
+    block_ = block;
+  }
+  stage_layers_ = *plan.stage_layers;
+  map_ = stage_map(plan);
+  if (!same_pipeline) {
+    pipeline_ = pipeline;
+    microbatches_ = pipeline.microbatches;
+    in_flight_.resize(map_.ranks);
+    for (std::uint32_t r = 0; r < map_.ranks; ++r) in_flight_[r] = microbatches_in_flight(plan, r, microbatches_);
+  }
+  shares_.resize(map_.stages());
+  for (std::uint32_t s = 0; s < shares_.size(); ++s) shares_[s] = share_of(plan, map_, s);
+  runs_.clear();
+  for (std::uint32_t r = 0; r < map_.ranks; ++r) {
+    bool alike = r > 0;
+    for (std::uint32_t c = 0; alike && c < map_.chunks; ++c) alike = share(r, c) == share(r - 1, c);
+    if (alike) {
+      runs_.back().end = r + 1;
+    } else {
+      runs_.push_back({r, r + 1});
+    }
+  }
+  plain_activations_.clear();
+  plain_lanes_.clear();
+  plain_stages_.clear();
+  plain_clear_ = {};
+}
+
+std::uint64_t SharedStages::activations(const Run& run, const Plan& plan, const StateCosts& state) {
+  memory_.clear();
+  for (std::uint32_t c = 0; c < map_.chunks; ++c) {
+    memory_.push_back(pass_memory(*blocks_, state, share(run.begin, c), plan));
+  }
+  std::uint64_t most = 0;
+  for (std::uint32_t r = run.begin; r < run.end; ++r) {
+    most = std::max(most, activation_bytes(memory_.data(), in_flight_[r]));
+  }
+  return most;
+}
+
+std::uint64_t SharedStages::peak(const Plan& plan, const StateCosts& state) {
+  const bool plain = state.zero() < 2;
+  if (plain && plain_activations_.empty()) {
+    for (const Run& run : runs_) plain_activations_.push_back(activations(run, plan, state));
+  }
+  std::uint64_t peak = 0;
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    std::uint64_t held = state.scalar_bytes();
+    for (std::uint32_t c = 0; c < map_.chunks; ++c) held += persistent_bytes(state, share(runs_[i].begin, c));
+    peak = std::max(peak, held + (plain ? plain_activations_[i] : activations(runs_[i], plan, state)));
+  }
+  return peak;
+}
+
+const std::vector<StageTimes>& SharedStages::stages(const Plan& plan, MeshCosts& mesh, StateCosts& state) {
+  if (state.zero() >= 2) {
+    stage_times(stages_, plan, map_, mesh, state);
+    return stages_;
+  }
+  const Clear clear{state.layer().clear, state.embedding().clear, state.head().clear};
+  if (plain_stages_.empty() || clear != plain_clear_) {
+    if (!plain_stages_.empty()) ++entered_;
+    stage_times(plain_stages_, plan, map_, mesh, state);
+    plain_clear_ = clear;
+    plain_ends_.end.clear();
+  }
+  return plain_stages_;
+}
+
+const std::vector<Picoseconds>& SharedStages::ends(const std::vector<StageTimes>& times, const Plan& plan,
+                                                   const MeshCosts& mesh, const StateCosts& state) {
+  const bool plain = state.zero() < 2;
+  PipelineStorage& storage = plain ? plain_ends_ : ends_;
+  if (plain && !storage.end.empty()) return storage.end;
+  const bool concurrent = mesh.cluster.device.concurrent_lanes;
+  return is_plain(plan) ? backward_ends(storage, times, plan.schedule, microbatches_, concurrent)
+                        : rank_ends(storage, times, map_, microbatches_, concurrent, !splits_backward(plan));
+}
+
+Picoseconds SharedStages::step(const Plan& plan, MeshCosts& mesh, StateCosts& state) {
+  const std::vector<StageTimes>& times = stages(plan, mesh, state);
+  return step_after(ends(times, plan, mesh, state), times, plan, mesh, state);
+}
+
+Picoseconds SharedStages::busiest_lane(const Run& run, const Plan& plan, const MeshCosts& mesh,
+                                       StateCosts& state) const {
+  const PerBlock<LaneTimes>& lanes = times_->lanes;
+  LaneTimes sum{};
+  for (std::uint32_t c = 0; c < map_.chunks; ++c) {
+    const StageShare& holds = share(run.begin, c);
+    const auto layers = static_cast<Picoseconds>(holds.layers);
+    for (std::size_t l = 0; l < sum.size(); ++l) {
+      sum[l] += layers * (lanes.layer_forward[l] + lanes.layer_backward[l] + lanes.layer_weight[l]);
+      if (holds.first) sum[l] += lanes.embedding_forward[l] + lanes.embedding_backward[l];
+      if (holds.last) sum[l] += lanes.head_forward[l] + lanes.head_backward[l];
+    }
+    if (state.zero() < 2) continue;
+    for (const BucketCosts& b : state.buckets(holds.layers, holds.first, holds.last, mesh.costs())) {
+      for (const LanePrice& p : b.reduce) sum[p.lane] += p.price;
+    }
+    if (state.zero() >= 3 && plan.reshard_after_forward) {
+      sum[gather_lane] += 2 * layers * state.layer().gather_weights;
+    }
+  }
+  return static_cast<Picoseconds>(microbatches_) / map_.pipes() * *std::max_element(sum.begin(), sum.end());
+}
+
+/// Ranks that share cores: at least their compute work over the cores.
+Picoseconds SharedStages::least_by_cores(const MeshCosts& mesh, const StateCosts& state) const {
+  const auto sharing = mesh.costs().core_sharing();
+  if (!sharing || sharing->ranks_per_node <= sharing->cores) return 0;
+  const auto m = static_cast<Picoseconds>(microbatches_) / map_.pipes();
+  const PerBlock<Picoseconds>& busy = blocks_->busy();
+  const auto once = [](const ModuleState& module) { return module.clear + module.norm + module.update; };
+  Picoseconds least = 0;
+  for (const Run& run : runs_) {
+    Picoseconds work = 0;
+    for (std::uint32_t c = 0; c < map_.chunks; ++c) {
+      const StageShare& holds = share(run.begin, c);
+      work += holds.layers * (m * (busy.layer_forward + busy.layer_backward + busy.layer_weight) + once(state.layer()));
+      if (holds.first) work += m * (busy.embedding_forward + busy.embedding_backward) + once(state.embedding());
+      if (holds.last) work += m * (busy.head_forward + busy.head_backward) + once(state.head());
+    }
+    least = run.begin == 0 ? work : std::min(least, work);
+  }
+  return least / sharing->cores * sharing->ranks_per_node;
+}
+
+Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const std::vector<StageTimes>& stages,
+                                     const Plan& plan, MeshCosts& mesh, StateCosts& state) {
+  const bool concurrent = mesh.cluster.device.concurrent_lanes;
+  const bool plain = state.zero() < 2;
+  if (concurrent && plain && plain_lanes_.empty()) {
+    for (const Run& run : runs_) plain_lanes_.push_back(busiest_lane(run, plan, mesh, state));
+  }
+  // With a norm, no rank updates before every rank has reduced.
+  Picoseconds reduced = 0;
+  Picoseconds updated = 0;
+  Picoseconds by_lane = 0;
+  buckets_.resize(map_.chunks);
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    const Run& run = runs_[i];
+    Picoseconds norm = 0;
+    bool tied = false;
+    Picoseconds backward = 0;
+    for (std::uint32_t c = 0; c < map_.chunks; ++c) {
+      const StageShare& holds = share(run.begin, c);
+      buckets_[map_.chunks - 1 - c] = &state.buckets(holds.layers, holds.first, holds.last, mesh.costs());
+      norm += holds.layers * state.layer().norm + (holds.first ? state.embedding().norm : 0) +
+              (holds.last ? state.head().norm : 0);
+      tied = tied || holds.first || holds.last;
+      backward += stages[map_.stage(run.begin, c)].backward;
+    }
+    const Picoseconds end = *std::max_element(&ends[run.begin], &ends[run.begin] + (run.end - run.begin));
+    const Picoseconds ready = end + exposed_reduction(plan, buckets_, *times_, state, concurrent, backward,
+                                                      tied ? state.tied_reduction() : 0);
+    const Picoseconds update = update_time(buckets_, state, concurrent);
+    if (concurrent) by_lane = std::max(by_lane, plain ? plain_lanes_[i] : busiest_lane(run, plan, mesh, state));
+    if (state.factor()) {
+      reduced = std::max(reduced, ready + norm);
+      updated = std::max(updated, update);
+    } else {
+      updated = std::max(updated, ready + update);
+    }
+  }
+  const Picoseconds by_compute = state.factor() ? reduced + state.norm_reduction() + updated : updated;
+  return std::max({by_compute, by_lane, least_by_cores(mesh, state)});
+}
+
+Picoseconds SharedStages::passes(const Plan& plan, const MeshCosts& mesh) {
+  const PerBlock<Picoseconds>& span = times_->span;
+  const PerBlock<Picoseconds>& arrival = times_->arrival;
+  stages_.assign(map_.stages(), {});
+  for (std::uint32_t i = 0; i < stages_.size(); ++i) {
+    const auto layers = static_cast<Picoseconds>(shares_[i].layers);
+    const bool first = shares_[i].first, last = shares_[i].last;
+    StageTimes& t = stages_[i];
+    t.forward = layers * span.layer_forward +
+                (first ? span.embedding_forward : arrival.layer_forward - span.layer_forward) +
+                (last ? span.head_forward : 0);
+    t.backward = layers * span.layer_backward + (first ? span.embedding_backward : 0) +
+                 (last ? span.head_backward : arrival.layer_backward - span.layer_backward);
+    t.weight = layers * span.layer_weight;
+  }
+  const std::vector<Picoseconds>& ends =
+      rank_ends(ends_, stages_, map_, microbatches_, mesh.cluster.device.concurrent_lanes, !splits_backward(plan));
+  return *std::max_element(ends.begin(), ends.end());
+}
+
+}  // namespace orrery

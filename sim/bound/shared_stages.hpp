@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/bound/after_passes.hpp"
+#include "sim/bound/mesh_costs.hpp"
+#include "sim/bound/pipeline_bound.hpp"
+#include "sim/bound/stage_memory.hpp"
+
+namespace orrery {
+
+/// What plans share that differ in how they keep states alone (ZeRO stage, resharding, prefetch, overlap): mesh,
+/// blocks, schedule and stages.  It is worked out for the first of them.  ZeRO 0 and 1 share their passes too.
+///
+/// Ranks that hold the same modules follow each other in runs, and differ in when their passes end and in how many
+/// microbatches they keep: a run is looked at once.
+///
+/// Keeps its storage: one for each thread.  The mesh of the plan is entered before any call.
+class SharedStages {
+ public:
+  /// Ranks begin .. end - 1, whose chunks hold the same.
+  struct Run {
+    std::uint32_t begin = 0, end = 0;
+  };
+
+  /// Before anything below.  Nothing to do where the plan shares all of it with the one before.
+  void enter(const Plan&, MeshCosts&);
+  /// Another number once a plan does not share it, or ZeRO 0 and 1 differ in their passes after all.
+  [[nodiscard]] std::uint64_t entered() const { return entered_; }
+  [[nodiscard]] const std::vector<Run>& runs() const { return runs_; }
+  [[nodiscard]] const StageMap& map() const { return map_; }
+  [[nodiscard]] const BlockCosts& blocks() const { return *blocks_; }
+  [[nodiscard]] const BlockTimes& times() const { return *times_; }
+  [[nodiscard]] const StageShare& share(std::uint32_t rank, std::uint32_t chunk) const {
+    return shares_[map_.stage(rank, chunk)];
+  }
+
+  /// The most bytes of any rank, as Bounder says.
+  [[nodiscard]] std::uint64_t peak(const Plan&, const StateCosts&);
+  /// Times of the plan's stages, until the next call.
+  const std::vector<StageTimes>& stages(const Plan&, MeshCosts&, StateCosts&);
+  /// The step, by when the bounds of pipeline_bound.hpp say that ranks end their passes.
+  [[nodiscard]] Picoseconds step(const Plan&, MeshCosts&, StateCosts&);
+  /// The step where ranks end their passes then.
+  [[nodiscard]] Picoseconds step_after(const std::vector<Picoseconds>& ends, const std::vector<StageTimes>&,
+                                       const Plan&, MeshCosts&, StateCosts&);
+  /// Entry, own work and drain, whatever the states.
+  [[nodiscard]] Picoseconds passes(const Plan&, const MeshCosts&);
+
+ private:
+  /// What all plans of one schedule on so many ranks share.
+  struct Pipeline {
+    ScheduleName schedule = ScheduleName::one_f_one_b;
+    std::uint32_t chunks = 0;  ///< of the plan; 0: none yet
+    std::uint32_t ranks = 0;
+    std::uint64_t microbatches = 0;
+    ActionTimes times;
+    friend bool operator==(const Pipeline&, const Pipeline&) = default;
+  };
+  /// What clearing gradients takes, all that ZeRO 0 and 1 could differ in before the passes end.
+  struct Clear {
+    Picoseconds layer = -1, embedding = -1, head = -1;
+    friend bool operator==(const Clear&, const Clear&) = default;
+  };
+
+  /// The most that passes of any of the run's ranks hold.
+  [[nodiscard]] std::uint64_t activations(const Run&, const Plan&, const StateCosts&);
+  /// How long each collective lane of a rank of the run is busy in all its passes, at least: the busiest lane's time.
+  [[nodiscard]] Picoseconds busiest_lane(const Run&, const Plan&, const MeshCosts&, StateCosts&) const;
+  [[nodiscard]] Picoseconds least_by_cores(const MeshCosts&, const StateCosts&) const;
+  const std::vector<Picoseconds>& ends(const std::vector<StageTimes>&, const Plan&, const MeshCosts&,
+                                       const StateCosts&);
+
+  std::uint64_t entered_ = 0;
+  std::uint64_t visit_ = 0;
+  BlockKey block_;
+  const BlockCosts* blocks_ = nullptr;
+  const BlockTimes* times_ = nullptr;
+  Pipeline pipeline_;
+  std::vector<std::uint32_t> stage_layers_;
+
+  StageMap map_;
+  std::uint64_t microbatches_ = 0;
+  std::vector<std::vector<std::uint64_t>> in_flight_;  ///< by rank; of the pipeline
+  std::vector<StageShare> shares_;                     ///< by stage
+  std::vector<Run> runs_;
+  // Of ZeRO 0 and 1, once known:
+  std::vector<std::uint64_t> plain_activations_;  ///< by run
+  std::vector<Picoseconds> plain_lanes_;          ///< by run
+  std::vector<StageTimes> plain_stages_;
+  PipelineStorage plain_ends_;
+  Clear plain_clear_;
+
+  std::vector<StageTimes> stages_;
+  PipelineStorage ends_;
+  std::vector<PassMemory> memory_;
+  ChunkBuckets buckets_;
+};
+
+}  // namespace orrery
