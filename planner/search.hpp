@@ -44,8 +44,8 @@ struct SearchOptions {
   bool prune = true;          ///< false: estimate every plan that fits (the brute force of tests)
   std::uint32_t threads = 0;  ///< 0: all cores; the result does not depend on it
   std::function<void(const SearchProgress&)> progress;  ///< called from one thread at a time
-  std::chrono::milliseconds progress_every{100};        ///< at least this much time between two calls of it
   const std::atomic<bool>* cancel = nullptr;            ///< set it to stop early with what is known
+  std::chrono::milliseconds progress_every{100};        ///< least time between two calls of progress
 };
 
 struct FoundPlan {
