@@ -11,12 +11,14 @@
 #include <thread>
 
 #include "cli/file_kind.hpp"
+#include "cli/table.hpp"
 #include "core/base/nearest.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/record/calibration_file.hpp"
 #include "core/spec/spec_check.hpp"
+#include "core/spec/spec_files.hpp"
 
 namespace orrery {
 
@@ -194,6 +196,38 @@ CostModel cost_model(const LoadedPlan& loaded) {
   const Plan& plan = loaded.run.plan;
   return CostModel(*loaded.run.cluster, loaded.calibration.calibration, plan.mesh, plan.placement,
                    plan.collective_algorithm);
+}
+
+std::vector<std::string> unlike_subjects(const PlannedRun& a, const PlannedRun& b) {
+  std::vector<std::string> out;
+  const auto differ = [&](std::string_view what, const std::string& left, const std::string& right) {
+    out.push_back(fmt::format("{}: {} | {}{}", what, printable(left), printable(right),
+                              left == right ? " (with other details)" : ""));
+  };
+  const auto sourceless = [](auto spec) {
+    spec.source.clear();
+    spec.origin = {};
+    return spec;
+  };
+  const auto priced = [](Workload w) {
+    w.optimizer.learning_rate = 0.0;
+    w.schedule = {};
+    w.seed = 0;
+    w.data.clear();
+    w.origin = {};
+    return w;
+  };
+  const auto devices = [](const ClusterSpec& c) {
+    return fmt::format("{} of {} {}", c.name, c.devices(), c.device.name);
+  };
+  const auto work = [](const Workload& w) {
+    return fmt::format("{} x {} tokens, {}, {}", w.global_batch, w.sequence_length, name_of(w.precision),
+                       name_of(w.optimizer.kind));
+  };
+  if (sourceless(a.model) != sourceless(b.model)) differ("model", a.model.name, b.model.name);
+  if (sourceless(*a.cluster) != sourceless(*b.cluster)) differ("cluster", devices(*a.cluster), devices(*b.cluster));
+  if (priced(a.workload) != priced(b.workload)) differ("workload", work(a.workload), work(b.workload));
+  return out;
 }
 
 std::string resolutions_text(const std::vector<Resolution>& resolved) {

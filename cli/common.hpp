@@ -105,6 +105,10 @@ struct LoadedPlan {
 
 [[nodiscard]] CostModel cost_model(const LoadedPlan&);
 
+/// What two plans are of, where it differs: "model: A | B".  Sources of figures and what no prediction depends on
+/// (learning rates, seed, data) are no difference.  Times of plans of unlike things say little about the plans.
+[[nodiscard]] std::vector<std::string> unlike_subjects(const PlannedRun&, const PlannedRun&);
+
 /// Lines "auto: key = value (reason)" for every value that was resolved.
 [[nodiscard]] std::string resolutions_text(const std::vector<Resolution>&);
 

@@ -57,12 +57,12 @@ class CompareVerb final : public Verb {
     const auto [a, a_text] = look(a_);
     const auto [b, b_text] = look(b_);
     if (a != b) {
-      refuse("cli.compare", fmt::format("a {} cannot be compared with a {}", name_of(a), name_of(b)),
+      refuse("cli.compare", fmt::format("{} cannot be compared with {}", with_article(a), with_article(b)),
              {"Two traces, two reports or two plans can."});
     }
     if (a == FileKind::plan) return plans();
     if (a != FileKind::trace && a != FileKind::report) {
-      refuse("cli.compare", fmt::format("{} is a {}", a_, name_of(a)),
+      refuse("cli.compare", fmt::format("{} is {}", a_, with_article(a)),
              {"Two traces, two reports or two plans can be compared."});
     }
     std::vector<std::string> notes;
@@ -173,27 +173,6 @@ class CompareVerb final : public Verb {
     }
   }
 
-  /// What two plans are of: where that differs, their times say little about the plans.
-  static std::vector<std::string> differing(const PlannedRun& a, const PlannedRun& b) {
-    std::vector<std::string> out;
-    const auto differ = [&](std::string_view what, bool equal, const std::string& left, const std::string& right) {
-      if (!equal) out.push_back(fmt::format("{}: {} | {}", what, printable(left), printable(right)));
-    };
-    const auto devices = [](const ClusterSpec& c) {
-      return fmt::format("{} of {} {}", c.name, c.devices(), c.device.name);
-    };
-    const auto work = [](const Workload& w) {
-      return fmt::format("{} x {} tokens, {}, {}", w.global_batch, w.sequence_length, name_of(w.precision),
-                         name_of(w.optimizer.kind));
-    };
-    differ("model", a.model == b.model, a.model.name, b.model.name);
-    differ("cluster", a.cluster == b.cluster, devices(*a.cluster), devices(*b.cluster));
-    const std::string left = work(a.workload);
-    const std::string right = work(b.workload);
-    differ("workload", a.workload == b.workload, left, left == right ? right + " (with other details)" : right);
-    return out;
-  }
-
   /// Two plans: their estimates, side by side.
   int plans() const {
     const LoadedPlan a = load_plan(a_, flags_, std::nullopt);
@@ -203,7 +182,7 @@ class CompareVerb final : public Verb {
     nlohmann::ordered_json json;
     json["a"] = to_json(ra);
     json["b"] = to_json(rb);
-    const std::vector<std::string> unlike = differing(a.run, b.run);
+    const std::vector<std::string> unlike = unlike_subjects(a.run, b.run);
     json["unlike"] = unlike;
     json["differences"] = differences(b.run.plan, a.run.plan);
     write_output(flags_, json_text(json));

@@ -96,16 +96,11 @@ class ExplainVerb final : public Verb {
     const UnresolvedPlan plan = read_unresolved(plan_, flags_, cluster_);
     const UnresolvedPlan other = read_unresolved(*other_, flags_, cluster_);
     // The difference is of decisions: all else must be the same.
-    const auto same = [](const char* what, bool equal, const std::string& detail) {
-      if (!equal) refuse("cli.explain", fmt::format("the plans differ in {}", what), {detail});
-    };
-    const PlannedRun& a = plan.run;
-    const PlannedRun& b = other.run;
-    same("model", a.model == b.model, fmt::format("{}, {}", a.model.name, b.model.name));
-    same("cluster", a.cluster == b.cluster,
-         fmt::format("{} of {} devices, {} of {}; --cluster and --gpus put both on one.", a.cluster->name,
-                     a.cluster->devices(), b.cluster->name, b.cluster->devices()));
-    same("workload", a.workload == b.workload, "orrery compare sets such plans side by side.");
+    std::vector<std::string> unlike = unlike_subjects(plan.run, other.run);
+    if (!unlike.empty()) {
+      unlike.emplace_back("--cluster and --gpus put both on one cluster; orrery compare sets such plans side by side.");
+      refuse("cli.explain", "the plans are not of the same thing", std::move(unlike));
+    }
     const Difference diff = explain_difference(plan.run, other.run.plan, plan.calibration.calibration);
     nlohmann::ordered_json json;
     json["valid"] = diff.valid;

@@ -64,7 +64,7 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
 }
 
 std::string with_article(FileKind kind) {
-  return (kind == FileKind::unknown ? "an " : "a ") + std::string(name_of(kind));
+  return kind == FileKind::unknown ? "an unknown file" : "a " + std::string(name_of(kind));
 }
 
 void require_kind(const std::filesystem::path& file, const std::vector<FileKind>& wanted) {

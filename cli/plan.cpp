@@ -236,14 +236,15 @@ PlanVerb::NearestFit PlanVerb::nearest_fit() const {
 std::string PlanVerb::nearest_text() const {
   const auto bytes = [](std::uint64_t n) { return short_text(Bytes::of(static_cast<double>(n))); };
   const NearestFit fit = nearest_fit();
+  const char* of_basic = all_ || only_ ? " of plans with data, 1D tensor and pipeline axes" : "";
   std::string out;
   if (fit.here) {
-    out +=
-        fmt::format("Nearest: {} on its fullest device, with {}.\n", bytes(fit.here->peak), describe(fit.here->plan));
+    out += fmt::format("Nearest{}: {} on its fullest device, with {}.\n", of_basic, bytes(fit.here->peak),
+                       describe(fit.here->plan));
   }
   if (fit.fits) {
-    out += fmt::format("With --gpus {} it fits: {} with {}.\n", fit.on->devices(), bytes(fit.fits->peak),
-                       describe(fit.fits->plan));
+    out += fmt::format("With --gpus {} (doublings were tried) it fits: {} with {}.\n", fit.on->devices(),
+                       bytes(fit.fits->peak), describe(fit.fits->plan));
   }
   if (fit.interrupted_at) out += fmt::format("Interrupted while looking at {} GPUs.\n", *fit.interrupted_at);
   return out;
@@ -448,6 +449,7 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
     const FoundPlan& found = result.plans[i];
     nlohmann::ordered_json entry = to_json(found.report);
+    entry["plan"] = planned(found, i).plan.name;
     entry["number"] = found.number;
     entry["description"] = describe(found.plan);
     entry["plan_file"] = write_plan(planned(found, i));
@@ -514,6 +516,11 @@ int PlanVerb::run() {
     if (flags_.output && !result.plans.empty()) print(fmt::format("The best plan is in {}.\n", *flags_.output));
   }
   // After the result, which stands whatever the other program can express.
+  if (!refused.empty() && (all_ || only_)) {
+    refused.error(
+        "cli.export", "the best plan of this space is beyond Megatron-LM's flags",
+        {"--only \"tensor=1d zero=0,1 schedule=gpipe,1f1b,interleaved replica=off\" searches plans within them."});
+  }
   if (!refused.empty()) throw InputError(refused, flags_.json);
   return result.plans.empty() || !result.complete || unsimulated(result) > 0 ? status_no : status_fine;
 }

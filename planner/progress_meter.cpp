@@ -11,6 +11,7 @@ void ProgressMeter::phase(std::string name, std::uint64_t total) {
   now_.phase = std::move(name);
   now_.done = 0;
   now_.total = total;
+  readings_.clear();
   phase_start_ = std::chrono::steady_clock::now();
 }
 
@@ -39,9 +40,13 @@ void ProgressMeter::tell() {
   last_ = now;
   now_.elapsed_s = std::chrono::duration<double>(now - start_).count();
   now_.eta_s.reset();
-  if (now_.done > 0) {
-    const double passed = std::chrono::duration<double>(now - phase_start_).count();
-    now_.eta_s = passed / static_cast<double>(now_.done) * static_cast<double>(now_.total - now_.done);
+  // Searches decide most plans at once and the last ones slowly: the pace of the last half counts.
+  readings_.push_back({now, now_.done});
+  while (readings_.size() > 2 && now - readings_.front().at > (now - phase_start_) / 2) readings_.pop_front();
+  const Reading& before = readings_.front();
+  if (now_.done > before.done) {
+    const double passed = std::chrono::duration<double>(now - before.at).count();
+    now_.eta_s = passed / static_cast<double>(now_.done - before.done) * static_cast<double>(now_.total - now_.done);
   }
   options_.progress(now_);
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <string>
 
@@ -31,6 +32,11 @@ class ProgressMeter {
 
   const SearchOptions& options_;
   std::chrono::steady_clock::time_point start_, phase_start_, last_;
+  struct Reading {
+    std::chrono::steady_clock::time_point at;
+    std::uint64_t done;
+  };
+  std::deque<Reading> readings_;  ///< of the last half of the phase so far
   std::mutex mutex_;
   SearchProgress now_;
 };

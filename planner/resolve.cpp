@@ -31,8 +31,13 @@ std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const W
                                       const ClusterSpec& cluster, const Calibration& calibration) {
   Bounder bounder(model, workload, cluster, calibration);
   const std::uint32_t stages = plan.mesh.size(Axis::pipeline) * plan.chunks;
-  std::vector<std::uint32_t> best;
-  std::tuple<bool, Picoseconds, std::uint32_t> least;
+  struct Rated {
+    std::vector<std::uint32_t> split;
+    bool fits;
+    Picoseconds step;
+    std::uint32_t unevenness;
+  };
+  std::vector<Rated> rated;
   // Descending, so that of equals the one with larger stages first stands.
   auto splits = uneven_stages(model.layers, stages, resolve_reach);
   const bool bounded = bound_covers(plan, model);
@@ -41,13 +46,18 @@ std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const W
     plan.stage_layers = split;
     const bool fits = !bounded || static_cast<double>(bounder.peak_memory(plan)) <= cluster.device.memory.base();
     const auto [low, high] = std::minmax_element(split.begin(), split.end());
-    const std::tuple rating(!fits, bounded ? bounder.step_time(plan) : Picoseconds{0}, *high - *low);
-    if (best.empty() || rating < least) {
-      best = split;
-      least = rating;
-    }
+    rated.push_back({split, fits, bounded ? bounder.step_time(plan) : Picoseconds{0}, *high - *low});
   }
-  return best;
+  const bool some_fit = std::any_of(rated.begin(), rated.end(), [](const Rated& r) { return r.fits; });
+  std::erase_if(rated, [&](const Rated& r) { return r.fits != some_fit; });
+  const auto faster = [](const Rated& a, const Rated& b) { return a.step < b.step; };
+  const Picoseconds least = std::min_element(rated.begin(), rated.end(), faster)->step;
+  // Closer than a thousandth, times say nothing about which is faster: the most even of those.
+  std::erase_if(rated, [&](const Rated& r) { return r.step > least + least / 1000; });
+  const auto more_even = [](const Rated& a, const Rated& b) {
+    return std::tie(a.unevenness, a.step) < std::tie(b.unevenness, b.step);
+  };
+  return std::min_element(rated.begin(), rated.end(), more_even)->split;
 }
 
 /// Eighths of what is in host memory.
@@ -209,11 +219,12 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
     on_device.offload_activations = plan.offload_activations.value_or(0);
     plan.stage_layers = best_split(on_device, model, workload, cluster, calibration);
     // First in the order of a plan file, last to be known: it depends on the others.
-    out.resolved.insert(out.resolved.begin(), {"stage_layers", fmt::format("[{}]", fmt::join(*plan.stage_layers, ", ")),
-                                               stages == 1 ? "one stage holds all layers"
-                                               : bound_covers(on_device, model)
-                                                   ? "the least bound on the step, with embedding and head counted"
-                                                   : "the most even split"});
+    out.resolved.insert(out.resolved.begin(),
+                        {"stage_layers", fmt::format("[{}]", fmt::join(*plan.stage_layers, ", ")),
+                         stages == 1 ? "one stage holds all layers"
+                         : bound_covers(on_device, model)
+                             ? "the least bound on the step to a thousandth, with embedding and head counted"
+                             : "the most even split"});
   }
   decide_offload(plan, model, workload, cluster, calibration, out.resolved);
   return out;

@@ -10,8 +10,8 @@ namespace orrery {
 Picoseconds picoseconds(Seconds s) {
   const double ps = s.base() * 1e12;
   ORRERY_ASSERT(ps >= 0, s.base());
-  // Blocks add up many ops: far below 2^63 ps leaves room for every sum of one block.
-  if (!(ps < 1e16)) throw Error("an operation takes more than 2.8 hours; times are counted in whole picoseconds");
+  // Blocks add up many ops: below 2^63 ps by a factor that leaves room for their sum.
+  if (!(ps < 1e17)) throw Error("an operation takes more than 28 hours; times are counted in whole picoseconds");
   return std::llround(ps);
 }
 

@@ -228,7 +228,8 @@ TEST_CASE("a given cluster takes the place of the plan's", "[error]") {
 
 TEST_CASE("cli.explain: only plans of one model, cluster and workload differ by decisions", "[error]") {
   CHECK(refused("explain demo-2x2x2 llama-3-70b-8-dgx-h100") ==
-        "error: the plans differ in model [cli.explain]\n  tiny-gpt, llama-3-70b\n");
+        "error: the plans are not of the same thing [cli.explain]\n  model: tiny-gpt | llama-3-70b\n  --cluster and "
+        "--gpus put both on one cluster; orrery compare sets such plans side by side.\n");
 }
 
 TEST_CASE("cli.pass: a pass that lowering does not have", "[error]") {
@@ -246,7 +247,8 @@ TEST_CASE("cli.rank: a rank that the plan does not have", "[error]") {
         "error: --rank is out of range [cli.rank]\n  It is 8; the plan has ranks 0 to 7.\n");
 }
 
-TEST_CASE("cli.steps, cli.noise, cli.tolerance, cli.watchdog: numbers out of range", "[error]") {
+TEST_CASE("cli.steps, cli.warmup, cli.noise, cli.tolerance, cli.watchdog: numbers out of range", "[error]") {
+  CHECK(refused("run demo-2x2x2 --warmup 99999999999") == "error: --warmup is from 0 to 1000000000 [cli.warmup]\n");
   CHECK(refused("run demo-2x2x2 --steps 0") == "error: --steps is from 1 to 1000000000 [cli.steps]\n");
   CHECK(refused("run demo-2x2x2 --watchdog nan") ==
         "error: --watchdog is above 0 and at most 1000000 [cli.watchdog]\n");

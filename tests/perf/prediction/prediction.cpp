@@ -4,7 +4,7 @@
 // of the machine meets all of them), and compares the median step with estimate
 // and simulate.  Kinds of operations are compared over all plans without
 // oversubscription.  Exit status 1 when the median error of plans with no more
-// ranks than cores is above 15 %.
+// ranks than cores is above 15 %, or that of the others above 25 %.
 
 #include <fmt/format.h>
 
@@ -196,7 +196,7 @@ int run(const Options& options) {
   fmt::print("\nmedian |error| of simulate: {:.1f} % over {} plans with no more ranks than cores (target 15 %)",
              100 * median(fitting), fitting.size());
   fmt::print("; {:.1f} % over {} with more (target 25 %)\n", 100 * median(crowded), crowded.size());
-  return median(fitting) <= 0.15 ? 0 : 1;
+  return median(fitting) <= 0.15 && (crowded.empty() || median(crowded) <= 0.25) ? 0 : 1;
 }
 
 }  // namespace

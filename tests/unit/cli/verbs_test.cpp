@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/program_run.hpp"
@@ -214,4 +215,28 @@ TEST_CASE("names from files are printed without their control characters", "[uni
     CHECK(ran.out.find('\x1b') == std::string::npos);
     CHECK(ran.out.find("a\\x1b[2Jb") != std::string::npos);
   }
+}
+
+TEST_CASE("plans of one model from two files, learned at two rates, are explained side by side", "[unit][cli]") {
+  const TemporaryFolder folder;
+  const std::string config = std::string(ORRERY_SOURCE_DIR) + "/models/hf/llama-3-70b/config.json";
+  const std::string best = folder.file("best.toml");
+  const Ran planned =
+      run(ORRERY_PROGRAM,
+          "plan --model " + config + " --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 --top 1 -o " + best);
+  REQUIRE(planned.status == 0);
+  const Ran ran = run(ORRERY_PROGRAM, "explain " + best + " llama-3-70b-8-dgx-h100");
+  CAPTURE(ran.err);
+  CHECK(ran.err.empty());
+  CHECK(ran.out.find("Why not") != std::string::npos);
+}
+
+// Some candidates hold a rank's whole batch in one microbatch: one operation then takes hours.
+TEST_CASE("a step of hours is planned like any other", "[unit][cli]") {
+  const Ran ran = run(ORRERY_PROGRAM,
+                      "plan --model gpt2-124m --cluster local-cpu --gpus 2 --batch 4096 --seq 1024 --precision fp32 "
+                      "--top 1 --json");
+  CAPTURE(ran.err);
+  CHECK((ran.status == 0 || ran.status == 1));
+  CHECK(json::parse(ran.out).contains("plans"));
 }
