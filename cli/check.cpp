@@ -21,6 +21,8 @@
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "planner/space.hpp"
+#include "sim/net/fabric_spec.hpp"
+#include "validate/run_table.hpp"
 
 namespace orrery {
 namespace {
@@ -41,8 +43,8 @@ class CheckVerb final : public Verb {
 
   void declare(Command& c) override {
     c.positional("FILE", file_,
-                 "a model, workload, device, cluster, plan, calibration, config.json, report, trace, program or order "
-                 "of actions");
+                 "a model, workload, device, cluster, plan, calibration, config.json, report, trace, program, order "
+                 "of actions, fabric or table of measured runs");
     c.option("--gpus", flags_.gpus, "plans and clusters: number of devices", {1, max_devices});
     declare_output(c, flags_, "write the answer here too, as JSON");
     c.examples(
@@ -155,13 +157,22 @@ class CheckVerb final : public Verb {
                              o->microbatches);
         }
         return {};
+      case FileKind::fabric:
+        if (const auto f = parse_fabric(text, file_, d)) {
+          return fmt::format("{}, {} in {}", f->name, counted(f->gpus(), "GPU"), counted(f->nodes, "node"));
+        }
+        return {};
+      case FileKind::measured_runs:
+        if (const auto runs = parse_runs(text, file_, d)) return counted(runs->size(), "run");
+        return {};
       case FileKind::unknown:
         Diagnostic m;
         m.file = file_;
         m.code = "cli.kind";
         m.message = "this is no file of ours";
         m.details.push_back(
-            "A TOML file of ours has a table [model], [workload], [device], [cluster] or [plan], or is a calibration.");
+            "A TOML file of ours has a table [model], [workload], [device], [cluster], [fabric] or [plan], or is a "
+            "calibration.");
         if (const std::size_t first = text.find_first_not_of(" \t\r\n");
             first != std::string::npos && (text[first] == '{' || text[first] == '[')) {
           m.details = {"JSON of ours is a report or a trace; a Hugging Face config.json names its model_type."};

@@ -24,6 +24,8 @@ std::string_view name_of(FileKind kind) {
     case FileKind::trace: return "trace";
     case FileKind::program: return "program";
     case FileKind::order: return "schedule";
+    case FileKind::fabric: return "fabric";
+    case FileKind::measured_runs: return "table of measured runs";
     case FileKind::unknown: return "unknown";
   }
   return "unknown";
@@ -33,6 +35,7 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos) return FileKind::unknown;
   if (text.compare(first, 14, "orrery-program") == 0) return FileKind::program;
+  if (text.compare(first, 3, "id,") == 0) return FileKind::measured_runs;
   // Comments may stand before its first line.
   for (std::size_t at = first; at < text.size(); at = text.find_first_not_of(" \t\r\n", text.find('\n', at))) {
     if (text.compare(at, 12, "orrery-order") == 0) return FileKind::order;
@@ -60,6 +63,7 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
   if (root->has("cluster")) return FileKind::cluster;
   if (root->is_text("device")) return FileKind::calibration;
   if (root->has("device")) return FileKind::device;
+  if (root->has("fabric")) return FileKind::fabric;
   return FileKind::unknown;
 }
 

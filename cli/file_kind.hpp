@@ -22,6 +22,8 @@ enum class FileKind : std::uint8_t {
   trace,
   program,
   order,
+  fabric,
+  measured_runs,
   unknown
 };
 
@@ -30,7 +32,7 @@ enum class FileKind : std::uint8_t {
 [[nodiscard]] std::string with_article(FileKind);
 
 /// What a text says that it is, without reading it in full: JSON by its marks,
-/// TOML by its tables, a Program and an order of actions by their first line.  A
+/// TOML by its tables, a Program and an order of actions by their first line, measured runs by their header.  A
 /// text that does not parse is unknown, and its mistake is in the diagnostics.
 [[nodiscard]] FileKind kind_of(const std::string& text, const std::string& file, Diagnostics&);
 

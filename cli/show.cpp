@@ -6,6 +6,7 @@
 
 #include "cli/common.hpp"
 #include "cli/drawing.hpp"
+#include "cli/fabric.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
@@ -37,10 +38,10 @@ std::string format_of(const std::string& file) {
 class ShowVerb final : public Verb {
  public:
   const char* name() const override { return "show"; }
-  const char* summary() const override { return "describe, list or draw models, clusters, plans and programs"; }
+  const char* summary() const override { return "describe, list or draw models, clusters, fabrics, plans and programs"; }
 
   void declare(Command& c) override {
-    c.positional("KIND", kind_, "model, cluster, device, plan or program");
+    c.positional("KIND", kind_, "model, cluster, device, fabric, plan or program");
     c.positional("X", reference_, "a name or a file; without it, the known names; for program: a plan");
     c.flag("--dot", dot_, "as a graph for Graphviz; -o FILE.svg, .png or .pdf draws it");
     c.option("--rank", rank_, "program: the expanded list of one rank");
@@ -53,6 +54,7 @@ class ShowVerb final : public Verb {
         "  orrery show model                      the names\n"
         "  orrery show model llama-3-70b\n"
         "  orrery show cluster dgx-h100 --gpus 64 --dot -o cluster.svg\n"
+        "  orrery show fabric dgx-h100-superpod\n"
         "  orrery show plan demo-2x2x2\n"
         "  orrery show plan demo-2x2x2 --order -o mine.order\n"
         "  orrery show program demo-2x2x2 --rank 3\n"
@@ -63,12 +65,13 @@ class ShowVerb final : public Verb {
     refuse_flags();
     require_output(flags_);
     const Library library = library_of(flags_);
-    if (kind_ == "model" || kind_ == "cluster" || kind_ == "device" || kind_ == "plan") {
+    if (kind_ == "model" || kind_ == "cluster" || kind_ == "device" || kind_ == "fabric" || kind_ == "plan") {
       if (!reference_) return list(library);
     }
     if (kind_ == "model") return model(library);
     if (kind_ == "cluster") return cluster(library);
     if (kind_ == "device") return device(library);
+    if (kind_ == "fabric") return fabric(library);
     if (kind_ == "plan") return plan(library);
     return program();
   }
@@ -76,7 +79,7 @@ class ShowVerb final : public Verb {
  private:
   /// Flags that do not go together, or not with this kind.
   void refuse_flags() const {
-    const std::vector<std::string> kinds{"model", "cluster", "device", "plan", "program"};
+    const std::vector<std::string> kinds{"model", "cluster", "device", "fabric", "plan", "program"};
     if (std::find(kinds.begin(), kinds.end(), kind_) == kinds.end()) {
       std::vector<std::string> details{fmt::format("Known: {}.", fmt::join(kinds, ", "))};
       const std::vector<std::string> near = nearest(kind_, kinds, 1);
@@ -84,7 +87,7 @@ class ShowVerb final : public Verb {
       refuse("cli.kind", fmt::format("\"{}\" cannot be shown", printable(kind_)), std::move(details));
     }
     if (dot_ && kind_ == "device") {
-      refuse("cli.flags", "a device cannot be drawn", {"--dot draws a model, cluster, plan or program."});
+      refuse("cli.flags", "a device cannot be drawn", {"--dot draws a model, cluster, fabric, plan or program."});
     }
     if (dot_ && !reference_) {
       refuse("cli.flags", "--dot needs something to draw", {fmt::format("orrery show {} X --dot", kind_)});
@@ -107,7 +110,7 @@ class ShowVerb final : public Verb {
     }
     if (!dot_ && flags_.output && !format_of(*flags_.output).empty()) {
       refuse("cli.flags", fmt::format("{} would be no picture", printable(*flags_.output)),
-             {"--dot draws a model, cluster, plan or program."});
+             {"--dot draws a model, cluster, fabric, plan or program."});
     }
   }
 
@@ -132,6 +135,7 @@ class ShowVerb final : public Verb {
     const std::vector<std::string> names = kind_ == "model"     ? library.models()
                                            : kind_ == "cluster" ? library.clusters()
                                            : kind_ == "device"  ? library.devices()
+                                           : kind_ == "fabric"  ? library.fabrics()
                                                                 : library.plans();
     if (flags_.json) {
       put_json(names);
@@ -226,6 +230,20 @@ class ShowVerb final : public Verb {
       put_json(device_json(*v));
     } else {
       put(write_device(*v));
+    }
+    return status_fine;
+  }
+
+  int fabric(const Library& library) const {
+    Diagnostics d;
+    const std::optional<Fabric> f = named_fabric(library, *reference_, d);
+    require_none(d);
+    if (dot_) {
+      put_dot(dot_of(*f));
+    } else if (flags_.json) {
+      put_json(fabric_json(*f));
+    } else {
+      put(fabric_text(*f, PathRule::by_destination));
     }
     return status_fine;
   }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
+#include "cli/fabric.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
@@ -46,13 +47,17 @@ class SimulateVerb final : public Verb {
              "ranks in the trace; auto: all up to 200000 ops, then one rank of each stage");
     c.flag("--large", large_, "write a timeline of more than 2 GB");
     c.option("--noise", noise_, "spread of random delays of ops, relative");
-    c.option("--seed", seed_, "of the random delays", {0, std::numeric_limits<std::uint64_t>::max()});
+    c.option("--fabric", fabric_, "let communications share the links of this fabric: a name or a .toml file");
+    c.choice("--routes", routes_, {"by-destination", "hashed", "rail-local"},
+             "which of several ways through the fabric a message takes");
+    c.option("--seed", seed_, "of the random delays and of hashed routes", {0, std::numeric_limits<std::uint64_t>::max()});
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");
     c.examples(
         "  orrery simulate plan.toml --trace step.json\n"
         "  orrery simulate demo-2x2x2 --json\n"
-        "  orrery simulate plan.toml --noise 0.05 --seed 7");
+        "  orrery simulate plan.toml --noise 0.05 --seed 7\n"
+        "  orrery simulate plan.toml --fabric dgx-h100-superpod --routes hashed");
   }
 
   int run() override {
@@ -65,6 +70,8 @@ class SimulateVerb final : public Verb {
                     : all   ? SimulateOptions::Ranks::all
                             : SimulateOptions::Ranks::classes;
     if (noise_ > 0.0) options.noise = Noise{seed_, noise_};
+    const std::optional<Fabric> fabric = fabric_for(loaded);
+    if (fabric) options.fabric = FabricRoutes{&*fabric, *path_rule_named(routes_), seed_};
     if (trace_) require_trace(loaded.program, all);
     require_output(flags_);
     Progress progress;
@@ -80,6 +87,7 @@ class SimulateVerb final : public Verb {
     }
     Report& report = result.report;
     report.assumptions.push_back("calibration: " + loaded.calibration.origin);
+    sort_by_load(result.links);
     const std::size_t written = trace_ ? write_trace(loaded, result.trace, progress) : 0;
     const bool stopped = trace_ && interrupted().load();
     progress.clear();
@@ -89,12 +97,24 @@ class SimulateVerb final : public Verb {
     } else if (flags_.json) {
       nlohmann::ordered_json json = to_json(report);
       json["events"] = result.events;
+      if (fabric) {
+        json["unshared_step_time_s"] = unshared(loaded).base();
+        json["links_used"] = result.links.size();
+        json["links"] = loads_json(*fabric, result.links, report.step_time, 100);
+      }
       json["complete"] = !stopped;
       if (trace_) json["trace_ranks"] = written;
       print_json(json);
     } else {
       std::string out = heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" +
-                        report_text(report) + fmt::format("\n  {} events\n", result.events);
+                        report_text(report);
+      if (fabric) {
+        const Seconds alone = unshared(loaded);
+        out += fmt::format("\n  {} with every link to itself; sharing them costs {}\n\n", short_text(alone),
+                           percent(report.step_time / alone - 1.0));
+        out += loads_text(*fabric, result.links, report.step_time, 8);
+      }
+      out += fmt::format("\n  {} events\n", result.events);
       if (stopped) {
         out += fmt::format("  Interrupted while writing the timeline: {} of {} in {}\n", written,
                            counted(result.trace.ranks.size(), "rank"), *trace_);
@@ -107,6 +127,33 @@ class SimulateVerb final : public Verb {
   }
 
  private:
+  /// The step without contention.
+  static Seconds unshared(const LoadedPlan& loaded) {
+    return estimate(loaded.run, loaded.program, cost_model(loaded)).step_time;
+  }
+
+  /// The fabric that was asked for; refused where it is not the cluster's.
+  std::optional<Fabric> fabric_for(const LoadedPlan& loaded) const {
+    if (!fabric_) return std::nullopt;
+    Diagnostics d;
+    std::optional<Fabric> fabric = named_fabric(library_of(flags_), *fabric_, d);
+    require_none(d);
+    const ClusterSpec& cluster = *loaded.run.cluster;
+    const FabricSpec& spec = fabric->spec();
+    if (spec.gpus() < cluster.devices()) {
+      refuse("cli.fabric", fmt::format("{} joins {} GPUs, and the plan's cluster has {}", printable(spec.name),
+                                       spec.gpus(), cluster.devices()),
+             {fmt::format("{} nodes of {} would do.", (cluster.devices() + spec.node.gpus - 1) / spec.node.gpus,
+                          spec.node.gpus)});
+    }
+    if (cluster.nodes > 1 && spec.node.gpus != cluster.devices_per_node) {
+      refuse("cli.fabric", fmt::format("nodes of {} have {} GPUs, and those of the plan's cluster {}",
+                                       printable(spec.name), spec.node.gpus, cluster.devices_per_node),
+             {"Both must be of the same boxes: prices come from the cluster, shares of links from the fabric."});
+    }
+    return fabric;
+  }
+
   /// Refuses a timeline that nothing could open, before the work that leads to it.
   void require_trace(const Program& program, bool all) const {
     refuse_standard_output("--trace", trace_);
@@ -172,7 +219,8 @@ class SimulateVerb final : public Verb {
 
   CommonFlags flags_;
   std::string plan_;
-  std::optional<std::string> cluster_, trace_;
+  std::optional<std::string> cluster_, trace_, fabric_;
+  std::string routes_ = "by-destination";
   std::string ranks_ = "auto";
   bool large_ = false;
   double noise_ = 0.0;

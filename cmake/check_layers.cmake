@@ -3,7 +3,7 @@
 #   core/base <- core/spec <- core/plan <- core/program <- core/record
 #   core      <- sim  <- planner <- validate <- cli
 #   core      <- exec <- cli
-#   sim/cost  <- sim/bound, sim/estimate, sim/net, sim/des
+#   sim/cost  <- sim/bound, sim/estimate, sim/net <- sim/des
 #
 # (a <- b: b may include a), when a third-party library is included outside the
 # folders it is for, or a heavy one in a header.
@@ -23,7 +23,7 @@ set(layers
   "sim/bound"          "(core|sim/cost|sim/bound)/"
   "sim/estimate"       "(core|sim/cost|sim/estimate)/"
   "sim/net"            "(core|sim/cost|sim/net)/"
-  "sim/des"            "(core|sim/cost|sim/des)/"
+  "sim/des"            "(core|sim/cost|sim/net|sim/des)/"
   "planner"            "(core|sim|planner)/"
   "validate"           "(core|sim|planner|validate)/"
   "exec"               "(core|exec)/"

@@ -51,11 +51,13 @@ std::vector<std::string> Library::models() const { return names("model"); }
 std::vector<std::string> Library::clusters() const { return names("cluster"); }
 std::vector<std::string> Library::devices() const { return names("device"); }
 std::vector<std::string> Library::plans() const { return names("plan"); }
+std::vector<std::string> Library::fabrics() const { return names("fabric"); }
 
 std::filesystem::path Library::calibration(const std::string& name) const {
   return data_ / "calibration" / (name + ".toml");
 }
 std::filesystem::path Library::plan(const std::string& name) const { return data_ / "plan" / (name + ".toml"); }
+std::filesystem::path Library::fabric(const std::string& name) const { return data_ / "fabric" / (name + ".toml"); }
 
 std::optional<ModelSpec> Library::model(const std::string& reference, const std::filesystem::path& relative_to,
                                         Diagnostics& diagnostics) const {

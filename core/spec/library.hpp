@@ -38,11 +38,13 @@ class Library {
   [[nodiscard]] std::vector<std::string> models() const;
   [[nodiscard]] std::vector<std::string> clusters() const;
   [[nodiscard]] std::vector<std::string> devices() const;
-  [[nodiscard]] std::vector<std::string> plans() const;  ///< example plans
+  [[nodiscard]] std::vector<std::string> plans() const;    ///< example plans
+  [[nodiscard]] std::vector<std::string> fabrics() const;  ///< what joins GPUs, link by link
 
-  /// Path of a shipped calibration or example plan; the file need not exist.
+  /// Path of a shipped calibration, example plan or fabric; the file need not exist.
   [[nodiscard]] std::filesystem::path calibration(const std::string& name) const;
   [[nodiscard]] std::filesystem::path plan(const std::string& name) const;
+  [[nodiscard]] std::filesystem::path fabric(const std::string& name) const;
   [[nodiscard]] const std::filesystem::path& directory() const { return data_; }
 
  private:

@@ -9,12 +9,15 @@
 namespace orrery {
 
 Machine::Machine(const Program& program, const Prices& prices, bool expand, const std::optional<Noise>& noise,
-                 const std::vector<std::uint32_t>& node_of_rank)
+                 const std::vector<std::uint32_t>& node_of_rank, SharedNetwork* shared)
     : program_(program),
       expand_(expand),
       noise_(noise),
       lists_(step_lists(program, prices)),
-      shares_cores_(prices.core_count > 0) {
+      shares_cores_(prices.core_count > 0),
+      shared_(shared),
+      network_(shared != nullptr ? static_cast<Network&>(*shared) : unshared_) {
+  ORRERY_ASSERT(shared == nullptr || expand);
   const std::uint64_t count = expand ? program.mesh.size() : program.classes.size();
   ORRERY_ASSERT(!shares_cores_ || (expand && node_of_rank.size() == program.mesh.size()), node_of_rank.size());
   actors_.resize(count);
@@ -47,6 +50,7 @@ void Machine::build_meetings() {
       Meeting meeting;
       for (const Rank r : group_ranks(program_.groups[g], program_.mesh, actors_[i].rank)) {
         meeting.actors.push_back(actor_of(r, class_of(program_, r)));
+        if (shared_ != nullptr) meeting.ranks.push_back(r);
       }
       std::sort(meeting.actors.begin(), meeting.actors.end());
       meeting.actors.erase(std::unique(meeting.actors.begin(), meeting.actors.end()), meeting.actors.end());
@@ -108,7 +112,7 @@ void Machine::note_starts(Cores& node) {
   node.started().clear();
 }
 
-void Machine::start(const std::vector<MemberOp>& members, Picoseconds alone) {
+void Machine::start(const std::vector<MemberOp>& members, Picoseconds alone, std::uint32_t traffic) {
   // Numbers and their places are reused, so storage grows with what is under way at once.
   std::uint32_t number = 0;
   if (!free_numbers_.empty() && running_[free_numbers_.back()].capacity >= members.size()) {
@@ -123,7 +127,7 @@ void Machine::start(const std::vector<MemberOp>& members, Picoseconds alone) {
   r.members = static_cast<std::uint32_t>(members.size());
   std::copy(members.begin(), members.end(), member_ops_.begin() + r.first_member);
   const MemberOp& first = members.front();
-  network_.start(now_, {number, with_noise(alone, actors_[first.actor], first.op)});
+  network_.start(now_, {number, with_noise(alone, actors_[first.actor], first.op), traffic});
 }
 
 void Machine::begin_exchange(std::uint32_t number, std::uint32_t op) {
@@ -147,7 +151,14 @@ void Machine::begin_exchange(std::uint32_t number, std::uint32_t op) {
     actors_[other].spans[transfer.partner_op].start = std::min(actors_[other].spans[transfer.partner_op].start, now_);
     const MemberOp me{number, op};
     const MemberOp partner{other, transfer.partner_op};
-    start(transfer.send ? std::vector<MemberOp>{me, partner} : std::vector<MemberOp>{partner, me}, transfer.duration);
+    const std::vector<MemberOp> both =
+        transfer.send ? std::vector<MemberOp>{me, partner} : std::vector<MemberOp>{partner, me};
+    std::uint32_t traffic = 0;
+    if (shared_ != nullptr) {
+      traffic = shared_->message(actors_[both[0].actor].rank, actors_[both[1].actor].rank,
+                                 Bytes::of(static_cast<double>(transfer.bytes)));
+    }
+    start(both, transfer.duration, traffic);
   }
 }
 
@@ -165,7 +176,8 @@ void Machine::begin_collective(std::uint32_t number, std::uint32_t op) {
   meeting.open.erase(open);
   std::sort(members.begin(), members.end(), [](const MemberOp& a, const MemberOp& b) { return a.actor < b.actor; });
   for (const MemberOp& m : members) actors_[m.actor].spans[m.op].start = now_;
-  start(members, step.duration);
+  start(members, step.duration,
+        shared_ != nullptr ? shared_->collective(meeting.ranks, step.block, step.op_index) : 0);
 }
 
 void Machine::end(std::uint32_t number, std::uint32_t op) {
@@ -209,6 +221,7 @@ void Machine::look_up(const SimulationProgress& progress) const {
 void Machine::run(const SimulationProgress& progress) {
   // Seldom enough to cost nothing: a few milliseconds apart.
   constexpr std::uint64_t between_looks = 1U << 14U;
+  std::uint64_t looks = 0;
   look_up(progress);
   for (std::uint32_t i = 0; i < actors_.size(); ++i) try_lanes(i);
   // A node's cores, copies and the network each know when their next op ends.
@@ -224,16 +237,20 @@ void Machine::run(const SimulationProgress& progress) {
     }
     const bool copy = !copies_.empty() && copies_.next_time() < next;
     if (copy) next = copies_.next_time();
-    const bool network = !network_.idle() && network_.next_end() < next;
-    if (network) next = network_.next_end();
+    const Picoseconds arrival = network_.idle() ? INT64_MAX : network_.next_event();
+    const bool network = arrival < next;
+    if (network) next = arrival;
     if (next == INT64_MAX) break;
     now_ = next;
-    ++events_;
-    if (events_ % between_looks == 0) look_up(progress);
+    if (++looks % between_looks == 0) look_up(progress);
     if (network) {
-      end_communication(network_.finish());
+      arrived_.clear();
+      network_.advance(arrived_);
+      events_ += arrived_.size();
+      for (const std::uint32_t number : arrived_) end_communication(number);
       continue;
     }
+    ++events_;
     MemberOp done{};
     if (copy) {
       done = copies_.pop();

@@ -7,6 +7,7 @@
 #include "core/record/trace.hpp"
 #include "sim/des/cores.hpp"
 #include "sim/des/network.hpp"
+#include "sim/des/shared_network.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/des/step_list.hpp"
 
@@ -20,8 +21,9 @@ namespace orrery {
 /// all its partners have come that far.
 class Machine {
  public:
+  /// `shared`: the links that communications share; null: each has its own.  Requires `expand` and outlives this.
   Machine(const Program&, const Prices&, bool expand, const std::optional<Noise>&,
-          const std::vector<std::uint32_t>& node_of_rank);
+          const std::vector<std::uint32_t>& node_of_rank, SharedNetwork* shared = nullptr);
 
   /// To the end of the step.  Throws Error on a deadlock, SimulationCancelled when told to stop.
   void run(const SimulationProgress&);
@@ -51,7 +53,8 @@ class Machine {
   };
   /// Ranks that meet in one group, and who of them has come to a collective.
   struct Meeting {
-    std::vector<std::uint32_t> actors;
+    std::vector<std::uint32_t> actors;  ///< ascending
+    std::vector<Rank> ranks;            ///< in the order of the group, where links are shared
     struct Open {
       std::uint32_t ordinal;
       std::vector<MemberOp> arrived;
@@ -69,7 +72,7 @@ class Machine {
   void begin(std::uint32_t actor, std::uint32_t op);
   void begin_exchange(std::uint32_t actor, std::uint32_t op);
   void begin_collective(std::uint32_t actor, std::uint32_t op);
-  void start(const std::vector<MemberOp>& members, Picoseconds alone);
+  void start(const std::vector<MemberOp>& members, Picoseconds alone, std::uint32_t traffic);
   void note_starts(Cores&);
   void look_up(const SimulationProgress&) const;
   void end(std::uint32_t actor, std::uint32_t op);
@@ -95,7 +98,10 @@ class Machine {
   std::vector<std::uint32_t> meeting_of_;  ///< [actor][group]
   bool shares_cores_;
   std::vector<Cores> nodes_;
-  Network network_;
+  UnsharedNetwork unshared_;
+  SharedNetwork* shared_;
+  Network& network_;  ///< one of the two
+  std::vector<std::uint32_t> arrived_;
   EventQueue<MemberOp> copies_;
   std::vector<Running> running_;
   std::vector<MemberOp> member_ops_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "sim/des/event_queue.hpp"
 
@@ -9,24 +10,34 @@ namespace orrery {
 /// A communication whose partners are all ready: one message of an Exchange, or
 /// one Collective.
 struct Communication {
-  std::uint32_t number = 0;  ///< whose it is; comes back when it ends
-  Picoseconds alone = 0;     ///< duration with the links to itself
+  std::uint32_t number = 0;   ///< whose it is; comes back when it ends
+  Picoseconds alone = 0;      ///< duration with the links to itself
+  std::uint32_t traffic = 0;  ///< what it sends over which links; a network without shared links does not look
 };
 
 /// What moves between ranks, from start to end.
 ///
-/// The simulator asks nothing else of the network, and asks for the next end
-/// anew after every start: so a network whose links are shared, where a start
-/// delays what is under way, fits the same three questions.  Here every
-/// communication has its links to itself and takes its price.
+/// The simulator asks nothing else of the network, and asks for the next event
+/// anew after every start: so where links are shared, a start may delay what is
+/// under way.
 class Network {
  public:
-  void start(Picoseconds now, const Communication& c) { ends_.push(now + c.alone, c.number); }
-  [[nodiscard]] bool idle() const { return ends_.empty(); }
+  virtual ~Network() = default;
+  virtual void start(Picoseconds now, const Communication&) = 0;
+  [[nodiscard]] virtual bool idle() const = 0;
   /// Requires a network that is not idle.
-  [[nodiscard]] Picoseconds next_end() const { return ends_.next_time(); }
-  /// The communication that ends at next_end().
-  std::uint32_t finish() { return ends_.pop(); }
+  [[nodiscard]] virtual Picoseconds next_event() = 0;
+  /// Goes to next_event() and appends the communications that end there, possibly none.
+  virtual void advance(std::vector<std::uint32_t>& ended) = 0;
+};
+
+/// Every communication has its links to itself and takes its price.
+class UnsharedNetwork final : public Network {
+ public:
+  void start(Picoseconds now, const Communication& c) override { ends_.push(now + c.alone, c.number); }
+  [[nodiscard]] bool idle() const override { return ends_.empty(); }
+  [[nodiscard]] Picoseconds next_event() override { return ends_.next_time(); }
+  void advance(std::vector<std::uint32_t>& ended) override { ended.push_back(ends_.pop()); }
 
  private:
   EventQueue<std::uint32_t> ends_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/base/diagnostics.hpp"
 #include "core/record/live_memory.hpp"
 #include "core/record/summarize.hpp"
 #include "core/record/traffic.hpp"
@@ -19,8 +20,9 @@ SimulationCancelled::SimulationCancelled(std::uint64_t d, std::uint64_t t, Picos
       clock(c) {}
 
 Timing simulate_times(const Program& program, const Prices& prices, bool expand, const std::optional<Noise>& noise,
-                      const std::vector<std::uint32_t>& node_of_rank, const SimulationProgress& progress) {
-  Machine machine(program, prices, expand, noise, node_of_rank);
+                      const std::vector<std::uint32_t>& node_of_rank, const SimulationProgress& progress,
+                      SharedNetwork* shared) {
+  Machine machine(program, prices, expand, noise, node_of_rank, shared);
   machine.run(progress);
   Timing timing;
   timing.events = machine.events();
@@ -59,15 +61,21 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
   Prices prices;
   price(prices, program, costs);
   const bool shares_cores = prices.core_count > 0;
-  const bool expand = options.expand || options.noise.has_value() || shares_cores;
-  Timing timing =
-      simulate_times(program, prices, expand, options.noise,
-                     shares_cores ? nodes_of(run, program, costs) : std::vector<std::uint32_t>{}, options.progress);
+  const bool expand = options.expand || options.noise.has_value() || options.fabric.has_value() || shares_cores;
+  std::optional<SharedNetwork> shared;
+  if (options.fabric) {
+    ORRERY_ASSERT(options.fabric->fabric->gpus() >= program.mesh.size(), options.fabric->fabric->gpus());
+    shared.emplace(*options.fabric, program, costs, run.plan.placement);
+  }
+  Timing timing = simulate_times(program, prices, expand, options.noise,
+                                 shares_cores ? nodes_of(run, program, costs) : std::vector<std::uint32_t>{},
+                                 options.progress, shared ? &*shared : nullptr);
 
   timing.trace.concurrent_lanes = prices.concurrent_lanes;
 
   Simulation simulation;
   simulation.events = timing.events;
+  if (shared) simulation.links = shared->loads();
   LiveMemory memory;
   memory.read(program);
   for (RankTrace& r : timing.trace.ranks) {
@@ -76,7 +84,8 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
   }
   simulation.report = summarize(run, program, timing.trace, prices.concurrent_lanes);
   auto& assumptions = simulation.report.assumptions;
-  assumptions.push_back("every message has its link to itself");
+  assumptions.push_back(shared ? "communications share the links of " + options.fabric->fabric->spec().name
+                               : std::string("every message has its link to itself"));
   if (!run.model.rope_scaling.empty()) {
     assumptions.push_back("scaled rotary angles (" + run.model.rope_scaling + ") cost what plain ones do");
   }

@@ -12,6 +12,7 @@
 #include "core/record/trace.hpp"
 #include "sim/cost/cost_model.hpp"
 #include "sim/cost/prices.hpp"
+#include "sim/des/shared_network.hpp"
 
 namespace orrery {
 
@@ -52,14 +53,16 @@ struct SimulateOptions {
   };
   bool expand = false;  ///< simulate every rank; else one for each class, which acts for all of them
   Ranks trace = Ranks::classes;
-  std::optional<Noise> noise;  ///< implies expand
+  std::optional<Noise> noise;           ///< implies expand
+  std::optional<FabricRoutes> fabric;   ///< communications share its links; implies expand
   SimulationProgress progress = {};
 };
 
 struct Simulation {
   Trace trace;
   Report report;
-  std::uint64_t events = 0;  ///< ends of ops and communications
+  std::uint64_t events = 0;     ///< ends of ops and communications
+  std::vector<LinkLoad> links;  ///< of the fabric, those that carried anything
 };
 
 /// Runs a Program's step as discrete events, op by op, in whole picoseconds.
@@ -68,8 +71,11 @@ struct Simulation {
 /// are broken by the order in which events arose: the same input gives the same
 /// bytes.  Ranks that share cores (CostModel::core_sharing) take turns on them
 /// (cores.hpp); such programs are always expanded, and their communications end
-/// for each rank when it has a core again.  Without that and without noise the
-/// times equal those of `estimate`.
+/// for each rank when it has a core again.  Without that, without noise and
+/// without a fabric the times equal those of `estimate`.
+///
+/// A fabric has at least as many GPUs as the placement names, and nodes of as
+/// many GPUs as the cluster's (asserted); shared_network.hpp says what sharing does.
 ///
 /// Throws Error when ranks wait for each other forever; it names the cycle by
 /// rank, op and group; and when a rank's step has 2^32 ops or more.  Throws
@@ -84,6 +90,6 @@ struct Timing {
 };
 [[nodiscard]] Timing simulate_times(const Program&, const Prices&, bool expand, const std::optional<Noise>& noise = {},
                                     const std::vector<std::uint32_t>& node_of_rank = {},
-                                    const SimulationProgress& = {});
+                                    const SimulationProgress& = {}, SharedNetwork* = nullptr);
 
 }  // namespace orrery

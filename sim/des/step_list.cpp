@@ -73,6 +73,8 @@ StepList expand(const Program& program, const Prices& prices, std::uint32_t rank
     const auto block = BlockId{static_cast<std::uint32_t>(r.block - program.blocks.data())};
     const std::size_t lane = lane_number(r.op->lane);
     op.lane = prices.concurrent_lanes ? static_cast<std::uint8_t>(lane) : std::uint8_t{0};
+    op.block = block;
+    op.op_index = r.op_index;
     op.duration = prices.of_op(block, r.op_index);
     op.first_wait = static_cast<std::uint32_t>(list.waits.size());
     if (prices.concurrent_lanes) {  // else list order is enough
@@ -100,7 +102,11 @@ StepList expand(const Program& program, const Prices& prices, std::uint32_t rank
         transfer.group = from.group;
         transfer.peer = from.peer;
         transfer.partner_class = class_of(program, peer_rank(program, program[from.group], from.peer, rank));
-        transfer.duration = from.send ? prices.of_transfer(rank_class, block, t) : 0;
+        if (from.send) {
+          const View& view = r.block->views[r.op->views.first + from.view];
+          transfer.duration = prices.of_transfer(rank_class, block, t);
+          transfer.bytes = view.count * size_of(program[view.buffer].dtype);
+        }
         list.transfers.push_back(transfer);
       }
     }
@@ -149,6 +155,7 @@ std::vector<StepList> step_lists(const Program& program, const Prices& prices) {
     StepTransfer& send = lists[receive.partner_class].transfers[place.transfer];
     receive.partner_op = place.op;
     receive.duration = send.duration;
+    receive.bytes = send.bytes;
     send.partner_op = op;
   });
   return lists;

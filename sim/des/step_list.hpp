@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/base/ids.hpp"
 #include "core/program/program.hpp"
 #include "sim/cost/prices.hpp"
 
@@ -20,7 +21,9 @@ struct StepOp {
   std::uint32_t wait_count = 0;
   std::uint32_t group = 0;    ///< collective
   std::uint32_t ordinal = 0;  ///< collective: running number of the class on its group
-  Picoseconds duration = 0;   ///< exchange: 0
+  BlockId block{};            ///< where the op stands
+  std::uint32_t op_index = 0;
+  Picoseconds duration = 0;  ///< exchange: 0
 };
 
 /// A message; the k-th send from one class to another on a channel meets the
@@ -34,6 +37,7 @@ struct StepTransfer {
   std::uint32_t partner_class = 0;
   std::uint32_t partner_op = none;  ///< in the partner's list; none: it never comes
   Picoseconds duration = 0;         ///< as the sender's class pays
+  std::uint64_t bytes = 0;          ///< of the message
 };
 
 /// The step of one class of ranks.  ops[i] is the op with OpId i.

@@ -58,10 +58,19 @@ std::uint32_t FlowNetwork::new_flow(std::uint32_t hops) {
 
 void FlowNetwork::start(Picoseconds now, std::span<const LinkId> route, Picoseconds latency, Bytes payload,
                         std::uint32_t number) {
+  start(now, route, {}, Bandwidth::of(infinity), latency, payload, number);
+}
+
+void FlowNetwork::start(Picoseconds now, std::span<const LinkId> route, std::span<const double> weights, Bandwidth most,
+                        Picoseconds latency, Bytes payload, std::uint32_t number) {
   ORRERY_ASSERT(now >= now_ && latency >= 0 && payload.base() >= 0.0, now, now_, latency, payload.base());
+  ORRERY_ASSERT(most.base() > 0.0 && (weights.empty() || weights.size() == route.size()), most.base(), weights.size());
   const std::uint32_t f = new_flow(static_cast<std::uint32_t>(route.size()));
   Flow& flow = flow_[f];
-  for (std::size_t i = 0; i < route.size(); ++i) hops_[flow.first_hop + i].link = link_of(route[i]);
+  for (std::size_t i = 0; i < route.size(); ++i) {
+    hops_[flow.first_hop + i] = {link_of(route[i]), 0, weights.empty() ? 1.0 : weights[i]};
+  }
+  flow.most = 1e-12 * most.base();
   flow.left = flow.payload = payload.base();
   flow.order = orders_++;
   flow.number = number;
@@ -139,20 +148,21 @@ void FlowNetwork::enter(std::uint32_t f) {
   flow.since = now_;
   flow.rate = 0.0;
   flow.binder = none;
-  if (flow.hops == 0 || flow.left == 0.0) {
+  if (flow.left == 0.0 || (flow.hops == 0 && flow.most == infinity)) {
     flow.hops = 0;
     ending_.push_back(f);
     return;
   }
   flow.shared = 0;
-  flow.alone = infinity;
+  flow.alone = flow.most;
   for (std::uint32_t h = flow.first_hop; h < flow.first_hop + flow.hops; ++h) {
     const std::uint32_t l = hops_[h].link;
     std::vector<Member>& members = links_[l].members;
     hops_[h].position = static_cast<std::uint32_t>(members.size());
     members.push_back({f, h});
+    links_[l].weighted += hops_[h].weight == 1.0 ? 0 : 1;
     if (members.size() == 1) {
-      level_[l] = links_[l].capacity;
+      level_[l] = alone_on(hops_[h]);
       flow.alone = std::min(flow.alone, level_[l]);
       continue;
     }
@@ -171,9 +181,9 @@ void FlowNetwork::set_shared(Member m, bool shared) {
   std::swap(hops_[m.hop], hops_[border]);
   links_[hops_[border].link].members[hops_[border].position].hop = border;
   if (border != m.hop) links_[hops_[m.hop].link].members[hops_[m.hop].position].hop = m.hop;
-  flow.alone = infinity;
+  flow.alone = flow.most;
   for (std::uint32_t h = flow.first_hop + flow.shared; h < flow.first_hop + flow.hops; ++h) {
-    flow.alone = std::min(flow.alone, links_[hops_[h].link].capacity);
+    flow.alone = std::min(flow.alone, alone_on(hops_[h]));
   }
 }
 
@@ -183,7 +193,8 @@ void FlowNetwork::leave(std::uint32_t f) {
   for (std::uint32_t i = 0; i < flow.hops; ++i) {
     const Hop& hop = hops_[flow.first_hop + i];
     SharedLink& link = links_[hop.link];
-    link.carried += flow.payload;
+    link.carried += hop.weight * flow.payload;
+    link.weighted -= hop.weight == 1.0 ? 0 : 1;
     const Member last = link.members.back();
     link.members[hop.position] = last;
     hops_[last.hop].position = hop.position;
@@ -238,13 +249,19 @@ void FlowNetwork::settle() {
 /// The level at which the link is full, given what the other links leave of
 /// its flows; infinity when it cannot be filled.
 ///
-/// Newton's method on the sum over flows of min(limit, level), which is
-/// concave and piecewise linear: after one step it rises to the solution, one
-/// breakpoint or more at a time.
+/// Newton's method on the sum over flows of weight times min(limit, level),
+/// which is concave and piecewise linear: after one step it rises to the
+/// solution, one breakpoint or more at a time.
+template <bool weighted>
 double FlowNetwork::fair_level(std::uint32_t l) {
   const double capacity = links_[l].capacity;
   const std::size_t n = links_[l].members.size();
-  double level = level_[l] < infinity ? level_[l] : capacity / static_cast<double>(n);
+  double all = static_cast<double>(n);
+  if constexpr (weighted) {
+    all = 0.0;
+    for (const double w : weights_) all += w;
+  }
+  double level = level_[l] < infinity ? level_[l] : capacity / all;
   // Limits that just fill the link may add up to a little more.
   const double full = capacity * (1.0 + rounding + 4e-16 * static_cast<double>(n));
   double above_before = -1.0;
@@ -254,18 +271,25 @@ double FlowNetwork::fair_level(std::uint32_t l) {
     for (std::size_t k = 0; k < limits_.size(); k += 4) {
       for (std::size_t j = 0; j < 4; ++j) {
         const double limit = limits_[k + j];
-        sum[j] += limit < level ? limit : 0.0;
-        count[j] += limit < level ? 1.0 : 0.0;
+        if constexpr (weighted) {
+          // The weights above are added up, not taken from all: where none is above, the sum is exactly zero.
+          sum[j] += limit < level ? weights_[k + j] * limit : 0.0;
+          count[j] += limit < level ? 0.0 : weights_[k + j];
+        } else {
+          sum[j] += limit < level ? limit : 0.0;
+          count[j] += limit < level ? 1.0 : 0.0;
+        }
       }
     }
     const double below = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    const double above = static_cast<double>(n) - ((count[0] + count[1]) + (count[2] + count[3]));
+    const double counted = (count[0] + count[1]) + (count[2] + count[3]);
+    const double above = weighted ? counted : all - counted;
     if (above == 0.0) {
       if (below <= full) {
         links_[l].wanted = below;
         return infinity;
       }
-      level = capacity / static_cast<double>(n);
+      level = capacity / all;
       above_before = -1.0;
       continue;
     }
@@ -288,6 +312,10 @@ void FlowNetwork::compute_level(std::uint32_t l) {
   ++levels_computed_;
   const std::vector<Member>& members = links_[l].members;
   limits_.assign((members.size() + 3) / 4 * 4, infinity);
+  if (links_[l].weighted > 0) {
+    weights_.assign(limits_.size(), 0.0);
+    for (std::size_t i = 0; i < members.size(); ++i) weights_[i] = hops_[members[i].hop].weight;
+  }
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Flow& flow = flow_[members[i].flow];
     double limit = flow.alone;
@@ -297,7 +325,12 @@ void FlowNetwork::compute_level(std::uint32_t l) {
     limits_[i] = limit;
   }
   const double before = level_[l];
-  const double level = members.size() < 2 ? links_[l].capacity : fair_level(l);
+  double level = links_[l].capacity;
+  if (members.size() == 1) {
+    level = alone_on(hops_[members.front().hop]);
+  } else if (members.size() > 1) {
+    level = links_[l].weighted > 0 ? fair_level<true>(l) : fair_level<false>(l);
+  }
   if (!differ(before, level)) return;
   level_[l] = level;
   if (!links_[l].changed) {
@@ -319,7 +352,7 @@ void FlowNetwork::pass_on(std::uint32_t l, std::size_t member, double before, do
     if (hop->link == l) continue;
     SharedLink& other = links_[hop->link];
     if (level_[hop->link] == infinity) {
-      other.wanted += after - before;
+      other.wanted += hop->weight * (after - before);
       if (other.wanted < not_full * other.capacity) continue;
     }
     mark(hop->link);

@@ -42,6 +42,11 @@ class FlowNetwork {
   /// Requires that now is not before what advance() has come to, nor after
   /// next_event().
   void start(Picoseconds now, std::span<const LinkId> route, Picoseconds latency, Bytes payload, std::uint32_t number);
+  /// A flow of several strands that keep pace, such as the hops of a ring: at
+  /// rate r each, link route[i] gives it weights[i] r.  It is never faster than
+  /// `most`, whatever its links have to spare.
+  void start(Picoseconds now, std::span<const LinkId> route, std::span<const double> weights, Bandwidth most,
+             Picoseconds latency, Bytes payload, std::uint32_t number);
 
   [[nodiscard]] bool idle() const { return flows_ == 0; }
   /// When something happens next: a first byte or an end.  Requires a network
@@ -64,6 +69,7 @@ class FlowNetwork {
   struct Hop {
     std::uint32_t link;      ///< of links_
     std::uint32_t position;  ///< of the flow in the link's list
+    double weight;           ///< of the flow's rate on the link
   };
   struct Flow {
     double left = 0.0;  ///< bytes, at `since`
@@ -72,7 +78,8 @@ class FlowNetwork {
     std::uint64_t order = 0;  ///< of its start
     std::uint32_t first_hop = 0, hops = 0, room = 0;
     std::uint32_t shared = 0;  ///< of its hops, those that others cross as well; they stand first
-    double alone = 0.0;        ///< least capacity of the other hops
+    double most = 0.0;         ///< rate that it never exceeds
+    double alone = 0.0;        ///< most, or less where the other hops give less
     std::uint32_t number = 0;
     std::uint32_t binder = none;  ///< the shared link that holds it back; none: it is alone there
     std::uint32_t visit = 0;      ///< last settling that looked at it
@@ -86,6 +93,7 @@ class FlowNetwork {
     double carried = 0.0;
     double wanted = 0.0;  ///< where it is not full: the sum of its flows' rates
     std::vector<Member> members;
+    std::uint32_t weighted = 0;  ///< members whose weight is not 1
     bool dirty = false, changed = false, touched = false;
   };
   struct Waiting {
@@ -104,7 +112,9 @@ class FlowNetwork {
   void touch(std::uint32_t link);
   void update_level(std::uint32_t link);
   void compute_level(std::uint32_t link);
+  template <bool weighted>
   [[nodiscard]] double fair_level(std::uint32_t link);
+  [[nodiscard]] double alone_on(const Hop& hop) const { return links_[hop.link].capacity / hop.weight; }
   void pass_on(std::uint32_t link, std::size_t member, double before, double after);
   void assign_rate(std::uint32_t flow);
   void refresh_end(std::uint32_t link);
@@ -127,7 +137,8 @@ class FlowNetwork {
 
   std::vector<std::pair<double, std::uint32_t>> dirty_;  ///< heap: links to look at again, lowest level first
   std::vector<std::uint32_t> changed_, touched_, fresh_, ending_;
-  std::vector<double> limits_;  ///< scratch of compute_level; filled up with infinities to whole fours
+  // Scratch of compute_level, filled up with infinities and zeros to whole fours.
+  std::vector<double> limits_, weights_;
   std::uint64_t orders_ = 0, levels_computed_ = 0;
   std::uint32_t flows_ = 0, visits_ = 0;
   Picoseconds now_ = 0;

@@ -82,7 +82,7 @@ TEST_CASE("cli.clip-norm: what it may be", "[error]") {
 
 TEST_CASE("cli.flags: flags of show that do not go together", "[error]") {
   CHECK(refused("show device h100 --dot") ==
-        "error: a device cannot be drawn [cli.flags]\n  --dot draws a model, cluster, plan or program.\n");
+        "error: a device cannot be drawn [cli.flags]\n  --dot draws a model, cluster, fabric, plan or program.\n");
   CHECK(refused("show model --dot") ==
         "error: --dot needs something to draw [cli.flags]\n  orrery show model X --dot\n");
   CHECK(refused("show program demo-2x2x2 --order") == "error: --order goes with show plan PLAN only [cli.flags]\n");
@@ -93,7 +93,7 @@ TEST_CASE("cli.flags: flags of show that do not go together", "[error]") {
         "error: --rank and --dot do not go together [cli.flags]\n"
         "  A Program is drawn block by block, not rank by rank.\n");
   CHECK(refused("show model gpt2-124m -o model.svg") ==
-        "error: model.svg would be no picture [cli.flags]\n  --dot draws a model, cluster, plan or program.\n");
+        "error: model.svg would be no picture [cli.flags]\n  --dot draws a model, cluster, fabric, plan or program.\n");
   const Ran both = run(ORRERY_PROGRAM, "show model gpt2-124m --dot --json");
   CHECK(both.status == 2);
   CHECK(both.err == "error: --dot and --json do not go together [cli.flags]\n  A graph is text for Graphviz.\n");

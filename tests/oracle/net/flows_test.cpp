@@ -27,7 +27,9 @@ double largest_difference(const Times& ours, const Times& theirs) {
 
 struct Message {
   std::vector<LinkId> route;
-  std::vector<std::uint32_t> links;
+  std::vector<std::uint32_t> links;  ///< of the naive network: as often as the weight, then the limit's own
+  std::vector<double> weights;
+  double most = std::numeric_limits<double>::infinity();
   Picoseconds begin = 0;
 };
 
@@ -38,6 +40,8 @@ TEST_CASE("rates are max-min fair after every event, on random links and routes"
     std::mt19937_64 random(seed);
     const auto draw = [&](std::uint64_t n) { return static_cast<std::uint32_t>(random() % n); };
     const std::uint32_t links = 1 + draw(12), messages = 1 + draw(40);
+    // Weights and limits on half of the networks, so that the others go the plain way.
+    const bool strands = seed % 2 == 1;
     // Few different capacities give many links that fill at once.
     const bool ties = draw(2) == 0;
     std::vector<long double> capacity(links);
@@ -47,12 +51,24 @@ TEST_CASE("rates are max-min fair after every event, on random links and routes"
     for (std::uint32_t i = 0; i < messages; ++i) {
       for (std::uint32_t l = 0; l < links; ++l) {
         if (draw(links) >= 4) continue;
-        all[i].links.push_back(l);
+        const std::uint32_t weight = strands ? 1 + draw(3) : 1;
+        for (std::uint32_t w = 0; w < weight; ++w) all[i].links.push_back(l);
         all[i].route.push_back(LinkId{l});
+        all[i].weights.push_back(weight);
       }
-      if (all[i].links.empty()) all[i] = {{LinkId{0}}, {0}, 0};
+      if (all[i].links.empty()) all[i] = {{LinkId{0}}, {0}, {1.0}};
+      if (strands && draw(3) == 0) {
+        all[i].most = 1e9 * (1 + draw(8)) / 4;
+        all[i].links.push_back(static_cast<std::uint32_t>(capacity.size()));
+        capacity.push_back(all[i].most);
+      }
       all[i].begin = ties ? 1000 * draw(4) : draw(2'000'000);
-      network.start(0, all[i].route, all[i].begin, Bytes::of(1 + draw(ties ? 3 : 4000)), i);
+      const Bytes payload = Bytes::of(1 + draw(ties ? 3 : 4000));
+      if (strands) {
+        network.start(0, all[i].route, all[i].weights, Bandwidth::of(all[i].most), all[i].begin, payload, i);
+      } else {
+        network.start(0, all[i].route, all[i].begin, payload, i);
+      }
     }
     std::vector<std::uint32_t> ended;
     std::vector<bool> over(messages, false);

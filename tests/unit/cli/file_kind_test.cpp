@@ -15,6 +15,8 @@ TEST_CASE("a file says what it is by its marks", "[unit][cli]") {
       {"schema = 1\n[model]\n", FileKind::model},
       {"schema = 1\n[workload]\n", FileKind::workload},
       {"schema = 1\n[device]\n", FileKind::device},
+      {"schema = 1\n[fabric]\n", FileKind::fabric},
+      {"id,source,model\n", FileKind::measured_runs},
       {"schema = 1\ndevice = \"H100\"\n", FileKind::calibration},
       {"schema = 1\n[cluster]\n", FileKind::cluster},
       {"model = \"gpt2-124m\"\n[workload]\n[plan]\n", FileKind::plan},

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/units.hpp"
+#include "core/plan/plan.hpp"
+#include "core/program/op.hpp"
+
+namespace orrery {
+
+/// What one member of a collective sends another, over the whole collective.
+struct PairTraffic {
+  std::uint32_t from = 0, to = 0;  ///< members, 0 to p - 1
+  Bytes payload;
+  friend bool operator==(const PairTraffic&, const PairTraffic&) = default;
+};
+
+/// Who sends how much to whom in a collective, each pair once, without times.
+///
+/// Members are numbered box by box: `boxes` holds how many of them each box (a
+/// node with a network port for every member) has.  Between boxes all ports
+/// work side by side, as the closed times assume (sim/cost/collective_cost.hpp):
+/// member k of one box talks to member k of the next, and each carries its part.
+///
+///     ring       N = 2 (p - 1) / p n for all-reduce, (p - 1) / p n for reduce-scatter and all-gather, n for broadcast
+///                and reduce, which do not close the ring.  Between neighbouring boxes N / m by each of m ports, inside
+///                a box of s members (s - 1) / s N from each member to the next; N, where there is but one box
+///     tree       two binary trees over the boxes, n / 2 each way each, N / m by each port; inside a box as the ring
+///     recursive  halving and doubling, or Bruck's rounds, inside the boxes, then between them with n / s
+///     all-to-all n / p for every pair; recursive: Bruck's rounds over all members
+///
+///     p  members     n  payload: the whole vector, of an all-to-all one member's send buffer
+///     m  fewest members in a box     s  members of a box
+///
+/// A barrier moves nothing; permutes are pairs already.  Requires boxes of one size for `recursive`.
+/// Sources: Patarasuk and Yuan, JPDC 69(2), 2009 (ring); Sanders, Speck and Traeff, Parallel Computing 35(12), 2009
+/// (trees); Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, and Bruck et al., IEEE TPDS 8(11), 1997 (rounds).
+[[nodiscard]] std::vector<PairTraffic> collective_traffic(Collective::Kind, CollectiveAlgorithm,
+                                                          std::span<const std::uint32_t> boxes, Bytes payload);
+
+/// Parent of each member in two binary trees, in each of which about half the members are leaves; no member is inside
+/// both unless p is odd, and then one.  A root is its own parent.
+///
+/// Source: Sanders, Speck and Traeff, Parallel Computing 35(12), 2009: the second tree is the first, mirrored (p even)
+/// or shifted by one (p odd).
+struct TwoTrees {
+  std::vector<std::uint32_t> first, second;
+};
+[[nodiscard]] TwoTrees two_trees(std::uint32_t p);
+
+}  // namespace orrery

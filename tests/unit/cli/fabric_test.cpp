@@ -1,0 +1,69 @@
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/program_run.hpp"
+
+// Fabrics on the command line: shown, checked, and shared by a simulated step.
+
+using namespace orrery::test;
+using nlohmann::json;
+
+namespace {
+
+const std::string plan = "llama-3-70b-8-dgx-h100", fabric = "dgx-h100-superpod";
+
+}  // namespace
+
+TEST_CASE("every shipped fabric is listed, shown and checked", "[unit][cli]") {
+  const Ran names = run(ORRERY_PROGRAM, "show fabric --json");
+  REQUIRE(names.status == 0);
+  const json list = json::parse(names.out);
+  CHECK(list.size() >= 4);
+  for (const auto& name : list) {
+    CAPTURE(name);
+    const auto text = name.get<std::string>();
+    const Ran shown = run(ORRERY_PROGRAM, "show fabric " + text + " --json");
+    REQUIRE(shown.status == 0);
+    std::uint64_t links = 0;
+    for (const auto& l : json::parse(shown.out)["links"]) links += l["count"].get<std::uint64_t>();
+    CHECK(links > 0);
+    CHECK(run(ORRERY_PROGRAM, "show fabric " + text).out.find("routes from GPU 0") != std::string::npos);
+    const Ran checked = run(ORRERY_PROGRAM, "check " + std::string(ORRERY_SOURCE_DIR) + "/models/fabric/" + text + ".toml");
+    CHECK(checked.out.find(": a fabric: ") != std::string::npos);
+  }
+}
+
+TEST_CASE("a step over a fabric says which links are busiest, and what sharing them costs", "[unit][cli]") {
+  const Ran ran = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric " + fabric + " --json");
+  REQUIRE(ran.status == 0);
+  const json report = json::parse(ran.out);
+  CHECK(report["links_used"].get<std::uint64_t>() > 64);
+  REQUIRE(!report["links"].empty());
+  double before = 1.0;
+  for (const auto& l : report["links"]) {
+    CHECK(l["utilization"].get<double>() <= before + 1e-9);
+    before = l["utilization"].get<double>();
+  }
+  // Full bandwidth, and rails: nothing is shared that the prices do not know.
+  CHECK(report["step_time_s"].get<double>() >= report["unshared_step_time_s"].get<double>());
+  const Ran text = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric " + fabric);
+  CHECK(text.out.find("busiest links") != std::string::npos);
+  CHECK(text.out.find("with every link to itself; sharing them costs") != std::string::npos);
+}
+
+TEST_CASE("a fabric that is not the cluster's is refused", "[unit][cli]") {
+  const Ran small = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric dgx-1v");
+  CHECK(small.status == 2);
+  CHECK(small.err ==
+        "error: DGX-1V joins 8 GPUs, and the plan's cluster has 64 [cli.fabric]\n  8 nodes of 8 would do.\n");
+  const Ran other = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric dragonfly-72");
+  CHECK(other.status == 2);
+  CHECK(other.err.find("[cli.fabric]") != std::string::npos);
+  const Ran unknown = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric dgx");
+  CHECK(unknown.status == 2);
+  CHECK(unknown.err ==
+        "error: no fabric is named \"dgx\" [library.unknown-fabric]\n"
+        "  Nearest names: dgx-1v, dgx-h100-superpod.\n");
+}

@@ -1,0 +1,91 @@
+#include "sim/net/collective_traffic.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+using namespace orrery;
+using Kind = Collective::Kind;
+
+namespace {
+
+double total(const std::vector<PairTraffic>& pairs) {
+  return std::accumulate(pairs.begin(), pairs.end(), 0.0,
+                         [](double sum, const PairTraffic& t) { return sum + t.payload.base(); });
+}
+
+std::vector<PairTraffic> of(Kind kind, CollectiveAlgorithm a, const std::vector<std::uint32_t>& boxes) {
+  return collective_traffic(kind, a, boxes, Bytes::of(1.0));
+}
+
+}  // namespace
+
+TEST_CASE("two trees: two children at most, one root each, no member inside both but for one of an odd number",
+          "[unit][net]") {
+  for (std::uint32_t p = 1; p <= 300; ++p) {
+    CAPTURE(p);
+    const TwoTrees trees = two_trees(p);
+    std::vector<std::uint32_t> first(p), second(p);
+    for (const auto& [parent, children] : {std::pair{&trees.first, &first}, {&trees.second, &second}}) {
+      for (std::uint32_t i = 0; i < p; ++i) {
+        if ((*parent)[i] != i) ++(*children)[(*parent)[i]];
+        // Every way up ends, after few steps.
+        std::uint32_t at = i, steps = 0;
+        while ((*parent)[at] != at) {
+          at = (*parent)[at];
+          REQUIRE(++steps <= 10);
+        }
+      }
+      CHECK(*std::max_element(children->begin(), children->end()) <= 2);
+      CHECK(std::accumulate(children->begin(), children->end(), 0U) == p - 1);
+    }
+    std::uint32_t both = 0;
+    for (std::uint32_t i = 0; i < p; ++i) both += first[i] > 0 && second[i] > 0 ? 1 : 0;
+    CHECK(both <= p % 2);
+  }
+}
+
+// Reducing p vectors to one moves p - 1 of them, handing it back as many; no algorithm of these sends less or more.
+TEST_CASE("traffic of collectives over single members adds up to what they must move", "[unit][net]") {
+  for (std::uint32_t p = 2; p <= 40; ++p) {
+    CAPTURE(p);
+    const std::vector<std::uint32_t> single(p, 1), one{p};
+    for (const auto& boxes : {single, one}) {
+      CHECK(total(of(Kind::all_reduce, CollectiveAlgorithm::ring, boxes)) == Approx(2.0 * (p - 1)));
+      CHECK(total(of(Kind::all_reduce, CollectiveAlgorithm::tree, boxes)) == Approx(2.0 * (p - 1)));
+      CHECK(total(of(Kind::all_reduce, CollectiveAlgorithm::recursive, boxes)) == Approx(2.0 * (p - 1)));
+      CHECK(total(of(Kind::all_gather, CollectiveAlgorithm::ring, boxes)) == Approx(p - 1.0));
+      CHECK(total(of(Kind::reduce_scatter, CollectiveAlgorithm::recursive, boxes)) == Approx(p - 1.0));
+      CHECK(total(of(Kind::broadcast, CollectiveAlgorithm::tree, boxes)) == Approx(p - 1.0));
+      CHECK(total(of(Kind::all_to_all, CollectiveAlgorithm::ring, boxes)) == Approx(p - 1.0));
+      CHECK(of(Kind::barrier, CollectiveAlgorithm::ring, boxes).empty());
+    }
+    CHECK(total(of(Kind::broadcast, CollectiveAlgorithm::ring, single)) == Approx(p - 1.0));
+  }
+  // Bruck's rounds send blocks on: half of them in each round, where p is a power of two.
+  CHECK(total(of(Kind::all_to_all, CollectiveAlgorithm::recursive, std::vector<std::uint32_t>(16, 1))) ==
+        Approx(16.0 / 2.0 * 4.0));
+}
+
+// What leaves a box is its ring's share, over all ports alike.
+TEST_CASE("traffic between boxes is spread over their ports", "[unit][net]") {
+  const std::vector<std::uint32_t> boxes{4, 4, 4};
+  std::map<std::uint32_t, double> leaves;
+  for (const PairTraffic& t : of(Kind::all_reduce, CollectiveAlgorithm::ring, boxes)) {
+    if (t.from / 4 != t.to / 4) {
+      CHECK(t.from % 4 == t.to % 4);
+      leaves[t.from] += t.payload.base();
+    }
+  }
+  CHECK(leaves.size() == 12);
+  for (const auto& [member, bytes] : leaves) CHECK(bytes == Approx(2.0 * 11.0 / 12.0 / 4.0));
+
+  // Recursive: inside a box all but a fourth of the vector is settled, the rest goes on over four ports.
+  leaves.clear();
+  for (const PairTraffic& t : of(Kind::all_reduce, CollectiveAlgorithm::recursive, boxes)) {
+    if (t.from / 4 != t.to / 4) leaves[t.from] += t.payload.base();
+  }
+  for (const auto& [member, bytes] : leaves) CHECK(bytes == Approx(2.0 * 2.0 / 3.0 / 4.0));
+}
