@@ -203,13 +203,13 @@ TEST_CASE("cli.calibration: constants of another device", "[error]") {
 
 TEST_CASE("cli.kind: what cannot be shown or recognised", "[error]") {
   CHECK(refused("show elephant") ==
-        "error: \"elephant\" cannot be shown [cli.kind]\n  Known: model, cluster, device, plan, program.\n");
+        "error: \"elephant\" cannot be shown [cli.kind]\n  Known: model, cluster, device, fabric, plan, program.\n");
   const TemporaryFolder folder;
   write(folder.file("empty"), "");
   CHECK(refused("check " + folder.file("empty")) == folder.file("empty") +
                                                         ": error: this is no file of ours [cli.kind]\n"
                                                         "  A TOML file of ours has a table [model], [workload], "
-                                                        "[device], [cluster] or [plan], or is a calibration.\n");
+                                                        "[device], [cluster], [fabric] or [plan], or is a calibration.\n");
 }
 
 TEST_CASE("file.open: a device has no end", "[error]") {

@@ -27,7 +27,8 @@ TEST_CASE("every shipped fabric is listed, shown and checked", "[unit][cli]") {
     const Ran shown = run(ORRERY_PROGRAM, "show fabric " + text + " --json");
     REQUIRE(shown.status == 0);
     std::uint64_t links = 0;
-    for (const auto& l : json::parse(shown.out)["links"]) links += l["count"].get<std::uint64_t>();
+    const json described = json::parse(shown.out);
+    for (const auto& l : described["links"]) links += l["count"].get<std::uint64_t>();
     CHECK(links > 0);
     CHECK(run(ORRERY_PROGRAM, "show fabric " + text).out.find("routes from GPU 0") != std::string::npos);
     const Ran checked = run(ORRERY_PROGRAM, "check " + std::string(ORRERY_SOURCE_DIR) + "/models/fabric/" + text + ".toml");
