@@ -44,7 +44,7 @@ class RunVerb final : public Verb {
     c.option("--steps", steps_, "optimizer steps to record", {1, most_steps});
     c.option("--warmup", warmup_, "steps before those", {0, most_steps});
     c.option("--trace", trace_, "write the median step's timeline here; opens in Perfetto (ui.perfetto.dev)");
-    c.option("--disk", disk_, "folder for the files of states_tier = \"disk\", removed after the run");
+    c.option("--disk", disk_, "folder for the files of the disk tier, removed after the run");
     c.option("--watchdog", watchdog_, "longest wait for another rank, in seconds");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");

@@ -202,6 +202,7 @@ class ShowVerb final : public Verb {
         json["disk"]["capacity_bytes"] = c->disk->capacity.base();
         json["disk"]["read_bytes_per_s"] = c->disk->read.base();
         json["disk"]["write_bytes_per_s"] = c->disk->write.base();
+        json["disk"]["latency_s"] = c->disk->latency.base();
       }
       for (std::size_t i = 0; i < c->levels.size(); ++i) {
         json["levels"][i]["bandwidth_bytes_per_s"] = c->levels[i].bandwidth.base();

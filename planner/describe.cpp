@@ -51,14 +51,14 @@ std::string describe(const Plan& plan) {
   line += fmt::format(", attention {}, recompute {}", plan.attention ? name_of(*plan.attention) : "auto",
                       name_of(plan.recompute));
   if (plan.recompute_layers) line += fmt::format(" of {}", stages_text(*plan.recompute_layers));
-  const auto on_host = [&](const char* what, const std::optional<std::uint32_t>& eighths) {
+  const auto on_host = [&](const char* what, const std::optional<std::uint32_t>& eighths, OffloadTier tier) {
     if (!eighths) line += fmt::format(", {} on host auto", what);
     if (eighths.value_or(0) > 0) line += fmt::format(", {} on host {}/8", what, *eighths);
+    if (tier == OffloadTier::disk) line += " by way of the disk";
   };
-  on_host("states", plan.offload_states);
-  if (plan.states_tier == StatesTier::disk) line += " by way of the disk";
-  on_host("parameters", plan.offload_parameters);
-  on_host("activations", plan.offload_activations);
+  on_host("states", plan.offload_states, plan.states_tier);
+  on_host("parameters", plan.offload_parameters, plan.parameters_tier);
+  on_host("activations", plan.offload_activations, plan.activations_tier);
   if (plan.sequence_parallel) line += ", sequence parallel";
   if (plan.mesh.size(Axis::data) > 1) line += fmt::format(", zero {}", plan.zero_stage);
   if (plan.zero_stage == 3) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -58,6 +59,15 @@ void check_recompute_layers(const CheckContext& c) {
   }
 }
 
+/// `of`: "states", as in offload_states and states_tier.
+void check_tier(const CheckContext& c, const char* code, std::string_view of, OffloadTier tier,
+                const std::optional<std::uint32_t>& eighths) {
+  if (tier != OffloadTier::disk || eighths != 0U) return;
+  c.error(fmt::format("plan.{}_tier", of), code,
+          fmt::format("{0}_tier is of offloaded {0}, and there are none", of),
+          {fmt::format("offload_{} is 0.", of), fmt::format("Set offload_{0} to 8, or leave out {0}_tier.", of)});
+}
+
 bool counts_eighths(const CheckContext& c, const char* name, const std::optional<std::uint32_t>& eighths) {
   if (eighths.value_or(8) <= 8) return true;
   c.error(std::string("plan.") + name, "offload-eighths", fmt::format("{} counts eighths", name),
@@ -66,6 +76,7 @@ bool counts_eighths(const CheckContext& c, const char* name, const std::optional
 }
 
 void check_offloaded_parameters(const CheckContext& c) {
+  check_tier(c, "parameters-tier", "parameters", c.plan.parameters_tier, c.plan.offload_parameters);
   const auto& [states, parameters] = std::tie(c.plan.offload_states, c.plan.offload_parameters);
   if (!counts_eighths(c, "offload_parameters", parameters) || parameters == 0U) return;
   if (c.plan.zero_stage == 3) {
@@ -99,11 +110,9 @@ void check_offload(const CheckContext& c) {
   check_offloaded_kinds(c);
   check_offloaded_parameters(c);
   static_cast<void>(counts_eighths(c, "offload_activations", c.plan.offload_activations));
+  check_tier(c, "activations-tier", "activations", c.plan.activations_tier, c.plan.offload_activations);
   if (!counts_eighths(c, "offload_states", c.plan.offload_states)) return;
-  if (c.plan.states_tier == StatesTier::disk && c.plan.offload_states == 0U) {
-    c.error("plan.states_tier", "states-tier", "states_tier is of offloaded states, and there are none",
-            {"offload_states is 0.", "Set offload_states to 8, or leave out states_tier."});
-  }
+  check_tier(c, "states-tier", "states", c.plan.states_tier, c.plan.offload_states);
   if (c.plan.offload_states == 0U) return;
   const bool of_tensors = has_trust_ratio(c.workload) || has_factored_moments(c.workload);
   if (optimizer_moments(c.workload) == 0 && !has_master_weights(c.workload) && !of_tensors) {

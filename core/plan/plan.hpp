@@ -50,8 +50,8 @@ enum class TensorAlgorithm : std::uint8_t { one_d, two_d, two_half_d, three_d };
 ///   ring_self_attention  scores of the whole row are kept; keys, then values go around (Li et al., 2021)
 enum class ContextAlgorithm : std::uint8_t { all_gather, ulysses, ring, ring_self_attention };
 enum class Recompute : std::uint8_t { none, selective, full };
-/// Where offloaded states wait between updates.
-enum class StatesTier : std::uint8_t { host, disk };
+/// Where what is offloaded waits between uses: in host memory, or on the disk, from which it passes through that.
+enum class OffloadTier : std::uint8_t { host, disk };
 enum class AttentionKernel : std::uint8_t { unfused, flash };
 /// Whole times of one chunk's actions and of a message, in any unit, for which an order is searched.
 struct ActionTimes {
@@ -93,13 +93,15 @@ struct Plan {
   /// Eighths of each stage's layers, from its last down, whose master weights and optimizer moments live in host
   /// memory, where the host updates them; 8 takes the embedding and the head too.
   std::optional<std::uint32_t> offload_states = 0;
-  StatesTier states_tier = StatesTier::host;
+  OffloadTier states_tier = OffloadTier::host;
   /// Eighths of each stage's layers, from its last down, whose weights live in host memory too and come in for each
   /// use.
   std::optional<std::uint32_t> offload_parameters = 0;
+  OffloadTier parameters_tier = OffloadTier::host;
   /// Eighths of each stage's layers, from its first up, whose kept activations wait in host memory from the forward to
   /// the backward pass: those that are needed last.
   std::optional<std::uint32_t> offload_activations = 0;
+  OffloadTier activations_tier = OffloadTier::host;
   std::string order_file;                                 ///< of ScheduleName::custom, as the plan file names it
   std::vector<std::vector<OrderedAction>> order;          ///< what it says for each pipeline rank
   StagePlacement order_placement = StagePlacement::loop;  ///< of the stages that it names

@@ -120,9 +120,11 @@ void read_choices(TomlTable& table, const std::filesystem::path& folder, Plan& p
     table.read("recompute_layers", plan.recompute_layers.emplace(), {0, size_limit}, size_limit);
   }
   read_eighths(table, "offload_states", plan.offload_states);
-  table.read_enum("states_tier", states_tier_names(), plan.states_tier, Need::optional);
+  table.read_enum("states_tier", offload_tier_names(), plan.states_tier, Need::optional);
   read_eighths(table, "offload_parameters", plan.offload_parameters);
+  table.read_enum("parameters_tier", offload_tier_names(), plan.parameters_tier, Need::optional);
   read_eighths(table, "offload_activations", plan.offload_activations);
+  table.read_enum("activations_tier", offload_tier_names(), plan.activations_tier, Need::optional);
   table.read("zero_stage", plan.zero_stage, {0, 3}, Need::optional);
   table.read("reshard_after_forward", plan.reshard_after_forward, Need::optional);
   table.read("prefetch", plan.prefetch, {0, 1}, Need::optional);
@@ -251,10 +253,15 @@ std::string write_plan(const PlannedRun& run) {
   const auto write_eighths = [&](std::string_view key, const std::optional<std::uint32_t>& eighths) {
     if (eighths != 0U && write_auto(key, eighths.has_value())) out.whole(key, *eighths);
   };
+  const auto write_tier = [&](std::string_view key, OffloadTier tier) {
+    if (tier != OffloadTier::host) out.text(key, name_of(tier));
+  };
   write_eighths("offload_states", plan.offload_states);
-  if (plan.states_tier != StatesTier::host) out.text("states_tier", name_of(plan.states_tier));
+  write_tier("states_tier", plan.states_tier);
   write_eighths("offload_parameters", plan.offload_parameters);
+  write_tier("parameters_tier", plan.parameters_tier);
   write_eighths("offload_activations", plan.offload_activations);
+  write_tier("activations_tier", plan.activations_tier);
   out.whole("zero_stage", plan.zero_stage);
   if (plan.zero_stage == 3) {
     out.flag("reshard_after_forward", plan.reshard_after_forward);

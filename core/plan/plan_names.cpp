@@ -33,7 +33,7 @@ const std::vector<std::string_view>& recompute_names() {
   return names;
 }
 
-const std::vector<std::string_view>& states_tier_names() {
+const std::vector<std::string_view>& offload_tier_names() {
   static const std::vector<std::string_view> names = {"host", "disk"};
   return names;
 }
@@ -52,7 +52,7 @@ std::string_view name_of(ScheduleName value) { return at(pipeline_schedule_names
 std::string_view name_of(ContextAlgorithm value) { return at(context_names(), value); }
 std::string_view name_of(TensorAlgorithm value) { return at(tensor_names(), value); }
 std::string_view name_of(Recompute value) { return at(recompute_names(), value); }
-std::string_view name_of(StatesTier value) { return at(states_tier_names(), value); }
+std::string_view name_of(OffloadTier value) { return at(offload_tier_names(), value); }
 std::string_view name_of(AttentionKernel value) { return at(attention_names(), value); }
 std::string_view name_of(CollectiveAlgorithm value) { return at(algorithm_names(), value); }
 

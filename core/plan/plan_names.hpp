@@ -13,14 +13,14 @@ namespace orrery {
 [[nodiscard]] std::string_view name_of(ContextAlgorithm);
 [[nodiscard]] std::string_view name_of(TensorAlgorithm);
 [[nodiscard]] std::string_view name_of(Recompute);
-[[nodiscard]] std::string_view name_of(StatesTier);
+[[nodiscard]] std::string_view name_of(OffloadTier);
 [[nodiscard]] std::string_view name_of(AttentionKernel);
 [[nodiscard]] std::string_view name_of(CollectiveAlgorithm);
 [[nodiscard]] const std::vector<std::string_view>& pipeline_schedule_names();
 [[nodiscard]] const std::vector<std::string_view>& context_names();
 [[nodiscard]] const std::vector<std::string_view>& tensor_names();
 [[nodiscard]] const std::vector<std::string_view>& recompute_names();
-[[nodiscard]] const std::vector<std::string_view>& states_tier_names();
+[[nodiscard]] const std::vector<std::string_view>& offload_tier_names();
 [[nodiscard]] const std::vector<std::string_view>& attention_names();
 [[nodiscard]] const std::vector<std::string_view>& algorithm_names();
 

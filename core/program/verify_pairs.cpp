@@ -232,11 +232,13 @@ class Pairs {
       std::erase_if(unsaved_[instance(run, from)], [first = first, last = last](const auto& part) {
         return first <= part.first && part.second <= last;
       });
-      if (p_[from.buffer].role != Role::weight || p_[to.buffer].role != Role::weight) continue;
       if (p_[from.buffer].tier == Tier::device || p_[to.buffer].tier != Tier::device) continue;
-      const auto [low, high] = reach(from);
-      std::erase_if(below_[instance(run, from)],
-                    [low = low, high = high](const auto& part) { return low <= part.first && part.second <= high; });
+      if (p_[to.buffer].role != Role::weight) continue;
+      if (p_[from.buffer].role == Role::weight) {
+        std::erase_if(below_[instance(run, from)], [first = first, last = last](const auto& part) {
+          return first <= part.first && part.second <= last;
+        });
+      }
       if (!to.member_of.empty() && size(p_.mesh, to.member_of) > 1) scattered_[instance(run, to)].push_back(reach(to));
     }
   }

@@ -63,6 +63,7 @@ std::optional<ClusterSpec> read_cluster(TomlTable& t, const DeviceLookup& device
     table->read("capacity", disk.capacity, memory_limits);
     table->read("read", disk.read, bandwidth_limits);
     table->read("write", disk.write, bandwidth_limits);
+    table->read("latency", disk.latency, {Seconds::of(0.0), Seconds::of(1e3)}, Need::optional);
     table->finish();
     c.disk = disk;
   }
@@ -116,6 +117,7 @@ std::string write_cluster(const ClusterSpec& c) {
   if (c.disk) {
     out.table("cluster.disk").text("capacity", exact_text(c.disk->capacity));
     out.text("read", exact_text(c.disk->read)).text("write", exact_text(c.disk->write));
+    out.text("latency", exact_text(c.disk->latency));
   }
   for (const NetworkLevel& level : c.levels) {
     out.array_table("cluster.levels").text("name", level.name).whole("size", level.size);

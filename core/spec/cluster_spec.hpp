@@ -40,6 +40,7 @@ struct NetworkLevel {
 struct DiskSpec {
   Bytes capacity;         ///< per node
   Bandwidth read, write;  ///< per node
+  Seconds latency;        ///< of one copy, before its first byte
   friend bool operator==(const DiskSpec&, const DiskSpec&) = default;
 };
 

@@ -306,6 +306,7 @@ bool check_cluster(const ClusterSpec& cluster, Diagnostics& diagnostics) {
     c.number("disk.capacity", "cluster.range", cluster.disk->capacity.base(), 1.0, 0x1p53);
     c.number("disk.read", "cluster.range", cluster.disk->read.base(), 1.0, 1e18);
     c.number("disk.write", "cluster.range", cluster.disk->write.base(), 1.0, 1e18);
+    c.number("disk.latency", "cluster.range", cluster.disk->latency.base(), 0.0, 1e3);
   }
   if (cluster.price_per_gpu_hour)
     c.number("price_per_gpu_hour", "cluster.range", *cluster.price_per_gpu_hour, 0.0, 1e9);

@@ -191,7 +191,9 @@ Seconds CostModel::copy(const Program& program, const Block& block, const Op& op
   }
   const auto* c = std::get_if<Copy>(&op.action);
   ORRERY_ASSERT(c != nullptr);
-  return bytes / tier_rate(c->from, c->to);
+  const bool disk = c->from == Tier::disk || c->to == Tier::disk;
+  const Seconds latency = disk && cluster_.disk ? cluster_.disk->latency : Seconds();
+  return latency + bytes / tier_rate(c->from, c->to);
 }
 
 Bandwidth CostModel::host_rate() const {

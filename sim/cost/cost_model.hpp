@@ -65,7 +65,7 @@ class CostModel {
   [[nodiscard]] Seconds transfer(Bytes, std::uint32_t levels) const;
   /// The same, for a transfer of `op` (an Exchange) issued by `rank`, its sender or receiver.
   [[nodiscard]] Seconds transfer(const Program&, const Block&, const Op&, const Transfer&, Rank rank) const;
-  /// A Copy between memory tiers: its bytes at the tier's rate.
+  /// A Copy between memory tiers: its bytes at the tier's rate, behind the latency of a disk.
   [[nodiscard]] Seconds copy(const Program&, const Block&, const Op&) const;
   /// What a kernel on the host has of the host memory's bandwidth: an equal share of each rank on the fullest node.
   [[nodiscard]] Bandwidth host_rate() const;

@@ -433,12 +433,17 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     add_mixture(draw, run, limits, limits.five_axes);
   }
   if (limits.beyond_bound && draw.once_in(3)) p.offload_activations = draw.of({1U, 4U, 8U});
-  if (p.offload_states != 0U && draw.once_in(3)) p.states_tier = StatesTier::disk;
+  if (p.offload_states != 0U && draw.once_in(3)) p.states_tier = OffloadTier::disk;
   if (p.offload_states != 0U && p.zero_stage < 3 && draw.once_in(2)) {
     p.offload_parameters = draw.small(1, *p.offload_states);
   }
+  if (p.offload_parameters != 0U && draw.once_in(2)) p.parameters_tier = OffloadTier::disk;
+  if (p.offload_activations != 0U && draw.once_in(3)) p.activations_tier = OffloadTier::disk;
   // Refused where dense layers lie below mixtures.
-  if (run.model.mixture && run.model.mixture->first_dense > 0) p.offload_activations = p.offload_parameters = 0;
+  if (run.model.mixture && run.model.mixture->first_dense > 0) {
+    p.offload_activations = p.offload_parameters = 0;
+    p.activations_tier = p.parameters_tier = OffloadTier::host;
+  }
   return run;
 }
 
@@ -510,7 +515,7 @@ std::string describe(const PlannedRun& run) {
   return fmt::format(
              "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {} {}mb{} B{} s{} {} stages {} {} x{} recompute {} zero {}{}{} "
              "offload "
-             "{}{} parameters {} activations {} bucket {} "
+             "{}{} parameters {}{} activations {}{} bucket {} "
              "overlap "
              "{} {} {} {} "
              "{} {} momentum {} clip {} dropout {}/{} grads {} moments {} seed {}{}",
@@ -518,7 +523,9 @@ std::string describe(const PlannedRun& run) {
              m.tied_embeddings ? "tied " : "untied ", name_of(p.tensor), mesh, p.microbatch_size, w.global_batch,
              w.sequence_length, name_of(w.precision), stages, name_of(p.schedule), p.chunks, recompute, p.zero_stage,
              p.reshard_after_forward ? "" : " kept", p.prefetch == 0 ? " no-prefetch" : "", *p.offload_states,
-             p.states_tier == StatesTier::disk ? " on disk" : "", *p.offload_parameters, *p.offload_activations,
+             p.states_tier == OffloadTier::disk ? " on disk" : "", *p.offload_parameters,
+             p.parameters_tier == OffloadTier::disk ? " on disk" : "", *p.offload_activations,
+             p.activations_tier == OffloadTier::disk ? " on disk" : "",
              p.gradient_bucket ? p.gradient_bucket->base() : 0.0, p.overlap_gradients.value_or(false),
              p.attention == AttentionKernel::flash ? "flash" : "unfused",
              p.mesh.size(Axis::context) > 1 ? fmt::format("{}/{}", name_of(p.context), p.inner_ring) : "no-context",

@@ -7,15 +7,21 @@
 namespace orrery::lowering {
 namespace {
 
-// Kept activations of some layers wait in host memory between the forward and
-// the backward pass (Rhu et al., "vDNN", MICRO 2016), weights of some live there
-// (Pudipeddi et al., "L2L", 2020; Rajbhandari et al., "ZeRO-Infinity", SC 2021).
+// Kept activations of some layers wait in host memory, or on the disk, between
+// the forward and the backward pass (Rhu et al., "vDNN", MICRO 2016), weights of
+// some live there (Pudipeddi et al., "L2L", 2020; Rajbhandari et al.,
+// "ZeRO-Infinity", SC 2021).
 //
 // Copies run beside the compute of a neighbour, two layers in flight: forward,
 // block l takes down what layer l - 1 keeps, ends after that copy, and frees it;
 // a block brings up what the next layer of its pass needs, and begins after the
 // copy that the block before has made for it.  Where a pass begins or ends there
 // is no neighbour: those copies are blocks of their own, beside what else there is.
+//
+// What waits on the disk passes through host memory: behind the way down it is
+// written, before the way up it is read, each direction on a lane of its own.  A
+// block ends after what the block before it has begun to write, so that at most
+// two layers' activations are in host memory at a time.
 //
 // Ranks that ZeRO makes hold a part each in host memory bring up that part and
 // gather the rest from each other, so that all their links to hosts share the work.
@@ -53,7 +59,7 @@ class Builder {
     copying_.last_down.fill(no_block);
     copying_.first_up.fill(no_block);
     for (std::size_t kind = 0; kind < 2 && s.offloads_activations(); ++kind) {
-      for (const BufferId b : kept_by(s, kind)) kept_[kind].push_back({b, in_host(b)});
+      for (const BufferId b : kept_by(s, kind)) kept_[kind].push_back(below(b));
     }
   }
 
@@ -65,18 +71,22 @@ class Builder {
 
  private:
   struct Kept {
-    BufferId device, host;
+    BufferId device, host, disk;
   };
 
-  BufferId in_host(BufferId of) {
+  Kept below(BufferId of) {
     for (const Kept& k : kept_[0]) {
-      if (k.device == of) return k.host;
+      if (k.device == of) return k;
     }
-    Buffer b = s_.program[of];
-    b.name += ".host";
-    b.shard.reset();
-    b.tier = Tier::host;
-    return s_.declare(std::move(b));
+    const auto in = [&](Tier tier, const char* suffix) {
+      Buffer b = s_.program[of];
+      b.name += suffix;
+      b.shard.reset();
+      b.tier = tier;
+      return s_.declare(std::move(b));
+    };
+    const BufferId host = in(Tier::host, ".host");
+    return {of, host, activations_on_disk_ ? in(Tier::disk, ".disk") : BufferId{}};
   }
 
   void chunk(const Chunk& whole) {
@@ -105,8 +115,10 @@ class Builder {
     free_device(down, kind, 0);
     copying_.last_down[kind] = down.finish(s_);
     BlockBuilder up(s_, "layer.up", Pass::input_gradient, Section::model);
-    up.after_tail(copy_lane(Tier::device, Tier::host));  // nothing else waits for the top layer's way down
-    come_up(up, kind, 0);
+    if (!activations_on_disk_) {
+      up.after_tail(copy_lane(Tier::device, Tier::host));  // nothing else waits for the top layer's way down
+    }
+    come_up(up, kind, 0, true);
     copying_.first_up[kind] = up.finish(s_);
   }
 
@@ -120,37 +132,57 @@ class Builder {
     b.draft().block.ops.push_back(op);
   }
 
-  void go_down(BlockBuilder& b, std::size_t kind, std::int8_t shift) {
+  /// Copies what a layer keeps from one tier into fresh buffers of another.
+  void move(BlockBuilder& b, std::size_t kind, std::int8_t shift, Tier from, Tier to) {
+    const auto in = [](const Kept& k, Tier tier) {
+      return tier == Tier::device ? k.device : tier == Tier::host ? k.host : k.disk;
+    };
     std::vector<Operand> pairs;
     for (const Kept& k : kept_[kind]) {
-      memory(b, true, k.host, shift);
-      pairs.push_back(read(k.device, shift));
-      pairs.push_back(write(k.host, shift));
+      memory(b, true, in(k, to), shift);
+      pairs.push_back(read(in(k, from), shift));
+      pairs.push_back(write(in(k, to), shift));
     }
-    b.copy(Tier::device, Tier::host, pairs);
+    b.copy(from, to, pairs);
   }
 
-  void come_up(BlockBuilder& b, std::size_t kind, std::int8_t shift) {
-    std::vector<Operand> pairs;
-    for (const Kept& k : kept_[kind]) {
-      memory(b, true, k.device, shift);
-      pairs.push_back(read(k.host, shift));
-      pairs.push_back(write(k.device, shift));
+  /// The op that takes it off the device.
+  std::uint32_t go_down(BlockBuilder& b, std::size_t kind, std::int8_t shift) {
+    move(b, kind, shift, Tier::device, Tier::host);
+    const auto down = static_cast<std::uint32_t>(b.draft().block.ops.size() - 1);
+    if (activations_on_disk_) {
+      move(b, kind, shift, Tier::host, Tier::disk);
+      for (const Kept& k : kept_[kind]) memory(b, false, k.host, shift);
     }
-    b.copy(Tier::host, Tier::device, pairs);
+    return down;
+  }
+
+  /// `first` of its pass: later ones are read behind it.
+  void come_up(BlockBuilder& b, std::size_t kind, std::int8_t shift, bool first) {
+    if (activations_on_disk_) {
+      if (first) b.after_tail(copy_lane(Tier::host, Tier::disk));
+      move(b, kind, shift, Tier::disk, Tier::host);
+    }
+    move(b, kind, shift, Tier::host, Tier::device);
   }
 
   void bring_weights(BlockBuilder& b, std::int8_t shift) {
     const Module& m = s_.layer;
     memory(b, true, m.weights, shift);
+    const BufferId source = host_weights(s_, m, Home::all_on_host);
+    if (weights_on_disk_) {
+      memory(b, true, source, shift);
+      const Operand pair[] = {read(m.host.disk_weights, shift), write(source, shift)};
+      b.copy(Tier::disk, Tier::host, pair);
+    }
     if (!s_.shard_states) {
-      const Operand pair[] = {read(m.host.weights, shift), write(m.weights, shift)};
+      const Operand pair[] = {read(source, shift), write(m.weights, shift)};
       b.copy(Tier::host, Tier::device, pair);
       return;
     }
     std::vector<Operand> parts, wholes;
     for (const ParameterSegment& segment : s_.program.parameter_tables[m.table].segments) {
-      parts.push_back(own_part(s_, m.host.weights, segment, View::Use::read, shift));
+      parts.push_back(own_part(s_, source, segment, View::Use::read, shift));
       parts.push_back(own_part(s_, m.weights, segment, View::Use::write, shift));
       wholes.push_back(own_part(s_, m.weights, segment, View::Use::read, shift));
       wholes.push_back({m.weights, View::Use::write, shift, segment.offset, segment.count, {}});
@@ -189,9 +221,9 @@ class Builder {
     if (copies.awaits_weights) draft.block.name += ".awaits-weights";
     if (copies.next_weights) draft.block.name += ".weights";
     const bool backward = is_backward(phase);
-    if (copies.down > 0) go_down(b, copies.down - 1U, -1);
-    const auto down = static_cast<std::uint32_t>(draft.block.ops.size() - 1);
-    if (copies.up > 0) come_up(b, copies.up - 1U, -1);
+    std::uint32_t down = 0;
+    if (copies.down > 0) down = go_down(b, copies.down - 1U, -1);
+    if (copies.up > 0) come_up(b, copies.up - 1U, -1, !copies.awaits);
     if (copies.next_weights) bring_weights(b, backward ? -1 : 1);
     bool entered = false, computed = false;
     std::uint32_t last_compute = 0;
@@ -219,17 +251,26 @@ class Builder {
     }
     if (copies.down > 0) {
       draft.after.emplace_back(last_compute, down);
+      if (activations_on_disk_) draft.tails.emplace_back(last_compute, copy_lane(Tier::host, Tier::disk));
       free_device(b, copies.down - 1U, -1);
     }
     if (copies.awaits) {
-      for (const Kept& k : kept_[kind]) memory(b, false, k.host, 0);
+      for (const Kept& k : kept_[kind]) {
+        memory(b, false, k.host, 0);
+        if (activations_on_disk_) memory(b, false, k.disk, 0);
+      }
     }
-    if (copies.awaits_weights) memory(b, false, s_.layer.weights, 0);
+    if (copies.awaits_weights) {
+      memory(b, false, s_.layer.weights, 0);
+      if (weights_on_disk_) memory(b, false, s_.layer.host.passing_weights, 0);
+    }
     return b.finish(s_);
   }
 
   State& s_;
   CopyingBlocks& copying_;
+  bool activations_on_disk_ = s_.plan.activations_tier == OffloadTier::disk;
+  bool weights_on_disk_ = s_.plan.parameters_tier == OffloadTier::disk;
   std::array<std::vector<Kept>, 2> kept_;  ///< by kind of layer: as it is, and one that recomputes
 };
 

@@ -114,8 +114,8 @@ KernelKind update_kind(OptimizerKind kind, bool decay) {
 
 /// Where the states live in host memory the gradient goes down, the host
 /// updates, and the weights come up (Ren et al., "ZeRO-Offload", ATC 2021), or
-/// stay until they are used where they live there too.  States that wait on the
-/// disk come and go around the update (Rajbhandari et al., "ZeRO-Infinity", SC 2021).
+/// stay until they are used where they live there too.  What waits on the disk
+/// comes and goes around the update (Rajbhandari et al., "ZeRO-Infinity", SC 2021).
 BlockId build_update(State& c, const Module& m, Home home) {
   const bool host = home != Home::device;
   const ParameterTable& table = c.program.parameter_tables[m.table];
@@ -142,10 +142,10 @@ BlockId build_update(State& c, const Module& m, Home home) {
     up.push_back(own_part(c, m.weights, s, View::Use::write));
   }
   if (host) b.copy(Tier::device, Tier::host, down);
-  const bool on_disk = host && c.plan.states_tier == StatesTier::disk;
-  if (on_disk) {
-    b.after_tail({LaneKind::host, 0});  // states of two modules are in host memory at most
-    b.copy(Tier::disk, Tier::host, disk_pairs(c, m, true));
+  const std::vector<Operand> from_disk = disk_pairs(c, m, home, true);
+  if (!from_disk.empty()) {
+    b.after_tail({LaneKind::host, 0});  // of two modules it is in host memory at most
+    b.copy(Tier::disk, Tier::host, from_disk);
   }
   ORRERY_ASSERT(!(host && trusts), table.module);  // check refuses it
   BufferId norms{};
@@ -168,7 +168,7 @@ BlockId build_update(State& c, const Module& m, Home home) {
       k.options.factor = true;
       operands[n++] = read(host ? c.scalar.host_factor : c.scalar.factor);
     }
-    operands[n++] = own_part(c, host ? m.host.weights : m.weights, s, View::Use::accumulate);
+    operands[n++] = own_part(c, host ? host_weights(c, m, home) : m.weights, s, View::Use::accumulate);
     if (has_master_weights(c.workload)) {
       k.options.master = true;
       operands[n++] = own_part(c, host ? m.host.masters : m.masters, s, View::Use::accumulate);
@@ -179,7 +179,7 @@ BlockId build_update(State& c, const Module& m, Home home) {
     if (kind == KernelKind::lars_update && k.depth > 0) operands[n++] = of_tensors;
     b.compute(k, std::span<const Operand>(operands, n));
   }
-  if (on_disk) b.copy(Tier::host, Tier::disk, disk_pairs(c, m, false));
+  if (!from_disk.empty()) b.copy(Tier::host, Tier::disk, disk_pairs(c, m, home, false));
   if (home == Home::states_on_host) b.copy(Tier::host, Tier::device, up);
   return b.finish(c);
 }

@@ -210,9 +210,9 @@ ParameterTable head_table(const State& c) {
   return t.finish();
 }
 
-/// Where a module's states live; a layer's some here, some there.
+/// Where a module's states live, and its weights with them (`all`); a layer's some here, some there.
 struct StatesOn {
-  bool device, host;
+  bool device, host, all;
 };
 
 void declare_module(State& c, Module& module, ParameterTable table, Scope scope, StatesOn on) {
@@ -256,12 +256,19 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
       module.moments[0] = c.declare(std::move(b));
     }
   }
-  if (!on.host) return;
+  if (!on.host && !on.all) return;
   HostStates& h = module.host;
-  h.weights = persistent("weights.host", Role::weight, c.act, c.shard_states, Tier::host);
-  h.gradients = persistent("gradients.host", Role::workspace, c.grad, c.shard_states, Tier::host);
   // What waits on the disk passes through host memory, a module at a time.
-  const bool disk = c.plan.states_tier == StatesTier::disk;
+  const bool weights_on_disk = on.all && c.plan.parameters_tier == OffloadTier::disk;
+  if (on.host || !weights_on_disk) {
+    h.weights = persistent("weights.host", Role::weight, c.act, c.shard_states, Tier::host);
+  }
+  if (weights_on_disk) {
+    h.passing_weights = persistent("weights.passing", Role::workspace, c.act, c.shard_states, Tier::host);
+    h.disk_weights = persistent("weights.disk", Role::weight, c.act, c.shard_states, Tier::disk);
+  }
+  h.gradients = persistent("gradients.host", Role::workspace, c.grad, c.shard_states, Tier::host);
+  const bool disk = c.plan.states_tier == OffloadTier::disk;
   const auto state = [&](const std::string& what, Role role, DType type, BufferId& host, BufferId& on_disk) {
     host = persistent((what + ".host").c_str(), disk ? Role::workspace : role, type, c.shard_states, Tier::host);
     if (disk) on_disk = persistent((what + ".disk").c_str(), role, type, c.shard_states, Tier::disk);
@@ -275,13 +282,16 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
 }  // namespace
 
 void declare_parameters(State& c) {
-  const StatesOn ends{!c.ends_on_host, c.ends_on_host};
+  const StatesOn ends{!c.ends_on_host, c.ends_on_host, false};
   declare_module(c, c.embedding, embedding_table(c), Scope::stage, ends);
   for (const LayerKind& kind : c.kinds) {
-    const Share on_host = share_of(c.states_on_host, kind);
+    StatesOn on{};
+    for (std::uint32_t l = kind.first; l < kind.end; ++l) {
+      const Home home = c.home_of(l);
+      (home == Home::device ? on.device : home == Home::states_on_host ? on.host : on.all) = true;
+    }
     const bool mixture = c.model.mixture && kind.first == c.dense_layers;
-    declare_module(c, c.*kind.module, layer_table(c, mixture), Scope::layer,
-                   {on_host != Share::all, on_host != Share::none});
+    declare_module(c, c.*kind.module, layer_table(c, mixture), Scope::layer, on);
   }
   declare_module(c, c.head, head_table(c), Scope::stage, ends);
   const auto scalar = [&](const char* name, std::uint64_t count, Tier tier = Tier::device) {

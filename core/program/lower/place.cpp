@@ -24,13 +24,13 @@ BlockId build_setup(State& s, const Module& m, Home home) {
   };
   if (home != Home::all_on_host) put(m.weights, KernelKind::initialize);
   put(m.gradients, KernelKind::fill);
-  if (host) put(m.host.weights, KernelKind::initialize);
+  if (host) put(host_weights(s, m, home), KernelKind::initialize);
   if (has_master_weights(s.workload)) put(host ? m.host.masters : m.masters, KernelKind::initialize);
   for (int i = 0; i < optimizer_moments(s.workload); ++i) {
     put(host ? m.host.moments[i] : m.moments[i], KernelKind::fill);
   }
   if (has_factored_moments(s.workload)) put(m.moments[0], KernelKind::fill);
-  if (host && s.plan.states_tier == StatesTier::disk) b.copy(Tier::host, Tier::disk, disk_pairs(s, m, false));
+  if (const auto pairs = disk_pairs(s, m, home, false); !pairs.empty()) b.copy(Tier::host, Tier::disk, pairs);
   return b.finish(s);
 }
 

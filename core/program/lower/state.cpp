@@ -258,12 +258,21 @@ HeadMatrix head_matrix(const State& c) {
   return {&c.embedding, "word.weight"};
 }
 
-std::vector<Operand> disk_pairs(const State& s, const Module& m, bool up) {
+BufferId host_weights(const State& s, const Module& m, Home home) {
+  const bool pass = home == Home::all_on_host && s.plan.parameters_tier == OffloadTier::disk;
+  return pass ? m.host.passing_weights : m.host.weights;
+}
+
+std::vector<Operand> disk_pairs(const State& s, const Module& m, Home home, bool up) {
   std::vector<Operand> pairs;
   const auto add = [&](BufferId disk, BufferId host) {
     pairs.push_back(read(up ? disk : host));
     pairs.push_back(write(up ? host : disk));
   };
+  if (home == Home::all_on_host && s.plan.parameters_tier == OffloadTier::disk) {
+    add(m.host.disk_weights, m.host.passing_weights);
+  }
+  if (home == Home::device || s.plan.states_tier != OffloadTier::disk) return pairs;
   if (has_master_weights(s.workload)) add(m.host.disk_masters, m.host.masters);
   for (int i = 0; i < optimizer_moments(s.workload); ++i) add(m.host.disk_moments[i], m.host.moments[i]);
   return pairs;

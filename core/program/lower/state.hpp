@@ -127,13 +127,14 @@ struct CopyingBlocks {
   BlockId first_weights = no_block;  ///< of the layer that a pass begins with
 };
 
-/// What lives in host memory of a module whose states do.
+/// What lives in host memory, or on the disk, of a module whose states do.
 struct HostStates {
-  BufferId weights{};    ///< what the device's copy is made from after an update
+  BufferId weights{};    ///< what the device's copy is made from after an update, or for each use
   BufferId gradients{};  ///< while the host updates
   BufferId masters{};    ///< while the host updates, where states wait on the disk
   BufferId moments[2]{};
-  BufferId disk_masters{}, disk_moments[2]{};  ///< there
+  BufferId passing_weights{};                                ///< on their way from the disk, or back
+  BufferId disk_weights{}, disk_masters{}, disk_moments[2]{};
 };
 
 /// Persistent buffers of one module ("embedding", "layer", "layer.dense", "head").
@@ -288,8 +289,10 @@ struct HeadMatrix {
 };
 [[nodiscard]] HeadMatrix head_matrix(const State&);
 
-/// Pairs of a module's states on the disk and in host memory, up or down.
-[[nodiscard]] std::vector<Operand> disk_pairs(const State&, const Module&, bool up);
+/// Pairs of what a module has on the disk, and of that in host memory, up or down; none where it has nothing there.
+[[nodiscard]] std::vector<Operand> disk_pairs(const State&, const Module&, Home, bool up);
+/// The weights that the host updates.
+[[nodiscard]] BufferId host_weights(const State&, const Module&, Home);
 
 /// The part of a segment that this rank updates: all of it, or its share under ZeRO-1.
 [[nodiscard]] Operand own_part(const State&, BufferId buffer, const ParameterSegment&, View::Use,

@@ -377,9 +377,12 @@ TEST_CASE("cluster.range and device.range: specs built in memory are checked too
   cluster->origin = {};
   cluster->nodes = 0;
   cluster->device.memory = Bytes::of(-1.0);
+  cluster->disk = DiskSpec{Bytes::of(1e12), Bandwidth::of(2e9), Bandwidth::of(1e9), Seconds::of(-1.0)};
   CHECK_FALSE(check_cluster(*cluster, d));
   CHECK(render(d) == R"(error: nodes is out of range [cluster.range]
   It is 0; from 1 to 1048576 is allowed.
+error: latency is out of range [cluster.range]
+  It is -1; from 0 to 1000 is allowed.
 error: memory is out of range [device.range]
   It is -1; from 1 to 9007199254740992 is allowed.
 )");

@@ -70,8 +70,12 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"recompute selective", p.recompute == Recompute::selective},
           {"recompute full", p.recompute == Recompute::full},
           {"offloaded states", p.offload_states != 0U},
-          {"states on disk", p.states_tier == StatesTier::disk},
+          {"states on disk", p.states_tier == OffloadTier::disk},
           {"offloaded parameters", p.offload_parameters != 0U},
+          {"parameters on disk", p.parameters_tier == OffloadTier::disk},
+          {"parameters on disk, ZeRO-1 or 2", p.parameters_tier == OffloadTier::disk && p.zero_stage > 0 &&
+                                                  p.mesh.size(Axis::data) > 1},
+          {"activations on disk", p.activations_tier == OffloadTier::disk},
           {"offloaded parameters, ZeRO-1 or 2",
            p.offload_parameters != 0U && p.zero_stage > 0 && p.mesh.size(Axis::data) > 1},
           {"offloaded parameters, some of the states",

@@ -205,7 +205,7 @@ TEST_CASE("weights on a grid equal the closed form", "[property][totals]") {
   const auto whole_states = [](Plan& plan) {
     plan.zero_stage = 0;
     plan.offload_states = plan.offload_parameters = 0;
-    plan.states_tier = StatesTier::host;
+    plan.states_tier = OffloadTier::host;
   };
   for_each_stage(grid_run, whole_states,
                  [](const Symbols& x, const Program&, std::uint32_t stage, const ClassTotals& totals) {

@@ -15,6 +15,23 @@ using namespace orrery;
 
 namespace {
 
+/// Bytes that one rank of a class reads from the disk, and writes to it, in a step.
+struct OnDisk {
+  std::uint64_t in = 0, out = 0;
+};
+OnDisk moved_on_disk(const Program& program, std::uint32_t rank_class) {
+  OnDisk bytes;
+  for_each_op(program, program.classes[rank_class].step, [&](const OpRun& run) {
+    const auto* copy = std::get_if<Copy>(&run.op->action);
+    if (copy == nullptr || (copy->from != Tier::disk && copy->to != Tier::disk)) return;
+    for (std::uint32_t i = 1; i < run.op->views.count; i += 2) {
+      const View& v = run.block->views[run.op->views.first + i];
+      (copy->from == Tier::disk ? bytes.in : bytes.out) += v.count * size_of(program[v.buffer].dtype);
+    }
+  });
+  return bytes;
+}
+
 /// Bytes that one rank of a class copies in a step.
 struct Copied {
   std::uint64_t down = 0, up = 0;
@@ -78,28 +95,34 @@ std::uint64_t remote_on(const PlannedRun& run, const Program& program, std::uint
   return n;
 }
 
-/// Bytes that an offloaded layer keeps for one microbatch, summed over those of a pipeline rank.  Where backward is
-/// split, what a recomputed layer makes again for its weight gradients is no part of it: all but its input (full), or
-/// the attention core's result (selective; with Ulysses that travels before it is kept).
-std::uint64_t kept_on(const PlannedRun& run, const Program& program, const ClassTotals& totals, std::uint32_t rank) {
+/// Bytes that the offloaded layers of a pipeline rank keep for one microbatch: of all, and the most of two neighbours
+/// in one chunk.
+struct Kept {
+  std::uint64_t all = 0, neighbours = 0;
+};
+/// Where backward is split, what a recomputed layer makes again for its weight gradients is no part of it: all but its
+/// input (full), or the attention core's result (selective; with Ulysses that travels before it is kept).
+Kept kept_on(const PlannedRun& run, const Program& program, const ClassTotals& totals, std::uint32_t rank) {
   const auto size_of_one = [&](const char* name) {
     const auto b = std::find_if(program.buffers.begin(), program.buffers.end(),
                                 [&](const Buffer& buffer) { return buffer.name == name; });
     return bytes_of(*b);
   };
   const bool ulysses = run.plan.mesh.size(Axis::context) > 1 && run.plan.context == ContextAlgorithm::ulysses;
-  std::uint64_t bytes = 0;
+  Kept bytes;
   for (const std::uint32_t s : test::stages_on(run.plan, rank)) {
     const std::uint32_t low = first_layer(run.plan, s);
+    std::uint64_t before = 0;
     const std::uint32_t taken = ((*run.plan.stage_layers)[s] * *run.plan.offload_activations + 7) / 8;
     for (std::uint32_t l = low; l < low + taken; ++l) {
       const bool again = splits_backward(run.plan) && test::recomputes(run.plan, l);
       const std::uint64_t saved = totals.saved[l].activations + totals.saved[l].statistics;
-      if (again && run.plan.recompute == Recompute::full) {
-        bytes += size_of_one("hidden");
-      } else {
-        bytes += saved - (again && !ulysses ? size_of_one("context") : 0);
-      }
+      const std::uint64_t kept = again && run.plan.recompute == Recompute::full
+                                     ? size_of_one("hidden")
+                                     : saved - (again && !ulysses ? size_of_one("context") : 0);
+      bytes.all += kept;
+      bytes.neighbours = std::max(bytes.neighbours, before + kept);
+      before = kept;
     }
   }
   return bytes;
@@ -119,7 +142,7 @@ TEST_CASE("offloaded states move and take what the closed form says", "[property
       continue;  // those update on the device alone
     run.plan.offload_activations = 0;
     run.plan.offload_parameters = 0;
-    run.plan.states_tier = StatesTier::host;
+    run.plan.states_tier = OffloadTier::host;
     run.plan.offload_states = static_cast<std::uint32_t>(1 + seed % 8);
     CAPTURE(seed, test::describe(run));
     const Program program = lower(run.model, run.workload, run.plan);
@@ -155,7 +178,7 @@ TEST_CASE("the device holds fewer states, and the rest is as without", "[propert
         run.plan.offload_parameters != 0U && run.plan.zero_stage > 0 && run.plan.mesh.size(Axis::data) > 1;
     run.plan.offload_states = 0;
     run.plan.offload_parameters = 0;
-    run.plan.states_tier = StatesTier::host;
+    run.plan.states_tier = OffloadTier::host;
     const Program without = lower(run.model, run.workload, run.plan);
     for (std::uint32_t c = 0; c < with.classes.size(); ++c) {
       const ClassTotals a = totals_of(with, c), b = totals_of(without, c);
@@ -174,9 +197,9 @@ TEST_CASE("states on disk move and take what the closed form says", "[property][
     if (run.plan.offload_states == 0U) continue;
     run.plan.offload_activations = 0;
     run.plan.offload_parameters = 0;
-    run.plan.states_tier = StatesTier::host;
+    run.plan.states_tier = OffloadTier::host;
     const Program without = lower(run.model, run.workload, run.plan);
-    run.plan.states_tier = StatesTier::disk;
+    run.plan.states_tier = OffloadTier::disk;
     CAPTURE(seed, test::describe(run));
     const Program program = lower(run.model, run.workload, run.plan);
     if (seed % 4 == 0) REQUIRE(verify(program).empty());
@@ -186,18 +209,9 @@ TEST_CASE("states on disk move and take what the closed form says", "[property][
     for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
       CAPTURE(c);
       const OnHost host = on_host(run, program, c);
-      std::uint64_t in = 0, out = 0;
-      for_each_op(program, program.classes[c].step, [&](const OpRun& r) {
-        const auto* copy = std::get_if<Copy>(&r.op->action);
-        if (copy == nullptr) return;
-        for (std::uint32_t i = 1; i < r.op->views.count; i += 2) {
-          const View& v = r.block->views[r.op->views.first + i];
-          (copy->from == Tier::disk ? in : out) +=
-              copy->from == Tier::disk || copy->to == Tier::disk ? v.count * size_of(program[v.buffer].dtype) : 0;
-        }
-      });
-      CHECK(in == host.all * each);
-      CHECK(out == host.all * each);
+      const OnDisk moved = moved_on_disk(program, c);
+      CHECK(moved.in == host.all * each);
+      CHECK(moved.out == host.all * each);
       const ClassTotals with = totals_of(program, c), plain = totals_of(without, c);
       CHECK(with.peak[index(Tier::disk)] == host.all * each);
       CHECK(with.peak[index(Tier::device)] == plain.peak[index(Tier::device)]);
@@ -223,6 +237,7 @@ TEST_CASE("offloaded parameters move and take what the closed form says", "[prop
     run.plan.offload_activations = 0;
     run.plan.offload_parameters = 0;
     run.plan.offload_states = 8;
+    run.plan.parameters_tier = OffloadTier::host;
     const Program without = lower(run.model, run.workload, run.plan);
     run.plan.offload_parameters = static_cast<std::uint32_t>(1 + seed % 8);
     CAPTURE(seed, test::describe(run));
@@ -274,10 +289,11 @@ TEST_CASE("offloaded activations move and take what the closed form says", "[pro
     if (has_dense_layers(run.model)) continue;
     run.plan.offload_states = 0;
     run.plan.offload_parameters = 0;
-    run.plan.states_tier = StatesTier::host;
+    run.plan.states_tier = OffloadTier::host;
     run.plan.offload_activations = 0;
     const Program without = lower(run.model, run.workload, run.plan);
     run.plan.offload_activations = static_cast<std::uint32_t>(1 + seed % 8);
+    run.plan.activations_tier = OffloadTier::host;
     CAPTURE(seed, test::describe(run));
     const Program program = lower(run.model, run.workload, run.plan);
     if (seed % 4 == 0) REQUIRE(verify(program).empty());
@@ -287,7 +303,7 @@ TEST_CASE("offloaded activations move and take what the closed form says", "[pro
     for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
       CAPTURE(c);
       const ClassTotals with = totals_of(program, c), plain = totals_of(without, c);
-      const std::uint64_t kept = kept_on(run, without, plain, c);
+      const std::uint64_t kept = kept_on(run, without, plain, c).all;
       const Copied bytes = copied(program, c);
       CHECK(bytes.down == m * kept);
       CHECK(bytes.up == m * kept);
@@ -307,6 +323,93 @@ TEST_CASE("offloaded activations move and take what the closed form says", "[pro
   CHECK(smaller > 100);
 }
 
+// What waits in host memory without a disk waits there; beside it, in host memory, are two neighbours of the layers.
+TEST_CASE("activations on disk move and take what the closed form says", "[property][offload]") {
+  std::size_t smaller = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    PlannedRun run = test::random_run(seed);
+    if (has_dense_layers(run.model)) continue;
+    run.plan.offload_states = 0;
+    run.plan.offload_parameters = 0;
+    run.plan.offload_activations = 0;
+    const Program none = lower(run.model, run.workload, run.plan);
+    run.plan.offload_activations = static_cast<std::uint32_t>(1 + seed % 8);
+    run.plan.activations_tier = OffloadTier::host;
+    const Program without = lower(run.model, run.workload, run.plan);
+    run.plan.activations_tier = OffloadTier::disk;
+    CAPTURE(seed, test::describe(run));
+    const Program program = lower(run.model, run.workload, run.plan);
+    if (seed % 4 == 0) REQUIRE(verify(program).empty());
+    const std::uint64_t m = program.microbatches / stage_map(run.plan).pipes();
+    for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+      CAPTURE(c);
+      const ClassTotals with = totals_of(program, c), plain = totals_of(without, c);
+      const Kept kept = kept_on(run, none, totals_of(none, c), c);
+      const OnDisk moved = moved_on_disk(program, c);
+      CHECK(moved.in == m * kept.all);
+      CHECK(moved.out == m * kept.all);
+      CHECK(copied(program, c).down == m * kept.all);
+      CHECK(copied(program, c).up == m * kept.all);
+      CHECK(with.peak[index(Tier::disk)] == plain.peak[index(Tier::host)]);
+      CHECK(with.peak[index(Tier::host)] == kept.neighbours);
+      CHECK(with.peak[index(Tier::device)] == plain.peak[index(Tier::device)]);
+      CHECK(with.collectives == plain.collectives);
+      smaller += with.peak[index(Tier::host)] < plain.peak[index(Tier::host)] ? 1 : 0;
+    }
+  }
+  CHECK(smaller > 100);
+}
+
+// w bytes of the rank's part of a layer's weights are read for each use and for the update, which writes them back.
+// Host memory loses them all but for two neighbours' while a microbatch passes, or one layer's beside its gradients
+// while the host updates it.
+TEST_CASE("parameters on disk move and take what the closed form says", "[property][offload]") {
+  std::size_t runs = 0;
+  for (std::uint64_t seed = 1; seed <= 400; ++seed) {
+    PlannedRun run = test::random_run(seed);
+    if (optimizer_moments(run.workload) == 0 && !has_master_weights(run.workload)) continue;
+    if (has_trust_ratio(run.workload) || has_factored_moments(run.workload) || run.plan.zero_stage == 3) continue;
+    if (has_dense_layers(run.model)) continue;
+    run.plan.offload_activations = 0;
+    run.plan.offload_states = static_cast<std::uint32_t>(4 + seed % 5);
+    run.plan.states_tier = OffloadTier::host;
+    run.plan.offload_parameters = static_cast<std::uint32_t>(1 + seed % *run.plan.offload_states);
+    run.plan.parameters_tier = OffloadTier::host;
+    const Program without = lower(run.model, run.workload, run.plan);
+    run.plan.parameters_tier = OffloadTier::disk;
+    CAPTURE(seed, test::describe(run));
+    const Program program = lower(run.model, run.workload, run.plan);
+    if (seed % 4 == 0) REQUIRE(verify(program).empty());
+    const std::uint64_t w = size_of(weight_dtype(run.workload)), g = size_of(gradient_dtype(run.workload));
+    const std::uint64_t m = program.microbatches / stage_map(run.plan).pipes();
+    const std::uint64_t parts = run.plan.zero_stage > 0 ? run.plan.mesh.size(Axis::data) : 1;
+    for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+      CAPTURE(c);
+      std::uint64_t layer = 0;
+      const std::uint64_t remote = remote_on(run, program, c, layer) / parts;
+      layer /= parts;
+      bool neighbours = false;
+      for (const std::uint32_t s : test::stages_on(run.plan, c)) {
+        neighbours = neighbours || (*run.plan.stage_layers)[s] * *run.plan.offload_parameters > 8;
+      }
+      const OnDisk moved = moved_on_disk(program, c);
+      CHECK(moved.in == (2 * m + 1) * remote * w);
+      CHECK(moved.out == remote * w);
+      const ClassTotals with = totals_of(program, c), plain = totals_of(without, c);
+      CHECK(with.peak[index(Tier::disk)] == remote * w);
+      const std::uint64_t largest = on_host(run, program, c).largest;
+      const std::uint64_t passing = std::max({(neighbours ? 2 : 1) * layer * w, largest * g, layer * (g + w)});
+      CHECK(with.peak[index(Tier::host)] == plain.peak[index(Tier::host)] - remote * w - largest * g + passing);
+      CHECK(with.peak[index(Tier::device)] == plain.peak[index(Tier::device)]);
+      CHECK(with.collectives == plain.collectives);
+      CHECK(copied(program, c).down == copied(without, c).down);
+      CHECK(copied(program, c).up == copied(without, c).up);
+      ++runs;
+    }
+  }
+  CHECK(runs > 200);
+}
+
 // Every lost or repeated op is in mutation_test.cpp.  A wait may have a twin (compute waits for a broadcast that has
 // waited, or for a later way down): then, and only then, the judge, who tries all pairs of ops, misses nothing either.
 TEST_CASE("the verifier rejects a lost wait for a copied activation, unless another does the same",
@@ -319,8 +422,9 @@ TEST_CASE("the verifier rejects a lost wait for a copied activation, unless anot
     if (has_dense_layers(run.model)) continue;
     run.plan.offload_states = 0;
     run.plan.offload_parameters = 0;
-    run.plan.states_tier = StatesTier::host;
+    run.plan.states_tier = OffloadTier::host;
     run.plan.offload_activations = 8;
+    run.plan.activations_tier = seed % 2 == 0 ? OffloadTier::disk : OffloadTier::host;
     CAPTURE(seed, test::describe(run));
     const Program program = lower(run.model, run.workload, run.plan);
     REQUIRE(verify(program).empty());

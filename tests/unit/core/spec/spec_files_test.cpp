@@ -96,6 +96,9 @@ TEST_CASE("written models, devices and clusters read back equal", "[unit][spec]"
   for (const std::string& name : library.clusters()) {
     const auto c = library.cluster(name, ".", std::nullopt, d);
     CHECK(parse_cluster(write_cluster(*c), "memory", no_device, d) == c);
+    ClusterSpec disk = *c;
+    disk.disk = DiskSpec{Bytes::of(1e12), Bandwidth::of(2e9), Bandwidth::of(1e9), Seconds::of(1e-4)};
+    CHECK(parse_cluster(write_cluster(disk), "memory", no_device, d) == disk);
   }
   CHECK(render(d) == "");
 }

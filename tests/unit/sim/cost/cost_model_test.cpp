@@ -55,6 +55,29 @@ TEST_CASE("Every op has a price in whole picoseconds", "[cost-model]") {
   CHECK(costs.price(p, block, block.ops[3], Rank{0}) == 0);
 }
 
+// Four ranks share 8 GB/s of reading and 4 GB/s of writing; host memory has no figures, and copies to the device none.
+TEST_CASE("A copy from or to the disk costs its latency and a rank's share of the disk", "[cost-model]") {
+  ClusterSpec cluster = round_cluster(1, 4);
+  cluster.levels.pop_back();
+  cluster.disk = DiskSpec{Bytes::of(1e12), Bandwidth::of(8e9), Bandwidth::of(4e9), Seconds::of(1e-4)};
+  Program p = small_program();
+  for (const Tier tier : {Tier::host, Tier::disk}) {
+    Buffer b = p.buffers[0];
+    b.tier = tier;
+    p.buffers.push_back(b);
+  }
+  Block block;
+  block.views = {View{BufferId{2}, 0, 1000, View::Use::read, 0, {}}, View{BufferId{1}, 0, 1000, View::Use::write, 0, {}}};
+  const CostModel costs(cluster, {}, p.mesh);
+  const auto price = [&](Tier from, Tier to) {
+    const Op op{Copy{from, to}, {}, {}, {0, 2}};
+    return costs.price(p, block, op, Rank{0});
+  };
+  CHECK(price(Tier::disk, Tier::host) == 100'000'000 + 2'000'000);  // 100 us, 4000 bytes at 2 GB/s
+  CHECK(price(Tier::host, Tier::disk) == 100'000'000 + 4'000'000);
+  CHECK(price(Tier::host, Tier::device) == 4000 * 2);  // read and written in the device's memory, 1 TB/s
+}
+
 // Four ranks on two nodes of two: a ring of all crosses nodes with every pass, rings of two consecutive ranks do not,
 // nor do they when a placement puts the first of them together with the third.
 TEST_CASE("A permute inside narrow rings crosses the links of these alone", "[cost-model]") {
