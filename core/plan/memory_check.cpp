@@ -63,8 +63,7 @@ void check_recompute_layers(const CheckContext& c) {
 void check_tier(const CheckContext& c, const char* code, std::string_view of, OffloadTier tier,
                 const std::optional<std::uint32_t>& eighths) {
   if (tier != OffloadTier::disk || eighths != 0U) return;
-  c.error(fmt::format("plan.{}_tier", of), code,
-          fmt::format("{0}_tier is of offloaded {0}, and there are none", of),
+  c.error(fmt::format("plan.{}_tier", of), code, fmt::format("{0}_tier is of offloaded {0}, and there are none", of),
           {fmt::format("offload_{} is 0.", of), fmt::format("Set offload_{0} to 8, or leave out {0}_tier.", of)});
 }
 

@@ -156,7 +156,8 @@ enum class KernelKind : std::uint8_t {
                  ///< none
   advance_step,  ///< [a steps, (factor: r factor)]  steps += 1 unless skipped
   sgd_update,    ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), (momentum: a m)]
-  adam_update,   ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), a m, a v]
+  adam_update,   ///< [r gradient, r steps, (factor: r factor), a weight, (master: a master), a m, a v,
+                 ///< (scaled: a scales)]   for each block of m and v one each: moment_scales.hpp
 
   // Updates whose length follows from norms of parameter tensors.  norms: a pair of sums of squares for each of the
   // depth tensors of the segment that the operands are part of; parameter: the share that this rank adds.  `exact`

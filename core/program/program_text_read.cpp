@@ -143,7 +143,7 @@ void Reader::buffer(Line& line) {
   buffers_.add(b.name);
   b.role = named<Role>(line, "a role", static_cast<std::size_t>(Role::scalar) + 1);
   b.scope = named<Scope>(line, "a scope", 4);
-  b.dtype = named<DType>(line, "an element type", static_cast<std::size_t>(DType::u8) + 1);
+  b.dtype = named<DType>(line, "an element type", static_cast<std::size_t>(DType::f8) + 1);
   b.count = line.number("a number of elements");
   if (line.take("shard")) b.shard = shard(line);
   if (line.take("table")) b.parameters = tables_.reference(line, "table");

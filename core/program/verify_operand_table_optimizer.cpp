@@ -1,3 +1,4 @@
+#include "core/program/moment_scales.hpp"
 #include "core/program/verify_operand_table.hpp"
 
 namespace orrery::verifying {
@@ -24,6 +25,7 @@ void KernelTable::optimizer() {
       if (k_.options.master) a("master", n);
       if (k_.kind == KernelKind::adam_update) {
         a("m", n), a("v", n);
+        if (k_.options.scaled) a("scales", static_cast<double>(moment_scales(k_.columns)));
       } else if (k_.options.momentum) {
         a("m", n);
       }

@@ -197,12 +197,12 @@ namespace {
 
 void check_moments(const Workload& w, Checker& c) {
   if (!w.moment_dtype) return;
-  const bool narrow = *w.moment_dtype == DType::bf16 && w.precision != Precision::fp64;
+  const bool narrow = (*w.moment_dtype == DType::bf16 || has_scaled_moments(w)) && w.precision != Precision::fp64;
   if (*w.moment_dtype != state_dtype(w) && !narrow) {
     c.fail("moment_dtype", "workload.moment-dtype", "optimizer moments cannot be kept in this type",
            {w.precision == Precision::fp64
                 ? std::string("With precision fp64 they are f64.")
-                : fmt::format("Beside weights in {} they are f32 or bf16.", name_of(weight_dtype(w)))});
+                : fmt::format("Beside weights in {} they are f32, bf16 or f8.", name_of(weight_dtype(w)))});
   } else if (optimizer_moments(w) == 0) {
     c.fail("moment_dtype", "workload.moment-dtype", "the optimizer keeps no moments that could have this type",
            {has_factored_moments(w) ? "Adafactor's sums over rows and columns are f32."
@@ -212,6 +212,9 @@ void check_moments(const Workload& w, Checker& c) {
     c.fail("moment_dtype", "workload.moment-dtype",
            "LAMB's update reads its moments again, and would read rounded ones",
            {"Its norms would then be those of another update.", "Leave out moment_dtype, or use adam."});
+  } else if (has_scaled_moments(w) && w.optimizer.kind != OptimizerKind::adam) {
+    c.fail("moment_dtype", "workload.moment-dtype", "moments in f8 are Adam's",
+           {"Its first moment is f8 and its second f16, with scales.", "Set moment_dtype to bf16, or use adam."});
   }
 }
 

@@ -23,7 +23,12 @@ DType state_dtype(const Workload& w) { return w.precision == Precision::fp64 ? D
 
 DType gradient_dtype(const Workload& w) { return w.gradient_dtype.value_or(state_dtype(w)); }
 
-DType moment_dtype(const Workload& w) { return w.moment_dtype.value_or(state_dtype(w)); }
+DType moment_dtype(const Workload& w, int moment) {
+  if (has_scaled_moments(w)) return moment == 0 ? DType::f8 : DType::f16;
+  return w.moment_dtype.value_or(state_dtype(w));
+}
+
+bool has_scaled_moments(const Workload& w) { return w.moment_dtype == DType::f8; }
 
 bool has_master_weights(const Workload& w) { return weight_dtype(w) != state_dtype(w); }
 

@@ -77,7 +77,8 @@ struct Workload {
   Precision precision = Precision::bf16;
   std::optional<DType>
       gradient_dtype;  ///< of the accumulated gradients; unset: f32 for 16-bit precision, else the precision
-  std::optional<DType> moment_dtype;  ///< of optimizer moments: f32 or bf16; unset: as the master weights
+  /// Of optimizer moments: f32, bf16, or f8 for the first with f16 for the second; unset: as the master weights.
+  std::optional<DType> moment_dtype;
   Optimizer optimizer;
   LearningRateSchedule schedule;
   std::optional<double> clip_norm;  ///< unset: no clipping
@@ -97,7 +98,10 @@ struct Workload {
 [[nodiscard]] DType product_dtype(const Workload&);   ///< arithmetic of the layers' matrix products
 [[nodiscard]] DType gradient_dtype(const Workload&);  ///< accumulated gradients
 [[nodiscard]] DType state_dtype(const Workload&);     ///< master weights, or weights where there are none
-[[nodiscard]] DType moment_dtype(const Workload&);    ///< optimizer moments
+[[nodiscard]] DType moment_dtype(const Workload&,
+                                 int moment = 0);  ///< the first optimizer moment (0), or the second (1)
+/// Whether moments are kept as multiples of a scale for each few of them.
+[[nodiscard]] bool has_scaled_moments(const Workload&);
 [[nodiscard]] bool has_master_weights(const Workload&);
 /// Optimizer moments per parameter: Adam and LAMB 2, LARS 1, SGD 1 with momentum, else 0; factored ones do not count.
 [[nodiscard]] int optimizer_moments(const Workload&);

@@ -11,6 +11,13 @@ const std::vector<std::string_view>& float_names() {
   return names;
 }
 
+void read_moment_dtype(TomlTable& t, Workload& w) {
+  static constexpr DType types[] = {DType::f64, DType::f32, DType::bf16, DType::f16, DType::f8};
+  static const std::vector<std::string_view> names{"f64", "f32", "bf16", "f16", "f8"};
+  std::size_t at = 0;
+  if (t.read_enum("moment_dtype", names, at, Need::optional)) w.moment_dtype = types[at];
+}
+
 void read_optimizer(TomlTable t, Optimizer& o) {
   t.read_enum("kind", optimizer_names(), o.kind, Need::optional);
   t.read("learning_rate", o.learning_rate, {0.0, 1e3}, Need::optional);
@@ -56,8 +63,7 @@ std::optional<Workload> read_workload(TomlTable& t) {
   t.read_enum("precision", precision_names(), w.precision, Need::optional);
   DType gradient{};
   if (t.read_enum("gradient_dtype", float_names(), gradient, Need::optional)) w.gradient_dtype = gradient;
-  DType moment{};
-  if (t.read_enum("moment_dtype", float_names(), moment, Need::optional)) w.moment_dtype = moment;
+  read_moment_dtype(t, w);
   if (std::optional<TomlTable> o = t.table("optimizer", Need::optional)) read_optimizer(*o, w.optimizer);
   if (std::optional<TomlTable> s = t.table("schedule", Need::optional)) read_schedule(*s, w.schedule);
   double clip = 0.0;

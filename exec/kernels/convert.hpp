@@ -45,6 +45,11 @@ namespace orrery {
   return std::bit_cast<float>(sign | ((bits & 0x7c00U) == 0x7c00U ? special : scaled));
 }
 
+/// E4M3: 1 sign, 4 exponent, 3 fraction bits (Micikevicius et al., "FP8 formats
+/// for deep learning", 2022); beyond 448: 448.  No infinity; 0x7f is a NaN.
+[[nodiscard]] std::uint8_t e4m3_of(float value);
+[[nodiscard]] float from_e4m3(std::uint8_t bits);
+
 /// `out[i] = data[first + i]` for i < count, converted.  T is float or double;
 /// i32 and u8 read as whole numbers.
 template <class T>

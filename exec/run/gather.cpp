@@ -3,8 +3,10 @@
 #include <bit>
 #include <cstring>
 #include <functional>
+#include <optional>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/moment_scales.hpp"
 #include "exec/kernels/convert.hpp"
 #include "exec/kernels/parameter_layout.hpp"
 
@@ -22,7 +24,32 @@ struct Part {
   DType dtype = DType::f32;
   std::uint64_t first = 0;
   std::uint64_t count = 0;
+  std::uint64_t first_scale = 0;  ///< of element `first`'s segment, at element `segment` of the instance
+  std::uint64_t segment = 0;
+  std::span<std::byte> scales;  ///< of moments in f8 and f16; else empty
+  bool second = false;          ///< the second moment
 };
+
+/// Multiplies the stored values of a part by its scales.
+void apply_scales(const Part& part, std::vector<double>& values) {
+  for (std::uint64_t i = 0; i < part.count && !part.scales.empty(); ++i) {
+    const std::uint64_t block = (part.first + i - part.segment) / moment_block;
+    double scale = 0.0;
+    load_elements(DType::f32, part.scales.data(), part.first_scale + 2 * block + (part.second ? 1 : 0), 1, &scale);
+    values[i] *= scale;
+  }
+}
+
+/// Buffer "MODULE.scales" beside "MODULE.moment1", in the same tier.
+std::optional<BufferId> scales_beside(const Program& program, const Buffer& moments, std::string_view what) {
+  std::string name = moments.name;
+  if (what != "moment1" && what != "moment2") return std::nullopt;
+  name.replace(name.rfind(what), what.size(), "scales");
+  for (std::uint32_t b = 0; b < program.buffers.size(); ++b) {
+    if (program.buffers[b].name == name) return BufferId{b};
+  }
+  return std::nullopt;
+}
 
 /// The axes among which every rank owns its part of this buffer only: those of
 /// the reduce-scatters that write into it.
@@ -65,6 +92,7 @@ void for_each_part(const Program& program, const RunBuffers& buffers, std::strin
     if (buffer.name != name && buffer.name != name + ".host" && buffer.name != name + ".disk") continue;
     const AxisList owned = owned_only ? owned_split(program, BufferId{b}) : AxisList{};
     const AxisList& split = owned.empty() ? buffer.flat_split : owned;
+    const std::optional<BufferId> scales = scales_beside(program, buffer, what);
     const std::uint32_t layers = per_layer(buffer.scope) ? program.layers : 1;
     for (std::uint32_t r = 0; r < program.mesh.size(); ++r) {
       const Rank rank{r};
@@ -83,6 +111,14 @@ void for_each_part(const Program& program, const RunBuffers& buffers, std::strin
                                      : unsplit(table, size(program.mesh, owned), coordinate(program.mesh, rank, owned),
                                                run.buffer_first);
           part.count = run.count;
+          part.second = what == "moment2";
+          if (scales) part.scales = buffers.find(rank, {*scales, layer, 0});
+          for (const ParameterSegment& s : table.segments) {
+            const std::uint64_t count = s.count / size(program.mesh, split);
+            if (part.first < part.segment + count) break;
+            part.segment += count;
+            part.first_scale += moment_scales(count);
+          }
           visit(rank, part);
         });
       }
@@ -119,6 +155,7 @@ GlobalTensors gather(const Program& program, const RunBuffers& buffers, std::str
     }
     values.resize(part.count);
     load_elements(part.dtype, part.bytes.data(), part.first, part.count, values.data());
+    apply_scales(part, values);
     for (std::uint64_t i = 0; i < part.count; ++i) {
       const std::uint64_t at = valid_index(*part.shard, part.box, part.box_first + i);
       if (at == outside) continue;
@@ -145,6 +182,7 @@ GlobalTensors gather(const Program& program, const RunBuffers& buffers, std::str
 void scatter(const Program& program, const RunBuffers& buffers, std::string_view what, const GlobalTensors& tensors) {
   std::vector<double> values;
   for_each_part(program, buffers, what, false, [&](Rank, const Part& part) {
+    ORRERY_ASSERT(part.scales.empty(), part.name);
     const auto found = tensors.find(part.name);
     ORRERY_ASSERT(found != tensors.end(), part.name);
     ORRERY_ASSERT(found->second.values.size() == product(valid_shape(*part.shard)), part.name);

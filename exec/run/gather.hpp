@@ -32,7 +32,7 @@ using GlobalTensors = std::map<std::string, GlobalTensor>;
 [[nodiscard]] GlobalTensors gather(const Program&, const RunBuffers&, std::string_view what);
 
 /// The reverse: writes every rank's parts (rounded to the buffers' types);
-/// padding becomes zero.  Requires a tensor of the right size for every name.
+/// padding becomes zero.  Not for moments that have scales.  Requires a tensor of the right size for every name.
 void scatter(const Program&, const RunBuffers&, std::string_view what, const GlobalTensors&);
 
 }  // namespace orrery

@@ -21,10 +21,10 @@ Format format_of(DType type) {
     case DType::f32: return {24, -126, static_cast<double>(std::numeric_limits<float>::max())};
     case DType::bf16: return {8, -126, 0x1.fep127};
     case DType::f16: return {11, -14, 65504.0};
+    case DType::f8: return {4, -6, 448.0};  // E4M3
     case DType::f64:
     case DType::i32:
-    case DType::u8:
-    case DType::f8: break;
+    case DType::u8: break;
   }
   ORRERY_ASSERT(false, type);
   return {};
@@ -95,6 +95,20 @@ double rounded(double x, DType type) {
   const double nearest = std::nearbyint(x / unit) * unit;
   if (std::abs(nearest) > format.largest) return std::copysign(std::numeric_limits<double>::infinity(), x);
   return nearest;
+}
+
+void round_in_blocks(std::vector<double>& values, DType type, std::size_t block) {
+  const double largest = format_of(type).largest;
+  for (std::size_t first = 0; first < values.size(); first += block) {
+    const std::size_t end = std::min(values.size(), first + block);
+    double most = 0.0;
+    for (std::size_t i = first; i < end; ++i) most = std::max(most, std::abs(values[i]));
+    const double scale = rounded(most / largest, DType::f32);
+    for (std::size_t i = first; i < end; ++i) {
+      // The scale's own rounding may carry the largest a little beyond the type's range.
+      values[i] = scale == 0.0 ? 0.0 : scale * rounded(std::clamp(values[i] / scale, -largest, largest), type);
+    }
+  }
 }
 
 ParameterSet rounded(const ParameterSet& set, DType type) {

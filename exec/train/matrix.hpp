@@ -38,5 +38,8 @@ void add_column_sums(Matrix& row, const Matrix& a);                         ///<
 /// largest finite value plus half a unit: infinity.  f64 returns x itself.
 [[nodiscard]] double rounded(double x, DType);
 [[nodiscard]] ParameterSet rounded(const ParameterSet&, DType);
+/// Every value to the nearest multiple, by a number of the type, of its block's scale: an f32 that makes the largest of
+/// `block` neighbours the type's largest number.
+void round_in_blocks(std::vector<double>&, DType, std::size_t block);
 
 }  // namespace orrery

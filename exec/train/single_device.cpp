@@ -34,7 +34,10 @@ double global_norm(const ParameterSet& gradients) {
 namespace {
 
 /// To what a moment is rounded between steps: of the usual type it keeps all digits, as the weights do.
-DType stored_moment(const Workload& w) { return moment_dtype(w) == state_dtype(w) ? DType::f64 : moment_dtype(w); }
+/// Scaled ones are rounded together.
+DType stored_moment(const Workload& w) {
+  return moment_dtype(w) == state_dtype(w) || has_scaled_moments(w) ? DType::f64 : moment_dtype(w);
+}
 
 double norm_of(const std::vector<double>& x) {
   double squares = 0.0;
@@ -153,6 +156,10 @@ UpdateResult apply_update(const ModelSpec& model, const Workload& workload, cons
           break;
       }
       w[i] -= result.learning_rate * (direction + decay * w[i]);
+    }
+    if (has_scaled_moments(workload)) {
+      round_in_blocks(state.moment1.at(p.name).values, moment_dtype(workload, 0), 128);
+      round_in_blocks(state.moment2.at(p.name).values, moment_dtype(workload, 1), 128);
     }
   }
   return result;

@@ -60,7 +60,9 @@ struct UpdateResult {
 ///         m = momentum m + g,      w -= lr (m + decay w)
 ///
 /// A narrower moment_dtype rounds moments where they are kept: the step that
-/// makes them still has all digits.
+/// makes them still has all digits.  In f8 and f16 they are rounded in blocks of
+/// 128 neighbours of a parameter, each with a scale; a Program's blocks lie
+/// otherwise.
 ///
 /// Decay applies to matrices and tables only.  In fp16, gradients that are not
 /// finite leave everything as it is but halve the loss scale; after

@@ -246,7 +246,7 @@ class Exporter {
   void optimizer() {
     const Optimizer& o = workload_.optimizer;
     if (moment_dtype(workload_) != state_dtype(workload_)) {
-      refuse("workload.moment_dtype", "optimizer", "the export knows no flags for moments of 2 bytes",
+      refuse("workload.moment_dtype", "optimizer", "the export knows no flags for moments of 1 or 2 bytes",
              {"Leave out moment_dtype."});
     }
     switch (o.kind) {

@@ -71,6 +71,7 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
       if (b.parameters == module.table && !lowering::is_copy(lowered, BufferId{i})) s.persistent_bytes += bytes_of(b);
     }
     if (has_factored_moments(workload)) s.persistent_bytes += bytes_of(program[module.moments[0]]);
+    if (has_scaled_moments(workload)) s.persistent_bytes += bytes_of(program[module.scales]);
     s.whole_weight_bytes = bytes_of(program[module.whole_weights]);
     s.whole_gradient_bytes = bytes_of(program[module.whole_gradients]);
     s.clear = compute_time(program, block(lowered.blocks(Phase::clear).*kind), costs);

@@ -355,7 +355,9 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   w.seed = draw.in(1, 1000000);
   // No draw either.
   const bool narrow = optimizer_moments(w) > 0 && w.optimizer.kind != OptimizerKind::lamb;
-  if (w.seed % 4 == 0 && narrow && w.precision != Precision::fp64) w.moment_dtype = DType::bf16;
+  if (w.seed % 4 == 0 && narrow && w.precision != Precision::fp64) {
+    w.moment_dtype = w.seed % 8 == 4 && w.optimizer.kind == OptimizerKind::adam ? DType::f8 : DType::bf16;
+  }
 
   p.sequence_parallel = !grid && tensor > 1 && draw.once_in(2);
   // 2 .. : a cut sequence has equal parts; an uncut one may have any length.

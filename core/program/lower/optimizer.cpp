@@ -9,6 +9,7 @@
 #include "core/program/lower/buckets.hpp"
 #include "core/program/lower/passes.hpp"
 #include "core/program/lower/tensor.hpp"
+#include "core/program/moment_scales.hpp"
 
 namespace orrery::lowering {
 
@@ -150,7 +151,7 @@ BlockId build_update(State& c, const Module& m, Home home) {
   ORRERY_ASSERT(!(host && trusts), table.module);  // check refuses it
   BufferId norms{};
   if (trusts) norms = sum_tensor_norms(c, b, m);
-  std::uint64_t first = 0;
+  std::uint64_t first = 0, first_scale = 0;
   for (const ParameterSegment& s : table.segments) {
     const Operand gradient = own_part(c, host ? m.host.gradients : m.gradients, s, View::Use::read);
     const KernelKind kind = update_kind(optimizer, s.decay);
@@ -160,7 +161,7 @@ BlockId build_update(State& c, const Module& m, Home home) {
     if (trusts && s.decay) k.depth = tensors_of(table, s);
     const Operand of_tensors{norms, View::Use::read, 0, first, 2 * k.depth, {}};
     first += 2 * k.depth;
-    Operand operands[8];
+    Operand operands[9];
     std::size_t n = 0;
     operands[n++] = lamb ? of_tensors : gradient;
     operands[n++] = read(host ? c.scalar.host_steps : c.scalar.steps);
@@ -175,6 +176,12 @@ BlockId build_update(State& c, const Module& m, Home home) {
     }
     const View::Use use = lamb ? View::Use::read : View::Use::accumulate;
     for (int i = 0; i < moments; ++i) operands[n++] = own_part(c, host ? m.host.moments[i] : m.moments[i], s, use);
+    if (has_scaled_moments(c.workload)) {
+      k.options.scaled = true;
+      const std::uint64_t scales = moment_scales(gradient.count);
+      operands[n++] = {host ? m.host.scales : m.scales, use, 0, first_scale, scales, {}};
+      first_scale += scales;
+    }
     if (kind == KernelKind::sgd_update) k.options.momentum = moments > 0;
     if (kind == KernelKind::lars_update && k.depth > 0) operands[n++] = of_tensors;
     b.compute(k, std::span<const Operand>(operands, n));

@@ -3,6 +3,7 @@
 
 #include "core/program/factored.hpp"
 #include "core/program/lower/state.hpp"
+#include "core/program/moment_scales.hpp"
 
 namespace orrery::lowering {
 namespace {
@@ -232,6 +233,18 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
     b.tier = tier;
     return c.declare(std::move(b));
   };
+  const auto scales = [&](const char* what, Role role, Tier tier) {
+    Buffer b;
+    b.name = name + "." + what;
+    b.role = role;
+    b.scope = scope;
+    b.dtype = DType::f32;
+    for (const ParameterSegment& s : c.program.parameter_tables[module.table].segments) {
+      b.count += moment_scales(c.shard_states ? s.count / c.data : s.count);
+    }
+    b.tier = tier;
+    return c.declare(std::move(b));
+  };
   module.weights = persistent("weights", Role::weight, c.act, c.zero >= 3);
   module.gradients = persistent("gradients", Role::gradient, c.grad, c.zero >= 2);
   module.whole_weights = module.weights;
@@ -242,8 +255,9 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
   if (on.device) {
     if (has_master_weights(c.workload)) module.masters = persistent("masters", Role::master, c.state, c.shard_states);
     for (int i = 0; i < optimizer_moments(c.workload); ++i) {
-      module.moments[i] = persistent(moments[i], Role::moment, moment_dtype(c.workload), c.shard_states);
+      module.moments[i] = persistent(moments[i], Role::moment, moment_dtype(c.workload, i), c.shard_states);
     }
+    if (has_scaled_moments(c.workload)) module.scales = scales("scales", Role::moment, Tier::device);
     if (has_factored_moments(c.workload)) {
       Buffer b;
       b.name = name + ".moments";
@@ -275,8 +289,11 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
   };
   if (has_master_weights(c.workload)) state("masters", Role::master, c.state, h.masters, h.disk_masters);
   for (int i = 0; i < optimizer_moments(c.workload); ++i) {
-    state(moments[i], Role::moment, moment_dtype(c.workload), h.moments[i], h.disk_moments[i]);
+    state(moments[i], Role::moment, moment_dtype(c.workload, i), h.moments[i], h.disk_moments[i]);
   }
+  if (!has_scaled_moments(c.workload)) return;
+  h.scales = scales("scales.host", disk ? Role::workspace : Role::moment, Tier::host);
+  if (disk) h.disk_scales = scales("scales.disk", Role::moment, Tier::disk);
 }
 
 }  // namespace

@@ -275,6 +275,7 @@ std::vector<Operand> disk_pairs(const State& s, const Module& m, Home home, bool
   if (home == Home::device || s.plan.states_tier != OffloadTier::disk) return pairs;
   if (has_master_weights(s.workload)) add(m.host.disk_masters, m.host.masters);
   for (int i = 0; i < optimizer_moments(s.workload); ++i) add(m.host.disk_moments[i], m.host.moments[i]);
+  if (has_scaled_moments(s.workload)) add(m.host.disk_scales, m.host.scales);
   return pairs;
 }
 

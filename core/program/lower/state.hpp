@@ -133,8 +133,9 @@ struct HostStates {
   BufferId gradients{};  ///< while the host updates
   BufferId masters{};    ///< while the host updates, where states wait on the disk
   BufferId moments[2]{};
-  BufferId passing_weights{};                                ///< on their way from the disk, or back
-  BufferId disk_weights{}, disk_masters{}, disk_moments[2]{};
+  BufferId scales{};           ///< of moments in fp8 and fp16
+  BufferId passing_weights{};  ///< on their way from the disk, or back
+  BufferId disk_weights{}, disk_masters{}, disk_moments[2]{}, disk_scales{};
 };
 
 /// Persistent buffers of one module ("embedding", "layer", "layer.dense", "head").
@@ -144,6 +145,7 @@ struct Module {
   BufferId gradients{};
   BufferId masters{};     ///< only with has_master_weights
   BufferId moments[2]{};  ///< optimizer_moments of them; Adafactor: the first
+  BufferId scales{};      ///< of moments in fp8 and fp16
   /// What compute reads and adds to: the above, or copies that live for a while
   /// where ZeRO keeps only this rank's part of gradients (2) or weights too (3).
   BufferId whole_weights{}, whole_gradients{};

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "exec/kernels/cpu/kernels.hpp"
 #include "exec/kernels/cpu/update_operands.hpp"
@@ -100,15 +101,26 @@ void adam_update(const Kernel& k, Operands o, const KernelContext& context) {
   const T decay = k.options.decay ? static_cast<T>(w.optimizer.weight_decay) : T{0};
   T m_buffer[tile];
   T v_buffer[tile];
+  static_assert(tile % moment_block == 0);
+  std::optional<MomentScales> scales;
+  if (k.options.scaled) scales.emplace(u.moments[2]);
   for_each_tile<T>(
       u, o[0], static_cast<T>(factor.multiplier), [&](const T* g, T* weight, std::uint64_t at, std::uint64_t n) {
         T* m = update(u.moments[0], at, n, m_buffer);
         T* v = update(u.moments[1], at, n, v_buffer);
+        if (scales) {
+          scales->apply(0, at, n, m);
+          scales->apply(1, at, n, v);
+        }
 #pragma GCC ivdep
         for (std::uint64_t i = 0; i < n; ++i) {
           m[i] = beta1 * m[i] + rest1 * g[i];
           v[i] = beta2 * v[i] + rest2 * g[i] * g[i];
           weight[i] -= rate * (m[i] * correct1 / (std::sqrt(v[i] * correct2) + epsilon) + decay * weight[i]);
+        }
+        if (scales) {
+          scales->divide(0, u.moments[0].dtype, at, n, m);
+          scales->divide(1, u.moments[1].dtype, at, n, v);
         }
         finish(u.moments[0], at, n, m);
         finish(u.moments[1], at, n, v);

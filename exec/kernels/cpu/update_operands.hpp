@@ -1,7 +1,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
+#include "core/program/moment_scales.hpp"
 #include "exec/kernels/cpu/operand_access.hpp"
 
 /// What the kernels that update parameters share.
@@ -52,5 +54,43 @@ void for_each_tile(const Update& u, const Operand& gradient, T multiplier, Step 
     if (u.master != nullptr) store_elements(u.weight->dtype, u.weight->data, at, n, w);
   }
 }
+
+/// Two scales for each block of moments (core/program/moment_scales.hpp).
+class MomentScales {
+ public:
+  explicit MomentScales(const Operand& scales) : scales_(scales) {}
+
+  /// Stored values [at, at + n) of moment 0 or 1, in place, to what they mean.
+  template <class T>
+  void apply(int moment, std::uint64_t at, std::uint64_t n, T* x) const {
+    for_each_block(at, n, [&](std::uint64_t block, std::uint64_t first, std::uint64_t end) {
+      const auto scale = static_cast<T>(read_scalar(scales_, 2 * block + static_cast<std::uint64_t>(moment)));
+      for (std::uint64_t i = first; i < end; ++i) x[i] *= scale;
+    });
+  }
+
+  /// New scales for these values, and the values in them.
+  template <class T>
+  void divide(int moment, DType stored, std::uint64_t at, std::uint64_t n, T* x) const {
+    for_each_block(at, n, [&](std::uint64_t block, std::uint64_t first, std::uint64_t end) {
+      T most = 0;
+      for (std::uint64_t i = first; i < end; ++i) most = std::max(most, std::abs(x[i]));
+      // What is stored is divided by the scale as it is kept.
+      const auto scale = static_cast<float>(static_cast<double>(most) / largest_of(stored));
+      write_scalar(scales_, static_cast<double>(scale), 2 * block + static_cast<std::uint64_t>(moment));
+      for (std::uint64_t i = first; i < end; ++i) x[i] = scale > 0.0F ? x[i] / static_cast<T>(scale) : T{0};
+    });
+  }
+
+ private:
+  /// `at` is the beginning of a block.
+  template <class Visit>
+  static void for_each_block(std::uint64_t at, std::uint64_t n, Visit&& visit) {
+    for (std::uint64_t first = 0; first < n; first += moment_block) {
+      visit((at + first) / moment_block, first, std::min(n, first + moment_block));
+    }
+  }
+  const Operand& scales_;
+};
 
 }  // namespace orrery::cpu

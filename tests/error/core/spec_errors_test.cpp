@@ -226,7 +226,7 @@ TEST_CASE("workload.moment-dtype: moments in a type that they cannot have, or no
         R"(w.toml:4:16: error: optimizer moments cannot be kept in this type [workload.moment-dtype]
     4 | moment_dtype = "f16"
       |                ^
-  Beside weights in bf16 they are f32 or bf16.
+  Beside weights in bf16 they are f32, bf16 or f8.
 )");
   CHECK(workload_error(with(good_workload, "batch = 8", "batch = 8\nprecision = \"fp64\"\nmoment_dtype = \"bf16\"")) ==
         R"(w.toml:5:16: error: optimizer moments cannot be kept in this type [workload.moment-dtype]
@@ -252,6 +252,17 @@ TEST_CASE("workload.moment-dtype: moments in a type that they cannot have, or no
       |                ^
   Its norms would then be those of another update.
   Leave out moment_dtype, or use adam.
+)");
+}
+
+TEST_CASE("workload.moment-dtype: moments in f8 of another optimizer than Adam", "[error]") {
+  CHECK(workload_error(
+            with(good_workload, "batch = 8", "batch = 8\nmoment_dtype = \"f8\"\noptimizer = { kind = \"sgd\" }")) ==
+        R"(w.toml:4:16: error: moments in f8 are Adam's [workload.moment-dtype]
+    4 | moment_dtype = "f8"
+      |                ^
+  Its first moment is f8 and its second f16, with scales.
+  Set moment_dtype to bf16, or use adam.
 )");
 }
 
@@ -381,7 +392,7 @@ TEST_CASE("cluster.range and device.range: specs built in memory are checked too
   CHECK_FALSE(check_cluster(*cluster, d));
   CHECK(render(d) == R"(error: nodes is out of range [cluster.range]
   It is 0; from 1 to 1048576 is allowed.
-error: latency is out of range [cluster.range]
+error: disk.latency is out of range [cluster.range]
   It is -1; from 0 to 1000 is allowed.
 error: memory is out of range [device.range]
   It is -1; from 1 to 9007199254740992 is allowed.

@@ -19,6 +19,14 @@ T raw(const std::byte* data, std::uint64_t i) {
   return value;
 }
 
+/// E4M3 by its definition: 15 in the exponent is an exponent, but for one NaN.
+double e4m3(std::uint8_t bits) {
+  const int exponent = (bits >> 3) & 15, fraction = bits & 7;
+  const double sign = (bits & 0x80) != 0 ? -1.0 : 1.0;
+  if ((bits & 0x7f) == 0x7f) return std::numeric_limits<double>::quiet_NaN();
+  return exponent == 0 ? sign * std::ldexp(fraction, -9) : sign * std::ldexp(8 + fraction, exponent - 10);
+}
+
 /// A 16-bit float with `digits` fraction bits, by its definition.
 double short_float(std::uint16_t bits, int digits) {
   const int exponent_bits = 15 - digits;
@@ -84,6 +92,40 @@ std::optional<std::uint64_t> held_at(const Program& program, const ParameterTabl
   return std::nullopt;
 }
 
+/// The scales beside a rank's moments, if it has any.
+class Scales {
+ public:
+  /// `moments`: a buffer "MODULE.moment1", or with ".host" or ".disk" behind it.
+  Scales(const Program& program, const RunBuffers& buffers, const Buffer& moments, const std::string& what, Rank rank,
+         std::uint32_t layer)
+      : table_(program.parameter_tables[*moments.parameters]), parts_(size(program.mesh, moments.flat_split)) {
+    if (what != "moment1" && what != "moment2") return;
+    second_ = what == "moment2";
+    std::string name = moments.name;
+    name.replace(name.find(what), what.size(), "scales");
+    for (std::uint32_t id = 0; id < program.buffers.size(); ++id) {
+      if (program.buffers[id].name == name) memory_ = buffers.find(rank, {BufferId{id}, layer, 0});
+    }
+  }
+  /// Of the element at `at` of the moments: every segment has blocks of its own.
+  [[nodiscard]] double of(std::uint64_t at) const {
+    if (memory_.empty()) return 1.0;
+    std::uint64_t block = 0;
+    for (const ParameterSegment& segment : table_.segments) {
+      const std::uint64_t count = segment.count / parts_, first = segment.offset / parts_;
+      if (at < first + count) return element_at(memory_.data(), DType::f32, 2 * (block + (at - first) / 128) + second_);
+      block += (count + 127) / 128;
+    }
+    return 0.0;
+  }
+
+ private:
+  const ParameterTable& table_;
+  std::uint64_t parts_;
+  std::span<const std::byte> memory_;
+  std::uint64_t second_ = 0;
+};
+
 }  // namespace
 
 double element_at(const std::byte* data, DType dtype, std::uint64_t i) {
@@ -94,7 +136,7 @@ double element_at(const std::byte* data, DType dtype, std::uint64_t i) {
     case DType::f16: return short_float(raw<std::uint16_t>(data, i), 10);
     case DType::i32: return raw<std::int32_t>(data, i);
     case DType::u8: return raw<std::uint8_t>(data, i);
-    case DType::f8: break;  // no buffer is of it
+    case DType::f8: return e4m3(raw<std::uint8_t>(data, i));
   }
   return 0.0;
 }
@@ -128,6 +170,7 @@ ParameterSet collect(const Program& program, const RunBuffers& buffers, const st
       for (std::uint32_t layer = 0; layer < (per_layer(buffer.scope) ? program.layers : 1); ++layer) {
         const auto memory = buffers.find(Rank{r}, {BufferId{id}, layer, 0});
         if (memory.empty()) continue;
+        const Scales scales(program, buffers, buffer, what, Rank{r}, layer);
         for (const ParameterSlice& slice : table.slices) {
           const std::string name = name_in(table, slice, layer);
           const auto found = assemblies.find(name);
@@ -141,7 +184,7 @@ ParameterSet collect(const Program& program, const RunBuffers& buffers, const st
           for (std::uint64_t i = 0; i < count; ++i) {
             const auto at = held_at(program, table, buffer, held, Rank{r}, slice.offset + i);
             if (!at) continue;
-            const double value = element_at(memory.data(), buffer.dtype, *at);
+            const double value = element_at(memory.data(), buffer.dtype, *at) * scales.of(*at);
             const auto place = place_of(slice.shard, box, i);
             if (!place) {
               if (value != 0.0) ++a.bad_padding;

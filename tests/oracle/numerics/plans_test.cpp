@@ -73,8 +73,6 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"states on disk", p.states_tier == OffloadTier::disk},
           {"offloaded parameters", p.offload_parameters != 0U},
           {"parameters on disk", p.parameters_tier == OffloadTier::disk},
-          {"parameters on disk, ZeRO-1 or 2", p.parameters_tier == OffloadTier::disk && p.zero_stage > 0 &&
-                                                  p.mesh.size(Axis::data) > 1},
           {"activations on disk", p.activations_tier == OffloadTier::disk},
           {"offloaded parameters, ZeRO-1 or 2",
            p.offload_parameters != 0U && p.zero_stage > 0 && p.mesh.size(Axis::data) > 1},
@@ -101,6 +99,7 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"lamb", w.optimizer.kind == OptimizerKind::lamb},
           {"lamb, sharded states", w.optimizer.kind == OptimizerKind::lamb && p.zero_stage >= 1},
           {"16-bit moments", moment_dtype(w) == DType::bf16},
+          {"8-bit moments", has_scaled_moments(w)},
           {"adafactor", w.optimizer.kind == OptimizerKind::adafactor},
           {"adafactor, sharded states", w.optimizer.kind == OptimizerKind::adafactor && p.zero_stage >= 1},
           {"lars", w.optimizer.kind == OptimizerKind::lars},

@@ -220,6 +220,25 @@ TEST_CASE("moments in bf16 are rounded where they are kept", "[oracle][train]") 
   CHECK(first - first_weight(state) == Approx(0.1 * m / (std::sqrt(v) + 1e-8)).epsilon(1e-12));
 }
 
+// The gradients of two neighbours are 448 and 3: m is 44.8 and 0.3, its scale 0.1, which as f32 is 0.100000001490116,
+// and E4M3 has 3 / 1 = 3; with 17.3, between 16 and 18 and nearer to 18, 1.8.  v of both is exact in f16's multiples to
+// 2^-11.
+TEST_CASE("moments in f8 are multiples of their block's scale", "[oracle][train]") {
+  Workload w = workload();
+  w.precision = Precision::fp32;
+  w.moment_dtype = DType::f8;
+  TrainingState state = initial_state(model(), w);
+  ParameterSet gradients = one_gradient(state, 448.0);
+  gradients.at("embedding.word.weight").values[1] = 3.0;
+  gradients.at("embedding.word.weight").values[2] = 17.3;
+  apply_update(model(), w, gradients, state);
+  const std::vector<double>& m = state.moment1.at("embedding.word.weight").values;
+  CHECK(m[0] == Approx(44.8).epsilon(1e-7));
+  CHECK(m[1] == Approx(0.3).epsilon(1e-7));
+  CHECK(m[2] == Approx(1.8).epsilon(1e-7));
+  CHECK(state.moment2.at("embedding.word.weight").values[2] == Approx(0.05 * 17.3 * 17.3).epsilon(0x1p-11));
+}
+
 // Gradients 0, decay 0.5, rate 0.1: matrices shrink by 5 %, norm weights (1) and biases (0) stay.
 TEST_CASE("Weight decay shrinks matrices and leaves norms and biases", "[oracle][train]") {
   Workload w = workload();

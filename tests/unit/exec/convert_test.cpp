@@ -46,6 +46,31 @@ TEST_CASE("f16 has the values of IEEE 754 binary16", "[convert]") {
   CHECK(f16_of(-0.0F) == 0x8000);
 }
 
+// The values of Micikevicius et al. 2022, table 1.
+TEST_CASE("E4M3 has its published values, and rounds to the nearest of them", "[convert]") {
+  CHECK(from_e4m3(0x38) == 1.0F);
+  CHECK(from_e4m3(0xc0) == -2.0F);
+  CHECK(from_e4m3(0x7e) == 448.0F);
+  CHECK(from_e4m3(0x08) == 0x1p-6F);  // the least normal
+  CHECK(from_e4m3(0x01) == 0x1p-9F);  // the least subnormal
+  CHECK(std::isnan(from_e4m3(0x7f)));
+  CHECK(std::isnan(from_e4m3(e4m3_of(NAN))));
+  CHECK(e4m3_of(1e30F) == 0x7e);
+  CHECK(e4m3_of(-INFINITY) == 0xfe);
+  int wrong = 0;
+  for (std::uint32_t bits = 0; bits < 256; ++bits) {
+    const auto b = static_cast<std::uint8_t>(bits);
+    if (!std::isnan(from_e4m3(b))) wrong += e4m3_of(from_e4m3(b)) != b;
+  }
+  for (std::uint64_t i = 0; i < 20000; ++i) {
+    const double x = std::ldexp(2.0 * random_uniform(5, 0, i) - 1.0, static_cast<int>(i % 24) - 14);
+    if (std::abs(x) <= 448.0)
+      wrong += static_cast<double>(from_e4m3(e4m3_of(static_cast<float>(x)))) !=
+               nearest(static_cast<double>(static_cast<float>(x)), 4, -6);
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("bf16 ties go to even and infinity stays", "[convert]") {
   CHECK(bf16_of(1.0F) == 0x3f80);
   CHECK(bf16_of(1.0F + 0x1p-8F) == 0x3f80);      // half of the unit 2^-7 above 1: even is 1

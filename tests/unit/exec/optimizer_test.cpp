@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/unit/exec/kernel_memory.hpp"
@@ -91,6 +92,49 @@ TEST_CASE("a 16-bit weight is the rounded copy of its f32 master", "[kernels]") 
   Memory rounded(DType::bf16, 100);
   for (std::uint64_t i = 0; i < 100; ++i) rounded.set(i, master[i]);
   CHECK(weight == rounded);
+}
+
+// 300 parameters are blocks of 128, 128 and 44.  What is kept is the block's scale, the largest magnitude over 448 or
+// 65504, times a number of the type; the step that makes it has all digits.
+TEST_CASE("moments in f8 and f16 are multiples of their block's scale", "[kernels]") {
+  const std::uint64_t n = 300;
+  Workload w;
+  w.moment_dtype = DType::f8;
+  Memory weight = Memory::random(DType::f32, n, 2), plain = weight;
+  Memory m(DType::f8, n), v(DType::f16, n), scales(DType::f32, 6), exact_m(DType::f32, n), exact_v(DType::f32, n);
+  Kernel k = kernel(KernelKind::adam_update, DType::f32, 1, n);
+  for (int step = 1; step <= 2; ++step) {
+    CAPTURE(step);
+    Memory g = Memory::random(DType::f32, n, 10 + static_cast<std::uint64_t>(step));
+    for (std::uint64_t i = 128; i < 256; ++i) g.set(i, 1e-6 * g[i]);  // whose squares f16 has not
+    Memory steps = Memory::of(DType::f64, {static_cast<double>(step)});
+    k.options.scaled = false;
+    run(k, {g.operand(), steps.operand(), plain.operand(true), exact_m.operand(true), exact_v.operand(true)},
+        context_of(w));
+    k.options.scaled = true;
+    run(k, {g.operand(), steps.operand(), weight.operand(true), m.operand(true), v.operand(true), scales.operand(true)},
+        context_of(w));
+    CHECK(weight == plain);
+    for (std::uint64_t block = 0; block < 3; ++block) {
+      const std::uint64_t first = 128 * block, end = std::min(n, first + 128);
+      double most_m = 0.0, most_v = 0.0;
+      for (std::uint64_t i = first; i < end; ++i) {
+        most_m = std::max(most_m, std::abs(exact_m[i]));
+        most_v = std::max(most_v, exact_v[i]);
+      }
+      CHECK(scales[2 * block] == Approx(most_m / 448.0).epsilon(1e-6));
+      CHECK(scales[2 * block + 1] == Approx(most_v / 65504.0).epsilon(1e-6));
+      for (std::uint64_t i = first; i < end; ++i) {
+        const double kept_m = m[i] * scales[2 * block], kept_v = v[i] * scales[2 * block + 1];
+        // Half a unit: 2^-4 of a normal number, 2^-10 scales of another; of f16 2^-11, and 2^-25 scales.
+        CHECK(std::abs(kept_m - exact_m[i]) <=
+              1.001 * std::max(0x1p-4 * std::abs(exact_m[i]), 0x1p-10 * scales[2 * block]));
+        CHECK(std::abs(kept_v - exact_v[i]) <= 1.001 * std::max(0x1p-11 * exact_v[i], 0x1p-25 * scales[2 * block + 1]));
+        exact_m.set(i, kept_m);
+        exact_v.set(i, kept_v);
+      }
+    }
+  }
 }
 
 // Norm 5 of two parts, 3^2 + 4^2; a replicated part counts with weight 1/2 on

@@ -213,7 +213,7 @@ TEST_CASE("what the flags cannot say is refused with the reason", "[unit][planne
   PlannedRun narrow = run();
   narrow.workload.moment_dtype = DType::bf16;
   CHECK(refusal(narrow) ==
-        "error: the export knows no flags for moments of 2 bytes [export.optimizer]\n"
+        "error: the export knows no flags for moments of 1 or 2 bytes [export.optimizer]\n"
         "  Leave out moment_dtype.\n");
   PlannedRun sharded = run();
   sharded.plan.zero_stage = 3;

@@ -96,7 +96,8 @@ TEST_CASE("400 random runs cover every kind of combination") {
     note("fp16", w.precision == Precision::fp16);
     note("fp8", w.precision == Precision::fp8);
     note("16-bit gradients", gradient_dtype(w) != state_dtype(w));
-    note("16-bit moments", moment_dtype(w) != state_dtype(w));
+    note("16-bit moments", moment_dtype(w) == DType::bf16);
+    note("8-bit moments", has_scaled_moments(w));
     note("adam", w.optimizer.kind == OptimizerKind::adam);
     note("sgd with momentum", w.optimizer.kind == OptimizerKind::sgd && optimizer_moments(w) == 1);
     note("lamb", w.optimizer.kind == OptimizerKind::lamb && !w.optimizer.trust_clip);

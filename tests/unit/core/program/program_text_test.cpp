@@ -145,7 +145,7 @@ TEST_CASE("a mistake is shown with its line, column and what would be right", "[
         "x.program:3:23: error: expected an element type, found 'f31' [program.syntax]\n"
         "    3 | buffer x weight layer f31 4\n"
         "      |                       ^\n"
-        "  Known: f64, f32, bf16, f16, i32, u8.\n");
+        "  Known: f64, f32, bf16, f16, i32, u8, f8.\n");
   CHECK(complaint(head + "buffer x weight layer f32 18446744073709551616\n") ==
         "x.program:3:27: error: a number of elements is too large [program.number]\n"
         "    3 | buffer x weight layer f32 18446744073709551616\n"

@@ -67,7 +67,8 @@ TEST_CASE("A copy from or to the disk costs its latency and a rank's share of th
     p.buffers.push_back(b);
   }
   Block block;
-  block.views = {View{BufferId{2}, 0, 1000, View::Use::read, 0, {}}, View{BufferId{1}, 0, 1000, View::Use::write, 0, {}}};
+  block.views = {View{BufferId{2}, 0, 1000, View::Use::read, 0, {}},
+                 View{BufferId{1}, 0, 1000, View::Use::write, 0, {}}};
   const CostModel costs(cluster, {}, p.mesh);
   const auto price = [&](Tier from, Tier to) {
     const Op op{Copy{from, to}, {}, {}, {0, 2}};
