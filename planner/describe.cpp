@@ -5,6 +5,7 @@
 #include <array>
 #include <set>
 
+#include "core/base/units_text.hpp"
 #include "core/plan/plan_names.hpp"
 #include "planner/space.hpp"
 
@@ -63,6 +64,7 @@ std::string describe(const Plan& plan) {
   if (plan.mesh.size(Axis::data) > 1) line += fmt::format(", zero {}", plan.zero_stage);
   if (plan.zero_stage == 3) {
     line += fmt::format("{}{}", plan.reshard_after_forward ? "" : " kept", plan.prefetch > 0 ? "" : " no prefetch");
+    if (plan.parameter_chunk) line += fmt::format(" in chunks of {}", short_text(*plan.parameter_chunk));
   }
   const std::uint64_t sums = size(plan.mesh, sequence_axes(plan)) * plan.mesh.size(Axis::context);
   if (sums > 1) {

@@ -106,12 +106,16 @@ struct Plan {
   std::vector<std::vector<OrderedAction>> order;          ///< what it says for each pipeline rank
   StagePlacement order_placement = StagePlacement::loop;  ///< of the stages that it names
   ActionTimes action_times;                               ///< of zb_v
-  std::uint32_t zero_stage = 0;              ///< 0 to 3: what the data axis cuts; states, gradients, weights
-  bool reshard_after_forward = true;         ///< ZeRO-3: gather a layer's weights again for the backward pass
-  std::uint32_t prefetch = 1;                ///< ZeRO-3: layers gathered ahead, 0 or 1
-  std::optional<Bytes> gradient_bucket;      ///< least bytes of one gradient reduction
-  std::optional<bool> overlap_gradients;     ///< reduce buckets beside the last backward pass
-  std::optional<AttentionKernel> attention;  ///< kernel set
+  std::uint32_t zero_stage = 0;       ///< 0 to 3: what the data axis cuts; states, gradients, weights
+  bool reshard_after_forward = true;  ///< ZeRO-3: gather a layer's weights again for the backward pass
+  std::uint32_t prefetch = 1;         ///< ZeRO-3: layers gathered ahead, 0 or 1
+  /// ZeRO-3: bytes of the chunks that a layer's weights are packed into, gathered and reduced one by one; gradients
+  /// then take over the memory of gathered weights.  Unset: layers are gathered whole, and gradients have memory of
+  /// their own.
+  std::optional<Bytes> parameter_chunk;
+  std::optional<Bytes> gradient_bucket;                     ///< least bytes of one gradient reduction
+  std::optional<bool> overlap_gradients;                    ///< reduce buckets beside the last backward pass
+  std::optional<AttentionKernel> attention;                 ///< kernel set
   std::optional<CollectiveAlgorithm> collective_algorithm;  ///< override only: stays unset in a resolved plan
   Origin origin;
 

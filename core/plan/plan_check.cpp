@@ -9,6 +9,7 @@
 
 #include "core/plan/architecture_check.hpp"
 #include "core/plan/check_context.hpp"
+#include "core/plan/chunk_check.hpp"
 #include "core/plan/context_check.hpp"
 #include "core/plan/grid_check.hpp"
 #include "core/plan/memory_check.hpp"
@@ -529,6 +530,7 @@ void check(const Plan& plan, const ModelSpec& model, const Workload& workload, c
     check_stages(c);
     check_batch(c);
     check_memory_choices(plan, model, workload, out);
+    check_parameter_chunk(plan, model, workload, out);
   }
   if (specs) {
     check_counts(c);

@@ -83,6 +83,9 @@ struct Buffer {
   std::optional<std::uint32_t> parameters;  ///< index into Program::parameter_tables
   AxisList flat_split;                      ///< every segment of the table holds only 1/n, cut by these axes
   Tier tier = Tier::device;
+  /// Whose memory it takes over, element by element: it lives while that does, and has none of its own.  What either
+  /// writes is lost to the other.
+  std::optional<BufferId> reuses;
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
@@ -90,7 +93,10 @@ struct Buffer {
 [[nodiscard]] std::string_view name_of(Role);
 [[nodiscard]] std::string_view name_of(Scope);
 [[nodiscard]] std::string_view name_of(Tier);
-[[nodiscard]] inline std::uint64_t bytes_of(const Buffer& b) { return b.count * size_of(b.dtype); }
+/// Of its elements.
+[[nodiscard]] inline std::uint64_t size_of(const Buffer& b) { return b.count * size_of(b.dtype); }
+/// Of memory that it needs.
+[[nodiscard]] inline std::uint64_t bytes_of(const Buffer& b) { return b.reuses ? 0 : size_of(b); }
 [[nodiscard]] constexpr bool per_layer(Scope s) { return s == Scope::layer || s == Scope::layer_microbatch; }
 [[nodiscard]] constexpr bool per_microbatch(Scope s) { return s == Scope::microbatch || s == Scope::layer_microbatch; }
 

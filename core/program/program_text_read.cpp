@@ -149,6 +149,7 @@ void Reader::buffer(Line& line) {
   if (line.take("table")) b.parameters = tables_.reference(line, "table");
   if (line.take("flat")) b.flat_split = axes(line);
   if (line.take("tier")) b.tier = named<Tier>(line, "a memory tier", 3);
+  if (line.take("reuses")) b.reuses = BufferId{buffers_.reference(line, "buffer")};
   line.expect_end();
 }
 

@@ -242,6 +242,7 @@ void Writer::declaration(Out out, const Buffer& b) const {
   }
   if (!b.flat_split.empty()) fmt::format_to(out, " flat {}", axes_text(b.flat_split, "*"));
   if (b.tier != Tier::device) fmt::format_to(out, " tier {}", name_of(b.tier));
+  if (b.reuses) fmt::format_to(out, " reuses {}", reference(buffer_names_, program_[*b.reuses].name, index(*b.reuses)));
   *out++ = '\n';
 }
 

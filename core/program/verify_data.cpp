@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -39,6 +40,14 @@ struct Interval {
 /// Elements written since Alloc, as sorted disjoint intervals.
 class Written {
  public:
+  void remove(Interval gone) {
+    std::vector<Interval> left;
+    for (const Interval& i : list_) {
+      if (i.low < std::min(i.high, gone.low)) left.push_back({i.low, std::min(i.high, gone.low)});
+      if (std::max(i.low, gone.high) < i.high) left.push_back({std::max(i.low, gone.high), i.high});
+    }
+    list_ = std::move(left);
+  }
   [[nodiscard]] bool covers(Interval wanted) const {
     for (const Interval& i : list_) {
       if (i.low <= wanted.low && wanted.high <= i.high) return true;
@@ -86,7 +95,11 @@ struct Live {
 class RankWalk {
  public:
   /// `only` restricts the walk to some buffers (indexed by BufferId); empty walks all.
-  RankWalk(Findings& f, Rank rank, const std::vector<bool>& only) : f_(f), p_(f.program()), rank_(rank), only_(only) {}
+  RankWalk(Findings& f, Rank rank, const std::vector<bool>& only) : f_(f), p_(f.program()), rank_(rank), only_(only) {
+    for (std::uint32_t b = 0; b < p_.buffers.size(); ++b) {
+      if (const auto& memory = p_.buffers[b].reuses) shared_[index(*memory)] = BufferId{b};
+    }
+  }
 
   void walk() {
     const RankClass& c = p_.classes[class_of(p_, rank_)];
@@ -182,6 +195,26 @@ class RankWalk {
     }
     s = Live{};
     s.live = alloc;
+    if (const auto other = sharing(i); other && state(*other).live != p_[what].reuses.has_value()) {
+      f_.add_run("program.lifetime",
+                 p_[what].reuses
+                     ? fmt::format("{} lives in the memory of {}, which is not live", named(i), named(*other))
+                     : fmt::format("{} still lives in the memory of {}", named(*other), named(i)),
+                 rank_, setup_, run);
+    }
+  }
+
+  /// The instance that has the same memory.
+  [[nodiscard]] std::optional<Instance> sharing(Instance i) const {
+    const auto taker = shared_.find(index(i.buffer));
+    if (taker == shared_.end() && !p_[i.buffer].reuses) return std::nullopt;
+    i.buffer = taker != shared_.end() ? taker->second : *p_[i.buffer].reuses;
+    return i;
+  }
+  /// The one whose memory it is in.
+  [[nodiscard]] Instance memory_of(Instance i) const {
+    if (const auto& memory = p_[i.buffer].reuses) i.buffer = *memory;
+    return i;
   }
 
   [[nodiscard]] const View& view(const OpRun& run, std::uint32_t i) const {
@@ -222,7 +255,7 @@ class RankWalk {
                  rank_, setup_, run);
       s.written.add(where);
     }
-    for (const Access& a : s.accesses) {
+    for (const Access& a : state(memory_of(instance)).accesses) {
       const bool overlap = a.where.low < where.high && where.low < a.where.high;
       if (!overlap || (!a.writes && how == View::Use::read)) continue;
       if (a.lane == lane || before[a.lane] > a.position) continue;
@@ -240,18 +273,21 @@ class RankWalk {
   void record(const OpRun& run, std::uint32_t i, std::uint32_t lane, std::uint32_t position) {
     const View& v = view(run, i);
     if (skipped(v)) return;
-    Live& s = state(instance_of(p_, v.buffer, v.layer_shift, run.layer, run.microbatch));
+    const Instance instance = instance_of(p_, v.buffer, v.layer_shift, run.layer, run.microbatch);
+    std::vector<Access>& accesses = state(memory_of(instance)).accesses;
     const Interval where = interval(v);
     const bool writes = use(run, v) != View::Use::read;
     // Whoever is ordered after this write is ordered after all that this write
     // was ordered after, so it stands for them; a read stands for the reads
     // before it on its lane.
-    std::erase_if(s.accesses, [&](const Access& a) {
+    std::erase_if(accesses, [&](const Access& a) {
       const bool inside = where.low <= a.where.low && a.where.high <= where.high;
       return inside && (writes || (!a.writes && a.lane == lane));
     });
-    s.accesses.push_back({where, writes, lane, position, run.block, run.op_index, run.layer, run.microbatch});
-    if (writes) s.written.add(where);
+    accesses.push_back({where, writes, lane, position, run.block, run.op_index, run.layer, run.microbatch});
+    if (!writes) return;
+    state(instance).written.add(where);
+    if (const auto other = sharing(instance)) state(*other).written.remove(where);
   }
 
   Findings& f_;
@@ -262,7 +298,8 @@ class RankWalk {
   std::uint32_t run_ = ~0U;
   TailHistory<Counts> tails_;  ///< after the last op of each lane
   Counts position_{};
-  std::vector<Counts> ended_;  ///< of the current run's ops
+  std::vector<Counts> ended_;                           ///< of the current run's ops
+  std::unordered_map<std::uint32_t, BufferId> shared_;  ///< buffers that reuse the memory of others
   std::unordered_map<std::uint64_t, Live> states_;
   std::unordered_map<std::uint64_t, Instance> state_instances_;
 };

@@ -116,6 +116,25 @@ void check_tables(Findings& f) {
   }
 }
 
+/// Its elements take the place of another's that has memory, one by one, and of no third one's.
+void reuse(Findings& f, const Buffer& b) {
+  const Program& p = f.program();
+  const auto wrong = [&](const std::string& what) { f.add(layout, fmt::format("buffer {}: {}", b.name, what)); };
+  if (index(*b.reuses) >= p.buffers.size()) return wrong(fmt::format("there is no buffer {}", index(*b.reuses)));
+  const Buffer& other = p[*b.reuses];
+  if (other.reuses) return wrong(fmt::format("reuses {}, which has no memory of its own", other.name));
+  if (other.count != b.count || size_of(other.dtype) != size_of(b.dtype)) {
+    wrong(fmt::format("{} elements of {} do not take the place of the {} of {} of {}", b.count, name_of(b.dtype),
+                      other.count, name_of(other.dtype), other.name));
+  }
+  if (other.scope != b.scope || other.tier != b.tier) {
+    wrong(fmt::format("{} has another scope or another tier", other.name));
+  }
+  const auto takers =
+      std::count_if(p.buffers.begin(), p.buffers.end(), [&](const Buffer& x) { return x.reuses == b.reuses; });
+  if (takers > 1) wrong(fmt::format("{} buffers reuse {}", takers, other.name));
+}
+
 void check_buffers(Findings& f) {
   const Program& p = f.program();
   for (const Buffer& b : p.buffers) {
@@ -130,6 +149,7 @@ void check_buffers(Findings& f) {
       if (count && *count != b.count) wrong(fmt::format("holds {} elements, its shard {}", b.count, *count));
     }
     if (!all_different(b.flat_split)) wrong("an axis cuts it twice");
+    if (b.reuses) reuse(f, b);
     if (!b.parameters) continue;
     if (*b.parameters >= p.parameter_tables.size()) {
       wrong(fmt::format("there is no parameter table {}", *b.parameters));

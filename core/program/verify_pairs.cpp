@@ -134,6 +134,12 @@ class Pairs {
       pending_[i].clear();
       added_.erase(i);
     };
+    const auto clear = [&](const Instance& i, const View& v) {
+      const bool added = std::any_of(pending_[i].begin(), pending_[i].end(), [&](const auto& part) {
+        return part.first < v.offset + v.count && v.offset < part.second;
+      });
+      if (added || v.count == p_[v.buffer].count) drop(i);
+    };
     if (const auto* free = std::get_if<Free>(&run.op->action)) {
       const Instance gone = instance_of(p_, free->what, free->layer_shift, run.layer, run.microbatch);
       if (!unsaved_[gone].empty()) {
@@ -160,7 +166,7 @@ class Pairs {
         }
       } else if (const auto* compute = std::get_if<Compute>(&run.op->action)) {
         if (run.block->kernels[compute->kernel].kind == Kind::fill) {
-          if (p_[v.buffer].flat_split.empty() && passed_on_.contains(index(v.buffer))) drop(at);
+          if (p_[v.buffer].flat_split.empty() && passed_on_.contains(index(v.buffer))) clear(at, v);
         } else if (v.use != View::Use::read && passed_on_.contains(index(v.buffer))) {
           pending_[at].emplace_back(v.offset, v.offset + v.count);
         }

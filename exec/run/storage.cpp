@@ -111,6 +111,10 @@ void Storage::allocate(const Instance& instance) {
                 std::to_string(live_[tier]) + " of " + std::to_string(room_[tier]) + " bytes of " +
                 std::string(name_of(buffer.tier)) + " memory are in use");
   }
+  if (buffer.reuses) {
+    list[slot(instance)] = memory({*buffer.reuses, instance.layer, instance.microbatch});
+    return;
+  }
   auto memory = std::make_shared<InstanceMemory>(pools_[tier], buffer);
   if (taking_ == Taking::at_alloc) static_cast<void>(memory->data());
   list[slot(instance)] = std::move(memory);
@@ -134,7 +138,7 @@ const std::shared_ptr<InstanceMemory>& Storage::memory(const Instance& instance)
 std::span<std::byte> Storage::find(const Instance& instance) const {
   const auto& list = instances_[index(instance.buffer)];
   if (slot(instance) >= list.size() || list[slot(instance)] == nullptr) return {};
-  return {list[slot(instance)]->data(), bytes_of(program_[instance.buffer])};
+  return {list[slot(instance)]->data(), size_of(program_[instance.buffer])};
 }
 
 }  // namespace orrery

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
 #include "core/base/random.hpp"
+#include "core/plan/chunk_check.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/spec/spec_files.hpp"
@@ -446,6 +448,14 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     p.offload_activations = p.offload_parameters = 0;
     p.activations_tier = p.parameters_tier = OffloadTier::host;
   }
+  if (limits.chunks && p.zero_stage == 3 && p.mesh.size(Axis::data) > 1 && !run.model.mixture) {
+    p.reshard_after_forward = true;
+    w.gradient_dtype = weight_dtype(w);
+    const std::uint64_t element = size_of(weight_dtype(w)), unit = element * p.mesh.size(Axis::data);
+    const double least = static_cast<double>(largest_layer_tensor(p, run.model) * element);
+    const double wanted = least * draw.of({1.0, 1.3, 2.0, 5.0});
+    p.parameter_chunk = Bytes::of(std::ceil(wanted / static_cast<double>(unit)) * static_cast<double>(unit));
+  }
   return run;
 }
 
@@ -534,7 +544,7 @@ std::string describe(const PlannedRun& run) {
              p.zigzag ? "zigzag" : "in-order", p.sequence_parallel ? "sp" : "no-sp", name_of(w.optimizer.kind),
              w.optimizer.momentum, w.clip_norm.value_or(0.0), w.hidden_dropout, w.attention_dropout,
              name_of(gradient_dtype(w)), name_of(moment_dtype(w)), w.seed, p.placement.empty() ? "" : " placed") +
-         experts;
+         (p.parameter_chunk ? fmt::format(" chunk {}", p.parameter_chunk->base()) : "") + experts;
 }
 
 }  // namespace orrery::test

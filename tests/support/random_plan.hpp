@@ -28,6 +28,7 @@ struct RandomRunLimits {
                                           ///< needs 32 ranks
   bool beyond_bound = true;               ///< may use what sim/bound does not cover
   bool context = true;                    ///< may have a context axis
+  bool chunks = false;                    ///< ZeRO-3 has its parameters in chunks, where it may
   bool architectures = false;             ///< BERT, vision transformers and latent attention only
 };
 

@@ -8,7 +8,7 @@ namespace {
 /// A view reaches other layers of a bucket by an 8-bit shift.
 constexpr std::uint32_t most_layers = 100;
 
-std::uint64_t gradient_bytes(const State& c, const Module& m) { return bytes_of(c.program[m.whole_gradients]); }
+std::uint64_t gradient_bytes(const State& c, const Module& m) { return size_of(c.program[m.whole_gradients]); }
 
 Operand whole(BufferId buffer, const ParameterSegment& s, View::Use use, std::int8_t shift) {
   return {buffer, use, shift, s.offset, s.count, {}};
@@ -78,15 +78,22 @@ BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket) {
   b.after_tail({LaneKind::compute, 0});
   if (c.shard_states) {
     std::vector<Operand> operands;
+    const auto send = [&] {
+      if (!operands.empty()) b.collective(Collective::Kind::reduce_scatter, c.data_group, operands);
+      operands.clear();
+    };
+    after_products();
     for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
-      for (const ParameterSegment& s : c.program.parameter_tables[m.table].segments) {
+      const ParameterTable& table = c.program.parameter_tables[m.table];
+      for (const ParameterSegment& s : table.segments) {
+        if (begins_chunk(c, table, s)) send();
         operands.push_back(whole(m.whole_gradients, s, View::Use::read, shift));
         operands.push_back(
             own_part(c, m.gradients, s, each_microbatch ? View::Use::accumulate : View::Use::write, shift));
       }
+      if (c.chunk > 0) send();
     });
-    after_products();
-    b.collective(Collective::Kind::reduce_scatter, c.data_group, operands);
+    send();
   }
   if (each_microbatch) return b.finish(c);
   for (const Sum& sum : sums_of(c, bucket)) {

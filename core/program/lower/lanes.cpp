@@ -47,23 +47,24 @@ Lane lane_of(const State& s, const Block& block, const Op& op) {
   return {};
 }
 
-bool same_instance(const View& a, const View& b) { return a.buffer == b.buffer && a.layer_shift == b.layer_shift; }
+/// The buffer whose memory a view is in.
+BufferId memory_of(const State& s, const View& v) { return s.program[v.buffer].reuses.value_or(v.buffer); }
 
 /// Elements that any rank may touch: a member view can lie anywhere from its
 /// offset on, so it is taken to reach the end of the buffer.
-bool overlap(const View& a, const View& b) {
-  if (!same_instance(a, b)) return false;
+bool overlap(const State& s, const View& a, const View& b) {
+  if (memory_of(s, a) != memory_of(s, b) || a.layer_shift != b.layer_shift) return false;
   const bool a_before = a.member_of.empty() && a.offset + a.count <= b.offset;
   const bool b_before = b.member_of.empty() && b.offset + b.count <= a.offset;
   return !a_before && !b_before;
 }
 
-bool conflict(const Block& block, const Op& a, const Op& b) {
+bool conflict(const State& s, const Block& block, const Op& a, const Op& b) {
   for (std::uint32_t i = 0; i < a.views.count; ++i) {
     const View& u = block.views[a.views.first + i];
     for (std::uint32_t j = 0; j < b.views.count; ++j) {
       const View& v = block.views[b.views.first + j];
-      if ((u.use != View::Use::read || v.use != View::Use::read) && overlap(u, v)) return true;
+      if ((u.use != View::Use::read || v.use != View::Use::read) && overlap(s, u, v)) return true;
     }
   }
   return false;
@@ -73,7 +74,7 @@ bool conflict(const Block& block, const Op& a, const Op& b) {
 /// thousands of ops.
 class Accesses {
  public:
-  explicit Accesses(std::size_t buffers) : latest_(buffers * lane_count * 2, none) {}
+  explicit Accesses(const State& s) : s_(s), latest_(s.program.buffers.size() * lane_count * 2, none) {}
 
   void clear() {
     for (const Access& a : accesses_) latest_[a.list] = none;
@@ -103,7 +104,7 @@ class Accesses {
           for (std::uint32_t at = latest_[list_of(v, lane, written)]; at != none; at = accesses_[at].before) {
             const Access& earlier = accesses_[at];
             if (last != none && earlier.op <= last) break;
-            if (!overlap(v, block.views[earlier.view])) continue;
+            if (!overlap(s_, v, block.views[earlier.view])) continue;
             last = earlier.op;
             break;
           }
@@ -122,9 +123,10 @@ class Accesses {
     std::uint32_t before;  ///< of the list
     std::size_t list;
   };
-  static std::size_t list_of(const View& v, std::size_t lane, bool written) {
-    return (std::size_t{index(v.buffer)} * lane_count + lane) * 2 + (written ? 1 : 0);
+  [[nodiscard]] std::size_t list_of(const View& v, std::size_t lane, bool written) const {
+    return (std::size_t{index(memory_of(s_, v))} * lane_count + lane) * 2 + (written ? 1 : 0);
   }
+  const State& s_;
   std::vector<std::uint32_t> latest_;
   std::vector<Access> accesses_;
   std::bitset<lane_count> lanes_;  ///< that have any op so far
@@ -190,7 +192,7 @@ void add_waits(Draft& draft, Accesses& accesses) {
 }
 
 void run(State& s) {
-  Accesses accesses(s.program.buffers.size());
+  Accesses accesses(s);
   for (Draft& d : s.drafts) {
     for (Op& op : d.block.ops) op.lane = lane_of(s, d.block, op);
     add_waits(d, accesses);
@@ -206,7 +208,8 @@ std::string after(const State& s) {
       const Op& op = block.ops[i];
       for (std::uint32_t j = 0; j < i; ++j) {
         const Op& earlier = block.ops[j];
-        if (op.lane == earlier.lane || is_memory(op) || is_memory(earlier) || !conflict(block, op, earlier)) continue;
+        if (op.lane == earlier.lane || is_memory(op) || is_memory(earlier) || !conflict(s, block, op, earlier))
+          continue;
         const auto first = block.waits.begin() + op.waits.first;
         const bool ordered = std::any_of(first, first + op.waits.count, [&](const Wait& w) {
           return w.kind == Wait::Kind::op && w.op >= j && block.ops[w.op].lane == earlier.lane;

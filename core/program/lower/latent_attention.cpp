@@ -134,12 +134,18 @@ void LatentProjections::forward(BlockBuilder& b, const Module& of, BufferId whol
 
 void LatentProjections::down_backward(BlockBuilder& b, BlockBuilder& w, const Module& of, const Latent& l, BufferId dx,
                                       bool first) {
-  Kernel k = c_.kernel(KernelKind::rms_norm_backward_weight, Pass::weight_gradient, c_.rows, l.width);
-  b.compute(k, {read(l.out_gradient), read(l.raw), read(l.stats), gradient_of(c_, of, l.norm)});
+  const Operand dgamma = gradient_of(c_, of, l.norm);
+  const auto norm_weight = [&] {
+    b.compute(c_.kernel(KernelKind::rms_norm_backward_weight, Pass::weight_gradient, c_.rows, l.width),
+              {read(l.out_gradient), read(l.raw), read(l.stats), dgamma});
+  };
+  // In the memory of the weight its gradient comes after the last op that reads that.
+  const bool shared = c_.program[dgamma.buffer].reuses.has_value();
+  if (!shared) norm_weight();
   b.compute(c_.kernel(KernelKind::fill, Pass::input_gradient, c_.rows, l.width), {write(l.raw_gradient)});
-  k.kind = KernelKind::rms_norm_backward_input;
-  k.pass = Pass::input_gradient;
-  b.compute(k, {read(l.out_gradient), read(l.raw), weight_of(c_, of, l.norm), read(l.stats), update(l.raw_gradient)});
+  b.compute(c_.kernel(KernelKind::rms_norm_backward_input, Pass::input_gradient, c_.rows, l.width),
+            {read(l.out_gradient), read(l.raw), weight_of(c_, of, l.norm), read(l.stats), update(l.raw_gradient)});
+  if (shared) norm_weight();
   product_input_gradient(c_, b, of, c_.rows, l.width, c_.model.hidden, read(l.raw_gradient), l.down,
                          first ? write(dx) : update(dx));
   weight_gradient(c_, w, of, c_.rows, l.width, c_.model.hidden, read(x_), read(l.raw_gradient), l.down);

@@ -22,6 +22,12 @@ namespace {
 // is then the last on its lane.  The first block of a chunk has its own gathered
 // in front of it, the last gathers nothing.
 
+// In chunks (Fang et al., "PatrickStar", arXiv 2108.05818) each one
+// is gathered and reduced by a message of its own, and a layer's gradients take
+// over the memory of its weights: an element is cleared after the last op of the
+// layer's backward pass that reads it as a weight, right before the first one
+// that adds to it as a gradient.  The memory is freed with the gradients.
+
 /// A whole copy, relative to the layer of the block's run.
 struct Copy {
   const Module* module = nullptr;
@@ -30,10 +36,11 @@ struct Copy {
 
 /// What a block does with copies besides what it had.
 struct Change {
-  std::vector<Copy> gather;    ///< before its ops, in one message
-  std::vector<Copy> clear;     ///< begin with zeros, before its ops
-  std::vector<BufferId> free;  ///< after their last use
-  bool after_gather = false;   ///< what it reads was gathered by the last op on the gather lane
+  std::vector<Copy> gather;       ///< before its ops, in one message
+  std::vector<Copy> clear;        ///< begin with zeros, before its ops
+  std::vector<BufferId> free;     ///< after their last use
+  bool after_gather = false;      ///< what it reads was gathered by the last op on the gather lane
+  const Module* reuse = nullptr;  ///< its gradients take over the memory of its weights
 };
 
 bool uses(const Block& block, const Op& op, BufferId buffer) {
@@ -59,12 +66,13 @@ class Editor {
   Draft with(const Change& change) {
     gather(change.gather);
     clear(change.clear);
-    bool entered = false, awaited = !change.after_gather;
+    bool entered = false, awaited = !change.after_gather, begun = false;
     for (std::uint32_t i = 0; i < from_.block.ops.size(); ++i) {
       const Op& op = from_.block.ops[i];
       for (const auto& [at, lane] : from_.tails) {
         if (at == i) tail(lane);
       }
+      if (change.reuse != nullptr) take_over(*change.reuse, i, begun);
       if (!entered && !is_memory(op)) {
         for (const Lane lane : from_.entry_tails) tail(lane);
         entered = true;
@@ -78,6 +86,7 @@ class Editor {
         if (i == last_use(b)) out_.block.ops.push_back({Free{b, 0}, {}, {}, {}});
       }
     }
+    if (change.reuse != nullptr) clear_rest(*change.reuse);
     return std::move(out_);
   }
 
@@ -98,17 +107,23 @@ class Editor {
 
   void gather(const std::vector<Copy>& copies) {
     std::vector<View> views;
+    const auto send = [&] {
+      if (views.empty()) return;
+      append({Collective{Collective::Kind::all_gather, Collective::Reduction::sum, s_.data_group, Peer{0}}, {}, {}, {}},
+             views);
+      views.clear();
+    };
     for (const Copy& c : copies) {
       out_.block.ops.push_back({Alloc{c.module->whole_weights, c.shift}, {}, {}, {}});
-      for (const ParameterSegment& s : s_.program.parameter_tables[c.module->table].segments) {
+      const ParameterTable& table = s_.program.parameter_tables[c.module->table];
+      for (const ParameterSegment& s : table.segments) {
+        if (begins_chunk(s_, table, s)) send();
         const Operand part = own_part(s_, c.module->weights, s, View::Use::read, c.shift);
         views.push_back({part.buffer, part.offset, part.count, part.use, part.layer_shift, part.member_of});
         views.push_back({c.module->whole_weights, s.offset, s.count, View::Use::write, c.shift, {}});
       }
     }
-    if (views.empty()) return;
-    append({Collective{Collective::Kind::all_gather, Collective::Reduction::sum, s_.data_group, Peer{0}}, {}, {}, {}},
-           views);
+    send();
   }
 
   void clear(const std::vector<Copy>& copies) {
@@ -121,10 +136,46 @@ class Editor {
     }
   }
 
+  void fill(BufferId b, std::uint64_t low, std::uint64_t high) {
+    out_.block.kernels.push_back(s_.kernel(KernelKind::fill, Pass::weight_gradient, 1, high - low));
+    const View view{b, low, high - low, View::Use::write, 0, {}};
+    append({Compute{static_cast<std::uint32_t>(out_.block.kernels.size() - 1)}, {}, {}, {}}, {&view, 1});
+    cleared_.emplace_back(low, high);
+    std::sort(cleared_.begin(), cleared_.end());
+  }
+  /// Those of [low, high) that are not cleared yet.
+  void clear_between(BufferId b, std::uint64_t low, std::uint64_t high) {
+    const auto done = cleared_;
+    for (const auto& [from, to] : done) {
+      if (to <= low || high <= from) continue;
+      if (low < from) fill(b, low, from);
+      low = to;
+    }
+    if (low < high) fill(b, low, high);
+  }
+  /// What op i of the block adds to is cleared before it.
+  void take_over(const Module& m, std::uint32_t i, bool& begun) {
+    for_each_view(from_.block, from_.block.ops[i], [&](const View& v) {
+      if (v.buffer == m.whole_weights) {
+        for (const auto& [low, high] : cleared_) {
+          ORRERY_ASSERT(high <= v.offset || v.offset + v.count <= low, from_.block.name, i, v.offset, v.count);
+        }
+      }
+      if (v.buffer != m.whole_gradients) return;
+      if (!begun) out_.block.ops.push_back({Alloc{v.buffer, 0}, {}, {}, {}});
+      begun = true;
+      clear_between(v.buffer, v.offset, v.offset + v.count);
+    });
+  }
+  /// Padding, which messages take along.
+  void clear_rest(const Module& m) { clear_between(m.whole_gradients, 0, s_.program[m.whole_gradients].count); }
+
+  /// Or what gradients take over from them.
   [[nodiscard]] bool reads_weights(const Op& op) const {
     bool reads = false;
     for_each_view(from_.block, op, [&](const View& v) {
-      reads = reads || (s_.program[v.buffer].role == Role::weight && is_copy(s_, v.buffer));
+      const Buffer& b = s_.program[v.buffer];
+      reads = reads || (b.role == Role::weight && is_copy(s_, v.buffer)) || b.reuses;
     });
     return reads;
   }
@@ -139,6 +190,7 @@ class Editor {
   const State& s_;
   const Draft& from_;
   Draft out_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> cleared_;  ///< of gradients that take over memory
 };
 
 void edit(State& s, BlockId block, const Change& change) { s[block] = Editor(s, s[block]).with(change); }
@@ -171,7 +223,11 @@ void add_gradient_copies(State& s) {
       if (!uses(s[block].block, m->whole_gradients)) continue;
       if (std::find(begun.begin(), begun.end(), m->whole_gradients) != begun.end()) continue;
       begun.push_back(m->whole_gradients);
-      change.clear.push_back({m, 0});
+      if (s.program[m->whole_gradients].reuses) {
+        change.reuse = m;
+      } else {
+        change.clear.push_back({m, 0});
+      }
     }
     return change;
   };
@@ -189,6 +245,9 @@ void add_gradient_copies(State& s) {
       done.push_back(reduce);
       for_each_module(s, stage.chunks[c], [&](const Module& m, std::int8_t shift) {
         s[reduce].block.ops.push_back({Free{m.whole_gradients, shift}, {}, {}, {}});
+        if (const auto& memory = s.program[m.whole_gradients].reuses) {
+          s[reduce].block.ops.push_back({Free{*memory, shift}, {}, {}, {}});
+        }
       });
     }
   }
@@ -260,7 +319,7 @@ class Weights {
     if (keep_) return;
     if (ahead_) {
       s_.blocks(Phase::backward_last).embedding = backward.embedding;
-      variants(backward, Phase::backward_last, ".last", ahead(layer_, {}));
+      variants(backward, Phase::backward_last, ".last", released(ahead(layer_, {}), true));
     }
     // Its backward pass reads weights only where a norm follows the tables.
     if (const std::vector<Copy> read = needs_of(s_, backward.embedding); !read.empty()) {
@@ -305,8 +364,9 @@ class Weights {
   /// Layers gather what they need, or with prefetch what the one after them needs.
   void layers_ahead(ModuleBlocks& blocks, std::int8_t next) {
     for (const LayerKind& kind : s_.kinds) {
-      for_layers(blocks, kind,
-                 [&](BlockId b) { edit(s_, b, ahead_ ? ahead(layer_, shifted(next)) : alone(own(kind))); });
+      for_layers(blocks, kind, [&](BlockId b) {
+        edit(s_, b, released(ahead_ ? ahead(layer_, shifted(next)) : alone(own(kind)), next < 0));
+      });
     }
   }
   /// The layers' blocks of another phase, as changes of those of `from`.
@@ -327,6 +387,12 @@ class Weights {
   [[nodiscard]] Change alone(const std::vector<Copy>& own) const { return {own, {}, freed(own), false}; }
   [[nodiscard]] Change ahead(const std::vector<Copy>& own, std::vector<Copy> next) const {
     return {std::move(next), {}, freed(own), true};
+  }
+
+  /// Of a layer; on the way back what gradients take over is freed with them.
+  [[nodiscard]] Change released(Change change, bool backward) const {
+    if (backward && s_.chunk > 0) change.free.clear();
+    return change;
   }
 
   BlockId opening(const std::vector<Copy>& copies, const char* module) {

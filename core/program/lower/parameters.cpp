@@ -13,10 +13,13 @@ ShardDim cut(std::uint64_t n, const AxisList& axes) { return {n, n, axes, false}
 
 /// Lays slices out one after the other; each segment is padded so that its
 /// flat parts over the data axis are equal (`parts` = 1: no padding).
+///
+/// With chunks no slice and no segment lies in two of them, and the last is full:
+/// what does not fit begins a chunk, and padding fills the one before.
 class TableBuilder {
  public:
-  TableBuilder(const State& context, std::string module)
-      : context_(context), parts_(context.shard_states ? context.data : 1) {
+  TableBuilder(const State& context, std::string module, std::uint64_t chunk = 0)
+      : context_(context), parts_(context.shard_states ? context.data : 1), chunk_(chunk) {
     table_.module = std::move(module);
     table_.slices.reserve(12);
   }
@@ -26,11 +29,18 @@ class TableBuilder {
     table_.segments.push_back({table_.count, 0, decay, replicated && (context_.tensor > 1 || context_.grid), counted});
   }
   void slice(std::string name, Shard shard, Init init, double scale = 0.0) {
+    const std::uint64_t count = local_count(shard, context_.program.mesh);
+    if (chunk_ > 0) {
+      const std::uint64_t used = table_.count % chunk_;
+      const bool full = used == 0 && table_.count > table_.segments.back().offset;
+      if (full || used + count > chunk_) next_chunk(count);
+    }
     table_.slices.push_back({std::move(name), table_.count, shard, init, scale});
-    table_.count += local_count(shard, context_.program.mesh);
+    table_.count += count;
   }
   ParameterTable finish() {
     close();
+    if (chunk_ > 0) fill_chunk();
     return std::move(table_);
   }
 
@@ -46,8 +56,24 @@ class TableBuilder {
     last.count = table_.count - last.offset;
   }
 
+  /// The segment goes on in a new chunk.
+  void next_chunk(std::uint64_t count) {
+    ORRERY_ASSERT(count <= chunk_, count, chunk_);  // check refuses it
+    ParameterSegment next = table_.segments.back();
+    close();
+    fill_chunk();
+    next.offset = table_.count;
+    table_.segments.push_back(next);
+  }
+  void fill_chunk() {
+    const std::uint64_t end = (table_.count + chunk_ - 1) / chunk_ * chunk_;
+    if (!table_.segments.empty()) table_.segments.back().count += end - table_.count;
+    table_.count = end;
+  }
+
   const State& context_;
   std::uint64_t parts_;
+  std::uint64_t chunk_;  ///< elements; 0: none
   ParameterTable table_;
 };
 
@@ -108,7 +134,7 @@ ParameterTable layer_table(const State& c, bool mixture) {
   const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
   const bool swiglu = m.activation == Activation::swiglu;
   const TensorLayout& l = c.layout;
-  TableBuilder t(c, m.mixture && !mixture ? "layer.dense" : "layer");
+  TableBuilder t(c, m.mixture && !mixture ? "layer.dense" : "layer", c.chunk);
   t.segment(true, false);
   if (m.latent) {
     latent_up_slices(t, c);
@@ -251,6 +277,9 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
   module.whole_gradients = module.gradients;
   if (c.zero >= 3) module.whole_weights = persistent("weights.whole", Role::weight, c.act, false);
   if (c.zero >= 2) module.whole_gradients = persistent("gradients.whole", Role::gradient, c.grad, false);
+  if (c.chunk > 0 && scope == Scope::layer) {
+    c.program.buffers[index(module.whole_gradients)].reuses = module.whole_weights;
+  }
   static constexpr const char* moments[] = {"moment1", "moment2"};
   if (on.device) {
     if (has_master_weights(c.workload)) module.masters = persistent("masters", Role::master, c.state, c.shard_states);

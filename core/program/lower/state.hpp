@@ -221,6 +221,7 @@ struct State {
   bool sequence_parallel;
   bool shard_states;      ///< ZeRO over more than one data rank
   std::uint32_t zero;     ///< ZeRO stage; 0 on one data rank
+  std::uint64_t chunk;    ///< elements of a chunk of a layer's weights; 0: they are not packed
   bool reduce_gradients;  ///< between ranks of a stage
   bool clip, scaled;      ///< global-norm clipping; fp16 loss scale
   bool factor;            ///< updates take a factor
@@ -299,6 +300,11 @@ struct HeadMatrix {
 /// The part of a segment that this rank updates: all of it, or its share under ZeRO-1.
 [[nodiscard]] Operand own_part(const State&, BufferId buffer, const ParameterSegment&, View::Use,
                                std::int8_t layer_shift = 0);
+
+/// Whether the segment is the first of a chunk; what lies in one chunk travels as one message.
+[[nodiscard]] inline bool begins_chunk(const State& s, const ParameterTable& table, const ParameterSegment& segment) {
+  return s.chunk > 0 && of_layers(table) && segment.offset % s.chunk == 0;
+}
 
 /// The axes over which ranks hold parts of the sum that is a segment's gradient:
 /// those that cut tokens and none of the segment's parameters.

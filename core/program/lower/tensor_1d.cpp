@@ -62,11 +62,16 @@ class Megatron final : public TensorSharding {
     const Operand dgamma = gradient_of(c, *site.module, site.weight);
     Kernel weight = c.kernel(layer ? KernelKind::layer_norm_backward_weight : KernelKind::rms_norm_backward_weight,
                              Pass::weight_gradient, c.rows, c.model.hidden);
-    if (layer) {
-      b.compute(weight, {dy, x, stats, dgamma, gradient_of(c, *site.module, site.bias)});
-    } else {
-      b.compute(weight, {dy, x, stats, dgamma});
-    }
+    const auto weight_gradient = [&] {
+      if (layer) {
+        b.compute(weight, {dy, x, stats, dgamma, gradient_of(c, *site.module, site.bias)});
+      } else {
+        b.compute(weight, {dy, x, stats, dgamma});
+      }
+    };
+    // In the memory of the weight its gradient comes after the last op that reads that.
+    const bool shared = c.program[dgamma.buffer].reuses.has_value();
+    if (!shared) weight_gradient();
     Kernel input = c.kernel(layer ? KernelKind::layer_norm_backward_input : KernelKind::rms_norm_backward_input,
                             Pass::input_gradient, c.rows, c.model.hidden);
     const Operand gamma = weight_of(c, *site.module, site.weight);
@@ -76,6 +81,7 @@ class Megatron final : public TensorSharding {
     } else {
       b.compute(input, {dy, x, gamma, stats, dx});
     }
+    if (shared) weight_gradient();
   }
 
   void embed_forward(State& c, BlockBuilder& b, BufferId tokens, BufferId x) const override {

@@ -133,6 +133,10 @@ class Check {
     for (std::uint32_t r = 0; r < program_.mesh.size(); ++r) {
       const ExpectedTotals expected = expected_totals(program_, Rank{r});
       const RankMemory& memory = result.memory[r];
+      // What the pool gave out, of one block for buffers that share it: one op at a time holds nothing longer.
+      if (!options.concurrent_lanes && memory.held_bytes != expected.peak_bytes) {
+        fail(fmt::format("rank {}: {} bytes were held, not {}", r, memory.held_bytes, expected.peak_bytes));
+      }
       if (memory.host_peak_bytes != expected.host_peak_bytes) {
         fail(fmt::format("rank {}: host peak {} bytes is not {}", r, memory.host_peak_bytes, expected.host_peak_bytes));
       }

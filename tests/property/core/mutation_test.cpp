@@ -307,6 +307,27 @@ TEST_CASE("the verifier rejects every lost and every repeated op of ZeRO-2 and 3
   CHECK(count.harmless * 20 < count.lost);
 }
 
+// Gradients that take over the memory of weights too early or too late, chunks that are lost.
+TEST_CASE("the verifier rejects every lost and every repeated op of chunked parameters", "[property][verify]") {
+  Losses count;
+  std::uint64_t runs = 0;
+  const std::uint64_t seeds = sample(60);
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    test::RandomRunLimits limits;
+    limits.zero_stage = 3;
+    limits.chunks = true;
+    limits.mixture = false;
+    const PlannedRun run = test::random_run(seed, limits);
+    if (!run.plan.parameter_chunk) continue;
+    lose_and_repeat(seed, run, count);
+    ++runs;
+  }
+  CAPTURE(runs, count.lost, count.harmless, count.repeated);
+  CHECK(runs * 4 > seeds);
+  CHECK(count.lost > 100 * runs);
+  CHECK(count.harmless * 20 < count.lost);
+}
+
 // One class alone changes its order: two of its collectives or messages trade places.
 TEST_CASE("the verifier rejects every other order of meetings in one class", "[property][verify]") {
   std::size_t swapped = 0;

@@ -54,6 +54,7 @@ TEST_CASE("every field of a Program survives the text", "[program_text]") {
   b.shard = Shard{{64, 64, {}, true}};
   p.buffers = {b, b};
   p.buffers[1].tier = Tier::device;
+  p.buffers[1].reuses = BufferId{0};
   p.groups = {{{}, {}}, {{Axis::tensor}, {1}}, {{Axis::data, Axis::tensor}, {5, 0, 3}}, {{}, {}}};
   Block block;
   block.name = "";

@@ -373,3 +373,76 @@ TEST_CASE("gradients end in updates, and forward products in backward ones", "[v
   CHECK(after({{"  0: " + advance + "  1: " + update, "  0: " + update + "  1: " + advance}})[0].message ==
         "parameters are updated before the step is counted (class 0)");
 }
+
+namespace {
+
+/// w is written, copied to the host and read; then g takes over its memory, one half after the other.
+const char* const shared_memory = R"(orrery-program 1
+mesh data=1
+layers 1
+microbatches 1
+classes none
+buffer w workspace stage f32 4
+buffer g workspace stage f32 4 reuses w
+buffer s workspace stage f32 4
+buffer h workspace stage f32 4 tier host
+block all forward
+  0: alloc w
+  1: alloc s
+  2: alloc h
+  3: compute fill forward f32 rows=1 columns=4 (write w)
+  4: copy-1 copy device host (read w, write h) after 3
+  5: compute convert forward f32 rows=1 columns=4 (read w, write s)
+  6: alloc g
+  7: compute fill forward f32 rows=1 columns=2 (write g[0:2]) after 4
+  8: compute convert forward f32 rows=1 columns=2 (read w[2:4], write s[2:4])
+  9: compute fill forward f32 rows=1 columns=2 (write g[2:4])
+  10: compute add_to forward f32 rows=1 columns=4 (read g, accumulate s)
+  11: free g
+  12: free w
+  13: free s
+  14: free h
+class 0
+  setup
+  step
+    run all
+)";
+
+std::string first_after(const Changes& changes) {
+  const auto found = verify(test::parsed(test::replaced(shared_memory, changes)));
+  return found.empty() ? std::string()
+                       : found[0].message.substr(0, found[0].message.find(" (rank")) + " [" + found[0].code + "]";
+}
+
+}  // namespace
+
+TEST_CASE("what reuses memory takes it over element by element", "[verify]") {
+  CHECK(first_after({}).empty());
+  CHECK(first_after({{"read w[2:4]", "read w[0:2]"}}) ==
+        "elements 0 to 2 of w are read, but not all were ever written [program.uninitialized]");
+  CHECK(first_after({{"(read g, ", "(read w, "}}) ==
+        "elements 0 to 4 of w are read, but not all were ever written [program.uninitialized]");
+  CHECK(first_after({{"(write g[0:2]) after 4", "(write g[0:2])"}}) ==
+        "elements 0 to 2 of g are written without waiting for op 4 of block all (layer 0, microbatch 0), which reads "
+        "them [program.hazard]");
+  CHECK(first_after({{"11: free g", "11: free w"}, {"12: free w", "12: free g"}}) ==
+        "g still lives in the memory of w [program.lifetime]");
+  CHECK(first_after({{"0: alloc w", "0: alloc g"}, {"6: alloc g", "6: alloc w"}}) ==
+        "g lives in the memory of w, which is not live [program.lifetime]");
+}
+
+TEST_CASE("what reuses memory is as large as what it reuses", "[verify]") {
+  CHECK(first_after({{"f32 4 reuses w", "f32 2 reuses w"}}) ==
+        "buffer g: 2 elements of f32 do not take the place of the 4 of f32 of w [program.layout]");
+  CHECK(first_after({{"f32 4 reuses w", "f64 4 reuses w"}}) ==
+        "buffer g: 4 elements of f64 do not take the place of the 4 of f32 of w [program.layout]");
+  CHECK(first_after({{"f32 4 reuses w", "f32 4 tier host reuses w"}}) ==
+        "buffer g: w has another scope or another tier [program.layout]");
+  CHECK(first_after({{"buffer s workspace stage f32 4", "buffer s workspace stage f32 4 reuses w"}}) ==
+        "buffer g: 2 buffers reuse w [program.layout]");
+  CHECK(first_after({{"buffer s workspace stage f32 4", "buffer s workspace stage f32 4 reuses g"}}) ==
+        "buffer s: reuses g, which has no memory of its own [program.layout]");
+  Program p = test::parsed(shared_memory);
+  p.buffers[1].reuses = BufferId{9};
+  CHECK(verify(p)[0].message == "buffer g: there is no buffer 9");
+}

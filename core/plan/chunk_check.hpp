@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/diagnostics.hpp"
+#include "core/plan/plan.hpp"
+
+namespace orrery {
+
+/// Elements of the largest parameter tensor of a layer on one rank.  No mixtures.
+[[nodiscard]] std::uint64_t largest_layer_tensor(const Plan&, const ModelSpec&);
+
+/// The rules of chunked parameters (Plan::parameter_chunk), a part of check().
+/// Requires sizes that are in range.
+void check_parameter_chunk(const Plan&, const ModelSpec&, const Workload&, Diagnostics&);
+
+}  // namespace orrery
