@@ -92,7 +92,7 @@ class Changes {
       p.zero_stage = stage;
       p.reshard_after_forward = Plan{}.reshard_after_forward;  // choices of stage 3 only
       p.prefetch = Plan{}.prefetch;
-      p.parameter_chunk.reset();
+      p.parameter_chunk = Plan{}.parameter_chunk;
       add("zero_stage", fmt::to_string(plan_.zero_stage), fmt::to_string(stage), std::move(p));
     }
     if (plan_.zero_stage != 3) return;

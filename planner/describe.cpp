@@ -64,7 +64,8 @@ std::string describe(const Plan& plan) {
   if (plan.mesh.size(Axis::data) > 1) line += fmt::format(", zero {}", plan.zero_stage);
   if (plan.zero_stage == 3) {
     line += fmt::format("{}{}", plan.reshard_after_forward ? "" : " kept", plan.prefetch > 0 ? "" : " no prefetch");
-    if (plan.parameter_chunk) line += fmt::format(" in chunks of {}", short_text(*plan.parameter_chunk));
+    if (!plan.parameter_chunk) line += " in chunks auto";
+    if (plan.parameter_chunk > Bytes()) line += fmt::format(" in chunks of {}", short_text(*plan.parameter_chunk));
   }
   const std::uint64_t sums = size(plan.mesh, sequence_axes(plan)) * plan.mesh.size(Axis::context);
   if (sums > 1) {

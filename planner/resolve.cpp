@@ -60,6 +60,18 @@ std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const W
   return std::min_element(rated.begin(), rated.end(), more_even)->split;
 }
 
+/// What a layer's weights take in the plan: chunks do not span layers, so that one of it pads the least.
+Bytes layer_bytes(Plan plan, const ModelSpec& model, const Workload& workload) {
+  plan.parameter_chunk = Bytes();
+  plan.offload_states = plan.offload_parameters = plan.offload_activations = 0;
+  const Program program = lower(model, workload, plan);
+  std::uint64_t bytes = 0;
+  for (const Buffer& b : program.buffers) {
+    if (b.name == "layer.weights.whole") bytes = bytes_of(b);
+  }
+  return Bytes::of(static_cast<double>(bytes));
+}
+
 /// Eighths of what is in host memory.
 struct Eighths {
   std::uint32_t states = 0, parameters = 0, activations = 0;
@@ -217,6 +229,7 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
     on_device.offload_states = plan.offload_states.value_or(0);
     on_device.offload_parameters = plan.offload_parameters.value_or(0);
     on_device.offload_activations = plan.offload_activations.value_or(0);
+    if (!plan.parameter_chunk) on_device.parameter_chunk = Bytes();
     plan.stage_layers = best_split(on_device, model, workload, cluster, calibration);
     // First in the order of a plan file, last to be known: it depends on the others.
     out.resolved.insert(out.resolved.begin(),
@@ -225,6 +238,11 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
                          : bound_covers(on_device, model)
                              ? "the least bound on the step to a thousandth, with embedding and head counted"
                              : "the most even split"});
+  }
+  if (!plan.parameter_chunk) {
+    plan.parameter_chunk = layer_bytes(plan, model, workload);
+    out.resolved.push_back({"parameter_chunk", exact_text(*plan.parameter_chunk),
+                            "a chunk for each layer, which pads the least and sends the fewest messages"});
   }
   decide_offload(plan, model, workload, cluster, calibration, out.resolved);
   return out;

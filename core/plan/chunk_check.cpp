@@ -52,7 +52,7 @@ void check_size(const CheckContext& c) {
 void check_parameter_chunk(const Plan& plan, const ModelSpec& model, const Workload& workload, Diagnostics& out) {
   const CheckContext c{plan, model, workload, out};
   const std::string key = "plan.parameter_chunk";
-  if (!plan.parameter_chunk) return;
+  if (plan.parameter_chunk == Bytes()) return;
   if (plan.zero_stage != 3 || plan.mesh.size(Axis::data) == 1) {
     c.error(key, "chunk-zero", "chunks are of weights that are gathered, and none are",
             {fmt::format("zero_stage is {}, and data is {}.", plan.zero_stage, plan.mesh.size(Axis::data)),
@@ -75,7 +75,7 @@ void check_parameter_chunk(const Plan& plan, const ModelSpec& model, const Workl
             {fmt::format("Weights are {}, and gradients {}.", weights, gradients),
              fmt::format("Set gradient_dtype to {} in [workload], or leave out parameter_chunk.", weights)});
   }
-  check_size(c);
+  if (plan.parameter_chunk) check_size(c);
 }
 
 }  // namespace orrery

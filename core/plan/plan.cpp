@@ -4,7 +4,7 @@ namespace orrery {
 
 bool is_resolved(const Plan& plan) {
   return plan.stage_layers && plan.offload_states && plan.offload_parameters && plan.offload_activations &&
-         plan.gradient_bucket && plan.overlap_gradients && plan.attention;
+         plan.parameter_chunk && plan.gradient_bucket && plan.overlap_gradients && plan.attention;
 }
 
 AxisList sequence_axes(const Plan& plan) {

@@ -110,9 +110,9 @@ struct Plan {
   bool reshard_after_forward = true;  ///< ZeRO-3: gather a layer's weights again for the backward pass
   std::uint32_t prefetch = 1;         ///< ZeRO-3: layers gathered ahead, 0 or 1
   /// ZeRO-3: bytes of the chunks that a layer's weights are packed into, gathered and reduced one by one; gradients
-  /// then take over the memory of gathered weights.  Unset: layers are gathered whole, and gradients have memory of
-  /// their own.
-  std::optional<Bytes> parameter_chunk;
+  /// then take over the memory of gathered weights.  0: layers are gathered whole, and gradients have memory of their
+  /// own.
+  std::optional<Bytes> parameter_chunk = Bytes();
   std::optional<Bytes> gradient_bucket;                     ///< least bytes of one gradient reduction
   std::optional<bool> overlap_gradients;                    ///< reduce buckets beside the last backward pass
   std::optional<AttentionKernel> attention;                 ///< kernel set

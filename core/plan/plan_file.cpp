@@ -128,8 +128,10 @@ void read_choices(TomlTable& table, const std::filesystem::path& folder, Plan& p
   table.read("zero_stage", plan.zero_stage, {0, 3}, Need::optional);
   table.read("reshard_after_forward", plan.reshard_after_forward, Need::optional);
   table.read("prefetch", plan.prefetch, {0, 1}, Need::optional);
-  if (table.has("parameter_chunk")) {
-    table.read("parameter_chunk", plan.parameter_chunk.emplace(), {Bytes::of(1), Bytes::of(0x1p53)});
+  if (table.read_auto("parameter_chunk")) {
+    plan.parameter_chunk.reset();
+  } else {
+    table.read("parameter_chunk", *plan.parameter_chunk, {Bytes::of(1), Bytes::of(0x1p53)}, Need::optional);
   }
   if (std::vector<std::uint32_t> times; table.read("action_times", times, {0, size_limit}, 4, Need::optional)) {
     if (times.size() == 4) {
@@ -270,7 +272,9 @@ std::string write_plan(const PlannedRun& run) {
     out.flag("reshard_after_forward", plan.reshard_after_forward);
     out.whole("prefetch", plan.prefetch);
   }
-  if (plan.parameter_chunk) out.text("parameter_chunk", exact_text(*plan.parameter_chunk));
+  if (plan.parameter_chunk != Bytes() && write_auto("parameter_chunk", plan.parameter_chunk.has_value())) {
+    out.text("parameter_chunk", exact_text(*plan.parameter_chunk));
+  }
   if (write_auto("gradient_bucket", plan.gradient_bucket.has_value())) {
     out.text("gradient_bucket", exact_text(*plan.gradient_bucket));
   }

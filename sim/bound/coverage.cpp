@@ -36,7 +36,7 @@ bool bound_covers(const Plan& plan) {
   return std::all_of(plan.mesh.axes.begin(), plan.mesh.axes.end(), known) && plan.inner_ring == 0 &&
          plan.context != ContextAlgorithm::ring_self_attention && !plan.recompute_layers &&
          plan.offload_states == plain.offload_states && plan.offload_parameters == plain.offload_parameters &&
-         plan.offload_activations == plain.offload_activations && !plan.parameter_chunk;
+         plan.offload_activations == plain.offload_activations && plan.parameter_chunk == plain.parameter_chunk;
 }
 
 bool bound_covers(const Plan& plan, const ModelSpec& model) {

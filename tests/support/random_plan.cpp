@@ -544,7 +544,7 @@ std::string describe(const PlannedRun& run) {
              p.zigzag ? "zigzag" : "in-order", p.sequence_parallel ? "sp" : "no-sp", name_of(w.optimizer.kind),
              w.optimizer.momentum, w.clip_norm.value_or(0.0), w.hidden_dropout, w.attention_dropout,
              name_of(gradient_dtype(w)), name_of(moment_dtype(w)), w.seed, p.placement.empty() ? "" : " placed") +
-         (p.parameter_chunk ? fmt::format(" chunk {}", p.parameter_chunk->base()) : "") + experts;
+         (p.parameter_chunk > Bytes() ? fmt::format(" chunk {}", p.parameter_chunk->base()) : "") + experts;
 }
 
 }  // namespace orrery::test

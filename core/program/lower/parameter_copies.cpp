@@ -66,17 +66,14 @@ class Editor {
   Draft with(const Change& change) {
     gather(change.gather);
     clear(change.clear);
-    bool entered = false, awaited = !change.after_gather, begun = false;
+    bool awaited = !change.after_gather;
     for (std::uint32_t i = 0; i < from_.block.ops.size(); ++i) {
       const Op& op = from_.block.ops[i];
+      if (change.reuse != nullptr) take_over(*change.reuse, i);
       for (const auto& [at, lane] : from_.tails) {
         if (at == i) tail(lane);
       }
-      if (change.reuse != nullptr) take_over(*change.reuse, i, begun);
-      if (!entered && !is_memory(op)) {
-        for (const Lane lane : from_.entry_tails) tail(lane);
-        entered = true;
-      }
+      if (!is_memory(op)) enter();
       if (!awaited && reads_weights(op)) {
         tail({LaneKind::collective, gather_lane});
         awaited = true;
@@ -97,6 +94,12 @@ class Editor {
   }
 
  private:
+  /// The next op is the first that takes time.
+  void enter() {
+    if (entered_) return;
+    for (const Lane lane : from_.entry_tails) tail(lane);
+    entered_ = true;
+  }
   void tail(Lane lane) { out_.tails.emplace_back(static_cast<std::uint32_t>(out_.block.ops.size()), lane); }
 
   void append(Op op, std::span<const View> views) {
@@ -137,6 +140,7 @@ class Editor {
   }
 
   void fill(BufferId b, std::uint64_t low, std::uint64_t high) {
+    enter();
     out_.block.kernels.push_back(s_.kernel(KernelKind::fill, Pass::weight_gradient, 1, high - low));
     const View view{b, low, high - low, View::Use::write, 0, {}};
     append({Compute{static_cast<std::uint32_t>(out_.block.kernels.size() - 1)}, {}, {}, {}}, {&view, 1});
@@ -154,16 +158,16 @@ class Editor {
     if (low < high) fill(b, low, high);
   }
   /// What op i of the block adds to is cleared before it.
-  void take_over(const Module& m, std::uint32_t i, bool& begun) {
+  void take_over(const Module& m, std::uint32_t i) {
     for_each_view(from_.block, from_.block.ops[i], [&](const View& v) {
       if (v.buffer == m.whole_weights) {
         for (const auto& [low, high] : cleared_) {
+          // Authors of backward passes read a weight before they add to its gradient.
           ORRERY_ASSERT(high <= v.offset || v.offset + v.count <= low, from_.block.name, i, v.offset, v.count);
         }
       }
       if (v.buffer != m.whole_gradients) return;
-      if (!begun) out_.block.ops.push_back({Alloc{v.buffer, 0}, {}, {}, {}});
-      begun = true;
+      if (cleared_.empty()) out_.block.ops.push_back({Alloc{v.buffer, 0}, {}, {}, {}});
       clear_between(v.buffer, v.offset, v.offset + v.count);
     });
   }
@@ -190,6 +194,7 @@ class Editor {
   const State& s_;
   const Draft& from_;
   Draft out_;
+  bool entered_ = false;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> cleared_;  ///< of gradients that take over memory
 };
 

@@ -102,9 +102,7 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
   vocabulary = padded_vocabulary(plan, model) / parts_of_wide;
   zero = data > 1 ? plan.zero_stage : 0;
   shard_states = zero >= 1;
-  chunk = plan.parameter_chunk && zero == 3
-              ? static_cast<std::uint64_t>(plan.parameter_chunk->base()) / size_of(weight_dtype(workload))
-              : 0;
+  chunk = zero == 3 ? static_cast<std::uint64_t>(plan.parameter_chunk->base()) / size_of(weight_dtype(workload)) : 0;
   for (const Axis axis : batch_axes) {
     if (plan.mesh.size(axis) > 1) batch_split.axis[batch_split.count++] = axis;
   }

@@ -18,7 +18,7 @@ TEST_CASE("Plans with chunked parameters compute what a single device computes",
     limits.zero_stage = 3;
     limits.architectures = seed > 100;
     const PlannedRun run = random_run(seed, limits);
-    if (!run.plan.parameter_chunk) continue;
+    if (run.plan.parameter_chunk == Bytes()) continue;
     check_run(run, seed, sweep_options(seed));
     ++runs;
     ahead += run.plan.prefetch > 0 ? 1 : 0;

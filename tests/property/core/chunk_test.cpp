@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/plan/chunk_check.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/program/program_text.hpp"
 #include "core/program/totals.hpp"
@@ -101,7 +102,7 @@ TEST_CASE("chunks of layers are gathered and reduced in messages of one size", "
   std::size_t runs = 0, several = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     const PlannedRun run = test::random_run(seed, in_chunks(seed));
-    if (!run.plan.parameter_chunk) continue;
+    if (run.plan.parameter_chunk == Bytes()) continue;
     CAPTURE(seed, test::describe(run));
     const Program program = lower(run.model, run.workload, run.plan);
     const std::vector<Violation> found = verify(program);
@@ -112,6 +113,11 @@ TEST_CASE("chunks of layers are gathered and reduced in messages of one size", "
     if (seed % 10 == 0) CHECK(read_program(text, "memory", none) == program);
     const std::uint64_t chunk =
         static_cast<std::uint64_t>(run.plan.parameter_chunk->base()) / size_of(weight_dtype(run.workload));
+    std::uint64_t largest = 0;
+    for (const ParameterSlice& s : table_of(program, "layer").slices) {
+      largest = std::max(largest, local_count(s.shard, program.mesh));
+    }
+    CHECK(largest == largest_layer_tensor(run.plan, run.model));
     const std::uint64_t chunks = chunks_of_layer(program, chunk, run.plan.mesh.size(Axis::data));
     CHECK(table_of(program, "layer").count == chunks * chunk);
     for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
@@ -147,12 +153,12 @@ TEST_CASE("gradients in the memory of gathered weights take what the closed form
   std::size_t saved = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     PlannedRun run = test::random_run(seed, in_chunks(seed));
-    if (!run.plan.parameter_chunk) continue;
+    if (run.plan.parameter_chunk == Bytes()) continue;
     CAPTURE(seed, test::describe(run));
     const Program program = lower(run.model, run.workload, run.plan);
     Program apart = program;  // the same Program, every copy with memory of its own
     for (Buffer& b : apart.buffers) b.reuses.reset();
-    run.plan.parameter_chunk.reset();
+    run.plan.parameter_chunk = Bytes();
     const Program without = lower(run.model, run.workload, run.plan);
     for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
       CAPTURE(c);

@@ -356,6 +356,30 @@ TEST_CASE("auto offloads as few eighths of the states as let the plan fit", "[un
   CHECK(resolve(open, r.model, r.workload, cluster, {}).plan.offload_states == 8U);
 }
 
+// One chunk of the layer's own size: its table is that of the plan without chunks.
+TEST_CASE("auto makes a chunk of each layer, without padding", "[unit][planner]") {
+  PlannedRun r;
+  r.model = test::tiny_gpt();
+  r.workload.global_batch = 2;
+  r.workload.sequence_length = 8;
+  r.workload.precision = Precision::fp32;
+  r.plan.mesh = Mesh{{{Axis::data, 2}}};
+  r.plan.zero_stage = 3;
+  r.plan.stage_layers = std::vector<std::uint32_t>{static_cast<std::uint32_t>(r.model.layers)};
+  const ResolvedPlan whole = resolve(r.plan, r.model, r.workload, ClusterSpec(), {});
+  r.plan.parameter_chunk.reset();
+  CHECK(!is_resolved(r.plan));
+  const ResolvedPlan out = resolve(r.plan, r.model, r.workload, ClusterSpec(), {});
+  REQUIRE(is_resolved(out.plan));
+  CHECK(out.resolved.back().key == "parameter_chunk");
+  Diagnostics none;
+  check(out.plan, r.model, r.workload, nullptr, none);
+  CHECK(none.empty());
+  const Program chunks = lower(r.model, r.workload, out.plan), plain = lower(r.model, r.workload, whole.plan);
+  CHECK(chunks.parameter_tables == plain.parameter_tables);
+  CHECK(totals_of(chunks, 0).peak[index(Tier::device)] < totals_of(plain, 0).peak[index(Tier::device)]);
+}
+
 TEST_CASE("why not that one: it does not fit", "[unit][planner]") {
   PlannedRun r = run(gibibyte);
   r.plan.recompute = Recompute::full;

@@ -13,6 +13,7 @@ TEST_CASE("Every random run passes check and stays within its limits") {
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
     test::RandomRunLimits limits;
     limits.max_ranks = static_cast<std::uint32_t>(1 + seed % 16);
+    limits.chunks = seed % 2 == 0;
     const PlannedRun run = test::random_run(seed, limits);
     CAPTURE(test::describe(run));
     Diagnostics found;
