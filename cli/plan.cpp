@@ -171,7 +171,9 @@ void PlanVerb::read() {
   }
   if (!bound_covers(spec_)) {
     d.error("plan.search-model", "the search has no lower bounds for models of this kind",
-            {fmt::format("{} is no causal decoder with attention made from the residual stream.", spec_.name),
+            {spec_.prediction_modules > 0
+                 ? fmt::format("{} has prediction modules.", spec_.name)
+                 : fmt::format("{} is no causal decoder with attention made from the residual stream.", spec_.name),
              "Write a plan file; estimate, simulate and explain take it."});
   }
   if (!machine_.device.peak.contains(workload_.precision)) {

@@ -102,6 +102,7 @@ NamedModel model_of(const MeasuredRun& run, const Framework& framework, const Li
     if (m.mixture && run.experts) m.mixture->experts = static_cast<std::uint32_t>(*run.experts);
     if (m.mixture && run.topk) m.mixture->per_token = static_cast<std::uint32_t>(*run.topk);
   }
+  m.prediction_modules = 0;  // tables do not say that they were trained
   m.max_positions = std::max<std::uint64_t>(m.max_positions, run.seq.value_or(1));
   m.source = run.citation;
   out.model = std::move(m);

@@ -68,12 +68,6 @@ void check_architecture(const Plan& plan, const ModelSpec& m, const Workload& wo
       break;
   }
   if (m.latent) c.grids("a model with latent attention");
-  if (m.prediction_modules > 0) {
-    c.error("", "prediction-modules", "plans do not train prediction modules",
-            {fmt::format("{} has {}; each is a layer that predicts one token further ahead.", c.name(),
-                         m.prediction_modules),
-             "Set prediction_modules to 0 to plan the model without them."});
-  }
 }
 
 }  // namespace orrery

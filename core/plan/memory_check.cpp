@@ -91,12 +91,12 @@ void check_offloaded_parameters(const CheckContext& c) {
 
 /// Copies run beside a neighbour of the same parameters and ops.
 void check_offloaded_kinds(const CheckContext& c) {
-  if (!c.model.mixture || c.model.mixture->first_dense == 0) return;
+  if (!mixes_kinds(c.model)) return;
   const auto stays = [&](const char* name, const std::optional<std::uint32_t>& eighths) {
     if (eighths == 0U) return;
     c.error(std::string("plan.") + name, "offload-dense-layers",
-            "only optimizer states leave the device where dense layers lie below mixtures",
-            {fmt::format("The first {} of {} layers of {} are dense, and {} is {}.", c.model.mixture->first_dense,
+            "only optimizer states leave the device where some layers are mixtures and others are dense",
+            {fmt::format("{} of {} layers of {} are dense, and {} is {}.", c.model.layers - mixture_count(c.model),
                          c.model.layers, c.model.name.empty() ? "the model" : c.model.name, name,
                          eighths ? fmt::to_string(*eighths) : "auto"),
              fmt::format("Leave out {}.", name)});

@@ -64,10 +64,10 @@ class Check {
              nearest_divisors(std::gcd(std::gcd(m.ffn, m.shared_ffn), std::gcd(model_.heads, model_.kv_heads)), t,
                               "tensor sizes")});
     }
-    if (m.first_dense > 0 && plan_.zero_stage == 3 && plan_.prefetch > 0) {
+    if (mixes_kinds(model_) && plan_.zero_stage == 3 && plan_.prefetch > 0) {
       error("plan.prefetch", "mixture-prefetch", "weights are not gathered ahead across two kinds of layers",
-            {fmt::format("The first {} of {} layers of {} are dense, and prefetch is {}.", m.first_dense, model_.layers,
-                         name(), plan_.prefetch),
+            {fmt::format("{} of {} layers of {} are dense, and prefetch is {}.", model_.layers - mixture_count(model_),
+                         model_.layers, name(), plan_.prefetch),
              "Nearest valid prefetch: 0."});
     }
   }
@@ -78,6 +78,13 @@ class Check {
       error("workload.routing.kind", "routing-learned", "learned routing with a score bias is not supported",
             {fmt::format("What moves the biases of {} is no gradient, and plans have no step for it.", name()),
              "Set score_bias to false, or state the routing: balanced, skewed, recorded."});
+    }
+    if (r.kind != Routing::Kind::learned && m.per_token % expert_groups(m).per_token != 0) {
+      error("workload.routing.kind", "routing-groups",
+            "stated routing deals a token as many experts of each of its groups",
+            {fmt::format("{} visits {} experts of {} groups for a token, and {} / {} leaves {}.", name(), m.per_token,
+                         m.groups_per_token, m.per_token, m.groups_per_token, m.per_token % m.groups_per_token),
+             "Nearest valid: learned."});
     }
     const std::uint64_t s = workload_.sequence_length;
     const std::uint64_t context = plan_.mesh.size(Axis::context);

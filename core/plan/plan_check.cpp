@@ -17,6 +17,7 @@
 #include "core/plan/nearest_plan.hpp"
 #include "core/plan/order_check.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/plan/prediction_check.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/spec/spec_files.hpp"
 
@@ -523,6 +524,7 @@ void check(const Plan& plan, const ModelSpec& model, const Workload& workload, c
     if (cluster != nullptr) check_cluster(c, *cluster, specs);
   }
   check_architecture(plan, model, workload, out);
+  check_predictions(plan, model, workload, out);
   if (mesh && specs) {
     check_tensor(c);
     check_context(plan, model, workload, out);

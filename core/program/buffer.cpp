@@ -36,7 +36,9 @@ std::string_view name_of(Scope scope) {
   return "";
 }
 
-bool of_layers(const ParameterTable& table) { return table.module == "layer" || table.module == "layer.dense"; }
+bool of_layers(const ParameterTable& table) {
+  return table.module == "layer" || table.module == "layer.dense" || table.module == "prediction";
+}
 
 std::string parameter_name(const ParameterTable& table, const ParameterSlice& slice, std::uint32_t layer) {
   if (slice.name.starts_with("embedding.")) return slice.name;

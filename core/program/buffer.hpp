@@ -37,8 +37,8 @@ struct ParameterSegment {
 };
 
 /// Layout of one module's parameters ("layer", "embedding", "head"; in models
-/// with two kinds of layers "layer.dense" beside "layer") as one flat array.  Weights, gradients, masters and moments
-/// share it.
+/// with two kinds of layers "layer.dense" beside "layer", and "prediction" for what brings the stream into a prediction
+/// module) as one flat array.  Weights, gradients, masters and moments share it.
 struct ParameterTable {
   std::string module;
   std::uint64_t count = 0;  ///< elements with padding

@@ -80,6 +80,7 @@ std::string_view name_of(KernelKind kind) {
     case KernelKind::cross_entropy_loss: return "cross_entropy_loss";
     case KernelKind::cross_entropy_backward: return "cross_entropy_backward";
     case KernelKind::mean_loss: return "mean_loss";
+    case KernelKind::add_losses: return "add_losses";
     case KernelKind::sum_squares: return "sum_squares";
     case KernelKind::clip_factor: return "clip_factor";
     case KernelKind::advance_step: return "advance_step";

@@ -14,13 +14,13 @@ namespace orrery {
 /// a contiguous range of rows.
 enum class KernelKind : std::uint8_t {
   // Data and scalars.
-  load_tokens,       ///< [w tokens]                 rows
-  load_targets,      ///< [w targets]                rows; -1: not counted in the loss
-  load_segments,     ///< [w segments]               rows; what kind of token stands there (BERT's sentence A or B)
-  load_patches,      ///< [w patches]                rows of positions from 1 on, columns = local pixels of a patch
-  count_targets,     ///< [w count]                  valid targets of the sequences that batch_axes give the rank
-  fill,              ///< [w x ...]                  x = 0
-  initialize,        ///< [w parameters]             from the parameter table, keyed by global element
+  load_tokens,    ///< [w tokens]                 rows; site: so many positions ahead, 0 behind the sequence's end
+  load_targets,   ///< [w targets]                rows; -1: not counted in the loss; site: as above, -1 behind the end
+  load_segments,  ///< [w segments]               rows; what kind of token stands there (BERT's sentence A or B)
+  load_patches,   ///< [w patches]                rows of positions from 1 on, columns = local pixels of a patch
+  count_targets,  ///< [w count]                  valid targets of the sequences that batch_axes give the rank; site
+  fill,           ///< [w x ...]                  x = 0
+  initialize,     ///< [w parameters]             from the parameter table, keyed by global element
   initialize_scale,  ///< [w loss_scale]             {scale, steps since the last change}
 
   // Embedding: rows = T, columns = hidden, depth = local vocabulary.
@@ -121,10 +121,12 @@ enum class KernelKind : std::uint8_t {
   // `depth` rows, an equal part to each of the ranks that share the experts: `slots` say which choice of which token
   // stands in each (token * batch + choice; -1: nothing), `experts` which local expert those that arrive are for.
   // Choices follow from the workload's routing, global positions and the layer; gates from the router's logits.
+  /// Where a token visits experts of some groups alone: kv_heads groups, head_dim of a token; 0: any.
   route_tokens,  ///< [w choice[T, batch], w slots, w experts]   heads: parts
   /// Learned routing: the `batch` highest logits of a row, of equal ones the lower number; then as route_tokens, with
   /// `experts` for those that the rows go to.  heads: parts; loads: choices of each expert in each routing group.
-  choose_experts,     ///< [r logits, w choice[T, batch]]
+  choose_experts,  ///< [r logits, w choice[T, batch]]   of the best head_dim of kv_heads groups; site: what a
+  ///< group is worth, 0 its best logit, or of its two best logits the sum of 1 exponentials, 2 sigmoids
   route_choices,      ///< [r choice, w slots, w experts, (loads: w loads)]
   gates_forward,      ///< [r logits, r choice, w gates[T, batch]]    site: Mixture::Scores; parameter: scale
   gates_backward,     ///< [r dgates, r logits, r choice, (scaled: r loss_scale), (loads: r loads), w dlogits]   and
@@ -147,8 +149,10 @@ enum class KernelKind : std::uint8_t {
   cross_entropy_max,       ///< [r logits, w max]
   cross_entropy_sum,       ///< [r logits, r max, r targets, w sum, w target_logit]
   cross_entropy_loss,      ///< [r max, r sum, r target_logit, r targets, a loss]  adds the sum over valid tokens
-  cross_entropy_backward,  ///< [a logits -> dlogits, r max, r sum, r targets, r count, (scaled: r loss_scale)]
+  cross_entropy_backward,  ///< [a logits -> dlogits, r max, r sum, r targets, r count, (scaled: r loss_scale)];
+                           ///< parameter: weight of this loss, 0: 1
   mean_loss,               ///< [a loss, r count]    loss /= count
+  add_losses,              ///< [r losses, a loss]   rows of them: loss += parameter * their sum
 
   // Optimizer.
   sum_squares,   ///< [r gradient ..., a norm]       norm += parameter * sum of squares

@@ -44,17 +44,28 @@ void Handovers::take(const OpRun& run, const Kernel& k) {
   if (k.pass != Pass::input_gradient && k.pass != Pass::weight_gradient) return;
   const auto module = module_of(regions_, run, k);
   if (!module) return;
+  // What a norm had forward: the stream, which the head and the first prediction module both take.
+  const bool norm = k.kind == KernelKind::layer_norm_backward_input || k.kind == KernelKind::rms_norm_backward_input ||
+                    k.kind == KernelKind::layer_norm_backward_weight || k.kind == KernelKind::rms_norm_backward_weight;
   for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
     const View& v = view(run, i);
     const Buffer& b = p_[v.buffer];
-    if (v.use != View::Use::read || b.parameters || (b.role != Role::activation && b.role != Role::workspace)) continue;
-    const auto [at, first] = takers_.try_emplace(regions_.origin(run, v), *module);
+    if (v.use != View::Use::read || b.parameters || (norm && i == 1) ||
+        (b.role != Role::activation && b.role != Role::workspace))
+      continue;
+    const std::uint64_t origin = regions_.origin(run, v);
+    if (zeros_.contains(origin)) continue;
+    const auto [at, first] = takers_.try_emplace(origin, *module);
     if (first || at->second == *module) continue;
     regions_.wrong("program.stale",
                    fmt::format("{} takes {}, which is what {} has taken and not what it made of it",
                                module_name(*module), b.name, module_name(at->second)),
                    run);
   }
+}
+
+void Handovers::clear(const OpRun& run) {
+  for (std::uint32_t i = 0; i < run.op->views.count; ++i) zeros_.insert(regions_.origin(run, view(run, i)));
 }
 
 void Handovers::send(const OpRun& run) {

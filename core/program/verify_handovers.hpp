@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/program/verify_regions.hpp"
 
@@ -26,6 +27,8 @@ class Handovers {
   explicit Handovers(Regions& regions) : regions_(regions), p_(regions.program()) {}
 
   void take(const OpRun&, const Kernel&);
+  /// Behind a fill: zeros are nobody's gradient.
+  void clear(const OpRun&);
   /// Before the messages of an Exchange leave.
   void send(const OpRun&);
 
@@ -33,6 +36,7 @@ class Handovers {
   Regions& regions_;
   const Program& p_;
   std::unordered_map<std::uint64_t, std::uint32_t> takers_;  ///< origin of a content -> the module that took it
+  std::unordered_set<std::uint64_t> zeros_;                  ///< origins of zeros
 };
 
 }  // namespace orrery::verifying

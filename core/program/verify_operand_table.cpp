@@ -150,6 +150,7 @@ void KernelTable::fill() {
       if (k_.options.scaled) r("loss_scale", 2);
       break;
     case KernelKind::mean_loss: a("loss", 1), r("count", 1); break;
+    case KernelKind::add_losses: r("losses", rows), a("loss", 1); break;
     case KernelKind::sum_squares:
     case KernelKind::clip_factor:
     case KernelKind::advance_step:

@@ -83,7 +83,7 @@ class Pairs {
     for_each_op(p_, p_.classes[class_].step, [&](const OpRun& run) { see(run); });
     if (trains_) counts();
     updates();
-    if (lost_mean_) wrong("program.pairing", "the loss is summed, but its mean is never taken");
+    if (!lost_means_.empty()) wrong("program.pairing", "the loss is summed, but its mean is never taken");
     for (const auto& [instance, cover] : below_) {
       // Where the device keeps no copy the next step brings one.
       if (!cover.empty() && resident_.contains({*p_[instance.buffer].parameters, instance.layer})) {
@@ -213,8 +213,8 @@ class Pairs {
     }
     if ((k.kind == Kind::residual_forward && k.options.dropout) || k.kind == Kind::dropout_forward) ++r.dropped;
     trains_ = trains_ || k.pass == Pass::weight_gradient;
-    if (k.kind == Kind::cross_entropy_loss) lost_mean_ = true;
-    if (k.kind == Kind::mean_loss) lost_mean_ = false;
+    if (k.kind == Kind::cross_entropy_loss) lost_means_.emplace(index(view(run, 4).buffer), view(run, 4).offset);
+    if (k.kind == Kind::mean_loss) lost_means_.erase({index(view(run, 0).buffer), view(run, 0).offset});
     if (k.kind == Kind::embed_forward) embedded_[{run.layer, run.microbatch}] += is_trained(view(run, 1)) ? 1 : 0;
     gradients(run, k);
   }
@@ -415,7 +415,8 @@ class Pairs {
   std::map<Instance, bool> added_;
   std::set<std::uint32_t> passed_on_;
   std::map<Instance, Cover> pending_;
-  bool trains_ = false, clips_ = false, advanced_ = false, early_ = false, lost_mean_ = false;
+  bool trains_ = false, clips_ = false, advanced_ = false, early_ = false;
+  std::set<std::pair<std::uint32_t, std::uint64_t>> lost_means_;  ///< (buffer, element) of losses without their mean
 };
 
 }  // namespace

@@ -63,6 +63,7 @@ void check_gradients(Findings&);  ///< contributions, class by class
 void check_order(Findings&);      ///< matching and deadlock, between ranks
 void check_values(Findings&);     ///< partial sums, stale values, repeated ops
 void check_pairs(Findings&);      ///< forward and backward, gradient and update
+void check_targets(Findings&);    ///< what losses are of
 void check_norms(Findings&);      ///< what counts in a norm, and how often
 
 }  // namespace orrery::verifying

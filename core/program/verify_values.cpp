@@ -235,6 +235,7 @@ class Values {
     // The head's product is transposed: there the input is the second operand of the gradient's.
     if (k.pass == Pass::forward && b.role == Role::weight) {
       inputs_[key.value] = regions_.content(run, view(run, 0));
+      if (view(run, sum).use == View::Use::accumulate) joint_.insert(key.value);
     } else if (k.pass == Pass::weight_gradient && b.role == Role::gradient) {
       const auto forward = inputs_.find(key.value);
       if (forward == inputs_.end()) return;
@@ -244,8 +245,9 @@ class Values {
         regions_.wrong("program.stale",
                        fmt::format("the gradient of {} is made from another input than the forward product's", name),
                        run);
-      } else if (!output_gradients_.insert(first == forward->second ? second : first).second) {
-        // Layers are sequences of products: no two of them have one output.
+      } else if (!joint_.contains(key.value) &&
+                 !output_gradients_.insert(first == forward->second ? second : first).second) {
+        // Layers are sequences of products: no two of them have one output, but for those that add to another's.
         regions_.wrong(
             "program.stale",
             fmt::format("the gradient of {} is made from an output gradient that belongs to another product", name),
@@ -284,6 +286,7 @@ class Values {
     for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
       const View& v = view(run, i);
       if (v.use != View::Use::write) made.add(regions_.content(run, v));
+      if (p_[v.buffer].role == Role::weight) made.add(v.offset);  // which of the module's parameters
       if (v.use == View::Use::read) continue;
       partial[i] = static_cast<AxisBits>(new_partial(regions_, run, k, i) | other_holders(run, k, v));
       attended[i] = attend(regions_, run, k, i);
@@ -302,6 +305,7 @@ class Values {
       if (view(run, i).use != View::Use::read)
         regions_.put(run, view(run, i), partial[i], made.value, blocks, attended[i], origin);
     }
+    if (k.kind == KernelKind::fill) handovers_.clear(run);
   }
 
   void perform(const OpRun& run, const Collective& c) {
@@ -416,6 +420,7 @@ class Values {
   std::unordered_map<std::uint64_t, std::uint64_t> ran_;  ///< key of an op -> its operands' stamps when it had run
   std::unordered_map<std::uint64_t, std::uint64_t>
       inputs_;                                          ///< (layer, microbatch, parameter) -> forward input's content
+  std::unordered_set<std::uint64_t> joint_;             ///< the same, where the product adds to another's output
   std::unordered_set<std::uint64_t> output_gradients_;  ///< contents that weight gradients have taken
   std::unordered_set<std::uint64_t> norm_gradients_;    ///< contents that norms have taken backward
   struct Copied {

@@ -21,13 +21,23 @@ double model_flops(const ModelSpec& m, const Workload& w) {
   double feed_forward = real(m.layers) * dense;
   if (m.mixture) {
     const Mixture& x = *m.mixture;
-    const double mixtures = real(m.layers) - real(x.first_dense);
+    const double mixtures = real(mixture_count(m));
     const double width = real(x.per_token) * real(x.ffn) + real(x.shared_ffn);
-    feed_forward = real(x.first_dense) * dense + mixtures * 2.0 * real(m.hidden) * (matrices * width + real(x.experts));
+    feed_forward =
+        (real(m.layers) - mixtures) * dense + mixtures * 2.0 * real(m.hidden) * (matrices * width + real(x.experts));
   }
   const double core = 2.0 * real(w.sequence_length) * real(m.heads) * real(key_width(m) + value_width(m));
   const double head = 2.0 * real(m.hidden) * real(m.vocabulary);
-  const double layers = 3.0 * tokens * (real(m.layers) * (projections + core) + feed_forward);
+  double layers = 3.0 * tokens * (real(m.layers) * (projections + core) + feed_forward);
+  if (m.prediction_modules > 0) {
+    double one = dense;
+    if (is_mixture(m, m.layers)) {
+      const double width = real(m.mixture->per_token) * real(m.mixture->ffn) + real(m.mixture->shared_ffn);
+      one = 2.0 * real(m.hidden) * (matrices * width + real(m.mixture->experts));
+    }
+    const double joined = 2.0 * 2.0 * real(m.hidden) * real(m.hidden);
+    layers += 3.0 * tokens * real(m.prediction_modules) * (joined + projections + core + one + head);
+  }
   const double sequences = real(w.global_batch);
   switch (m.architecture) {
     case Architecture::decoder: return layers + 3.0 * tokens * head;

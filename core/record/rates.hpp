@@ -17,6 +17,8 @@ namespace orrery {
 ///     f ffn   w matrices of the feed-forward layer (2, SwiGLU 3)   s sequence length
 ///     V vocabulary, without padding
 ///
+/// A prediction module adds a layer, its projection and another head: 3 T (layer + 4 h^2 + 2 h V).
+///
 /// 2 per multiply-add, backward twice forward, full (not causal) attention, LM
 /// head counted, no recomputation.  For GPT (f = 4 h, a d = h) this is
 /// 72 T L h^2 (1 + s / 6 h + V / 12 h L): Korthikanti et al., "Reducing

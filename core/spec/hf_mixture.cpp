@@ -29,9 +29,9 @@ void deepseek_experts(Config& c, ModelSpec& m) {
   if (c.find("n_shared_experts") != nullptr) x.shared_ffn = c.whole_from_zero("n_shared_experts", 64) * x.ffn;
   if (c.find("first_k_dense_replace") != nullptr)
     x.first_dense = c.whole_from_zero("first_k_dense_replace", max_layers);
-  if (c.whole("moe_layer_freq", 1, max_layers) != 1) {
-    c.error("moe_layer_freq", "hf.unsupported", "dense layers between mixtures are not supported");
-  }
+  // Mixtures are the layers from there on whose number it divides.
+  x.every = c.whole("moe_layer_freq", 1, max_layers);
+  x.first_dense = (x.first_dense + x.every - 1) / x.every * x.every;
   x.scale = c.number("routed_scaling_factor", 1.0, 1e-3, 1e3);
   const bool sigmoid = c.text("scoring_func", "softmax") == "sigmoid";
   c.only("scoring_func", "softmax", {"softmax", "sigmoid"});
@@ -41,7 +41,14 @@ void deepseek_experts(Config& c, ModelSpec& m) {
   }
   x.scores =
       sigmoid ? Mixture::Scores::sigmoid : (divided ? Mixture::Scores::softmax_chosen : Mixture::Scores::softmax_all);
-  x.score_bias = c.text("topk_method", "") == "noaux_tc";
+  const std::string method = c.text("topk_method", "");
+  x.score_bias = method == "noaux_tc";
+  if (method == "noaux_tc" || method == "group_limited_greedy") {
+    if (c.find("n_group") != nullptr) x.groups = static_cast<std::uint32_t>(c.whole("n_group", 1, 4096));
+    if (c.find("topk_group") != nullptr)
+      x.groups_per_token = static_cast<std::uint32_t>(c.whole("topk_group", 1, 4096));
+    if (x.groups > 1 && x.score_bias) x.group_score = Mixture::GroupScore::two_best;
+  }
   m.mixture = x;
 }
 

@@ -16,6 +16,10 @@ const std::vector<std::string_view>& score_names() {
   static const std::vector<std::string_view> names{"softmax_chosen", "softmax_all", "sigmoid"};
   return names;
 }
+const std::vector<std::string_view>& group_score_names() {
+  static const std::vector<std::string_view> names{"best", "two_best"};
+  return names;
+}
 const std::vector<std::string_view>& routing_names() {
   static const std::vector<std::string_view> names{"balanced", "skewed", "recorded", "learned"};
   return names;
@@ -34,9 +38,14 @@ void read_mixture(TomlTable t, Mixture& m) {
   t.read("ffn", m.ffn, {1, max_width});
   t.read("shared_ffn", m.shared_ffn, {0, max_width}, Need::optional);
   t.read("first_dense", m.first_dense, {0, max_layers}, Need::optional);
+  t.read("every", m.every, {1, max_layers}, Need::optional);
+  t.read("dense", m.dense, {0, static_cast<std::uint32_t>(max_layers) - 1}, max_layers, Need::optional);
   t.read_enum("scores", score_names(), m.scores, Need::optional);
   t.read("scale", m.scale, {0.0, max_factor, true}, Need::optional);
   t.read("score_bias", m.score_bias, Need::optional);
+  t.read("groups", m.groups, {1, max_experts}, Need::optional);
+  t.read("groups_per_token", m.groups_per_token, {1, max_experts}, m.groups > 1 ? Need::required : Need::optional);
+  t.read_enum("group_score", group_score_names(), m.group_score, Need::optional);
   t.finish();
 }
 
@@ -45,9 +54,15 @@ void write_mixture(TomlWriter& out, const Mixture& m) {
   out.table("model.mixture").whole("experts", m.experts).whole("per_token", m.per_token).whole("ffn", m.ffn);
   if (m.shared_ffn > 0) out.whole("shared_ffn", m.shared_ffn);
   if (m.first_dense > 0) out.whole("first_dense", m.first_dense);
+  if (m.every > 1) out.whole("every", m.every);
+  if (!m.dense.empty()) out.wholes("dense", m.dense);
   out.text("scores", score_names()[static_cast<std::size_t>(m.scores)]);
   if (m.scale != usual.scale) out.number("scale", m.scale);
   if (m.score_bias) out.flag("score_bias", true);
+  if (m.groups > 1) {
+    out.whole("groups", m.groups).whole("groups_per_token", m.groups_per_token);
+    out.text("group_score", group_score_names()[static_cast<std::size_t>(m.group_score)]);
+  }
 }
 
 bool check_mixture_spec(const ModelSpec& model, Diagnostics& diagnostics) {
@@ -72,6 +87,40 @@ bool check_mixture_spec(const ModelSpec& model, Diagnostics& diagnostics) {
     fail("mixture.ffn", "model.range", "the experts together are too wide",
          {fmt::format("{} x {} + {} is {}; at most {} is allowed.", m.experts, m.ffn, m.shared_ffn,
                       m.experts * m.ffn + m.shared_ffn, max_expert_width)});
+  }
+  if (m.groups < 1 || m.experts % m.groups != 0) {
+    fail("mixture.groups", "model.mixture", "the groups do not divide the experts",
+         {m.groups < 1 ? "groups is 0."
+                       : fmt::format("experts is {}, and {} / {} leaves {}.", m.experts, m.experts, m.groups,
+                                     m.experts % m.groups),
+          "Leave out groups where tokens may visit any experts."});
+    return false;
+  }
+  const bool too_few = m.per_token > std::uint64_t{m.groups_per_token} * (m.experts / m.groups);
+  if (m.groups_per_token < 1 || m.groups_per_token > m.groups || (too_few && m.per_token <= m.experts)) {
+    const std::uint32_t size = m.experts / m.groups;
+    fail("mixture.groups_per_token", "model.mixture", "a token cannot visit its experts in that many groups",
+         {fmt::format("groups_per_token is {}; per_token is {}, and there are {} groups of {} experts.",
+                      m.groups_per_token, m.per_token, m.groups, size),
+          fmt::format("Valid: {} to {}.", std::min((m.per_token + size - 1) / size, m.groups), m.groups)});
+  }
+  if (m.every < 1 || m.every > max_layers) {
+    fail("mixture.every", "model.range", "every is out of range",
+         {fmt::format("It is {}; from 1 to {} is allowed.", m.every, max_layers)});
+    return false;
+  }
+  for (std::size_t i = 0; i < m.dense.size(); ++i) {
+    if (m.dense[i] < model.layers && (i == 0 || m.dense[i - 1] < m.dense[i])) continue;
+    fail("mixture.dense", "model.mixture", "dense does not name layers in ascending order",
+         {m.dense[i] >= model.layers
+              ? fmt::format("It has {}; the model's layers are 0 to {}.", m.dense[i], model.layers - 1)
+              : fmt::format("It has {} before {}.", m.dense[i - 1], m.dense[i])});
+    return false;
+  }
+  if (m.first_dense < model.layers && mixture_count(model) == 0) {
+    fail("mixture.dense", "model.mixture", "no layer is a mixture",
+         {fmt::format("Each of those from layer {} on in steps of {} is among dense.", m.first_dense, m.every),
+          "Leave out [model.mixture], or shorten dense."});
   }
   if (m.first_dense >= model.layers) {
     fail("mixture.first_dense", "model.mixture", "no layer is a mixture",

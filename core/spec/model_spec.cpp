@@ -25,21 +25,18 @@ namespace {
 std::uint64_t per_width(const ModelSpec& m) { return m.hidden * (m.activation == Activation::swiglu ? 3 : 2); }
 
 /// Matrices of a mixture of which `experts` are counted.
-std::uint64_t mixture_count(const ModelSpec& m, std::uint64_t experts) {
+std::uint64_t experts_count(const ModelSpec& m, std::uint64_t experts) {
   return per_width(m) * (experts * m.mixture->ffn + m.mixture->shared_ffn) + m.hidden * m.mixture->experts;
 }
 std::uint64_t score_bias_count(const ModelSpec& m) {
   return m.mixture && m.mixture->score_bias ? m.mixture->experts : 0;
-}
-std::uint64_t mixture_layers(const ModelSpec& m) {
-  return m.mixture ? m.layers - std::min(m.layers, m.mixture->first_dense) : 0;
 }
 
 }  // namespace
 
 std::uint64_t layer_parameter_count(const ModelSpec& m) {
   const std::uint64_t up = m.activation == Activation::swiglu ? 2 * m.ffn : m.ffn;
-  const std::uint64_t matrices = m.mixture ? mixture_count(m, m.mixture->experts) : per_width(m) * m.ffn;
+  const std::uint64_t matrices = m.mixture ? experts_count(m, m.mixture->experts) : per_width(m) * m.ffn;
   const std::uint64_t biases = m.bias ? up + m.hidden : 0;
   const std::uint64_t norms = 2 * m.hidden * (m.norm == Norm::layer_norm ? 2 : 1);
   return attention_parameter_count(m) + matrices + biases + norms;
@@ -52,9 +49,8 @@ std::uint64_t norm_count(const ModelSpec& m) { return m.hidden * (m.norm == Norm
 std::uint64_t layers_count(const ModelSpec& m) {
   const std::uint64_t all = m.layers * layer_parameter_count(m);
   if (!m.mixture) return all;
-  // The first layers may be dense ones.
-  const std::uint64_t dense = m.layers - mixture_layers(m);
-  return all - dense * mixture_count(m, m.mixture->experts) + dense * per_width(m) * m.ffn;
+  const std::uint64_t dense = m.layers - mixture_count(m);
+  return all - dense * experts_count(m, m.mixture->experts) + dense * per_width(m) * m.ffn;
 }
 
 /// All but the layers and the head.
@@ -86,20 +82,40 @@ std::uint64_t parameter_count(const ModelSpec& m) {
 
 std::uint64_t active_parameter_count(const ModelSpec& m) {
   if (!m.mixture) return parameter_count(m);
-  const std::uint64_t idle = mixture_count(m, m.mixture->experts) - mixture_count(m, m.mixture->per_token);
-  return parameter_count(m) - mixture_layers(m) * idle;
+  const std::uint64_t idle = experts_count(m, m.mixture->experts) - experts_count(m, m.mixture->per_token);
+  return parameter_count(m) - mixture_count(m) * idle;
 }
 
 std::uint64_t published_parameter_count(const ModelSpec& m) {
-  if (m.architecture != Architecture::bert) return parameter_count(m) + mixture_layers(m) * score_bias_count(m);
+  if (m.architecture != Architecture::bert) return parameter_count(m) + mixture_count(m) * score_bias_count(m);
   return embedding_count(m) + layers_count(m) + m.hidden * m.hidden + m.hidden;
 }
 
 std::uint64_t prediction_module_parameter_count(const ModelSpec& m) {
-  return layer_parameter_count(m) + score_bias_count(m) + 2 * m.hidden * m.hidden + 3 * norm_count(m);
+  const bool mixture = is_mixture(m, m.layers);
+  ModelSpec dense = m;
+  dense.mixture.reset();
+  const std::uint64_t layer = mixture ? layer_parameter_count(m) + score_bias_count(m) : layer_parameter_count(dense);
+  return layer + 2 * m.hidden * m.hidden + 3 * norm_count(m);
 }
 
-bool is_mixture(const ModelSpec& m, std::uint64_t layer) { return m.mixture && layer >= m.mixture->first_dense; }
+bool is_mixture(const ModelSpec& m, std::uint64_t layer) {
+  if (!m.mixture) return false;
+  const Mixture& x = *m.mixture;
+  if (layer >= m.layers && m.layers > 0) layer = m.layers - 1;
+  return layer >= x.first_dense && (layer - x.first_dense) % std::max<std::uint64_t>(1, x.every) == 0 &&
+         std::find(x.dense.begin(), x.dense.end(), layer) == x.dense.end();
+}
+
+std::uint64_t mixture_count(const ModelSpec& m) {
+  std::uint64_t n = 0;
+  for (std::uint64_t layer = 0; layer < m.layers; ++layer) n += is_mixture(m, layer) ? 1 : 0;
+  return n;
+}
+
+std::uint64_t numbered_layers(const ModelSpec& m) { return m.layers + 2 * m.prediction_modules; }
+
+bool mixes_kinds(const ModelSpec& m) { return m.mixture && mixture_count(m) < m.layers; }
 bool is_causal(const ModelSpec& m) { return m.architecture == Architecture::decoder; }
 std::uint64_t key_width(const ModelSpec& m) { return m.head_dim + (m.latent ? m.latent->rope_dim : 0); }
 std::uint64_t value_width(const ModelSpec& m) { return m.latent ? m.latent->value_dim : m.head_dim; }

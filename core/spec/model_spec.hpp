@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/base/diagnostics.hpp"
 
@@ -23,13 +24,22 @@ struct Mixture {
   /// Gates of the chosen experts: softmax over them (Mixtral); softmax over all
   /// (DeepSeek-V2); sigmoid, then divided by their sum (DeepSeek-V3).
   enum class Scores : std::uint8_t { softmax_chosen, softmax_all, sigmoid };
+  /// What a group of experts is worth to a token: its best score (DeepSeek-V2); the sum of its two best (DeepSeek-V3).
+  enum class GroupScore : std::uint8_t { best, two_best };
   std::uint32_t experts = 0;
-  std::uint32_t per_token = 0;    ///< experts that a token visits
-  std::uint64_t ffn = 0;          ///< width of one expert
-  std::uint64_t shared_ffn = 0;   ///< width of the experts that every token visits, together; 0: none
-  std::uint64_t first_dense = 0;  ///< layers before the first mixture
+  std::uint32_t per_token = 0;       ///< experts that a token visits
+  std::uint64_t ffn = 0;             ///< width of one expert
+  std::uint64_t shared_ffn = 0;      ///< width of the experts that every token visits, together; 0: none
+  std::uint64_t first_dense = 0;     ///< layers before the first mixture
+  std::uint64_t every = 1;           ///< from there on one layer in so many is a mixture, the first among them
+  std::vector<std::uint32_t> dense;  ///< numbers of further layers that are none, ascending
   Scores scores = Scores::softmax_chosen;
-  double scale = 1.0;       ///< of the gates
+  double scale = 1.0;  ///< of the gates
+  /// Device- or node-limited routing: the experts are so many equal groups, by their numbers, and a token visits
+  /// experts of the best groups_per_token alone.
+  std::uint32_t groups = 1;
+  std::uint32_t groups_per_token = 1;
+  GroupScore group_score = GroupScore::best;
   bool score_bias = false;  ///< a bias per expert, without gradient, that only the choice sees
   friend bool operator==(const Mixture&, const Mixture&) = default;
 };
@@ -91,6 +101,9 @@ struct ModelSpec {
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 
+/// Most prediction modules that plans train.
+inline constexpr std::uint32_t max_prediction_modules = 4;
+
 /// Trainable parameters, exact to the unit.  The LM head counts once when tied.
 ///
 ///     GPT:    V h + S h + L (12 h^2 + 13 h) + 2 h            (tied, ffn = 4 h)
@@ -120,8 +133,8 @@ struct ModelSpec {
 [[nodiscard]] std::uint64_t published_parameter_count(const ModelSpec&);
 
 /// One of the prediction modules, which parameter_count leaves out, as its
-/// authors count it: a layer, a projection 2 h -> h and three norms; embedding
-/// and head are the model's (DeepSeek-V3, 2024, section 2.2).
+/// authors count it: a layer as the model's last, a projection 2 h -> h and three
+/// norms; embedding and head are the model's (DeepSeek-V3, 2024, section 2.2).
 [[nodiscard]] std::uint64_t prediction_module_parameter_count(const ModelSpec&);
 
 /// Parameters of one transformer layer, a mixture where the model has some.
@@ -129,8 +142,16 @@ struct ModelSpec {
 /// Those of its attention: projections, their biases and inner norms.
 [[nodiscard]] std::uint64_t attention_parameter_count(const ModelSpec&);
 
-/// Whether the layer has a mixture for its feed-forward part.
+/// Whether the layer has a mixture for its feed-forward part: above first_dense, in steps of `every`, and not among
+/// `dense`.  Those of prediction modules are as the last of the model.
 [[nodiscard]] bool is_mixture(const ModelSpec&, std::uint64_t layer);
+/// Layers as Programs and weights number them: the model's, then for each prediction module two, what brings the stream
+/// and the tokens ahead together, and its transformer layer.
+[[nodiscard]] std::uint64_t numbered_layers(const ModelSpec&);
+/// Layers that are mixtures, prediction modules apart.
+[[nodiscard]] std::uint64_t mixture_count(const ModelSpec&);
+/// Whether some layers are mixtures and others are dense.
+[[nodiscard]] bool mixes_kinds(const ModelSpec&);
 /// Queries see the keys of all positions up to their own; else of all.
 [[nodiscard]] bool is_causal(const ModelSpec&);
 /// Width of a head's query and key, and of its value.

@@ -65,20 +65,31 @@ std::uint64_t most_kept_of_any(const Workload& w, std::uint32_t experts, std::ui
   return std::min(routing_group(w) * std::min(per_token, some), some * expert_capacity(w, experts, per_token));
 }
 
-LayerRouting::LayerRouting(const Workload& w, std::uint32_t experts, std::uint32_t per_token, std::uint32_t layer)
+ExpertGroups expert_groups(const Mixture& m) {
+  // Of all groups a token may visit any expert.
+  return m.groups_per_token < m.groups ? ExpertGroups{m.groups, m.groups_per_token} : ExpertGroups{};
+}
+
+LayerRouting::LayerRouting(const Workload& w, std::uint32_t experts, std::uint32_t per_token, std::uint32_t layer,
+                           ExpertGroups groups)
     : group_(routing_group(w)),
       groups_of_sequence_(w.sequence_length / group_),
       seed_(w.seed),
-      stream_(mix(stream_of("routing") ^ layer)) {
+      stream_(mix(stream_of("routing") ^ layer)),
+      each_(per_token / groups.per_token),
+      size_(experts / groups.count) {
   const Routing& r = w.routing;
   ORRERY_ASSERT(r.kind != Routing::Kind::learned && per_token <= experts, per_token, experts);
+  ORRERY_ASSERT(each_ * groups.per_token == per_token && size_ * groups.count == experts, groups.count,
+                groups.per_token);
   const std::uint64_t choices = group_ * per_token;
   std::vector<double> weights(experts, 1.0);
   std::vector<std::uint32_t> order(experts);  // of falling weight
   std::iota(order.begin(), order.end(), 0U);
   if (r.kind == Routing::Kind::recorded) {
-    ORRERY_ASSERT(layer < r.loads.size() && r.loads[layer].size() == experts, layer, r.loads.size(), experts);
-    weights = r.loads[layer];
+    ORRERY_ASSERT(!r.loads.empty(), layer);
+    weights = r.loads[std::min<std::size_t>(layer, r.loads.size() - 1)];
+    ORRERY_ASSERT(weights.size() == experts, layer, r.loads.size(), experts);
   } else {
     std::vector<std::uint64_t> key(experts);
     for (std::uint32_t e = 0; e < experts; ++e) key[e] = random_bits(seed_, mix(stream_), e);
@@ -86,9 +97,23 @@ LayerRouting::LayerRouting(const Workload& w, std::uint32_t experts, std::uint32
     const double exponent = r.kind == Routing::Kind::skewed ? r.exponent : 0.0;
     for (std::uint32_t i = 0; i < experts; ++i) weights[i] = std::pow(i + 1.0, -exponent);
   }
-  const std::vector<std::uint64_t> parts = apportion(weights, choices, group_);
+  std::vector<double> of_group(groups.count, 0.0);
+  for (std::uint32_t i = 0; i < experts; ++i) of_group[order[i] / size_] += weights[i];
+  const std::vector<std::uint64_t> tokens = apportion(of_group, group_ * groups.per_token, group_);
+  tokens_begin_.assign(groups.count + 1, 0);
+  std::partial_sum(tokens.begin(), tokens.end(), tokens_begin_.begin() + 1);
   begin_.assign(experts + 1, 0);
-  for (std::uint32_t i = 0; i < experts; ++i) begin_[order[i] + 1] = parts[i];
+  for (std::uint32_t g = 0; g < groups.count; ++g) {
+    std::vector<double> within;
+    std::vector<std::uint32_t> members;
+    for (std::uint32_t i = 0; i < experts; ++i) {
+      if (order[i] / size_ != g) continue;
+      within.push_back(weights[i]);
+      members.push_back(order[i]);
+    }
+    const std::vector<std::uint64_t> parts = apportion(within, tokens[g] * each_, tokens[g]);
+    for (std::size_t i = 0; i < members.size(); ++i) begin_[members[i] + 1] = parts[i];
+  }
   std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
   ORRERY_ASSERT(begin_.back() == choices, begin_.back(), choices);
   capacity_ = expert_capacity(w, experts, per_token);
@@ -97,7 +122,12 @@ LayerRouting::LayerRouting(const Workload& w, std::uint32_t experts, std::uint32
 LayerRouting::Choice LayerRouting::choice(std::uint64_t sequence, std::uint64_t position, std::uint32_t index) const {
   const std::uint64_t number = sequence * groups_of_sequence_ + position / group_;
   const std::uint64_t turn = random_bits(seed_, stream_, number) % group_;
-  const std::uint64_t at = (position % group_ + turn) % group_ + index * group_;
+  // Among the places of groups, then among those of the group's experts.
+  const std::uint64_t place = (position % group_ + turn) % group_ + index / each_ * group_;
+  const auto behind = std::upper_bound(tokens_begin_.begin(), tokens_begin_.end(), place);
+  const auto group = static_cast<std::size_t>(behind - tokens_begin_.begin() - 1);
+  const std::uint64_t tokens = tokens_begin_[group + 1] - tokens_begin_[group];
+  const std::uint64_t at = begin_[group * size_] + (place - tokens_begin_[group]) + index % each_ * tokens;
   const auto after = std::upper_bound(begin_.begin(), begin_.end(), at);
   const auto expert = static_cast<std::uint32_t>(after - begin_.begin() - 1);
   return {expert, at - begin_[expert] < capacity_};

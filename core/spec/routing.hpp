@@ -8,6 +8,12 @@
 
 namespace orrery {
 
+/// Equal groups of experts, and of how many a token visits experts; {1, 1}: of any.
+struct ExpertGroups {
+  std::uint32_t count = 1, per_token = 1;
+};
+[[nodiscard]] ExpertGroups expert_groups(const Mixture&);
+
 /// Which experts the tokens of one mixture layer visit where the workload states it: a function of workload,
 /// layer, sequence and position alone, so that Program, executor and reference
 /// agree and message sizes are known before a run.
@@ -17,7 +23,7 @@ namespace orrery {
 ///
 ///     balanced   equally
 ///     skewed     i^-exponent to the i-th in an order drawn for the layer
-///     recorded   as the layer's row of the table
+///     recorded   as the layer's row of the table; of prediction modules, as the last
 ///
 /// rounded by largest remainders, no expert more than g times (a token visits
 /// an expert once).  Choices are dealt by the wrap-around rule (McNaughton,
@@ -25,11 +31,16 @@ namespace orrery {
 /// expert into k rows of g, column i is what a token chooses; which column is a
 /// token's turns with the group.  Of an expert's choices the first `capacity`
 /// are kept.  Every group of a layer has the same counts.
+///
+/// Where tokens visit experts of M of some groups of experts alone, M g shares in groups are dealt out first in the
+/// same way, no group more than g, by the sums of the experts' loads; then in each group its tokens' k / M choices
+/// each.
 class LayerRouting {
  public:
   /// Requires a kind other than learned, per_token <= experts, a group that
-  /// divides the sequence, and for recorded ones a row for the layer.
-  LayerRouting(const Workload&, std::uint32_t experts, std::uint32_t per_token, std::uint32_t layer);
+  /// divides the sequence, groups.per_token that divides per_token, and for recorded ones a row for the layer.
+  LayerRouting(const Workload&, std::uint32_t experts, std::uint32_t per_token, std::uint32_t layer,
+               ExpertGroups groups = {});
 
   struct Choice {
     std::uint32_t expert = 0;
@@ -51,7 +62,10 @@ class LayerRouting {
   std::uint64_t groups_of_sequence_;
   std::uint64_t seed_;
   std::uint64_t stream_;
-  std::vector<std::uint64_t> begin_;  ///< of each expert's choices in the dealt order; ends with k g
+  std::uint32_t each_;                       ///< choices of a token in each of its groups of experts
+  std::uint32_t size_;                       ///< experts of a group
+  std::vector<std::uint64_t> begin_;         ///< of each expert's choices in the dealt order; ends with k g
+  std::vector<std::uint64_t> tokens_begin_;  ///< of each group's tokens; ends with g times the groups of a token
 };
 
 /// Positions routed together: the workload's, or the whole sequence.

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/spec/model_spec.hpp"
+
 namespace orrery {
 
 DType weight_dtype(const Workload& w) {
@@ -47,6 +49,11 @@ bool has_factored_moments(const Workload& w) { return w.optimizer.kind == Optimi
 
 bool has_trust_ratio(const Workload& w) {
   return w.optimizer.kind == OptimizerKind::lamb || w.optimizer.kind == OptimizerKind::lars;
+}
+
+double prediction_weight(const ModelSpec& m, const Workload& w) {
+  return w.prediction_loss_weight.value_or(usual_prediction_loss_weight) /
+         static_cast<double>(std::max<std::uint64_t>(1, m.prediction_modules));
 }
 
 double learning_rate(const Workload& w, std::uint64_t step) {

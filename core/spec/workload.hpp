@@ -10,6 +10,8 @@
 
 namespace orrery {
 
+struct ModelSpec;
+
 /// Precision of a training run.
 ///   fp64, fp32   weights, gradients, states and arithmetic in that type
 ///   bf16, fp16   16-bit weights and activations, fp32 master weights and
@@ -87,6 +89,8 @@ struct Workload {
   double loss_scale = 65536.0;             ///< fp16: initial loss scale, halved on overflow
   std::uint64_t loss_scale_window = 1000;  ///< fp16: steps without overflow until it doubles
   Routing routing;
+  /// Weight of the mean loss of the prediction modules beside the model's own; unset: usual_prediction_loss_weight.
+  std::optional<double> prediction_loss_weight;
   std::uint64_t seed = 1;
   std::string data;  ///< path of a token file; empty: synthetic tokens
   Origin origin;
@@ -109,6 +113,17 @@ struct Workload {
 [[nodiscard]] bool has_factored_moments(const Workload&);
 /// Whether the length of a matrix's update depends on the norms of the matrix and of the update.
 [[nodiscard]] bool has_trust_ratio(const Workload&);
+
+/// DeepSeek-V3's for the first of its training.
+inline constexpr double usual_prediction_loss_weight = 0.3;
+
+/// Factor of the loss of one prediction module: the weight over their number.
+///
+///     L = L_0 + (w / D) sum over k of L_k
+///
+/// L_0 loss of the next token, L_k that of the token k further ahead, each the mean over its own targets; w weight,
+/// D modules.  Source: DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 2.2, equations 24 and 25.
+[[nodiscard]] double prediction_weight(const ModelSpec&, const Workload&);
 
 /// Learning rate of step `step` (1 is the first).
 [[nodiscard]] double learning_rate(const Workload&, std::uint64_t step);

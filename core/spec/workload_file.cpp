@@ -83,6 +83,8 @@ std::optional<Workload> read_workload(TomlTable& t) {
   t.read("loss_scale", w.loss_scale, {1.0, 0x1p40}, Need::optional);
   t.read("loss_scale_window", w.loss_scale_window, {1, max_steps}, Need::optional);
   if (std::optional<TomlTable> r = t.table("routing", Need::optional)) read_routing(*r, w.routing);
+  double weight = 0.0;
+  if (t.read("prediction_loss_weight", weight, {0.0, 1e3, true}, Need::optional)) w.prediction_loss_weight = weight;
   t.read("seed", w.seed, {0, std::uint64_t{1} << 62}, Need::optional);
   if (t.read("data", w.data, Need::optional) && !w.data.empty() && !w.origin.file.empty()) {
     // Relative to the file that names it, wherever the program was started.
@@ -109,6 +111,7 @@ void write_workload(TomlWriter& out, const Workload& w, std::string_view path) {
   }
   if (w.loss_scale != usual.loss_scale) out.number("loss_scale", w.loss_scale);
   if (w.loss_scale_window != usual.loss_scale_window) out.whole("loss_scale_window", w.loss_scale_window);
+  if (w.prediction_loss_weight) out.number("prediction_loss_weight", *w.prediction_loss_weight);
   if (w.seed != usual.seed) out.whole("seed", w.seed);
   if (!w.data.empty()) out.text("data", w.data);
   const Optimizer& o = w.optimizer;

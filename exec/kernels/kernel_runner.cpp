@@ -15,7 +15,7 @@ void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext&
     case KernelKind::load_targets: return cpu::load_targets(k, o, c);
     case KernelKind::load_segments: return cpu::load_segments(k, o, c);
     case KernelKind::load_patches: return cpu::load_patches(k, o, c);
-    case KernelKind::count_targets: return cpu::count_targets(o, c);
+    case KernelKind::count_targets: return cpu::count_targets(k, o, c);
     case KernelKind::fill: return cpu::fill(o);
     case KernelKind::initialize: return cpu::initialize(o, c);
     case KernelKind::initialize_scale: return cpu::initialize_scale(o, c);
@@ -85,6 +85,7 @@ void run_typed(const Kernel& k, std::span<const Operand> o, const KernelContext&
     case KernelKind::cross_entropy_loss: return cpu::cross_entropy_loss(k, o);
     case KernelKind::cross_entropy_backward: return cpu::cross_entropy_backward<T>(k, o, scratch);
     case KernelKind::mean_loss: return cpu::mean_loss(o);
+    case KernelKind::add_losses: return cpu::add_losses(k, o);
     case KernelKind::sum_squares: return cpu::sum_squares<T>(k, o);
     case KernelKind::clip_factor: return cpu::clip_factor(k, o, c);
     case KernelKind::advance_step: return cpu::advance_step(k, o);
@@ -185,6 +186,7 @@ bool needs_place(const Kernel& k) {
     case KernelKind::dropout_backward:
     case KernelKind::cross_entropy_loss:
     case KernelKind::mean_loss:
+    case KernelKind::add_losses:
     case KernelKind::sum_squares:
     case KernelKind::clip_factor:
     case KernelKind::advance_step:

@@ -260,7 +260,7 @@ class Run final : public RunBuffers {
 
 RunResult execute(const Program& program, const ModelSpec& model, const Workload& workload, const Plan& plan,
                   const DataSource& data, const RunOptions& options) {
-  ORRERY_ASSERT(program.layers == model.layers && program.mesh == plan.mesh, program.layers, model.layers);
+  ORRERY_ASSERT(program.layers == numbered_layers(model) && program.mesh == plan.mesh, program.layers, model.layers);
   return Run(program, workload, data, options).train();
 }
 

@@ -184,11 +184,21 @@ std::unique_ptr<DataSource> data_of(const ModelSpec& model, const Workload& work
   return words;
 }
 
-std::uint64_t count_targets(const DataSource& data, const Workload& workload, std::uint64_t step) {
+std::int32_t token_ahead(const DataSource& data, const Workload& workload, std::uint64_t step, std::uint64_t sequence,
+                         std::uint64_t position, std::uint64_t ahead) {
+  return position + ahead < workload.sequence_length ? data.token(step, sequence, position + ahead) : 0;
+}
+
+std::int32_t target_ahead(const DataSource& data, const Workload& workload, std::uint64_t step, std::uint64_t sequence,
+                          std::uint64_t position, std::uint64_t ahead) {
+  return position + ahead < workload.sequence_length ? data.target(step, sequence, position + ahead) : -1;
+}
+
+std::uint64_t count_targets(const DataSource& data, const Workload& workload, std::uint64_t step, std::uint64_t ahead) {
   std::uint64_t count = 0;
   for (std::uint64_t sequence = 0; sequence < workload.global_batch; ++sequence) {
     for (std::uint64_t position = 0; position < workload.sequence_length; ++position) {
-      if (data.target(step, sequence, position) >= 0) ++count;
+      if (target_ahead(data, workload, step, sequence, position, ahead) >= 0) ++count;
     }
   }
   return count;

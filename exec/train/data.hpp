@@ -67,7 +67,15 @@ class DataSource {
 /// it names none.  A relative path is relative to the working directory.
 [[nodiscard]] std::unique_ptr<DataSource> data_of(const ModelSpec&, const Workload&);
 
-/// Targets of the step that count in the loss, over the global batch.
-[[nodiscard]] std::uint64_t count_targets(const DataSource&, const Workload&, std::uint64_t step);
+/// The token `ahead` positions further on, and the target there: what a prediction module is given and asked for.
+/// Behind the end of the sequence the token is 0 and the target -1.
+[[nodiscard]] std::int32_t token_ahead(const DataSource&, const Workload&, std::uint64_t step, std::uint64_t sequence,
+                                       std::uint64_t position, std::uint64_t ahead);
+[[nodiscard]] std::int32_t target_ahead(const DataSource&, const Workload&, std::uint64_t step, std::uint64_t sequence,
+                                        std::uint64_t position, std::uint64_t ahead);
+
+/// Targets of the step that count in the loss, over the global batch; `ahead` as above.
+[[nodiscard]] std::uint64_t count_targets(const DataSource&, const Workload&, std::uint64_t step,
+                                          std::uint64_t ahead = 0);
 
 }  // namespace orrery

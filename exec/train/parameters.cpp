@@ -77,8 +77,15 @@ std::vector<ReferenceParameter> parameters_of(const ModelSpec& m) {
   const std::uint64_t qkv = m.heads * m.head_dim + 2 * m.kv_heads * m.head_dim;
   const std::uint64_t up = m.activation == Activation::swiglu ? 2 * m.ffn : m.ffn;
   const double residual = deviation / std::sqrt(2.0 * static_cast<double>(m.layers));
-  for (std::uint64_t layer = 0; layer < m.layers; ++layer) {
+  for (std::uint64_t layer = 0; layer < numbered_layers(m); ++layer) {
     const std::string prefix = "layers." + std::to_string(layer) + ".";
+    if (layer >= m.layers && (layer - m.layers) % 2 == 0) {
+      for (const char* matrix : {"hidden_projection.weight", "token_projection.weight"}) {
+        list.push_back({prefix + matrix, m.hidden, m.hidden, Start::normal, deviation, true});
+      }
+      for (const char* norm : {"hidden_norm", "token_norm", "output_norm"}) add_norm(list, m, prefix + norm);
+      continue;
+    }
     add_norm(list, m, prefix + "norm1");
     if (m.latent) {
       add_latent(list, m, prefix + "attention.");

@@ -25,7 +25,8 @@ struct ReferenceParameter {
   friend bool operator==(const ReferenceParameter&, const ReferenceParameter&) = default;
 };
 
-/// Every tensor of the model in the order embedding, layers, head.
+/// Every tensor of the model in the order embedding, layers with those of
+/// prediction modules, head.
 ///
 /// Starts: norms 1, biases 0, matrices and tables normal with deviation 0.02;
 /// the two matrices of a layer that write into the residual stream (attention

@@ -65,12 +65,31 @@ double sum_of(const std::vector<double>& values, const std::vector<std::uint32_t
   return sum;
 }
 
-/// Experts in order of falling score, of equal ones the lower number first.
+/// Experts in order of falling score, of equal ones the lower number first; those of the best groups alone.
 std::vector<std::uint32_t> by_score(const Mixture& m, const Matrix& logits, std::uint64_t position) {
   std::vector<std::uint32_t> order(m.experts);
   for (std::uint32_t e = 0; e < m.experts; ++e) order[e] = e;
   std::stable_sort(order.begin(), order.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return logits(position, a) > logits(position, b); });
+  if (m.groups_per_token >= m.groups) return order;
+  // The best two of each group come first in the order.
+  const std::uint32_t size = m.experts / m.groups;
+  const Scores s = scores_of(m, logits, position);
+  std::vector<double> worth(m.groups, 0.0);
+  std::vector<std::uint32_t> seen(m.groups, 0), groups;
+  for (const std::uint32_t e : order) {
+    const std::uint32_t g = e / size;
+    if (seen[g]++ == 0) groups.push_back(g);  // by their best
+    if (seen[g] <= 2) worth[g] += s.score[e];
+  }
+  if (m.group_score == Mixture::GroupScore::two_best) {
+    std::sort(groups.begin(), groups.end());
+    std::stable_sort(groups.begin(), groups.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return worth[a] > worth[b]; });
+  }
+  groups.resize(m.groups_per_token);
+  std::erase_if(order,
+                [&](std::uint32_t e) { return std::find(groups.begin(), groups.end(), e / size) == groups.end(); });
   return order;
 }
 
@@ -98,7 +117,8 @@ void route(const MixturePass& pass, MixtureRecord& r) {
     }
     return;
   }
-  const LayerRouting routing(pass.workload, m.experts, m.per_token, static_cast<std::uint32_t>(pass.layer));
+  const LayerRouting routing(pass.workload, m.experts, m.per_token, static_cast<std::uint32_t>(pass.layer),
+                             expert_groups(m));
   for (std::uint64_t p = 0; p < positions; ++p) {
     for (std::uint32_t j = 0; j < m.per_token; ++j) {
       const LayerRouting::Choice c = routing.choice(pass.sequence, p, j);

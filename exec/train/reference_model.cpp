@@ -40,8 +40,10 @@ class Pass {
       Matrix hidden = embed();
       for (std::uint64_t layer = 0; layer < model_.layers; ++layer)
         hidden = layer_forward(layer, hidden, records[layer]);
-      Matrix signal = head(hidden, result.loss, backward);
+      Matrix further = predict(1, hidden, result.loss, backward);
+      Matrix signal = head({"head.norm", 0, 1.0, count_}, hidden, result.loss, backward);
       if (!backward) continue;
+      if (model_.prediction_modules > 0) add(signal, further);
       for (std::uint64_t layer = model_.layers; layer-- > 0;) signal = layer_backward(layer, signal, records[layer]);
       embed_backward(signal);
       if (rounding_ && rounding_->gradients) {
@@ -383,8 +385,59 @@ class Pass {
     return dx;
   }
 
+  /// Prediction module `k` and those above it, on the stream that the model, or the module before, has put out: adds
+  /// their share of the loss and returns d loss / d stream.
+  Matrix predict(std::uint64_t k, const Matrix& stream, double& loss, bool backward) {
+    if (k > model_.prediction_modules) return {};
+    const std::uint64_t number = model_.layers + 2 * (k - 1);
+    const std::string at = prefix(number);
+    const std::uint64_t h = model_.hidden;
+    const Matrix& table = weight("embedding.word.weight");
+    const auto token = [&](std::uint64_t p) {
+      const std::uint64_t there = p + k;
+      return there < workload_.sequence_length ? static_cast<std::uint64_t>(data_.token(step_, sequence_, there)) : 0;
+    };
+    Matrix words(stream.rows, h);
+    for (std::uint64_t p = 0; p < words.rows; ++p) {
+      for (std::uint64_t j = 0; j < h; ++j) words(p, j) = table(token(p), j);
+    }
+    kept(words);
+    const Matrix first = norm(at + "hidden_norm", stream), second = norm(at + "token_norm", words);
+    Matrix in = linear(at + "hidden_projection", first);
+    add(in, linear(at + "token_projection", second));
+    kept(in);
+    LayerRecord record;
+    const Matrix out = layer_forward(number + 1, in, record);
+    Matrix signal_above = predict(k + 1, out, loss, backward);
+    const double part = prediction_weight(model_, workload_);
+    const auto count = static_cast<double>(count_targets(data_, workload_, step_, k));
+    Matrix dout = head({at + "output_norm", k, part, count}, out, loss, backward);
+    if (!backward) return {};
+    if (k < model_.prediction_modules) add(dout, signal_above);
+    signal(dout);
+    const Matrix din = layer_backward(number + 1, dout, record);
+    Matrix dwords = norm_derivative(at + "token_norm", linear_derivative(at + "token_projection", din, second), words);
+    signal(dwords);
+    Matrix& dtable = gradient("embedding.word.weight");
+    for (std::uint64_t p = 0; p < words.rows; ++p) {
+      for (std::uint64_t j = 0; j < h; ++j) dtable(token(p), j) += dwords(p, j);
+    }
+    Matrix dstream =
+        norm_derivative(at + "hidden_norm", linear_derivative(at + "hidden_projection", din, first), stream);
+    signal(dstream);
+    return dstream;
+  }
+
+  /// What a head is asked for.
+  struct Asked {
+    std::string norm;     ///< before the table
+    std::uint64_t ahead;  ///< positions that its targets lie further on
+    double part;          ///< of the loss
+    double count;         ///< targets of the global batch
+  };
+
   /// Adds this sequence's share of the loss; returns d loss / d hidden.
-  Matrix head(const Matrix& hidden, double& loss, bool backward) {
+  Matrix head(const Asked& asked, const Matrix& hidden, double& loss, bool backward) {
     // BERT has one more layer before the norm.
     ModelSpec shape = model_;
     shape.ffn = model_.hidden;
@@ -395,29 +448,31 @@ class Pass {
       kept(transformed);
     }
     const Matrix& x = bert() ? transformed : hidden;
-    const Matrix normed = norm("head.norm", x);
+    const Matrix normed = norm(asked.norm, x);
     Matrix logits = product_transposed(normed, weight(output_table()));
     if (const Matrix* bias = optional_weight("head.output.bias")) add_to_rows(logits, *bias);
     for (std::uint64_t p = 0; p < logits.rows; ++p) {
-      const std::int32_t target = data_.target(step_, sequence_, p);
+      const std::uint64_t there = p + asked.ahead;
+      const std::int32_t target = there < workload_.sequence_length ? data_.target(step_, sequence_, there) : -1;
+      const double share = asked.part / asked.count;
       double largest = -HUGE_VAL;
       for (std::uint64_t v = 0; v < logits.columns; ++v) largest = std::max(largest, logits(p, v));
       double sum = 0.0;
       for (std::uint64_t v = 0; v < logits.columns; ++v) sum += std::exp(logits(p, v) - largest);
       const bool counts = target >= 0;
-      if (counts) loss += (largest + std::log(sum) - logits(p, static_cast<std::uint64_t>(target))) / count_;
-      // The logits become their derivative: (probability - [v = target]) / count.
+      if (counts) loss += (largest + std::log(sum) - logits(p, static_cast<std::uint64_t>(target))) * share;
+      // The logits become their derivative: (probability - [v = target]) part / count.
       for (std::uint64_t v = 0; v < logits.columns; ++v) {
-        logits(p, v) = counts ? std::exp(logits(p, v) - largest) / sum / count_ : 0.0;
+        logits(p, v) = counts ? std::exp(logits(p, v) - largest) / sum * share : 0.0;
       }
-      if (counts) logits(p, static_cast<std::uint64_t>(target)) -= 1.0 / count_;
+      if (counts) logits(p, static_cast<std::uint64_t>(target)) -= share;
     }
     if (!backward) return {};
     add_transposed_product(gradient(output_table()), logits, normed);
     if (Matrix* bias = optional_gradient("head.output.bias")) add_column_sums(*bias, logits);
     Matrix dnormed = product(logits, weight(output_table()));
     signal(dnormed);
-    Matrix dhidden = norm_derivative("head.norm", dnormed, x);
+    Matrix dhidden = norm_derivative(asked.norm, dnormed, x);
     signal(dhidden);
     if (!bert()) return dhidden;
     Matrix dpre = activation_backward(shape, dhidden, pre);

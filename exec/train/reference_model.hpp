@@ -45,6 +45,11 @@ struct StorageRounding {
 ///              a mixture in place of act(..) W_down: reference_mixture.hpp
 ///     loss   = sum over valid positions of -log softmax(norm(y) table^T)[target] / count
 ///
+/// Prediction modules k = 1 .. D, each on the stream h that the model or the module before has put out:
+///
+///     y_k    = layer(norm(h) W_1 + norm(word[token k ahead]) W_2),   the next module's h
+///     loss  += w / D sum over valid positions of -log softmax(norm(y_k) table^T)[target k ahead] / count_k
+///
 /// BERT: x also has segment[kind of token] and a norm before dropout;
 /// mid = norm1(x + ..attention of x..), y = norm2(mid + ..feed-forward of mid..); the
 /// head is norm(gelu(y W + b)) table^T + b; queries see all keys.  ViT: x is

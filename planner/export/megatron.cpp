@@ -195,6 +195,10 @@ class Exporter {
       flag("--group-query-attention");
       flag("--num-query-groups", model_.kv_heads);
     }
+    if (model_.prediction_modules > 0) {
+      flag("--mtp-num-layers", model_.prediction_modules);
+      flag("--mtp-loss-scaling-factor", workload_.prediction_loss_weight.value_or(usual_prediction_loss_weight));
+    }
     flag("--max-position-embeddings", std::max(model_.max_positions, workload_.sequence_length));
     switch (model_.positions) {
       case PositionEncoding::learned: flag("--position-embedding-type", "learned_absolute"); break;

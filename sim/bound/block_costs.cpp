@@ -102,7 +102,10 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
   gradient_bytes_ = bytes_of(state.program[state.hidden_gradient]);
   const lowering::ModuleBlocks forward = state.blocks(lowering::Phase::forward);
   const lowering::ModuleBlocks backward = state.blocks(lowering::Phase::backward);
-  const BlockId weight = state.split_backward ? state.blocks(lowering::Phase::weight).layer : lowering::no_block;
+  // bound_covers leaves layers of one kind.
+  const BlockId layer_forward = forward[state.main_kind()].plain, layer_backward = backward[state.main_kind()].plain;
+  const BlockId weight =
+      state.split_backward ? state.blocks(lowering::Phase::weight)[state.main_kind()].plain : lowering::no_block;
   program_ = lowering::program_of(std::move(state));  // nothing else is in it, so blocks keep their numbers
   const auto enter = [&](BlockId id, auto&& of) {
     of(ids_) = id;
@@ -130,9 +133,9 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
   enter(
       backward.embedding, [](auto& p) -> auto& { return p.embedding_backward; });
   enter(
-      forward.layer, [](auto& p) -> auto& { return p.layer_forward; });
+      layer_forward, [](auto& p) -> auto& { return p.layer_forward; });
   enter(
-      backward.layer, [](auto& p) -> auto& { return p.layer_backward; });
+      layer_backward, [](auto& p) -> auto& { return p.layer_backward; });
   enter(
       forward.head, [](auto& p) -> auto& { return p.head_forward; });
   enter(

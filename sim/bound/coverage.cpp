@@ -12,7 +12,9 @@ bool memory_is_exact(const Plan& plan) {
   return is_plain(plan) && (plan.zero_stage <= 1 || plan.mesh.size(Axis::data) == 1);
 }
 
-bool bound_covers(const ModelSpec& m) { return m.architecture == Architecture::decoder && !m.latent; }
+bool bound_covers(const ModelSpec& m) {
+  return m.architecture == Architecture::decoder && !m.latent && m.prediction_modules == 0;
+}
 
 bool bound_covers(const Plan& plan) {
   const auto known = [](const MeshAxis& a) { return a.size == 1 || a.axis != Axis::expert; };

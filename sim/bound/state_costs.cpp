@@ -64,7 +64,7 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
   for (const Buffer& b : program.buffers) {
     if (b.role == Role::scalar) scalar_bytes_ += bytes_of(b);
   }
-  const auto state = [&](const lowering::Module& module, BlockId lowering::ModuleBlocks::*kind) {
+  const auto state = [&](const lowering::Module& module, auto&& of) {
     ModuleState s;
     for (std::uint32_t i = 0; i < program.buffers.size(); ++i) {
       const Buffer& b = program.buffers[i];
@@ -74,7 +74,7 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
     if (has_scaled_moments(workload)) s.persistent_bytes += bytes_of(program[module.scales]);
     s.whole_weight_bytes = bytes_of(program[module.whole_weights]);
     s.whole_gradient_bytes = bytes_of(program[module.whole_gradients]);
-    s.clear = compute_time(program, block(lowered.blocks(Phase::clear).*kind), costs);
+    s.clear = compute_time(program, block(of(lowered.blocks(Phase::clear))), costs);
     if (zero_ >= 2) {
       const Buffer& copy = program[module.whole_gradients];
       s.clear_copy = picoseconds(costs.kernel(lowered.kernel(KernelKind::fill, Pass::weight_gradient, 1, copy.count),
@@ -85,13 +85,14 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
                                                       Bytes::of(static_cast<double>(s.whole_weight_bytes)),
                                                       program[lowered.data_group]));
     }
-    if (factor_) s.norm = compute_time(program, block(lowered.blocks(Phase::norm).*kind), costs);
-    s.update = compute_time(program, block(lowered.blocks(Phase::update).*kind), costs);
+    if (factor_) s.norm = compute_time(program, block(of(lowered.blocks(Phase::norm))), costs);
+    s.update = compute_time(program, block(of(lowered.blocks(Phase::update))), costs);
     return s;
   };
-  embedding_ = state(lowered.embedding, &lowering::ModuleBlocks::embedding);
-  layer_ = state(lowered.layer, &lowering::ModuleBlocks::layer);
-  head_ = state(lowered.head, &lowering::ModuleBlocks::head);
+  using Blocks = lowering::ModuleBlocks;
+  embedding_ = state(lowered.embedding, [](const Blocks& b) { return b.embedding; });
+  layer_ = state(lowered.layer, [&](const Blocks& b) { return b[lowered.main_kind()].plain; });
+  head_ = state(lowered.head, [](const Blocks& b) { return b.head; });
   if (factor_) norm_reduction_ = sum(collectives_of(program, block(optimizer.reduce_norm), costs));
   if (lowered.tied_apart) {
     tied_reduction_ = sum(collectives_of(program, block(lowered_->tied), costs));

@@ -263,13 +263,44 @@ void add_mixture(Draw& draw, PlannedRun& run, const RandomRunLimits& limits, boo
     r.table.clear();
     r.loads.clear();
   }
+  if (const std::uint32_t groups = m.experts % 4 == 0 && w.seed % 2 == 0 ? 4 : 2;
+      m.experts % groups == 0 && m.experts > 2) {
+    const std::uint32_t size = m.experts / groups, least = (m.per_token + size - 1) / size;
+    if (least < groups && (r.kind == Routing::Kind::learned || m.per_token % least == 0)) {
+      m.groups = groups;
+      m.groups_per_token = least;
+      m.group_score = w.seed / 2 % 2 == 0 ? Mixture::GroupScore::best : Mixture::GroupScore::two_best;
+    }
+  }
   if (w.seed % 3 == 0 && run.model.layers > 1) m.first_dense = 1 + w.seed / 3 % (run.model.layers - 1);
-  if (m.first_dense > 0 && p.zero_stage == 3) p.prefetch = 0;
+  if (w.seed % 5 < 2 && run.model.layers > 2) m.every = 2;
+  if (w.seed % 5 == 2 && m.first_dense + 1 < run.model.layers)
+    m.dense = {static_cast<std::uint32_t>(run.model.layers - 1)};
+  if (mixes_kinds(run.model) && p.zero_stage == 3) p.prefetch = 0;
   if (ranks == 1) return;
   p.mesh.axes.insert(p.mesh.axes.begin() + static_cast<std::ptrdiff_t>(draw.in(0, p.mesh.axes.size())),
                      {Axis::expert, ranks});
   w.global_batch *= ranks;
   p.placement.clear();
+}
+
+/// Modules that predict further ahead, and a plan that trains them.
+void add_predictions(Draw& draw, PlannedRun& run) {
+  Plan& p = run.plan;
+  run.model.prediction_modules = draw.in(1, 2);
+  if (draw.once_in(2)) run.workload.prediction_loss_weight = draw.of({0.1, 1.5});
+  p.zero_stage = std::min<std::uint32_t>(p.zero_stage, 1);
+  p.reshard_after_forward = true;
+  p.prefetch = 1;
+  p.offload_states = p.offload_parameters = p.offload_activations = 0;
+  p.states_tier = p.parameters_tier = p.activations_tier = OffloadTier::host;
+  if (rules_of(p.schedule).placement != StagePlacement::two_way) return;
+  p.schedule = ScheduleName::one_f_one_b;
+  std::uint32_t layers = 0;
+  for (const std::uint32_t n : *p.stage_layers) layers += n;
+  p.chunks = 1;
+  p.stage_layers = random_stages(draw, layers, p.mesh.size(Axis::pipeline));
+  p.recompute_layers.reset();
 }
 
 /// Three of five plans run GPipe or 1F1B, the others any other schedule.
@@ -443,8 +474,8 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   }
   if (p.offload_parameters != 0U && draw.once_in(2)) p.parameters_tier = OffloadTier::disk;
   if (p.offload_activations != 0U && draw.once_in(3)) p.activations_tier = OffloadTier::disk;
-  // Refused where dense layers lie below mixtures.
-  if (run.model.mixture && run.model.mixture->first_dense > 0) {
+  // Refused where some layers are mixtures and others dense.
+  if (mixes_kinds(run.model)) {
     p.offload_activations = p.offload_parameters = 0;
     p.activations_tier = p.parameters_tier = OffloadTier::host;
   }
@@ -456,6 +487,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     const double wanted = least * draw.of({1.0, 1.3, 2.0, 5.0});
     p.parameter_chunk = Bytes::of(std::ceil(wanted / static_cast<double>(unit)) * static_cast<double>(unit));
   }
+  if (limits.predictions) add_predictions(draw, run);
   return run;
 }
 
@@ -510,10 +542,13 @@ std::string describe(const PlannedRun& run) {
   if (m.mixture) {
     const Mixture& x = *m.mixture;
     const Routing& r = w.routing;
-    experts =
-        fmt::format(" experts {} of {} x {} shared {} above {} scores {} routing {} group {} capacity {} auxiliary {}",
-                    x.per_token, x.experts, x.ffn, x.shared_ffn, x.first_dense, static_cast<int>(x.scores),
-                    static_cast<int>(r.kind), r.group, r.capacity.value_or(0.0), r.auxiliary_loss);
+    experts = fmt::format(
+        " experts {} of {} ({} of {} groups, {}) x {} shared {} above {} every {} but {} scores {} routing {} group {} "
+        "capacity {} auxiliary "
+        "{}",
+        x.per_token, x.experts, x.groups_per_token, x.groups, static_cast<int>(x.group_score), x.ffn, x.shared_ffn,
+        x.first_dense, x.every, x.dense.size(), static_cast<int>(x.scores), static_cast<int>(r.kind), r.group,
+        r.capacity.value_or(0.0), r.auxiliary_loss);
   }
   std::string stages = "auto";
   if (p.stage_layers) {
@@ -523,6 +558,10 @@ std::string describe(const PlannedRun& run) {
   std::string recompute = fmt::to_string(static_cast<int>(p.recompute));
   if (p.recompute_layers) {
     for (const std::uint32_t n : *p.recompute_layers) recompute += fmt::format(":{}", n);
+  }
+  if (m.prediction_modules > 0) {
+    experts +=
+        fmt::format(" predictions {} of weight {}", m.prediction_modules, w.prediction_loss_weight.value_or(0.3));
   }
   return fmt::format(
              "{}: {} L{} h{} a{} k{} d{} f{} V{} {}| {} {}mb{} B{} s{} {} stages {} {} x{} recompute {} zero {}{}{} "

@@ -29,6 +29,7 @@ struct RandomRunLimits {
   bool beyond_bound = true;               ///< may use what sim/bound does not cover
   bool context = true;                    ///< may have a context axis
   bool chunks = false;                    ///< ZeRO-3 has its parameters in chunks, where it may
+  bool predictions = false;               ///< has prediction modules: 1D decoders, and no ZeRO-2, 3 or offloading
   bool architectures = false;             ///< BERT, vision transformers and latent attention only
 };
 

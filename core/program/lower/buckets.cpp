@@ -190,6 +190,10 @@ std::vector<Chunk> build_buckets(State& c, std::uint32_t stage, const Chunk& chu
   };
   if (chunk.head) {
     current.head = true;
+    if (c.predictions > 0) current.low_layer = static_cast<std::uint32_t>(c.model.layers);
+    for (std::uint32_t l = c.program.layers; l-- > c.model.layers;) {
+      bytes += static_cast<double>(gradient_bytes(c, c.module_of(l)));
+    }
     add(c.head);
   }
   for (std::uint32_t l = chunk.low_layer + chunk.layers; l-- > chunk.low_layer;) {

@@ -33,24 +33,42 @@ std::string before(const State& s) {
   return {};
 }
 
-/// Counts the valid targets of the step over all replicas and clears the loss.
+/// Counts the valid targets of the step over all replicas and clears the losses.
 BlockId build_begin(State& s) {
   BlockBuilder b(s, "step.begin", Pass::loss, Section::loss);
   b.compute(s.kernel(KernelKind::fill, Pass::loss, 1, 1), {write(s.scalar.loss)});
   b.compute(s.kernel(KernelKind::count_targets, Pass::loss, 1, 1), {write(s.scalar.count)});
-  if (s.is_several(s.batch_group)) {
-    b.collective(Collective::Kind::all_reduce, s.batch_group, {update(s.scalar.count)});
+  std::vector<Operand> counts = {update(s.scalar.count)};
+  if (s.predictions > 0) {
+    b.compute(s.kernel(KernelKind::fill, Pass::loss, 1, s.predictions), {write(s.scalar.prediction_loss)});
+    counts.push_back(update(s.scalar.prediction_count));
   }
+  for (std::uint32_t k = 1; k <= s.predictions; ++k) {
+    Kernel ahead = s.kernel(KernelKind::count_targets, Pass::loss, 1, 1);
+    ahead.site = static_cast<std::uint8_t>(k);
+    b.compute(ahead, {Operand{s.scalar.prediction_count, View::Use::write, 0, k - 1, 1, {}}});
+  }
+  if (s.is_several(s.batch_group)) b.collective(Collective::Kind::all_reduce, s.batch_group, counts);
   return b.finish(s);
 }
 
 BlockId build_mean_loss(State& s) {
   BlockBuilder b(s, "loss.mean", Pass::loss, Section::loss);
-  if (s.is_several(s.token_group)) {
-    b.collective(Collective::Kind::all_reduce, s.token_group, {update(s.scalar.loss)});
-  }
+  std::vector<Operand> losses = {update(s.scalar.loss)};
+  if (s.predictions > 0) losses.push_back(update(s.scalar.prediction_loss));
+  if (s.is_several(s.token_group)) b.collective(Collective::Kind::all_reduce, s.token_group, losses);
   if (s.two_way) b.collective(Collective::Kind::all_reduce, s.heads_group, {update(s.scalar.loss)});
   b.compute(s.kernel(KernelKind::mean_loss, Pass::loss, 1, 1), {update(s.scalar.loss), read(s.scalar.count)});
+  for (std::uint32_t k = 0; k < s.predictions; ++k) {
+    b.compute(s.kernel(KernelKind::mean_loss, Pass::loss, 1, 1),
+              {Operand{s.scalar.prediction_loss, View::Use::accumulate, 0, k, 1, {}},
+               Operand{s.scalar.prediction_count, View::Use::read, 0, k, 1, {}}});
+  }
+  if (s.predictions > 0) {
+    Kernel sum = s.kernel(KernelKind::add_losses, Pass::loss, s.predictions, 1);
+    sum.parameter = prediction_weight(s.model, s.workload);
+    b.compute(sum, {read(s.scalar.prediction_loss), update(s.scalar.loss)});
+  }
   return b.finish(s);
 }
 

@@ -29,8 +29,8 @@ namespace {
 /// Buffers of a layer that live from its forward to its backward pass.
 std::vector<BufferId> kept_by(const State& s, std::size_t kind) {
   const auto block = [&](Phase phase) -> const Block* {
-    const ModuleBlocks& blocks = s.blocks(phase);
-    const BlockId id = kind == 1 && blocks.recomputed_layer != no_block ? blocks.recomputed_layer : blocks.layer;
+    const LayerBlocks& blocks = s.blocks(phase)[s.main_kind()];
+    const BlockId id = kind == 1 && blocks.recomputed != no_block ? blocks.recomputed : blocks.plain;
     return id == no_block ? nullptr : &s[id].block;
   };
   const auto frees = [](const Block* in, BufferId b) {
@@ -52,7 +52,7 @@ std::vector<BufferId> kept_by(const State& s, std::size_t kind) {
 class Builder {
  public:
   explicit Builder(State& s) : s_(s), copying_(s.copying.emplace()) {
-    ORRERY_ASSERT(s.kinds.size() == 1, s.dense_layers);  // check refuses it
+    ORRERY_ASSERT(s.kinds.size() == 1, s.kinds.size());  // check refuses it
     for (auto& of_phase : copying_.layer) {
       for (auto& of_kind : of_phase) of_kind.fill(no_block);
     }
@@ -95,11 +95,11 @@ class Builder {
       for (std::size_t p = 0; p < module_phases; ++p) {
         const auto phase = static_cast<Phase>(p);
         const LayerCopies copies = layer_copies(s_, whole, phase, l);
-        const ModuleBlocks& blocks = s_.blocks(phase);
+        const LayerBlocks& blocks = s_.blocks(phase)[s_.main_kind()];
         BlockId& block = copying_.layer[p][kind][copies.number()];
-        if (!copies.any() || blocks.layer == no_block || block != no_block) continue;
-        const bool other = kind == 1 && blocks.recomputed_layer != no_block;
-        block = with_copies(other ? blocks.recomputed_layer : blocks.layer, phase, kind, copies);
+        if (!copies.any() || blocks.plain == no_block || block != no_block) continue;
+        const bool other = kind == 1 && blocks.recomputed != no_block;
+        block = with_copies(other ? blocks.recomputed : blocks.plain, phase, kind, copies);
       }
     }
     const std::uint32_t top = whole.low_layer + whole.layers - 1;
@@ -278,7 +278,7 @@ std::string before(const State& s) {
   if (s.drafts.empty()) return "there are no blocks";
   if (s.copying) return "copies are there already";
   const auto allocates = [](const Draft& d) { return std::any_of(d.block.ops.begin(), d.block.ops.end(), is_memory); };
-  if (!allocates(s[s.blocks(Phase::forward).layer])) return "lifetimes are not known";
+  if (!allocates(s[s.blocks(Phase::forward)[s.main_kind()].plain])) return "lifetimes are not known";
   if (std::any_of(s.drafts.begin(), s.drafts.end(), [](const Draft& d) { return !d.block.waits.empty(); })) {
     return "lanes are settled";
   }

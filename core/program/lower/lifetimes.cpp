@@ -8,25 +8,44 @@ namespace orrery::lowering {
 namespace {
 
 /// The blocks that one microbatch meets on its way through a model whose layers
-/// are `like` those of this one, forward and back, whatever stages they lie on.
+/// are `like` those of this one, forward and back, whatever stages they lie on;
+/// the last of them are those of all prediction modules.
 struct Run {
   BlockId block{};
   std::uint32_t layer = 0;
 };
 std::vector<Run> way_of_a_microbatch(const State& s, const std::vector<std::uint32_t>& like) {
-  const auto layers = static_cast<std::uint32_t>(like.size());
-  const auto layer = [&](Phase phase, std::uint32_t l) { return Run{block_of_layer(s, s.blocks(phase), like[l]), l}; };
+  const auto end = static_cast<std::uint32_t>(like.size()), layers = end - 2 * s.predictions;
   std::vector<Run> way = {{s.blocks(Phase::forward).embedding, 0}};
-  for (std::uint32_t l = 0; l < layers; ++l) way.push_back(layer(Phase::forward, l));
-  way.push_back({s.blocks(Phase::forward).head, layers});
-  way.push_back({s.blocks(Phase::backward).head, layers});
-  for (std::uint32_t l = layers; l-- > 0;) way.push_back(layer(Phase::backward, l));
-  way.push_back({s.blocks(Phase::backward).embedding, 0});
+  const auto run = [&](BlockId block, std::uint32_t l) {
+    if (block != no_block) way.push_back({block, l});
+  };
+  const auto layer = [&](Phase phase, std::uint32_t l) { run(block_of_layer(s, s.blocks(phase), like[l]), l); };
+  const auto head = [&](Phase phase, std::uint32_t prediction) {
+    const ModuleBlocks& blocks = s.blocks(phase);
+    run(prediction == 0 ? blocks.head : blocks.prediction_heads[prediction - 1], layers + 2 * prediction);
+  };
+  for (std::uint32_t l = 0; l < end; ++l) {
+    if (l >= layers && (l - layers) % 2 == 0) head(Phase::forward, (l - layers) / 2);
+    layer(Phase::forward, l);
+  }
+  head(Phase::forward, s.predictions);
+  head(Phase::backward, s.predictions);
+  for (std::uint32_t l = end; l-- > 0;) {
+    layer(Phase::backward, l);
+    if (l >= layers && (l - layers) % 2 == 0) head(Phase::backward, (l - layers) / 2);
+  }
+  run(s.blocks(Phase::backward).embedding, 0);
   // Weight gradients come any time later, layer by layer.
   if (s.split_backward) {
-    for (std::uint32_t l = layers; l-- > 0;) way.push_back(layer(Phase::weight, l));
+    for (std::uint32_t l = end; l-- > 0;) layer(Phase::weight, l);
   }
   return way;
+}
+
+std::vector<std::uint32_t> with_predictions(const State& s, std::vector<std::uint32_t> like) {
+  for (auto l = static_cast<std::uint32_t>(s.model.layers); l < s.program.layers; ++l) like.push_back(l);
+  return like;
 }
 
 /// Number of the instance that a run of a block at `layer` means.
@@ -161,8 +180,8 @@ std::string before(const State& s) {
 }
 
 void run(State& s) {
-  // Every layer of a kind runs the same block, so one shows all lives.
-  const std::vector<std::uint32_t> like = one_of_each_kind(s);
+  // Every layer of a kind runs the same block, so the first shows all lives.
+  const std::vector<std::uint32_t> like = with_predictions(s, one_of_each_kind(s));
   const auto layers = static_cast<std::uint32_t>(like.size());
   const std::vector<Run> way = way_of_a_microbatch(s, like);
   std::vector<std::vector<Edge>> edges(way.size());
@@ -170,12 +189,19 @@ void run(State& s) {
     edges[life.first_run].push_back({life.first_op, true, life.buffer, life.first_shift});
     edges[life.last_run].push_back({life.last_op, false, life.buffer, life.last_shift});
   }
-  for (std::size_t r = 0; r < way.size(); ++r) insert(s[way[r].block], edges[r]);
+  std::vector<bool> seen(s.drafts.size(), false);
+  for (std::size_t r = 0; r < way.size(); ++r) {
+    if (!seen[index(way[r].block)]) insert(s[way[r].block], edges[r]);
+    seen[index(way[r].block)] = true;
+  }
   std::vector<Edge> own;
   const ModuleBlocks& updates = s.blocks(Phase::update);
   std::vector<BlockId> own_lives = {updates.embedding, updates.head};
   for (const LayerKind& kind : s.kinds) {
-    for (const auto block : {kind.plain, kind.on_host, kind.remote}) own_lives.push_back(updates.*block);
+    if (kind.prediction > 1) continue;  // one block for all
+    for (const BlockId block : {updates[kind].plain, updates[kind].on_host, updates[kind].remote}) {
+      own_lives.push_back(block);
+    }
   }
   for (const BlockId id : own_lives) {
     if (id == no_block) continue;
@@ -201,10 +227,12 @@ std::string after(const State& s) {
   for (const LayerKind& kind : s.kinds) {
     std::vector<std::uint32_t> of;
     for (const std::uint32_t l : one_of_each_kind(s)) {
-      if (kind.first <= l && l < kind.end) of.push_back(l);
+      if (&s.kind_of(l) == &kind) of.push_back(l);
     }
+    if (of.empty()) continue;
     for (const std::size_t i : {0, 0, 1, 1, 0, 1}) like.push_back(of[std::min(i, of.size() - 1)]);
   }
+  like = with_predictions(s, std::move(like));
   const auto layers = static_cast<std::uint32_t>(like.size());
   std::vector<bool> live(s.program.buffers.size() * (layers + 1));
   for (const Run& run : way_of_a_microbatch(s, like)) {

@@ -25,10 +25,10 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
     most = most_kept_of_any(s.workload, m_.experts, m_.per_token, local_);
     kept = static_cast<double>(most_kept_of_any(s.workload, m_.experts, m_.per_token, m_.experts));
   } else {
-    for (std::uint32_t layer = s.dense_layers; layer < s.model.layers; ++layer) {
-      const LayerRouting routing(s.workload, m_.experts, m_.per_token, layer);
+    for (const std::uint32_t layer : s.main_kind().layers) {
+      const LayerRouting routing(s.workload, m_.experts, m_.per_token, layer, expert_groups(m_));
       most = std::max(most, routing.most_kept(parts_));
-      kept += static_cast<double>(routing.kept()) / static_cast<double>(s.model.layers - s.dense_layers);
+      kept += static_cast<double>(routing.kept()) / static_cast<double>(s.main_kind().layers.size());
     }
   }
   slots_ = parts_ * groups * most;
@@ -106,7 +106,16 @@ Kernel MixtureLayer::gates_kernel(KernelKind kind, Pass pass) const {
   k.batch = m_.per_token;
   k.site = static_cast<std::uint8_t>(m_.scores);
   k.parameter = m_.scale;
+  if (kind == KernelKind::gates_backward && !learned_) limit_groups(k);
   return k;
+}
+
+/// Says of which groups of experts a token visits experts, where that is limited.
+void MixtureLayer::limit_groups(Kernel& k) const {
+  const ExpertGroups groups = expert_groups(m_);
+  if (groups.count == 1) return;
+  k.kv_heads = groups.count;
+  k.head_dim = groups.per_token;
 }
 
 /// Rows of this rank's own positions of a buffer of all tokens.
@@ -177,11 +186,16 @@ void MixtureLayer::route(BlockBuilder& b) {
   Kernel k = tokens_kernel(learned_ ? KernelKind::route_choices : KernelKind::route_tokens, Pass::forward, m_.experts);
   k.heads = parts_;
   if (!learned_) {
+    limit_groups(k);
     b.compute(k, {write(choice_), write(slot_ids_), write(expert_ids_)});
     return;
   }
   Kernel choose = s_.kernel(KernelKind::choose_experts, Pass::forward, s_.rows, m_.experts);
   choose.batch = m_.per_token;
+  limit_groups(choose);
+  if (choose.kv_heads > 0 && m_.group_score == Mixture::GroupScore::two_best) {
+    choose.site = m_.scores == Mixture::Scores::sigmoid ? 2 : 1;
+  }
   b.compute(choose, {read(logits_), write(choice_part_)});
   if (s_.sequence_parallel) b.seam(Collective::Kind::all_gather, {read(choice_part_), write(choice_)});
   k.options.loads = s_.workload.routing.auxiliary_loss > 0.0;

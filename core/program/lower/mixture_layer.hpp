@@ -33,6 +33,7 @@ class MixtureLayer {
  private:
   [[nodiscard]] Kernel tokens_kernel(KernelKind, Pass, std::uint64_t width) const;
   [[nodiscard]] Kernel gates_kernel(KernelKind, Pass) const;
+  void limit_groups(Kernel&) const;
   /// Says which choices go where, by the workload or by the scores.
   void route(BlockBuilder&);
   /// Forward, or with the transposed factor of the gradient that is made.

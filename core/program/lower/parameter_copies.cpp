@@ -210,8 +210,8 @@ BlockId variant(State& s, BlockId of, const char* suffix, const Change& change) 
 /// Calls visit(block id) for the blocks of layers of a kind, recomputed and not.
 template <class Visit>
 void for_layers(ModuleBlocks& blocks, const LayerKind& kind, Visit&& visit) {
-  visit(blocks.*kind.plain);
-  if (blocks.*kind.recomputed != no_block) visit(blocks.*kind.recomputed);
+  visit(blocks[kind].plain);
+  if (blocks[kind].recomputed != no_block) visit(blocks[kind].recomputed);
 }
 
 // --- gradients ---------------------------------------------------------------
@@ -238,7 +238,7 @@ void add_gradient_copies(State& s) {
   };
   edit(s, backward.head, clears(backward.head));
   for (auto kind = s.kinds.rbegin(); kind != s.kinds.rend(); ++kind) {
-    const Change change = clears(backward.*kind->plain);
+    const Change change = clears(backward[*kind].plain);
     for_layers(backward, *kind, [&](BlockId block) { edit(s, block, change); });
   }
   edit(s, backward.embedding, clears(backward.embedding));
@@ -289,9 +289,9 @@ class Weights {
  public:
   explicit Weights(State& s) : s_(s), keep_(!s.plan.reshard_after_forward), ahead_(s.plan.prefetch > 0) {
     const ModuleBlocks& forward = s.blocks(Phase::forward);
-    ORRERY_ASSERT(!ahead_ || s.kinds.size() == 1, s.dense_layers);  // check refuses it
+    ORRERY_ASSERT(!ahead_ || s.kinds.size() == 1, s.kinds.size());  // check refuses it
     embedding_ = needs_of(s, forward.embedding);
-    layer_ = needs_of(s, forward.layer);
+    layer_ = needs_of(s, forward[s.main_kind()].plain);
     head_ = needs_of(s, forward.head);
     // What the embedding gathered and keeps need not be gathered for the head.
     if (keep_) std::erase_if(head_, [&](const Copy& c) { return c.module == &s_.embedding; });
@@ -309,12 +309,14 @@ class Weights {
       forward.head = variant(s_, forward.head, ".first", {});
       ModuleBlocks& releases = s_.blocks(Phase::release);
       releases.embedding = release(embedding_, "embedding");
-      for (const LayerKind& kind : s_.kinds) releases.*kind.plain = release(own(kind), table_of(kind).module);
+      for (const LayerKind& kind : s_.kinds) releases[kind].plain = release(own(kind), table_of(kind).module);
       releases.head = release(head_, "head");
     }
     if (ahead_) {
-      s_.blocks(Phase::first_weights) = {opening(embedding_, "embedding"), opening(layer_, "layer"),
-                                         opening(head_, "head")};
+      ModuleBlocks& first = s_.blocks(Phase::first_weights);
+      first.embedding = opening(embedding_, "embedding");
+      first[s_.main_kind()].plain = opening(layer_, "layer");
+      first.head = opening(head_, "head");
       variants(forward, Phase::forward_last, ".last", ahead(layer_, {}));
       variants(forward, Phase::forward_to_head, ".to-head", ahead(layer_, head_));
     }
@@ -377,9 +379,10 @@ class Weights {
   /// The layers' blocks of another phase, as changes of those of `from`.
   void variants(const ModuleBlocks& from, Phase phase, const char* suffix, const Change& change) {
     ModuleBlocks blocks = from;
-    for_layers(blocks, s_.kinds.back(), [&](BlockId& b) { b = variant(s_, b, suffix, change); });
-    s_.blocks(phase).layer = blocks.layer;
-    s_.blocks(phase).recomputed_layer = blocks.recomputed_layer;
+    for_layers(blocks, s_.main_kind(), [&](BlockId& b) { b = variant(s_, b, suffix, change); });
+    LayerBlocks& of_phase = s_.blocks(phase)[s_.main_kind()];
+    of_phase.plain = blocks[s_.main_kind()].plain;
+    of_phase.recomputed = blocks[s_.main_kind()].recomputed;
   }
   [[nodiscard]] std::vector<Copy> shifted(std::int8_t shift) const {
     std::vector<Copy> out = layer_;

@@ -214,13 +214,29 @@ ParameterTable embedding_table(const State& c) {
   return t.finish();
 }
 
+/// What brings the stream and the embedding of a token ahead together (DeepSeek-V3, 2024, section 2.2, equation 21),
+/// and the norm before the module's head: whole on every tensor rank.
+ParameterTable prediction_table(const State& c) {
+  const ModelSpec& m = c.model;
+  TableBuilder t(c, "prediction");
+  t.segment(true, true);
+  t.slice("hidden_projection.weight", {whole(m.hidden), whole(m.hidden)}, Init::normal, deviation);
+  t.slice("token_projection.weight", {whole(m.hidden), whole(m.hidden)}, Init::normal, deviation);
+  t.segment(false, true);
+  for (const char* norm : {"hidden_norm", "token_norm", "output_norm"}) {
+    t.slice(std::string(norm) + ".weight", {whole(m.hidden)}, Init::ones);
+    if (m.norm == Norm::layer_norm) t.slice(std::string(norm) + ".bias", {whole(m.hidden)}, Init::zeros);
+  }
+  return t.finish();
+}
+
 ParameterTable head_table(const State& c) {
   TableBuilder t(c, "head");
-  const bool tied = c.model.tied_embeddings;
-  t.segment(true, false, !tied);
-  if (!tied) t.slice("output.weight", vocabulary_shard(c), Init::normal, deviation);
-  // The head's own copy of the tied table: the embedding's counts in the norm.
+  // A copy of the word table, first as in the embedding's: that one counts in the norm.
+  t.segment(true, false, false);
   if (c.tied_apart) t.slice("embedding.word.weight", vocabulary_shard(c), Init::normal, deviation);
+  t.segment(true, false);
+  if (!c.model.tied_embeddings) t.slice("output.weight", vocabulary_shard(c), Init::normal, deviation);
   if (c.model.architecture == Architecture::bert) {
     t.segment(true, true);
     t.slice("dense.weight", {whole(c.model.hidden), whole(c.model.hidden)}, Init::normal, deviation);
@@ -331,13 +347,15 @@ void declare_parameters(State& c) {
   const StatesOn ends{!c.ends_on_host, c.ends_on_host, false};
   declare_module(c, c.embedding, embedding_table(c), Scope::stage, ends);
   for (const LayerKind& kind : c.kinds) {
+    if (kind.prediction > 1) continue;
     StatesOn on{};
-    for (std::uint32_t l = kind.first; l < kind.end; ++l) {
+    on.device = kind.prediction > 0;
+    for (const std::uint32_t l : kind.layers) {
       const Home home = c.home_of(l);
       (home == Home::device ? on.device : home == Home::states_on_host ? on.host : on.all) = true;
     }
-    const bool mixture = c.model.mixture && kind.first == c.dense_layers;
-    declare_module(c, c.*kind.module, layer_table(c, mixture), Scope::layer, on);
+    declare_module(c, c.*kind.module, kind.prediction > 0 ? prediction_table(c) : layer_table(c, kind.mixture),
+                   Scope::layer, on);
   }
   declare_module(c, c.head, head_table(c), Scope::stage, ends);
   const auto scalar = [&](const char* name, std::uint64_t count, Tier tier = Tier::device) {
@@ -353,6 +371,10 @@ void declare_parameters(State& c) {
   if (c.scaled) c.scalar.loss_scale = scalar("loss_scale", 2);
   c.scalar.loss = scalar("loss", 1);
   c.scalar.count = scalar("count", 1);
+  if (c.predictions > 0) {
+    c.scalar.prediction_loss = scalar("prediction.loss", c.predictions);
+    c.scalar.prediction_count = scalar("prediction.count", c.predictions);
+  }
   if (c.factor) {
     c.scalar.norm = scalar("norm", 1);
     c.scalar.factor = scalar("factor", 2);

@@ -43,6 +43,10 @@ BlockId build_scalars(State& s) {
   put(s.scalar.steps);
   put(s.scalar.loss);
   put(s.scalar.count);
+  if (s.predictions > 0) {
+    put(s.scalar.prediction_loss);
+    put(s.scalar.prediction_count);
+  }
   if (s.factor) {
     put(s.scalar.norm);
     put(s.scalar.factor);
@@ -96,7 +100,7 @@ std::string after(const State& s) {
       if (c.embedding != (v == 0)) return "the embedding is not on the first stage";
       if (c.head != (v + 1 == s.map.stages())) return "the head is not on the last stage";
     }
-    if (next != s.program.layers) return fmt::format("{} of {} layers are placed", next, s.program.layers);
+    if (next != s.model.layers) return fmt::format("{} of {} layers are placed", next, s.model.layers);
   }
   for (const Stage& stage : s.stages) {
     if (std::string wrong = covered(stage, Phase::setup, 0); !wrong.empty()) return wrong;

@@ -22,17 +22,17 @@ class PostNormLayer {
     if (c_.tensor > 1) forward.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
     if (c_.pipeline > 1) forward.enter_after_tail(receive_lane(TransferLane::forward_receive));
     emit_forward(forward);
-    c_.blocks(Phase::forward).layer = forward.finish(c_);
+    c_.blocks(Phase::forward)[c_.main_kind()].plain = forward.finish(c_);
     BlockBuilder backward(c_, "layer.backward", Pass::input_gradient, Section::model);
     if (c_.pipeline > 1) backward.enter_after_tail(receive_lane(TransferLane::backward_receive));
     if (c_.split_backward) {
       BlockBuilder weight(c_, "layer.weight", Pass::weight_gradient, Section::model);
       emit_backward(backward, weight);
-      c_.blocks(Phase::weight).layer = weight.finish(c_);
+      c_.blocks(Phase::weight)[c_.main_kind()].plain = weight.finish(c_);
     } else {
       emit_backward(backward, backward);
     }
-    c_.blocks(Phase::backward).layer = backward.finish(c_);
+    c_.blocks(Phase::backward)[c_.main_kind()].plain = backward.finish(c_);
   }
 
  private:

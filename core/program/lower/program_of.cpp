@@ -126,7 +126,8 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
     if (block == no_block) return;
     slots.push_back({block, layer, a.microbatch, repeat, step, 0});
   };
-  const std::uint32_t layers = state.program.layers;  // the head takes what a layer behind the last would
+  const auto layers =
+      static_cast<std::uint32_t>(state.model.layers);  // the head takes what a layer behind the last would
   const Chunk& chunk = stage.chunks[a.chunk];
   if (!per_module(a.phase)) {
     run(block_of(stage, chunk, a.phase), layer_of(a.phase, chunk));
@@ -158,7 +159,14 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
     if (is_backward(a.phase) && state.copying && has_top && state.weights_on_host[top])
       run(state.copying->first_weights, top);
     if (copies_top && is_backward(a.phase)) run(state.copying->first_up[kind], top);
-    if (chunk.head) run(blocks.head, layers);
+    if (chunk.head) {
+      for (std::uint32_t k = state.predictions; k-- > 0;) {
+        run(blocks.prediction_heads[k], layers + 2 * k + 2);
+        run(block_of_layer(state, blocks, layers + 2 * k + 1), layers + 2 * k + 1);
+        run(block_of_layer(state, blocks, layers + 2 * k), layers + 2 * k);
+      }
+      run(blocks.head, layers);
+    }
     run_layers(false, all);
     if (chunk.embedding) run(blocks.embedding, 0);
     return;
@@ -176,7 +184,13 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
     run_layers(true, all);
   }
   if (copies_top && is_forward(a.phase)) run(state.copying->last_down[kind], top);
-  if (chunk.head) run(blocks.head, is_forward(a.phase) ? layers : 0);
+  if (!chunk.head) return;
+  run(blocks.head, is_forward(a.phase) ? layers : 0);
+  for (std::uint32_t k = 0; k < state.predictions; ++k) {
+    run(block_of_layer(state, blocks, layers + 2 * k), layers + 2 * k);
+    run(block_of_layer(state, blocks, layers + 2 * k + 1), layers + 2 * k + 1);
+    run(blocks.prediction_heads[k], layers + 2 * k + 2);
+  }
 }
 
 Program program_of(State&& state) {

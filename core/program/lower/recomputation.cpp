@@ -23,8 +23,8 @@ bool only_compute(const State& s, BlockId id) {
 
 std::string before(const State& s) {
   for (const LayerKind& kind : s.kinds) {
-    const BlockId forward = s.blocks(Phase::forward).*kind.plain;
-    const BlockId backward = s.blocks(Phase::backward).*kind.plain;
+    const BlockId forward = s.blocks(Phase::forward)[kind].plain;
+    const BlockId backward = s.blocks(Phase::backward)[kind].plain;
     if (s.drafts.empty() || forward == backward) return "there is no schedule";
     if (!only_compute(s, forward) || !only_compute(s, backward)) return "a layer's blocks have more than compute";
     if (recomputed_ops(s, backward) != 0) return "a layer is already recomputed";
@@ -83,7 +83,7 @@ BlockId copy_of(State& s, BlockId of) {
 /// forward too, in what is left alive.
 BlockId recomputing(const State& s, const LayerKind& kind, Phase phase) {
   const ModuleBlocks& blocks = s.blocks(phase);
-  return blocks.*kind.recomputed != no_block ? blocks.*kind.recomputed : blocks.*kind.plain;
+  return blocks[kind].recomputed != no_block ? blocks[kind].recomputed : blocks[kind].plain;
 }
 
 void recompute(State& s, const LayerKind& kind) {
@@ -92,7 +92,7 @@ void recompute(State& s, const LayerKind& kind) {
   if (share == Share::some) {
     for (const Phase phase : {Phase::forward, Phase::backward, Phase::weight}) {
       ModuleBlocks& blocks = s.blocks(phase);
-      if (blocks.*kind.plain != no_block) blocks.*kind.recomputed = copy_of(s, blocks.*kind.plain);
+      if (blocks[kind].plain != no_block) blocks[kind].recomputed = copy_of(s, blocks[kind].plain);
     }
   }
   const Draft& forward = s[recomputing(s, kind, Phase::forward)];
@@ -117,10 +117,10 @@ std::string after(const State& s) {
     const Share share = share_of(s.recomputes, kind);
     std::size_t expected = 0;
     if (share != Share::none) {
-      expected = s.plan.recompute == Recompute::full ? s[s.blocks(Phase::forward).*kind.plain].block.ops.size() : 1;
+      expected = s.plan.recompute == Recompute::full ? s[s.blocks(Phase::forward)[kind].plain].block.ops.size() : 1;
     }
     if (recomputed_ops(s, recomputing(s, kind, Phase::backward)) != expected) return "a layer recomputes the wrong ops";
-    if (share == Share::some && recomputed_ops(s, s.blocks(Phase::backward).*kind.plain) != 0) {
+    if (share == Share::some && recomputed_ops(s, s.blocks(Phase::backward)[kind].plain) != 0) {
       return "a layer recomputes needlessly";
     }
   }

@@ -67,14 +67,8 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
   map = stage_map(plan);
   head_rank = map.rank(map.stages() - 1);
   split_backward = splits_backward(plan);
-  const auto layers = static_cast<std::uint32_t>(model.layers);
-  dense_layers = model.mixture ? std::min(layers, static_cast<std::uint32_t>(model.mixture->first_dense)) : 0;
-  if (dense_layers > 0) {
-    kinds.push_back({&State::dense_layer, &ModuleBlocks::dense_layer, &ModuleBlocks::recomputed_dense_layer,
-                     &ModuleBlocks::host_dense_layer, &ModuleBlocks::remote_dense_layer, 0, dense_layers});
-  }
-  kinds.push_back({&State::layer, &ModuleBlocks::layer, &ModuleBlocks::recomputed_layer, &ModuleBlocks::host_layer,
-                   &ModuleBlocks::remote_layer, dense_layers, layers});
+  predictions = static_cast<std::uint32_t>(model.prediction_modules);
+  add_kinds();
   recomputes = recomputed_layers(plan, model.layers);
   // Bounds make the blocks of one layer from plans that split no stages.
   states_on_host = plan.stage_layers ? last_layers(plan, *plan.offload_states)
@@ -84,8 +78,16 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
                                       : std::vector<bool>(model.layers, plan.offload_parameters > 0U);
   activations_on_host = plan.stage_layers ? first_layers(plan, *plan.offload_activations)
                                           : std::vector<bool>(model.layers, plan.offload_activations > 0U);
+  for (std::uint32_t k = 0; k < predictions; ++k) {
+    recomputes.push_back(false);
+    recomputes.push_back(!plan.recompute_layers && recomputes.front());
+  }
+  for (std::vector<bool>* marks : {&states_on_host, &weights_on_host, &activations_on_host}) {
+    marks->resize(numbered_layers(model), false);
+  }
   two_way = map.two_way();
-  tied_apart = model.tied_embeddings && head_rank != 0 && !two_way;  // else each has an embedding beside its head
+  // Else each has an embedding beside its head.
+  tied_apart = (model.tied_embeddings || predictions > 0) && head_rank != 0 && !two_way;
   sequence_parallel = plan.sequence_parallel && tensor > 1;
   sequences = plan.microbatch_size;
   positions = workload.sequence_length / context;
@@ -125,7 +127,7 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
 
   program.buffers.reserve(64);
   program.mesh = plan.mesh;
-  program.layers = static_cast<std::uint32_t>(model.layers);
+  program.layers = static_cast<std::uint32_t>(numbered_layers(model));
   program.microbatches = static_cast<std::uint32_t>(microbatches(plan, workload));
   if (pipeline > 1) program.class_axes = {Axis::pipeline};
   tensor_group = group({Axis::tensor});
@@ -158,6 +160,24 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
   token_group = of_loss.empty() ? batch_group : group(of_loss);
 }
 
+void State::add_kinds() {
+  const bool mixed = mixes_kinds(model);
+  const auto layers = static_cast<std::uint32_t>(model.layers);
+  if (mixed) kinds.push_back({&State::dense_layer, 0, false, 0, {}});
+  kinds.push_back({&State::layer, static_cast<std::uint8_t>(kinds.size()), model.mixture.has_value(), 0, {}});
+  const auto add = [&](std::uint32_t number, std::size_t kind) {
+    kinds[kind].layers.push_back(number);
+    kind_numbers.push_back(static_cast<std::uint8_t>(kind));
+  };
+  const auto transformer = [&](std::uint32_t number) { add(number, mixed && is_mixture(model, number) ? 1 : 0); };
+  for (std::uint32_t l = 0; l < layers; ++l) transformer(l);
+  for (std::uint32_t k = 1; k <= predictions; ++k) {
+    kinds.push_back({&State::prediction, static_cast<std::uint8_t>(kinds.size()), false, k, {}});
+    add(layers + 2 * k - 2, kinds.size() - 1);
+    transformer(layers + 2 * k - 1);
+  }
+}
+
 bool State::offloads_states() const {
   return std::find(states_on_host.begin(), states_on_host.end(), true) != states_on_host.end();
 }
@@ -176,33 +196,34 @@ bool State::offloads_activations() const {
 
 std::vector<const Module*> State::all_modules() const {
   std::vector<const Module*> all = {&embedding};
-  for (const LayerKind& kind : kinds) all.push_back(&(this->*kind.module));
+  for (const LayerKind& kind : kinds) {
+    if (kind.prediction <= 1) all.push_back(&(this->*kind.module));
+  }
   all.push_back(&head);
   return all;
 }
 
 Share share_of(const std::vector<bool>& marks, const LayerKind& kind) {
-  const auto first = marks.begin() + kind.first, end = marks.begin() + kind.end;
-  const auto n = static_cast<std::uint32_t>(std::count(first, end, true));
-  return n == 0 ? Share::none : n < kind.end - kind.first ? Share::some : Share::all;
+  const auto n = std::count_if(kind.layers.begin(), kind.layers.end(), [&](std::uint32_t l) { return marks[l]; });
+  return n == 0 ? Share::none : static_cast<std::size_t>(n) < kind.layers.size() ? Share::some : Share::all;
 }
 
 BlockId block_of_layer(const State& s, const ModuleBlocks& blocks, std::uint32_t layer) {
   const LayerKind& kind = s.kind_of(layer);
   const Home home = s.home_of(layer);
-  if (s.recomputes[layer] && blocks.*kind.recomputed != no_block) return blocks.*kind.recomputed;
-  if (home == Home::states_on_host && blocks.*kind.on_host != no_block) return blocks.*kind.on_host;
-  if (home == Home::all_on_host && blocks.*kind.remote != no_block) return blocks.*kind.remote;
-  return blocks.*kind.plain;
+  if (s.recomputes[layer] && blocks[kind].recomputed != no_block) return blocks[kind].recomputed;
+  if (home == Home::states_on_host && blocks[kind].on_host != no_block) return blocks[kind].on_host;
+  if (home == Home::all_on_host && blocks[kind].remote != no_block) return blocks[kind].remote;
+  return blocks[kind].plain;
 }
 
 std::vector<std::uint32_t> one_of_each_kind(const State& s) {
   std::vector<std::uint32_t> layers;
   for (const LayerKind& kind : s.kinds) {
     for (const bool recomputed : {true, false}) {
-      const auto end = s.recomputes.begin() + kind.end;
-      const auto found = std::find(s.recomputes.begin() + kind.first, end, recomputed);
-      if (found != end) layers.push_back(static_cast<std::uint32_t>(found - s.recomputes.begin()));
+      const auto found = std::find_if(kind.layers.begin(), kind.layers.end(),
+                                      [&](std::uint32_t l) { return s.recomputes[l] == recomputed; });
+      if (kind.prediction == 0 && found != kind.layers.end()) layers.push_back(*found);
     }
   }
   return layers;
@@ -255,6 +276,11 @@ State::Parameter State::parameter(const Module& module, std::string_view slice) 
 
 HeadMatrix head_matrix(const State& c) {
   if (!c.model.tied_embeddings) return {&c.head, "output.weight"};
+  if (c.tied_apart) return {&c.head, "embedding.word.weight"};
+  return {&c.embedding, "word.weight"};
+}
+
+HeadMatrix last_word_table(const State& c) {
   if (c.tied_apart) return {&c.head, "embedding.word.weight"};
   return {&c.embedding, "word.weight"};
 }

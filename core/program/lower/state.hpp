@@ -65,7 +65,7 @@ struct Action {
 };
 
 /// Neighbouring modules of one pipeline rank that an action covers: the
-/// embedding, then layers, then the head.
+/// embedding, then layers, then the head and with it the prediction modules.
 struct Chunk {
   bool embedding = false;
   std::uint32_t low_layer = 0;  ///< lowest of them
@@ -91,16 +91,26 @@ struct Stage {
   std::array<BlockId, phases> blocks{};  ///< of phases that run one block for all chunks
 };
 
+/// Blocks of a kind of layers.
+struct LayerBlocks {
+  BlockId plain = no_block;
+  BlockId recomputed = no_block;  ///< of those that are recomputed, where others are not; no_block: the same as `plain`
+  /// Of those whose states, or weights too, are in host memory, where those of others are not.
+  BlockId on_host = no_block, remote = no_block;
+};
+struct LayerKind;
+
 /// A block for each kind of module.
 struct ModuleBlocks {
-  BlockId embedding = no_block, layer = no_block, head = no_block;
-  /// Of layers that are recomputed, where others are not; no_block: the same as `layer`.
-  BlockId recomputed_layer = no_block;
-  /// Of layers whose states, or weights too, are in host memory, where those of others are not.
-  BlockId host_layer = no_block, remote_layer = no_block;
-  /// The same of dense layers below mixtures.
-  BlockId dense_layer = no_block, recomputed_dense_layer = no_block;
-  BlockId host_dense_layer = no_block, remote_dense_layer = no_block;
+  BlockId embedding = no_block, head = no_block;
+  std::array<LayerBlocks, 2 + max_prediction_modules> layers;          ///< by LayerKind::number
+  std::array<BlockId, max_prediction_modules> prediction_heads = [] {  ///< the head behind each prediction module
+    std::array<BlockId, max_prediction_modules> none;
+    none.fill(no_block);
+    return none;
+  }();
+  [[nodiscard]] LayerBlocks& operator[](const LayerKind&);
+  [[nodiscard]] const LayerBlocks& operator[](const LayerKind&) const;
 };
 /// Where a module's states and weights live.
 enum class Home : std::uint8_t { device, states_on_host, all_on_host };
@@ -118,8 +128,8 @@ struct LayerCopies {
   }
   static constexpr std::size_t numbers = 72;
 };
-/// Blocks with such copies, by the layer's own kind (less 1) and LayerCopies::number; of models without dense layers
-/// below mixtures.
+/// Blocks with such copies, by the layer's own kind (less 1) and LayerCopies::number; of models with layers of one
+/// kind.
 struct CopyingBlocks {
   std::array<std::array<std::array<BlockId, LayerCopies::numbers>, 2>, module_phases> layer;
   /// Of a chunk's top layer: activations after its forward, before its backward pass.
@@ -138,7 +148,7 @@ struct HostStates {
   BufferId disk_weights{}, disk_masters{}, disk_moments[2]{}, disk_scales{};
 };
 
-/// Persistent buffers of one module ("embedding", "layer", "layer.dense", "head").
+/// Persistent buffers of one module ("embedding", "layer", "layer.dense", "prediction", "head").
 struct Module {
   std::uint32_t table = 0;  ///< index into Program::parameter_tables
   BufferId weights{};
@@ -154,16 +164,21 @@ struct Module {
 
 struct State;
 
-/// Layers [first, end), which have the same parameters and the same ops.
+/// Layers that have the same parameters and the same ops.
 struct LayerKind {
   Module State::*module;
-  BlockId ModuleBlocks::*plain, ModuleBlocks::*recomputed, ModuleBlocks::*on_host, ModuleBlocks::*remote;
-  std::uint32_t first, end;
+  std::uint8_t number;                ///< its place in State::kinds
+  bool mixture;                       ///< instead of a dense feed-forward part
+  std::uint32_t prediction = 0;       ///< from 1: brings the stream into that prediction module; 0: a transformer layer
+  std::vector<std::uint32_t> layers;  ///< their numbers, ascending
 };
+inline LayerBlocks& ModuleBlocks::operator[](const LayerKind& kind) { return layers[kind.number]; }
+inline const LayerBlocks& ModuleBlocks::operator[](const LayerKind& kind) const { return layers[kind.number]; }
 
 struct Scalars {
   BufferId steps{}, loss_scale{}, loss{}, count{}, norm{}, factor{};
-  BufferId host_steps{}, host_factor{};  ///< what updates on the host read
+  BufferId prediction_loss{}, prediction_count{};  ///< of each prediction module
+  BufferId host_steps{}, host_factor{};            ///< what updates on the host read
 };
 
 class TensorSharding;
@@ -210,7 +225,7 @@ struct State {
   bool ends_on_host;
   std::vector<bool> weights_on_host;      ///< by layer; its states are then, too
   std::vector<bool> activations_on_host;  ///< by layer, between its passes
-  bool tied_apart;                        ///< the head keeps its own copy of the tied table, on another rank
+  bool tied_apart;                        ///< the head's rank keeps its own copy of the word table
   std::uint32_t sequences;                ///< of one microbatch
   std::uint64_t positions;                ///< of a sequence on one rank: its length / context
   std::uint64_t tokens;                   ///< of one microbatch on one rank, sequence parallelism apart
@@ -236,8 +251,9 @@ struct State {
   GroupId row_group{}, column_group{}, depth_group{};  ///< ranks that differ in that axis; only with a grid
   GroupId vocabulary_group{};                          ///< holds the parts of a row of logits
   Module embedding, layer, head;
-  Module dense_layer;          ///< of the first dense_layers layers; `layer` of those above
-  std::uint32_t dense_layers;  ///< below the first mixture; 0 without mixtures
+  Module dense_layer;         ///< of dense layers where others are mixtures, which are `layer` then
+  Module prediction;          ///< brings the stream into a prediction module
+  std::uint32_t predictions;  ///< prediction modules
   Scalars scalar;
   BufferId hidden{}, hidden_gradient{};  ///< the residual stream and its gradient
   BufferId recomputed{};                 ///< a layer's output made again, used by nobody
@@ -259,12 +275,15 @@ struct State {
   [[nodiscard]] Home home_of(std::uint32_t layer) const;
   /// Whether any layer's activations wait in host memory.
   [[nodiscard]] bool offloads_activations() const;
-  /// Kinds of layers, from the lowest up: dense ones below mixtures, then the others.
+  /// Kinds of layers: dense ones where others are mixtures, then those others, or all; then what brings the stream into
+  /// each prediction module.
   std::vector<LayerKind> kinds;
-  [[nodiscard]] const LayerKind& kind_of(std::uint32_t number) const {
-    return number < dense_layers ? kinds.front() : kinds.back();
-  }
+  std::vector<std::uint8_t> kind_numbers;  ///< by layer
+  [[nodiscard]] const LayerKind& kind_of(std::uint32_t number) const { return kinds[kind_numbers[number]]; }
+  /// That of all layers, or of the mixtures among them.
+  [[nodiscard]] const LayerKind& main_kind() const { return kinds[mixes_kinds(model) ? 1 : 0]; }
   [[nodiscard]] const Module& module_of(std::uint32_t number) const { return this->*kind_of(number).module; }
+  void add_kinds();  ///< of the constructor
   /// Embedding, layers of each kind, head.
   [[nodiscard]] std::vector<const Module*> all_modules() const;
 
@@ -329,6 +348,9 @@ struct HeadMatrix {
 enum class Rows : std::uint8_t { sequence_parallel, context, whole };
 [[nodiscard]] ShardDim position_dim(const State&, Rows);
 
+/// Where the word table lives of which the last stage reads rows: the embedding's, or its own copy.
+[[nodiscard]] HeadMatrix last_word_table(const State&);
+
 /// Whether the buffer is a whole copy of weights or gradients of which the rank keeps a part.
 [[nodiscard]] bool is_copy(const State&, BufferId);
 
@@ -338,14 +360,20 @@ enum class Share : std::uint8_t { none, some, all };
 
 /// The block of the layer in a phase.
 [[nodiscard]] BlockId block_of_layer(const State&, const ModuleBlocks&, std::uint32_t layer);
-/// A layer of each kind, two where some of a kind are recomputed (the first of the two) and others not.
+/// A layer of each kind but those of prediction modules, two where some of a kind are recomputed (the first of the two)
+/// and others not.
 [[nodiscard]] std::vector<std::uint32_t> one_of_each_kind(const State&);
 
-/// Calls visit(module, layer shift) for every module of the chunk, the head
-/// first, at the layer of its lowest.
+/// Calls visit(module, layer shift) for every module of the chunk, the head and
+/// the prediction modules first, at the layer of its lowest.
 template <class Visit>
 void for_each_module(const State& s, const Chunk& chunk, Visit&& visit) {
-  if (chunk.head) visit(s.head, std::int8_t{0});
+  if (chunk.head) {
+    visit(s.head, std::int8_t{0});
+    for (std::uint32_t l = s.program.layers; l-- > s.model.layers;) {
+      visit(s.module_of(l), static_cast<std::int8_t>(l - chunk.low_layer));
+    }
+  }
   for (std::uint32_t l = chunk.layers; l-- > 0;) visit(s.module_of(chunk.low_layer + l), static_cast<std::int8_t>(l));
   if (chunk.embedding) visit(s.embedding, std::int8_t{0});
 }
@@ -357,12 +385,16 @@ ModuleBlocks module_blocks(State& s, Build&& build) {
   ModuleBlocks out;
   out.embedding = build(s, s.embedding, ends);
   for (const LayerKind& kind : s.kinds) {
+    if (kind.prediction > 1) {  // they have one module
+      out[kind] = out[s.kinds[kind.number - 1U]];
+      continue;
+    }
     bool has[3] = {};
-    for (std::uint32_t l = kind.first; l < kind.end; ++l) has[static_cast<std::size_t>(s.home_of(l))] = true;
+    for (const std::uint32_t l : kind.layers) has[static_cast<std::size_t>(s.home_of(l))] = true;
     const Home least = has[0] ? Home::device : has[1] ? Home::states_on_host : Home::all_on_host;
-    out.*kind.plain = build(s, s.*kind.module, least);
-    if (has[1] && least != Home::states_on_host) out.*kind.on_host = build(s, s.*kind.module, Home::states_on_host);
-    if (has[2] && least != Home::all_on_host) out.*kind.remote = build(s, s.*kind.module, Home::all_on_host);
+    out[kind].plain = build(s, s.*kind.module, least);
+    if (has[1] && least != Home::states_on_host) out[kind].on_host = build(s, s.*kind.module, Home::states_on_host);
+    if (has[2] && least != Home::all_on_host) out[kind].remote = build(s, s.*kind.module, Home::all_on_host);
   }
   out.head = build(s, s.head, ends);
   return out;
@@ -373,7 +405,9 @@ template <class Build>
 ModuleBlocks same_module_blocks(State& s, Build&& build) {
   ModuleBlocks out;
   out.embedding = build(s, s.embedding);
-  for (const LayerKind& kind : s.kinds) out.*kind.plain = build(s, s.*kind.module);
+  for (const LayerKind& kind : s.kinds) {
+    out[kind].plain = kind.prediction > 1 ? out[s.kinds[kind.number - 1U]].plain : build(s, s.*kind.module);
+  }
   out.head = build(s, s.head);
   return out;
 }

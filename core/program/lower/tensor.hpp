@@ -27,6 +27,7 @@ struct NormSite {
   const char* bias;  ///< layer norm only
   const char* name;  ///< of its workspaces
   Scope scope = Scope::layer_microbatch;
+  std::int8_t layer_shift = 0;  ///< to the layer that has the parameters
 };
 
 /// A tensor-parallel algorithm: what its axes cut, and what ranks do where a

@@ -4,6 +4,11 @@ namespace orrery::lowering {
 
 namespace {
 
+Operand at(const NormSite& site, Operand parameter) {
+  parameter.layer_shift = site.layer_shift;
+  return parameter;
+}
+
 /// Megatron's columns, then rows (Shoeybi et al., arXiv 1909.08053): one product
 /// on each rank; callers sum or gather between them.
 class Megatron final : public TensorSharding {
@@ -48,9 +53,9 @@ class Megatron final : public TensorSharding {
     Kernel k = c.kernel(layer ? KernelKind::layer_norm_forward : KernelKind::rms_norm_forward, Pass::forward, c.rows,
                         c.model.hidden);
     k.parameter = c.model.norm_epsilon;
-    const Operand gamma = weight_of(c, *site.module, site.weight);
+    const Operand gamma = at(site, weight_of(c, *site.module, site.weight));
     if (layer) {
-      b.compute(k, {x, gamma, weight_of(c, *site.module, site.bias), y, stats});
+      b.compute(k, {x, gamma, at(site, weight_of(c, *site.module, site.bias)), y, stats});
     } else {
       b.compute(k, {x, gamma, y, stats});
     }
@@ -59,12 +64,12 @@ class Megatron final : public TensorSharding {
   void norm_backward(State& c, BlockBuilder& b, const NormSite& site, Operand dy, Operand x, Operand stats, Operand dx,
                      std::optional<Operand> residual) const override {
     const bool layer = c.model.norm == Norm::layer_norm;
-    const Operand dgamma = gradient_of(c, *site.module, site.weight);
+    const Operand dgamma = at(site, gradient_of(c, *site.module, site.weight));
     Kernel weight = c.kernel(layer ? KernelKind::layer_norm_backward_weight : KernelKind::rms_norm_backward_weight,
                              Pass::weight_gradient, c.rows, c.model.hidden);
     const auto weight_gradient = [&] {
       if (layer) {
-        b.compute(weight, {dy, x, stats, dgamma, gradient_of(c, *site.module, site.bias)});
+        b.compute(weight, {dy, x, stats, dgamma, at(site, gradient_of(c, *site.module, site.bias))});
       } else {
         b.compute(weight, {dy, x, stats, dgamma});
       }
@@ -74,7 +79,7 @@ class Megatron final : public TensorSharding {
     if (!shared) weight_gradient();
     Kernel input = c.kernel(layer ? KernelKind::layer_norm_backward_input : KernelKind::rms_norm_backward_input,
                             Pass::input_gradient, c.rows, c.model.hidden);
-    const Operand gamma = weight_of(c, *site.module, site.weight);
+    const Operand gamma = at(site, weight_of(c, *site.module, site.weight));
     if (residual) {
       input.options.residual = true;
       b.compute(input, {dy, x, gamma, stats, *residual, dx});
@@ -112,6 +117,7 @@ void build_model(State& c) {
   build_embedding(c);
   build_layer(c);
   build_head(c);
+  build_predictions(c);
 }
 
 }  // namespace orrery::lowering

@@ -23,7 +23,10 @@ void build_model(State&);
 void build_layer(State&);
 void build_embedding(State&);
 void build_head(State&);
-/// BERT's layer: norms after the residual.  1D alone, as the next three.
+/// What brings the stream into each prediction module, and the heads behind them.  1D alone, as the next four.
+void build_predictions(State&);
+void build_prediction_heads(State&);
+/// BERT's layer: norms after the residual.
 void build_post_norm_layer(State&);
 /// Patches of images, and the class token.
 void build_patch_embedding(State&);

@@ -1,133 +1,194 @@
+#include <fmt/format.h>
+
 #include "core/program/lower/tensor_1d.hpp"
 
 namespace orrery::lowering {
+namespace {
+
+/// The model's head, or those behind its prediction modules, which share the
+/// matrix with it and have norms of their own.
+class Head {
+ public:
+  Head(State& c, bool behind_predictions)
+      : c_(c),
+        m_(c.model),
+        further_(behind_predictions),
+        bert_(m_.architecture == Architecture::bert),
+        vit_(m_.architecture == Architecture::vit),
+        sp_(c.sequence_parallel),
+        scope_(further_ ? Scope::layer_microbatch : Scope::microbatch),
+        matrix_(head_matrix(c)),
+        // An image's class is asked of its class token, the first of its rows.
+        asked_(vit_ ? c.sequences : c.tokens) {
+    declare();
+  }
+
+  [[nodiscard]] BlockId forward(std::uint32_t prediction) {
+    BlockBuilder f(c_, name(prediction) + ".forward", Pass::forward, Section::model);
+    if (bert_) head_transform_forward(c_, f, transform_);
+    c_.sharding.norm_forward(c_, f, norm(), read(norm_in_), write(norm_out_), write(stats_));
+    if (sp_) f.seam(Collective::Kind::all_gather, {read(norm_out_), write(gathered_)});
+    if (bias()) {
+      Kernel k = c_.kernel(KernelKind::gemm, Pass::forward, asked_, c_.vocabulary, c_.hidden_width);
+      k.options.transpose_b = k.options.bias = true;
+      f.compute(k, {asked_rows(), weight_of(c_, *matrix_.module, matrix_.slice), write(logits_),
+                    weight_of(c_, c_.head, "output.bias")});
+    } else {
+      c_.sharding.forward(c_, f, product(), gathered_, logits_);
+    }
+    Kernel load = c_.kernel(KernelKind::load_targets, Pass::loss, asked_, 1);
+    load.site = static_cast<std::uint8_t>(prediction);
+    f.compute(load, {write(targets_)});
+    f.compute(entropy(KernelKind::cross_entropy_max), {read(logits_), write(max_)});
+    const bool cut_vocabulary = group_size(c_.program[c_.vocabulary_group], c_.plan.mesh) > 1;
+    if (cut_vocabulary) {
+      f.seam(Collective::Kind::all_reduce, c_.vocabulary_group, {update(max_)}, Collective::Reduction::max);
+    }
+    f.compute(entropy(KernelKind::cross_entropy_sum),
+              {read(logits_), read(max_), read(targets_), write(sum_), write(target_logit_)});
+    if (cut_vocabulary) {
+      f.seam(Collective::Kind::all_reduce, c_.vocabulary_group, {update(sum_), update(target_logit_)});
+    }
+    f.compute(entropy(KernelKind::cross_entropy_loss),
+              {read(max_), read(sum_), read(target_logit_), read(targets_),
+               of(prediction, c_.scalar.loss, c_.scalar.prediction_loss, View::Use::accumulate)});
+    return f.finish(c_);
+  }
+
+  [[nodiscard]] BlockId backward(std::uint32_t prediction) {
+    BlockBuilder b(c_, name(prediction) + ".backward", Pass::input_gradient, Section::model);
+    // The count was summed at the start of the step.
+    if (c_.is_several(c_.batch_group)) b.enter_after_tail(collective_lane(c_.program, c_.batch_group));
+    Kernel ce = entropy(KernelKind::cross_entropy_backward);
+    if (prediction > 0) ce.parameter = prediction_weight(m_, c_.workload);
+    const Operand count = of(prediction, c_.scalar.count, c_.scalar.prediction_count, View::Use::read);
+    if (c_.scaled) {
+      ce.options.scaled = true;
+      b.compute(ce, {update(logits_), read(max_), read(sum_), read(targets_), count, read(c_.scalar.loss_scale)});
+    } else {
+      b.compute(ce, {update(logits_), read(max_), read(sum_), read(targets_), count});
+    }
+    if (sp_) b.seam(Collective::Kind::all_gather, {read(norm_out_), write(gathered_)});
+    if (bias()) {
+      Kernel k = c_.kernel(KernelKind::gemm, Pass::input_gradient, asked_, c_.hidden_width, c_.vocabulary);
+      const std::uint64_t made = asked_ * c_.hidden_width, all = c_.tokens * c_.hidden_width;
+      if (made < all) {
+        b.compute(c_.kernel(KernelKind::fill, Pass::input_gradient, c_.tokens - asked_, c_.hidden_width),
+                  {Operand{dx_, View::Use::write, 0, made, all - made, {}}});
+      }
+      b.compute(k, {read(logits_), weight_of(c_, *matrix_.module, matrix_.slice),
+                    Operand{dx_, View::Use::write, 0, 0, made, {}}});
+    } else {
+      c_.sharding.input_gradient(c_, b, product(), read(logits_), dx_);
+    }
+    if (sp_) {
+      b.seam(Collective::Kind::reduce_scatter, {read(dx_), write(dx_part_)});
+    } else if (c_.tensor > 1) {
+      b.seam(Collective::Kind::all_reduce, {Operand{dx_, View::Use::accumulate, 0, 0, asked_ * c_.hidden_width, {}}});
+    }
+    if (bias()) {
+      Kernel k = c_.kernel(KernelKind::gemm, Pass::weight_gradient, c_.vocabulary, c_.hidden_width, asked_);
+      k.options.transpose_a = true;
+      b.compute(k, {read(logits_), asked_rows(), gradient_of(c_, *matrix_.module, matrix_.slice)});
+      b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, asked_, c_.vocabulary),
+                {read(logits_), gradient_of(c_, c_.head, "output.bias")});
+    } else {
+      c_.sharding.weight_gradient(c_, b, product(), gathered_, read(logits_));
+    }
+    // A prediction module above has begun the gradient.
+    if (prediction == c_.predictions) {
+      b.compute(c_.kernel(KernelKind::fill, Pass::input_gradient, c_.rows, c_.hidden_width),
+                {write(norm_in_gradient_)});
+    }
+    c_.sharding.norm_backward(c_, b, norm(), read(dx_part_), read(norm_in_), read(stats_), update(norm_in_gradient_),
+                              std::nullopt);
+    if (bert_) head_transform_backward(c_, b, transform_);
+    return b.finish(c_);
+  }
+
+ private:
+  void declare() {
+    const ShardDim feature{m_.hidden, m_.hidden, c_.layout.stream_features, false};
+    const std::string prefix = further_ ? "prediction." : "";
+    const auto flat = [&](const char* name, Role role, DType dtype, std::uint64_t count) {
+      return flat_buffer(c_, prefix + name, role, scope_, dtype, count);
+    };
+    const auto stream_buffer = [&](const char* name, Role role, bool sharded) {
+      return c_.activation(prefix + name, role, scope_, c_.act, feature, sharded);
+    };
+    // Logits are wide, and targets are those of their rows.
+    const auto wide_buffer = [&](const char* name, Role role, DType dtype, const ShardDim& columns) {
+      const BufferId id = c_.activation(prefix + name, role, scope_, dtype, columns, false);
+      Buffer& b = c_.program.buffers[index(id)];
+      b.shard->dims[1] = wide_sequences(c_);
+      if (vit_) {
+        b.shard->dims[0] = {1, 1, {}, false};
+        b.count = local_count(*b.shard, c_.program.mesh, c_.program.microbatches);
+      }
+      return id;
+    };
+    targets_ = wide_buffer("targets", Role::data, DType::i32, {1, 1, {}, false});
+    norm_out_ = stream_buffer("head.norm.out", Role::activation, sp_);
+    stats_ = flat("head.norm.stats", Role::statistic, c_.state, c_.rows * (m_.norm == Norm::layer_norm ? 2 : 1));
+    gathered_ = sp_ ? stream_buffer("head.gathered", Role::workspace, false) : norm_out_;
+    const std::uint64_t padded = padded_vocabulary(c_.plan, m_);
+    logits_ =
+        wide_buffer("logits", Role::activation, c_.logits, {padded, m_.vocabulary, c_.layout.wide_features, false});
+    max_ = flat("logits.max", Role::statistic, c_.state, asked_);
+    sum_ = flat("logits.sum", Role::statistic, c_.state, asked_);
+    target_logit_ = flat("logits.target", Role::workspace, c_.state, asked_);
+    dx_ = stream_buffer("head.gradient", Role::workspace, false);
+    dx_part_ = sp_ ? stream_buffer("head.gradient.part", Role::workspace, true) : dx_;
+    if (bert_) transform_ = declare_head_transform(c_);
+    norm_in_ = bert_ ? transform_.act : c_.hidden;
+    norm_in_gradient_ = bert_ ? transform_.act_gradient : c_.hidden_gradient;
+  }
+
+  static std::string name(std::uint32_t prediction) {
+    return prediction == 0 ? "head" : fmt::format("prediction{}.head", prediction);
+  }
+  /// The model's scalar, or a prediction module's among theirs.
+  static Operand of(std::uint32_t prediction, BufferId models, BufferId modules, View::Use use) {
+    return prediction == 0 ? Operand{models, use, 0, 0, 0, {}} : Operand{modules, use, 0, prediction - 1, 1, {}};
+  }
+  /// A bias for each word or class; the product is then 1D's own.
+  [[nodiscard]] bool bias() const { return bert_ || vit_; }
+  [[nodiscard]] Operand asked_rows() const { return {gathered_, View::Use::read, 0, 0, asked_ * c_.hidden_width, {}}; }
+  [[nodiscard]] NormSite norm() const {
+    if (!further_) return {&c_.head, "norm.weight", "norm.bias", "head.norm", Scope::microbatch};
+    // The head stands behind two layers' numbers: the one that has its norm, and the transformer layer.
+    return {&c_.prediction, "output_norm.weight", "output_norm.bias", "prediction.head.norm", scope_, -2};
+  }
+  [[nodiscard]] Product product() const {
+    return {matrix_.module, matrix_.slice, nullptr, c_.hidden_width, c_.vocabulary, true, true, scope_};
+  }
+  [[nodiscard]] Kernel entropy(KernelKind kind) const { return c_.kernel(kind, Pass::loss, asked_, c_.vocabulary); }
+
+  State& c_;
+  const ModelSpec& m_;
+  bool further_, bert_, vit_, sp_;
+  Scope scope_;
+  HeadMatrix matrix_;
+  std::uint64_t asked_;  ///< rows whose target is asked for
+  HeadTransform transform_;
+  BufferId targets_{}, norm_in_{}, norm_out_{}, stats_{}, gathered_{}, logits_{}, max_{}, sum_{}, target_logit_{};
+  BufferId dx_{}, dx_part_{}, norm_in_gradient_{};
+};
+
+}  // namespace
 
 void build_head(State& c) {
-  const ModelSpec& m = c.model;
-  const bool bert = m.architecture == Architecture::bert, vit = m.architecture == Architecture::vit;
-  const bool sp = c.sequence_parallel;
-  const HeadMatrix matrix = head_matrix(c);
-  const ShardDim feature{m.hidden, m.hidden, c.layout.stream_features, false};
-  const auto flat = [&](const char* name, Role role, DType dtype, std::uint64_t count) {
-    Buffer b;
-    b.name = name;
-    b.role = role;
-    b.scope = Scope::microbatch;
-    b.dtype = dtype;
-    b.count = count;
-    return c.declare(std::move(b));
-  };
-  const auto stream_buffer = [&](const char* name, Role role, bool sharded) {
-    return c.activation(name, role, Scope::microbatch, c.act, feature, sharded);
-  };
-  // Logits are wide, and targets are those of their rows.
-  // An image's class is asked of its class token, the first of its rows.
-  const std::uint64_t asked = vit ? c.sequences : c.tokens;
-  const auto wide_buffer = [&](const char* name, Role role, DType dtype, const ShardDim& columns) {
-    const BufferId id = c.activation(name, role, Scope::microbatch, dtype, columns, false);
-    Buffer& b = c.program.buffers[index(id)];
-    b.shard->dims[1] = wide_sequences(c);
-    if (vit) {
-      b.shard->dims[0] = {1, 1, {}, false};
-      b.count = local_count(*b.shard, c.program.mesh, c.program.microbatches);
-    }
-    return id;
-  };
-  const BufferId targets = wide_buffer("targets", Role::data, DType::i32, {1, 1, {}, false});
-  const BufferId norm_out = stream_buffer("head.norm.out", Role::activation, sp);
-  const BufferId stats =
-      flat("head.norm.stats", Role::statistic, c.state, c.rows * (m.norm == Norm::layer_norm ? 2 : 1));
-  const BufferId gathered = sp ? stream_buffer("head.gathered", Role::workspace, false) : norm_out;
-  const std::uint64_t padded = padded_vocabulary(c.plan, m);
-  const BufferId logits =
-      wide_buffer("logits", Role::activation, c.logits, {padded, m.vocabulary, c.layout.wide_features, false});
-  const BufferId max = flat("logits.max", Role::statistic, c.state, asked);
-  const BufferId sum = flat("logits.sum", Role::statistic, c.state, asked);
-  const BufferId target_logit = flat("logits.target", Role::workspace, c.state, asked);
-  const BufferId dx = stream_buffer("head.gradient", Role::workspace, false);
-  const BufferId dx_part = sp ? stream_buffer("head.gradient.part", Role::workspace, true) : dx;
-  const HeadTransform transform = bert ? declare_head_transform(c) : HeadTransform{};
-  const BufferId norm_in = bert ? transform.act : c.hidden;
-  const BufferId norm_in_gradient = bert ? transform.act_gradient : c.hidden_gradient;
-  const NormSite norm{&c.head, "norm.weight", "norm.bias", "head.norm", Scope::microbatch};
-  const Product product{matrix.module, matrix.slice, nullptr, c.hidden_width,
-                        c.vocabulary,  true,         true,    Scope::microbatch};
-  // A bias for each word or class; the product is then 1D's own.
-  const bool bias = bert || vit;
-  const Operand asked_rows{gathered, View::Use::read, 0, 0, asked * c.hidden_width, {}};
-  const bool cut_vocabulary = group_size(c.program[c.vocabulary_group], c.plan.mesh) > 1;
-  const auto entropy = [&](KernelKind kind) { return c.kernel(kind, Pass::loss, asked, c.vocabulary); };
+  Head head(c, false);
+  c.blocks(Phase::forward).head = head.forward(0);
+  c.blocks(Phase::backward).head = head.backward(0);
+}
 
-  BlockBuilder f(c, "head.forward", Pass::forward, Section::model);
-  if (bert) head_transform_forward(c, f, transform);
-  c.sharding.norm_forward(c, f, norm, read(norm_in), write(norm_out), write(stats));
-  if (sp) f.seam(Collective::Kind::all_gather, {read(norm_out), write(gathered)});
-  if (bias) {
-    Kernel k = c.kernel(KernelKind::gemm, Pass::forward, asked, c.vocabulary, c.hidden_width);
-    k.options.transpose_b = k.options.bias = true;
-    f.compute(k, {asked_rows, weight_of(c, *matrix.module, matrix.slice), write(logits),
-                  weight_of(c, c.head, "output.bias")});
-  } else {
-    c.sharding.forward(c, f, product, gathered, logits);
+void build_prediction_heads(State& c) {
+  Head head(c, true);
+  for (std::uint32_t k = 1; k <= c.predictions; ++k) {
+    c.blocks(Phase::forward).prediction_heads[k - 1] = head.forward(k);
+    c.blocks(Phase::backward).prediction_heads[k - 1] = head.backward(k);
   }
-  f.compute(c.kernel(KernelKind::load_targets, Pass::loss, asked, 1), {write(targets)});
-  f.compute(entropy(KernelKind::cross_entropy_max), {read(logits), write(max)});
-  if (cut_vocabulary) {
-    f.seam(Collective::Kind::all_reduce, c.vocabulary_group, {update(max)}, Collective::Reduction::max);
-  }
-  f.compute(entropy(KernelKind::cross_entropy_sum),
-            {read(logits), read(max), read(targets), write(sum), write(target_logit)});
-  if (cut_vocabulary) {
-    f.seam(Collective::Kind::all_reduce, c.vocabulary_group, {update(sum), update(target_logit)});
-  }
-  f.compute(entropy(KernelKind::cross_entropy_loss),
-            {read(max), read(sum), read(target_logit), read(targets), update(c.scalar.loss)});
-
-  BlockBuilder b(c, "head.backward", Pass::input_gradient, Section::model);
-  // The count was summed at the start of the step.
-  if (c.is_several(c.batch_group)) b.enter_after_tail(collective_lane(c.program, c.batch_group));
-  Kernel ce = entropy(KernelKind::cross_entropy_backward);
-  if (c.scaled) {
-    ce.options.scaled = true;
-    b.compute(ce,
-              {update(logits), read(max), read(sum), read(targets), read(c.scalar.count), read(c.scalar.loss_scale)});
-  } else {
-    b.compute(ce, {update(logits), read(max), read(sum), read(targets), read(c.scalar.count)});
-  }
-  if (sp) b.seam(Collective::Kind::all_gather, {read(norm_out), write(gathered)});
-  if (bias) {
-    Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, asked, c.hidden_width, c.vocabulary);
-    const std::uint64_t made = asked * c.hidden_width, all = c.tokens * c.hidden_width;
-    if (made < all) {
-      b.compute(c.kernel(KernelKind::fill, Pass::input_gradient, c.tokens - asked, c.hidden_width),
-                {Operand{dx, View::Use::write, 0, made, all - made, {}}});
-    }
-    b.compute(
-        k, {read(logits), weight_of(c, *matrix.module, matrix.slice), Operand{dx, View::Use::write, 0, 0, made, {}}});
-  } else {
-    c.sharding.input_gradient(c, b, product, read(logits), dx);
-  }
-  if (sp) {
-    b.seam(Collective::Kind::reduce_scatter, {read(dx), write(dx_part)});
-  } else if (c.tensor > 1) {
-    b.seam(Collective::Kind::all_reduce, {Operand{dx, View::Use::accumulate, 0, 0, asked * c.hidden_width, {}}});
-  }
-  if (bias) {
-    Kernel k = c.kernel(KernelKind::gemm, Pass::weight_gradient, c.vocabulary, c.hidden_width, asked);
-    k.options.transpose_a = true;
-    b.compute(k, {read(logits), asked_rows, gradient_of(c, *matrix.module, matrix.slice)});
-    b.compute(c.kernel(KernelKind::bias_backward, Pass::weight_gradient, asked, c.vocabulary),
-              {read(logits), gradient_of(c, c.head, "output.bias")});
-  } else {
-    c.sharding.weight_gradient(c, b, product, gathered, read(logits));
-  }
-  b.compute(c.kernel(KernelKind::fill, Pass::input_gradient, c.rows, c.hidden_width), {write(norm_in_gradient)});
-  c.sharding.norm_backward(c, b, norm, read(dx_part), read(norm_in), read(stats), update(norm_in_gradient),
-                           std::nullopt);
-  if (bert) head_transform_backward(c, b, transform);
-
-  c.blocks(Phase::forward).head = f.finish(c);
-  c.blocks(Phase::backward).head = b.finish(c);
 }
 
 }  // namespace orrery::lowering

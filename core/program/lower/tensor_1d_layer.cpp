@@ -15,8 +15,9 @@ class Layer {
 
   void build() {
     for (const LayerKind& kind : c_.kinds) {
+      if (kind.prediction > 0) continue;
       module_ = &(c_.*kind.module);
-      mixes_ = has_mixtures() && kind.first == c_.dense_layers;
+      mixes_ = kind.mixture;
       build(kind);
     }
   }
@@ -31,17 +32,17 @@ class Layer {
     if (c_.grid) forward.enter_after_tail(collective_lane(c_.program, c_.row_group));
     if (c_.pipeline > 1) forward.enter_after_tail(receive_lane(TransferLane::forward_receive));
     emit_forward(forward);
-    c_.blocks(Phase::forward).*kind.plain = forward.finish(c_);
+    c_.blocks(Phase::forward)[kind].plain = forward.finish(c_);
     BlockBuilder backward(c_, name + ".backward", Pass::input_gradient, Section::model);
     if (c_.pipeline > 1) backward.enter_after_tail(receive_lane(TransferLane::backward_receive));
     if (c_.split_backward) {
       BlockBuilder weight(c_, name + ".weight", Pass::weight_gradient, Section::model);
       emit_backward(backward, weight);
-      c_.blocks(Phase::weight).*kind.plain = weight.finish(c_);
+      c_.blocks(Phase::weight)[kind].plain = weight.finish(c_);
     } else {
       emit_backward(backward, backward);
     }
-    c_.blocks(Phase::backward).*kind.plain = backward.finish(c_);
+    c_.blocks(Phase::backward)[kind].plain = backward.finish(c_);
   }
 
   static Lane receive_lane(TransferLane lane) { return {LaneKind::transfer, static_cast<std::uint8_t>(lane)}; }
@@ -49,7 +50,7 @@ class Layer {
   [[nodiscard]] bool swiglu() const { return c_.model.activation == Activation::swiglu; }
   [[nodiscard]] bool bias() const { return c_.model.bias; }
   [[nodiscard]] bool has_mixtures() const { return c_.model.mixture.has_value(); }
-  [[nodiscard]] bool has_dense() const { return !has_mixtures() || c_.dense_layers > 0; }
+  [[nodiscard]] bool has_dense() const { return !has_mixtures() || mixes_kinds(c_.model); }
 
   BufferId flat(const char* name, Role role, DType dtype, std::uint64_t count) {
     return layer_buffer(c_, name, role, dtype, count);

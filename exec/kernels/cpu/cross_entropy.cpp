@@ -75,7 +75,8 @@ void cross_entropy_backward(const Kernel& k, Operands o, KernelScratch& scratch)
   const Vocabulary vocabulary(k, o[0].place);
   // {scale, ...}: the loss gradient is scaled so that small 16-bit gradients do not vanish.
   const double scale = k.options.scaled ? read_scalar(o[5]) : 1.0;
-  const double weight = scale / read_scalar(o[4]);
+  const double part = k.parameter > 0.0 ? k.parameter : 1.0;
+  const double weight = part * scale / read_scalar(o[4]);
   T* buffer = scratch.get<T>(0, k.columns);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     T* x = update(o[0], row * k.columns, k.columns, buffer);
@@ -96,6 +97,12 @@ void cross_entropy_backward(const Kernel& k, Operands o, KernelScratch& scratch)
 }
 
 void mean_loss(Operands o) { write_scalar(o[0], read_scalar(o[0]) / read_scalar(o[1])); }
+
+void add_losses(const Kernel& k, Operands o) {
+  double sum = 0.0;
+  for (std::uint64_t i = 0; i < k.rows; ++i) sum += read_scalar(o[0], i);
+  write_scalar(o[1], read_scalar(o[1]) + k.parameter * sum);
+}
 
 template void cross_entropy_max<float>(const Kernel&, Operands, KernelScratch&);
 template void cross_entropy_max<double>(const Kernel&, Operands, KernelScratch&);

@@ -27,7 +27,7 @@ void load_tokens(const Kernel& k, Operands operands, const KernelContext& contex
   auto* out = static_cast<std::int32_t*>(operands[0].data);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     const TokenPlace at = token_place(operands[0].place, row);
-    out[row] = context.data->token(context.step, at.sequence, at.position);
+    out[row] = token_ahead(*context.data, *context.workload, context.step, at.sequence, at.position, k.site);
   }
 }
 
@@ -35,7 +35,7 @@ void load_targets(const Kernel& k, Operands operands, const KernelContext& conte
   auto* out = static_cast<std::int32_t*>(operands[0].data);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     const TokenPlace at = token_place(operands[0].place, row);
-    out[row] = context.data->target(context.step, at.sequence, at.position);
+    out[row] = target_ahead(*context.data, *context.workload, context.step, at.sequence, at.position, k.site);
   }
 }
 
@@ -59,14 +59,14 @@ void load_patches(const Kernel& k, Operands operands, const KernelContext& conte
   }
 }
 
-void count_targets(Operands operands, const KernelContext& context) {
+void count_targets(const Kernel& k, Operands operands, const KernelContext& context) {
   const Workload& w = *context.workload;
   const std::uint64_t sequences = w.global_batch / size(*context.mesh, batch_axes);
   const std::uint64_t begin = coordinate(*context.mesh, context.rank, batch_axes) * sequences;
   std::uint64_t count = 0;
   for (std::uint64_t sequence = begin; sequence < begin + sequences; ++sequence) {
     for (std::uint64_t position = 0; position < w.sequence_length; ++position) {
-      if (context.data->target(context.step, sequence, position) >= 0) ++count;
+      if (target_ahead(*context.data, w, context.step, sequence, position, k.site) >= 0) ++count;
     }
   }
   write_scalar(operands[0], static_cast<double>(count));

@@ -12,7 +12,7 @@ void load_tokens(const Kernel&, Operands, const KernelContext&);
 void load_targets(const Kernel&, Operands, const KernelContext&);
 void load_segments(const Kernel&, Operands, const KernelContext&);
 void load_patches(const Kernel&, Operands, const KernelContext&);
-void count_targets(Operands, const KernelContext&);
+void count_targets(const Kernel&, Operands, const KernelContext&);
 void fill(Operands);
 void initialize(Operands, const KernelContext&);
 
@@ -157,6 +157,7 @@ void cross_entropy_loss(const Kernel&, Operands);
 template <class T>
 void cross_entropy_backward(const Kernel&, Operands, KernelScratch&);
 void mean_loss(Operands);
+void add_losses(const Kernel&, Operands);
 
 // optimizer.cpp
 void initialize_scale(Operands, const KernelContext&);

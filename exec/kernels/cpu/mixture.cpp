@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "core/spec/model_spec.hpp"
@@ -87,13 +88,44 @@ void gather_sum(const Kernel& k, const Operand& rows, const Operand& slots, cons
   }
 }
 
+ExpertGroups groups_of(const Kernel& k) {
+  return k.kv_heads > 0 ? ExpertGroups{k.kv_heads, k.head_dim} : ExpertGroups{};
+}
+
+/// Which groups of `size` experts a token's choices come from: those worth most, of equal ones the lower numbers.
+template <class T>
+void best_groups(const Kernel& k, const T* logits, std::uint64_t size, std::vector<bool>& open) {
+  const T most = *std::max_element(logits, logits + k.columns);
+  const auto worth = [&](T logit) {
+    return k.site == 2 ? T{1} / (T{1} + std::exp(-logit)) : k.site == 1 ? std::exp(logit - most) : logit;
+  };
+  std::vector<T> worths(k.kv_heads);
+  for (std::uint32_t g = 0; g < k.kv_heads; ++g) {
+    T first = -std::numeric_limits<T>::infinity(), second = first;
+    for (std::uint64_t e = g * size; e < (g + 1) * size; ++e) {
+      const T x = logits[e];
+      second = std::max(second, std::min(first, x));
+      first = std::max(first, x);
+    }
+    worths[g] = worth(first) + (k.site > 0 && size > 1 ? worth(second) : T{0});
+  }
+  open.assign(k.kv_heads, false);
+  for (std::uint32_t n = 0; n < k.head_dim; ++n) {
+    std::uint32_t best = k.kv_heads;
+    for (std::uint32_t g = 0; g < k.kv_heads; ++g) {
+      if (!open[g] && (best == k.kv_heads || worths[g] > worths[best])) best = g;
+    }
+    open[best] = true;
+  }
+}
+
 }  // namespace
 
 void route_tokens(const Kernel& k, Operands o, const KernelContext& c) {
   const Place& place = o[0].place;
   ORRERY_ASSERT(place.shard != nullptr && c.mesh != nullptr && c.workload != nullptr);
   const auto experts = static_cast<std::uint32_t>(k.columns);
-  const LayerRouting routing(*c.workload, experts, k.batch, c.layer);
+  const LayerRouting routing(*c.workload, experts, k.batch, c.layer, groups_of(k));
   std::int32_t* choice = indices(o[0]);
   std::int32_t* slots = indices(o[1]);
   std::int32_t* arriving = indices(o[2]);
@@ -132,13 +164,16 @@ void choose_experts(const Kernel& k, Operands o, KernelScratch& scratch) {
   const std::uint64_t n = k.columns;
   T* in = scratch.get<T>(row_in, n);
   std::int32_t* choice = indices(o[1]);
+  const std::uint64_t size = n / std::max(1U, k.kv_heads);
+  std::vector<bool> open(1, true);  // groups of experts
   for (std::uint64_t token = 0; token < k.rows; ++token) {
     const T* logits = read(o[0], token * n, n, in);
+    if (k.kv_heads > 0) best_groups(k, logits, size, open);
     std::int32_t* chosen = choice + token * k.batch;
     for (std::uint32_t j = 0; j < k.batch; ++j) {
       std::int32_t best = -1;
       for (std::int32_t e = 0; e < static_cast<std::int32_t>(n); ++e) {
-        if (std::find(chosen, chosen + j, e) != chosen + j) continue;
+        if (!open[static_cast<std::uint64_t>(e) / size] || std::find(chosen, chosen + j, e) != chosen + j) continue;
         if (best < 0 || logits[e] > logits[best]) best = e;
       }
       chosen[j] = best;
@@ -337,7 +372,7 @@ void gates_backward(const Kernel& k, Operands o, const KernelContext& c) {
       groups = {o[2].place.box.extent[1], routing_group(*c.workload)};
       first_row = o[2].place.first / k.batch;  // with sequence parallelism a part of the rank's rows
     } else {
-      const LayerRouting routing(*c.workload, experts, k.batch, c.layer);
+      const LayerRouting routing(*c.workload, experts, k.batch, c.layer, groups_of(k));
       add_group([&](std::uint32_t e) { return routing.chosen(e); });
     }
   }

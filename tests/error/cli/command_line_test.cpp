@@ -171,6 +171,11 @@ TEST_CASE("plan.search-model: a model without bounds", "[error]") {
         "error: the search has no lower bounds for models of this kind [plan.search-model]\n"
         "  tiny-bert is no causal decoder with attention made from the residual stream.\n"
         "  Write a plan file; estimate, simulate and explain take it.\n");
+  CHECK(refused("plan --model " + std::string(ORRERY_SOURCE_DIR) +
+                "/tests/error/core-plan/given/ahead.toml --cluster dgx-h100 --batch 8 --seq 64") ==
+        "error: the search has no lower bounds for models of this kind [plan.search-model]\n"
+        "  ahead has prediction modules.\n"
+        "  Write a plan file; estimate, simulate and explain take it.\n");
 }
 
 TEST_CASE("cli.objective, cli.export, cli.top, cli.threads: choices of plan", "[error]") {

@@ -39,8 +39,13 @@ void roughen(Program& program, const Workload& workload, const ParameterSet& sha
     for (ParameterSlice& slice : table.slices) {
       if (slice.init == Init::ones && keeps_ones(workload)) continue;
       std::string prefix = table.module + ".";
-      if (table.module == "layer") prefix = fmt::format("layers.{}.", program.layers - 1);  // mixtures are the last
-      if (table.module == "layer.dense") prefix = "layers.0.";
+      // Layers of a kind have parameters of the same shapes.
+      std::uint32_t layer = 0;
+      while (of_layers(table) && layer + 1 < program.layers &&
+             !shapes.contains(fmt::format("layers.{}.{}", layer, slice.name))) {
+        ++layer;
+      }
+      if (of_layers(table)) prefix = fmt::format("layers.{}.", layer);
       const auto found = shapes.find(prefix + slice.name);
       // The head's copy of a tied table bears the full name already.
       const auto& [name, shape] = found != shapes.end() ? *found : *shapes.find(slice.name);

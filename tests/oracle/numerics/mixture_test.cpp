@@ -40,6 +40,10 @@ TEST_CASE("Mixtures on any plan equal a single device", "[oracle][numerics][mixt
       seen["auxiliary"] += routing.auxiliary_loss > 0 ? 1 : 0;
       seen["learned"] += routing.kind == Routing::Kind::learned ? 1 : 0;
       seen["learned, cut by positions"] += routing.kind == Routing::Kind::learned && run.plan.sequence_parallel ? 1 : 0;
+      seen["groups, stated"] += run.model.mixture->groups > 1 && routing.kind != Routing::Kind::learned ? 1 : 0;
+      seen["groups, learned"] += run.model.mixture->groups > 1 && routing.kind == Routing::Kind::learned ? 1 : 0;
+      seen["every other"] += run.model.mixture->every > 1 && mixture_count(run.model) > 1 ? 1 : 0;
+      seen["dense at the end"] += run.model.mixture->dense.empty() ? 0 : 1;
       seen["dense below"] += run.model.mixture->first_dense > 0 ? 1 : 0;
       const auto& counts = run.plan.recompute_layers;
       const bool some = counts && run.plan.recompute != Recompute::none;

@@ -65,6 +65,11 @@ ModelSpec latent(std::uint64_t query_rank) {
   return m;
 }
 
+ModelSpec predicting(ModelSpec m, std::uint64_t modules) {
+  m.prediction_modules = modules;
+  return m;
+}
+
 Workload workload(double dropout) {
   Workload w;
   w.global_batch = 3;
@@ -116,7 +121,10 @@ TEST_CASE("The reference gradient of every parameter element is the slope of the
       Case{"mixture, softmax of all", mixture(llama(false), Mixture::Scores::softmax_all), 0.3, 0.3},
       Case{"mixture, sigmoids", mixture(gpt(true), Mixture::Scores::sigmoid), 0.0, 0.3}, Case{"bert", bert(), 0.0, 0.0},
       Case{"bert, dropout", bert(), 0.3, 0.0}, Case{"vit", vit(), 0.0, 0.0}, Case{"vit, dropout", vit(), 0.3, 0.0},
-      Case{"latent", latent(6), 0.0, 0.0}, Case{"latent, queries from the stream, dropout", latent(0), 0.3, 0.3});
+      Case{"latent", latent(6), 0.0, 0.0}, Case{"latent, queries from the stream, dropout", latent(0), 0.3, 0.3},
+      Case{"prediction module, table not tied", predicting(gpt(false), 1), 0.0, 0.0},
+      Case{"two prediction modules, tied, dropout, ignored targets", predicting(gpt(true), 2), 0.3, 0.2},
+      Case{"prediction module with experts", predicting(mixture(llama(false), Mixture::Scores::sigmoid), 1), 0.0, 0.0});
   CAPTURE(c.name);
   Workload w = workload(c.dropout);
   if (c.model.mixture) {
@@ -163,6 +171,49 @@ TEST_CASE("A model with equal logits loses log of the vocabulary per target", "[
   CHECK(reference_loss(m, workload(0.2), weights, *data, 1) == Approx(std::log(11.0)).epsilon(1e-14));
 }
 
+// The same of prediction modules: each adds its weight's share.
+TEST_CASE("Equal logits of prediction modules lose log of the vocabulary times their weight", "[oracle][train]") {
+  const ModelSpec m = predicting(gpt(false), 2);
+  ParameterSet weights = rough_weights(m);
+  for (double& x : weights.at("head.output.weight").values) x = 0.0;
+  Workload w = workload(0.0);
+  const auto data = synthetic_data(m.vocabulary, 3, 0.0);
+  CHECK(reference_loss(m, w, weights, *data, 1) == Approx(1.3 * std::log(11.0)).epsilon(1e-14));
+  w.prediction_loss_weight = 0.1;
+  CHECK(reference_loss(m, w, weights, *data, 1) == Approx(1.1 * std::log(11.0)).epsilon(1e-14));
+}
+
+// Module k is given the token k ahead of each position, and asked for the one behind that.
+TEST_CASE("A prediction module is given the token ahead and asked for the one behind it", "[oracle][train]") {
+  class Counting final : public DataSource {
+   public:
+    [[nodiscard]] std::int32_t token(std::uint64_t, std::uint64_t, std::uint64_t position) const override {
+      return static_cast<std::int32_t>(position);
+    }
+    [[nodiscard]] std::int32_t target(std::uint64_t, std::uint64_t, std::uint64_t position) const override {
+      return position == 3 ? 9 : -1;
+    }
+  };
+  Workload w = workload(0.0);
+  CHECK(token_ahead(Counting(), w, 1, 0, 2, 2) == 4);
+  CHECK(token_ahead(Counting(), w, 1, 0, 3, 2) == 0);  // behind the end
+  CHECK(target_ahead(Counting(), w, 1, 0, 1, 2) == 9);
+  CHECK(target_ahead(Counting(), w, 1, 0, 4, 1) == -1);
+  CHECK(count_targets(Counting(), w, 1, 3) == 3);  // of each sequence, at position 0
+  CHECK(count_targets(Counting(), w, 1, 4) == 0);
+  // The loss of module 1 at position 2 sees positions 0 to 2 of the stream, and the words 1 to 3; that of the model at
+  // position 3 the words 0 to 3.  So no loss reaches word 4.
+  const ModelSpec m = predicting(gpt(false), 1);
+  const ReferenceGradients result = reference_gradients(m, w, rough_weights(m), Counting(), 1);
+  const Matrix& word = result.gradients.at("embedding.word.weight");
+  for (std::uint64_t v = 0; v < 5; ++v) {
+    double largest = 0.0;
+    for (std::uint64_t j = 0; j < m.hidden; ++j) largest = std::max(largest, std::abs(word(v, j)));
+    CAPTURE(v, largest);
+    CHECK((v < 4) == (largest > 0.0));
+  }
+}
+
 // Position p of the hidden state reads tokens 0..p only: with all targets but
 // that of position 2 ignored, the tables' gradients at later positions vanish.
 TEST_CASE("A target's loss does not depend on later tokens", "[oracle][train]") {
@@ -195,6 +246,11 @@ TEST_CASE("The reference holds exactly the model's parameters", "[oracle][train]
     std::uint64_t count = 0;
     for (const ReferenceParameter& p : parameters_of(m)) count += p.rows * p.columns;
     CHECK(count == parameter_count(m));
+  }
+  for (const ModelSpec& m : {predicting(gpt(true), 2), predicting(mixture(latent(6), Mixture::Scores::sigmoid), 1)}) {
+    std::uint64_t count = 0;
+    for (const ReferenceParameter& p : parameters_of(m)) count += p.rows * p.columns;
+    CHECK(count == parameter_count(m) + m.prediction_modules * prediction_module_parameter_count(m));
   }
 }
 

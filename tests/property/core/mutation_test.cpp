@@ -164,7 +164,7 @@ std::string mutate(Program& p, Random& random) {
 /// Rules about what a sound list computes.
 bool about_values(const std::string& code) {
   return code == "program.repeated" || code == "program.stale" || code == "program.partial" ||
-         code == "program.pairing" || code == "program.update" || code == "program.norm";
+         code == "program.pairing" || code == "program.update" || code == "program.targets" || code == "program.norm";
 }
 
 /// Blocks that some class runs.
@@ -289,6 +289,62 @@ TEST_CASE("the verifier rejects every lost and every repeated op of other archit
   CAPTURE(count.lost, count.harmless, count.repeated);
   CHECK(count.lost > 100 * seeds);
   CHECK(count.harmless * 20 < count.lost);
+}
+
+namespace {
+
+PlannedRun predicting_run(std::uint64_t seed) {
+  test::RandomRunLimits limits;
+  limits.max_ranks = 8;
+  limits.tensor = TensorAlgorithm::one_d;
+  limits.predictions = true;
+  return test::random_run(seed, limits);
+}
+
+}  // namespace
+
+TEST_CASE("the verifier rejects every lost and every repeated op of prediction modules", "[property][verify]") {
+  Losses count;
+  const std::uint64_t seeds = sample(30);
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) lose_and_repeat(seed, predicting_run(seed), count);
+  CAPTURE(count.lost, count.harmless, count.repeated);
+  CHECK(count.lost > 125 * seeds);
+  CHECK(count.harmless * 20 < count.lost);
+}
+
+// A list that trains on other targets, or tokens, than it says is sound in every other respect: each kernel that counts
+// or loads those further ahead is made to take those of the next token but `modules`, and each loss to be another's.
+TEST_CASE("the verifier rejects targets, tokens and counts of another module", "[property][verify]") {
+  std::size_t changes = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const PlannedRun run = predicting_run(seed);
+    const Program program = lower(run.model, run.workload, run.plan);
+    CAPTURE(seed, test::describe(run));
+    for (std::size_t b = 0; b < program.blocks.size(); ++b) {
+      for (const Op& op : program.blocks[b].ops) {
+        const auto* c = std::get_if<Compute>(&op.action);
+        if (c == nullptr) continue;
+        const Kernel& k = program.blocks[b].kernels[c->kernel];
+        CAPTURE(program.blocks[b].name, op_text(program, program.blocks[b], op));
+        Program changed = program;
+        Kernel& other = changed.blocks[b].kernels[c->kernel];
+        if (k.kind == KernelKind::load_targets || k.kind == KernelKind::count_targets ||
+            (k.kind == KernelKind::load_tokens && k.site > 0)) {
+          other.site = static_cast<std::uint8_t>(k.site + 1);
+        } else if (k.kind == KernelKind::add_losses) {
+          changed.blocks[b].views[op.views.first].count = k.rows - 1;
+          other.rows = k.rows - 1;
+          if (other.rows == 0) continue;
+        } else {
+          continue;
+        }
+        // Another rank's class may have lists without either.
+        REQUIRE(!verify(changed).empty());
+        ++changes;
+      }
+    }
+  }
+  CHECK(changes > 100);
 }
 
 // Whole gradients and weights live for a while: none may be forgotten, dropped

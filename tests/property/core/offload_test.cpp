@@ -50,7 +50,7 @@ Copied copied(const Program& program, std::uint32_t rank_class) {
 }
 
 /// Dense layers below mixtures, with which only states leave the device.
-bool has_dense_layers(const ModelSpec& m) { return m.mixture && m.mixture->first_dense > 0; }
+bool has_dense_layers(const ModelSpec& m) { return mixes_kinds(m); }
 
 /// Elements of a rank's modules whose states are in host memory, and of the largest of them; bytes of masters and
 /// moments.

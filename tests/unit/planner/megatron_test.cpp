@@ -159,6 +159,10 @@ TEST_CASE("recomputation, kernels and precision have their flags", "[unit][plann
   r.workload.precision = Precision::fp16;
   CHECK(value(r, "--accumulate-allreduce-grads-in-fp32") == "set");
   CHECK(value(r, "--initial-loss-scale") == "65536");
+  CHECK(value(r, "--mtp-num-layers").empty());
+  r.model.prediction_modules = 2;
+  CHECK(value(r, "--mtp-num-layers") == "2");
+  CHECK(value(r, "--mtp-loss-scaling-factor") == "0.3");
   r.plan.overlap_gradients = false;
   CHECK(value(r, "--overlap-grad-reduce").empty());
   CHECK(value(r, "--ddp-bucket-size").empty());

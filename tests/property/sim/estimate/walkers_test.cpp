@@ -36,6 +36,14 @@ void repeat_more(Program& program, std::uint64_t seed, std::int64_t most) {
   }
 }
 
+/// Every sixth with prediction modules.
+PlannedRun draw(std::uint64_t seed) {
+  test::RandomRunLimits limits;
+  limits.predictions = seed % 6 == 0;
+  if (limits.predictions) limits.tensor = TensorAlgorithm::one_d;
+  return test::random_run(seed, limits);
+}
+
 }  // namespace
 
 // Estimate evaluates blocks from remembered outcomes and classes by rendezvous; simulate keeps an event queue
@@ -45,7 +53,7 @@ TEST_CASE("Estimate and simulate agree to the picosecond, busy, exposed and exch
   Walk walk;
   CompiledProgram compiled;
   for (std::uint64_t seed = 1; seed <= 250; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = draw(seed);
     CAPTURE(seed, test::describe(run));
     Program program = lower(run.model, run.workload, run.plan);
     if (seed % 2 == 0) repeat_more(program, seed, 12);
@@ -79,7 +87,7 @@ TEST_CASE("Estimate and simulate agree to the picosecond, busy, exposed and exch
 // All ranks of a class do the same at the same time, so simulating one of them is simulating all.
 TEST_CASE("A folded simulation equals the expanded one on every rank", "[property][simulate]") {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = draw(seed);
     CAPTURE(seed, test::describe(run));
     const Program program = lower(run.model, run.workload, run.plan);
     for (const bool concurrent : {true, false}) {
@@ -100,7 +108,7 @@ TEST_CASE("Bytes sent are the same by rank, by ring and by the walk", "[property
   Walk walk;
   CompiledProgram compiled;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = draw(seed);
     CAPTURE(seed, test::describe(run));
     const Program program = lower(run.model, run.workload, run.plan);
     std::uint64_t bytes = 0;
@@ -118,7 +126,7 @@ TEST_CASE("Bytes sent are the same by rank, by ring and by the walk", "[property
 
 TEST_CASE("The same seed gives the same noise, and noise never shortens a step", "[property][simulate]") {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    const PlannedRun run = test::random_run(seed);
+    const PlannedRun run = draw(seed);
     CAPTURE(seed, test::describe(run));
     const Program program = lower(run.model, run.workload, run.plan);
     const Prices prices = test::random_prices(program, seed, true);

@@ -90,6 +90,19 @@ TEST_CASE("a configuration of DeepSeek-V3 gives its experts", "[unit][hf]") {
         61 * (187'107'328 + 2 * 7168ULL) + 3 * 3 * 7168ULL * 18432 + mixtures + 2 * 129'280ULL * 7168 + 7168);
 }
 
+// Layer l is a mixture where l >= first_k_dense_replace and moe_layer_freq divides l: 4, 6, 8 of 9.
+TEST_CASE("a configuration of DeepSeek gives how often mixtures come", "[unit][hf]") {
+  const std::string text =
+      R"({"model_type": "deepseek_v2", "hidden_size": 64, "num_hidden_layers": 9, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 100, "kv_lora_rank": 16, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "first_k_dense_replace": 3, "moe_layer_freq": 2})";
+  Diagnostics d;
+  const auto m = parse_hf_config(text, "x.json", d);
+  CHECK(render(d) == "");
+  REQUIRE(m);
+  std::string found;
+  for (std::uint64_t l = 0; l < 9; ++l) found += is_mixture(*m, l) ? 'm' : '.';
+  CHECK(found == "....m.m.m");
+}
+
 TEST_CASE("a bare gpt2 config takes that family's defaults", "[unit][hf]") {
   // Without keys GPT-2 is its smallest published size.
   Diagnostics d;

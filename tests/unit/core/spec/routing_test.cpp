@@ -27,28 +27,33 @@ Workload workload(Routing::Kind kind, std::uint64_t group) {
 }  // namespace
 
 // Tokens of a group choose k different experts each, and every expert as often
-// as its count says, in every group alike.
+// as its count says, in every group alike; where experts have groups, as many of
+// each of its own groups.
 TEST_CASE("choices of a routing group have the counts of its law", "[unit][routing]") {
   const auto kind = GENERATE(Routing::Kind::balanced, Routing::Kind::skewed, Routing::Kind::recorded);
   const std::uint64_t group = GENERATE(1U, 3U, 8U, 24U);
   const std::uint32_t per_token = GENERATE(1U, 2U, 3U);
   const double capacity = GENERATE(0.0, 0.5, 1.0, 2.0);
   const std::uint32_t layer = GENERATE(0U, 1U);
+  const ExpertGroups groups = GENERATE(ExpertGroups{}, ExpertGroups{2, 1}, ExpertGroups{4, 2}, ExpertGroups{8, 3});
+  if (per_token % groups.per_token != 0 || per_token > groups.per_token * (8 / groups.count)) return;
   Workload w = workload(kind, group);
   if (capacity > 0.0) w.routing.capacity = capacity;
-  const LayerRouting routing(w, 8, per_token, layer);
+  const LayerRouting routing(w, 8, per_token, layer, groups);
   for (std::uint64_t sequence = 0; sequence < 3; ++sequence) {
     for (std::uint64_t first = 0; first < 24; first += group) {
       std::vector<std::uint64_t> chosen(8), kept(8);
       for (std::uint64_t p = first; p < first + group; ++p) {
-        std::set<std::uint32_t> of_token;
+        std::set<std::uint32_t> of_token, groups_of_token;
         for (std::uint32_t j = 0; j < per_token; ++j) {
           const LayerRouting::Choice c = routing.choice(sequence, p, j);
           of_token.insert(c.expert);
+          groups_of_token.insert(c.expert / (8 / groups.count));
           ++chosen.at(c.expert);
           kept.at(c.expert) += c.kept ? 1 : 0;
         }
         CHECK(of_token.size() == per_token);
+        CHECK(groups_of_token.size() == groups.per_token);
       }
       for (std::uint32_t e = 0; e < 8; ++e) {
         CHECK(chosen[e] == routing.chosen(e));
@@ -214,6 +219,29 @@ std::string complaints_of(const std::function<void(ModelSpec&)>& change) {
 
 }  // namespace
 
+// Layers 1, 4 and 7 of 8 but 4; each other one is dense.
+TEST_CASE("Mixtures stand where first_dense, every and dense say", "[unit][spec]") {
+  const Library library(std::filesystem::path(ORRERY_SOURCE_DIR) / "models");
+  Diagnostics d;
+  ModelSpec m = *library.model("mixtral-8x7b", ".", d);
+  m.layers = 8;
+  const std::uint64_t all = parameter_count(m);
+  m.mixture->first_dense = 1;
+  m.mixture->every = 3;
+  m.mixture->dense = {4};
+  std::string found;
+  for (std::uint64_t l = 0; l < 8; ++l) found += is_mixture(m, l) ? 'm' : '.';
+  CHECK(found == ".m.....m");
+  CHECK(mixture_count(m) == 2);
+  CHECK(mixes_kinds(m));
+  // A dense layer has one part of width ffn in place of 8 and the router.
+  CHECK(all - parameter_count(m) == 6 * (7 * 3 * 4096ULL * 14336 + 8 * 4096));
+  const auto read = parse_model(write_model(m), "written", d);
+  CHECK(render(d) == "");
+  REQUIRE(read);
+  CHECK(read->mixture == m.mixture);
+}
+
 TEST_CASE("model.mixture: mixtures that no layer can be", "[error]") {
   CHECK(complaints_of([](ModelSpec& m) { m.mixture->per_token = 9; }) ==
         "error: a token cannot visit that many experts [model.mixture]\n"
@@ -223,6 +251,35 @@ TEST_CASE("model.mixture: mixtures that no layer can be", "[error]") {
         "error: no layer is a mixture [model.mixture]\n"
         "  The first 32 layers are dense; the model has 32.\n"
         "  Leave out [model.mixture], or lower first_dense.\n");
+  CHECK(complaints_of([](ModelSpec& m) { m.mixture->groups = 3; }) ==
+        "error: the groups do not divide the experts [model.mixture]\n"
+        "  experts is 8, and 8 / 3 leaves 2.\n"
+        "  Leave out groups where tokens may visit any experts.\n");
+  CHECK(complaints_of([](ModelSpec& m) { m.mixture->groups = 8; }) ==
+        "error: a token cannot visit its experts in that many groups [model.mixture]\n"
+        "  groups_per_token is 1; per_token is 2, and there are 8 groups of 1 experts.\n"
+        "  Valid: 2 to 8.\n");
+  CHECK(complaints_of([](ModelSpec& m) { m.mixture->every = 0; }) ==
+        "error: every is out of range [model.range]\n"
+        "  It is 0; from 1 to 10000 is allowed.\n");
+  CHECK(complaints_of([](ModelSpec& m) {
+          m.mixture->dense = {3, 32};
+        }) ==
+        "error: dense does not name layers in ascending order [model.mixture]\n"
+        "  It has 32; the model's layers are 0 to 31.\n");
+  CHECK(complaints_of([](ModelSpec& m) {
+          m.mixture->dense = {3, 3};
+        }) ==
+        "error: dense does not name layers in ascending order [model.mixture]\n"
+        "  It has 3 before 3.\n");
+  CHECK(complaints_of([](ModelSpec& m) {
+          m.mixture->first_dense = 7;
+          m.mixture->every = 16;
+          m.mixture->dense = {7, 23};
+        }) ==
+        "error: no layer is a mixture [model.mixture]\n"
+        "  Each of those from layer 7 on in steps of 16 is among dense.\n"
+        "  Leave out [model.mixture], or shorten dense.\n");
   CHECK(complaints_of([](ModelSpec& m) { m.bias = true; }) ==
         "error: experts have no biases [model.mixture]\n"
         "  Set bias to false: no published mixture of experts that this reads has any.\n");

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "core/base/diagnostics.hpp"
+#include "core/plan/plan.hpp"
+
+namespace orrery {
+
+/// What plans cannot do with prediction modules, which the last stage trains beside the head.
+///
+/// Codes: plan.prediction-modules plan.prediction-tensor plan.prediction-schedule plan.prediction-zero
+/// plan.prediction-offload plan.prediction-sequence plan.prediction-weight
+void check_predictions(const Plan&, const ModelSpec&, const Workload&, Diagnostics& out);
+
+}  // namespace orrery

@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/program/verify_parts.hpp"
+
+namespace orrery::verifying {
+
+namespace {
+
+// Which tokens a loss is of.  The model is asked for the next token, prediction
+// module k for that of k further on; each loss is the mean over its own targets,
+// and the means are added to one.  A list that takes another's targets or count
+// trains something else and is sound in every other respect.
+
+class Targets {
+ public:
+  Targets(Findings& f, std::uint32_t rank_class) : f_(f), p_(f.program()), class_(rank_class) {}
+
+  void check() {
+    for_each_op(p_, p_.classes[class_].step, [&](const OpRun& run) {
+      const auto* compute = std::get_if<Compute>(&run.op->action);
+      if (compute == nullptr || f_.full()) return;
+      see(run, run.block->kernels[compute->kernel]);
+    });
+    if (means_.size() > 1) {
+      f_.add("program.targets",
+             fmt::format("the means of {} losses are never added (class {})", means_.size(), class_));
+    }
+  }
+
+ private:
+  using Element = std::pair<std::uint32_t, std::uint64_t>;  ///< of a buffer
+
+  static const View& view(const OpRun& run, std::uint32_t i) { return run.block->views[run.op->views.first + i]; }
+  static Element element(const View& v) { return {index(v.buffer), v.offset}; }
+  [[nodiscard]] Instance instance(const OpRun& run, const View& v) const {
+    return instance_of(p_, v.buffer, v.layer_shift, run.layer, run.microbatch);
+  }
+  void wrong(const OpRun& run, std::string what) {
+    f_.add_run("program.targets", std::move(what), representative(p_, class_), false, run);
+  }
+
+  void see(const OpRun& run, const Kernel& k) {
+    switch (k.kind) {
+      case KernelKind::load_tokens: given_.emplace(run.microbatch, k.site); return;
+      case KernelKind::load_targets: targets_[instance(run, view(run, 0))] = k.site; return;
+      case KernelKind::count_targets: counts_[element(view(run, 0))] = k.site; return;
+      case KernelKind::cross_entropy_loss: {
+        const std::uint32_t ahead = targets_[instance(run, view(run, 3))];
+        if (ahead > 0 && !given_.contains({run.microbatch, ahead})) {
+          wrong(run, fmt::format("tokens {} further ahead are asked for, and none are given", ahead));
+        }
+        const auto [at, first] = losses_.try_emplace(element(view(run, 4)), ahead);
+        if (!first && at->second != ahead) {
+          wrong(run, fmt::format("one loss sums targets {} and {} further ahead", at->second, ahead));
+        }
+        return;
+      }
+      case KernelKind::cross_entropy_backward:
+        return same(run, targets_[instance(run, view(run, 3))], element(view(run, 4)));
+      case KernelKind::mean_loss:
+        means_.insert(element(view(run, 0)));
+        return same(run, losses_[element(view(run, 0))], element(view(run, 1)));
+      case KernelKind::add_losses:
+        for (std::uint64_t i = 0; i < view(run, 0).count; ++i) {
+          means_.erase({index(view(run, 0).buffer), view(run, 0).offset + i});
+        }
+        return;
+      default: return;
+    }
+  }
+
+  void same(const OpRun& run, std::uint32_t ahead, const Element& count) {
+    const auto at = counts_.find(count);
+    if (at == counts_.end() || at->second == ahead) return;
+    wrong(run, fmt::format("a loss of targets {} further ahead is divided by the number of those {} ahead", ahead,
+                           at->second));
+  }
+
+  Findings& f_;
+  const Program& p_;
+  std::uint32_t class_;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> given_;  ///< (microbatch, positions ahead) of tokens
+  std::map<Instance, std::uint32_t> targets_;                ///< positions ahead
+  std::map<Element, std::uint32_t> counts_, losses_;         ///< the same
+  std::set<Element> means_;                                  ///< of losses, not added to another
+};
+
+}  // namespace
+
+void check_targets(Findings& f) {
+  for (std::uint32_t c = 0; c < f.program().classes.size() && !f.full(); ++c) Targets(f, c).check();
+}
+
+}  // namespace orrery::verifying
