@@ -76,7 +76,8 @@ class PlanVerb final : public Verb {
     c.option("--export", export_, "print the best plan as another program's launch flags: megatron");
     c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated");
     c.flag("--all", all_,
-           "search every dimension: replica, context and grids of tensor axes, ZeRO 0 to 3, all schedules");
+           "search every dimension: replica, context and grids of tensor axes, ZeRO 0 to 3, all schedules, counts of "
+           "recomputed layers");
     c.option("--only", only_,
              "every dimension within limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
     c.flag("--space", show_space_, "describe the space that would be searched, and stop");
@@ -159,21 +160,16 @@ void PlanVerb::read() {
   spec_ = std::move(*model);
   machine_ = std::move(*cluster);
   adapt_to_this_machine(machine_);
-  if (spec_.mixture) {
-    d.error("plan.search", "the search does not know layers of experts",
-            {fmt::format("{} has {} experts; the plans that it looks at have no expert axis.", spec_.name,
-                         spec_.mixture->experts),
-             "Write a plan by hand, such as models/plan/mixtral-8x7b-8-dgx-h100.toml, and try: orrery estimate."});
-  }
   if (spec_.positions == PositionEncoding::learned && workload_.sequence_length > spec_.max_positions) {
     d.error("workload.sequence", fmt::format("{} has {} positions", spec_.name, spec_.max_positions),
             {fmt::format("--seq is {}.", workload_.sequence_length)});
   }
   if (!bound_covers(spec_)) {
     d.error("plan.search-model", "the search has no lower bounds for models of this kind",
-            {spec_.prediction_modules > 0
-                 ? fmt::format("{} has prediction modules.", spec_.name)
-                 : fmt::format("{} is no causal decoder with attention made from the residual stream.", spec_.name),
+            {spec_.prediction_modules > 0 ? fmt::format("{} has prediction modules.", spec_.name)
+             : spec_.mixture && mixes_kinds(spec_) && spec_.architecture == Architecture::decoder
+                 ? fmt::format("{} has dense layers between or above mixtures.", spec_.name)
+                 : fmt::format("{} is no causal decoder.", spec_.name),
              "Write a plan file; estimate, simulate and explain take it."});
   }
   if (!machine_.device.peak.contains(workload_.precision)) {

@@ -95,7 +95,8 @@ std::string describe(const Space& space) {
         schedules.insert(std::string(name_of(c.schedule))), chunks.insert(c.chunks);
     }
     for (const BlockChoice& b : s.blocks) {
-      kernels.insert(fmt::format("{} {}", name_of(b.attention), name_of(b.recompute)));
+      kernels.insert(
+          fmt::format("{} {}{}", name_of(b.attention), name_of(b.recompute), b.fewest ? " of the fewest layers" : ""));
       if (s.sizes[index(Axis::context)] > 1) {
         context.insert(fmt::format("{}{}", name_of(b.context), b.zigzag ? " zigzag" : ""));
       }

@@ -179,8 +179,8 @@ Explanation explain(const PlannedRun& given, const Calibration& calibration, con
     PlanChange& change = changes[i];
     if (progress) progress(i, changes.size());
     const bool bounded = bound_covers(change.plan, run.model);
-    change.peak_memory_bytes =
-        bounded && memory_is_exact(change.plan) ? bounder.peak_memory(change.plan) : lowered_peak(run, change.plan);
+    change.peak_memory_bytes = bounded && bounder.knows_memory(change.plan) ? bounder.peak_memory(change.plan)
+                                                                            : lowered_peak(run, change.plan);
     change.fits = static_cast<double>(change.peak_memory_bytes) <= run.cluster->device.memory.base();
     if (!leanest || change.peak_memory_bytes < leanest->peak_memory_bytes) leanest = change;
     const bool may_be_faster = !bounded || bounder.step_time(change.plan) < now;

@@ -14,6 +14,13 @@ Rating rating(Objective objective, Picoseconds step, std::uint64_t peak_bytes) {
   return {};
 }
 
+bool is_listed_elsewhere(const Plan& plan) {
+  const std::vector<std::uint32_t>& counts = *plan.recompute_layers;
+  return counts == *plan.stage_layers ||
+         (plan.recompute == Recompute::selective &&
+          std::all_of(counts.begin(), counts.end(), [](std::uint32_t n) { return n == 0; }));
+}
+
 namespace {
 
 class Expander {
@@ -152,6 +159,7 @@ class Expander {
     part.count = 1;
     for (const std::vector<std::uint32_t>& split : splits_of(space_, shape_, schedule)) {
       plan_.stage_layers = split;
+      start_counts();
       choose(plan_, shape_.states.front());
       // All states at once, where the passes alone take too long.
       const Picoseconds least = bounder_.any_state(plan_);
@@ -167,7 +175,9 @@ class Expander {
       std::optional<Family> plain;
       for (std::size_t i = 0; i < states; ++i) {
         choose(plan_, shape_.states[i]);
-        const std::uint64_t peak = bounder_.peak_memory(plan_);
+        start_counts();
+        if (!recompute_fewest(Bounder::Memory::closed_form)) continue;
+        const std::uint64_t peak = least_peak(bounder_.peak_memory(plan_));
         if (peak > capacity_) {
           ++out_.infeasible;
           continue;
@@ -201,6 +211,27 @@ class Expander {
     return true;
   }
 
+  /// As if no layer were recomputed, of plans with the fewest.
+  void start_counts() {
+    if (plan_.recompute_layers) plan_.recompute_layers->assign(plan_.stage_layers->size(), 0);
+  }
+  /// As many as the plan needs by that look at its memory; false where it is left out.
+  bool recompute_fewest(Bounder::Memory by) {
+    if (!plan_.recompute_layers) return true;
+    if (!bounder_.recompute_fewest(plan_, capacity_, by)) {
+      ++out_.infeasible;
+      return false;
+    }
+    if (!bounder_.knows_memory(plan_) || !is_listed_elsewhere(plan_)) return true;
+    ++out_.same;
+    return false;
+  }
+
+  /// The Program may ask for more recomputed layers than a closed form, and then hold less.
+  std::uint64_t least_peak(std::uint64_t known) const {
+    return plan_.recompute_layers && !bounder_.knows_memory(plan_) ? family_.peak : known;
+  }
+
   void look() {
     const ScheduleChoice& schedule = on_mesh().schedules[family_.schedule];
     choose(plan_, schedule);
@@ -212,8 +243,14 @@ class Expander {
       if ((family_.states >> i & 1U) == 0) continue;
       choose(plan_, shape_.states[i]);
       part.first = family_.first + i;
-      const Bounder::Look closer = bounder_.closer(plan_, capacity_);
-      add(part, Family::Level::candidate, closer.step, closer.peak);
+      start_counts();
+      if (!recompute_fewest(Bounder::Memory::closed_form)) continue;
+      Bounder::Look closer = bounder_.closer(plan_, capacity_);
+      if (plan_.recompute_layers && closer.peak > capacity_) {
+        if (!recompute_fewest(Bounder::Memory::passes)) continue;
+        closer = bounder_.closer(plan_, capacity_);
+      }
+      add(part, Family::Level::candidate, closer.step, closer.peak > capacity_ ? closer.peak : least_peak(closer.peak));
     }
   }
 

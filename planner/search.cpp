@@ -16,6 +16,7 @@
 #include "core/program/lower/lower.hpp"
 #include "planner/certificate.hpp"
 #include "planner/families.hpp"
+#include "planner/fewest_recomputed.hpp"
 #include "planner/progress_meter.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/estimate.hpp"
@@ -53,6 +54,8 @@ struct Estimated {
   std::uint64_t number = 0;
   Picoseconds step = 0;
   bool fits = true;
+  std::vector<std::uint32_t> recomputed;  ///< layers of each stage, of a plan with the fewest
+  bool same = false;                      ///< those are the counts of another plan of the space
   friend auto operator<=>(const Estimated&, const Estimated&) = default;
 };
 
@@ -188,6 +191,7 @@ class Search {
     result.evaluated = evaluated_.size();
     result.infeasible = infeasible_;
     if (infeasible_ > 0) result.pruned.push_back({"memory", infeasible_});
+    if (same_ > 0) result.pruned.push_back({"same", same_});
     std::uint64_t left = 0;
     for (const auto& [step, count] : left_) left += count;
     if (result.complete && left > 0) result.pruned.push_back({"bound", left});
@@ -270,7 +274,9 @@ class Search {
           batch[i - inner.size()] = estimate_one(plans[i - inner.size()]);
         }
       });
-      for (std::size_t i = 0; i < plans.size(); ++i) frontier_.learn(plans[i], batch[i].rating);
+      for (std::size_t i = 0; i < plans.size(); ++i) {
+        if (batch[i].step > 0) frontier_.learn(plans[i], batch[i].rating);
+      }
       take_in(parts, batch);
     }
   }
@@ -281,10 +287,15 @@ class Search {
       for (const Family& f : e.inside) frontier_.push(f);
       for (const Family& f : e.beyond) leave(f), decided += f.count;
       infeasible_ += e.infeasible;
-      decided += e.infeasible;
+      same_ += e.same;
+      decided += e.infeasible + e.same;
     }
     for (const Estimated& e : batch) {
       ++decided;
+      if (e.same) {
+        ++same_;
+        continue;
+      }
       if (!e.fits) {
         ++infeasible_;
         continue;
@@ -302,12 +313,21 @@ class Search {
   }
 
   Estimated estimate_one(const Family& candidate) {
-    const Plan plan = plan_at(space_, candidate.first);
-    const Program program = lower(model_, workload_, plan);
+    Plan plan = plan_at(space_, candidate.first);
+    Program program;
+    std::vector<std::uint32_t> counts;
+    if (plan.recompute_layers) {
+      const bool fits = fewest_.local().find(plan, program, model_, workload_, capacity_, bounders_.local());
+      const bool same = fits && is_listed_elsewhere(plan);
+      if (!fits || same) return {{}, candidate.first, 0, fits, {}, same};
+      counts = *plan.recompute_layers;
+    } else {
+      program = lower(model_, workload_, plan);
+    }
     Estimator& estimator = estimators_.local();
     Picoseconds step = 0;
     std::uint64_t peak = candidate.peak;
-    if (memory_is_exact(plan)) {
+    if (memory_is_exact(plan, workload_)) {
       step = picoseconds(estimator.step_time(program, costs_of(plan)));
     } else {
       const PlannedRun run{model_, workload_, cluster_, plan, {}, {}};
@@ -317,7 +337,7 @@ class Search {
     }
     ORRERY_ASSERT(step >= candidate.step && peak >= candidate.peak, candidate.first, step, candidate.step, peak,
                   candidate.peak);
-    return {rating(options_.objective, step, peak), candidate.first, step, peak <= capacity_};
+    return {rating(options_.objective, step, peak), candidate.first, step, peak <= capacity_, std::move(counts), false};
   }
 
   /// Reports of the best, and their simulations.
@@ -328,6 +348,10 @@ class Search {
       FoundPlan& found = result.plans[i];
       found.number = best_[i].number;
       found.plan = plan_at(space_, found.number);
+      if (found.plan.recompute_layers) {
+        found.plan.recompute_layers = best_[i].recomputed;
+        tidy_counts(found.plan);
+      }
       const PlannedRun run{model_, workload_, cluster_, found.plan, {}, {}};
       const Program program = lower(model_, workload_, found.plan);
       const CostModel costs = costs_of(found.plan);
@@ -386,8 +410,9 @@ class Search {
   tbb::enumerable_thread_specific<MeshOrders> orders_;
   Frontier frontier_;
   std::vector<std::pair<Picoseconds, std::uint64_t>> left_;  ///< bounds on the step, of how many plans left out
-  std::uint64_t infeasible_ = 0;
+  std::uint64_t infeasible_ = 0, same_ = 0;
   tbb::enumerable_thread_specific<Estimator> estimators_;
+  tbb::enumerable_thread_specific<FewestRecomputed> fewest_;
   std::vector<Estimated> evaluated_;
   std::optional<Rating> seed_;
   std::vector<Estimated> best_;  ///< ascending, at most `top`

@@ -57,8 +57,8 @@ struct FoundPlan {
 
 /// Why plans were not estimated.
 struct PruneCount {
-  std::string
-      reason;  ///< "memory": does not fit by a bound on its peak or by its Program; "bound": cannot be among the best
+  std::string reason;  ///< "memory": does not fit by a bound on its peak or by its Program; "bound": cannot be among
+                       ///< the best; "same": with the fewest recomputed layers it is another plan of the space
   std::uint64_t count = 0;
 };
 

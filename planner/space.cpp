@@ -101,16 +101,20 @@ bool is_valid(const Plan& plan, const ModelSpec& model, const Workload& workload
   return wrong.empty();
 }
 
-std::vector<BlockChoice> block_choices(const ShapeSpace& shape) {
+std::vector<BlockChoice> block_choices(const ShapeSpace& shape, bool counts) {
   struct Kernel {
     AttentionKernel attention;
     Recompute recompute;
+    bool fewest;
   };
-  std::vector<Kernel> kernels = {{AttentionKernel::unfused, Recompute::none},
-                                 {AttentionKernel::unfused, Recompute::selective},
-                                 {AttentionKernel::unfused, Recompute::full},
-                                 {AttentionKernel::flash, Recompute::none},
-                                 {AttentionKernel::flash, Recompute::full}};
+  // The fewest fully recomputed layers may be none.
+  const Recompute least = counts ? Recompute::full : Recompute::none;
+  std::vector<Kernel> kernels = {{AttentionKernel::unfused, least, counts},
+                                 {AttentionKernel::unfused, Recompute::selective, false},
+                                 {AttentionKernel::unfused, Recompute::full, false},
+                                 {AttentionKernel::flash, least, counts},
+                                 {AttentionKernel::flash, Recompute::full, false}};
+  if (counts) kernels.push_back({AttentionKernel::unfused, Recompute::selective, true});
   const bool context = shape.sizes[index(Axis::context)] > 1;
   std::vector<BlockChoice> choices;
   for (const ContextAlgorithm algorithm :
@@ -123,7 +127,7 @@ std::vector<BlockChoice> block_choices(const ShapeSpace& shape) {
         for (const bool save : {false, true}) {
           if (save && shape.tensor != TensorAlgorithm::three_d) continue;
           for (const Kernel& k : kernels) {
-            choices.push_back({k.attention, k.recompute, sequence, algorithm, zigzag, save});
+            choices.push_back({k.attention, k.recompute, k.fewest, sequence, algorithm, zigzag, save});
           }
         }
       }
@@ -132,10 +136,12 @@ std::vector<BlockChoice> block_choices(const ShapeSpace& shape) {
   return choices;
 }
 
-std::vector<StateChoice> state_choices(const ShapeSpace& shape, const SpaceLimits& limits, std::size_t& plain) {
+std::vector<StateChoice> state_choices(const ShapeSpace& shape, const ModelSpec& model, const SpaceLimits& limits,
+                                       std::size_t& plain) {
   const auto size = [&](Axis axis) { return shape.sizes[index(axis)]; };
   const bool grid = shape.tensor != TensorAlgorithm::one_d;
-  const bool reduces = size(Axis::data) > 1 || size(Axis::context) > 1 || grid;
+  const bool reduces = size(Axis::data) > 1 || size(Axis::context) > 1 || size(Axis::expert) > 1 || grid;
+  const bool two_kinds = model.mixture && model.mixture->first_dense > 0;
   std::vector<StateChoice> choices;
   for (std::uint32_t zero = 0; zero <= 3; ++zero) {
     if (zero == 2) plain = choices.size();
@@ -145,6 +151,7 @@ std::vector<StateChoice> state_choices(const ShapeSpace& shape, const SpaceLimit
     for (const bool reshard : {true, false}) {
       for (const std::uint32_t prefetch : {1U, 0U}) {
         if (zero < 3 && (!reshard || prefetch == 0)) continue;
+        if (zero == 3 && prefetch > 0 && two_kinds) continue;
         for (const bool overlap : {false, true}) {
           if (overlap && !reduces) continue;
           choices.push_back({zero, reshard, prefetch, overlap});
@@ -179,6 +186,7 @@ class Maker {
           continue;
         }
         const std::uint64_t square = std::uint64_t{cut} * cut;
+        if (model_.mixture || model_.latent) continue;  // no grids of ranks
         if (cut < 2 || devices % square != 0 || !cuts(cut) || model_.hidden % cut != 0) continue;
         shape.sizes[index(Axis::row)] = shape.sizes[index(Axis::column)] = cut;
         for (const std::uint32_t depth : divisors(devices / square)) {
@@ -195,7 +203,9 @@ class Maker {
 
  private:
   bool cuts(std::uint32_t parts) const {
-    return model_.heads % parts == 0 && model_.kv_heads % parts == 0 && model_.ffn % parts == 0;
+    const bool experts =
+        !model_.mixture || (model_.mixture->ffn % parts == 0 && model_.mixture->shared_ffn % parts == 0);
+    return experts && model_.heads % parts == 0 && model_.kv_heads % parts == 0 && model_.ffn % parts == 0;
   }
 
   /// All sizes of the axes that are not of tensor parallelism.
@@ -206,14 +216,18 @@ class Maker {
       for (const std::uint32_t context : divisors(devices / pipeline)) {
         if (context > 1 && (!may_cut || workload_.sequence_length % context != 0)) continue;
         for (const std::uint32_t replica : divisors(devices / pipeline / context)) {
-          const auto data = static_cast<std::uint32_t>(devices / pipeline / context / replica);
-          if (replica > 1 && (!limits_.replicas || data == 1)) continue;
-          ShapeSpace full = shape;
-          full.sizes[index(Axis::pipeline)] = pipeline;
-          full.sizes[index(Axis::context)] = context;
-          full.sizes[index(Axis::replica)] = replica;
-          full.sizes[index(Axis::data)] = data;
-          add(std::move(full));
+          for (const std::uint32_t expert : divisors(devices / pipeline / context / replica)) {
+            const auto data = static_cast<std::uint32_t>(devices / pipeline / context / replica / expert);
+            if (replica > 1 && (!limits_.replicas || data == 1)) continue;
+            if (expert > 1 && (!limits_.expert || !model_.mixture || model_.mixture->experts % expert != 0)) continue;
+            ShapeSpace full = shape;
+            full.sizes[index(Axis::pipeline)] = pipeline;
+            full.sizes[index(Axis::context)] = context;
+            full.sizes[index(Axis::replica)] = replica;
+            full.sizes[index(Axis::data)] = data;
+            full.sizes[index(Axis::expert)] = expert;
+            add(std::move(full));
+          }
         }
       }
     }
@@ -222,11 +236,13 @@ class Maker {
   /// Valid choices depend on the axes that cut layers alone.
   const std::vector<BlockChoice>& blocks_of(const ShapeSpace& shape, Plan plan) {
     std::vector<std::uint32_t> key = {static_cast<std::uint32_t>(shape.tensor)};
-    for (const Axis a : {Axis::context, Axis::tensor, Axis::row, Axis::depth}) key.push_back(shape.sizes[index(a)]);
+    for (const Axis a : {Axis::context, Axis::tensor, Axis::expert, Axis::row, Axis::depth})
+      key.push_back(shape.sizes[index(a)]);
     const auto at = blocks_.try_emplace(key).first;
     if (!at->second.empty()) return at->second;
-    for (const BlockChoice& choice : block_choices(shape)) {
+    for (const BlockChoice& choice : block_choices(shape, limits_.recompute_layers)) {
       choose(plan, choice);
+      if (choice.fewest) plan.recompute_layers->assign(plan.stage_layers->size(), 0);
       if (is_valid(plan, model_, workload_, cluster_)) at->second.push_back(choice);
     }
     return at->second;
@@ -294,7 +310,8 @@ class Maker {
     shape.blocks = blocks_of(shape, plan);
     if (shape.blocks.empty()) return;
     choose(plan, shape.blocks.front());
-    shape.states = state_choices(shape, limits_, shape.plain_states);
+    plan.recompute_layers.reset();
+    shape.states = state_choices(shape, model_, limits_, shape.plain_states);
     if (shape.states.empty()) return;
     for (const std::uint32_t microbatch : sizes) {
       plan.microbatch_size = microbatch;
@@ -333,7 +350,7 @@ SpaceLimits basic_limits() {
   limits.schedules = {ScheduleName::gpipe, ScheduleName::one_f_one_b};
   limits.zero = {0, 1};
   limits.most_chunks = 1;
-  limits.replicas = limits.context = false;
+  limits.replicas = limits.context = limits.recompute_layers = false;
   return limits;
 }
 
@@ -404,6 +421,8 @@ const std::vector<std::vector<std::uint32_t>>& splits_of(const Space& space, con
 void choose(Plan& plan, const BlockChoice& choice) {
   plan.attention = choice.attention;
   plan.recompute = choice.recompute;
+  plan.recompute_layers.reset();
+  if (choice.fewest) plan.recompute_layers.emplace();
   plan.sequence_parallel = choice.sequence_parallel;
   plan.context = choice.context;
   plan.zigzag = choice.zigzag;
@@ -418,6 +437,17 @@ void choose(Plan& plan, const StateChoice& choice) {
   plan.reshard_after_forward = choice.reshard_after_forward;
   plan.prefetch = choice.prefetch;
   plan.overlap_gradients = choice.overlap_gradients;
+}
+
+void tidy_counts(Plan& plan) {
+  if (!plan.recompute_layers) return;
+  if (*plan.recompute_layers == *plan.stage_layers) {
+    plan.recompute_layers.reset();
+  } else if (std::all_of(plan.recompute_layers->begin(), plan.recompute_layers->end(),
+                         [](std::uint32_t n) { return n == 0; })) {
+    plan.recompute_layers.reset();
+    plan.recompute = Recompute::none;
+  }
 }
 
 Plan plan_at(const Space& space, std::uint64_t number) {
@@ -450,6 +480,7 @@ Plan plan_at(const Space& space, std::uint64_t number) {
       choose(plan, s);
       plan.stage_layers = splits[rest / states];
       choose(plan, shape.states[rest % states]);
+      if (plan.recompute_layers) plan.recompute_layers->assign(plan.stage_layers->size(), 0);
       return plan;
     }
   }
@@ -460,7 +491,7 @@ Plan plan_at(const Space& space, std::uint64_t number) {
 std::uint64_t number_of(const Space& space, const Plan& plan) {
   ORRERY_ASSERT(is_resolved(plan));
   const bool rings = plan.inner_ring != 0;
-  if (!plan.placement.empty() || plan.collective_algorithm || plan.recompute_layers || rings) return space.count;
+  if (!plan.placement.empty() || plan.collective_algorithm || rings) return space.count;
   std::array<std::uint32_t, axis_count> sizes{};
   sizes.fill(1);
   Mesh mesh;
@@ -481,6 +512,11 @@ std::uint64_t number_of(const Space& space, const Plan& plan) {
   if (sizes[index(Axis::data)] == 1) {
     state = {0, true, 1, state.overlap_gradients && shape->states.size() > 1};
   }
+  // None recomputed are the fewest that are recomputed in full, where those are in the space.
+  const bool counts = std::any_of(shape->blocks.begin(), shape->blocks.end(), [](const auto& b) { return b.fewest; });
+  const bool none = plan.recompute == Recompute::none && counts;
+  const bool fewest = none || plan.recompute_layers.has_value();
+  const Recompute recompute = none ? Recompute::full : plan.recompute;
   std::uint64_t number = shape->first;
   for (const MicrobatchSpace& m : shape->microbatches) {
     if (m.size != plan.microbatch_size) {
@@ -488,7 +524,7 @@ std::uint64_t number_of(const Space& space, const Plan& plan) {
       continue;
     }
     const std::uint64_t block =
-        place(shape->blocks, BlockChoice{*plan.attention, plan.recompute, plan.sequence_parallel, plan.context,
+        place(shape->blocks, BlockChoice{*plan.attention, recompute, fewest, plan.sequence_parallel, plan.context,
                                          plan.zigzag, plan.save_gathered});
     std::uint64_t order = 0;
     for (const Mesh& listed : orders_of(space, *shape)) {

@@ -20,6 +20,8 @@ namespace orrery {
 struct BlockChoice {
   AttentionKernel attention = AttentionKernel::flash;
   Recompute recompute = Recompute::none;
+  /// Of as few layers of each stage as let the plan fit, not of all.
+  bool fewest = false;
   bool sequence_parallel = false;
   ContextAlgorithm context = ContextAlgorithm::all_gather;
   bool zigzag = false;
@@ -79,30 +81,42 @@ struct SpaceLimits {
   std::uint32_t most_chunks = 0;  ///< 0: any
   bool replicas = true;           ///< the axis replica
   bool context = true;            ///< the axis context
+  bool expert = true;             ///< the axis expert, of models that have experts
+  bool recompute_layers = true;   ///< as few recomputed layers as fit, beside none and all
 };
-/// Pipeline, data and 1D tensor axes, ZeRO 0 and 1, GPipe and 1F1B.
+/// Pipeline, data and 1D tensor axes, with experts that axis too, ZeRO 0 and 1, GPipe and 1F1B.
 [[nodiscard]] SpaceLimits basic_limits();
-/// Reads "tensor=1d,2d zero=0,1 schedule=1f1b chunks=2 replica=off context=off".  What is wrong is in the diagnostics.
+/// Reads "tensor=1d,2d zero=0,1 schedule=1f1b chunks=2 replica=off context=off expert=off recompute_layers=off".
+/// What is wrong is in the diagnostics.
 [[nodiscard]] SpaceLimits limits_of(std::string_view text, Diagnostics&);
 
 /// Every plan that the planner considers: finite, ordered, countable.
 ///
 /// Numbers run over these dimensions, outermost first:
-///  * shape: sizes of the axes pipeline, replica, data, context, and tensor (1D) or row, column, depth (grids), whose
+///  * shape: sizes of the axes pipeline, replica, data, context, expert, and tensor (1D) or row, column, depth (grids),
+///  whose
 ///    product is the number of devices, with the tensor algorithm.  Tensor parallelism cuts the model as check() asks,
-///    pipeline is at most the number of layers, sequences divide the batch, a replica axis stands beside a data axis;
+///    pipeline is at most the number of layers, sequences divide the batch, a replica axis stands beside a data axis,
+///    an expert axis divides the experts;
 ///  * microbatch size: every divisor of the sequences of a rank;
 ///  * blocks: attention unfused, flash (unfused only with attention dropout) with recomputation none, selective
-///    (unfused only), full; sequence parallelism off, on; with a context axis its algorithm and zigzag; with 3D whether
-///    gathered operands are saved;
+///    (unfused only), full, of all layers or of the fewest (below); sequence parallelism off, on; with a context axis
+///    its algorithm and zigzag; with 3D whether gathered operands are saved;
 ///  * order of axes, of which those that lay every communication group alike on the cluster's levels are listed once;
 ///  * schedule, and chunks per rank up to layers / pipeline (1F1B alone without pipeline);
 ///  * stages: `uneven_stages` below;
 ///  * states: ZeRO 0 to 3 (2 and 3 with 1D tensors, one chunk, a whole backward pass and one direction), ZeRO-3 with
 ///  and without
-///    reshard and prefetch, overlap of gradient reduction off, on where replicas have something to reduce.
+///    reshard and prefetch (not ahead where dense layers lie below mixtures), overlap of gradient reduction off, on
+///    where replicas have something to reduce.
 ///
 /// The gradient bucket is no dimension: `resolve` gives it by rule.
+///
+/// A plan with the fewest recomputed layers stands for all counts of them (Plan::recompute_layers) in the order of
+/// recompute_one_more (sim/bound/recompute_counts.hpp) on every pipeline rank: full recomputation from none on, which
+/// takes the place of a plan with none; selective from one layer on.  Which counts it has follows from the capacity of
+/// a device: the first that fit on each rank (Bounder::recompute_fewest).  Counts that make all layers are those of
+/// another plan of the space.
 struct Space {
   std::uint64_t layers = 0;
   std::vector<std::uint64_t> level_units;  ///< devices in one unit of each network level, innermost first
@@ -153,13 +167,18 @@ class MeshOrders {
 /// Stage splits of the shape with a schedule.
 [[nodiscard]] const std::vector<std::vector<std::uint32_t>>& splits_of(const Space&, const ShapeSpace&,
                                                                        const ScheduleChoice&);
-/// Sets the block, schedule or state choices of a plan.
+/// Sets the block, schedule or state choices of a plan.  Of the fewest recomputed layers: recompute_layers, empty.
 void choose(Plan&, const BlockChoice&);
 void choose(Plan&, const ScheduleChoice&);
 void choose(Plan&, const StateChoice&);
 
-/// Plan number `number`, resolved, of the space (0 <= number < space.count).
+/// Plan number `number`, resolved, of the space (0 <= number < space.count).  One with the fewest recomputed layers
+/// has recompute_layers, all 0.
 [[nodiscard]] Plan plan_at(const Space&, std::uint64_t number);
+
+/// Gives a plan with the fewest recomputed layers the form that a person would write: none of them is recomputation
+/// none, all of them need no counts.
+void tidy_counts(Plan&);
 
 /// Number of the plan in the space, or space.count when it is not in it.  The
 /// plan must be resolved; name, origin and gradient bucket do not matter.

@@ -41,6 +41,15 @@ bool keep(std::vector<T>& values, const std::vector<std::string_view>& names, Na
   return !values.empty();
 }
 
+/// What is in the space or not.
+bool* switch_named(SpaceLimits& limits, std::string_view key) {
+  if (key == "replica") return &limits.replicas;
+  if (key == "context") return &limits.context;
+  if (key == "expert") return &limits.expert;
+  if (key == "recompute_layers") return &limits.recompute_layers;
+  return nullptr;
+}
+
 }  // namespace
 
 SpaceLimits limits_of(std::string_view text, Diagnostics& out) {
@@ -61,15 +70,15 @@ SpaceLimits limits_of(std::string_view text, Diagnostics& out) {
       const auto n = number(value);
       good = n && *n >= 1;
       limits.most_chunks = n.value_or(0);
-    } else if (key == "replica" || key == "context") {
+    } else if (bool* limit = switch_named(limits, key)) {
       good = value == "off" || value == "on";
-      (key == "replica" ? limits.replicas : limits.context) = value == "on";
+      *limit = value == "on";
     }
     if (good) continue;
     out.error(
         "cli.only", fmt::format("--only does not know \"{}\"", setting),
         {"Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;",
-         "replica=off; context=off.  Separate settings by spaces."});
+         "replica=off; context=off; expert=off; recompute_layers=off.  Separate settings by spaces."});
   }
   return limits;
 }

@@ -14,16 +14,29 @@ Picoseconds after_sums(const LaneTimes& lane, Picoseconds tied) {
   return std::max(lane[tensor], data + tied);
 }
 
+/// Backward pass of the layers of a bucket, which are the uppermost of those `left`, and then no more.
+Picoseconds backward_of(const BucketCosts& bucket, StageShare& left, const LayerCosts& costs) {
+  Picoseconds sum = 0;
+  std::uint32_t layers = bucket.layers;
+  for (std::size_t c = left.layers.size(); layers > 0 && c-- > 0;) {
+    const std::uint32_t n = std::min(layers, left.layers[c]);
+    sum += n * costs.times[c]->span.layer_backward;
+    left.layers[c] -= n;
+    layers -= n;
+  }
+  const PerBlock<Picoseconds>& span = costs.plain_times().span;
+  return sum + (bucket.head ? span.head_backward : 0) + (bucket.embedding ? span.embedding_backward : 0);
+}
+
 }  // namespace
 
-Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, const BlockTimes& times,
+Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, const LayerCosts& costs,
                               const StateCosts& state, bool concurrent_lanes, Picoseconds backward, Picoseconds tied) {
-  const PerBlock<Picoseconds>& span = times.span;
   LaneTimes lane{};
   if (!concurrent_lanes) {
     Picoseconds sum = tied;
-    for (const auto* list : chunks) {
-      for (const BucketCosts& b : *list) {
+    for (const ChunkBucket& chunk : chunks) {
+      for (const BucketCosts& b : *chunk.list) {
         if (state.zero() < 2) {
           for (const LanePrice& p : b.reduce) sum += p.price;
         }
@@ -33,13 +46,16 @@ Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, cons
     return sum;
   }
   if (state.zero() >= 2) {
-    // One chunk.  Its last bucket is reduced after its last pass, and without overlap all parts are combined behind.
-    const std::vector<BucketCosts>& list = *chunks.front();
+    // The last bucket of the chunk that comes last, which is the lowest, is reduced after its pass; without overlap all
+    // parts are combined behind.
+    const std::vector<BucketCosts>& lowest = *chunks.back().list;
     Picoseconds reduced = 0;
-    for (const LanePrice& p : list.back().reduce) reduced = std::max(reduced, p.price);
-    for (const BucketCosts& b : list) {
-      if (*plan.overlap_gradients && &b != &list.back()) continue;
-      for (const LanePrice& p : b.combine) lane[p.lane] += p.price;
+    for (const LanePrice& p : lowest.back().reduce) reduced = std::max(reduced, p.price);
+    for (const ChunkBucket& chunk : chunks) {
+      for (const BucketCosts& b : *chunk.list) {
+        if (*plan.overlap_gradients && &b != &lowest.back()) continue;
+        for (const LanePrice& p : b.combine) lane[p.lane] += p.price;
+      }
     }
     return reduced + after_sums(lane, tied);
   }
@@ -48,8 +64,8 @@ Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, cons
     // Whichever bucket is done last, its sums are still to come.
     Picoseconds least = 0;
     bool any = false;
-    for (const auto* list : chunks) {
-      for (const BucketCosts& b : *list) {
+    for (const ChunkBucket& chunk : chunks) {
+      for (const BucketCosts& b : *chunk.list) {
         Picoseconds most = 0;
         for (const LanePrice& p : b.reduce) most = std::max(most, p.price);
         least = any ? std::min(least, most) : most;
@@ -60,16 +76,14 @@ Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, cons
   }
   // With overlap buckets are done one after the other, the last one at the end of the pass.
   Picoseconds compute = backward;
-  const auto duration = [&](const BucketCosts& b) {
-    return b.layers * span.layer_backward + (b.head ? span.head_backward : 0) +
-           (b.embedding ? span.embedding_backward : 0);
-  };
   if (*plan.overlap_gradients) {
-    for (const BucketCosts& b : *chunks.front()) compute -= duration(b);
+    StageShare left = *chunks.front().share;
+    for (const BucketCosts& b : *chunks.front().list) compute -= backward_of(b, left, costs);
   }
-  for (const auto* list : chunks) {
-    for (const BucketCosts& b : *list) {
-      if (*plan.overlap_gradients) compute += duration(b);
+  for (const ChunkBucket& chunk : chunks) {
+    StageShare left = *chunk.share;
+    for (const BucketCosts& b : *chunk.list) {
+      if (*plan.overlap_gradients) compute += backward_of(b, left, costs);
       for (const LanePrice& p : b.reduce) lane[p.lane] = std::max(lane[p.lane], compute) + p.price;
     }
   }
@@ -81,10 +95,10 @@ Picoseconds update_time(const ChunkBuckets& chunks, const StateCosts& state, boo
   Picoseconds compute = 0;
   Picoseconds gather = 0;
   // The lowest chunk, which comes last in the list, is updated first.
-  for (auto list = chunks.rbegin(); list != chunks.rend(); ++list) {
-    for (auto b = (*list)->rbegin(); b != (*list)->rend(); ++b) {
-      compute += b->layers * state.layer().update + (b->head ? state.head().update : 0) +
-                 (b->embedding ? state.embedding().update : 0);
+  for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
+    for (auto b = chunk->list->rbegin(); b != chunk->list->rend(); ++b) {
+      compute += (b->layers - b->dense) * state.layer().update + b->dense * state.layer(LayerCase::dense).update +
+                 (b->head ? state.head().update : 0) + (b->embedding ? state.embedding().update : 0);
       if (b->gather == 0) continue;
       if (concurrent_lanes) {
         gather = std::max(gather, compute) + b->gather;

@@ -17,8 +17,8 @@ ScheduleName kind_of(const Plan& plan) {
   return rules.placement == StagePlacement::v ? ScheduleName::zb_v : ScheduleName::zb_h1;
 }
 
-/// The plan without data parallelism and with the shortest pipeline of its kind.
-Plan block_plan(const Plan& plan) {
+/// The plan without data parallelism and with the shortest pipeline of its kind, all layers of which recompute alike.
+Plan block_plan(const Plan& plan, LayerCase which) {
   Plan out;
   if (plan.mesh.size(Axis::pipeline) > 1) out.mesh.axes.push_back({Axis::pipeline, 2});
   for (const Axis axis : block_axes) {
@@ -33,7 +33,7 @@ Plan block_plan(const Plan& plan) {
   out.schedule = kind_of(plan);
   out.chunks = rules_of(out.schedule).least_chunks;
   out.sequence_parallel = plan.sequence_parallel;
-  out.recompute = plan.recompute;
+  out.recompute = recompute_of(plan, which);
   out.attention = plan.attention;
   return out;
 }
@@ -69,7 +69,12 @@ std::size_t BlockKeyHash::operator()(const BlockKey& key) const {
   return static_cast<std::size_t>(h);
 }
 
-BlockKey block_key(const Plan& plan) {
+Recompute recompute_of(const Plan& plan, LayerCase which) {
+  const bool counted = which == LayerCase::recomputed || which == LayerCase::recomputed_dense;
+  return plan.recompute_layers && !counted ? Recompute::none : plan.recompute;
+}
+
+BlockKey block_key(const Plan& plan, LayerCase which) {
   BlockKey key;
   for (std::size_t i = 0; i < key.sizes.size(); ++i) key.sizes[i] = plan.mesh.size(block_axes[i]);
   key.microbatch_size = plan.microbatch_size;
@@ -83,14 +88,16 @@ BlockKey block_key(const Plan& plan) {
   add(2, plan.zigzag);
   add(ring_limit + 1, plan.inner_ring);
   add(2, plan.sequence_parallel);
-  add(4, plan.recompute);
+  add(4, recompute_of(plan, which));
+  add(2, is_dense(which));
   add(2, *plan.attention);
   add(16, kind_of(plan));
   return key;
 }
 
-BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const Plan& plan, const CostModel& costs) {
-  const Plan reduced = block_plan(plan);
+BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const Plan& plan, LayerCase which,
+                       const CostModel& costs) {
+  const Plan reduced = block_plan(plan, which);
   lowering::State state(model, workload, reduced);
   lowering::declare_parameters(state);
   lowering::build_model(state);
@@ -102,10 +109,10 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
   gradient_bytes_ = bytes_of(state.program[state.hidden_gradient]);
   const lowering::ModuleBlocks forward = state.blocks(lowering::Phase::forward);
   const lowering::ModuleBlocks backward = state.blocks(lowering::Phase::backward);
-  // bound_covers leaves layers of one kind.
-  const BlockId layer_forward = forward[state.main_kind()].plain, layer_backward = backward[state.main_kind()].plain;
+  const lowering::LayerKind& layer = is_dense(which) ? state.kinds.front() : state.main_kind();
+  const BlockId layer_forward = forward[layer].plain, layer_backward = backward[layer].plain;
   const BlockId weight =
-      state.split_backward ? state.blocks(lowering::Phase::weight)[state.main_kind()].plain : lowering::no_block;
+      state.split_backward ? state.blocks(lowering::Phase::weight)[layer].plain : lowering::no_block;
   program_ = lowering::program_of(std::move(state));  // nothing else is in it, so blocks keep their numbers
   const auto enter = [&](BlockId id, auto&& of) {
     of(ids_) = id;
@@ -125,7 +132,8 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
       if (compute == nullptr) continue;
       prices[i] = picoseconds(costs.compute(program_, block, block.ops[i]));
       of(busy_) += prices[i];
-      if (block.kernels[compute->kernel].kind == KernelKind::gemm) of(products_) += prices[i];
+      const KernelKind kind = block.kernels[compute->kernel].kind;
+      if (kind == KernelKind::gemm || kind == KernelKind::expert_gemm) of(products_) += prices[i];
     }
   };
   enter(

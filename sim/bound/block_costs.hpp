@@ -12,11 +12,22 @@
 namespace orrery {
 
 /// The axes that cut what a block works on.
-inline constexpr std::array<Axis, 5> block_axes{Axis::context, Axis::tensor, Axis::depth, Axis::row, Axis::column};
+inline constexpr std::array<Axis, 6> block_axes{Axis::context, Axis::tensor, Axis::depth,
+                                                Axis::row,     Axis::column, Axis::expert};
+
+/// Layers of a stage that run the same blocks, in the order in which a stage holds them, from its first layer up.
+/// `recomputed` ones are those that Plan::recompute_layers counts; without counts all do as the plan says.
+enum class LayerCase : std::uint8_t { recomputed_dense, dense, recomputed, plain };
+template <class T>
+using PerCase = std::array<T, 4>;
+[[nodiscard]] constexpr std::size_t index(LayerCase c) { return static_cast<std::size_t>(c); }
+[[nodiscard]] constexpr bool is_dense(LayerCase c) { return c <= LayerCase::dense; }
+/// What layers of the case make again.
+[[nodiscard]] Recompute recompute_of(const Plan&, LayerCase);
 
 /// What a BlockCosts depends on, as one comparable value.
 struct BlockKey {
-  std::array<std::uint32_t, 5> sizes{};  ///< of block_axes
+  std::array<std::uint32_t, block_axes.size()> sizes{};
   std::uint32_t microbatch_size = 0;
   std::uint32_t choices = 0;
   friend bool operator==(const BlockKey&, const BlockKey&) = default;
@@ -24,7 +35,7 @@ struct BlockKey {
 struct BlockKeyHash {
   std::size_t operator()(const BlockKey&) const;
 };
-[[nodiscard]] BlockKey block_key(const Plan&);
+[[nodiscard]] BlockKey block_key(const Plan&, LayerCase = LayerCase::plain);
 
 /// What happens to live memory while a block runs, in bytes from its start.
 struct MemoryChange {
@@ -33,7 +44,7 @@ struct MemoryChange {
   std::int64_t weights_peak = 0;  ///< largest until the last op that reads weights
 };
 
-/// The blocks of which every pass over a model consists.
+/// The blocks of which every pass over a model consists; `layer` is of one LayerCase.
 template <class T>
 struct PerBlock {
   T embedding_forward{}, embedding_backward{};
@@ -54,7 +65,7 @@ class BlockCosts {
   /// Only those choices of the plan matter, whether it has a pipeline, and
   /// whether its schedule splits the backward pass or lays stages on a V.
   /// `costs` prices kernels; its mesh does not matter.
-  BlockCosts(const ModelSpec&, const Workload&, const Plan&, const CostModel& costs);
+  BlockCosts(const ModelSpec&, const Workload&, const Plan&, LayerCase, const CostModel& costs);
 
   [[nodiscard]] const PerBlock<MemoryChange>& memory() const { return memory_; }
   [[nodiscard]] std::uint64_t hidden_bytes() const { return hidden_bytes_; }      ///< of the residual stream
@@ -75,7 +86,7 @@ class BlockCosts {
   [[nodiscard]] PerBlock<Picoseconds> arrival_spans(const CostModel& costs) const;
   /// Time of each block's collectives, by lane.
   [[nodiscard]] PerBlock<LaneTimes> lanes(const CostModel& costs) const;
-  /// Matrix products alone.
+  /// Matrix products alone, those of experts too.
   [[nodiscard]] const PerBlock<Picoseconds>& products() const { return products_; }
   /// Compute ops alone.
   [[nodiscard]] const PerBlock<Picoseconds>& busy() const { return busy_; }

@@ -6,6 +6,7 @@
 #include "sim/bound/known_orders.hpp"
 #include "sim/bound/mesh_costs.hpp"
 #include "sim/bound/pass_walk.hpp"
+#include "sim/bound/recompute_counts.hpp"
 #include "sim/bound/shared_stages.hpp"
 
 namespace orrery {
@@ -13,15 +14,20 @@ namespace {
 
 /// Throws where all layers' passes of all microbatches, one after the other,
 /// would not fit into whole picoseconds: below that no sum here overflows.
-void refuse_long_steps(const PerBlock<Picoseconds>& span, StateCosts& state, std::uint64_t layers,
-                       std::uint64_t passes) {
+void refuse_long_steps(const LayerCosts& costs, StateCosts& state, std::uint64_t layers, std::uint64_t passes) {
   const auto real = [](Picoseconds ps) { return static_cast<double>(ps); };
   const auto once = [&](const ModuleState& m) { return real(m.clear) + real(m.norm) + real(m.update); };
-  const double layer = real(span.layer_forward) + real(span.layer_backward) + real(span.layer_weight);
+  double layer = 0;
+  for (const BlockTimes* times : costs.times) {
+    const PerBlock<Picoseconds>& span = times->span;
+    layer = std::max(layer, real(span.layer_forward) + real(span.layer_backward) + real(span.layer_weight));
+  }
+  const PerBlock<Picoseconds>& span = costs.plain_times().span;
   const double ends =
       real(span.embedding_forward) + real(span.embedding_backward) + real(span.head_forward) + real(span.head_backward);
   const double all = static_cast<double>(passes) * (static_cast<double>(layers) * layer + ends) +
-                     static_cast<double>(layers) * once(state.layer()) + once(state.embedding()) + once(state.head());
+                     static_cast<double>(layers) * (once(state.layer()) + once(state.layer(LayerCase::dense))) +
+                     once(state.embedding()) + once(state.head());
   if (!(all < 2e18)) throw Error("a step takes more than 23 days; times are counted in whole picoseconds");
 }
 
@@ -49,10 +55,52 @@ struct Bounder::State {
     std::uint64_t held = state.scalar_bytes();
     memory.clear();
     for (std::uint32_t c = 0; c < shared.map().chunks; ++c) {
-      memory.push_back(pass_memory(shared.blocks(), state, shared.share(rank, c), plan));
+      memory.push_back(pass_memory(shared.layers().blocks, state, shared.share(rank, c), plan));
       held += persistent_bytes(state, shared.share(rank, c));
     }
     return held;
+  }
+  /// The same with other counts of recomputed layers, and its passes: in closed form, or in their order.
+  std::uint64_t rank_peak(const Plan& plan, std::uint32_t rank, const StateCosts& state,
+                          const std::vector<std::uint32_t>& counts, const lowering::Orders* order) {
+    std::uint64_t held = state.scalar_bytes();
+    memory.clear();
+    for (std::uint32_t c = 0; c < shared.map().chunks; ++c) {
+      StageShare share = shared.share(rank, c);
+      set_layers(share, share.count(), share.dense(), counts[shared.map().stage(rank, c)]);
+      memory.push_back(pass_memory(shared.layers().blocks, state, share, plan));
+      held += persistent_bytes(state, share);
+    }
+    return order != nullptr ? walked_peak((*order)[rank], memory, held)
+                            : held + activation_bytes(memory.data(), shared.in_flight(rank));
+  }
+  /// Raises the counts of a rank's stages until what it keeps before its first backward pass fits in the capacity,
+  /// whatever a pass needs besides; false where it does not even with all.
+  bool recompute_kept(const Plan& plan, std::uint32_t rank, const StateCosts& state, std::uint64_t capacity,
+                      std::vector<std::uint32_t>& counts) {
+    const StageMap& map = shared.map();
+    const PerCase<const BlockCosts*>& blocks = shared.layers().blocks;
+    const auto signed_bytes = [](std::uint64_t bytes) { return static_cast<std::int64_t>(bytes); };
+    std::int64_t over = signed_bytes(state.scalar_bytes()) - signed_bytes(capacity);
+    for (std::uint32_t c = 0; c < map.chunks; ++c) {
+      StageShare share = shared.share(rank, c);
+      set_layers(share, share.count(), share.dense(), counts[map.stage(rank, c)]);
+      over += signed_bytes(persistent_bytes(state, share));
+      over += signed_bytes(shared.in_flight(rank)[c]) * pass_memory(blocks, state, share, plan).forward.net;
+    }
+    while (over > 0) {
+      const std::optional<std::uint32_t> raised = recompute_one_more(counts, *plan.stage_layers, map, rank);
+      if (!raised) return false;
+      for (std::uint32_t c = 0; c < map.chunks; ++c) {
+        if (map.stage(rank, c) != *raised) continue;
+        const bool dense = counts[*raised] <= shared.share(rank, c).dense();
+        const auto kept = [&](LayerCase of) { return blocks[index(of)]->memory().layer_forward.net; };
+        over -= signed_bytes(shared.in_flight(rank)[c]) *
+                (dense ? kept(LayerCase::dense) - kept(LayerCase::recomputed_dense)
+                       : kept(LayerCase::plain) - kept(LayerCase::recomputed));
+      }
+    }
+    return true;
   }
   /// The largest of what ranks hold, rank after rank until one exceeds the capacity.
   std::uint64_t walked_memory(const Plan& plan, const lowering::Orders& order, const StateCosts& state,
@@ -130,7 +178,7 @@ Picoseconds Bounder::step_time(const Plan& plan) {
   StateCosts& state = state_->enter(plan);
   MeshCosts& mesh = state_->mesh;
   SharedStages& shared = state_->shared;
-  refuse_long_steps(shared.times().span, state, mesh.model.layers,
+  refuse_long_steps(shared.layers(), state, mesh.model.layers,
                     microbatches(plan, mesh.workload) + shared.map().stages());
   return shared.step(plan, mesh, state);
 }
@@ -150,6 +198,29 @@ Bounder::Look Bounder::closer(const Plan& plan, std::uint64_t capacity) {
   look.step = std::max(look.step, shared.step_after(ends, stages, plan, mesh, state));
   return look;
 }
+
+bool Bounder::recompute_fewest(Plan& plan, std::uint64_t capacity, Memory by) {
+  const StateCosts& state = state_->enter(plan);
+  const SharedStages& shared = state_->shared;
+  std::shared_ptr<const PassOrders> known;
+  if (by == Memory::passes) {
+    known = state_->orders->of(plan, static_cast<std::uint32_t>(microbatches(plan, state_->mesh.workload)));
+  } else if (state_->shared.peak(plan, state) <= capacity) {
+    return true;
+  }
+  const lowering::Orders* order = known ? &known->passes : nullptr;
+  std::vector<std::uint32_t> counts = *plan.recompute_layers;
+  for (std::uint32_t r = 0; r < shared.map().ranks; ++r) {
+    if (order == nullptr && !state_->recompute_kept(plan, r, state, capacity, counts)) return false;
+    while (state_->rank_peak(plan, r, state, counts, order) > capacity) {
+      if (!recompute_one_more(counts, *plan.stage_layers, shared.map(), r)) return false;
+    }
+  }
+  plan.recompute_layers = std::move(counts);
+  return true;
+}
+
+bool Bounder::knows_memory(const Plan& plan) const { return memory_is_exact(plan, state_->mesh.workload); }
 
 void Bounder::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& plan) {
   state_->families.weigh(pipelines, plan);

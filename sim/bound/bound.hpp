@@ -65,8 +65,18 @@ class Bounder {
   /// step is that of step_time().
   [[nodiscard]] Look closer(const Plan&, std::uint64_t capacity = ~std::uint64_t{0});
 
+  /// How much of a plan's memory is looked at: in closed form, or pass by pass as closer() does.
+  enum class Memory : std::uint8_t { closed_form, passes };
+  /// Raises the counts of the plan's recomputed layers (recompute_layers, which it has) as far as its pipeline ranks
+  /// need to fit in `capacity` bytes, rank by rank in the order of recompute_one_more.  With fewer it does not fit;
+  /// with these it may not, unless memory_is_exact.  False where it does not fit even with all.
+  [[nodiscard]] bool recompute_fewest(Plan&, std::uint64_t capacity, Memory);
+  /// memory_is_exact, with the workload of the case.
+  [[nodiscard]] bool knows_memory(const Plan&) const;
+
   // Lower bounds for all plans that share some choices, whatever their schedule, chunks, stages, ZeRO stage and
-  // overlap. The given plan is any of them.
+  // overlap. The given plan is any of them.  Where it has recompute_layers they are lower bounds for all counts of them
+  // with which the plan fits in the capacity.
 
   /// Fills in what the others need of the pipelines.
   void weigh(std::vector<FamilyPipeline>&, const Plan&);

@@ -12,12 +12,17 @@ bool memory_is_exact(const Plan& plan) {
   return is_plain(plan) && (plan.zero_stage <= 1 || plan.mesh.size(Axis::data) == 1);
 }
 
+bool memory_is_exact(const Plan& plan, const Workload& workload) {
+  return memory_is_exact(plan) && !has_factored_moments(workload);
+}
+
 bool bound_covers(const ModelSpec& m) {
-  return m.architecture == Architecture::decoder && !m.latent && m.prediction_modules == 0;
+  // Dense layers only below all mixtures.
+  const bool below = !m.mixture || (m.mixture->every == 1 && m.mixture->dense.empty());
+  return m.architecture == Architecture::decoder && m.prediction_modules == 0 && below;
 }
 
 bool bound_covers(const Plan& plan) {
-  const auto known = [](const MeshAxis& a) { return a.size == 1 || a.axis != Axis::expert; };
   const Plan plain;
   switch (plan.schedule) {
     case ScheduleName::gpipe:
@@ -35,14 +40,11 @@ bool bound_covers(const Plan& plan) {
     case ScheduleName::dualpipe: break;
     case ScheduleName::custom: return false;
   }
-  return std::all_of(plan.mesh.axes.begin(), plan.mesh.axes.end(), known) && plan.inner_ring == 0 &&
-         plan.context != ContextAlgorithm::ring_self_attention && !plan.recompute_layers &&
+  return plan.inner_ring == 0 && plan.context != ContextAlgorithm::ring_self_attention &&
          plan.offload_states == plain.offload_states && plan.offload_parameters == plain.offload_parameters &&
          plan.offload_activations == plain.offload_activations && plan.parameter_chunk == plain.parameter_chunk;
 }
 
-bool bound_covers(const Plan& plan, const ModelSpec& model) {
-  return !model.mixture && bound_covers(model) && bound_covers(plan);
-}
+bool bound_covers(const Plan& plan, const ModelSpec& model) { return bound_covers(model) && bound_covers(plan); }
 
 }  // namespace orrery

@@ -2,6 +2,7 @@
 
 #include "core/plan/plan.hpp"
 #include "core/spec/model_spec.hpp"
+#include "core/spec/workload.hpp"
 
 namespace orrery {
 
@@ -9,14 +10,16 @@ namespace orrery {
 
 /// Whether they know all that the plan uses.  Others are lowered and estimated, never bounded.
 [[nodiscard]] bool bound_covers(const Plan&);
-/// The same with what the model has: experts, latent attention, prediction modules, BERT and vision transformers are
+/// The same with what the model has: dense layers between mixtures, prediction modules, BERT and vision transformers are
 /// not known.
 [[nodiscard]] bool bound_covers(const Plan&, const ModelSpec&);
-/// Whether they know the model's layers: causal decoders with attention made from the residual stream.
+/// Whether they know the model's layers: causal decoders, with experts or without.
 [[nodiscard]] bool bound_covers(const ModelSpec&);
 /// Whether backward_ends knows the plan's pipeline: GPipe and 1F1B with one chunk on each rank.
 [[nodiscard]] bool is_plain(const Plan&);
 /// Whether Bounder::stage_peaks is the Program's peak, not only a lower bound on it: plain pipelines, ZeRO 0 and 1.
 [[nodiscard]] bool memory_is_exact(const Plan&);
+/// The same with what the optimizer does: Adafactor's sums over rows and columns, while it updates, are not known.
+[[nodiscard]] bool memory_is_exact(const Plan&, const Workload&);
 
 }  // namespace orrery

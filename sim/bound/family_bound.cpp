@@ -9,6 +9,13 @@
 namespace orrery {
 namespace {
 
+/// Of layers, the lesser of each.
+void lessen_layers(PerBlock<Picoseconds>& of, const PerBlock<Picoseconds>& other) {
+  of.layer_forward = std::min(of.layer_forward, other.layer_forward);
+  of.layer_backward = std::min(of.layer_backward, other.layer_backward);
+  of.layer_weight = std::min(of.layer_weight, other.layer_weight);
+}
+
 /// Of a layer's two passes, what its forward pass is at least in nearly all models.
 constexpr double forward_share = 0.24;
 
@@ -27,8 +34,8 @@ void FamilyBounds::enter(const Plan& plan) {
   if (!best_place_) best_place_.emplace(mesh_->cluster, mesh_->costs().collectives());
 }
 
-FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan) {
-  const BlockKey key = block_key(plan);
+FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan, LayerCase which) {
+  const BlockKey key = block_key(plan, which);
   {
     const std::lock_guard<std::mutex> lock(facts_->mutex);
     const auto known = facts_->blocks.find(key);
@@ -36,7 +43,7 @@ FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan) {
   }
   // Prices of kernels depend on no mesh.
   if (!best_place_) enter(plan);
-  const BlockCosts& of = mesh_->blocks_of(plan);
+  const BlockCosts& of = mesh_->blocks_of(plan, which);
   const BlockCosts::Price price = [&](const Program& program, const Block& block, const Op& op) {
     return best_place_->price(program, block, op);
   };
@@ -51,12 +58,33 @@ FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan) {
   return found;
 }
 
+FamilyBounds::BlockFacts FamilyBounds::least_facts_of(const Plan& plan, LayerCase which) {
+  BlockFacts least = facts_of(plan, which);
+  const auto layers = [](const PerBlock<Picoseconds>& b) {
+    return b.layer_forward + b.layer_backward + b.layer_weight;
+  };
+  const auto dense = static_cast<Picoseconds>(mesh_->dense_layers());
+  const auto others = static_cast<Picoseconds>(mesh_->model.layers) - dense;
+  least.all_layers = others * layers(least.span);
+  least.all_products = others * layers(least.products);
+  if (dense == 0) return least;
+  const BlockFacts below = facts_of(plan, which == LayerCase::plain ? LayerCase::dense : LayerCase::recomputed_dense);
+  least.all_layers += dense * layers(below.span);
+  least.all_products += dense * layers(below.products);
+  lessen_layers(least.span, below.span);
+  lessen_layers(least.products, below.products);
+  least.between = std::max(least.between, below.between);
+  least.kept = std::min(least.kept, below.kept);
+  return least;
+}
+
 FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t zero_stage) {
-  const std::array<std::uint32_t, 6> key = {static_cast<std::uint32_t>(of.tensor),
+  const std::array<std::uint32_t, 7> key = {static_cast<std::uint32_t>(of.tensor),
                                             of.mesh.size(Axis::tensor),
                                             of.mesh.size(Axis::row),
                                             of.mesh.size(Axis::depth),
                                             of.mesh.size(Axis::data),
+                                            of.mesh.size(Axis::expert),
                                             zero_stage};
   {
     const std::lock_guard<std::mutex> lock(facts_->mutex);
@@ -67,10 +95,16 @@ FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t
   plan.zero_stage = zero_stage;
   plan.sequence_parallel = false;
   enter(plan);
-  const ModuleState layer = StateCosts(mesh_->model, mesh_->workload, plan, mesh_->costs()).layer();
-  LayerState found{layer.persistent_bytes, 0};
-  // Layers as large as a bucket are reduced one by one.
-  if (zero_stage >= 2 && static_cast<double>(layer.whole_gradient_bytes) >= plan.gradient_bucket->base()) {
+  const StateCosts states(mesh_->model, mesh_->workload, plan, mesh_->costs());
+  const ModuleState& layer = states.layer();
+  const std::uint64_t dense = mesh_->dense_layers();
+  const std::uint64_t dense_bytes =
+      dense > 0 ? states.layer(LayerCase::dense).persistent_bytes : layer.persistent_bytes;
+  LayerState found{std::min(layer.persistent_bytes, dense_bytes),
+                   dense * dense_bytes + (mesh_->model.layers - dense) * layer.persistent_bytes, 0};
+  // Layers as large as a bucket are reduced one by one; experts over other ranks than the rest.
+  if (zero_stage >= 2 && !mesh_->model.mixture &&
+      static_cast<double>(layer.whole_gradient_bytes) >= plan.gradient_bucket->base()) {
     found.reduce =
         best_place_->price(Collective::Kind::reduce_scatter, Bytes::of(static_cast<double>(layer.whole_gradient_bytes)),
                            plan.mesh.size(Axis::data));
@@ -92,28 +126,38 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
                                  std::uint64_t capacity) {
   const PerBlock<Picoseconds>& span = parts.span;
   const std::uint64_t kept = parts.kept;
+  const std::uint64_t least_kept = plan.recompute_layers ? std::min(kept, parts.kept_recomputed) : kept;
   const auto p = static_cast<double>(plan.mesh.size(Axis::pipeline));
-  const auto layers = static_cast<double>(mesh_->model.layers);
-  const double most = std::ceil(layers / p);
+  const double most = std::ceil(static_cast<double>(mesh_->model.layers) / p);
   const auto m = static_cast<double>(microbatches(plan, mesh_->workload));
   const auto layer = static_cast<double>(span.layer_forward + span.layer_backward + span.layer_weight);
   const auto ends =
       static_cast<double>(span.embedding_forward + span.embedding_backward + span.head_forward + span.head_backward);
-  const double shared = m * (layers * layer + ends) / p;
+  const double shared = m * (static_cast<double>(parts.all_layers) + ends) / p;
   const double fullest = m * most * layer;
   const bool forward_counts = static_cast<double>(span.layer_forward) >= forward_share * layer;
   FamilyBound best{~std::uint64_t{0}, 0};
   double least = -1;
   const auto consider = [&](const FamilyPipeline& with, const LayerState& state, double lane) {
     const double peak =
-        std::max(most * static_cast<double>(state.bytes + kept),
-                 with.layers * static_cast<double>(state.bytes) + with.kept * static_cast<double>(kept));
+        std::max({most * static_cast<double>(state.bytes + least_kept), static_cast<double>(state.all) / p,
+                  with.layers * static_cast<double>(state.bytes) + with.kept * static_cast<double>(least_kept)});
     best.peak = std::min(best.peak, static_cast<std::uint64_t>(peak));
     if (peak > static_cast<double>(capacity)) return;
     const double passes = forward_counts ? std::max(with.passes, with.entered) : with.passes;
+    // What does not fit is recomputed: each layer saves at most what all its microbatches in flight would keep.
+    const double shortage = with.layers * static_cast<double>(state.bytes) + with.kept * static_cast<double>(kept) -
+                            static_cast<double>(capacity);
+    const double saved = with.in_flight * static_cast<double>(parts.saved);
+    const double recomputed =
+        plan.recompute_layers && shortage > 0 && saved > 0 ? std::ceil(shortage / saved * (1.0 - 1e-12)) : 0.0;
     const bool two_way = rules_of(with.schedule).placement == StagePlacement::two_way;
-    const double step =
-        std::max({passes * layer, shared, two_way ? 0.0 : fullest, lane}) - most * static_cast<double>(parts.between);
+    const double on_compute = std::max({passes * layer, shared, two_way ? 0.0 : fullest});
+    double step = std::max(on_compute - most * static_cast<double>(parts.between), lane);
+    if (recomputed > 0) {
+      const double work = (two_way ? m / 2 : m) * (with.layers * layer + recomputed * static_cast<double>(parts.again));
+      step = std::max(step, work - most * static_cast<double>(parts.between_again));
+    }
     least = least < 0 ? step : std::min(least, step);
   };
   for (const FamilyPipeline& with : pipelines) {
@@ -145,6 +189,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
         double passes = whole ? static_cast<double>(mesh_->model.layers) : 0, entered = passes, kept = 0;
         std::uint32_t fewest = ~std::uint32_t{0};
         const double each = static_cast<double>(m) / map.pipes();
+        double in_flight_most = 0;
         double entry = 0;  // layers before the rank's lowest stage
         for (std::uint32_t r = 0; r < map.ranks; ++r) {
           const std::vector<std::uint64_t> in_flight = microbatches_in_flight(on, r, m);
@@ -154,6 +199,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
             const std::uint32_t n = split[map.stage(r, c)];
             layers += n;
             held += static_cast<double>(in_flight[c]) * n;
+            in_flight_most = std::max(in_flight_most, static_cast<double>(in_flight[c]));
           }
           // A rank enters after a forward pass of those layers, and where backward is whole their backward follows it.
           passes = std::max(passes, each * layers + (whole ? entry : 0.0));
@@ -166,6 +212,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
         known.entered = first ? entered : std::min(known.entered, entered);
         known.kept = first ? kept : std::min(known.kept, kept);
         known.layers = first ? fewest : std::min(known.layers, fewest);
+        known.in_flight = in_flight_most;
         first = false;
       }
     }
@@ -173,6 +220,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
     with.entered = at->second.entered;
     with.kept = at->second.kept;
     with.layers = at->second.layers;
+    with.in_flight = at->second.in_flight;
   }
 }
 
@@ -182,30 +230,75 @@ FamilyBound FamilyBounds::any_block(const Plan& plan, std::uint32_t plain_zero,
   Parts parts = parts_of(plan, plain_zero, pipelines);
   const FamilyBound states = family(plan, parts, pipelines, capacity);
   if (states.peak > capacity) return states;
-  parts.span = facts_of(plan).products;
+  const BlockFacts known = least_facts_of(plan, LayerCase::plain);
+  parts.span = known.products;
+  parts.all_layers = known.all_products;
   return family(plan, parts, pipelines, capacity);
+}
+
+void FamilyBounds::add_recomputed(Parts& parts, const Plan& plan, const PerBlock<Picoseconds>& span,
+                                  Picoseconds between) {
+  parts.between_again = std::max(parts.between, between);
+  parts.kept_recomputed = least_facts_of(plan, LayerCase::recomputed).kept;
+  const auto saved = [&](LayerCase plain, LayerCase again) {
+    const std::uint64_t before = facts_of(plan, plain).kept, after = facts_of(plan, again).kept;
+    return before - std::min(before, after);
+  };
+  parts.saved = saved(LayerCase::plain, LayerCase::recomputed);
+  if (mesh_->dense_layers() > 0) {
+    parts.saved = std::max(parts.saved, saved(LayerCase::dense, LayerCase::recomputed_dense));
+  }
+  parts.again = std::max<Picoseconds>(
+      0, span.layer_backward + span.layer_weight - parts.span.layer_backward - parts.span.layer_weight);
 }
 
 FamilyBound FamilyBounds::any_order(const Plan& plan, std::uint32_t plain_zero,
                                     const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
-  const BlockFacts known = facts_of(plan);
+  const BlockFacts known = least_facts_of(plan, LayerCase::plain);
   Parts parts = parts_of(plan, plain_zero, pipelines);
   parts.span = known.span;
+  parts.all_layers = known.all_layers;
   parts.between = known.between;
   parts.kept = known.kept;
+  if (plan.recompute_layers) {
+    const BlockFacts again = least_facts_of(plan, LayerCase::recomputed);
+    add_recomputed(parts, plan, again.span, again.between);
+  }
   return family(plan, parts, pipelines, capacity);
 }
 
 FamilyBounds::Parts FamilyBounds::parts_on_mesh(const Plan& plan, std::uint32_t plain_zero,
                                                 std::span<const FamilyPipeline> pipelines) {
-  const std::uint64_t kept = facts_of(plan).kept;
-  Parts parts = parts_of(plan, plain_zero, pipelines);  // both may enter another mesh
+  // These may enter another mesh.
+  const std::uint64_t kept = least_facts_of(plan, LayerCase::plain).kept;
+  if (plan.recompute_layers) least_facts_of(plan, LayerCase::recomputed);
+  Parts parts = parts_of(plan, plain_zero, pipelines);
   enter(plan);
-  const BlockTimes& times = mesh_->times_of(plan);
-  parts.span = times.span;
-  parts.between =
-      times.span.layer_forward - times.arrival.layer_forward + times.span.layer_backward - times.arrival.layer_backward;
+  const LayerCosts costs = mesh_->layers_of(plan);
+  const auto of = [&](LayerCase c) -> const BlockTimes& { return *costs.times[index(c)]; };
+  const auto layers = [&](LayerCase c) {
+    return of(c).span.layer_forward + of(c).span.layer_backward + of(c).span.layer_weight;
+  };
+  // Of passes that take as long as those of one case and begin as of another.
+  const auto between = [&](LayerCase c, LayerCase other) {
+    return of(c).span.layer_forward - std::min(of(c).arrival.layer_forward, of(other).arrival.layer_forward) +
+           of(c).span.layer_backward - std::min(of(c).arrival.layer_backward, of(other).arrival.layer_backward);
+  };
+  const auto dense = static_cast<Picoseconds>(mesh_->dense_layers());
+  parts.span = of(LayerCase::plain).span;
+  parts.all_layers = (static_cast<Picoseconds>(mesh_->model.layers) - dense) * layers(LayerCase::plain);
+  parts.between = between(LayerCase::plain, LayerCase::recomputed);
+  PerBlock<Picoseconds> again = of(LayerCase::recomputed).span;
+  Picoseconds between_again = between(LayerCase::recomputed, LayerCase::recomputed);
+  if (dense > 0) {
+    lessen_layers(parts.span, of(LayerCase::dense).span);
+    lessen_layers(again, of(LayerCase::recomputed_dense).span);
+    parts.all_layers += dense * layers(LayerCase::dense);
+    parts.between = std::max(parts.between, between(LayerCase::dense, LayerCase::recomputed_dense));
+    between_again = std::max(between_again, between(LayerCase::recomputed_dense, LayerCase::recomputed_dense));
+  }
   parts.kept = kept;
+  if (plan.recompute_layers) add_recomputed(parts, plan, again, between_again);
   return parts;
 }
 

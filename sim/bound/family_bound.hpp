@@ -33,6 +33,7 @@ struct FamilyPipeline {
   double entered = 0;        ///< without drain, where a forward pass is nearly a quarter of both or more
   double kept = 0;           ///< layers' activations on the fullest rank
   std::uint32_t layers = 0;  ///< on the rank with the fewest
+  double in_flight = 0;      ///< most microbatches that a rank keeps of one layer
 };
 
 /// Lower bounds for all plans that share some choices, whatever their schedule, chunks, stages, ZeRO stage and overlap.
@@ -62,30 +63,43 @@ class FamilyBounds {
     PerBlock<Picoseconds> products;  ///< matrix products alone
     Picoseconds between = 0;         ///< of a layer, at most
     std::uint64_t kept = 0;          ///< by a layer's forward pass
+    Picoseconds all_layers = 0;      ///< spans of all layers of the model, both ways
+    Picoseconds all_products = 0;    ///< matrix products alone
   };
   struct LayerState {
-    std::uint64_t bytes = 0;
-    Picoseconds reduce = 0;  ///< of its gradients after every microbatch, at its best place
+    std::uint64_t bytes = 0;  ///< of the layer with the fewest
+    std::uint64_t all = 0;    ///< of all layers of the model
+    Picoseconds reduce = 0;   ///< of its gradients after every microbatch, at its best place
   };
   /// What the threads of a search share.
   struct Facts {
     std::mutex mutex;
     std::unordered_map<BlockKey, BlockFacts, BlockKeyHash> blocks;
-    std::map<std::array<std::uint32_t, 6>, LayerState> layer_states;
+    std::map<std::array<std::uint32_t, 7>, LayerState> layer_states;
     std::map<std::array<std::uint64_t, 4>, FamilyPipeline> pipelines;
   };
 
   void enter(const Plan&);
-  BlockFacts facts_of(const Plan&);
+  BlockFacts facts_of(const Plan&, LayerCase = LayerCase::plain);
+  /// What layers of both kinds have at least: `which` and, where dense layers lie below mixtures, its dense
+  /// counterpart.
+  BlockFacts least_facts_of(const Plan&, LayerCase which);
   /// Of a layer on a rank; tensor and data axes and ZeRO decide it.
   LayerState layer_state(const Plan&, std::uint32_t zero_stage);
   /// What the bounds of a family are made of.
   struct Parts {
-    LayerState plain, sharded;  ///< sharded: ZeRO-3, where any pipeline goes with it
-    PerBlock<Picoseconds> span;
+    LayerState plain, sharded;   ///< sharded: ZeRO-3, where any pipeline goes with it
+    PerBlock<Picoseconds> span;  ///< of layers: of those that take the least
+    Picoseconds all_layers = 0;  ///< a microbatch through all layers of the model, both ways
     Picoseconds between = 0;
     std::uint64_t kept = 0;
+    /// Where any number of layers may be recomputed: what a layer then keeps, and how much longer its passes take.
+    std::uint64_t kept_recomputed = 0;
+    std::uint64_t saved = 0;  ///< by recomputing a layer, for each microbatch in flight, at most
+    Picoseconds again = 0;
+    Picoseconds between_again = 0;
   };
+  void add_recomputed(Parts&, const Plan&, const PerBlock<Picoseconds>& span, Picoseconds between);
   Parts parts_of(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);
   /// On the plan's mesh.
   Parts parts_on_mesh(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);

@@ -1,5 +1,6 @@
 #include "sim/bound/mesh_costs.hpp"
 
+#include <algorithm>
 #include <functional>
 
 namespace orrery {
@@ -12,10 +13,24 @@ std::size_t mixed(std::size_t hash, std::uint64_t n) {
 
 }  // namespace
 
-StageShare share_of(const Plan& plan, const StageMap& map, std::uint32_t stage) {
-  const bool first = stage == 0, last = stage + 1 == map.stages();
-  return {(*plan.stage_layers)[stage], first, last, !first && map.rank(stage - 1) == map.rank(stage),
-          !last && map.rank(stage + 1) == map.rank(stage)};
+void set_layers(StageShare& share, std::uint32_t layers, std::uint32_t dense, std::uint32_t recomputed) {
+  const std::uint32_t below = std::min(recomputed, dense);
+  share.layers = {below, dense - below, recomputed - below, layers - dense - (recomputed - below)};
+}
+
+void shares_of(std::vector<StageShare>& out, const Plan& plan, const StageMap& map, std::uint64_t dense) {
+  out.resize(map.stages());
+  for (std::uint32_t s = 0; s < out.size(); ++s) {
+    const std::uint32_t layers = (*plan.stage_layers)[s];
+    StageShare& share = out[s];
+    share.first = s == 0;
+    share.last = s + 1 == map.stages();
+    share.from_here = !share.first && map.rank(s - 1) == map.rank(s);
+    share.to_here = !share.last && map.rank(s + 1) == map.rank(s);
+    const auto below = static_cast<std::uint32_t>(std::min<std::uint64_t>(dense, layers));
+    dense -= below;
+    set_layers(share, layers, below, plan.recompute_layers ? (*plan.recompute_layers)[s] : 0);
+  }
 }
 
 MeshCosts::MeshCosts(const ModelSpec& m, const Workload& w, const ClusterSpec& c, const Calibration& k)
@@ -86,30 +101,52 @@ std::uint32_t MeshCosts::levels_after(std::uint32_t i) {
   return levels[i];
 }
 
-const BlockCosts& MeshCosts::blocks_of(const Plan& plan) {
-  const BlockKey key = block_key(plan);
+const BlockCosts& MeshCosts::blocks_of(const Plan& plan, LayerCase which) {
+  const BlockKey key = block_key(plan, which);
   const auto known = blocks_.find(key);
   if (known != blocks_.end()) return *known->second;
   if (blocks_.size() >= most_blocks) blocks_.clear(), ++visit_;
   std::shared_ptr<const BlockCosts> of = lowered_blocks_->find(key);
   if (!of) {
-    of = std::make_shared<const BlockCosts>(model, workload, plan, costs());
+    of = std::make_shared<const BlockCosts>(model, workload, plan, which, costs());
     lowered_blocks_->add(key, of);
   }
   return *blocks_.try_emplace(key, std::move(of)).first->second;
 }
 
-const BlockTimes& MeshCosts::times_of(const Plan& plan) {
-  TimesKey key{block_key(plan), {}, plan.mesh.size(), on_->number};
+const BlockTimes& MeshCosts::times_of(const Plan& plan, LayerCase which) {
+  TimesKey key{block_key(plan, which), {}, plan.mesh.size(), on_->number};
   for (std::size_t i = 0; i < key.strides.size(); ++i) {
     if (key.block.sizes[i] > 1) key.strides[i] = static_cast<std::uint32_t>(plan.mesh.stride(block_axes[i]));
   }
   const auto known = times_.find(key);
   if (known != times_.end()) return known->second;
   if (times_.size() >= most_times) times_.clear(), ++visit_;
-  const BlockCosts& of = blocks_of(plan);
+  const BlockCosts& of = blocks_of(plan, which);
   return times_.try_emplace(key, BlockTimes{of.spans(costs()), of.arrival_spans(costs()), of.lanes(costs())})
       .first->second;
+}
+
+LayerCosts MeshCosts::layers_of(const Plan& plan) {
+  LayerCosts out;
+  // A look may make room and take back what an earlier one gave.
+  for (std::uint64_t before = visit_ + 1; before != visit_;) {
+    before = visit_;
+    const auto enter = [&](LayerCase which) {
+      out.times[index(which)] = &times_of(plan, which);
+      out.blocks[index(which)] = &blocks_of(plan, which);
+    };
+    enter(LayerCase::plain);
+    out.times.fill(out.times.back());
+    out.blocks.fill(out.blocks.back());
+    if (plan.recompute_layers) enter(LayerCase::recomputed);
+    if (dense_layers() == 0) continue;
+    enter(LayerCase::dense);
+    out.times[index(LayerCase::recomputed_dense)] = out.times[index(LayerCase::dense)];
+    out.blocks[index(LayerCase::recomputed_dense)] = out.blocks[index(LayerCase::dense)];
+    if (plan.recompute_layers) enter(LayerCase::recomputed_dense);
+  }
+  return out;
 }
 
 StateCosts& MeshCosts::states_of(const Plan& plan) {

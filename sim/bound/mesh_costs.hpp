@@ -28,8 +28,27 @@ struct BlockTimes {
   PerBlock<LaneTimes> lanes;
 };
 
-/// What virtual stage `stage` holds.
-[[nodiscard]] StageShare share_of(const Plan&, const StageMap&, std::uint32_t stage);
+/// What each virtual stage holds; `dense` of the model's layers lie below mixtures.
+void shares_of(std::vector<StageShare>& out, const Plan&, const StageMap&, std::uint64_t dense);
+/// Of one of them: the rest stays.
+void set_layers(StageShare&, std::uint32_t layers, std::uint32_t dense, std::uint32_t recomputed);
+
+/// What the layers of a plan cost, by case.  Those of a case that the plan has none of are those of plain ones.
+struct LayerCosts {
+  PerCase<const BlockCosts*> blocks{};
+  PerCase<const BlockTimes*> times{};
+  [[nodiscard]] const BlockCosts& plain_blocks() const { return *blocks[index(LayerCase::plain)]; }
+  [[nodiscard]] const BlockTimes& plain_times() const { return *times[index(LayerCase::plain)]; }
+};
+/// Of one pass over the stage's layers: the sum of `of(case)`.
+template <class Of>
+[[nodiscard]] Picoseconds over_layers(const StageShare& share, Of&& of) {
+  Picoseconds sum = 0;
+  for (std::size_t c = 0; c < share.layers.size(); ++c) {
+    if (share.layers[c] > 0) sum += static_cast<Picoseconds>(share.layers[c]) * of(c);
+  }
+  return sum;
+}
 
 /// Blocks that are lowered once for the MeshCosts of several threads.
 class LoweredBlocks {
@@ -64,8 +83,12 @@ class MeshCosts {
   /// Another number once another mesh is entered or what was handed out may be gone.
   [[nodiscard]] std::uint64_t visit() const { return visit_; }
 
-  const BlockCosts& blocks_of(const Plan&);
-  const BlockTimes& times_of(const Plan&);
+  const BlockCosts& blocks_of(const Plan&, LayerCase = LayerCase::plain);
+  const BlockTimes& times_of(const Plan&, LayerCase = LayerCase::plain);
+  /// Of all cases that plans with these choices may have.
+  LayerCosts layers_of(const Plan&);
+  /// Layers below mixtures.
+  [[nodiscard]] std::uint64_t dense_layers() const { return model.mixture ? model.mixture->first_dense : 0; }
   StateCosts& states_of(const Plan&);
   /// Levels of messages between pipeline rank `i` and the next, or from the last to the first.
   std::uint32_t levels_after(std::uint32_t i);
@@ -93,7 +116,7 @@ class MeshCosts {
   /// Where the axes lie that cut blocks.
   struct TimesKey {
     BlockKey block;
-    std::array<std::uint32_t, 5> strides{};
+    std::array<std::uint32_t, block_axes.size()> strides{};
     std::uint64_t ranks = 0;
     std::uint32_t number = 0;
     friend bool operator==(const TimesKey&, const TimesKey&) = default;

@@ -8,20 +8,23 @@
 namespace orrery {
 
 void SharedStages::enter(const Plan& plan, MeshCosts& mesh) {
-  const BlockKey block = block_key(plan);
-  const bool same_mesh = visit_ == mesh.visit() && block == block_;
+  static const std::vector<std::uint32_t> none;
+  const BlockKey block = block_key(plan), recomputed = block_key(plan, LayerCase::recomputed);
+  const std::vector<std::uint32_t>& counts = plan.recompute_layers ? *plan.recompute_layers : none;
+  const bool same_mesh = visit_ == mesh.visit() && block == block_ && recomputed == recomputed_;
   Pipeline pipeline{plan.schedule, plan.chunks, plan.mesh.size(Axis::pipeline), microbatches(plan, mesh.workload),
                     plan.action_times};
   const bool same_pipeline = pipeline == pipeline_;
-  if (same_mesh && same_pipeline && stage_layers_ == *plan.stage_layers) return;
+  if (same_mesh && same_pipeline && stage_layers_ == *plan.stage_layers && recompute_layers_ == counts) return;
   ++entered_;
   if (!same_mesh) {
-    times_ = &mesh.times_of(plan);
-    blocks_ = &mesh.blocks_of(plan);
+    layers_ = mesh.layers_of(plan);
     visit_ = mesh.visit();
     block_ = block;
+    recomputed_ = recomputed;
   }
   stage_layers_ = *plan.stage_layers;
+  recompute_layers_ = counts;
   map_ = stage_map(plan);
   if (!same_pipeline) {
     pipeline_ = pipeline;
@@ -29,8 +32,7 @@ void SharedStages::enter(const Plan& plan, MeshCosts& mesh) {
     in_flight_.resize(map_.ranks);
     for (std::uint32_t r = 0; r < map_.ranks; ++r) in_flight_[r] = microbatches_in_flight(plan, r, microbatches_);
   }
-  shares_.resize(map_.stages());
-  for (std::uint32_t s = 0; s < shares_.size(); ++s) shares_[s] = share_of(plan, map_, s);
+  shares_of(shares_, plan, map_, mesh.dense_layers());
   runs_.clear();
   for (std::uint32_t r = 0; r < map_.ranks; ++r) {
     bool alike = r > 0;
@@ -50,7 +52,7 @@ void SharedStages::enter(const Plan& plan, MeshCosts& mesh) {
 std::uint64_t SharedStages::activations(const Run& run, const Plan& plan, const StateCosts& state) {
   memory_.clear();
   for (std::uint32_t c = 0; c < map_.chunks; ++c) {
-    memory_.push_back(pass_memory(*blocks_, state, share(run.begin, c), plan));
+    memory_.push_back(pass_memory(layers_.blocks, state, share(run.begin, c), plan));
   }
   std::uint64_t most = 0;
   for (std::uint32_t r = run.begin; r < run.end; ++r) {
@@ -75,13 +77,13 @@ std::uint64_t SharedStages::peak(const Plan& plan, const StateCosts& state) {
 
 const std::vector<StageTimes>& SharedStages::stages(const Plan& plan, MeshCosts& mesh, StateCosts& state) {
   if (state.zero() >= 2) {
-    stage_times(stages_, plan, map_, mesh, state);
+    stage_times(stages_, plan, map_, shares_, layers_, mesh, state);
     return stages_;
   }
   const Clear clear{state.layer().clear, state.embedding().clear, state.head().clear};
   if (plain_stages_.empty() || clear != plain_clear_) {
     if (!plain_stages_.empty()) ++entered_;
-    stage_times(plain_stages_, plan, map_, mesh, state);
+    stage_times(plain_stages_, plan, map_, shares_, layers_, mesh, state);
     plain_clear_ = clear;
     plain_ends_.end.clear();
   }
@@ -105,22 +107,25 @@ Picoseconds SharedStages::step(const Plan& plan, MeshCosts& mesh, StateCosts& st
 
 Picoseconds SharedStages::busiest_lane(const Run& run, const Plan& plan, const MeshCosts& mesh,
                                        StateCosts& state) const {
-  const PerBlock<LaneTimes>& lanes = times_->lanes;
+  const PerBlock<LaneTimes>& lanes = layers_.plain_times().lanes;
   LaneTimes sum{};
   for (std::uint32_t c = 0; c < map_.chunks; ++c) {
     const StageShare& holds = share(run.begin, c);
-    const auto layers = static_cast<Picoseconds>(holds.layers);
     for (std::size_t l = 0; l < sum.size(); ++l) {
-      sum[l] += layers * (lanes.layer_forward[l] + lanes.layer_backward[l] + lanes.layer_weight[l]);
+      sum[l] += over_layers(holds, [&](std::size_t k) {
+        const PerBlock<LaneTimes>& of = layers_.times[k]->lanes;
+        return of.layer_forward[l] + of.layer_backward[l] + of.layer_weight[l];
+      });
       if (holds.first) sum[l] += lanes.embedding_forward[l] + lanes.embedding_backward[l];
       if (holds.last) sum[l] += lanes.head_forward[l] + lanes.head_backward[l];
     }
     if (state.zero() < 2) continue;
-    for (const BucketCosts& b : state.buckets(holds.layers, holds.first, holds.last, mesh.costs())) {
+    for (const BucketCosts& b : state.buckets(holds.count(), holds.dense(), holds.first, holds.last, mesh.costs())) {
       for (const LanePrice& p : b.reduce) sum[p.lane] += p.price;
     }
     if (state.zero() >= 3 && plan.reshard_after_forward) {
-      sum[gather_lane] += 2 * layers * state.layer().gather_weights;
+      sum[gather_lane] +=
+          2 * over_layers(holds, [&](std::size_t k) { return state.layer(static_cast<LayerCase>(k)).gather_weights; });
     }
   }
   return static_cast<Picoseconds>(microbatches_) / map_.pipes() * *std::max_element(sum.begin(), sum.end());
@@ -131,14 +136,18 @@ Picoseconds SharedStages::least_by_cores(const MeshCosts& mesh, const StateCosts
   const auto sharing = mesh.costs().core_sharing();
   if (!sharing || sharing->ranks_per_node <= sharing->cores) return 0;
   const auto m = static_cast<Picoseconds>(microbatches_) / map_.pipes();
-  const PerBlock<Picoseconds>& busy = blocks_->busy();
+  const PerBlock<Picoseconds>& busy = layers_.plain_blocks().busy();
   const auto once = [](const ModuleState& module) { return module.clear + module.norm + module.update; };
   Picoseconds least = 0;
   for (const Run& run : runs_) {
     Picoseconds work = 0;
     for (std::uint32_t c = 0; c < map_.chunks; ++c) {
       const StageShare& holds = share(run.begin, c);
-      work += holds.layers * (m * (busy.layer_forward + busy.layer_backward + busy.layer_weight) + once(state.layer()));
+      work += over_layers(holds, [&](std::size_t k) {
+        const PerBlock<Picoseconds>& of = layers_.blocks[k]->busy();
+        return m * (of.layer_forward + of.layer_backward + of.layer_weight) +
+               once(state.layer(static_cast<LayerCase>(k)));
+      });
       if (holds.first) work += m * (busy.embedding_forward + busy.embedding_backward) + once(state.embedding());
       if (holds.last) work += m * (busy.head_forward + busy.head_backward) + once(state.head());
     }
@@ -166,14 +175,15 @@ Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const
     Picoseconds backward = 0;
     for (std::uint32_t c = 0; c < map_.chunks; ++c) {
       const StageShare& holds = share(run.begin, c);
-      buckets_[map_.chunks - 1 - c] = &state.buckets(holds.layers, holds.first, holds.last, mesh.costs());
-      norm += holds.layers * state.layer().norm + (holds.first ? state.embedding().norm : 0) +
-              (holds.last ? state.head().norm : 0);
+      buckets_[map_.chunks - 1 - c] = {
+          &state.buckets(holds.count(), holds.dense(), holds.first, holds.last, mesh.costs()), &holds};
+      norm += over_layers(holds, [&](std::size_t k) { return state.layer(static_cast<LayerCase>(k)).norm; }) +
+              (holds.first ? state.embedding().norm : 0) + (holds.last ? state.head().norm : 0);
       tied = tied || holds.first || holds.last;
       backward += stages[map_.stage(run.begin, c)].backward;
     }
     const Picoseconds end = *std::max_element(&ends[run.begin], &ends[run.begin] + (run.end - run.begin));
-    const Picoseconds ready = end + exposed_reduction(plan, buckets_, *times_, state, concurrent, backward,
+    const Picoseconds ready = end + exposed_reduction(plan, buckets_, layers_, state, concurrent, backward,
                                                       tied ? state.tied_reduction() : 0);
     const Picoseconds update = update_time(buckets_, state, concurrent);
     if (concurrent) by_lane = std::max(by_lane, plain ? plain_lanes_[i] : busiest_lane(run, plan, mesh, state));
@@ -189,19 +199,22 @@ Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const
 }
 
 Picoseconds SharedStages::passes(const Plan& plan, const MeshCosts& mesh) {
-  const PerBlock<Picoseconds>& span = times_->span;
-  const PerBlock<Picoseconds>& arrival = times_->arrival;
+  const PerBlock<Picoseconds>& span = layers_.plain_times().span;
   stages_.assign(map_.stages(), {});
   for (std::uint32_t i = 0; i < stages_.size(); ++i) {
-    const auto layers = static_cast<Picoseconds>(shares_[i].layers);
-    const bool first = shares_[i].first, last = shares_[i].last;
+    const StageShare& share = shares_[i];
+    const bool first = share.first, last = share.last;
+    const BlockTimes& low = *layers_.times[share.lowest()];
+    const BlockTimes& top = *layers_.times[share.highest()];
+    const auto times = [&](std::size_t c) -> const PerBlock<Picoseconds>& { return layers_.times[c]->span; };
     StageTimes& t = stages_[i];
-    t.forward = layers * span.layer_forward +
-                (first ? span.embedding_forward : arrival.layer_forward - span.layer_forward) +
+    t.forward = over_layers(share, [&](std::size_t c) { return times(c).layer_forward; }) +
+                (first ? span.embedding_forward : low.arrival.layer_forward - low.span.layer_forward) +
                 (last ? span.head_forward : 0);
-    t.backward = layers * span.layer_backward + (first ? span.embedding_backward : 0) +
-                 (last ? span.head_backward : arrival.layer_backward - span.layer_backward);
-    t.weight = layers * span.layer_weight;
+    t.backward = over_layers(share, [&](std::size_t c) { return times(c).layer_backward; }) +
+                 (first ? span.embedding_backward : 0) +
+                 (last ? span.head_backward : top.arrival.layer_backward - top.span.layer_backward);
+    t.weight = over_layers(share, [&](std::size_t c) { return times(c).layer_weight; });
   }
   const std::vector<Picoseconds>& ends =
       rank_ends(ends_, stages_, map_, microbatches_, mesh.cluster.device.concurrent_lanes, !splits_backward(plan));

@@ -30,8 +30,9 @@ class SharedStages {
   [[nodiscard]] std::uint64_t entered() const { return entered_; }
   [[nodiscard]] const std::vector<Run>& runs() const { return runs_; }
   [[nodiscard]] const StageMap& map() const { return map_; }
-  [[nodiscard]] const BlockCosts& blocks() const { return *blocks_; }
-  [[nodiscard]] const BlockTimes& times() const { return *times_; }
+  [[nodiscard]] const LayerCosts& layers() const { return layers_; }
+  /// Before the first backward pass of a rank, by chunk.
+  [[nodiscard]] const std::vector<std::uint64_t>& in_flight(std::uint32_t rank) const { return in_flight_[rank]; }
   [[nodiscard]] const StageShare& share(std::uint32_t rank, std::uint32_t chunk) const {
     return shares_[map_.stage(rank, chunk)];
   }
@@ -74,11 +75,10 @@ class SharedStages {
 
   std::uint64_t entered_ = 0;
   std::uint64_t visit_ = 0;
-  BlockKey block_;
-  const BlockCosts* blocks_ = nullptr;
-  const BlockTimes* times_ = nullptr;
+  BlockKey block_, recomputed_;  ///< of plain layers, and of those that are recomputed beside them
+  LayerCosts layers_;
   Pipeline pipeline_;
-  std::vector<std::uint32_t> stage_layers_;
+  std::vector<std::uint32_t> stage_layers_, recompute_layers_;
 
   StageMap map_;
   std::uint64_t microbatches_ = 0;

@@ -26,34 +26,44 @@ MemoryChange with_copies(MemoryChange change, std::uint64_t gradients, std::uint
 
 }  // namespace
 
-PassMemory pass_memory(const BlockCosts& blocks, const StateCosts& state, const StageShare& stage, const Plan& plan) {
-  PerBlock<MemoryChange> change = blocks.memory();
-  const auto hidden = static_cast<std::int64_t>(blocks.hidden_bytes());
-  const auto gradient = static_cast<std::int64_t>(blocks.gradient_bytes());
-  const auto layers = static_cast<std::int64_t>(stage.layers);
+PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCosts& state, const StageShare& stage,
+                       const Plan& plan) {
+  const BlockCosts& ends = *blocks[index(LayerCase::plain)];
+  const PerBlock<MemoryChange>& change = ends.memory();
+  const auto hidden = static_cast<std::int64_t>(ends.hidden_bytes());
+  const auto gradient = static_cast<std::int64_t>(ends.gradient_bytes());
   const bool keeps = state.zero() >= 3 && !plan.reshard_after_forward;
-  if (state.zero() >= 2) {
-    const std::uint64_t gradients = state.layer().whole_gradient_bytes;
-    const bool gathers = state.zero() >= 3 && !keeps;
-    const std::uint64_t weights = gathers ? state.layer().whole_weight_bytes : 0;
-    // The last layer on the way gathers nothing ahead, so this holds for all but one.
-    const std::uint64_t ahead = plan.prefetch > 0 && stage.layers > 1 ? weights : 0;
-    change.layer_forward = with_copies(change.layer_forward, 0, weights, ahead);
-    change.layer_backward = with_copies(change.layer_backward, gradients, weights, ahead);
-  }
+  const bool gathers = state.zero() >= 3 && !keeps;
+  const std::uint32_t count = stage.count();
+  // Of layers that gather ahead the last on the way is left out: what it keeps is not.
+  const bool uneven = state.zero() >= 2 && count > 1;
+  const auto run_layers = [&](Walk& walk, std::size_t c, MemoryChange PerBlock<MemoryChange>::*pass, bool backward,
+                              bool last) {
+    if (stage.layers[c] == 0) return;
+    const MemoryChange& plain = blocks[c]->memory().*pass;
+    const auto layers = static_cast<std::int64_t>(stage.layers[c]);
+    if (state.zero() < 2) {
+      walk.run(plain, layers);
+      return;
+    }
+    const ModuleState& layer = state.layer(static_cast<LayerCase>(c));
+    const std::uint64_t weights = gathers ? layer.whole_weight_bytes : 0;
+    const std::uint64_t ahead = plan.prefetch > 0 && count > 1 ? weights : 0;
+    const MemoryChange with = with_copies(plain, backward ? layer.whole_gradient_bytes : 0, weights, ahead);
+    const bool apart = uneven && last;
+    if (layers > (apart ? 1 : 0)) walk.run(with, apart ? layers - 1 : layers);
+    if (apart) walk.run(plain);
+  };
+  const std::size_t lowest = stage.lowest(), highest = stage.highest();
   Walk forward;
   if (stage.first) {
     forward.run(change.embedding_forward);
   } else if (!stage.from_here) {
     forward.move(hidden);
   }
-  // Of layers that gather ahead the last is left out: what it keeps is not.
-  const bool uneven = state.zero() >= 2 && stage.layers > 1;
-  const auto run_layers = [&](Walk& walk, const MemoryChange& with, const MemoryChange& plain) {
-    walk.run(with, uneven ? layers - 1 : layers);
-    if (uneven) walk.run(plain);
-  };
-  run_layers(forward, change.layer_forward, blocks.memory().layer_forward);
+  for (std::size_t c = lowest; c <= highest; ++c) {
+    run_layers(forward, c, &PerBlock<MemoryChange>::layer_forward, false, c == highest);
+  }
   if (stage.last) {
     forward.run(change.head_forward);
   } else if (!stage.to_here) {
@@ -65,17 +75,26 @@ PassMemory pass_memory(const BlockCosts& blocks, const StateCosts& state, const 
   } else if (!stage.to_here) {
     backward.move(gradient);
   }
-  run_layers(backward, change.layer_backward, blocks.memory().layer_backward);
+  for (std::size_t c = highest + 1; c-- > lowest;) {
+    run_layers(backward, c, &PerBlock<MemoryChange>::layer_backward, true, c == lowest);
+  }
   if (stage.first) {
     backward.run(change.embedding_backward);
   } else if (!stage.from_here) {
     backward.move(-gradient);
   }
   Walk weight;
-  weight.run(change.layer_weight, layers);
+  for (std::size_t c = lowest; c <= highest; ++c) {
+    if (stage.layers[c] > 0) weight.run(blocks[c]->memory().layer_weight, stage.layers[c]);
+  }
   PassMemory pass{{forward.live, forward.peak, 0}, {backward.live, backward.peak, 0}, {weight.live, weight.peak, 0}};
   // Kept weights are all there before the first backward pass.
-  if (keeps) pass.backward.peak += static_cast<std::int64_t>(stage.layers * state.layer().whole_weight_bytes);
+  if (keeps) {
+    for (std::size_t c = lowest; c <= highest; ++c) {
+      pass.backward.peak +=
+          static_cast<std::int64_t>(stage.layers[c] * state.layer(static_cast<LayerCase>(c)).whole_weight_bytes);
+    }
+  }
   return pass;
 }
 
@@ -128,8 +147,10 @@ std::uint64_t activation_bytes(const PassMemory* chunks, const std::vector<std::
 }
 
 std::uint64_t persistent_bytes(const StateCosts& state, const StageShare& stage) {
-  return stage.layers * state.layer().persistent_bytes + (stage.first ? state.embedding().persistent_bytes : 0) +
-         (stage.last ? state.head().persistent_bytes : 0);
+  const std::uint64_t dense = stage.dense();
+  return (stage.count() - dense) * state.layer().persistent_bytes +
+         (dense > 0 ? dense * state.layer(LayerCase::dense).persistent_bytes : 0) +
+         (stage.first ? state.embedding().persistent_bytes : 0) + (stage.last ? state.head().persistent_bytes : 0);
 }
 
 }  // namespace orrery

@@ -11,11 +11,16 @@ namespace orrery {
 
 /// What one pipeline stage holds of the model.
 struct StageShare {
-  std::uint32_t layers = 0;
+  PerCase<std::uint32_t> layers{};
   bool first = false;      ///< with the embedding
   bool last = false;       ///< with the head
   bool from_here = false;  ///< the stage before lies on the same rank: no message brings its output
   bool to_here = false;    ///< so does the stage behind
+  [[nodiscard]] std::uint32_t count() const { return layers[0] + layers[1] + layers[2] + layers[3]; }
+  [[nodiscard]] std::uint32_t dense() const { return layers[0] + layers[1]; }
+  /// Cases of its first and its last layer.
+  [[nodiscard]] std::size_t lowest() const { return layers[0] > 0 ? 0 : layers[1] > 0 ? 1 : layers[2] > 0 ? 2 : 3; }
+  [[nodiscard]] std::size_t highest() const { return layers[3] > 0 ? 3 : layers[2] > 0 ? 2 : layers[1] > 0 ? 1 : 0; }
   friend bool operator==(const StageShare&, const StageShare&) = default;
 };
 
@@ -24,7 +29,8 @@ struct PassMemory {
   MemoryChange forward, backward;
   MemoryChange weight;  ///< weight gradients, where the schedule splits the backward pass
 };
-[[nodiscard]] PassMemory pass_memory(const BlockCosts&, const StateCosts&, const StageShare&, const Plan&);
+[[nodiscard]] PassMemory pass_memory(const PerCase<const BlockCosts*>&, const StateCosts&, const StageShare&,
+                                     const Plan&);
 
 /// Microbatches whose forward pass has run and whose backward pass has not, on
 /// each chunk of a pipeline rank (lowest first) right before its first backward

@@ -6,16 +6,48 @@
 namespace orrery {
 namespace {
 
+/// What the layers of a stage have in common: of what delays them the least, of what hides that the most.
+struct CommonLayer {
+  Picoseconds idle_forward = 0, idle_backward = 0;
+  Picoseconds gather = 0, clear = 0;
+  bool forward_reads = true, backward_reads = true, backward_computes = true;
+};
+
+CommonLayer common_layer(const StageShare& share, const LayerCosts& costs, const StateCosts& state) {
+  CommonLayer common;
+  bool first = true;
+  for (std::size_t c = 0; c < share.layers.size(); ++c) {
+    if (share.layers[c] == 0) continue;
+    const PerBlock<Picoseconds>& span = costs.times[c]->span;
+    const PerBlock<Picoseconds>& busy = costs.blocks[c]->busy();
+    const PerBlock<BlockCosts::Beginning>& begins = costs.blocks[c]->beginning();
+    const ModuleState& layer = state.layer(static_cast<LayerCase>(c));
+    common.idle_forward = std::max(common.idle_forward, span.layer_forward - busy.layer_forward);
+    common.idle_backward = std::max(common.idle_backward, span.layer_backward - busy.layer_backward);
+    common.gather = first ? layer.gather_weights : std::min(common.gather, layer.gather_weights);
+    common.clear = first ? layer.clear_copy : std::min(common.clear, layer.clear_copy);
+    common.forward_reads = common.forward_reads && begins.layer_forward.reads_weights;
+    common.backward_reads = common.backward_reads && begins.layer_backward.reads_weights;
+    common.backward_computes = common.backward_computes && begins.layer_backward.computes;
+    first = false;
+  }
+  return common;
+}
+
 void add_sharding(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateCosts& state, const StageShare& share,
-                  const BlockCosts& of, const PerBlock<Picoseconds>& span, StageTimes& t) {
+                  const LayerCosts& costs, StageTimes& t) {
   if (state.zero() < 2) return;
+  const BlockCosts& of = costs.plain_blocks();
+  const PerBlock<Picoseconds>& span = costs.plain_times().span;
   const bool gathers = state.zero() >= 3 && plan.reshard_after_forward;  // kept weights come once a step: not counted
-  const auto others = static_cast<Picoseconds>(share.layers) - 1;
-  const Picoseconds layer = gathers ? state.layer().gather_weights : 0;
+  const auto others = static_cast<Picoseconds>(share.count()) - 1;
+  const CommonLayer common = common_layer(share, costs, state);
+  const Picoseconds layer = gathers ? common.gather : 0;
   const Picoseconds embedding = gathers && share.first ? state.embedding().gather_weights : 0;
-  const Picoseconds clear = state.layer().clear_copy;
+  const Picoseconds clear = common.clear;
   const Picoseconds clear_embedding = share.first ? state.embedding().clear_copy : 0;
-  const std::vector<BucketCosts>& buckets = state.buckets(share.layers, share.first, share.last, mesh.costs());
+  const std::vector<BucketCosts>& buckets =
+      state.buckets(share.count(), share.dense(), share.first, share.last, mesh.costs());
   // The sum of reductions, each less what other collectives leave compute idle anyway.
   const auto reductions = [&](std::size_t count, Picoseconds idle) {
     Picoseconds sum = 0;
@@ -38,12 +70,12 @@ void add_sharding(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateC
   const PerBlock<BlockCosts::Beginning>& begins = of.beginning();
   const PerBlock<Picoseconds>& busy = of.busy();
   const auto delay = [](Picoseconds in_front, Picoseconds idle) { return std::max<Picoseconds>(0, in_front - idle); };
-  const Picoseconds idle_forward = span.layer_forward - busy.layer_forward;
-  const Picoseconds idle_backward = span.layer_backward - busy.layer_backward;
+  const Picoseconds idle_forward = common.idle_forward;
+  const Picoseconds idle_backward = common.idle_backward;
   const Picoseconds idle_embedding = span.embedding_backward - busy.embedding_backward;
-  const Picoseconds before_forward = begins.layer_forward.reads_weights ? delay(layer, idle_forward) : 0;
-  const Picoseconds gather_backward = begins.layer_backward.reads_weights ? layer : 0;
-  const bool waits = !*plan.overlap_gradients && begins.layer_backward.computes && begins.embedding_backward.computes;
+  const Picoseconds before_forward = common.forward_reads ? delay(layer, idle_forward) : 0;
+  const Picoseconds gather_backward = common.backward_reads ? layer : 0;
+  const bool waits = !*plan.overlap_gradients && common.backward_computes && begins.embedding_backward.computes;
   const bool ahead = plan.prefetch > 0;
   if (!ahead) t.forward += others * before_forward;
   // After the last reduction of a pass a message may leave before it ends.
@@ -62,12 +94,10 @@ void add_sharding(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateC
 
 }  // namespace
 
-void stage_times(std::vector<StageTimes>& stages, const Plan& plan, const StageMap& map, MeshCosts& mesh,
-                 StateCosts& state) {
-  const BlockCosts& of = mesh.blocks_of(plan);
-  const BlockTimes& times = mesh.times_of(plan);
-  const PerBlock<Picoseconds>& span = times.span;
-  const PerBlock<Picoseconds>& arrival = times.arrival;
+void stage_times(std::vector<StageTimes>& stages, const Plan& plan, const StageMap& map,
+                 const std::vector<StageShare>& shares, const LayerCosts& costs, MeshCosts& mesh, StateCosts& state) {
+  const BlockCosts& of = costs.plain_blocks();
+  const PerBlock<Picoseconds>& span = costs.plain_times().span;
   stages.assign(map.stages(), {});
   // Few boundaries differ in the levels that their messages take.
   struct Messages {
@@ -83,28 +113,37 @@ void stage_times(std::vector<StageTimes>& stages, const Plan& plan, const StageM
   };
   const auto times_with = [&](const StageShare& share) {
     StageTimes t;
-    const auto layers = static_cast<Picoseconds>(share.layers);
-    const auto all = [&](Picoseconds layer, Picoseconds embedding, Picoseconds head) {
-      return layers * layer + (share.first ? embedding : 0) + (share.last ? head : 0);
+    const auto ends = [&](Picoseconds embedding, Picoseconds head) {
+      return (share.first ? embedding : 0) + (share.last ? head : 0);
     };
-    t.forward = all(span.layer_forward, span.embedding_forward, span.head_forward);
-    t.backward = all(span.layer_backward, span.embedding_backward, span.head_backward);
+    const auto times = [&](std::size_t c) -> const PerBlock<Picoseconds>& { return costs.times[c]->span; };
+    t.forward = over_layers(share, [&](std::size_t c) { return times(c).layer_forward; }) +
+                ends(span.embedding_forward, span.head_forward);
+    t.backward = over_layers(share, [&](std::size_t c) { return times(c).layer_backward; }) +
+                 ends(span.embedding_backward, span.head_backward);
     const auto move_before = [&](Picoseconds& pass, Picoseconds whole, Picoseconds since_arrival, Picoseconds& before) {
       pass -= whole - since_arrival;
       before += whole - since_arrival;
     };
-    if (!share.first) move_before(t.forward, span.layer_forward, arrival.layer_forward, t.before_forward);
-    if (!share.last) move_before(t.backward, span.layer_backward, arrival.layer_backward, t.before_backward);
-    t.weight = layers * span.layer_weight;
-    t.clear = all(state.layer().clear, state.embedding().clear, state.head().clear);
-    add_sharding(plan, map, mesh, state, share, of, span, t);
+    if (!share.first) {
+      const BlockTimes& low = *costs.times[share.lowest()];
+      move_before(t.forward, low.span.layer_forward, low.arrival.layer_forward, t.before_forward);
+    }
+    if (!share.last) {
+      const BlockTimes& top = *costs.times[share.highest()];
+      move_before(t.backward, top.span.layer_backward, top.arrival.layer_backward, t.before_backward);
+    }
+    t.weight = over_layers(share, [&](std::size_t c) { return times(c).layer_weight; });
+    t.clear = over_layers(share, [&](std::size_t c) { return state.layer(static_cast<LayerCase>(c)).clear; }) +
+              ends(state.embedding().clear, state.head().clear);
+    add_sharding(plan, map, mesh, state, share, costs, t);
     return t;
   };
   // Most stages hold as much as the one before.
   StageShare share;
   StageTimes alike;
   for (std::uint32_t i = 0; i < stages.size(); ++i) {
-    const StageShare here = share_of(plan, map, i);
+    const StageShare& here = shares[i];
     if (i == 0 || here != share) share = here, alike = times_with(here);
     StageTimes& t = stages[i];
     t = alike;

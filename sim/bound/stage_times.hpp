@@ -13,6 +13,7 @@ namespace orrery {
 /// What ZeRO-2 and 3 add counts where compute waits for it.  In front of a block stand a gather, a clear and, without
 /// overlap, the reduction of the block before, beside each other.  Those of a pass's first block may run before its
 /// message arrives.
-void stage_times(std::vector<StageTimes>& out, const Plan&, const StageMap&, MeshCosts&, StateCosts&);
+void stage_times(std::vector<StageTimes>& out, const Plan&, const StageMap&, const std::vector<StageShare>&,
+                 const LayerCosts&, MeshCosts&, StateCosts&);
 
 }  // namespace orrery

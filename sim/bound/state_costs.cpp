@@ -1,5 +1,7 @@
 #include "sim/bound/state_costs.hpp"
 
+#include <algorithm>
+
 #include "core/program/lower/buckets.hpp"
 #include "core/program/lower/gathers_and_reductions.hpp"
 #include "core/program/lower/optimizer.hpp"
@@ -32,6 +34,12 @@ Picoseconds sum(const std::vector<LanePrice>& prices) {
   return all;
 }
 
+/// States do not depend on what is recomputed, and counts may still be open.
+Plan without_counts(Plan plan) {
+  plan.recompute_layers.reset();
+  return plan;
+}
+
 }  // namespace
 
 /// The lowering that buckets are built in; it refers to the plan.
@@ -53,7 +61,10 @@ StateCosts::StateCosts(StateCosts&&) noexcept = default;
 StateCosts& StateCosts::operator=(StateCosts&&) noexcept = default;
 
 StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const Plan& plan, const CostModel& costs)
-    : model_(&model), workload_(&workload), plan_(plan), lowered_(std::make_unique<Lowered>(model, workload, plan)) {
+    : model_(&model),
+      workload_(&workload),
+      plan_(without_counts(plan)),
+      lowered_(std::make_unique<Lowered>(model, workload, plan_)) {
   using lowering::Phase;
   lowering::State& lowered = lowered_->state;
   const lowering::OptimizerBlocks& optimizer = lowered_->optimizer;
@@ -92,6 +103,9 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
   using Blocks = lowering::ModuleBlocks;
   embedding_ = state(lowered.embedding, [](const Blocks& b) { return b.embedding; });
   layer_ = state(lowered.layer, [&](const Blocks& b) { return b[lowered.main_kind()].plain; });
+  if (mixes_kinds(model)) {
+    dense_layer_ = state(lowered.dense_layer, [&](const Blocks& b) { return b[lowered.kinds.front()].plain; });
+  }
   head_ = state(lowered.head, [](const Blocks& b) { return b.head; });
   if (factor_) norm_reduction_ = sum(collectives_of(program, block(optimizer.reduce_norm), costs));
   if (lowered.tied_apart) {
@@ -101,26 +115,32 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
 
 void StateCosts::rest() { lowered_.reset(); }
 
-const std::vector<BucketCosts>& StateCosts::buckets(std::uint32_t layers, bool first, bool last,
+const std::vector<BucketCosts>& StateCosts::buckets(std::uint32_t layers, std::uint32_t dense, bool first, bool last,
                                                     const CostModel& costs) {
-  const std::uint64_t key = std::uint64_t{layers} << 2 | std::uint64_t{first} << 1 | std::uint64_t{last};
+  const std::uint64_t key =
+      std::uint64_t{dense} << 34 | std::uint64_t{layers} << 2 | std::uint64_t{first} << 1 | std::uint64_t{last};
   const auto [at, fresh] = buckets_.try_emplace(key);
   if (!fresh) return at->second;
   const bool rests = lowered_ == nullptr;
   if (rests) lowered_ = std::make_unique<Lowered>(*model_, *workload_, plan_);
   lowering::State& s = lowered_->state;
   if (!s.reduce_gradients) {
-    at->second.push_back({last, first, layers, {}, {}, 0});
+    at->second.push_back({last, first, layers, dense, {}, {}, 0});
     if (rests) rest();
     return at->second;
   }
+  // bound_covers leaves dense layers below all mixtures.
+  const auto all_dense = static_cast<std::uint32_t>(model_->mixture ? model_->mixture->first_dense : 0);
   lowering::Chunk chunk;
   chunk.embedding = first;
+  chunk.low_layer = all_dense - dense;
   chunk.layers = layers;
   chunk.head = last;
   const auto priced = [&](BlockId id) { return collectives_of(s.program, s[id].block, costs); };
   for (const lowering::Chunk& bucket : lowering::build_buckets(s, 0, chunk)) {
-    BucketCosts b{bucket.head, bucket.embedding, bucket.layers, priced(bucket.reduce), {}, 0};
+    const std::uint32_t below = all_dense - std::min(all_dense, bucket.low_layer);
+    BucketCosts b{
+        bucket.head, bucket.embedding, bucket.layers, std::min(bucket.layers, below), priced(bucket.reduce), {}, 0};
     if (lowering::combines(s)) b.combine = priced(bucket.combine);
     if (lowering::gathers_updated(s)) b.gather = sum(priced(bucket.gather));
     at->second.push_back(std::move(b));

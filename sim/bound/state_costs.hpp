@@ -7,6 +7,7 @@
 
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
+#include "sim/bound/block_costs.hpp"
 #include "sim/cost/cost_model.hpp"
 
 namespace orrery {
@@ -33,7 +34,8 @@ struct LanePrice {
 struct BucketCosts {
   bool head = false;
   bool embedding = false;
-  std::uint32_t layers = 0;
+  std::uint32_t layers = 0;  ///< dense ones below mixtures included
+  std::uint32_t dense = 0;
   std::vector<LanePrice> reduce;   ///< after the last backward pass; with ZeRO-2 and 3 after every one
   std::vector<LanePrice> combine;  ///< ZeRO-2 and 3: once at the end
   Picoseconds gather = 0;          ///< of updated weights
@@ -54,6 +56,7 @@ class StateCosts {
 
   [[nodiscard]] const ModuleState& embedding() const { return embedding_; }
   [[nodiscard]] const ModuleState& layer() const { return layer_; }
+  [[nodiscard]] const ModuleState& layer(LayerCase c) const { return is_dense(c) ? dense_layer_ : layer_; }
   [[nodiscard]] const ModuleState& head() const { return head_; }
   [[nodiscard]] std::uint64_t scalar_bytes() const { return scalar_bytes_; }
   [[nodiscard]] bool factor() const { return factor_; }
@@ -63,10 +66,10 @@ class StateCosts {
     return tied_reduction_;
   }  ///< 0 where no table is tied across stages
 
-  /// The buckets of a chunk of the model, in the order in which the last backward
-  /// pass completes them; remembered.  `costs` is the one given above.
-  [[nodiscard]] const std::vector<BucketCosts>& buckets(std::uint32_t layers, bool first, bool last,
-                                                        const CostModel& costs);
+  /// The buckets of a chunk of the model, `dense` of whose layers lie below mixtures, in the order in which the last
+  /// backward pass completes them; remembered.  `costs` is the one given above.
+  [[nodiscard]] const std::vector<BucketCosts>& buckets(std::uint32_t layers, std::uint32_t dense, bool first,
+                                                        bool last, const CostModel& costs);
   /// Gives up the lowering that buckets are built in, by far most of what this holds; it is made again for every bucket
   /// that is not known.
   void rest();
@@ -77,7 +80,7 @@ class StateCosts {
   const Workload* workload_;
   Plan plan_;
   std::unique_ptr<Lowered> lowered_;
-  ModuleState embedding_, layer_, head_;
+  ModuleState embedding_, layer_, dense_layer_, head_;
   std::uint64_t scalar_bytes_ = 0;
   bool factor_ = false;
   std::uint32_t zero_ = 0;

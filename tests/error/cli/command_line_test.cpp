@@ -169,7 +169,7 @@ TEST_CASE("plan.precision: a device without that precision", "[error]") {
 TEST_CASE("plan.search-model: a model without bounds", "[error]") {
   CHECK(refused("plan --model tiny-bert --cluster dgx-h100 --batch 8 --seq 64") ==
         "error: the search has no lower bounds for models of this kind [plan.search-model]\n"
-        "  tiny-bert is no causal decoder with attention made from the residual stream.\n"
+        "  tiny-bert is no causal decoder.\n"
         "  Write a plan file; estimate, simulate and explain take it.\n");
   CHECK(refused("plan --model " + std::string(ORRERY_SOURCE_DIR) +
                 "/tests/error/core-plan/given/ahead.toml --cluster dgx-h100 --batch 8 --seq 64") ==

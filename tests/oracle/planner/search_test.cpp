@@ -88,6 +88,34 @@ SpaceLimits only(const char* text) {
   return limits;
 }
 
+/// Experts in every layer, as in Mixtral; or shared ones too, above a dense layer and under latent attention, as in
+/// DeepSeek-V2.
+ModelSpec mixture(bool deep) {
+  ModelSpec m = llama();
+  m.layers = 3;
+  Mixture x;
+  x.experts = 4;
+  x.per_token = 2;
+  x.ffn = 176;
+  if (deep) {
+    x.first_dense = 1;
+    x.shared_ffn = 128;
+    x.scores = Mixture::Scores::softmax_all;
+    m.kv_heads = m.heads;
+    m.latent = LatentAttention{32, 16, 8, 16};
+  }
+  m.mixture = x;
+  return m;
+}
+
+Workload routed(Routing::Kind kind) {
+  Workload w = workload(8);
+  w.routing.kind = kind;
+  w.routing.exponent = 0.5;
+  if (kind == Routing::Kind::learned) w.routing.capacity = 1.5;
+  return w;
+}
+
 /// Few devices and layers, but every other dimension.
 std::vector<Case> wide_cases() {
   ModelSpec small = gpt();
@@ -107,6 +135,14 @@ std::vector<Case> wide_cases() {
       {"schedules", gpt(), workload(8), test::small_cluster(1, 2, mebibyte * 24),
        only("tensor=1d context=off replica=off")},
       {"one op at a time", small, workload(4), serial, only("tensor=1d context=off zero=1,2,3")},
+      {"some layers recomputed on 16", gpt(), workload(16), test::small_cluster(2, 8, mebibyte * 7),
+       only("tensor=1d context=off replica=off schedule=1f1b zero=0,1")},
+      {"experts", mixture(false), routed(Routing::Kind::skewed), test::small_cluster(2, 4, mebibyte * 10),
+       only("schedule=1f1b zero=0,1 context=off replica=off")},
+      {"experts, all else too", mixture(false), routed(Routing::Kind::learned),
+       test::small_cluster(2, 2, mebibyte * 12), only("schedule=gpipe,zb-h1,interleaved")},
+      {"experts above a dense layer", mixture(true), routed(Routing::Kind::balanced),
+       test::small_cluster(2, 2, mebibyte * 8), only("schedule=1f1b,interleaved")},
   };
 }
 
@@ -133,9 +169,9 @@ TEST_CASE("the search finds what trying every plan finds", "[oracle][planner]") 
         CHECK(found.plans[i].report.peak_memory_bytes == exact[i].peak);
       }
       // Every plan is accounted for once.
-      std::uint64_t by_bound = 0;
-      for (const PruneCount& p : found.pruned) by_bound += p.reason == "bound" ? p.count : 0;
-      CHECK(found.evaluated + by_bound + found.infeasible == space.count);
+      std::uint64_t others = 0;
+      for (const PruneCount& p : found.pruned) others += p.reason == "bound" || p.reason == "same" ? p.count : 0;
+      CHECK(found.evaluated + others + found.infeasible == space.count);
     }
   }
 }
@@ -149,6 +185,16 @@ TEST_CASE("the memory of the cases leaves some plans out and some in", "[oracle]
     both += r.infeasible > 0 && r.infeasible < r.space ? 1 : 0;
   }
   CHECK(both >= 5);
+}
+
+TEST_CASE("some of the plans found recompute some of their layers", "[oracle][planner]") {
+  int some = 0;
+  for (const Case& c : wide_cases()) {
+    const SearchResult r =
+        search(c.space(), c.model, c.workload, c.cluster, calibration(), options(Objective::step_time, 10));
+    for (const FoundPlan& f : r.plans) some += f.plan.recompute_layers ? 1 : 0;
+  }
+  CHECK(some >= 10);
 }
 
 TEST_CASE("an order of axes that is left out costs what the listed one costs", "[oracle][planner]") {

@@ -125,7 +125,7 @@ TEST_CASE("a sample of a space with every dimension is valid and stands at its o
 TEST_CASE("limits leave out what they say", "[unit][planner]") {
   Diagnostics wrong;
   const SpaceLimits limits =
-      limits_of("tensor=1d zero=0,3 schedule=1f1b,zb-h1 chunks=2 replica=off context=off", wrong);
+      limits_of("tensor=1d zero=0,3 schedule=1f1b,zb-h1 chunks=2 replica=off context=off recompute_layers=off", wrong);
   REQUIRE(wrong.empty());
   const ModelSpec m = model(6, 8);
   const Space space = make_space(m, workload(12), cluster(2, 4), limits);
@@ -136,12 +136,13 @@ TEST_CASE("limits leave out what they say", "[unit][planner]") {
     CHECK((plan.zero_stage == 0 || plan.zero_stage == 3));
     CHECK((plan.schedule == ScheduleName::one_f_one_b || plan.schedule == ScheduleName::zb_h1));
     CHECK(plan.mesh.size(Axis::context) * plan.mesh.size(Axis::replica) == 1);
+    CHECK_FALSE(plan.recompute_layers);
   }
   static_cast<void>(limits_of("tensor=4d", wrong));
   CHECK(render(wrong) ==
         "error: --only does not know \"tensor=4d\" [cli.only]\n"
         "  Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;\n"
-        "  replica=off; context=off.  Separate settings by spaces.\n");
+        "  replica=off; context=off; expert=off; recompute_layers=off.  Separate settings by spaces.\n");
 }
 
 // Against the rules of check(): every mesh, microbatch size and choice that is
