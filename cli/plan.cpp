@@ -296,6 +296,7 @@ nlohmann::ordered_json space_json(const Space& space) {
     for (const BlockChoice& b : s.blocks) {
       shape["blocks"].push_back({{"attention", name_of(b.attention)},
                                  {"recompute", name_of(b.recompute)},
+                                 {"fewest_recomputed", b.fewest},
                                  {"sequence_parallel", b.sequence_parallel},
                                  {"context", name_of(b.context)},
                                  {"zigzag", b.zigzag},
@@ -372,6 +373,12 @@ std::string PlanVerb::text(const SearchResult& result) const {
   row("layers of stages", [](P p) { return p.plan.stage_layers ? layers_text(*p.plan.stage_layers) : "auto"; });
   row("sequence parallel", [](P p) { return p.plan.sequence_parallel ? "on" : "off"; });
   row("recompute", [](P p) { return std::string(name_of(p.plan.recompute)); });
+  if (any([](P p) { return p.plan.recompute_layers.has_value(); })) {
+    row("layers recomputed", [](P p) {
+      if (p.plan.recompute_layers) return layers_text(*p.plan.recompute_layers);
+      return std::string(p.plan.recompute == Recompute::none ? "none" : "all");
+    });
+  }
   row("ZeRO", [](P p) {
     if (p.plan.zero_stage < 3) return fmt::format("{}", p.plan.zero_stage);
     return fmt::format("3{}{}", p.plan.reshard_after_forward ? "" : " kept", p.plan.prefetch > 0 ? "" : " no prefetch");
