@@ -71,6 +71,12 @@ std::vector<GoldenCase> golden_cases() {
   recompute.plan.recompute = Recompute::full;
   recompute.workload.optimizer.kind = OptimizerKind::sgd;
   cases.push_back({"llama-gpipe-recompute-sgd", recompute});
+
+  // A prediction module on the second stage, which has a copy of the word table.
+  PlannedRun prediction = llama(base(2, 1, 1));
+  prediction.model.prediction_modules = 1;
+  prediction.plan.attention = AttentionKernel::flash;
+  cases.push_back({"llama-pipeline-prediction", prediction});
   return cases;
 }
 
