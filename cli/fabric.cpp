@@ -103,16 +103,14 @@ std::string fabric_text(const Fabric& fabric, PathRule rule) {
 
 nlohmann::ordered_json fabric_json(const Fabric& fabric) {
   const FabricSpec& spec = fabric.spec();
-  nlohmann::ordered_json json{{"name", spec.name},           {"source", spec.source},
-                              {"gpus", fabric.gpus()},       {"nodes", spec.nodes},
-                              {"gpus_per_node", spec.node.gpus}, {"nics_per_node", spec.node.nics}};
+  nlohmann::ordered_json json{
+      {"name", spec.name},   {"source", spec.source},           {"gpus", fabric.gpus()},
+      {"nodes", spec.nodes}, {"gpus_per_node", spec.node.gpus}, {"nics_per_node", spec.node.nics}};
   json["links"] = nlohmann::ordered_json::array();
   for (const auto& [link, count] : count_links(fabric)) {
     const auto& [kind, bandwidth, latency] = link;
-    json["links"].push_back({{"kind", name_of(kind)},
-                             {"count", count},
-                             {"bandwidth_bytes_per_s", -bandwidth},
-                             {"latency_s", latency}});
+    json["links"].push_back(
+        {{"kind", name_of(kind)}, {"count", count}, {"bandwidth_bytes_per_s", -bandwidth}, {"latency_s", latency}});
   }
   return json;
 }

@@ -38,7 +38,9 @@ std::string format_of(const std::string& file) {
 class ShowVerb final : public Verb {
  public:
   const char* name() const override { return "show"; }
-  const char* summary() const override { return "describe, list or draw models, clusters, fabrics, plans and programs"; }
+  const char* summary() const override {
+    return "describe, list or draw models, clusters, fabrics, plans and programs";
+  }
 
   void declare(Command& c) override {
     c.positional("KIND", kind_, "model, cluster, device, fabric, plan or program");

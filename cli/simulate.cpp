@@ -50,7 +50,8 @@ class SimulateVerb final : public Verb {
     c.option("--fabric", fabric_, "let communications share the links of this fabric: a name or a .toml file");
     c.choice("--routes", routes_, {"by-destination", "hashed", "rail-local"},
              "which of several ways through the fabric a message takes");
-    c.option("--seed", seed_, "of the random delays and of hashed routes", {0, std::numeric_limits<std::uint64_t>::max()});
+    c.option("--seed", seed_, "of the random delays and of hashed routes",
+             {0, std::numeric_limits<std::uint64_t>::max()});
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");
     c.examples(
@@ -141,14 +142,16 @@ class SimulateVerb final : public Verb {
     const ClusterSpec& cluster = *loaded.run.cluster;
     const FabricSpec& spec = fabric->spec();
     if (spec.gpus() < cluster.devices()) {
-      refuse("cli.fabric", fmt::format("{} joins {} GPUs, and the plan's cluster has {}", printable(spec.name),
-                                       spec.gpus(), cluster.devices()),
+      refuse("cli.fabric",
+             fmt::format("{} joins {} GPUs, and the plan's cluster has {}", printable(spec.name), spec.gpus(),
+                         cluster.devices()),
              {fmt::format("{} nodes of {} would do.", (cluster.devices() + spec.node.gpus - 1) / spec.node.gpus,
                           spec.node.gpus)});
     }
     if (cluster.nodes > 1 && spec.node.gpus != cluster.devices_per_node) {
-      refuse("cli.fabric", fmt::format("nodes of {} have {} GPUs, and those of the plan's cluster {}",
-                                       printable(spec.name), spec.node.gpus, cluster.devices_per_node),
+      refuse("cli.fabric",
+             fmt::format("nodes of {} have {} GPUs, and those of the plan's cluster {}", printable(spec.name),
+                         spec.node.gpus, cluster.devices_per_node),
              {"Both must be of the same boxes: prices come from the cluster, shares of links from the fabric."});
     }
     return fabric;

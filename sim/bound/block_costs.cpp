@@ -111,8 +111,7 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
   const lowering::ModuleBlocks backward = state.blocks(lowering::Phase::backward);
   const lowering::LayerKind& layer = is_dense(which) ? state.kinds.front() : state.main_kind();
   const BlockId layer_forward = forward[layer].plain, layer_backward = backward[layer].plain;
-  const BlockId weight =
-      state.split_backward ? state.blocks(lowering::Phase::weight)[layer].plain : lowering::no_block;
+  const BlockId weight = state.split_backward ? state.blocks(lowering::Phase::weight)[layer].plain : lowering::no_block;
   program_ = lowering::program_of(std::move(state));  // nothing else is in it, so blocks keep their numbers
   const auto enter = [&](BlockId id, auto&& of) {
     of(ids_) = id;

@@ -10,8 +10,8 @@ namespace orrery {
 
 /// Whether they know all that the plan uses.  Others are lowered and estimated, never bounded.
 [[nodiscard]] bool bound_covers(const Plan&);
-/// The same with what the model has: dense layers between mixtures, prediction modules, BERT and vision transformers are
-/// not known.
+/// The same with what the model has: dense layers between mixtures, prediction modules, BERT and vision transformers
+/// are not known.
 [[nodiscard]] bool bound_covers(const Plan&, const ModelSpec&);
 /// Whether they know the model's layers: causal decoders, with experts or without.
 [[nodiscard]] bool bound_covers(const ModelSpec&);

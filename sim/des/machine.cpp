@@ -176,8 +176,7 @@ void Machine::begin_collective(std::uint32_t number, std::uint32_t op) {
   meeting.open.erase(open);
   std::sort(members.begin(), members.end(), [](const MemberOp& a, const MemberOp& b) { return a.actor < b.actor; });
   for (const MemberOp& m : members) actors_[m.actor].spans[m.op].start = now_;
-  start(members, step.duration,
-        shared_ != nullptr ? shared_->collective(meeting.ranks, step.block, step.op_index) : 0);
+  start(members, step.duration, shared_ != nullptr ? shared_->collective(meeting.ranks, step.block, step.op_index) : 0);
 }
 
 void Machine::end(std::uint32_t number, std::uint32_t op) {

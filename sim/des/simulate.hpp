@@ -53,8 +53,8 @@ struct SimulateOptions {
   };
   bool expand = false;  ///< simulate every rank; else one for each class, which acts for all of them
   Ranks trace = Ranks::classes;
-  std::optional<Noise> noise;           ///< implies expand
-  std::optional<FabricRoutes> fabric;   ///< communications share its links; implies expand
+  std::optional<Noise> noise;               ///< implies expand
+  std::optional<FabricRoutes> fabric = {};  ///< communications share its links; implies expand
   SimulationProgress progress = {};
 };
 
@@ -89,7 +89,7 @@ struct Timing {
   std::uint64_t events = 0;
 };
 [[nodiscard]] Timing simulate_times(const Program&, const Prices&, bool expand, const std::optional<Noise>& noise = {},
-                                    const std::vector<std::uint32_t>& node_of_rank = {},
-                                    const SimulationProgress& = {}, SharedNetwork* = nullptr);
+                                    const std::vector<std::uint32_t>& node_of_rank = {}, const SimulationProgress& = {},
+                                    SharedNetwork* = nullptr);
 
 }  // namespace orrery

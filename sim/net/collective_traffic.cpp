@@ -116,7 +116,8 @@ void add_recursive(Draft& draft, Kind kind, Bytes payload) {
   ORRERY_ASSERT(s * draft.boxes() == draft.members(), draft.members(), draft.boxes());
   const double halves = kind == Kind::all_reduce ? 2.0 : 1.0;
   for (std::uint32_t b = 0; b < draft.boxes(); ++b) {
-    add_half(s, halves * payload, [&](std::uint32_t i, std::uint32_t k, Bytes n) { draft.add(b * s + i, b * s + k, n); });
+    add_half(s, halves * payload,
+             [&](std::uint32_t i, std::uint32_t k, Bytes n) { draft.add(b * s + i, b * s + k, n); });
   }
   // Each member of a box has 1 / s left, and all of them go on side by side.
   add_half(draft.boxes(), halves * payload,

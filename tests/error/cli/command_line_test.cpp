@@ -211,10 +211,11 @@ TEST_CASE("cli.kind: what cannot be shown or recognised", "[error]") {
         "error: \"elephant\" cannot be shown [cli.kind]\n  Known: model, cluster, device, fabric, plan, program.\n");
   const TemporaryFolder folder;
   write(folder.file("empty"), "");
-  CHECK(refused("check " + folder.file("empty")) == folder.file("empty") +
-                                                        ": error: this is no file of ours [cli.kind]\n"
-                                                        "  A TOML file of ours has a table [model], [workload], "
-                                                        "[device], [cluster], [fabric] or [plan], or is a calibration.\n");
+  CHECK(refused("check " + folder.file("empty")) ==
+        folder.file("empty") +
+            ": error: this is no file of ours [cli.kind]\n"
+            "  A TOML file of ours has a table [model], [workload], "
+            "[device], [cluster], [fabric] or [plan], or is a calibration.\n");
 }
 
 TEST_CASE("file.open: a device has no end", "[error]") {
@@ -233,7 +234,10 @@ TEST_CASE("a given cluster takes the place of the plan's", "[error]") {
 
 TEST_CASE("cli.explain: only plans of one model, cluster and workload differ by decisions", "[error]") {
   CHECK(refused("explain demo-2x2x2 llama-3-70b-8-dgx-h100") ==
-        "error: the plans are not of the same thing [cli.explain]\n  model: tiny-gpt | llama-3-70b\n  --cluster and "
+        "error: the plans are not of the same thing [cli.explain]\n  model: tiny-gpt | llama-3-70b\n"
+        "  cluster: local-cpu of 8 cpu-core | dgx-h100 of 64 H100\n"
+        "  workload: 16 x 128 tokens, fp32, adam | 128 x 8192 tokens, bf16, adam\n"
+        "  --cluster and "
         "--gpus put both on one cluster; orrery compare sets such plans side by side.\n");
 }
 

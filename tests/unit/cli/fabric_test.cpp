@@ -31,7 +31,8 @@ TEST_CASE("every shipped fabric is listed, shown and checked", "[unit][cli]") {
     for (const auto& l : described["links"]) links += l["count"].get<std::uint64_t>();
     CHECK(links > 0);
     CHECK(run(ORRERY_PROGRAM, "show fabric " + text).out.find("routes from GPU 0") != std::string::npos);
-    const Ran checked = run(ORRERY_PROGRAM, "check " + std::string(ORRERY_SOURCE_DIR) + "/models/fabric/" + text + ".toml");
+    const Ran checked =
+        run(ORRERY_PROGRAM, "check " + std::string(ORRERY_SOURCE_DIR) + "/models/fabric/" + text + ".toml");
     CHECK(checked.out.find(": a fabric: ") != std::string::npos);
   }
 }

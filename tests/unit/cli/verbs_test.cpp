@@ -1,7 +1,9 @@
 #include <catch2/catch.hpp>
 
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/support/program_run.hpp"
 
@@ -229,6 +231,25 @@ TEST_CASE("plans of one model from two files, learned at two rates, are explaine
   CAPTURE(ran.err);
   CHECK(ran.err.empty());
   CHECK(ran.out.find("Why not") != std::string::npos);
+}
+
+TEST_CASE("README's first example is what the program prints", "[unit][cli]") {
+  const std::string readme = contents(std::string(ORRERY_SOURCE_DIR) + "/README.md");
+  const std::size_t command = readme.find("$ orrery plan ");
+  const std::size_t begin = readme.find("```\n", readme.find("```\n", command) + 1) + 4;
+  const std::string shown = readme.substr(begin, readme.find("```\n", begin) - begin);
+  const TemporaryFolder folder;
+  const Ran ran = orrery_run("plan --model " + source_dir +
+                             "/models/hf/llama-3-70b/config.json --cluster dgx-h100 --gpus 64 --batch 128 "
+                             "--seq 8192 --precision bf16 --top 3 -o " +
+                             folder.file("best.toml"));
+  // README breaks long lines; words and their order are the same.
+  const auto words = [](const std::string& text) {
+    std::istringstream in(text);
+    return std::vector<std::string>(std::istream_iterator<std::string>(in), {});
+  };
+  const std::vector<std::string> printed = words(ran.out.substr(0, ran.out.find("The best plan is in")));
+  CHECK(words(shown) == printed);
 }
 
 // Some candidates hold a rank's whole batch in one microbatch: one operation then takes hours.

@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
 #include "core/program/lower/lower.hpp"
-#include "core/record/summarize.hpp"
 #include "core/record/calibration.hpp"
+#include "core/record/summarize.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "tests/support/random_plan.hpp"
