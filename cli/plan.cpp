@@ -12,6 +12,7 @@
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
 #include "core/base/units_text.hpp"
+#include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/record/report_file.hpp"
@@ -179,6 +180,12 @@ void PlanVerb::read() {
             {fmt::format("It computes in {}.", known)});
   }
   static_cast<void>(check_sizes(spec_, workload_, d));
+  if (d.empty()) {
+    // What no plan at all could do.
+    Plan plainest;
+    plainest.stage_layers = std::vector<std::uint32_t>{static_cast<std::uint32_t>(spec_.layers)};
+    check(plainest, spec_, workload_, nullptr, d);
+  }
   if (objective_ == "cost" && !machine_.price_per_gpu_hour) {
     d.error("cli.objective", fmt::format("{} has no price", machine_.name),
             {"Write price_per_gpu_hour into a cluster file of your own, or minimize step-time."});
@@ -521,10 +528,9 @@ int PlanVerb::run() {
     if (flags_.output && !result.plans.empty()) print(fmt::format("The best plan is in {}.\n", *flags_.output));
   }
   // After the result, which stands whatever the other program can express.
-  if (!refused.empty() && (all_ || only_)) {
-    refused.error(
-        "cli.export", "the best plan of this space is beyond Megatron-LM's flags",
-        {"--only \"tensor=1d zero=0,1 schedule=gpipe,1f1b,interleaved replica=off\" searches plans within them."});
+  if (!refused.empty() && (all_ || only_) && !spec_.mixture && !spec_.latent) {
+    refused.error("cli.export", "the best plan of this space is beyond Megatron-LM's flags",
+                  {"Without --all and --only most plans that are searched are within them."});
   }
   if (!refused.empty()) throw InputError(refused, flags_.json);
   return result.plans.empty() || !result.complete || unsimulated(result) > 0 ? status_no : status_fine;

@@ -48,8 +48,8 @@ class SimulateVerb final : public Verb {
     c.flag("--large", large_, "write a timeline of more than 2 GB");
     c.option("--noise", noise_, "spread of random delays of ops, relative");
     c.option("--fabric", fabric_, "let communications share the links of this fabric: a name or a .toml file");
-    c.choice("--routes", routes_, {"by-destination", "hashed", "rail-local"},
-             "which of several ways through the fabric a message takes");
+    c.option("--routes", routes_,
+             "of several ways through the fabric: by-destination (the default), hashed, rail-local");
     c.option("--seed", seed_, "of the random delays and of hashed routes",
              {0, std::numeric_limits<std::uint64_t>::max()});
     declare_machine(c, flags_);
@@ -72,7 +72,7 @@ class SimulateVerb final : public Verb {
                             : SimulateOptions::Ranks::classes;
     if (noise_ > 0.0) options.noise = Noise{seed_, noise_};
     const std::optional<Fabric> fabric = fabric_for(loaded);
-    if (fabric) options.fabric = FabricRoutes{&*fabric, *path_rule_named(routes_), seed_};
+    if (fabric) options.fabric = FabricRoutes{&*fabric, path_rule(), seed_};
     if (trace_) require_trace(loaded.program, all);
     require_output(flags_);
     Progress progress;
@@ -80,7 +80,14 @@ class SimulateVerb final : public Verb {
     options.progress.cancelled = &interrupted();
     catch_interrupt();
     Simulation result;
+    std::optional<Seconds> unshared;  // the same step, its noise included, with every link to itself
     try {
+      if (fabric) {
+        SimulateOptions alone = options;
+        alone.fabric.reset();
+        alone.trace = SimulateOptions::Ranks::none;
+        unshared = simulate(loaded.run, loaded.program, cost_model(loaded), alone).report.step_time;
+      }
       result = simulate(loaded.run, loaded.program, cost_model(loaded), options);
     } catch (const SimulationCancelled& stopped) {
       progress.clear();
@@ -99,7 +106,7 @@ class SimulateVerb final : public Verb {
       nlohmann::ordered_json json = to_json(report);
       json["events"] = result.events;
       if (fabric) {
-        json["unshared_step_time_s"] = unshared(loaded).base();
+        json["unshared_step_time_s"] = unshared->base();
         json["links_used"] = result.links.size();
         json["links"] = loads_json(*fabric, result.links, report.step_time, 100);
       }
@@ -110,9 +117,8 @@ class SimulateVerb final : public Verb {
       std::string out = heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" +
                         report_text(report);
       if (fabric) {
-        const Seconds alone = unshared(loaded);
-        out += fmt::format("\n  {} with every link to itself; sharing them costs {}\n\n", short_text(alone),
-                           percent(report.step_time / alone - 1.0));
+        out += fmt::format("\n  {} with every link to itself; sharing them costs {}\n\n", short_text(*unshared),
+                           percent(report.step_time / *unshared - 1.0));
         out += loads_text(*fabric, result.links, report.step_time, 8);
       }
       out += fmt::format("\n  {} events\n", result.events);
@@ -128,13 +134,20 @@ class SimulateVerb final : public Verb {
   }
 
  private:
-  /// The step without contention.
-  static Seconds unshared(const LoadedPlan& loaded) {
-    return estimate(loaded.run, loaded.program, cost_model(loaded)).step_time;
+  /// What --routes says; refused without a fabric.
+  PathRule path_rule() const {
+    if (!routes_) return PathRule::by_destination;
+    const std::optional<PathRule> rule = path_rule_named(*routes_);
+    if (!rule) {
+      refuse("cli.fabric", fmt::format("there are no routes \"{}\"", printable(*routes_)),
+             {"Known: by-destination, hashed, rail-local."});
+    }
+    return *rule;
   }
 
   /// The fabric that was asked for; refused where it is not the cluster's.
   std::optional<Fabric> fabric_for(const LoadedPlan& loaded) const {
+    if (!fabric_ && routes_) refuse("cli.fabric", "--routes goes with --fabric only");
     if (!fabric_) return std::nullopt;
     Diagnostics d;
     std::optional<Fabric> fabric = named_fabric(library_of(flags_), *fabric_, d);
@@ -148,7 +161,9 @@ class SimulateVerb final : public Verb {
              {fmt::format("{} nodes of {} would do.", (cluster.devices() + spec.node.gpus - 1) / spec.node.gpus,
                           spec.node.gpus)});
     }
-    if (cluster.nodes > 1 && spec.node.gpus != cluster.devices_per_node) {
+    const bool unlike =
+        cluster.nodes > 1 ? spec.node.gpus != cluster.devices_per_node : spec.node.gpus < cluster.devices_per_node;
+    if (unlike) {
       refuse("cli.fabric",
              fmt::format("nodes of {} have {} GPUs, and those of the plan's cluster {}", printable(spec.name),
                          spec.node.gpus, cluster.devices_per_node),
@@ -223,7 +238,7 @@ class SimulateVerb final : public Verb {
   CommonFlags flags_;
   std::string plan_;
   std::optional<std::string> cluster_, trace_, fabric_;
-  std::string routes_ = "by-destination";
+  std::optional<std::string> routes_;
   std::string ranks_ = "auto";
   bool large_ = false;
   double noise_ = 0.0;

@@ -31,6 +31,8 @@ void write_certificate(SearchResult& result, const CertificateInput& input) {
         "The search was stopped after {} of {} plans had been estimated.  The plans shown are the best of those; "
         "nothing is proven about the rest.",
         result.evaluated, result.space);
+  } else if (result.space == 0) {
+    text = "No plan of the space keeps the rules of docs/plan-file.md: no sizes of axes divide what they cut.";
   } else if (result.plans.empty()) {
     text = fmt::format(
         "None of the {} plans of the space fits: each needs more than the {:.1f} GiB of a device on "

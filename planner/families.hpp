@@ -59,13 +59,13 @@ struct Expansion {
   std::uint64_t same = 0;        ///< plans with the fewest recomputed layers, which are those of another number
 };
 
-/// Looks into a family of a higher level than candidate: its parts with their own
-/// bounds.  Parts that cannot fit in `capacity` bytes are left out; parts whose
-/// bound exceeds `worst` are not looked into further.
 /// Whether the counts of a plan with the fewest recomputed layers are those of another number of the space: all layers,
 /// or none of them selectively.
 [[nodiscard]] bool is_listed_elsewhere(const Plan&);
 
+/// Looks into a family of a higher level than candidate: its parts with their own
+/// bounds.  Parts that cannot fit in `capacity` bytes are left out; parts whose
+/// bound exceeds `worst` are not looked into further.
 [[nodiscard]] Expansion expand(const Family&, const Space&, std::uint64_t capacity, Objective, const Rating& worst,
                                Bounder&, MeshOrders&);
 

@@ -46,7 +46,15 @@ std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const W
     plan.stage_layers = split;
     const bool fits = !bounded || static_cast<double>(bounder.peak_memory(plan)) <= cluster.device.memory.base();
     const auto [low, high] = std::minmax_element(split.begin(), split.end());
-    rated.push_back({split, fits, bounded ? bounder.step_time(plan) : Picoseconds{0}, *high - *low});
+    std::uint32_t unevenness = *high - *low;
+    if (!bounded && model.prediction_modules > 0) {
+      // A module is a layer and a head, on the last stage.
+      std::vector<std::uint32_t> loads = split;
+      loads.back() += 2 * static_cast<std::uint32_t>(model.prediction_modules);
+      const auto [least_load, most_load] = std::minmax_element(loads.begin(), loads.end());
+      unevenness = *most_load - *least_load;
+    }
+    rated.push_back({split, fits, bounded ? bounder.step_time(plan) : Picoseconds{0}, unevenness});
   }
   const bool some_fit = std::any_of(rated.begin(), rated.end(), [](const Rated& r) { return r.fits; });
   std::erase_if(rated, [&](const Rated& r) { return r.fits != some_fit; });

@@ -64,7 +64,12 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
   const bool expand = options.expand || options.noise.has_value() || options.fabric.has_value() || shares_cores;
   std::optional<SharedNetwork> shared;
   if (options.fabric) {
-    ORRERY_ASSERT(options.fabric->fabric->gpus() >= program.mesh.size(), options.fabric->fabric->gpus());
+    const FabricSpec& spec = options.fabric->fabric->spec();
+    const ClusterSpec& cluster = costs.cluster();
+    ORRERY_ASSERT(spec.gpus() >= cluster.devices(), spec.gpus(), cluster.devices());
+    ORRERY_ASSERT(
+        cluster.nodes > 1 ? spec.node.gpus == cluster.devices_per_node : spec.node.gpus >= cluster.devices_per_node,
+        spec.node.gpus, cluster.devices_per_node);
     shared.emplace(*options.fabric, program, costs, run.plan.placement);
   }
   Timing timing = simulate_times(program, prices, expand, options.noise,

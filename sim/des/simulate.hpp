@@ -74,8 +74,9 @@ struct Simulation {
 /// for each rank when it has a core again.  Without that, without noise and
 /// without a fabric the times equal those of `estimate`.
 ///
-/// A fabric has at least as many GPUs as the placement names, and nodes of as
-/// many GPUs as the cluster's (asserted); shared_network.hpp says what sharing does.
+/// A fabric has at least as many GPUs as the cluster, and nodes of as many as
+/// the cluster's, which may be part of one node (asserted); shared_network.hpp
+/// says what sharing does.
 ///
 /// Throws Error when ranks wait for each other forever; it names the cycle by
 /// rank, op and group; and when a rank's step has 2^32 ops or more.  Throws

@@ -294,6 +294,7 @@ void add_predictions(Draw& draw, PlannedRun& run) {
   p.prefetch = 1;
   p.offload_states = p.offload_parameters = p.offload_activations = 0;
   p.states_tier = p.parameters_tier = p.activations_tier = OffloadTier::host;
+  p.parameter_chunk = Plan{}.parameter_chunk;
   if (rules_of(p.schedule).placement != StagePlacement::two_way) return;
   p.schedule = ScheduleName::one_f_one_b;
   std::uint32_t layers = 0;
