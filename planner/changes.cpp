@@ -52,7 +52,7 @@ class Changes {
       p.sequence_parallel = !p.sequence_parallel;
       add("sequence_parallel", on_off(plan_.sequence_parallel), on_off(p.sequence_parallel), std::move(p));
     }
-    if (size(Axis::data) > 1) {
+    if (!shard_axes_of(plan_).empty()) {
       zero();
       Plan overlap = plan_;
       overlap.overlap_gradients = !*overlap.overlap_gradients;

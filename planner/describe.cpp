@@ -61,7 +61,7 @@ std::string describe(const Plan& plan) {
   on_host("parameters", plan.offload_parameters, plan.parameters_tier);
   on_host("activations", plan.offload_activations, plan.activations_tier);
   if (plan.sequence_parallel) line += ", sequence parallel";
-  if (plan.mesh.size(Axis::data) > 1) line += fmt::format(", zero {}", plan.zero_stage);
+  if (!shard_axes_of(plan).empty()) line += fmt::format(", zero {}", plan.zero_stage);
   if (plan.zero_stage == 3) {
     line += fmt::format("{}{}", plan.reshard_after_forward ? "" : " kept", plan.prefetch > 0 ? "" : " no prefetch");
     if (!plan.parameter_chunk) line += " in chunks auto";

@@ -140,13 +140,14 @@ std::vector<StateChoice> state_choices(const ShapeSpace& shape, const ModelSpec&
                                        std::size_t& plain) {
   const auto size = [&](Axis axis) { return shape.sizes[index(axis)]; };
   const bool grid = shape.tensor != TensorAlgorithm::one_d;
-  const bool reduces = size(Axis::data) > 1 || size(Axis::context) > 1 || size(Axis::expert) > 1 || grid;
+  const bool shares = size(Axis::data) > 1 || size(Axis::context) > 1 || size(Axis::expert) > 1;
+  const bool reduces = shares || grid;
   const bool two_kinds = model.mixture && model.mixture->first_dense > 0;
   std::vector<StateChoice> choices;
   for (std::uint32_t zero = 0; zero <= 3; ++zero) {
     if (zero == 2) plain = choices.size();
     if (std::find(limits.zero.begin(), limits.zero.end(), zero) == limits.zero.end()) continue;
-    if (zero > 0 && size(Axis::data) == 1) continue;
+    if (zero > 0 && !shares) continue;
     if (zero > 1 && grid) continue;
     for (const bool reshard : {true, false}) {
       for (const std::uint32_t prefetch : {1U, 0U}) {
@@ -509,7 +510,7 @@ std::uint64_t number_of(const Space& space, const Plan& plan) {
   ScheduleChoice schedule{plan.schedule, plan.chunks};
   if (sizes[index(Axis::pipeline)] == 1) schedule = {};
   StateChoice state{plan.zero_stage, plan.reshard_after_forward, plan.prefetch, *plan.overlap_gradients};
-  if (sizes[index(Axis::data)] == 1) {
+  if (shard_axes_of(plan).empty()) {
     state = {0, true, 1, state.overlap_gradients && shape->states.size() > 1};
   }
   // None recomputed are the fewest that are recomputed in full, where those are in the space.

@@ -140,7 +140,7 @@ class Expression {
     axis(Axis::expert, expert_);
     axis(Axis::context, context_);
     axis(Axis::tensor, tensor_);
-    plan.zero_stage = data_ > 1 ? sharding->stage : 0;
+    plan.zero_stage = shard_axes_of(plan).empty() ? 0 : sharding->stage;
     return true;
   }
 

@@ -27,7 +27,8 @@ void check_size(const CheckContext& c) {
   const double bytes = c.plan.parameter_chunk->base();
   const std::uint64_t element = size_of(weight_dtype(c.workload));
   // Every rank's part is whole elements.
-  const std::uint64_t unit = element * c.plan.mesh.size(Axis::data);
+  const std::uint64_t sharing = size(c.plan.mesh, shard_axes_of(c.plan));
+  const std::uint64_t unit = element * sharing;
   const std::uint64_t least = largest_layer_tensor(c.plan, c.model) * element;
   const std::uint64_t smallest = (least + unit - 1) / unit * unit;
   if (bytes < static_cast<double>(least)) {
@@ -41,8 +42,8 @@ void check_size(const CheckContext& c) {
   if (bytes > 0x1p53 || units != static_cast<double>(static_cast<std::uint64_t>(units))) {
     const auto below = static_cast<std::uint64_t>(std::min(bytes, 0x1p53)) / unit * unit;
     c.error("plan.parameter_chunk", "chunk-parts", "a chunk is not cut into equal parts of whole parameters",
-            {fmt::format("data is {}, a weight takes {} bytes, and parameter_chunk is {}.",
-                         c.plan.mesh.size(Axis::data), element, exact_text(*c.plan.parameter_chunk)),
+            {fmt::format("{} ranks share it, a weight takes {} bytes, and parameter_chunk is {}.", sharing, element,
+                         exact_text(*c.plan.parameter_chunk)),
              fmt::format("Nearest valid: \"{} B\".", std::max(below, smallest))});
   }
 }
@@ -53,10 +54,11 @@ void check_parameter_chunk(const Plan& plan, const ModelSpec& model, const Workl
   const CheckContext c{plan, model, workload, out};
   const std::string key = "plan.parameter_chunk";
   if (plan.parameter_chunk == Bytes()) return;
-  if (plan.zero_stage != 3 || plan.mesh.size(Axis::data) == 1) {
+  if (plan.zero_stage != 3 || shard_axes_of(plan).empty()) {
     c.error(key, "chunk-zero", "chunks are of weights that are gathered, and none are",
-            {fmt::format("zero_stage is {}, and data is {}.", plan.zero_stage, plan.mesh.size(Axis::data)),
-             "Set zero_stage to 3 with data of 2 or more, or leave out parameter_chunk."});
+            {fmt::format("zero_stage is {}, and {} share weights.", plan.zero_stage,
+                         shard_axes_of(plan).empty() ? "no ranks" : "ranks"),
+             "Set zero_stage to 3 with data or context of 2 or more, or leave out parameter_chunk."});
     return;
   }
   if (model.mixture) {

@@ -80,7 +80,7 @@ void check_offloaded_parameters(const CheckContext& c) {
   if (!counts_eighths(c, "offload_parameters", parameters) || parameters == 0U) return;
   if (c.plan.zero_stage == 3) {
     c.error("plan.offload_parameters", "offload-parameters-zero", "ZeRO-3 keeps its parts of weights on the device",
-            {"A rank then holds 1 / data of them.", "Leave out offload_parameters, or set zero_stage to 2."});
+            {"A rank then holds its share of them.", "Leave out offload_parameters, or set zero_stage to 2."});
   }
   if (parameters && states && *parameters > *states) {
     c.error("plan.offload_parameters", "offload-parameters-states", "the host updates weights only beside their states",

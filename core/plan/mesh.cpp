@@ -85,4 +85,12 @@ std::uint64_t coordinate(const Mesh& mesh, Rank rank, const AxisList& axes) {
 
 bool contains(const AxisList& axes, Axis axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); }
 
+AxisList without(const AxisList& axes, Axis axis) {
+  AxisList out;
+  for (const Axis a : axes) {
+    if (a != axis) out.axis[out.count++] = a;
+  }
+  return out;
+}
+
 }  // namespace orrery

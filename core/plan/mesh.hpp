@@ -14,7 +14,7 @@ namespace orrery {
 enum class Axis : std::uint8_t {
   pipeline,  ///< holds other layers
   replica,   ///< other sequences; hybrid sharding: states are whole in each replica
-  data,      ///< other sequences; ZeRO cuts states along it
+  data,      ///< other sequences; ZeRO shares out states along it, and along context and expert
   context,   ///< other positions of the same sequences
   expert,    ///< other sequences; mixture layers: other experts
   tensor,    ///< 1D: other columns or rows of every matrix
@@ -85,5 +85,6 @@ inline constexpr AxisList batch_axes{Axis::replica, Axis::data, Axis::expert};
 /// Row-major index of `rank` over `axes`.
 [[nodiscard]] std::uint64_t coordinate(const Mesh&, Rank rank, const AxisList& axes);
 [[nodiscard]] bool contains(const AxisList& axes, Axis axis);
+[[nodiscard]] AxisList without(const AxisList& axes, Axis axis);
 
 }  // namespace orrery

@@ -7,6 +7,14 @@ bool is_resolved(const Plan& plan) {
          plan.parameter_chunk && plan.gradient_bucket && plan.overlap_gradients && plan.attention;
 }
 
+AxisList shard_axes_of(const Plan& plan) {
+  AxisList axes;
+  for (const Axis axis : {Axis::data, Axis::context, Axis::expert}) {
+    if (plan.mesh.size(axis) > 1) axes.axis[axes.count++] = axis;
+  }
+  return axes;
+}
+
 AxisList sequence_axes(const Plan& plan) {
   AxisList axes = batch_axes;
   const auto add = [&](Axis axis) { axes.axis[axes.count++] = axis; };

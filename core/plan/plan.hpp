@@ -106,7 +106,7 @@ struct Plan {
   std::vector<std::vector<OrderedAction>> order;          ///< what it says for each pipeline rank
   StagePlacement order_placement = StagePlacement::loop;  ///< of the stages that it names
   ActionTimes action_times;                               ///< of zb_v
-  std::uint32_t zero_stage = 0;       ///< 0 to 3: what the data axis cuts; states, gradients, weights
+  std::uint32_t zero_stage = 0;       ///< 0 to 3: what shard_axes_of share out; states, gradients, weights
   bool reshard_after_forward = true;  ///< ZeRO-3: gather a layer's weights again for the backward pass
   std::uint32_t prefetch = 1;         ///< ZeRO-3: layers gathered ahead, 0 or 1
   /// ZeRO-3: bytes of the chunks that a layer's weights are packed into, gathered and reduced one by one; gradients
@@ -134,6 +134,9 @@ struct Plan {
 
 /// Axes that cut the sequences of the batch, outermost first: the order in which ranks take them.
 [[nodiscard]] AxisList sequence_axes(const Plan&);
+/// The axes longer than 1 along which ZeRO shares out states: data, context and expert.  All of them hold the same
+/// weights, but for experts, which the expert axis cuts anyway.
+[[nodiscard]] AxisList shard_axes_of(const Plan&);
 
 /// Vocabulary padded to a multiple of the parts that tensor parallelism cuts it into.
 [[nodiscard]] std::uint64_t padded_vocabulary(const Plan&, const ModelSpec&);

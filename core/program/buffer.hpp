@@ -81,7 +81,8 @@ struct Buffer {
   std::uint64_t count = 0;                  ///< elements on one rank
   std::optional<Shard> shard;               ///< of the global activation or data tensor, where identity matters
   std::optional<std::uint32_t> parameters;  ///< index into Program::parameter_tables
-  AxisList flat_split;                      ///< every segment of the table holds only 1/n, cut by these axes
+  AxisList flat_split;  ///< every segment of the table is cut by those of these axes that cut none of its tensors
+                        ///< (flat_parts.hpp)
   Tier tier = Tier::device;
   /// Whose memory it takes over, element by element: it lives while that does, and has none of its own.  What either
   /// writes is lost to the other.

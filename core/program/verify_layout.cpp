@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "core/program/flat_parts.hpp"
 #include "core/program/verify_parts.hpp"
 
 namespace orrery::verifying {
@@ -156,12 +157,15 @@ void check_buffers(Findings& f) {
       continue;
     }
     const ParameterTable& t = p.parameter_tables[*b.parameters];
-    const std::uint64_t parts = size(p.mesh, b.flat_split);
-    if (b.count != t.count / parts) {
-      wrong(fmt::format("holds {} elements, table {} cut {} ways has {}", b.count, t.module, parts, t.count / parts));
+    const std::uint64_t count = flat_count(t, p.mesh, b.flat_split);
+    if (b.count != count) {
+      wrong(fmt::format("holds {} elements, table {} cut {} ways has {}", b.count, t.module, size(p.mesh, b.flat_split),
+                        count));
     }
-    for (const ParameterSegment& s : t.segments) {
-      if (s.count % parts != 0) wrong(fmt::format("a segment of {} elements is cut {} ways", s.count, parts));
+    for (const FlatPart& part : flat_parts(t, p.mesh, b.flat_split)) {
+      if (part.segment->count % part.parts != 0) {
+        wrong(fmt::format("a segment of {} elements is cut {} ways", part.segment->count, part.parts));
+      }
     }
   }
 }

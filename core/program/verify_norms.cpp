@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "core/program/flat_parts.hpp"
 #include "core/program/verify_holders.hpp"
 #include "core/program/verify_regions.hpp"
 
@@ -86,15 +87,24 @@ class Norms {
     const ParameterTable& table = p_.parameter_tables[*b.parameters];
     Sum& sum = sums_[instance(run, into)];
     // Elements of the whole table that all ranks together take.
-    const std::uint64_t parts = size(p_.mesh, b.flat_split);
-    const std::uint64_t low = of.offset * parts;
-    const std::uint64_t high = (of.offset + of.count * size(p_.mesh, of.member_of)) * parts;
+    std::uint64_t low = of.offset;
+    std::uint64_t high = of.offset + of.count * size(p_.mesh, of.member_of);
+    AxisList cut_by;
+    if (!b.flat_split.empty()) {
+      for (const FlatPart& part : flat_parts(table, p_.mesh, b.flat_split)) {
+        if (of.offset < part.first || part.first + part.count < of.offset + of.count) continue;
+        cut_by = part.axes;
+        low = part.segment->offset + (of.offset - part.first) * part.parts;
+        high = low + of.count * part.parts;
+        break;
+      }
+    }
     auto& taken = sum.taken[instance(run, of)];
     for (const auto& [from, to] : taken) {
       if (from < high && low < to) return wrong(fmt::format("{} is taken into the norm twice", b.name), run);
     }
     taken.emplace_back(low, high);
-    const auto flat = static_cast<AxisBits>(bits(p_.mesh, of.member_of) | bits(p_.mesh, b.flat_split));
+    const auto flat = static_cast<AxisBits>(bits(p_.mesh, of.member_of) | bits(p_.mesh, cut_by));
     const auto holders = static_cast<std::uint32_t>(std::max<std::size_t>(holders_.of(instance(run, of)).size(), 1));
     for (const ParameterSlice& s : table.slices) {
       const std::uint64_t end = s.offset + local_count(s.shard, p_.mesh);
@@ -103,7 +113,8 @@ class Norms {
         return wrong(fmt::format("{} is a second copy, and is taken into the norm", s.name), run);
       }
       auto cut = static_cast<AxisBits>(flat | cuts(p_, s.shard));
-      if (is_factored(k.kind)) cut = static_cast<AxisBits>(cut & ~bit(Axis::expert));  // experts have their own
+      if (is_factored(k.kind))
+        cut = static_cast<AxisBits>(cut & ~(cuts(p_, s.shard) & bit(Axis::expert)));  // experts have their own
       const Share share{into.offset, into.offset + into.count, cut, holders, k.parameter, &s};
       const bool known = std::any_of(sum.shares.begin(), sum.shares.end(), [&](const Share& other) {
         return other.low == share.low && other.high == share.high && other.parts == cut && other.classes == holders &&

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "core/program/flat_parts.hpp"
 #include "core/program/verify_parts.hpp"
 
 namespace orrery::verifying {
@@ -379,9 +380,9 @@ class Pairs {
       const Buffer& b = p_[instance.buffer];
       if (!b.parameters) continue;
       const ParameterTable& table = p_.parameter_tables[*b.parameters];
-      const std::uint64_t parts = size(p_.mesh, b.flat_split);
-      for (const ParameterSegment& s : table.segments) {
-        const std::uint64_t low = s.offset / parts, high = (s.offset + s.count) / parts;
+      for (const FlatPart& part : flat_parts(table, p_.mesh, b.flat_split)) {
+        const ParameterSegment& s = *part.segment;
+        const std::uint64_t low = part.first, high = part.first + part.count;
         if (!covers(updated_[instance], low, high)) {
           wrong("program.update", fmt::format("elements {} to {} of {} of layer {} are never used by an update", low,
                                               high, b.name, instance.layer));

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/program/flat_parts.hpp"
+
 namespace orrery::verifying {
 
 // A value is *partial* over a mesh axis when the true one is the sum over the
@@ -34,12 +36,17 @@ bool is_factored(KernelKind kind) {
 
 /// Axes along which ranks hold other parts of the parameters that a view of a gradient is for.
 AxisBits parts_of_segment(const Program& p, const View& g) {
-  auto out = static_cast<AxisBits>(bits(p.mesh, g.member_of) | bits(p.mesh, p[g.buffer].flat_split));
+  AxisBits out = bits(p.mesh, g.member_of);
   if (!p[g.buffer].parameters) return out;
-  const std::uint64_t parts = size(p.mesh, p[g.buffer].flat_split);
-  for (const ParameterSlice& s : p.parameter_tables[*p[g.buffer].parameters].slices) {
-    if (g.offset * parts <= s.offset && s.offset < (g.offset + g.count) * parts) {
-      out = static_cast<AxisBits>(out | cuts(p, s.shard));
+  const ParameterTable& table = p.parameter_tables[*p[g.buffer].parameters];
+  for (const FlatPart& part : flat_parts(table, p.mesh, p[g.buffer].flat_split)) {
+    if (part.first + part.count <= g.offset || g.offset + g.count <= part.first) continue;
+    out = static_cast<AxisBits>(out | bits(p.mesh, part.axes));
+    const std::uint64_t low = part.segment->offset + (std::max(g.offset, part.first) - part.first) * part.parts;
+    const std::uint64_t high =
+        part.segment->offset + (std::min(g.offset + g.count, part.first + part.count) - part.first) * part.parts;
+    for (const ParameterSlice& s : table.slices) {
+      if (low <= s.offset && s.offset < high) out = static_cast<AxisBits>(out | cuts(p, s.shard));
     }
   }
   return out;

@@ -3,25 +3,21 @@
 #include <algorithm>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/flat_parts.hpp"
 
 namespace orrery {
 
 void for_each_run(const ParameterTable& table, const Mesh& mesh, Rank rank, const AxisList& flat_split,
                   const std::function<void(const ParameterRun&)>& visit) {
-  const std::uint64_t parts = size(mesh, flat_split);
-  const std::uint64_t part = coordinate(mesh, rank, flat_split);
-  std::uint64_t buffer_first = 0;
-  for (const ParameterSegment& segment : table.segments) {
-    ORRERY_ASSERT(segment.count % parts == 0, segment.count, parts);
-    const std::uint64_t count = segment.count / parts;
-    const std::uint64_t begin = segment.offset + part * count;  // in the unsplit buffer
+  for (const FlatPart& part : flat_parts(table, mesh, flat_split)) {
+    ORRERY_ASSERT(part.segment->count % part.parts == 0, part.segment->count, part.parts);
+    const std::uint64_t begin = part.segment->offset + coordinate(mesh, rank, part.axes) * part.count;  // unsplit
     for (const ParameterSlice& slice : table.slices) {
       const std::uint64_t first = std::max(begin, slice.offset);
-      const std::uint64_t last = std::min(begin + count, slice.offset + local_count(slice.shard, mesh));
+      const std::uint64_t last = std::min(begin + part.count, slice.offset + local_count(slice.shard, mesh));
       if (first >= last) continue;
-      visit({&slice, buffer_first + (first - begin), first - slice.offset, last - first});
+      visit({&slice, part.first + (first - begin), first - slice.offset, last - first});
     }
-    buffer_first += count;
   }
 }
 

@@ -19,8 +19,8 @@ struct ParameterRun {
 
 /// Calls `visit` for every part of every slice that lies in the rank's buffer of
 /// this table, in the order of the table.  With `flat_split` the buffer holds
-/// only part i of n of every segment, i being the rank's coordinate over the
-/// axes; the parts of the segments stand one after the other.
+/// only the rank's part of every segment (flat_parts), the parts of the segments
+/// one after the other.
 void for_each_run(const ParameterTable&, const Mesh&, Rank, const AxisList& flat_split,
                   const std::function<void(const ParameterRun&)>& visit);
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/flat_parts.hpp"
 #include "core/program/moment_scales.hpp"
 #include "exec/kernels/convert.hpp"
 #include "exec/kernels/parameter_layout.hpp"
@@ -51,32 +52,29 @@ std::optional<BufferId> scales_beside(const Program& program, const Buffer& mome
   return std::nullopt;
 }
 
-/// The axes among which every rank owns its part of this buffer only: those of
-/// the reduce-scatters that write into it.
+/// The axes among which every rank owns its part of this buffer only: all those
+/// of the reduce-scatters that write into it.
 AxisList owned_split(const Program& program, BufferId buffer) {
+  AxisList axes;
   for (const Block& block : program.blocks) {
     for (const Op& op : block.ops) {
       const auto* collective = std::get_if<Collective>(&op.action);
       if (collective == nullptr || collective->kind != Collective::Kind::reduce_scatter) continue;
       for (std::uint32_t i = 1; i < op.views.count; i += 2) {
         const View& v = block.views[op.views.first + i];
-        if (v.buffer == buffer && !v.member_of.empty()) return v.member_of;
+        if (v.buffer == buffer && v.member_of.count > axes.count) axes = v.member_of;
       }
     }
   }
-  return {};
+  return axes;
 }
 
-/// Where part i of n of every segment begins in the buffer, when it is stored whole.
-std::uint64_t unsplit(const ParameterTable& table, std::uint64_t parts, std::uint64_t part, std::uint64_t at) {
-  std::uint64_t passed = 0;
-  for (const ParameterSegment& segment : table.segments) {
-    const std::uint64_t count = segment.count / parts;
-    if (at < passed + count) return segment.offset + part * count + (at - passed);
-    passed += count;
-  }
-  ORRERY_ASSERT(false, at, passed);
-  return 0;
+/// The part in which element `at` of a split buffer lies.
+const FlatPart& part_at(const std::vector<FlatPart>& parts, std::uint64_t at) {
+  const auto found =
+      std::find_if(parts.begin(), parts.end(), [&](const FlatPart& p) { return at < p.first + p.count; });
+  ORRERY_ASSERT(found != parts.end(), at);
+  return *found;
 }
 
 /// Calls `visit(rank, Part)` for everything that any rank holds (or owns) of
@@ -93,6 +91,7 @@ void for_each_part(const Program& program, const RunBuffers& buffers, std::strin
     const AxisList owned = owned_only ? owned_split(program, BufferId{b}) : AxisList{};
     const AxisList& split = owned.empty() ? buffer.flat_split : owned;
     const std::optional<BufferId> scales = scales_beside(program, buffer, what);
+    const std::vector<FlatPart> parts = flat_parts(table, program.mesh, split);
     const std::uint32_t layers = per_layer(buffer.scope) ? program.layers : 1;
     for (std::uint32_t r = 0; r < program.mesh.size(); ++r) {
       const Rank rank{r};
@@ -107,17 +106,18 @@ void for_each_part(const Program& program, const RunBuffers& buffers, std::strin
           part.box_first = run.slice_first;
           part.bytes = bytes;
           part.dtype = buffer.dtype;
-          part.first = owned.empty() ? run.buffer_first
-                                     : unsplit(table, size(program.mesh, owned), coordinate(program.mesh, rank, owned),
-                                               run.buffer_first);
+          const FlatPart& of = part_at(parts, run.buffer_first);
+          part.first = run.buffer_first;
+          if (!owned.empty()) {  // stored whole
+            part.first += of.segment->offset + coordinate(program.mesh, rank, of.axes) * of.count - of.first;
+          }
           part.count = run.count;
           part.second = what == "moment2";
           if (scales) part.scales = buffers.find(rank, {*scales, layer, 0});
-          for (const ParameterSegment& s : table.segments) {
-            const std::uint64_t count = s.count / size(program.mesh, split);
-            if (part.first < part.segment + count) break;
-            part.segment += count;
-            part.first_scale += moment_scales(count);
+          for (const FlatPart& p : parts) {
+            if (part.first < part.segment + p.count) break;
+            part.segment += p.count;
+            part.first_scale += moment_scales(p.count);
           }
           visit(rank, part);
         });

@@ -9,7 +9,7 @@ bool is_plain(const Plan& plan) {
 }
 
 bool memory_is_exact(const Plan& plan) {
-  return is_plain(plan) && (plan.zero_stage <= 1 || plan.mesh.size(Axis::data) == 1);
+  return is_plain(plan) && (plan.zero_stage <= 1 || shard_axes_of(plan).empty());
 }
 
 bool memory_is_exact(const Plan& plan, const Workload& workload) {

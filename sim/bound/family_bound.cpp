@@ -79,11 +79,12 @@ FamilyBounds::BlockFacts FamilyBounds::least_facts_of(const Plan& plan, LayerCas
 }
 
 FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t zero_stage) {
-  const std::array<std::uint32_t, 7> key = {static_cast<std::uint32_t>(of.tensor),
+  const std::array<std::uint32_t, 8> key = {static_cast<std::uint32_t>(of.tensor),
                                             of.mesh.size(Axis::tensor),
                                             of.mesh.size(Axis::row),
                                             of.mesh.size(Axis::depth),
                                             of.mesh.size(Axis::data),
+                                            of.mesh.size(Axis::context),
                                             of.mesh.size(Axis::expert),
                                             zero_stage};
   {
@@ -107,7 +108,7 @@ FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t
       static_cast<double>(layer.whole_gradient_bytes) >= plan.gradient_bucket->base()) {
     found.reduce =
         best_place_->price(Collective::Kind::reduce_scatter, Bytes::of(static_cast<double>(layer.whole_gradient_bytes)),
-                           plan.mesh.size(Axis::data));
+                           static_cast<std::uint32_t>(size(plan.mesh, shard_axes_of(plan))));
   }
   const std::lock_guard<std::mutex> lock(facts_->mutex);
   return facts_->layer_states.try_emplace(key, found).first->second;

@@ -75,7 +75,7 @@ class FamilyBounds {
   struct Facts {
     std::mutex mutex;
     std::unordered_map<BlockKey, BlockFacts, BlockKeyHash> blocks;
-    std::map<std::array<std::uint32_t, 7>, LayerState> layer_states;
+    std::map<std::array<std::uint32_t, 8>, LayerState> layer_states;
     std::map<std::array<std::uint64_t, 4>, FamilyPipeline> pipelines;
   };
 

@@ -92,9 +92,20 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
                                               Bytes::of(static_cast<double>(bytes_of(copy)))));
     }
     if (zero_ >= 3) {
-      s.gather_weights = picoseconds(costs.collective(Collective::Kind::all_gather,
-                                                      Bytes::of(static_cast<double>(s.whole_weight_bytes)),
-                                                      program[lowered.data_group]));
+      lowering::OperandsByAxes parts;
+      const ParameterTable& table = program.parameter_tables[module.table];
+      for (const ParameterSegment& segment : table.segments) {
+        parts.over(own_axes(lowered, table, segment))
+            .push_back({module.whole_weights, View::Use::write, 0, segment.offset, segment.count, {}});
+      }
+      for (const auto& [axes, operands] : parts.all) {
+        std::uint64_t count = 0;
+        for (const lowering::Operand& o : operands) count += o.count;
+        s.gather_weights += picoseconds(
+            costs.collective(Collective::Kind::all_gather,
+                             Bytes::of(static_cast<double>(count * size_of(program[module.whole_weights].dtype))),
+                             program[share_group(lowered, axes)]));
+      }
     }
     if (factor_) s.norm = compute_time(program, block(of(lowered.blocks(Phase::norm))), costs);
     s.update = compute_time(program, block(of(lowered.blocks(Phase::update))), costs);

@@ -483,7 +483,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   if (limits.chunks && p.zero_stage == 3 && p.mesh.size(Axis::data) > 1 && !run.model.mixture) {
     p.reshard_after_forward = true;
     w.gradient_dtype = weight_dtype(w);
-    const std::uint64_t element = size_of(weight_dtype(w)), unit = element * p.mesh.size(Axis::data);
+    const std::uint64_t element = size_of(weight_dtype(w)), unit = element * size(p.mesh, shard_axes_of(p));
     const double least = static_cast<double>(largest_layer_tensor(p, run.model) * element);
     const double wanted = least * draw.of({1.0, 1.3, 2.0, 5.0});
     p.parameter_chunk = Bytes::of(std::ceil(wanted / static_cast<double>(unit)) * static_cast<double>(unit));

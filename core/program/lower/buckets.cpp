@@ -14,37 +14,22 @@ Operand whole(BufferId buffer, const ParameterSegment& s, View::Use use, std::in
   return {buffer, use, shift, s.offset, s.count, {}};
 }
 
-/// Gradients that the same ranks hold parts of, as operands of one all-reduce.
-struct Sum {
-  AxisList axes;
-  std::vector<Operand> operands;
-};
-
-/// What is left to sum once ZeRO has scattered along data: of each segment the
-/// rank's own part, over the axes of sum_axes; without ZeRO all of it, over all.
-std::vector<Sum> sums_of(const State& c, const Chunk& bucket) {
-  std::vector<Sum> sums;
-  const auto operands_over = [&](const AxisList& axes) -> std::vector<Operand>& {
-    for (Sum& sum : sums) {
-      if (sum.axes == axes) return sum.operands;
-    }
-    return sums.emplace_back(Sum{axes, {}}).operands;
-  };
+/// What is left to sum once ZeRO has scattered: of each segment the rank's own
+/// part, over the axes of left_to_sum; without ZeRO all of it, over all.
+OperandsByAxes sums_of(const State& c, const Chunk& bucket) {
+  OperandsByAxes sums;
   for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
     const ParameterTable& table = c.program.parameter_tables[m.table];
     const AxisList all = sum_axes(c, table, table.segments.front());
     const bool alike = std::all_of(table.segments.begin(), table.segments.end(),
                                    [&](const ParameterSegment& s) { return sum_axes(c, table, s) == all; });
     if (alike && !c.shard_states) {
-      if (!all.empty()) operands_over(all).push_back(update(m.gradients, shift));
+      if (!all.empty()) sums.over(all).push_back(update(m.gradients, shift));
       return;
     }
     for (const ParameterSegment& s : table.segments) {
-      AxisList axes;
-      for (const Axis axis : sum_axes(c, table, s)) {
-        if (!c.shard_states || axis != Axis::data) axes.axis[axes.count++] = axis;
-      }
-      if (!axes.empty()) operands_over(axes).push_back(own_part(c, m.gradients, s, View::Use::accumulate, shift));
+      const AxisList axes = left_to_sum(c, table, s);
+      if (!axes.empty()) sums.over(axes).push_back(own_part(c, m.gradients, s, View::Use::accumulate, shift));
     }
   });
   return sums;
@@ -77,16 +62,21 @@ BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket) {
   // Everything before this block must be done, not only what conflicts inside it.
   b.after_tail({LaneKind::compute, 0});
   if (c.shard_states) {
-    std::vector<Operand> operands;
+    OperandsByAxes parts;
     const auto send = [&] {
-      if (!operands.empty()) b.collective(Collective::Kind::reduce_scatter, c.data_group, operands);
-      operands.clear();
+      for (const auto& [axes, operands] : parts.all) {
+        b.collective(Collective::Kind::reduce_scatter, share_group(c, axes), operands);
+      }
+      parts.all.clear();
     };
     after_products();
     for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
       const ParameterTable& table = c.program.parameter_tables[m.table];
       for (const ParameterSegment& s : table.segments) {
         if (begins_chunk(c, table, s)) send();
+        const AxisList axes = own_axes(c, table, s);
+        if (axes.empty() && !each_microbatch) continue;  // what the rank has is its own part
+        std::vector<Operand>& operands = parts.over(axes);
         operands.push_back(whole(m.whole_gradients, s, View::Use::read, shift));
         operands.push_back(
             own_part(c, m.gradients, s, each_microbatch ? View::Use::accumulate : View::Use::write, shift));
@@ -96,24 +86,26 @@ BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket) {
     send();
   }
   if (each_microbatch) return b.finish(c);
-  for (const Sum& sum : sums_of(c, bucket)) {
+  for (const auto& [axes, operands] : sums_of(c, bucket).all) {
     after_products();
-    b.collective(Collective::Kind::all_reduce, c.group(sum.axes), sum.operands);
+    b.collective(Collective::Kind::all_reduce, c.group(axes), operands);
   }
   return b.finish(c);
 }
 
 BlockId build_combine(State& c, std::uint32_t stage, const Chunk& bucket) {
   BlockBuilder b(c, "gradients.combine", Pass::optimizer, Section::reductions, stage);
-  const Lane reductions = collective_lane(c.program, c.data_group);
+  const auto after_scatters = [&] {
+    for (const Lane lane : scatter_lanes(c)) b.after_tail(lane);
+  };
   if (c.sequence_parallel) {
     const std::vector<Operand> operands = replicated_of(c, bucket);
-    b.after_tail(reductions);
+    after_scatters();
     if (!operands.empty()) b.collective(Collective::Kind::all_reduce, c.tensor_group, operands);
   }
-  for (const Sum& sum : sums_of(c, bucket)) {
-    b.after_tail(reductions);
-    b.collective(Collective::Kind::all_reduce, c.group(sum.axes), sum.operands);
+  for (const auto& [axes, operands] : sums_of(c, bucket).all) {
+    after_scatters();
+    b.collective(Collective::Kind::all_reduce, c.group(axes), operands);
   }
   return b.finish(c);
 }
@@ -139,18 +131,23 @@ BlockId build_sum_pipes(State& c, std::uint32_t stage, const Chunk& bucket) {
 
 BlockId build_gather(State& c, std::uint32_t stage, const Chunk& bucket) {
   BlockBuilder b(c, "weights.gather", Pass::optimizer, Section::reductions, stage);
-  std::vector<Operand> operands;
+  OperandsByAxes parts;
   for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
     const ParameterTable& table = c.program.parameter_tables[m.table];
     if (of_layers(table) && c.weights_on_host[bucket.low_layer + static_cast<std::uint32_t>(shift)]) return;
     for (const ParameterSegment& s : table.segments) {
+      const AxisList axes = own_axes(c, table, s);
+      if (axes.empty()) continue;
+      std::vector<Operand>& operands = parts.over(axes);
       operands.push_back(own_part(c, m.weights, s, View::Use::read, shift));
       operands.push_back(whole(m.weights, s, View::Use::write, shift));
     }
   });
-  if (operands.empty()) return no_block;  // all of them are gathered where they are used
-  if (c.offloads_states()) b.after_tail(copy_lane(Tier::host, Tier::device));
-  b.collective(Collective::Kind::all_gather, c.data_group, operands);
+  if (parts.all.empty()) return no_block;  // all of them are gathered where they are used
+  for (const auto& [axes, operands] : parts.all) {
+    if (c.offloads_states()) b.after_tail(copy_lane(Tier::host, Tier::device));
+    b.collective(Collective::Kind::all_gather, c.group(axes), operands);
+  }
   return b.finish(c);
 }
 
@@ -170,8 +167,13 @@ bool gathers_updated(const State& c) { return c.zero == 1 || c.zero == 2; }
 
 bool combines(const State& c) {
   if (c.zero < 2) return false;
-  const bool others = std::any_of(c.token_axes.begin(), c.token_axes.end(), [](Axis a) { return a != Axis::data; });
-  return c.sequence_parallel || others;
+  const auto sums_on = [&](const Module* m) {
+    const ParameterTable& table = c.program.parameter_tables[m->table];
+    return std::any_of(table.segments.begin(), table.segments.end(),
+                       [&](const ParameterSegment& s) { return !left_to_sum(c, table, s).empty(); });
+  };
+  const std::vector<const Module*> modules = c.all_modules();
+  return c.sequence_parallel || std::any_of(modules.begin(), modules.end(), sums_on);
 }
 
 std::vector<Chunk> build_buckets(State& c, std::uint32_t stage, const Chunk& chunk) {

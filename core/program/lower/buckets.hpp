@@ -14,10 +14,10 @@ namespace orrery::lowering {
 /// Builds their blocks.  reduce: with sequence parallelism first the sum of
 /// replicated parameters' partial gradients over the tensor axis, then
 /// all-reduce over the axes of sum_axes; with ZeRO-1 (Rajbhandari et al., SC '20)
-/// reduce-scatter over the data axis, then all-reduce of the part over the
-/// others (hybrid sharding).  gather: with ZeRO-1, the updated weights.
+/// reduce-scatter over own_axes, then all-reduce of the part over the others
+/// (hybrid sharding).  gather: with ZeRO-1, the updated weights.
 /// With ZeRO-2 and 3 reduce adds the scattered sum to the part after every
-/// microbatch; sums over other axes than data wait for the last: combine.
+/// microbatch; sums over other axes wait for the last: combine.
 [[nodiscard]] std::vector<Chunk> build_buckets(State&, std::uint32_t stage, const Chunk&);
 
 /// Whether updated parts of weights are gathered at the end of the step.

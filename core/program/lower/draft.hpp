@@ -29,6 +29,17 @@ struct Operand {
   return {b, View::Use::accumulate, shift, 0, 0, {}};
 }
 
+/// Operands of collectives, by the axes that these are over; axes in the order in which they came.
+struct OperandsByAxes {
+  std::vector<std::pair<AxisList, std::vector<Operand>>> all;
+  [[nodiscard]] std::vector<Operand>& over(const AxisList& axes) {
+    for (auto& [of, operands] : all) {
+      if (of == axes) return operands;
+    }
+    return all.emplace_back(axes, std::vector<Operand>{}).second;
+  }
+};
+
 /// A few lanes whose last op is waited for.
 struct LaneList {
   Lane lane[12] = {};

@@ -180,15 +180,19 @@ class Builder {
       b.copy(Tier::host, Tier::device, pair);
       return;
     }
-    std::vector<Operand> parts, wholes;
+    std::vector<Operand> parts;
+    OperandsByAxes wholes;
     for (const ParameterSegment& segment : s_.program.parameter_tables[m.table].segments) {
       parts.push_back(own_part(s_, source, segment, View::Use::read, shift));
       parts.push_back(own_part(s_, m.weights, segment, View::Use::write, shift));
-      wholes.push_back(own_part(s_, m.weights, segment, View::Use::read, shift));
-      wholes.push_back({m.weights, View::Use::write, shift, segment.offset, segment.count, {}});
+      const AxisList axes = own_axes(s_, s_.program.parameter_tables[m.table], segment);
+      if (axes.empty()) continue;
+      std::vector<Operand>& of = wholes.over(axes);
+      of.push_back(own_part(s_, m.weights, segment, View::Use::read, shift));
+      of.push_back({m.weights, View::Use::write, shift, segment.offset, segment.count, {}});
     }
     b.copy(Tier::host, Tier::device, parts);
-    b.collective(Collective::Kind::all_gather, s_.data_group, wholes);
+    for (const auto& [axes, of] : wholes.all) b.collective(Collective::Kind::all_gather, s_.group(axes), of);
   }
 
   void free_device(BlockBuilder& b, std::size_t kind, std::int8_t shift) {

@@ -139,6 +139,7 @@ BlockId build_update(State& c, const Module& m, Home home) {
     if (!host) break;
     down.push_back(own_part(c, m.gradients, s, View::Use::read));
     down.push_back(own_part(c, m.host.gradients, s, View::Use::write));
+    if (home != Home::states_on_host) continue;
     up.push_back(own_part(c, m.host.weights, s, View::Use::read));
     up.push_back(own_part(c, m.weights, s, View::Use::write));
   }

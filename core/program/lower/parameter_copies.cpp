@@ -55,7 +55,7 @@ bool uses(const Block& block, BufferId buffer) {
 /// The block with copies; everything else as it was.
 class Editor {
  public:
-  Editor(const State& s, const Draft& from) : s_(s), from_(from) {
+  Editor(State& s, const Draft& from) : s_(s), from_(from) {
     out_.place = from.place;
     out_.block.name = from.block.name;
     out_.block.pass = from.block.pass;
@@ -109,12 +109,19 @@ class Editor {
   }
 
   void gather(const std::vector<Copy>& copies) {
-    std::vector<View> views;
+    std::vector<std::pair<AxisList, std::vector<View>>> parts;
+    const auto views_over = [&](const AxisList& axes) -> std::vector<View>& {
+      for (auto& [of, views] : parts) {
+        if (of == axes) return views;
+      }
+      return parts.emplace_back(axes, std::vector<View>{}).second;
+    };
     const auto send = [&] {
-      if (views.empty()) return;
-      append({Collective{Collective::Kind::all_gather, Collective::Reduction::sum, s_.data_group, Peer{0}}, {}, {}, {}},
-             views);
-      views.clear();
+      for (const auto& [axes, views] : parts) {
+        const Collective all{Collective::Kind::all_gather, Collective::Reduction::sum, share_group(s_, axes), Peer{0}};
+        append({all, {}, {}, {}}, views);
+      }
+      parts.clear();
     };
     for (const Copy& c : copies) {
       out_.block.ops.push_back({Alloc{c.module->whole_weights, c.shift}, {}, {}, {}});
@@ -122,6 +129,7 @@ class Editor {
       for (const ParameterSegment& s : table.segments) {
         if (begins_chunk(s_, table, s)) send();
         const Operand part = own_part(s_, c.module->weights, s, View::Use::read, c.shift);
+        std::vector<View>& views = views_over(own_axes(s_, table, s));
         views.push_back({part.buffer, part.offset, part.count, part.use, part.layer_shift, part.member_of});
         views.push_back({c.module->whole_weights, s.offset, s.count, View::Use::write, c.shift, {}});
       }
@@ -191,7 +199,7 @@ class Editor {
     return ~std::uint32_t{0};
   }
 
-  const State& s_;
+  State& s_;
   const Draft& from_;
   Draft out_;
   bool entered_ = false;
@@ -260,7 +268,9 @@ void add_gradient_copies(State& s) {
   // Without overlap compute goes on when the reduction has ended.
   for (const Phase phase : {Phase::forward, Phase::backward}) {
     ModuleBlocks& blocks = s.blocks(phase);
-    const auto enter = [&](BlockId b) { s[b].entry_tails.push_back(collective_lane(s.program, s.data_group)); };
+    const auto enter = [&](BlockId b) {
+      for (const Lane lane : scatter_lanes(s)) s[b].entry_tails.push_back(lane);
+    };
     enter(blocks.embedding);
     for (const LayerKind& kind : s.kinds) for_layers(blocks, kind, enter);
     enter(blocks.head);

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/program/factored.hpp"
+#include "core/program/flat_parts.hpp"
 #include "core/program/lower/state.hpp"
 #include "core/program/moment_scales.hpp"
 
@@ -11,15 +12,14 @@ namespace {
 ShardDim whole(std::uint64_t n) { return {n, n, {}, false}; }
 ShardDim cut(std::uint64_t n, const AxisList& axes) { return {n, n, axes, false}; }
 
-/// Lays slices out one after the other; each segment is padded so that its
-/// flat parts over the data axis are equal (`parts` = 1: no padding).
+/// Lays slices out one after the other; each segment is padded so that the flat
+/// parts that ZeRO makes of it are equal.
 ///
 /// With chunks no slice and no segment lies in two of them, and the last is full:
 /// what does not fit begins a chunk, and padding fills the one before.
 class TableBuilder {
  public:
-  TableBuilder(const State& context, std::string module, std::uint64_t chunk = 0)
-      : context_(context), parts_(context.shard_states ? context.data : 1), chunk_(chunk) {
+  TableBuilder(const State& context, std::string module, std::uint64_t chunk = 0) : context_(context), chunk_(chunk) {
     table_.module = std::move(module);
     table_.slices.reserve(12);
   }
@@ -52,8 +52,10 @@ class TableBuilder {
       table_.segments.pop_back();
       return;
     }
-    table_.count = last.offset + (table_.count - last.offset + parts_ - 1) / parts_ * parts_;
     last.count = table_.count - last.offset;
+    const std::uint64_t parts = size(context_.program.mesh, own_axes(context_, table_, last));
+    last.count = (last.count + parts - 1) / parts * parts;
+    table_.count = last.offset + last.count;
   }
 
   /// The segment goes on in a new chunk.
@@ -72,7 +74,6 @@ class TableBuilder {
   }
 
   const State& context_;
-  std::uint64_t parts_;
   std::uint64_t chunk_;  ///< elements; 0: none
   ParameterTable table_;
 };
@@ -260,7 +261,6 @@ struct StatesOn {
 
 void declare_module(State& c, Module& module, ParameterTable table, Scope scope, StatesOn on) {
   const std::string name = table.module;
-  const std::uint64_t count = table.count;
   module.table = static_cast<std::uint32_t>(c.program.parameter_tables.size());
   c.program.parameter_tables.push_back(std::move(table));
   const auto persistent = [&](const char* what, Role role, DType dtype, bool sharded, Tier tier = Tier::device) {
@@ -269,9 +269,9 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
     b.role = role;
     b.scope = scope;
     b.dtype = dtype;
-    b.count = sharded ? count / c.data : count;
+    if (sharded) b.flat_split = c.shard_axes;
+    b.count = flat_count(c.program.parameter_tables[module.table], c.program.mesh, b.flat_split);
     b.parameters = module.table;
-    if (sharded) b.flat_split = {Axis::data};
     b.tier = tier;
     return c.declare(std::move(b));
   };
@@ -281,8 +281,9 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
     b.role = role;
     b.scope = scope;
     b.dtype = DType::f32;
-    for (const ParameterSegment& s : c.program.parameter_tables[module.table].segments) {
-      b.count += moment_scales(c.shard_states ? s.count / c.data : s.count);
+    const AxisList split = c.shard_states ? c.shard_axes : AxisList{};
+    for (const FlatPart& part : flat_parts(c.program.parameter_tables[module.table], c.program.mesh, split)) {
+      b.count += moment_scales(part.count);
     }
     b.tier = tier;
     return c.declare(std::move(b));

@@ -6,18 +6,11 @@
 #include <set>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/flat_parts.hpp"
 #include "core/program/lower/tensor.hpp"
 
 namespace orrery::lowering {
 namespace {
-
-AxisList without(const AxisList& axes, Axis axis) {
-  AxisList out;
-  for (const Axis a : axes) {
-    if (a != axis) out.axis[out.count++] = a;
-  }
-  return out;
-}
 
 /// Layers of each stage from its first on, as many as the plan says.  Flash
 /// attention keeps no scores that could be made again.
@@ -102,7 +95,8 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
   qkv_width = heads * key_width(model) + kv_heads * (key_width(model) + value_width(model));
   ffn = model.ffn / parts_of_wide;
   vocabulary = padded_vocabulary(plan, model) / parts_of_wide;
-  zero = data > 1 ? plan.zero_stage : 0;
+  shard_axes = shard_axes_of(plan);
+  zero = shard_axes.empty() ? 0 : plan.zero_stage;
   shard_states = zero >= 1;
   chunk = zero == 3 ? static_cast<std::uint64_t>(plan.parameter_chunk->base()) / size_of(weight_dtype(workload)) : 0;
   for (const Axis axis : batch_axes) {
@@ -131,13 +125,16 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
   program.microbatches = static_cast<std::uint32_t>(microbatches(plan, workload));
   if (pipeline > 1) program.class_axes = {Axis::pipeline};
   tensor_group = group({Axis::tensor});
-  data_group = group({Axis::data});
   if (context > 1) context_group = group({Axis::context});
   pipeline_group = group({Axis::pipeline});
   // The norm is summed over ranks that hold different parts of the gradient.
   AxisList parts = {Axis::pipeline, Axis::tensor};
-  if (shard_states) parts = {Axis::pipeline, Axis::data, Axis::tensor};
   if (plan.mesh.size(Axis::expert) > 1) parts.axis[parts.count++] = Axis::expert;
+  if (shard_states) {
+    for (const Axis axis : shard_axes) {
+      if (!contains(parts, axis)) parts.axis[parts.count++] = axis;
+    }
+  }
   if (grid) {
     row_group = group({Axis::row});
     column_group = group({Axis::column});
@@ -306,28 +303,54 @@ std::vector<Operand> disk_pairs(const State& s, const Module& m, Home home, bool
   return pairs;
 }
 
-Operand own_part(const State& c, BufferId buffer, const ParameterSegment& s, View::Use use, std::int8_t layer_shift) {
-  if (!c.shard_states) return {buffer, use, layer_shift, s.offset, s.count, {}};
-  const std::uint64_t part = s.count / c.data;
-  // States that are stored sharded hold only this rank's part of every segment.
-  if (!c.program[buffer].flat_split.empty()) return {buffer, use, layer_shift, s.offset / c.data, part, {}};
-  return {buffer, use, layer_shift, s.offset, part, {Axis::data}};
-}
-
 namespace {
 
-/// Those of `axes` that cut no parameter of the segment.
-AxisList uncut(AxisList axes, const ParameterTable& table, const ParameterSegment& segment) {
-  for (const ParameterSlice& slice : table.slices) {
-    if (slice.offset < segment.offset || slice.offset >= segment.offset + segment.count) continue;
-    for (std::size_t d = 0; d < slice.shard.rank; ++d) {
-      for (const Axis axis : slice.shard.dims[d].split) axes = without(axes, axis);
-    }
+FlatPart part_of(const State& c, const ParameterTable& table, const ParameterSegment& segment) {
+  for (const FlatPart& part : flat_parts(table, c.program.mesh, c.shard_axes)) {
+    if (part.segment->offset == segment.offset) return part;
   }
-  return axes;
+  ORRERY_ASSERT(false, table.module, segment.offset);
+  return {};
+}
+
+bool has(const std::vector<Lane>& lanes, Lane lane) {
+  return std::find(lanes.begin(), lanes.end(), lane) != lanes.end();
 }
 
 }  // namespace
+
+Operand own_part(const State& c, BufferId buffer, const ParameterSegment& s, View::Use use, std::int8_t layer_shift) {
+  if (!c.shard_states) return {buffer, use, layer_shift, s.offset, s.count, {}};
+  const Buffer& b = c.program[buffer];
+  const FlatPart part = part_of(c, c.program.parameter_tables[*b.parameters], s);
+  // States that are stored sharded hold only this rank's part of every segment.
+  if (!b.flat_split.empty()) return {buffer, use, layer_shift, part.first, part.count, {}};
+  return {buffer, use, layer_shift, s.offset, part.count, part.axes};
+}
+
+AxisList own_axes(const State& c, const ParameterTable& table, const ParameterSegment& s) {
+  return c.shard_states ? uncut(c.shard_axes, table, s) : AxisList{};
+}
+
+GroupId share_group(State& c, const AxisList& axes) { return c.group(axes.empty() ? AxisList{Axis::data} : axes); }
+
+Lane lane_over(const AxisList& axes) {
+  return {LaneKind::collective, axes.count == 1 ? static_cast<std::uint8_t>(axes.axis[0]) : all_lane};
+}
+
+std::vector<Lane> scatter_lanes(const State& c) {
+  std::vector<Lane> lanes;
+  if (!c.shard_states) return lanes;
+  for (const Module* m : c.all_modules()) {
+    const ParameterTable& table = c.program.parameter_tables[m->table];
+    for (const ParameterSegment& s : table.segments) {
+      AxisList axes = own_axes(c, table, s);
+      if (axes.empty() && c.zero >= 2) axes = {Axis::data};  // share_group
+      if (!axes.empty() && !has(lanes, lane_over(axes))) lanes.push_back(lane_over(axes));
+    }
+  }
+  return lanes;
+}
 
 AxisList sum_axes(const State& c, const ParameterTable& table, const ParameterSegment& segment) {
   return uncut(c.token_axes, table, segment);
@@ -338,23 +361,21 @@ Lane copy_lane(Tier from, Tier to) {
   return {LaneKind::copy, index};
 }
 
-Lane collective_lane(const Program& program, GroupId group) {
-  const AxisList& axes = program[group].axes;
-  return {LaneKind::collective, axes.count == 1 ? static_cast<std::uint8_t>(axes.axis[0]) : all_lane};
+Lane collective_lane(const Program& program, GroupId group) { return lane_over(program[group].axes); }
+
+AxisList left_to_sum(const State& c, const ParameterTable& table, const ParameterSegment& segment) {
+  AxisList axes = sum_axes(c, table, segment);
+  for (const Axis axis : own_axes(c, table, segment)) axes = without(axes, axis);
+  return axes;
 }
 
 std::vector<Lane> gradient_sum_lanes(const State& c) {
-  std::vector<Lane> lanes;
-  const auto add = [&](const AxisList& axes) {
-    const Lane lane{LaneKind::collective, axes.count == 1 ? static_cast<std::uint8_t>(axes.axis[0]) : all_lane};
-    if (!axes.empty() && std::find(lanes.begin(), lanes.end(), lane) == lanes.end()) lanes.push_back(lane);
-  };
-  if (c.shard_states) add({Axis::data});
+  std::vector<Lane> lanes = scatter_lanes(c);
   for (const Module* m : c.all_modules()) {
     const ParameterTable& table = c.program.parameter_tables[m->table];
     for (const ParameterSegment& s : table.segments) {
-      const AxisList axes = sum_axes(c, table, s);
-      add(c.shard_states ? without(axes, Axis::data) : axes);
+      const AxisList axes = left_to_sum(c, table, s);
+      if (!axes.empty() && !has(lanes, lane_over(axes))) lanes.push_back(lane_over(axes));
     }
   }
   return lanes;
@@ -373,6 +394,7 @@ ShardDim position_dim(const State& s, Rows rows) {
 AxisList held_alike(const State& c, const ParameterTable& table, const ParameterSegment& segment) {
   AxisList out;
   for (const Axis axis : {Axis::expert, Axis::tensor, Axis::depth, Axis::row, Axis::column}) {
+    if (c.shard_states && contains(c.shard_axes, axis)) continue;  // each has a part
     if (c.plan.mesh.size(axis) > 1) out.axis[out.count++] = axis;
   }
   return uncut(out, table, segment);

@@ -234,8 +234,9 @@ struct State {
   std::uint32_t heads, kv_heads;  ///< local
   std::uint64_t qkv_width, context_width, ffn, vocabulary;  ///< local
   bool sequence_parallel;
-  bool shard_states;      ///< ZeRO over more than one data rank
-  std::uint32_t zero;     ///< ZeRO stage; 0 on one data rank
+  AxisList shard_axes;    ///< shard_axes_of(plan)
+  bool shard_states;      ///< ZeRO over more than one rank
+  std::uint32_t zero;     ///< ZeRO stage; 0 where no two ranks share states
   std::uint64_t chunk;    ///< elements of a chunk of a layer's weights; 0: they are not packed
   bool reduce_gradients;  ///< between ranks of a stage
   bool clip, scaled;      ///< global-norm clipping; fp16 loss scale
@@ -244,7 +245,7 @@ struct State {
   DType act, grad, state, logits;
   DType product;  ///< arithmetic of the layers' products
 
-  GroupId tensor_group{}, data_group{}, context_group{}, pipeline_group{}, norm_group{}, tied_group{};
+  GroupId tensor_group{}, context_group{}, pipeline_group{}, norm_group{}, tied_group{};
   GroupId batch_group{};  ///< ranks with other sequences: the count of targets is summed over them
   GroupId heads_group{};  ///< the two ranks with a head, where there are two pipes
   GroupId token_group{};  ///< ranks with other tokens in the end: the loss is summed over them
@@ -316,9 +317,16 @@ struct HeadMatrix {
 /// The weights that the host updates.
 [[nodiscard]] BufferId host_weights(const State&, const Module&, Home);
 
-/// The part of a segment that this rank updates: all of it, or its share under ZeRO-1.
+/// The part of a segment that this rank updates: all of it, or its share under ZeRO.
 [[nodiscard]] Operand own_part(const State&, BufferId buffer, const ParameterSegment&, View::Use,
                                std::int8_t layer_shift = 0);
+
+/// The axes over which ZeRO shares out a segment: of shard_axes those that do not cut its parameters anyway.
+[[nodiscard]] AxisList own_axes(const State&, const ParameterTable&, const ParameterSegment&);
+/// The group of the collectives over them: of one rank where there are none, and what it sends it keeps.
+[[nodiscard]] GroupId share_group(State&, const AxisList& own_axes);
+/// Lanes of the collectives over own_axes.
+[[nodiscard]] std::vector<Lane> scatter_lanes(const State&);
 
 /// Whether the segment is the first of a chunk; what lies in one chunk travels as one message.
 [[nodiscard]] inline bool begins_chunk(const State& s, const ParameterTable& table, const ParameterSegment& segment) {
@@ -328,6 +336,8 @@ struct HeadMatrix {
 /// The axes over which ranks hold parts of the sum that is a segment's gradient:
 /// those that cut tokens and none of the segment's parameters.
 [[nodiscard]] AxisList sum_axes(const State&, const ParameterTable&, const ParameterSegment&);
+/// Of these, what is left to sum over once ZeRO has scattered the sums over own_axes.
+[[nodiscard]] AxisList left_to_sum(const State&, const ParameterTable&, const ParameterSegment&);
 /// The axes of tensor parallelism, and the expert axis, along which ranks hold the same values of the segment.
 [[nodiscard]] AxisList held_alike(const State&, const ParameterTable&, const ParameterSegment&);
 
@@ -335,6 +345,7 @@ struct HeadMatrix {
 [[nodiscard]] Lane copy_lane(Tier from, Tier to);
 /// Collectives of a group queue on the lane of its axis, or on that of groups over several axes.
 [[nodiscard]] Lane collective_lane(const Program&, GroupId);
+[[nodiscard]] Lane lane_over(const AxisList&);
 /// Lanes on which gradients are summed over token_axes.
 [[nodiscard]] std::vector<Lane> gradient_sum_lanes(const State&);
 /// Lanes on which the tensor algorithm adds products to weight gradients.

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/program/factored.hpp"
+#include "core/program/flat_parts.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
 #include "exec/kernels/cpu/update_operands.hpp"
 #include "exec/kernels/parameter_layout.hpp"
@@ -32,12 +33,12 @@ struct Piece {
 
 /// The segment that the operand is a part of.
 const ParameterSegment& segment_of(const Place& place, const Mesh& mesh) {
-  const std::uint64_t parts = size(mesh, place.flat_split);
-  const auto at = std::find_if(place.table->segments.begin(), place.table->segments.end(), [&](const auto& s) {
-    return s.offset / parts <= place.flat_first && place.flat_first < (s.offset + s.count) / parts;
+  const std::vector<FlatPart> parts = flat_parts(*place.table, mesh, place.flat_split);
+  const auto at = std::find_if(parts.begin(), parts.end(), [&](const FlatPart& p) {
+    return p.first <= place.flat_first && place.flat_first < p.first + p.count;
   });
-  ORRERY_ASSERT(at != place.table->segments.end(), place.flat_first);
-  return *at;
+  ORRERY_ASSERT(at != parts.end(), place.flat_first);
+  return *at->segment;
 }
 
 /// Global coordinates of the local ones over dimensions [from, to), `outside` in padding.

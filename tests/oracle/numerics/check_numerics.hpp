@@ -28,6 +28,7 @@ struct NumericsResult {
   double gradient_share = 0.0;  ///< largest gradient error over its bound
   double ceiling_share = 0.0;   ///< 16 bit: largest gradient error over what no spread excuses
   double condition = 0.0;       ///< 16 bit: condition number that the ceiling was raised to, where it was
+  bool drowned = false;         ///< 16 bit: rounding outweighs a gradient, and the plan was held to fp32
   std::string worst_gradient;
   double update_error = 0.0;  ///< weights and moments after the update
   std::uint64_t skipped = 0;  ///< fp16: steps that overflowed
@@ -65,7 +66,10 @@ struct NumericsResult {
 ///         Never more than a ceiling that knows nothing of emulated rounding: a
 ///         fixed multiple of u sqrt(roundings on the way), or of u times the
 ///         exact reference's condition number where that is larger, of the
-///         larger of max|b| and the rms of all gradients.
+///         larger of max|b| and the rms of all gradients.  Bounds are of first
+///         order in u: where an error exceeds one that is larger than the gradient
+///         itself, they say nothing (on one device as well), and the same plan is
+///         checked in fp32 instead; `drowned` says so, for sweeps to count.
 [[nodiscard]] double gradient_bound(Precision);
 
 }  // namespace orrery::test

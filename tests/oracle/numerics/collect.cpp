@@ -8,6 +8,8 @@
 #include <map>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/flat_parts.hpp"
+#include "tests/support/shares.hpp"
 
 namespace orrery::test {
 namespace {
@@ -77,18 +79,23 @@ std::optional<std::uint64_t> place_of(const Shard& shard, const Box& box, std::u
 /// the rank does not hold it (or not a current value of it).
 std::optional<std::uint64_t> held_at(const Program& program, const ParameterTable& table, const Buffer& buffer,
                                      Held held, Rank rank, std::uint64_t at) {
-  const std::uint64_t parts = buffer.flat_split.empty() ? 1 : size(program.mesh, buffer.flat_split);
-  const std::uint64_t mine = coordinate(program.mesh, rank, buffer.flat_split);
+  std::uint64_t first = 0;
   for (const ParameterSegment& segment : table.segments) {
-    if (at < segment.offset || at >= segment.offset + segment.count) continue;
-    const std::uint64_t inside = at - segment.offset;
-    const std::uint64_t data = program.mesh.size(Axis::data);
-    if (held == Held::own_part && inside / (segment.count / data) != program.mesh.coordinate(rank, Axis::data)) {
-      return std::nullopt;
+    const std::uint64_t shared = shares(program.mesh, table, segment);
+    std::uint64_t mine = 0;
+    for (const Axis axis : {Axis::data, Axis::context, Axis::expert}) {
+      if (axis == Axis::expert && of_experts(table, segment)) continue;
+      mine = mine * program.mesh.size(axis) + program.mesh.coordinate(rank, axis);
     }
+    const std::uint64_t parts = buffer.flat_split.empty() ? 1 : shared;
     const std::uint64_t part = segment.count / parts;
-    if (inside / part != mine) return std::nullopt;
-    return segment.offset / parts + inside % part;
+    if (at >= segment.offset && at < segment.offset + segment.count) {
+      const std::uint64_t inside = at - segment.offset;
+      if (held == Held::own_part && inside / (segment.count / shared) != mine) return std::nullopt;
+      if (parts > 1 && inside / part != mine) return std::nullopt;
+      return first + inside % part;
+    }
+    first += part;
   }
   return std::nullopt;
 }
@@ -99,7 +106,7 @@ class Scales {
   /// `moments`: a buffer "MODULE.moment1", or with ".host" or ".disk" behind it.
   Scales(const Program& program, const RunBuffers& buffers, const Buffer& moments, const std::string& what, Rank rank,
          std::uint32_t layer)
-      : table_(program.parameter_tables[*moments.parameters]), parts_(size(program.mesh, moments.flat_split)) {
+      : parts_(flat_parts(program.parameter_tables[*moments.parameters], program.mesh, moments.flat_split)) {
     if (what != "moment1" && what != "moment2") return;
     second_ = what == "moment2";
     std::string name = moments.name;
@@ -112,17 +119,17 @@ class Scales {
   [[nodiscard]] double of(std::uint64_t at) const {
     if (memory_.empty()) return 1.0;
     std::uint64_t block = 0;
-    for (const ParameterSegment& segment : table_.segments) {
-      const std::uint64_t count = segment.count / parts_, first = segment.offset / parts_;
-      if (at < first + count) return element_at(memory_.data(), DType::f32, 2 * (block + (at - first) / 128) + second_);
-      block += (count + 127) / 128;
+    for (const FlatPart& p : parts_) {
+      if (at < p.first + p.count) {
+        return element_at(memory_.data(), DType::f32, 2 * (block + (at - p.first) / 128) + second_);
+      }
+      block += (p.count + 127) / 128;
     }
     return 0.0;
   }
 
  private:
-  const ParameterTable& table_;
-  std::uint64_t parts_;
+  std::vector<FlatPart> parts_;
   std::span<const std::byte> memory_;
   std::uint64_t second_ = 0;
 };

@@ -12,7 +12,7 @@ namespace orrery::test {
 /// What to read of the elements that a rank holds.
 enum class Held {
   all,       ///< every element of the buffer is meant to be current
-  own_part,  ///< of every segment only the rank's part along the data axis (gradients under ZeRO)
+  own_part,  ///< of every segment only the rank's part (gradients under ZeRO)
 };
 
 /// Puts the persistent buffers "MODULE.what" ("weights", "gradients", "masters",

@@ -118,7 +118,7 @@ TEST_CASE("chunks of layers are gathered and reduced in messages of one size", "
       largest = std::max(largest, local_count(s.shard, program.mesh));
     }
     CHECK(largest == largest_layer_tensor(run.plan, run.model));
-    const std::uint64_t chunks = chunks_of_layer(program, chunk, run.plan.mesh.size(Axis::data));
+    const std::uint64_t chunks = chunks_of_layer(program, chunk, size(run.plan.mesh, shard_axes_of(run.plan)));
     CHECK(table_of(program, "layer").count == chunks * chunk);
     for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
       std::uint64_t gathers = 0, reductions = 0;

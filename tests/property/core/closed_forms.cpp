@@ -34,6 +34,7 @@ Symbols::Symbols(const PlannedRun& r)
       p(r.plan.mesh.size(Axis::pipeline)),
       c(r.plan.mesh.size(Axis::context)),
       replicas(r.plan.mesh.size(Axis::replica)),
+      shares(dp * c),
       m(B / (replicas * dp * b) / stage_map(r.plan).pipes()),
       V(padded_vocabulary(r.plan, r.model)),
       swiglu(r.model.activation == Activation::swiglu),
@@ -42,7 +43,7 @@ Symbols::Symbols(const PlannedRun& r)
       tied(r.model.tied_embeddings),
       flash(*r.plan.attention == AttentionKernel::flash),
       sp(r.plan.sequence_parallel && t > 1),
-      zero(dp > 1 ? r.plan.zero_stage : 0),
+      zero(shares > 1 ? r.plan.zero_stage : 0),
       w(size_of(weight_dtype(r.workload))),
       g(size_of(gradient_dtype(r.workload))),
       st(size_of(state_dtype(r.workload))) {}
@@ -72,7 +73,7 @@ bool Symbols::last(std::uint64_t rank) const {
 }
 
 std::uint64_t Held::total(const Symbols& x) const {
-  const auto padded = [&](std::uint64_t n) { return x.zero ? (n + x.dp - 1) / x.dp * x.dp : n; };
+  const auto padded = [&](std::uint64_t n) { return x.zero ? (n + x.shares - 1) / x.shares * x.shares : n; };
   return padded(sharded) + padded(sharded_bias) + padded(replicated);
 }
 

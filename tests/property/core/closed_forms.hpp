@@ -24,7 +24,8 @@ struct Symbols {
   const ModelSpec& model;
   const Workload& workload;
   const Plan& plan;
-  std::uint64_t L, h, a, k, d, f, s, b, B, t, dp, p, c, replicas, m, V;  ///< m: microbatches of each pipe
+  std::uint64_t L, h, a, k, d, f, s, b, B, t, dp, p, c, replicas, shares, m,
+      V;  ///< shares: ranks among which ZeRO cuts; m: microbatches of each pipe
   bool swiglu, layer_norm, bias, tied, flash, sp;
   std::uint32_t zero;
   std::uint64_t w, g, st;  ///< bytes of a weight, a gradient, a state
@@ -44,7 +45,7 @@ struct Symbols {
   [[nodiscard]] bool copied() const { return tied && !last(0); }
 };
 
-/// Elements that one rank holds of a module's table: segments, each padded to equal parts of the data axis under ZeRO.
+/// Elements that one rank holds of a module's table: segments, each padded to equal parts under ZeRO.
 struct Held {
   std::uint64_t sharded = 0, sharded_bias = 0, replicated = 0;
   [[nodiscard]] std::uint64_t total(const Symbols&) const;

@@ -10,6 +10,7 @@
 #include "core/record/tier_memory.hpp"
 #include "tests/property/core/program_oracle.hpp"
 #include "tests/support/random_plan.hpp"
+#include "tests/support/shares.hpp"
 
 using namespace orrery;
 
@@ -59,25 +60,27 @@ struct OnHost {
   std::uint64_t states = 0, most_states = 0;
 };
 /// Of one module's part: masters, moments, and where these have scales two f32 for every 128 of a segment's part.
-std::uint64_t state_bytes(const Workload& w, const ParameterTable& t, std::uint64_t parts) {
+std::uint64_t state_bytes(const Workload& w, const ParameterTable& t, const Mesh& mesh, bool zero) {
   std::uint64_t each = has_master_weights(w) ? size_of(state_dtype(w)) : 0;
   each += has_scaled_moments(w) ? 3 : static_cast<std::uint64_t>(optimizer_moments(w)) * size_of(moment_dtype(w));
-  std::uint64_t bytes = t.count / parts * each;
+  std::uint64_t bytes = test::share_of(mesh, t, zero) * each;
   for (const ParameterSegment& s : t.segments) {
-    if (has_scaled_moments(w)) bytes += 8 * ((s.count / parts + 127) / 128);
+    const std::uint64_t count = zero ? s.count / test::shares(mesh, t, s) : s.count;
+    if (has_scaled_moments(w)) bytes += 8 * ((count + 127) / 128);
   }
   return bytes;
 }
 OnHost on_host(const PlannedRun& run, const Program& program, std::uint32_t rank) {
-  const std::uint64_t data = run.plan.mesh.size(Axis::data);
-  const std::uint64_t parts = run.plan.zero_stage > 0 ? data : 1;
+  const Mesh& mesh = run.plan.mesh;
+  const bool zero = run.plan.zero_stage > 0;
   OnHost out;
   const auto add = [&](const char* module, std::uint64_t times) {
     for (const ParameterTable& t : program.parameter_tables) {
       if (t.module != module || times == 0) continue;
-      out.all += times * (t.count / parts);
-      out.largest = std::max(out.largest, t.count / parts);
-      const std::uint64_t states = state_bytes(run.workload, t, parts);
+      const std::uint64_t share = test::share_of(mesh, t, zero);
+      out.all += times * share;
+      out.largest = std::max(out.largest, share);
+      const std::uint64_t states = state_bytes(run.workload, t, mesh, zero);
       out.states += times * states;
       out.most_states = std::max(out.most_states, states);
     }
@@ -98,16 +101,22 @@ OnHost on_host(const PlannedRun& run, const Program& program, std::uint32_t rank
   return out;
 }
 
-/// Elements of a rank's layers whose weights are in host memory, and of one layer.
-std::uint64_t remote_on(const PlannedRun& run, const Program& program, std::uint32_t rank, std::uint64_t& layer) {
+/// Elements of one layer and of a rank's share of it, and of the rank's layers whose weights are in host memory.
+struct Remote {
+  std::uint64_t layer = 0, share = 0, layers = 0;
+};
+Remote remote_on(const PlannedRun& run, const Program& program, std::uint32_t rank) {
+  Remote out;
   for (const ParameterTable& t : program.parameter_tables) {
-    if (t.module == "layer") layer = t.count;
+    if (t.module == "layer") {
+      out.layer = t.count;
+      out.share = test::share_of(run.plan.mesh, t, run.plan.zero_stage > 0);
+    }
   }
-  std::uint64_t n = 0;
   for (const std::uint32_t s : test::stages_on(run.plan, rank)) {
-    n += ((*run.plan.stage_layers)[s] * *run.plan.offload_parameters + 7) / 8 * layer;
+    out.layers += ((*run.plan.stage_layers)[s] * *run.plan.offload_parameters + 7) / 8;
   }
-  return n;
+  return out;
 }
 
 /// Bytes that the offloaded layers of a pipeline rank keep for one microbatch: of all, and the most of two neighbours
@@ -188,7 +197,7 @@ TEST_CASE("the device holds fewer states, and the rest is as without", "[propert
     REQUIRE(verify(with).empty());
     // Ranks with a part each gather for each use what lives in host memory.
     const bool gathers_weights =
-        run.plan.offload_parameters != 0U && run.plan.zero_stage > 0 && run.plan.mesh.size(Axis::data) > 1;
+        run.plan.offload_parameters != 0U && run.plan.zero_stage > 0 && !shard_axes_of(run.plan).empty();
     run.plan.offload_states = 0;
     run.plan.offload_parameters = 0;
     run.plan.states_tier = OffloadTier::host;
@@ -255,29 +264,38 @@ TEST_CASE("offloaded parameters move and take what the closed form says", "[prop
     if (seed % 4 == 0) REQUIRE(verify(program).empty());
     const std::uint64_t w = size_of(weight_dtype(run.workload));
     const std::uint64_t m = program.microbatches / stage_map(run.plan).pipes();
-    const std::uint64_t data = run.plan.mesh.size(Axis::data);
-    const std::uint64_t parts = run.plan.zero_stage > 0 ? data : 1;
-    sharded += parts > 1 ? 1 : 0;
+    const bool shares = run.plan.zero_stage > 0 && !shard_axes_of(run.plan).empty();
+    sharded += shares ? 1 : 0;
     for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
       CAPTURE(c);
       const ClassTotals with = totals_of(program, c), plain = totals_of(without, c);
-      std::uint64_t layer = 0;
-      const std::uint64_t remote = remote_on(run, program, c, layer);
+      const Remote host = remote_on(run, program, c);
+      const std::uint64_t layer = host.layer, remote = host.layers * layer, share = host.layers * host.share;
       const Copied moved = copied(program, c), before = copied(without, c);
       CHECK(moved.down == before.down);
-      CHECK(moved.up == before.up - remote / parts * w + 2 * m * (remote / parts) * w);
+      CHECK(moved.up == before.up - share * w + 2 * m * share * w);
       CHECK(with.peak[index(Tier::host)] == plain.peak[index(Tier::host)]);
       CHECK(with.state[index(Role::weight)] == plain.state[index(Role::weight)] - remote * w);
       CHECK(with.message_bytes == plain.message_bytes);
-      const auto gathered = [](const ClassTotals& t, const Program& p) {
+      const AxisList all = shard_axes_of(run.plan);
+      const auto gathered = [&](const ClassTotals& t, const Program& p) {
         std::uint64_t bytes = 0;
         for (const CollectiveTotal& total : t.collectives) {
-          const bool along_data = p[total.group].axes == AxisList{Axis::data};
-          bytes += total.kind == Collective::Kind::all_gather && along_data ? total.payload : 0;
+          const AxisList& axes = p[total.group].axes;
+          const bool of_shares = std::all_of(axes.begin(), axes.end(), [&](Axis a) { return contains(all, a); });
+          bytes += total.kind == Collective::Kind::all_gather && of_shares ? total.payload : 0;
         }
         return bytes;
       };
-      if (parts > 1) CHECK(gathered(with, program) == gathered(plain, without) - remote * w + 2 * m * remote * w);
+      // Experts that no rank shares are not gathered.
+      std::uint64_t apart = 0;
+      for (const ParameterTable& t : program.parameter_tables) {
+        for (const ParameterSegment& s : t.segments) {
+          if (t.module == "layer" && test::shares(program.mesh, t, s) == 1) apart += s.count * host.layers;
+        }
+      }
+      const std::uint64_t together = remote - apart;
+      if (shares) CHECK(gathered(with, program) == gathered(plain, without) - together * w + 2 * m * together * w);
       // Two at a time, where there are more.
       if (remote > 2 * layer) {
         CHECK(with.peak[index(Tier::device)] < plain.peak[index(Tier::device)]);
@@ -392,12 +410,10 @@ TEST_CASE("parameters on disk move and take what the closed form says", "[proper
     if (seed % 4 == 0) REQUIRE(verify(program).empty());
     const std::uint64_t w = size_of(weight_dtype(run.workload)), g = size_of(gradient_dtype(run.workload));
     const std::uint64_t m = program.microbatches / stage_map(run.plan).pipes();
-    const std::uint64_t parts = run.plan.zero_stage > 0 ? run.plan.mesh.size(Axis::data) : 1;
     for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
       CAPTURE(c);
-      std::uint64_t layer = 0;
-      const std::uint64_t remote = remote_on(run, program, c, layer) / parts;
-      layer /= parts;
+      const Remote host = remote_on(run, program, c);
+      const std::uint64_t layer = host.share, remote = host.layers * host.share;
       bool neighbours = false;
       for (const std::uint32_t s : test::stages_on(run.plan, c)) {
         neighbours = neighbours || (*run.plan.stage_layers)[s] * *run.plan.offload_parameters > 8;

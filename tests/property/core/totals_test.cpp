@@ -110,7 +110,7 @@ std::uint64_t scale_bytes(const Symbols& x, const Program& program, std::uint32_
                                 : t.module == "head"    ? (x.last(stage) ? 1U : 0U)
                                                         : x.layers_of(stage);
     for (const ParameterSegment& s : t.segments) {
-      const std::uint64_t part = s.count / (x.zero ? x.dp : 1);
+      const std::uint64_t part = s.count / (x.zero ? x.shares : 1);
       bytes += times * 8 * ((part + 127) / 128);
     }
   }
@@ -120,7 +120,7 @@ std::uint64_t scale_bytes(const Symbols& x, const Program& program, std::uint32_
 }  // namespace
 
 // Weights w, gradients g, masters and moments in the state type, the last two
-// divided by the data size under ZeRO-1, gradients too under ZeRO-2, weights too
+// divided by the ranks that share them under ZeRO-1, gradients too under ZeRO-2, weights too
 // under ZeRO-3 (Rajbhandari et al. 2020, table 1): with 16-bit weights and
 // gradients and Adam 16, 4 + 12/N, 2 + 14/N and 16/N bytes per parameter.
 TEST_CASE("model state of every stage equals the closed form", "[property][totals]") {
@@ -132,10 +132,10 @@ TEST_CASE("model state of every stage equals the closed form", "[property][total
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       CAPTURE(stage);
       const std::uint64_t n = stage_held(x, stage);
-      const std::uint64_t own = x.zero ? n / x.dp : n;
+      const std::uint64_t own = x.zero ? n / x.shares : n;
       const RoleBytes state = totals_of(program, stage).state;
       // Of the part that the host updates it holds weights too.
-      const std::uint64_t host = host_held(x, stage) / (x.zero ? x.dp : 1);
+      const std::uint64_t host = host_held(x, stage) / (x.zero ? x.shares : 1);
       CHECK(state[index(Role::weight)] == ((x.zero >= 3 ? own : n) - remote_held(x, stage) + host) * x.w);
       CHECK(state[index(Role::gradient)] == (x.zero >= 2 ? own : n) * x.g);
       CHECK(state[index(Role::master)] == (has_master_weights(run.workload) ? own * 4 : 0));

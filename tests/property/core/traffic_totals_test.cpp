@@ -34,7 +34,6 @@ Volume tensor_norms(const Symbols& x, std::uint64_t stage) {
 }
 
 const Group tensor_group{{Axis::tensor}, {}};
-const Group data_group{{Axis::data}, {}};
 
 }  // namespace
 
@@ -69,7 +68,7 @@ TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]"
         reduce.add(x.m, x.st * tokens);
         reduce.add(x.m, 2 * x.st * tokens);
       }
-      // Under ZeRO they are sums over the data axis too.
+      // Under ZeRO they are sums over the ranks that share, too.
       const Volume norms = x.zero ? Volume{} : tensor_norms(x, stage);
       reduce.count += norms.count;
       reduce.payload += norms.payload;
@@ -82,8 +81,8 @@ TEST_CASE("tensor-parallel traffic equals the closed form", "[property][totals]"
       if (x.sp) {
         // With ZeRO-2 and 3 it sums their parts, once they are scattered.
         const auto padded = [&](std::uint64_t n) {
-          const std::uint64_t parts = x.zero ? (n + x.dp - 1) / x.dp : n;
-          return x.zero == 1 ? parts * x.dp : parts;
+          const std::uint64_t parts = x.zero ? (n + x.shares - 1) / x.shares : n;
+          return x.zero == 1 ? parts * x.shares : parts;
         };
         std::uint64_t replicated = x.layers_of(stage) * padded(layer_held(x).replicated);
         if (x.first(stage)) replicated += padded(embedding_held(x).replicated);
@@ -112,7 +111,7 @@ std::uint64_t gathered_elements(const Symbols& x, std::uint64_t stage, std::uint
 }
 
 // Data parallel: all gradients once per step over data and replicas, 2(n-1)/n of
-// them sent in a ring.  ZeRO-1: gradients scattered along data, weights gathered,
+// them sent in a ring.  ZeRO-1: gradients scattered along data and context, weights gathered,
 // the same bytes where both have the same size; replicas sum the part alone
 // (hybrid sharding), 1/n of what they would sum of the whole.  ZeRO-2 and 3
 // scatter after each of g microbatches: g + 1 and, with weights gathered twice
@@ -132,10 +131,8 @@ TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") 
     AxisList batch;
     if (x.replicas > 1) batch.axis[batch.count++] = Axis::replica;
     if (x.dp > 1) batch.axis[batch.count++] = Axis::data;
-    AxisList rest;  // without data, along which ZeRO scatters
-    if (x.replicas > 1) rest.axis[rest.count++] = Axis::replica;
-    if (x.c > 1) rest.axis[rest.count++] = Axis::context;
-    const Group rest_group{rest, {}}, all_group{axes, {}}, batch_group{batch, {}};
+    const AxisList shared = without(axes, Axis::replica);  // along which ZeRO scatters
+    const Group rest_group{{Axis::replica}, {}}, all_group{axes, {}}, batch_group{batch, {}}, share_group{shared, {}};
     const Program program = lower(run.model, run.workload, run.plan);
     for (std::uint32_t stage = 0; stage < x.p; ++stage) {
       CAPTURE(stage);
@@ -144,13 +141,13 @@ TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") 
       // The loss is summed over all of them, the count over those with other sequences.
       const std::uint64_t loss = x.last(stage) ? 8 : 0;
       const std::uint64_t count = x.last(stage) && !batch.empty() ? 8 : 0;
-      // The norms of tensors that ZeRO cuts travel along data, where that is all of all_group.
-      const bool along_data = x.zero && x.t == 1 && x.replicas * x.c == 1;
-      const std::uint64_t norms = along_data ? tensor_norms(x, stage).payload : 0;
+      // The norms of tensors that ZeRO cuts travel where their shares lie, where that is all of all_group.
+      const bool along_shares = x.zero && x.t == 1 && x.replicas == 1;
+      const std::uint64_t norms = along_shares ? tensor_norms(x, stage).payload : 0;
       const std::uint64_t scalars = (x.c == 1 ? loss + count : loss) + norms;
       const Volume reduce = volume(program, totals, Collective::Kind::all_reduce, all_group);
-      const Volume scatter = volume(program, totals, Collective::Kind::reduce_scatter, data_group);
-      const Volume gather = volume(program, totals, Collective::Kind::all_gather, data_group);
+      const Volume scatter = volume(program, totals, Collective::Kind::reduce_scatter, share_group);
+      const Volume gather = volume(program, totals, Collective::Kind::all_gather, share_group);
       // Ring self-attention sums the gradients of all keys and values of each layer and microbatch over the context
       // axis.
       const std::uint64_t runs =
@@ -160,12 +157,14 @@ TEST_CASE("data-parallel traffic equals the closed form", "[property][totals]") 
       CHECK(reduce.payload == (x.zero ? 0 : n * x.g) + scalars + (axes.count == 1 ? of_keys : 0));
       if (x.c > 1)
         CHECK(volume(program, totals, Collective::Kind::all_reduce, batch_group).payload ==
-              count + (x.zero && x.t == 1 && x.replicas == 1 ? tensor_norms(x, stage).payload : 0));
-      CHECK(scatter.payload == (x.zero ? n * x.g : 0) * (x.zero >= 2 ? x.m : 1));
-      CHECK(gather.payload == gathered_elements(x, stage, n) * x.w);
-      if (x.zero && x.replicas * x.c > 1) {
+              count + (x.zero && batch == rest_group.axes ? n / x.shares * x.g : 0));
+      if (x.dp > 1 || x.c == 1) {  // else keys and values go the same way
+        CHECK(scatter.payload == (x.zero ? n * x.g : 0) * (x.zero >= 2 ? x.m : 1));
+        CHECK(gather.payload == gathered_elements(x, stage, n) * x.w);
+      }
+      if (x.zero && x.replicas > 1) {
         CHECK(volume(program, totals, Collective::Kind::all_reduce, rest_group).payload ==
-              n / x.dp * x.g + (rest.count == 1 ? of_keys : 0));
+              n / x.shares * x.g + (batch.count == 1 ? count : 0));
       }
       // Uneven chunks make one rank's share differ by at most two elements per message.
       for (const CollectiveTotal& c : totals.collectives) {
@@ -208,14 +207,14 @@ TEST_CASE("pipeline traffic equals the closed form", "[property][totals]") {
         const Group pair{{Axis::pipeline}, {low, static_cast<std::uint32_t>(x.p - 1 - low)}};
         const std::uint64_t loss = low == 0 ? 8 : 0;
         CHECK(volume(program, totals, Collective::Kind::all_reduce, pair).payload ==
-              stage_held(x, stage) / (x.zero ? x.dp : 1) * x.g + loss);
+              stage_held(x, stage) / (x.zero ? x.shares : 1) * x.g + loss);
         continue;
       }
       const Group tied{{Axis::pipeline}, {0, static_cast<std::uint32_t>(x.p - 1)}};
       Volume expected;
       if (x.copied() && (x.first(stage) || x.last(stage))) {
         std::uint64_t table = x.V / x.t * x.h;
-        if (x.zero) table = (table + x.dp - 1) / x.dp;
+        if (x.zero) table = (table + x.shares - 1) / x.shares;
         expected.add(1, table * x.g);
       }
       CHECK(volume(program, totals, Collective::Kind::all_reduce, tied) == expected);

@@ -198,7 +198,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
       const std::vector<std::vector<std::uint32_t>> splits{*plan.stage_layers};
       std::vector<FamilyPipeline> pipelines{{plan.schedule, plan.chunks, &splits, plan.zero_stage >= 2, 0, 0, 0, 0}};
       families.weigh(pipelines, plan);
-      const std::uint32_t plain_zero = plan.mesh.size(Axis::data) > 1 ? 1 : 0;
+      const std::uint32_t plain_zero = shard_axes_of(plan).empty() ? 0 : 1;
       const Picoseconds estimated = picoseconds(Estimator().step_time(program, costs));
       const std::uint64_t peak = *std::max_element(peaks.begin(), peaks.end());
       for (const std::uint64_t capacity : {~std::uint64_t{0}, peak}) {
