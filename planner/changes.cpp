@@ -91,7 +91,7 @@ class Changes {
       Plan p = plan_;
       p.zero_stage = stage;
       p.reshard_after_forward = Plan{}.reshard_after_forward;  // choices of stage 3 only
-      p.prefetch = stage == 3 && mixes_kinds(model_) ? 0 : Plan{}.prefetch;
+      p.prefetch = Plan{}.prefetch;
       p.parameter_chunk = Plan{}.parameter_chunk;
       add("zero_stage", fmt::to_string(plan_.zero_stage), fmt::to_string(stage), std::move(p));
     }

@@ -68,14 +68,15 @@ std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const W
   return std::min_element(rated.begin(), rated.end(), more_even)->split;
 }
 
-/// What a layer's weights take in the plan: chunks do not span layers, so that one of it pads the least.
+/// What a layer's weights take in the plan, the larger of two kinds: chunks do not span layers, so that one of it pads
+/// the least.
 Bytes layer_bytes(Plan plan, const ModelSpec& model, const Workload& workload) {
   plan.parameter_chunk = Bytes();
   plan.offload_states = plan.offload_parameters = plan.offload_activations = 0;
   const Program program = lower(model, workload, plan);
   std::uint64_t bytes = 0;
   for (const Buffer& b : program.buffers) {
-    if (b.name == "layer.weights.whole") bytes = bytes_of(b);
+    if (b.name == "layer.weights.whole" || b.name == "layer.dense.weights.whole") bytes = std::max(bytes, bytes_of(b));
   }
   return Bytes::of(static_cast<double>(bytes));
 }

@@ -187,7 +187,7 @@ class Maker {
           continue;
         }
         const std::uint64_t square = std::uint64_t{cut} * cut;
-        if (model_.mixture || model_.latent) continue;  // no grids of ranks
+        if (model_.mixture || model_.latent) continue;  // not searched on grids
         if (cut < 2 || devices % square != 0 || !cuts(cut) || model_.hidden % cut != 0) continue;
         shape.sizes[index(Axis::row)] = shape.sizes[index(Axis::column)] = cut;
         for (const std::uint32_t depth : divisors(devices / square)) {

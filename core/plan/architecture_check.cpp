@@ -21,11 +21,14 @@ struct Check {
   }
   [[nodiscard]] std::string name() const { return m.name.empty() ? "the model" : m.name; }
 
-  void grids(const char* what) const {
-    if (plan.tensor != TensorAlgorithm::one_d) {
-      error("plan.tensor", "architecture-tensor", fmt::format("grids of ranks do not cut {}", what),
-            {fmt::format("tensor is \"{}\"; {} is one.", name_of(plan.tensor), name()), "Set tensor to \"1d\"."});
-    }
+  void latent() const {
+    if (plan.tensor != TensorAlgorithm::three_d) return;
+    error("plan.tensor", "architecture-tensor", "3d tensor parallelism is of no use with latent attention",
+          {fmt::format("Its products move sequences from rows to columns; the narrow vectors of {}, whole on every "
+                       "rank of a row,",
+                       name()),
+           "would be gathered over both, many times what 2.5d moves of them, and nothing would be smaller for it.",
+           "Nearest valid: tensor = \"2.5d\"."});
   }
 
   void image() const {
@@ -60,14 +63,13 @@ struct Check {
 void check_architecture(const Plan& plan, const ModelSpec& m, const Workload& workload, Diagnostics& out) {
   const Check c{plan, m, workload, out};
   switch (m.architecture) {
-    case Architecture::decoder: break;
-    case Architecture::bert: c.grids("a BERT"); break;
+    case Architecture::decoder:
+    case Architecture::bert: break;
     case Architecture::vit:
-      c.grids("a vision transformer");
       if (m.image && m.image->patch > 0) c.image();
       break;
   }
-  if (m.latent) c.grids("a model with latent attention");
+  if (m.latent) c.latent();
 }
 
 }  // namespace orrery

@@ -6,19 +6,34 @@
 
 #include "core/base/units_text.hpp"
 #include "core/plan/check_context.hpp"
+#include "core/plan/plan_names.hpp"
+#include "core/plan/schedule_rules.hpp"
 
 namespace orrery {
 
 std::uint64_t largest_layer_tensor(const Plan& plan, const ModelSpec& m) {
-  const std::uint64_t t = plan.mesh.size(Axis::tensor);
-  const std::uint64_t up = (m.activation == Activation::swiglu ? 2 : 1) * m.hidden * (m.ffn / t);
-  const std::uint64_t out = m.heads / t * value_width(m) * m.hidden;
-  std::uint64_t most = std::max(up, out);
-  if (!m.latent) return std::max(most, m.hidden * (m.kv_heads / t) * (m.heads / m.kv_heads + 2) * m.head_dim);
+  const bool grid = plan.tensor != TensorAlgorithm::one_d;
+  const std::uint64_t side = plan.mesh.size(Axis::row);
+  // Ranks that share heads; of a grid's matrices every block is of so many parts: 2.5D's layers of depth hold the same.
+  const std::uint64_t t = grid ? side : plan.mesh.size(Axis::tensor);
+  const std::uint64_t blocks = !grid ? t : side * side * (plan.tensor == TensorAlgorithm::three_d ? side : 1);
+  const std::uint64_t up = m.activation == Activation::swiglu ? 2 : 1;
+  const std::uint64_t features = grid ? m.hidden / side : m.hidden;
+  std::uint64_t widest = m.heads * value_width(m);
+  if (!m.mixture || mixes_kinds(m)) widest = std::max(widest, up * m.ffn);
+  if (!m.latent) widest = std::max(widest, m.kv_heads * (m.heads / m.kv_heads + 2) * m.head_dim);
+  if (m.latent && m.latent->query_rank == 0) widest = std::max(widest, m.heads * key_width(m));
+  std::uint64_t most = m.hidden * widest / blocks;
+  if (m.mixture) {
+    const Mixture& x = *m.mixture;
+    most = std::max(most, x.experts / plan.mesh.size(Axis::expert) * up * m.hidden * (x.ffn / t));
+    most = std::max({most, up * m.hidden * (x.shared_ffn / t), features * x.experts});
+  }
+  if (!m.latent) return most;
   const LatentAttention& l = *m.latent;
-  most = std::max(most, (l.query_rank > 0 ? l.query_rank : m.hidden) * (m.heads / t) * key_width(m));
-  most = std::max(most, l.kv_rank * (m.heads / t) * (m.head_dim + l.value_dim));
-  return std::max({most, m.hidden * l.query_rank, m.hidden * l.kv_rank, m.hidden * l.rope_dim});
+  return std::max({most, l.query_rank * (m.heads / t) * key_width(m),
+                   l.kv_rank * (m.heads / t) * (m.head_dim + l.value_dim), features * l.query_rank,
+                   features * l.kv_rank, features * l.rope_dim});
 }
 
 namespace {
@@ -61,15 +76,15 @@ void check_parameter_chunk(const Plan& plan, const ModelSpec& model, const Workl
              "Set zero_stage to 3 with data or context of 2 or more, or leave out parameter_chunk."});
     return;
   }
-  if (model.mixture) {
-    c.error(key, "chunk-mixture", "layers of experts are not packed into chunks",
-            {"Experts may be cut over an axis of their own, along which no message joins them with the rest.",
-             "Leave out parameter_chunk."});
-    return;
-  }
   if (!plan.reshard_after_forward) {
     c.error(key, "chunk-kept", "weights that are kept leave their memory to no gradients",
             {"reshard_after_forward is false.", "Set reshard_after_forward to true, or leave out parameter_chunk."});
+  }
+  if (splits_backward(plan)) {
+    c.error(key, "chunk-split", "behind a split backward pass weights are gone before their gradients are made",
+            {fmt::format("schedule is {}; gradients take over the memory of weights.", name_of(plan.schedule)),
+             "Take a schedule that keeps the backward pass whole, such as 1f1b or interleaved, or leave out "
+             "parameter_chunk."});
   }
   if (gradient_dtype(workload) != weight_dtype(workload)) {
     const std::string_view weights = name_of(weight_dtype(workload)), gradients = name_of(gradient_dtype(workload));

@@ -148,12 +148,15 @@ class Check {
   }
 
   void ulysses() const {
-    // What the tensor size leaves of the key-value heads; its own rule says when it does not divide them.
-    if (model_.kv_heads % t_ != 0 || model_.kv_heads / t_ % c_ == 0) return;
-    const std::uint64_t heads = model_.kv_heads / t_;
+    // What the tensor size, or the side of a grid, leaves of the key-value heads; its own rule says when it does not
+    // divide them.
+    const bool grid = plan_.tensor != TensorAlgorithm::one_d;
+    const std::uint64_t parts = grid ? plan_.mesh.size(Axis::column) : t_;
+    if (model_.kv_heads % parts != 0 || model_.kv_heads / parts % c_ == 0) return;
+    const std::uint64_t heads = model_.kv_heads / parts;
     error("mesh.context", "ulysses-kv-heads", "the context size does not divide the key-value heads of a rank",
-          {fmt::format("kv_heads {} / tensor {} is {}, and {} / {} leaves {}.", model_.kv_heads, t_, heads, heads, c_,
-                       heads % c_),
+          {fmt::format("kv_heads {} / {} {} is {}, and {} / {} leaves {}.", model_.kv_heads, grid ? "column" : "tensor",
+                       parts, heads, heads, c_, heads % c_),
            "Ulysses cuts heads over the context axis; copies of key-value heads are not made.",
            nearest_divisors(heads, c_, "context sizes")});
   }

@@ -124,18 +124,6 @@ void check_grid(const Plan& plan, const ModelSpec& model, Diagnostics& out) {
             fmt::format("{} tensor parallelism has no sequence parallelism", name_of(plan.tensor)),
             {"Its residual stream is cut along row and column already.", "Set sequence_parallel to false."});
   }
-  if (plan.zero_stage > 1) {
-    g.error("plan.zero_stage", "grid-zero",
-            fmt::format("{} tensor parallelism goes with ZeRO 0 and 1 alone", name_of(plan.tensor)),
-            {fmt::format("zero_stage is {}; sums over the grid add to whole gradients.", plan.zero_stage),
-             "Set zero_stage to 1."});
-  }
-  if (const std::uint32_t n = plan.mesh.size(Axis::context); n != 1) {
-    g.error("mesh.context", "grid-context",
-            fmt::format("{} tensor parallelism does not go with a context axis", name_of(plan.tensor)),
-            {fmt::format("context is {}; the grid cuts sequences, not positions.", n),
-             "Set context to 1 in [mesh], or tensor to \"1d\"."});
-  }
 }
 
 }  // namespace orrery

@@ -89,40 +89,17 @@ void check_offloaded_parameters(const CheckContext& c) {
   }
 }
 
-/// Copies run beside a neighbour of the same parameters and ops.
-void check_offloaded_kinds(const CheckContext& c) {
-  if (!mixes_kinds(c.model)) return;
-  const auto stays = [&](const char* name, const std::optional<std::uint32_t>& eighths) {
-    if (eighths == 0U) return;
-    c.error(std::string("plan.") + name, "offload-dense-layers",
-            "only optimizer states leave the device where some layers are mixtures and others are dense",
-            {fmt::format("{} of {} layers of {} are dense, and {} is {}.", c.model.layers - mixture_count(c.model),
-                         c.model.layers, c.model.name.empty() ? "the model" : c.model.name, name,
-                         eighths ? fmt::to_string(*eighths) : "auto"),
-             fmt::format("Leave out {}.", name)});
-  };
-  stays("offload_parameters", c.plan.offload_parameters);
-  stays("offload_activations", c.plan.offload_activations);
-}
-
 void check_offload(const CheckContext& c) {
-  check_offloaded_kinds(c);
   check_offloaded_parameters(c);
   static_cast<void>(counts_eighths(c, "offload_activations", c.plan.offload_activations));
   check_tier(c, "activations-tier", "activations", c.plan.activations_tier, c.plan.offload_activations);
   if (!counts_eighths(c, "offload_states", c.plan.offload_states)) return;
   check_tier(c, "states-tier", "states", c.plan.states_tier, c.plan.offload_states);
   if (c.plan.offload_states == 0U) return;
-  const bool of_tensors = has_trust_ratio(c.workload) || has_factored_moments(c.workload);
-  if (optimizer_moments(c.workload) == 0 && !has_master_weights(c.workload) && !of_tensors) {
+  if (optimizer_moments(c.workload) == 0 && !has_master_weights(c.workload) && !has_factored_moments(c.workload)) {
     c.error("plan.offload_states", "offload-no-states", "there are no optimizer states to offload",
             {fmt::format("SGD without momentum keeps none in {}.", name_of(c.workload.precision)),
              "Leave out offload_states."});
-  }
-  if (of_tensors) {
-    c.error("plan.offload_states", "offload-trust", "LAMB, LARS and Adafactor update on the device alone",
-            {"They need sums over whole tensors, which ranks make on their devices.",
-             "Leave out offload_states, or use adam."});
   }
 }
 

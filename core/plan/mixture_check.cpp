@@ -43,32 +43,26 @@ class Check {
 
   void axes(const Mixture& m) {
     const std::uint32_t n = plan_.mesh.size(Axis::expert);
-    const std::uint32_t t = plan_.mesh.size(Axis::tensor);
+    const bool grid = plan_.tensor != TensorAlgorithm::one_d;
+    const Axis axis = grid ? Axis::column : Axis::tensor;
+    const std::uint32_t t = plan_.mesh.size(axis);
     if (m.experts % n != 0) {
       error("mesh.expert", "expert-experts", "the expert size does not divide the experts",
             {fmt::format("experts is {}, and {} / {} leaves {}.", m.experts, m.experts, n, m.experts % n),
              nearest_divisors(m.experts, n, "expert sizes")});
     }
-    if (plan_.tensor != TensorAlgorithm::one_d) {
-      error("plan.tensor", "expert-grid", "experts are not cut over grids of ranks",
-            {fmt::format("tensor is \"{}\"; {} has experts.", name_of(plan_.tensor), name()), "Nearest valid: 1d."});
-    }
     if (m.ffn % t != 0 || m.shared_ffn % t != 0) {
       const bool routed = m.ffn % t != 0;
       const std::uint64_t ffn = routed ? m.ffn : m.shared_ffn;
-      error("mesh.tensor", "expert-ffn",
-            fmt::format("the tensor size does not divide {}",
+      const std::string key = "mesh." + std::string(name_of(axis));
+      error(key.c_str(), "expert-ffn",
+            fmt::format("the {} size does not divide {}", name_of(axis),
                         routed ? "the width of an expert" : "the shared experts' width"),
             {fmt::format("{} is {}, and {} / {} leaves {}.", routed ? "mixture.ffn" : "mixture.shared_ffn", ffn, ffn, t,
                          ffn % t),
-             nearest_divisors(std::gcd(std::gcd(m.ffn, m.shared_ffn), std::gcd(model_.heads, model_.kv_heads)), t,
-                              "tensor sizes")});
-    }
-    if (mixes_kinds(model_) && plan_.zero_stage == 3 && plan_.prefetch > 0) {
-      error("plan.prefetch", "mixture-prefetch", "weights are not gathered ahead across two kinds of layers",
-            {fmt::format("{} of {} layers of {} are dense, and prefetch is {}.", model_.layers - mixture_count(model_),
-                         model_.layers, name(), plan_.prefetch),
-             "Nearest valid prefetch: 0."});
+             nearest_divisors(std::gcd(std::gcd(std::gcd(m.ffn, m.shared_ffn), std::gcd(model_.heads, model_.kv_heads)),
+                                       grid ? std::gcd(model_.hidden, model_.ffn) : 0),
+                              t, grid ? "sides" : "tensor sizes")});
     }
   }
 

@@ -447,33 +447,6 @@ void check_counts(const CheckContext& c) {
                        c.model.vocabulary)});
 }
 
-// What schedules do not go with.
-void check_schedule_with(const CheckContext& c) {
-  check_action_times(c);
-  const Plan& plan = c.plan;
-  const bool split = splits_backward(plan);
-  if (plan.zero_stage >= 2 && split) {
-    c.error(
-        "plan.zero_stage", "schedule-zero", "ZeRO-2 and 3 do not go with a split backward pass",
-        {fmt::format("zero_stage is {}, schedule {}.", plan.zero_stage, name_of(plan.schedule)),
-         "Set zero_stage to 1, or schedule to one that keeps the backward pass whole, such as 1f1b or interleaved."});
-  } else if (const StageMap map = stage_map(plan);
-             plan.zero_stage >= 2 && plan.chunks > 1 && c.model.tied_embeddings && map.rank(map.stages() - 1) == 0) {
-    // Its gradient's copy would live from the head's backward to the embedding's, microbatches among each other.
-    c.error("plan.zero_stage", "schedule-zero-tied",
-            "ZeRO-2 and 3 do not go with a tied table in two model chunks of one rank",
-            {fmt::format("zero_stage is {}, chunks {}, and the last stage lies on the first stage's rank.",
-                         plan.zero_stage, plan.chunks),
-             map.ranks == 1 ? "Set zero_stage to 1, chunks to 1, or pipeline to 2 or more."
-                            : "Set zero_stage to 1, or take a schedule on a loop."});
-  } else if (plan.zero_stage >= 2 && stage_map(plan).two_way()) {
-    c.error("plan.zero_stage", "schedule-zero-copies",
-            "ZeRO-2 and 3 do not go with pipelines in both directions, which hold every stage twice",
-            {fmt::format("zero_stage is {}, schedule {}.", plan.zero_stage, name_of(plan.schedule)),
-             "Set zero_stage to 1, or schedule to 1f1b or interleaved."});
-  }
-}
-
 void check_choices(const CheckContext& c) {
   const Plan& plan = c.plan;
   const Workload& w = c.workload;
@@ -537,7 +510,7 @@ void check(const Plan& plan, const ModelSpec& model, const Workload& workload, c
   if (specs) {
     check_counts(c);
     check_choices(c);
-    if (mesh) check_schedule_with(c);
+    if (mesh) check_action_times(c);
   }
 }
 

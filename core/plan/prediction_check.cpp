@@ -4,25 +4,12 @@
 
 #include "core/plan/check_context.hpp"
 #include "core/plan/plan_names.hpp"
-#include "core/plan/schedule_rules.hpp"
 
 namespace orrery {
 namespace {
 
 std::string modules(std::uint64_t n) {
   return n == 1 ? "1 prediction module" : fmt::format("{} prediction modules", n);
-}
-
-void check_offloaded(const CheckContext& c, const std::string& has) {
-  const auto stays = [&](const char* name, const std::optional<std::uint32_t>& eighths) {
-    if (eighths == 0U) return;
-    c.error(std::string("plan.") + name, "prediction-offload", "nothing leaves the device beside prediction modules",
-            {fmt::format("{}, and {} is {}.", has, name, eighths ? fmt::to_string(*eighths) : "auto"),
-             fmt::format("Leave out {}.", name)});
-  };
-  stays("offload_states", c.plan.offload_states);
-  stays("offload_parameters", c.plan.offload_parameters);
-  stays("offload_activations", c.plan.offload_activations);
 }
 
 }  // namespace
@@ -49,16 +36,6 @@ void check_predictions(const Plan& plan, const ModelSpec& model, const Workload&
     c.error("plan.tensor", "prediction-tensor", "grids of ranks do not cut prediction modules",
             {fmt::format("tensor is \"{}\"; {}.", name_of(plan.tensor), has), "Nearest valid: 1d."});
   }
-  if (rules_of(plan.schedule).placement == StagePlacement::two_way) {
-    c.error("plan.schedule", "prediction-schedule", "pipelines in both directions do not train prediction modules",
-            {fmt::format("schedule is {}, which has two heads; {}.", name_of(plan.schedule), has),
-             "Nearest valid: dualpipe-v, whose first rank has embedding and head."});
-  }
-  if (plan.zero_stage > 1) {
-    c.error("plan.zero_stage", "prediction-zero", "ZeRO-2 and 3 do not cut prediction modules",
-            {fmt::format("zero_stage is {}; {}.", plan.zero_stage, has), "Nearest valid: 1."});
-  }
-  check_offloaded(c, has);
   if (workload.sequence_length <= n) {
     c.error("workload.sequence", "prediction-sequence", "the sequence has no token as far ahead as is asked for",
             {fmt::format("{}, and sequence is {}.", has, workload.sequence_length),

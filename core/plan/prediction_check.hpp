@@ -7,8 +7,8 @@ namespace orrery {
 
 /// What plans cannot do with prediction modules, which the last stage trains beside the head.
 ///
-/// Codes: plan.prediction-modules plan.prediction-tensor plan.prediction-schedule plan.prediction-zero
-/// plan.prediction-offload plan.prediction-sequence plan.prediction-weight
+/// Codes: plan.prediction-modules plan.prediction-tensor plan.prediction-sequence
+/// plan.prediction-weight
 void check_predictions(const Plan&, const ModelSpec&, const Workload&, Diagnostics& out);
 
 }  // namespace orrery

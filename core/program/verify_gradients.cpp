@@ -24,8 +24,12 @@ using Region = std::tuple<Instance, std::uint64_t, std::uint64_t>;  ///< instanc
 /// Kind of the kernel, microbatch, and the operands as one run means them.
 using Contribution = std::tuple<std::uint8_t, std::uint32_t, std::vector<Region>>;
 
-/// How often each microbatch adds to a region by one kind of kernel (or, behind those, from one buffer's sums).
+/// How often each microbatch adds to a region by one kind of kernel (or, behind those, from one buffer's sums, or for
+/// one buffer's words).
 using Counts = std::map<std::pair<Region, std::size_t>, std::vector<std::uint32_t>>;
+
+/// Elements [low, high) that ops add to.
+using Covered = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
 
 class Gradients {
  public:
@@ -43,7 +47,7 @@ class Gradients {
       for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
         const View& v = run.block->views[run.op->views.first + i];
         if (v.use == View::Use::read || p_[v.buffer].role != Role::gradient) continue;
-        add(run, v, index(run.block->kernels[compute->kernel].kind));
+        add(run, v, source(run, run.block->kernels[compute->kernel]));
         if (v.use == View::Use::accumulate) added = &v;
       }
       if (added != nullptr) once(run, *compute, *added);
@@ -65,7 +69,15 @@ class Gradients {
         all[m] += counts[m];
       }
     }
-    for (const auto& [instance, covered] : covered_) complete(instance, covered);
+    // Copies may share out a table's elements.
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<Instance, Covered>> tables;  // by table and layer
+    for (const auto& [instance, covered] : covered_) {
+      const Buffer& b = p_[instance.buffer];
+      if (!b.parameters || !b.flat_split.empty()) continue;
+      Covered& all = tables.try_emplace({*b.parameters, instance.layer}, instance, Covered{}).first->second.second;
+      all.insert(all.end(), covered.begin(), covered.end());
+    }
+    for (const auto& [table, covered] : tables) complete(covered.first, covered.second);
   }
 
   static void balanced(Findings& f, const Region& region, const std::vector<std::uint32_t>& counts,
@@ -83,6 +95,12 @@ class Gradients {
  private:
   [[nodiscard]] Instance instance(const OpRun& run, const View& v) const {
     return instance_of(p_, v.buffer, v.layer_shift, run.layer, run.microbatch);
+  }
+
+  /// Prediction modules take words of the same table on the head's rank, where the model's own are taken on the first.
+  [[nodiscard]] std::size_t source(const OpRun& run, const Kernel& k) const {
+    if (k.kind != KernelKind::embed_backward) return index(k.kind);
+    return kernel_kind_count + p_.buffers.size() + index(run.block->views[run.op->views.first].buffer);
   }
 
   void add(const OpRun& run, const View& target, std::size_t source) {
@@ -131,9 +149,8 @@ class Gradients {
   [[nodiscard]] const std::string& name(BufferId id) const { return p_[id].name; }
 
   /// Every parameter of the table gets something.
-  void complete(const Instance& instance, std::vector<std::pair<std::uint64_t, std::uint64_t>> covered) {
+  void complete(const Instance& instance, Covered covered) {
     const Buffer& b = p_[instance.buffer];
-    if (!b.parameters || !b.flat_split.empty()) return;
     std::sort(covered.begin(), covered.end());
     for (const ParameterSlice& s : p_.parameter_tables[*b.parameters].slices) {
       const std::uint64_t end = s.offset + local_count(s.shard, p_.mesh);
@@ -153,7 +170,7 @@ class Gradients {
   std::uint32_t class_;
   Rank rank_;
   Counts regions_;
-  std::map<Instance, std::vector<std::pair<std::uint64_t, std::uint64_t>>> covered_;
+  std::map<Instance, Covered> covered_;
   std::set<Contribution> seen_;
 };
 

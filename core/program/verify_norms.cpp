@@ -39,6 +39,7 @@ class Norms {
       if (f_.full()) return;
       if (const auto* c = std::get_if<Compute>(&run.op->action)) compute(run, run.block->kernels[c->kernel]);
       if (const auto* c = std::get_if<Collective>(&run.op->action)) sum(run, *c);
+      if (std::holds_alternative<Copy>(run.op->action)) copy(run);
     });
   }
 
@@ -152,6 +153,19 @@ class Norms {
         // Classes hold other parameters, but for those that several hold.
         if (several) s.counted *= s.classes;
         if (several) s.classes = group_size(Group{p_.class_axes, group.members}, p_.mesh);
+      }
+    }
+  }
+
+  /// What the host sums comes up for messages and goes back.
+  void copy(const OpRun& run) {
+    for (std::uint32_t i = 0; i + 1 < run.op->views.count; i += 2) {
+      const auto from = sums_.find(instance(run, view(run, i)));
+      const Instance to = instance(run, view(run, i + 1));
+      if (from != sums_.end()) {
+        sums_[to] = Sum(from->second);
+      } else {
+        sums_.erase(to);
       }
     }
   }

@@ -204,9 +204,11 @@ class Pairs {
     if (k.kind == Kind::gemm || k.kind == Kind::expert_gemm) {
       r.products += k.pass == Pass::forward ? 1 : 0;
       r.weight_products += k.pass == Pass::weight_gradient ? 1 : 0;
+      const bool adds = k.kind == Kind::gemm && view(run, 2).use == View::Use::accumulate;
       r.added_inputs +=
-          k.pass == Pass::input_gradient && k.kind == Kind::gemm && view(run, 2).use == View::Use::accumulate ? 1 : 0;
+          k.pass == Pass::input_gradient && adds && router_gradients_.contains(index(view(run, 0).buffer)) ? 1 : 0;
     }
+    if (k.kind == Kind::gates_backward) router_gradients_.insert(index(view(run, run.op->views.count - 1).buffer));
     if (k.kind == Kind::gemm) {
       const bool of_data = p_[view(run, 0).buffer].role == Role::data;
       r.differentiated += k.pass == Pass::forward && !of_data ? 1 : 0;
@@ -300,8 +302,10 @@ class Pairs {
   /// moments end in an update.
   void trust(const OpRun& run, const Kernel& k) {
     const std::uint32_t last = run.op->views.count - 1;
-    if (k.kind == Kind::lamb_moments)
+    if (k.kind == Kind::lamb_moments) {
       measured_[instance(run, view(run, last - 1))].push_back(reach(view(run, last - 1)));
+      applied_.try_emplace(instance(run, view(run, last - 1)));
+    }
     if (k.kind == Kind::lars_norms) measured_[instance(run, view(run, 0))].push_back(reach(view(run, 0)));
     const bool lamb = k.kind == Kind::lamb_update;
     if (!lamb && (k.kind != Kind::lars_update || k.depth == 0)) return;
@@ -341,7 +345,7 @@ class Pairs {
         mismatch("gemm forward", r.products, "gemm weight_gradient", r.weight_products);
       const int gates = r.all[index(Kind::gates_backward)];
       if (gates > 0 && gates != r.added_inputs) {
-        mismatch("gates_backward", gates, "gemm that adds to the gradient of its input", r.added_inputs);
+        mismatch("gates_backward", gates, "gemm that adds a router's to the gradient of its input", r.added_inputs);
       }
       if (r.differentiated != r.input_products && r.input_products > 0)
         mismatch("gemm forward", r.differentiated, "gemm input_gradient", r.input_products);
@@ -368,10 +372,9 @@ class Pairs {
   }
 
   void updates() {
-    for (const auto& [moment, parts] : measured_) {
-      if (p_[moment.buffer].role != Role::moment) continue;
-      for (const auto& [low, high] : parts) {
-        if (covers(applied_[moment], low, high)) continue;
+    for (auto& [moment, applied] : applied_) {
+      for (const auto& [low, high] : measured_[moment]) {
+        if (covers(applied, low, high)) continue;
         wrong("program.update", fmt::format("elements {} to {} of {} of layer {} are never used by an update", low,
                                             high, p_[moment.buffer].name, moment.layer));
       }
@@ -417,6 +420,7 @@ class Pairs {
   std::set<std::uint32_t> passed_on_;
   std::map<Instance, Cover> pending_;
   bool trains_ = false, clips_ = false, advanced_ = false, early_ = false;
+  std::set<std::uint32_t> router_gradients_;                      ///< buffers that gates_backward writes
   std::set<std::pair<std::uint32_t, std::uint64_t>> lost_means_;  ///< (buffer, element) of losses without their mean
 };
 

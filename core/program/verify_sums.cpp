@@ -18,6 +18,7 @@ bool takes_partial(const Kernel& k, std::uint32_t i) {
     case KernelKind::dispatch_backward: return i == 0 || (k.options.residual && i == 2);
     case KernelKind::combine_forward: return i == 0 || (k.options.residual && i == 3);
     case KernelKind::combine_backward: return i == 1;
+    case KernelKind::swap_blocks: return i == 0;
     default: return false;
   }
 }
@@ -82,6 +83,7 @@ AxisBits new_partial(Regions& regions, const OpRun& run, const Kernel& k, std::u
       }
       return out;
     }
+    case KernelKind::swap_blocks: return regions.partial_of(run, view(run, 0));
     case KernelKind::embed_forward:
       if (const ParameterSlice* s = slice_of(p, view(run, 1))) return sums(p, s->shard, 0, 1);
       break;

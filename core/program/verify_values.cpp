@@ -351,8 +351,8 @@ class Values {
             Hash h;
             h.add(made(view(run, i)));
             h.add(index(c.root));
-            regions_.put(run, view(run, i + 1), regions_.partial_of(run, view(run, i)), h.value, panel, {},
-                         regions_.origin(run, view(run, i)));
+            regions_.put(run, view(run, i + 1), regions_.partial_of(run, view(run, i)), h.value, panel,
+                         attended_of(regions_, run, view(run, i)), regions_.origin(run, view(run, i)));
           }
           break;
         }

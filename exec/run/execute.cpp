@@ -62,8 +62,10 @@ class Run final : public RunBuffers {
                                 runner->storage().peak_bytes(Tier::host), runner->storage().peak_bytes(Tier::disk)});
     }
     for (std::uint32_t r = 0; r < runners_.size(); ++r) {
-      // Tensor ranks route the same tokens.
-      if (program_.mesh.coordinate(Rank{r}, Axis::tensor) == 0) add_counts(result_.routing, runners_[r]->routing());
+      // Tensor ranks, and a row of a grid's, route the same tokens.
+      const bool first =
+          program_.mesh.coordinate(Rank{r}, Axis::tensor) == 0 && program_.mesh.coordinate(Rank{r}, Axis::column) == 0;
+      if (first) add_counts(result_.routing, runners_[r]->routing());
     }
     return std::move(result_);
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/plan/schedule_rules.hpp"
+
 namespace orrery {
 
 bool is_plain(const Plan& plan) {
@@ -40,11 +42,17 @@ bool bound_covers(const Plan& plan) {
     case ScheduleName::dualpipe: break;
     case ScheduleName::custom: return false;
   }
+  // Reductions behind each part of a split pass, or of both pipes.
+  const bool cuts = plan.zero_stage >= 2 && plan.mesh.size(Axis::data) > 1;
+  if (cuts && (splits_backward(plan) || stage_map(plan).two_way())) return false;
   return plan.inner_ring == 0 && plan.context != ContextAlgorithm::ring_self_attention &&
          plan.offload_states == plain.offload_states && plan.offload_parameters == plain.offload_parameters &&
          plan.offload_activations == plain.offload_activations && plan.parameter_chunk == plain.parameter_chunk;
 }
 
-bool bound_covers(const Plan& plan, const ModelSpec& model) { return bound_covers(model) && bound_covers(plan); }
+bool bound_covers(const Plan& plan, const ModelSpec& model) {
+  const bool ahead = plan.zero_stage == 3 && plan.mesh.size(Axis::data) > 1 && plan.prefetch > 0;
+  return bound_covers(model) && bound_covers(plan) && !(ahead && mixes_kinds(model));
+}
 
 }  // namespace orrery

@@ -59,8 +59,7 @@ Mesh random_mesh(Draw& draw, std::uint32_t max_ranks, bool all_cut) {
 
 /// One run in six has its tensor parallelism on a grid.
 bool random_grid(Draw& draw, Plan& plan, const RandomRunLimits& limits) {
-  const bool wanted = limits.tensor ? *limits.tensor != TensorAlgorithm::one_d
-                                    : draw.once_in(6) && limits.beyond_bound && limits.zero_stage.value_or(0) <= 1;
+  const bool wanted = limits.tensor ? *limits.tensor != TensorAlgorithm::one_d : draw.once_in(6) && limits.beyond_bound;
   if (!wanted || limits.max_ranks < 4) return false;
   std::uint32_t q = 2;
   std::uint32_t depth = 1;
@@ -120,7 +119,7 @@ ModelSpec random_model(Draw& draw, std::uint32_t tensor, std::uint32_t stages) {
 void change_architecture(Draw& draw, PlannedRun& run) {
   ModelSpec& m = run.model;
   const std::uint64_t t = run.plan.mesh.size(Axis::tensor);
-  const std::uint64_t kind = draw.in(0, 2);
+  const std::uint64_t kind = draw.in(0, run.plan.tensor == TensorAlgorithm::three_d ? 1 : 2);
   m.kv_heads = m.heads;
   m.norm = kind == 2 ? Norm::rms_norm : Norm::layer_norm;
   m.activation = kind == 2 && draw.once_in(2) ? Activation::swiglu : Activation::gelu;
@@ -174,7 +173,7 @@ std::vector<std::uint32_t> random_stages(Draw& draw, std::uint64_t layers, std::
 
 /// Cuts positions too, in a third of the runs (or in this one, if `wanted`) where ranks and lengths allow it.
 void add_context(Draw& draw, PlannedRun& run, const RandomRunLimits& limits, bool wanted) {
-  if (!(draw.once_in(3) || wanted || limits.double_ring) || run.plan.tensor != TensorAlgorithm::one_d) return;
+  if (!(draw.once_in(3) || wanted || limits.double_ring)) return;
   Plan& p = run.plan;
   Workload& w = run.workload;
   std::uint32_t context = draw.of({2U, 2U, 3U, 4U, 4U, 6U});
@@ -220,10 +219,10 @@ void add_context(Draw& draw, PlannedRun& run, const RandomRunLimits& limits, boo
 /// room.
 void add_mixture(Draw& draw, PlannedRun& run, const RandomRunLimits& limits, bool wanted) {
   wanted = draw.once_in(5) || limits.expert || wanted;
-  if (!wanted || run.plan.tensor != TensorAlgorithm::one_d) return;
+  if (!wanted) return;
   Plan& p = run.plan;
   Workload& w = run.workload;
-  const std::uint64_t tensor = p.mesh.size(Axis::tensor);
+  const std::uint64_t tensor = p.mesh.size(p.tensor == TensorAlgorithm::one_d ? Axis::tensor : Axis::column);
   std::uint32_t ranks = limits.five_axes ? 2 : draw.of({1U, 2U, 2U, 4U});
   while (p.mesh.size() * ranks > limits.max_ranks) ranks /= 2;
   ranks = limits.expert.value_or(ranks);
@@ -276,7 +275,6 @@ void add_mixture(Draw& draw, PlannedRun& run, const RandomRunLimits& limits, boo
   if (w.seed % 5 < 2 && run.model.layers > 2) m.every = 2;
   if (w.seed % 5 == 2 && m.first_dense + 1 < run.model.layers)
     m.dense = {static_cast<std::uint32_t>(run.model.layers - 1)};
-  if (mixes_kinds(run.model) && p.zero_stage == 3) p.prefetch = 0;
   if (ranks == 1) return;
   p.mesh.axes.insert(p.mesh.axes.begin() + static_cast<std::ptrdiff_t>(draw.in(0, p.mesh.axes.size())),
                      {Axis::expert, ranks});
@@ -289,19 +287,6 @@ void add_predictions(Draw& draw, PlannedRun& run) {
   Plan& p = run.plan;
   run.model.prediction_modules = draw.in(1, 2);
   if (draw.once_in(2)) run.workload.prediction_loss_weight = draw.of({0.1, 1.5});
-  p.zero_stage = std::min<std::uint32_t>(p.zero_stage, 1);
-  p.reshard_after_forward = true;
-  p.prefetch = 1;
-  p.offload_states = p.offload_parameters = p.offload_activations = 0;
-  p.states_tier = p.parameters_tier = p.activations_tier = OffloadTier::host;
-  p.parameter_chunk = Plan{}.parameter_chunk;
-  if (rules_of(p.schedule).placement != StagePlacement::two_way) return;
-  p.schedule = ScheduleName::one_f_one_b;
-  std::uint32_t layers = 0;
-  for (const std::uint32_t n : *p.stage_layers) layers += n;
-  p.chunks = 1;
-  p.stage_layers = random_stages(draw, layers, p.mesh.size(Axis::pipeline));
-  p.recompute_layers.reset();
 }
 
 /// Three of five plans run GPipe or 1F1B, the others any other schedule.
@@ -311,7 +296,7 @@ ScheduleName random_schedule(Draw& draw, const RandomRunLimits& limits) {
       draw.of({ScheduleName::eager_one_f_one_b, ScheduleName::interleaved, ScheduleName::breadth_first,
                ScheduleName::zb_h1, ScheduleName::zb_h2, ScheduleName::zb_v, ScheduleName::custom, ScheduleName::v_half,
                ScheduleName::v_min, ScheduleName::dualpipe_v, ScheduleName::chimera, ScheduleName::dualpipe});
-  const bool is_plain = draw.in(1, 5) <= 3 || !limits.beyond_bound || limits.zero_stage.value_or(0) >= 2;
+  const bool is_plain = draw.in(1, 5) <= 3 || !limits.beyond_bound;
   const ScheduleName drawn = limits.schedule.value_or(is_plain ? plain : other);
   return drawn;
 }
@@ -358,7 +343,8 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   Plan& p = run.plan;
   Workload& w = run.workload;
   p.name = fmt::format("random-{}", seed);
-  const bool grid = !limits.architectures && !limits.five_axes && !limits.double_ring && random_grid(draw, p, limits);
+  const bool grid = (!limits.architectures || limits.tensor) && !limits.five_axes && !limits.double_ring &&
+                    random_grid(draw, p, limits);
   // Of five axes one of the last three is left out; two of them take 4 ranks at least.
   const std::uint64_t left_out = limits.five_axes ? draw.in(1, 3) : 0;
   const std::uint32_t room = limits.five_axes ? 4 : limits.double_ring ? 6 : 1;  // of the axes that come on top
@@ -423,11 +409,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     draw.shuffle(p.placement);
   }
   if (limits.beyond_bound)
-    p.zero_stage = limits.zero_stage.value_or(grid || rules.splits_backward ? draw.small(0, 1)
-                                                                            : draw.of({0U, 1U, 2U, 2U, 3U, 3U}));
-  if (stage_map(p).two_way()) p.zero_stage = std::min<std::uint32_t>(p.zero_stage, 1);
-  // A tied table in two chunks of one rank keeps whole gradients.
-  if (p.zero_stage >= 2 && p.chunks > 1 && stages == 1) run.model.tied_embeddings = false;
+    p.zero_stage = limits.zero_stage.value_or(draw.of({0U, 1U, 2U, 2U, 3U, 3U}));
   if (p.zero_stage == 3) {
     p.reshard_after_forward = !draw.once_in(2);
     p.prefetch = draw.small(0, 1);
@@ -444,14 +426,9 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   }
   if (limits.architectures) {
     change_architecture(draw, run);
-    if (p.zero_stage >= 2 && p.chunks > 1 && stages == 1 && run.model.tied_embeddings) {
-      p.zero_stage = 1;  // as above
-      p.reshard_after_forward = true;
-      p.prefetch = 1;
-    }
   }
   if (limits.beyond_bound && limits.context && run.model.architecture != Architecture::vit && left_out != 2) {
-    add_context(draw, run, limits, limits.five_axes);
+    add_context(draw, run, limits, limits.five_axes || limits.cut_positions);
   }
   if (p.recompute != Recompute::none && limits.beyond_bound && draw.once_in(2)) {
     for (const std::uint32_t n : *p.stage_layers) {
@@ -459,8 +436,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
       p.recompute_layers->push_back(draw.small(0, n));
     }
   }
-  const bool states =
-      (optimizer_moments(w) > 0 || has_master_weights(w)) && !has_trust_ratio(w) && !has_factored_moments(w);
+  const bool states = optimizer_moments(w) > 0 || has_master_weights(w) || has_factored_moments(w);
   if (states && limits.beyond_bound && draw.once_in(3)) {
     p.offload_states = draw.of({1U, 4U, 6U, 8U});
   }
@@ -475,12 +451,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   }
   if (p.offload_parameters != 0U && draw.once_in(2)) p.parameters_tier = OffloadTier::disk;
   if (p.offload_activations != 0U && draw.once_in(3)) p.activations_tier = OffloadTier::disk;
-  // Refused where some layers are mixtures and others dense.
-  if (mixes_kinds(run.model)) {
-    p.offload_activations = p.offload_parameters = 0;
-    p.activations_tier = p.parameters_tier = OffloadTier::host;
-  }
-  if (limits.chunks && p.zero_stage == 3 && p.mesh.size(Axis::data) > 1 && !run.model.mixture) {
+  if (limits.chunks && p.zero_stage == 3 && p.mesh.size(Axis::data) > 1 && !splits_backward(p)) {
     p.reshard_after_forward = true;
     w.gradient_dtype = weight_dtype(w);
     const std::uint64_t element = size_of(weight_dtype(w)), unit = element * size(p.mesh, shard_axes_of(p));

@@ -20,7 +20,7 @@ struct RandomRunLimits {
   bool dropout = true;                    ///< may have dropout
   bool placement = true;                  ///< may have a placement other than the identity
   bool mixture = true;                    ///< may have layers of experts
-  std::optional<std::uint32_t> expert;    ///< ranks that share experts, beyond max_ranks; all 1D plans then have some
+  std::optional<std::uint32_t> expert;    ///< ranks that share experts, beyond max_ranks; all plans then have some
                                           ///< (of `architectures` those with latent attention), and recorded routing
                                           ///< too, whose table is no file
   bool double_ring = false;               ///< has a double ring, where 4 ranks more fit
@@ -28,6 +28,7 @@ struct RandomRunLimits {
                                           ///< needs 32 ranks
   bool beyond_bound = true;               ///< may use what sim/bound does not cover
   bool context = true;                    ///< may have a context axis
+  bool cut_positions = false;             ///< has a context axis, where ranks and lengths allow it
   bool chunks = false;                    ///< ZeRO-3 has its parameters in chunks, where it may
   bool predictions = false;               ///< has prediction modules: 1D decoders, and no ZeRO-2, 3 or offloading
   bool architectures = false;             ///< BERT, vision transformers and latent attention only
@@ -40,7 +41,7 @@ struct RandomRunLimits {
 /// microbatch 1..2 sequences, 1..6 microbatches, vocabulary not a multiple of the tensor size where that is above 1.
 /// Covers: GPT and LLaMA families with and without grouped queries, tied and untied embeddings, every order of mesh
 /// axes, uneven stages, every schedule with up to 3 chunks per rank, tensor parallelism in 1D, 2D and 2.5D (grids of 2
-/// or 3), 3D, sequence parallelism, recomputation of all or some layers, ZeRO 0 to 3 (on grids 0 and 1) with and
+/// or 3), 3D, sequence parallelism, recomputation of all or some layers, ZeRO 0 to 3 with and
 /// without replicas, offloaded optimizer states, parameters and activations, clipping, dropout, learning-rate
 /// schedules, all precisions, all optimizers, SGD with and without momentum, moments in bf16, tiny to huge buckets,
 /// overlap, unfused and flash, a context axis with every algorithm, contiguous and zigzag, one ring and two; mixtures

@@ -17,7 +17,7 @@ struct Part {
   Operand sums, moments, norms;
 };
 
-std::vector<Part> parts_of(State& c, const Module& m) {
+std::vector<Part> parts_of(State& c, const Module& m, bool host) {
   const ParameterTable& table = c.program.parameter_tables[m.table];
   std::vector<Part> parts;
   std::uint64_t statistics = 0, matrices = 0;
@@ -29,12 +29,13 @@ std::vector<Part> parts_of(State& c, const Module& m) {
   }
   const Scope scope = of_layers(table) ? Scope::layer : Scope::stage;
   const std::string name = table.module;
-  const BufferId sums = flat_buffer(c, name + ".sums", Role::workspace, scope, DType::f64, statistics);
-  const BufferId norms = flat_buffer(c, name + ".norms", Role::workspace, scope, DType::f64, matrices);
+  const Tier tier = host ? Tier::host : Tier::device;
+  const BufferId sums = update_workspace(c, name + ".sums", scope, statistics, tier);
+  const BufferId norms = update_workspace(c, name + ".norms", scope, matrices, tier);
   std::uint64_t at = 0, matrix = 0;
   for (Part& p : parts) {
     p.sums = {sums, View::Use::accumulate, 0, at, p.statistics, {}};
-    p.moments = {m.moments[0], View::Use::accumulate, 0, at, p.statistics, {}};
+    p.moments = {host ? m.host.moments[0] : m.moments[0], View::Use::accumulate, 0, at, p.statistics, {}};
     p.norms = {norms, View::Use::accumulate, 0, matrix, p.matrices, {}};
     at += p.statistics;
     matrix += p.matrices;
@@ -49,11 +50,15 @@ Operand reading(Operand o) {
 
 }  // namespace
 
-void build_adafactor(State& c, BlockBuilder& b, const Module& m) {
-  const std::vector<Part> parts = parts_of(c, m);
+void build_adafactor(State& c, BlockBuilder& b, const Module& m, Home home) {
+  const bool host = home != Home::device;
+  const std::vector<Part> parts = parts_of(c, m, host);
+  const BufferId gradients = host ? m.host.gradients : m.gradients;
+  const BufferId steps = host ? c.scalar.host_steps : c.scalar.steps;
+  const BufferId factor = host ? c.scalar.host_factor : c.scalar.factor;
   const auto kernel = [&](KernelKind kind, const Part& p) {
     Kernel k =
-        c.kernel(kind, Pass::optimizer, 1, own_part(c, m.gradients, p.segment, View::Use::read).count, p.statistics);
+        c.kernel(kind, Pass::optimizer, 1, own_part(c, gradients, p.segment, View::Use::read).count, p.statistics);
     k.options.factor = c.factor;
     return k;
   };
@@ -62,10 +67,11 @@ void build_adafactor(State& c, BlockBuilder& b, const Module& m) {
         1.0 / static_cast<double>(size(c.plan.mesh, held_alike(c, c.program.parameter_tables[m.table], p.segment)));
     return k;
   };
-  const auto gradient = [&](const Part& p) { return own_part(c, m.gradients, p.segment, View::Use::read); };
-  const auto sum = [&](const Part& p, const Operand& of) {
-    const GroupId group = tensor_holders(c, p.experts);
-    if (c.is_several(group)) b.collective(Collective::Kind::all_reduce, group, {of});
+  const auto gradient = [&](const Part& p) { return own_part(c, gradients, p.segment, View::Use::read); };
+  const auto sum = [&](Operand Part::*of) {
+    std::vector<SumOverRanks> sums;
+    for (const Part& p : parts) sums.push_back({tensor_holders(c, p.experts), p.*of});
+    sum_over_ranks(c, b, sums);
   };
   const auto clear = [&](const Operand& first) {
     b.compute(c.kernel(KernelKind::fill, Pass::optimizer, 1, c.program[first.buffer].count), {write(first.buffer)});
@@ -73,31 +79,32 @@ void build_adafactor(State& c, BlockBuilder& b, const Module& m) {
   clear(parts.front().sums);
   for (const Part& p : parts) {
     std::vector<Operand> operands = {gradient(p)};
-    if (c.factor) operands.push_back(read(c.scalar.factor));
+    if (c.factor) operands.push_back(read(factor));
     operands.push_back(p.sums);
     b.compute(shared(kernel(KernelKind::adafactor_squares, p), p), operands);
   }
-  for (const Part& p : parts) sum(p, p.sums);
+  sum(&Part::sums);
   clear(parts.front().norms);
   for (const Part& p : parts) {
-    std::vector<Operand> operands = {gradient(p), reading(p.sums), read(c.scalar.steps)};
-    if (c.factor) operands.push_back(read(c.scalar.factor));
+    std::vector<Operand> operands = {gradient(p), reading(p.sums), read(steps)};
+    if (c.factor) operands.push_back(read(factor));
     operands.push_back(p.moments);
     operands.push_back(p.norms);
     Kernel k = shared(kernel(KernelKind::adafactor_moments, p), p);
     k.batch = static_cast<std::uint32_t>(p.matrices);
     b.compute(k, operands);
   }
-  for (const Part& p : parts) sum(p, p.norms);
+  sum(&Part::norms);
   for (const Part& p : parts) {
     Kernel k = kernel(KernelKind::adafactor_update, p);
     k.batch = static_cast<std::uint32_t>(p.matrices);
     k.options.decay = p.segment.decay;
     k.options.master = has_master_weights(c.workload);
-    std::vector<Operand> operands = {gradient(p), read(c.scalar.steps)};
-    if (c.factor) operands.push_back(read(c.scalar.factor));
-    operands.push_back(own_part(c, m.weights, p.segment, View::Use::accumulate));
-    if (k.options.master) operands.push_back(own_part(c, m.masters, p.segment, View::Use::accumulate));
+    std::vector<Operand> operands = {gradient(p), read(steps)};
+    if (c.factor) operands.push_back(read(factor));
+    operands.push_back(own_part(c, host ? host_weights(c, m, home) : m.weights, p.segment, View::Use::accumulate));
+    if (k.options.master)
+      operands.push_back(own_part(c, host ? m.host.masters : m.masters, p.segment, View::Use::accumulate));
     operands.push_back(reading(p.moments));
     operands.push_back(reading(p.norms));
     b.compute(k, operands);

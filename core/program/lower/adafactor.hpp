@@ -11,7 +11,7 @@ namespace orrery::lowering {
 /// its elements where they stand in the whole matrix.
 ///
 /// A message for each segment, as with trust ratios: both copies of a tied
-/// table then have the same sums to the bit.
-void build_adafactor(State&, BlockBuilder&, const Module&);
+/// table then have the same sums to the bit.  By the host where states live there.
+void build_adafactor(State&, BlockBuilder&, const Module&, Home);
 
 }  // namespace orrery::lowering

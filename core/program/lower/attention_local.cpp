@@ -40,7 +40,7 @@ Shard pair_shard(const State& s, Rows rows) {
   const std::uint64_t pair = key_width(s.model) + value_width(s.model);
   return {position_dim(s, rows),
           wide_sequences(s),
-          {s.model.kv_heads, s.model.kv_heads, {Axis::tensor}, false},
+          {s.model.kv_heads, s.model.kv_heads, s.layout.wide_features, false},
           {pair, pair, {}, false}};
 }
 

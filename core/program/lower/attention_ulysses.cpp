@@ -16,7 +16,8 @@ class Ulysses : public AttentionCore {
         context_width_(s.context_width / s.context) {
     const bool flash = *s.plan.attention == AttentionKernel::flash;
     const std::uint64_t query = s.model.heads * value_width(s.model);
-    const AxisList heads = {Axis::tensor, Axis::context};
+    AxisList heads = s.layout.wide_features;
+    heads.axis[heads.count++] = Axis::context;
     const auto placed = [&](const char* name, Role role, const Shard& shard, std::uint64_t width) {
       const BufferId id = layer_buffer(s, name, role, s.act, shape_.tokens * width);
       s.program.buffers[index(id)].shard = shard;

@@ -48,8 +48,9 @@ std::vector<Operand> replicated_of(const State& c, const Chunk& bucket) {
   return operands;
 }
 
-BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket) {
-  BlockBuilder b(c, "gradients.reduce", Pass::optimizer, Section::reductions, stage);
+BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket, GradientPart part) {
+  BlockBuilder b(c, part == GradientPart::first ? "gradients.reduce.first" : "gradients.reduce", Pass::optimizer,
+                 Section::reductions, stage);
   const bool each_microbatch = c.zero >= 2;
   // Weight gradients that come as sums of products, beside compute.
   const auto after_products = [&] {
@@ -70,20 +71,22 @@ BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket) {
       parts.all.clear();
     };
     after_products();
-    for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
+    const Module* last = nullptr;
+    std::int8_t last_shift = 0;
+    for_each_scattered(c, bucket, part, [&](const Module& m, std::int8_t shift, const ParameterSegment& s) {
       const ParameterTable& table = c.program.parameter_tables[m.table];
-      for (const ParameterSegment& s : table.segments) {
-        if (begins_chunk(c, table, s)) send();
-        const AxisList axes = own_axes(c, table, s);
-        if (axes.empty() && !each_microbatch) continue;  // what the rank has is its own part
-        std::vector<Operand>& operands = parts.over(axes);
-        operands.push_back(whole(m.whole_gradients, s, View::Use::read, shift));
-        operands.push_back(
-            own_part(c, m.gradients, s, each_microbatch ? View::Use::accumulate : View::Use::write, shift));
-      }
-      if (c.chunk > 0) send();
+      const bool fresh = &m != last || shift != last_shift;
+      if ((c.chunk > 0 && fresh) || begins_chunk(c, table, s)) send();
+      last = &m, last_shift = shift;
+      const AxisList axes = own_axes(c, table, s);
+      if (axes.empty() && !each_microbatch) return;  // what the rank has is its own part
+      std::vector<Operand>& operands = parts.over(axes);
+      operands.push_back(whole(copy_of(m, part), s, View::Use::read, shift));
+      operands.push_back(
+          own_part(c, m.gradients, s, each_microbatch ? View::Use::accumulate : View::Use::write, shift));
     });
     send();
+    if (each_microbatch && b.draft().block.ops.empty()) return no_block;  // of ends, or of layers without vectors
   }
   if (each_microbatch) return b.finish(c);
   for (const auto& [axes, operands] : sums_of(c, bucket).all) {
@@ -217,7 +220,12 @@ std::vector<Chunk> build_buckets(State& c, std::uint32_t stage, const Chunk& chu
         same = &other;
       }
     }
-    bucket.reduce = same != nullptr ? same->reduce : build_reduce(c, stage, bucket);
+    const bool apart = splits_copies(c);
+    const GradientPart part = apart ? GradientPart::products : GradientPart::all;
+    if (apart) {
+      bucket.reduce_first = same != nullptr ? same->reduce_first : build_reduce(c, stage, bucket, GradientPart::first);
+    }
+    bucket.reduce = same != nullptr ? same->reduce : build_reduce(c, stage, bucket, part);
     if (gathers_updated(c)) bucket.gather = same != nullptr ? same->gather : build_gather(c, stage, bucket);
     if (c.two_way) bucket.sum_pipes = same != nullptr ? same->sum_pipes : build_sum_pipes(c, stage, bucket);
     if (combines(c)) bucket.combine = same != nullptr ? same->combine : build_combine(c, stage, bucket);

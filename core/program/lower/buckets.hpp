@@ -17,7 +17,9 @@ namespace orrery::lowering {
 /// reduce-scatter over own_axes, then all-reduce of the part over the others
 /// (hybrid sharding).  gather: with ZeRO-1, the updated weights.
 /// With ZeRO-2 and 3 reduce adds the scattered sum to the part after every
-/// microbatch; sums over other axes wait for the last: combine.
+/// microbatch; sums over other axes wait for the last: combine.  Behind a split
+/// backward pass reduce takes layers' matrices, and reduce_first before that what
+/// is complete without a weight action.
 [[nodiscard]] std::vector<Chunk> build_buckets(State&, std::uint32_t stage, const Chunk&);
 
 /// Whether updated parts of weights are gathered at the end of the step.

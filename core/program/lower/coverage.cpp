@@ -12,15 +12,20 @@ std::size_t count(const std::vector<Action>& actions, Phase phase) {
 }
 
 std::string covered(const Stage& stage, Phase phase, std::uint32_t microbatch, std::uint32_t times) {
+  return covered(stage, phase, microbatch, [&](std::uint32_t) { return times; });
+}
+
+std::string covered(const Stage& stage, Phase phase, std::uint32_t microbatch,
+                    const std::function<std::uint32_t(std::uint32_t)>& times) {
   std::uint32_t end = 0;
   for (const Chunk& c : stage.chunks) end = std::max(end, c.low_layer + c.layers);
   std::vector<std::uint32_t> layers(end), expected(end);
   std::uint32_t embedding = 0, head = 0, expected_embedding = 0, expected_head = 0;
   for (std::uint32_t i = 0; i < stage.own_chunks; ++i) {
     const Chunk& c = stage.chunks[i];
-    for (std::uint32_t l = 0; l < c.layers; ++l) expected[c.low_layer + l] = times;
-    if (c.embedding) expected_embedding = times;
-    if (c.head) expected_head = times;
+    for (std::uint32_t l = 0; l < c.layers; ++l) expected[c.low_layer + l] = times(i);
+    if (c.embedding) expected_embedding = times(i);
+    if (c.head) expected_head = times(i);
   }
   for (const auto* list : {&stage.setup, &stage.step}) {
     for (const Action& a : *list) {
@@ -32,8 +37,8 @@ std::string covered(const Stage& stage, Phase phase, std::uint32_t microbatch, s
     }
   }
   if (embedding == expected_embedding && head == expected_head && layers == expected) return {};
-  return fmt::format("stage {}: phase {} of microbatch {} does not run {} times for every module", stage.number,
-                     static_cast<int>(phase), microbatch, times);
+  return fmt::format("stage {}: phase {} of microbatch {} does not run as often as it should for every module",
+                     stage.number, static_cast<int>(phase), microbatch);
 }
 
 }  // namespace orrery::lowering

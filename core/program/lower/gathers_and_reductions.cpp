@@ -57,7 +57,7 @@ BlockId build_mean_loss(State& s) {
   std::vector<Operand> losses = {update(s.scalar.loss)};
   if (s.predictions > 0) losses.push_back(update(s.scalar.prediction_loss));
   if (s.is_several(s.token_group)) b.collective(Collective::Kind::all_reduce, s.token_group, losses);
-  if (s.two_way) b.collective(Collective::Kind::all_reduce, s.heads_group, {update(s.scalar.loss)});
+  if (s.two_way) b.collective(Collective::Kind::all_reduce, s.heads_group, losses);
   b.compute(s.kernel(KernelKind::mean_loss, Pass::loss, 1, 1), {update(s.scalar.loss), read(s.scalar.count)});
   for (std::uint32_t k = 0; k < s.predictions; ++k) {
     b.compute(s.kernel(KernelKind::mean_loss, Pass::loss, 1, 1),
@@ -97,7 +97,8 @@ Buckets cut(State& s, Stage& stage) {
 /// next forward pass needs the embedding first.
 ///
 /// The last backward pass completes them, and with ZeRO-2 and 3 every one, for
-/// whole gradients live no longer than that.
+/// whole gradients live no longer than that: where it is split, those that its
+/// first part has made go before its weight gradients.
 void communicate(const State& s, Stage& stage, const Buckets& buckets, std::vector<Action>& out) {
   const bool each_microbatch = s.zero >= 2;
   // The chunk's last backward, or weight gradient, completes its gradients.
@@ -109,13 +110,14 @@ void communicate(const State& s, Stage& stage, const Buckets& buckets, std::vect
   for (std::size_t i = 0; i < stage.step.size(); ++i) {
     const Action& a = stage.step[i];
     const bool last = a.phase == phase && lasts[a.chunk] == i;
-    if (a.phase != phase || !(each_microbatch || (last && *s.plan.overlap_gradients))) {
+    const bool first = each_microbatch && s.split_backward && a.phase == Phase::backward;
+    if (!first && (a.phase != phase || !(each_microbatch || (last && *s.plan.overlap_gradients)))) {
       out.push_back(a);
       continue;
     }
     for (std::size_t b = buckets.of_chunk[a.chunk].first; b < buckets.of_chunk[a.chunk].second; ++b) {
-      out.push_back({phase, buckets.all[b], a.microbatch});
-      out.push_back({Phase::reduce, buckets.all[b], each_microbatch ? a.microbatch : 0});
+      out.push_back({a.phase, buckets.all[b], a.microbatch});
+      out.push_back({first ? Phase::reduce_first : Phase::reduce, buckets.all[b], each_microbatch ? a.microbatch : 0});
       if (last && combines(s) && *s.plan.overlap_gradients) out.push_back({Phase::combine, buckets.all[b], 0});
     }
   }
@@ -170,7 +172,12 @@ std::string after(const State& s) {
     std::string wrong = covered(stage, Phase::clear, 0);
     const std::uint32_t reductions = s.zero >= 2 ? s.program.microbatches : 1;
     for (std::uint32_t m = 0; m < reductions && wrong.empty(); ++m) {
-      wrong = covered(stage, Phase::reduce, m, s.reduce_gradients ? 1 : 0);
+      const auto times = [&](std::uint32_t c) {
+        return s.reduce_gradients && (s.zero < 2 || s.map.runs(c, m, s.program.microbatches)) ? 1U : 0U;
+      };
+      wrong = covered(stage, Phase::reduce, m, times);
+      if (!wrong.empty() || s.zero < 2 || !s.split_backward) continue;
+      wrong = covered(stage, Phase::reduce_first, m, times);
     }
     if (wrong.empty()) wrong = covered(stage, Phase::combine, 0, combines(s) ? 1 : 0);
     if (wrong.empty()) wrong = covered(stage, Phase::sum_pipes, 0, s.two_way ? 1 : 0);

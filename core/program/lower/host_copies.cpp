@@ -26,11 +26,20 @@ namespace {
 // Ranks that ZeRO makes hold a part each in host memory bring up that part and
 // gather the rest from each other, so that all their links to hosts share the work.
 
+/// Of a case of layers.
+const LayerKind& kind_of_case(const State& s, std::size_t of) { return s.kinds[of / 2]; }
+BlockId block_of_case(const State& s, Phase phase, std::size_t of) {
+  const LayerBlocks& blocks = s.blocks(phase)[kind_of_case(s, of)];
+  return of % 2 == 1 && blocks.recomputed != no_block ? blocks.recomputed : blocks.plain;
+}
+std::string name_of_kind(const State& s, const LayerKind& kind) {
+  return s.program.parameter_tables[(s.*kind.module).table].module;
+}
+
 /// Buffers of a layer that live from its forward to its backward pass.
-std::vector<BufferId> kept_by(const State& s, std::size_t kind) {
+std::vector<BufferId> kept_by(const State& s, std::size_t of) {
   const auto block = [&](Phase phase) -> const Block* {
-    const LayerBlocks& blocks = s.blocks(phase)[s.main_kind()];
-    const BlockId id = kind == 1 && blocks.recomputed != no_block ? blocks.recomputed : blocks.plain;
+    const BlockId id = block_of_case(s, phase, of);
     return id == no_block ? nullptr : &s[id].block;
   };
   const auto frees = [](const Block* in, BufferId b) {
@@ -52,14 +61,17 @@ std::vector<BufferId> kept_by(const State& s, std::size_t kind) {
 class Builder {
  public:
   explicit Builder(State& s) : s_(s), copying_(s.copying.emplace()) {
-    ORRERY_ASSERT(s.kinds.size() == 1, s.kinds.size());  // check refuses it
     for (auto& of_phase : copying_.layer) {
       for (auto& of_kind : of_phase) of_kind.fill(no_block);
     }
     copying_.last_down.fill(no_block);
     copying_.first_up.fill(no_block);
-    for (std::size_t kind = 0; kind < 2 && s.offloads_activations(); ++kind) {
-      for (const BufferId b : kept_by(s, kind)) kept_[kind].push_back(below(b));
+    copying_.first_weights.fill(no_block);
+    for (const LayerKind& kind : s.kinds) {
+      if (kind.prediction > 0 || !s.offloads_activations()) continue;
+      for (const std::size_t of : {2 * std::size_t{kind.number}, 2 * std::size_t{kind.number} + 1}) {
+        for (const BufferId b : kept_by(s, of)) kept_[of].push_back(below(b));
+      }
     }
   }
 
@@ -75,8 +87,10 @@ class Builder {
   };
 
   Kept below(BufferId of) {
-    for (const Kept& k : kept_[0]) {
-      if (k.device == of) return k;
+    for (const std::vector<Kept>& known : kept_) {  // cases share most
+      for (const Kept& k : known) {
+        if (k.device == of) return k;
+      }
     }
     const auto in = [&](Tier tier, const char* suffix) {
       Buffer b = s_.program[of];
@@ -91,35 +105,40 @@ class Builder {
 
   void chunk(const Chunk& whole) {
     for (std::uint32_t l = whole.low_layer; l < whole.low_layer + whole.layers; ++l) {
-      const std::size_t kind = s_.recomputes[l] ? 1 : 0;
+      const std::size_t of = copy_case(s_, l);
       for (std::size_t p = 0; p < module_phases; ++p) {
         const auto phase = static_cast<Phase>(p);
         const LayerCopies copies = layer_copies(s_, whole, phase, l);
-        const LayerBlocks& blocks = s_.blocks(phase)[s_.main_kind()];
-        BlockId& block = copying_.layer[p][kind][copies.number()];
-        if (!copies.any() || blocks.plain == no_block || block != no_block) continue;
-        const bool other = kind == 1 && blocks.recomputed != no_block;
-        block = with_copies(other ? blocks.recomputed : blocks.plain, phase, kind, copies);
+        const BlockId base = block_of_case(s_, phase, of);
+        BlockId& block = copying_.layer[p][of][copies.number()];
+        if (copies.any() && base != no_block && block == no_block) block = with_copies(base, phase, of, copies);
       }
     }
+    if (whole.layers == 0) return;
     const std::uint32_t top = whole.low_layer + whole.layers - 1;
-    const std::size_t kind = s_.recomputes[top] ? 1 : 0;
-    if (copying_.first_weights == no_block && s_.offloads_parameters()) {
-      BlockBuilder first(s_, "layer.weights", Pass::forward, Section::model);
-      bring_weights(first, 0);
-      copying_.first_weights = first.finish(s_);
-    }
-    if (!s_.activations_on_host[top] || copying_.last_down[kind] != no_block) return;
-    BlockBuilder down(s_, "layer.down", Pass::forward, Section::model);
-    go_down(down, kind, 0);
-    free_device(down, kind, 0);
-    copying_.last_down[kind] = down.finish(s_);
-    BlockBuilder up(s_, "layer.up", Pass::input_gradient, Section::model);
+    for (const std::uint32_t l : {whole.low_layer, top}) begin_weights(s_.kind_of(l));
+    const std::size_t of = copy_case(s_, top);
+    if (!s_.activations_on_host[top] || copying_.last_down[of] != no_block) return;
+    const std::string name = name_of_kind(s_, s_.kind_of(top));
+    BlockBuilder down(s_, name + ".down", Pass::forward, Section::model);
+    go_down(down, of, 0);
+    free_device(down, of, 0);
+    copying_.last_down[of] = down.finish(s_);
+    BlockBuilder up(s_, name + ".up", Pass::input_gradient, Section::model);
     if (!activations_on_disk_) {
       up.after_tail(copy_lane(Tier::device, Tier::host));  // nothing else waits for the top layer's way down
     }
-    come_up(up, kind, 0, true);
-    copying_.first_up[kind] = up.finish(s_);
+    come_up(up, of, 0, true);
+    copying_.first_up[of] = up.finish(s_);
+  }
+
+  void begin_weights(const LayerKind& kind) {
+    const bool any =
+        std::any_of(kind.layers.begin(), kind.layers.end(), [&](std::uint32_t l) { return s_.weights_on_host[l]; });
+    if (!any || copying_.first_weights[kind.number] != no_block) return;
+    BlockBuilder first(s_, name_of_kind(s_, kind) + ".weights", Pass::forward, Section::model);
+    bring_weights(first, kind, 0);
+    copying_.first_weights[kind.number] = first.finish(s_);
   }
 
   void memory(BlockBuilder& b, bool alloc, BufferId what, std::int8_t shift) {
@@ -133,12 +152,12 @@ class Builder {
   }
 
   /// Copies what a layer keeps from one tier into fresh buffers of another.
-  void move(BlockBuilder& b, std::size_t kind, std::int8_t shift, Tier from, Tier to) {
+  void move(BlockBuilder& b, std::size_t of, std::int8_t shift, Tier from, Tier to) {
     const auto in = [](const Kept& k, Tier tier) {
       return tier == Tier::device ? k.device : tier == Tier::host ? k.host : k.disk;
     };
     std::vector<Operand> pairs;
-    for (const Kept& k : kept_[kind]) {
+    for (const Kept& k : kept_[of]) {
       memory(b, true, in(k, to), shift);
       pairs.push_back(read(in(k, from), shift));
       pairs.push_back(write(in(k, to), shift));
@@ -147,27 +166,27 @@ class Builder {
   }
 
   /// The op that takes it off the device.
-  std::uint32_t go_down(BlockBuilder& b, std::size_t kind, std::int8_t shift) {
-    move(b, kind, shift, Tier::device, Tier::host);
+  std::uint32_t go_down(BlockBuilder& b, std::size_t of, std::int8_t shift) {
+    move(b, of, shift, Tier::device, Tier::host);
     const auto down = static_cast<std::uint32_t>(b.draft().block.ops.size() - 1);
     if (activations_on_disk_) {
-      move(b, kind, shift, Tier::host, Tier::disk);
-      for (const Kept& k : kept_[kind]) memory(b, false, k.host, shift);
+      move(b, of, shift, Tier::host, Tier::disk);
+      for (const Kept& k : kept_[of]) memory(b, false, k.host, shift);
     }
     return down;
   }
 
   /// `first` of its pass: later ones are read behind it.
-  void come_up(BlockBuilder& b, std::size_t kind, std::int8_t shift, bool first) {
+  void come_up(BlockBuilder& b, std::size_t of, std::int8_t shift, bool first) {
     if (activations_on_disk_) {
       if (first) b.after_tail(copy_lane(Tier::host, Tier::disk));
-      move(b, kind, shift, Tier::disk, Tier::host);
+      move(b, of, shift, Tier::disk, Tier::host);
     }
-    move(b, kind, shift, Tier::host, Tier::device);
+    move(b, of, shift, Tier::host, Tier::device);
   }
 
-  void bring_weights(BlockBuilder& b, std::int8_t shift) {
-    const Module& m = s_.layer;
+  void bring_weights(BlockBuilder& b, const LayerKind& kind, std::int8_t shift) {
+    const Module& m = s_.*kind.module;
     memory(b, true, m.weights, shift);
     const BufferId source = host_weights(s_, m, Home::all_on_host);
     if (weights_on_disk_) {
@@ -195,40 +214,46 @@ class Builder {
     for (const auto& [axes, of] : wholes.all) b.collective(Collective::Kind::all_gather, s_.group(axes), of);
   }
 
-  void free_device(BlockBuilder& b, std::size_t kind, std::int8_t shift) {
-    for (const Kept& k : kept_[kind]) memory(b, false, k.device, shift);
+  void free_device(BlockBuilder& b, std::size_t of, std::int8_t shift) {
+    for (const Kept& k : kept_[of]) memory(b, false, k.device, shift);
   }
 
-  [[nodiscard]] bool uses_weights(const Draft& draft, const Op& op) const {
+  [[nodiscard]] static bool uses_weights(const Module& m, const Draft& draft, const Op& op) {
     bool found = false;
-    for_each_view(draft.block, op, [&](const View& v) { found = found || v.buffer == s_.layer.weights; });
+    for_each_view(draft.block, op, [&](const View& v) { found = found || v.buffer == m.weights; });
     return found;
   }
   /// Whether the op uses what this layer kept.
-  [[nodiscard]] bool uses_kept(const Draft& draft, const Op& op, std::size_t kind) const {
+  [[nodiscard]] bool uses_kept(const Draft& draft, const Op& op, std::size_t of) const {
     bool found = false;
     for_each_view(draft.block, op, [&](const View& v) {
-      found = found || (v.layer_shift == 0 && std::any_of(kept_[kind].begin(), kept_[kind].end(),
+      found = found || (v.layer_shift == 0 && std::any_of(kept_[of].begin(), kept_[of].end(),
                                                           [&](const Kept& k) { return k.device == v.buffer; }));
     });
     return found;
   }
 
-  BlockId with_copies(BlockId of, Phase phase, std::size_t kind, const LayerCopies& copies) {
-    const Draft base = s_[of];
+  BlockId with_copies(BlockId block, Phase phase, std::size_t of, const LayerCopies& copies) {
+    const Draft base = s_[block];
+    const Module& module = s_.*kind_of_case(s_, of).module;
     BlockBuilder b(s_, base);
     Draft& draft = b.draft();
     draft.entry_tails = LaneList();
     if (copies.awaits) draft.block.name += ".awaits";
-    if (copies.down > 0) draft.block.name += copies.down == 2 ? ".down-recomputed" : ".down";
-    if (copies.up > 0) draft.block.name += copies.up == 2 ? ".up-recomputed" : ".up";
+    const auto other = [&](std::size_t kind) { return kind == kind_of_case(s_, of).number ? "" : "-of-other"; };
+    const auto way = [&](const char* name, std::uint8_t which) {
+      if (which == 0) return;
+      draft.block.name += name + std::string(other((which - 1U) / 2)) + (which % 2 == 0 ? "-recomputed" : "");
+    };
+    way(".down", copies.down);
+    way(".up", copies.up);
     if (copies.awaits_weights) draft.block.name += ".awaits-weights";
-    if (copies.next_weights) draft.block.name += ".weights";
+    if (copies.next_weights > 0) draft.block.name += std::string(".weights") + other(copies.next_weights - 1U);
     const bool backward = is_backward(phase);
     std::uint32_t down = 0;
     if (copies.down > 0) down = go_down(b, copies.down - 1U, -1);
     if (copies.up > 0) come_up(b, copies.up - 1U, -1, !copies.awaits);
-    if (copies.next_weights) bring_weights(b, backward ? -1 : 1);
+    if (copies.next_weights > 0) bring_weights(b, s_.kinds[copies.next_weights - 1U], backward ? -1 : 1);
     bool entered = false, computed = false;
     std::uint32_t last_compute = 0;
     for (std::uint32_t i = 0; i < base.block.ops.size(); ++i) {
@@ -240,8 +265,8 @@ class Builder {
           for (const Lane lane : base.entry_tails) b.after_tail(lane);
         }
         // What other lanes take; compute goes on in order once it has begun.
-        const bool takes = computes ? !computed : uses_kept(base, op, kind);
-        const bool takes_weights = computes ? !computed : uses_weights(base, op);
+        const bool takes = computes ? !computed : uses_kept(base, op, of);
+        const bool takes_weights = computes ? !computed : uses_weights(module, base, op);
         const bool gathers = copies.awaits_weights && takes_weights && s_.shard_states;
         if ((copies.awaits && takes) || (copies.awaits_weights && takes_weights && !s_.shard_states)) {
           b.after_tail(copy_lane(Tier::host, Tier::device));
@@ -259,14 +284,14 @@ class Builder {
       free_device(b, copies.down - 1U, -1);
     }
     if (copies.awaits) {
-      for (const Kept& k : kept_[kind]) {
+      for (const Kept& k : kept_[of]) {
         memory(b, false, k.host, 0);
         if (activations_on_disk_) memory(b, false, k.disk, 0);
       }
     }
     if (copies.awaits_weights) {
-      memory(b, false, s_.layer.weights, 0);
-      if (weights_on_disk_) memory(b, false, s_.layer.host.passing_weights, 0);
+      memory(b, false, module.weights, 0);
+      if (weights_on_disk_) memory(b, false, module.host.passing_weights, 0);
     }
     return b.finish(s_);
   }
@@ -275,7 +300,7 @@ class Builder {
   CopyingBlocks& copying_;
   bool activations_on_disk_ = s_.plan.activations_tier == OffloadTier::disk;
   bool weights_on_disk_ = s_.plan.parameters_tier == OffloadTier::disk;
-  std::array<std::vector<Kept>, 2> kept_;  ///< by kind of layer: as it is, and one that recomputes
+  std::array<std::vector<Kept>, LayerCopies::cases> kept_;  ///< by case of layers
 };
 
 std::string before(const State& s) {
@@ -299,8 +324,11 @@ std::string after(const State& s) {
   if (s.copying.has_value() != (s.offloads_activations() || s.offloads_parameters())) return "no copies are made";
   if (!s.copying) return {};
   const bool all = std::find(s.weights_on_host.begin(), s.weights_on_host.end(), false) == s.weights_on_host.end();
-  return wrong_lives(
-      s, [&](BufferId b) { return s.program[b].scope == Scope::layer_microbatch || (all && b == s.layer.weights); });
+  return wrong_lives(s, [&](BufferId b) {
+    const auto of_kind = [&](const LayerKind& kind) { return b == (s.*kind.module).weights; };
+    return s.program[b].scope == Scope::layer_microbatch ||
+           (all && std::any_of(s.kinds.begin(), s.kinds.end(), of_kind));
+  });
 }
 
 }  // namespace

@@ -59,11 +59,15 @@ LatentProjections::LatentProjections(State& c, BufferId x, BufferId qkv, BufferI
   };
   tell(queries_gradient_, key_width(m));
   tell(pairs_gradient_, m.head_dim + l.value_dim);
-  input_gradient_ = rows("attention.input.gradient", m.hidden, sp);
+  const auto stream = [&](const char* name, bool part) {
+    return c.activation(name, Role::workspace, Scope::layer_microbatch, c.act,
+                        {m.hidden, m.hidden, c.layout.stream_features, false}, part);
+  };
+  input_gradient_ = stream("attention.input.gradient", sp);
   if (rank_ == 0) {
-    latent_gradient_ = rows("attention.latent.gradient", m.hidden, sp);
-    stream_gradient_ = rows("queries.stream.gradient", m.hidden, false);
-    stream_part_ = sp ? rows("queries.stream.gradient.part", m.hidden, true) : stream_gradient_;
+    latent_gradient_ = stream("attention.latent.gradient", sp);
+    stream_gradient_ = stream("queries.stream.gradient", false);
+    stream_part_ = sp ? stream("queries.stream.gradient.part", true) : stream_gradient_;
   }
 }
 
@@ -91,13 +95,22 @@ void LatentProjections::to_whole(BlockBuilder& b, BufferId part, BufferId whole)
   if (part != whole) b.seam(Collective::Kind::all_gather, {read(part), write(whole)});
 }
 
+void LatentProjections::sum_over_row(BlockBuilder& b, BufferId partial) {
+  if (c_.grid) b.seam(Collective::Kind::all_reduce, c_.column_group, {update(partial)});
+}
+
 void LatentProjections::to_part(BlockBuilder& b, BufferId whole, BufferId part) {
+  sum_over_row(b, whole);
   if (c_.tensor == 1) return;
   if (part != whole) {
     b.seam(Collective::Kind::reduce_scatter, {read(whole), write(part)});
   } else {
     b.seam(Collective::Kind::all_reduce, {update(whole)});
   }
+}
+
+Product LatentProjections::stream_queries(const Module& of) const {
+  return {&of, query_up, nullptr, c_.hidden_width, c_.heads * key_width(c_.model), true};
 }
 
 Kernel LatentProjections::heads(KernelKind kind, Pass pass) const {
@@ -108,7 +121,8 @@ Kernel LatentProjections::heads(KernelKind kind, Pass pass) const {
 }
 
 void LatentProjections::down_forward(BlockBuilder& b, const Module& of, const Latent& l) {
-  product(c_, b, of, c_.rows, l.width, c_.model.hidden, read(x_), l.down, write(l.raw));
+  product(c_, b, of, c_.rows, l.width, c_.hidden_width, read(x_), l.down, write(l.raw));
+  sum_over_row(b, l.raw);
   Kernel k = c_.kernel(KernelKind::rms_norm_forward, Pass::forward, c_.rows, l.width);
   k.parameter = c_.model.norm_epsilon;
   b.compute(k, {read(l.raw), weight_of(c_, of, l.norm), write(l.out), write(l.stats)});
@@ -119,13 +133,18 @@ void LatentProjections::forward(BlockBuilder& b, const Module& of, BufferId whol
   const LatentAttention& l = *m.latent;
   if (rank_ > 0) down_forward(b, of, query_);
   down_forward(b, of, kv_);
-  product(c_, b, of, c_.rows, l.rope_dim, m.hidden, read(x_), key_rope, write(key_));
+  product(c_, b, of, c_.rows, l.rope_dim, c_.hidden_width, read(x_), key_rope, write(key_));
+  sum_over_row(b, key_);
   if (rank_ > 0) to_whole(b, query_.out, query_.whole);
   to_whole(b, kv_.out, kv_.whole);
   to_whole(b, key_, key_whole_);
-  const std::uint64_t depth = rank_ > 0 ? rank_ : m.hidden;
-  product(c_, b, of, c_.tokens, c_.heads * key_width(m), depth, read(rank_ > 0 ? query_.whole : whole), query_up,
-          write(queries_));
+  if (rank_ == 0 && c_.grid) {
+    c_.sharding.forward(c_, b, stream_queries(of), whole, queries_);
+  } else {
+    const std::uint64_t depth = rank_ > 0 ? rank_ : m.hidden;
+    product(c_, b, of, c_.tokens, c_.heads * key_width(m), depth, read(rank_ > 0 ? query_.whole : whole), query_up,
+            write(queries_));
+  }
   product(c_, b, of, c_.tokens, c_.heads * (m.head_dim + l.value_dim), l.kv_rank, read(kv_.whole), kv_up,
           write(pairs_));
   b.compute(heads(KernelKind::latent_heads_forward, Pass::forward),
@@ -146,9 +165,9 @@ void LatentProjections::down_backward(BlockBuilder& b, BlockBuilder& w, const Mo
   b.compute(c_.kernel(KernelKind::rms_norm_backward_input, Pass::input_gradient, c_.rows, l.width),
             {read(l.out_gradient), read(l.raw), weight_of(c_, of, l.norm), read(l.stats), update(l.raw_gradient)});
   if (shared) norm_weight();
-  product_input_gradient(c_, b, of, c_.rows, l.width, c_.model.hidden, read(l.raw_gradient), l.down,
+  product_input_gradient(c_, b, of, c_.rows, l.width, c_.hidden_width, read(l.raw_gradient), l.down,
                          first ? write(dx) : update(dx));
-  weight_gradient(c_, w, of, c_.rows, l.width, c_.model.hidden, read(x_), read(l.raw_gradient), l.down);
+  weight_gradient(c_, w, of, c_.rows, l.width, c_.hidden_width, read(x_), read(l.raw_gradient), l.down);
 }
 
 void LatentProjections::backward(BlockBuilder& b, BlockBuilder& w, const Module& of, BufferId whole) {
@@ -170,6 +189,9 @@ void LatentProjections::backward(BlockBuilder& b, BlockBuilder& w, const Module&
     to_part(b, query_.whole_gradient, query_.out_gradient);
     to_whole(w, query_.out, query_.whole);
     weight_gradient(c_, w, of, c_.tokens, query, rank_, read(query_.whole), read(queries_gradient_), query_up);
+  } else if (c_.grid) {
+    c_.sharding.input_gradient(c_, b, stream_queries(of), read(queries_gradient_), stream_gradient_);
+    c_.sharding.weight_gradient(c_, w, stream_queries(of), whole, read(queries_gradient_));
   } else {
     product_input_gradient(c_, b, of, c_.tokens, query, m.hidden, read(queries_gradient_), query_up,
                            write(stream_gradient_));
@@ -177,12 +199,12 @@ void LatentProjections::backward(BlockBuilder& b, BlockBuilder& w, const Module&
     weight_gradient(c_, w, of, c_.tokens, query, m.hidden, read(whole), read(queries_gradient_), query_up);
   }
   down_backward(b, w, of, kv_, dx, true);
-  product_input_gradient(c_, b, of, c_.rows, l.rope_dim, m.hidden, read(key_part_), key_rope, update(dx));
-  weight_gradient(c_, w, of, c_.rows, l.rope_dim, m.hidden, read(x_), read(key_part_), key_rope);
+  product_input_gradient(c_, b, of, c_.rows, l.rope_dim, c_.hidden_width, read(key_part_), key_rope, update(dx));
+  weight_gradient(c_, w, of, c_.rows, l.rope_dim, c_.hidden_width, read(x_), read(key_part_), key_rope);
   if (rank_ > 0) {
     down_backward(b, w, of, query_, dx, false);
   } else {
-    b.compute(c_.kernel(KernelKind::residual_forward, Pass::input_gradient, c_.rows, m.hidden),
+    b.compute(c_.kernel(KernelKind::residual_forward, Pass::input_gradient, c_.rows, c_.hidden_width),
               {read(stream_part_), read(dx), write(input_gradient_)});
   }
 }

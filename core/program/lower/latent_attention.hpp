@@ -13,7 +13,8 @@ namespace orrery::lowering {
 ///
 /// Tensor parallelism cuts heads: what makes narrow vectors is whole on every
 /// rank, works on the rank's rows, and sequence parallelism gathers the narrow
-/// vectors instead of the stream.
+/// vectors instead of the stream.  On a grid (2D, 2.5D) it is cut as the stream's
+/// features: the narrow vectors are sums over a row of ranks, whole on each.
 class LatentProjections {
  public:
   /// `x`: the norm's output, rows of this rank; `qkv` and its gradient: packed heads.
@@ -39,6 +40,9 @@ class LatentProjections {
   void down_backward(BlockBuilder& b, BlockBuilder& w, const Module& of, const Latent&, BufferId dx, bool first);
   void to_whole(BlockBuilder&, BufferId part, BufferId whole);
   void to_part(BlockBuilder&, BufferId whole, BufferId part);
+  /// A grid's: of what ranks made from their features, or for their heads.
+  void sum_over_row(BlockBuilder&, BufferId partial);
+  [[nodiscard]] Product stream_queries(const Module& of) const;
   [[nodiscard]] Kernel heads(KernelKind, Pass) const;
 
   State& c_;

@@ -14,8 +14,8 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
       learned_(s.workload.routing.kind == Routing::Kind::learned),
       parts_(s.plan.mesh.size(Axis::expert)),
       local_(m_.experts / parts_),
-      width_(m_.ffn / s.tensor),
-      shared_(m_.shared_ffn / s.tensor),
+      width_(m_.ffn / (s.grid ? s.plan.mesh.size(Axis::column) : s.tensor)),
+      shared_(m_.shared_ffn / (s.grid ? s.plan.mesh.size(Axis::column) : s.tensor)),
       expert_group_(s.group({Axis::expert})),
       norm2_out_(norm2_out) {
   const std::uint64_t groups = s.tokens / routing_group(s.workload);
@@ -41,6 +41,7 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
   // The rows that ranks send are no part of a tensor of the model; which ranks have others, the shard tells.
   ShardDim rows = {0, 0, s.batch_split, true};
   if (s.context > 1) rows.split.axis[rows.split.count++] = Axis::context;
+  for (const Axis axis : s.layout.stream_sequences) rows.split.axis[rows.split.count++] = axis;
   rows.extent = rows.valid = slots_ * size(s.plan.mesh, rows.split) * s.program.microbatches;
   const auto by_slot = [&](const char* name, Role role, std::uint64_t width) {
     const BufferId id = layer_buffer(s, name, role, s.act, slots_ * width);
@@ -174,10 +175,10 @@ BufferId MixtureLayer::activate_back(BlockBuilder& b, std::uint64_t rows, std::u
 }
 
 Product MixtureLayer::shared_up() const {
-  return {&s_.layer, "ffn.shared.up.weight", nullptr, s_.hidden_width, (swiglu_ ? 2 : 1) * shared_, true};
+  return {&s_.layer, "ffn.shared.up.weight", nullptr, s_.model.hidden, (swiglu_ ? 2 : 1) * shared_, true};
 }
 Product MixtureLayer::shared_down() const {
-  return {&s_.layer, "ffn.shared.down.weight", nullptr, shared_, s_.hidden_width, false};
+  return {&s_.layer, "ffn.shared.down.weight", nullptr, shared_, s_.model.hidden, false};
 }
 
 // --- forward -------------------------------------------------------------------
@@ -209,8 +210,9 @@ void MixtureLayer::route(BlockBuilder& b) {
 
 void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
   const std::uint64_t h = s_.model.hidden, k = m_.per_token, up = (swiglu_ ? 2 : 1) * width_;
-  b.compute(s_.kernel(KernelKind::gemm, Pass::forward, s_.rows, m_.experts, h),
+  b.compute(s_.kernel(KernelKind::gemm, Pass::forward, s_.rows, m_.experts, s_.hidden_width),
             {read(norm2_out_), weight_of(s_, s_.layer, "ffn.router.weight"), write(logits_)});
+  if (s_.grid) b.seam(Collective::Kind::all_reduce, s_.column_group, {update(logits_)});
   route(b);
   b.compute(gates_kernel(KernelKind::gates_forward, Pass::forward),
             {read(logits_), own(choice_, k), write(gates_part_)});
@@ -218,9 +220,9 @@ void MixtureLayer::forward(BlockBuilder& b, BufferId x, BufferId y) {
   b.compute(tokens_kernel(KernelKind::dispatch_forward, Pass::forward, h), {read(x), read(slot_ids_), write(sent_)});
   send(b, sent_, arrived_);
   if (shared_ > 0) {  // beside the messages
-    s_.sharding.forward(s_, b, shared_up(), x, shared_pre_);
+    shared_sharding().forward(s_, b, shared_up(), x, shared_pre_);
     activate(b, s_.tokens, shared_, shared_pre_, shared_act_);
-    s_.sharding.forward(s_, b, shared_down(), shared_act_, shared_out_);
+    shared_sharding().forward(s_, b, shared_down(), shared_act_, shared_out_);
   }
   expert_forward(b, "ffn.experts.up.weight", arrived_, pre_, h, up);
   activate(b, slots_, width_, pre_, act_);
@@ -245,15 +247,15 @@ void MixtureLayer::backward(BlockBuilder& b, BlockBuilder& w, Operand dy, Buffer
   // Experts' results are parts of a sum over tensor ranks, so are the gates' gradients.
   if (s_.sequence_parallel) {
     b.seam(Collective::Kind::reduce_scatter, {read(gates_gradient_), write(gates_part_gradient_)});
-  } else if (s_.tensor > 1) {
-    b.seam(Collective::Kind::all_reduce, {update(gates_gradient_)});
+  } else if (s_.is_several(sum_group())) {
+    b.seam(Collective::Kind::all_reduce, sum_group(), {update(gates_gradient_)});
   }
   if (shared_ > 0) {
-    s_.sharding.input_gradient(s_, b, shared_down(), dy, shared_act_gradient_);
-    s_.sharding.weight_gradient(s_, w, shared_down(), shared_act_, dy);
+    shared_sharding().input_gradient(s_, b, shared_down(), dy, shared_act_gradient_);
+    shared_sharding().weight_gradient(s_, w, shared_down(), shared_act_, dy);
     const BufferId dpre = activate_back(b, s_.tokens, shared_, shared_pre_, shared_act_gradient_, shared_pre_gradient_);
-    s_.sharding.input_gradient(s_, b, shared_up(), read(dpre), shared_input_gradient_);
-    s_.sharding.weight_gradient(s_, w, shared_up(), x, read(dpre));
+    shared_sharding().input_gradient(s_, b, shared_up(), read(dpre), shared_input_gradient_);
+    shared_sharding().weight_gradient(s_, w, shared_up(), x, read(dpre));
   }
   expert_input(b, "ffn.experts.down.weight", made_gradient_, act_gradient_, width_, h);
   expert_weight(w, "ffn.experts.down.weight", act_, made_gradient_, width_, h);
@@ -271,7 +273,7 @@ void MixtureLayer::backward(BlockBuilder& b, BlockBuilder& w, Operand dy, Buffer
 }
 
 void MixtureLayer::router_gradients(BlockBuilder& b, BlockBuilder& w) {
-  const std::uint64_t h = s_.model.hidden, k = m_.per_token;
+  const std::uint64_t k = m_.per_token;
   Kernel gates = gates_kernel(KernelKind::gates_backward, Pass::input_gradient);
   const bool balances = s_.workload.routing.auxiliary_loss > 0.0;
   gates.options.scaled = s_.scaled && balances;
@@ -285,15 +287,21 @@ void MixtureLayer::router_gradients(BlockBuilder& b, BlockBuilder& w) {
   if (gates.options.loads) operands[n++] = read(loads_);
   operands[n++] = write(logits_gradient_);
   b.compute(gates, std::span<const Operand>(operands, n));
-  Kernel weight = s_.kernel(KernelKind::gemm, Pass::weight_gradient, h, m_.experts, s_.rows);
+  // In the memory of the weight its gradient comes after the last op that reads that.
+  if (!s_.program[s_.layer.whole_gradients].reuses) router_weight(w);
+}
+
+void MixtureLayer::router_weight(BlockBuilder& w) {
+  Kernel weight = s_.kernel(KernelKind::gemm, Pass::weight_gradient, s_.hidden_width, m_.experts, s_.rows);
   weight.options.transpose_a = true;
   w.compute(weight, {read(norm2_out_), read(logits_gradient_), gradient_of(s_, s_.layer, "ffn.router.weight")});
 }
 
-void MixtureLayer::router_backward(BlockBuilder& b, BufferId dx) {
-  Kernel k = s_.kernel(KernelKind::gemm, Pass::input_gradient, s_.rows, s_.model.hidden, m_.experts);
+void MixtureLayer::router_backward(BlockBuilder& b, BlockBuilder& w, BufferId dx) {
+  Kernel k = s_.kernel(KernelKind::gemm, Pass::input_gradient, s_.rows, s_.hidden_width, m_.experts);
   k.options.transpose_b = true;
   b.compute(k, {read(logits_gradient_), weight_of(s_, s_.layer, "ffn.router.weight"), update(dx)});
+  if (s_.program[s_.layer.whole_gradients].reuses) router_weight(w);
 }
 
 }  // namespace orrery::lowering

@@ -15,6 +15,10 @@ namespace orrery::lowering {
 /// with learned routing, for the most that it may, and a message beside it says
 /// which expert each row is for.
 /// With sequence parallelism a rank routes its own positions and gathers gates.
+///
+/// On a grid experts are cut along columns as along a tensor axis, and their tokens have all features: SUMMA would
+/// bring the blocks of every expert to every rank, for the few that a token visits.  The router alone takes the
+/// features that a rank has, and sums over the row of ranks.
 class MixtureLayer {
  public:
   /// `norm2_out` is the normed stream, `hidden_width` wide.
@@ -28,7 +32,7 @@ class MixtureLayer {
   void backward(BlockBuilder& b, BlockBuilder& w, Operand dy, BufferId x, BufferId dx);
   /// Adds the router's part to dx, whose sum is made; its products may run beside that.
   void router_gradients(BlockBuilder& b, BlockBuilder& w);
-  void router_backward(BlockBuilder& b, BufferId dx);
+  void router_backward(BlockBuilder& b, BlockBuilder& w, BufferId dx);
 
  private:
   [[nodiscard]] Kernel tokens_kernel(KernelKind, Pass, std::uint64_t width) const;
@@ -45,6 +49,10 @@ class MixtureLayer {
   /// Returns the gradient before the activation: `dact` itself, or `dpre`.
   BufferId activate_back(BlockBuilder&, std::uint64_t rows, std::uint64_t width, BufferId pre, BufferId dact,
                          BufferId dpre);
+  /// Of experts' parts: the tensor axis, or the columns of a grid.
+  [[nodiscard]] GroupId sum_group() const { return s_.grid ? s_.column_group : s_.tensor_group; }
+  [[nodiscard]] const TensorSharding& shared_sharding() const { return s_.grid ? tensor_1d() : s_.sharding; }
+  void router_weight(BlockBuilder&);
   [[nodiscard]] Product shared_up() const;
   [[nodiscard]] Product shared_down() const;
   [[nodiscard]] Operand own(BufferId tokens_buffer, std::uint64_t width) const;

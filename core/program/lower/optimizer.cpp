@@ -22,6 +22,37 @@ GroupId tensor_holders(State& c, bool one_expert) {
   return axes.empty() ? c.tensor_group : c.group(axes);
 }
 
+BufferId update_workspace(State& c, const std::string& name, Scope scope, std::uint64_t count, Tier tier) {
+  const std::string full = tier == Tier::host ? name + ".host" : name;
+  for (std::uint32_t i = 0; i < c.program.buffers.size(); ++i) {
+    if (c.program.buffers[i].name == full) return BufferId{i};
+  }
+  const BufferId id = flat_buffer(c, full, Role::workspace, scope, DType::f64, count);
+  c.program.buffers[index(id)].tier = tier;
+  return id;
+}
+
+void sum_over_ranks(State& c, BlockBuilder& b, const std::vector<SumOverRanks>& parts) {
+  const auto send = [&](const SumOverRanks& s, BufferId from) {
+    Operand part = s.part;
+    part.buffer = from;
+    if (c.is_several(s.group)) b.collective(Collective::Kind::all_reduce, s.group, {part});
+  };
+  if (std::none_of(parts.begin(), parts.end(), [&](const SumOverRanks& s) { return c.is_several(s.group); })) return;
+  const BufferId sums = parts.front().part.buffer;
+  const Buffer of = c.program[sums];
+  if (of.tier == Tier::device) {
+    for (const SumOverRanks& s : parts) send(s, sums);
+    return;
+  }
+  const BufferId up =
+      update_workspace(c, of.name.substr(0, of.name.rfind('.')) + ".up", of.scope, of.count, Tier::device);
+  const Operand rise[] = {read(sums), write(up)}, fall[] = {read(up), write(sums)};
+  b.copy(Tier::host, Tier::device, rise);
+  for (const SumOverRanks& s : parts) send(s, up);
+  b.copy(Tier::device, Tier::host, fall);
+}
+
 namespace {
 
 /// Gradients come from reductions on these lanes.
@@ -62,22 +93,26 @@ std::uint64_t tensors_of(const ParameterTable& table, const ParameterSegment& s)
 ///
 /// A message for each segment: both copies of a tied table have the same one, so
 /// that its sums are made in the same order and the copies stay alike to the bit.
-BufferId sum_tensor_norms(State& c, BlockBuilder& b, const Module& m) {
+///
+/// Where states live in host memory the host makes its sums there, and they come
+/// up for the message alone.
+BufferId sum_tensor_norms(State& c, BlockBuilder& b, const Module& m, Home home) {
+  const bool host = home != Home::device;
   const std::vector<ParameterSegment> segments = c.program.parameter_tables[m.table].segments;
   const auto table = [&]() -> const ParameterTable& { return c.program.parameter_tables[m.table]; };
   std::uint64_t count = 0;
   for (const ParameterSegment& s : segments) count += s.decay ? 2 * tensors_of(table(), s) : 0;
   if (count == 0) return {};
-  const BufferId norms = flat_buffer(c, table().module + ".norms", Role::workspace,
-                                     of_layers(table()) ? Scope::layer : Scope::stage, DType::f64, count);
+  const Scope scope = of_layers(table()) ? Scope::layer : Scope::stage;
+  const BufferId norms = update_workspace(c, table().module + ".norms", scope, count, host ? Tier::host : Tier::device);
   b.compute(c.kernel(KernelKind::fill, Pass::optimizer, 1, count), {write(norms)});
   const bool lamb = c.workload.optimizer.kind == OptimizerKind::lamb;
   const GroupId group = tensor_holders(c, false);
-  std::vector<Operand> sums;
+  std::vector<SumOverRanks> sums;
   std::uint64_t first = 0;
   for (const ParameterSegment& s : segments) {
     if (!s.decay) continue;
-    const Operand gradient = own_part(c, m.gradients, s, View::Use::read);
+    const Operand gradient = own_part(c, host ? m.host.gradients : m.gradients, s, View::Use::read);
     Kernel k = c.kernel(lamb ? KernelKind::lamb_moments : KernelKind::lars_norms, Pass::optimizer, 1, gradient.count,
                         tensors_of(table(), s));
     k.options.decay = true;
@@ -85,18 +120,20 @@ BufferId sum_tensor_norms(State& c, BlockBuilder& b, const Module& m) {
     k.options.master = has_master_weights(c.workload);
     k.parameter = 1.0 / static_cast<double>(size(c.plan.mesh, held_alike(c, table(), s)));
     std::vector<Operand> operands = {gradient};
-    if (lamb) operands.push_back(read(c.scalar.steps));
-    if (c.factor) operands.push_back(read(c.scalar.factor));
-    operands.push_back(own_part(c, k.options.master ? m.masters : m.weights, s, View::Use::read));
-    for (int i = 0; lamb && i < 2; ++i) operands.push_back(own_part(c, m.moments[i], s, View::Use::accumulate));
-    sums.push_back({norms, View::Use::accumulate, 0, first, 2 * k.depth, {}});
-    operands.push_back(sums.back());
+    if (lamb) operands.push_back(read(host ? c.scalar.host_steps : c.scalar.steps));
+    if (c.factor) operands.push_back(read(host ? c.scalar.host_factor : c.scalar.factor));
+    const BufferId weights = host ? host_weights(c, m, home) : m.weights;
+    operands.push_back(
+        own_part(c, k.options.master ? (host ? m.host.masters : m.masters) : weights, s, View::Use::read));
+    for (int i = 0; lamb && i < 2; ++i) {
+      operands.push_back(own_part(c, host ? m.host.moments[i] : m.moments[i], s, View::Use::accumulate));
+    }
+    sums.push_back({group, {norms, View::Use::accumulate, 0, first, 2 * k.depth, {}}});
+    operands.push_back(sums.back().part);
     b.compute(k, operands);
     first += 2 * k.depth;
   }
-  if (c.is_several(group)) {
-    for (const Operand& sum : sums) b.collective(Collective::Kind::all_reduce, group, {sum});
-  }
+  sum_over_ranks(c, b, sums);
   return norms;
 }
 
@@ -126,11 +163,6 @@ BlockId build_update(State& c, const Module& m, Home home) {
                                                            : ".update"),
                  Pass::optimizer, Section::optimizer);
   if (!c.factor) after_reductions(c, b);
-  if (has_factored_moments(c.workload)) {
-    ORRERY_ASSERT(!host, table.module);  // check refuses it
-    build_adafactor(c, b, m);
-    return b.finish(c);
-  }
   const OptimizerKind optimizer = c.workload.optimizer.kind;
   const bool trusts = has_trust_ratio(c.workload);
   const int moments = optimizer_moments(c.workload);
@@ -149,9 +181,17 @@ BlockId build_update(State& c, const Module& m, Home home) {
     b.after_tail({LaneKind::host, 0});  // of two modules it is in host memory at most
     b.copy(Tier::disk, Tier::host, from_disk);
   }
-  ORRERY_ASSERT(!(host && trusts), table.module);  // check refuses it
+  const auto end = [&] {
+    if (!from_disk.empty()) b.copy(Tier::host, Tier::disk, disk_pairs(c, m, home, false));
+    if (home == Home::states_on_host) b.copy(Tier::host, Tier::device, up);
+    return b.finish(c);
+  };
+  if (has_factored_moments(c.workload)) {
+    build_adafactor(c, b, m, home);
+    return end();
+  }
   BufferId norms{};
-  if (trusts) norms = sum_tensor_norms(c, b, m);
+  if (trusts) norms = sum_tensor_norms(c, b, m, home);
   std::uint64_t first = 0, first_scale = 0;
   for (const ParameterSegment& s : table.segments) {
     const Operand gradient = own_part(c, host ? m.host.gradients : m.gradients, s, View::Use::read);
@@ -187,9 +227,7 @@ BlockId build_update(State& c, const Module& m, Home home) {
     if (kind == KernelKind::lars_update && k.depth > 0) operands[n++] = of_tensors;
     b.compute(k, std::span<const Operand>(operands, n));
   }
-  if (!from_disk.empty()) b.copy(Tier::host, Tier::disk, disk_pairs(c, m, home, false));
-  if (home == Home::states_on_host) b.copy(Tier::host, Tier::device, up);
-  return b.finish(c);
+  return end();
 }
 
 }  // namespace
@@ -307,7 +345,8 @@ std::string after(const State& s) {
     for (const Action& a : stage.step) {
       if (a.phase == Phase::update) updating = updated[a.chunk] = true;
       const bool makes_gradients = a.phase == Phase::backward || a.phase == Phase::weight || a.phase == Phase::reduce ||
-                                   a.phase == Phase::combine || a.phase == Phase::sum_pipes || a.phase == Phase::tied;
+                                   a.phase == Phase::reduce_first || a.phase == Phase::combine ||
+                                   a.phase == Phase::sum_pipes || a.phase == Phase::tied;
       if (makes_gradients && updating) return fmt::format("stage {} updates before gradients are there", stage.number);
       if (a.phase == Phase::gather && !updated[a.chunk]) {
         return fmt::format("stage {} gathers weights before their update", stage.number);

@@ -53,7 +53,9 @@ class TableBuilder {
       return;
     }
     last.count = table_.count - last.offset;
-    const std::uint64_t parts = size(context_.program.mesh, own_axes(context_, table_, last));
+    // In a chunk experts and the rest share a message's room: what follows begins at a part of either.
+    const AxisList axes = chunk_ > 0 ? context_.shard_axes : own_axes(context_, table_, last);
+    const std::uint64_t parts = size(context_.program.mesh, axes);
     last.count = (last.count + parts - 1) / parts * parts;
     table_.count = last.offset + last.count;
   }
@@ -87,16 +89,18 @@ constexpr double deviation = 0.02;
 void mixture_slices(TableBuilder& t, const State& c, double residual) {
   const ModelSpec& m = c.model;
   const Mixture& x = *m.mixture;
-  const ShardDim width = cut(x.ffn, {Axis::tensor});
-  const ShardDim shared = cut(x.shared_ffn, {Axis::tensor});
+  const AxisList parts = {c.grid ? Axis::column : Axis::tensor};
+  const ShardDim width = cut(x.ffn, parts);
+  const ShardDim shared = cut(x.shared_ffn, parts);
   const bool swiglu = m.activation == Activation::swiglu;
+  if (c.grid) t.segment(true, true);  // what stands before is cut by rows too
   if (x.shared_ffn > 0) {
     t.slice("ffn.shared.up.weight", swiglu ? Shard{whole(m.hidden), whole(2), shared} : Shard{whole(m.hidden), shared},
             Init::normal, deviation);
     t.slice("ffn.shared.down.weight", {shared, whole(m.hidden)}, Init::normal, residual);
   }
-  t.segment(true, true);
-  t.slice("ffn.router.weight", {whole(m.hidden), whole(x.experts)}, Init::normal, deviation);
+  if (!c.grid) t.segment(true, true);
+  t.slice("ffn.router.weight", {cut(m.hidden, c.layout.stream_features), whole(x.experts)}, Init::normal, deviation);
   t.segment(true, false);
   const ShardDim experts = cut(x.experts, {Axis::expert});
   t.slice("ffn.experts.up.weight",
@@ -105,23 +109,33 @@ void mixture_slices(TableBuilder& t, const State& c, double residual) {
   t.slice("ffn.experts.down.weight", {experts, width, whole(m.hidden)}, Init::normal, residual);
 }
 
+/// The queries' product: of a latent vector, cut by heads, or of the stream, as any that widens.
+void query_up_slice(TableBuilder& t, const State& c) {
+  const ModelSpec& m = c.model;
+  const std::uint64_t rank = m.latent->query_rank;
+  t.slice("attention.query_up.weight",
+          {rank > 0 ? whole(rank) : cut(m.hidden, c.layout.widen_in),
+           cut(m.heads, rank > 0 ? c.layout.wide_features : c.layout.widen_out), whole(key_width(m))},
+          Init::normal, deviation);
+}
 /// Products that widen latent vectors: cut by heads.
 void latent_up_slices(TableBuilder& t, const State& c) {
   const ModelSpec& m = c.model;
   const LatentAttention& l = *m.latent;
   const ShardDim heads = cut(m.heads, c.layout.wide_features);
-  t.slice("attention.query_up.weight", {whole(l.query_rank > 0 ? l.query_rank : m.hidden), heads, whole(key_width(m))},
-          Init::normal, deviation);
+  // A grid's other matrices are cut by rows too: their gradients are not summed over those.
+  if (c.grid) t.segment(true, false);
+  if (l.query_rank > 0 || !c.grid) query_up_slice(t, c);
   t.slice("attention.kv_up.weight", {whole(l.kv_rank), heads, whole(m.head_dim + l.value_dim)}, Init::normal,
           deviation);
 }
-/// Products that make latent vectors: whole on every rank.
+/// Products that make latent vectors: whole on every rank, or cut as the stream's features.
 void latent_down_slices(TableBuilder& t, const State& c) {
   const ModelSpec& m = c.model;
   const LatentAttention& l = *m.latent;
   t.segment(true, true);
   const auto down = [&](const char* name, std::uint64_t width) {
-    if (width > 0) t.slice(name, {whole(m.hidden), whole(width)}, Init::normal, deviation);
+    if (width > 0) t.slice(name, {cut(m.hidden, c.layout.stream_features), whole(width)}, Init::normal, deviation);
   };
   down("attention.query_down.weight", l.query_rank);
   down("attention.kv_down.weight", l.kv_rank);
@@ -136,46 +150,62 @@ ParameterTable layer_table(const State& c, bool mixture) {
   const bool swiglu = m.activation == Activation::swiglu;
   const TensorLayout& l = c.layout;
   TableBuilder t(c, m.mixture && !mixture ? "layer.dense" : "layer", c.chunk);
-  t.segment(true, false);
-  if (m.latent) {
-    latent_up_slices(t, c);
-  } else {
-    t.slice("attention.qkv.weight", {cut(m.hidden, l.widen_in), cut(m.kv_heads, l.widen_out), whole(group_width)},
-            Init::normal, deviation);
-  }
-  t.slice("attention.out.weight", {cut(query, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
-  if (mixture) {
-    mixture_slices(t, c, residual);
-  } else if (swiglu) {
-    t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), whole(2), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
-  } else {
-    t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
-  }
-  if (!mixture) {
-    t.slice("ffn.down.weight", {cut(m.ffn, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
-  }
-  if (m.latent) latent_down_slices(t, c);
-  t.segment(false, false);
-  if (m.bias) {
-    t.slice("attention.qkv.bias", {cut(m.kv_heads, l.wide_features), whole(group_width)}, Init::zeros);
-    if (swiglu) {
-      t.slice("ffn.up.bias", {whole(2), cut(m.ffn, l.wide_features)}, Init::zeros);
+  const auto matrices = [&] {
+    t.segment(true, false);
+    if (m.latent && !c.grid) {
+      latent_up_slices(t, c);
+    } else if (m.latent) {
+      if (m.latent->query_rank == 0) query_up_slice(t, c);
     } else {
-      t.slice("ffn.up.bias", {cut(m.ffn, l.wide_features)}, Init::zeros);
+      t.slice("attention.qkv.weight", {cut(m.hidden, l.widen_in), cut(m.kv_heads, l.widen_out), whole(group_width)},
+              Init::normal, deviation);
     }
-  }
-  t.segment(false, true);
-  if (m.latent) {
-    if (m.latent->query_rank > 0) t.slice("attention.query_norm.weight", {whole(m.latent->query_rank)}, Init::ones);
-    t.slice("attention.kv_norm.weight", {whole(m.latent->kv_rank)}, Init::ones);
-  }
-  t.slice("norm1.weight", {cut(m.hidden, l.stream_features)}, Init::ones);
-  if (m.norm == Norm::layer_norm) t.slice("norm1.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
-  t.slice("norm2.weight", {cut(m.hidden, l.stream_features)}, Init::ones);
-  if (m.norm == Norm::layer_norm) t.slice("norm2.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
-  if (m.bias) {
-    t.slice("attention.out.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
-    t.slice("ffn.down.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
+    t.slice("attention.out.weight", {cut(query, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
+    if (mixture) {
+      mixture_slices(t, c, residual);
+    } else if (swiglu) {
+      t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), whole(2), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
+    } else {
+      t.slice("ffn.up.weight", {cut(m.hidden, l.widen_in), cut(m.ffn, l.widen_out)}, Init::normal, deviation);
+    }
+    if (!mixture) {
+      t.slice("ffn.down.weight", {cut(m.ffn, l.narrow_in), cut(m.hidden, l.narrow_out)}, Init::normal, residual);
+    }
+    if (m.latent && c.grid) latent_up_slices(t, c);
+    if (m.latent) latent_down_slices(t, c);
+  };
+  const auto vectors = [&] {
+    t.segment(false, false);
+    if (m.bias) {
+      t.slice("attention.qkv.bias", {cut(m.kv_heads, l.wide_features), whole(group_width)}, Init::zeros);
+      if (swiglu) {
+        t.slice("ffn.up.bias", {whole(2), cut(m.ffn, l.wide_features)}, Init::zeros);
+      } else {
+        t.slice("ffn.up.bias", {cut(m.ffn, l.wide_features)}, Init::zeros);
+      }
+    }
+    t.segment(false, true);
+    if (m.latent) {
+      if (m.latent->query_rank > 0) t.slice("attention.query_norm.weight", {whole(m.latent->query_rank)}, Init::ones);
+      t.slice("attention.kv_norm.weight", {whole(m.latent->kv_rank)}, Init::ones);
+      if (c.grid) t.segment(false, true);  // others are cut by features
+    }
+    t.slice("norm1.weight", {cut(m.hidden, l.stream_features)}, Init::ones);
+    if (m.norm == Norm::layer_norm) t.slice("norm1.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
+    t.slice("norm2.weight", {cut(m.hidden, l.stream_features)}, Init::ones);
+    if (m.norm == Norm::layer_norm) t.slice("norm2.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
+    if (m.bias) {
+      t.slice("attention.out.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
+      t.slice("ffn.down.bias", {cut(m.hidden, l.stream_features)}, Init::zeros);
+    }
+  };
+  // What a split pass makes first is a copy by itself, which begins where the table does.
+  if (splits_copies(c)) {
+    vectors();
+    matrices();
+  } else {
+    matrices();
+    vectors();
   }
   return t.finish();
 }
@@ -191,8 +221,10 @@ ParameterTable embedding_table(const State& c) {
   TableBuilder t(c, "embedding");
   t.segment(true, false);
   if (vit) {
-    // A patch's numbers are cut as words are: ranks sum over them.
-    t.slice("patch.weight", {cut(patch_width(*m.image), c.layout.vocabulary), cut(m.hidden, c.layout.stream_features)},
+    // A patch's numbers are cut as words are, and ranks sum over them; on a grid every rank makes its own features.
+    t.slice("patch.weight",
+            {cut(patch_width(*m.image), c.grid ? AxisList{} : c.layout.vocabulary),
+             cut(m.hidden, c.layout.stream_features)},
             Init::normal, deviation);
   } else {
     t.slice("word.weight", vocabulary_shard(c), Init::normal, deviation);
@@ -202,15 +234,16 @@ ParameterTable embedding_table(const State& c) {
     t.slice("position.weight", {whole(c.model.max_positions), cut(c.model.hidden, c.layout.stream_features)},
             Init::normal, deviation);
   }
-  if (bert) t.slice("segment.weight", {whole(m.segments), whole(m.hidden)}, Init::normal, deviation);
+  const ShardDim features = cut(m.hidden, c.layout.stream_features);
+  if (bert) t.slice("segment.weight", {whole(m.segments), features}, Init::normal, deviation);
   t.segment(false, true);
   if (bert) {
-    t.slice("norm.weight", {whole(m.hidden)}, Init::ones);
-    t.slice("norm.bias", {whole(m.hidden)}, Init::zeros);
+    t.slice("norm.weight", {features}, Init::ones);
+    t.slice("norm.bias", {features}, Init::zeros);
   }
   if (vit) {
-    t.slice("patch.bias", {whole(m.hidden)}, Init::zeros);
-    t.slice("class.weight", {whole(m.hidden)}, Init::zeros);
+    t.slice("patch.bias", {features}, Init::zeros);
+    t.slice("class.weight", {features}, Init::zeros);
   }
   return t.finish();
 }
@@ -232,6 +265,7 @@ ParameterTable prediction_table(const State& c) {
 }
 
 ParameterTable head_table(const State& c) {
+  const ShardDim features = cut(c.model.hidden, c.layout.stream_features);
   TableBuilder t(c, "head");
   // A copy of the word table, first as in the embedding's: that one counts in the norm.
   t.segment(true, false, false);
@@ -240,17 +274,18 @@ ParameterTable head_table(const State& c) {
   if (!c.model.tied_embeddings) t.slice("output.weight", vocabulary_shard(c), Init::normal, deviation);
   if (c.model.architecture == Architecture::bert) {
     t.segment(true, true);
-    t.slice("dense.weight", {whole(c.model.hidden), whole(c.model.hidden)}, Init::normal, deviation);
+    t.slice("dense.weight", {whole(c.model.hidden), features}, Init::normal, deviation);
   }
   if (c.model.architecture != Architecture::decoder) {
     t.segment(false, false);
-    t.slice("output.bias", {vocabulary_shard(c).dims[0]}, Init::zeros);
+    ShardDim logits = vocabulary_shard(c).dims[0];
+    logits.split = c.layout.wide_features;
+    t.slice("output.bias", {logits}, Init::zeros);
   }
   t.segment(false, true);
-  if (c.model.architecture == Architecture::bert) t.slice("dense.bias", {whole(c.model.hidden)}, Init::zeros);
-  t.slice("norm.weight", {cut(c.model.hidden, c.layout.stream_features)}, Init::ones);
-  if (c.model.norm == Norm::layer_norm)
-    t.slice("norm.bias", {cut(c.model.hidden, c.layout.stream_features)}, Init::zeros);
+  if (c.model.architecture == Architecture::bert) t.slice("dense.bias", {features}, Init::zeros);
+  t.slice("norm.weight", {features}, Init::ones);
+  if (c.model.norm == Norm::layer_norm) t.slice("norm.bias", {features}, Init::zeros);
   return t.finish();
 }
 
@@ -288,13 +323,35 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
     b.tier = tier;
     return c.declare(std::move(b));
   };
+  const auto statistics = [&](const char* what, Role role, Tier tier) {
+    Buffer b;
+    b.name = name + "." + what;
+    b.role = role;
+    b.scope = scope;
+    b.dtype = c.state;
+    for (const ParameterSegment& s : c.program.parameter_tables[module.table].segments) {
+      b.count += factored(c.program.parameter_tables[module.table], s, c.program.mesh).count;
+    }
+    b.tier = tier;
+    return c.declare(std::move(b));
+  };
   module.weights = persistent("weights", Role::weight, c.act, c.zero >= 3);
   module.gradients = persistent("gradients", Role::gradient, c.grad, c.zero >= 2);
   module.whole_weights = module.weights;
   module.whole_gradients = module.gradients;
   if (c.zero >= 3) module.whole_weights = persistent("weights.whole", Role::weight, c.act, false);
   if (c.zero >= 2) module.whole_gradients = persistent("gradients.whole", Role::gradient, c.grad, false);
-  if (c.chunk > 0 && scope == Scope::layer) {
+  module.first_gradients = module.whole_gradients;
+  std::uint64_t first = 0;  // elements
+  for (const ParameterSegment& s : c.program.parameter_tables[module.table].segments) {
+    if (is_in(GradientPart::first, c.program.parameter_tables[module.table], s)) first = s.offset + s.count;
+  }
+  if (splits_copies(c) && first < c.program[module.whole_gradients].count && first > 0) {
+    module.first_gradients = persistent("gradients.first", Role::gradient, c.grad, false);
+    c.program.buffers[index(module.first_gradients)].count = first;
+  }
+  // A prediction module's weights are read after the head has added to a gradient of it.
+  if (c.chunk > 0 && scope == Scope::layer && name != "prediction") {
     c.program.buffers[index(module.whole_gradients)].reuses = module.whole_weights;
   }
   static constexpr const char* moments[] = {"moment1", "moment2"};
@@ -304,17 +361,7 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
       module.moments[i] = persistent(moments[i], Role::moment, moment_dtype(c.workload, i), c.shard_states);
     }
     if (has_scaled_moments(c.workload)) module.scales = scales("scales", Role::moment, Tier::device);
-    if (has_factored_moments(c.workload)) {
-      Buffer b;
-      b.name = name + ".moments";
-      b.role = Role::moment;
-      b.scope = scope;
-      b.dtype = c.state;
-      for (const ParameterSegment& s : c.program.parameter_tables[module.table].segments) {
-        b.count += factored(c.program.parameter_tables[module.table], s, c.program.mesh).count;
-      }
-      module.moments[0] = c.declare(std::move(b));
-    }
+    if (has_factored_moments(c.workload)) module.moments[0] = statistics("moments", Role::moment, Tier::device);
   }
   if (!on.host && !on.all) return;
   HostStates& h = module.host;
@@ -337,6 +384,10 @@ void declare_module(State& c, Module& module, ParameterTable table, Scope scope,
   for (int i = 0; i < optimizer_moments(c.workload); ++i) {
     state(moments[i], Role::moment, moment_dtype(c.workload, i), h.moments[i], h.disk_moments[i]);
   }
+  if (has_factored_moments(c.workload)) {
+    h.moments[0] = statistics("moments.host", disk ? Role::workspace : Role::moment, Tier::host);
+    if (disk) h.disk_moments[0] = statistics("moments.disk", Role::moment, Tier::disk);
+  }
   if (!has_scaled_moments(c.workload)) return;
   h.scales = scales("scales.host", disk ? Role::workspace : Role::moment, Tier::host);
   if (disk) h.disk_scales = scales("scales.disk", Role::moment, Tier::disk);
@@ -350,7 +401,6 @@ void declare_parameters(State& c) {
   for (const LayerKind& kind : c.kinds) {
     if (kind.prediction > 1) continue;
     StatesOn on{};
-    on.device = kind.prediction > 0;
     for (const std::uint32_t l : kind.layers) {
       const Home home = c.home_of(l);
       (home == Home::device ? on.device : home == Home::states_on_host ? on.host : on.all) = true;

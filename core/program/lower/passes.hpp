@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,5 +46,8 @@ void run(const LoweringPass&, State&);
 /// Says of each layer of the chunk, and of its embedding and head, that the
 /// stage's actions of `phase` cover it `times` times; else what is wrong.
 [[nodiscard]] std::string covered(const Stage&, Phase, std::uint32_t microbatch, std::uint32_t times = 1);
+/// The same where a chunk of `place` is covered as often as times(chunk) says.
+[[nodiscard]] std::string covered(const Stage&, Phase, std::uint32_t microbatch,
+                                  const std::function<std::uint32_t(std::uint32_t)>& times);
 
 }  // namespace orrery::lowering

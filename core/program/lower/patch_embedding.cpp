@@ -13,7 +13,7 @@ void build_patch_embedding(State& c) {
   const std::uint64_t patches = patch_count(*m.image);
   const std::uint64_t rows = patches * c.sequences;
   const std::uint64_t width = patch_width(*m.image) / c.tensor;
-  const ShardDim feature{m.hidden, m.hidden, {}, false};
+  const ShardDim feature{m.hidden, m.hidden, c.layout.stream_features, false};
   Buffer image;
   image.name = "patches";
   image.role = Role::data;
@@ -21,15 +21,17 @@ void build_patch_embedding(State& c) {
   image.dtype = c.act;
   image.shard = Shard{{patches, patches, {}, false},
                       stream_sequences(c),
-                      {patch_width(*m.image), patch_width(*m.image), c.layout.vocabulary, false}};
+                      {patch_width(*m.image), patch_width(*m.image), c.grid ? AxisList{} : c.layout.vocabulary, false}};
   image.count = local_count(*image.shard, c.program.mesh, c.program.microbatches);
   const BufferId pixels = c.declare(std::move(image));
   const BufferId mask =
       drop ? c.activation("embedding.mask", Role::activation, Scope::microbatch, DType::u8, feature, sp) : BufferId{};
   const BufferId whole =
       sp ? c.activation("embedding.whole", Role::workspace, Scope::microbatch, c.act, feature, false) : c.hidden;
-  const std::uint64_t first = c.sequences * m.hidden;  // elements of the class tokens' rows
-  const auto patch_rows = [&](BufferId x, View::Use use) { return Operand{x, use, 0, first, rows * m.hidden, {}}; };
+  const std::uint64_t first = c.sequences * c.hidden_width;  // elements of the class tokens' rows
+  const auto patch_rows = [&](BufferId x, View::Use use) {
+    return Operand{x, use, 0, first, rows * c.hidden_width, {}};
+  };
   const BufferId gradient = sp ? whole : c.hidden_gradient;
   Kernel dropout = c.kernel(KernelKind::dropout_forward, Pass::forward, c.rows, c.hidden_width);
   dropout.options.dropout = true;
@@ -39,9 +41,9 @@ void build_patch_embedding(State& c) {
 
   BlockBuilder f(c, "embedding.forward", Pass::forward, Section::model);
   f.compute(c.kernel(KernelKind::load_patches, Pass::forward, rows, width), {write(pixels)});
-  f.compute(c.kernel(KernelKind::fill, Pass::forward, c.sequences, m.hidden),
+  f.compute(c.kernel(KernelKind::fill, Pass::forward, c.sequences, c.hidden_width),
             {Operand{whole, View::Use::write, 0, 0, first, {}}});
-  f.compute(c.kernel(KernelKind::gemm, Pass::forward, rows, m.hidden, width),
+  f.compute(c.kernel(KernelKind::gemm, Pass::forward, rows, c.hidden_width, width),
             {read(pixels), weight_of(c, c.embedding, "patch.weight"), patch_rows(whole, View::Use::write)});
   if (sp) {
     f.seam(Collective::Kind::reduce_scatter, {read(whole), write(c.hidden)});
@@ -67,7 +69,7 @@ void build_patch_embedding(State& c) {
   b.compute(token, {read(c.hidden_gradient), gradient_of(c, c.embedding, "class.weight"),
                     gradient_of(c, c.embedding, "patch.bias")});
   if (sp) b.seam(Collective::Kind::all_gather, {read(c.hidden_gradient), write(whole)});
-  Kernel weight = c.kernel(KernelKind::gemm, Pass::weight_gradient, width, m.hidden, rows);
+  Kernel weight = c.kernel(KernelKind::gemm, Pass::weight_gradient, width, c.hidden_width, rows);
   weight.options.transpose_a = true;
   b.compute(weight, {read(pixels), patch_rows(gradient, View::Use::read), gradient_of(c, c.embedding, "patch.weight")});
 

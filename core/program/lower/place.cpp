@@ -29,7 +29,7 @@ BlockId build_setup(State& s, const Module& m, Home home) {
   for (int i = 0; i < optimizer_moments(s.workload); ++i) {
     put(host ? m.host.moments[i] : m.moments[i], KernelKind::fill);
   }
-  if (has_factored_moments(s.workload)) put(m.moments[0], KernelKind::fill);
+  if (has_factored_moments(s.workload)) put(host ? m.host.moments[0] : m.moments[0], KernelKind::fill);
   if (has_scaled_moments(s.workload)) put(host ? m.host.scales : m.scales, KernelKind::fill);
   if (const auto pairs = disk_pairs(s, m, home, false); !pairs.empty()) b.copy(Tier::host, Tier::disk, pairs);
   return b.finish(s);

@@ -20,10 +20,13 @@ class PostNormLayer {
   void build() {
     BlockBuilder forward(c_, "layer.forward", Pass::forward, Section::model);
     if (c_.tensor > 1) forward.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
+    if (c_.grid) forward.enter_after_tail(collective_lane(c_.program, c_.row_group));
     if (c_.pipeline > 1) forward.enter_after_tail(receive_lane(TransferLane::forward_receive));
     emit_forward(forward);
     c_.blocks(Phase::forward)[c_.main_kind()].plain = forward.finish(c_);
     BlockBuilder backward(c_, "layer.backward", Pass::input_gradient, Section::model);
+    // The head hands down what is summed there.
+    if (c_.grid) backward.enter_after_tail(collective_lane(c_.program, c_.column_group));
     if (c_.pipeline > 1) backward.enter_after_tail(receive_lane(TransferLane::backward_receive));
     if (c_.split_backward) {
       BlockBuilder weight(c_, "layer.weight", Pass::weight_gradient, Section::model);
@@ -38,7 +41,8 @@ class PostNormLayer {
  private:
   /// A part's way back from its sum with the residual: the gradient of the sum, of the part behind dropout, and whole.
   struct Branch {
-    BufferId part{}, summed{}, mask{}, sum{}, stats{}, sum_gradient{}, dropped{}, whole{}, input_part{};
+    BufferId part{}, summed{}, mask{}, sum{}, stats{}, sum_gradient{}, dropped{}, whole{}, input_gradient{},
+        input_part{};
     const char* bias;
     NormSite norm;
     std::uint8_t site;
@@ -48,7 +52,7 @@ class PostNormLayer {
   [[nodiscard]] bool drops() const { return c_.workload.hidden_dropout > 0; }
 
   BufferId stream(std::string name, Role role, DType dtype, bool part) {
-    const ShardDim feature{c_.model.hidden, c_.model.hidden, {}, false};
+    const ShardDim feature{c_.model.hidden, c_.model.hidden, c_.layout.stream_features, false};
     return c_.activation(std::move(name), role, Scope::layer_microbatch, dtype, feature, part && c_.sequence_parallel);
   }
   BufferId flat(const char* name, Role role, std::uint64_t count) {
@@ -77,6 +81,7 @@ class PostNormLayer {
     const std::uint64_t width = c_.model.heads * c_.model.head_dim;
     context_ = c_.activation("context", Role::activation, Scope::layer_microbatch, c_.act,
                              {width, width, c_.layout.wide_features, false}, false);
+    c_.program.buffers[index(context_)].shard->dims[1] = wide_sequences(c_);
     declare_branch(attention_, "attention");
     mid_ = stream("mid", Role::activation, c_.act, true);
     pre_ = flat("ffn.pre", Role::activation, c_.tokens * c_.ffn);
@@ -92,7 +97,20 @@ class PostNormLayer {
     context_gradient_ = flat("context.gradient", Role::workspace, c_.tokens * c_.context_width);
     qkv_gradient_ = flat("qkv.gradient", Role::workspace, c_.tokens * c_.qkv_width);
     if (c_.context > 1) c_.program.buffers[index(qkv_gradient_)].shard = c_.program[qkv_].shard;
-    input_gradient_ = stream("input.gradient", Role::workspace, c_.act, false);
+    if (c_.grid) {
+      // A weight's gradient is made there as parts in workspaces: whose tokens it is from, these tell.
+      const auto tell = [&](BufferId buffer, std::uint64_t columns) {
+        c_.program.buffers[index(buffer)].shard = Shard{
+            position_dim(c_, Rows::context), wide_sequences(c_), {columns, columns, c_.layout.wide_features, false}};
+      };
+      tell(act_gradient_, c_.model.ffn);
+      tell(context_gradient_, width);
+      c_.program.buffers[index(qkv_gradient_)].shard = c_.program[qkv_].shard;
+    }
+    attention_.input_gradient = stream("input.gradient", Role::workspace, c_.act, false);
+    // Of its own on a grid, where a sum that is lost must not find the other branch's.
+    ffn_.input_gradient =
+        c_.grid ? stream("ffn.input.gradient", Role::workspace, c_.act, false) : attention_.input_gradient;
     mid_gradient_ = stream("mid.gradient", Role::workspace, c_.act, true);
     attention_.bias = "attention.out.bias";
     attention_.norm = {&c_.layer, "norm1.weight", "norm1.bias", "norm1"};
@@ -197,8 +215,8 @@ class PostNormLayer {
   /// Gradients of a column-parallel product; `dx` is its input's, with what came along the residual.
   void column_gradients(BlockBuilder& b, BlockBuilder& w, const Product& p, BufferId dy, BufferId x,
                         const Branch& branch, BufferId dx) {
-    c_.sharding.input_gradient(c_, b, p, read(dy), input_gradient_);
-    const BufferId sum = summed(b, input_gradient_, branch.input_part);
+    c_.sharding.input_gradient(c_, b, p, read(dy), branch.input_gradient);
+    const BufferId sum = summed(b, branch.input_gradient, branch.input_part);
     c_.sharding.weight_gradient(c_, w, p, x, read(dy));
     b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, c_.tokens, p.out),
               {read(dy), gradient_of(c_, c_.layer, p.bias)});
@@ -212,7 +230,7 @@ class PostNormLayer {
   Branch attention_{}, ffn_{};
   BufferId qkv_{}, context_{}, mid_{}, pre_{}, act_{};
   BufferId gathered_{};
-  BufferId act_gradient_{}, context_gradient_{}, qkv_gradient_{}, input_gradient_{}, mid_gradient_{};
+  BufferId act_gradient_{}, context_gradient_{}, qkv_gradient_{}, mid_gradient_{};
 };
 
 }  // namespace

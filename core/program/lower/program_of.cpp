@@ -13,6 +13,7 @@ std::uint32_t layer_of(Phase phase, const Chunk& chunk) {
     case Phase::receive_hidden:
     case Phase::send_gradient:
     case Phase::reduce:
+    case Phase::reduce_first:
     case Phase::gather:
     case Phase::combine:
     case Phase::sum_pipes: return chunk.low_layer;
@@ -27,9 +28,11 @@ std::uint32_t layer_of(Phase phase, const Chunk& chunk) {
     case Phase::update:
     case Phase::first_weights:
     case Phase::forward_to_head:
+    case Phase::forward_to_other:
     case Phase::forward_last:
     case Phase::forward_kept:
     case Phase::backward_last:
+    case Phase::backward_to_other:
     case Phase::release:
     case Phase::scalars:
     case Phase::begin:
@@ -44,6 +47,7 @@ std::uint32_t layer_of(Phase phase, const Chunk& chunk) {
 
 BlockId block_of(const Stage& stage, const Chunk& chunk, Phase phase) {
   if (phase == Phase::reduce) return chunk.reduce;
+  if (phase == Phase::reduce_first) return chunk.reduce_first;
   if (phase == Phase::gather) return chunk.gather;
   if (phase == Phase::combine) return chunk.combine;
   if (phase == Phase::sum_pipes) return chunk.sum_pipes;
@@ -56,7 +60,7 @@ BlockId layer_block(const State& s, const Chunk& whole, Phase phase, std::uint32
   if (s.copying) {
     const LayerCopies copies = layer_copies(s, whole, phase, layer);
     if (copies.any()) {
-      return s.copying->layer[static_cast<std::size_t>(phase)][s.recomputes[layer] ? 1 : 0][copies.number()];
+      return s.copying->layer[static_cast<std::size_t>(phase)][copy_case(s, layer)][copies.number()];
     }
   }
   return block_of_layer(s, s.blocks(phase), layer);
@@ -154,15 +158,15 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
   const std::uint32_t top = whole.low_layer + whole.layers - 1;
   const bool has_top = chunk.layers > 0 && end - 1 == top;
   const bool copies_top = state.copying && has_top && state.activations_on_host[top];
-  const std::size_t kind = copies_top && state.recomputes[top] ? 1 : 0;
+  const std::size_t of_top = copies_top ? copy_case(state, top) : 0;
   if (is_backward(a.phase) || a.phase == Phase::weight) {
     if (is_backward(a.phase) && state.copying && has_top && state.weights_on_host[top])
-      run(state.copying->first_weights, top);
-    if (copies_top && is_backward(a.phase)) run(state.copying->first_up[kind], top);
+      run(state.copying->first_weights[state.kind_of(top).number], top);
+    if (copies_top && is_backward(a.phase)) run(state.copying->first_up[of_top], top);
     if (chunk.head) {
       for (std::uint32_t k = state.predictions; k-- > 0;) {
         run(blocks.prediction_heads[k], layers + 2 * k + 2);
-        run(block_of_layer(state, blocks, layers + 2 * k + 1), layers + 2 * k + 1);
+        run(block_of_prediction(state, blocks, k), layers + 2 * k + 1);
         run(block_of_layer(state, blocks, layers + 2 * k), layers + 2 * k);
       }
       run(blocks.head, layers);
@@ -173,7 +177,7 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
   }
   if (is_forward(a.phase) && state.copying && state.weights_on_host[whole.low_layer] && chunk.layers > 0 &&
       chunk.low_layer == whole.low_layer) {
-    run(state.copying->first_weights, whole.low_layer);
+    run(state.copying->first_weights[state.kind_of(whole.low_layer).number], whole.low_layer);
   }
   if (chunk.embedding) run(blocks.embedding, 0);
   if (a.phase == Phase::update && state.offloads_states()) {
@@ -183,12 +187,13 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
   } else {
     run_layers(true, all);
   }
-  if (copies_top && is_forward(a.phase)) run(state.copying->last_down[kind], top);
+  if (copies_top && is_forward(a.phase)) run(state.copying->last_down[of_top], top);
   if (!chunk.head) return;
   run(blocks.head, is_forward(a.phase) ? layers : 0);
+  if (a.phase == Phase::first_weights) return;  // prediction modules gather in front of themselves
   for (std::uint32_t k = 0; k < state.predictions; ++k) {
     run(block_of_layer(state, blocks, layers + 2 * k), layers + 2 * k);
-    run(block_of_layer(state, blocks, layers + 2 * k + 1), layers + 2 * k + 1);
+    run(block_of_prediction(state, blocks, k), layers + 2 * k + 1);
     run(blocks.prediction_heads[k], layers + 2 * k + 2);
   }
 }

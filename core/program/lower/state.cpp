@@ -75,9 +75,10 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
     recomputes.push_back(false);
     recomputes.push_back(!plan.recompute_layers && recomputes.front());
   }
-  for (std::vector<bool>* marks : {&states_on_host, &weights_on_host, &activations_on_host}) {
-    marks->resize(numbered_layers(model), false);
-  }
+  // Prediction modules are the head's.
+  states_on_host.resize(numbered_layers(model), ends_on_host);
+  weights_on_host.resize(numbered_layers(model), false);
+  activations_on_host.resize(numbered_layers(model), false);
   two_way = map.two_way();
   // Else each has an embedding beside its head.
   tied_apart = (model.tied_embeddings || predictions > 0) && head_rank != 0 && !two_way;
@@ -214,6 +215,11 @@ BlockId block_of_layer(const State& s, const ModuleBlocks& blocks, std::uint32_t
   return blocks[kind].plain;
 }
 
+BlockId block_of_prediction(const State& s, const ModuleBlocks& blocks, std::uint32_t module) {
+  if (blocks.prediction_layers[module] != no_block) return blocks.prediction_layers[module];
+  return block_of_layer(s, blocks, static_cast<std::uint32_t>(s.model.layers) + 2 * module + 1);
+}
+
 std::vector<std::uint32_t> one_of_each_kind(const State& s) {
   std::vector<std::uint32_t> layers;
   for (const LayerKind& kind : s.kinds) {
@@ -299,6 +305,7 @@ std::vector<Operand> disk_pairs(const State& s, const Module& m, Home home, bool
   if (home == Home::device || s.plan.states_tier != OffloadTier::disk) return pairs;
   if (has_master_weights(s.workload)) add(m.host.disk_masters, m.host.masters);
   for (int i = 0; i < optimizer_moments(s.workload); ++i) add(m.host.disk_moments[i], m.host.moments[i]);
+  if (has_factored_moments(s.workload)) add(m.host.disk_moments[0], m.host.moments[0]);
   if (has_scaled_moments(s.workload)) add(m.host.disk_scales, m.host.scales);
   return pairs;
 }
@@ -400,9 +407,24 @@ AxisList held_alike(const State& c, const ParameterTable& table, const Parameter
   return uncut(out, table, segment);
 }
 
+bool is_in(GradientPart part, const ParameterTable& table, const ParameterSegment& segment) {
+  // The authors of split passes leave products of layers alone to weight actions.
+  const bool product = of_layers(table) && table.module != "prediction" && segment.decay;
+  switch (part) {
+    case GradientPart::all: return true;
+    case GradientPart::first: return !product;
+    case GradientPart::products: return product;
+  }
+  return true;
+}
+
+bool tied_between_chunks(const State& c) {
+  return c.zero >= 2 && (c.model.tied_embeddings || c.predictions > 0) && !c.tied_apart && c.map.chunks > 1;
+}
+
 bool is_copy(const State& c, BufferId b) {
   const auto of = [&](const Module& m) {
-    return (c.zero >= 2 && b == m.whole_gradients) || (c.zero >= 3 && b == m.whole_weights);
+    return (c.zero >= 2 && (b == m.whole_gradients || b == m.first_gradients)) || (c.zero >= 3 && b == m.whole_weights);
   };
   return of(c.embedding) || of(c.head) ||
          std::any_of(c.kinds.begin(), c.kinds.end(), [&](const LayerKind& kind) { return of(c.*kind.module); });
@@ -440,21 +462,27 @@ std::uint32_t whole_chunk(const Stage& stage, std::uint32_t chunk) {
 }
 
 bool is_forward(Phase p) {
-  return p == Phase::forward || p == Phase::forward_to_head || p == Phase::forward_last || p == Phase::forward_kept;
+  return p == Phase::forward || p == Phase::forward_to_head || p == Phase::forward_to_other ||
+         p == Phase::forward_last || p == Phase::forward_kept;
 }
-bool is_backward(Phase p) { return p == Phase::backward || p == Phase::backward_last; }
+bool is_backward(Phase p) { return p == Phase::backward || p == Phase::backward_to_other || p == Phase::backward_last; }
+
+std::size_t copy_case(const State& s, std::uint32_t layer) {
+  return 2 * std::size_t{s.kind_of(layer).number} + (s.recomputes[layer] ? 1 : 0);
+}
 
 LayerCopies layer_copies(const State& s, const Chunk& whole, Phase phase, std::uint32_t layer) {
   LayerCopies out;
   if (!is_forward(phase) && !is_backward(phase)) return out;
   if (layer > whole.low_layer && s.activations_on_host[layer - 1]) {
-    const std::uint8_t kind = s.recomputes[layer - 1] ? 2 : 1;
-    (is_forward(phase) ? out.down : out.up) = kind;
+    (is_forward(phase) ? out.down : out.up) = static_cast<std::uint8_t>(copy_case(s, layer - 1) + 1);
   }
   out.awaits = is_backward(phase) && s.activations_on_host[layer];
   out.awaits_weights = s.weights_on_host[layer];
-  out.next_weights = is_forward(phase) ? layer + 1 < whole.low_layer + whole.layers && s.weights_on_host[layer + 1]
-                                       : layer > whole.low_layer && s.weights_on_host[layer - 1];
+  const std::uint32_t end = whole.low_layer + whole.layers;
+  const bool goes_on = is_forward(phase) ? layer + 1 < end : layer > whole.low_layer;
+  const std::uint32_t next = is_forward(phase) ? layer + 1 : layer - 1;
+  if (goes_on && s.weights_on_host[next]) out.next_weights = static_cast<std::uint8_t>(s.kind_of(next).number + 1);
   return out;
 }
 

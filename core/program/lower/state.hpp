@@ -22,20 +22,23 @@ enum class Phase : std::uint8_t {
   norm,
   update,
   // ZeRO-3 (gathered_weights): variants of forward and backward that differ in what they gather ahead and free.
-  first_weights,    ///< gathers what the first module of a chunk needs
-  forward_to_head,  ///< gathers the head's weights ahead
-  forward_last,     ///< gathers nothing ahead
-  forward_kept,     ///< weights are there
-  backward_last,    ///< gathers nothing ahead
-  release,          ///< frees weights that were kept
+  first_weights,     ///< gathers what the first module of a chunk needs
+  forward_to_head,   ///< gathers the head's weights ahead
+  forward_to_other,  ///< gathers ahead for a layer of another kind
+  forward_last,      ///< gathers nothing ahead
+  forward_kept,      ///< weights are there
+  backward_last,     ///< gathers nothing ahead
+  backward_to_other,
+  release,  ///< frees weights that were kept
   receive_hidden,
   send_hidden,
   receive_gradient,
   send_gradient,
   reduce,
-  gather,     ///< of the chunk's gradients, and of its updated weights
-  combine,    ///< of the gradients' parts once all microbatches are reduced
-  sum_pipes,  ///< gradients over the two ranks that hold the chunk, where there are two pipes
+  reduce_first,  ///< of what passes add to gradients before their weight actions, where ZeRO cuts those of a split pass
+  gather,        ///< of the chunk's gradients, and of its updated weights
+  combine,       ///< of the gradients' parts once all microbatches are reduced
+  sum_pipes,     ///< gradients over the two ranks that hold the chunk, where there are two pipes
   scalars,
   begin,
   tied,
@@ -75,6 +78,7 @@ struct Chunk {
   BlockId gather{};
   BlockId combine{};
   BlockId sum_pipes{};
+  BlockId reduce_first = no_block;
   std::array<BlockId, 4> transfers{no_block, no_block, no_block, no_block};  ///< receive_hidden .. send_gradient
 };
 
@@ -109,32 +113,36 @@ struct ModuleBlocks {
     none.fill(no_block);
     return none;
   }();
+  /// The transformer layer of each, where it differs from others of its kind.
+  std::array<BlockId, max_prediction_modules> prediction_layers = prediction_heads;
   [[nodiscard]] LayerBlocks& operator[](const LayerKind&);
   [[nodiscard]] const LayerBlocks& operator[](const LayerKind&) const;
 };
 /// Where a module's states and weights live.
 enum class Home : std::uint8_t { device, states_on_host, all_on_host };
 
-/// What a layer's block does with copies of what lives in host memory: activations that wait there, weights.  "Kind"
-/// counts from 1: of a layer as it is, of one that recomputes; 0 is none.
+/// What a layer's block does with copies of what lives in host memory: activations that wait there, weights.  A "case"
+/// is that of copy_case(), counted from 1; 0 is none.
 struct LayerCopies {
-  std::uint8_t down = 0;  ///< forward: beside its own work, what the layer before keeps goes down
-  std::uint8_t up = 0;    ///< backward: what the next layer down kept comes up
-  bool awaits = false;    ///< backward: what it kept itself has been brought up
-  bool next_weights = false, awaits_weights = false;  ///< those of the next layer come up; its own have
+  std::uint8_t down = 0;          ///< forward: beside its own work, what the layer before keeps goes down
+  std::uint8_t up = 0;            ///< backward: what the next layer down kept comes up
+  bool awaits = false;            ///< backward: what it kept itself has been brought up
+  std::uint8_t next_weights = 0;  ///< those of the next layer come up: its kind's number, from 1
+  bool awaits_weights = false;    ///< its own have
+  static constexpr std::size_t cases = 4, kinds = 2;
+  static constexpr std::size_t numbers = (cases + 1) * (cases + 1) * (kinds + 1) * 4;
   [[nodiscard]] bool any() const { return number() > 0; }
   [[nodiscard]] std::size_t number() const {
-    return (down * 3U + up) * 8U + (awaits ? 4U : 0U) + (next_weights ? 2U : 0U) + (awaits_weights ? 1U : 0U);
+    return ((down * (cases + 1) + up) * (kinds + 1) + next_weights) * 4U + (awaits ? 2U : 0U) +
+           (awaits_weights ? 1U : 0U);
   }
-  static constexpr std::size_t numbers = 72;
 };
-/// Blocks with such copies, by the layer's own kind (less 1) and LayerCopies::number; of models with layers of one
-/// kind.
+/// Blocks with such copies, by the layer's own case and LayerCopies::number.
 struct CopyingBlocks {
-  std::array<std::array<std::array<BlockId, LayerCopies::numbers>, 2>, module_phases> layer;
+  std::array<std::array<std::array<BlockId, LayerCopies::numbers>, LayerCopies::cases>, module_phases> layer;
   /// Of a chunk's top layer: activations after its forward, before its backward pass.
-  std::array<BlockId, 2> last_down, first_up;
-  BlockId first_weights = no_block;  ///< of the layer that a pass begins with
+  std::array<BlockId, LayerCopies::cases> last_down, first_up;
+  std::array<BlockId, LayerCopies::kinds> first_weights;  ///< of the layer that a pass begins with
 };
 
 /// What lives in host memory, or on the disk, of a module whose states do.
@@ -159,6 +167,8 @@ struct Module {
   /// What compute reads and adds to: the above, or copies that live for a while
   /// where ZeRO keeps only this rank's part of gradients (2) or weights too (3).
   BufferId whole_weights{}, whole_gradients{};
+  /// Of gradients those in GradientPart::first, where a split pass has them scattered by themselves; else all.
+  BufferId first_gradients{};
   HostStates host;  ///< only where Plan::offload_states says so
 };
 
@@ -362,6 +372,20 @@ enum class Rows : std::uint8_t { sequence_parallel, context, whole };
 /// Where the word table lives of which the last stage reads rows: the embedding's, or its own copy.
 [[nodiscard]] HeadMatrix last_word_table(const State&);
 
+/// Which gradients of a module a microbatch's pass has completed.  ZeRO-2 and 3 keep whole gradients no longer than
+/// that, so a split backward pass has two of them scattered: products' (of layers' matrices) behind its weight action,
+/// all others before.
+enum class GradientPart : std::uint8_t { all, first, products };
+[[nodiscard]] bool is_in(GradientPart, const ParameterTable&, const ParameterSegment&);
+[[nodiscard]] inline bool splits_copies(const State& s) { return s.zero >= 2 && s.split_backward; }
+/// The copy that holds the part.
+[[nodiscard]] inline BufferId copy_of(const Module& m, GradientPart part) {
+  return part == GradientPart::first ? m.first_gradients : m.whole_gradients;
+}
+/// Whether ZeRO-2 or 3 scatters gradients of the word table once behind the embedding's chunk, and once behind that of
+/// the head (or of prediction modules), which adds to them too.
+[[nodiscard]] bool tied_between_chunks(const State&);
+
 /// Whether the buffer is a whole copy of weights or gradients of which the rank keeps a part.
 [[nodiscard]] bool is_copy(const State&, BufferId);
 
@@ -371,6 +395,8 @@ enum class Share : std::uint8_t { none, some, all };
 
 /// The block of the layer in a phase.
 [[nodiscard]] BlockId block_of_layer(const State&, const ModuleBlocks&, std::uint32_t layer);
+/// That of a prediction module's transformer layer; modules count from 0.
+[[nodiscard]] BlockId block_of_prediction(const State&, const ModuleBlocks&, std::uint32_t module);
 /// A layer of each kind but those of prediction modules, two where some of a kind are recomputed (the first of the two)
 /// and others not.
 [[nodiscard]] std::vector<std::uint32_t> one_of_each_kind(const State&);
@@ -387,6 +413,19 @@ void for_each_module(const State& s, const Chunk& chunk, Visit&& visit) {
   }
   for (std::uint32_t l = chunk.layers; l-- > 0;) visit(s.module_of(chunk.low_layer + l), static_cast<std::int8_t>(l));
   if (chunk.embedding) visit(s.embedding, std::int8_t{0});
+}
+
+/// Calls visit(module, layer shift, segment) for the gradients of a bucket that are scattered together.
+template <class Visit>
+void for_each_scattered(const State& s, const Chunk& bucket, GradientPart part, Visit&& visit) {
+  for_each_module(s, bucket, [&](const Module& m, std::int8_t shift) {
+    const ParameterTable& table = s.program.parameter_tables[m.table];
+    for (const ParameterSegment& segment : table.segments) {
+      if (is_in(part, table, segment)) visit(m, shift, segment);
+    }
+  });
+  if (!bucket.head || part == GradientPart::products || !tied_between_chunks(s)) return;
+  visit(s.embedding, std::int8_t{0}, s.program.parameter_tables[s.embedding.table].segments.front());
 }
 
 /// Blocks of each module that build(state, module, home) makes, for layers here and there as they are.
@@ -429,6 +468,8 @@ ModuleBlocks same_module_blocks(State& s, Build&& build) {
 /// Whether the phase takes layers forward, or backward, and reads what they compute with.
 [[nodiscard]] bool is_forward(Phase);
 [[nodiscard]] bool is_backward(Phase);
+/// Layers that keep the same activations: of a kind, as it is or recomputed.
+[[nodiscard]] std::size_t copy_case(const State&, std::uint32_t layer);
 /// What the layer's run in a phase copies, in a chunk of `place`.
 [[nodiscard]] LayerCopies layer_copies(const State&, const Chunk& whole, Phase, std::uint32_t layer);
 

@@ -22,7 +22,9 @@ Operand weight_of(const State& c, const Module& module, std::string_view slice) 
 
 Operand gradient_of(const State& c, const Module& module, std::string_view slice) {
   const auto p = c.parameter(module, slice);
-  return {module.whole_gradients, View::Use::accumulate, 0, p.offset, p.count, {}};
+  const BufferId first = module.first_gradients;
+  const bool in_first = p.offset + p.count <= c.program[first].count;
+  return {in_first ? first : module.whole_gradients, View::Use::accumulate, 0, p.offset, p.count, {}};
 }
 
 BufferId flat_buffer(State& c, std::string name, Role role, Scope scope, DType dtype, std::uint64_t count) {

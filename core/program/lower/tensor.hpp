@@ -18,6 +18,7 @@ struct Product {
   bool widens;              ///< takes the residual stream; else gives it
   bool transposed = false;  ///< the head, whose matrix is stored like the word table
   Scope scope = Scope::layer_microbatch;
+  std::uint64_t rows = 0;  ///< of a rank, the first of its buffers; 0: all tokens
 };
 
 /// A norm's kernels and operands, for layers and head alike.
@@ -80,6 +81,9 @@ class TensorSharding {
 
 /// Type of a product's arithmetic: the head's is that of its operands, for a loss in fp8 would suffer.
 [[nodiscard]] inline DType compute_type(const State& s, const Product& p) { return p.transposed ? s.act : s.product; }
+
+/// Rows of x and y on one rank.
+[[nodiscard]] inline std::uint64_t rows_of(const State& s, const Product& p) { return p.rows > 0 ? p.rows : s.tokens; }
 
 /// "ffn.up" of "ffn.up.weight": how workspaces of a product are named.
 [[nodiscard]] std::string stem(const Product&);

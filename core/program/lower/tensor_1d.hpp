@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/program/lower/tensor.hpp"
+#include "core/program/lower/tensor_grid.hpp"
 
 namespace orrery::lowering {
 
@@ -33,6 +33,8 @@ void build_patch_embedding(State&);
 /// What comes before BERT's product with the word table: a product, gelu and a norm of the stream's rows.
 struct HeadTransform {
   BufferId pre{}, act{}, act_gradient{}, pre_gradient{};
+  BufferId input{}, input_gradient{};  ///< rows of all features: the stream, or on a grid these workspaces
+  AllFeatures gathered, summed;
 };
 [[nodiscard]] HeadTransform declare_head_transform(State&);
 /// act = gelu(hidden W + b)

@@ -28,13 +28,17 @@ class Head {
     if (bert_) head_transform_forward(c_, f, transform_);
     c_.sharding.norm_forward(c_, f, norm(), read(norm_in_), write(norm_out_), write(stats_));
     if (sp_) f.seam(Collective::Kind::all_gather, {read(norm_out_), write(gathered_)});
-    if (bias()) {
+    if (own_product()) {
       Kernel k = c_.kernel(KernelKind::gemm, Pass::forward, asked_, c_.vocabulary, c_.hidden_width);
       k.options.transpose_b = k.options.bias = true;
       f.compute(k, {asked_rows(), weight_of(c_, *matrix_.module, matrix_.slice), write(logits_),
                     weight_of(c_, c_.head, "output.bias")});
     } else {
       c_.sharding.forward(c_, f, product(), gathered_, logits_);
+      if (bias()) {
+        f.compute(c_.kernel(KernelKind::bias_forward, Pass::forward, asked_, c_.vocabulary),
+                  {weight_of(c_, c_.head, "output.bias"), update(logits_)});
+      }
     }
     Kernel load = c_.kernel(KernelKind::load_targets, Pass::loss, asked_, 1);
     load.site = static_cast<std::uint8_t>(prediction);
@@ -69,13 +73,13 @@ class Head {
       b.compute(ce, {update(logits_), read(max_), read(sum_), read(targets_), count});
     }
     if (sp_) b.seam(Collective::Kind::all_gather, {read(norm_out_), write(gathered_)});
-    if (bias()) {
+    const std::uint64_t made = asked_ * c_.hidden_width, all = c_.tokens * c_.hidden_width;
+    if (made < all) {
+      b.compute(c_.kernel(KernelKind::fill, Pass::input_gradient, c_.tokens - asked_, c_.hidden_width),
+                {Operand{dx_, View::Use::write, 0, made, all - made, {}}});
+    }
+    if (own_product()) {
       Kernel k = c_.kernel(KernelKind::gemm, Pass::input_gradient, asked_, c_.hidden_width, c_.vocabulary);
-      const std::uint64_t made = asked_ * c_.hidden_width, all = c_.tokens * c_.hidden_width;
-      if (made < all) {
-        b.compute(c_.kernel(KernelKind::fill, Pass::input_gradient, c_.tokens - asked_, c_.hidden_width),
-                  {Operand{dx_, View::Use::write, 0, made, all - made, {}}});
-      }
       b.compute(k, {read(logits_), weight_of(c_, *matrix_.module, matrix_.slice),
                     Operand{dx_, View::Use::write, 0, 0, made, {}}});
     } else {
@@ -86,14 +90,16 @@ class Head {
     } else if (c_.tensor > 1) {
       b.seam(Collective::Kind::all_reduce, {Operand{dx_, View::Use::accumulate, 0, 0, asked_ * c_.hidden_width, {}}});
     }
-    if (bias()) {
+    if (own_product()) {
       Kernel k = c_.kernel(KernelKind::gemm, Pass::weight_gradient, c_.vocabulary, c_.hidden_width, asked_);
       k.options.transpose_a = true;
       b.compute(k, {read(logits_), asked_rows(), gradient_of(c_, *matrix_.module, matrix_.slice)});
-      b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, asked_, c_.vocabulary),
-                {read(logits_), gradient_of(c_, c_.head, "output.bias")});
     } else {
       c_.sharding.weight_gradient(c_, b, product(), gathered_, read(logits_));
+    }
+    if (bias()) {
+      b.compute(c_.kernel(KernelKind::bias_backward, Pass::weight_gradient, asked_, c_.vocabulary),
+                {read(logits_), gradient_of(c_, c_.head, "output.bias")});
     }
     // A prediction module above has begun the gradient.
     if (prediction == c_.predictions) {
@@ -151,8 +157,10 @@ class Head {
   static Operand of(std::uint32_t prediction, BufferId models, BufferId modules, View::Use use) {
     return prediction == 0 ? Operand{models, use, 0, 0, 0, {}} : Operand{modules, use, 0, prediction - 1, 1, {}};
   }
-  /// A bias for each word or class; the product is then 1D's own.
+  /// A bias for each word or class.
   [[nodiscard]] bool bias() const { return bert_ || vit_; }
+  /// 1D adds it in the product; of a grid's, made of parts, it comes after the sum.
+  [[nodiscard]] bool own_product() const { return bias() && !c_.grid; }
   [[nodiscard]] Operand asked_rows() const { return {gathered_, View::Use::read, 0, 0, asked_ * c_.hidden_width, {}}; }
   [[nodiscard]] NormSite norm() const {
     if (!further_) return {&c_.head, "norm.weight", "norm.bias", "head.norm", Scope::microbatch};
@@ -160,7 +168,8 @@ class Head {
     return {&c_.prediction, "output_norm.weight", "output_norm.bias", "prediction.head.norm", scope_, -2};
   }
   [[nodiscard]] Product product() const {
-    return {matrix_.module, matrix_.slice, nullptr, c_.hidden_width, c_.vocabulary, true, true, scope_};
+    return {matrix_.module, matrix_.slice, nullptr, c_.hidden_width,  c_.vocabulary,
+            true,           true,          scope_,  vit_ ? asked_ : 0};
   }
   [[nodiscard]] Kernel entropy(KernelKind kind) const { return c_.kernel(kind, Pass::loss, asked_, c_.vocabulary); }
 

@@ -86,6 +86,13 @@ class Layer {
       // Not attention's: a message or product left out must not find that in its place.
       if (sp) mixture_gathered_ = stream("experts.gathered", Role::workspace, c_.act, false);
       mixture_input_gradient_ = stream("experts.input.gradient", Role::workspace, c_.act, false);
+      if (c_.grid) {
+        const auto all = [&](const char* name) { return declare_all_features(c_, name, Scope::layer_microbatch); };
+        mixture_in_ = all("experts.stream");
+        mixture_out_ = all("experts.sum");
+        mixture_out_gradient_ = all("experts.sum.gradient");
+        mixture_in_gradient_ = all("experts.stream.gradient");
+      }
     }
     if (has_dense()) {
       ffn_pre_ = flat("ffn.pre", Role::activation, c_.act, c_.tokens * up_width());
@@ -127,10 +134,10 @@ class Layer {
         c_.program.buffers[index(buffer)].shard = Shard{position, sequence, columns};
       };
       const AxisList& wide = c_.layout.wide_features;
-      tell(ffn_act_gradient_, {m.ffn, m.ffn, wide, false});
-      if (swiglu()) tell(ffn_pre_gradient_, {2 * m.ffn, 2 * m.ffn, wide, false});
+      if (has_dense()) tell(ffn_act_gradient_, {m.ffn, m.ffn, wide, false});
+      if (swiglu() && has_dense()) tell(ffn_pre_gradient_, {2 * m.ffn, 2 * m.ffn, wide, false});
       tell(context_gradient_, {query, query, wide, false});
-      tell(qkv_gradient_, {m.kv_heads * group_width, m.kv_heads * group_width, wide, false});
+      if (!m.latent) tell(qkv_gradient_, {m.kv_heads * group_width, m.kv_heads * group_width, wide, false});
     }
   }
 
@@ -158,7 +165,11 @@ class Layer {
     residual(b, attention, "attention.out.bias", read(hidden_), write(mid_), attention_mask_, 2);
 
     c_.sharding.norm_forward(c_, b, norm2(), read(mid_), write(norm2_out_), write(norm2_stats_));
-    if (mixes_) {
+    if (mixes_ && c_.grid) {
+      gather_features(c_, b, Pass::forward, read(norm2_out_), mixture_in_);
+      mixture_->forward(b, mixture_in_.rows, mixture_out_.rows);
+      sum_features(c_, b, Pass::forward, mixture_out_, ffn_out_);
+    } else if (mixes_) {
       mixture_->forward(b, gathered(b, norm2_out_, mixture_gathered_), ffn_out_);
     } else {
       const BufferId x2 = gathered(b, norm2_out_, gathered_);
@@ -263,11 +274,20 @@ class Layer {
   }
 
   void mixture_backward(BlockBuilder& b, BlockBuilder& w, Operand dy2) {
-    const BufferId x2 = mixture_->takes_input_again() ? gathered(w, norm2_out_, mixture_gathered_) : norm2_out_;
-    mixture_->backward(b, w, dy2, x2, mixture_input_gradient_);
-    const BufferId dx = summed(b, mixture_input_gradient_, input_part_);
+    BufferId dx = mixture_input_gradient_;
+    if (c_.grid) {
+      if (c_.pipeline > 1 && dy2.buffer == gradient_) b.after_tail(receive_lane(TransferLane::backward_receive));
+      gather_features(c_, b, Pass::input_gradient, dy2, mixture_out_gradient_);
+      if (mixture_->takes_input_again()) gather_features(c_, w, Pass::weight_gradient, read(norm2_out_), mixture_in_);
+      mixture_->backward(b, w, read(mixture_out_gradient_.rows), mixture_in_.rows, mixture_in_gradient_.rows);
+      sum_features(c_, b, Pass::input_gradient, mixture_in_gradient_, dx);
+    } else {
+      const BufferId x2 = mixture_->takes_input_again() ? gathered(w, norm2_out_, mixture_gathered_) : norm2_out_;
+      mixture_->backward(b, w, dy2, x2, dx);
+      dx = summed(b, dx, input_part_);
+    }
     mixture_->router_gradients(b, w);
-    mixture_->router_backward(b, dx);
+    mixture_->router_backward(b, w, dx);
     norm_gradients(b, norm2(), dx, mid_, norm2_stats_, read(gradient_, 1), mid_gradient_);
   }
 
@@ -353,6 +373,7 @@ class Layer {
   BufferId gathered_{}, gathered_gradient_{}, attention_part_{}, ffn_part_{}, input_part_{}, branch_gradient_{},
       ffn_act_gradient_{}, ffn_pre_gradient_{}, context_gradient_{}, qkv_gradient_{}, input_gradient_{};
   BufferId mixture_gathered_{}, mixture_input_gradient_{};
+  AllFeatures mixture_in_, mixture_out_, mixture_out_gradient_, mixture_in_gradient_;  ///< on a grid
   // Where backward is split, the attention branch and what flows between the branches have their own.
   BufferId attention_branch_gradient_{}, attention_gathered_gradient_{}, mid_gradient_{};
 };

@@ -94,19 +94,20 @@ class Summa final : public GridSharding {
   /// y[rows, n] = x[rows, m] w[m, n]
   static void multiply(State& c, BlockBuilder& b, const Use& u, const Operand& x, std::uint64_t m, const Operand& w,
                        BufferId y, std::uint64_t n) {
-    const Pair left = pair(c, u.product, std::string(u.name) + ".x", c.program[x.buffer].dtype, c.tokens * m);
+    const std::uint64_t rows = rows_of(c, u.product);
+    const Pair left = pair(c, u.product, std::string(u.name) + ".x", c.program[x.buffer].dtype, rows * m);
     const Pair right = pair(c, u.product, std::string(u.name) + ".w", c.act, m * n);
     const auto bring = [&](std::uint32_t k) {
       b.rooted_seam(Collective::Kind::broadcast, c.column_group, Peer{k},
-                    {all(x, c.tokens * m), left.at(k, View::Use::write)});
+                    {all(x, rows * m), left.at(k, View::Use::write)});
       b.rooted_seam(Collective::Kind::broadcast, c.row_group, Peer{k}, {w, right.at(k, View::Use::write)});
     };
     bring(0);
     for (std::uint32_t k = 0; k < steps(c); ++k) {
       if (k + 1 < steps(c)) bring(k + 1);
-      Kernel gemm = c.kernel(KernelKind::gemm, u.pass, c.tokens, n, m);
+      Kernel gemm = c.kernel(KernelKind::gemm, u.pass, rows, n, m);
       gemm.compute = compute_type(c, u.product);
-      const Operand out = all(y, c.tokens * n, k == 0 ? View::Use::write : View::Use::accumulate);
+      const Operand out = all(y, rows * n, k == 0 ? View::Use::write : View::Use::accumulate);
       if (k == 0 && u.pass == Pass::forward && u.product.bias != nullptr) {
         gemm.options.bias = true;
         b.compute(gemm, {left.at(k, View::Use::read), right.at(k, View::Use::read), out,
@@ -120,41 +121,43 @@ class Summa final : public GridSharding {
   /// x[rows, m] = y[rows, n] w[m, n]^T
   static void multiply_by_transposed(State& c, BlockBuilder& b, const Use& u, const Operand& y, std::uint64_t n,
                                      const Operand& w, BufferId x, std::uint64_t m) {
+    const std::uint64_t rows = rows_of(c, u.product);
     const Pair right = pair(c, u.product, std::string(u.name) + ".w", c.act, m * n);
     const DType sums = c.program[x].dtype;
-    const Pair part = pair(c, u.product, std::string(u.name) + ".part", sums, c.tokens * m);
+    const Pair part = pair(c, u.product, std::string(u.name) + ".part", sums, rows * m);
     const auto bring = [&](std::uint32_t k) {
       b.rooted_seam(Collective::Kind::broadcast, c.row_group, Peer{k}, {w, right.at(k, View::Use::write)});
     };
     bring(0);
     for (std::uint32_t k = 0; k < steps(c); ++k) {
       if (k + 1 < steps(c)) bring(k + 1);
-      Kernel gemm = c.kernel(KernelKind::gemm, u.pass, c.tokens, m, n);
+      Kernel gemm = c.kernel(KernelKind::gemm, u.pass, rows, m, n);
       gemm.compute = compute_type(c, u.product);
       gemm.options.transpose_b = true;
-      b.compute(gemm, {all(y, c.tokens * n), right.at(k, View::Use::read), part.at(k, View::Use::write)});
+      b.compute(gemm, {all(y, rows * n), right.at(k, View::Use::read), part.at(k, View::Use::write)});
       b.rooted_seam(Collective::Kind::reduce, c.column_group, Peer{k},
-                    {part.at(k, View::Use::read), all(x, c.tokens * m, View::Use::write)});
+                    {part.at(k, View::Use::read), all(x, rows * m, View::Use::write)});
     }
   }
 
   /// dW[m, n] += x[rows, m]^T y[rows, n]
   static void multiply_transposed(State& c, BlockBuilder& b, const Product& p, const Operand& x, std::uint64_t m,
                                   const Operand& y, std::uint64_t n) {
+    const std::uint64_t rows = rows_of(c, p);
     const Operand gradient = gradient_of(c, *p.module, p.weight);
-    const Pair left = pair(c, p, ".weight.x", c.program[x.buffer].dtype, c.tokens * m);
+    const Pair left = pair(c, p, ".weight.x", c.program[x.buffer].dtype, rows * m);
     const Pair part = pair(c, p, ".weight.part", c.grad, m * n);
     const auto bring = [&](std::uint32_t k) {
       b.rooted_seam(Collective::Kind::broadcast, c.column_group, Peer{k},
-                    {all(x, c.tokens * m), left.at(k, View::Use::write)});
+                    {all(x, rows * m), left.at(k, View::Use::write)});
     };
     bring(0);
     for (std::uint32_t k = 0; k < steps(c); ++k) {
       if (k + 1 < steps(c)) bring(k + 1);
-      Kernel gemm = c.kernel(KernelKind::gemm, Pass::weight_gradient, m, n, c.tokens);
+      Kernel gemm = c.kernel(KernelKind::gemm, Pass::weight_gradient, m, n, rows);
       gemm.compute = compute_type(c, p);
       gemm.options.transpose_a = true;
-      b.compute(gemm, {left.at(k, View::Use::read), all(y, c.tokens * n), part.at(k, View::Use::write)});
+      b.compute(gemm, {left.at(k, View::Use::read), all(y, rows * n), part.at(k, View::Use::write)});
       b.rooted_seam(Collective::Kind::reduce, c.row_group, Peer{k}, {part.at(k, View::Use::read), gradient});
     }
   }

@@ -39,14 +39,14 @@ class ThreeD final : public GridSharding {
     const BufferId whole_x = gather_input(c, b, p, x, false);
     const BufferId whole_w = gather_weight(c, b, p, false);
     const BufferId part = gathered(c, p, ".part", c.program[y].dtype, output_features(c, p), p.out);
-    Kernel k = c.kernel(KernelKind::gemm, Pass::forward, rows(c), p.out, p.in);
+    Kernel k = c.kernel(KernelKind::gemm, Pass::forward, rows(c, p), p.out, p.in);
     k.compute = compute_type(c, p);
     k.options.transpose_b = p.transposed;
     b.compute(k, {read(whole_x), read(whole_w), write(part)});
-    b.seam(Collective::Kind::reduce_scatter, output_group(c, p), {read(part), write(y)});
+    b.seam(Collective::Kind::reduce_scatter, output_group(c, p), {read(part), taken(c, p, y, View::Use::write, p.out)});
     // In the product it would be added on every rank of the sum.
     if (p.bias != nullptr) {
-      b.compute(c.kernel(KernelKind::bias_forward, Pass::forward, c.tokens, p.out),
+      b.compute(c.kernel(KernelKind::bias_forward, Pass::forward, rows_of(c, p), p.out),
                 {weight_of(c, *p.module, p.bias), update(y)});
     }
   }
@@ -60,11 +60,11 @@ class ThreeD final : public GridSharding {
     b.seam(Collective::Kind::all_gather, output_group(c, p), {dy, write(whole_dy)});
     const BufferId whole_w = gather_weight(c, b, p, true);
     const BufferId part = gathered(c, p, ".input.part", c.program[dx].dtype, input_features(c, p), p.in);
-    Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, rows(c), p.in, p.out);
+    Kernel k = c.kernel(KernelKind::gemm, Pass::input_gradient, rows(c, p), p.in, p.out);
     k.compute = compute_type(c, p);
     k.options.transpose_b = !p.transposed;
     b.compute(k, {read(whole_dy), read(whole_w), write(part)});
-    b.seam(Collective::Kind::reduce_scatter, input_group(c, p), {read(part), write(dx)});
+    b.seam(Collective::Kind::reduce_scatter, input_group(c, p), {read(part), taken(c, p, dx, View::Use::write, p.in)});
   }
 
   /// After input_gradient, which has gathered dy.
@@ -73,7 +73,7 @@ class ThreeD final : public GridSharding {
     const BufferId whole_x = gather_input(c, b, p, x, true);
     const BufferId part = flat_buffer(c, stem(p) + ".weight.part", Role::workspace, p.scope, c.grad, p.in * p.out);
     Kernel k = c.kernel(KernelKind::gemm, Pass::weight_gradient, p.transposed ? p.out : p.in,
-                        p.transposed ? p.in : p.out, rows(c));
+                        p.transposed ? p.in : p.out, rows(c, p));
     k.compute = compute_type(c, p);
     k.options.transpose_a = true;
     b.compute(k, {read(p.transposed ? whole_dy : whole_x), read(p.transposed ? whole_x : whole_dy), write(part)});
@@ -96,7 +96,11 @@ class ThreeD final : public GridSharding {
   }
 
  private:
-  static std::uint64_t rows(const State& c) { return c.plan.mesh.size(Axis::row) * c.tokens; }
+  static std::uint64_t rows(const State& c, const Product& p) { return c.plan.mesh.size(Axis::row) * rows_of(c, p); }
+  /// What a product takes or makes of a buffer.
+  static Operand taken(const State& c, const Product& p, BufferId x, View::Use use, std::uint64_t width) {
+    return {x, use, 0, 0, rows_of(c, p) * width, {}};
+  }
   static GroupId input_group(const State& c, const Product& p) { return p.widens ? c.row_group : c.column_group; }
   static GroupId output_group(const State& c, const Product& p) { return p.widens ? c.column_group : c.row_group; }
   static const AxisList& input_features(const State& c, const Product& p) {
@@ -120,9 +124,11 @@ class ThreeD final : public GridSharding {
   /// Rows of the ranks of a whole group, `width` features of each.
   static BufferId gathered(State& c, const Product& p, const std::string& name, DType dtype, const AxisList& features,
                            std::uint64_t width, Role role = Role::workspace) {
-    const BufferId id = named(c, p, name, role, dtype, rows(c) * width);
+    const BufferId id = named(c, p, name, role, dtype, rows(c, p) * width);
     const std::uint64_t all = width * size(c.plan.mesh, features);
-    c.program.buffers[index(id)].shard = shard_of_gathered(c, {all, all, features, false});
+    Shard shard = shard_of_gathered(c, {all, all, features, false});
+    if (p.rows > 0) shard.dims[1] = {p.rows / c.sequences, p.rows / c.sequences, {}, false};
+    c.program.buffers[index(id)].shard = shard;
     return id;
   }
 
@@ -130,7 +136,8 @@ class ThreeD final : public GridSharding {
     const bool kept = c.plan.save_gathered;
     const BufferId whole = gathered(c, p, kept || !backward ? ".gathered" : ".gathered.again", c.program[x].dtype,
                                     input_features(c, p), p.in, kept ? Role::activation : Role::workspace);
-    if (!(kept && backward)) b.seam(Collective::Kind::all_gather, input_group(c, p), {read(x), write(whole)});
+    if (!(kept && backward))
+      b.seam(Collective::Kind::all_gather, input_group(c, p), {taken(c, p, x, View::Use::read, p.in), write(whole)});
     return whole;
   }
   static BufferId gather_weight(State& c, BlockBuilder& b, const Product& p, bool backward) {

@@ -24,11 +24,30 @@ ShardDim columns(const State& c) { return {c.model.hidden, c.model.hidden, c.lay
 
 Shard shard_of_gathered(const State& c, ShardDim feature) {
   const std::uint64_t blocks = size(c.plan.mesh, sequence_axes(c.plan));
-  const std::uint64_t length = c.workload.sequence_length;
   ShardDim block{blocks, blocks, c.batch_split, false};
   if (c.plan.mesh.size(Axis::depth) > 1) block.split.axis[block.split.count++] = Axis::depth;
   const std::uint64_t each = c.workload.global_batch / blocks;
-  return {block, {length, length, {}, false}, {each, each, {}, true}, feature};
+  return {block, position_dim(c, Rows::context), {each, each, {}, true}, feature};
+}
+
+AllFeatures declare_all_features(State& c, const std::string& name, Scope scope) {
+  const std::uint64_t h = c.model.hidden;
+  AllFeatures all;
+  all.rows = c.activation(name, Role::workspace, scope, c.act, {h, h, {}, false}, false);
+  all.blocks = flat_buffer(c, name + ".blocks", Role::workspace, scope, c.act, c.tokens * h);
+  return all;
+}
+
+void gather_features(const State& c, BlockBuilder& b, Pass pass, Operand stream, const AllFeatures& all) {
+  b.seam(Collective::Kind::all_gather, c.column_group, {stream, write(all.blocks)});
+  b.compute(c.kernel(KernelKind::swap_blocks, pass, c.plan.mesh.size(Axis::column), c.hidden_width, c.tokens),
+            {read(all.blocks), write(all.rows)});
+}
+
+void sum_features(const State& c, BlockBuilder& b, Pass pass, const AllFeatures& all, BufferId stream) {
+  b.compute(c.kernel(KernelKind::swap_blocks, pass, c.tokens, c.hidden_width, c.plan.mesh.size(Axis::column)),
+            {read(all.rows), write(all.blocks)});
+  b.seam(Collective::Kind::reduce_scatter, c.column_group, {read(all.blocks), write(stream)});
 }
 
 void GridSharding::norm_forward(State& c, BlockBuilder& b, const NormSite& site, Operand x, Operand y,
@@ -78,11 +97,16 @@ void GridSharding::norm_backward(State& c, BlockBuilder& b, const NormSite& site
   b.seam(Collective::Kind::all_reduce, c.column_group, {update(sums)});
   const Kernel weight = c.kernel(layer ? KernelKind::layer_norm_backward_weight : KernelKind::rms_norm_backward_weight,
                                  Pass::weight_gradient, c.rows, c.hidden_width);
-  if (layer) {
-    b.compute(weight, {dy, x, stats, dgamma, gradient_of(c, *site.module, site.bias)});
-  } else {
-    b.compute(weight, {dy, x, stats, dgamma});
-  }
+  const auto weight_gradient = [&] {
+    if (layer) {
+      b.compute(weight, {dy, x, stats, dgamma, gradient_of(c, *site.module, site.bias)});
+    } else {
+      b.compute(weight, {dy, x, stats, dgamma});
+    }
+  };
+  // In the memory of the weight its gradient comes after the last op that reads that.
+  const bool shared = c.program[dgamma.buffer].reuses.has_value();
+  if (!shared) weight_gradient();
   Kernel input = c.kernel(layer ? KernelKind::layer_norm_backward_input : KernelKind::rms_norm_backward_input,
                           Pass::input_gradient, c.rows, c.hidden_width, c.model.hidden);
   input.options.cut = true;
@@ -92,6 +116,7 @@ void GridSharding::norm_backward(State& c, BlockBuilder& b, const NormSite& site
   } else {
     b.compute(input, {dy, x, gamma, stats, read(sums), dx});
   }
+  if (shared) weight_gradient();
 }
 
 Operand GridSharding::word_table(State& c, BlockBuilder&) const { return weight_of(c, c.embedding, "word.weight"); }

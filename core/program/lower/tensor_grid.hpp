@@ -27,6 +27,17 @@ class GridSharding : public TensorSharding {
   virtual void add_to_word_gradient(State&, BlockBuilder&, const Kernel& kernel, Operand tokens, Operand dx) const;
 };
 
+/// Rows of all features, in the layout of 1D, where a product is not cut as the grid's are: a row of ranks has the same
+/// rows and other features.  `blocks`: as they come and go, [ranks][rows][features of one].
+struct AllFeatures {
+  BufferId rows{}, blocks{};
+};
+[[nodiscard]] AllFeatures declare_all_features(State&, const std::string& name, Scope);
+/// From the stream's layout, on every rank of the row.
+void gather_features(const State&, BlockBuilder&, Pass, Operand stream, const AllFeatures&);
+/// To it, summed over the row of ranks.
+void sum_features(const State&, BlockBuilder&, Pass, const AllFeatures&, BufferId stream);
+
 /// A microbatch of all ranks along row (or, between products, column), one rank's part behind the other.
 [[nodiscard]] Shard shard_of_gathered(const State&, ShardDim feature);
 

@@ -27,7 +27,7 @@ RandomRunLimits limits_of(std::uint32_t expert, std::uint32_t others) {
 TEST_CASE("Mixtures on any plan equal a single device", "[oracle][numerics][mixture]") {
   std::map<std::string, int> seen;
   for (const std::uint32_t expert : {1U, 2U, 4U, 8U}) {
-    for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    for (std::uint64_t seed = 1; seed <= 20; ++seed) {
       const PlannedRun run = random_run(9000 + 100 * expert + seed, limits_of(expert, seed % 3 == 0 ? 1 : 16 / expert));
       check_run(run, seed, sweep_options(seed));
       const Routing& routing = run.workload.routing;
@@ -48,6 +48,11 @@ TEST_CASE("Mixtures on any plan equal a single device", "[oracle][numerics][mixt
       const auto& counts = run.plan.recompute_layers;
       const bool some = counts && run.plan.recompute != Recompute::none;
       seen["dense below, some recomputed"] += run.model.mixture->first_dense > 0 && some ? 1 : 0;
+      const bool two = mixes_kinds(run.model);
+      const bool gathers = run.plan.zero_stage == 3 && run.plan.mesh.size(Axis::data) > 1;
+      seen["two kinds, ZeRO-3 with prefetch"] += two && gathers && run.plan.prefetch > 0 ? 1 : 0;
+      seen["two kinds, activations offloaded"] += two && run.plan.offload_activations != 0U ? 1 : 0;
+      seen["two kinds, parameters offloaded"] += two && run.plan.offload_parameters != 0U ? 1 : 0;
       seen["dense below, ZeRO-3"] += run.model.mixture->first_dense > 0 && run.plan.zero_stage == 3 ? 1 : 0;
     }
   }
@@ -57,6 +62,35 @@ TEST_CASE("Mixtures on any plan equal a single device", "[oracle][numerics][mixt
     if (run.workload.routing.kind != Routing::Kind::learned || !run.plan.sequence_parallel) continue;
     check_run(run, seed, sweep_options(seed));
     ++seen["learned, cut by positions"];
+  }
+  for (const auto& [kind, count] : seen) {
+    CAPTURE(kind);
+    CHECK(count > 0);
+  }
+}
+
+// Experts on grids have tokens with all features, which the stream of a grid has not.
+TEST_CASE("Mixtures on grids equal a single device", "[oracle][numerics][mixture]") {
+  std::map<std::string, int> seen;
+  for (std::uint64_t seed = 9601; seed <= 9660; ++seed) {
+    RandomRunLimits limits = limits_of(seed % 2 == 0 ? 2 : 1, 16);
+    limits.tensor = seed % 3 == 0   ? TensorAlgorithm::two_d
+                    : seed % 3 == 1 ? TensorAlgorithm::two_half_d
+                                    : TensorAlgorithm::three_d;
+    limits.architectures = seed % 4 == 0;  // of those latent attention alone has experts
+    const PlannedRun run = random_run(seed, limits);
+    if (!run.model.mixture) continue;
+    check_run(run, seed, sweep_options(seed));
+    const Plan& p = run.plan;
+    ++seen[p.tensor == TensorAlgorithm::three_d ? "3d" : "2d and 2.5d"];
+    seen["expert axis"] += p.mesh.size(Axis::expert) > 1 ? 1 : 0;
+    seen["shared"] += run.model.mixture->shared_ffn > 0 ? 1 : 0;
+    seen["learned"] += run.workload.routing.kind == Routing::Kind::learned ? 1 : 0;
+    seen["dense below"] += run.model.mixture->first_dense > 0 ? 1 : 0;
+    seen["zero 2 and 3"] += p.zero_stage >= 2 && p.mesh.size(Axis::data) > 1 ? 1 : 0;
+    seen["context"] += p.mesh.size(Axis::context) > 1 ? 1 : 0;
+    seen["stages"] += p.mesh.size(Axis::pipeline) > 1 ? 1 : 0;
+    seen["latent attention"] += run.model.latent ? 1 : 0;
   }
   for (const auto& [kind, count] : seen) {
     CAPTURE(kind);

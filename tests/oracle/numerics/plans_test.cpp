@@ -10,6 +10,13 @@
 namespace orrery::test {
 namespace {
 
+/// The embedding's chunk and the head's lie on one rank, or on two with a copy each.
+bool tied_in_two_chunks(const PlannedRun& run) {
+  const StageMap map = stage_map(run.plan);
+  return run.plan.zero_stage >= 2 && run.plan.mesh.size(Axis::data) > 1 && run.model.tied_embeddings &&
+         map.chunks > 1 && (map.two_way() || map.rank(map.stages() - 1) == 0);
+}
+
 /// What a run has of the dimensions that a plan can choose.
 std::map<std::string, bool> kinds_of(const PlannedRun& run) {
   const Plan& p = run.plan;
@@ -60,11 +67,18 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"dualpipe", p.schedule == ScheduleName::dualpipe},
           {"two pipes with a tied table", stage_map(p).two_way() && run.model.tied_embeddings},
           {"two pipes, ZeRO-1", stage_map(p).two_way() && p.zero_stage == 1 && p.mesh.size(Axis::data) > 1},
+          {"two pipes, ZeRO-2 or 3", stage_map(p).two_way() && p.zero_stage >= 2 && p.mesh.size(Axis::data) > 1},
+          {"split backward, ZeRO-2", splits_backward(p) && p.zero_stage == 2 && p.mesh.size(Axis::data) > 1},
+          {"split backward, ZeRO-3", splits_backward(p) && p.zero_stage == 3 && p.mesh.size(Axis::data) > 1},
+          {"ZeRO-2 or 3, tied table in two chunks", tied_in_two_chunks(run)},
           {"custom", p.schedule == ScheduleName::custom},
           {"custom, split", p.schedule == ScheduleName::custom && splits_backward(p)},
           {"custom on a V", p.order_placement == StagePlacement::v},
           {"zero 2 or 3 with chunks", p.zero_stage >= 2 && p.mesh.size(Axis::data) > 1 && p.chunks > 1},
           {"split backward on a grid", p.tensor != TensorAlgorithm::one_d && splits_backward(p)},
+          {"zero 2 on a grid", p.tensor != TensorAlgorithm::one_d && p.zero_stage == 2 && p.mesh.size(Axis::data) > 1},
+          {"zero 3 on a grid", p.tensor != TensorAlgorithm::one_d && p.zero_stage == 3 && p.mesh.size(Axis::data) > 1},
+          {"context on a grid", p.tensor != TensorAlgorithm::one_d && context},
           {"chunks with stages", stages && p.chunks > 1},
           {"three axes", stages && p.mesh.size(Axis::data) > 1 && p.mesh.size(Axis::tensor) > 1},
           {"recompute selective", p.recompute == Recompute::selective},
@@ -94,6 +108,9 @@ std::map<std::string, bool> kinds_of(const PlannedRun& run) {
           {"clipping", w.clip_norm.has_value()},
           {"dropout", w.hidden_dropout > 0},
           {"attention dropout", w.attention_dropout > 0},
+          {"lamb, offloaded states", w.optimizer.kind == OptimizerKind::lamb && p.offload_states != 0U},
+          {"lars, offloaded states", w.optimizer.kind == OptimizerKind::lars && p.offload_states != 0U},
+          {"adafactor, offloaded states", has_factored_moments(w) && p.offload_states != 0U},
           {"adam", w.optimizer.kind == OptimizerKind::adam},
           {"sgd", w.optimizer.kind == OptimizerKind::sgd},
           {"lamb", w.optimizer.kind == OptimizerKind::lamb},
@@ -121,7 +138,7 @@ TEST_CASE("Random plans compute what a single device computes", "[oracle][numeri
     for (const auto& [kind, present] : kinds_of(run)) covered[kind] += present ? 1 : 0;
     check_run(run, seed, sweep_options(seed));
   };
-  for (std::uint64_t seed = 1; seed <= 260; ++seed) check(seed, {});
+  for (std::uint64_t seed = 1; seed <= 290; ++seed) check(seed, {});
   // Few of those are cubes: they need 8 ranks and a model without biases.
   RandomRunLimits cubes;
   cubes.tensor = TensorAlgorithm::three_d;
@@ -140,7 +157,11 @@ TEST_CASE("Random plans compute what a single device computes", "[oracle][numeri
   for (const ScheduleName name : {ScheduleName::chimera, ScheduleName::dualpipe}) {
     RandomRunLimits one;  // half of them have an odd number of ranks, and run GPipe
     one.schedule = name;
-    for (int i = 0; i < 24; ++i) check(next++, one);
+    for (std::uint32_t i = 0; i < 48; ++i) {
+      if (i == 24) one.zero_stage = 1;
+      if (i >= 34) one.zero_stage = 2 + i % 2;
+      check(next++, one);
+    }
   }
   for (const ScheduleName name : {ScheduleName::interleaved, ScheduleName::breadth_first}) {
     for (std::uint32_t zero = 2; zero <= 3; ++zero) {
@@ -160,6 +181,21 @@ TEST_CASE("Random plans compute what a single device computes", "[oracle][numeri
       one.schedule = name;
       for (int i = 0; i < 4; ++i) check(next++, one);
     }
+  }
+  for (std::uint32_t zero = 2; zero <= 3; ++zero) {
+    for (const TensorAlgorithm tensor :
+         {TensorAlgorithm::two_d, TensorAlgorithm::two_half_d, TensorAlgorithm::three_d}) {
+      RandomRunLimits one;
+      one.tensor = tensor;
+      one.zero_stage = zero;
+      for (int i = 0; i < 8; ++i) check(next++, one);
+    }
+  }
+  for (const TensorAlgorithm tensor : {TensorAlgorithm::two_d, TensorAlgorithm::two_half_d, TensorAlgorithm::three_d}) {
+    RandomRunLimits one;
+    one.tensor = tensor;
+    one.cut_positions = true;
+    for (int i = 0; i < 20; ++i) check(next++, one);
   }
   for (const auto& [kind, count] : covered) {
     CAPTURE(kind, count);

@@ -12,6 +12,8 @@ namespace {
 
 PlannedRun run_of(std::uint64_t seed, std::uint32_t max_ranks, std::optional<std::uint32_t> expert) {
   RandomRunLimits limits;
+  if (seed % 6 == 0) limits.zero_stage = 2 + seed / 6 % 2;
+  if (seed % 7 == 0) limits.schedule = seed % 2 == 0 ? ScheduleName::chimera : ScheduleName::dualpipe;
   limits.max_ranks = max_ranks;
   limits.tensor = TensorAlgorithm::one_d;
   limits.predictions = true;
@@ -24,7 +26,7 @@ PlannedRun run_of(std::uint64_t seed, std::uint32_t max_ranks, std::optional<std
 // The table of words may lie on another stage than the modules, and be the head's or not.
 TEST_CASE("Prediction modules on any plan equal a single device", "[oracle][numerics][prediction]") {
   std::map<std::string, int> seen;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 140; ++seed) {
     const auto expert = seed % 4 == 0 ? std::optional<std::uint32_t>(seed % 8 == 0 ? 1 : 2) : std::nullopt;
     const PlannedRun run = run_of(12000 + seed, seed % 5 == 0 ? 1 : 12, expert);
     const Mesh& mesh = run.plan.mesh;
@@ -34,6 +36,19 @@ TEST_CASE("Prediction modules on any plan equal a single device", "[oracle][nume
     seen["data"] += mesh.size(Axis::data) > 1 ? 1 : 0;
     seen["context"] += mesh.size(Axis::context) > 1 ? 1 : 0;
     seen["ZeRO-1"] += mesh.size(Axis::data) > 1 && run.plan.zero_stage == 1 ? 1 : 0;
+    const std::uint32_t zero = mesh.size(Axis::data) > 1 ? run.plan.zero_stage : 0;
+    seen["ZeRO-2"] += zero == 2 ? 1 : 0;
+    seen["ZeRO-3"] += zero == 3 && run.plan.prefetch == 0 && run.plan.reshard_after_forward ? 1 : 0;
+    seen["ZeRO-3 with prefetch"] += zero == 3 && run.plan.prefetch == 1 && run.plan.reshard_after_forward ? 1 : 0;
+    seen["ZeRO-3, weights kept"] += zero == 3 && !run.plan.reshard_after_forward ? 1 : 0;
+    seen["ZeRO-3, two kinds of layers"] += zero == 3 && mixes_kinds(run.model) ? 1 : 0;
+    seen["ZeRO-2 or 3, split backward"] += zero >= 2 && splits_backward(run.plan) ? 1 : 0;
+    seen["ZeRO-2 or 3, table elsewhere"] += zero >= 2 && mesh.size(Axis::pipeline) > 1 ? 1 : 0;
+    seen["offloaded states"] += run.plan.offload_states != 0U ? 1 : 0;
+    seen["offloaded states of modules"] += run.plan.offload_states == 8U ? 1 : 0;
+    seen["offloaded parameters"] += run.plan.offload_parameters != 0U ? 1 : 0;
+    seen["offloaded activations"] += run.plan.offload_activations != 0U ? 1 : 0;
+    seen["two pipes"] += stage_map(run.plan).two_way() ? 1 : 0;
     seen["clipping"] += run.workload.clip_norm ? 1 : 0;
     seen["table elsewhere, tied"] += mesh.size(Axis::pipeline) > 1 && run.model.tied_embeddings ? 1 : 0;
     seen["table elsewhere, not tied"] += mesh.size(Axis::pipeline) > 1 && !run.model.tied_embeddings ? 1 : 0;

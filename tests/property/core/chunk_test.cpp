@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/plan/chunk_check.hpp"
+#include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/program/program_text.hpp"
 #include "core/program/totals.hpp"
@@ -124,7 +125,7 @@ TEST_CASE("chunks of layers are gathered and reduced in messages of one size", "
       std::uint64_t gathers = 0, reductions = 0;
       for_each_op(program, program.classes[c].step, [&](const OpRun& r) {
         const auto* collective = std::get_if<Collective>(&r.op->action);
-        if (collective == nullptr) return;
+        if (collective == nullptr || program[collective->group].axes != shard_axes_of(run.plan)) return;
         const bool gather = collective->kind == Collective::Kind::all_gather;
         std::uint64_t elements = 0;
         for (std::uint32_t i = 0; i < r.op->views.count; ++i) {
@@ -136,7 +137,7 @@ TEST_CASE("chunks of layers are gathered and reduced in messages of one size", "
         CHECK(elements == chunk);
         ++(gather ? gathers : reductions);
       });
-      const std::uint64_t layers = test::layers_on(run.plan, c) * program.microbatches;
+      const std::uint64_t layers = test::layers_on(run.plan, c) * program.microbatches / stage_map(run.plan).pipes();
       CHECK(gathers == 2 * layers * chunks);
       CHECK(reductions == layers * chunks);
     }
@@ -145,6 +146,36 @@ TEST_CASE("chunks of layers are gathered and reduced in messages of one size", "
   }
   CHECK(runs > 80);
   CHECK(several > 40);
+}
+
+// Experts of a rank are one tensor; dense layers and mixtures have chunks of one size.
+TEST_CASE("layers of experts are packed into chunks, too", "[property][chunk]") {
+  std::size_t runs = 0, two_kinds = 0;
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    test::RandomRunLimits limits = in_chunks(1);
+    limits.mixture = true;
+    limits.expert = 1 + static_cast<std::uint32_t>(seed % 2);
+    const PlannedRun run = test::random_run(seed, limits);
+    if (run.plan.parameter_chunk == Bytes() || !run.model.mixture) continue;
+    CAPTURE(seed, test::describe(run));
+    const Program program = lower(run.model, run.workload, run.plan);
+    const std::vector<Violation> found = verify(program);
+    INFO(render(found));
+    REQUIRE(found.empty());
+    const std::uint64_t chunk =
+        static_cast<std::uint64_t>(run.plan.parameter_chunk->base()) / size_of(weight_dtype(run.workload));
+    std::uint64_t largest = 0;
+    for (const ParameterTable& table : program.parameter_tables) {
+      if (!of_layers(table)) continue;
+      CHECK(table.count % chunk == 0);
+      for (const ParameterSlice& s : table.slices) largest = std::max(largest, local_count(s.shard, program.mesh));
+    }
+    CHECK(largest == largest_layer_tensor(run.plan, run.model));
+    ++runs;
+    two_kinds += mixes_kinds(run.model) ? 1 : 0;
+  }
+  CHECK(runs > 20);
+  CHECK(two_kinds > 5);
 }
 
 // A bucket of k layers holds k layers' memory beside the prefetched one, where without reuse it holds the weights of

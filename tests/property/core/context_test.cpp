@@ -87,17 +87,20 @@ std::vector<std::uint64_t> positions_of(const Program& program, Rank rank) {
 
 }  // namespace
 
-// Per layer and microbatch, with w bytes per element, c ranks, t tensor ranks:
-// all_gather: 2 w s b k d / t gathered forward (again in recomputation), as much scattered backward, (c-1)/c of it
-// sent; ring: 2 w (s/c) b k d / t passed on c - 1 times forward, and backward c - 1 times with its gradient in the
+// Per layer and microbatch, with w bytes per element, c ranks, t that share heads (of the tensor axis, or a grid's
+// side): all_gather: 2 w s b k d / t gathered forward (again in recomputation), as much scattered backward, (c-1)/c of
+// it sent; ring: 2 w (s/c) b k d / t passed on c - 1 times forward, and backward c - 1 times with its gradient in the
 // state type; Ulysses: queries, keys, values and the context of s/c positions, w (s/c) b d (2a + 2k) / t in two
 // messages, the same backward.  With a = k, w = 2 and t = 1 that is 8 s b h (c-1)/c^2, the "four all-to-alls".
 // Ring self-attention: keys and values apart, forward and backward (c-1) w (s/c) b k d / t each, and backward an
 // all-reduce of both gradients.  A double ring passes as often as one ring does.
 TEST_CASE("context-parallel traffic equals the closed form", "[property][totals][context]") {
-  for_each_run([](const PlannedRun& run, const Program& program) {
+  std::uint64_t grids = 0;
+  for_each_run([&](const PlannedRun& run, const Program& program) {
     const ModelSpec& m = run.model;
-    const std::uint64_t c = run.plan.mesh.size(Axis::context), t = run.plan.mesh.size(Axis::tensor);
+    const std::uint64_t c = run.plan.mesh.size(Axis::context);
+    const std::uint64_t t = run.plan.mesh.size(Axis::tensor) * run.plan.mesh.size(Axis::column);
+    grids += run.plan.tensor != TensorAlgorithm::one_d ? 1 : 0;
     const std::uint64_t w = size_of(weight_dtype(run.workload));
     const std::uint64_t sb = run.workload.sequence_length * run.plan.microbatch_size;
     const std::uint64_t st = size_of(state_dtype(run.workload));
@@ -141,6 +144,7 @@ TEST_CASE("context-parallel traffic equals the closed form", "[property][totals]
       }
     }
   });
+  CHECK(grids > 20);
 }
 
 // Every pair of a query and a key that it sees, counted one by one on every rank, for each part of the keys.

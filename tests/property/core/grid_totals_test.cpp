@@ -83,12 +83,14 @@ PlannedRun grid_run(std::uint64_t seed) {
   test::RandomRunLimits limits;
   limits.tensor = seed % 2 == 0 ? TensorAlgorithm::two_d : TensorAlgorithm::two_half_d;
   limits.max_ranks = 18;
+  limits.context = limits.mixture = false;
   return test::random_run(seed, limits);
 }
 
 PlannedRun cube_run(std::uint64_t seed) {
   test::RandomRunLimits limits;
   limits.tensor = TensorAlgorithm::three_d;
+  limits.context = limits.mixture = false;
   return test::random_run(seed, limits);
 }
 
@@ -226,6 +228,49 @@ TEST_CASE("weights on a grid equal the closed form", "[property][totals]") {
                  });
 }
 
+// ZeRO on a grid is that of each rank's own blocks, of every segment padded to equal parts: gradients scattered once a
+// step, or with ZeRO-2 and 3 once a microbatch; weights gathered once, or with ZeRO-3 forward and backward for each,
+// but for the embedding, which the backward pass does not read.  A table that is tied on one stage is gathered for the
+// head too; what 3D keeps of it is not gathered again.
+TEST_CASE("a rank of a grid scatters and gathers its own blocks over the data axis", "[property][totals]") {
+  std::size_t runs = 0;
+  const auto on_device = [](Plan& plan) { plan.offload_states = plan.offload_parameters = 0; };
+  const auto check = [&](const Symbols& x, const Program& program, std::uint32_t stage, const ClassTotals& totals) {
+    const std::uint64_t parts = x.plan.mesh.size(Axis::data), zero = parts > 1 ? x.plan.zero_stage : 0;
+    if (zero == 0) return;
+    const auto padded = [&](std::uint64_t n) { return (n + parts - 1) / parts * parts; };
+    const std::uint64_t blocks = x.q * x.q * (x.plan.tensor == TensorAlgorithm::three_d ? x.d : 1);
+    const std::uint64_t norm = (1 + x.centered) * x.h, bias = x.model.bias ? 1 : 0;
+    const std::uint64_t layer =
+        padded(x.weights() / blocks) + padded(bias * (x.qkv + x.up) / x.q) + padded((2 * norm + bias * 2 * x.h) / x.q);
+    const std::uint64_t table = padded(x.V * x.h / blocks);
+    std::uint64_t embedding = 0, head = 0;
+    if (x.first(stage)) {
+      embedding =
+          table + padded(x.model.positions == PositionEncoding::learned ? x.model.max_positions * x.h / x.q : 0);
+    }
+    const bool own_table = !x.model.tied_embeddings || !x.first(stage);
+    if (x.last(stage)) head = padded(norm / x.q) + (own_table ? table : 0);
+    const std::uint64_t all = test::layers_on(x.plan, stage) * layer + embedding + head;
+    // In two chunks of a rank a tied table's gradient is scattered for either.
+    const bool several = test::stages_on(x.plan, stage).size() > 1;
+    const std::uint64_t twice = zero >= 2 && x.first(stage) && x.last(stage) && !own_table && several ? table : 0;
+    std::uint64_t gathered = all;
+    if (zero == 3 && x.plan.reshard_after_forward) {
+      gathered = 2 * all - embedding;
+      if (x.last(stage) && !own_table) gathered += (x.plan.save_gathered ? 1 : 2) * embedding;
+      gathered *= x.m;
+    }
+    CHECK(volume(program, totals, Collective::Kind::reduce_scatter, {Axis::data}).payload ==
+          (all + twice) * x.g * (zero >= 2 ? x.m : 1));
+    CHECK(volume(program, totals, Collective::Kind::all_gather, {Axis::data}).payload == gathered * x.w);
+    runs += zero >= 2 ? 1 : 0;
+  };
+  for_each_stage(grid_run, on_device, check);
+  for_each_stage(cube_run, on_device, check);
+  CHECK(runs > 25);
+}
+
 // Korthikanti's table with every tensor cut: by sequences q (times d) ways, which
 // `rows` has already, by features or heads q ways.
 TEST_CASE("saved activations on a grid are all cut", "[property][totals]") {
@@ -257,6 +302,7 @@ TEST_CASE("3D's volume equals the table", "[property][totals]") {
     for_each_collective_of_a_layer(program, [&](const Collective& c, const View* views) {
       const bool gather = c.kind == Collective::Kind::all_gather;
       if (!gather && c.kind != Collective::Kind::reduce_scatter) return;
+      if (program[c.group].axes == AxisList{Axis::data}) return;              // ZeRO's
       received += x.q * x.q * x.q * (x.q - 1) * views[gather ? 0 : 1].count;  // over all ranks
       steps += x.q - 1;
     });

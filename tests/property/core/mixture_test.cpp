@@ -102,6 +102,41 @@ TEST_CASE("Experts' messages are those of the closed form", "[property][mixture]
   CHECK(learned > 5);
 }
 
+// A row of a grid's ranks gathers the rows of its tokens, T h w bytes: forward and, for the shared experts' weights,
+// again; backward their gradient.  What comes of both is summed and scattered.  Nothing else of 2D does either over
+// columns.
+TEST_CASE("Experts on a grid take all features of their tokens as the closed form says", "[property][mixture]") {
+  int shared = 0, runs = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    test::RandomRunLimits limits = limits_of(seed % 2 == 0 ? 2 : 1);
+    limits.tensor = TensorAlgorithm::two_d;
+    const PlannedRun run = test::random_run(seed, limits);
+    CAPTURE(seed, test::describe(run));
+    const Program p = lower(run.model, run.workload, run.plan);
+    const std::vector<Violation> found = verify(p);
+    INFO(render(found));
+    REQUIRE(found.empty());
+    const Sizes s(run);
+    const std::uint64_t rows = s.tokens * run.model.hidden * s.bytes;
+    for (std::uint32_t c = 0; c < p.classes.size(); ++c) {
+      const std::uint64_t layers = test::mixtures_on(run, c) * p.microbatches / stage_map(run.plan).pipes();
+      const std::uint64_t again = recomputed_layers(p, c);
+      std::uint64_t gathered = 0, scattered = 0;
+      for (const CollectiveTotal& t : totals_of(p, c).collectives) {
+        if (p[t.group].axes != AxisList{Axis::column}) continue;
+        if (t.kind == Collective::Kind::all_gather) gathered += t.payload;
+        if (t.kind == Collective::Kind::reduce_scatter) scattered += t.payload;
+      }
+      CHECK(scattered == (2 * layers + again) * rows);
+      CHECK(gathered == (2 * layers + again + (run.model.mixture->shared_ffn > 0 ? layers : 0)) * rows);
+    }
+    shared += run.model.mixture->shared_ffn > 0 ? 1 : 0;
+    ++runs;
+  }
+  CHECK(runs == 60);
+  CHECK(shared > 5);
+}
+
 // What a mixture keeps of a microbatch, in elements of the working type: its
 // rows as they arrive (h) and return (h), before (2 f or f) and after (f) the
 // activation, for every slot; the logits in the type of the states.  Layers

@@ -268,8 +268,12 @@ void lose_and_repeat(std::uint64_t seed, const PlannedRun& run, Losses& count) {
       assemble(changed.blocks[b], items);
       if (verify(changed).empty()) {
         const auto* c = std::get_if<Collective>(&op.action);
-        const bool gathered_again = c != nullptr && c->kind == Collective::Kind::all_gather &&
-                                    run.plan.recompute == Recompute::full && run.plan.sequence_parallel;
+        // Recomputation has left what is gathered again for weights' gradients.
+        const bool grid = run.plan.tensor != TensorAlgorithm::one_d && run.model.mixture;
+        const bool gathers = (c != nullptr && c->kind == Collective::Kind::all_gather) ||
+                             (grid && is_kernel(block, op, KernelKind::swap_blocks, Pass::weight_gradient));
+        const bool gathered_again =
+            gathers && run.plan.recompute == Recompute::full && (run.plan.sequence_parallel || grid);
         REQUIRE((gathered_again || gathers_unread(program, block, op) ||
                  is_kernel(block, op, KernelKind::fill, Pass::setup) ||
                  is_kernel(block, op, KernelKind::residual_forward, Pass::recompute)));
@@ -307,12 +311,34 @@ TEST_CASE("the verifier rejects every lost and every repeated op of other archit
   Losses count;
   test::RandomRunLimits limits;
   limits.architectures = true;
-  const std::uint64_t seeds = sample(30);
+  const std::uint64_t seeds = sample(36);
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    if (seed % 6 == 0) {
+      limits.tensor = seed % 12 == 0 ? TensorAlgorithm::three_d : TensorAlgorithm::two_d;
+    } else {
+      limits.tensor.reset();
+    }
     lose_and_repeat(seed, test::random_run(seed, limits), count);
   }
   CAPTURE(count.lost, count.harmless, count.repeated);
   CHECK(count.lost > 100 * seeds);
+  CHECK(count.harmless * 20 < count.lost);
+}
+
+// Beside the grid's products: experts, a context axis, latent attention, BERT's head.
+TEST_CASE("the verifier rejects every lost and every repeated op on grids", "[property][verify]") {
+  Losses count;
+  const std::uint64_t seeds = sample(48);
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    test::RandomRunLimits limits;
+    limits.tensor = seed % 3 == 0 ? TensorAlgorithm::three_d : TensorAlgorithm::two_d;
+    limits.expert = 1 + seed % 2;
+    limits.architectures = seed % 4 == 0;
+    limits.cut_positions = seed % 4 == 1;
+    lose_and_repeat(seed, test::random_run(seed, limits), count);
+  }
+  CAPTURE(count.lost, count.harmless, count.repeated);
+  CHECK(count.lost > 200 * seeds);
   CHECK(count.harmless * 20 < count.lost);
 }
 

@@ -298,10 +298,17 @@ bool gradients_wrong(const Program& p, const RankList& list, Rank rank, Contribu
     const auto kind = static_cast<int>(s.run.block->kernels[compute->kernel].kind);
     if (adds && !seen.emplace(kind, s.run.microbatch, operands).second) return true;
   }
+  // Copies may share out the elements of a layer's table.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<bool>> tables;
   for (const auto& [instance, elements] : covered) {
     const Buffer& b = p[instance.buffer];
     if (!b.parameters || !b.flat_split.empty()) continue;
-    for (const ParameterSlice& s : p.parameter_tables[*b.parameters].slices) {
+    std::vector<bool>& all = tables[{*b.parameters, instance.layer}];
+    all.resize(p.parameter_tables[*b.parameters].count, false);
+    for (std::size_t e = 0; e < elements.size(); ++e) all[e] = all[e] || elements[e];
+  }
+  for (const auto& [table, elements] : tables) {
+    for (const ParameterSlice& s : p.parameter_tables[table.first].slices) {
       for (std::uint64_t e = s.offset; e < s.offset + local_count(s.shard, p.mesh); ++e) {
         if (!elements[e]) return true;
       }

@@ -11,10 +11,13 @@ namespace {
 
 constexpr std::uint64_t cases = 400;
 
-/// Every fourth of another architecture than a plain decoder's.
+/// Every fourth of another architecture than a plain decoder's, half of those with latent attention with experts, some
+/// on grids.
 PlannedRun draw(std::uint64_t seed) {
   test::RandomRunLimits limits;
   limits.architectures = seed % 4 == 0;
+  if (seed % 8 == 0) limits.expert = 2;
+  if (seed % 12 == 0) limits.tensor = seed % 24 == 0 ? TensorAlgorithm::two_d : TensorAlgorithm::three_d;
   return test::random_run(seed, limits);
 }
 

@@ -74,6 +74,7 @@ PlannedRun bounded_run(std::uint64_t seed) {
   // Of the others some have experts, cut over ranks or not, and latent attention.
   if (seed % 10 == 0) limits.expert = static_cast<std::uint32_t>(1U << (seed / 10 % 3));
   limits.architectures = seed % 14 == 0;
+  if (seed % 56 == 0) limits.tensor = seed % 112 == 0 ? TensorAlgorithm::two_d : TensorAlgorithm::two_half_d;
   PlannedRun run = test::random_run(seed, limits);
   // What the bound does not know and a plan may do without.
   run.plan.offload_states = 0;
