@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/calibrate_fit.hpp"
 #include "cli/common.hpp"
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
@@ -31,13 +32,17 @@ class CalibrateVerb final : public Verb {
   const char* summary() const override { return "measure this machine, so that predictions for it hold"; }
 
   void declare(Command& c) override {
+    c.option("--from", from_,
+             "fit what training programs add to published, measured runs: a table as validate reads it");
     declare_output(c, flags_, "write the calibration here; default: where the other verbs find it");
     c.examples(
         "  orrery calibrate                 predictions for local-cpu then use it\n"
-        "  orrery calibrate -o quiet.toml   and: orrery estimate plan.toml --calibration quiet.toml");
+        "  orrery calibrate -o quiet.toml   and: orrery estimate plan.toml --calibration quiet.toml\n"
+        "  orrery calibrate --from traces/measured/runs.csv   constants of training programs, refitted");
   }
 
   int run() override {
+    if (from_) return fit_to_runs(flags_, *from_);
     const std::filesystem::path file =
         prints_output(flags_) ? "standard output"
                               : (flags_.output ? std::filesystem::path(*flags_.output) : own_calibration_path());
@@ -106,6 +111,7 @@ class CalibrateVerb final : public Verb {
  private:
   struct Interrupted {};
   CommonFlags flags_;
+  std::optional<std::string> from_;
 };
 
 }  // namespace

@@ -21,10 +21,12 @@ std::string seconds_text(double s) { return fmt::format("{:.4g} s", s); }
 std::string gib_text(double bytes) { return fmt::format("{:.2f} GiB", Bytes::of(bytes).in(gibibyte)); }
 
 std::string rows_text(const std::vector<ValidatedRun>& rows) {
-  Table table({"run", "predicted", "measured", "error", "predicted", "measured", "error", "<filled by rule"});
+  Table table(
+      {"run", "predicted", "from", "to", "measured", "error", "predicted", "measured", "error", "<filled by rule"});
   for (const ValidatedRun& r : rows) {
     const auto memory = [&](auto text) { return r.memory ? text(*r.memory) : std::string(); };
-    table.row({r.id, seconds_text(r.time.predicted), seconds_text(r.time.measured), signed_percent(r.time.error_pct),
+    table.row({r.id, seconds_text(r.time.predicted), seconds_text(r.low), seconds_text(r.high),
+               seconds_text(r.time.measured), signed_percent(r.time.error_pct),
                memory([](const PredictedMeasured& c) { return gib_text(c.predicted); }),
                memory([](const PredictedMeasured& c) { return gib_text(c.measured); }),
                memory([](const PredictedMeasured& c) { return signed_percent(c.error_pct); }),
@@ -67,6 +69,7 @@ std::string validation_text(const Validation& v, std::optional<GroupBy> by) {
   summary_rows(table, "all", summary_of_all(v));
   summary_rows(table, "all, nothing filled by rule", summary_of_published(v));
   out += fmt::format("\nErrors in percent of what was measured\n{}", table.str());
+  out += fmt::format("\nMeasured between from and to: {:.0f} % of the predicted runs\n", 100.0 * interval_coverage(v));
   return out + fmt::format(
                    "\n{} rows: {} predicted, {} inconsistent, {} not predicted ({} of the {} with a full "
                    "configuration)\n",

@@ -38,7 +38,7 @@ set(libraries
   "nlohmann/json_fwd[.]hpp" "(core|sim|planner|validate|exec|cli)/"        "."
   "CLI/"                    "cli/"                                "${none}"
   "boost/"                  "(core|sim)/"                         "${none}"
-  "Eigen/"                  "(exec|sim/cost)/"                    "exec/kernels/cpu/"   # private to that folder
+  "Eigen/"                  "(exec|sim/cost|validate)/"           "exec/kernels/cpu/"   # private to that folder
   "(tbb|oneapi)/"           "(planner|validate)/"                            "${none}"
   "hwloc"                   "exec/calibrate/"                     "${none}"
   "atomic$"                 "(exec|planner|cli|sim/des|core/record)/" "."   # sim/des, core/record: only to be told to stop

@@ -25,13 +25,11 @@ std::optional<std::uint64_t> last_number(const std::string& text) {
   return fault == std::errc{} && end == text.data() + text.size() && value > 0 ? std::optional(value) : std::nullopt;
 }
 
-std::optional<Precision> precision_named(const std::string& text) {
+std::optional<Precision> precision_named(const MeasuredRun& run) {
+  const std::string& text = run.precision;
   if (text.starts_with("bf16") || text.starts_with("amp_bf16")) return Precision::bf16;
   if (text.starts_with("fp16")) return Precision::fp16;
-  for (const char* eight : {"fp8", "mxfp8", "float8", "amp_fp8"}) {
-    if (text.starts_with(eight)) return Precision::fp8;
-  }
-  return std::nullopt;
+  return is_fp8(run) ? std::optional(Precision::fp8) : std::nullopt;
 }
 
 /// Sharding along the data axis: the ZeRO stage, and the ranks that share the states (0: all).
@@ -191,7 +189,7 @@ class Expression {
   }
 
   bool workload() {
-    const std::optional<Precision> precision = precision_named(run_.precision);
+    const std::optional<Precision> precision = precision_named(run_);
     if (!precision) return refuse(fmt::format("the precision {} is not modelled", run_.precision));
     Workload& w = out_.run->workload;
     w.global_batch = *run_.gbs;

@@ -39,4 +39,11 @@ const Framework* framework_of(const MeasuredRun& run) {
   return best;
 }
 
+bool is_fp8(const MeasuredRun& run) {
+  for (const char* eight : {"fp8", "mxfp8", "float8", "amp_fp8"}) {
+    if (run.precision.starts_with(eight)) return true;
+  }
+  return false;
+}
+
 }  // namespace orrery

@@ -35,5 +35,7 @@ struct Framework {
 
 /// The rule of the row's framework cell; null where there is none.
 [[nodiscard]] const Framework* framework_of(const MeasuredRun&);
+/// Whether products are in fp8, by any recipe.
+[[nodiscard]] bool is_fp8(const MeasuredRun&);
 
 }  // namespace orrery

@@ -38,6 +38,18 @@ std::string shipped(const std::string& cell, const Library& library) {
   return {};
 }
 
+/// Key and value heads of the shipped dense decoder of this width, feed-forward width and number of heads; else heads.
+std::uint64_t usual_kv_heads(const ModelSpec& m, const Library& library) {
+  for (const char* name : {"llama-3-8b", "llama-3-70b", "llama-3-405b"}) {
+    Diagnostics d;
+    const std::optional<ModelSpec> shipped = library.model(name, ".", d);
+    if (shipped && shipped->hidden == m.hidden && shipped->ffn == m.ffn && shipped->heads == m.heads) {
+      return shipped->kv_heads;
+    }
+  }
+  return m.heads;
+}
+
 /// The family that an activation stands for: LLaMA's for gated ones, Nemotron's for the squared, else GPT's.
 void set_family(ModelSpec& m, const std::string& activation) {
   const bool gated = activation == "swiglu" || activation == "geglu";
@@ -91,9 +103,9 @@ NamedModel model_of(const MeasuredRun& run, const Framework& framework, const Li
       return out;
     }
     m.head_dim = m.hidden / m.heads;
-    m.kv_heads = run.kv_heads.value_or(m.heads);
-    if (!run.kv_heads) out.filled.emplace_back("kv_heads");
     m.ffn = run.ffn.value_or(4 * m.hidden);
+    m.kv_heads = run.kv_heads ? *run.kv_heads : usual_kv_heads(m, library);
+    if (!run.kv_heads) out.filled.emplace_back("kv_heads");
     if (!run.ffn) out.filled.emplace_back("ffn");
     m.vocabulary = run.vocab.value_or(framework.vocabulary);
     if (!run.vocab) out.filled.emplace_back("vocab");
@@ -101,6 +113,8 @@ NamedModel model_of(const MeasuredRun& run, const Framework& framework, const Li
     if (run.vocab) m.vocabulary = *run.vocab;
     if (m.mixture && run.experts) m.mixture->experts = static_cast<std::uint32_t>(*run.experts);
     if (m.mixture && run.topk) m.mixture->per_token = static_cast<std::uint32_t>(*run.topk);
+    // Cut short for a few devices, a model may begin with fewer dense layers than the whole one.
+    if (m.mixture && run.notes.find("first layer dense") != std::string::npos) m.mixture->first_dense = 1;
   }
   m.prediction_modules = 0;  // tables do not say that they were trained
   m.max_positions = std::max<std::uint64_t>(m.max_positions, run.seq.value_or(1));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string_view>
@@ -41,6 +42,16 @@ std::optional<double> leading_number(std::string_view& text) {
   if (fault != std::errc{} || !(value > 0.0)) return std::nullopt;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return value;
+}
+
+/// "NVLink3 (4 links inter-GPU)": so many links of a GPU, 25 GB/s each way.
+std::optional<Bandwidth> links_between(std::string_view text) {
+  constexpr std::string_view begin = "NVLink3 (";
+  if (!text.starts_with(begin)) return std::nullopt;
+  text.remove_prefix(begin.size());
+  const std::optional<double> links = leading_number(text);
+  if (!links || !text.starts_with(" links")) return std::nullopt;
+  return *links * Bandwidth::of(25e9);
 }
 
 }  // namespace
@@ -87,6 +98,8 @@ RunCluster run_cluster(const MeasuredRun& run, const Library& library) {
   if (!run.gpus_per_node && cluster->levels.size() == 2 && *run.gpus > 1) out.filled.emplace_back("gpus_per_node");
   if (run.intra_link.starts_with("PCIe")) {
     cluster->levels.front().bandwidth = cluster->host_link.value_or(cluster->levels.front().bandwidth);
+  } else if (const auto links = links_between(run.intra_link)) {
+    cluster->levels.front().bandwidth = std::min(cluster->levels.front().bandwidth, *links);
   } else if (run.intra_link.empty() && *run.gpus > 1) {
     out.filled.emplace_back("intra_link");
   }

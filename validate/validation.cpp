@@ -7,13 +7,8 @@
 #include <map>
 #include <variant>
 
-#include "core/program/lower/lower.hpp"
-#include "core/record/calibration_file.hpp"
-#include "planner/resolve.hpp"
-#include "sim/cost/cost_model.hpp"
-#include "sim/estimate/estimate.hpp"
-#include "validate/expressed_run.hpp"
 #include "validate/framework.hpp"
+#include "validate/prepared_run.hpp"
 
 namespace orrery {
 namespace {
@@ -23,41 +18,30 @@ struct Outcome {
   bool inconsistent = false;
 };
 
-Calibration calibration_of(const DeviceSpec& device, const Library& library) {
-  Diagnostics d;
-  std::optional<Calibration> found = read_calibration(library.calibration(device.calibration), d);
-  if (!found) throw Error("a shipped calibration cannot be read\n" + render(d));
-  return std::move(*found);
-}
-
-Outcome predicted(const MeasuredRun& row, const Library& library) {
-  const auto skipped = [&](std::string reason) {
-    return Outcome{SkippedRun{row.id, std::move(reason), has_full_configuration(row)}, false};
-  };
-  const std::optional<double> step = measured_step(row);
-  if (!step) return skipped("no time is published");
-  ExpressedRun expressed = express(row, library);
-  if (!expressed.run) return skipped(expressed.reason);
-  PlannedRun& run = *expressed.run;
-  const ClusterSpec& cluster = *run.cluster;
-  const Calibration calibration = calibration_of(cluster.device, library);
-  run.plan = resolve(run.plan, run.model, run.workload, cluster, calibration).plan;
-  const Program program = lower(run.model, run.workload, run.plan);
-  const Report report = estimate(run, program, CostModel(cluster, calibration, run.plan.mesh, run.plan.placement));
-
+Outcome predicted(const MeasuredRun& row, const Library& library, const std::vector<CostFile>& costs) {
+  std::variant<PreparedRun, std::string> prepared = prepare(row, library);
+  if (auto* reason = std::get_if<std::string>(&prepared)) {
+    return Outcome{SkippedRun{row.id, std::move(*reason), has_full_configuration(row)}, false};
+  }
+  auto& p = std::get<PreparedRun>(prepared);
+  const Report r = report(p, costs_of(costs, p.labels));
   ValidatedRun out;
   out.id = row.id;
   out.gpu = row.gpu;
   out.source = row.source;
   out.precision = row.precision;
   out.framework = framework_of(row)->name;
-  out.time = {report.step_time.base(), *step, error_pct(report.step_time.base(), *step)};
+  const double step = r.step_time.base();
+  out.time = {step, p.measured, error_pct(step, p.measured)};
+  const HeldOutErrors errors = errors_of(costs, p.labels);
+  out.low = errors.low * step;
+  out.high = errors.high * step;
   if (const std::optional<double> bytes = measured_allocated(row)) {
-    const auto peak = static_cast<double>(report.peak_memory_bytes);
+    const auto peak = static_cast<double>(r.peak_memory_bytes);
     out.memory = PredictedMeasured{peak, *bytes, error_pct(peak, *bytes)};
   }
-  out.filled = std::move(expressed.filled);
-  return {std::move(out), row.notes.find("INCONSISTENT") != std::string::npos};
+  out.filled = std::move(p.filled);
+  return {std::move(out), p.inconsistent};
 }
 
 std::vector<const ValidatedRun*> pointers(const std::vector<ValidatedRun>& rows) {
@@ -88,9 +72,24 @@ bool has_full_configuration(const MeasuredRun& r) {
          !r.precision.empty() && r.notes.find("LoRA") == std::string::npos;
 }
 
+std::vector<CostFile> shipped_costs(const Library& library) {
+  Diagnostics d;
+  std::optional<std::vector<CostFile>> found = read_costs(library.directory() / "software", d);
+  if (!found) throw Error("shipped costs of software cannot be read\n" + render(d));
+  return std::move(*found);
+}
+
+double interval_coverage(const Validation& v) {
+  std::size_t inside = 0;
+  for (const ValidatedRun& r : v.rows) inside += r.low <= r.time.measured && r.time.measured <= r.high ? 1 : 0;
+  return v.rows.empty() ? 0.0 : static_cast<double>(inside) / static_cast<double>(v.rows.size());
+}
+
 Validation validate(const std::vector<MeasuredRun>& table, const Library& library) {
+  const std::vector<CostFile> costs = shipped_costs(library);
   std::vector<Outcome> outcomes(table.size());
-  tbb::parallel_for(std::size_t{0}, table.size(), [&](std::size_t i) { outcomes[i] = predicted(table[i], library); });
+  tbb::parallel_for(std::size_t{0}, table.size(),
+                    [&](std::size_t i) { outcomes[i] = predicted(table[i], library, costs); });
   Validation out;
   out.tier = "estimate";
   for (std::size_t i = 0; i < table.size(); ++i) {

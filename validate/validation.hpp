@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/spec/library.hpp"
+#include "validate/cost_file.hpp"
 #include "validate/measured_run.hpp"
 #include "validate/statistics.hpp"
 
@@ -25,6 +26,7 @@ struct ValidatedRun {
   std::string id;
   std::string gpu, source, precision, framework;  ///< what summaries group by
   PredictedMeasured time;                         ///< seconds of a step
+  double low = 0.0, high = 0.0;                   ///< of the step: eight runs in ten lie between (HeldOutErrors)
   std::optional<PredictedMeasured> memory;        ///< bytes; where the row publishes the peak of what was allocated
   std::vector<std::string> filled;                ///< columns whose empty cells a rule filled
   friend bool operator==(const ValidatedRun&, const ValidatedRun&) = default;
@@ -57,6 +59,12 @@ struct Validation {
 
 /// Predicts every row of a table.  The same table gives the same bytes.
 [[nodiscard]] Validation validate(const std::vector<MeasuredRun>&, const Library&);
+
+/// The constants of training software that the data directory holds (models/software).
+[[nodiscard]] std::vector<CostFile> shipped_costs(const Library&);
+
+/// Share of the predicted rows whose measured time lies inside the interval; 0 without rows.
+[[nodiscard]] double interval_coverage(const Validation&);
 
 /// Of all rows, and of those where no rule filled a cell.
 [[nodiscard]] RunSummary summary_of_all(const Validation&);

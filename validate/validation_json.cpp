@@ -19,7 +19,12 @@ Json to_json(const ErrorSummary& s) {
 Json to_json(const RunSummary& s) { return {{"time", to_json(s.time)}, {"memory", to_json(s.memory)}}; }
 
 Json to_json(const ValidatedRun& r) {
-  Json out{{"id", r.id}, {"predicted", r.time.predicted}, {"measured", r.time.measured}, {"error", r.time.error_pct}};
+  Json out{{"id", r.id},
+           {"predicted", r.time.predicted},
+           {"measured", r.time.measured},
+           {"error", r.time.error_pct},
+           {"low", r.low},
+           {"high", r.high}};
   if (r.memory) {
     out["memory"] = {
         {"predicted", r.memory->predicted}, {"measured", r.memory->measured}, {"error", r.memory->error_pct}};
@@ -55,6 +60,7 @@ Json to_json(const Validation& v, std::optional<GroupBy> by) {
              {"skipped", v.skipped.size()},
              {"full_configurations", v.full_configurations},
              {"skipped_full_configurations", full}}},
+           {"interval_coverage", interval_coverage(v)},
            {"summary", to_json(summary_of_all(v))},
            {"summary_of_published", to_json(summary_of_published(v))}};
   if (by) {

@@ -9,6 +9,7 @@
 #include "core/base/units.hpp"
 #include "core/plan/plan.hpp"
 #include "core/program/kernel.hpp"
+#include "core/record/software_costs.hpp"
 
 namespace orrery {
 
@@ -47,10 +48,19 @@ struct GemmEfficiency {
   friend bool operator==(const GemmEfficiency&, const GemmEfficiency&) = default;
 };
 
+/// How flash attention falls short of the matrix peak, on executed flops:
+///
+///     e = e0 * d / (d + D) * s / (s + S)      (the last factor under a causal mask alone)
+///
+///     d, s  head width, keys of a sequence     e0  efficiency when both are long
+///     D     width at which the softmax takes as long as the products
+///     S     length at which tiles cut by the mask take as long as whole ones
 struct AttentionEfficiency {
   DType compute = DType::bf16;
-  double forward_efficiency = 1.0;  ///< of the matrix peak, on executed flops
+  double forward_efficiency = 1.0;  ///< e0
   double backward_efficiency = 1.0;
+  double head_half = 0.0;      ///< D
+  double sequence_half = 0.0;  ///< S
   friend bool operator==(const AttentionEfficiency&, const AttentionEfficiency&) = default;
 };
 
@@ -108,6 +118,7 @@ struct Calibration {
   std::uint32_t cores = 0;             ///< of the measured machine, which its CPU ranks share; 0: as the device says
   double busy_compute_slowdown = 1.0;  ///< >= 1: time of matrix products with all cores busy over time alone
   double busy_memory_slowdown = 1.0;   ///< >= 1: the same for all other kernels
+  SoftwareCosts software;              ///< of the program that trains
   friend bool operator==(const Calibration&, const Calibration&) = default;
 };
 

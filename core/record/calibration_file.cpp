@@ -109,6 +109,8 @@ void read_attention(TomlTable& root, Calibration& into) {
     t.read_enum("compute", types(), a.compute);
     t.read("forward_efficiency", a.forward_efficiency, share);
     t.read("backward_efficiency", a.backward_efficiency, share);
+    t.read("head_half", a.head_half, {0.0, 1e6}, Need::optional);
+    t.read("sequence_half", a.sequence_half, {0.0, 1e6}, Need::optional);
     if (std::any_of(into.attention.begin(), into.attention.end(),
                     [&](const auto& o) { return o.compute == a.compute; })) {
       t.error("compute", "calibration.duplicate", fmt::format("a second [[attention]] for {}", name_of(a.compute)));
@@ -259,6 +261,8 @@ std::string calibration_text(const Calibration& c) {
   for (const AttentionEfficiency& a : c.attention) {
     out.array_table("attention").text("compute", name_of(a.compute));
     out.number("forward_efficiency", a.forward_efficiency).number("backward_efficiency", a.backward_efficiency);
+    if (a.head_half > 0.0) out.number("head_half", a.head_half);
+    if (a.sequence_half > 0.0) out.number("sequence_half", a.sequence_half);
   }
   for (const KernelRate& k : c.kernels) {
     out.array_table("kernels").text("kind", name_of(k.kind)).text("compute", name_of(k.compute));

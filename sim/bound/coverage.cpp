@@ -43,7 +43,7 @@ bool bound_covers(const Plan& plan) {
     case ScheduleName::custom: return false;
   }
   // Reductions behind each part of a split pass, or of both pipes.
-  const bool cuts = plan.zero_stage >= 2 && plan.mesh.size(Axis::data) > 1;
+  const bool cuts = plan.zero_stage >= 2 && !shard_axes_of(plan).empty();
   if (cuts && (splits_backward(plan) || stage_map(plan).two_way())) return false;
   return plan.inner_ring == 0 && plan.context != ContextAlgorithm::ring_self_attention &&
          plan.offload_states == plain.offload_states && plan.offload_parameters == plain.offload_parameters &&
@@ -51,7 +51,7 @@ bool bound_covers(const Plan& plan) {
 }
 
 bool bound_covers(const Plan& plan, const ModelSpec& model) {
-  const bool ahead = plan.zero_stage == 3 && plan.mesh.size(Axis::data) > 1 && plan.prefetch > 0;
+  const bool ahead = plan.zero_stage == 3 && !shard_axes_of(plan).empty() && plan.prefetch > 0;
   return bound_covers(model) && bound_covers(plan) && !(ahead && mixes_kinds(model));
 }
 

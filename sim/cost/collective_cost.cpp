@@ -221,12 +221,14 @@ Seconds stepwise_ring(Collective::Kind kind, Bytes payload, std::uint32_t member
 CollectiveCost::CollectiveCost(const ClusterSpec& cluster, const Calibration& calibration, bool more_ranks_than_cores)
     : algorithms_(calibration.algorithms),
       launch_(calibration.collective_launch),
+      all_to_all_(calibration.software[SoftwareCost::all_to_all]),
       messages_(calibration.messages),
       serial_(!cluster.device.concurrent_lanes) {
   for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
     const auto& e = calibration.level_efficiency;
     const double efficiency = e.empty() ? 1.0 : e[std::min(l, e.size() - 1)];
-    links_.push_back({cluster.levels[l].latency, efficiency * cluster.levels[l].bandwidth});
+    const double slower = calibration.software[l == 0 ? SoftwareCost::link : SoftwareCost::network];
+    links_.push_back({cluster.levels[l].latency, (efficiency / slower) * cluster.levels[l].bandwidth});
   }
   if (messages_) message_latency_ = more_ranks_than_cores ? messages_->latency_shared : messages_->latency;
   if (serial_) {
@@ -258,6 +260,7 @@ CollectiveCost::Choice CollectiveCost::choose(Collective::Kind kind, Bytes paylo
   if (!best) {  // the offered algorithms do not know this kind
     best = Choice{CollectiveAlgorithm::ring, *collective_time(kind, payload, shape, CollectiveAlgorithm::ring, links_)};
   }
+  if (kind == Collective::Kind::all_to_all) best->time = all_to_all_ * best->time;
   best->time += launch_;
   return *best;
 }

@@ -165,6 +165,7 @@ class CollectiveCost {
   std::vector<LinkCost> links_;
   std::vector<CollectiveAlgorithm> algorithms_;
   Seconds launch_;
+  double all_to_all_ = 1.0;  ///< factor of its time
   std::optional<MessageRate> messages_;
   Seconds message_latency_;
   bool serial_ = false;

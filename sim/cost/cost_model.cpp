@@ -53,7 +53,9 @@ CostModel::CostModel(const ClusterSpec& cluster, const Calibration& calibration,
       kernel_cost_(cluster.device, calibration, cores_of(cluster, calibration) > 1 && ranks_on_node_ > 1),
       collective_cost_(cluster, calibration,
                        cores_of(cluster, calibration) > 0 && ranks_on_node_ > cores_of(cluster, calibration)),
-      host_bandwidth_(calibration.host_bandwidth) {
+      host_bandwidth_(calibration.host_bandwidth),
+      overlap_loss_(calibration.software[SoftwareCost::overlap]),
+      tensor_factor_(calibration.software[SoftwareCost::tensor]) {
   ORRERY_ASSERT(placement_.empty() || placement_.size() == mesh.size(), placement_.size(), mesh.size());
   ORRERY_ASSERT(!placement_.empty() || mesh.size() <= cluster.devices(), mesh.size(), cluster.devices());
   const std::uint32_t cores = cores_of(cluster, calibration);
@@ -113,8 +115,10 @@ Seconds CostModel::collective(const Program& program, const Block& block, const 
 }
 
 Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group& group) const {
-  if (group.members.empty()) return slowest(kind, payload, axis_shapes_[axis_set(group.axes, axis_bit_)]);
-  return slowest(kind, payload, group_shapes(group, mesh_, placement_, cluster_));
+  const bool tensor = group.axes.count == 1 && group.axes.axis[0] == Axis::tensor;
+  const double factor = tensor ? tensor_factor_ : 1.0;
+  if (group.members.empty()) return factor * slowest(kind, payload, axis_shapes_[axis_set(group.axes, axis_bit_)]);
+  return factor * slowest(kind, payload, group_shapes(group, mesh_, placement_, cluster_));
 }
 
 CollectiveAlgorithm CostModel::algorithm(Collective::Kind kind, Bytes payload, const GroupShape& shape) const {

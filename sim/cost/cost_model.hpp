@@ -79,6 +79,8 @@ class CostModel {
 
   /// Set when the device's ranks share cores (CPU ranks) and a node holds more ranks than cores.
   [[nodiscard]] std::optional<CoreSharing> core_sharing() const { return sharing_; }
+  /// Time that compute loses for each second of collectives beside it (SoftwareCost::overlap).
+  [[nodiscard]] double overlap_loss() const { return overlap_loss_; }
   [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
   [[nodiscard]] const Mesh& mesh() const { return mesh_; }
   [[nodiscard]] const KernelCost& kernels() const { return kernel_cost_; }
@@ -97,7 +99,9 @@ class CostModel {
   CollectiveCost collective_cost_;
   std::optional<Bandwidth> host_bandwidth_;
   std::optional<CoreSharing> sharing_;
-  bool aligned_ = false;  ///< rank i on device i, and is_aligned
+  double overlap_loss_ = 0.0;
+  double tensor_factor_ = 1.0;  ///< of collectives along the tensor axis
+  bool aligned_ = false;        ///< rank i on device i, and is_aligned
   /// Bit of each axis in `axis_shapes_`; axes of size 1 change no group and have none.
   std::array<std::uint16_t, axis_count> axis_bit_{};
   /// Shapes of the groups over each subset of axes (no member list), computed once.

@@ -77,6 +77,23 @@ KernelKind measured_as(KernelKind kind) {
   return kind;
 }
 
+/// Times that a kernel bound by memory passes over its bytes.
+double passes(KernelKind kind, const SoftwareCosts& software) {
+  switch (kind) {
+    case KernelKind::sum_squares:
+    case KernelKind::sgd_update:
+    case KernelKind::adam_update:
+    case KernelKind::lamb_moments:
+    case KernelKind::lamb_update:
+    case KernelKind::lars_norms:
+    case KernelKind::lars_update:
+    case KernelKind::adafactor_squares:
+    case KernelKind::adafactor_moments:
+    case KernelKind::adafactor_update: return software[SoftwareCost::optimizer];
+    default: return software[SoftwareCost::memory];
+  }
+}
+
 std::size_t transposition(bool a, bool b) { return (a ? 2U : 0U) + (b ? 1U : 0U); }
 
 }  // namespace
@@ -86,10 +103,13 @@ KernelCost::KernelCost(const DeviceSpec& device, const Calibration& calibration,
       memory_efficiency_(calibration.memory_efficiency),
       launch_(calibration.launch),
       compute_slowdown_(busy ? calibration.busy_compute_slowdown : 1.0),
-      memory_slowdown_(busy ? calibration.busy_memory_slowdown : 1.0) {
+      memory_slowdown_(busy ? calibration.busy_memory_slowdown : 1.0),
+      software_(calibration.software) {
+  launch_ += Seconds::of(software_[SoftwareCost::kernel_gap]);
   for (const DType type : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::f8}) {
     peak_[static_cast<std::size_t>(type)] = peak_of(device, type);
   }
+  vector_ = peak_[static_cast<std::size_t>(DType::f32)];
   for (const GemmEfficiency& g : calibration.gemm) gemm_[static_cast<std::size_t>(g.compute)] = g;
   // Nobody has measured shapes in fp8: the share of the peak is that of bf16.
   auto& f8 = gemm_[static_cast<std::size_t>(DType::f8)];
@@ -124,6 +144,22 @@ const RateTable* KernelCost::rate(KernelKind kind, DType type, bool dropout) con
 FlopRate KernelCost::peak(DType type) const { return peak_[static_cast<std::size_t>(type)]; }
 
 Seconds KernelCost::gemm(const GemmShape& s, DType type, Bytes touched) const {
+  const bool f8 = type == DType::f8;
+  Seconds time = software_[f8 ? SoftwareCost::gemm_f8 : SoftwareCost::gemm] * products(s, type, touched);
+  const auto beside = [&](SoftwareCost bytes, std::uint64_t rows, std::uint64_t columns) {
+    const double elements = static_cast<double>(s.batch) * static_cast<double>(rows) * static_cast<double>(columns);
+    time += memory_time(Bytes::of(software_[bytes] * elements), bandwidth_, memory_efficiency_);
+  };
+  if (s.transpose_a) {
+    beside(SoftwareCost::accumulate, s.rows, s.columns);
+  } else if (f8) {
+    // Made fp8 once for the product that follows and for the weights' gradient, which reads what this left.
+    beside(SoftwareCost::quantize, s.rows, s.depth);
+  }
+  return launch_ + time;
+}
+
+Seconds KernelCost::products(const GemmShape& s, DType type, Bytes touched) const {
   const auto rows = static_cast<double>(s.rows);
   const auto columns = static_cast<double>(s.columns);
   const auto depth = static_cast<double>(s.depth);
@@ -137,12 +173,12 @@ Seconds KernelCost::gemm(const GemmShape& s, DType type, Bytes touched) const {
   }
   if (measured != nullptr) {
     const FlopRate rate = FlopRate::of(faster * interpolate(*measured, rows, columns, depth));
-    return launch_ + compute_slowdown_ * (Flops::of(flops) / rate);
+    return compute_slowdown_ * (Flops::of(flops) / rate);
   }
   const auto& of = gemm_[static_cast<std::size_t>(type)];
   const double efficiency = of ? gemm_efficiency(s, *of) : 1.0;
-  return launch_ + compute_slowdown_ * roofline_time(Flops::of(flops), efficiency * peak(type), touched,
-                                                     memory_efficiency_ * bandwidth_);
+  return compute_slowdown_ *
+         roofline_time(Flops::of(flops), efficiency * peak(type), touched, memory_efficiency_ * bandwidth_);
 }
 
 Seconds KernelCost::gemm(const GemmShape& s, DType type) const {
@@ -155,22 +191,28 @@ Seconds KernelCost::gemm(const GemmShape& s, DType type) const {
 
 Seconds KernelCost::attention(const Kernel& k, Bytes touched) const {
   ORRERY_ASSERT(is_attention(k.kind) && k.batch > 0, k.kind, k.batch);
+  return launch_ + software_[SoftwareCost::attention] * attention_core(k, touched);
+}
+
+Seconds KernelCost::attention_core(const Kernel& k, Bytes touched) const {
   const KernelFlops flops = flops_of(k);
   const double executed = busiest_flops(k);
   if (const RateTable* measured = rate(measured_as(k.kind), k.compute, k.options.dropout)) {
     const double sequence = static_cast<double>(k.rows) / k.batch;
-    return launch_ +
-           compute_slowdown_ *
-               (Flops::of(executed) / FlopRate::of(interpolate(*measured, sequence, static_cast<double>(k.head_dim))));
+    return compute_slowdown_ *
+           (Flops::of(executed) / FlopRate::of(interpolate(*measured, sequence, static_cast<double>(k.head_dim))));
   }
   const AttentionEfficiency& e = attention_[static_cast<std::size_t>(k.compute)];
   const Bytes traffic = memory_traffic(k, touched);
   const Bandwidth bandwidth = memory_efficiency_ * bandwidth_;
+  const double width = k.head_dim;
+  const double keys = static_cast<double>(k.depth > 0 ? k.depth : k.rows) / k.batch;
+  const double full = width / (width + e.head_half) * (k.options.causal ? keys / (keys + e.sequence_half) : 1.0);
   switch (measured_as(k.kind)) {
     case KernelKind::attention_flash_forward:
-      return launch_ + roofline_time(Flops::of(executed), e.forward_efficiency * peak(k.compute), traffic, bandwidth);
+      return roofline_time(Flops::of(executed), full * e.forward_efficiency * peak(k.compute), traffic, bandwidth);
     case KernelKind::attention_flash_backward:
-      return launch_ + roofline_time(Flops::of(executed), e.backward_efficiency * peak(k.compute), traffic, bandwidth);
+      return roofline_time(Flops::of(executed), full * e.backward_efficiency * peak(k.compute), traffic, bandwidth);
     default: {
       // Separate kernels, one after the other: products over the whole square, then
       // passes over the matrix.  Batched products use the plain GEMM efficiency.
@@ -179,8 +221,11 @@ Seconds KernelCost::attention(const Kernel& k, Bytes touched) const {
       const double efficiency =
           g ? gemm_efficiency({sequence * k.batch * k.heads, sequence, k.head_dim, false, true}, *g) : 1.0;
       const double kernels = k.kind == KernelKind::attention_unfused_forward ? 3.0 : 5.0;
-      return (kernels + (k.options.dropout ? 1.0 : 0.0)) * launch_ +
-             Flops::of(flops.counted) / (efficiency * peak(k.compute)) + traffic / bandwidth;
+      // Rows of a head that do not begin at 16 bytes keep the products off the tensor cores.
+      const bool aligned = std::size_t{k.head_dim} * size_of(k.compute) % 16 == 0;
+      const FlopRate rate = aligned ? efficiency * peak(k.compute) : std::min(efficiency * peak(k.compute), vector_);
+      return (kernels - 1.0 + (k.options.dropout ? 1.0 : 0.0)) * launch_ + Flops::of(flops.counted) / rate +
+             traffic / bandwidth;
     }
   }
 }
@@ -189,7 +234,12 @@ Seconds KernelCost::bytes(KernelKind kind, DType type, Bytes traffic, bool dropo
   if (const RateTable* measured = rate(kind, type, dropout)) {
     return launch_ + memory_slowdown_ * (traffic / Bandwidth::of(interpolate(*measured, traffic.in(byte))));
   }
-  return launch_ + memory_slowdown_ * memory_time(traffic, bandwidth_, memory_efficiency_);
+  Seconds time = memory_slowdown_ * memory_time(passes(kind, software_) * traffic, bandwidth_, memory_efficiency_);
+  if (kind == KernelKind::advance_step) time += Seconds::of(software_[SoftwareCost::step_gap]);
+  if (kind == KernelKind::route_tokens || kind == KernelKind::route_choices) {
+    time += Seconds::of(software_[SoftwareCost::routing_gap]);
+  }
+  return launch_ + time;
 }
 
 Seconds KernelCost::kernel(const Kernel& k, Bytes touched) const {
@@ -201,7 +251,8 @@ Seconds KernelCost::kernel(const Kernel& k, Bytes touched) const {
     GemmShape s{k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b, k.batch};
     std::uint64_t& rows = k.options.transpose_a ? s.depth : s.rows;
     rows = (rows + k.batch - 1) / k.batch;
-    return gemm(s, k.compute, touched);
+    const Seconds time = software_[SoftwareCost::expert_gemm] * gemm(s, k.compute, touched);
+    return std::max(time, static_cast<double>(k.batch) * Seconds::of(software_[SoftwareCost::expert_gap]));
   }
   if (is_attention(k.kind)) return attention(k, touched);
   if (const std::uint32_t width = score_width(k); width > 0) {

@@ -55,6 +55,8 @@ struct GemmShape {
 
 /// Prices kernels on one kind of device.
 ///
+/// To each, the costs of the software that trains are added (SoftwareCosts).
+///
 /// A kernel with a measured rate costs work / rate (gemm and attention: flops;
 /// others: bytes), interpolated over its sizes.  Otherwise the roofline with
 /// the calibration's efficiencies, plus the launch gap.  A type for which the
@@ -81,15 +83,19 @@ class KernelCost {
   /// With the table without dropout where there is none with it.
   [[nodiscard]] const RateTable* rate(KernelKind, DType, bool dropout) const;
   [[nodiscard]] FlopRate peak(DType) const;
+  [[nodiscard]] Seconds products(const GemmShape&, DType compute, Bytes touched) const;
+  [[nodiscard]] Seconds attention_core(const Kernel&, Bytes touched) const;
 
   std::array<FlopRate, dtype_count> peak_{};
   std::array<std::optional<GemmEfficiency>, dtype_count> gemm_;
   std::array<AttentionEfficiency, dtype_count> attention_;
+  FlopRate vector_;  ///< of arithmetic beside the tensor cores
   Bandwidth bandwidth_;
   double memory_efficiency_ = 1.0;
   Seconds launch_;
   double compute_slowdown_ = 1.0;
   double memory_slowdown_ = 1.0;
+  SoftwareCosts software_;
   std::vector<RateTable> tables_;
   std::array<std::int16_t, kernel_kind_count * dtype_count * 2> table_of_{};  ///< into tables_, -1: none
   std::array<std::int16_t, 4 * dtype_count> gemm_table_of_{};

@@ -78,6 +78,31 @@ struct Alone {
   Seconds operator()(const Free&) const { return {}; }
 };
 
+/// Whether parameters or gradients move in it, beside the computation of other layers.
+bool runs_beside(const Op& op) {
+  if (op.lane.kind != LaneKind::collective) return false;
+  return op.lane.index == gather_lane || op.lane.index == all_lane || op.lane.index == index(Axis::data) ||
+         op.lane.index == index(Axis::replica);
+}
+
+/// T' = T + k min(C, T): the compute of a block, T, with collectives of C seconds beside it.
+/// What NCCL takes of the device's multiprocessors and memory while it runs is k; measured by fits, so
+/// it stands with the costs of software.
+double compute_stretch(const CostModel& costs, const Program& program, const Block& block) {
+  const double loss = costs.overlap_loss();
+  if (loss <= 0.0) return 1.0;
+  double compute = 0.0;
+  double beside = 0.0;
+  for (const Op& op : block.ops) {
+    if (runs_beside(op)) {
+      beside += std::visit(Alone{costs, program, block, op}, op.action).base();
+    } else if (op.lane.kind == LaneKind::compute) {
+      compute += std::visit(Alone{costs, program, block, op}, op.action).base();
+    }
+  }
+  return compute > 0.0 ? 1.0 + loss * std::min(beside, compute) / compute : 1.0;
+}
+
 }  // namespace
 
 void price(Prices& prices, const Program& program, const CostModel& costs) {
@@ -113,9 +138,12 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
       const Block& block = program.blocks[b];
       if (!priced[b]) {
         priced[b] = true;
+        const double stretch = compute_stretch(costs, program, block);
         for (std::size_t i = 0; i < block.ops.size(); ++i) {
           const Op& op = block.ops[i];
-          const Picoseconds duration = whole(std::visit(Alone{costs, program, block, op}, op.action));
+          Seconds alone = std::visit(Alone{costs, program, block, op}, op.action);
+          if (stretch > 1.0 && op.lane.kind == LaneKind::compute) alone = stretch * alone;
+          const Picoseconds duration = whole(alone);
           prices.op[prices.first_op[b] + i] = duration;
           ops_time[b] += static_cast<double>(duration);
         }

@@ -14,6 +14,7 @@
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "sim/net/fabric.hpp"
+#include "validate/cost_file.hpp"
 #include "validate/run_table.hpp"
 
 namespace orrery::test {
@@ -130,6 +131,13 @@ std::string calibration(std::string_view bytes) {
   return parse_calibration(calibration_text(*value), "again.toml", again) == value ? "" : "does not read back equal";
 }
 
+std::string costs(std::string_view bytes) {
+  Diagnostics diagnostics, again;
+  const auto value = parse_costs(std::string(bytes), "fuzz.toml", diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  return parse_costs(costs_text(*value), "again.toml", again) == value ? "" : "does not read back equal";
+}
+
 std::string order(std::string_view bytes) {
   Diagnostics diagnostics, again;
   const auto value = read_order(std::string(bytes), "fuzz.order", diagnostics);
@@ -174,6 +182,7 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"report", report, {"tests/fuzz/seeds/report"}, ".json"},
       {"order", order, {"tests/fuzz/seeds/order"}, ".order"},
       {"calibration", calibration, {"models/calibration"}, ".toml"},
+      {"costs", costs, {"models/software"}, ".toml"},
       {"fabric", fabric, {"models/fabric"}, ".toml"},
       {"runs", runs, {"tests/fuzz/seeds/runs"}, ".csv"},
   };

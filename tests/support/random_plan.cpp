@@ -408,8 +408,7 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     std::iota(p.placement.begin(), p.placement.end(), 0U);
     draw.shuffle(p.placement);
   }
-  if (limits.beyond_bound)
-    p.zero_stage = limits.zero_stage.value_or(draw.of({0U, 1U, 2U, 2U, 3U, 3U}));
+  if (limits.beyond_bound) p.zero_stage = limits.zero_stage.value_or(draw.of({0U, 1U, 2U, 2U, 3U, 3U}));
   if (p.zero_stage == 3) {
     p.reshard_after_forward = !draw.once_in(2);
     p.prefetch = draw.small(0, 1);

@@ -6,6 +6,16 @@
 using namespace orrery;
 using namespace orrery::test;
 
+TEST_CASE("links between two GPUs are counted where a row says so", "[unit][validate]") {
+  MeasuredRun run = dense_run();
+  run.intra_link = "NVLink3 (4 links inter-GPU)";
+  const RunCluster counted = run_cluster(run, shipped());
+  REQUIRE(counted.cluster);
+  CHECK(counted.cluster->levels.front().bandwidth == 100.0 * gigabyte_per_second);  // 4 x 25 GB/s
+  run.intra_link = "NVLink3 NVSwitch";
+  CHECK(run_cluster(run, shipped()).cluster->levels.front().bandwidth == 300.0 * gigabyte_per_second);
+}
+
 TEST_CASE("a network cell is shared out to the GPUs of a node", "[unit][validate]") {
   const auto gbit = [](const char* text, std::uint32_t per_node) {
     const auto share = network_share(text, per_node);

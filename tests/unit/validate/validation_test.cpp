@@ -99,7 +99,8 @@ TEST_CASE("JSON has the keys that other programs read", "[unit][validate]") {
   const auto json = to_json(validate(small_table(), shipped()), GroupBy::gpu);
   CHECK(json["tier"] == "estimate");
   CHECK(json["rows"].size() == 3);
-  for (const char* key : {"id", "predicted", "measured", "error", "filled"}) CHECK(json["rows"][0].contains(key));
+  for (const char* key : {"id", "predicted", "measured", "error", "low", "high", "filled"})
+    CHECK(json["rows"][0].contains(key));
   CHECK(json["skipped"][0]["reason"] == "not published: heads");
   for (const char* what : {"time", "memory"}) {
     for (const char* key : {"n", "mape_pct", "median_pct", "p90_pct", "max_pct", "bias_pct"}) {
@@ -124,4 +125,19 @@ TEST_CASE("the shipped table is predicted but for at most a tenth of its full co
     skipped += s.full_configuration ? 1 : 0;
   }
   CHECK(10 * skipped <= v.full_configurations);
+}
+
+TEST_CASE("most measured times lie inside their intervals", "[unit][validate]") {
+  Diagnostics d;
+  const auto table = read_runs(std::string(ORRERY_SOURCE_DIR) + "/traces/measured/runs.csv", d);
+  REQUIRE(table);
+  const Validation v = validate(*table, shipped());
+  for (const ValidatedRun& r : v.rows) {
+    CAPTURE(r.id);
+    CHECK(r.low <= r.time.predicted);
+    CHECK(r.time.predicted <= r.high);
+  }
+  // Intervals hold eight runs in ten that the constants have not seen, and more of those that they were fitted to.
+  CHECK(interval_coverage(v) >= 0.8);
+  CHECK(interval_coverage(v) <= 0.95);
 }

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace orrery {
+
+/// What training software makes of a device's kernels: the same matrix product
+/// or norm takes longer in one program than in another, because it is fused or
+/// not, follows other casts, waits for the host or shares the device with NCCL.
+///
+/// Factors multiply a time that the device's constants give, 1 where the
+/// software adds nothing; terms are added, 0 where it adds nothing.
+enum class SoftwareCost : std::uint8_t {
+  // Factors.
+  gemm,         ///< time of matrix products, in sixteen bits and more
+  gemm_f8,      ///< time of matrix products in fp8
+  expert_gemm,  ///< time of grouped products, beside the factor of their type
+  attention,    ///< time of attention kernels
+  memory,       ///< bytes that kernels bound by memory move, over those of fused ones
+  optimizer,    ///< the same of the optimizer's
+  link,         ///< time of a byte on the innermost level of the network
+  network,      ///< time of a byte on all others
+  tensor,       ///< time of collectives along the tensor axis: below 1 where products hide part of them
+  all_to_all,   ///< time of an all-to-all, beside those of its levels
+  // Terms.
+  quantize,     ///< bytes moved for each element of an activation made fp8
+  accumulate,   ///< bytes moved for each element of a weight gradient behind its product: the sum so far, in and out
+  overlap,      ///< time that compute loses, for each second in which collectives of gradients and parameters run
+  kernel_gap,   ///< s: between kernels, beside the device's own gap
+  expert_gap,   ///< s: least time of one expert's product in a grouped one: its launch
+  routing_gap,  ///< s: once for each routing of tokens: the host waits for the counts
+  step_gap,     ///< s: once a step: data, logging, the host's wait for the norm
+};
+inline constexpr std::size_t software_cost_count = static_cast<std::size_t>(SoftwareCost::step_gap) + 1;
+
+[[nodiscard]] std::string_view name_of(SoftwareCost);
+/// Whether it multiplies; a term is added.
+[[nodiscard]] constexpr bool is_factor(SoftwareCost c) { return c <= SoftwareCost::all_to_all; }
+
+struct SoftwareCosts {
+  std::array<double, software_cost_count> values = neutral();
+
+  [[nodiscard]] double operator[](SoftwareCost c) const { return values[static_cast<std::size_t>(c)]; }
+  [[nodiscard]] double& operator[](SoftwareCost c) { return values[static_cast<std::size_t>(c)]; }
+  friend bool operator==(const SoftwareCosts&, const SoftwareCosts&) = default;
+
+ private:
+  static constexpr std::array<double, software_cost_count> neutral() {
+    std::array<double, software_cost_count> out{};
+    for (std::size_t i = 0; i < software_cost_count; ++i) out[i] = is_factor(static_cast<SoftwareCost>(i)) ? 1.0 : 0.0;
+    return out;
+  }
+};
+
+/// Both at once: factors multiplied, terms added.
+[[nodiscard]] SoftwareCosts combined(const SoftwareCosts&, const SoftwareCosts&);
+
+}  // namespace orrery

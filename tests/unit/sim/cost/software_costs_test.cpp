@@ -1,0 +1,136 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "sim/cost/cost_model.hpp"
+#include "tests/unit/sim/cost/clusters.hpp"
+
+using namespace orrery;
+
+namespace {
+
+// A handful of roundings.
+bool close(Seconds a, double seconds) { return std::abs(a.base() - seconds) <= 1e-12 * seconds; }
+
+Calibration with(SoftwareCost cost, double value) {
+  Calibration c;  // every kernel at its peak, no gaps
+  c.software[cost] = value;
+  return c;
+}
+
+Kernel kernel(KernelKind kind) {
+  Kernel k;
+  k.kind = kind;
+  k.compute = DType::bf16;
+  return k;
+}
+
+Kernel attention(KernelKind kind, std::uint32_t width, std::uint64_t tokens) {
+  Kernel k = kernel(kind);
+  k.batch = 1;
+  k.heads = k.kv_heads = 4;
+  k.head_dim = width;
+  k.rows = tokens;
+  k.options.causal = true;
+  return k;
+}
+
+}  // namespace
+
+TEST_CASE("factors of software multiply what kernels take", "[software]") {
+  const ClusterSpec cluster = round_cluster(1, 8);
+  // 1000 x 1000 x 10,000: 2e10 flop at 100 TFLOP/s, 200 us; fp8 has no peak here and computes as bf16 does.
+  const GemmShape shape{1000, 1000, 10000, false, false};
+  CHECK(close(KernelCost(cluster.device, with(SoftwareCost::gemm, 1.5)).gemm(shape, DType::bf16), 300e-6));
+  CHECK(close(KernelCost(cluster.device, with(SoftwareCost::gemm, 1.5)).gemm(shape, DType::f8), 200e-6));
+  CHECK(close(KernelCost(cluster.device, with(SoftwareCost::gemm_f8, 1.5)).gemm(shape, DType::f8), 300e-6));
+  // 1 MB at 1 TB/s: 1 us a pass.
+  const Bytes bytes = Bytes::of(1e6);
+  const KernelCost memory(cluster.device, with(SoftwareCost::memory, 2.0));
+  CHECK(close(memory.bytes(KernelKind::gelu_forward, DType::bf16, bytes), 2e-6));
+  CHECK(close(memory.bytes(KernelKind::adam_update, DType::bf16, bytes), 1e-6));
+  const KernelCost optimizer(cluster.device, with(SoftwareCost::optimizer, 2.0));
+  CHECK(close(optimizer.bytes(KernelKind::gelu_forward, DType::bf16, bytes), 1e-6));
+  CHECK(close(optimizer.bytes(KernelKind::adam_update, DType::bf16, bytes), 2e-6));
+}
+
+TEST_CASE("casts and sums of gradients pass through memory beside the product", "[software]") {
+  const ClusterSpec cluster = round_cluster(1, 8);
+  GemmShape shape{1000, 1000, 10000, false, false};
+  // 1e7 elements of A, 4 bytes each: 4e7 bytes at 1 TB/s are 40 us beside 200.
+  const KernelCost casts(cluster.device, with(SoftwareCost::quantize, 4.0));
+  CHECK(close(casts.gemm(shape, DType::f8), 240e-6));
+  CHECK(close(casts.gemm(shape, DType::bf16), 200e-6));
+  // 1e6 elements of the weight's gradient, 8 bytes each: 8 us.
+  const KernelCost sums(cluster.device, with(SoftwareCost::accumulate, 8.0));
+  CHECK(close(sums.gemm(shape, DType::bf16), 200e-6));
+  shape.transpose_a = true;
+  CHECK(close(sums.gemm(shape, DType::bf16), 208e-6));
+  CHECK(close(casts.gemm(shape, DType::f8), 200e-6));
+}
+
+TEST_CASE("gaps: of a kernel, of experts' launches, of a routing, of a step", "[software]") {
+  const ClusterSpec cluster = round_cluster(1, 8);
+  const GemmShape shape{1000, 1000, 10000, false, false};
+  CHECK(close(KernelCost(cluster.device, with(SoftwareCost::kernel_gap, 5e-6)).gemm(shape, DType::bf16), 205e-6));
+  Kernel experts = kernel(KernelKind::expert_gemm);
+  experts.batch = 10;
+  experts.rows = 10000;  // 1000 for each expert: 10 times 1000 x 1000 x 10,000, 2 ms
+  experts.columns = 1000;
+  experts.depth = 10000;
+  const Bytes bytes = Bytes::of(1e6);
+  CHECK(close(KernelCost(cluster.device, with(SoftwareCost::expert_gap, 100e-6)).kernel(experts, bytes), 2e-3));
+  CHECK(close(KernelCost(cluster.device, with(SoftwareCost::expert_gap, 300e-6)).kernel(experts, bytes), 3e-3));
+  CHECK(close(KernelCost(cluster.device, with(SoftwareCost::expert_gemm, 1.5)).kernel(experts, bytes), 3e-3));
+  const KernelCost routing(cluster.device, with(SoftwareCost::routing_gap, 1e-3));
+  CHECK(close(routing.kernel(kernel(KernelKind::route_tokens), bytes), 1001e-6));
+  CHECK(close(routing.kernel(kernel(KernelKind::gelu_forward), bytes), 1e-6));
+  const KernelCost step(cluster.device, with(SoftwareCost::step_gap, 1e-3));
+  CHECK(close(step.kernel(kernel(KernelKind::advance_step), bytes), 1001e-6));
+}
+
+TEST_CASE("flash attention slows down where heads are narrow and causal sequences short", "[software]") {
+  const ClusterSpec cluster = round_cluster(1, 8);
+  Calibration c;
+  c.attention = {{DType::bf16, 0.5, 0.25, 64.0, 1000.0}};
+  const KernelCost cost(cluster.device, c);
+  const Kernel k = attention(KernelKind::attention_flash_forward, 64, 1000);
+  // A half for the width, a half for the length: an eighth of 100 TFLOP/s.
+  CHECK(close(cost.attention(k, Bytes::of(1.0)), flops_of(k).executed / 12.5e12));
+  Kernel whole = k;
+  whole.options.causal = false;
+  CHECK(close(cost.attention(whole, Bytes::of(1.0)), flops_of(whole).executed / 25e12));
+  c.software[SoftwareCost::attention] = 2.0;
+  CHECK(close(KernelCost(cluster.device, c).attention(k, Bytes::of(1.0)), flops_of(k).executed / 6.25e12));
+}
+
+TEST_CASE("unfused products of heads that do not begin at 16 bytes leave the tensor cores", "[software]") {
+  const ClusterSpec cluster = round_cluster(1, 8);
+  const KernelCost cost(cluster.device, Calibration{});
+  for (const std::uint32_t width : {104U, 108U}) {  // 208 and 216 bytes
+    const Kernel k = attention(KernelKind::attention_unfused_forward, width, 1024);
+    const double rate = width == 104 ? 100e12 : 10e12;  // bf16, fp32
+    const double bytes = memory_traffic(k, Bytes::of(1e6)).in(byte);
+    CHECK(close(cost.attention(k, Bytes::of(1e6)), flops_of(k).counted / rate + bytes / 1e12));
+  }
+}
+
+TEST_CASE("factors of collectives: inner and outer links, the tensor axis, all-to-all", "[software]") {
+  const ClusterSpec cluster = round_cluster(2, 2);
+  const Mesh mesh{{{Axis::data, 2}, {Axis::tensor, 2}}};
+  const Bytes payload = Bytes::of(1e9);
+  const Group data{{Axis::data}, {}};
+  const Group tensor{{Axis::tensor}, {}};
+  const auto time = [&](const Calibration& c, Collective::Kind kind, const Group& group) {
+    return CostModel(cluster, c, mesh).collective(kind, payload, group);
+  };
+  constexpr auto gather = Collective::Kind::all_gather;
+  // Half of 1 GB: 1 us + 5 ms inside a node, 10 us + 50 ms between nodes.
+  CHECK(close(time({}, gather, tensor), 5.001e-3));
+  CHECK(close(time(with(SoftwareCost::link, 2.0), gather, tensor), 10.001e-3));
+  CHECK(close(time(with(SoftwareCost::link, 2.0), gather, data), 50.01e-3));
+  CHECK(close(time(with(SoftwareCost::network, 2.0), gather, data), 100.01e-3));
+  CHECK(close(time(with(SoftwareCost::tensor, 0.5), gather, tensor), 2.5005e-3));
+  CHECK(close(time(with(SoftwareCost::tensor, 0.5), gather, data), 50.01e-3));
+  CHECK(close(time(with(SoftwareCost::all_to_all, 2.0), gather, data), 50.01e-3));
+  CHECK(close(time(with(SoftwareCost::all_to_all, 2.0), Collective::Kind::all_to_all, data), 100.02e-3));
+}

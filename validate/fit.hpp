@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "validate/cost_file.hpp"
+#include "validate/prepared_run.hpp"
+#include "validate/statistics.hpp"
+
+namespace orrery {
+
+/// Constants of software, fitted to measured runs.
+///
+///     minimize  sum over runs  2 d^2 (sqrt(1 + (r / d)^2) - 1) / s^2  +  sum over constants  ((x - x0) / w)^2
+///     r = log(measured / predicted)     x = log(value)
+///
+///     s   error that a run has anyway, 0.06        d   residual above which a run counts less, 0.06
+///     x0  logarithm of the prior                   w   its spread: few runs leave a value near the prior
+///
+/// Source: Gauss-Newton on the pseudo-Huber loss (Charbonnier et al., IEEE Trans.
+/// Image Processing 6(2), 1997) with normal priors; differences of the
+/// estimator's own times stand for derivatives.
+/// Leaves out: correlation between runs of one source.
+struct Fit {
+  std::vector<CostFile> files;  ///< with new values, errors and runs
+  std::size_t free_constants = 0;
+  std::size_t runs = 0;
+  ErrorSummary in_sample;
+  /// Each run predicted from a fit without all runs of its architecture and size: the constants after that are
+  /// those of the linearized problem, the times the estimator's.
+  ErrorSummary held_out;
+  std::vector<double> held_out_pct;  ///< by run, in the order of the runs that are consistent
+};
+
+/// Fits every constant with a spread.  `go_on` is told the share done and stops the fit by returning false: then
+/// empty.  The same input gives the same bytes.
+[[nodiscard]] std::optional<Fit> fit_costs(const std::vector<PreparedRun>&, std::vector<CostFile> files,
+                                           const std::function<bool(double)>& go_on = {});
+
+/// Mean absolute error, in percent, of the runs that the constants of `files` have not seen; of runs that they were
+/// fitted to, the error held out that stands in the file for all.  What a new fit must not be worse than.
+struct FitComparison {
+  std::size_t unseen = 0;   ///< runs that `files` were not fitted to
+  double before_pct = 0.0;  ///< of these runs, or of all where none is unseen
+  double after_pct = 0.0;   ///< the new fit's, held out, over the same runs
+  std::size_t missing = 0;  ///< runs that `files` were fitted to and the new fit was not
+  /// Less is known where runs are missing and none is new.
+  [[nodiscard]] bool worse() const { return after_pct > before_pct + 1e-9 || (unseen == 0 && missing > 0); }
+};
+[[nodiscard]] FitComparison compare_fits(const std::vector<PreparedRun>&, const std::vector<CostFile>& before,
+                                         const Fit&);
+
+}  // namespace orrery

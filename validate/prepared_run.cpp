@@ -1,0 +1,62 @@
+#include "validate/prepared_run.hpp"
+
+#include <fmt/format.h>
+
+#include "core/program/lower/lower.hpp"
+#include "core/record/calibration_file.hpp"
+#include "planner/resolve.hpp"
+#include "sim/cost/cost_model.hpp"
+#include "sim/estimate/estimate.hpp"
+#include "validate/expressed_run.hpp"
+#include "validate/validation.hpp"
+
+namespace orrery {
+namespace {
+
+Calibration calibration_of(const DeviceSpec& device, const Library& library) {
+  Diagnostics d;
+  std::optional<Calibration> found = read_calibration(library.calibration(device.calibration), d);
+  if (!found) throw Error("a shipped calibration cannot be read\n" + render(d));
+  return std::move(*found);
+}
+
+CostModel costs_of(const PreparedRun& p, const SoftwareCosts& software) {
+  Calibration calibration = p.calibration;
+  calibration.software = software;
+  return CostModel(*p.run.cluster, calibration, p.run.plan.mesh, p.run.plan.placement);
+}
+
+}  // namespace
+
+std::variant<PreparedRun, std::string> prepare(const MeasuredRun& row, const Library& library) {
+  const std::optional<double> step = measured_step(row);
+  if (!step) return "no time is published";
+  ExpressedRun expressed = express(row, library);
+  if (!expressed.run) return std::move(expressed.reason);
+  PreparedRun out;
+  out.id = row.id;
+  out.run = std::move(*expressed.run);
+  out.calibration = calibration_of(out.run.cluster->device, library);
+  // Choices that a plan leaves open do not follow the costs of software: a fit compares times of one Program.
+  out.run.plan = resolve(out.run.plan, out.run.model, out.run.workload, *out.run.cluster, out.calibration).plan;
+  out.program = lower(out.run.model, out.run.workload, out.run.plan);
+  out.labels = labels_of(row, out.calibration.name);
+  const ModelSpec& m = out.run.model;
+  out.architecture =
+      fmt::format("{} {} {} {}", static_cast<int>(m.activation), m.hidden, m.ffn, m.mixture ? m.mixture->experts : 0);
+  out.measured = *step;
+  out.inconsistent = row.notes.find("INCONSISTENT") != std::string::npos;
+  out.filled = std::move(expressed.filled);
+  return out;
+}
+
+double step_time(const PreparedRun& p, const SoftwareCosts& software) {
+  thread_local Estimator estimator;
+  return estimator.step_time(p.program, costs_of(p, software)).base();
+}
+
+Report report(const PreparedRun& p, const SoftwareCosts& software) {
+  return estimate(p.run, p.program, costs_of(p, software));
+}
+
+}  // namespace orrery

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/program/program.hpp"
+#include "core/record/calibration.hpp"
+#include "core/record/report.hpp"
+#include "core/spec/library.hpp"
+#include "validate/cost_labels.hpp"
+#include "validate/measured_run.hpp"
+
+namespace orrery {
+
+/// A row of a table, lowered: all that a prediction needs but for the costs of its software.
+struct PreparedRun {
+  std::string id;
+  PlannedRun run;
+  Program program;
+  Calibration calibration;  ///< of the device; no costs of software
+  CostLabels labels;
+  std::string architecture;  ///< what its model is alike to: activation, width, feed-forward width, experts
+  double measured = 0.0;     ///< seconds of a step
+  bool inconsistent = false;
+  std::vector<std::string> filled;  ///< columns that a rule filled
+};
+
+/// The row, or the reason why it cannot be predicted.
+[[nodiscard]] std::variant<PreparedRun, std::string> prepare(const MeasuredRun&, const Library&);
+
+/// Step time with these costs of software.
+[[nodiscard]] double step_time(const PreparedRun&, const SoftwareCosts&);
+/// The whole report.
+[[nodiscard]] Report report(const PreparedRun&, const SoftwareCosts&);
+
+}  // namespace orrery
