@@ -1,7 +1,6 @@
 #include "cli/fabric.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +9,6 @@
 #include <tuple>
 
 #include "cli/table.hpp"
-#include "core/base/nearest.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
 
@@ -44,21 +42,11 @@ double utilization(const LinkLoad& load, Seconds step) { return load.carried / l
 }  // namespace
 
 std::optional<Fabric> named_fabric(const Library& library, const std::string& reference, Diagnostics& diagnostics) {
-  std::filesystem::path file = reference;
-  if (!is_path(reference)) {
-    const std::vector<std::string> known = library.fabrics();
-    if (std::find(known.begin(), known.end(), reference) == known.end()) {
-      const std::vector<std::string> near = nearest(reference, known, 4);
-      diagnostics.error("library.unknown-fabric", fmt::format("no fabric is named \"{}\"", printable(reference)),
-                        {near.empty() ? fmt::format("Known: {}.", fmt::join(known, ", "))
-                                      : fmt::format("Nearest names: {}.", fmt::join(near, ", "))});
-      return std::nullopt;
-    }
-    file = library.fabric(reference);
-  }
-  std::optional<std::string> text = read_text(file, diagnostics);
+  const std::optional<std::filesystem::path> file = library.fabric(reference, diagnostics);
+  if (!file) return std::nullopt;
+  std::optional<std::string> text = read_text(*file, diagnostics);
   if (!text) return std::nullopt;
-  std::optional<FabricSpec> spec = parse_fabric(std::move(*text), file.string(), diagnostics);
+  std::optional<FabricSpec> spec = parse_fabric(std::move(*text), file->string(), diagnostics);
   if (!spec) return std::nullopt;
   return Fabric(std::move(*spec));
 }

@@ -78,7 +78,7 @@ class PlanVerb final : public Verb {
     c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated");
     c.flag("--all", all_,
            "search every dimension: replica, context and grids of tensor axes, ZeRO 0 to 3, all schedules, counts of "
-           "recomputed layers");
+           "recomputed layers, host memory");
     c.option("--only", only_,
              "every dimension within limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
     c.flag("--space", show_space_, "describe the space that would be searched, and stop");
@@ -164,14 +164,6 @@ void PlanVerb::read() {
   if (spec_.positions == PositionEncoding::learned && workload_.sequence_length > spec_.max_positions) {
     d.error("workload.sequence", fmt::format("{} has {} positions", spec_.name, spec_.max_positions),
             {fmt::format("--seq is {}.", workload_.sequence_length)});
-  }
-  if (!bound_covers(spec_)) {
-    d.error("plan.search-model", "the search has no lower bounds for models of this kind",
-            {spec_.prediction_modules > 0 ? fmt::format("{} has prediction modules.", spec_.name)
-             : spec_.mixture && mixes_kinds(spec_) && spec_.architecture == Architecture::decoder
-                 ? fmt::format("{} has dense layers between or above mixtures.", spec_.name)
-                 : fmt::format("{} is no causal decoder.", spec_.name),
-             "Write a plan file; estimate, simulate and explain take it."});
   }
   if (!machine_.device.peak.contains(workload_.precision)) {
     std::string known;
@@ -304,9 +296,11 @@ nlohmann::ordered_json space_json(const Space& space) {
       shape["blocks"].push_back({{"attention", name_of(b.attention)},
                                  {"recompute", name_of(b.recompute)},
                                  {"fewest_recomputed", b.fewest},
+                                 {"fewest_activations_offloaded", b.offload},
                                  {"sequence_parallel", b.sequence_parallel},
                                  {"context", name_of(b.context)},
                                  {"zigzag", b.zigzag},
+                                 {"inner_ring", b.inner_ring},
                                  {"save_gathered", b.save_gathered}});
     }
     shape["states"] = nlohmann::ordered_json::array();
@@ -314,7 +308,9 @@ nlohmann::ordered_json space_json(const Space& space) {
       shape["states"].push_back({{"zero_stage", c.zero_stage},
                                  {"reshard_after_forward", c.reshard_after_forward},
                                  {"prefetch", c.prefetch},
-                                 {"overlap_gradients", c.overlap_gradients}});
+                                 {"overlap_gradients", c.overlap_gradients},
+                                 {"offload_states", c.offload_states},
+                                 {"offload_parameters", c.offload_parameters}});
     }
     json["shapes"].push_back(std::move(shape));
   }
@@ -363,7 +359,8 @@ std::string PlanVerb::text(const SearchResult& result) const {
   if (any([](P p) { return p.plan.mesh.size(Axis::context) > 1; })) {
     row("context algorithm", [](P p) {
       if (p.plan.mesh.size(Axis::context) == 1) return std::string("-");
-      return fmt::format("{}{}", name_of(p.plan.context), p.plan.zigzag ? " zigzag" : "");
+      return fmt::format("{}{}{}", name_of(p.plan.context), p.plan.zigzag ? " zigzag" : "",
+                         p.plan.inner_ring > 0 ? fmt::format(" in {}s", p.plan.inner_ring) : "");
     });
   }
   row("axes, outermost first", [](P p) {
@@ -386,6 +383,14 @@ std::string PlanVerb::text(const SearchResult& result) const {
       return std::string(p.plan.recompute == Recompute::none ? "none" : "all");
     });
   }
+  const auto offloaded = [&](const char* name, const std::optional<std::uint32_t> Plan::*eighths) {
+    if (!any([&](P p) { return p.plan.*eighths != 0U; })) return;
+    row(name,
+        [&](P p) { return p.plan.*eighths == 0U ? std::string("none") : fmt::format("{}/8", *(p.plan.*eighths)); });
+  };
+  offloaded("states on host", &Plan::offload_states);
+  offloaded("parameters on host", &Plan::offload_parameters);
+  offloaded("activations on host", &Plan::offload_activations);
   row("ZeRO", [](P p) {
     if (p.plan.zero_stage < 3) return fmt::format("{}", p.plan.zero_stage);
     return fmt::format("3{}{}", p.plan.reshard_after_forward ? "" : " kept", p.plan.prefetch > 0 ? "" : " no prefetch");

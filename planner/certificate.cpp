@@ -53,7 +53,10 @@ void write_certificate(SearchResult& result, const CertificateInput& input) {
       text += ".";
     }
     if (const std::uint64_t same = pruned(result, "same"); same > 0) {
-      text += fmt::format("  {} need to recompute all layers, or none, and stand in the space as such.", same);
+      text += fmt::format(
+          "  For {} another plan of the space stands, which is the same or, with less recomputed or in host memory, no "
+          "slower.",
+          same);
     }
     text += fmt::format("  The remaining {} were lowered and estimated.", result.evaluated);
   }

@@ -4,7 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 
+#include "core/base/units_text.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/plan/schedule_rules.hpp"
@@ -52,8 +55,10 @@ class Changes {
       p.sequence_parallel = !p.sequence_parallel;
       add("sequence_parallel", on_off(plan_.sequence_parallel), on_off(p.sequence_parallel), std::move(p));
     }
+    if (hosts_are_known(cluster_) || plan_.offload_states != 0U || plan_.offload_activations != 0U) offload();
     if (!shard_axes_of(plan_).empty()) {
       zero();
+      chunks_of_parameters();
       Plan overlap = plan_;
       overlap.overlap_gradients = !*overlap.overlap_gradients;
       add("overlap_gradients", on_off(*plan_.overlap_gradients), on_off(!*plan_.overlap_gradients), std::move(overlap));
@@ -81,8 +86,80 @@ class Changes {
     return wrong.empty();
   }
 
+  /// What the change leaves without its reason follows it: counts of recomputed layers, chunks of parameters.
   void add(const char* dimension, std::string from, std::string to, Plan plan) {
+    if (!valid(plan)) {
+      if (plan.recompute_layers) plan.recompute_layers = counts_on(*plan.stage_layers);
+      if (plan.parameter_chunk != Bytes()) {
+        const bool gathers = plan.zero_stage == 3 && !shard_axes_of(plan).empty() && plan.reshard_after_forward &&
+                             !splits_backward(plan);
+        plan.parameter_chunk = gathers ? std::optional<Bytes>() : Bytes();
+        if (gathers && valid(plan)) plan = resolve(plan, model_, workload_, cluster_, calibration_).plan;
+      }
+    }
     if (valid(plan)) list_.push_back({dimension, std::move(from), std::move(to), std::move(plan), {}, 0, false});
+  }
+
+  /// The plan's recomputed layers on other stages: as many of each where there are as many stages, else the same share.
+  [[nodiscard]] std::vector<std::uint32_t> counts_on(const std::vector<std::uint32_t>& stages) const {
+    const std::vector<std::uint32_t>& counts = *plan_.recompute_layers;
+    const std::uint64_t all = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+    std::vector<std::uint32_t> out;
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      const std::uint64_t share = (stages[s] * all + model_.layers - 1) / model_.layers;
+      out.push_back(
+          std::min(stages[s], stages.size() == counts.size() ? counts[s] : static_cast<std::uint32_t>(share)));
+    }
+    return out;
+  }
+
+  /// The plan on as many stages as its mesh and chunks ask for, split anew; none where it is not valid.
+  [[nodiscard]] std::optional<Plan> split_anew(Plan plan) const {
+    plan.stage_layers.reset();
+    const bool counts = plan.recompute_layers.has_value();
+    plan.recompute_layers.reset();
+    if (plan.parameter_chunk != Bytes() && !valid(plan)) {
+      plan.parameter_chunk.reset();
+      if (!valid(plan)) plan.parameter_chunk = Bytes();
+    }
+    if (!valid(plan)) return std::nullopt;
+    plan = resolve(plan, model_, workload_, cluster_, calibration_).plan;
+    if (counts) plan.recompute_layers = counts_on(*plan.stage_layers);
+    return plan;
+  }
+
+  /// Every other eighth of what may wait in host memory.
+  void offload() {
+    const auto each = [&](const char* key, std::optional<std::uint32_t> Plan::*eighths, OffloadTier Plan::*tier) {
+      for (std::uint32_t e = 0; e <= 8; ++e) {
+        if (plan_.*eighths == e) continue;
+        Plan p = plan_;
+        p.*eighths = e;
+        if (e == 0) p.*tier = OffloadTier::host;
+        add(key, fmt::to_string(*(plan_.*eighths)), fmt::to_string(e), std::move(p));
+      }
+    };
+    each("offload_states", &Plan::offload_states, &Plan::states_tier);
+    each("offload_parameters", &Plan::offload_parameters, &Plan::parameters_tier);
+    each("offload_activations", &Plan::offload_activations, &Plan::activations_tier);
+  }
+
+  /// ZeRO-3 with layers as a whole, or a chunk for each.
+  void chunks_of_parameters() {
+    const auto text = [](const Plan& p) {
+      return p.parameter_chunk == Bytes() ? std::string("none") : exact_text(*p.parameter_chunk);
+    };
+    if (plan_.zero_stage != 3) return;
+    Plan p = plan_;
+    if (plan_.parameter_chunk != Bytes()) {
+      p.parameter_chunk = Bytes();
+    } else {
+      p.parameter_chunk.reset();
+      if (!valid(p)) return;
+      p = resolve(p, model_, workload_, cluster_, calibration_).plan;
+    }
+    const std::string to = text(p);
+    add("parameter_chunk", text(plan_), to, std::move(p));
   }
 
   void zero() {
@@ -159,9 +236,9 @@ class Changes {
   void add_split(const char* dimension, std::string from, std::string to, Plan plan, std::uint32_t chunks) {
     if (chunks != plan.chunks) {
       plan.chunks = chunks;
-      plan.stage_layers.reset();
-      if (!valid(plan)) return;
-      plan = resolve(plan, model_, workload_, cluster_, calibration_).plan;
+      const std::optional<Plan> anew = split_anew(plan);
+      if (!anew) return;
+      plan = *anew;
     }
     add(dimension, std::move(from), std::move(to), std::move(plan));
   }
@@ -247,11 +324,9 @@ class Changes {
     }
     if (from == Axis::context || to == Axis::context) p.inner_ring = 0;
     if (from == Axis::pipeline || to == Axis::pipeline) {
-      p.stage_layers.reset();
-      Diagnostics wrong;
-      check(p, model_, workload_, &cluster_, wrong);
-      if (!wrong.empty()) return;
-      p = resolve(p, model_, workload_, cluster_, calibration_).plan;
+      const std::optional<Plan> anew = split_anew(p);
+      if (!anew) return;
+      p = *anew;
     }
     const std::string before = mesh_text(plan_.mesh);
     const std::string after = mesh_text(p.mesh);

@@ -22,15 +22,15 @@ struct PlanChange {
 };
 
 /// Every valid plan that differs from `plan` in one decision, in a fixed order:
-/// recomputation, attention, sequence parallelism, ZeRO 0 to 3 (with resharding
-/// and prefetch in stage 3), overlap, schedule (all but that of a file, on as
-/// many chunks as it asks for) and number of chunks, how attention is cut over
+/// recomputation, attention, sequence parallelism, eighths in host memory (where the cluster says what its hosts hold,
+/// or the plan has some), ZeRO 0 to 3 (with resharding, prefetch and chunks of parameters in stage 3), overlap,
+/// schedule (all but that of a file, on as many chunks as it asks for) and number of chunks, how attention is cut over
 /// the context axis, zigzag and inner rings, kept operands of 3D, microbatch size, stage
 /// split (the space's family), order of axes, and moves of a factor from one
 /// mesh axis to another (pipeline, data, tensor, and replica and context where
 /// the mesh has them).  Where the number of stages changes they are split anew;
-/// choices that lose their axis go with it.
-/// Requires a resolved plan that passes check().
+/// choices that lose their axis go with it, counts of recomputed layers follow the stages, and a chunk of parameters
+/// that no longer suits becomes one for each layer. Requires a resolved plan that passes check().
 [[nodiscard]] std::vector<PlanChange> single_changes(const Plan&, const ModelSpec&, const Workload&, const ClusterSpec&,
                                                      const Calibration&);
 

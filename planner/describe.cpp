@@ -85,7 +85,7 @@ std::string describe(const Space& space) {
   // The values of every dimension over all shapes.
   std::array<std::set<std::uint32_t>, axis_count> sizes;
   std::set<std::string> tensor, schedules, context, kernels;
-  std::set<std::uint32_t> microbatches, zero, chunks;
+  std::set<std::uint32_t> microbatches, zero, chunks, states, parameters;
   for (const ShapeSpace& s : space.shapes) {
     for (std::size_t a = 0; a < axis_count; ++a) sizes[a].insert(s.sizes[a]);
     tensor.insert(std::string(name_of(s.tensor)));
@@ -95,13 +95,21 @@ std::string describe(const Space& space) {
         schedules.insert(std::string(name_of(c.schedule))), chunks.insert(c.chunks);
     }
     for (const BlockChoice& b : s.blocks) {
-      kernels.insert(
-          fmt::format("{} {}{}", name_of(b.attention), name_of(b.recompute), b.fewest ? " of the fewest layers" : ""));
+      kernels.insert(fmt::format("{} {}{}", name_of(b.attention), name_of(b.recompute),
+                                 b.fewest    ? " of the fewest layers"
+                                 : b.offload ? " with the fewest activations on the host"
+                                             : ""));
       if (s.sizes[index(Axis::context)] > 1) {
-        context.insert(fmt::format("{}{}", name_of(b.context), b.zigzag ? " zigzag" : ""));
+        context.insert(fmt::format("{}{}{}", name_of(b.context), b.zigzag ? " zigzag" : "",
+                                   b.inner_ring > 0 ? fmt::format(" in rings of {}", b.inner_ring) : ""));
       }
     }
-    for (const StateChoice& c : s.states) zero.insert(c.zero_stage);
+    for (const StateChoice& c : s.states) {
+      zero.insert(c.zero_stage);
+      if (!s.offloads_states) continue;
+      states.insert(c.offload_states);
+      parameters.insert(c.offload_parameters);
+    }
   }
   for (std::size_t a = 0; a < axis_count; ++a) {
     if (sizes[a].size() > 1 || (!sizes[a].empty() && *sizes[a].begin() > 1)) {
@@ -117,6 +125,8 @@ std::string describe(const Space& space) {
   row("schedule", schedules);
   row("chunks per rank", chunks);
   row("zero", zero);
+  row("states, eighths", states);
+  row("weights, eighths", parameters);
   row("kernels", kernels);
   std::size_t most = 0;
   for (const auto& [stages, splits] : space.stage_layers) most = std::max(most, splits.size());

@@ -178,7 +178,7 @@ Explanation explain(const PlannedRun& given, const Calibration& calibration, con
   for (std::size_t i = 0; i < changes.size(); ++i) {
     PlanChange& change = changes[i];
     if (progress) progress(i, changes.size());
-    const bool bounded = bound_covers(change.plan, run.model);
+    const bool bounded = bound_covers(change.plan, run.model, run.workload);
     change.peak_memory_bytes = bounded && bounder.knows_memory(change.plan) ? bounder.peak_memory(change.plan)
                                                                             : lowered_peak(run, change.plan);
     change.fits = static_cast<double>(change.peak_memory_bytes) <= run.cluster->device.memory.base();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "planner/outdone.hpp"
+
 namespace orrery {
 
 Rating rating(Objective objective, Picoseconds step, std::uint64_t peak_bytes) {
@@ -14,9 +16,9 @@ Rating rating(Objective objective, Picoseconds step, std::uint64_t peak_bytes) {
   return {};
 }
 
-bool is_listed_elsewhere(const Plan& plan) {
+bool is_listed_elsewhere(const Space& space, const Plan& plan) {
   const std::vector<std::uint32_t>& counts = *plan.recompute_layers;
-  return counts == *plan.stage_layers ||
+  return counts_are_all(space, plan) ||
          (plan.recompute == Recompute::selective &&
           std::all_of(counts.begin(), counts.end(), [](std::uint32_t n) { return n == 0; }));
 }
@@ -65,6 +67,13 @@ class Expander {
     (worst_ < part.bound ? out_.beyond : out_.inside).push_back(part);
   }
 
+  /// Any of the shape's, for the bounds of a family.
+  void any_states() {
+    choose(plan_, shape_.states.front());
+    if (shape_.offloads_states) plan_.offload_states.reset();
+    if (shape_.offloads_parameters) plan_.offload_parameters.reset();
+  }
+
   std::uint32_t plain_zero() const {
     std::uint32_t most = 0;
     for (std::size_t i = 0; i < shape_.plain_states; ++i) most = std::max(most, shape_.states[i].zero_stage);
@@ -87,7 +96,7 @@ class Expander {
     for (std::size_t a = 0; a < axis_count; ++a) {
       if (shape_.sizes[a] > 1) plan_.mesh.axes.push_back({static_cast<Axis>(a), shape_.sizes[a]});
     }
-    choose(plan_, shape_.states.front());
+    any_states();
     Family part = family_;
     for (part.microbatch = 0; part.microbatch < shape_.microbatches.size(); ++part.microbatch) {
       const MicrobatchSpace& m = shape_.microbatches[part.microbatch];
@@ -96,6 +105,9 @@ class Expander {
       const std::vector<FamilyPipeline> pipelines = pipelines_with(m);
       // All block choices at once, where their matrix products alone take too long.
       choose(plan_, shape_.blocks.front());
+      if (std::any_of(shape_.blocks.begin(), shape_.blocks.end(), [](const BlockChoice& b) { return b.offload; })) {
+        plan_.offload_activations.reset();
+      }
       if (leave_all(part, shape_.blocks.size(), bounder_.any_block(plan_, plain_zero(), pipelines, capacity_))) {
         part.first += part.count * shape_.blocks.size();
         continue;
@@ -113,7 +125,7 @@ class Expander {
     const MicrobatchSpace& m = shape_.microbatches[family_.microbatch];
     plan_.microbatch_size = m.size;
     choose(plan_, shape_.blocks[family_.block]);
-    choose(plan_, shape_.states.front());
+    any_states();
     for (std::size_t a = 0; a < axis_count; ++a) {
       if (shape_.sizes[a] > 1) plan_.mesh.axes.push_back({static_cast<Axis>(a), shape_.sizes[a]});
     }
@@ -140,7 +152,7 @@ class Expander {
 
   void schedules() {
     const MicrobatchSpace& m = on_mesh();
-    choose(plan_, shape_.states.front());
+    any_states();
     Family part = family_;
     for (const FamilyBound& bound : bounder_.each_schedule(plan_, plain_zero(), pipelines_with(m), capacity_)) {
       const ScheduleChoice& schedule = m.schedules[part.schedule];
@@ -154,52 +166,139 @@ class Expander {
   void plans() {
     const ScheduleChoice& schedule = on_mesh().schedules[family_.schedule];
     choose(plan_, schedule);
-    const std::size_t states = states_with(shape_, schedule);
+    const auto states = static_cast<std::uint32_t>(states_with(shape_, schedule));
+    const FamilyBound here = on_device(schedule);
+    const bool none_here = here.peak > capacity_ || worst_ < rating(objective_, here.step, here.peak);
     Family part = family_;
-    part.count = 1;
     for (const std::vector<std::uint32_t>& split : splits_of(space_, shape_, schedule)) {
       plan_.stage_layers = split;
-      start_counts();
+      start_fewest(plan_);
       choose(plan_, shape_.states.front());
+      const auto range = [&](std::uint32_t begin, std::uint32_t end) {
+        part.state = begin;
+        part.states = 0;
+        part.count = end - begin;
+        return begin < end;
+      };
       // All states at once, where the passes alone take too long.
       const Picoseconds least = bounder_.any_state(plan_);
+      range(0, states);
       if (worst_ < rating(objective_, least, family_.peak)) {
-        Family all = part;
-        all.count = states;
-        add(all, Family::Level::plan, least, family_.peak);
+        add(part, Family::Level::plan, least, family_.peak);
         part.first += states;
         ++part.split;
         continue;
       }
-      // ZeRO 0 and 1 share their passes.
-      std::optional<Family> plain;
-      for (std::size_t i = 0; i < states; ++i) {
-        choose(plan_, shape_.states[i]);
-        start_counts();
-        if (!recompute_fewest(Bounder::Memory::closed_form)) continue;
-        const std::uint64_t peak = least_peak(bounder_.peak_memory(plan_));
-        if (peak > capacity_) {
-          ++out_.infeasible;
-          continue;
+      const auto plain = static_cast<std::uint32_t>(shape_.plain_states);
+      const auto each_here = [&](std::uint32_t begin, std::size_t count) {
+        const std::uint32_t end = std::min(states, begin + static_cast<std::uint32_t>(count));
+        if (none_here && range(begin, end)) add(part, Family::Level::plan, std::max(least, here.step), here.peak);
+        for (std::uint32_t i = begin; i < end && !none_here; ++i) {
+          part.state = i;
+          one(part, least);
         }
-        const Picoseconds step = std::max(least, bounder_.step_time(plan_));
-        part.states = std::uint32_t{1} << i;
-        if (i >= shape_.plain_states || worst_ < rating(objective_, step, std::max(peak, family_.peak))) {
-          add(part, Family::Level::plan, step, peak);
-        } else if (!plain) {
-          plain = part;
-          plain->step = step;
-          plain->peak = peak;
-        } else {
-          ++plain->count;
-          plain->states |= part.states;
-          plain->step = std::min(plain->step, step);
-          plain->peak = std::min(plain->peak, peak);
-        }
-      }
-      if (plain) add(*plain, Family::Level::plan, plain->step, plain->peak);
+        return end;
+      };
+      plain_.reset();
+      const std::uint32_t behind_plain = each_here(0, shape_.plain_on_device);
+      if (plain_) add(*plain_, Family::Level::plan, plain_->step, plain_->peak);
+      if (range(behind_plain, plain)) offloaded(part, least, true);
+      const std::uint32_t behind_sharded = each_here(plain, shape_.sharded_on_device);
+      if (range(behind_sharded, states)) offloaded(part, least, false);
       part.first += states;
       ++part.split;
+    }
+  }
+
+  /// What plans of the family with all states on the device need.
+  FamilyBound on_device(const ScheduleChoice& schedule) {
+    if (!shape_.offloads_states) return {0, 0};
+    choose(plan_, shape_.states.front());
+    std::vector<FamilyPipeline> pipelines{{schedule.schedule, schedule.chunks, &splits_of(space_, shape_, schedule),
+                                           states_with(shape_, schedule) > shape_.plain_states, 0, 0, 0, 0, 0}};
+    bounder_.weigh(pipelines, plan_);
+    return bounder_.each_schedule(plan_, plain_zero(), pipelines, capacity_).front();
+  }
+
+  static bool same_but_offloaded(StateChoice a, const StateChoice& b) {
+    a.offload_states = b.offload_states;
+    a.offload_parameters = b.offload_parameters;
+    return a == b;
+  }
+
+  /// One choice of states.
+  void one(Family part, Picoseconds least) {
+    part.count = part.states = 1;
+    choose(plan_, shape_.states[part.state]);
+    start_fewest(plan_);
+    if (repeats_less_offloaded(plan_)) {
+      ++out_.same;
+      return;
+    }
+    if (!fewest(Bounder::Memory::closed_form)) return;
+    const std::uint64_t peak = least_peak(bounder_.peak_memory(plan_));
+    if (peak > capacity_) {
+      ++out_.infeasible;
+      return;
+    }
+    const Picoseconds step = std::max(least, bounder_.step_time(plan_));
+    const bool slow = worst_ < rating(objective_, step, std::max(peak, family_.peak));
+    if (!slow && stands_elsewhere()) return;
+    // ZeRO 0 and 1 share their passes.
+    if (slow || part.state >= shape_.plain_on_device) {
+      add(part, Family::Level::plan, step, peak);
+    } else if (!plain_) {
+      plain_ = part;
+      plain_->step = step;
+      plain_->peak = peak;
+    } else {
+      ++plain_->count;
+      plain_->states |= std::uint32_t{1} << (part.state - plain_->state);
+      plain_->step = std::min(plain_->step, step);
+      plain_->peak = std::min(plain_->peak, peak);
+    }
+  }
+
+  /// A range of choices that have something in host memory, of ZeRO 0 and 1, or 2 and 3.
+  void offloaded(const Family& part, Picoseconds least, bool plain) {
+    Picoseconds step = least;
+    if (plain) {
+      // What the last, which holds the least, recomputes or copies all of them do.
+      choose(plan_, shape_.states[part.state + part.count - 1]);
+      start_fewest(plan_);
+      if (!fits_with_fewest() || least_peak(bounder_.peak_memory(plan_)) > capacity_) {
+        out_.infeasible += part.count;
+        return;
+      }
+      if (plan_.recompute_layers) step = std::max(step, bounder_.any_state(plan_));
+    }
+    add(part, Family::Level::plan, step, family_.peak);
+  }
+
+  /// Looks into such a range: those that differ in what is offloaded alone, or one by one.
+  void look_into_range() {
+    Family part = family_;
+    const std::uint32_t all = family_.state + static_cast<std::uint32_t>(family_.count);
+    for (part.state = family_.state; part.state < all;) {
+      std::uint32_t end = part.state;
+      while (end < all && same_but_offloaded(shape_.states[part.state], shape_.states[end])) ++end;
+      part.count = end - part.state;
+      if (part.count == family_.count) break;
+      // The last of them holds the least.
+      choose(plan_, shape_.states[end - 1]);
+      start_fewest(plan_);
+      if (!fits_with_fewest() || least_peak(bounder_.peak_memory(plan_)) > capacity_) {
+        out_.infeasible += part.count;
+      } else {
+        const Picoseconds step = bounder_.time_before_update(plan_);
+        const bool slow = worst_ < rating(objective_, step, family_.peak);
+        add(part, Family::Level::plan, slow ? step : bounder_.closer_before_update(plan_), family_.peak);
+      }
+      part.state = end;
+    }
+    for (; part.state < all && part.count == family_.count; ++part.state) {
+      Family single = part;
+      one(single, family_.step);
     }
   }
 
@@ -211,43 +310,64 @@ class Expander {
     return true;
   }
 
-  /// As if no layer were recomputed, of plans with the fewest.
-  void start_counts() {
-    if (plan_.recompute_layers) plan_.recompute_layers->assign(plan_.stage_layers->size(), 0);
+  /// Gives plan_ as many recomputed layers, or eighths of activations in host memory, as it needs by a closed form.
+  bool fits_with_fewest(Bounder::Memory by = Bounder::Memory::closed_form) {
+    if (*plan_.offload_activations > 0) return bounder_.offload_fewest(plan_, capacity_, by);
+    return !plan_.recompute_layers || bounder_.recompute_fewest(plan_, capacity_, by);
   }
-  /// As many as the plan needs by that look at its memory; false where it is left out.
-  bool recompute_fewest(Bounder::Memory by) {
-    if (!plan_.recompute_layers) return true;
-    if (!bounder_.recompute_fewest(plan_, capacity_, by)) {
+  /// The same; false where it is left out.
+  bool fewest(Bounder::Memory by) {
+    if (!fits_with_fewest(by)) {
       ++out_.infeasible;
       return false;
     }
-    if (!bounder_.knows_memory(plan_) || !is_listed_elsewhere(plan_)) return true;
+    if (!plan_.recompute_layers || !bounder_.knows_memory(plan_) || !is_listed_elsewhere(space_, plan_)) return true;
     ++out_.same;
     return false;
   }
 
-  /// The Program may ask for more recomputed layers than a closed form, and then hold less.
+  /// Whether another plan with less in host memory stands for it, as far as closed forms say so.
+  bool stands_elsewhere() {
+    const bool elsewhere = is_outdone(plan_, bounder_, [&](Plan& less) {
+      if (!bounder_.knows_memory(less)) return false;
+      if (*less.offload_activations > 0) {
+        return bounder_.offload_fewest(less, capacity_, Bounder::Memory::closed_form);
+      }
+      if (less.recompute_layers) return bounder_.recompute_fewest(less, capacity_, Bounder::Memory::closed_form);
+      return bounder_.peak_memory(less) <= capacity_;
+    });
+    out_.same += elsewhere ? 1 : 0;
+    return elsewhere;
+  }
+
+  /// The Program may ask for more recomputed layers or offloaded activations than a closed form, and then hold less.
   std::uint64_t least_peak(std::uint64_t known) const {
-    return plan_.recompute_layers && !bounder_.knows_memory(plan_) ? family_.peak : known;
+    const bool open = plan_.recompute_layers || *plan_.offload_activations > 0;
+    return open && !bounder_.knows_memory(plan_) ? family_.peak : known;
   }
 
   void look() {
     const ScheduleChoice& schedule = on_mesh().schedules[family_.schedule];
     choose(plan_, schedule);
     plan_.stage_layers = splits_of(space_, shape_, schedule)[family_.split];
+    if (family_.states == 0) {
+      look_into_range();
+      return;
+    }
     Family part = family_;
     part.count = 1;
     part.kind = kind_of(plan_);
     for (std::uint32_t i = 0; family_.states >> i != 0; ++i) {
       if ((family_.states >> i & 1U) == 0) continue;
-      choose(plan_, shape_.states[i]);
-      part.first = family_.first + i;
-      start_counts();
-      if (!recompute_fewest(Bounder::Memory::closed_form)) continue;
+      const std::uint32_t state = family_.state + i;
+      choose(plan_, shape_.states[state]);
+      part.first = family_.first + state;
+      start_fewest(plan_);
+      if (!fewest(Bounder::Memory::closed_form)) continue;
       Bounder::Look closer = bounder_.closer(plan_, capacity_);
-      if (plan_.recompute_layers && closer.peak > capacity_) {
-        if (!recompute_fewest(Bounder::Memory::passes)) continue;
+      const bool open = plan_.recompute_layers || *plan_.offload_activations > 0;
+      if (open && closer.peak > capacity_) {
+        if (!fewest(Bounder::Memory::passes)) continue;
         closer = bounder_.closer(plan_, capacity_);
       }
       add(part, Family::Level::candidate, closer.step, closer.peak > capacity_ ? closer.peak : least_peak(closer.peak));
@@ -270,6 +390,7 @@ class Expander {
   Bounder& bounder_;
   MeshOrders& orders_;
   Plan plan_;
+  std::optional<Family> plain_;  ///< of ZeRO 0 and 1 on the device, of one split
   Expansion out_;
 };
 

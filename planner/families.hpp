@@ -45,7 +45,9 @@ struct Family {
   std::uint32_t order = 0;
   std::uint32_t schedule = 0;
   std::uint32_t split = 0;   ///< of layers into stages
-  std::uint32_t states = 0;  ///< level plan: bit i for state i of the shape, which is plan first + i
+  std::uint32_t state = 0;   ///< level plan: the first of them
+  std::uint32_t states = 0;  ///< bit i for state `state` + i of the shape, which is plan first + state + i; 0: `count`
+                             ///< of them, which have something in host memory
   std::uint64_t kind =
       0;  ///< of a candidate: the same for plans with the same schedule, chunks, pipeline, microbatches
   friend bool operator==(const Family&, const Family&) = default;
@@ -56,12 +58,12 @@ struct Expansion {
   std::vector<Family> inside;
   std::vector<Family> beyond;    ///< bounds above the given rating
   std::uint64_t infeasible = 0;  ///< plans that do not fit
-  std::uint64_t same = 0;        ///< plans with the fewest recomputed layers, which are those of another number
+  std::uint64_t same = 0;        ///< plans for which another number stands
 };
 
 /// Whether the counts of a plan with the fewest recomputed layers are those of another number of the space: all layers,
 /// or none of them selectively.
-[[nodiscard]] bool is_listed_elsewhere(const Plan&);
+[[nodiscard]] bool is_listed_elsewhere(const Space&, const Plan&);
 
 /// Looks into a family of a higher level than candidate: its parts with their own
 /// bounds.  Parts that cannot fit in `capacity` bytes are left out; parts whose

@@ -40,7 +40,7 @@ std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const W
   std::vector<Rated> rated;
   // Descending, so that of equals the one with larger stages first stands.
   auto splits = uneven_stages(model.layers, stages, resolve_reach);
-  const bool bounded = bound_covers(plan, model);
+  const bool bounded = bound_covers(plan, model, workload);
   std::sort(splits.rbegin(), splits.rend());
   for (const std::vector<std::uint32_t>& split : splits) {
     plan.stage_layers = split;
@@ -244,7 +244,7 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
     out.resolved.insert(out.resolved.begin(),
                         {"stage_layers", fmt::format("[{}]", fmt::join(*plan.stage_layers, ", ")),
                          stages == 1 ? "one stage holds all layers"
-                         : bound_covers(on_device, model)
+                         : bound_covers(on_device, model, workload)
                              ? "the least bound on the step to a thousandth, with embedding and head counted"
                              : "the most even split"});
   }

@@ -16,7 +16,9 @@
 #include "core/program/lower/lower.hpp"
 #include "planner/certificate.hpp"
 #include "planner/families.hpp"
+#include "planner/fewest_offloaded.hpp"
 #include "planner/fewest_recomputed.hpp"
+#include "planner/outdone.hpp"
 #include "planner/progress_meter.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/estimate.hpp"
@@ -55,7 +57,8 @@ struct Estimated {
   Picoseconds step = 0;
   bool fits = true;
   std::vector<std::uint32_t> recomputed;  ///< layers of each stage, of a plan with the fewest
-  bool same = false;                      ///< those are the counts of another plan of the space
+  std::uint32_t activations = 0;          ///< eighths in host memory
+  bool same = false;                      ///< another plan of the space stands for it
   friend auto operator<=>(const Estimated&, const Estimated&) = default;
 };
 
@@ -271,7 +274,7 @@ class Search {
         if (i < inner.size()) {
           parts[i] = expand(inner[i], space_, capacity_, options_.objective, limit, bounders_.local(), orders_.local());
         } else {
-          batch[i - inner.size()] = estimate_one(plans[i - inner.size()]);
+          batch[i - inner.size()] = estimate_one(plans[i - inner.size()], limit);
         }
       });
       for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -312,32 +315,65 @@ class Search {
     return CostModel(cluster_, calibration_, plan.mesh, plan.placement, plan.collective_algorithm);
   }
 
-  Estimated estimate_one(const Family& candidate) {
-    Plan plan = plan_at(space_, candidate.first);
+  /// Gives a plan of the space its recomputed layers and its activations in host memory; whether it fits.
+  bool settle(PlannedRun& run, Program& program) {
+    FewestOffloaded& offloaded = offloaded_.local();
+    if (run.plan.recompute_layers) {
+      return fewest_.local().find(run.plan, program, model_, workload_, capacity_, bounders_.local()) &&
+             (!offloads(run.plan) || offloaded.fits(run, program));
+    }
+    if (*run.plan.offload_activations > 0) return offloaded.find(run, program, bounders_.local());
+    program = lower(model_, workload_, run.plan);
+    return offloaded.fits(run, program);
+  }
+
+  /// `limit`: what is worse cannot be among the best.
+  Estimated estimate_one(const Family& candidate, const Rating& limit) {
+    PlannedRun run{model_, workload_, cluster_, plan_at(space_, candidate.first), {}, {}};
+    Plan& plan = run.plan;
     Program program;
-    std::vector<std::uint32_t> counts;
-    if (plan.recompute_layers) {
-      const bool fits = fewest_.local().find(plan, program, model_, workload_, capacity_, bounders_.local());
-      const bool same = fits && is_listed_elsewhere(plan);
-      if (!fits || same) return {{}, candidate.first, 0, fits, {}, same};
-      counts = *plan.recompute_layers;
+    const bool open = plan.recompute_layers || *plan.offload_activations > 0;
+    if (open || offloads(plan)) {
+      const bool fits = settle(run, program);
+      const bool same = fits && plan.recompute_layers && is_listed_elsewhere(space_, plan);
+      if (!fits || same) return {{}, candidate.first, 0, fits, {}, 0, same};
     } else {
       program = lower(model_, workload_, plan);
     }
-    Estimator& estimator = estimators_.local();
-    Picoseconds step = 0;
     std::uint64_t peak = candidate.peak;
-    if (memory_is_exact(plan, workload_)) {
-      step = picoseconds(estimator.step_time(program, costs_of(plan)));
-    } else {
-      const PlannedRun run{model_, workload_, cluster_, plan, {}, {}};
-      const Report exact = estimator.estimate(run, program, costs_of(plan));
-      step = picoseconds(exact.step_time);
-      peak = exact.peak_memory_bytes;
-    }
+    const Picoseconds step = picoseconds(estimators_.local().step_time(program, costs_of(plan)));
+    // What is settled fits, on every tier.
+    if (!memory_is_exact(plan, workload_) || offloads(plan)) peak = offloaded_.local().peak(program);
+    const bool fits = peak <= capacity_;
     ORRERY_ASSERT(step >= candidate.step && peak >= candidate.peak, candidate.first, step, candidate.step, peak,
                   candidate.peak);
-    return {rating(options_.objective, step, peak), candidate.first, step, peak <= capacity_, std::move(counts), false};
+    const Rating exact = rating(options_.objective, step, peak);
+    // Where closed forms know the memory they have said whether another plan outdoes it; of others only the best
+    // matter.
+    if (fits && !(limit < exact) && offloads(plan) && !bounders_.local().knows_memory(plan) && is_outdone(plan)) {
+      return {{}, candidate.first, 0, true, {}, 0, true};
+    }
+    return {exact,
+            candidate.first,
+            step,
+            fits,
+            plan.recompute_layers.value_or(std::vector<std::uint32_t>{}),
+            *plan.offload_activations,
+            false};
+  }
+
+  /// By a plan that its Program shows to fit.
+  bool is_outdone(const Plan& plan) {
+    return orrery::is_outdone(plan, bounders_.local(), [&](Plan& less) {
+      if (!less.recompute_layers && *less.offload_activations == 0 && bounders_.local().peak_memory(less) > capacity_) {
+        return false;
+      }
+      PlannedRun other{model_, workload_, cluster_, less, {}, {}};
+      Program ignored;
+      const bool settled = settle(other, ignored);
+      less = other.plan;
+      return settled;
+    });
   }
 
   /// Reports of the best, and their simulations.
@@ -350,8 +386,9 @@ class Search {
       found.plan = plan_at(space_, found.number);
       if (found.plan.recompute_layers) {
         found.plan.recompute_layers = best_[i].recomputed;
-        tidy_counts(found.plan);
+        tidy_counts(space_, found.plan);
       }
+      found.plan.offload_activations = best_[i].activations;
       const PlannedRun run{model_, workload_, cluster_, found.plan, {}, {}};
       const Program program = lower(model_, workload_, found.plan);
       const CostModel costs = costs_of(found.plan);
@@ -413,6 +450,7 @@ class Search {
   std::uint64_t infeasible_ = 0, same_ = 0;
   tbb::enumerable_thread_specific<Estimator> estimators_;
   tbb::enumerable_thread_specific<FewestRecomputed> fewest_;
+  tbb::enumerable_thread_specific<FewestOffloaded> offloaded_;
   std::vector<Estimated> evaluated_;
   std::optional<Rating> seed_;
   std::vector<Estimated> best_;  ///< ascending, at most `top`

@@ -58,7 +58,8 @@ struct FoundPlan {
 /// Why plans were not estimated.
 struct PruneCount {
   std::string reason;  ///< "memory": does not fit by a bound on its peak or by its Program; "bound": cannot be among
-                       ///< the best; "same": with the fewest recomputed layers it is another plan of the space
+                       ///< the best; "same": another plan of the space stands for it, which is the same or,
+                       ///< with less recomputed or in host memory, no slower
   std::uint64_t count = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "core/plan/plan_check.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "planner/gradient_bucket.hpp"
+#include "sim/bound/coverage.hpp"
 
 namespace orrery {
 namespace {
@@ -101,11 +102,25 @@ bool is_valid(const Plan& plan, const ModelSpec& model, const Workload& workload
   return wrong.empty();
 }
 
-std::vector<BlockChoice> block_choices(const ShapeSpace& shape, bool counts) {
+/// Inner rings that a ring of so many ranks may have, and 0: those that some unit below the outermost level holds.
+std::vector<std::uint32_t> inner_rings(std::uint32_t ranks, const std::vector<std::uint64_t>& level_units) {
+  std::uint64_t most = 1;
+  for (const std::uint64_t unit : level_units) most = unit < level_units.back() ? unit : most;
+  std::vector<std::uint32_t> sizes = {0};
+  for (const std::uint32_t w : divisors(ranks)) {
+    if (w > 1 && w < ranks && w <= most) sizes.push_back(w);
+  }
+  return sizes;
+}
+
+std::vector<BlockChoice> block_choices(const ShapeSpace& shape, const SpaceLimits& limits, bool offload,
+                                       const std::vector<std::uint64_t>& level_units) {
+  const bool counts = limits.recompute_layers;
   struct Kernel {
     AttentionKernel attention;
     Recompute recompute;
     bool fewest;
+    bool offload = false;
   };
   // The fewest fully recomputed layers may be none.
   const Recompute least = counts ? Recompute::full : Recompute::none;
@@ -115,52 +130,85 @@ std::vector<BlockChoice> block_choices(const ShapeSpace& shape, bool counts) {
                                  {AttentionKernel::flash, least, counts},
                                  {AttentionKernel::flash, Recompute::full, false}};
   if (counts) kernels.push_back({AttentionKernel::unfused, Recompute::selective, true});
-  const bool context = shape.sizes[index(Axis::context)] > 1;
+  if (offload) {
+    for (const Recompute r : {Recompute::none, Recompute::selective, Recompute::full}) {
+      kernels.push_back({AttentionKernel::unfused, r, false, true});
+      if (r != Recompute::selective) kernels.push_back({AttentionKernel::flash, r, false, true});
+    }
+  }
+  const std::uint32_t ranks = shape.sizes[index(Axis::context)];
   std::vector<BlockChoice> choices;
-  for (const ContextAlgorithm algorithm :
-       {ContextAlgorithm::all_gather, ContextAlgorithm::ulysses, ContextAlgorithm::ring}) {
-    if (!context && algorithm != ContextAlgorithm::all_gather) break;
-    for (const bool zigzag : {false, true}) {
-      if (zigzag && (!context || algorithm == ContextAlgorithm::ulysses)) continue;
-      for (const bool sequence : {false, true}) {
-        if (sequence && shape.sizes[index(Axis::tensor)] == 1) continue;
-        for (const bool save : {false, true}) {
-          if (save && shape.tensor != TensorAlgorithm::three_d) continue;
-          for (const Kernel& k : kernels) {
-            choices.push_back({k.attention, k.recompute, k.fewest, sequence, algorithm, zigzag, save});
-          }
+  const auto add = [&](ContextAlgorithm algorithm, bool zigzag, std::uint32_t inner_ring) {
+    const bool copies = algorithm != ContextAlgorithm::ring_self_attention && inner_ring == 0;
+    for (const bool sequence : {false, true}) {
+      if (sequence && shape.sizes[index(Axis::tensor)] == 1) continue;
+      for (const bool save : {false, true}) {
+        if (save && shape.tensor != TensorAlgorithm::three_d) continue;
+        for (const Kernel& k : kernels) {
+          if (k.offload && !copies) continue;
+          choices.push_back(
+              {k.attention, k.recompute, k.fewest, sequence, algorithm, zigzag, inner_ring, save, k.offload});
         }
+      }
+    }
+  };
+  if (ranks == 1) {
+    add(ContextAlgorithm::all_gather, false, 0);
+    return choices;
+  }
+  for (const ContextAlgorithm algorithm : limits.context_algorithms) {
+    const bool ring = algorithm == ContextAlgorithm::ring && limits.inner_rings;
+    for (const bool zigzag : {false, true}) {
+      for (const std::uint32_t inner_ring : ring ? inner_rings(ranks, level_units) : std::vector<std::uint32_t>{0}) {
+        add(algorithm, zigzag, inner_ring);
       }
     }
   }
   return choices;
 }
 
-std::vector<StateChoice> state_choices(const ShapeSpace& shape, const ModelSpec& model, const SpaceLimits& limits,
-                                       std::size_t& plain) {
+/// The choices, each then with every eighth of states and parameters offloaded that the shape may have.
+void add_offloaded(std::vector<StateChoice>& to, const std::vector<StateChoice>& choices, const ShapeSpace& shape) {
+  to.insert(to.end(), choices.begin(), choices.end());
+  if (!shape.offloads_states) return;
+  for (StateChoice c : choices) {
+    const std::uint32_t most = shape.offloads_parameters && c.zero_stage < 3 ? 8 : 0;
+    for (c.offload_parameters = 0; c.offload_parameters <= most; ++c.offload_parameters) {
+      for (c.offload_states = std::max(1U, c.offload_parameters); c.offload_states <= 8; ++c.offload_states)
+        to.push_back(c);
+    }
+  }
+}
+
+/// Sets the shape's states; what it offloads is set.
+void add_states(ShapeSpace& shape, const ModelSpec& model, const SpaceLimits& limits) {
   const auto size = [&](Axis axis) { return shape.sizes[index(axis)]; };
   const bool grid = shape.tensor != TensorAlgorithm::one_d;
   const bool shares = size(Axis::data) > 1 || size(Axis::context) > 1 || size(Axis::expert) > 1;
   const bool reduces = shares || grid;
-  const bool two_kinds = model.mixture && model.mixture->first_dense > 0;
-  std::vector<StateChoice> choices;
+  const bool two_kinds = mixes_kinds(model);
+  const std::uint32_t most = grid || model.prediction_modules > 0 ? 1 : 3;
+  std::vector<StateChoice> plain, sharded;
   for (std::uint32_t zero = 0; zero <= 3; ++zero) {
-    if (zero == 2) plain = choices.size();
     if (std::find(limits.zero.begin(), limits.zero.end(), zero) == limits.zero.end()) continue;
     if (zero > 0 && !shares) continue;
-    if (zero > 1 && grid) continue;
+    if (zero > most) continue;
     for (const bool reshard : {true, false}) {
       for (const std::uint32_t prefetch : {1U, 0U}) {
         if (zero < 3 && (!reshard || prefetch == 0)) continue;
         if (zero == 3 && prefetch > 0 && two_kinds) continue;
         for (const bool overlap : {false, true}) {
           if (overlap && !reduces) continue;
-          choices.push_back({zero, reshard, prefetch, overlap});
+          (zero < 2 ? plain : sharded).push_back({zero, reshard, prefetch, overlap, 0, 0});
         }
       }
     }
   }
-  return choices;
+  shape.plain_on_device = plain.size();
+  shape.sharded_on_device = sharded.size();
+  add_offloaded(shape.states, plain, shape);
+  shape.plain_states = shape.states.size();
+  add_offloaded(shape.states, sharded, shape);
 }
 
 class Maker {
@@ -172,6 +220,7 @@ class Maker {
     std::uint64_t unit = 1;
     for (const NetworkLevel& level : cluster_.levels) space_.level_units.push_back(unit *= level.size);
     space_.layers = model_.layers;
+    space_.prediction_modules = model_.prediction_modules;
     const std::uint64_t devices = cluster_.devices();
     if (devices > plan_size_limit || workload_.global_batch > batch_limit) return std::move(space_);
     for (const TensorAlgorithm tensor :
@@ -187,7 +236,8 @@ class Maker {
           continue;
         }
         const std::uint64_t square = std::uint64_t{cut} * cut;
-        if (model_.mixture || model_.latent) continue;  // not searched on grids
+        const bool plain = model_.architecture == Architecture::decoder && !model_.mixture && !model_.latent;
+        if (!plain || model_.prediction_modules > 0) continue;  // not searched on grids
         if (cut < 2 || devices % square != 0 || !cuts(cut) || model_.hidden % cut != 0) continue;
         shape.sizes[index(Axis::row)] = shape.sizes[index(Axis::column)] = cut;
         for (const std::uint32_t depth : divisors(devices / square)) {
@@ -241,12 +291,17 @@ class Maker {
       key.push_back(shape.sizes[index(a)]);
     const auto at = blocks_.try_emplace(key).first;
     if (!at->second.empty()) return at->second;
-    for (const BlockChoice& choice : block_choices(shape, limits_.recompute_layers)) {
+    for (const BlockChoice& choice : block_choices(shape, limits_, offloads(), space_.level_units)) {
       choose(plan, choice);
-      if (choice.fewest) plan.recompute_layers->assign(plan.stage_layers->size(), 0);
+      start_fewest(plan);
       if (is_valid(plan, model_, workload_, cluster_)) at->second.push_back(choice);
     }
     return at->second;
+  }
+
+  /// A cluster file that says nothing of its hosts says nothing of what they could hold.
+  bool offloads() const {
+    return limits_.offload && hosts_are_known(cluster_) && bound_covers_offload(model_, workload_);
   }
 
   const std::vector<std::vector<std::uint32_t>>& splits(std::uint32_t stages) {
@@ -262,10 +317,9 @@ class Maker {
     std::vector<ScheduleChoice> out;
     for (const ScheduleName name : limits_.schedules) {
       const ScheduleRules& rules = rules_of(name);
-      // Families have no bound for weight gradients apart on grids.
-      if (rules.splits_backward && shape.tensor != TensorAlgorithm::one_d) continue;
       if ((rules.whole_rounds && count % p != 0) || count < std::uint64_t{rules.least_rounds} * p) continue;
-      if (rules.placement == StagePlacement::two_way && (p % 2 != 0 || count % 2 != 0)) continue;
+      const bool two_way = rules.placement == StagePlacement::two_way;
+      if (two_way && (p % 2 != 0 || count % 2 != 0 || model_.prediction_modules > 0)) continue;
       const std::uint32_t end = rules.most_chunks == 0 ? most : std::min(most, rules.most_chunks);
       for (std::uint32_t chunks = rules.least_chunks; chunks <= end; ++chunks) {
         if (limits_.most_chunks > 0 && chunks > limits_.most_chunks) break;
@@ -312,7 +366,15 @@ class Maker {
     if (shape.blocks.empty()) return;
     choose(plan, shape.blocks.front());
     plan.recompute_layers.reset();
-    shape.states = state_choices(shape, model_, limits_, shape.plain_states);
+    plan.offload_activations = 0;
+    if (offloads()) {
+      Plan away = plan;
+      away.offload_states = 8;
+      shape.offloads_states = is_valid(away, model_, workload_, cluster_);
+      away.offload_parameters = 8;
+      shape.offloads_parameters = is_valid(away, model_, workload_, cluster_);
+    }
+    add_states(shape, model_, limits_);
     if (shape.states.empty()) return;
     for (const std::uint32_t microbatch : sizes) {
       plan.microbatch_size = microbatch;
@@ -345,13 +407,17 @@ class Maker {
 
 }  // namespace
 
+bool hosts_are_known(const ClusterSpec& cluster) {
+  return cluster.host_memory.base() > 0 && cluster.host_link && cluster.host_bandwidth;
+}
+
 SpaceLimits basic_limits() {
   SpaceLimits limits;
   limits.tensor = {TensorAlgorithm::one_d};
   limits.schedules = {ScheduleName::gpipe, ScheduleName::one_f_one_b};
   limits.zero = {0, 1};
   limits.most_chunks = 1;
-  limits.replicas = limits.context = limits.recompute_layers = false;
+  limits.replicas = limits.context = limits.recompute_layers = limits.offload = false;
   return limits;
 }
 
@@ -419,38 +485,6 @@ const std::vector<std::vector<std::uint32_t>>& splits_of(const Space& space, con
   return space.stage_layers.at(shape.sizes[index(Axis::pipeline)] * choice.chunks);
 }
 
-void choose(Plan& plan, const BlockChoice& choice) {
-  plan.attention = choice.attention;
-  plan.recompute = choice.recompute;
-  plan.recompute_layers.reset();
-  if (choice.fewest) plan.recompute_layers.emplace();
-  plan.sequence_parallel = choice.sequence_parallel;
-  plan.context = choice.context;
-  plan.zigzag = choice.zigzag;
-  plan.save_gathered = choice.save_gathered;
-}
-void choose(Plan& plan, const ScheduleChoice& choice) {
-  plan.schedule = choice.schedule;
-  plan.chunks = choice.chunks;
-}
-void choose(Plan& plan, const StateChoice& choice) {
-  plan.zero_stage = choice.zero_stage;
-  plan.reshard_after_forward = choice.reshard_after_forward;
-  plan.prefetch = choice.prefetch;
-  plan.overlap_gradients = choice.overlap_gradients;
-}
-
-void tidy_counts(Plan& plan) {
-  if (!plan.recompute_layers) return;
-  if (*plan.recompute_layers == *plan.stage_layers) {
-    plan.recompute_layers.reset();
-  } else if (std::all_of(plan.recompute_layers->begin(), plan.recompute_layers->end(),
-                         [](std::uint32_t n) { return n == 0; })) {
-    plan.recompute_layers.reset();
-    plan.recompute = Recompute::none;
-  }
-}
-
 Plan plan_at(const Space& space, std::uint64_t number) {
   ORRERY_ASSERT(number < space.count, number, space.count);
   const auto behind = std::upper_bound(space.shapes.begin(), space.shapes.end(), number,
@@ -481,7 +515,7 @@ Plan plan_at(const Space& space, std::uint64_t number) {
       choose(plan, s);
       plan.stage_layers = splits[rest / states];
       choose(plan, shape.states[rest % states]);
-      if (plan.recompute_layers) plan.recompute_layers->assign(plan.stage_layers->size(), 0);
+      start_fewest(plan);
       return plan;
     }
   }
@@ -491,8 +525,11 @@ Plan plan_at(const Space& space, std::uint64_t number) {
 
 std::uint64_t number_of(const Space& space, const Plan& plan) {
   ORRERY_ASSERT(is_resolved(plan));
-  const bool rings = plan.inner_ring != 0;
-  if (!plan.placement.empty() || plan.collective_algorithm || rings) return space.count;
+  if (!plan.placement.empty() || plan.collective_algorithm) return space.count;
+  if (plan.states_tier == OffloadTier::disk || plan.parameters_tier == OffloadTier::disk ||
+      plan.activations_tier == OffloadTier::disk || plan.parameter_chunk != Bytes()) {
+    return space.count;
+  }
   std::array<std::uint32_t, axis_count> sizes{};
   sizes.fill(1);
   Mesh mesh;
@@ -509,13 +546,16 @@ std::uint64_t number_of(const Space& space, const Plan& plan) {
   // Choices that make no difference are listed once: bring them to that form.
   ScheduleChoice schedule{plan.schedule, plan.chunks};
   if (sizes[index(Axis::pipeline)] == 1) schedule = {};
-  StateChoice state{plan.zero_stage, plan.reshard_after_forward, plan.prefetch, *plan.overlap_gradients};
+  StateChoice state{plan.zero_stage,         plan.reshard_after_forward, plan.prefetch,
+                    *plan.overlap_gradients, *plan.offload_states,       *plan.offload_parameters};
   if (shard_axes_of(plan).empty()) {
-    state = {0, true, 1, state.overlap_gradients && shape->states.size() > 1};
+    state.zero_stage = 0, state.reshard_after_forward = true, state.prefetch = 1;
+    state.overlap_gradients = state.overlap_gradients && shape->plain_on_device > 1;
   }
   // None recomputed are the fewest that are recomputed in full, where those are in the space.
   const bool counts = std::any_of(shape->blocks.begin(), shape->blocks.end(), [](const auto& b) { return b.fewest; });
-  const bool none = plan.recompute == Recompute::none && counts;
+  const bool offload = plan.offload_activations != 0U;
+  const bool none = plan.recompute == Recompute::none && counts && !offload;
   const bool fewest = none || plan.recompute_layers.has_value();
   const Recompute recompute = none ? Recompute::full : plan.recompute;
   std::uint64_t number = shape->first;
@@ -526,7 +566,7 @@ std::uint64_t number_of(const Space& space, const Plan& plan) {
     }
     const std::uint64_t block =
         place(shape->blocks, BlockChoice{*plan.attention, recompute, fewest, plan.sequence_parallel, plan.context,
-                                         plan.zigzag, plan.save_gathered});
+                                         plan.zigzag, plan.inner_ring, plan.save_gathered, offload});
     std::uint64_t order = 0;
     for (const Mesh& listed : orders_of(space, *shape)) {
       if (lie_alike(listed, mesh, space.level_units)) break;

@@ -25,7 +25,10 @@ struct BlockChoice {
   bool sequence_parallel = false;
   ContextAlgorithm context = ContextAlgorithm::all_gather;
   bool zigzag = false;
+  std::uint32_t inner_ring = 0;  ///< of a double ring
   bool save_gathered = false;
+  /// Activations of as few eighths of each stage's layers as let the plan fit wait in host memory, at least one.
+  bool offload = false;
   friend bool operator==(const BlockChoice&, const BlockChoice&) = default;
 };
 
@@ -35,12 +38,14 @@ struct ScheduleChoice {
   friend bool operator==(const ScheduleChoice&, const ScheduleChoice&) = default;
 };
 
-/// How states are sharded and gradients reduced.
+/// How states are sharded, where they live, and how gradients are reduced.
 struct StateChoice {
   std::uint32_t zero_stage = 0;
   bool reshard_after_forward = true;
   std::uint32_t prefetch = 1;
   bool overlap_gradients = false;
+  std::uint32_t offload_states = 0;
+  std::uint32_t offload_parameters = 0;
   friend bool operator==(const StateChoice&, const StateChoice&) = default;
 };
 
@@ -60,9 +65,13 @@ struct ShapeSpace {
   std::uint64_t orders = 0;  ///< of axes, those that lie alike counted once
   std::vector<MicrobatchSpace> microbatches;
   std::vector<BlockChoice> blocks;
-  std::vector<StateChoice> states;  ///< ZeRO 0 and 1 first
+  std::vector<StateChoice> states;  ///< ZeRO 0 and 1 first, of them and of others those on the device first
   std::size_t plain_states =
-      0;                    ///< so many of them; split backward passes, chunks and two directions go with these alone
+      0;  ///< so many of them; split backward passes, chunks and two directions go with these alone
+  std::size_t plain_on_device = 0;    ///< so many with ZeRO 0 and 1 and nothing offloaded, at most 32
+  std::size_t sharded_on_device = 0;  ///< so many of the others
+  bool offloads_states = false;       ///< some of them do
+  bool offloads_parameters = false;
   std::uint64_t first = 0;  ///< number of its first plan
   std::uint64_t count = 0;
 };
@@ -81,13 +90,18 @@ struct SpaceLimits {
   std::uint32_t most_chunks = 0;  ///< 0: any
   bool replicas = true;           ///< the axis replica
   bool context = true;            ///< the axis context
-  bool expert = true;             ///< the axis expert, of models that have experts
-  bool recompute_layers = true;   ///< as few recomputed layers as fit, beside none and all
+  std::vector<ContextAlgorithm> context_algorithms{ContextAlgorithm::all_gather, ContextAlgorithm::ulysses,
+                                                   ContextAlgorithm::ring, ContextAlgorithm::ring_self_attention};
+  bool inner_rings = true;       ///< double rings
+  bool expert = true;            ///< the axis expert, of models that have experts
+  bool recompute_layers = true;  ///< as few recomputed layers as fit, beside none and all
+  bool offload = true;           ///< states, parameters and activations in host memory, where the cluster has some
 };
 /// Pipeline, data and 1D tensor axes, with experts that axis too, ZeRO 0 and 1, GPipe and 1F1B.
 [[nodiscard]] SpaceLimits basic_limits();
-/// Reads "tensor=1d,2d zero=0,1 schedule=1f1b chunks=2 replica=off context=off expert=off recompute_layers=off".
-/// What is wrong is in the diagnostics.
+/// Reads "tensor=1d,2d zero=0,1 schedule=1f1b chunks=2 replica=off context=off expert=off recompute_layers=off
+/// offload=off"; context may name its algorithms instead, "context=ulysses,ring inner_ring=off". What is wrong is in
+/// the diagnostics.
 [[nodiscard]] SpaceLimits limits_of(std::string_view text, Diagnostics&);
 
 /// Every plan that the planner considers: finite, ordered, countable.
@@ -101,14 +115,19 @@ struct SpaceLimits {
 ///  * microbatch size: every divisor of the sequences of a rank;
 ///  * blocks: attention unfused, flash (unfused only with attention dropout) with recomputation none, selective
 ///    (unfused only), full, of all layers or of the fewest (below); sequence parallelism off, on; with a context axis
-///    its algorithm and zigzag; with 3D whether gathered operands are saved;
+///    its algorithm, zigzag and the inner rings of a ring (of no more ranks than a unit of a level below
+///    the outermost has devices); with 3D whether gathered operands are saved; with all layers recomputed alike also
+///    the fewest activations in host memory, but beside ring self-attention and inner rings;
 ///  * order of axes, of which those that lay every communication group alike on the cluster's levels are listed once;
 ///  * schedule, and chunks per rank up to layers / pipeline (1F1B alone without pipeline);
 ///  * stages: `uneven_stages` below;
-///  * states: ZeRO 0 to 3 (2 and 3 with 1D tensors, one chunk, a whole backward pass and one direction), ZeRO-3 with
-///  and without
-///    reshard and prefetch (not ahead where dense layers lie below mixtures), overlap of gradient reduction off, on
-///    where replicas have something to reduce.
+///  * states: ZeRO 0 to 3 (2 and 3 with 1D tensors, one chunk, a whole backward pass and one direction, and not with
+///    prediction modules), ZeRO-3 with and without reshard and prefetch (not ahead where some layers are dense and
+///    others mixtures), overlap of gradient reduction off, on where replicas have something to reduce; eighths of each
+///    stage's layers whose states, and of those whose weights too (not with ZeRO-3), live in host memory.
+///
+/// Something is offloaded only where the cluster says how much its hosts hold and how they are linked to devices, and
+/// of models that bound_covers knows with it.
 ///
 /// The gradient bucket is no dimension: `resolve` gives it by rule.
 ///
@@ -116,15 +135,20 @@ struct SpaceLimits {
 /// recompute_one_more (sim/bound/recompute_counts.hpp) on every pipeline rank: full recomputation from none on, which
 /// takes the place of a plan with none; selective from one layer on.  Which counts it has follows from the capacity of
 /// a device: the first that fit on each rank (Bounder::recompute_fewest).  Counts that make all layers are those of
-/// another plan of the space.
+/// another plan of the space.  A plan whose activations wait in host memory stands for all eighths of them, of which it
+/// has the first that fit (OffloadFewest); it recomputes no layer or all.
 struct Space {
   std::uint64_t layers = 0;
+  std::uint64_t prediction_modules = 0;
   std::vector<std::uint64_t> level_units;  ///< devices in one unit of each network level, innermost first
   std::vector<ShapeSpace> shapes;
   std::map<std::uint32_t, std::vector<std::vector<std::uint32_t>>> stage_layers;  ///< by number of virtual stages
   std::uint64_t count = 0;
   std::uint64_t orders_left_out = 0;  ///< meshes that differ from a listed one in the order of axes only
 };
+
+/// Whether a cluster says how much its hosts hold and how they are linked to its devices.
+[[nodiscard]] bool hosts_are_known(const ClusterSpec&);
 
 /// Stage splits of `layers` over `stages`, uneven in the first and the last:
 /// with q = layers / stages (rounded down) and r the rest, first and last each
@@ -167,18 +191,28 @@ class MeshOrders {
 /// Stage splits of the shape with a schedule.
 [[nodiscard]] const std::vector<std::vector<std::uint32_t>>& splits_of(const Space&, const ShapeSpace&,
                                                                        const ScheduleChoice&);
-/// Sets the block, schedule or state choices of a plan.  Of the fewest recomputed layers: recompute_layers, empty.
+/// Sets the block, schedule or state choices of a plan.  Of the fewest recomputed layers: recompute_layers, empty; of
+/// the fewest activations in host memory: offload_activations, open.
 void choose(Plan&, const BlockChoice&);
 void choose(Plan&, const ScheduleChoice&);
 void choose(Plan&, const StateChoice&);
+/// Of a plan with the fewest recomputed layers: none yet; with the fewest activations in host memory: an eighth.
+void start_fewest(Plan&);
 
 /// Plan number `number`, resolved, of the space (0 <= number < space.count).  One with the fewest recomputed layers
-/// has recompute_layers, all 0.
+/// has recompute_layers, all 0; one with the fewest activations in host memory offload_activations 1.
 [[nodiscard]] Plan plan_at(const Space&, std::uint64_t number);
 
+/// Whether a plan that recomputes as many layers as it counts recomputes all: prediction modules have layers that no
+/// count speaks of, which then are not recomputed.
+[[nodiscard]] bool counts_are_all(const Space&, const Plan&);
 /// Gives a plan with the fewest recomputed layers the form that a person would write: none of them is recomputation
 /// none, all of them need no counts.
-void tidy_counts(Plan&);
+void tidy_counts(const Space&, Plan&);
+
+/// Whether the plan is that with an eighth less of states or parameters offloaded: on every stage it has as many
+/// layers.
+[[nodiscard]] bool repeats_less_offloaded(const Plan&);
 
 /// Number of the plan in the space, or space.count when it is not in it.  The
 /// plan must be resolved; name, origin and gradient bucket do not matter.

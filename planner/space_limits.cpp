@@ -46,7 +46,9 @@ bool* switch_named(SpaceLimits& limits, std::string_view key) {
   if (key == "replica") return &limits.replicas;
   if (key == "context") return &limits.context;
   if (key == "expert") return &limits.expert;
+  if (key == "inner_ring") return &limits.inner_rings;
   if (key == "recompute_layers") return &limits.recompute_layers;
+  if (key == "offload") return &limits.offload;
   return nullptr;
 }
 
@@ -70,6 +72,8 @@ SpaceLimits limits_of(std::string_view text, Diagnostics& out) {
       const auto n = number(value);
       good = n && *n >= 1;
       limits.most_chunks = n.value_or(0);
+    } else if (key == "context" && value != "off" && value != "on") {
+      good = keep(limits.context_algorithms, values, [](ContextAlgorithm a) { return name_of(a); });
     } else if (bool* limit = switch_named(limits, key)) {
       good = value == "off" || value == "on";
       *limit = value == "on";
@@ -78,7 +82,8 @@ SpaceLimits limits_of(std::string_view text, Diagnostics& out) {
     out.error(
         "cli.only", fmt::format("--only does not know \"{}\"", setting),
         {"Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;",
-         "replica=off; context=off; expert=off; recompute_layers=off.  Separate settings by spaces."});
+         "replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;",
+         "recompute_layers=off; offload=off.  Separate settings by spaces."});
   }
   return limits;
 }

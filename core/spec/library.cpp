@@ -57,7 +57,6 @@ std::filesystem::path Library::calibration(const std::string& name) const {
   return data_ / "calibration" / (name + ".toml");
 }
 std::filesystem::path Library::plan(const std::string& name) const { return data_ / "plan" / (name + ".toml"); }
-std::filesystem::path Library::fabric(const std::string& name) const { return data_ / "fabric" / (name + ".toml"); }
 
 std::optional<ModelSpec> Library::model(const std::string& reference, const std::filesystem::path& relative_to,
                                         Diagnostics& diagnostics) const {
@@ -77,6 +76,14 @@ std::optional<DeviceSpec> Library::device(const std::string& name, Diagnostics& 
   const std::vector<std::string> known = devices();
   if (contains(known, name)) return read_device_file(data_ / "device" / (name + ".toml"), diagnostics);
   unknown("device", name, known, diagnostics);
+  return std::nullopt;
+}
+
+std::optional<std::filesystem::path> Library::fabric(const std::string& reference, Diagnostics& diagnostics) const {
+  if (is_path(reference)) return reference;
+  const std::vector<std::string> known = fabrics();
+  if (contains(known, reference)) return data_ / "fabric" / (reference + ".toml");
+  unknown("fabric", reference, known, diagnostics);
   return std::nullopt;
 }
 

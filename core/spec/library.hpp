@@ -21,7 +21,7 @@ namespace orrery {
 /// nearest known ones.
 ///
 /// Codes: library.unknown-model  library.unknown-cluster
-/// library.unknown-device  cluster.gpus, and those of the readers
+/// library.unknown-device  library.unknown-fabric  cluster.gpus, and those of the readers
 class Library {
  public:
   explicit Library(std::filesystem::path data_dir) : data_(std::move(data_dir)) {}
@@ -33,18 +33,20 @@ class Library {
                                                    const std::filesystem::path& relative_to,
                                                    std::optional<std::uint32_t> gpus, Diagnostics& diagnostics) const;
   [[nodiscard]] std::optional<DeviceSpec> device(const std::string& name, Diagnostics& diagnostics) const;
+  /// The file of what joins GPUs, link by link; its reader is sim/net/fabric_spec.hpp.
+  [[nodiscard]] std::optional<std::filesystem::path> fabric(const std::string& reference,
+                                                            Diagnostics& diagnostics) const;
 
   // Names of each kind, sorted.
   [[nodiscard]] std::vector<std::string> models() const;
   [[nodiscard]] std::vector<std::string> clusters() const;
   [[nodiscard]] std::vector<std::string> devices() const;
-  [[nodiscard]] std::vector<std::string> plans() const;    ///< example plans
-  [[nodiscard]] std::vector<std::string> fabrics() const;  ///< what joins GPUs, link by link
+  [[nodiscard]] std::vector<std::string> plans() const;  ///< example plans
+  [[nodiscard]] std::vector<std::string> fabrics() const;
 
-  /// Path of a shipped calibration, example plan or fabric; the file need not exist.
+  /// Path of a shipped calibration or example plan; the file need not exist.
   [[nodiscard]] std::filesystem::path calibration(const std::string& name) const;
   [[nodiscard]] std::filesystem::path plan(const std::string& name) const;
-  [[nodiscard]] std::filesystem::path fabric(const std::string& name) const;
   [[nodiscard]] const std::filesystem::path& directory() const { return data_; }
 
  private:

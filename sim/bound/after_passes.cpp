@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/bound/stage_memory.hpp"
+
 namespace orrery {
 namespace {
 
@@ -14,18 +16,14 @@ Picoseconds after_sums(const LaneTimes& lane, Picoseconds tied) {
   return std::max(lane[tensor], data + tied);
 }
 
-/// Backward pass of the layers of a bucket, which are the uppermost of those `left`, and then no more.
-Picoseconds backward_of(const BucketCosts& bucket, StageShare& left, const LayerCosts& costs) {
-  Picoseconds sum = 0;
-  std::uint32_t layers = bucket.layers;
-  for (std::size_t c = left.layers.size(); layers > 0 && c-- > 0;) {
-    const std::uint32_t n = std::min(layers, left.layers[c]);
-    sum += n * costs.times[c]->span.layer_backward;
-    left.layers[c] -= n;
-    layers -= n;
-  }
+/// Backward pass of the layers of a bucket, which are the uppermost of the chunk's lowest `left`, and then no more.
+Picoseconds backward_of(const BucketCosts& bucket, const StageShare& chunk, std::uint32_t& left,
+                        const LayerCosts& costs) {
+  const PerCase<std::uint32_t> layers = chunk.between(left - bucket.layers, left);
+  left -= bucket.layers;
   const PerBlock<Picoseconds>& span = costs.plain_times().span;
-  return sum + (bucket.head ? span.head_backward : 0) + (bucket.embedding ? span.embedding_backward : 0);
+  return over_cases(layers, [&](std::size_t c) { return costs.times[c]->span.layer_backward; }) +
+         (bucket.head ? span.head_backward : 0) + (bucket.embedding ? span.embedding_backward : 0);
 }
 
 }  // namespace
@@ -77,13 +75,14 @@ Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, cons
   // With overlap buckets are done one after the other, the last one at the end of the pass.
   Picoseconds compute = backward;
   if (*plan.overlap_gradients) {
-    StageShare left = *chunks.front().share;
-    for (const BucketCosts& b : *chunks.front().list) compute -= backward_of(b, left, costs);
+    const StageShare& share = *chunks.front().share;
+    std::uint32_t left = share.count();
+    for (const BucketCosts& b : *chunks.front().list) compute -= backward_of(b, share, left, costs);
   }
   for (const ChunkBucket& chunk : chunks) {
-    StageShare left = *chunk.share;
+    std::uint32_t left = chunk.share->count();
     for (const BucketCosts& b : *chunk.list) {
-      if (*plan.overlap_gradients) compute += backward_of(b, left, costs);
+      if (*plan.overlap_gradients) compute += backward_of(b, *chunk.share, left, costs);
       for (const LanePrice& p : b.reduce) lane[p.lane] = std::max(lane[p.lane], compute) + p.price;
     }
   }
@@ -91,23 +90,50 @@ Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, cons
   return after_sums(lane, tied) - backward;
 }
 
-Picoseconds update_time(const ChunkBuckets& chunks, const StateCosts& state, bool concurrent_lanes) {
-  Picoseconds compute = 0;
-  Picoseconds gather = 0;
+Picoseconds update_time(const Plan& plan, const ChunkBuckets& chunks, StateCosts& state, const CostModel& costs,
+                        bool concurrent_lanes) {
+  const bool offloads = *plan.offload_states > 0;
+  const HostUpdates* host = offloads ? &state.host_updates(costs) : nullptr;
+  const bool ends_away = *plan.offload_states == 8;
+  Picoseconds compute = 0, gather = 0;
+  // Gradients go down, the host updates, weights come up: each of them in the order of modules.
+  Picoseconds down = 0, updated = 0, up = 0, all_host = 0;
+  const auto on_host = [&](const HostUpdate& module, bool comes_up) {
+    down += module.down;
+    updated = std::max(updated, down) + module.update;
+    if (comes_up) up = std::max(up, updated) + module.up;
+    all_host += module.down + module.update + (comes_up ? module.up : 0);
+  };
+  const auto end = [&](const ModuleState& module, const HostUpdate HostUpdates::*there) {
+    if (ends_away) {
+      on_host(host->*there, true);
+    } else {
+      compute += module.update;
+    }
+  };
   // The lowest chunk, which comes last in the list, is updated first.
   for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
+    const std::uint32_t layers = chunk->share->count();
+    const std::uint32_t on_device = layers - offloaded_layers(layers, *plan.offload_states);
+    const std::uint32_t with_weights = layers - offloaded_layers(layers, *plan.offload_parameters);
+    std::uint32_t low = 0;
     for (auto b = chunk->list->rbegin(); b != chunk->list->rend(); ++b) {
-      compute += (b->layers - b->dense) * state.layer().update + b->dense * state.layer(LayerCase::dense).update +
-                 (b->head ? state.head().update : 0) + (b->embedding ? state.embedding().update : 0);
-      if (b->gather == 0) continue;
-      if (concurrent_lanes) {
-        gather = std::max(gather, compute) + b->gather;
-      } else {
-        compute += b->gather;
+      const std::uint32_t above = low + b->layers;
+      const PerCase<std::uint32_t> here = chunk->share->between(std::min(low, on_device), std::min(above, on_device));
+      compute += over_cases(here, [&](std::size_t c) { return state.layer(static_cast<LayerCase>(c)).update; });
+      if (b->embedding) end(state.embedding(), &HostUpdates::embedding);
+      for (std::uint32_t l = std::max(low, on_device); l < above; ++l) {
+        on_host(chunk->share->is_dense(l) ? host->dense_layer : host->layer, l < with_weights);
       }
+      if (b->head) end(state.head(), &HostUpdates::head);
+      const bool some_away = b->layers > 0 && above > with_weights;  // those are gathered before each use
+      low = above;
+      if (b->gather == 0 || some_away) continue;
+      gather = std::max({gather, compute, up}) + b->gather;
+      if (!concurrent_lanes) compute += b->gather;
     }
   }
-  return std::max(compute, gather);
+  return concurrent_lanes ? std::max({compute, gather, updated, up}) : compute + all_host;
 }
 
 }  // namespace orrery

@@ -18,7 +18,8 @@ using ChunkBuckets = std::vector<ChunkBucket>;
 [[nodiscard]] Picoseconds exposed_reduction(const Plan&, const ChunkBuckets&, const LayerCosts&, const StateCosts&,
                                             bool concurrent_lanes, Picoseconds backward, Picoseconds tied);
 
-/// Update of a rank's modules, and the gathers of updated weights beside it, upwards.
-[[nodiscard]] Picoseconds update_time(const ChunkBuckets&, const StateCosts&, bool concurrent_lanes);
+/// Update of a rank's modules, on the device or the host, and the gathers of updated weights beside it, upwards.
+[[nodiscard]] Picoseconds update_time(const Plan&, const ChunkBuckets&, StateCosts&, const CostModel&,
+                                      bool concurrent_lanes);
 
 }  // namespace orrery

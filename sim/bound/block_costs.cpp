@@ -45,8 +45,8 @@ bool reads_weights(const Program& program, const Block& block, const Op& op) {
   return false;
 }
 
-MemoryChange memory_change(const Program& program, const Block& block) {
-  MemoryChange change;
+/// What the block changes after what `change` says.
+void add_memory_change(MemoryChange& change, const Program& program, const Block& block) {
   for (const Op& op : block.ops) {
     if (reads_weights(program, block, op)) change.weights_peak = change.peak;
     if (const auto* alloc = std::get_if<Alloc>(&op.action)) {
@@ -56,7 +56,45 @@ MemoryChange memory_change(const Program& program, const Block& block) {
       change.net -= static_cast<std::int64_t>(bytes_of(program[free->what]));
     }
   }
-  return change;
+}
+
+/// Blocks that a pass runs one after the other, without those that it does not have.
+std::vector<BlockId> in_turn(std::vector<BlockId> ids) {
+  std::erase(ids, lowering::no_block);
+  return ids;
+}
+
+/// The head's blocks and those of the prediction modules, in the order in which a pass runs them.
+std::vector<BlockId> head_blocks(const lowering::State& s, lowering::Phase phase) {
+  const lowering::ModuleBlocks& blocks = s.blocks(phase);
+  std::vector<BlockId> ids = {blocks.head};
+  for (std::uint32_t k = 0; k < s.predictions; ++k) {
+    const auto low = static_cast<std::uint32_t>(s.model.layers) + 2 * k;
+    for (const std::uint32_t l : {low, low + 1}) ids.push_back(blocks[s.kind_of(l)].plain);
+    ids.push_back(blocks.prediction_heads[k]);
+  }
+  if (phase != lowering::Phase::forward) std::reverse(ids.begin(), ids.end());
+  return in_turn(std::move(ids));
+}
+
+/// Of buffers that a layer's forward block uses and keeps, and a later block of the layer frees.
+std::uint64_t bytes_to_copy(const Program& program, const Block& forward, std::initializer_list<const Block*> later) {
+  const auto frees = [](const Block* in, BufferId what) {
+    return in != nullptr && std::any_of(in->ops.begin(), in->ops.end(), [&](const Op& op) {
+             const auto* free = std::get_if<Free>(&op.action);
+             return free != nullptr && free->what == what && free->layer_shift == 0;
+           });
+  };
+  std::vector<BufferId> seen;
+  std::uint64_t bytes = 0;
+  for (const View& v : forward.views) {
+    if (program[v.buffer].scope != Scope::layer_microbatch || v.layer_shift != 0) continue;
+    if (std::find(seen.begin(), seen.end(), v.buffer) != seen.end()) continue;
+    seen.push_back(v.buffer);
+    const bool kept = std::any_of(later.begin(), later.end(), [&](const Block* b) { return frees(b, v.buffer); });
+    if (kept && !frees(&forward, v.buffer)) bytes += bytes_of(program[v.buffer]);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -107,108 +145,143 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
   }
   hidden_bytes_ = bytes_of(state.program[state.hidden]);
   gradient_bytes_ = bytes_of(state.program[state.hidden_gradient]);
-  const lowering::ModuleBlocks forward = state.blocks(lowering::Phase::forward);
-  const lowering::ModuleBlocks backward = state.blocks(lowering::Phase::backward);
+  using lowering::Phase;
   const lowering::LayerKind& layer = is_dense(which) ? state.kinds.front() : state.main_kind();
-  const BlockId layer_forward = forward[layer].plain, layer_backward = backward[layer].plain;
-  const BlockId weight = state.split_backward ? state.blocks(lowering::Phase::weight)[layer].plain : lowering::no_block;
+  const lowering::ModuleBlocks &forward = state.blocks(Phase::forward), &backward = state.blocks(Phase::backward);
+  PerBlock<std::vector<BlockId>> ids;
+  ids.embedding_forward = in_turn({forward.embedding});
+  ids.embedding_backward = in_turn({backward.embedding});
+  ids.layer_forward = in_turn({forward[layer].plain});
+  ids.layer_backward = in_turn({backward[layer].plain});
+  ids.head_forward = head_blocks(state, Phase::forward);
+  ids.head_backward = head_blocks(state, Phase::backward);
+  if (state.split_backward) {
+    ids.layer_weight = in_turn({state.blocks(Phase::weight)[layer].plain});
+    ids.head_weight = head_blocks(state, Phase::weight);
+  }
   program_ = lowering::program_of(std::move(state));  // nothing else is in it, so blocks keep their numbers
-  const auto enter = [&](BlockId id, auto&& of) {
-    of(ids_) = id;
-    if (id == lowering::no_block) return;
-    const Block& block = program_[id];
-    const auto first = std::find_if(block.ops.begin(), block.ops.end(), [](const Op& op) {
-      return !std::holds_alternative<Alloc>(op.action) && !std::holds_alternative<Free>(op.action);
-    });
-    Beginning& begins = of(beginning_);
-    begins.computes = first != block.ops.end() && std::holds_alternative<Compute>(first->action);
-    begins.reads_weights = begins.computes && reads_weights(program_, block, *first);
-    of(memory_) = memory_change(program_, block);
-    std::vector<Picoseconds>& prices = of(compute_prices_);
-    prices.resize(block.ops.size());
-    for (std::size_t i = 0; i < block.ops.size(); ++i) {
-      const auto* compute = std::get_if<Compute>(&block.ops[i].action);
-      if (compute == nullptr) continue;
-      prices[i] = picoseconds(costs.compute(program_, block, block.ops[i]));
-      of(busy_) += prices[i];
-      const KernelKind kind = block.kernels[compute->kernel].kind;
-      if (kind == KernelKind::gemm || kind == KernelKind::expert_gemm) of(products_) += prices[i];
-    }
+  const auto block_at = [&](const std::vector<BlockId>& of) { return of.empty() ? nullptr : &program_[of.front()]; };
+  copied_bytes_ = bytes_to_copy(program_, program_[ids.layer_forward.front()],
+                                {block_at(ids.layer_backward), block_at(ids.layer_weight)});
+  parts_ = per_block<Parts>(ids, [&](const std::vector<BlockId>& of) {
+    Parts parts;
+    for (const BlockId id : of) parts.push_back(part_of(id, costs));
+    return parts;
+  });
+  const auto sum = [](Picoseconds Part::*member) {
+    return [member](const Parts& parts) {
+      Picoseconds all = 0;
+      for (const Part& p : parts) all += p.*member;
+      return all;
+    };
   };
-  enter(
-      forward.embedding, [](auto& p) -> auto& { return p.embedding_forward; });
-  enter(
-      backward.embedding, [](auto& p) -> auto& { return p.embedding_backward; });
-  enter(
-      layer_forward, [](auto& p) -> auto& { return p.layer_forward; });
-  enter(
-      layer_backward, [](auto& p) -> auto& { return p.layer_backward; });
-  enter(
-      forward.head, [](auto& p) -> auto& { return p.head_forward; });
-  enter(
-      backward.head, [](auto& p) -> auto& { return p.head_backward; });
-  enter(
-      weight, [](auto& p) -> auto& { return p.layer_weight; });
+  busy_ = per_block<Picoseconds>(parts_, sum(&Part::busy));
+  products_ = per_block<Picoseconds>(parts_, sum(&Part::products));
+  memory_ = per_block<MemoryChange>(parts_, [&](const Parts& parts) {
+    MemoryChange change;
+    for (const Part& p : parts) add_memory_change(change, program_, program_[p.id]);
+    return change;
+  });
+  beginning_ = per_block<Beginning>(parts_, [&](const Parts& parts) { return beginning_of(parts); });
+  // Collectives alone are priced again, and many of these are remembered.
+  program_.parameter_tables = std::vector<ParameterTable>();
+  for (Block& block : program_.blocks) block.kernels = std::vector<Kernel>();
 }
 
-namespace {
-
-BlockCosts::Price price_of(const CostModel& costs) {
-  return [&costs](const Program& program, const Block& block, const Op& op) {
-    return picoseconds(costs.collective(program, block, op));
+/// Of the collective: the place of the one that stands for its like.
+std::uint32_t BlockCosts::place_of(BlockId id, std::uint32_t op) {
+  const auto collective = [&](BlockId block, std::uint32_t at) -> const Collective& {
+    return std::get<Collective>(program_[block].ops[at].action);
   };
+  const Collective& c = collective(id, op);
+  const std::uint64_t payload = payload_bytes(program_, program_[id], program_[id].ops[op]);
+  const auto same = std::find_if(collectives_.begin(), collectives_.end(), [&](const Collected& known) {
+    const Collective& k = collective(known.block, known.op);
+    return k.kind == c.kind && k.group == c.group && k.width == c.width && known.payload == payload;
+  });
+  const auto place = static_cast<std::uint32_t>(same - collectives_.begin());
+  if (same == collectives_.end()) collectives_.push_back({id, op, payload});
+  return place;
 }
 
-}  // namespace
-
-PerBlock<Picoseconds> BlockCosts::spans(const CostModel& costs) const {
-  return spans(price_of(costs), costs.cluster().device.concurrent_lanes);
+BlockCosts::Part BlockCosts::part_of(BlockId id, const CostModel& costs) {
+  const Block& block = program_[id];
+  Part part;
+  part.id = id;
+  part.compute_prices.resize(block.ops.size());
+  part.collectives.assign(block.ops.size(), no_collective);
+  for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
+    if (std::holds_alternative<Collective>(block.ops[i].action)) part.collectives[i] = place_of(id, i);
+    const auto* compute = std::get_if<Compute>(&block.ops[i].action);
+    if (compute == nullptr) continue;
+    part.compute_prices[i] = picoseconds(costs.compute(program_, block, block.ops[i]));
+    part.busy += part.compute_prices[i];
+    const KernelKind kind = block.kernels[compute->kernel].kind;
+    if (kind == KernelKind::gemm || kind == KernelKind::expert_gemm) part.products += part.compute_prices[i];
+  }
+  return part;
 }
 
-PerBlock<Picoseconds> BlockCosts::spans(const Price& price, bool concurrent_lanes) const {
-  const auto of = [&](BlockId id, const std::vector<Picoseconds>& prices) {
-    return span(id, prices, price, concurrent_lanes, false);
-  };
-  return {of(ids_.embedding_forward, compute_prices_.embedding_forward),
-          of(ids_.embedding_backward, compute_prices_.embedding_backward),
-          of(ids_.layer_forward, compute_prices_.layer_forward),
-          of(ids_.layer_backward, compute_prices_.layer_backward),
-          of(ids_.head_forward, compute_prices_.head_forward),
-          of(ids_.head_backward, compute_prices_.head_backward),
-          of(ids_.layer_weight, compute_prices_.layer_weight)};
+BlockCosts::Beginning BlockCosts::beginning_of(const Parts& parts) const {
+  if (parts.empty()) return {};
+  const Block& block = program_[parts.front().id];
+  const auto first = std::find_if(block.ops.begin(), block.ops.end(), [](const Op& op) {
+    return !std::holds_alternative<Alloc>(op.action) && !std::holds_alternative<Free>(op.action);
+  });
+  Beginning begins;
+  begins.computes = first != block.ops.end() && std::holds_alternative<Compute>(first->action);
+  begins.reads_weights = begins.computes && reads_weights(program_, block, *first);
+  return begins;
 }
 
-PerBlock<Picoseconds> BlockCosts::arrival_spans(const CostModel& costs) const {
-  const Price price = price_of(costs);
-  const bool concurrent = costs.cluster().device.concurrent_lanes;
-  PerBlock<Picoseconds> out;
-  out.layer_forward = span(ids_.layer_forward, compute_prices_.layer_forward, price, concurrent, true);
-  out.layer_backward = span(ids_.layer_backward, compute_prices_.layer_backward, price, concurrent, true);
+BlockCosts::Prices BlockCosts::prices(const Price& price) const {
+  Prices out;
+  for (const Collected& c : collectives_) {
+    out.push_back(price(program_, program_[c.block], program_[c.block].ops[c.op]));
+  }
   return out;
 }
 
-PerBlock<LaneTimes> BlockCosts::lanes(const CostModel& costs) const {
-  return {lane_times(ids_.embedding_forward, costs), lane_times(ids_.embedding_backward, costs),
-          lane_times(ids_.layer_forward, costs),     lane_times(ids_.layer_backward, costs),
-          lane_times(ids_.head_forward, costs),      lane_times(ids_.head_backward, costs),
-          lane_times(ids_.layer_weight, costs)};
+BlockCosts::Prices BlockCosts::prices(const CostModel& costs) const {
+  return prices([&costs](const Program& program, const Block& block, const Op& op) {
+    return picoseconds(costs.collective(program, block, op));
+  });
 }
 
-LaneTimes BlockCosts::lane_times(BlockId id, const CostModel& costs) const {
-  LaneTimes times{};
-  if (id == lowering::no_block) return times;
-  const Block& block = program_[id];
-  for (const Op& op : block.ops) {
-    if (!std::holds_alternative<Collective>(op.action)) continue;
-    times[op.lane.index] += picoseconds(costs.collective(program_, block, op));
-  }
-  return times;
+PerBlock<Picoseconds> BlockCosts::spans(const Prices& prices, bool concurrent_lanes) const {
+  return per_block<Picoseconds>(parts_,
+                                [&](const Parts& parts) { return span(parts, prices, concurrent_lanes, false); });
 }
 
-Picoseconds BlockCosts::span(BlockId id, const std::vector<Picoseconds>& prices, const Price& collective,
-                             bool concurrent_lanes, bool arrival) const {
-  if (id == lowering::no_block) return 0;
-  const Block& block = program_[id];
+PerBlock<Picoseconds> BlockCosts::arrival_spans(const Prices& prices, bool concurrent_lanes) const {
+  PerBlock<Picoseconds> out;
+  out.layer_forward = span(parts_.layer_forward, prices, concurrent_lanes, true);
+  out.layer_backward = span(parts_.layer_backward, prices, concurrent_lanes, true);
+  return out;
+}
+
+PerBlock<LaneTimes> BlockCosts::lanes(const Prices& prices) const {
+  return per_block<LaneTimes>(parts_, [&](const Parts& parts) {
+    LaneTimes times{};
+    for (const Part& part : parts) {
+      const Block& block = program_[part.id];
+      for (std::size_t i = 0; i < part.collectives.size(); ++i) {
+        if (part.collectives[i] != no_collective) times[block.ops[i].lane.index] += prices[part.collectives[i]];
+      }
+    }
+    return times;
+  });
+}
+
+/// Of blocks that follow each other the sum: each begins when the last compute op of the one before has ended.
+Picoseconds BlockCosts::span(const Parts& parts, const Prices& prices, bool concurrent_lanes, bool arrival) const {
+  Picoseconds sum = 0;
+  for (const Part& part : parts) sum += span(part, prices, concurrent_lanes, arrival);
+  return sum;
+}
+
+Picoseconds BlockCosts::span(const Part& part, const Prices& prices, bool concurrent_lanes, bool arrival) const {
+  const Block& block = program_[part.id];
   // Far enough in the past that a lane which waits for nothing delays nothing.
   constexpr Picoseconds long_ago = -(Picoseconds{1} << 60);
   std::array<Picoseconds, lane_count> lane;
@@ -220,9 +293,9 @@ Picoseconds BlockCosts::span(BlockId id, const std::vector<Picoseconds>& prices,
   bool first = true, entered = false;
   for (std::size_t i = 0; i < block.ops.size(); ++i) {
     const Op& op = block.ops[i];
-    Picoseconds price = prices[i];
+    Picoseconds price = part.compute_prices[i];
     if (std::holds_alternative<Alloc>(op.action) || std::holds_alternative<Free>(op.action)) continue;
-    if (std::holds_alternative<Collective>(op.action)) price = collective(program_, block, op);
+    if (part.collectives[i] != no_collective) price = prices[part.collectives[i]];
     sum += price;
     Picoseconds& at = lane[lane_number(op.lane)];
     for (std::uint32_t w = 0; w < op.waits.count; ++w) {

@@ -15,8 +15,8 @@ namespace orrery {
 inline constexpr std::array<Axis, 6> block_axes{Axis::context, Axis::tensor, Axis::depth,
                                                 Axis::row,     Axis::column, Axis::expert};
 
-/// Layers of a stage that run the same blocks, in the order in which a stage holds them, from its first layer up.
-/// `recomputed` ones are those that Plan::recompute_layers counts; without counts all do as the plan says.
+/// Layers of a stage that run the same blocks.  `recomputed` ones are those that Plan::recompute_layers counts; without
+/// counts all do as the plan says.  Dense ones are told apart in models that have mixtures too.
 enum class LayerCase : std::uint8_t { recomputed_dense, dense, recomputed, plain };
 template <class T>
 using PerCase = std::array<T, 4>;
@@ -44,14 +44,21 @@ struct MemoryChange {
   std::int64_t weights_peak = 0;  ///< largest until the last op that reads weights
 };
 
-/// The blocks of which every pass over a model consists; `layer` is of one LayerCase.
+/// The blocks of which every pass over a model consists; `layer` is of one LayerCase, and to the head belong the
+/// prediction modules, whose layers are those of LayerCase::plain.
 template <class T>
 struct PerBlock {
   T embedding_forward{}, embedding_backward{};
   T layer_forward{}, layer_backward{};
   T head_forward{}, head_backward{};
-  T layer_weight{};  ///< weight gradients, where the schedule splits the backward pass
+  T layer_weight{}, head_weight{};  ///< weight gradients, where the schedule splits the backward pass
 };
+/// What `of` makes of each block.
+template <class T, class From, class Of>
+[[nodiscard]] PerBlock<T> per_block(const PerBlock<From>& from, Of&& of) {
+  return {of(from.embedding_forward), of(from.embedding_backward), of(from.layer_forward), of(from.layer_backward),
+          of(from.head_forward),      of(from.head_backward),      of(from.layer_weight),  of(from.head_weight)};
+}
 
 /// Collective lanes of a rank by their index: the mesh axes, all_lane and gather_lane.
 using LaneTimes = std::array<Picoseconds, axis_count + 2>;
@@ -70,22 +77,27 @@ class BlockCosts {
   [[nodiscard]] const PerBlock<MemoryChange>& memory() const { return memory_; }
   [[nodiscard]] std::uint64_t hidden_bytes() const { return hidden_bytes_; }      ///< of the residual stream
   [[nodiscard]] std::uint64_t gradient_bytes() const { return gradient_bytes_; }  ///< of its gradient
+  /// What a layer keeps from its forward to its backward pass, which may wait in host memory.
+  [[nodiscard]] std::uint64_t copied_bytes() const { return copied_bytes_; }
+
+  /// What the blocks' collectives take, each kind of them priced once, to be given to what follows.
+  using Price = std::function<Picoseconds(const Program&, const Block&, const Op&)>;
+  using Prices = std::vector<Picoseconds>;
+  [[nodiscard]] Prices prices(const Price&) const;
+  /// On the mesh of `costs`, on which the tensor groups lie.
+  [[nodiscard]] Prices prices(const CostModel& costs) const;
 
   /// How much later than the block's entry its last compute op ends, at least:
   /// the longest chain of ops and waits from the compute lane's entry, with the
-  /// other lanes free and nothing to wait for from outside.  `costs` has the
-  /// mesh on which the tensor groups lie.  So spans of successive blocks add up
-  /// to a lower bound on the compute lane's time.  Where a device does one op at
-  /// a time: the sum of all ops.
-  [[nodiscard]] PerBlock<Picoseconds> spans(const CostModel& costs) const;
-  /// The same with other prices of collectives.
-  using Price = std::function<Picoseconds(const Program&, const Block&, const Op&)>;
-  [[nodiscard]] PerBlock<Picoseconds> spans(const Price&, bool concurrent_lanes) const;
+  /// other lanes free and nothing to wait for from outside.  So spans of
+  /// successive blocks add up to a lower bound on the compute lane's time.
+  /// Where a device does one op at a time: the sum of all ops.
+  [[nodiscard]] PerBlock<Picoseconds> spans(const Prices&, bool concurrent_lanes) const;
   /// The same for a layer's blocks from the arrival of a message that the block
   /// waits for: what waits for compute alone, such as a broadcast of weights, may have run before.
-  [[nodiscard]] PerBlock<Picoseconds> arrival_spans(const CostModel& costs) const;
+  [[nodiscard]] PerBlock<Picoseconds> arrival_spans(const Prices&, bool concurrent_lanes) const;
   /// Time of each block's collectives, by lane.
-  [[nodiscard]] PerBlock<LaneTimes> lanes(const CostModel& costs) const;
+  [[nodiscard]] PerBlock<LaneTimes> lanes(const Prices&) const;
   /// Matrix products alone, those of experts too.
   [[nodiscard]] const PerBlock<Picoseconds>& products() const { return products_; }
   /// Compute ops alone.
@@ -99,18 +111,39 @@ class BlockCosts {
   [[nodiscard]] const PerBlock<Beginning>& beginning() const { return beginning_; }
 
  private:
-  [[nodiscard]] Picoseconds span(BlockId, const std::vector<Picoseconds>& prices, const Price&, bool concurrent_lanes,
-                                 bool arrival) const;
-  [[nodiscard]] LaneTimes lane_times(BlockId, const CostModel&) const;
+  /// One of the Program's blocks.
+  struct Part {
+    BlockId id{};
+    std::vector<Picoseconds> compute_prices;  ///< by op, 0 where not Compute
+    std::vector<std::uint32_t> collectives;   ///< by op, its place in collectives_; where it is none: no_collective
+    Picoseconds busy = 0, products = 0;
+  };
+  /// Those that run one after the other; none where a block does nothing.
+  using Parts = std::vector<Part>;
+
+  /// A collective of the blocks: the first of those that take the same time wherever groups lie.
+  struct Collected {
+    BlockId block{};
+    std::uint32_t op = 0;
+    std::uint64_t payload = 0;
+  };
+  static constexpr std::uint32_t no_collective = ~std::uint32_t{0};
+
+  [[nodiscard]] Part part_of(BlockId, const CostModel&);
+  std::uint32_t place_of(BlockId, std::uint32_t op);
+  [[nodiscard]] Picoseconds span(const Parts&, const Prices&, bool concurrent_lanes, bool arrival) const;
+  [[nodiscard]] Picoseconds span(const Part&, const Prices&, bool concurrent_lanes, bool arrival) const;
+  [[nodiscard]] Beginning beginning_of(const Parts&) const;
 
   Program program_;
-  PerBlock<BlockId> ids_;
-  PerBlock<std::vector<Picoseconds>> compute_prices_;  ///< by op, 0 where not Compute
+  PerBlock<Parts> parts_;
+  std::vector<Collected> collectives_;
   PerBlock<Picoseconds> busy_, products_;
   PerBlock<MemoryChange> memory_;
   PerBlock<Beginning> beginning_;
   std::uint64_t hidden_bytes_ = 0;
   std::uint64_t gradient_bytes_ = 0;
+  std::uint64_t copied_bytes_ = 0;
 };
 
 }  // namespace orrery

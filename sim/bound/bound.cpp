@@ -1,9 +1,11 @@
 #include "sim/bound/bound.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "core/base/diagnostics.hpp"
 #include "sim/bound/known_orders.hpp"
+#include "sim/bound/known_walks.hpp"
 #include "sim/bound/mesh_costs.hpp"
 #include "sim/bound/pass_walk.hpp"
 #include "sim/bound/recompute_counts.hpp"
@@ -38,13 +40,13 @@ struct Bounder::State {
   FamilyBounds families;
   SharedStages shared;
   std::shared_ptr<KnownOrders> orders = std::make_shared<KnownOrders>();
-  PassWalk walk;
+  KnownWalks walks;
   std::vector<PassMemory> memory;  ///< of a rank's chunks
   explicit State(MeshCosts of) : mesh(std::move(of)), families(mesh) {}
 
   /// The plan's mesh, and what it shares with the plan before.
   StateCosts& enter(const Plan& plan) {
-    ORRERY_ASSERT(bound_covers(plan, mesh.model), plan.name);
+    ORRERY_ASSERT(bound_covers(plan, mesh.model, mesh.workload), plan.name);
     mesh.enter(plan);
     StateCosts& state = mesh.states_of(plan);
     shared.enter(plan, mesh);
@@ -56,7 +58,7 @@ struct Bounder::State {
     memory.clear();
     for (std::uint32_t c = 0; c < shared.map().chunks; ++c) {
       memory.push_back(pass_memory(shared.layers().blocks, state, shared.share(rank, c), plan));
-      held += persistent_bytes(state, shared.share(rank, c));
+      held += persistent_bytes(state, shared.share(rank, c), plan);
     }
     return held;
   }
@@ -67,9 +69,9 @@ struct Bounder::State {
     memory.clear();
     for (std::uint32_t c = 0; c < shared.map().chunks; ++c) {
       StageShare share = shared.share(rank, c);
-      set_layers(share, share.count(), share.dense(), counts[shared.map().stage(rank, c)]);
+      set_recomputed(share, counts[shared.map().stage(rank, c)]);
       memory.push_back(pass_memory(shared.layers().blocks, state, share, plan));
-      held += persistent_bytes(state, share);
+      held += persistent_bytes(state, share, plan);
     }
     return order != nullptr ? walked_peak((*order)[rank], memory, held)
                             : held + activation_bytes(memory.data(), shared.in_flight(rank));
@@ -84,8 +86,8 @@ struct Bounder::State {
     std::int64_t over = signed_bytes(state.scalar_bytes()) - signed_bytes(capacity);
     for (std::uint32_t c = 0; c < map.chunks; ++c) {
       StageShare share = shared.share(rank, c);
-      set_layers(share, share.count(), share.dense(), counts[map.stage(rank, c)]);
-      over += signed_bytes(persistent_bytes(state, share));
+      set_recomputed(share, counts[map.stage(rank, c)]);
+      over += signed_bytes(persistent_bytes(state, share, plan));
       over += signed_bytes(shared.in_flight(rank)[c]) * pass_memory(blocks, state, share, plan).forward.net;
     }
     while (over > 0) {
@@ -93,7 +95,7 @@ struct Bounder::State {
       if (!raised) return false;
       for (std::uint32_t c = 0; c < map.chunks; ++c) {
         if (map.stage(rank, c) != *raised) continue;
-        const bool dense = counts[*raised] <= shared.share(rank, c).dense();
+        const bool dense = shared.share(rank, c).is_dense(counts[*raised] - 1);
         const auto kept = [&](LayerCase of) { return blocks[index(of)]->memory().layer_forward.net; };
         over -= signed_bytes(shared.in_flight(rank)[c]) *
                 (dense ? kept(LayerCase::dense) - kept(LayerCase::recomputed_dense)
@@ -107,13 +109,14 @@ struct Bounder::State {
                               std::uint64_t capacity) {
     const bool plain = state.zero() < 2;
     if (plain) walk_plain();
+    std::vector<std::uint64_t>& known_peaks = plain_peaks[copied_eighths(plan)];
     std::uint64_t peak = 0;
     for (const SharedStages::Run& run : shared.runs()) {
       const std::uint64_t held = rank_memory(plan, run.begin, state);
       for (std::uint32_t r = run.begin; r < run.end; ++r) {
-        std::uint64_t passes = plain ? plain_peaks[r] : 0;
+        std::uint64_t passes = plain ? known_peaks[r] : 0;
         if (passes == 0) passes = walked_peak(order[r], memory, 0);
-        if (plain) plain_peaks[r] = passes;
+        if (plain) known_peaks[r] = passes;
         peak = std::max(peak, held + passes);
         if (peak > capacity) return peak;
       }
@@ -121,11 +124,11 @@ struct Bounder::State {
     return peak;
   }
   /// When ranks end their passes; `stages` are those of `shared`.
-  const std::vector<Picoseconds>& walked_ends(const PassOrders& order, const std::vector<StageTimes>& stages,
-                                              const StateCosts& state, std::uint32_t microbatches) {
-    if (state.zero() >= 2) return walk.ends(order.passes, order.receives, shared.map(), stages, microbatches);
+  const std::vector<Picoseconds>& walked_ends(const KnownOrders::Key& key, const PassOrders& order,
+                                              const std::vector<StageTimes>& stages, const StateCosts& state) {
+    if (state.zero() >= 2) return walks.ends(key, order, shared.map(), stages);
     walk_plain();
-    if (plain_ends.empty()) plain_ends = walk.ends(order.passes, order.receives, shared.map(), stages, microbatches);
+    if (plain_ends.empty()) plain_ends = walks.ends(key, order, shared.map(), stages);
     return plain_ends;
   }
 
@@ -133,14 +136,14 @@ struct Bounder::State {
   void walk_plain() {
     if (plain_entered == shared.entered()) return;
     plain_entered = shared.entered();
-    plain_peaks.assign(shared.map().ranks, 0);
+    for (auto& of : plain_peaks) of.assign(shared.map().ranks, 0);
     plain_ends.clear();
   }
 
   // Of plans with ZeRO 0 and 1 that share their stages, as far as known:
   std::uint64_t plain_entered = 0;
-  std::vector<std::uint64_t> plain_peaks;  ///< by rank; 0: not yet
-  std::vector<Picoseconds> plain_ends;     ///< empty: not yet
+  std::array<std::vector<std::uint64_t>, 81> plain_peaks;  ///< by copied_eighths, by rank; 0: not yet
+  std::vector<Picoseconds> plain_ends;                     ///< empty: not yet
 };
 
 Bounder::Bounder(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
@@ -183,6 +186,24 @@ Picoseconds Bounder::step_time(const Plan& plan) {
   return shared.step(plan, mesh, state);
 }
 
+Picoseconds Bounder::time_before_update(const Plan& plan) {
+  StateCosts& state = state_->enter(plan);
+  return state_->shared.step_before_update(plan, state_->mesh, state);
+}
+
+Picoseconds Bounder::closer_before_update(const Plan& plan) {
+  const Picoseconds step = time_before_update(plan);
+  StateCosts& state = state_->enter(plan);
+  MeshCosts& mesh = state_->mesh;
+  SharedStages& shared = state_->shared;
+  if (!mesh.cluster.device.concurrent_lanes) return step;
+  const auto count = static_cast<std::uint32_t>(microbatches(plan, mesh.workload));
+  const std::vector<StageTimes>& stages = shared.stages(plan, mesh, state);
+  const std::vector<Picoseconds>& ends =
+      state_->walked_ends(KnownOrders::key_of(plan, count), *state_->orders->of(plan, count), stages, state);
+  return std::max(step, shared.step_after(ends, stages, plan, mesh, state, false));
+}
+
 Bounder::Look Bounder::closer(const Plan& plan, std::uint64_t capacity) {
   Look look{step_time(plan), peak_memory(plan)};
   StateCosts& state = state_->enter(plan);
@@ -194,7 +215,7 @@ Bounder::Look Bounder::closer(const Plan& plan, std::uint64_t capacity) {
   if (look.peak > capacity) return look;
   if (!mesh.cluster.device.concurrent_lanes) return look;
   const std::vector<StageTimes>& stages = shared.stages(plan, mesh, state);
-  const std::vector<Picoseconds>& ends = state_->walked_ends(*known, stages, state, count);
+  const std::vector<Picoseconds>& ends = state_->walked_ends(KnownOrders::key_of(plan, count), *known, stages, state);
   look.step = std::max(look.step, shared.step_after(ends, stages, plan, mesh, state));
   return look;
 }
@@ -218,6 +239,26 @@ bool Bounder::recompute_fewest(Plan& plan, std::uint64_t capacity, Memory by) {
   }
   plan.recompute_layers = std::move(counts);
   return true;
+}
+
+bool Bounder::offload_fewest(Plan& plan, std::uint64_t capacity, Memory by) {
+  for (; *plan.offload_activations <= 8; ++*plan.offload_activations) {
+    if (peak_memory(plan) > capacity) continue;
+    if (by == Memory::closed_form) return true;
+    const StateCosts& state = state_->enter(plan);
+    const auto order = state_->orders->of(plan, static_cast<std::uint32_t>(microbatches(plan, state_->mesh.workload)));
+    if (state_->walked_memory(plan, order->passes, state, capacity) <= capacity) return true;
+  }
+  return false;
+}
+
+bool Bounder::host_is_slower(const Plan& plan) {
+  StateCosts& state = state_->enter(plan);
+  const CostModel& costs = state_->mesh.costs();
+  // Where ranks share cores what a rank computes counts for others too.
+  const auto sharing = costs.core_sharing();
+  if (sharing && sharing->ranks_per_node > sharing->cores) return false;
+  return state_->shared.host_is_slower(plan, state, costs);
 }
 
 bool Bounder::knows_memory(const Plan& plan) const { return memory_is_exact(plan, state_->mesh.workload); }

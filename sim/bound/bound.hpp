@@ -56,6 +56,10 @@ class Bounder {
   [[nodiscard]] std::uint64_t peak_memory(const Plan&);
   /// At most the step time of estimate().
   [[nodiscard]] Picoseconds step_time(const Plan&);
+  /// The same without the update, its gathers and copies: for plans that differ in where states and parameters live.
+  [[nodiscard]] Picoseconds time_before_update(const Plan&);
+  /// And closer, as closer() is.
+  [[nodiscard]] Picoseconds closer_before_update(const Plan&);
   /// Both, and closer: with the passes of all ranks one by one in the schedule's order (pass_walk.hpp).
   struct Look {
     Picoseconds step = 0;
@@ -71,12 +75,18 @@ class Bounder {
   /// need to fit in `capacity` bytes, rank by rank in the order of recompute_one_more.  With fewer it does not fit;
   /// with these it may not, unless memory_is_exact.  False where it does not fit even with all.
   [[nodiscard]] bool recompute_fewest(Plan&, std::uint64_t capacity, Memory);
+  /// The same for the eighths of activations in host memory, which the plan has at least one of.
+  [[nodiscard]] bool offload_fewest(Plan&, std::uint64_t capacity, Memory);
+  /// Whether an eighth more of states on the host never shortens the step (docs/planner.md): on every pipeline rank the
+  /// host takes longer for what it is given than the device for all that it updates.  The plan offloads states; it has
+  /// more of them than parameters there.
+  [[nodiscard]] bool host_is_slower(const Plan&);
   /// memory_is_exact, with the workload of the case.
   [[nodiscard]] bool knows_memory(const Plan&) const;
 
   // Lower bounds for all plans that share some choices, whatever their schedule, chunks, stages, ZeRO stage and
   // overlap. The given plan is any of them.  Where it has recompute_layers they are lower bounds for all counts of them
-  // with which the plan fits in the capacity.
+  // with which the plan fits in the capacity; where what it offloads is open, for all eighths of that.
 
   /// Fills in what the others need of the pipelines.
   void weigh(std::vector<FamilyPipeline>&, const Plan&);

@@ -18,14 +18,20 @@ bool memory_is_exact(const Plan& plan, const Workload& workload) {
   return memory_is_exact(plan) && !has_factored_moments(workload);
 }
 
-bool bound_covers(const ModelSpec& m) {
-  // Dense layers only below all mixtures.
-  const bool below = !m.mixture || (m.mixture->every == 1 && m.mixture->dense.empty());
-  return m.architecture == Architecture::decoder && m.prediction_modules == 0 && below;
+bool bound_covers_offload(const ModelSpec& m, const Workload& w) {
+  const bool one_kind = m.architecture == Architecture::decoder && m.prediction_modules == 0 && !mixes_kinds(m);
+  return one_kind && !has_trust_ratio(w) && !has_factored_moments(w);
+}
+
+bool bound_covers(const Plan& plan, const ModelSpec& model, const Workload& workload) {
+  const bool on_device = !(plan.offload_states > 0U || plan.offload_parameters > 0U || plan.offload_activations > 0U);
+  const bool shares = !shard_axes_of(plan).empty();
+  if (shares && plan.zero_stage == 3 && plan.prefetch > 0 && mixes_kinds(model)) return false;
+  if (model.prediction_modules > 0 && ((shares && plan.zero_stage >= 2) || stage_map(plan).two_way())) return false;
+  return bound_covers(plan) && (on_device || bound_covers_offload(model, workload));
 }
 
 bool bound_covers(const Plan& plan) {
-  const Plan plain;
   switch (plan.schedule) {
     case ScheduleName::gpipe:
     case ScheduleName::one_f_one_b:
@@ -45,14 +51,11 @@ bool bound_covers(const Plan& plan) {
   // Reductions behind each part of a split pass, or of both pipes.
   const bool cuts = plan.zero_stage >= 2 && !shard_axes_of(plan).empty();
   if (cuts && (splits_backward(plan) || stage_map(plan).two_way())) return false;
-  return plan.inner_ring == 0 && plan.context != ContextAlgorithm::ring_self_attention &&
-         plan.offload_states == plain.offload_states && plan.offload_parameters == plain.offload_parameters &&
-         plan.offload_activations == plain.offload_activations && plan.parameter_chunk == plain.parameter_chunk;
-}
-
-bool bound_covers(const Plan& plan, const ModelSpec& model) {
-  const bool ahead = plan.zero_stage == 3 && !shard_axes_of(plan).empty() && plan.prefetch > 0;
-  return bound_covers(model) && bound_covers(plan) && !(ahead && mixes_kinds(model));
+  const bool on_disk = plan.states_tier == OffloadTier::disk || plan.parameters_tier == OffloadTier::disk ||
+                       plan.activations_tier == OffloadTier::disk;
+  const bool rings = plan.inner_ring != 0 || plan.context == ContextAlgorithm::ring_self_attention;
+  const bool copies = plan.offload_activations > 0U;
+  return !on_disk && !(copies && (rings || plan.recompute_layers)) && plan.parameter_chunk == Plan{}.parameter_chunk;
 }
 
 }  // namespace orrery

@@ -48,11 +48,12 @@ FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan, LayerCase whic
     return best_place_->price(program, block, op);
   };
   BlockFacts found;
-  found.span = of.spans(price, mesh_->cluster.device.concurrent_lanes);
+  found.span = of.spans(of.prices(price), mesh_->cluster.device.concurrent_lanes);
   found.products = of.products();
   found.between = std::max<Picoseconds>(
       0, found.span.layer_forward - of.busy().layer_forward + found.span.layer_backward - of.busy().layer_backward);
   found.kept = static_cast<std::uint64_t>(std::max<std::int64_t>(0, of.memory().layer_forward.net));
+  found.copied = of.copied_bytes();
   const std::lock_guard<std::mutex> lock(facts_->mutex);
   facts_->blocks.try_emplace(key, found);
   return found;
@@ -79,14 +80,17 @@ FamilyBounds::BlockFacts FamilyBounds::least_facts_of(const Plan& plan, LayerCas
 }
 
 FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t zero_stage) {
-  const std::array<std::uint32_t, 8> key = {static_cast<std::uint32_t>(of.tensor),
-                                            of.mesh.size(Axis::tensor),
-                                            of.mesh.size(Axis::row),
-                                            of.mesh.size(Axis::depth),
-                                            of.mesh.size(Axis::data),
-                                            of.mesh.size(Axis::context),
-                                            of.mesh.size(Axis::expert),
-                                            zero_stage};
+  const bool states_away = !of.offload_states, weights_away = !of.offload_parameters;
+  const std::array<std::uint32_t, 10> key = {static_cast<std::uint32_t>(of.tensor),
+                                             of.mesh.size(Axis::tensor),
+                                             of.mesh.size(Axis::row),
+                                             of.mesh.size(Axis::depth),
+                                             of.mesh.size(Axis::data),
+                                             of.mesh.size(Axis::context),
+                                             of.mesh.size(Axis::expert),
+                                             zero_stage,
+                                             states_away ? 1U : 0U,
+                                             weights_away ? 1U : 0U};
   {
     const std::lock_guard<std::mutex> lock(facts_->mutex);
     const auto known = facts_->layer_states.find(key);
@@ -99,10 +103,12 @@ FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t
   const StateCosts states(mesh_->model, mesh_->workload, plan, mesh_->costs());
   const ModuleState& layer = states.layer();
   const std::uint64_t dense = mesh_->dense_layers();
-  const std::uint64_t dense_bytes =
-      dense > 0 ? states.layer(LayerCase::dense).persistent_bytes : layer.persistent_bytes;
-  LayerState found{std::min(layer.persistent_bytes, dense_bytes),
-                   dense * dense_bytes + (mesh_->model.layers - dense) * layer.persistent_bytes, 0};
+  const auto bytes = [&](const ModuleState& module) {
+    return module.persistent_bytes - (states_away ? module.state_bytes : 0) - (weights_away ? module.weight_bytes : 0);
+  };
+  const std::uint64_t dense_bytes = bytes(dense > 0 ? states.layer(LayerCase::dense) : layer);
+  LayerState found{std::min(bytes(layer), dense_bytes),
+                   dense * dense_bytes + (mesh_->model.layers - dense) * bytes(layer), 0};
   // Layers as large as a bucket are reduced one by one; experts over other ranks than the rest.
   if (zero_stage >= 2 && !mesh_->model.mixture &&
       static_cast<double>(layer.whole_gradient_bytes) >= plan.gradient_bucket->base()) {
@@ -127,7 +133,10 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
                                  std::uint64_t capacity) {
   const PerBlock<Picoseconds>& span = parts.span;
   const std::uint64_t kept = parts.kept;
-  const std::uint64_t least_kept = plan.recompute_layers ? std::min(kept, parts.kept_recomputed) : kept;
+  const bool copies = !plan.offload_activations;
+  const std::uint64_t least_kept = plan.recompute_layers ? std::min(kept, parts.kept_recomputed)
+                                   : copies              ? kept - std::min(kept, parts.copied)
+                                                         : kept;
   const auto p = static_cast<double>(plan.mesh.size(Axis::pipeline));
   const double most = std::ceil(static_cast<double>(mesh_->model.layers) / p);
   const auto m = static_cast<double>(microbatches(plan, mesh_->workload));
@@ -158,6 +167,11 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
     if (recomputed > 0) {
       const double work = (two_way ? m / 2 : m) * (with.layers * layer + recomputed * static_cast<double>(parts.again));
       step = std::max(step, work - most * static_cast<double>(parts.between_again));
+    }
+    if (copies && shortage > 0 && with.in_flight > 0 && parts.copied > 0) {
+      // Each layer in host memory saves at most what all its microbatches in flight would keep.
+      const double away = std::ceil(shortage / (with.in_flight * static_cast<double>(parts.copied)) * (1.0 - 1e-12));
+      step = std::max(step, (two_way ? m / 2 : m) * away * static_cast<double>(parts.copy));
     }
     least = least < 0 ? step : std::min(least, step);
   };
@@ -237,6 +251,13 @@ FamilyBound FamilyBounds::any_block(const Plan& plan, std::uint32_t plain_zero,
   return family(plan, parts, pipelines, capacity);
 }
 
+void FamilyBounds::add_offloaded(Parts& parts, const BlockFacts& facts) {
+  parts.copied = facts.copied;
+  parts.copy = picoseconds(
+      Bytes::of(static_cast<double>(facts.copied)) /
+      std::max(mesh_->costs().tier_rate(Tier::device, Tier::host), mesh_->costs().tier_rate(Tier::host, Tier::device)));
+}
+
 void FamilyBounds::add_recomputed(Parts& parts, const Plan& plan, const PerBlock<Picoseconds>& span,
                                   Picoseconds between) {
   parts.between_again = std::max(parts.between, between);
@@ -253,14 +274,53 @@ void FamilyBounds::add_recomputed(Parts& parts, const Plan& plan, const PerBlock
       0, span.layer_backward + span.layer_weight - parts.span.layer_backward - parts.span.layer_weight);
 }
 
+template <class Bound>
+FamilyBound FamilyBounds::least_of_kinds(const Plan& plan, const std::vector<FamilyPipeline>& pipelines,
+                                         std::uint64_t capacity, Bound&& bound) {
+  // With 1D tensors a backward pass in two parts takes as long as a whole one, or longer.  On grids its sums of weight
+  // gradients run beside other work.
+  if (plan.tensor == TensorAlgorithm::one_d) return bound(plan, pipelines);
+  std::vector<std::pair<Plan, std::vector<FamilyPipeline>>> kinds;
+  for (const FamilyPipeline& with : pipelines) {
+    Plan on = plan;
+    on.schedule = with.schedule;
+    on.chunks = with.chunks;
+    auto at = std::find_if(kinds.begin(), kinds.end(),
+                           [&](const auto& kind) { return block_key(kind.first) == block_key(on); });
+    if (at == kinds.end()) at = kinds.insert(at, {on, {}});
+    at->second.push_back(with);
+  }
+  FamilyBound least{~std::uint64_t{0}, 0};
+  bool any = false;
+  for (const auto& [on, with] : kinds) {
+    const FamilyBound of = bound(on, with);
+    least.peak = std::min(least.peak, of.peak);
+    if (of.peak > capacity) continue;
+    least.step = any ? std::min(least.step, of.step) : of.step;
+    any = true;
+  }
+  return least;
+}
+
 FamilyBound FamilyBounds::any_order(const Plan& plan, std::uint32_t plain_zero,
                                     const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
+  return least_of_kinds(plan, pipelines, capacity, [&](const Plan& on, std::span<const FamilyPipeline> with) {
+    return any_order_of_kind(on, plain_zero, with, capacity);
+  });
+}
+
+FamilyBound FamilyBounds::any_order_of_kind(const Plan& plan, std::uint32_t plain_zero,
+                                            std::span<const FamilyPipeline> pipelines, std::uint64_t capacity) {
   const BlockFacts known = least_facts_of(plan, LayerCase::plain);
   Parts parts = parts_of(plan, plain_zero, pipelines);
   parts.span = known.span;
   parts.all_layers = known.all_layers;
   parts.between = known.between;
   parts.kept = known.kept;
+  if (!plan.offload_activations) {
+    if (!best_place_) enter(plan);  // copies take as long on any mesh
+    add_offloaded(parts, known);
+  }
   if (plan.recompute_layers) {
     const BlockFacts again = least_facts_of(plan, LayerCase::recomputed);
     add_recomputed(parts, plan, again.span, again.between);
@@ -271,7 +331,7 @@ FamilyBound FamilyBounds::any_order(const Plan& plan, std::uint32_t plain_zero,
 FamilyBounds::Parts FamilyBounds::parts_on_mesh(const Plan& plan, std::uint32_t plain_zero,
                                                 std::span<const FamilyPipeline> pipelines) {
   // These may enter another mesh.
-  const std::uint64_t kept = least_facts_of(plan, LayerCase::plain).kept;
+  const BlockFacts facts = least_facts_of(plan, LayerCase::plain);
   if (plan.recompute_layers) least_facts_of(plan, LayerCase::recomputed);
   Parts parts = parts_of(plan, plain_zero, pipelines);
   enter(plan);
@@ -298,14 +358,17 @@ FamilyBounds::Parts FamilyBounds::parts_on_mesh(const Plan& plan, std::uint32_t 
     parts.between = std::max(parts.between, between(LayerCase::dense, LayerCase::recomputed_dense));
     between_again = std::max(between_again, between(LayerCase::recomputed_dense, LayerCase::recomputed_dense));
   }
-  parts.kept = kept;
+  parts.kept = facts.kept;
+  if (!plan.offload_activations) add_offloaded(parts, facts);
   if (plan.recompute_layers) add_recomputed(parts, plan, again, between_again);
   return parts;
 }
 
 FamilyBound FamilyBounds::any_schedule(const Plan& plan, std::uint32_t plain_zero,
                                        const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
-  return family(plan, parts_on_mesh(plan, plain_zero, pipelines), pipelines, capacity);
+  return least_of_kinds(plan, pipelines, capacity, [&](const Plan& on, std::span<const FamilyPipeline> with) {
+    return family(on, parts_on_mesh(on, plain_zero, with), with, capacity);
+  });
 }
 
 std::vector<FamilyBound> FamilyBounds::each_schedule(const Plan& plan, std::uint32_t plain_zero,

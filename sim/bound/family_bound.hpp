@@ -63,6 +63,7 @@ class FamilyBounds {
     PerBlock<Picoseconds> products;  ///< matrix products alone
     Picoseconds between = 0;         ///< of a layer, at most
     std::uint64_t kept = 0;          ///< by a layer's forward pass
+    std::uint64_t copied = 0;        ///< of it what may wait in host memory
     Picoseconds all_layers = 0;      ///< spans of all layers of the model, both ways
     Picoseconds all_products = 0;    ///< matrix products alone
   };
@@ -75,7 +76,7 @@ class FamilyBounds {
   struct Facts {
     std::mutex mutex;
     std::unordered_map<BlockKey, BlockFacts, BlockKeyHash> blocks;
-    std::map<std::array<std::uint32_t, 8>, LayerState> layer_states;
+    std::map<std::array<std::uint32_t, 10>, LayerState> layer_states;
     std::map<std::array<std::uint64_t, 4>, FamilyPipeline> pipelines;
   };
 
@@ -98,12 +99,23 @@ class FamilyBounds {
     std::uint64_t saved = 0;  ///< by recomputing a layer, for each microbatch in flight, at most
     Picoseconds again = 0;
     Picoseconds between_again = 0;
+    /// Where activations may wait in host memory: what a layer has there for each microbatch in flight, and how long it
+    /// takes to copy that.
+    std::uint64_t copied = 0;
+    Picoseconds copy = 0;
   };
+  /// Where activations may wait in host memory.
+  void add_offloaded(Parts&, const BlockFacts&);
   void add_recomputed(Parts&, const Plan&, const PerBlock<Picoseconds>& span, Picoseconds between);
   Parts parts_of(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);
   /// On the plan's mesh.
   Parts parts_on_mesh(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);
   FamilyBound family(const Plan&, const Parts&, std::span<const FamilyPipeline>, std::uint64_t capacity);
+  FamilyBound any_order_of_kind(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>,
+                                std::uint64_t capacity);
+  /// The least of `bound(plan, pipelines)` over pipelines that run the same blocks.
+  template <class Bound>
+  FamilyBound least_of_kinds(const Plan&, const std::vector<FamilyPipeline>&, std::uint64_t capacity, Bound&& bound);
 
   MeshCosts* mesh_;
   std::optional<BestPlace> best_place_;

@@ -2,16 +2,20 @@
 
 namespace orrery {
 
-std::shared_ptr<const PassOrders> KnownOrders::of(const Plan& plan, std::uint32_t microbatches) {
+KnownOrders::Key KnownOrders::key_of(const Plan& plan, std::uint32_t microbatches) {
   const ActionTimes& t = plan.action_times;
-  const Key key = {static_cast<std::uint32_t>(plan.schedule),
-                   plan.mesh.size(Axis::pipeline),
-                   plan.chunks,
-                   microbatches,
-                   t.forward,
-                   t.input_gradient,
-                   t.weight_gradient,
-                   t.message};
+  return {static_cast<std::uint32_t>(plan.schedule),
+          plan.mesh.size(Axis::pipeline),
+          plan.chunks,
+          microbatches,
+          t.forward,
+          t.input_gradient,
+          t.weight_gradient,
+          t.message};
+}
+
+std::shared_ptr<const PassOrders> KnownOrders::of(const Plan& plan, std::uint32_t microbatches) {
+  const Key key = key_of(plan, microbatches);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto known = orders_.find(key);

@@ -21,11 +21,14 @@ struct PassOrders {
 /// Orders of plans, remembered for several threads.
 class KnownOrders {
  public:
+  /// What an order depends on.
+  using Key = std::array<std::uint32_t, 8>;
+  [[nodiscard]] static Key key_of(const Plan&, std::uint32_t microbatches);
+  [[nodiscard]] static std::uint32_t microbatches(const Key& key) { return key[3]; }
   [[nodiscard]] std::shared_ptr<const PassOrders> of(const Plan&, std::uint32_t microbatches);
 
  private:
   static constexpr std::size_t most_actions = 4'000'000;  ///< 20 bytes each
-  using Key = std::array<std::uint32_t, 8>;
   std::mutex mutex_;
   std::map<Key, std::shared_ptr<const PassOrders>> orders_;
   std::size_t actions_ = 0;  ///< about as many are in orders_

@@ -13,31 +13,14 @@ std::size_t mixed(std::size_t hash, std::uint64_t n) {
 
 }  // namespace
 
-void set_layers(StageShare& share, std::uint32_t layers, std::uint32_t dense, std::uint32_t recomputed) {
-  const std::uint32_t below = std::min(recomputed, dense);
-  share.layers = {below, dense - below, recomputed - below, layers - dense - (recomputed - below)};
-}
-
-void shares_of(std::vector<StageShare>& out, const Plan& plan, const StageMap& map, std::uint64_t dense) {
-  out.resize(map.stages());
-  for (std::uint32_t s = 0; s < out.size(); ++s) {
-    const std::uint32_t layers = (*plan.stage_layers)[s];
-    StageShare& share = out[s];
-    share.first = s == 0;
-    share.last = s + 1 == map.stages();
-    share.from_here = !share.first && map.rank(s - 1) == map.rank(s);
-    share.to_here = !share.last && map.rank(s + 1) == map.rank(s);
-    const auto below = static_cast<std::uint32_t>(std::min<std::uint64_t>(dense, layers));
-    dense -= below;
-    set_layers(share, layers, below, plan.recompute_layers ? (*plan.recompute_layers)[s] : 0);
-  }
-}
-
 MeshCosts::MeshCosts(const ModelSpec& m, const Workload& w, const ClusterSpec& c, const Calibration& k)
-    : model(m), workload(w), cluster(c), calibration(k), lowered_blocks_(std::make_shared<LoweredBlocks>()) {}
+    : model(m), workload(w), cluster(c), calibration(k), lowered_blocks_(std::make_shared<LoweredBlocks>()) {
+  if (mixes_kinds(model)) kinds_ = std::make_shared<const LayerKinds>(model);
+}
 
 MeshCosts MeshCosts::beside() const {
   MeshCosts other(model, workload, cluster, calibration);
+  other.kinds_ = kinds_;
   other.lowered_blocks_ = lowered_blocks_;
   return other;
 }
@@ -123,7 +106,11 @@ const BlockTimes& MeshCosts::times_of(const Plan& plan, LayerCase which) {
   if (known != times_.end()) return known->second;
   if (times_.size() >= most_times) times_.clear(), ++visit_;
   const BlockCosts& of = blocks_of(plan, which);
-  return times_.try_emplace(key, BlockTimes{of.spans(costs()), of.arrival_spans(costs()), of.lanes(costs())})
+  const BlockCosts::Prices prices = of.prices(costs());
+  const bool concurrent = cluster.device.concurrent_lanes;
+  return times_
+      .try_emplace(key,
+                   BlockTimes{of.spans(prices, concurrent), of.arrival_spans(prices, concurrent), of.lanes(prices)})
       .first->second;
 }
 
@@ -140,7 +127,7 @@ LayerCosts MeshCosts::layers_of(const Plan& plan) {
     out.times.fill(out.times.back());
     out.blocks.fill(out.blocks.back());
     if (plan.recompute_layers) enter(LayerCase::recomputed);
-    if (dense_layers() == 0) continue;
+    if (kinds() == nullptr) continue;
     enter(LayerCase::dense);
     out.times[index(LayerCase::recomputed_dense)] = out.times[index(LayerCase::dense)];
     out.blocks[index(LayerCase::recomputed_dense)] = out.blocks[index(LayerCase::dense)];

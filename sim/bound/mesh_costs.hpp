@@ -15,7 +15,7 @@
 #include "core/record/calibration.hpp"
 #include "core/spec/cluster_spec.hpp"
 #include "sim/bound/block_costs.hpp"
-#include "sim/bound/stage_memory.hpp"
+#include "sim/bound/stage_share.hpp"
 #include "sim/bound/state_costs.hpp"
 #include "sim/cost/cost_model.hpp"
 
@@ -28,11 +28,6 @@ struct BlockTimes {
   PerBlock<LaneTimes> lanes;
 };
 
-/// What each virtual stage holds; `dense` of the model's layers lie below mixtures.
-void shares_of(std::vector<StageShare>& out, const Plan&, const StageMap&, std::uint64_t dense);
-/// Of one of them: the rest stays.
-void set_layers(StageShare&, std::uint32_t layers, std::uint32_t dense, std::uint32_t recomputed);
-
 /// What the layers of a plan cost, by case.  Those of a case that the plan has none of are those of plain ones.
 struct LayerCosts {
   PerCase<const BlockCosts*> blocks{};
@@ -40,15 +35,6 @@ struct LayerCosts {
   [[nodiscard]] const BlockCosts& plain_blocks() const { return *blocks[index(LayerCase::plain)]; }
   [[nodiscard]] const BlockTimes& plain_times() const { return *times[index(LayerCase::plain)]; }
 };
-/// Of one pass over the stage's layers: the sum of `of(case)`.
-template <class Of>
-[[nodiscard]] Picoseconds over_layers(const StageShare& share, Of&& of) {
-  Picoseconds sum = 0;
-  for (std::size_t c = 0; c < share.layers.size(); ++c) {
-    if (share.layers[c] > 0) sum += static_cast<Picoseconds>(share.layers[c]) * of(c);
-  }
-  return sum;
-}
 
 /// Blocks that are lowered once for the MeshCosts of several threads.
 class LoweredBlocks {
@@ -57,7 +43,7 @@ class LoweredBlocks {
   void add(const BlockKey&, std::shared_ptr<const BlockCosts>);
 
  private:
-  static constexpr std::size_t most = 1200;  ///< up to 100 kB each
+  static constexpr std::size_t most = 2400;  ///< up to 100 kB each, rings of many ranks more
   std::mutex mutex_;
   std::unordered_map<BlockKey, std::shared_ptr<const BlockCosts>, BlockKeyHash> blocks_;
 };
@@ -87,8 +73,12 @@ class MeshCosts {
   const BlockTimes& times_of(const Plan&, LayerCase = LayerCase::plain);
   /// Of all cases that plans with these choices may have.
   LayerCosts layers_of(const Plan&);
-  /// Layers below mixtures.
-  [[nodiscard]] std::uint64_t dense_layers() const { return model.mixture ? model.mixture->first_dense : 0; }
+  /// Of a model that has dense layers beside mixtures; null: of others.
+  [[nodiscard]] const LayerKinds* kinds() const { return kinds_.get(); }
+  /// Dense layers beside mixtures.
+  [[nodiscard]] std::uint64_t dense_layers() const {
+    return mixes_kinds(model) ? model.layers - mixture_count(model) : 0;
+  }
   StateCosts& states_of(const Plan&);
   /// Levels of messages between pipeline rank `i` and the next, or from the last to the first.
   std::uint32_t levels_after(std::uint32_t i);
@@ -129,6 +119,7 @@ class MeshCosts {
   static constexpr std::size_t most_meshes = 5000;  ///< 10 to 20 kB each
   static constexpr std::size_t most_lowered = 64;   ///< up to 50 kB each
 
+  std::shared_ptr<const LayerKinds> kinds_;
   std::shared_ptr<LoweredBlocks> lowered_blocks_;
   std::unordered_map<BlockKey, std::shared_ptr<const BlockCosts>, BlockKeyHash> blocks_;
   std::unordered_map<TimesKey, BlockTimes, TimesHash> times_;

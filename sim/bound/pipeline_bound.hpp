@@ -20,6 +20,7 @@ struct StageTimes {
   /// nothing but the pass before.
   Picoseconds before_forward = 0, before_backward = 0;
   Picoseconds weight = 0;  ///< weight gradients, where the schedule splits the backward pass
+  friend bool operator==(const StageTimes&, const StageTimes&) = default;
 };
 
 /// What the bounds below work in, kept from look to look.

@@ -32,7 +32,7 @@ void SharedStages::enter(const Plan& plan, MeshCosts& mesh) {
     in_flight_.resize(map_.ranks);
     for (std::uint32_t r = 0; r < map_.ranks; ++r) in_flight_[r] = microbatches_in_flight(plan, r, microbatches_);
   }
-  shares_of(shares_, plan, map_, mesh.dense_layers());
+  shares_of(shares_, plan, map_, mesh.kinds());
   runs_.clear();
   for (std::uint32_t r = 0; r < map_.ranks; ++r) {
     bool alike = r > 0;
@@ -43,7 +43,7 @@ void SharedStages::enter(const Plan& plan, MeshCosts& mesh) {
       runs_.push_back({r, r + 1});
     }
   }
-  plain_activations_.clear();
+  for (auto& of : plain_activations_) of.clear();
   plain_lanes_.clear();
   plain_stages_.clear();
   plain_clear_ = {};
@@ -63,14 +63,15 @@ std::uint64_t SharedStages::activations(const Run& run, const Plan& plan, const 
 
 std::uint64_t SharedStages::peak(const Plan& plan, const StateCosts& state) {
   const bool plain = state.zero() < 2;
-  if (plain && plain_activations_.empty()) {
-    for (const Run& run : runs_) plain_activations_.push_back(activations(run, plan, state));
+  std::vector<std::uint64_t>& known = plain_activations_[copied_eighths(plan)];
+  if (plain && known.empty()) {
+    for (const Run& run : runs_) known.push_back(activations(run, plan, state));
   }
   std::uint64_t peak = 0;
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     std::uint64_t held = state.scalar_bytes();
-    for (std::uint32_t c = 0; c < map_.chunks; ++c) held += persistent_bytes(state, share(runs_[i].begin, c));
-    peak = std::max(peak, held + (plain ? plain_activations_[i] : activations(runs_[i], plan, state)));
+    for (std::uint32_t c = 0; c < map_.chunks; ++c) held += persistent_bytes(state, share(runs_[i].begin, c), plan);
+    peak = std::max(peak, held + (plain ? known[i] : activations(runs_[i], plan, state)));
   }
   return peak;
 }
@@ -105,6 +106,11 @@ Picoseconds SharedStages::step(const Plan& plan, MeshCosts& mesh, StateCosts& st
   return step_after(ends(times, plan, mesh, state), times, plan, mesh, state);
 }
 
+Picoseconds SharedStages::step_before_update(const Plan& plan, MeshCosts& mesh, StateCosts& state) {
+  const std::vector<StageTimes>& times = stages(plan, mesh, state);
+  return step_after(ends(times, plan, mesh, state), times, plan, mesh, state, false);
+}
+
 Picoseconds SharedStages::busiest_lane(const Run& run, const Plan& plan, const MeshCosts& mesh,
                                        StateCosts& state) const {
   const PerBlock<LaneTimes>& lanes = layers_.plain_times().lanes;
@@ -120,7 +126,7 @@ Picoseconds SharedStages::busiest_lane(const Run& run, const Plan& plan, const M
       if (holds.last) sum[l] += lanes.head_forward[l] + lanes.head_backward[l];
     }
     if (state.zero() < 2) continue;
-    for (const BucketCosts& b : state.buckets(holds.count(), holds.dense(), holds.first, holds.last, mesh.costs())) {
+    for (const BucketCosts& b : state.buckets(holds, mesh.costs())) {
       for (const LanePrice& p : b.reduce) sum[p.lane] += p.price;
     }
     if (state.zero() >= 3 && plan.reshard_after_forward) {
@@ -131,13 +137,59 @@ Picoseconds SharedStages::busiest_lane(const Run& run, const Plan& plan, const M
   return static_cast<Picoseconds>(microbatches_) / map_.pipes() * *std::max_element(sum.begin(), sum.end());
 }
 
+Picoseconds SharedStages::busiest_copies(const Run& run, const Plan& plan, const MeshCosts& mesh,
+                                         StateCosts& state) const {
+  Picoseconds down = 0, up = 0, gathers = 0;
+  const auto m = static_cast<Picoseconds>(microbatches_) / map_.pipes();
+  for (std::uint32_t c = 0; c < map_.chunks; ++c) {
+    const std::uint32_t layers = share(run.begin, c).count();
+    if (const auto away = static_cast<Picoseconds>(offloaded_layers(layers, *plan.offload_activations)); away > 0) {
+      const Bytes kept = Bytes::of(static_cast<double>(layers_.blocks[share(run.begin, c).highest()]->copied_bytes()));
+      down += m * away * picoseconds(kept / mesh.costs().tier_rate(Tier::device, Tier::host));
+      up += m * away * picoseconds(kept / mesh.costs().tier_rate(Tier::host, Tier::device));
+    }
+    if (const auto away = static_cast<Picoseconds>(offloaded_layers(layers, *plan.offload_parameters)); away > 0) {
+      const HostUpdate& layer = state.host_updates(mesh.costs()).layer;
+      up += 2 * m * away * layer.up;
+      gathers += 2 * m * away * layer.gather;
+    }
+  }
+  return std::max({down, up, gathers});
+}
+
+bool SharedStages::host_is_slower(const Plan& plan, StateCosts& state, const CostModel& costs) const {
+  const HostUpdates& host = state.host_updates(costs);
+  const auto whole = [](const HostUpdate& module) { return module.down + module.update + module.up; };
+  const auto slower = [&](const HostUpdate& there, const ModuleState& here) { return whole(there) >= here.update; };
+  const bool gathers = state.zero() == 1 || state.zero() == 2;
+  return std::all_of(runs_.begin(), runs_.end(), [&](const Run& run) {
+    Picoseconds on_device = 0;
+    std::uint32_t away = 0;
+    for (std::uint32_t c = 0; c < map_.chunks; ++c) {
+      const StageShare& holds = share(run.begin, c);
+      on_device += static_cast<Picoseconds>(holds.count() - holds.dense()) * state.layer().update +
+                   static_cast<Picoseconds>(holds.dense()) * state.layer(LayerCase::dense).update +
+                   (holds.first ? state.embedding().update : 0) + (holds.last ? state.head().update : 0);
+      away += offloaded_layers(holds.count(), *plan.offload_states);
+      if (holds.first && !slower(host.embedding, state.embedding())) return false;
+      if (holds.last && !slower(host.head, state.head())) return false;
+      if (holds.dense() > 0 && whole(host.dense_layer) < whole(host.layer)) return false;
+    }
+    // A gather waits for what is updated before it, which may be one of those layers alone.
+    return (gathers ? whole(host.layer) : static_cast<Picoseconds>(away) * host.layer.update) >= on_device;
+  });
+}
+
 /// Ranks that share cores: at least their compute work over the cores.
-Picoseconds SharedStages::least_by_cores(const MeshCosts& mesh, const StateCosts& state) const {
+Picoseconds SharedStages::least_by_cores(const Plan& plan, const MeshCosts& mesh, const StateCosts& state) const {
   const auto sharing = mesh.costs().core_sharing();
   if (!sharing || sharing->ranks_per_node <= sharing->cores) return 0;
   const auto m = static_cast<Picoseconds>(microbatches_) / map_.pipes();
   const PerBlock<Picoseconds>& busy = layers_.plain_blocks().busy();
-  const auto once = [](const ModuleState& module) { return module.clear + module.norm + module.update; };
+  const bool on_device = *plan.offload_states == 0;
+  const auto once = [&](const ModuleState& module) {
+    return module.clear + module.norm + (on_device ? module.update : 0);
+  };
   Picoseconds least = 0;
   for (const Run& run : runs_) {
     Picoseconds work = 0;
@@ -149,7 +201,7 @@ Picoseconds SharedStages::least_by_cores(const MeshCosts& mesh, const StateCosts
                once(state.layer(static_cast<LayerCase>(k)));
       });
       if (holds.first) work += m * (busy.embedding_forward + busy.embedding_backward) + once(state.embedding());
-      if (holds.last) work += m * (busy.head_forward + busy.head_backward) + once(state.head());
+      if (holds.last) work += m * (busy.head_forward + busy.head_backward + busy.head_weight) + once(state.head());
     }
     least = run.begin == 0 ? work : std::min(least, work);
   }
@@ -157,7 +209,7 @@ Picoseconds SharedStages::least_by_cores(const MeshCosts& mesh, const StateCosts
 }
 
 Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const std::vector<StageTimes>& stages,
-                                     const Plan& plan, MeshCosts& mesh, StateCosts& state) {
+                                     const Plan& plan, MeshCosts& mesh, StateCosts& state, bool updates) {
   const bool concurrent = mesh.cluster.device.concurrent_lanes;
   const bool plain = state.zero() < 2;
   if (concurrent && plain && plain_lanes_.empty()) {
@@ -175,8 +227,7 @@ Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const
     Picoseconds backward = 0;
     for (std::uint32_t c = 0; c < map_.chunks; ++c) {
       const StageShare& holds = share(run.begin, c);
-      buckets_[map_.chunks - 1 - c] = {
-          &state.buckets(holds.count(), holds.dense(), holds.first, holds.last, mesh.costs()), &holds};
+      buckets_[map_.chunks - 1 - c] = {&state.buckets(holds, mesh.costs()), &holds};
       norm += over_layers(holds, [&](std::size_t k) { return state.layer(static_cast<LayerCase>(k)).norm; }) +
               (holds.first ? state.embedding().norm : 0) + (holds.last ? state.head().norm : 0);
       tied = tied || holds.first || holds.last;
@@ -185,8 +236,11 @@ Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const
     const Picoseconds end = *std::max_element(&ends[run.begin], &ends[run.begin] + (run.end - run.begin));
     const Picoseconds ready = end + exposed_reduction(plan, buckets_, layers_, state, concurrent, backward,
                                                       tied ? state.tied_reduction() : 0);
-    const Picoseconds update = update_time(buckets_, state, concurrent);
-    if (concurrent) by_lane = std::max(by_lane, plain ? plain_lanes_[i] : busiest_lane(run, plan, mesh, state));
+    const Picoseconds update = updates ? update_time(plan, buckets_, state, mesh.costs(), concurrent) : 0;
+    if (concurrent) {
+      by_lane = std::max({by_lane, plain ? plain_lanes_[i] : busiest_lane(run, plan, mesh, state),
+                          updates ? busiest_copies(run, plan, mesh, state) : 0});
+    }
     if (state.factor()) {
       reduced = std::max(reduced, ready + norm);
       updated = std::max(updated, update);
@@ -195,7 +249,7 @@ Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const
     }
   }
   const Picoseconds by_compute = state.factor() ? reduced + state.norm_reduction() + updated : updated;
-  return std::max({by_compute, by_lane, least_by_cores(mesh, state)});
+  return std::max({by_compute, by_lane, least_by_cores(plan, mesh, state)});
 }
 
 Picoseconds SharedStages::passes(const Plan& plan, const MeshCosts& mesh) {
@@ -214,7 +268,7 @@ Picoseconds SharedStages::passes(const Plan& plan, const MeshCosts& mesh) {
     t.backward = over_layers(share, [&](std::size_t c) { return times(c).layer_backward; }) +
                  (first ? span.embedding_backward : 0) +
                  (last ? span.head_backward : top.arrival.layer_backward - top.span.layer_backward);
-    t.weight = over_layers(share, [&](std::size_t c) { return times(c).layer_weight; });
+    t.weight = over_layers(share, [&](std::size_t c) { return times(c).layer_weight; }) + (last ? span.head_weight : 0);
   }
   const std::vector<Picoseconds>& ends =
       rank_ends(ends_, stages_, map_, microbatches_, mesh.cluster.device.concurrent_lanes, !splits_backward(plan));

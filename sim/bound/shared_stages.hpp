@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -43,9 +44,13 @@ class SharedStages {
   const std::vector<StageTimes>& stages(const Plan&, MeshCosts&, StateCosts&);
   /// The step, by when the bounds of pipeline_bound.hpp say that ranks end their passes.
   [[nodiscard]] Picoseconds step(const Plan&, MeshCosts&, StateCosts&);
+  /// The same without the update, its gathers and copies.
+  [[nodiscard]] Picoseconds step_before_update(const Plan&, MeshCosts&, StateCosts&);
   /// The step where ranks end their passes then.
   [[nodiscard]] Picoseconds step_after(const std::vector<Picoseconds>& ends, const std::vector<StageTimes>&,
-                                       const Plan&, MeshCosts&, StateCosts&);
+                                       const Plan&, MeshCosts&, StateCosts&, bool updates = true);
+  /// Bounder::host_is_slower, but for cores that ranks share.
+  [[nodiscard]] bool host_is_slower(const Plan&, StateCosts&, const CostModel&) const;
   /// Entry, own work and drain, whatever the states.
   [[nodiscard]] Picoseconds passes(const Plan&, const MeshCosts&);
 
@@ -69,7 +74,9 @@ class SharedStages {
   [[nodiscard]] std::uint64_t activations(const Run&, const Plan&, const StateCosts&);
   /// How long each collective lane of a rank of the run is busy in all its passes, at least: the busiest lane's time.
   [[nodiscard]] Picoseconds busiest_lane(const Run&, const Plan&, const MeshCosts&, StateCosts&) const;
-  [[nodiscard]] Picoseconds least_by_cores(const MeshCosts&, const StateCosts&) const;
+  /// How long a rank of the run copies in one direction, or gathers weights that come up in parts, at least.
+  [[nodiscard]] Picoseconds busiest_copies(const Run&, const Plan&, const MeshCosts&, StateCosts&) const;
+  [[nodiscard]] Picoseconds least_by_cores(const Plan&, const MeshCosts&, const StateCosts&) const;
   const std::vector<Picoseconds>& ends(const std::vector<StageTimes>&, const Plan&, const MeshCosts&,
                                        const StateCosts&);
 
@@ -86,8 +93,8 @@ class SharedStages {
   std::vector<StageShare> shares_;                     ///< by stage
   std::vector<Run> runs_;
   // Of ZeRO 0 and 1, once known:
-  std::vector<std::uint64_t> plain_activations_;  ///< by run
-  std::vector<Picoseconds> plain_lanes_;          ///< by run
+  std::array<std::vector<std::uint64_t>, 81> plain_activations_;  ///< by copied_eighths, by run
+  std::vector<Picoseconds> plain_lanes_;                          ///< by run
   std::vector<StageTimes> plain_stages_;
   PipelineStorage plain_ends_;
   Clear plain_clear_;

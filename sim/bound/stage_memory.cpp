@@ -26,6 +26,46 @@ MemoryChange with_copies(MemoryChange change, std::uint64_t gradients, std::uint
 
 }  // namespace
 
+/// Runs the layers of a stage one by one, some of whose activations or weights wait in host memory (host_copies.cpp):
+/// what a layer keeps leaves the device behind the next layer's forward pass and is there again from before that one's
+/// backward pass on; weights come in before the layer below in the order of the pass runs, and leave behind their own.
+class CopyingLayers {
+ public:
+  CopyingLayers(const StageShare& stage, const Plan& plan, std::uint64_t kept, std::uint64_t weights)
+      : count_(stage.count()),
+        away_(offloaded_layers(count_, *plan.offload_activations)),
+        on_device_(count_ - offloaded_layers(count_, *plan.offload_parameters)),
+        kept_(static_cast<std::int64_t>(kept)),
+        weights_(static_cast<std::int64_t>(weights)) {}
+  [[nodiscard]] bool any() const { return away_ > 0 || on_device_ < count_; }
+
+  /// Before the first block of a pass.
+  void begin(Walk& walk, bool backward) const {
+    const bool brings = backward ? on_device_ < count_ : on_device_ == 0;
+    if (brings) walk.move(weights_);
+    if (backward && away_ == count_) walk.move(kept_);
+  }
+  /// Layer `l` of the stage, which without copies does `change`.
+  void run(Walk& walk, std::uint32_t l, MemoryChange change, bool backward) const {
+    const bool own_weights = l >= on_device_;
+    const bool next_weights = backward ? l > on_device_ : l + 1 < count_ && l + 1 >= on_device_;
+    const bool copies = l > 0 && l <= away_;  // of the layer below
+    const std::int64_t comes = (next_weights ? weights_ : 0) + (backward && copies ? kept_ : 0);
+    const std::int64_t leaves = (own_weights ? weights_ : 0) + (!backward && copies ? kept_ : 0);
+    change.peak += comes;
+    change.net += comes - leaves;
+    walk.run(change);
+  }
+  /// Between the top layer and the head.
+  void end_forward(Walk& walk) const {
+    if (away_ == count_) walk.move(-kept_);
+  }
+
+ private:
+  std::uint32_t count_, away_, on_device_;
+  std::int64_t kept_, weights_;
+};
+
 PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCosts& state, const StageShare& stage,
                        const Plan& plan) {
   const BlockCosts& ends = *blocks[index(LayerCase::plain)];
@@ -37,11 +77,9 @@ PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCost
   const std::uint32_t count = stage.count();
   // Of layers that gather ahead the last on the way is left out: what it keeps is not.
   const bool uneven = state.zero() >= 2 && count > 1;
-  const auto run_layers = [&](Walk& walk, std::size_t c, MemoryChange PerBlock<MemoryChange>::*pass, bool backward,
-                              bool last) {
-    if (stage.layers[c] == 0) return;
+  const auto run_layers = [&](Walk& walk, std::size_t c, std::int64_t layers,
+                              MemoryChange PerBlock<MemoryChange>::*pass, bool backward, bool last) {
     const MemoryChange& plain = blocks[c]->memory().*pass;
-    const auto layers = static_cast<std::int64_t>(stage.layers[c]);
     if (state.zero() < 2) {
       walk.run(plain, layers);
       return;
@@ -54,43 +92,59 @@ PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCost
     if (layers > (apart ? 1 : 0)) walk.run(with, apart ? layers - 1 : layers);
     if (apart) walk.run(plain);
   };
-  const std::size_t lowest = stage.lowest(), highest = stage.highest();
+  const CopyingLayers copying(stage, plan, blocks[stage.highest()]->copied_bytes(), state.layer().weight_bytes);
+  // Of layers without copies runs of a case at once, of others each.
+  const auto run_all = [&](Walk& walk, bool backward) {
+    const auto pass = backward ? &PerBlock<MemoryChange>::layer_backward : &PerBlock<MemoryChange>::layer_forward;
+    if (!copying.any()) {
+      for_each_run(stage, !backward, [&](std::size_t c, std::uint32_t layers, bool last) {
+        run_layers(walk, c, layers, pass, backward, last);
+      });
+      return;
+    }
+    const std::uint64_t gradients = backward && state.zero() >= 2 ? state.layer().whole_gradient_bytes : 0;
+    for (std::uint32_t n = 0; n < count; ++n) {
+      const std::uint32_t l = backward ? count - 1 - n : n;
+      const MemoryChange& plain = blocks[stage.at(l)]->memory().*pass;
+      copying.run(walk, l, uneven && n + 1 == count ? plain : with_copies(plain, gradients, 0, 0), backward);
+    }
+  };
   Walk forward;
+  copying.begin(forward, false);
   if (stage.first) {
     forward.run(change.embedding_forward);
   } else if (!stage.from_here) {
     forward.move(hidden);
   }
-  for (std::size_t c = lowest; c <= highest; ++c) {
-    run_layers(forward, c, &PerBlock<MemoryChange>::layer_forward, false, c == highest);
-  }
+  run_all(forward, false);
+  copying.end_forward(forward);
   if (stage.last) {
     forward.run(change.head_forward);
   } else if (!stage.to_here) {
     forward.move(-hidden);
   }
   Walk backward;
+  copying.begin(backward, true);
   if (stage.last) {
     backward.run(change.head_backward);
   } else if (!stage.to_here) {
     backward.move(gradient);
   }
-  for (std::size_t c = highest + 1; c-- > lowest;) {
-    run_layers(backward, c, &PerBlock<MemoryChange>::layer_backward, true, c == lowest);
-  }
+  run_all(backward, true);
   if (stage.first) {
     backward.run(change.embedding_backward);
   } else if (!stage.from_here) {
     backward.move(-gradient);
   }
   Walk weight;
-  for (std::size_t c = lowest; c <= highest; ++c) {
-    if (stage.layers[c] > 0) weight.run(blocks[c]->memory().layer_weight, stage.layers[c]);
-  }
+  if (stage.last) weight.run(change.head_weight);
+  for_each_run(stage, false, [&](std::size_t c, std::uint32_t layers, bool) {
+    weight.run(blocks[c]->memory().layer_weight, layers);
+  });
   PassMemory pass{{forward.live, forward.peak, 0}, {backward.live, backward.peak, 0}, {weight.live, weight.peak, 0}};
   // Kept weights are all there before the first backward pass.
   if (keeps) {
-    for (std::size_t c = lowest; c <= highest; ++c) {
+    for (std::size_t c = 0; c < stage.layers.size(); ++c) {
       pass.backward.peak +=
           static_cast<std::int64_t>(stage.layers[c] * state.layer(static_cast<LayerCase>(c)).whole_weight_bytes);
     }
@@ -146,11 +200,20 @@ std::uint64_t activation_bytes(const PassMemory* chunks, const std::vector<std::
   return bytes;
 }
 
-std::uint64_t persistent_bytes(const StateCosts& state, const StageShare& stage) {
-  const std::uint64_t dense = stage.dense();
-  return (stage.count() - dense) * state.layer().persistent_bytes +
-         (dense > 0 ? dense * state.layer(LayerCase::dense).persistent_bytes : 0) +
-         (stage.first ? state.embedding().persistent_bytes : 0) + (stage.last ? state.head().persistent_bytes : 0);
+std::uint64_t persistent_bytes(const StateCosts& state, const StageShare& stage, const Plan& plan) {
+  const std::uint64_t dense = stage.dense(), others = stage.count() - dense;
+  // Dense layers are the lowest, and those whose states leave the device the highest.
+  const std::uint64_t away = offloaded_layers(stage.count(), *plan.offload_states);
+  const std::uint64_t weights_away = offloaded_layers(stage.count(), *plan.offload_parameters);
+  const std::uint64_t dense_away = away - std::min(away, others);
+  const bool ends = *plan.offload_states < 8;
+  const auto end = [&](const ModuleState& module) { return module.persistent_bytes - (ends ? 0 : module.state_bytes); };
+  return others * state.layer().persistent_bytes - (away - dense_away) * state.layer().state_bytes -
+         weights_away * state.layer().weight_bytes +
+         (dense > 0 ? dense * state.layer(LayerCase::dense).persistent_bytes -
+                          dense_away * state.layer(LayerCase::dense).state_bytes
+                    : 0) +
+         (stage.first ? end(state.embedding()) : 0) + (stage.last ? end(state.head()) : 0);
 }
 
 }  // namespace orrery

@@ -5,24 +5,10 @@
 
 #include "core/plan/plan.hpp"
 #include "sim/bound/block_costs.hpp"
+#include "sim/bound/stage_share.hpp"
 #include "sim/bound/state_costs.hpp"
 
 namespace orrery {
-
-/// What one pipeline stage holds of the model.
-struct StageShare {
-  PerCase<std::uint32_t> layers{};
-  bool first = false;      ///< with the embedding
-  bool last = false;       ///< with the head
-  bool from_here = false;  ///< the stage before lies on the same rank: no message brings its output
-  bool to_here = false;    ///< so does the stage behind
-  [[nodiscard]] std::uint32_t count() const { return layers[0] + layers[1] + layers[2] + layers[3]; }
-  [[nodiscard]] std::uint32_t dense() const { return layers[0] + layers[1]; }
-  /// Cases of its first and its last layer.
-  [[nodiscard]] std::size_t lowest() const { return layers[0] > 0 ? 0 : layers[1] > 0 ? 1 : layers[2] > 0 ? 2 : 3; }
-  [[nodiscard]] std::size_t highest() const { return layers[3] > 0 ? 3 : layers[2] > 0 ? 2 : layers[1] > 0 ? 1 : 0; }
-  friend bool operator==(const StageShare&, const StageShare&) = default;
-};
 
 /// What the passes of one microbatch do to a stage's live memory.
 struct PassMemory {
@@ -53,7 +39,18 @@ struct PassMemory {
 /// max((n - 1) K + P_f, n K + P_b): K what a forward pass leaves, P the peaks of the passes
 [[nodiscard]] std::uint64_t activation_peak(const PassMemory&, std::uint64_t in_flight);
 
-/// Weights, gradients, masters and moments of a stage, without the rank's scalars.
-[[nodiscard]] std::uint64_t persistent_bytes(const StateCosts&, const StageShare&);
+/// Of a stage's layers, those that so many eighths offload, rounded up.
+[[nodiscard]] constexpr std::uint32_t offloaded_layers(std::uint32_t layers, std::uint32_t eighths) {
+  return (layers * eighths + 7) / 8;
+}
+
+/// Of plans that differ in nothing else, a number below 81 for what their passes copy.
+[[nodiscard]] inline std::size_t copied_eighths(const Plan& plan) {
+  return *plan.offload_activations * std::size_t{9} + *plan.offload_parameters;
+}
+
+/// Weights, gradients, masters and moments of a stage on the device, without the rank's scalars.  The plan says what
+/// of them lives off it.
+[[nodiscard]] std::uint64_t persistent_bytes(const StateCosts&, const StageShare&, const Plan&);
 
 }  // namespace orrery

@@ -46,8 +46,7 @@ void add_sharding(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateC
   const Picoseconds embedding = gathers && share.first ? state.embedding().gather_weights : 0;
   const Picoseconds clear = common.clear;
   const Picoseconds clear_embedding = share.first ? state.embedding().clear_copy : 0;
-  const std::vector<BucketCosts>& buckets =
-      state.buckets(share.count(), share.dense(), share.first, share.last, mesh.costs());
+  const std::vector<BucketCosts>& buckets = state.buckets(share, mesh.costs());
   // The sum of reductions, each less what other collectives leave compute idle anyway.
   const auto reductions = [&](std::size_t count, Picoseconds idle) {
     Picoseconds sum = 0;
@@ -133,7 +132,7 @@ void stage_times(std::vector<StageTimes>& stages, const Plan& plan, const StageM
       const BlockTimes& top = *costs.times[share.highest()];
       move_before(t.backward, top.span.layer_backward, top.arrival.layer_backward, t.before_backward);
     }
-    t.weight = over_layers(share, [&](std::size_t c) { return times(c).layer_weight; });
+    t.weight = over_layers(share, [&](std::size_t c) { return times(c).layer_weight; }) + ends(0, span.head_weight);
     t.clear = over_layers(share, [&](std::size_t c) { return state.layer(static_cast<LayerCase>(c)).clear; }) +
               ends(state.embedding().clear, state.head().clear);
     add_sharding(plan, map, mesh, state, share, costs, t);

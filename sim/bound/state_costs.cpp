@@ -34,10 +34,42 @@ Picoseconds sum(const std::vector<LanePrice>& prices) {
   return all;
 }
 
-/// States do not depend on what is recomputed, and counts may still be open.
+void add(ModuleState& sum, const ModuleState& other) {
+  for (const auto member : {&ModuleState::persistent_bytes, &ModuleState::state_bytes, &ModuleState::weight_bytes,
+                            &ModuleState::whole_weight_bytes, &ModuleState::whole_gradient_bytes}) {
+    sum.*member += other.*member;
+  }
+  for (const auto member : {&ModuleState::clear, &ModuleState::clear_copy, &ModuleState::gather_weights,
+                            &ModuleState::norm, &ModuleState::update}) {
+    sum.*member += other.*member;
+  }
+}
+
+/// States do not depend on what is recomputed, and counts may still be open; those that live elsewhere are looked at
+/// apart.
 Plan without_counts(Plan plan) {
   plan.recompute_layers.reset();
+  plan.offload_states = plan.offload_parameters = plan.offload_activations = 0;
   return plan;
+}
+
+/// Of a module's whole weights, in a message for each set of ranks that share parts of them.
+Picoseconds gather_time(lowering::State& s, const lowering::Module& module, const CostModel& costs) {
+  lowering::OperandsByAxes parts;
+  const ParameterTable& table = s.program.parameter_tables[module.table];
+  for (const ParameterSegment& segment : table.segments) {
+    parts.over(own_axes(s, table, segment))
+        .push_back({module.whole_weights, View::Use::write, 0, segment.offset, segment.count, {}});
+  }
+  const std::uint64_t element = size_of(s.program[module.whole_weights].dtype);
+  Picoseconds sum{};
+  for (const auto& [axes, operands] : parts.all) {
+    std::uint64_t count = 0;
+    for (const lowering::Operand& o : operands) count += o.count;
+    sum += picoseconds(costs.collective(Collective::Kind::all_gather, Bytes::of(static_cast<double>(count * element)),
+                                        s.program[share_group(s, axes)]));
+  }
+  return sum;
 }
 
 }  // namespace
@@ -79,10 +111,16 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
     ModuleState s;
     for (std::uint32_t i = 0; i < program.buffers.size(); ++i) {
       const Buffer& b = program.buffers[i];
-      if (b.parameters == module.table && !lowering::is_copy(lowered, BufferId{i})) s.persistent_bytes += bytes_of(b);
+      if (b.parameters != module.table || lowering::is_copy(lowered, BufferId{i})) continue;
+      s.persistent_bytes += bytes_of(b);
+      if (b.role == Role::master || b.role == Role::moment) s.state_bytes += bytes_of(b);
+      if (b.role == Role::weight) s.weight_bytes += bytes_of(b);
     }
     if (has_factored_moments(workload)) s.persistent_bytes += bytes_of(program[module.moments[0]]);
-    if (has_scaled_moments(workload)) s.persistent_bytes += bytes_of(program[module.scales]);
+    if (has_scaled_moments(workload)) {
+      s.persistent_bytes += bytes_of(program[module.scales]);
+      s.state_bytes += bytes_of(program[module.scales]);
+    }
     s.whole_weight_bytes = bytes_of(program[module.whole_weights]);
     s.whole_gradient_bytes = bytes_of(program[module.whole_gradients]);
     s.clear = compute_time(program, block(of(lowered.blocks(Phase::clear))), costs);
@@ -92,20 +130,7 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
                                               Bytes::of(static_cast<double>(bytes_of(copy)))));
     }
     if (zero_ >= 3) {
-      lowering::OperandsByAxes parts;
-      const ParameterTable& table = program.parameter_tables[module.table];
-      for (const ParameterSegment& segment : table.segments) {
-        parts.over(own_axes(lowered, table, segment))
-            .push_back({module.whole_weights, View::Use::write, 0, segment.offset, segment.count, {}});
-      }
-      for (const auto& [axes, operands] : parts.all) {
-        std::uint64_t count = 0;
-        for (const lowering::Operand& o : operands) count += o.count;
-        s.gather_weights += picoseconds(
-            costs.collective(Collective::Kind::all_gather,
-                             Bytes::of(static_cast<double>(count * size_of(program[module.whole_weights].dtype))),
-                             program[share_group(lowered, axes)]));
-      }
+      s.gather_weights = gather_time(lowered, module, costs);
     }
     if (factor_) s.norm = compute_time(program, block(of(lowered.blocks(Phase::norm))), costs);
     s.update = compute_time(program, block(of(lowered.blocks(Phase::update))), costs);
@@ -118,40 +143,77 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
     dense_layer_ = state(lowered.dense_layer, [&](const Blocks& b) { return b[lowered.kinds.front()].plain; });
   }
   head_ = state(lowered.head, [](const Blocks& b) { return b.head; });
+  for (auto l = static_cast<std::uint32_t>(model.layers); l < program.layers; ++l) {
+    const lowering::LayerKind& kind = lowered.kind_of(l);
+    add(head_, state(lowered.*kind.module, [&](const Blocks& b) { return b[kind].plain; }));
+  }
   if (factor_) norm_reduction_ = sum(collectives_of(program, block(optimizer.reduce_norm), costs));
   if (lowered.tied_apart) {
     tied_reduction_ = sum(collectives_of(program, block(lowered_->tied), costs));
   }
 }
 
+const HostUpdates& StateCosts::host_updates(const CostModel& costs) {
+  if (host_updates_) return *host_updates_;
+  Plan plan = plan_;
+  plan.offload_states = 8;
+  lowering::State s(*model_, *workload_, plan);
+  lowering::declare_parameters(s);
+  static_cast<void>(lowering::build_optimizer(s));
+  const lowering::ModuleBlocks& updates = s.blocks(lowering::Phase::update);
+  const auto updated = [&](BlockId id, const lowering::Module& of) {
+    HostUpdate out;
+    const Block& block = s[id].block;
+    for (const Op& op : block.ops) {
+      if (std::holds_alternative<Compute>(op.action)) {
+        // Lanes are not settled yet: the host's kernels are priced as CostModel::compute does.
+        out.update +=
+            picoseconds(Bytes::of(static_cast<double>(touched_bytes(s.program, block, op))) / costs.host_rate());
+      } else if (const auto* copy = std::get_if<Copy>(&op.action)) {
+        (copy->to == Tier::device ? out.up : out.down) += picoseconds(costs.copy(s.program, block, op));
+      }
+    }
+    if (s.shard_states) {
+      out.gather = gather_time(s, of, costs);
+    }
+    return out;
+  };
+  host_updates_ = {updated(updates.embedding, s.embedding),
+                   updated(updates[s.main_kind()].plain, s.layer),
+                   {},
+                   updated(updates.head, s.head)};
+  if (mixes_kinds(*model_)) host_updates_->dense_layer = updated(updates[s.kinds.front()].plain, s.dense_layer);
+  return *host_updates_;
+}
+
 void StateCosts::rest() { lowered_.reset(); }
 
-const std::vector<BucketCosts>& StateCosts::buckets(std::uint32_t layers, std::uint32_t dense, bool first, bool last,
-                                                    const CostModel& costs) {
-  const std::uint64_t key =
-      std::uint64_t{dense} << 34 | std::uint64_t{layers} << 2 | std::uint64_t{first} << 1 | std::uint64_t{last};
+const std::vector<BucketCosts>& StateCosts::buckets(const StageShare& stage, const CostModel& costs) {
+  const std::uint32_t layers = stage.count();
+  const std::uint64_t key = std::uint64_t{stage.low_layer} << 34 | std::uint64_t{layers} << 2 |
+                            std::uint64_t{stage.first} << 1 | std::uint64_t{stage.last};
   const auto [at, fresh] = buckets_.try_emplace(key);
   if (!fresh) return at->second;
   const bool rests = lowered_ == nullptr;
   if (rests) lowered_ = std::make_unique<Lowered>(*model_, *workload_, plan_);
   lowering::State& s = lowered_->state;
   if (!s.reduce_gradients) {
-    at->second.push_back({last, first, layers, dense, {}, {}, 0});
+    at->second.push_back({stage.last, stage.first, layers, stage.dense(), {}, {}, 0});
     if (rests) rest();
     return at->second;
   }
-  // bound_covers leaves dense layers below all mixtures.
-  const auto all_dense = static_cast<std::uint32_t>(model_->mixture ? model_->mixture->first_dense : 0);
   lowering::Chunk chunk;
-  chunk.embedding = first;
-  chunk.low_layer = all_dense - dense;
+  chunk.embedding = stage.first;
+  // Prediction modules lie right above the last layer.
+  chunk.low_layer = stage.last ? static_cast<std::uint32_t>(model_->layers) - layers : stage.low_layer;
   chunk.layers = layers;
-  chunk.head = last;
+  chunk.head = stage.last;
   const auto priced = [&](BlockId id) { return collectives_of(s.program, s[id].block, costs); };
   for (const lowering::Chunk& bucket : lowering::build_buckets(s, 0, chunk)) {
-    const std::uint32_t below = all_dense - std::min(all_dense, bucket.low_layer);
-    BucketCosts b{
-        bucket.head, bucket.embedding, bucket.layers, std::min(bucket.layers, below), priced(bucket.reduce), {}, 0};
+    const auto dense = [&](std::uint32_t layer) { return mixes_kinds(*model_) && !is_mixture(*model_, layer); };
+    std::uint32_t of_them = 0;
+    for (std::uint32_t l = 0; l < bucket.layers; ++l) of_them += dense(bucket.low_layer + l) ? 1 : 0;
+    BucketCosts b{bucket.head, bucket.embedding, bucket.layers, of_them, priced(bucket.reduce), {}, 0};
     if (lowering::combines(s)) b.combine = priced(bucket.combine);
     if (lowering::gathers_updated(s)) b.gather = sum(priced(bucket.gather));
     at->second.push_back(std::move(b));

@@ -3,18 +3,22 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
 #include "sim/bound/block_costs.hpp"
+#include "sim/bound/stage_share.hpp"
 #include "sim/cost/cost_model.hpp"
 
 namespace orrery {
 
-/// What one module ("embedding", "layer", "head") keeps and what updating it takes.
+/// What one module ("embedding", "layer", "head", with this the prediction modules) keeps and what updating it takes.
 struct ModuleState {
   std::uint64_t persistent_bytes = 0;      ///< weights, gradients, masters, moments
+  std::uint64_t state_bytes = 0;           ///< of them masters and moments
+  std::uint64_t weight_bytes = 0;          ///< and weights
   std::uint64_t whole_weight_bytes = 0;    ///< what compute reads: ZeRO-3 gathers it
   std::uint64_t whole_gradient_bytes = 0;  ///< what compute adds to: ZeRO-2 and 3 hold it for a while
   Picoseconds clear = 0;
@@ -22,6 +26,17 @@ struct ModuleState {
   Picoseconds gather_weights = 0;  ///< ZeRO-3, before use
   Picoseconds norm = 0;            ///< 0 without a factor
   Picoseconds update = 0;
+};
+
+/// The update of a module whose states live in host memory.
+struct HostUpdate {
+  Picoseconds down = 0;    ///< gradients to the host
+  Picoseconds update = 0;  ///< by the host
+  Picoseconds up = 0;      ///< weights to the device: behind the update, or before each use where they live there too
+  Picoseconds gather = 0;  ///< of weights that come up in parts, before each use
+};
+struct HostUpdates {
+  HostUpdate embedding, layer, dense_layer, head;
 };
 
 /// A collective and the collective lane that it queues on.
@@ -34,8 +49,8 @@ struct LanePrice {
 struct BucketCosts {
   bool head = false;
   bool embedding = false;
-  std::uint32_t layers = 0;  ///< dense ones below mixtures included
-  std::uint32_t dense = 0;
+  std::uint32_t layers = 0;
+  std::uint32_t dense = 0;         ///< so many of them, of a model that has mixtures too
   std::vector<LanePrice> reduce;   ///< after the last backward pass; with ZeRO-2 and 3 after every one
   std::vector<LanePrice> combine;  ///< ZeRO-2 and 3: once at the end
   Picoseconds gather = 0;          ///< of updated weights
@@ -66,10 +81,11 @@ class StateCosts {
     return tied_reduction_;
   }  ///< 0 where no table is tied across stages
 
-  /// The buckets of a chunk of the model, `dense` of whose layers lie below mixtures, in the order in which the last
-  /// backward pass completes them; remembered.  `costs` is the one given above.
-  [[nodiscard]] const std::vector<BucketCosts>& buckets(std::uint32_t layers, std::uint32_t dense, bool first,
-                                                        bool last, const CostModel& costs);
+  /// The buckets of a stage, in the order in which the last backward pass completes them; remembered.  `costs` is the
+  /// one given above.
+  [[nodiscard]] const std::vector<BucketCosts>& buckets(const StageShare&, const CostModel& costs);
+  /// What the modules' updates would take on the host; remembered.  Requires states that may be offloaded.
+  [[nodiscard]] const HostUpdates& host_updates(const CostModel& costs);
   /// Gives up the lowering that buckets are built in, by far most of what this holds; it is made again for every bucket
   /// that is not known.
   void rest();
@@ -87,6 +103,7 @@ class StateCosts {
   Picoseconds norm_reduction_ = 0;
   Picoseconds tied_reduction_ = 0;
   std::map<std::uint64_t, std::vector<BucketCosts>> buckets_;
+  std::optional<HostUpdates> host_updates_;
 };
 
 }  // namespace orrery

@@ -166,18 +166,6 @@ TEST_CASE("plan.precision: a device without that precision", "[error]") {
         "error: V100 does not compute in bf16 [plan.precision]\n  It computes in fp64, fp32, fp16.\n");
 }
 
-TEST_CASE("plan.search-model: a model without bounds", "[error]") {
-  CHECK(refused("plan --model tiny-bert --cluster dgx-h100 --batch 8 --seq 64") ==
-        "error: the search has no lower bounds for models of this kind [plan.search-model]\n"
-        "  tiny-bert is no causal decoder.\n"
-        "  Write a plan file; estimate, simulate and explain take it.\n");
-  CHECK(refused("plan --model " + std::string(ORRERY_SOURCE_DIR) +
-                "/tests/error/core-plan/given/ahead.toml --cluster dgx-h100 --batch 8 --seq 64") ==
-        "error: the search has no lower bounds for models of this kind [plan.search-model]\n"
-        "  ahead has prediction modules.\n"
-        "  Write a plan file; estimate, simulate and explain take it.\n");
-}
-
 TEST_CASE("cli.objective, cli.export, cli.top, cli.threads: choices of plan", "[error]") {
   CHECK(refused(tiny + "--objective cost") ==
         "error: local-cpu has no price [cli.objective]\n"

@@ -61,7 +61,8 @@ std::set<std::string> codes_in_sources() {
                   prefix);
     }
   }
-  for (const char* kind : {"model", "cluster", "device"}) codes.insert(std::string("library.unknown-") + kind);
+  for (const char* kind : {"model", "cluster", "device", "fabric"})
+    codes.insert(std::string("library.unknown-") + kind);
   return codes;
 }
 

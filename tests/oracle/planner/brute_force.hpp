@@ -7,10 +7,19 @@
 
 #include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/lower.hpp"
+#include "planner/outdone.hpp"
 #include "planner/search.hpp"
 #include "sim/estimate/estimate.hpp"
 
 namespace orrery::test {
+
+/// Of the small clusters.
+inline Calibration calibration() {
+  Calibration c;
+  c.launch = 2.0 * microsecond;
+  c.collective_launch = 5.0 * microsecond;
+  return c;
+}
 
 struct Exact {
   std::uint64_t number = 0;
@@ -49,40 +58,101 @@ inline bool may_count(const Plan& plan, const std::vector<std::uint32_t>& counts
   return true;
 }
 
-/// Lowers and estimates the given plans of a space, one after the other: no
-/// bound, no closed form, no threads.  Those that fit, in the order of the
-/// objective.  Of a plan with the fewest recomputed layers every count of them
-/// that the space speaks of, but those that are other plans of it; the best step.
-inline std::vector<Exact> brute_force(const Space& space, const ModelSpec& model, const Workload& workload,
-                                      const ClusterSpec& cluster, const Calibration& calibration, Objective objective) {
-  std::vector<Exact> all;
-  for (std::uint64_t i = 0; i < space.count; ++i) {
-    Plan plan = plan_at(space, i);
-    std::optional<Exact> best;
-    const auto consider = [&] {
-      const Program program = lower(model, workload, plan);
-      const Report report =
-          estimate({model, workload, cluster, plan, {}, {}}, program, CostModel(cluster, calibration, plan.mesh));
-      if (!report.fits || (best && best->step <= report.step_time.base())) return;
-      best = Exact{i, report.step_time.base(), report.peak_memory_bytes};
-    };
-    if (!plan.recompute_layers) {
-      consider();
-    } else {
-      const bool selective = plan.recompute == Recompute::selective;
-      bool without = false;
-      for_each_count(*plan.stage_layers, [&](const std::vector<std::uint32_t>& counts) {
-        if (without || counts == *plan.stage_layers || !may_count(plan, counts)) return;
-        plan.recompute_layers = counts;
-        const bool none = std::all_of(counts.begin(), counts.end(), [](std::uint32_t n) { return n == 0; });
-        consider();
-        // The plan without stands elsewhere, and is no slower.
-        without = none && selective && best.has_value();
-      });
-      if (without) best.reset();
+/// The same Program with an eighth less of states or of parameters in host memory.
+inline bool repeats(const Plan& plan, const Program& program, const ModelSpec& model, const Workload& workload) {
+  const auto same_with = [&](std::uint32_t states, std::uint32_t parameters) {
+    Plan less = plan;
+    less.offload_states = states;
+    less.offload_parameters = parameters;
+    return lower(model, workload, less) == program;
+  };
+  const std::uint32_t states = *plan.offload_states, parameters = *plan.offload_parameters;
+  return (parameters > 0 && same_with(states, parameters - 1)) ||
+         (states > std::max(1U, parameters) && same_with(states - 1, parameters));
+}
+
+/// What a plan of the space may be at best: every count of recomputed layers, every eighth of activations in host
+/// memory, lowered and estimated one after the other.
+struct Settled {
+  std::optional<Exact> best;          ///< with the least step of all that fit
+  std::vector<std::uint32_t> counts;  ///< stage by stage the fewest with which it fits
+  std::uint32_t activations = 8;      ///< likewise
+};
+inline Settled settle(Plan plan, std::uint64_t number, const ModelSpec& model, const Workload& workload,
+                      const ClusterSpec& cluster, const Calibration& calibration) {
+  Settled out;
+  const auto consider = [&] {
+    const Program program = lower(model, workload, plan);
+    const Report report =
+        estimate({model, workload, cluster, plan, {}, {}}, program, CostModel(cluster, calibration, plan.mesh));
+    if (!report.fits) return;
+    if (!out.best || report.step_time.base() < out.best->step) {
+      out.best = Exact{number, report.step_time.base(), report.peak_memory_bytes};
     }
-    if (best) all.push_back(*best);
+    out.activations = std::min(out.activations, *plan.offload_activations);
+    if (!plan.recompute_layers) return;
+    if (out.counts.empty()) out.counts = *plan.recompute_layers;
+    for (std::size_t s = 0; s < out.counts.size(); ++s) {
+      out.counts[s] = std::min(out.counts[s], (*plan.recompute_layers)[s]);
+    }
+  };
+  if (*plan.offload_activations > 0) {
+    for (plan.offload_activations = 1; *plan.offload_activations <= 8; ++*plan.offload_activations) consider();
+  } else if (!plan.recompute_layers) {
+    consider();
+  } else {
+    for_each_count(*plan.stage_layers, [&](const std::vector<std::uint32_t>& counts) {
+      if (!may_count(plan, counts)) return;
+      plan.recompute_layers = counts;
+      consider();
+    });
   }
+  return out;
+}
+
+/// Lowers and estimates the given plans of a space, one after the other: no bound, no closed form, no threads.  Those
+/// that fit, each at its best (settle).  Left out are plans that stand in the space
+/// under another number, and those that another one with less in host memory outdoes (planner/outdone.hpp); `slower` is
+/// called with the steps of either.
+template <class Slower>
+std::vector<Exact> brute_force(const Space& space, const ModelSpec& model, const Workload& workload,
+                               const ClusterSpec& cluster, const Calibration& calibration, Slower&& slower) {
+  std::vector<Exact> all;
+  Bounder bounder(model, workload, cluster, calibration);
+  for (std::uint64_t i = 0; i < space.count; ++i) {
+    const Plan plan = plan_at(space, i);
+    const Settled at = settle(plan, i, model, workload, cluster, calibration);
+    if (!at.best) continue;
+    if (plan.recompute_layers) {
+      const auto none = [](std::uint32_t n) { return n == 0; };
+      const bool selective = plan.recompute == Recompute::selective;
+      Plan counted = plan;
+      counted.recompute_layers = at.counts;
+      if (counts_are_all(space, counted)) continue;
+      if (selective && std::all_of(at.counts.begin(), at.counts.end(), none)) continue;
+    }
+    if (*plan.offload_states > 0 && repeats(plan, lower(model, workload, plan), model, workload)) continue;
+    Plan settled = plan;
+    settled.offload_activations = at.activations;
+    if (*plan.offload_activations == 0) settled.offload_activations = 0;
+    if (plan.recompute_layers) settled.recompute_layers = at.counts;
+    double step = 0;  // of the other one
+    const bool outdone = is_outdone(settled, bounder, [&](Plan& less) {
+      const Settled other = settle(less, i, model, workload, cluster, calibration);
+      if (!other.best) return false;
+      if (*less.offload_activations > 0) less.offload_activations = other.activations;
+      if (less.recompute_layers) less.recompute_layers = other.counts;
+      step = other.best->step;
+      return true;
+    });
+    if (outdone) slower(at.best->step, step);
+    if (!outdone) all.push_back(*at.best);
+  }
+  return all;
+}
+
+/// In the order of the objective.
+inline std::vector<Exact> best_first(std::vector<Exact> all, Objective objective) {
   std::sort(all.begin(), all.end(), [&](const Exact& a, const Exact& b) {
     if (objective == Objective::memory && a.peak != b.peak) return a.peak < b.peak;
     return std::tie(a.step, a.number) < std::tie(b.step, b.number);

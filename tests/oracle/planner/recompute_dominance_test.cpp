@@ -12,6 +12,7 @@
 #include "tests/support/tiny_model.hpp"
 
 using namespace orrery;
+using test::calibration;
 
 namespace {
 
@@ -53,15 +54,9 @@ std::optional<PlannedRun> recomputing_run(std::uint64_t seed) {
   run.plan.offload_states = run.plan.offload_parameters = run.plan.offload_activations = 0;
   std::uint64_t vectors = 1;
   for (const std::uint32_t n : *run.plan.stage_layers) vectors *= n + 1;
-  if (run.plan.recompute == Recompute::none || vectors > 64 || !bound_covers(run.plan, run.model)) return std::nullopt;
+  if (run.plan.recompute == Recompute::none || vectors > 64 || !bound_covers(run.plan, run.model, run.workload))
+    return std::nullopt;
   return run;
-}
-
-Calibration calibration() {
-  Calibration c;
-  c.launch = 2.0 * microsecond;
-  c.collective_launch = 5.0 * microsecond;
-  return c;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "core/spec/library.hpp"
 #include "planner/search.hpp"
 #include "sim/bound/bound.hpp"
+#include "tests/oracle/planner/search_case.hpp"
 
 using namespace orrery;
 
@@ -133,6 +134,21 @@ void programs_confirm_what_fits(const Case& c) {
 }
 
 }  // namespace
+
+// Those of search_test.cpp on more devices.
+TEST_CASE("the search finds what trying every plan of a larger space finds", "[oracle][planner]") {
+  const test::SearchCase all[] = {
+      {"some layers recomputed on 16", test::gpt(), test::workload(16), test::small_cluster(2, 8, mebibyte * 7),
+       test::only("tensor=1d context=off replica=off schedule=1f1b zero=0,1")},
+      {"experts on 8", test::mixture(false), test::routed(Routing::Kind::skewed),
+       test::small_cluster(2, 4, mebibyte * 10), test::only("schedule=1f1b zero=0,1 context=off replica=off")},
+      {"experts, all else too, on 4", test::mixture(false), test::routed(Routing::Kind::learned),
+       test::small_cluster(2, 2, mebibyte * 12), test::only("schedule=gpipe,zb-h1,interleaved")},
+      {"experts above a dense layer on 4", test::mixture(true), test::routed(Routing::Kind::balanced),
+       test::small_cluster(2, 2, mebibyte * 8), test::only("schedule=1f1b,interleaved")},
+  };
+  for (const test::SearchCase& c : all) test::compare_with_brute_force(c);
+}
 
 TEST_CASE("GPT-3 175B on 128 GPUs: pruning changes nothing", "[oracle][planner]") { compare_with_brute_force(gpt3()); }
 

@@ -17,42 +17,27 @@ using namespace orrery;
 
 namespace {
 
-/// Bytes that one rank of a class reads from the disk, and writes to it, in a step.
-struct OnDisk {
-  std::uint64_t in = 0, out = 0;
-};
-OnDisk moved_on_disk(const Program& program, std::uint32_t rank_class) {
-  OnDisk bytes;
-  for_each_op(program, program.classes[rank_class].step, [&](const OpRun& run) {
-    const auto* copy = std::get_if<Copy>(&run.op->action);
-    if (copy == nullptr || (copy->from != Tier::disk && copy->to != Tier::disk)) return;
-    for (std::uint32_t i = 1; i < run.op->views.count; i += 2) {
-      const View& v = run.block->views[run.op->views.first + i];
-      (copy->from == Tier::disk ? bytes.in : bytes.out) += v.count * size_of(program[v.buffer].dtype);
-    }
-  });
-  return bytes;
-}
-
 /// Bytes that one rank of a class copies in a step.
 struct Copied {
-  std::uint64_t down = 0, up = 0;
+  std::uint64_t down = 0, up = 0;  ///< from the device to host memory, and back
+  std::uint64_t to_disk = 0, from_disk = 0;
 };
 Copied copied(const Program& program, std::uint32_t rank_class) {
   Copied bytes;
   for_each_op(program, program.classes[rank_class].step, [&](const OpRun& run) {
     const auto* copy = std::get_if<Copy>(&run.op->action);
-    if (copy == nullptr || copy->from == Tier::disk || copy->to == Tier::disk) return;
+    if (copy == nullptr) return;
+    std::uint64_t& way = copy->from == Tier::disk ? bytes.from_disk
+                         : copy->to == Tier::disk ? bytes.to_disk
+                         : copy->to == Tier::host ? bytes.down
+                                                  : bytes.up;
     for (std::uint32_t i = 1; i < run.op->views.count; i += 2) {
       const View& v = run.block->views[run.op->views.first + i];
-      (copy->to == Tier::host ? bytes.down : bytes.up) += v.count * size_of(program[v.buffer].dtype);
+      way += v.count * size_of(program[v.buffer].dtype);
     }
   });
   return bytes;
 }
-
-/// Dense layers below mixtures, with which only states leave the device.
-bool has_dense_layers(const ModelSpec& m) { return mixes_kinds(m); }
 
 /// Elements of a rank's modules whose states are in host memory, and of the largest of them; bytes of masters and
 /// moments.
@@ -231,15 +216,15 @@ TEST_CASE("states on disk move and take what the closed form says", "[property][
     for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
       CAPTURE(c);
       const OnHost host = on_host(run, program, c);
-      const OnDisk moved = moved_on_disk(program, c);
-      CHECK(moved.in == host.states);
-      CHECK(moved.out == host.states);
+      const Copied moved = copied(program, c);
+      CHECK(moved.from_disk == host.states);
+      CHECK(moved.to_disk == host.states);
       const ClassTotals with = totals_of(program, c), plain = totals_of(without, c);
       CHECK(with.peak[index(Tier::disk)] == host.states);
       CHECK(with.peak[index(Tier::device)] == plain.peak[index(Tier::device)]);
       CHECK(with.peak[index(Tier::host)] == plain.peak[index(Tier::host)] - (host.states - host.most_states));
-      CHECK(copied(program, c).down == copied(without, c).down);
-      CHECK(copied(program, c).up == copied(without, c).up);
+      CHECK(moved.down == copied(without, c).down);
+      CHECK(moved.up == copied(without, c).up);
       ++runs;
     }
   }
@@ -255,7 +240,7 @@ TEST_CASE("offloaded parameters move and take what the closed form says", "[prop
     PlannedRun run = test::random_run(seed);
     if (optimizer_moments(run.workload) == 0 && !has_master_weights(run.workload)) continue;
     if (has_trust_ratio(run.workload) || has_factored_moments(run.workload) || run.plan.zero_stage == 3) continue;
-    if (has_dense_layers(run.model)) continue;
+    if (mixes_kinds(run.model)) continue;  // only states leave the device
     run.plan.offload_activations = 0;
     run.plan.offload_parameters = 0;
     run.plan.offload_states = 8;
@@ -317,7 +302,7 @@ TEST_CASE("offloaded activations move and take what the closed form says", "[pro
   std::size_t smaller = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     PlannedRun run = test::random_run(seed);
-    if (has_dense_layers(run.model)) continue;
+    if (mixes_kinds(run.model)) continue;
     run.plan.offload_states = 0;
     run.plan.offload_parameters = 0;
     run.plan.states_tier = OffloadTier::host;
@@ -359,7 +344,7 @@ TEST_CASE("activations on disk move and take what the closed form says", "[prope
   std::size_t smaller = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     PlannedRun run = test::random_run(seed);
-    if (has_dense_layers(run.model)) continue;
+    if (mixes_kinds(run.model)) continue;
     run.plan.offload_states = 0;
     run.plan.offload_parameters = 0;
     run.plan.offload_activations = 0;
@@ -376,11 +361,11 @@ TEST_CASE("activations on disk move and take what the closed form says", "[prope
       CAPTURE(c);
       const ClassTotals with = totals_of(program, c), plain = totals_of(without, c);
       const Kept kept = kept_on(run, none, totals_of(none, c), c);
-      const OnDisk moved = moved_on_disk(program, c);
-      CHECK(moved.in == m * kept.all);
-      CHECK(moved.out == m * kept.all);
-      CHECK(copied(program, c).down == m * kept.all);
-      CHECK(copied(program, c).up == m * kept.all);
+      const Copied moved = copied(program, c);
+      CHECK(moved.from_disk == m * kept.all);
+      CHECK(moved.to_disk == m * kept.all);
+      CHECK(moved.down == m * kept.all);
+      CHECK(moved.up == m * kept.all);
       CHECK(with.peak[index(Tier::disk)] == plain.peak[index(Tier::host)]);
       CHECK(with.peak[index(Tier::host)] == kept.neighbours);
       CHECK(with.peak[index(Tier::device)] == plain.peak[index(Tier::device)]);
@@ -400,7 +385,7 @@ TEST_CASE("parameters on disk move and take what the closed form says", "[proper
     PlannedRun run = test::random_run(seed);
     if (optimizer_moments(run.workload) == 0 && !has_master_weights(run.workload)) continue;
     if (has_trust_ratio(run.workload) || has_factored_moments(run.workload) || run.plan.zero_stage == 3) continue;
-    if (has_dense_layers(run.model)) continue;
+    if (mixes_kinds(run.model)) continue;
     run.plan.offload_activations = 0;
     run.plan.offload_states = static_cast<std::uint32_t>(4 + seed % 5);
     run.plan.states_tier = OffloadTier::host;
@@ -421,9 +406,9 @@ TEST_CASE("parameters on disk move and take what the closed form says", "[proper
       for (const std::uint32_t s : test::stages_on(run.plan, c)) {
         neighbours = neighbours || (*run.plan.stage_layers)[s] * *run.plan.offload_parameters > 8;
       }
-      const OnDisk moved = moved_on_disk(program, c);
-      CHECK(moved.in == (2 * m + 1) * remote * w);
-      CHECK(moved.out == remote * w);
+      const Copied moved = copied(program, c);
+      CHECK(moved.from_disk == (2 * m + 1) * remote * w);
+      CHECK(moved.to_disk == remote * w);
       const ClassTotals with = totals_of(program, c), plain = totals_of(without, c);
       CHECK(with.peak[index(Tier::disk)] == remote * w);
       const std::uint64_t largest = on_host(run, program, c).largest;
@@ -431,8 +416,8 @@ TEST_CASE("parameters on disk move and take what the closed form says", "[proper
       CHECK(with.peak[index(Tier::host)] == plain.peak[index(Tier::host)] - remote * w - largest * g + passing);
       CHECK(with.peak[index(Tier::device)] == plain.peak[index(Tier::device)]);
       CHECK(with.collectives == plain.collectives);
-      CHECK(copied(program, c).down == copied(without, c).down);
-      CHECK(copied(program, c).up == copied(without, c).up);
+      CHECK(moved.down == copied(without, c).down);
+      CHECK(moved.up == copied(without, c).up);
       ++runs;
     }
   }
@@ -448,7 +433,7 @@ TEST_CASE("the verifier rejects a lost wait for a copied activation, unless anot
     test::RandomRunLimits limits;
     limits.max_ranks = 4;
     PlannedRun run = test::random_run(seed, limits);
-    if (has_dense_layers(run.model)) continue;
+    if (mixes_kinds(run.model)) continue;
     run.plan.offload_states = 0;
     run.plan.offload_parameters = 0;
     run.plan.states_tier = OffloadTier::host;

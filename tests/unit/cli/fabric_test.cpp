@@ -68,4 +68,11 @@ TEST_CASE("a fabric that is not the cluster's is refused", "[unit][cli]") {
   CHECK(unknown.err ==
         "error: no fabric is named \"dgx\" [library.unknown-fabric]\n"
         "  Nearest names: dgx-1v, dgx-h100-superpod.\n");
+  const Ran routes = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric " + fabric + " --routes shortest");
+  CHECK(routes.status == 2);
+  CHECK(routes.err ==
+        "error: there are no routes \"shortest\" [cli.fabric]\n  Known: by-destination, hashed, rail-local.\n");
+  const Ran alone = run(ORRERY_PROGRAM, "simulate " + plan + " --routes hashed");
+  CHECK(alone.status == 2);
+  CHECK(alone.err == "error: --routes goes with --fabric only [cli.fabric]\n");
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <iterator>
+#include <map>
 #include <numeric>
 
 #include "core/plan/plan_check.hpp"
@@ -38,7 +39,7 @@ Calibration calibration() {
 }
 
 std::uint64_t peak(const PlannedRun& r, const Plan& plan) {
-  if (!bound_covers(plan)) {
+  if (!bound_covers(plan, r.model, r.workload)) {
     const Program program = lower(r.model, r.workload, plan);
     return estimate({r.model, r.workload, r.cluster, plan, {}, {}}, program,
                     CostModel(*r.cluster, calibration(), plan.mesh, plan.placement, plan.collective_algorithm))
@@ -111,6 +112,48 @@ TEST_CASE("the terms of an explanation add up to the step", "[unit][planner]") {
   CHECK(e.report.fits);
   CHECK_FALSE(e.smallest_fix);
   CHECK(e.text.find("Does not fit") == std::string::npos);
+}
+
+TEST_CASE("eighths in host memory are tried where the cluster says what its hosts hold", "[unit][planner]") {
+  PlannedRun r = run(gibibyte);
+  const auto eighths = [&](const char* key) {
+    const auto all = single_changes(resolved(r), r.model, r.workload, *r.cluster, calibration());
+    return std::count_if(all.begin(), all.end(), [&](const PlanChange& c) { return c.dimension == key; });
+  };
+  CHECK(eighths("offload_states") == 0);
+  r.cluster->host_memory = gibibyte;
+  r.cluster->host_link = 20.0 * gigabyte_per_second;
+  r.cluster->host_bandwidth = 50.0 * gigabyte_per_second;
+  CHECK(eighths("offload_states") == 8);
+  CHECK(eighths("offload_activations") == 8);
+  CHECK(eighths("offload_parameters") == 0);  // at most as many as of states
+  r.plan.offload_states = 3;
+  CHECK(eighths("offload_states") == 8);
+  CHECK(eighths("offload_parameters") == 3);
+}
+
+// Every dimension that the plan without counts, or without chunks, changes, and as often.
+TEST_CASE("counts of recomputed layers and chunks of parameters leave out no change", "[unit][planner]") {
+  PlannedRun r = run(gibibyte);
+  const auto changes = [&] {
+    std::map<std::string, int> of;
+    for (const PlanChange& c : single_changes(resolved(r), r.model, r.workload, *r.cluster, calibration())) {
+      ++of[c.dimension];
+    }
+    return of;
+  };
+  r.plan.recompute = Recompute::full;
+  r.plan.stage_layers = {{3, 3}};
+  const auto all = changes();
+  r.plan.recompute_layers = {{3, 1}};
+  CHECK(changes() == all);
+  r.plan.recompute_layers.reset();
+  r.plan.zero_stage = 3;
+  r.workload.gradient_dtype = DType::bf16;
+  auto sharded = changes();
+  CHECK(sharded["parameter_chunk"] == 1);
+  r.plan.parameter_chunk.reset();
+  CHECK(changes() == sharded);
 }
 
 TEST_CASE("single changes are valid, resolved and change one decision", "[unit][planner]") {

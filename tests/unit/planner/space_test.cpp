@@ -6,6 +6,7 @@
 
 #include "core/base/random.hpp"
 #include "core/plan/plan_check.hpp"
+#include "core/plan/schedule_rules.hpp"
 #include "tests/support/tiny_model.hpp"
 
 using namespace orrery;
@@ -103,7 +104,8 @@ TEST_CASE("a sample of a space with every dimension is valid and stands at its o
   std::set<TensorAlgorithm> tensor;
   std::set<ScheduleName> schedules;
   std::set<ContextAlgorithm> context;
-  std::set<std::uint32_t> zero;
+  std::set<std::uint32_t> zero, inner_rings;
+  std::set<std::pair<TensorAlgorithm, bool>> splits;
   for (std::uint64_t i = 0; i < 4000; ++i) {
     const std::uint64_t number = random_bits(7, 7, i) % space.count;
     const Plan plan = plan_at(space, number);
@@ -114,11 +116,15 @@ TEST_CASE("a sample of a space with every dimension is valid and stands at its o
     tensor.insert(plan.tensor);
     schedules.insert(plan.schedule);
     if (plan.mesh.size(Axis::context) > 1) context.insert(plan.context);
+    inner_rings.insert(plan.inner_ring);
+    splits.insert({plan.tensor, splits_backward(plan)});
     zero.insert(plan.zero_stage);
   }
   CHECK(tensor.size() == 4);
   CHECK(schedules.size() == 13);
-  CHECK(context.size() == 3);
+  CHECK(context.size() == 4);
+  CHECK(inner_rings == std::set<std::uint32_t>{0, 2, 4, 8});
+  CHECK(splits.size() == 8);
   CHECK(zero.size() == 4);
 }
 
@@ -138,11 +144,24 @@ TEST_CASE("limits leave out what they say", "[unit][planner]") {
     CHECK(plan.mesh.size(Axis::context) * plan.mesh.size(Axis::replica) == 1);
     CHECK_FALSE(plan.recompute_layers);
   }
+  const SpaceLimits rings = limits_of("context=ring inner_ring=off", wrong);
+  REQUIRE(wrong.empty());
+  const Space ring = make_space(m, workload(4), cluster(2, 4), rings);
+  int cut = 0;
+  for (std::uint64_t i = 0; i < ring.count; i += 7) {
+    const Plan plan = plan_at(ring, i);
+    if (plan.mesh.size(Axis::context) == 1) continue;
+    CHECK(plan.context == ContextAlgorithm::ring);
+    CHECK(plan.inner_ring == 0);
+    ++cut;
+  }
+  CHECK(cut > 100);
   static_cast<void>(limits_of("tensor=4d", wrong));
   CHECK(render(wrong) ==
         "error: --only does not know \"tensor=4d\" [cli.only]\n"
         "  Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;\n"
-        "  replica=off; context=off; expert=off; recompute_layers=off.  Separate settings by spaces.\n");
+        "  replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;\n"
+        "  recompute_layers=off; offload=off.  Separate settings by spaces.\n");
 }
 
 // Against the rules of check(): every mesh, microbatch size and choice that is

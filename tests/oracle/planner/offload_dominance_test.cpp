@@ -1,0 +1,113 @@
+// What stands for what among plans with more or less in host memory (docs/planner.md), by looking at all eighths.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "core/plan/plan_check.hpp"
+#include "core/program/lower/lower.hpp"
+#include "planner/outdone.hpp"
+#include "sim/estimate/estimate.hpp"
+#include "tests/support/random_plan.hpp"
+#include "tests/support/tiny_model.hpp"
+
+using namespace orrery;
+
+namespace {
+
+Calibration calibration() {
+  Calibration c;
+  c.launch = 2.0 * microsecond;
+  c.collective_launch = 5.0 * microsecond;
+  return c;
+}
+
+/// Hosts as fast as devices, or slower: tiny modules take a device little more than a launch.
+ClusterSpec cluster_of(const PlannedRun& run, std::uint64_t seed) {
+  ClusterSpec c = test::small_cluster(1, static_cast<std::uint32_t>(run.plan.mesh.size()), gibibyte);
+  c.device.concurrent_lanes = seed % 4 != 0;
+  c.host_memory = gibibyte;
+  c.host_link = (seed % 3 == 0 ? 20.0 : 0.05) * gigabyte_per_second;
+  c.host_bandwidth = (seed % 3 == 0 ? 2000.0 : 0.02) * static_cast<double>(run.plan.mesh.size()) * gigabyte_per_second;
+  return c;
+}
+
+bool is_valid(const PlannedRun& run, const ClusterSpec& cluster) {
+  Diagnostics wrong;
+  check(run.plan, run.model, run.workload, &cluster, wrong);
+  return wrong.empty();
+}
+
+Picoseconds step_of(const PlannedRun& run, const ClusterSpec& cluster) {
+  return picoseconds(Estimator().step_time(lower(run.model, run.workload, run.plan),
+                                           CostModel(cluster, calibration(), run.plan.mesh)));
+}
+
+PlannedRun some_run(std::uint64_t seed) {
+  test::RandomRunLimits limits;
+  limits.placement = false;
+  PlannedRun run = test::random_run(seed, limits);
+  run.plan.states_tier = run.plan.parameters_tier = run.plan.activations_tier = OffloadTier::host;
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("an eighth more of activations in host memory never shortens a step", "[oracle][planner]") {
+  int tried = 0, longer = 0;
+  for (std::uint64_t seed = 0; seed < 2500; ++seed) {
+    PlannedRun run = some_run(seed);
+    run.plan.recompute_layers.reset();
+    const ClusterSpec cluster = cluster_of(run, seed);
+    run.plan.offload_activations = 8;
+    if (!is_valid(run, cluster)) continue;
+    std::optional<Picoseconds> before;
+    for (std::uint32_t e = 0; e <= 8; ++e) {
+      run.plan.offload_activations = e;
+      const Picoseconds step = step_of(run, cluster);
+      CAPTURE(seed, test::describe(run), e);
+      REQUIRE(step >= before.value_or(0));
+      longer += before && step > *before ? 1 : 0;
+      before = step;
+    }
+    ++tried;
+  }
+  CHECK(tried > 100);
+  CHECK(longer > 100);
+}
+
+TEST_CASE("what is outdone by less in host memory is no faster", "[oracle][planner]") {
+  int outdone = 0, kept = 0;
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+    PlannedRun run = some_run(seed);
+    const ClusterSpec cluster = cluster_of(run, seed);
+    if (run.plan.recompute_layers) run.plan.offload_activations = 0;
+    run.plan.offload_parameters = 0;
+    run.plan.offload_states = 8;
+    if (!is_valid(run, cluster) || !bound_covers(run.plan, run.model, run.workload)) continue;
+    Bounder bounder(run.model, run.workload, cluster, calibration());
+    const bool parameters = run.plan.zero_stage < 3 && !mixes_kinds(run.model);
+    for (std::uint32_t p = 0; p <= (parameters ? 8U : 0U); p += 4) {
+      for (std::uint32_t s = std::max(1U, p); s <= 8; ++s) {
+        run.plan.offload_parameters = p;
+        run.plan.offload_states = s;
+        const Picoseconds more = step_of(run, cluster);
+        // As if everything fitted: each plan that stands for it, one after the other.
+        PlannedRun other = run;
+        bool stands = false;
+        static_cast<void>(is_outdone(run.plan, bounder, [&](Plan& less) {
+          if (run.plan.offload_activations != 0U && less.offload_activations == 0U) return false;
+          less.recompute_layers = run.plan.recompute_layers;
+          less.offload_activations = run.plan.offload_activations;
+          other.plan = less;
+          CAPTURE(seed, test::describe(run), test::describe(other));
+          REQUIRE(step_of(other, cluster) <= more);
+          stands = true;
+          return false;
+        }));
+        outdone += stands ? 1 : 0;
+        kept += stands ? 0 : 1;
+      }
+    }
+  }
+  CHECK(outdone > 200);
+  CHECK(kept > 40);
+}
