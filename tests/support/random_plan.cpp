@@ -284,7 +284,6 @@ void add_mixture(Draw& draw, PlannedRun& run, const RandomRunLimits& limits, boo
 
 /// Modules that predict further ahead, and a plan that trains them.
 void add_predictions(Draw& draw, PlannedRun& run) {
-  Plan& p = run.plan;
   run.model.prediction_modules = draw.in(1, 2);
   if (draw.once_in(2)) run.workload.prediction_loss_weight = draw.of({0.1, 1.5});
 }
