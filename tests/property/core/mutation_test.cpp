@@ -328,7 +328,7 @@ TEST_CASE("the verifier rejects every lost and every repeated op of other archit
 // Beside the grid's products: experts, a context axis, latent attention, BERT's head.
 TEST_CASE("the verifier rejects every lost and every repeated op on grids", "[property][verify]") {
   Losses count;
-  const std::uint64_t seeds = sample(48);
+  const std::uint64_t seeds = sample(24);
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     test::RandomRunLimits limits;
     limits.tensor = seed % 3 == 0 ? TensorAlgorithm::three_d : TensorAlgorithm::two_d;
