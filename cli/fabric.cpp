@@ -15,7 +15,7 @@
 namespace orrery {
 namespace {
 
-const char* name_of(LinkKind kind) {
+const char* title_of(LinkKind kind) {
   switch (kind) {
     case LinkKind::nvlink: return "NVLink";
     case LinkKind::pcie: return "PCIe";
@@ -67,7 +67,7 @@ std::string fabric_text(const Fabric& fabric, PathRule rule) {
   Table links({"links, one way", "count", "bandwidth", "latency"});
   for (const auto& [link, count] : count_links(fabric)) {
     const auto& [kind, bandwidth, latency] = link;
-    links.row({name_of(kind), std::to_string(count), short_text(Bandwidth::of(-bandwidth)),
+    links.row({title_of(kind), std::to_string(count), short_text(Bandwidth::of(-bandwidth)),
                short_text(Seconds::of(latency))});
   }
   out += "\n" + links.str();
@@ -98,7 +98,7 @@ nlohmann::ordered_json fabric_json(const Fabric& fabric) {
   for (const auto& [link, count] : count_links(fabric)) {
     const auto& [kind, bandwidth, latency] = link;
     json["links"].push_back(
-        {{"kind", name_of(kind)}, {"count", count}, {"bandwidth_bytes_per_s", -bandwidth}, {"latency_s", latency}});
+        {{"kind", title_of(kind)}, {"count", count}, {"bandwidth_bytes_per_s", -bandwidth}, {"latency_s", latency}});
   }
   return json;
 }

@@ -22,6 +22,7 @@
 #include "core/program/program_text.hpp"
 #include "core/record/summarize.hpp"
 #include "core/spec/spec_files.hpp"
+#include "sim/net/import/import.hpp"
 
 namespace orrery {
 namespace {
@@ -46,6 +47,7 @@ class ShowVerb final : public Verb {
     c.positional("KIND", kind_, "model, cluster, device, fabric, plan or program");
     c.positional("X", reference_, "a name or a file; without it, the known names; for program: a plan");
     c.flag("--dot", dot_, "as a graph for Graphviz; -o FILE.svg, .png or .pdf draws it");
+    c.flag("--astra-sim", astra_, "fabric: as a network of ASTRA-sim's analytical backends");
     c.option("--rank", rank_, "program: the expanded list of one rank");
     c.option("--after", after_, "program: as it stands after this pass of lowering");
     c.flag("--order", order_, "plan: what each pipeline rank computes, in order, as a custom schedule's file has it");
@@ -100,6 +102,8 @@ class ShowVerb final : public Verb {
     if (rank_ && kind_ != "program") refuse("cli.flags", "--rank goes with show program only");
     if (order_ && (kind_ != "plan" || !reference_)) refuse("cli.flags", "--order goes with show plan PLAN only");
     if (order_ && (dot_ || flags_.json)) refuse("cli.flags", "--order does not go with --dot or --json");
+    if (astra_ && (kind_ != "fabric" || !reference_)) refuse("cli.flags", "--astra-sim goes with show fabric F only");
+    if (astra_ && (dot_ || flags_.json)) refuse("cli.flags", "--astra-sim does not go with --dot or --json");
     if (after_) refuse_pass();
     if (rank_ && dot_) {
       refuse("cli.flags", "--rank and --dot do not go together",
@@ -243,6 +247,12 @@ class ShowVerb final : public Verb {
     require_none(d);
     if (dot_) {
       put_dot(dot_of(*f));
+    } else if (astra_) {
+      std::string why;
+      const std::optional<std::string> text = astra_text(f->spec(), why);
+      if (!text)
+        refuse("export.astra-sim", fmt::format("{} has no form in ASTRA-sim", printable(f->spec().name)), {why + "."});
+      put(*text);
     } else if (flags_.json) {
       put_json(fabric_json(*f));
     } else {
@@ -324,6 +334,7 @@ class ShowVerb final : public Verb {
   CommonFlags flags_;
   std::string kind_;
   std::optional<std::string> reference_, cluster_, after_;
+  bool astra_ = false;
   bool dot_ = false;
   bool order_ = false;
   std::optional<std::uint32_t> rank_;

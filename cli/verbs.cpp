@@ -15,6 +15,7 @@ std::vector<std::unique_ptr<Verb>> all_verbs() {
   verbs.push_back(check_verb());
   verbs.push_back(study_verb());
   verbs.push_back(validate_verb());
+  verbs.push_back(import_verb());
   return verbs;
 }
 

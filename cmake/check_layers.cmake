@@ -38,6 +38,8 @@ set(libraries
   "nlohmann/json_fwd[.]hpp" "(core|sim|planner|validate|exec|cli)/"        "."
   "CLI/"                    "cli/"                                "${none}"
   "boost/"                  "(core|sim)/"                         "${none}"
+  "pugixml"                 "sim/net/import/"                     "${none}"
+  "yaml-cpp/"               "sim/net/import/"                     "${none}"
   "Eigen/"                  "(exec|sim/cost|validate)/"           "exec/kernels/cpu/"   # private to that folder
   "(tbb|oneapi)/"           "(planner|validate)/"                            "${none}"
   "hwloc"                   "exec/calibrate/"                     "${none}"

@@ -20,6 +20,7 @@ struct MakeTopology {
   }
   std::unique_ptr<Topology> operator()(const TorusNetwork& n) const { return torus(n.sizes, n.link); }
   std::unique_ptr<Topology> operator()(const Dragonfly& n) const { return dragonfly(n); }
+  std::unique_ptr<Topology> operator()(const ProductNetwork& n) const { return product(n.dimensions); }
   std::unique_ptr<Topology> operator()(const WiredNetwork& n) const {
     return wired(static_cast<std::uint32_t>(f.nics()), n.vertices, n.wires);
   }
@@ -112,7 +113,9 @@ Seconds Fabric::latency(std::span<const LinkId> route) const {
 std::string dot_of(const Fabric& f) {
   std::string out = "graph fabric {\n  node [shape=box];\n";
   const auto edge = [&](const std::string& a, const std::string& b, const Link& link) {
-    fmt::format_to(std::back_inserter(out), "  \"{}\" -- \"{}\" [label=\"{}\"];\n", a, b, short_text(link.bandwidth));
+    fmt::format_to(
+        std::back_inserter(out), "  \"{}\" -- \"{}\" [label=\"{}\", kind={}, bandwidth=\"{}\", latency=\"{}\"];\n", a,
+        b, short_text(link.bandwidth), name_of(link.kind), exact_text(link.bandwidth), exact_text(link.latency));
   };
   for (std::uint32_t n = 0; f.node_ && n < f.spec_.nodes; ++n) {
     for (std::uint32_t l = 0; l < f.node_->links(); ++l) {

@@ -209,15 +209,40 @@ Dragonfly read_dragonfly(TomlTable& t, const FabricSpec& f) {
   return d;
 }
 
+ProductNetwork read_product(TomlTable& t, const FabricSpec& f) {
+  ProductNetwork product;
+  const std::size_t before = t.diagnostics().size();
+  std::uint64_t ends = 1;
+  for (TomlTable& row : t.tables("dimensions", 6, Need::required)) {
+    ProductDimension d;
+    row.read_enum("shape", {"ring", "full", "switch"}, d.shape);
+    row.read("size", d.size, {1U, most});
+    d.link = read_link(row, LinkKind::network);
+    row.finish();
+    ends = std::min<std::uint64_t>(ends * d.size, std::uint64_t{1} << 40);
+    product.dimensions.push_back(d);
+  }
+  if (t.diagnostics().size() != before) return product;
+  if (ends != f.nics()) {
+    t.error("dimensions", "fabric.ends", "the shape has not as many ends as there are NICs",
+            {fmt::format("It has {}; {} nodes of {} NICs have {}.", ends, f.nodes, f.node.nics, f.nics())});
+  } else if (links_of(product.dimensions) > most_cables) {
+    t.error("dimensions", "fabric.size", "the product has too many cables", {"At most 2^29 are counted."});
+  }
+  return product;
+}
+
 NetworkShape read_network(TomlTable& t, const FabricSpec& f) {
   std::size_t shape = 0;
-  if (!t.read_choice("shape", {"star", "fat_tree", "torus", "hypercube", "dragonfly", "wires"}, shape)) return {};
+  if (!t.read_choice("shape", {"star", "fat_tree", "torus", "hypercube", "dragonfly", "product", "wires"}, shape))
+    return {};
   switch (shape) {
     case 0: return TreeNetwork{{{static_cast<std::uint32_t>(f.nics()), 1, read_link(t, LinkKind::network)}}, false};
     case 1: return read_tree(t, f);
     case 2: return read_torus(t, f, false);
     case 3: return read_torus(t, f, true);
     case 4: return read_dragonfly(t, f);
+    case 5: return read_product(t, f);
     default: break;
   }
   WiredNetwork network;

@@ -34,13 +34,17 @@ struct TorusNetwork {
   Link link;
   friend bool operator==(const TorusNetwork&, const TorusNetwork&) = default;
 };
+struct ProductNetwork {
+  std::vector<ProductDimension> dimensions;
+  friend bool operator==(const ProductNetwork&, const ProductNetwork&) = default;
+};
 struct WiredNetwork {
   std::vector<std::string> vertices;  ///< NICs, then switches
   std::vector<Wire> wires;
   friend bool operator==(const WiredNetwork&, const WiredNetwork&) = default;
 };
 /// monostate: one node has no network.
-using NetworkShape = std::variant<std::monostate, TreeNetwork, TorusNetwork, Dragonfly, WiredNetwork>;
+using NetworkShape = std::variant<std::monostate, TreeNetwork, TorusNetwork, Dragonfly, ProductNetwork, WiredNetwork>;
 
 /// Links that give less than they should: each with probability `share`, by seed.
 struct Degraded {
@@ -66,5 +70,9 @@ struct FabricSpec {
 /// Reads a fabric file (docs/network.md); nothing after a mistake, which is in
 /// the diagnostics.
 [[nodiscard]] std::optional<FabricSpec> parse_fabric(std::string text, std::string file, Diagnostics&);
+
+/// The file's text, from which parse_fabric reads a spec of the same links back: GPUs and NICs keep their numbers;
+/// nodes are written as wires, and names follow in the order of the wires.  Each line of `comments` stands above.
+[[nodiscard]] std::string write_fabric(const FabricSpec&, const std::vector<std::string>& comments = {});
 
 }  // namespace orrery

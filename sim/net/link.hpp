@@ -13,6 +13,9 @@ enum class LinkId : std::uint32_t {};
 /// What a link is made of.
 enum class LinkKind : std::uint8_t { nvlink, pcie, socket, network };
 
+/// As files have it: "nvlink".
+[[nodiscard]] const char* name_of(LinkKind);
+
 /// One direction of a cable.
 struct Link {
   LinkKind kind = LinkKind::network;

@@ -77,6 +77,26 @@ struct Dragonfly {
 };
 [[nodiscard]] std::unique_ptr<Topology> dragonfly(const Dragonfly&);
 
+/// One dimension of a product of networks.
+struct ProductDimension {
+  enum class Shape : std::uint8_t {
+    ring,     ///< each end has a cable to either neighbour
+    full,     ///< each end has a cable to every other
+    switched  ///< each end has a cable to one switch
+  };
+  Shape shape = Shape::ring;
+  std::uint32_t size = 1;
+  Link link;  ///< one direction of one cable
+  friend bool operator==(const ProductDimension&, const ProductDimension&) = default;
+};
+/// Ends at the points of a grid; those that differ in one coordinate alone form a ring, are all linked or share a
+/// switch, as that dimension says.  Messages go along one dimension after another and pass the ends between, as the
+/// networks of ASTRA-sim do: Rashidi, Sridharan, Srinivasan and Krishna, "ASTRA-SIM: Enabling SW/HW co-design
+/// exploration for distributed DL training platforms", ISPASS 2020.
+[[nodiscard]] std::unique_ptr<Topology> product(const std::vector<ProductDimension>& dimensions);
+/// How many links that has, at most 2^60.
+[[nodiscard]] std::uint64_t links_of(const std::vector<ProductDimension>& dimensions);
+
 /// Two vertices and the cables between them, both directions alike.
 struct Wire {
   std::uint32_t a = 0, b = 0;  ///< vertices

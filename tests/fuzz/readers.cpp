@@ -14,6 +14,7 @@
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "sim/net/fabric.hpp"
+#include "sim/net/import/import.hpp"
 #include "validate/cost_file.hpp"
 #include "validate/run_table.hpp"
 
@@ -161,6 +162,23 @@ std::string fabric(std::string_view bytes) {
   return {};
 }
 
+/// Other programs' files: what is accepted is a fabric that its own file holds.
+std::string imported(std::string_view bytes) {
+  for (std::size_t kind = 0; kind < import_kind_names().size(); ++kind) {
+    if (const auto seen = import_kind_of(bytes); seen && kind != static_cast<std::size_t>(*seen)) continue;
+    Diagnostics diagnostics, again;
+    ImportOptions options;
+    options.gpu = "h100";
+    options.nic = Bandwidth::of(50e9);
+    const auto value = import_fabric(static_cast<ImportKind>(kind), std::string(bytes), "fuzz", options, diagnostics);
+    if (const std::string fault = verdict(value, diagnostics); !fault.empty()) return fault;
+    if (value && !parse_fabric(write_fabric(value->fabric, value->notes), "again.toml", again)) {
+      return "is no fabric file:\n" + render(again);
+    }
+  }
+  return {};
+}
+
 std::string runs(std::string_view bytes) {
   Diagnostics diagnostics, again;
   const auto value = parse_runs(std::string(bytes), "fuzz.csv", diagnostics);
@@ -185,6 +203,11 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"costs", costs, {"models/software"}, ".toml"},
       {"fabric", fabric, {"models/fabric"}, ".toml"},
       {"runs", runs, {"tests/fuzz/seeds/runs"}, ".csv"},
+      {"nccl_topology", imported, {"tests/unit/sim/net/given"}, ".xml"},
+      {"smi_topology", imported, {"tests/unit/sim/net/given"}, ".txt"},
+      {"slurm_topology", imported, {"tests/unit/sim/net/given"}, ".conf"},
+      {"astra_network", imported, {"tests/unit/sim/net/given"}, ".yml"},
+      {"dot_graph", imported, {"tests/unit/sim/net/given"}, ".dot"},
   };
   return readers;
 }

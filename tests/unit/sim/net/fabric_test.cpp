@@ -120,10 +120,12 @@ TEST_CASE("degraded links are a share of all, by seed", "[unit][net]") {
 }
 
 TEST_CASE("a fabric is drawn with every cable once", "[unit][net]") {
-  CHECK(dot_of(Fabric(parse(network("shape = \"star\"", 2)))) ==
-        "graph fabric {\n  node [shape=box];\n"
-        "  \"node 0 nic 0\" -- \"leaf 0\" [label=\"1.00 GB/s\"];\n"
-        "  \"node 1 nic 0\" -- \"leaf 0\" [label=\"1.00 GB/s\"];\n}\n");
+  CHECK(
+      dot_of(Fabric(parse(network("shape = \"star\"", 2)))) ==
+      "graph fabric {\n  node [shape=box];\n"
+      "  \"node 0 nic 0\" -- \"leaf 0\" [label=\"1.00 GB/s\", kind=network, bandwidth=\"1 GB/s\", latency=\"1 us\"];\n"
+      "  \"node 1 nic 0\" -- \"leaf 0\" [label=\"1.00 GB/s\", kind=network, bandwidth=\"1 GB/s\", latency=\"1 "
+      "us\"];\n}\n");
 }
 
 TEST_CASE("mistakes in fabric files are shown with place, numbers and what would be right", "[error][net]") {

@@ -1,0 +1,143 @@
+#include "sim/net/import/import.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/common.hpp"
+#include "cli/fabric.hpp"
+#include "cli/status.hpp"
+#include "cli/table.hpp"
+#include "cli/verbs.hpp"
+#include "core/base/toml_reader.hpp"
+#include "core/base/units_text.hpp"
+
+namespace orrery {
+namespace {
+
+class ImportVerb final : public Verb {
+ public:
+  const char* name() const override { return "import"; }
+  const char* summary() const override { return "turn another program's description of a network into a fabric"; }
+
+  void declare(Command& c) override {
+    c.positional("FILE", file_,
+                 "a topology of NCCL (XML), what `nvidia-smi topo -m` printed, Slurm's topology.conf, a network of "
+                 "ASTRA-sim (YAML), or a graph for Graphviz");
+    c.choice("--as", kind_, kinds(), "what FILE is");
+    c.option("--gpu", gpu_, "which GPUs these are (h100), where FILE does not say how fast their links are");
+    c.option("--nic", nic_, "a network port's bandwidth (\"400 Gbit/s\"), where FILE does not say");
+    c.option("--without", without_, "NICs that carry no training, by name (those for storage): NIC4,NIC5");
+    c.option("--nodes", nodes_, "so many of the node that FILE describes, on one switch", {1, max_fabric_gpus});
+    c.option("--node", node_, "Slurm: the fabric whose node stands in each place; default: one GPU");
+    c.option("--name", name_, "of the fabric; default: the file's");
+    declare_output(c, flags_, "write the fabric here; default: print it");
+    c.examples(
+        "  NCCL_TOPO_DUMP_FILE=topo.xml ./my_training      and then: orrery import topo.xml -o node.toml\n"
+        "  nvidia-smi topo -m > topo.txt                   and then: orrery import topo.txt --gpu h100 --nodes 4 --nic "
+        "\"400 Gbit/s\"\n"
+        "  orrery import /etc/slurm/topology.conf --node dgx-h100-superpod --nic \"400 Gbit/s\" -o cluster.toml\n"
+        "  orrery simulate plan.toml --fabric cluster.toml");
+  }
+
+  int run() override {
+    require_output(flags_);
+    keep_apart(file_, {flags_.output});
+    Diagnostics d;
+    const std::optional<std::string> text = read_text(file_, d);
+    require_none(d);
+    const std::optional<ImportKind> kind = kind_ == "auto" ? import_kind_of(*text) : kind_named();
+    if (!kind) {
+      refuse("import.kind", fmt::format("{}: what this file is cannot be seen", printable(file_)),
+             {fmt::format("--as says it: {}.", fmt::join(import_kind_names(), ", "))});
+    }
+    const ImportOptions options = options_for(*kind);
+    const std::optional<Imported> imported = import_fabric(*kind, *text, file_, options, d);
+    require_none(d);
+    std::vector<std::string> comments{
+        fmt::format("Imported from {} ({}).", std::filesystem::path(file_).filename().string(), name_of(*kind))};
+    for (const std::string& n : imported->notes) comments.push_back("Assumed: " + n + ".");
+    const std::string out = write_fabric(imported->fabric, comments);
+    write_output(flags_, out);
+    if (prints_output(flags_)) return status_fine;
+    if (flags_.json) {
+      nlohmann::ordered_json json = fabric_json(Fabric(imported->fabric));
+      json["kind"] = name_of(*kind);
+      json["assumed"] = imported->notes;
+      if (!flags_.output) json["text"] = out;
+      print_json(json);
+    } else if (flags_.output) {
+      std::string said = fabric_text(Fabric(imported->fabric), PathRule::by_destination);
+      for (const std::string& n : imported->notes) said += "assumed: " + printable(n) + "\n";
+      print(said);
+    } else {
+      print(out);
+    }
+    return status_fine;
+  }
+
+ private:
+  static std::vector<std::string> kinds() {
+    std::vector<std::string> out{"auto"};
+    out.insert(out.end(), import_kind_names().begin(), import_kind_names().end());
+    return out;
+  }
+
+  ImportKind kind_named() const {
+    const std::vector<std::string>& names = import_kind_names();
+    return static_cast<ImportKind>(std::find(names.begin(), names.end(), kind_) - names.begin());
+  }
+
+  ImportOptions options_for(ImportKind kind) const {
+    const bool one_node = kind == ImportKind::nccl_topology || kind == ImportKind::smi_topology;
+    const auto unused = [&](const char* flag, bool given, bool used) {
+      if (given && !used)
+        refuse("cli.flags", fmt::format("{} says nothing about a file of the kind {}", flag, name_of(kind)));
+    };
+    unused("--gpu", gpu_.has_value(), one_node);
+    unused("--without", without_.has_value(), one_node);
+    unused("--nodes", nodes_.has_value(), one_node);
+    unused("--nic", nic_.has_value(), one_node || kind == ImportKind::slurm_topology);
+    unused("--node", node_.has_value(), kind == ImportKind::slurm_topology);
+    ImportOptions out;
+    out.name = name_.value_or(std::filesystem::path(file_).stem().string());
+    if (out.name.empty() || out.name.size() > 200) out.name = "imported";
+    out.gpu = gpu_;
+    out.nodes = nodes_.value_or(1);
+    for (std::size_t i = 0; without_ && i <= without_->size();) {
+      const std::size_t comma = std::min(without_->find(',', i), without_->size());
+      out.without.push_back(without_->substr(i, comma - i));
+      i = comma + 1;
+    }
+    if (nic_) {
+      Bandwidth b;
+      std::string problem;
+      if (!parse_quantity(*nic_, b, problem) || !(b.base() >= 1.0) || b.base() > 1e18) {
+        refuse(
+            "cli.arguments", fmt::format("--nic \"{}\" is no bandwidth", printable(*nic_)),
+            {problem.empty() ? std::string("It is out of range.") : problem, "--nic \"400 Gbit/s\" would be right."});
+      }
+      out.nic = b;
+    }
+    if (node_) {
+      Diagnostics d;
+      const std::optional<Fabric> f = named_fabric(library_of(flags_), *node_, d);
+      require_none(d);
+      out.node = f->spec().node;
+    }
+    return out;
+  }
+
+  std::string file_, kind_ = "auto";
+  std::optional<std::string> gpu_, nic_, node_, name_, without_;
+  std::optional<std::uint32_t> nodes_;
+  CommonFlags flags_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> import_verb() { return std::make_unique<ImportVerb>(); }
+
+}  // namespace orrery
