@@ -100,9 +100,9 @@ struct WriteNetwork {
 std::string write_fabric(const FabricSpec& f, const std::vector<std::string>& comments) {
   std::string out;
   for (std::string c : comments) {
-    // A comment ends with its line.
+    // A comment ends with its line, and what is not ASCII may be no text at all.
     std::replace_if(
-        c.begin(), c.end(), [](unsigned char b) { return b < 0x20 || b == 0x7f; }, '?');
+        c.begin(), c.end(), [](unsigned char b) { return b < 0x20 || b >= 0x7f; }, '?');
     out += "# " + c + "\n";
   }
   fmt::format_to(std::back_inserter(out), "schema = 1\n[fabric]\nname = {}\n", toml_quoted(f.name));

@@ -10,7 +10,7 @@
 #include "tests/fuzz/readers.hpp"
 
 // Seed files, changed at random, through the same entry points as the libFuzzer
-// targets.  Runs everywhere, for seven seconds per reader.  A case is named by
+// targets.  Runs everywhere, for four seconds per reader.  A case is named by
 // its number, so a failure can be repeated; the number of the case under way
 // stands in fuzz-case.txt, for faults that end the program.
 
@@ -185,7 +185,7 @@ std::string mutated(const std::vector<std::string>& all, std::uint64_t number) {
 }  // namespace
 
 TEST_CASE("readers answer every mutated file with a value or diagnostics", "[fuzz]") {
-  constexpr auto budget = std::chrono::seconds(7);
+  constexpr auto budget = std::chrono::seconds(4);
   for (const FuzzedReader& reader : orrery::test::fuzzed_readers()) {
     CAPTURE(reader.name);
     const std::vector<std::string> all = seeds(reader);

@@ -148,8 +148,7 @@ class Reader {
     } else if (numbered(p.name, "nic ", number) || numbered(p.name, "nic", number)) {
       p.kind = Place::Kind::nic;
     } else {
-      // Names in files have no spaces.
-      std::replace(p.name.begin(), p.name.end(), ' ', '_');
+      p.name = wire_name(std::move(p.name));
     }
     p.number = number;
     return p;

@@ -36,6 +36,12 @@ bool left_out(const ImportOptions& options, std::string_view name) {
   return std::find(options.without.begin(), options.without.end(), name) != options.without.end();
 }
 
+std::string wire_name(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c <= 0x20 || c >= 0x7f; }, '_');
+  return text;
+}
+
 std::vector<TextLine> lines_of(std::string_view text) {
   std::vector<TextLine> out;
   std::uint32_t number = 0;
@@ -99,6 +105,8 @@ std::optional<Imported> import_fabric(ImportKind kind, std::string text, std::st
   }
   if (!fabric || !source.clean()) return std::nullopt;
   fabric->name = options.name;
+  std::replace_if(
+      fabric->name.begin(), fabric->name.end(), [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
   return Imported{std::move(*fabric), source.notes()};
 }
 

@@ -118,12 +118,13 @@ class Reader {
       const std::string_view value = word.substr(std::min(equals + 1, word.size()));
       any = true;
       if (key == "switchname") {
-        s.name = value;
+        s.name = wire_name(std::string(value));
         s.where = where;
       } else if (key == "nodes" || key == "switches") {
         (key == "nodes" ? has_nodes : has_switches) = true;
         s.leaf = key == "nodes";
         if (auto names = expand(value, where)) s.below = std::move(*names);
+        for (std::string& n : s.below) n = wire_name(std::move(n));
       } else if (key == "linkspeed") {
         source_.note("LinkSpeed is left out: Slurm gives it no unit and no effect");
       } else {

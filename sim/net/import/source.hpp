@@ -34,6 +34,9 @@ class Source {
 /// What a message shows of a text in the file: its first 80 bytes.
 [[nodiscard]] inline std::string brief(std::string_view text) { return std::string(text.substr(0, 80)); }
 
+/// A name as a fabric's wires have it: other characters than those of ASCII that are seen become "_".
+[[nodiscard]] std::string wire_name(std::string text);
+
 /// Lines of a text with their numbers, from 1.
 struct TextLine {
   std::uint32_t number = 0;
