@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -34,6 +35,25 @@ std::uint64_t step_ops(const Program& program) {
   return sum * (program.mesh.size() / program.classes.size());
 }
 
+/// A kind of operation that takes longer where links are shared: means over ranks.
+struct Delay {
+  std::string name;
+  Seconds shared, alone;
+};
+
+/// Those that sharing delays by a thousandth or more, most delayed first.
+std::vector<Delay> delays(const Report& shared, const Report& alone) {
+  std::vector<Delay> out;
+  for (const OperationTime& s : shared.operations) {
+    for (const OperationTime& a : alone.operations) {
+      if (a.name == s.name && s.time > 1.001 * a.time) out.push_back({s.name, s.time, a.time});
+    }
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Delay& x, const Delay& y) { return x.shared - x.alone > y.shared - y.alone; });
+  return out;
+}
+
 class SimulateVerb final : public Verb {
  public:
   const char* name() const override { return "simulate"; }
@@ -47,10 +67,13 @@ class SimulateVerb final : public Verb {
              "ranks in the trace; auto: all up to 200000 ops, then one rank of each stage");
     c.flag("--large", large_, "write a timeline of more than 2 GB");
     c.option("--noise", noise_, "spread of random delays of ops, relative");
+    c.option("--stragglers", stragglers_, "so many ranks, drawn by seed, compute slower");
+    c.option("--slowdown", slowdown_, "the compute of stragglers takes so many times as long");
+    c.flag("--expand", expand_, "simulate every rank, not one of each class of ranks that behave alike");
     c.option("--fabric", fabric_, "let communications share the links of this fabric: a name or a .toml file");
     c.option("--routes", routes_,
              "of several ways through the fabric: by-destination (the default), hashed, rail-local");
-    c.option("--seed", seed_, "of the random delays and of hashed routes",
+    c.option("--seed", seed_, "of the random delays, the stragglers and hashed routes",
              {0, std::numeric_limits<std::uint64_t>::max()});
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");
@@ -58,19 +81,27 @@ class SimulateVerb final : public Verb {
         "  orrery simulate plan.toml --trace step.json\n"
         "  orrery simulate demo-2x2x2 --json\n"
         "  orrery simulate plan.toml --noise 0.05 --seed 7\n"
+        "  orrery simulate plan.toml --stragglers 2 --slowdown 1.3\n"
         "  orrery simulate plan.toml --fabric dgx-h100-superpod --routes hashed");
   }
 
   int run() override {
     if (!(noise_ >= 0.0 && noise_ <= 10.0)) refuse("cli.noise", "--noise is from 0 to 10");
+    if (!(slowdown_ >= 1.0 && slowdown_ <= 1000.0)) refuse("cli.slowdown", "--slowdown is from 1 to 1000");
     keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, trace_});
     const LoadedPlan loaded = load_plan(plan_, flags_, cluster_);
     SimulateOptions options;
+    options.expand = expand_;
     const bool all = ranks_ == "all" || (ranks_ == "auto" && step_ops(loaded.program) <= most_ops);
     options.trace = !trace_ ? SimulateOptions::Ranks::none
                     : all   ? SimulateOptions::Ranks::all
                             : SimulateOptions::Ranks::classes;
     if (noise_ > 0.0) options.noise = Noise{seed_, noise_};
+    if (stragglers_ > loaded.program.mesh.size()) {
+      refuse("cli.stragglers",
+             fmt::format("--stragglers asks for {} of {}", stragglers_, counted(loaded.program.mesh.size(), "rank")));
+    }
+    if (stragglers_ > 0) options.stragglers = Stragglers{seed_, stragglers_, slowdown_};
     const std::optional<Fabric> fabric = fabric_for(loaded);
     if (fabric) options.fabric = FabricRoutes{&*fabric, path_rule(), seed_};
     if (trace_) require_trace(loaded.program, all);
@@ -80,13 +111,13 @@ class SimulateVerb final : public Verb {
     options.progress.cancelled = &interrupted();
     catch_interrupt();
     Simulation result;
-    std::optional<Seconds> unshared;  // the same step, its noise included, with every link to itself
+    std::optional<Report> unshared;  // the same step, its noise included, with every link to itself
     try {
       if (fabric) {
         SimulateOptions alone = options;
         alone.fabric.reset();
         alone.trace = SimulateOptions::Ranks::none;
-        unshared = simulate(loaded.run, loaded.program, cost_model(loaded), alone).report.step_time;
+        unshared = simulate(loaded.run, loaded.program, cost_model(loaded), alone).report;
       }
       result = simulate(loaded.run, loaded.program, cost_model(loaded), options);
     } catch (const SimulationCancelled& stopped) {
@@ -105,8 +136,18 @@ class SimulateVerb final : public Verb {
     } else if (flags_.json) {
       nlohmann::ordered_json json = to_json(report);
       json["events"] = result.events;
+      json["rank_classes"] = result.rank_classes;
+      if (result.link_classes) {
+        json["link_classes"] = *result.link_classes;
+        json["flow_classes"] = *result.flow_classes;
+      }
       if (fabric) {
-        json["unshared_step_time_s"] = unshared->base();
+        json["unshared_step_time_s"] = unshared->step_time.base();
+        json["delayed_operations"] = nlohmann::ordered_json::array();
+        for (const Delay& d : delays(report, *unshared)) {
+          json["delayed_operations"].push_back(
+              {{"name", d.name}, {"time_s", d.shared.base()}, {"unshared_time_s", d.alone.base()}});
+        }
         json["links_used"] = result.links.size();
         json["links"] = loads_json(*fabric, result.links, report.step_time, 100);
       }
@@ -117,11 +158,24 @@ class SimulateVerb final : public Verb {
       std::string out = heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" +
                         report_text(report);
       if (fabric) {
-        out += fmt::format("\n  {} with every link to itself; sharing them costs {}\n\n", short_text(*unshared),
-                           percent(report.step_time / *unshared - 1.0));
+        out += fmt::format("\n  {} with every link to itself; sharing them costs {}\n\n",
+                           short_text(unshared->step_time), percent(report.step_time / unshared->step_time - 1.0));
+        Table table({"<delayed by sharing", "time", "with links to itself"});
+        for (const Delay& d : delays(report, *unshared)) table.row({d.name, short_text(d.shared), short_text(d.alone)});
+        if (!delays(report, *unshared).empty()) out += table.str() + "\n";
         out += loads_text(*fabric, result.links, report.step_time, 8);
       }
       out += fmt::format("\n  {} events\n", result.events);
+      const std::uint64_t ranks = loaded.program.mesh.size();
+      if (result.rank_classes < ranks) {
+        out += fmt::format("  {} in {} of ranks that behave alike", counted(ranks, "rank"),
+                           counted(result.rank_classes, "class", "classes"));
+        if (result.link_classes) {
+          out += fmt::format("; {} of links, {} of flows", counted(*result.link_classes, "class", "classes"),
+                             counted(*result.flow_classes, "class", "classes"));
+        }
+        out += "\n";
+      }
       if (stopped) {
         out += fmt::format("  Interrupted while writing the timeline: {} of {} in {}\n", written,
                            counted(result.trace.ranks.size(), "rank"), *trace_);
@@ -241,7 +295,10 @@ class SimulateVerb final : public Verb {
   std::optional<std::string> routes_;
   std::string ranks_ = "auto";
   bool large_ = false;
+  bool expand_ = false;
   double noise_ = 0.0;
+  std::uint32_t stragglers_ = 0;
+  double slowdown_ = 1.5;
   std::uint64_t seed_ = 1;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
@@ -144,11 +145,15 @@ std::uint64_t program_sent_bytes(const Program& program) {
   return bytes;
 }
 
-Report summarize(const PlannedRun& run, const Program& program, const Trace& trace, bool concurrent_lanes) {
+Report summarize(const PlannedRun& run, const Program& program, const Trace& trace, bool concurrent_lanes,
+                 std::span<const std::uint32_t> counts) {
   Report report;
   report.origin = trace.origin;
-  const double ranks = static_cast<double>(trace.ranks.size());
   ORRERY_ASSERT(!trace.ranks.empty());
+  ORRERY_ASSERT(counts.empty() || counts.size() == trace.ranks.size(), counts.size(), trace.ranks.size());
+  const std::uint64_t all_ranks =
+      counts.empty() ? trace.ranks.size() : std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+  const auto ranks = static_cast<double>(all_ranks);
   constexpr double picosecond = 1e-12;
 
   std::int64_t step = 0;
@@ -173,16 +178,17 @@ Report summarize(const PlannedRun& run, const Program& program, const Trace& tra
   std::array<double, operation_count> time{};
   std::array<std::uint64_t, operation_count> count{};
   for (std::size_t i = 0; i < times.size(); ++i) {
+    const std::uint32_t n = counts.empty() ? 1 : counts[i];
     for (StageSums* sums : {&all, &stages[program.mesh.coordinate(trace.ranks[i].rank, Axis::pipeline)]}) {
-      sums->busy += static_cast<double>(times[i].busy);
-      sums->exposed += static_cast<double>(times[i].exposed);
-      sums->exchanges += static_cast<double>(times[i].exposed - times[i].collectives);
-      sums->bubble += static_cast<double>(step - times[i].busy - times[i].collectives);
-      sums->ranks += 1.0;
+      sums->busy += n * static_cast<double>(times[i].busy);
+      sums->exposed += n * static_cast<double>(times[i].exposed);
+      sums->exchanges += n * static_cast<double>(times[i].exposed - times[i].collectives);
+      sums->bubble += n * static_cast<double>(step - times[i].busy - times[i].collectives);
+      sums->ranks += n;
     }
     for (std::size_t o = 0; o < operation_count; ++o) {
-      time[o] += static_cast<double>(times[i].time[o]);
-      count[o] += times[i].count[o];
+      time[o] += n * static_cast<double>(times[i].time[o]);
+      count[o] += n * times[i].count[o];
     }
   }
   const auto mean = [](double sum, double n) { return Seconds::of(sum / n * picosecond); };
@@ -196,8 +202,7 @@ Report summarize(const PlannedRun& run, const Program& program, const Trace& tra
   }
   for (std::size_t o = 0; o < operation_count; ++o) {
     if (count[o] == 0) continue;
-    report.operations.push_back(
-        {name_of(static_cast<Operation>(o)), mean(time[o], ranks), count[o] / trace.ranks.size()});
+    report.operations.push_back({name_of(static_cast<Operation>(o)), mean(time[o], ranks), count[o] / all_ranks});
   }
 
   LiveMemory memory;

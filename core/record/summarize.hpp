@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
@@ -54,9 +55,11 @@ struct RankTimes {
 /// The Report of a trace: step time (the end of the last op of any rank), the
 /// breakdown as means over the trace's ranks, memory and traffic of the
 /// Program, and the rates that follow.  The trace holds every rank, or equally
-/// many of each class.  Peaks that the trace states above the Program's are
+/// many of each class; or trace.ranks[i] stands for `counts[i]` ranks, which
+/// together are all.  Peaks that the trace states above the Program's are
 /// kept.  Origin and loss are the caller's.
-[[nodiscard]] Report summarize(const PlannedRun&, const Program&, const Trace&, bool concurrent_lanes);
+[[nodiscard]] Report summarize(const PlannedRun&, const Program&, const Trace&, bool concurrent_lanes,
+                               std::span<const std::uint32_t> counts = {});
 
 /// Bytes sent by all ranks in one step, ring algorithms.
 [[nodiscard]] std::uint64_t program_sent_bytes(const Program&);

@@ -66,8 +66,7 @@ Machine::Blame Machine::blame(const Blame& at, std::string& why) const {
   if (step.kind == StepOp::Kind::exchange) {
     for (std::uint32_t t = step.first_transfer; t < step.first_transfer + step.transfer_count; ++t) {
       const StepTransfer& transfer = steps.transfers[t];
-      const std::uint32_t other =
-          actor_of(peer_rank(program_, program_[transfer.group], transfer.peer, actor.rank), transfer.partner_class);
+      const std::uint32_t other = actor_of(peer_rank(program_, program_[transfer.group], transfer.peer, actor.rank));
       if (transfer.partner_op == StepTransfer::none) {
         why = fmt::format("waits for a matching {} that rank {} never issues", transfer.send ? "receive" : "send",
                           index(actors_[other].rank));

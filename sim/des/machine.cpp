@@ -8,25 +8,28 @@
 
 namespace orrery {
 
-Machine::Machine(const Program& program, const Prices& prices, bool expand, const std::optional<Noise>& noise,
-                 const std::vector<std::uint32_t>& node_of_rank, SharedNetwork* shared)
+Machine::Machine(const Program& program, const Prices& prices, const RankClasses& classes,
+                 const Perturbation& perturbation, const std::vector<std::uint32_t>& node_of_rank,
+                 SharedNetwork* shared)
     : program_(program),
-      expand_(expand),
-      noise_(noise),
+      classes_(classes),
+      noise_(perturbation.noise),
       lists_(step_lists(program, prices)),
       shares_cores_(prices.core_count > 0),
       shared_(shared),
       network_(shared != nullptr ? static_cast<Network&>(*shared) : unshared_) {
-  ORRERY_ASSERT(shared == nullptr || expand);
-  const std::uint64_t count = expand ? program.mesh.size() : program.classes.size();
-  ORRERY_ASSERT(!shares_cores_ || (expand && node_of_rank.size() == program.mesh.size()), node_of_rank.size());
-  actors_.resize(count);
+  const std::uint64_t ranks = program.mesh.size();
+  ORRERY_ASSERT(classes.of_rank.size() == ranks, classes.of_rank.size(), ranks);
+  ORRERY_ASSERT(!shares_cores_ || (classes.count() == ranks && node_of_rank.size() == ranks), node_of_rank.size());
+  actors_.resize(classes.count());
+  const std::vector<bool> slow = slow_ranks(perturbation.stragglers, static_cast<std::uint32_t>(ranks));
   std::uint32_t nodes = 1;
-  for (std::uint32_t i = 0; i < count; ++i) {
+  for (std::uint32_t i = 0; i < actors_.size(); ++i) {
     Actor& a = actors_[i];
-    a.rank = expand ? Rank{i} : representative(program, i);
-    a.rank_class = expand ? class_of(program, a.rank) : i;
+    a.rank = classes.representative[i];
+    a.rank_class = class_of(program, a.rank);
     a.node = shares_cores_ ? node_of_rank[i] : 0;
+    if (!slow.empty() && slow[index(a.rank)]) a.slowdown = perturbation.stragglers->factor;
     nodes = std::max(nodes, a.node + 1);
     const StepList& steps = list(a);
     a.head.assign(steps.lanes.size(), 0);
@@ -49,8 +52,7 @@ void Machine::build_meetings() {
       if (!peer_of(program_.groups[g], program_.mesh, actors_[i].rank)) continue;
       Meeting meeting;
       for (const Rank r : group_ranks(program_.groups[g], program_.mesh, actors_[i].rank)) {
-        meeting.actors.push_back(actor_of(r, class_of(program_, r)));
-        if (shared_ != nullptr) meeting.ranks.push_back(r);
+        meeting.actors.push_back(actor_of(r));
       }
       std::sort(meeting.actors.begin(), meeting.actors.end());
       meeting.actors.erase(std::unique(meeting.actors.begin(), meeting.actors.end()), meeting.actors.end());
@@ -66,6 +68,12 @@ Picoseconds Machine::with_noise(Picoseconds duration, const Actor& actor, std::u
   if (!noise_) return duration;
   const double z = std::abs(random_normal(noise_->seed, index(actor.rank), op));
   return duration + static_cast<Picoseconds>(std::llround(static_cast<double>(duration) * noise_->spread * z));
+}
+
+/// What the compute of a straggler takes.
+Picoseconds Machine::slowed(Picoseconds duration, const Actor& actor) const {
+  if (actor.slowdown == 1.0) return duration;
+  return static_cast<Picoseconds>(std::llround(static_cast<double>(duration) * actor.slowdown));
 }
 
 bool Machine::is_ready(const Actor& actor, const StepOp& op) const {
@@ -94,7 +102,7 @@ void Machine::begin(std::uint32_t number, std::uint32_t op) {
   const StepOp& step = list(actor).ops[op];
   switch (step.kind) {
     case StepOp::Kind::compute:
-      nodes_[actor.node].start(now_, with_noise(step.duration, actor, op), {number, op});
+      nodes_[actor.node].start(now_, with_noise(slowed(step.duration, actor), actor, op), {number, op});
       note_starts(nodes_[actor.node]);
       break;
     case StepOp::Kind::copy: copies_.push(now_ + with_noise(step.duration, actor, op), {number, op}); break;
@@ -144,8 +152,8 @@ void Machine::begin_exchange(std::uint32_t number, std::uint32_t op) {
   for (std::uint32_t t = step.first_transfer; t < step.first_transfer + step.transfer_count; ++t) {
     const StepTransfer& transfer = steps.transfers[t];
     if (transfer.partner_op == StepTransfer::none) continue;
-    const std::uint32_t other =
-        actor_of(peer_rank(program_, program_[transfer.group], transfer.peer, actor.rank), transfer.partner_class);
+    const Rank peer = peer_rank(program_, program_[transfer.group], transfer.peer, actor.rank);
+    const std::uint32_t other = actor_of(peer);
     if (actors_[other].state[transfer.partner_op] != State::posted) continue;
     actor.spans[op].start = std::min(actor.spans[op].start, now_);
     actors_[other].spans[transfer.partner_op].start = std::min(actors_[other].spans[transfer.partner_op].start, now_);
@@ -155,7 +163,7 @@ void Machine::begin_exchange(std::uint32_t number, std::uint32_t op) {
         transfer.send ? std::vector<MemberOp>{me, partner} : std::vector<MemberOp>{partner, me};
     std::uint32_t traffic = 0;
     if (shared_ != nullptr) {
-      traffic = shared_->message(actors_[both[0].actor].rank, actors_[both[1].actor].rank,
+      traffic = shared_->message(transfer.send ? actor.rank : peer, transfer.send ? peer : actor.rank,
                                  Bytes::of(static_cast<double>(transfer.bytes)));
     }
     start(both, transfer.duration, traffic);
@@ -176,7 +184,12 @@ void Machine::begin_collective(std::uint32_t number, std::uint32_t op) {
   meeting.open.erase(open);
   std::sort(members.begin(), members.end(), [](const MemberOp& a, const MemberOp& b) { return a.actor < b.actor; });
   for (const MemberOp& m : members) actors_[m.actor].spans[m.op].start = now_;
-  start(members, step.duration, shared_ != nullptr ? shared_->collective(meeting.ranks, step.block, step.op_index) : 0);
+  std::uint32_t traffic = 0;
+  if (shared_ != nullptr) {
+    const Rank first = actors_[members.front().actor].rank;
+    traffic = shared_->collective(at, first, step.block, step.op_index);
+  }
+  start(members, step.duration, traffic);
 }
 
 void Machine::end(std::uint32_t number, std::uint32_t op) {

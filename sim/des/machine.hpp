@@ -7,6 +7,7 @@
 #include "core/record/trace.hpp"
 #include "sim/des/cores.hpp"
 #include "sim/des/network.hpp"
+#include "sim/des/rank_classes.hpp"
 #include "sim/des/shared_network.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/des/step_list.hpp"
@@ -15,14 +16,14 @@ namespace orrery {
 
 /// The state of a simulated step.
 ///
-/// An actor is a rank that is simulated: every rank, or one for each class.
-/// Actors run the step list of their class.  An op starts when it heads its
+/// An actor is a rank that is simulated: one for each class of a partition of
+/// the ranks.  Actors run the step list of their Program class.  An op starts when it heads its
 /// lane and what it waits for has ended; a communication moves when the ops of
 /// all its partners have come that far.
 class Machine {
  public:
-  /// `shared`: the links that communications share; null: each has its own.  Requires `expand` and outlives this.
-  Machine(const Program&, const Prices&, bool expand, const std::optional<Noise>&,
+  /// `shared`: the links that communications share; null: each has its own.  Program, partition and links outlive this.
+  Machine(const Program&, const Prices&, const RankClasses&, const Perturbation&,
           const std::vector<std::uint32_t>& node_of_rank, SharedNetwork* shared = nullptr);
 
   /// To the end of the step.  Throws Error on a deadlock, SimulationCancelled when told to stop.
@@ -36,6 +37,7 @@ class Machine {
     Rank rank{};
     std::uint32_t rank_class = 0;
     std::uint32_t node = 0;
+    double slowdown = 1.0;              ///< of its compute
     std::vector<std::uint32_t> head;    ///< of each lane: position in StepList::lanes
     std::vector<State> state;           ///< of each op
     std::vector<std::uint16_t> moving;  ///< exchange: messages that have not ended
@@ -54,7 +56,6 @@ class Machine {
   /// Ranks that meet in one group, and who of them has come to a collective.
   struct Meeting {
     std::vector<std::uint32_t> actors;  ///< ascending
-    std::vector<Rank> ranks;            ///< in the order of the group, where links are shared
     struct Open {
       std::uint32_t ordinal;
       std::vector<MemberOp> arrived;
@@ -63,9 +64,7 @@ class Machine {
   };
 
   [[nodiscard]] const StepList& list(const Actor& a) const { return lists_[a.rank_class]; }
-  [[nodiscard]] std::uint32_t actor_of(Rank rank, std::uint32_t rank_class) const {
-    return expand_ ? index(rank) : rank_class;
-  }
+  [[nodiscard]] std::uint32_t actor_of(Rank rank) const { return classes_.of_rank[index(rank)]; }
   void build_meetings();
   void try_lanes(std::uint32_t actor);
   [[nodiscard]] bool is_ready(const Actor&, const StepOp&) const;
@@ -78,6 +77,7 @@ class Machine {
   void end(std::uint32_t actor, std::uint32_t op);
   void end_communication(std::uint32_t number);
   [[nodiscard]] Picoseconds with_noise(Picoseconds, const Actor&, std::uint32_t op) const;
+  [[nodiscard]] Picoseconds slowed(Picoseconds, const Actor&) const;
 
   // deadlock.cpp
   struct Blame {
@@ -90,7 +90,7 @@ class Machine {
   [[nodiscard]] std::string name(const Blame&) const;
 
   const Program& program_;
-  bool expand_;
+  const RankClasses& classes_;
   std::optional<Noise> noise_;
   std::vector<StepList> lists_;
   std::vector<Actor> actors_;

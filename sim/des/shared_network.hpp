@@ -2,24 +2,16 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <tuple>
 #include <vector>
 
 #include "core/program/program.hpp"
-#include "sim/cost/cost_model.hpp"
+#include "sim/des/fabric_traffic.hpp"
+#include "sim/des/folding.hpp"
 #include "sim/des/network.hpp"
-#include "sim/net/fabric.hpp"
 #include "sim/net/flow_network.hpp"
 
 namespace orrery {
-
-/// A fabric and how messages find their way through it.
-struct FabricRoutes {
-  const Fabric* fabric = nullptr;
-  PathRule rule = PathRule::by_destination;
-  std::uint64_t seed = 0;  ///< of hashed routes
-};
 
 /// What one link carried in a step.
 struct LinkLoad {
@@ -47,12 +39,12 @@ struct LinkLoad {
 /// spread over its whole time), and what FlowNetwork leaves out.
 class SharedNetwork final : public Network {
  public:
-  /// Rank r runs on GPU placement[r] of the fabric; empty: GPU r.
-  /// All references outlive it.
-  SharedNetwork(const FabricRoutes&, const Program&, const CostModel&, std::span<const std::uint32_t> placement);
+  /// With a folding, a flow stands for all of its class, and a link too.  All references outlive it.
+  explicit SharedNetwork(const FabricTraffic&, const Folding* = nullptr);
 
-  /// Number of the traffic of a Collective op in the group with these members, in the order of the group.
-  [[nodiscard]] std::uint32_t collective(const std::vector<Rank>& members, BlockId, std::uint32_t op);
+  /// Number of the traffic of a Collective op in the instance of its group that `rank` is in; `meeting` numbers those
+  /// instances.
+  [[nodiscard]] std::uint32_t collective(std::uint32_t meeting, Rank rank, BlockId, std::uint32_t op);
   /// Number of the traffic of one message.
   [[nodiscard]] std::uint32_t message(Rank from, Rank to, Bytes);
 
@@ -66,27 +58,21 @@ class SharedNetwork final : public Network {
 
  private:
   struct Traffic {
-    std::vector<LinkId> links;
-    std::vector<double> weights;
+    std::uint32_t shares = 0;
     Bytes payload;  ///< on the link that carries most
     Picoseconds latency = 0;
   };
-  struct Pair {
-    std::uint32_t from, to;  ///< GPUs
-    Bytes payload;
-  };
-  [[nodiscard]] std::uint32_t gpu_of(Rank) const;
-  [[nodiscard]] Bandwidth capacity(LinkId) const;
-  [[nodiscard]] std::uint32_t add(const std::vector<Pair>&, Seconds latency);
+  [[nodiscard]] std::uint32_t add(LinkShares);
 
-  FabricRoutes routes_;
-  const Program& program_;
-  const CostModel& costs_;
-  std::span<const std::uint32_t> placement_;
+  const FabricTraffic& fabric_;
+  const Folding* folding_;
   FlowNetwork flows_;
+  std::vector<LinkShares> shares_;
   std::vector<Traffic> traffic_;
-  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::uint32_t> collectives_;  ///< by first rank, op
-  std::map<std::tuple<std::uint32_t, std::uint32_t, double>, std::uint32_t> messages_;
+  std::map<std::pair<std::uint32_t, CollectivePattern>, std::uint32_t> patterns_;  ///< shares, by meeting
+  std::map<std::pair<Rank, Rank>, std::uint32_t> pairs_;                           ///< shares
+  std::map<std::tuple<std::uint32_t, BlockId, std::uint32_t>, std::uint32_t> collectives_;
+  std::map<std::tuple<Rank, Rank, double>, std::uint32_t> messages_;
 };
 
 }  // namespace orrery

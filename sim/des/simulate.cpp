@@ -19,15 +19,21 @@ SimulationCancelled::SimulationCancelled(std::uint64_t d, std::uint64_t t, Picos
       total(t),
       clock(c) {}
 
-Timing simulate_times(const Program& program, const Prices& prices, bool expand, const std::optional<Noise>& noise,
-                      const std::vector<std::uint32_t>& node_of_rank, const SimulationProgress& progress,
-                      SharedNetwork* shared) {
-  Machine machine(program, prices, expand, noise, node_of_rank, shared);
+Timing simulate_times(const Program& program, const Prices& prices, const RankClasses& classes,
+                      const Perturbation& perturbation, const std::vector<std::uint32_t>& node_of_rank,
+                      const SimulationProgress& progress, SharedNetwork* shared) {
+  Machine machine(program, prices, classes, perturbation, node_of_rank, shared);
   machine.run(progress);
   Timing timing;
   timing.events = machine.events();
   timing.trace = std::move(machine).trace();
   return timing;
+}
+
+Timing simulate_times(const Program& program, const Prices& prices, bool expand, const Perturbation& perturbation,
+                      const std::vector<std::uint32_t>& node_of_rank, const SimulationProgress& progress) {
+  return simulate_times(program, prices, expand ? single_ranks(program) : program_classes(program), perturbation,
+                        node_of_rank, progress);
 }
 
 namespace {
@@ -61,8 +67,9 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
   Prices prices;
   price(prices, program, costs);
   const bool shares_cores = prices.core_count > 0;
-  const bool expand = options.expand || options.noise.has_value() || options.fabric.has_value() || shares_cores;
-  std::optional<SharedNetwork> shared;
+  const bool expand = options.expand || options.noise.has_value() || shares_cores;
+  const auto ranks = static_cast<std::uint32_t>(program.mesh.size());
+  std::optional<FabricTraffic> traffic;
   if (options.fabric) {
     const FabricSpec& spec = options.fabric->fabric->spec();
     const ClusterSpec& cluster = costs.cluster();
@@ -70,9 +77,18 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
     ORRERY_ASSERT(
         cluster.nodes > 1 ? spec.node.gpus == cluster.devices_per_node : spec.node.gpus >= cluster.devices_per_node,
         spec.node.gpus, cluster.devices_per_node);
-    shared.emplace(*options.fabric, program, costs, run.plan.placement);
+    traffic.emplace(*options.fabric, program, costs, run.plan.placement);
   }
-  Timing timing = simulate_times(program, prices, expand, options.noise,
+  std::optional<Folding> folding;
+  if (!expand && (options.fabric || options.stragglers)) {
+    const std::vector<bool> slow = slow_ranks(options.stragglers, ranks);
+    folding.emplace(program, prices, traffic ? &*traffic : nullptr,
+                    std::vector<std::uint64_t>(slow.begin(), slow.end()));
+  }
+  std::optional<SharedNetwork> shared;
+  if (traffic) shared.emplace(*traffic, folding ? &*folding : nullptr);
+  const RankClasses classes = expand ? single_ranks(program) : folding ? folding->ranks() : program_classes(program);
+  Timing timing = simulate_times(program, prices, classes, {options.noise, options.stragglers},
                                  shares_cores ? nodes_of(run, program, costs) : std::vector<std::uint32_t>{},
                                  options.progress, shared ? &*shared : nullptr);
 
@@ -80,6 +96,11 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
 
   Simulation simulation;
   simulation.events = timing.events;
+  simulation.rank_classes = classes.count();
+  if (shared && folding) {
+    simulation.link_classes = folding->link_classes();
+    simulation.flow_classes = folding->flow_classes();
+  }
   if (shared) simulation.links = shared->loads();
   LiveMemory memory;
   memory.read(program);
@@ -87,7 +108,9 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
     r.peak_bytes = memory.peak(program, class_of(program, r.rank)).peak;
     r.sent_bytes = sent_by(program, r.rank);
   }
-  simulation.report = summarize(run, program, timing.trace, prices.concurrent_lanes);
+  simulation.report =
+      summarize(run, program, timing.trace, prices.concurrent_lanes,
+                folding ? std::span<const std::uint32_t>(classes.ranks) : std::span<const std::uint32_t>());
   auto& assumptions = simulation.report.assumptions;
   assumptions.push_back(shared ? "communications share the links of " + options.fabric->fabric->spec().name
                                : std::string("every message has its link to itself"));
@@ -98,7 +121,11 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
                                                 : "a rank does one operation at a time");
   if (shares_cores) assumptions.push_back("ranks of a node take turns on its cores");
   if (options.noise) assumptions.push_back("random delays");
-  if (!expand && program.mesh.size() > program.classes.size()) {
+  if (options.stragglers) {
+    assumptions.push_back(fmt::format("{} of {} ranks compute {:.6g} times as long",
+                                      std::min(options.stragglers->count, ranks), ranks, options.stragglers->factor));
+  }
+  if (classes.count() < ranks) {
     assumptions.push_back("equal ranks behave alike: one of each class simulated");
   }
 
@@ -117,8 +144,8 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
         trace = std::move(timing.trace);
         break;
       }
-      for (std::uint32_t rank = 0; rank < program.mesh.size(); ++rank) {
-        trace.ranks.push_back(timing.trace.ranks[class_of(program, Rank{rank})]);
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        trace.ranks.push_back(timing.trace.ranks[classes.of_rank[rank]]);
         trace.ranks.back().rank = Rank{rank};
         trace.ranks.back().sent_bytes = sent_by(program, Rank{rank});
       }

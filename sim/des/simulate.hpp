@@ -12,17 +12,11 @@
 #include "core/record/trace.hpp"
 #include "sim/cost/cost_model.hpp"
 #include "sim/cost/prices.hpp"
+#include "sim/des/perturbation.hpp"
+#include "sim/des/rank_classes.hpp"
 #include "sim/des/shared_network.hpp"
 
 namespace orrery {
-
-/// Random delays: every op takes its time times 1 + spread |z|, z standard
-/// normal, keyed by the op and the rank; so noise never speeds an op up, and
-/// the same seed gives the same step.
-struct Noise {
-  std::uint64_t seed = 1;
-  double spread = 0.0;
-};
 
 /// How far a simulation has come, and a way to stop it.
 struct SimulationProgress {
@@ -54,7 +48,8 @@ struct SimulateOptions {
   bool expand = false;  ///< simulate every rank; else one for each class, which acts for all of them
   Ranks trace = Ranks::classes;
   std::optional<Noise> noise;               ///< implies expand
-  std::optional<FabricRoutes> fabric = {};  ///< communications share its links; implies expand
+  std::optional<FabricRoutes> fabric = {};  ///< communications share its links
+  std::optional<Stragglers> stragglers = {};
   SimulationProgress progress = {};
 };
 
@@ -63,6 +58,10 @@ struct Simulation {
   Report report;
   std::uint64_t events = 0;     ///< ends of ops and communications
   std::vector<LinkLoad> links;  ///< of the fabric, those that carried anything
+  /// Into how many classes the step was folded: one rank, link and flow of each was simulated.  Links and flows are
+  /// counted where links are shared and ranks are folded.
+  std::uint32_t rank_classes = 0;
+  std::optional<std::uint32_t> link_classes, flow_classes;
 };
 
 /// Runs a Program's step as discrete events, op by op, in whole picoseconds.
@@ -73,6 +72,11 @@ struct Simulation {
 /// (cores.hpp); such programs are always expanded, and their communications end
 /// for each rank when it has a core again.  Without that, without noise and
 /// without a fabric the times equal those of `estimate`.
+///
+/// Unless told to expand, one rank is simulated for each class of ranks that
+/// behave alike: those of one Program class, parted further where a fabric's
+/// routes or stragglers tell them apart (folding.hpp).  That changes no order,
+/// and times by rounding only.
 ///
 /// A fabric has at least as many GPUs as the cluster, and nodes of as many as
 /// the cluster's, which may be part of one node (asserted); shared_network.hpp
@@ -89,8 +93,12 @@ struct Timing {
   Trace trace;
   std::uint64_t events = 0;
 };
-[[nodiscard]] Timing simulate_times(const Program&, const Prices&, bool expand, const std::optional<Noise>& noise = {},
+[[nodiscard]] Timing simulate_times(const Program&, const Prices&, const RankClasses&, const Perturbation& = {},
                                     const std::vector<std::uint32_t>& node_of_rank = {}, const SimulationProgress& = {},
                                     SharedNetwork* = nullptr);
+/// The same of every rank, or of one for each Program class.
+[[nodiscard]] Timing simulate_times(const Program&, const Prices&, bool expand, const Perturbation& = {},
+                                    const std::vector<std::uint32_t>& node_of_rank = {},
+                                    const SimulationProgress& = {});
 
 }  // namespace orrery

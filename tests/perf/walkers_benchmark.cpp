@@ -1,10 +1,12 @@
 #include <benchmark/benchmark.h>
+#include <sys/resource.h>
 
 #include "core/program/lower/lower.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/compiled_program.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "sim/estimate/walk.hpp"
+#include "tests/perf/llama_step.hpp"
 #include "tests/support/tiny_model.hpp"
 
 namespace orrery {
@@ -134,6 +136,19 @@ void simulations(benchmark::State& state) {
   label(state, c);
 }
 BENCHMARK(simulations)->DenseRange(0, 3)->Unit(benchmark::kMillisecond);
+
+// A step of 405B over links that its communications share, from the plan to the report.
+void shared_steps(benchmark::State& state) {
+  const perf::LlamaStep step = perf::llama_step(static_cast<std::uint32_t>(state.range(0)));
+  Simulation last;
+  for (auto _ : state) last = perf::play(step, PathRule::rail_local);
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  // Of the process so far: every benchmark before this one included.
+  state.counters["peak_bytes"] = static_cast<double>(used.ru_maxrss) * 1024.0;
+  state.SetLabel(std::to_string(last.rank_classes) + " classes, " + std::to_string(last.events) + " events");
+}
+BENCHMARK(shared_steps)->Arg(16384)->Arg(131072)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace
 }  // namespace orrery

@@ -244,12 +244,22 @@ TEST_CASE("cli.rank: a rank that the plan does not have", "[error]") {
         "error: --rank is out of range [cli.rank]\n  It is 8; the plan has ranks 0 to 7.\n");
 }
 
-TEST_CASE("cli.steps, cli.warmup, cli.noise, cli.tolerance, cli.watchdog: numbers out of range", "[error]") {
+TEST_CASE("cli.stragglers: more slow ranks than the plan has", "[error]") {
+  CHECK(refused("simulate demo-2x2x2 --stragglers 9") ==
+        "error: --stragglers asks for 9 of 8 ranks [cli.stragglers]\n");
+}
+
+TEST_CASE("cli.steps, cli.warmup, cli.noise, cli.slowdown, cli.tolerance, cli.watchdog: numbers out of range",
+          "[error]") {
   CHECK(refused("run demo-2x2x2 --warmup 99999999999") == "error: --warmup is from 0 to 1000000000 [cli.warmup]\n");
   CHECK(refused("run demo-2x2x2 --steps 0") == "error: --steps is from 1 to 1000000000 [cli.steps]\n");
   CHECK(refused("run demo-2x2x2 --watchdog nan") ==
         "error: --watchdog is above 0 and at most 1000000 [cli.watchdog]\n");
   CHECK(refused("simulate demo-2x2x2 --noise -1") == "error: --noise is from 0 to 10 [cli.noise]\n");
+  for (const char* factor : {"0.9", "nan", "1001"}) {
+    CHECK(refused("simulate demo-2x2x2 --stragglers 1 --slowdown " + std::string(factor)) ==
+          "error: --slowdown is from 1 to 1000 [cli.slowdown]\n");
+  }
   CHECK(refused("compare a.json b.json --tolerance nan") == "error: a tolerance is a number from 0 [cli.tolerance]\n");
 }
 

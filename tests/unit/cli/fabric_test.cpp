@@ -55,6 +55,49 @@ TEST_CASE("a step over a fabric says which links are busiest, and what sharing t
   CHECK(text.out.find("with every link to itself; sharing them costs") != std::string::npos);
 }
 
+// Eight stages' worth of ranks fold to a few classes, which --expand does not change but for what it costs.
+TEST_CASE("a step is folded over ranks that behave alike, and says into how many classes", "[unit][cli]") {
+  const std::string simulate = "simulate " + plan + " --fabric " + fabric;
+  const json folded = json::parse(run(ORRERY_PROGRAM, simulate + " --json").out);
+  const json expanded = json::parse(run(ORRERY_PROGRAM, simulate + " --expand --json").out);
+  CHECK(folded["rank_classes"].get<std::uint32_t>() < 64);
+  CHECK(folded["link_classes"].get<std::uint32_t>() < folded["links_used"].get<std::uint32_t>());
+  CHECK(folded["flow_classes"].get<std::uint32_t>() > 0);
+  CHECK(expanded["rank_classes"] == 64);
+  CHECK(!expanded.contains("link_classes"));
+  CHECK(folded["step_time_s"].get<double>() == Approx(expanded["step_time_s"].get<double>()).epsilon(1e-9));
+  CHECK(folded["links_used"] == expanded["links_used"]);
+  const Ran text = run(ORRERY_PROGRAM, simulate);
+  CHECK(text.out.find("64 ranks in " + std::to_string(folded["rank_classes"].get<std::uint32_t>()) +
+                      " classes of ranks that behave alike; ") != std::string::npos);
+}
+
+// Every rank of a node by one leaf, hashed: what crosses the spine is delayed, what stays in a node is not.
+TEST_CASE("a step over a fabric says which communications sharing delays", "[unit][cli]") {
+  const std::string simulate = "simulate llama-3-405b-16384-h100 --fabric llama-3-24k --routes rail-local";
+  const json report = json::parse(run(ORRERY_PROGRAM, simulate + " --json").out);
+  REQUIRE(!report["delayed_operations"].empty());
+  double before = 1e9;
+  for (const auto& d : report["delayed_operations"]) {
+    const double delay = d["time_s"].get<double>() - d["unshared_time_s"].get<double>();
+    CHECK(delay > 0.0);
+    CHECK(delay <= before);
+    before = delay;
+    CHECK(d["name"].get<std::string>().find("tensor") == std::string::npos);
+  }
+  CHECK(report["rank_classes"].get<std::uint32_t>() <= 64);
+}
+
+TEST_CASE("stragglers slow a step down, and part ranks", "[unit][cli]") {
+  const json even = json::parse(run(ORRERY_PROGRAM, "simulate " + plan + " --json").out);
+  const std::string slow = "simulate " + plan + " --stragglers 1 --slowdown 1.4";
+  const json uneven = json::parse(run(ORRERY_PROGRAM, slow + " --json").out);
+  CHECK(uneven["step_time_s"].get<double>() > even["step_time_s"].get<double>());
+  CHECK(uneven["step_time_s"].get<double>() < 1.4 * even["step_time_s"].get<double>());
+  CHECK(uneven["rank_classes"].get<std::uint32_t>() > even["rank_classes"].get<std::uint32_t>());
+  CHECK(run(ORRERY_PROGRAM, slow).out.find("1 of 64 ranks compute 1.4 times as long") != std::string::npos);
+}
+
 TEST_CASE("a fabric that is not the cluster's is refused", "[unit][cli]") {
   const Ran small = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric dgx-1v");
   CHECK(small.status == 2);

@@ -138,8 +138,8 @@ TEST_CASE("The same seed gives the same noise, and noise never shortens a step",
       return end;
     };
     const Timing quiet = simulate_times(program, prices, true);
-    const Timing once = simulate_times(program, prices, true, Noise{seed, 0.1});
-    const Timing again = simulate_times(program, prices, true, Noise{seed, 0.1});
+    const Timing once = simulate_times(program, prices, true, {Noise{seed, 0.1}, {}});
+    const Timing again = simulate_times(program, prices, true, {Noise{seed, 0.1}, {}});
     CHECK(once.trace == again.trace);
     // Every op takes at least its price and the order of ops on lanes is fixed: times can only grow.
     CHECK(end_of(once) >= end_of(quiet));

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/program/program.hpp"
+#include "sim/cost/prices.hpp"
+#include "sim/des/fabric_traffic.hpp"
+#include "sim/des/rank_classes.hpp"
+
+namespace orrery {
+
+/// A step folded over ranks that behave alike: one of each class is simulated, and what it sends stands for what all of
+/// its class send.
+///
+/// Ranks are parted by their Program class, by what perturbs them and, where links are shared, by those that their
+/// communications cross, until the partition is stable (rank_classes.hpp).  Then one link of each class and one flow of
+/// each class give the same rates as all of them, where a flow's weight on a link is
+///
+///     W = F / L sum over links l of the class of w(l)
+///
+///     F  flows of the flow's class     L  links of the link's class     w(l)  weight of one flow on link l
+///
+/// which is the sum, over all flows of the class that cross one such link, of their weights there.  No symmetry of the
+/// fabric is assumed: where routes part ranks, they are simulated apart, each by itself in the end.
+class Folding {
+ public:
+  /// `labels`: what tells ranks of one Program class apart from the beginning, one number for each rank; empty:
+  /// nothing. `traffic`: over the links of a fabric; null: each communication has its links to itself.  All but the
+  /// labels outlive this.
+  Folding(const Program&, const Prices&, const FabricTraffic* traffic, std::span<const std::uint64_t> labels);
+
+  [[nodiscard]] const RankClasses& ranks() const { return ranks_; }
+  [[nodiscard]] std::uint32_t link_classes() const { return static_cast<std::uint32_t>(link_count_.size()); }
+  [[nodiscard]] std::uint32_t flow_classes() const { return static_cast<std::uint32_t>(flow_count_.size()); }
+  [[nodiscard]] std::uint32_t rounds() const { return rounds_; }
+
+  /// A link of the class.
+  [[nodiscard]] LinkId link(std::uint32_t link_class) const { return first_link_[link_class]; }
+  /// Every link that a step may use, ascending, and its class.
+  [[nodiscard]] const std::vector<LinkId>& links() const { return links_; }
+  [[nodiscard]] const std::vector<std::uint32_t>& class_of_link() const { return class_of_link_; }
+
+  /// The shares of one flow, as weights W on link classes (LinkId: a class): of a collective in the instance of the
+  /// group that `rank` is in, and of a message.  Requires that the step has such flows.
+  [[nodiscard]] LinkShares fold(LinkShares, GroupId, Rank) const;
+  [[nodiscard]] LinkShares fold(LinkShares, Rank from, Rank to) const;
+
+ private:
+  void add_groups(MeetingGraph&, const Prices&);
+  void add_messages(MeetingGraph&, const Prices&);
+  void cross(MeetingGraph&, std::uint32_t flow, const LinkShares&, std::uint64_t pattern);
+  [[nodiscard]] std::uint32_t message_flow(Rank from, Rank to) const;
+  [[nodiscard]] LinkShares fold(LinkShares, std::uint32_t flow) const;
+
+  const Program& program_;
+  const FabricTraffic* traffic_;
+  RankClasses ranks_;
+  std::uint32_t rounds_ = 0;
+  std::vector<std::uint32_t> flow_of_group_;  ///< [group][rank]: the flow of its instance
+  std::vector<std::uint64_t> message_pairs_;  ///< ascending: sender in the high half
+  std::uint32_t first_message_ = 0;           ///< flow of the first of them
+  std::vector<std::uint32_t> class_of_flow_;  ///< [flow]
+  std::vector<std::uint32_t> flow_count_;     ///< [flow class]
+  std::vector<std::uint32_t> place_of_link_;  ///< [LinkId] in links_
+  std::vector<LinkId> links_;
+  std::vector<std::uint32_t> class_of_link_;  ///< of links_
+  std::vector<std::uint32_t> link_count_;     ///< [link class]
+  std::vector<LinkId> first_link_;            ///< [link class]
+};
+
+}  // namespace orrery

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace orrery {
+
+/// Random delays: every op takes its time times 1 + spread |z|, z standard
+/// normal, keyed by the op and the rank; so noise never speeds an op up, and
+/// the same seed gives the same step.
+struct Noise {
+  std::uint64_t seed = 1;
+  double spread = 0.0;
+};
+
+/// Ranks that compute slower than the others, drawn by seed: their compute ops
+/// take `factor` times as long.
+struct Stragglers {
+  std::uint64_t seed = 1;
+  std::uint32_t count = 0;
+  double factor = 1.0;  ///< 1 or more
+};
+
+/// What makes equal ranks unlike.
+struct Perturbation {
+  std::optional<Noise> noise;
+  std::optional<Stragglers> stragglers;
+};
+
+/// Which ranks are stragglers; empty where none are.  With one seed, those of a smaller count are among those of a
+/// larger one.
+[[nodiscard]] std::vector<bool> slow_ranks(const std::optional<Stragglers>&, std::uint32_t ranks);
+
+}  // namespace orrery
