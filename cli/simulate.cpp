@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
+#include "cli/critical_path.hpp"
 #include "cli/fabric.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
@@ -66,6 +67,8 @@ class SimulateVerb final : public Verb {
     c.choice("--ranks", ranks_, {"auto", "all", "classes"},
              "ranks in the trace; auto: all up to 200000 ops, then one rank of each stage");
     c.flag("--large", large_, "write a timeline of more than 2 GB");
+    c.flag("--critical-path", critical_path_,
+           "the ops that decide how long the step takes, and what faster ones would bring");
     c.option("--noise", noise_, "spread of random delays of ops, relative");
     c.option("--stragglers", stragglers_, "so many ranks, drawn by seed, compute slower");
     c.option("--slowdown", slowdown_, "the compute of stragglers takes so many times as long");
@@ -81,6 +84,7 @@ class SimulateVerb final : public Verb {
         "  orrery simulate plan.toml --trace step.json\n"
         "  orrery simulate demo-2x2x2 --json\n"
         "  orrery simulate plan.toml --noise 0.05 --seed 7\n"
+        "  orrery simulate plan.toml --critical-path\n"
         "  orrery simulate plan.toml --stragglers 2 --slowdown 1.3\n"
         "  orrery simulate plan.toml --fabric dgx-h100-superpod --routes hashed");
   }
@@ -96,6 +100,7 @@ class SimulateVerb final : public Verb {
     options.trace = !trace_ ? SimulateOptions::Ranks::none
                     : all   ? SimulateOptions::Ranks::all
                             : SimulateOptions::Ranks::classes;
+    options.critical_path = critical_path_;
     if (noise_ > 0.0) options.noise = Noise{seed_, noise_};
     if (stragglers_ > loaded.program.mesh.size()) {
       refuse("cli.stragglers",
@@ -117,6 +122,7 @@ class SimulateVerb final : public Verb {
         SimulateOptions alone = options;
         alone.fabric.reset();
         alone.trace = SimulateOptions::Ranks::none;
+        alone.critical_path = false;
         unshared = simulate(loaded.run, loaded.program, cost_model(loaded), alone).report;
       }
       result = simulate(loaded.run, loaded.program, cost_model(loaded), options);
@@ -151,6 +157,7 @@ class SimulateVerb final : public Verb {
         json["links_used"] = result.links.size();
         json["links"] = loads_json(*fabric, result.links, report.step_time, 100);
       }
+      if (result.critical_path) json["critical_path"] = path_json(result);
       json["complete"] = !stopped;
       if (trace_) json["trace_ranks"] = written;
       print_json(json);
@@ -165,6 +172,7 @@ class SimulateVerb final : public Verb {
         if (!delays(report, *unshared).empty()) out += table.str() + "\n";
         out += loads_text(*fabric, result.links, report.step_time, 8);
       }
+      if (result.critical_path) out += "\n" + path_text(result);
       out += fmt::format("\n  {} events\n", result.events);
       const std::uint64_t ranks = loaded.program.mesh.size();
       if (result.rank_classes < ranks) {
@@ -296,6 +304,7 @@ class SimulateVerb final : public Verb {
   std::string ranks_ = "auto";
   bool large_ = false;
   bool expand_ = false;
+  bool critical_path_ = false;
   double noise_ = 0.0;
   std::uint32_t stragglers_ = 0;
   double slowdown_ = 1.5;

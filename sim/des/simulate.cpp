@@ -102,6 +102,15 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
     simulation.flow_classes = folding->flow_classes();
   }
   if (shared) simulation.links = shared->loads();
+  if (options.critical_path) {
+    simulation.critical_path = critical_path(program, prices, classes, timing.trace);
+    const std::int64_t step = simulation.critical_path->steps.empty() ? 0 : simulation.critical_path->steps.back().end;
+    if (!shared) {
+      simulation.gains = gains(program, prices, classes, {options.noise, options.stragglers},
+                               shares_cores ? nodes_of(run, program, costs) : std::vector<std::uint32_t>{},
+                               *simulation.critical_path, step);
+    }
+  }
   LiveMemory memory;
   memory.read(program);
   for (RankTrace& r : timing.trace.ranks) {

@@ -12,6 +12,7 @@
 #include "core/record/trace.hpp"
 #include "sim/cost/cost_model.hpp"
 #include "sim/cost/prices.hpp"
+#include "sim/des/critical_path.hpp"
 #include "sim/des/perturbation.hpp"
 #include "sim/des/rank_classes.hpp"
 #include "sim/des/shared_network.hpp"
@@ -50,6 +51,7 @@ struct SimulateOptions {
   std::optional<Noise> noise;               ///< implies expand
   std::optional<FabricRoutes> fabric = {};  ///< communications share its links
   std::optional<Stragglers> stragglers = {};
+  bool critical_path = false;  ///< find it, and without a fabric what faster ops would bring
   SimulationProgress progress = {};
 };
 
@@ -62,6 +64,8 @@ struct Simulation {
   /// counted where links are shared and ranks are folded.
   std::uint32_t rank_classes = 0;
   std::optional<std::uint32_t> link_classes, flow_classes;
+  std::optional<CriticalPath> critical_path;
+  std::vector<Gain> gains;
 };
 
 /// Runs a Program's step as discrete events, op by op, in whole picoseconds.

@@ -98,6 +98,43 @@ bool is_symmetric(const Case& c, std::uint64_t seed) {
 
 }  // namespace
 
+TEST_CASE("the critical path explains the whole step, and faster ops save at most what they take on it",
+          "[property][sim]") {
+  int handovers = 0;
+  for (std::uint64_t seed = 1; seed <= 120; ++seed) {
+    Case c = draw(seed, 8);
+    CAPTURE(seed, test::describe(c.run));
+    const CostModel costs(*c.run.cluster, Calibration{}, c.run.plan.mesh, c.run.plan.placement, std::nullopt);
+    c.options.critical_path = true;
+    c.options.expand = seed % 2 == 0;
+    if (seed % 11 == 0) c.options.noise = Noise{seed, 0.1};
+    if (c.fabric) c.options.fabric = FabricRoutes{&*c.fabric, PathRule::by_destination, seed};
+    const Simulation s = simulate(c.run, c.program, costs, c.options);
+    REQUIRE(s.critical_path);
+    const CriticalPath& path = *s.critical_path;
+    REQUIRE_FALSE(path.steps.empty());
+    // Each op begins when the one before it ends; ranks have cores of their own here.
+    CHECK(path.waiting == 0);
+    CHECK(path.steps.front().start == 0);
+    CHECK(static_cast<double>(path.steps.back().end) * 1e-12 == Approx(s.report.step_time.base()).epsilon(1e-12));
+    for (std::size_t i = 1; i < path.steps.size(); ++i) {
+      REQUIRE(path.steps[i].start == path.steps[i - 1].end);
+      handovers += path.steps[i].rank != path.steps[i - 1].rank ? 1 : 0;
+    }
+    const std::vector<std::int64_t> on_path = path.by_operation();
+    CHECK(std::accumulate(on_path.begin(), on_path.end(), std::int64_t{0}) == path.steps.back().end);
+    for (const Gain& g : s.gains) {
+      CAPTURE(name_of(g.operation), g.all_compute);
+      CHECK(g.saved >= 0);
+      // Tenths are of whole picoseconds; noise is drawn anew for shorter ops.
+      const auto ops = static_cast<std::int64_t>(path.steps.size());
+      if (!c.options.noise) CHECK(g.saved <= g.on_path / 10 + ops);
+    }
+    CHECK(s.gains.empty() == c.fabric.has_value());
+  }
+  CHECK(handovers > 100);
+}
+
 TEST_CASE("folded equals expanded in order and in time", "[property][simulate][net]") {
   std::uint64_t classes = 0, ranks = 0, parted = 0;
   for (std::uint64_t seed = 1; seed <= 240; ++seed) {

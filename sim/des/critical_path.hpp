@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/program/program.hpp"
+#include "core/record/operation.hpp"
+#include "core/record/trace.hpp"
+#include "sim/cost/prices.hpp"
+#include "sim/des/perturbation.hpp"
+#include "sim/des/rank_classes.hpp"
+
+namespace orrery {
+
+/// One op on the way that decides how long a step takes.
+struct CriticalStep {
+  Rank rank{};
+  OpId op{};
+  Operation operation{};
+  std::int64_t start = 0, end = 0;  ///< picoseconds; a message begins when both its ends are ready
+  friend bool operator==(const CriticalStep&, const CriticalStep&) = default;
+};
+
+/// Why a step takes as long as it does: ops, each of which began when the one before it ended, from the step's start to
+/// its end.  From one rank to another it goes where a collective or a message waited for that rank.
+///
+/// Kelley and Walker, "Critical-path planning and scheduling", 1959.
+struct CriticalPath {
+  std::vector<CriticalStep> steps;  ///< in order of time
+  std::int64_t waiting = 0;         ///< picoseconds between them: ranks that waited for a core
+
+  /// Picoseconds of all ops of a kind.  If those took no time at all, the step would be shorter by at most that.
+  [[nodiscard]] std::vector<std::int64_t> by_operation() const;  ///< [operation]
+};
+
+/// Of a simulated step, whose trace has one rank for each of the classes, in their order.
+[[nodiscard]] CriticalPath critical_path(const Program&, const Prices&, const RankClasses&, const Trace&);
+
+/// What faster ops of one kind would bring.
+struct Gain {
+  Operation operation{};
+  bool all_compute = false;  ///< of all kernels together, as a faster device would
+  std::int64_t on_path = 0;  ///< picoseconds
+  std::int64_t saved = 0;    ///< picoseconds of the step where all these ops, on every rank, take a tenth less
+};
+/// For each kind of operation on the path, the longest first: the step is simulated again with those ops a tenth
+/// shorter. Links are not shared here.  At most a tenth of what they take on the path, where ranks do not share cores
+/// (there, ops that are not on it hold others up).
+[[nodiscard]] std::vector<Gain> gains(const Program&, const Prices&, const RankClasses&, const Perturbation&,
+                                      const std::vector<std::uint32_t>& node_of_rank, const CriticalPath&,
+                                      std::int64_t step);
+
+}  // namespace orrery
