@@ -30,7 +30,7 @@ TEST_CASE("cli.verb: a verb that is none", "[error]") {
 TEST_CASE("cli.arguments: what the command line lacks or cannot read", "[error]") {
   CHECK(refused("") ==
         "error: a verb is missing [cli.arguments]\n"
-        "  Known: plan, estimate, simulate, run, compare, explain, calibrate, show, check, study, validate.\n"
+        "  Known: plan, estimate, simulate, run, compare, explain, calibrate, show, check, study, validate, import.\n"
         "  orrery --help lists what is accepted.\n");
   CHECK(refused("estimate") ==
         "error: PLAN is required [cli.arguments]\n  orrery estimate --help lists what is accepted.\n");

@@ -55,7 +55,7 @@ TEST_CASE("a step over a fabric says which links are busiest, and what sharing t
   CHECK(text.out.find("with every link to itself; sharing them costs") != std::string::npos);
 }
 
-// Eight stages' worth of ranks fold to a few classes, which --expand does not change but for what it costs.
+// Four stages on four pairs of nodes fold; --expand gives the same step from all 64 ranks.
 TEST_CASE("a step is folded over ranks that behave alike, and says into how many classes", "[unit][cli]") {
   const std::string simulate = "simulate " + plan + " --fabric " + fabric;
   const json folded = json::parse(run(ORRERY_PROGRAM, simulate + " --json").out);
@@ -72,7 +72,7 @@ TEST_CASE("a step is folded over ranks that behave alike, and says into how many
                       " classes of ranks that behave alike; ") != std::string::npos);
 }
 
-// Every rank of a node by one leaf, hashed: what crosses the spine is delayed, what stays in a node is not.
+// Stages and replicas meet on the way out of their nodes; tensor groups stay inside, alone on NVLink.
 TEST_CASE("a step over a fabric says which communications sharing delays", "[unit][cli]") {
   const std::string simulate = "simulate llama-3-405b-16384-h100 --fabric llama-3-24k --routes rail-local";
   const json report = json::parse(run(ORRERY_PROGRAM, simulate + " --json").out);
