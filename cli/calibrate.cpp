@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/calibrate_fit.hpp"
+#include "cli/collectives.hpp"
 #include "cli/common.hpp"
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
@@ -34,15 +35,21 @@ class CalibrateVerb final : public Verb {
   void declare(Command& c) override {
     c.option("--from", from_,
              "fit what training programs add to published, measured runs: a table as validate reads it");
+    c.option(
+        "--collectives", collectives_,
+        "fit what NCCL's model of links lacks to measured collectives: a table as validate --collectives reads it");
     declare_output(c, flags_, "write the calibration here; default: where the other verbs find it");
     c.examples(
         "  orrery calibrate                 predictions for local-cpu then use it\n"
         "  orrery calibrate -o quiet.toml   and: orrery estimate plan.toml --calibration quiet.toml\n"
-        "  orrery calibrate --from traces/measured/runs.csv   constants of training programs, refitted");
+        "  orrery calibrate --from traces/measured/runs.csv   constants of training programs, refitted\n"
+        "  orrery calibrate --collectives traces/measured/collectives.csv   constants of links, refitted");
   }
 
   int run() override {
+    if (from_ && collectives_) refuse("cli.flags", "--from and --collectives fit different constants: give one");
     if (from_) return fit_to_runs(flags_, *from_);
+    if (collectives_) return fit_to_collectives(flags_, *collectives_);
     const std::filesystem::path file =
         prints_output(flags_) ? "standard output"
                               : (flags_.output ? std::filesystem::path(*flags_.output) : own_calibration_path());
@@ -111,7 +118,7 @@ class CalibrateVerb final : public Verb {
  private:
   struct Interrupted {};
   CommonFlags flags_;
-  std::optional<std::string> from_;
+  std::optional<std::string> from_, collectives_;
 };
 
 }  // namespace

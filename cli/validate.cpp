@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/collectives.hpp"
 #include "cli/common.hpp"
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
@@ -84,16 +85,22 @@ class ValidateVerb final : public Verb {
 
   void declare(Command& c) override {
     c.positional("RUNS.csv", table_, "a table of measured runs; without it, the shipped one");
+    c.flag("--collectives", collectives_, "measured collectives instead of runs: the table named, or the shipped one");
     c.choice("--by", by_, {"none", "gpu", "source", "precision", "framework"}, "errors for each of these, too");
     c.option("--svg", svg_, "draw predicted over measured into this file");
     declare_output(c, flags_, "write the comparison here, as JSON");
     c.examples(
         "  orrery validate\n"
         "  orrery validate --by gpu --svg scatter.svg\n"
-        "  orrery validate mine.csv --json");
+        "  orrery validate mine.csv --json\n"
+        "  orrery validate --collectives");
   }
 
   int run() override {
+    if (collectives_) {
+      if (svg_ || by_ != "none") refuse("cli.flags", "--collectives goes with neither --by nor --svg");
+      return validate_collectives(flags_, table_);
+    }
     const Library library = library_of(flags_);
     const std::filesystem::path table = table_ ? std::filesystem::path(*table_)
                                                : library.directory().parent_path() / "traces" / "measured" / "runs.csv";
@@ -136,6 +143,7 @@ class ValidateVerb final : public Verb {
   CommonFlags flags_;
   std::optional<std::string> table_, svg_;
   std::string by_ = "none";
+  bool collectives_ = false;
 };
 
 }  // namespace

@@ -114,7 +114,7 @@ std::string costs_text(const CostFile& c) {
   if (!c.framework.empty()) out.text("framework", c.framework);
   if (!c.source.empty()) out.text("source", c.source);
   if (!c.runs.empty()) out.texts("runs", c.runs);
-  if (c.errors.runs > 0) {
+  if (c.errors != HeldOutErrors{}) {
     out.table("held_out").whole("runs", c.errors.runs).number("mape_pct", c.errors.mape_pct);
     out.number("median_pct", c.errors.median_pct).number("bias_pct", c.errors.bias_pct);
     out.number("low", c.errors.low).number("high", c.errors.high);

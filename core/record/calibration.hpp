@@ -90,6 +90,35 @@ struct MessageRate {
   friend bool operator==(const MessageRate&, const MessageRate&) = default;
 };
 
+/// Generations of NVIDIA's devices between which NCCL's tuning tables differ.
+enum class GpuGeneration : std::uint8_t { volta, ampere, hopper, blackwell };
+
+/// How long collectives take over one kind of link, given what NCCL's own tuning model says they take:
+///
+///     T(t) = max(floor, stretch t + fill (1 - exp(-t / fill_time)))
+///
+///     t     time by NCCL's model     floor      one launch after the other, however few the bytes
+///     fill  what pipelines lose while they are short, all of it from times of some `fill_time` on
+///
+/// T grows with t, and T / t does not: so of two algorithms NCCL's choice stays the faster one, no collective gets
+/// cheaper with more bytes, and parts never cost less than the whole.
+struct LinkCurve {
+  Seconds floor;
+  double stretch = 1.0;
+  Seconds fill;
+  Seconds fill_time;
+  double pairs = 1.0;  ///< factor of the time of bytes sent from one device to another: messages, all-to-alls
+  friend bool operator==(const LinkCurve&, const LinkCurve&) = default;
+};
+
+/// Collectives by NCCL's tuning model (sim/cost/nccl), for devices that NVLink and switches join.
+struct NcclConstants {
+  GpuGeneration generation = GpuGeneration::hopper;
+  LinkCurve node;     ///< groups whose members NVLink joins
+  LinkCurve network;  ///< all others
+  friend bool operator==(const NcclConstants&, const NcclConstants&) = default;
+};
+
 /// Constants that turn a Program's work into time on one kind of device:
 /// measured by `orrery calibrate` or shipped under models/calibration.
 ///
@@ -111,6 +140,7 @@ struct Calibration {
   std::vector<double> level_efficiency;  ///< of each network level's bandwidth; the last counts for further levels
   Seconds collective_launch;             ///< once per collective
   std::vector<CollectiveAlgorithm> algorithms;  ///< offered by the library, in order of preference; empty: all
+  std::optional<NcclConstants> nccl;            ///< in place of collective_launch and algorithms where NVLink is
   std::optional<Bandwidth> host_bandwidth;      ///< copies between device and host
 
   std::vector<KernelRate> kernels;

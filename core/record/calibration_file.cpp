@@ -20,6 +20,7 @@ constexpr Limits<double> share{1e-6, 1.0};
 constexpr Limits<double> rate{1e-3, 1e24};
 constexpr Limits<double> size_range{1.0, 1e15};
 constexpr Limits<double> slowdown{1.0, 1e3};
+constexpr Limits<double> stretch{0.96, 1e3};  // NCCL counts 48 of a 400 Gbit/s port's 50 GB/s: none is beyond the line
 const Limits<Seconds> gap{Seconds{}, Seconds::of(1.0)};
 const Limits<Bandwidth> link{Bandwidth::of(1.0), Bandwidth::of(1e18)};
 constexpr std::size_t most_points = 64;      // of one axis
@@ -42,6 +43,11 @@ const std::vector<std::string_view>& kinds() {
 
 const std::vector<std::string_view>& algorithms() {
   static const std::vector<std::string_view> names{"ring", "tree", "recursive"};
+  return names;
+}
+
+const std::vector<std::string_view>& generations() {
+  static const std::vector<std::string_view> names{"volta", "ampere", "hopper", "blackwell"};
   return names;
 }
 
@@ -161,6 +167,24 @@ void read_messages(TomlTable& root, Calibration& into) {
   into.messages = std::move(m);
 }
 
+void read_curve(TomlTable& from, const char* key, LinkCurve& into) {
+  if (auto t = from.table(key)) {
+    read_link_curve(*t, into);
+    t->finish();
+  }
+}
+
+void read_nccl(TomlTable& root, Calibration& into) {
+  auto t = root.table("nccl", Need::optional);
+  if (!t) return;
+  NcclConstants n;
+  t->read_enum("generation", generations(), n.generation);
+  read_curve(*t, "node", n.node);
+  read_curve(*t, "network", n.network);
+  t->finish();
+  into.nccl = n;
+}
+
 std::optional<Calibration> read_root(TomlTable root, Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.size();
   if (!read_schema(root, "calibration", newest_schema)) return std::nullopt;
@@ -198,6 +222,7 @@ std::optional<Calibration> read_root(TomlTable root, Diagnostics& diagnostics) {
   read_attention(root, c);
   read_kernels(root, c);
   read_messages(root, c);
+  read_nccl(root, c);
   root.finish();
   if (diagnostics.size() != before) return std::nullopt;
   return c;
@@ -218,6 +243,20 @@ void write_rates(TomlWriter& out, const std::string& prefix, const RateTable& ta
 }
 
 }  // namespace
+
+void read_link_curve(TomlTable& from, LinkCurve& into) {
+  from.read("floor", into.floor, gap);
+  from.read("stretch", into.stretch, stretch);
+  from.read("fill", into.fill, gap);
+  from.read("fill_time", into.fill_time, {Seconds::of(1e-9), gap.most});
+  from.read("pairs", into.pairs, stretch, Need::optional);
+}
+
+void write_link_curve(TomlWriter& out, const LinkCurve& c) {
+  out.text("floor", exact_text(c.floor)).number("stretch", c.stretch).text("fill", exact_text(c.fill));
+  out.text("fill_time", exact_text(c.fill_time));
+  if (c.pairs != 1.0) out.number("pairs", c.pairs);
+}
 
 std::optional<Calibration> parse_calibration(std::string text, std::string file, Diagnostics& diagnostics) {
   auto root = parse_toml(std::move(text), std::move(file), diagnostics);
@@ -278,6 +317,11 @@ std::string calibration_text(const Calibration& c) {
     write_rates(out, "send_", c.messages->send);
     write_rates(out, "copy_", c.messages->copy);
     write_rates(out, "add_", c.messages->add);
+  }
+  if (c.nccl) {
+    out.table("nccl").text("generation", generations()[static_cast<std::size_t>(c.nccl->generation)]);
+    write_link_curve(out.table("nccl.node"), c.nccl->node);
+    write_link_curve(out.table("nccl.network"), c.nccl->network);
   }
   return out.str();
 }

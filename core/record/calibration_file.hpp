@@ -9,6 +9,9 @@
 
 namespace orrery {
 
+class TomlTable;
+class TomlWriter;
+
 /// Reads a calibration file (TOML, schema 1).  Empty when anything is wrong;
 /// every mistake is in `diagnostics`.
 ///
@@ -23,5 +26,9 @@ namespace orrery {
 
 /// The file's text; parse_calibration gives an equal calibration back.
 [[nodiscard]] std::string calibration_text(const Calibration&);
+
+/// The keys of a LinkCurve: floor, stretch, fill, fill_time and, optional, pairs.
+void read_link_curve(TomlTable&, LinkCurve&);
+void write_link_curve(TomlWriter&, const LinkCurve&);
 
 }  // namespace orrery

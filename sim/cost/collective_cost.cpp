@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "core/base/diagnostics.hpp"
+#include "sim/cost/nccl/nccl_cost.hpp"
 
 namespace orrery {
 
@@ -224,11 +225,15 @@ CollectiveCost::CollectiveCost(const ClusterSpec& cluster, const Calibration& ca
       all_to_all_(calibration.software[SoftwareCost::all_to_all]),
       messages_(calibration.messages),
       serial_(!cluster.device.concurrent_lanes) {
+  if (NcclCost::applies(cluster, calibration)) nccl_ = std::make_shared<const NcclCost>(cluster, calibration);
   for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
     const auto& e = calibration.level_efficiency;
     const double efficiency = e.empty() ? 1.0 : e[std::min(l, e.size() - 1)];
     const double slower = calibration.software[l == 0 ? SoftwareCost::link : SoftwareCost::network];
-    links_.push_back({cluster.levels[l].latency, (efficiency / slower) * cluster.levels[l].bandwidth});
+    reach_.push_back(efficiency / slower);
+    const double pairs =
+        nccl_ ? (nccl_->is_inside(l) ? calibration.nccl->node.pairs : calibration.nccl->network.pairs) : 1.0;
+    links_.push_back({cluster.levels[l].latency, (reach_.back() / pairs) * cluster.levels[l].bandwidth});
   }
   if (messages_) message_latency_ = more_ranks_than_cores ? messages_->latency_shared : messages_->latency;
   if (serial_) {
@@ -238,31 +243,44 @@ CollectiveCost::CollectiveCost(const ClusterSpec& cluster, const Calibration& ca
   }
 }
 
+CollectiveCost::Choice CollectiveCost::made(CollectiveAlgorithm algorithm, Seconds time) const {
+  return {algorithm, launch_ + time, {}, {}};
+}
+
 CollectiveCost::Choice CollectiveCost::choose(Collective::Kind kind, Bytes payload, const GroupShape& shape,
                                               std::optional<CollectiveAlgorithm> algorithm) const {
-  if (shape.members == 1) return {CollectiveAlgorithm::ring, {}};
+  if (shape.members == 1) return {};
   if (messages_) {
-    return {CollectiveAlgorithm::ring,
-            launch_ + stepwise_ring(kind, payload, shape.members, *messages_, message_latency_)};
+    return made(CollectiveAlgorithm::ring, stepwise_ring(kind, payload, shape.members, *messages_, message_latency_));
+  }
+  if (nccl_ && algorithm != CollectiveAlgorithm::recursive) {
+    NcclExcluded excluded{};
+    if (algorithm) {
+      excluded = all_but(*algorithm == CollectiveAlgorithm::tree ? NcclAlgorithm::tree : NcclAlgorithm::ring);
+    }
+    if (const auto price = nccl_->price(kind, payload, shape, excluded)) {
+      const bool tree = price->algorithm == NcclAlgorithm::tree;
+      return {tree ? CollectiveAlgorithm::tree : CollectiveAlgorithm::ring, price->time, price->algorithm,
+              price->moving};
+    }
   }
   if (algorithm && !serial_) {
     if (const auto time = collective_time(kind, payload, shape, *algorithm, links_)) {
-      return {*algorithm, launch_ + *time};
+      return made(*algorithm, *time);
     }
-    return {CollectiveAlgorithm::ring,
-            launch_ + *collective_time(kind, payload, shape, CollectiveAlgorithm::ring, links_)};
+    return made(CollectiveAlgorithm::ring, *collective_time(kind, payload, shape, CollectiveAlgorithm::ring, links_));
   }
   std::optional<Choice> best;
   for (const CollectiveAlgorithm a : algorithms_) {
     const auto time = collective_time(kind, payload, shape, a, links_);
-    if (time && (!best || *time < best->time)) best = Choice{a, *time};
+    if (time && (!best || *time < best->time)) best = Choice{a, *time, {}, {}};
   }
   if (!best) {  // the offered algorithms do not know this kind
-    best = Choice{CollectiveAlgorithm::ring, *collective_time(kind, payload, shape, CollectiveAlgorithm::ring, links_)};
+    best = Choice{
+        CollectiveAlgorithm::ring, *collective_time(kind, payload, shape, CollectiveAlgorithm::ring, links_), {}, {}};
   }
   if (kind == Collective::Kind::all_to_all) best->time = all_to_all_ * best->time;
-  best->time += launch_;
-  return *best;
+  return made(best->algorithm, best->time);
 }
 
 Seconds CollectiveCost::message(Bytes bytes, std::size_t level) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,6 +15,9 @@
 #include "sim/cost/point_to_point_cost.hpp"
 
 namespace orrery {
+
+enum class NcclAlgorithm : std::uint8_t;
+class NcclCost;
 
 /// A ring through all members that enters and leaves every unit of every level once.
 struct RingPath {
@@ -141,28 +145,38 @@ struct RingPath {
 [[nodiscard]] Seconds stepwise_ring(Collective::Kind, Bytes payload, std::uint32_t members, const MessageRate&,
                                     Seconds latency);
 
-/// Prices collectives and messages on one cluster: level bandwidths with the
+/// Prices collectives and messages on one cluster: NCCL's way where the calibration has its constants and NVLink joins
+/// the devices (nccl/nccl_cost.hpp); else, and for all-to-alls, permutes and messages, level bandwidths with the
 /// calibration's efficiencies, the library's algorithms, its launch.
 class CollectiveCost {
  public:
   struct Choice {
-    CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
+    CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;  ///< by whose messages links are loaded
     Seconds time;
+    std::optional<NcclAlgorithm> nccl;  ///< where NCCL's model made the choice
+    std::optional<Seconds> moving;      ///< of `time`, where it is known: the rest is latency
   };
   /// `more_ranks_than_cores`: CPU ranks take turns on their cores.
   CollectiveCost(const ClusterSpec&, const Calibration&, bool more_ranks_than_cores = false);
 
   /// The cheapest offered algorithm, ties to the first; or `algorithm`, and
   /// ring where that one does not exist for the kind and shape.  Devices
-  /// without concurrent lanes (CPU ranks) run rings only.
+  /// without concurrent lanes (CPU ranks) run rings only.  With NCCL's constants its choice, or ring or tree of its
+  /// own; `recursive`, which it lacks, is priced as elsewhere.
   [[nodiscard]] Choice choose(Collective::Kind, Bytes payload, const GroupShape&,
                               std::optional<CollectiveAlgorithm> algorithm = std::nullopt) const;
+  /// Most of a level's link that collectives fill, as a share of its bandwidth.
+  [[nodiscard]] double reach(std::size_t level) const { return nccl_ ? 1.0 : reach_[level]; }
   /// One message over level `level`.
   [[nodiscard]] Seconds message(Bytes, std::size_t level) const;
   [[nodiscard]] std::span<const LinkCost> links() const { return links_; }
 
  private:
+  [[nodiscard]] Choice made(CollectiveAlgorithm, Seconds time) const;
+
   std::vector<LinkCost> links_;
+  std::vector<double> reach_;             ///< of each level
+  std::shared_ptr<const NcclCost> nccl_;  ///< where it prices
   std::vector<CollectiveAlgorithm> algorithms_;
   Seconds launch_;
   double all_to_all_ = 1.0;  ///< factor of its time

@@ -121,8 +121,8 @@ Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group&
   return factor * slowest(kind, payload, group_shapes(group, mesh_, placement_, cluster_));
 }
 
-CollectiveAlgorithm CostModel::algorithm(Collective::Kind kind, Bytes payload, const GroupShape& shape) const {
-  return collective_cost_.choose(kind, payload, shape, override_).algorithm;
+CollectiveCost::Choice CostModel::choice(Collective::Kind kind, Bytes payload, const GroupShape& shape) const {
+  return collective_cost_.choose(kind, payload, shape, override_);
 }
 
 std::uint32_t CostModel::device_of(Rank rank) const {

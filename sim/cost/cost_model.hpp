@@ -51,8 +51,8 @@ class CostModel {
   /// A Collective op: the slowest of all groups of its kind, where node boundaries make them differ.
   [[nodiscard]] Seconds collective(const Program&, const Block&, const Op&) const;
   [[nodiscard]] Seconds collective(Collective::Kind, Bytes payload, const Group&) const;
-  /// The algorithm that `collective` assumes for one shape.
-  [[nodiscard]] CollectiveAlgorithm algorithm(Collective::Kind, Bytes payload, const GroupShape&) const;
+  /// What `collective` assumes for one shape.
+  [[nodiscard]] CollectiveCost::Choice choice(Collective::Kind, Bytes payload, const GroupShape&) const;
   /// One message of an Exchange between two ranks.
   [[nodiscard]] Seconds transfer(Bytes, Rank from, Rank to) const;
   /// The levels of the network, bit l for level l, over which pairs of ranks

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/diagnostics.hpp"
+#include "sim/cost/nccl/nccl_tables.hpp"
 #include "sim/net/collective_traffic.hpp"
 
 namespace orrery {
@@ -51,7 +52,7 @@ Bandwidth FabricTraffic::capacity(LinkId id) const {
   const auto& levels = costs_.cluster().levels;
   if (levels.empty()) return link.bandwidth;
   const std::size_t level = link.kind == LinkKind::network ? levels.size() - 1 : 0;
-  return (costs_.collectives().links()[level].bandwidth / levels[level].bandwidth) * link.bandwidth;
+  return costs_.collectives().reach(level) * link.bandwidth;
 }
 
 GroupShape FabricTraffic::shape(std::span<const Rank> members) const {
@@ -67,9 +68,14 @@ FabricTraffic::Collected FabricTraffic::collective(const Block& block, const Op&
     c.latency = picoseconds(costs_.collective(action.kind, Bytes{}, program_[action.group]));
     return c;
   }
-  const CollectiveAlgorithm algorithm = costs_.algorithm(action.kind, c.payload, shape);
-  c.pattern = pattern_of(action.kind, algorithm, c.payloads);
-  c.latency = picoseconds(costs_.collectives().choose(action.kind, Bytes{}, shape, algorithm).time);
+  const CollectiveCost::Choice choice = costs_.choice(action.kind, c.payload, shape);
+  const bool in_switches = choice.nccl == NcclAlgorithm::nvls || choice.nccl == NcclAlgorithm::nvls_tree;
+  c.pattern = in_switches && action.kind == Kind::all_reduce
+                  ? CollectivePattern{action.kind, CollectiveAlgorithm::tree, 0, 0, true}
+                  : pattern_of(action.kind, choice.algorithm, c.payloads);
+  c.latency = picoseconds(choice.moving
+                              ? choice.time - *choice.moving
+                              : costs_.collectives().choose(action.kind, Bytes{}, shape, choice.algorithm).time);
   return c;
 }
 
@@ -91,7 +97,7 @@ LinkShares FabricTraffic::shares(const CollectivePattern& pattern, std::span<con
     if (i == 0 || gpus[i] / of_box != gpus[i - 1] / of_box) boxes.push_back(0);
     ++boxes.back();
   }
-  for (const PairTraffic& t : collective_traffic(pattern.kind, pattern.algorithm, boxes, Bytes::of(1.0))) {
+  for (const PairTraffic& t : collective_traffic(pattern.kind, pattern.algorithm, boxes, Bytes::of(1.0), pattern.in_switches)) {
     pairs.push_back({gpus[t.from], gpus[t.to], t.payload.base()});
   }
   return over_links(pairs);

@@ -23,6 +23,7 @@ struct CollectivePattern {
   Collective::Kind kind = Collective::Kind::all_gather;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
   std::uint32_t distance = 0, width = 0;  ///< of a permute
+  bool in_switches = false;               ///< an all-reduce whose sums NVLink's switches make
   friend auto operator<=>(const CollectivePattern&, const CollectivePattern&) = default;
 };
 

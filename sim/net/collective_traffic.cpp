@@ -29,12 +29,16 @@ class Draft {
   void add_between(std::uint32_t from, std::uint32_t to, Bytes payload) {
     for (std::uint32_t k = 0; k < ports_; ++k) add(first_[from] + k, first_[to] + k, payload / ports_);
   }
-  /// From each member of every box to the next one, around.
-  void add_around(Bytes payload) {
+  /// From each member of every box of s to the next one, around: share(s) of the payload.
+  template <class Share>
+  void add_around(Bytes payload, Share&& share) {
     for (std::size_t b = 0; b < boxes_.size(); ++b) {
       const std::uint32_t s = boxes_[b];
-      for (std::uint32_t k = 0; k < s; ++k) add(first_[b] + k, first_[b] + (k + 1) % s, ((s - 1.0) / s) * payload);
+      for (std::uint32_t k = 0; k < s; ++k) add(first_[b] + k, first_[b] + (k + 1) % s, share(s) * payload);
     }
+  }
+  void add_around(Bytes payload) {
+    add_around(payload, [](double s) { return (s - 1.0) / s; });
   }
   /// Each pair once, ascending.
   std::vector<PairTraffic> take() {
@@ -77,7 +81,7 @@ void add_ring(Draft& draft, Kind kind, Bytes payload) {
   for (std::uint32_t b = 0; b + open < boxes; ++b) draft.add_between(b, (b + 1) % boxes, hop);
 }
 
-void add_trees(Draft& draft, Kind kind, Bytes payload) {
+void add_trees(Draft& draft, Kind kind, Bytes payload, bool in_switches) {
   const auto connect = [&](std::uint32_t count, auto&& add) {
     const TwoTrees trees = two_trees(count);
     for (const auto& parent : {trees.first, trees.second}) {
@@ -87,11 +91,16 @@ void add_trees(Draft& draft, Kind kind, Bytes payload) {
       }
     }
   };
-  if (draft.boxes() == 1) {
+  if (draft.boxes() == 1 && !in_switches) {
     connect(draft.members(), [&](std::uint32_t a, std::uint32_t b, Bytes n) { draft.add(a, b, n); });
     return;
   }
-  draft.add_around(around_ring(kind, draft.members(), payload));
+  if (in_switches) {
+    draft.add_around(payload, [](double s) { return 1.0 + 1.0 / s; });
+    if (draft.boxes() == 1) return;
+  } else {
+    draft.add_around(around_ring(kind, draft.members(), payload));
+  }
   connect(draft.boxes(), [&](std::uint32_t a, std::uint32_t b, Bytes n) {
     if (a != b) draft.add_between(a, b, n);
   });
@@ -170,14 +179,16 @@ TwoTrees two_trees(std::uint32_t p) {
 }
 
 std::vector<PairTraffic> collective_traffic(Kind kind, CollectiveAlgorithm algorithm,
-                                            std::span<const std::uint32_t> boxes, Bytes payload) {
+                                            std::span<const std::uint32_t> boxes, Bytes payload, bool in_switches) {
   ORRERY_ASSERT(!boxes.empty() && kind != Kind::permute, boxes.size());
   Draft draft(boxes);
   if (draft.members() == 1 || kind == Kind::barrier) return {};
   if (kind == Kind::all_to_all) {
     add_all_to_all(draft, algorithm, payload);
+  } else if (in_switches && kind == Kind::all_reduce) {
+    add_trees(draft, kind, payload, true);
   } else if (algorithm == CollectiveAlgorithm::tree && (kind == Kind::all_reduce || is_one_way(kind))) {
-    add_trees(draft, kind, payload);
+    add_trees(draft, kind, payload, false);
   } else if (algorithm == CollectiveAlgorithm::recursive && !is_one_way(kind)) {
     add_recursive(draft, kind, payload);
   } else {

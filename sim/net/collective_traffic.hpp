@@ -29,6 +29,10 @@ struct PairTraffic {
 ///                a box of s members (s - 1) / s N from each member to the next; N, where there is but one box
 ///     tree       two binary trees over the boxes, n / 2 each way each, N / m by each port; inside a box as the ring
 ///     recursive  halving and doubling, or Bruck's rounds, inside the boxes, then between them with n / s
+///     in switches  of an all-reduce inside a box n (1 + 1 / s) from each member to the next, whatever goes on between
+///     boxes:
+///                NVLink's switches read every member's vector and give the sum's parts to one, then each part to all
+///                (NVLS)
 ///     all-to-all n / p for every pair; recursive: Bruck's rounds over all members
 ///
 ///     p  members     n  payload: the whole vector, of an all-to-all one member's send buffer
@@ -38,7 +42,8 @@ struct PairTraffic {
 /// Sources: Patarasuk and Yuan, JPDC 69(2), 2009 (ring); Sanders, Speck and Traeff, Parallel Computing 35(12), 2009
 /// (trees); Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005, and Bruck et al., IEEE TPDS 8(11), 1997 (rounds).
 [[nodiscard]] std::vector<PairTraffic> collective_traffic(Collective::Kind, CollectiveAlgorithm,
-                                                          std::span<const std::uint32_t> boxes, Bytes payload);
+                                                          std::span<const std::uint32_t> boxes, Bytes payload,
+                                                          bool in_switches = false);
 
 /// Parent of each member in two binary trees, in each of which about half the members are leaves; no member is inside
 /// both unless p is odd, and then one.  A root is its own parent.

@@ -22,11 +22,12 @@ std::string text_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Texts of the sources in a folder.
+/// Texts of the sources in a folder, headers with templates among them.
 std::vector<std::string> sources(const std::string& folder) {
   std::vector<std::string> out;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(root / folder)) {
-    if (entry.path().extension() == ".cpp") out.push_back(text_of(entry.path()));
+    const auto kind = entry.path().extension();
+    if (kind == ".cpp" || kind == ".hpp") out.push_back(text_of(entry.path()));
   }
   return out;
 }

@@ -48,8 +48,8 @@ TEST_CASE("Every op has a price in whole picoseconds", "[cost-model]") {
   // Data groups {0, 1} and {2, 3} lie inside nodes.  4000 bytes on two ranks:
   // ring 2 (1 us + 2000 B / 100 GB/s) = 2.04 us; recursive doubling 1 us + 40 ns is cheaper.
   CHECK(costs.price(p, block, block.ops[1], Rank{0}) == 1'040'000);
-  CHECK(costs.algorithm(Collective::Kind::all_reduce, Bytes::of(4000),
-                        group_shapes(p.groups[0], p.mesh, {}, cluster)[0]) == CollectiveAlgorithm::recursive);
+  CHECK(costs.choice(Collective::Kind::all_reduce, Bytes::of(4000), group_shapes(p.groups[0], p.mesh, {}, cluster)[0])
+            .algorithm == CollectiveAlgorithm::recursive);
   // To the other node: 10 us + 1000 B / 10 GB/s = 10.1 us.
   CHECK(costs.price(p, block, block.ops[2], Rank{0}) == 10'100'000);
   CHECK(costs.price(p, block, block.ops[3], Rank{0}) == 0);

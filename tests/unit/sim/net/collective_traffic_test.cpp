@@ -89,3 +89,18 @@ TEST_CASE("traffic between boxes is spread over their ports", "[unit][net]") {
   }
   for (const auto& [member, bytes] : leaves) CHECK(bytes == Approx(2.0 * 2.0 / 3.0 / 4.0));
 }
+
+// NVLS: each member's link carries its vector up and the sum's own part down for the reduction, the part up and the sum
+// down for the multicast: n (1 + 1 / s) each way.  Two boxes hand the sum's halves both ways over all ports.
+TEST_CASE("reductions in switches load each link of a box alike", "[unit][net]") {
+  for (std::uint32_t s = 2; s <= 8; ++s) {
+    CAPTURE(s);
+    const std::vector<std::uint32_t> one{s}, two{s, s};
+    const auto pairs = collective_traffic(Kind::all_reduce, CollectiveAlgorithm::ring, one, Bytes::of(1.0), true);
+    REQUIRE(pairs.size() == s);
+    for (const PairTraffic& t : pairs) CHECK(t.payload.base() == Approx(1.0 + 1.0 / s));
+    // Inside as before; between the boxes two trees of one edge each, half up and half down: 2 in all.
+    CHECK(total(collective_traffic(Kind::all_reduce, CollectiveAlgorithm::ring, two, Bytes::of(1.0), true)) ==
+          Approx(2.0 * s * (1.0 + 1.0 / s) + 2.0));
+  }
+}

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/common.hpp"
+
+namespace orrery {
+
+/// `orrery validate --collectives [COLLECTIVES.csv]`: measured collectives beside what the cost model makes of them,
+/// errors of each machine by size, and NCCL's choices where they are known.  Without a table, the shipped one.
+[[nodiscard]] int validate_collectives(const CommonFlags&, const std::optional<std::string>& table);
+
+/// `orrery calibrate --collectives COLLECTIVES.csv`: fits the constants of each kind of link and writes one file for
+/// each into the folder -o, by default models/collectives of the data directory.
+[[nodiscard]] int fit_to_collectives(const CommonFlags&, const std::string& table);
+
+}  // namespace orrery

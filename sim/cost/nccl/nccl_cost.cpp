@@ -1,0 +1,76 @@
+#include "sim/cost/nccl/nccl_cost.hpp"
+
+#include <algorithm>
+
+#include "core/base/diagnostics.hpp"
+#include "sim/cost/nccl/link_curve.hpp"
+
+namespace orrery {
+namespace {
+
+std::optional<NcclCollective> tuned(Collective::Kind kind) {
+  switch (kind) {
+    case Collective::Kind::all_reduce:
+    case Collective::Kind::barrier: return NcclCollective::all_reduce;
+    case Collective::Kind::all_gather: return NcclCollective::all_gather;
+    case Collective::Kind::reduce_scatter: return NcclCollective::reduce_scatter;
+    case Collective::Kind::broadcast: return NcclCollective::broadcast;
+    case Collective::Kind::reduce: return NcclCollective::reduce;
+    case Collective::Kind::all_to_all:
+    case Collective::Kind::permute: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool NcclCost::applies(const ClusterSpec& cluster, const Calibration& calibration) {
+  return calibration.nccl && cluster.device.concurrent_lanes && !cluster.levels.empty() &&
+         cluster.levels.front().bandwidth >= least_nvlink;
+}
+
+NcclCost::NcclCost(const ClusterSpec& cluster, const Calibration& calibration)
+    : constants_(*calibration.nccl),
+      link_(calibration.software[SoftwareCost::link]),
+      network_(calibration.software[SoftwareCost::network]) {
+  ORRERY_ASSERT(applies(cluster, calibration) && cluster.levels.size() <= bandwidth_.size(), cluster.levels.size());
+  for (std::size_t l = 0; l < cluster.levels.size(); ++l) bandwidth_[l] = cluster.levels[l].bandwidth;
+  while (domain_ < cluster.levels.size() && bandwidth_[domain_] == bandwidth_[0]) ++domain_;
+}
+
+NcclTopology NcclCost::topology(const GroupShape& shape) const {
+  NcclTopology t;
+  t.generation = constants_.generation;
+  t.ranks = shape.members;
+  t.per_node = shape.members;
+  t.nvlink = bandwidth_[0];
+  if (shape.levels <= domain_) return t;
+  t.nodes = shape.level[domain_ - 1].units;
+  t.per_node = shape.level[domain_ - 1].least;
+  std::optional<Bandwidth> port;
+  for (std::size_t l = domain_; l < shape.levels; ++l) {
+    if (shape.level[l].units == shape.level[l - 1].units) continue;  // nobody leaves a unit of the level below over it
+    const Bandwidth of_member = (static_cast<double>(shape.level[l - 1].least) / t.per_node) * bandwidth_[l];
+    port = port ? std::min(*port, of_member) : of_member;
+  }
+  t.port = port.value_or(bandwidth_[domain_]);
+  return t;
+}
+
+std::optional<NcclCost::Price> NcclCost::price(Collective::Kind kind, Bytes payload, const GroupShape& shape,
+                                               const NcclExcluded& excluded) const {
+  const std::optional<NcclCollective> collective = tuned(kind);
+  if (!collective) return std::nullopt;
+  const NcclTopology t = topology(shape);
+  std::optional<NcclChoice> choice = nccl_choice(*collective, t, payload, excluded);
+  if (!choice) choice = nccl_choice(*collective, t, payload, all_but(NcclAlgorithm::ring));
+  ORRERY_ASSERT(choice.has_value());
+  const bool within = t.nodes == 1;
+  const double slower = within ? link_ : network_;
+  const Seconds modelled = choice->time + (slower - 1.0) * choice->moving;
+  const Seconds time = on_links(within ? constants_.node : constants_.network, modelled);
+  // What the bytes do not explain is waiting, in which they do not load links.
+  return Price{choice->way.algorithm, choice->way.protocol, modelled, time, std::min(time, slower * choice->moving)};
+}
+
+}  // namespace orrery

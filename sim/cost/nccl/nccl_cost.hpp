@@ -1,0 +1,57 @@
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "core/base/units.hpp"
+#include "core/program/op.hpp"
+#include "core/record/calibration.hpp"
+#include "core/spec/cluster_spec.hpp"
+#include "sim/cost/group_shape.hpp"
+#include "sim/cost/nccl/nccl_model.hpp"
+
+namespace orrery {
+
+/// Prices the collectives that NCCL tunes, on clusters whose innermost levels NVLink joins.
+///
+///     T = curve(t)      t = l + s n / B of NCCL's choice
+///
+///     l, n / B  latency and bytes' part of its time by NCCL's own model (nccl_model.hpp)     curve  LinkCurve of the
+///     node or the network s         slowdown of the link by the training program, 1 without
+///
+/// Levels from the inside that have the bandwidth of the innermost one are one domain, a "node" of NCCL's (trays of a
+/// rack, say); of the others the one that leaves a member least is its port.  All kinds but all-to-all and permute,
+/// which NCCL makes of sends and receives; a barrier is an all-reduce of nothing.
+class NcclCost {
+ public:
+  /// Innermost bandwidth below which devices are not taken to be joined by NVLink.
+  static constexpr Bandwidth least_nvlink = Bandwidth::of(100e9);
+  [[nodiscard]] static bool applies(const ClusterSpec&, const Calibration&);
+
+  /// Requires applies(cluster, calibration).
+  NcclCost(const ClusterSpec&, const Calibration&);
+
+  struct Price {
+    NcclAlgorithm algorithm = NcclAlgorithm::ring;
+    NcclProtocol protocol = NcclProtocol::simple;
+    Seconds modelled;  ///< t
+    Seconds time;
+    Seconds moving;  ///< part of it in which the bytes move
+    friend bool operator==(const Price&, const Price&) = default;
+  };
+  /// Empty for kinds that NCCL does not tune.  Ring where what is not excluded does not exist.
+  /// Requires a group of at least two.
+  [[nodiscard]] std::optional<Price> price(Collective::Kind, Bytes payload, const GroupShape&,
+                                           const NcclExcluded& = {}) const;
+  [[nodiscard]] NcclTopology topology(const GroupShape&) const;
+  /// Whether a level lies inside a domain.
+  [[nodiscard]] bool is_inside(std::size_t level) const { return level < domain_; }
+
+ private:
+  NcclConstants constants_;
+  std::array<Bandwidth, GroupShape::max_levels> bandwidth_{};
+  std::size_t domain_ = 1;  ///< levels of a domain
+  double link_ = 1.0, network_ = 1.0;
+};
+
+}  // namespace orrery
