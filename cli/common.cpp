@@ -19,8 +19,19 @@
 #include "core/record/calibration_file.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "validate/validation.hpp"
 
 namespace orrery {
+
+namespace {
+
+std::string program_names() {
+  std::string out;
+  for (const TrainingProgram& p : training_programs()) out += fmt::format("{}{}", out.empty() ? "" : ", ", p.name);
+  return out;
+}
+
+}  // namespace
 
 void declare_output(Command& c, CommonFlags& flags, const std::string& output_help) {
   c.flag("--json", flags.json, "print JSON for other programs");
@@ -31,6 +42,9 @@ void declare_output(Command& c, CommonFlags& flags, const std::string& output_he
 void declare_machine(Command& c, CommonFlags& flags) {
   c.option("--gpus", flags.gpus, "number of devices; default: the cluster file's", {1, max_devices});
   c.option("--calibration", flags.calibration, "calibration file; default: the device's");
+  c.option(
+      "--software", flags.software,
+      "training program whose costs are priced in: none, " + program_names() + "; auto: the usual one on the device");
   c.choice("--lanes", flags.lanes, {"auto", "serial", "concurrent"},
            "whether a rank's lanes run one at a time or side by side; auto: as the device's file says");
 }
@@ -86,7 +100,10 @@ std::filesystem::path own_calibration_path() {
   return root / ".local" / "share" / "orrery" / "calibration" / "cpu-core.toml";
 }
 
-CalibrationChoice calibration_of(const CommonFlags& flags, const Library& library, const DeviceSpec& device) {
+namespace {
+
+/// The device's constants alone.
+CalibrationChoice constants_of(const CommonFlags& flags, const Library& library, const DeviceSpec& device) {
   std::filesystem::path file;
   std::string origin;
   std::error_code failure;
@@ -114,7 +131,31 @@ CalibrationChoice calibration_of(const CommonFlags& flags, const Library& librar
     refuse("cli.calibration", fmt::format("the calibration is of another device ({})", origin),
            {fmt::format("It is of {}; the cluster has {}.", read->device, device.name)});
   }
-  return {std::move(*read), std::move(origin)};
+  return {std::move(*read), std::move(origin), {}};
+}
+
+}  // namespace
+
+CalibrationChoice calibration_of(const CommonFlags& flags, const Library& library, const DeviceSpec& device,
+                                 Precision precision) {
+  CalibrationChoice out = constants_of(flags, library, device);
+  Diagnostics d;
+  std::optional<Software> software =
+      software_of(flags.software, shipped_costs(library), out.calibration, device, precision, d);
+  require_none(d);
+  out.software = std::move(*software);
+  out.calibration.software = out.software.costs;
+  return out;
+}
+
+void tell_prices(Report& report, const CalibrationChoice& prices) {
+  report.assumptions.push_back("calibration: " + prices.origin);
+  report.assumptions.push_back("software: " + describe(prices.software));
+  report.software = prices.software.name;
+  report.software_costs = prices.software.files;
+  if (const auto& errors = prices.software.errors) {
+    report.interval = StepInterval{errors->low * report.step_time, errors->high * report.step_time};
+  }
 }
 
 void adapt_to_this_machine(ClusterSpec& cluster) {
@@ -174,7 +215,7 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
   static_cast<void>(check_sizes(run->model, run->workload, d));  // the mistakes are in d
   check(run->plan, run->model, run->workload, &*run->cluster, d);
   require_none(d);
-  CalibrationChoice calibration = calibration_of(flags, library, run->cluster->device);
+  CalibrationChoice calibration = calibration_of(flags, library, run->cluster->device, run->workload.precision);
   return {std::move(*run), std::move(calibration)};
 }
 

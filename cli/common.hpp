@@ -15,9 +15,11 @@
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
 #include "core/record/calibration.hpp"
+#include "core/record/report.hpp"
 #include "core/spec/library.hpp"
 #include "planner/resolve.hpp"
 #include "sim/cost/cost_model.hpp"
+#include "validate/software.hpp"
 
 namespace orrery {
 
@@ -27,14 +29,15 @@ struct CommonFlags {
   std::optional<std::string> output;
   std::optional<std::uint32_t> gpus;
   std::optional<std::string> calibration;
-  std::string lanes = "auto";  ///< "serial", "concurrent" or "auto": as the device's file says
+  std::string software = "auto";  ///< a training program, "none" or "auto": the device's usual one
+  std::string lanes = "auto";     ///< "serial", "concurrent" or "auto": as the device's file says
   std::optional<std::string> data;
 };
 
 /// --json, -o and --data; `output_help` says what -o writes.  "-o -" writes it to
 /// standard output, and then nothing else is printed there.
 void declare_output(Command&, CommonFlags&, const std::string& output_help);
-/// --gpus, --calibration and --lanes.
+/// --gpus, --calibration, --software and --lanes.
 void declare_machine(Command&, CommonFlags&);
 
 /// The user's mistakes, on their way to exit status 2.
@@ -61,13 +64,17 @@ void keep_apart(const std::filesystem::path& input, const std::vector<std::optio
 
 /// What a device's times are computed with, and where that came from.
 struct CalibrationChoice {
-  Calibration calibration;
-  std::string origin;  ///< "shipped h100", a path, or "none: datasheet figures"
+  Calibration calibration;  ///< with the costs of `software`
+  std::string origin;       ///< "shipped h100", a path, or "none: datasheet figures"
+  Software software;
 };
 /// --calibration; else, for cores of this machine (cpu-core), what `orrery
 /// calibrate` wrote; else the shipped one of the device.  Constants of another
 /// device are an input error.
-[[nodiscard]] CalibrationChoice calibration_of(const CommonFlags&, const Library&, const DeviceSpec&);
+/// What --software says is priced in, for products in the given precision.
+[[nodiscard]] CalibrationChoice calibration_of(const CommonFlags&, const Library&, const DeviceSpec&, Precision);
+/// Writes into a prediction what it was priced with, and how far off such predictions are.
+void tell_prices(Report&, const CalibrationChoice&);
 /// Where `orrery calibrate` writes without -o.
 [[nodiscard]] std::filesystem::path own_calibration_path();
 

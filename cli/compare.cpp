@@ -177,8 +177,10 @@ class CompareVerb final : public Verb {
   int plans() const {
     const LoadedPlan a = load_plan(a_, flags_, std::nullopt);
     const LoadedPlan b = load_plan(b_, flags_, std::nullopt);
-    const Report ra = estimate(a.run, a.program, cost_model(a));
-    const Report rb = estimate(b.run, b.program, cost_model(b));
+    Report ra = estimate(a.run, a.program, cost_model(a));
+    Report rb = estimate(b.run, b.program, cost_model(b));
+    tell_prices(ra, a.calibration);
+    tell_prices(rb, b.calibration);
     nlohmann::ordered_json json;
     json["a"] = to_json(ra);
     json["b"] = to_json(rb);
@@ -196,9 +198,19 @@ class CompareVerb final : public Verb {
       using R = const Report&;
       table.row({"plan", a.run.plan.name, b.run.plan.name});
       row("GPUs", [](R r) { return fmt::format("{}", r.gpus); });
-      row("step time", [](R r) { return short_text(r.step_time, 4); });
-      row("tokens/s per GPU", [](R r) { return short_count(r.tokens_per_s_per_gpu, 4); });
-      row("MFU", [](R r) { return percent(r.model_flops_utilization); });
+      const auto ranged = [&](const char* what, auto value, auto range) {
+        row(what, value);
+        if (ra.interval || rb.interval) row("  eight in ten", range);
+      };
+      table.row({"software", ra.software, rb.software});
+      ranged(
+          "step time", [](R r) { return short_text(r.step_time, 4); }, step_range);
+      ranged(
+          "tokens/s per GPU", [](R r) { return short_count(r.tokens_per_s_per_gpu, 4); },
+          [](R r) { return count_range(r, r.tokens_per_s_per_gpu); });
+      ranged(
+          "MFU", [](R r) { return percent(r.model_flops_utilization); },
+          [](R r) { return percent_range(r, r.model_flops_utilization); });
       row("compute", [](R r) { return short_text(r.compute); });
       row("waiting for collectives", [](R r) { return short_text(exposed_collectives(r)); });
       row("bubble", [](R r) { return short_text(r.bubble_fraction * r.step_time); });

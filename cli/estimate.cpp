@@ -30,15 +30,15 @@ class EstimateVerb final : public Verb {
     keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output});
     const LoadedPlan loaded = load_plan(plan_, flags_, cluster_);
     Report report = estimate(loaded.run, loaded.program, cost_model(loaded));
-    report.assumptions.push_back("calibration: " + loaded.calibration.origin);
+    tell_prices(report, loaded.calibration);
     write_output(flags_, write_report(report));
     if (prints_output(flags_)) {
       // It has been printed.
     } else if (flags_.json) {
       print_json(to_json(report));
     } else {
-      print(heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" +
-            report_text(report));
+      print(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
+            resolutions_text(loaded.resolved) + "\n" + report_text(report));
     }
     return report.fits ? status_fine : status_no;
   }

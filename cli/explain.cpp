@@ -67,10 +67,10 @@ class ExplainVerb final : public Verb {
   int one() const {
     const UnresolvedPlan plan = read_unresolved(plan_, flags_, cluster_);
     std::optional<Ticker> ticker(std::in_place, "explain");
-    const Explanation e = explain(plan.run, plan.calibration.calibration, [&](std::uint64_t done, std::uint64_t total) {
-      ticker->show("explain", done, total);
-    });
+    Explanation e = explain(plan.run, plan.calibration.calibration,
+                            [&](std::uint64_t done, std::uint64_t total) { ticker->show("explain", done, total); });
     ticker.reset();
+    tell_prices(e.report, plan.calibration);
     nlohmann::ordered_json json = to_json(e.report);
     json["terms_s"] = nlohmann::ordered_json::object();
     for (const TimeTerm& t : e.terms) json["terms_s"][t.name] = t.time.base();
@@ -88,7 +88,8 @@ class ExplainVerb final : public Verb {
     std::string text = e.text;
     const std::string repeated = describe(e.plan) + "\n";
     if (text.starts_with(repeated)) text.erase(0, repeated.size());
-    show(json, heading_text(resolved, plan.calibration.origin) + "\n" + text);
+    show(json, heading_text(resolved, plan.calibration.origin, describe(plan.calibration.software)) +
+                   interval_text(e.report) + "\n" + text);
     return e.report.fits ? status_fine : status_no;
   }
 
@@ -101,13 +102,15 @@ class ExplainVerb final : public Verb {
       unlike.emplace_back("--cluster and --gpus put both on one cluster; orrery compare sets such plans side by side.");
       refuse("cli.explain", "the plans are not of the same thing", std::move(unlike));
     }
-    const Difference diff = explain_difference(plan.run, other.run.plan, plan.calibration.calibration);
+    Difference diff = explain_difference(plan.run, other.run.plan, plan.calibration.calibration);
     nlohmann::ordered_json json;
     json["valid"] = diff.valid;
     json["first_violation"] = diff.first_violation;
     json["fits"] = diff.fits;
     json["reference_fits"] = diff.reference_fits;
     if (diff.valid) {
+      tell_prices(diff.reference, plan.calibration);
+      tell_prices(diff.other_report, plan.calibration);
       json["reference"] = to_json(diff.reference);
       json["other"] = to_json(diff.other_report);
     }
@@ -120,8 +123,8 @@ class ExplainVerb final : public Verb {
     const auto named = [](const PlannedRun& run, const std::string& reference) {
       return run.plan.name.empty() ? reference : run.plan.name;
     };
-    show(json, fmt::format("Why not {} (right) instead of {} (left)\n{}", named(other.run, *other_),
-                           named(plan.run, plan_), diff.text));
+    show(json, fmt::format("Why not {} (right) instead of {} (left)\n{}\nsoftware: {}\n", named(other.run, *other_),
+                           named(plan.run, plan_), diff.text, describe(plan.calibration.software)));
     return diff.valid && diff.fits && diff.reference_fits ? status_fine : status_no;
   }
 

@@ -183,7 +183,7 @@ void PlanVerb::read() {
             {"Write price_per_gpu_hour into a cluster file of your own, or minimize step-time."});
   }
   require_none(d);
-  calibration_ = calibration_of(flags_, library, machine_.device);
+  calibration_ = calibration_of(flags_, library, machine_.device, workload_.precision);
 }
 
 PlannedRun PlanVerb::planned(const Plan& plan, const std::string& name) const {
@@ -325,11 +325,11 @@ std::size_t PlanVerb::unsimulated(const SearchResult& result) const {
 
 std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
-  std::string out =
-      fmt::format("{}, {} parameters, on {} ({} x {}); batch {} x {} tokens, {}, {}\ncalibration: {}\n\n",
-                  printable(spec_.name), short_count(static_cast<double>(parameter_count(spec_))),
-                  printable(machine_.name), machine_.devices(), printable(machine_.device.name), workload_.global_batch,
-                  workload_.sequence_length, precision_, optimizer_, printable(calibration_.origin));
+  std::string out = fmt::format(
+      "{}, {} parameters, on {} ({} x {}); batch {} x {} tokens, {}, {}\ncalibration: {}\nsoftware: {}\n\n",
+      printable(spec_.name), short_count(static_cast<double>(parameter_count(spec_))), printable(machine_.name),
+      machine_.devices(), printable(machine_.device.name), workload_.global_batch, workload_.sequence_length,
+      precision_, optimizer_, printable(calibration_.origin), printable(describe(calibration_.software)));
   if (plans.empty() && result.complete) return out + "No plan fits.\n" + result.certificate + "\n" + nearest_text();
   if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.certificate + "\n";
   // Side by side: a column for each plan, a row for each decision and figure.
@@ -400,9 +400,15 @@ std::string PlanVerb::text(const SearchResult& result) const {
   table.row({});
   row("step time", [](P p) { return short_text(p.report.step_time, 4); });
   row("  simulated", [](P p) { return p.simulated ? short_text(p.simulated->step_time, 4) : "-"; });
+  const auto range = [&](auto text) {
+    if (calibration_.software.errors) row("  eight in ten", text);
+  };
+  range([](P p) { return step_range(p.report); });
   row("tokens/s", [](P p) { return short_count(p.report.tokens_per_s, 4); });
   row("tokens/s per GPU", [](P p) { return short_count(p.report.tokens_per_s_per_gpu, 4); });
+  range([](P p) { return count_range(p.report, p.report.tokens_per_s_per_gpu); });
   row("MFU", [](P p) { return percent(p.report.model_flops_utilization); });
+  range([](P p) { return percent_range(p.report, p.report.model_flops_utilization); });
   row("bubble", [](P p) { return percent(p.report.bubble_fraction); });
   row("exposed communication", [](P p) { return short_text(p.report.exposed_communication); });
   if (machine_.price_per_gpu_hour) {
@@ -517,9 +523,13 @@ int PlanVerb::run() {
   options.progress = [&](const SearchProgress& p) {
     progress.show(p.phase, p.done, p.total, p.eta_s, p.best ? "best " + short_text(*p.best) : "");
   };
-  const SearchResult result = search(make_space(spec_, workload_, machine_, limits_), spec_, workload_, machine_,
-                                     calibration_.calibration, options);
+  SearchResult result = search(make_space(spec_, workload_, machine_, limits_), spec_, workload_, machine_,
+                               calibration_.calibration, options);
   progress.clear();
+  for (FoundPlan& found : result.plans) {
+    tell_prices(found.report, calibration_);
+    if (found.simulated) tell_prices(*found.simulated, calibration_);
+  }
   if (!result.plans.empty()) write_output(flags_, write_plan(planned(result.plans[0], 0)));
   Diagnostics refused;
   const std::optional<std::string> flags = exported(result, refused);

@@ -48,7 +48,31 @@ std::string mesh_text(const Mesh& mesh) {
   return out.empty() ? "one rank" : out;
 }
 
-std::string heading_text(const PlannedRun& run, const std::string& calibration) {
+std::string step_range(const Report& r) {
+  if (!r.interval) return "-";
+  return fmt::format("{} to {}", short_text(r.interval->low, 4), short_text(r.interval->high, 4));
+}
+
+std::string count_range(const Report& r, double rate) {
+  if (!r.interval) return "-";
+  return fmt::format("{} to {}", short_count(r.step_time / r.interval->high * rate),
+                     short_count(r.step_time / r.interval->low * rate));
+}
+
+std::string percent_range(const Report& r, double share) {
+  if (!r.interval) return "-";
+  return fmt::format("{} to {}", percent(r.step_time / r.interval->high * share),
+                     percent(r.step_time / r.interval->low * share));
+}
+
+std::string interval_text(const Report& r) {
+  if (!r.interval) return "";
+  std::string note = count_range(r, r.tokens_per_s) + " tokens/s";
+  if (r.model_flops_utilization > 0) note += "; MFU " + percent_range(r, r.model_flops_utilization);
+  return line("  eight runs in ten", step_range(r), note);
+}
+
+std::string heading_text(const PlannedRun& run, const std::string& calibration, const std::string& software) {
   const Workload& w = run.workload;
   std::string out = fmt::format("{}\n", run.plan.name.empty() ? "plan" : printable(run.plan.name));
   out += fmt::format("  model    {}, {} parameters; batch {} x {} tokens, {}, {}\n", printable(run.model.name),
@@ -57,6 +81,7 @@ std::string heading_text(const PlannedRun& run, const std::string& calibration) 
   if (run.cluster) {
     out += fmt::format("  machine  {}, {} x {}; calibration: {}\n", printable(run.cluster->name),
                        run.cluster->devices(), printable(run.cluster->device.name), printable(calibration));
+    if (!software.empty()) out += fmt::format("  software {}\n", printable(software));
   }
   out += fmt::format("  plan     {}\n", describe(run.plan));
   return out;
@@ -105,6 +130,7 @@ std::string report_text(const Report& r) {
     out += line("model FLOPs utilization", percent(r.model_flops_utilization),
                 "hardware " + percent(r.hardware_flops_utilization) + "; " + r.flop_convention);
   }
+  out += interval_text(r);
   out += line("compute", short_text(r.compute), share(r.compute));
   out += line("exposed communication", short_text(r.exposed_communication), share(r.exposed_communication));
   out += line("bubble", short_text(r.bubble_fraction * r.step_time), percent(r.bubble_fraction));

@@ -9,7 +9,17 @@
 namespace orrery {
 
 /// What is priced or run: plan, model, workload and machine, in three lines.
-[[nodiscard]] std::string heading_text(const PlannedRun&, const std::string& calibration);
+/// `software`: whose costs are in the times; empty where no times are predicted.
+[[nodiscard]] std::string heading_text(const PlannedRun&, const std::string& calibration,
+                                       const std::string& software = "");
+
+/// "13.2 s to 14.9 s": of the step, and of what is done in it at that rate or share when it takes the predicted time;
+/// slowest first.  "-" without an interval.
+[[nodiscard]] std::string step_range(const Report&);
+[[nodiscard]] std::string count_range(const Report&, double rate);
+[[nodiscard]] std::string percent_range(const Report&, double share);
+/// All three in a line that says what they are; empty without an interval.
+[[nodiscard]] std::string interval_text(const Report&);
 
 /// A report with aligned figures, a memory bar for each stage against the
 /// capacity, and the time of each kind of operation.

@@ -288,7 +288,8 @@ class ShowVerb final : public Verb {
       if (flags_.output) {
         write_output(flags_, text);
       } else {
-        print(heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" + text);
+        print(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
+              resolutions_text(loaded.resolved) + "\n" + text);
       }
     }
     return status_fine;

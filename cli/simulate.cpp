@@ -131,7 +131,7 @@ class SimulateVerb final : public Verb {
       return partial(loaded, stopped);
     }
     Report& report = result.report;
-    report.assumptions.push_back("calibration: " + loaded.calibration.origin);
+    tell_prices(report, loaded.calibration);
     sort_by_load(result.links);
     const std::size_t written = trace_ ? write_trace(loaded, result.trace, progress) : 0;
     const bool stopped = trace_ && interrupted().load();
@@ -162,8 +162,8 @@ class SimulateVerb final : public Verb {
       if (trace_) json["trace_ranks"] = written;
       print_json(json);
     } else {
-      std::string out = heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) + "\n" +
-                        report_text(report);
+      std::string out = heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
+                        resolutions_text(loaded.resolved) + "\n" + report_text(report);
       if (fabric) {
         out += fmt::format("\n  {} with every link to itself; sharing them costs {}\n\n",
                            short_text(unshared->step_time), percent(report.step_time / unshared->step_time - 1.0));
@@ -278,7 +278,8 @@ class SimulateVerb final : public Verb {
   /// A step that was stopped has no step time; what is known is how far it came,
   /// and the estimate, which no simulation undercuts.
   int partial(const LoadedPlan& loaded, const SimulationCancelled& stopped) const {
-    const Report least = estimate(loaded.run, loaded.program, cost_model(loaded));
+    Report least = estimate(loaded.run, loaded.program, cost_model(loaded));
+    tell_prices(least, loaded.calibration);
     const Seconds clock = Seconds::of(static_cast<double>(stopped.clock) * 1e-12);
     if (flags_.json) {
       nlohmann::ordered_json json;
@@ -289,7 +290,8 @@ class SimulateVerb final : public Verb {
       json["estimate"] = to_json(least);
       print_json(json);
     } else {
-      print(heading_text(loaded.run, loaded.calibration.origin) + resolutions_text(loaded.resolved) +
+      print(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
+            resolutions_text(loaded.resolved) +
             fmt::format("\nInterrupted after {} of {} operations, {} into the step.  Its estimate:\n\n",
                         with_commas(stopped.done), with_commas(stopped.total), short_text(clock)) +
             report_text(least));

@@ -10,6 +10,7 @@
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "validate/ranking.hpp"
 #include "validate/run_table.hpp"
 #include "validate/scatter_svg.hpp"
 #include "validate/validation_json.hpp"
@@ -70,6 +71,14 @@ std::string validation_text(const Validation& v, std::optional<GroupBy> by) {
   summary_rows(table, "all", summary_of_all(v));
   summary_rows(table, "all, nothing filled by rule", summary_of_published(v));
   out += fmt::format("\nErrors in percent of what was measured\n{}", table.str());
+  if (const std::vector<Ranking> groups = rankings(v.rows); !groups.empty()) {
+    Table ranked({"<plans of one model on the same GPUs", "plans", "Spearman", "predicted best, over the measured"});
+    for (const Ranking& r : groups) {
+      ranked.row({r.work, fmt::format("{}", r.plans.size()), fmt::format("{:.2f}", r.spearman),
+                  fmt::format("{:+.1f} %", r.regret_pct)});
+    }
+    out += fmt::format("\nPlans in order: predicted beside measured time of a sequence\n{}", ranked.str());
+  }
   out += fmt::format("\nMeasured between from and to: {:.0f} % of the predicted runs\n", 100.0 * interval_coverage(v));
   return out + fmt::format(
                    "\n{} rows: {} predicted, {} inconsistent, {} not predicted ({} of the {} with a full "

@@ -38,6 +38,25 @@ void read_label(TomlTable& from, const char* key, const std::vector<std::string_
               fmt::format("Known: {}.", fmt::join(names, ", "))});
 }
 
+void read_errors(TomlTable& t, HeldOutErrors& into) {
+  std::uint64_t runs = 0;
+  t.read("runs", runs, {0, most_runs});
+  into.runs = runs;
+  t.read("mape_pct", into.mape_pct, percents);
+  t.read("median_pct", into.median_pct, percents);
+  t.read("bias_pct", into.bias_pct, percents);
+  t.read("low", into.low, ratios);
+  t.read("high", into.high, ratios);
+  t.finish();
+}
+
+void write_errors(TomlWriter& out, const char* name, const HeldOutErrors& e) {
+  if (e == HeldOutErrors{}) return;
+  out.table(name).whole("runs", e.runs).number("mape_pct", e.mape_pct);
+  out.number("median_pct", e.median_pct).number("bias_pct", e.bias_pct);
+  out.number("low", e.low).number("high", e.high);
+}
+
 std::optional<CostFile> read_root(TomlTable root, Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.size();
   if (!read_schema(root, "costs of software", newest_schema)) return std::nullopt;
@@ -59,17 +78,8 @@ std::optional<CostFile> read_root(TomlTable root, Diagnostics& diagnostics) {
     t.finish();
     c.costs.push_back(f);
   }
-  if (auto t = root.table("held_out", Need::optional)) {
-    std::uint64_t runs = 0;
-    t->read("runs", runs, {0, most_runs});
-    c.errors.runs = runs;
-    t->read("mape_pct", c.errors.mape_pct, percents);
-    t->read("median_pct", c.errors.median_pct, percents);
-    t->read("bias_pct", c.errors.bias_pct, percents);
-    t->read("low", c.errors.low, ratios);
-    t->read("high", c.errors.high, ratios);
-    t->finish();
-  }
+  if (auto t = root.table("held_out", Need::optional)) read_errors(*t, c.errors);
+  if (auto t = root.table("unnamed", Need::optional)) read_errors(*t, c.unnamed);
   root.read("runs", c.runs, most_runs, Need::optional);
   root.finish();
   if (diagnostics.size() != before) return std::nullopt;
@@ -114,11 +124,8 @@ std::string costs_text(const CostFile& c) {
   if (!c.framework.empty()) out.text("framework", c.framework);
   if (!c.source.empty()) out.text("source", c.source);
   if (!c.runs.empty()) out.texts("runs", c.runs);
-  if (c.errors != HeldOutErrors{}) {
-    out.table("held_out").whole("runs", c.errors.runs).number("mape_pct", c.errors.mape_pct);
-    out.number("median_pct", c.errors.median_pct).number("bias_pct", c.errors.bias_pct);
-    out.number("low", c.errors.low).number("high", c.errors.high);
-  }
+  write_errors(out, "held_out", c.errors);
+  write_errors(out, "unnamed", c.unnamed);
   for (const FittedCost& f : c.costs) {
     out.array_table("costs").text("cost", name_of(f.cost)).number("value", f.value).number("prior", f.prior);
     out.number("spread", f.spread);

@@ -38,6 +38,9 @@ struct CostFile {
   std::string source;     ///< what the priors stand on
   std::vector<FittedCost> costs;
   HeldOutErrors errors;
+  /// Of a family of devices: of the runs of all programs, priced as the usual one of the family (usual_program) with
+  /// constants fitted to all: how far off a prediction is whose program is not named.
+  HeldOutErrors unnamed;
   std::vector<std::string> runs;  ///< ids of the rows that the values were fitted to
   friend bool operator==(const CostFile&, const CostFile&) = default;
 };

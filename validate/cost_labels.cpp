@@ -23,25 +23,23 @@ constexpr std::array<DeviceLabels, 10> devices = {{{"v100", {"volta"}},
                                                    {"gb200", {"blackwell", "gb200"}},
                                                    {"gb300", {"blackwell", "gb300"}}}};
 
-struct FrameworkLabels {
-  std::string_view prefix;  ///< of the framework cell; the longest counts
-  std::array<std::string_view, 3> labels;
-  bool transformer_engine = false;
+/// Which program a framework cell names: that of the longest prefix.
+struct Prefix {
+  std::string_view prefix;
+  std::string_view program;
 };
-/// Generations: programs that share their kernels and how they launch them.
-constexpr std::array<FrameworkLabels, 11> frameworks = {
-    {{"Megatron-LM", {"unfused"}},
-     {"Megatron-DeepSpeed", {"unfused"}},
-     {"Megatron-DeepSpeed (Feb 2022)", {"unfused", "megatron-deepspeed"}},
-     {"Megatron-LM main", {"megatron-core"}},
-     {"Megatron-LM 23e00ed0", {"megatron-core"}},
-     {"Megatron-Core", {"megatron-core"}},
-     {"NeMo", {"nemo"}, true},
-     {"NeMo container", {"megatron-bridge", "megatron-bridge-25.09"}, true},
-     {"NeMo container 26.06", {"megatron-bridge", "megatron-bridge-26.06"}, true},
-     {"NeMo container 26.08", {"megatron-bridge", "megatron-bridge-26.06"}, true},
-     {"torchtitan", {"eager-fsdp", "torchtitan"}}}};
-constexpr std::array<std::string_view, 2> foundry = {"eager-fsdp", "llm-foundry"};
+constexpr std::array<Prefix, 12> prefixes = {{{"Megatron-LM", "megatron-lm-2022"},
+                                              {"Megatron-DeepSpeed", "megatron-lm-2022"},
+                                              {"Megatron-DeepSpeed (Feb 2022)", "megatron-deepspeed-2022"},
+                                              {"Megatron-LM main", "megatron-core"},
+                                              {"Megatron-LM 23e00ed0", "megatron-core"},
+                                              {"Megatron-Core", "megatron-core"},
+                                              {"NeMo", "nemo"},
+                                              {"NeMo container", "megatron-bridge-25.09"},
+                                              {"NeMo container 26.06", "megatron-bridge-26.06"},
+                                              {"NeMo container 26.08", "megatron-bridge-26.06"},
+                                              {"torchtitan", "torchtitan"},
+                                              {"llm-foundry", "llm-foundry"}}};
 
 template <class Row>
 void append(std::vector<std::string_view>& to, const Row& labels) {
@@ -50,26 +48,58 @@ void append(std::vector<std::string_view>& to, const Row& labels) {
   }
 }
 
-}  // namespace
-
-CostLabels labels_of(const MeasuredRun& run, std::string_view calibration) {
+CostLabels labels(const TrainingProgram* program, std::string_view calibration, bool fp8, bool blocks) {
   CostLabels out;
   for (const DeviceLabels& d : devices) {
     if (d.calibration == calibration) append(out.devices, d.labels);
   }
-  const FrameworkLabels* best = nullptr;
-  for (const FrameworkLabels& f : frameworks) {
-    if (run.framework.starts_with(f.prefix) && (best == nullptr || f.prefix.size() > best->prefix.size())) best = &f;
-  }
-  if (best != nullptr) append(out.frameworks, best->labels);
-  if (run.framework.starts_with("llm-foundry")) append(out.frameworks, foundry);
-  const bool engine = best != nullptr && best->transformer_engine;
+  if (program != nullptr) append(out.frameworks, program->labels);
+  const bool engine = program != nullptr && program->transformer_engine;
   if (engine) out.frameworks.emplace_back("transformer-engine");
-  if (is_fp8(run)) {
-    out.frameworks.emplace_back(run.precision.find("mx") != std::string::npos ? "fp8-blocks" : "fp8-tensors");
+  if (fp8) {
+    out.frameworks.emplace_back(blocks ? "fp8-blocks" : "fp8-tensors");
     if (engine) out.frameworks.emplace_back("transformer-engine-fp8");
   }
   return out;
+}
+
+}  // namespace
+
+const std::vector<TrainingProgram>& training_programs() {
+  static const std::vector<TrainingProgram> programs{
+      {"megatron-lm-2022", "Megatron-LM and Megatron-DeepSpeed of 2021 and 2022", {"unfused"}},
+      {"megatron-deepspeed-2022", "the same over Omni-Path of Jean Zay", {"unfused", "megatron-deepspeed"}},
+      {"megatron-core", "Megatron-LM with overlap and most fusions off", {"megatron-core"}},
+      {"nemo", "NeMo up to 25.05: Megatron-Core with Transformer Engine", {"nemo"}, true},
+      {"megatron-bridge-25.09", "NeMo containers 25.09 to 26.04", {"megatron-bridge", "megatron-bridge-25.09"}, true},
+      {"megatron-bridge-26.06", "NeMo containers from 26.06", {"megatron-bridge", "megatron-bridge-26.06"}, true},
+      {"torchtitan", "PyTorch with FSDP2", {"eager-fsdp", "torchtitan"}, false, false},
+      {"llm-foundry", "Composer over PyTorch's FSDP, eager", {"eager-fsdp", "llm-foundry"}, false, false}};
+  return programs;
+}
+
+const TrainingProgram* training_program(std::string_view name) {
+  for (const TrainingProgram& p : training_programs()) {
+    if (p.name == name) return &p;
+  }
+  return nullptr;
+}
+
+CostLabels labels_of(const TrainingProgram& program, std::string_view calibration, Precision precision) {
+  CostLabels out = labels(&program, calibration, false, false);
+  // Block scales are what Blackwell's tensor cores take.
+  const bool blocks = std::find(out.devices.begin(), out.devices.end(), "blackwell") != out.devices.end();
+  if (precision == Precision::fp8) out = labels(&program, calibration, true, blocks);
+  return out;
+}
+
+CostLabels labels_of(const MeasuredRun& run, std::string_view calibration) {
+  const Prefix* best = nullptr;
+  for (const Prefix& p : prefixes) {
+    if (run.framework.starts_with(p.prefix) && (best == nullptr || p.prefix.size() > best->prefix.size())) best = &p;
+  }
+  return labels(best == nullptr ? nullptr : training_program(best->program), calibration, is_fp8(run),
+                run.precision.find("mx") != std::string::npos);
 }
 
 std::vector<std::string_view> known_device_labels() {
@@ -80,8 +110,7 @@ std::vector<std::string_view> known_device_labels() {
 
 std::vector<std::string_view> known_framework_labels() {
   std::vector<std::string_view> out;
-  for (const FrameworkLabels& f : frameworks) append(out, f.labels);
-  append(out, foundry);
+  for (const TrainingProgram& p : training_programs()) append(out, p.labels);
   append(out,
          std::array<std::string_view, 4>{"transformer-engine", "transformer-engine-fp8", "fp8-blocks", "fp8-tensors"});
   return out;

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/spec/workload.hpp"
 #include "validate/measured_run.hpp"
 
 namespace orrery {
@@ -19,6 +21,20 @@ struct CostLabels {
 
 /// Of a row on the device whose calibration is called so.
 [[nodiscard]] CostLabels labels_of(const MeasuredRun&, std::string_view calibration);
+
+/// A training program as users name it (`--software`): a generation that shares its kernels and how it launches them.
+struct TrainingProgram {
+  std::string_view name;
+  std::string_view about;                  ///< what ran, where the name does not say it
+  std::array<std::string_view, 2> labels;  ///< empty ones at the end
+  bool transformer_engine = false;
+  bool model_parallel = true;  ///< its runs may have tensor and pipeline axes; false: they shard parameters alone
+};
+[[nodiscard]] const std::vector<TrainingProgram>& training_programs();
+/// The one of that name; null where there is none.
+[[nodiscard]] const TrainingProgram* training_program(std::string_view name);
+/// Of a run with it on the device whose calibration is called so.
+[[nodiscard]] CostLabels labels_of(const TrainingProgram&, std::string_view calibration, Precision);
 
 /// Every label there is.
 [[nodiscard]] std::vector<std::string_view> known_device_labels();

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "core/base/diagnostics.hpp"
+#include "validate/software.hpp"
 
 namespace orrery {
 namespace {
@@ -184,27 +185,48 @@ class Fitting {
     fit.in_sample = summarize_errors(in_sample);
     fit.held_out = summarize_errors(fit.held_out_pct);
     for (CostFile& file : files_) describe(file, fit);
+    for (CostFile& file : files_) describe_unnamed(file);
     fit.files = std::move(files_);
     return fit;
   }
 
   void describe(CostFile& file, const Fit& fit) const {
     std::vector<double> errors;
-    std::vector<double> ratios;
     file.runs.clear();
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       if (!applies(file, runs_[i]->labels)) continue;
       file.runs.push_back(runs_[i]->id);
       errors.push_back(fit.held_out_pct[i]);
-      ratios.push_back(1.0 / (1.0 + fit.held_out_pct[i] / 100.0));
     }
+    file.errors = errors_of_list(errors);
+  }
+
+  /// Every file has its runs by now, which say what the usual program is.
+  void describe_unnamed(CostFile& file) const {
+    std::vector<double> errors;
+    for (const PreparedRun* run : runs_) {
+      const bool family =
+          file.framework.empty() && !run->labels.devices.empty() && run->labels.devices.front() == file.device;
+      const TrainingProgram* usual = family ? usual_program(files_, run->calibration.name) : nullptr;
+      if (usual == nullptr) continue;
+      const CostLabels labels = labels_of(*usual, run->calibration.name, run->run.workload.precision);
+      errors.push_back(error_pct(step_time(*run, costs_of(files_, labels)), run->measured));
+    }
+    file.unnamed = errors_of_list(errors);
+  }
+
+  /// Signed errors in percent, and between which ratios of measured over predicted eight in ten lie.
+  [[nodiscard]] static HeldOutErrors errors_of_list(const std::vector<double>& errors) {
     const ErrorSummary s = summarize_errors(errors);
-    file.errors = {s.n, s.mape_pct, s.median_pct, s.bias_pct, 1.0, 1.0};
-    if (ratios.empty()) return;
+    HeldOutErrors out{s.n, s.mape_pct, s.median_pct, s.bias_pct, 1.0, 1.0};
+    if (errors.empty()) return out;
+    std::vector<double> ratios;
+    for (const double e : errors) ratios.push_back(1.0 / (1.0 + e / 100.0));
     std::sort(ratios.begin(), ratios.end());
     const std::size_t tenth = ratios.size() / 10;
-    file.errors.low = std::min(1.0, ratios[tenth]);
-    file.errors.high = std::max(1.0, ratios[ratios.size() - 1 - tenth]);
+    out.low = std::min(1.0, ratios[tenth]);
+    out.high = std::max(1.0, ratios[ratios.size() - 1 - tenth]);
+    return out;
   }
 
   std::vector<CostFile> files_;

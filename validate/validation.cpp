@@ -1,5 +1,6 @@
 #include "validate/validation.hpp"
 
+#include <fmt/format.h>
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
 
@@ -18,6 +19,22 @@ struct Outcome {
   bool inconsistent = false;
 };
 
+std::string cell(const std::optional<std::uint64_t>& c) { return c ? std::to_string(*c) : ""; }
+
+/// What rows have in common that differ in their plans alone.
+std::string work_of(const MeasuredRun& r) {
+  return fmt::format("{} ({} layers of {}, {} heads{}), {} tokens, {}, {} x {}{}, {}", r.model, cell(r.layers),
+                     cell(r.hidden), cell(r.heads),
+                     r.experts.value_or(0) > 0 ? fmt::format(", {} experts", *r.experts) : "", cell(r.seq), r.precision,
+                     cell(r.gpus), r.gpu, r.gpu_mem_gb ? fmt::format(" {} GB", *r.gpu_mem_gb) : "", r.framework);
+}
+
+std::string plan_of(const MeasuredRun& r) {
+  std::string out;
+  for (const auto* c : {&r.gbs, &r.mbs, &r.tp, &r.pp, &r.vp, &r.dp, &r.cp, &r.ep, &r.etp}) out += cell(*c) + " ";
+  return out + fmt::format("{} {} {} {}", r.sp, r.zero, r.recompute, r.inter_net);
+}
+
 Outcome predicted(const MeasuredRun& row, const Library& library, const std::vector<CostFile>& costs) {
   std::variant<PreparedRun, std::string> prepared = prepare(row, library);
   if (auto* reason = std::get_if<std::string>(&prepared)) {
@@ -33,6 +50,9 @@ Outcome predicted(const MeasuredRun& row, const Library& library, const std::vec
   out.framework = framework_of(row)->name;
   const double step = r.step_time.base();
   out.time = {step, p.measured, error_pct(step, p.measured)};
+  out.work = work_of(row);
+  out.plan = plan_of(row);
+  out.sequences = static_cast<double>(p.run.workload.global_batch);
   const HeldOutErrors errors = errors_of(costs, p.labels);
   out.low = errors.low * step;
   out.high = errors.high * step;

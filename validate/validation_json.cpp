@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "validate/ranking.hpp"
+
 namespace orrery {
 namespace {
 
@@ -63,6 +65,17 @@ Json to_json(const Validation& v, std::optional<GroupBy> by) {
            {"interval_coverage", interval_coverage(v)},
            {"summary", to_json(summary_of_all(v))},
            {"summary_of_published", to_json(summary_of_published(v))}};
+  out["ranking"] = Json::array();
+  for (const Ranking& r : rankings(v.rows)) {
+    Json plans = Json::array();
+    for (const RankedPlan& p : r.plans) {
+      plans.push_back({{"id", p.id}, {"predicted", p.predicted}, {"measured", p.measured}});
+    }
+    out["ranking"].push_back({{"work", r.work},
+                              {"spearman", r.spearman},
+                              {"regret_pct", r.regret_pct},
+                              {"seconds_per_sequence", std::move(plans)}});
+  }
   if (by) {
     Json groups = Json::object();
     for (const RunGroup& g : grouped(v, *by)) groups[g.name] = to_json(g.summary);

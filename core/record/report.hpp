@@ -45,6 +45,12 @@ struct OperationTime {
   friend bool operator==(const OperationTime&, const OperationTime&) = default;
 };
 
+/// Between which step times eight measured runs in ten of its kind lie: one in ten below, one in ten above.
+struct StepInterval {
+  Seconds low, high;
+  friend bool operator==(const StepInterval&, const StepInterval&) = default;
+};
+
 /// What a plan costs.  The step parts as in StageTime.  Written by estimate, simulate and run alike.
 struct Report {
   std::string origin;  ///< "estimate", "simulate", "run threads"
@@ -70,9 +76,12 @@ struct Report {
   Seconds compute;                ///< compute-lane busy, mean over ranks
   std::vector<StageTime> time_by_stage;
   std::vector<OperationTime> operations;
-  std::uint64_t sent_bytes = 0;         ///< by all ranks, ring algorithms
-  std::optional<double> cost_per_step;  ///< in the currency of the cluster's price
-  std::optional<double> loss;           ///< run only
+  std::uint64_t sent_bytes = 0;             ///< by all ranks, ring algorithms
+  std::optional<double> cost_per_step;      ///< in the currency of the cluster's price
+  std::optional<double> loss;               ///< run only
+  std::string software;                     ///< training program that its times are those of; "none"; empty: not told
+  std::vector<std::string> software_costs;  ///< files of models/software that priced it
+  std::optional<StepInterval> interval;     ///< of predictions; unset where nothing measured tells
   std::vector<std::string> assumptions;
   friend bool operator==(const Report&, const Report&) = default;
 };

@@ -8,6 +8,28 @@ namespace orrery {
 
 using nlohmann::ordered_json;
 
+namespace {
+
+/// Rates at the ends of the interval: the longest step has the least of each.
+ordered_json interval_json(const Report& r) {
+  const double fastest = r.step_time / r.interval->low;
+  const double slowest = r.step_time / r.interval->high;
+  ordered_json j;
+  j["share"] = 0.8;
+  j["step_time_low_s"] = r.interval->low.base();
+  j["step_time_high_s"] = r.interval->high.base();
+  const auto rate = [&](const std::string& name, double value) {
+    j[name + "_low"] = slowest * value;
+    j[name + "_high"] = fastest * value;
+  };
+  rate("tokens_per_s", r.tokens_per_s);
+  rate("tokens_per_s_per_gpu", r.tokens_per_s_per_gpu);
+  rate("model_flops_utilization", r.model_flops_utilization);
+  return j;
+}
+
+}  // namespace
+
 ordered_json to_json(const Report& r) {
   ordered_json j;
   j["report"] = "orrery";
@@ -65,6 +87,8 @@ ordered_json to_json(const Report& r) {
   j["sent_bytes"] = r.sent_bytes;
   if (r.cost_per_step) j["cost_per_step"] = *r.cost_per_step;
   if (r.loss) j["loss"] = *r.loss;
+  if (!r.software.empty()) j["software"] = {{"name", r.software}, {"costs", r.software_costs}};
+  if (r.interval) j["interval"] = interval_json(r);
   j["assumptions"] = r.assumptions;
   return j;
 }
@@ -142,19 +166,38 @@ std::optional<Report> read_report(std::string_view text, const std::string& file
   f.read("sent_bytes", r.sent_bytes);
   f.read_optional("cost_per_step", r.cost_per_step);
   f.read_optional("loss", r.loss);
-  if (const auto* list = f.find("assumptions")) {
-    if (!list->is_array()) {
-      f.error("assumptions", "is not an array");
-    } else {
-      for (const auto& a : *list) {
-        if (a.is_string()) {
-          r.assumptions.push_back(a.get<std::string>());
-        } else {
-          f.error("assumptions", "holds something that is not a string");
-        }
+  const auto texts = [](JsonFields& fields, const char* key, std::vector<std::string>& to) {
+    const auto* list = fields.find(key);
+    if (list == nullptr) return;
+    if (!list->is_array()) return fields.error(fields.at(key), "is not an array");
+    for (const auto& a : *list) {
+      if (a.is_string()) {
+        to.push_back(a.get<std::string>());
+      } else {
+        fields.error(fields.at(key), "holds something that is not a string");
       }
     }
+  };
+  if (f.has("software")) {
+    JsonFields s(*f.find("software"), "software", file, code, diagnostics);
+    s.read("name", r.software);
+    texts(s, "costs", r.software_costs);
+    s.close();
   }
+  if (f.has("interval")) {
+    // Rates follow from the step time: they are written for other programs.
+    JsonFields s(*f.find("interval"), "interval", file, code, diagnostics);
+    StepInterval interval;
+    seconds(s, "step_time_low_s", interval.low);
+    seconds(s, "step_time_high_s", interval.high);
+    double follows = 0.0;
+    for (const char* key : {"share", "tokens_per_s_low", "tokens_per_s_high", "tokens_per_s_per_gpu_low",
+                            "tokens_per_s_per_gpu_high", "model_flops_utilization_low", "model_flops_utilization_high"})
+      s.read(key, follows);
+    s.close();
+    r.interval = interval;
+  }
+  texts(f, "assumptions", r.assumptions);
   f.close();
   if (diagnostics.size() != before) return std::nullopt;
   return r;

@@ -5,20 +5,20 @@
 
 namespace orrery {
 
-BestPlace::BestPlace(const ClusterSpec& cluster, const CollectiveCost& cost) : cluster_(cluster), cost_(cost) {}
+BestPlace::BestPlace(const CostModel& costs) : costs_(costs) {}
 
 /// Shapes of the groups over an axis at every stride that some mesh of all devices has.
 const std::vector<std::vector<GroupShape>>& BestPlace::places_of(std::uint32_t size) {
   const auto [at, fresh] = places_.try_emplace(size);
   if (!fresh) return at->second;
-  const std::uint64_t rest = cluster_.devices() / size;
+  const std::uint64_t rest = costs_.cluster().devices() / size;
   for (std::uint64_t stride = 1; stride <= rest; ++stride) {
     if (rest % stride != 0) continue;
     Mesh mesh;
     mesh.axes = {{Axis::pipeline, static_cast<std::uint32_t>(rest / stride)},
                  {Axis::data, size},
                  {Axis::tensor, static_cast<std::uint32_t>(stride)}};
-    std::vector<GroupShape> shapes = group_shapes(Group{{Axis::data}, {}}, mesh, {}, cluster_);
+    std::vector<GroupShape> shapes = group_shapes(Group{{Axis::data}, {}}, mesh, {}, costs_.cluster());
     if (std::find(at->second.begin(), at->second.end(), shapes) == at->second.end()) {
       at->second.push_back(std::move(shapes));
     }
@@ -32,19 +32,19 @@ Picoseconds BestPlace::price(const Program& program, const Block& block, const O
   const Group& group = program[c->group];
   if (group.axes.count != 1 || !group.members.empty()) return 0;
   return price(c->kind, Bytes::of(static_cast<double>(payload_bytes(program, block, op))),
-               c->width != 0 ? c->width : program.mesh.size(group.axes.axis[0]));
+               c->width != 0 ? c->width : program.mesh.size(group.axes.axis[0]), costs_.collective_factor(group.axes));
 }
 
-Picoseconds BestPlace::price(Collective::Kind kind, Bytes payload, std::uint32_t members) {
+Picoseconds BestPlace::price(Collective::Kind kind, Bytes payload, std::uint32_t members, double factor) {
   std::optional<Seconds> best;
   for (const std::vector<GroupShape>& shapes : places_of(members)) {
     Seconds slowest;
     for (const GroupShape& g : shapes) {
-      slowest = std::max(slowest, cost_.choose(kind, payload, g, std::nullopt).time);
+      slowest = std::max(slowest, costs_.collectives().choose(kind, payload, g, std::nullopt).time);
     }
     if (!best || slowest < *best) best = slowest;
   }
-  return best ? picoseconds(*best) : 0;
+  return best ? picoseconds(factor * *best) : 0;
 }
 
 }  // namespace orrery

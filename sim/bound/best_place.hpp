@@ -5,8 +5,6 @@
 #include <vector>
 
 #include "core/program/program.hpp"
-#include "core/spec/cluster_spec.hpp"
-#include "sim/cost/collective_cost.hpp"
 #include "sim/cost/cost_model.hpp"
 #include "sim/cost/group_shape.hpp"
 
@@ -16,17 +14,18 @@ namespace orrery {
 /// all devices.
 class BestPlace {
  public:
-  BestPlace(const ClusterSpec&, const CollectiveCost&);
+  /// Of any mesh of the cluster.
+  explicit BestPlace(const CostModel&);
 
-  [[nodiscard]] Picoseconds price(Collective::Kind, Bytes payload, std::uint32_t members);
+  /// `factor`: CostModel::collective_factor of the axis.
+  [[nodiscard]] Picoseconds price(Collective::Kind, Bytes payload, std::uint32_t members, double factor = 1.0);
   /// Of a Collective op; over several axes or listed members: free.
   [[nodiscard]] Picoseconds price(const Program&, const Block&, const Op&);
 
  private:
   const std::vector<std::vector<GroupShape>>& places_of(std::uint32_t size);
 
-  ClusterSpec cluster_;
-  CollectiveCost cost_;
+  CostModel costs_;
   std::map<std::uint32_t, std::vector<std::vector<GroupShape>>> places_;  ///< of an axis of that size
 };
 

@@ -31,7 +31,7 @@ FamilyBounds FamilyBounds::beside(MeshCosts& mesh) const {
 
 void FamilyBounds::enter(const Plan& plan) {
   mesh_->enter(plan);
-  if (!best_place_) best_place_.emplace(mesh_->cluster, mesh_->costs().collectives());
+  if (!best_place_) best_place_.emplace(mesh_->costs());
 }
 
 FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan, LayerCase which) {

@@ -1,6 +1,7 @@
 #include "sim/bound/shared_stages.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/bound/coverage.hpp"
 #include "sim/bound/stage_times.hpp"
@@ -160,7 +161,14 @@ Picoseconds SharedStages::busiest_copies(const Run& run, const Plan& plan, const
 bool SharedStages::host_is_slower(const Plan& plan, StateCosts& state, const CostModel& costs) const {
   const HostUpdates& host = state.host_updates(costs);
   const auto whole = [](const HostUpdate& module) { return module.down + module.update + module.up; };
-  const auto slower = [&](const HostUpdate& there, const ModuleState& here) { return whole(there) >= here.update; };
+  // Collectives beside it may slow down what the device updates, by no more than this.
+  const double stretch = 1.0 + costs.overlap_loss();
+  const auto at_most = [&](Picoseconds update) {
+    return static_cast<Picoseconds>(std::ceil(stretch * static_cast<double>(update)));
+  };
+  const auto slower = [&](const HostUpdate& there, const ModuleState& here) {
+    return whole(there) >= at_most(here.update);
+  };
   const bool gathers = state.zero() == 1 || state.zero() == 2;
   return std::all_of(runs_.begin(), runs_.end(), [&](const Run& run) {
     Picoseconds on_device = 0;
@@ -176,7 +184,7 @@ bool SharedStages::host_is_slower(const Plan& plan, StateCosts& state, const Cos
       if (holds.dense() > 0 && whole(host.dense_layer) < whole(host.layer)) return false;
     }
     // A gather waits for what is updated before it, which may be one of those layers alone.
-    return (gathers ? whole(host.layer) : static_cast<Picoseconds>(away) * host.layer.update) >= on_device;
+    return (gathers ? whole(host.layer) : static_cast<Picoseconds>(away) * host.layer.update) >= at_most(on_device);
   });
 }
 

@@ -1,5 +1,7 @@
 #include "sim/cost/cost_model.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -115,8 +117,7 @@ Seconds CostModel::collective(const Program& program, const Block& block, const 
 }
 
 Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group& group) const {
-  const bool tensor = group.axes.count == 1 && group.axes.axis[0] == Axis::tensor;
-  const double factor = tensor ? tensor_factor_ : 1.0;
+  const double factor = collective_factor(group.axes);
   if (group.members.empty()) return factor * slowest(kind, payload, axis_shapes_[axis_set(group.axes, axis_bit_)]);
   return factor * slowest(kind, payload, group_shapes(group, mesh_, placement_, cluster_));
 }
@@ -244,6 +245,12 @@ Picoseconds CostModel::price(const Program& program, const Block& block, const O
     Seconds operator()(const Free&) const { return {}; }
   };
   return picoseconds(std::visit(Pricer{*this, program, block, op, rank}, op.action));
+}
+
+std::string communication_beside_compute(const CostModel& costs) {
+  if (costs.overlap_loss() <= 0.0) return "communication does not slow down compute";
+  return fmt::format("compute loses {:.2f} s in each second of collectives of gradients and parameters beside it",
+                     costs.overlap_loss());
 }
 
 }  // namespace orrery

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/base/ids.hpp"
@@ -81,6 +82,10 @@ class CostModel {
   [[nodiscard]] std::optional<CoreSharing> core_sharing() const { return sharing_; }
   /// Time that compute loses for each second of collectives beside it (SoftwareCost::overlap).
   [[nodiscard]] double overlap_loss() const { return overlap_loss_; }
+  /// Of collectives over these axes (SoftwareCost::tensor).
+  [[nodiscard]] double collective_factor(const AxisList& axes) const {
+    return axes.count == 1 && axes.axis[0] == Axis::tensor ? tensor_factor_ : 1.0;
+  }
   [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
   [[nodiscard]] const Mesh& mesh() const { return mesh_; }
   [[nodiscard]] const KernelCost& kernels() const { return kernel_cost_; }
@@ -107,5 +112,8 @@ class CostModel {
   /// Shapes of the groups over each subset of axes (no member list), computed once.
   std::vector<std::vector<GroupShape>> axis_shapes_;
 };
+
+/// What is assumed of devices that compute and communicate at once, in words.
+[[nodiscard]] std::string communication_beside_compute(const CostModel&);
 
 }  // namespace orrery

@@ -88,16 +88,15 @@ bool runs_beside(const Op& op) {
 /// T' = T + k min(C, T): the compute of a block, T, with collectives of C seconds beside it.
 /// What NCCL takes of the device's multiprocessors and memory while it runs is k; measured by fits, so
 /// it stands with the costs of software.
-double compute_stretch(const CostModel& costs, const Program& program, const Block& block) {
-  const double loss = costs.overlap_loss();
+double compute_stretch(double loss, const Block& block, const std::vector<Seconds>& alone) {
   if (loss <= 0.0) return 1.0;
   double compute = 0.0;
   double beside = 0.0;
-  for (const Op& op : block.ops) {
-    if (runs_beside(op)) {
-      beside += std::visit(Alone{costs, program, block, op}, op.action).base();
-    } else if (op.lane.kind == LaneKind::compute) {
-      compute += std::visit(Alone{costs, program, block, op}, op.action).base();
+  for (std::size_t i = 0; i < block.ops.size(); ++i) {
+    if (runs_beside(block.ops[i])) {
+      beside += alone[i].base();
+    } else if (block.ops[i].lane.kind == LaneKind::compute) {
+      compute += alone[i].base();
     }
   }
   return compute > 0.0 ? 1.0 + loss * std::min(beside, compute) / compute : 1.0;
@@ -128,6 +127,7 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
     return ways.back().levels;
   };
   std::vector<bool> priced(program.blocks.size(), false);
+  std::vector<Seconds> alone;                                // of the block at hand
   std::vector<double> ops_time(program.blocks.size(), 0.0);  // of one run
   double all = 0.0;
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
@@ -138,12 +138,12 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
       const Block& block = program.blocks[b];
       if (!priced[b]) {
         priced[b] = true;
-        const double stretch = compute_stretch(costs, program, block);
+        alone.clear();
+        for (const Op& op : block.ops) alone.push_back(std::visit(Alone{costs, program, block, op}, op.action));
+        const double stretch = compute_stretch(costs.overlap_loss(), block, alone);
         for (std::size_t i = 0; i < block.ops.size(); ++i) {
-          const Op& op = block.ops[i];
-          Seconds alone = std::visit(Alone{costs, program, block, op}, op.action);
-          if (stretch > 1.0 && op.lane.kind == LaneKind::compute) alone = stretch * alone;
-          const Picoseconds duration = whole(alone);
+          const bool slowed = stretch > 1.0 && block.ops[i].lane.kind == LaneKind::compute;
+          const Picoseconds duration = whole(slowed ? stretch * alone[i] : alone[i]);
           prices.op[prices.first_op[b] + i] = duration;
           ops_time[b] += static_cast<double>(duration);
         }

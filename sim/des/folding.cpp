@@ -32,7 +32,7 @@ std::uint64_t label_of(const GroupShape& shape) {
 }
 
 std::uint64_t label_of(const CollectivePattern& p) {
-  return mix(mix(mix(mix(index(p.kind)) ^ index(p.algorithm)) ^ p.distance) ^ p.width);
+  return mix(mix(mix(mix(index(p.kind)) ^ index(p.algorithm)) ^ p.distance) ^ p.width) ^ (p.in_switches ? 1U : 0U);
 }
 
 /// One collective op for all that move the same bytes in the same way in one group.

@@ -126,7 +126,7 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
   if (!run.model.rope_scaling.empty()) {
     assumptions.push_back("scaled rotary angles (" + run.model.rope_scaling + ") cost what plain ones do");
   }
-  assumptions.push_back(prices.concurrent_lanes ? "communication does not slow down compute"
+  assumptions.push_back(prices.concurrent_lanes ? communication_beside_compute(costs)
                                                 : "a rank does one operation at a time");
   if (shares_cores) assumptions.push_back("ranks of a node take turns on its cores");
   if (options.noise) assumptions.push_back("random delays");

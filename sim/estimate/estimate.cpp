@@ -139,7 +139,7 @@ Report Estimator::estimate(const PlannedRun& run, const Program& program, const 
     report.assumptions.push_back("scaled rotary angles (" + run.model.rope_scaling + ") cost what plain ones do");
   }
   if (s.prices.concurrent_lanes) {
-    report.assumptions.push_back("communication does not slow down compute");
+    report.assumptions.push_back(communication_beside_compute(costs));
   } else {
     report.assumptions.push_back("a rank does one operation at a time");
   }

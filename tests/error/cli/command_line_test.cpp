@@ -187,6 +187,16 @@ TEST_CASE("cli.data: a data folder that is none", "[error]") {
   CHECK(refused("show model --data /nowhere") == "error: --data /nowhere is not a folder [cli.data]\n");
 }
 
+TEST_CASE("cli.software: programs that are not known, or not for such devices", "[error]") {
+  CHECK(refused("estimate llama-3-70b-8-dgx-h100 --software megatron") ==
+        "error: --software megatron is not known [cli.software]\n"
+        "  Known: auto, none, megatron-lm-2022, megatron-deepspeed-2022, megatron-core, nemo, megatron-bridge-25.09, "
+        "megatron-bridge-26.06, torchtitan, llm-foundry.\n");
+  CHECK(refused("simulate demo-2x2x2 --software nemo") ==
+        "error: --software nemo is of GPUs, and the cluster's devices are CPU cores [cli.software]\n"
+        "  What is measured holds the costs of the software that ran; --software none takes it as it is.\n");
+}
+
 TEST_CASE("cli.calibration: constants of another device", "[error]") {
   const std::string file = std::string(ORRERY_SOURCE_DIR) + "/models/calibration/a100-80.toml";
   CHECK(refused("estimate llama-3-70b-8-dgx-h100 --calibration " + file) ==

@@ -9,6 +9,7 @@
 #include "sim/estimate/estimate.hpp"
 #include "tests/oracle/planner/brute_force.hpp"
 #include "tests/support/random_plan.hpp"
+#include "tests/support/software.hpp"
 #include "tests/support/tiny_model.hpp"
 
 using namespace orrery;
@@ -22,6 +23,13 @@ struct Priced {
   Picoseconds step = 0;
   std::vector<std::uint64_t> peaks;  ///< by pipeline rank
 };
+
+/// A third of them with costs of software.
+Calibration constants(std::uint64_t seed) {
+  Calibration c = calibration();
+  if (seed / 3 % 3 == 1) c.software = test::random_software(seed);
+  return c;
+}
 
 /// Every count of every stage of a plan that recomputes, lowered and estimated.
 std::map<Counts, Priced> all_counts(const PlannedRun& run, const ClusterSpec& cluster, const Calibration& calibration) {
@@ -68,7 +76,7 @@ TEST_CASE("recomputing one layer more never shortens a step, and moves no other 
     if (!run) continue;
     ClusterSpec cluster = test::small_cluster(1, static_cast<std::uint32_t>(run->plan.mesh.size()), gibibyte);
     cluster.device.concurrent_lanes = seed % 4 != 0;
-    const auto all = all_counts(*run, cluster, calibration());
+    const auto all = all_counts(*run, cluster, constants(seed));
     const StageMap map = stage_map(run->plan);
     CAPTURE(seed, test::describe(*run));
     for (const auto& [counts, priced] : all) {
@@ -96,11 +104,11 @@ TEST_CASE("of all counts of recomputed layers that fit the fewest are the fastes
     const auto run = recomputing_run(seed);
     if (!run) continue;
     const ClusterSpec cluster = test::small_cluster(1, static_cast<std::uint32_t>(run->plan.mesh.size()), gibibyte);
-    const auto all = all_counts(*run, cluster, calibration());
+    const auto all = all_counts(*run, cluster, constants(seed));
     const auto peak = [](const Priced& p) { return *std::max_element(p.peaks.begin(), p.peaks.end()); };
     std::uint64_t least = ~std::uint64_t{0}, most = 0;
     for (const auto& [counts, priced] : all) least = std::min(least, peak(priced)), most = std::max(most, peak(priced));
-    Bounder bounder(run->model, run->workload, cluster, calibration());
+    Bounder bounder(run->model, run->workload, cluster, constants(seed));
     FewestRecomputed fewest;
     for (const std::uint64_t capacity : {least - 1, least, least + (most - least) / 3, most - 1, most}) {
       std::optional<Picoseconds> best;

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/oracle/planner/brute_force.hpp"
+#include "tests/support/software.hpp"
 #include "tests/support/tiny_model.hpp"
 
 namespace orrery::test {
@@ -14,6 +15,7 @@ struct SearchCase {
   Workload workload;
   ClusterSpec cluster;
   SpaceLimits limits = basic_limits();
+  Calibration constants = calibration();
 
   [[nodiscard]] Space space() const { return make_space(model, workload, cluster, limits); }
 };
@@ -89,14 +91,14 @@ inline void compare_with_brute_force(const SearchCase& c) {
   const Space space = c.space();
   CAPTURE(c.name, space.count);
   REQUIRE(space.count > 0);
-  const std::vector<Exact> all = brute_force(space, c.model, c.workload, c.cluster, calibration(),
+  const std::vector<Exact> all = brute_force(space, c.model, c.workload, c.cluster, c.constants,
                                              [](double more, double less) { REQUIRE(less <= more); });
   REQUIRE_FALSE(all.empty());
   for (const Objective objective : {Objective::step_time, Objective::memory, Objective::cost}) {
     CAPTURE(name_of(objective));
     const std::vector<Exact> exact = best_first(all, objective);
     const SearchResult found =
-        search(space, c.model, c.workload, c.cluster, calibration(), search_options(objective, 10));
+        search(space, c.model, c.workload, c.cluster, c.constants, search_options(objective, 10));
     REQUIRE(found.complete);
     REQUIRE(found.plans.size() == std::min<std::size_t>(10, exact.size()));
     // A plan that is too slow anyway is left out whether it fits or not.

@@ -79,6 +79,38 @@ std::vector<Case> hosted_cases() {
   };
 }
 
+/// Kernels and collectives as training software has them, none as the device's constants do.
+std::vector<Case> software_cases() {
+  const auto priced = [](Case c, std::uint64_t seed) {
+    c.constants.software = test::random_software(seed);
+    return c;
+  };
+  ModelSpec small = gpt();
+  small.layers = 2;
+  return {
+      priced({"software, tight memory", gpt(), workload(8), test::small_cluster(1, 4, mebibyte * 14)}, 1),
+      priced({"software, 2 nodes", llama(), workload(8), test::small_cluster(2, 2, mebibyte * 16)}, 2),
+      priced({"software, ZeRO and replicas", small, workload(4), test::small_cluster(2, 2, mebibyte * 14),
+              only("tensor=1d context=off schedule=1f1b")},
+             3),
+      priced({"software, grids", small, workload(4), test::small_cluster(2, 4, mebibyte * 10),
+              only("tensor=2d,2.5d zero=0,1")},
+             4),
+      priced({"software, rings", small, workload(1), test::small_cluster(2, 4, mebibyte * 12),
+              only("tensor=1d schedule=1f1b zero=0 replica=off context=ring,ring_self_attention,ulysses")},
+             5),
+      priced({"software, schedules", gpt(), workload(8), test::small_cluster(1, 2, mebibyte * 24),
+              only("tensor=1d context=off replica=off zero=0,1")},
+             6),
+      priced({"software, a host", small, workload(4), hosted(test::small_cluster(1, 2, mebibyte * 10), gibibyte, 30.0),
+              only("tensor=1d context=off replica=off schedule=1f1b zero=0,1")},
+             7),
+      priced({"software, experts", mixture(false), routed(Routing::Kind::skewed),
+              test::small_cluster(1, 2, mebibyte * 16), only("schedule=1f1b zero=0,1 context=off replica=off")},
+             8),
+  };
+}
+
 /// Few devices and layers, but every other dimension.
 std::vector<Case> wide_cases() {
   ModelSpec small = gpt();
@@ -126,6 +158,10 @@ TEST_CASE("the search finds what trying every plan finds", "[oracle][planner]") 
   for (const Case& c : all) {
     if (every || c.space().count <= 14'000) test::compare_with_brute_force(c);
   }
+}
+
+TEST_CASE("the search finds it with costs of training software, too", "[oracle][planner]") {
+  for (const Case& c : software_cases()) test::compare_with_brute_force(c);
 }
 
 TEST_CASE("the memory of the cases leaves some plans out and some in", "[oracle][planner]") {

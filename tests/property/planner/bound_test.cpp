@@ -8,6 +8,7 @@
 #include "planner/space.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "tests/support/random_plan.hpp"
+#include "tests/support/software.hpp"
 #include "tests/support/tiny_model.hpp"
 
 using namespace orrery;
@@ -71,6 +72,7 @@ Calibration random_calibration(std::uint64_t seed) {
   Calibration c;
   c.launch = static_cast<double>(random_bits(seed, 1, 1) % 10) * microsecond;
   c.collective_launch = static_cast<double>(random_bits(seed, 1, 2) % 10) * microsecond;
+  if (seed % 3 == 1) c.software = test::random_software(seed);
   return c;
 }
 

@@ -233,6 +233,59 @@ TEST_CASE("plans of one model from two files, learned at two rates, are explaine
   CHECK(ran.out.find("Why not") != std::string::npos);
 }
 
+TEST_CASE("predictions say whose software they are of, and how far off they are", "[unit][cli]") {
+  const auto priced = [](const std::string& arguments) {
+    const Ran ran = orrery_run(arguments + " --json");
+    CAPTURE(arguments, ran.err);
+    REQUIRE(ran.status == 0);
+    return json::parse(ran.out);
+  };
+  const std::string plan = "llama-3-70b-8-dgx-h100";
+  const json usual = priced("estimate " + plan);
+  CHECK(usual["software"]["name"] == "nemo");
+  CHECK(usual["software"]["costs"] == json({"all", "hopper", "nemo", "transformer-engine"}));
+  const double step = usual["step_time_s"];
+  CHECK(usual["interval"]["step_time_low_s"].get<double>() < step);
+  CHECK(usual["interval"]["step_time_high_s"].get<double>() > step);
+  CHECK(priced("estimate " + plan + " --software nemo")["step_time_s"] == step);
+  // All verbs price alike, and without contention simulating is estimating.
+  CHECK(priced("simulate " + plan)["step_time_s"] == step);
+  CHECK(priced("simulate " + plan)["interval"] == usual["interval"]);
+  CHECK(priced("explain " + plan)["interval"] == usual["interval"]);
+  CHECK(priced("compare " + plan + " " + plan)["a"]["interval"] == usual["interval"]);
+  // Kernels as the vendor's libraries run them are faster, and nothing measured is like them.
+  const json none = priced("estimate " + plan + " --software none");
+  CHECK(none["software"]["name"] == "none");
+  CHECK_FALSE(none.contains("interval"));
+  CHECK(none["step_time_s"].get<double>() < step);
+  CHECK(priced("simulate " + plan + " --software none")["step_time_s"] == none["step_time_s"]);
+  // Cores of this machine have no other software than our own.
+  CHECK(priced("estimate demo-2x2x2")["software"]["name"] == "none");
+  CHECK(priced("estimate demo-2x2x2")["step_time_s"] == priced("estimate demo-2x2x2 --software none")["step_time_s"]);
+  CHECK_FALSE(priced("run cpu-one-rank --steps 1").contains("software"));
+}
+
+TEST_CASE("a search prices with the software that is named", "[unit][cli]") {
+  const TemporaryFolder folder;
+  const std::string command =
+      "plan --model llama-3-8b --cluster dgx-h100 --gpus 8 --batch 64 --seq 4096 --top 2 --json --software llm-foundry "
+      "-o " +
+      folder.file("best.toml");
+  const Ran ran = orrery_run(command);
+  REQUIRE(ran.status == 0);
+  const json found = json::parse(ran.out);
+  CHECK(found["certified"] == true);
+  for (const json& plan : found["plans"]) {
+    CHECK(plan["software"]["name"] == "llm-foundry");
+    CHECK(plan["simulated"]["software"]["name"] == "llm-foundry");
+    CHECK(plan["simulated"]["step_time_s"] == plan["step_time_s"]);
+  }
+  const Ran again = orrery_run("estimate " + folder.file("best.toml") + " --software llm-foundry --json");
+  CHECK(json::parse(again.out)["step_time_s"] == found["plans"][0]["step_time_s"]);
+  const json repeated = json::parse(orrery_run(command).out);
+  CHECK(repeated["plans"] == found["plans"]);
+}
+
 TEST_CASE("README's first example is what the program prints", "[unit][cli]") {
   const std::string readme = contents(std::string(ORRERY_SOURCE_DIR) + "/README.md");
   const std::size_t command = readme.find("$ orrery plan ");
@@ -241,7 +294,7 @@ TEST_CASE("README's first example is what the program prints", "[unit][cli]") {
   const TemporaryFolder folder;
   const Ran ran = orrery_run("plan --model " + source_dir +
                              "/models/hf/llama-3-70b/config.json --cluster dgx-h100 --gpus 64 --batch 128 "
-                             "--seq 8192 --precision bf16 --top 3 -o " +
+                             "--seq 8192 --precision bf16 --software nemo --top 3 -o " +
                              folder.file("best.toml"));
   // README breaks long lines; words and their order are the same.
   const auto words = [](const std::string& text) {

@@ -35,6 +35,7 @@ TEST_CASE("costs of software read back as they were written", "[unit][validate]"
   file.costs.push_back({SoftwareCost::step_gap, 1e-3, 2e-3, 0.5, 0.25});
   file.runs = {"one", "two"};
   file.errors = {2, 5.0, 4.0, -1.0, 0.9, 1.1};
+  file.unnamed = {3, 9.0, 8.0, -5.0, 0.8, 1.5};
   Diagnostics d;
   CHECK(parse_costs(costs_text(file), "c.toml", d) == file);
   CHECK(parse_costs(costs_text(costs("", "", SoftwareCost::gemm, 1.0)), "c.toml", d) ==

@@ -87,6 +87,27 @@ TEST_CASE("a run is held out with all of its architecture and size", "[unit][val
   CHECK(fit->held_out_pct[1] == Approx(-50.0).margin(1.0));
 }
 
+TEST_CASE("how far off runs are whose program is not named", "[unit][validate]") {
+  std::vector<PreparedRun> runs = some_runs();
+  for (std::size_t i = 0; i < 3; ++i) runs[i].labels.frameworks = {"nemo"};  // five of eight are Megatron-LM's
+  std::vector<CostFile> files{key("ampere", SoftwareCost::gemm, 1.2, 0.0), key("", SoftwareCost::memory, 3.0, 0.0),
+                              key("", SoftwareCost::memory, 1.0, 0.0)};
+  files[1].framework = "unfused";
+  files[2].framework = "nemo";
+  measure(runs, files);
+  const auto fit = fit_costs(runs, files);
+  REQUIRE(fit);
+  CHECK(fit->in_sample.max_pct < 1e-9);
+  // Priced as Megatron-LM's, three runs are too slow by what its memory costs more.
+  const HeldOutErrors& unnamed = fit->files[0].unnamed;
+  CHECK(unnamed.runs == 8);
+  CHECK(unnamed.median_pct < 1e-9);
+  CHECK(unnamed.bias_pct > 1.0);
+  CHECK(unnamed.low < 0.99);
+  CHECK(unnamed.high == 1.0);
+  CHECK(fit->files[1].unnamed == HeldOutErrors{});
+}
+
 TEST_CASE("a fit stops when it is told to", "[unit][validate]") {
   std::vector<PreparedRun> runs = some_runs();
   CHECK_FALSE(fit_costs(runs, {key("", SoftwareCost::gemm, 1.0, 0.5)}, [](double) { return false; }));

@@ -32,6 +32,9 @@ Report sample() {
   r.sent_bytes = 99;
   r.cost_per_step = 0.25;
   r.loss = 10.5;
+  r.software = "nemo";
+  r.software_costs = {"hopper", "nemo"};
+  r.interval = StepInterval{0.8 * r.step_time, 1.25 * r.step_time};
   r.assumptions = {"one", "two"};
   return r;
 }
@@ -64,6 +67,18 @@ TEST_CASE("Reports carry the keys that other tools read", "[unit][record]") {
     CAPTURE(key);
     CHECK(json.contains(key));
   }
+}
+
+// The longest step has the lowest rates.
+TEST_CASE("An interval is one of the step and of its rates", "[unit][record]") {
+  const Report r = sample();
+  const auto interval = nlohmann::json::parse(write_report(r))["interval"];
+  CHECK(interval["step_time_low_s"] == 0.8 * r.step_time.base());
+  CHECK(interval["step_time_high_s"] == 1.25 * r.step_time.base());
+  CHECK(interval["tokens_per_s_low"].get<double>() == Approx(r.tokens_per_s / 1.25).epsilon(1e-12));
+  CHECK(interval["tokens_per_s_high"].get<double>() == Approx(r.tokens_per_s / 0.8).epsilon(1e-12));
+  CHECK(interval["model_flops_utilization_low"].get<double>() ==
+        Approx(r.model_flops_utilization / 1.25).epsilon(1e-12));
 }
 
 TEST_CASE("Bad reports give one diagnostic for each mistake, never an exception", "[unit][record]") {

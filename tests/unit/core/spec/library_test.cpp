@@ -40,6 +40,9 @@ TEST_CASE("DeepSeek-V3 has 671B parameters, 685B with its prediction module", "[
   REQUIRE(m);
   // 58 mixtures of 256 experts have a bias for each, which is not trained.
   CHECK(parameter_count(*m) == 671'026'419'200 - 58 * 256);
+  // What a token meets, with the biases: both tables, 61 layers of attention and two norms, 3 dense, 58 of 9 experts
+  // and a router.
+  CHECK(active_parameter_count(*m) + 58 * 256 == 37'552'297'472);
   // Attention and two norms; 257 experts, router and biases; projection and three norms.
   const std::uint64_t module =
       187'107'328 + 2 * 7168 + 257ULL * 3 * 7168 * 2048 + 256 * 7168 + 256 + 2 * 7168 * 7168 + 3 * 7168;

@@ -1,0 +1,97 @@
+// Bytes that papers print, from Programs.
+#include <catch2/catch.hpp>
+
+#include <string>
+
+#include "core/program/lower/lower.hpp"
+#include "core/program/totals.hpp"
+#include "core/spec/library.hpp"
+
+using namespace orrery;
+
+namespace {
+
+ModelSpec shipped(const char* name) {
+  Diagnostics d;
+  const auto model = Library(std::string(ORRERY_SOURCE_DIR) + "/models").model(name, ".", d);
+  REQUIRE(model);
+  return *model;
+}
+
+Plan plan_of(const ModelSpec& m, Axis axis, std::uint32_t size) {
+  Plan plan;
+  plan.mesh.axes = {{axis, size}};
+  plan.microbatch_size = 1;
+  plan.stage_layers = std::vector<std::uint32_t>{static_cast<std::uint32_t>(m.layers)};
+  plan.attention = AttentionKernel::unfused;
+  plan.overlap_gradients = false;
+  plan.offload_states = plan.offload_parameters = plan.offload_activations = 0;
+  plan.gradient_bucket = gigabyte;
+  return plan;
+}
+
+}  // namespace
+
+// Rajbhandari et al., "ZeRO", SC '20, figure 1: 7.5 billion parameters, Adam with 12 bytes of states, 64 ranks: 120,
+// 31.4, 16.6 and 1.9 GB of weights, gradients and states on each.
+TEST_CASE("ZeRO's four figures", "[unit][record]") {
+  const ModelSpec m = shipped("megatron-sc21-7.5b");
+  Workload w;
+  w.global_batch = 64;
+  w.sequence_length = 128;
+  w.precision = Precision::fp16;
+  w.gradient_dtype = DType::f16;
+  const double published[] = {120.0, 31.4, 16.6, 1.9};
+  const double formula[] = {16.0, 4.0 + 12.0 / 64, 2.0 + 14.0 / 64, 16.0 / 64};
+  for (std::uint32_t stage = 0; stage <= 3; ++stage) {
+    CAPTURE(stage);
+    Plan plan = plan_of(m, Axis::data, 64);
+    plan.zero_stage = stage;
+    const ClassTotals totals = totals_of(lower(m, w, plan), 0);
+    double bytes = 0.0;
+    for (const Role role : {Role::weight, Role::gradient, Role::master, Role::moment}) {
+      bytes += static_cast<double>(totals.state[static_cast<std::size_t>(role)]);
+    }
+    const double each = bytes / static_cast<double>(parameter_count(m));
+    CHECK(each == Approx(formula[stage]).epsilon(1e-4));  // shares are padded to whole ones
+    CHECK(7.5 * each == Approx(published[stage]).margin(0.05));
+  }
+}
+
+// Korthikanti et al., MLSys 2023, figure 7: what a layer keeps, in percent of tensor parallelism alone, t = 8: with
+// sequence parallelism, with the attention core made again, with both, with all made again.  The same from table 2:
+// sbh (10 + 24/t + 5as/ht), (sbh/t)(34 + 5as/h), sbh (10 + 24/t), 34 sbh/t, 2 sbh.
+TEST_CASE("Korthikanti's shares of activations", "[unit][record]") {
+  struct Row {
+    const char* model;
+    double sequence, selective, both, full;
+  };
+  const Row rows[] = {{"korthikanti-22b", 66.8, 49.4, 16.1, 7.6},
+                      {"korthikanti-175b", 62.0, 56.5, 18.5, 8.7},
+                      {"korthikanti-530b", 58.3, 61.9, 20.2, 9.5},
+                      {"korthikanti-1t", 58.3, 61.9, 20.2, 9.5}};
+  for (const Row& row : rows) {
+    CAPTURE(row.model);
+    ModelSpec m = shipped(row.model);
+    m.layers = 2;  // all layers keep the same
+    Workload w;
+    w.global_batch = 1;
+    w.sequence_length = 2048;
+    w.precision = Precision::fp16;
+    w.hidden_dropout = w.attention_dropout = 0.1;
+    const auto kept = [&](bool sequence, Recompute recompute) {
+      Plan plan = plan_of(m, Axis::tensor, 8);
+      plan.sequence_parallel = sequence;
+      plan.recompute = recompute;
+      return static_cast<double>(totals_of(lower(m, w, plan), 0).saved[0].activations);
+    };
+    const double alone = kept(false, Recompute::none);
+    const double sbh = 2048.0 * static_cast<double>(m.hidden);
+    const double scores = 5.0 * static_cast<double>(m.heads) * 2048.0 / static_cast<double>(m.hidden);
+    CHECK(alone == Approx(sbh * (10.0 + 24.0 / 8 + scores / 8)).epsilon(1e-12));
+    CHECK(100.0 * kept(true, Recompute::none) / alone == Approx(row.sequence).margin(0.06));
+    CHECK(100.0 * kept(false, Recompute::selective) / alone == Approx(row.selective).margin(0.06));
+    CHECK(100.0 * kept(true, Recompute::selective) / alone == Approx(row.both).margin(0.06));
+    CHECK(100.0 * kept(false, Recompute::full) / alone == Approx(row.full).margin(0.06));
+  }
+}
