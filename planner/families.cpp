@@ -202,9 +202,9 @@ class Expander {
       plain_.reset();
       const std::uint32_t behind_plain = each_here(0, shape_.plain_on_device);
       if (plain_) add(*plain_, Family::Level::plan, plain_->step, plain_->peak);
-      if (range(behind_plain, plain)) offloaded(part, least, true);
+      if (range(behind_plain, plain)) add(part, Family::Level::plan, least, family_.peak);
       const std::uint32_t behind_sharded = each_here(plain, shape_.sharded_on_device);
-      if (range(behind_sharded, states)) offloaded(part, least, false);
+      if (range(behind_sharded, states)) add(part, Family::Level::plan, least, family_.peak);
       part.first += states;
       ++part.split;
     }
@@ -235,6 +235,13 @@ class Expander {
       ++out_.same;
       return;
     }
+    // More recomputed or copied takes no less time: its memory need not be known where this is too slow.
+    const bool open = plan_.recompute_layers || *plan_.offload_activations > 0;
+    if (open) least = std::max(least, bounder_.step_time(plan_));
+    if (worst_ < rating(objective_, least, family_.peak)) {
+      add(part, Family::Level::plan, least, family_.peak);
+      return;
+    }
     if (!fewest(Bounder::Memory::closed_form)) return;
     const std::uint64_t peak = least_peak(bounder_.peak_memory(plan_));
     if (peak > capacity_) {
@@ -259,47 +266,81 @@ class Expander {
     }
   }
 
-  /// A range of choices that have something in host memory, of ZeRO 0 and 1, or 2 and 3.
-  void offloaded(const Family& part, Picoseconds least, bool plain) {
-    Picoseconds step = least;
-    if (plain) {
+  /// Where the choices from `begin` on end that differ in what is offloaded alone, with parameters there or without.
+  std::uint32_t end_of_kind(std::uint32_t begin, std::uint32_t end) const {
+    const StateChoice& first = shape_.states[begin];
+    std::uint32_t at = begin + 1;
+    while (at < end && same_but_offloaded(first, shape_.states[at]) &&
+           (shape_.states[at].offload_parameters > 0) == (first.offload_parameters > 0)) {
+      ++at;
+    }
+    return at;
+  }
+
+  /// Looks into a range of choices that have something in host memory, of ZeRO 0 and 1, or 2 and 3: of one kind those
+  /// are looked at one by one, else kind by kind.
+  void look_into_range() {
+    const std::uint32_t end = family_.state + static_cast<std::uint32_t>(family_.count);
+    if (end_of_kind(family_.state, end) == end) {
+      Family single = family_;
+      for (; single.state < end; ++single.state) one(single, family_.step);
+      return;
+    }
+    Picoseconds least = family_.step;
+    start_fewest(plan_);
+    if (family_.state < shape_.plain_states) {
       // What the last, which holds the least, recomputes or copies all of them do.
-      choose(plan_, shape_.states[part.state + part.count - 1]);
-      start_fewest(plan_);
+      choose(plan_, shape_.states[end - 1]);
+      if (!fits_with_fewest() || least_peak(bounder_.peak_memory(plan_)) > capacity_) {
+        out_.infeasible += family_.count;
+        return;
+      }
+      if (plan_.recompute_layers) least = std::max(least, bounder_.any_state(plan_));
+      if (worst_ < rating(objective_, least, family_.peak)) {
+        add(family_, Family::Level::plan, least, family_.peak);
+        return;
+      }
+    }
+    const Fewest all{plan_.recompute_layers, *plan_.offload_activations};
+    Family part = family_;
+    for (part.state = family_.state; part.state < end;) {
+      const std::uint32_t next = end_of_kind(part.state, end);
+      part.count = next - part.state;
+      offloaded_alike(part, least, all);
+      part.state = next;
+    }
+  }
+
+  /// What plan_ recomputes or copies.
+  struct Fewest {
+    std::optional<std::vector<std::uint32_t>> recomputed;
+    std::uint32_t activations = 0;
+  };
+  void choose_fewest(const Fewest& fewest) {
+    plan_.recompute_layers = fewest.recomputed;
+    plan_.offload_activations = fewest.activations;
+  }
+
+  /// Those of one such kind, all of which recompute or copy at least `least_fewest`.
+  void offloaded_alike(const Family& part, Picoseconds least, const Fewest& least_fewest) {
+    // The first copies the fewest weights, the last holds the least.
+    const StateChoice& first = shape_.states[part.state];
+    const StateChoice& last = shape_.states[part.state + part.count - 1];
+    choose(plan_, first);
+    choose_fewest(least_fewest);
+    Picoseconds step = std::max(least, bounder_.time_before_update(plan_));
+    const auto slow = [&] { return worst_ < rating(objective_, step, family_.peak); };
+    if (!slow()) {
+      choose(plan_, last);
       if (!fits_with_fewest() || least_peak(bounder_.peak_memory(plan_)) > capacity_) {
         out_.infeasible += part.count;
         return;
       }
-      if (plan_.recompute_layers) step = std::max(step, bounder_.any_state(plan_));
+      plan_.offload_parameters = first.offload_parameters;
+      step = std::max(step, bounder_.time_before_update(plan_));
+      if (!slow()) step = std::max(step, bounder_.closer_before_update(plan_));
     }
     add(part, Family::Level::plan, step, family_.peak);
-  }
-
-  /// Looks into such a range: those that differ in what is offloaded alone, or one by one.
-  void look_into_range() {
-    Family part = family_;
-    const std::uint32_t all = family_.state + static_cast<std::uint32_t>(family_.count);
-    for (part.state = family_.state; part.state < all;) {
-      std::uint32_t end = part.state;
-      while (end < all && same_but_offloaded(shape_.states[part.state], shape_.states[end])) ++end;
-      part.count = end - part.state;
-      if (part.count == family_.count) break;
-      // The last of them holds the least.
-      choose(plan_, shape_.states[end - 1]);
-      start_fewest(plan_);
-      if (!fits_with_fewest() || least_peak(bounder_.peak_memory(plan_)) > capacity_) {
-        out_.infeasible += part.count;
-      } else {
-        const Picoseconds step = bounder_.time_before_update(plan_);
-        const bool slow = worst_ < rating(objective_, step, family_.peak);
-        add(part, Family::Level::plan, slow ? step : bounder_.closer_before_update(plan_), family_.peak);
-      }
-      part.state = end;
-    }
-    for (; part.state < all && part.count == family_.count; ++part.state) {
-      Family single = part;
-      one(single, family_.step);
-    }
   }
 
   /// Leaves out all of `times` as many plans as the part has where the bound says so.

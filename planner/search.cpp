@@ -178,17 +178,22 @@ class Search {
     result.space = space_.count;
     meter_.phase("estimate", space_.count);
     seed_ = seed();
-    // The plainest shapes first: a good plan among them leaves out most of the others unseen.
-    std::vector<Family> others;
-    for (const Family& f : shape_families(space_)) {
+    // First shapes without a pipeline, which have one schedule, then the plainest: a good plan among them leaves out
+    // most of the others unseen.
+    const auto turn_of = [&](const Family& f) {
       const ShapeSpace& s = space_.shapes[f.shape];
+      if (s.sizes[index(Axis::pipeline)] == 1) return 0;
       const bool plain = s.tensor == TensorAlgorithm::one_d && s.sizes[index(Axis::context)] == 1 &&
                          s.sizes[index(Axis::replica)] == 1;
-      plain ? frontier_.push(f) : others.push_back(f);
+      return plain ? 1 : 2;
+    };
+    const std::vector<Family> shapes = shape_families(space_);
+    for (const int turn : {0, 1, 2}) {
+      for (const Family& f : shapes) {
+        if (turn_of(f) == turn) frontier_.push(f);
+      }
+      look_around();
     }
-    look_around();
-    for (const Family& f : others) frontier_.push(f);
-    look_around();
     result.complete = !stopped_;
     frontier_.drain([&](const Family& f) { leave(f); });
     result.evaluated = evaluated_.size();

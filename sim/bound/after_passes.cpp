@@ -78,6 +78,8 @@ Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, cons
     const StageShare& share = *chunks.front().share;
     std::uint32_t left = share.count();
     for (const BucketCosts& b : *chunks.front().list) compute -= backward_of(b, share, left, costs);
+    // What else the pass waits for may come behind all buckets but the last.
+    compute = std::min<Picoseconds>(0, compute);
   }
   for (const ChunkBucket& chunk : chunks) {
     std::uint32_t left = chunk.share->count();
@@ -88,6 +90,38 @@ Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, cons
   }
   for (Picoseconds& l : lane) l = std::max(l, backward);
   return after_sums(lane, tied) - backward;
+}
+
+Picoseconds held_up(const Plan& plan, const ChunkBuckets& chunks, const LayerCosts& costs, const StageTimes& stage) {
+  if (chunks.size() != 1 || splits_backward(plan) || !*plan.overlap_gradients) return 0;
+  const StageShare& share = *chunks.front().share;
+  const std::vector<BucketCosts>& buckets = *chunks.front().list;
+  const PerBlock<Picoseconds>& ends = costs.plain_times().span;
+  // What a pass takes by its blocks alone, from the arrival of its message on.
+  Picoseconds alone = (share.first ? ends.embedding_backward : 0) + (share.last ? ends.head_backward : 0);
+  Picoseconds lead = 0;  // of a layer, before the first op that waits for that lane
+  for (std::size_t c = 0; c < share.layers.size(); ++c) {
+    if (share.layers[c] == 0) continue;
+    const BlockTimes& times = *costs.times[c];
+    alone += static_cast<Picoseconds>(share.layers[c]) * times.span.layer_backward;
+    lead = std::max(lead, times.span.layer_backward - times.behind.tensor_backward);
+  }
+  if (!share.last) {
+    const BlockTimes& top = *costs.times[share.highest()];
+    alone -= top.span.layer_backward - top.arrival.layer_backward;
+  }
+  Picoseconds held = 0;
+  for (std::size_t b = 0; b + 1 < buckets.size(); ++b) {
+    if (buckets[b + 1].layers == 0) continue;
+    Picoseconds reduce = 0, sum = -1;
+    for (const LanePrice& p : buckets[b].reduce) reduce = std::max(reduce, p.price);
+    for (const LanePrice& p : buckets[b].combine) {
+      if (p.lane == index(Axis::tensor)) sum = p.price;
+    }
+    if (sum >= 0) held += std::max<Picoseconds>(0, reduce + sum - lead);
+  }
+  // What else the pass waits for may be beside that.
+  return std::max<Picoseconds>(0, held - (stage.backward + stage.before_backward - alone));
 }
 
 Picoseconds update_time(const Plan& plan, const ChunkBuckets& chunks, StateCosts& state, const CostModel& costs,

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "sim/bound/mesh_costs.hpp"
+#include "sim/bound/pipeline_bound.hpp"
 
 namespace orrery {
 
@@ -17,6 +18,12 @@ using ChunkBuckets = std::vector<ChunkBucket>;
 /// pipeline after the other sums.  Lanes are taken to wait for compute alone, not for each other.
 [[nodiscard]] Picoseconds exposed_reduction(const Plan&, const ChunkBuckets&, const LayerCosts&, const StateCosts&,
                                             bool concurrent_lanes, Picoseconds backward, Picoseconds tied);
+
+/// How much longer than its `stage` says the last backward pass of a rank takes with ZeRO-2 and 3 and sequence
+/// parallelism: where reductions overlap each bucket of it but the last ends with a sum over tensor ranks, behind the
+/// bucket's reduction, and their lane takes nothing of the next layer meanwhile.  Of one chunk on lanes that run beside
+/// each other.
+[[nodiscard]] Picoseconds held_up(const Plan&, const ChunkBuckets&, const LayerCosts&, const StageTimes& stage);
 
 /// Update of a rank's modules, on the device or the host, and the gathers of updated weights beside it, upwards.
 [[nodiscard]] Picoseconds update_time(const Plan&, const ChunkBuckets&, StateCosts&, const CostModel&,

@@ -10,6 +10,9 @@
 namespace orrery {
 namespace {
 
+/// Far enough in the past that a lane which waits for nothing delays nothing.
+constexpr Picoseconds long_ago = -(Picoseconds{1} << 60);
+
 /// A schedule of the kind that decides blocks: whole or split backward, last stage on the last or the first rank.
 ScheduleName kind_of(const Plan& plan) {
   const ScheduleRules& rules = rules_of(plan.schedule);
@@ -260,6 +263,40 @@ PerBlock<Picoseconds> BlockCosts::arrival_spans(const Prices& prices, bool concu
   return out;
 }
 
+template <class Awaits>
+Picoseconds BlockCosts::span_behind(const Parts& parts, const Prices& prices, Awaits&& awaits) const {
+  if (parts.size() != 1) return 0;
+  const Part& part = parts.front();
+  const Block& block = program_[part.id];
+  std::array<Picoseconds, lane_count> lane;
+  lane.fill(long_ago);
+  std::vector<Picoseconds> end(block.ops.size(), long_ago);
+  for (std::size_t i = 0; i < block.ops.size(); ++i) {
+    const Op& op = block.ops[i];
+    if (std::holds_alternative<Alloc>(op.action) || std::holds_alternative<Free>(op.action)) continue;
+    Picoseconds& at = lane[lane_number(op.lane)];
+    for (std::uint32_t w = 0; w < op.waits.count; ++w) {
+      const Wait& wait = block.waits[op.waits.first + w];
+      if (wait.kind == Wait::Kind::op) at = std::max(at, end[wait.op]);
+    }
+    if (awaits(block, op)) at = std::max(at, Picoseconds{0});
+    at += part.collectives[i] != no_collective ? prices[part.collectives[i]] : part.compute_prices[i];
+    end[i] = at;
+  }
+  return std::max<Picoseconds>(0, lane[0]);
+}
+
+BlockCosts::Behind BlockCosts::behind(const Prices& prices) const {
+  const auto weights = [&](const Block& block, const Op& op) { return reads_weights(program_, block, op); };
+  const auto tensor = [](const Block&, const Op& op) {
+    return op.lane.kind == LaneKind::collective && op.lane.index == index(Axis::tensor);
+  };
+  const auto compute = [](const Block&, const Op& op) { return op.lane == Lane{}; };
+  return {span_behind(parts_.layer_forward, prices, compute), span_behind(parts_.layer_backward, prices, compute),
+          span_behind(parts_.layer_forward, prices, weights), span_behind(parts_.layer_backward, prices, weights),
+          span_behind(parts_.layer_backward, prices, tensor)};
+}
+
 PerBlock<LaneTimes> BlockCosts::lanes(const Prices& prices) const {
   return per_block<LaneTimes>(parts_, [&](const Parts& parts) {
     LaneTimes times{};
@@ -282,8 +319,6 @@ Picoseconds BlockCosts::span(const Parts& parts, const Prices& prices, bool conc
 
 Picoseconds BlockCosts::span(const Part& part, const Prices& prices, bool concurrent_lanes, bool arrival) const {
   const Block& block = program_[part.id];
-  // Far enough in the past that a lane which waits for nothing delays nothing.
-  constexpr Picoseconds long_ago = -(Picoseconds{1} << 60);
   std::array<Picoseconds, lane_count> lane;
   lane.fill(long_ago);
   if (!arrival) lane[0] = 0;

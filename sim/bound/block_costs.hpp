@@ -96,6 +96,14 @@ class BlockCosts {
   /// The same for a layer's blocks from the arrival of a message that the block
   /// waits for: what waits for compute alone, such as a broadcast of weights, may have run before.
   [[nodiscard]] PerBlock<Picoseconds> arrival_spans(const Prices&, bool concurrent_lanes) const;
+  /// How long a layer's blocks compute at least from when some of their ops may begin, whatever runs before: those that
+  /// compute, those that read weights, or those on the tensor axis' lane.  0 where there are none.
+  struct Behind {
+    Picoseconds compute_forward = 0, compute_backward = 0;
+    Picoseconds weights_forward = 0, weights_backward = 0;
+    Picoseconds tensor_backward = 0;
+  };
+  [[nodiscard]] Behind behind(const Prices&) const;
   /// Time of each block's collectives, by lane.
   [[nodiscard]] PerBlock<LaneTimes> lanes(const Prices&) const;
   /// Matrix products alone, those of experts too.
@@ -133,6 +141,9 @@ class BlockCosts {
   std::uint32_t place_of(BlockId, std::uint32_t op);
   [[nodiscard]] Picoseconds span(const Parts&, const Prices&, bool concurrent_lanes, bool arrival) const;
   [[nodiscard]] Picoseconds span(const Part&, const Prices&, bool concurrent_lanes, bool arrival) const;
+  /// `awaits(block, op)`: whether the op is one of those that may begin at 0.
+  template <class Awaits>
+  [[nodiscard]] Picoseconds span_behind(const Parts&, const Prices&, Awaits&& awaits) const;
   [[nodiscard]] Beginning beginning_of(const Parts&) const;
 
   Program program_;

@@ -31,7 +31,8 @@ namespace orrery {
 ///            gradient reductions, norm, update and gathers of updated weights;
 ///   lanes    the work of the busiest collective lane of any rank.
 /// With ZeRO-2 and 3 passes also clear gradient copies, and wait for gathers that nothing runs ahead of and, without
-/// overlap, for reductions.
+/// overlap, for reductions.  With copies to and from host memory, and gathers one layer ahead, each block lasts as long
+/// as what is copied or gathered beside it (copied_passes.hpp).
 /// Leaves out: the loss, step counters, and what ranks wait for beyond the chains that backward_ends looks at; closer()
 /// knows those too.
 ///

@@ -48,7 +48,9 @@ FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan, LayerCase whic
     return best_place_->price(program, block, op);
   };
   BlockFacts found;
-  found.span = of.spans(of.prices(price), mesh_->cluster.device.concurrent_lanes);
+  const BlockCosts::Prices prices = of.prices(price);
+  found.span = of.spans(prices, mesh_->cluster.device.concurrent_lanes);
+  found.behind_backward = of.behind(prices).compute_backward;
   found.products = of.products();
   found.between = std::max<Picoseconds>(
       0, found.span.layer_forward - of.busy().layer_forward + found.span.layer_backward - of.busy().layer_backward);
@@ -163,16 +165,27 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
         plan.recompute_layers && shortage > 0 && saved > 0 ? std::ceil(shortage / saved * (1.0 - 1e-12)) : 0.0;
     const bool two_way = rules_of(with.schedule).placement == StagePlacement::two_way;
     const double on_compute = std::max({passes * layer, shared, two_way ? 0.0 : fullest});
-    double step = std::max(on_compute - most * static_cast<double>(parts.between), lane);
+    const double each = two_way ? m / 2 : m;  // microbatches of a stage
+    double away = 0, delay = 0;
+    if (copies) {
+      // An eighth of every stage at least; and each layer in host memory saves at most what all its microbatches in
+      // flight would keep.
+      const double one = std::max<double>(with.stages, std::ceil(with.layers / 8.0));
+      away = one;
+      if (shortage > 0 && with.in_flight > 0 && parts.copied > 0) {
+        away =
+            std::max(one, std::ceil(shortage / (with.in_flight * static_cast<double>(parts.copied)) * (1.0 - 1e-12)));
+      }
+      // What is copied for the first microbatch may be so ahead of its turn.
+      delay = std::max(0.0, each - 1) *
+              ((away - 1) * static_cast<double>(parts.delay) + static_cast<double>(parts.delay_at_head));
+    }
+    double step = std::max(on_compute + delay - most * static_cast<double>(parts.between), lane);
     if (recomputed > 0) {
-      const double work = (two_way ? m / 2 : m) * (with.layers * layer + recomputed * static_cast<double>(parts.again));
+      const double work = each * (with.layers * layer + recomputed * static_cast<double>(parts.again));
       step = std::max(step, work - most * static_cast<double>(parts.between_again));
     }
-    if (copies && shortage > 0 && with.in_flight > 0 && parts.copied > 0) {
-      // Each layer in host memory saves at most what all its microbatches in flight would keep.
-      const double away = std::ceil(shortage / (with.in_flight * static_cast<double>(parts.copied)) * (1.0 - 1e-12));
-      step = std::max(step, (two_way ? m / 2 : m) * away * static_cast<double>(parts.copy));
-    }
+    if (copies) step = std::max(step, each * away * static_cast<double>(parts.copy));
     least = least < 0 ? step : std::min(least, step);
   };
   for (const FamilyPipeline& with : pipelines) {
@@ -228,6 +241,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
         known.kept = first ? kept : std::min(known.kept, kept);
         known.layers = first ? fewest : std::min(known.layers, fewest);
         known.in_flight = in_flight_most;
+        known.stages = map.chunks;
         first = false;
       }
     }
@@ -236,6 +250,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
     with.kept = at->second.kept;
     with.layers = at->second.layers;
     with.in_flight = at->second.in_flight;
+    with.stages = at->second.stages;
   }
 }
 
@@ -251,11 +266,19 @@ FamilyBound FamilyBounds::any_block(const Plan& plan, std::uint32_t plain_zero,
   return family(plan, parts, pipelines, capacity);
 }
 
-void FamilyBounds::add_offloaded(Parts& parts, const BlockFacts& facts) {
+void FamilyBounds::add_offloaded(Parts& parts, const BlockFacts& facts) const {
+  const Bytes bytes = Bytes::of(static_cast<double>(facts.copied));
+  const Picoseconds down = picoseconds(bytes / mesh_->costs().tier_rate(Tier::device, Tier::host));
+  const Picoseconds up = picoseconds(bytes / mesh_->costs().tier_rate(Tier::host, Tier::device));
   parts.copied = facts.copied;
-  parts.copy = picoseconds(
-      Bytes::of(static_cast<double>(facts.copied)) /
-      std::max(mesh_->costs().tier_rate(Tier::device, Tier::host), mesh_->costs().tier_rate(Tier::host, Tier::device)));
+  parts.copy = std::min(down, up);
+  // As add_copies says: beside the passes of a layer below the stage's highest, or in front of the highest's.
+  const PerBlock<Picoseconds>& span = parts.span;
+  const Picoseconds lead = std::max<Picoseconds>(0, span.layer_backward - facts.behind_backward);
+  const auto above = [](Picoseconds copy, Picoseconds pass) { return std::max<Picoseconds>(0, copy - pass); };
+  const Picoseconds beside = above(down, span.layer_forward) + above(up, span.layer_backward + lead);
+  parts.delay = std::min(beside, above(up, lead));
+  parts.delay_at_head = std::min(parts.delay, above(up, lead + span.head_backward));
 }
 
 void FamilyBounds::add_recomputed(Parts& parts, const Plan& plan, const PerBlock<Picoseconds>& span,

@@ -34,6 +34,7 @@ struct FamilyPipeline {
   double kept = 0;           ///< layers' activations on the fullest rank
   std::uint32_t layers = 0;  ///< on the rank with the fewest
   double in_flight = 0;      ///< most microbatches that a rank keeps of one layer
+  std::uint32_t stages = 1;  ///< of a rank
 };
 
 /// Lower bounds for all plans that share some choices, whatever their schedule, chunks, stages, ZeRO stage and overlap.
@@ -59,13 +60,14 @@ class FamilyBounds {
  private:
   /// Of blocks once they are lowered.
   struct BlockFacts {
-    PerBlock<Picoseconds> span;      ///< with every collective at its best place
-    PerBlock<Picoseconds> products;  ///< matrix products alone
-    Picoseconds between = 0;         ///< of a layer, at most
-    std::uint64_t kept = 0;          ///< by a layer's forward pass
-    std::uint64_t copied = 0;        ///< of it what may wait in host memory
-    Picoseconds all_layers = 0;      ///< spans of all layers of the model, both ways
-    Picoseconds all_products = 0;    ///< matrix products alone
+    PerBlock<Picoseconds> span;       ///< with every collective at its best place
+    PerBlock<Picoseconds> products;   ///< matrix products alone
+    Picoseconds between = 0;          ///< of a layer, at most
+    std::uint64_t kept = 0;           ///< by a layer's forward pass
+    std::uint64_t copied = 0;         ///< of it what may wait in host memory
+    Picoseconds behind_backward = 0;  ///< BlockCosts::Behind::compute_backward
+    Picoseconds all_layers = 0;       ///< spans of all layers of the model, both ways
+    Picoseconds all_products = 0;     ///< matrix products alone
   };
   struct LayerState {
     std::uint64_t bytes = 0;  ///< of the layer with the fewest
@@ -103,9 +105,11 @@ class FamilyBounds {
     /// takes to copy that.
     std::uint64_t copied = 0;
     Picoseconds copy = 0;
+    Picoseconds delay = 0;          ///< of its two passes by copying that, at least
+    Picoseconds delay_at_head = 0;  ///< of a layer that the head's backward pass is before
   };
   /// Where activations may wait in host memory.
-  void add_offloaded(Parts&, const BlockFacts&);
+  void add_offloaded(Parts&, const BlockFacts&) const;
   void add_recomputed(Parts&, const Plan&, const PerBlock<Picoseconds>& span, Picoseconds between);
   Parts parts_of(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);
   /// On the plan's mesh.

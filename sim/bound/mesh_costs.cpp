@@ -109,8 +109,8 @@ const BlockTimes& MeshCosts::times_of(const Plan& plan, LayerCase which) {
   const BlockCosts::Prices prices = of.prices(costs());
   const bool concurrent = cluster.device.concurrent_lanes;
   return times_
-      .try_emplace(key,
-                   BlockTimes{of.spans(prices, concurrent), of.arrival_spans(prices, concurrent), of.lanes(prices)})
+      .try_emplace(key, BlockTimes{of.spans(prices, concurrent), of.arrival_spans(prices, concurrent), of.lanes(prices),
+                                   of.behind(prices)})
       .first->second;
 }
 

@@ -26,6 +26,7 @@ struct BlockTimes {
   PerBlock<Picoseconds> span;
   PerBlock<Picoseconds> arrival;
   PerBlock<LaneTimes> lanes;
+  BlockCosts::Behind behind;
 };
 
 /// What the layers of a plan cost, by case.  Those of a case that the plan has none of are those of plain ones.

@@ -47,7 +47,7 @@ void SharedStages::enter(const Plan& plan, MeshCosts& mesh) {
   for (auto& of : plain_activations_) of.clear();
   plain_lanes_.clear();
   plain_stages_.clear();
-  plain_clear_ = {};
+  plain_passes_ = {};
 }
 
 std::uint64_t SharedStages::activations(const Run& run, const Plan& plan, const StateCosts& state) {
@@ -82,11 +82,15 @@ const std::vector<StageTimes>& SharedStages::stages(const Plan& plan, MeshCosts&
     stage_times(stages_, plan, map_, shares_, layers_, mesh, state);
     return stages_;
   }
-  const Clear clear{state.layer().clear, state.embedding().clear, state.head().clear};
-  if (plain_stages_.empty() || clear != plain_clear_) {
+  // Every stage copies alike, but for how many layers.
+  const bool copies = *plan.offload_activations > 0 || *plan.offload_parameters > 0;
+  const PlainPasses passes{state.layer().clear, state.embedding().clear, state.head().clear,
+                           copies ? copied_eighths(plan) : 0,
+                           copies ? copy_times(plan, shares_.front(), layers_, mesh, state) : CopyTimes{}};
+  if (plain_stages_.empty() || passes != plain_passes_) {
     if (!plain_stages_.empty()) ++entered_;
     stage_times(plain_stages_, plan, map_, shares_, layers_, mesh, state);
-    plain_clear_ = clear;
+    plain_passes_ = passes;
     plain_ends_.end.clear();
   }
   return plain_stages_;
@@ -242,8 +246,11 @@ Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const
       backward += stages[map_.stage(run.begin, c)].backward;
     }
     const Picoseconds end = *std::max_element(&ends[run.begin], &ends[run.begin] + (run.end - run.begin));
-    const Picoseconds ready = end + exposed_reduction(plan, buckets_, layers_, state, concurrent, backward,
-                                                      tied ? state.tied_reduction() : 0);
+    const Picoseconds held =
+        concurrent && !plain ? held_up(plan, buckets_, layers_, stages[map_.stage(run.begin, 0)]) : 0;
+    const Picoseconds ready =
+        end + held +
+        exposed_reduction(plan, buckets_, layers_, state, concurrent, backward, tied ? state.tied_reduction() : 0);
     const Picoseconds update = updates ? update_time(plan, buckets_, state, mesh.costs(), concurrent) : 0;
     if (concurrent) {
       by_lane = std::max({by_lane, plain ? plain_lanes_[i] : busiest_lane(run, plan, mesh, state),
@@ -263,6 +270,7 @@ Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const
 Picoseconds SharedStages::passes(const Plan& plan, const MeshCosts& mesh) {
   const PerBlock<Picoseconds>& span = layers_.plain_times().span;
   stages_.assign(map_.stages(), {});
+  const bool copies = *plan.offload_activations > 0 && mesh.cluster.device.concurrent_lanes;
   for (std::uint32_t i = 0; i < stages_.size(); ++i) {
     const StageShare& share = shares_[i];
     const bool first = share.first, last = share.last;
@@ -277,6 +285,10 @@ Picoseconds SharedStages::passes(const Plan& plan, const MeshCosts& mesh) {
                  (first ? span.embedding_backward : 0) +
                  (last ? span.head_backward : top.arrival.layer_backward - top.span.layer_backward);
     t.weight = over_layers(share, [&](std::size_t c) { return times(c).layer_weight; }) + (last ? span.head_weight : 0);
+    if (copies) {
+      add_copies(t, share, offloaded_layers(share.count(), *plan.offload_activations), 0, layers_,
+                 activation_copies(*layers_.blocks[share.highest()], mesh.costs()));
+    }
   }
   const std::vector<Picoseconds>& ends =
       rank_ends(ends_, stages_, map_, microbatches_, mesh.cluster.device.concurrent_lanes, !splits_backward(plan));

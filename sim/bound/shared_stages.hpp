@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sim/bound/after_passes.hpp"
+#include "sim/bound/copied_passes.hpp"
 #include "sim/bound/mesh_costs.hpp"
 #include "sim/bound/pipeline_bound.hpp"
 #include "sim/bound/stage_memory.hpp"
@@ -64,10 +65,12 @@ class SharedStages {
     ActionTimes times;
     friend bool operator==(const Pipeline&, const Pipeline&) = default;
   };
-  /// What clearing gradients takes, all that ZeRO 0 and 1 could differ in before the passes end.
-  struct Clear {
+  /// All that plans with ZeRO 0 and 1 could differ in before the passes end: what clearing gradients takes, and copies.
+  struct PlainPasses {
     Picoseconds layer = -1, embedding = -1, head = -1;
-    friend bool operator==(const Clear&, const Clear&) = default;
+    std::size_t copied_eighths = 0;
+    CopyTimes copies;
+    friend bool operator==(const PlainPasses&, const PlainPasses&) = default;
   };
 
   /// The most that passes of any of the run's ranks hold.
@@ -97,7 +100,7 @@ class SharedStages {
   std::vector<Picoseconds> plain_lanes_;                          ///< by run
   std::vector<StageTimes> plain_stages_;
   PipelineStorage plain_ends_;
-  Clear plain_clear_;
+  PlainPasses plain_passes_;
 
   std::vector<StageTimes> stages_;
   PipelineStorage ends_;

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "sim/bound/copied_passes.hpp"
+#include "sim/bound/stage_memory.hpp"
+
 namespace orrery {
 namespace {
 
@@ -91,13 +94,37 @@ void add_sharding(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateC
   t.before_backward += delay(std::max(clear, ahead && share.last ? 0 : gather_backward), idle_backward);
 }
 
+/// Where both say what a pass takes at least, from its message's arrival and from the pass before it on: the later.
+void delay_until(StageTimes& t, const StageTimes& other) {
+  const auto later = [](Picoseconds& before, Picoseconds& pass, Picoseconds other_before, Picoseconds other_pass) {
+    const Picoseconds whole = std::max(before + pass, other_before + other_pass);
+    pass = std::max(pass, other_pass);
+    before = whole - pass;
+  };
+  later(t.before_forward, t.forward, other.before_forward, other.forward);
+  later(t.before_backward, t.backward, other.before_backward, other.backward);
+}
+
 }  // namespace
+
+CopyTimes copy_times(const Plan& plan, const StageShare& share, const LayerCosts& costs, const MeshCosts& mesh,
+                     StateCosts& state) {
+  CopyTimes copies;
+  if (*plan.offload_activations > 0) copies = activation_copies(*costs.blocks[share.highest()], mesh.costs());
+  if (*plan.offload_parameters > 0) {
+    const HostUpdate& layer = state.host_updates(mesh.costs()).layer;
+    copies.gathered = layer.gather > 0;
+    copies.weights = copies.gathered ? layer.gather : layer.up;
+  }
+  return copies;
+}
 
 void stage_times(std::vector<StageTimes>& stages, const Plan& plan, const StageMap& map,
                  const std::vector<StageShare>& shares, const LayerCosts& costs, MeshCosts& mesh, StateCosts& state) {
   const BlockCosts& of = costs.plain_blocks();
   const PerBlock<Picoseconds>& span = costs.plain_times().span;
   stages.assign(map.stages(), {});
+  const bool copies = *plan.offload_activations > 0 || *plan.offload_parameters > 0;
   // Few boundaries differ in the levels that their messages take.
   struct Messages {
     std::uint32_t levels = 0;
@@ -135,7 +162,22 @@ void stage_times(std::vector<StageTimes>& stages, const Plan& plan, const StageM
     t.weight = over_layers(share, [&](std::size_t c) { return times(c).layer_weight; }) + ends(0, span.head_weight);
     t.clear = over_layers(share, [&](std::size_t c) { return state.layer(static_cast<LayerCase>(c)).clear; }) +
               ends(state.embedding().clear, state.head().clear);
+    const StageTimes plain = t;
     add_sharding(plan, map, mesh, state, share, costs, t);
+    if (!mesh.cluster.device.concurrent_lanes) return t;
+    if (state.zero() >= 3 && plan.reshard_after_forward && plan.prefetch > 0) {
+      StageTimes ahead = plain;
+      const CopyTimes gathers{0, 0, common_layer(share, costs, state).gather, true, true};
+      add_copies(ahead, share, 0, share.count(), costs, gathers);
+      delay_until(t, ahead);
+    }
+    if (copies) {
+      StageTimes copied = plain;
+      add_copies(copied, share, offloaded_layers(share.count(), *plan.offload_activations),
+                 offloaded_layers(share.count(), *plan.offload_parameters), costs,
+                 copy_times(plan, share, costs, mesh, state));
+      delay_until(t, copied);
+    }
     return t;
   };
   // Most stages hold as much as the one before.

@@ -2,13 +2,17 @@
 
 #include <vector>
 
+#include "sim/bound/copied_passes.hpp"
 #include "sim/bound/mesh_costs.hpp"
 #include "sim/bound/pipeline_bound.hpp"
 
 namespace orrery {
 
+/// What copying for a layer of the stage takes.
+[[nodiscard]] CopyTimes copy_times(const Plan&, const StageShare&, const LayerCosts&, const MeshCosts&, StateCosts&);
+
 /// Times of every virtual stage of a plan on the mesh entered.  With ZeRO 0 and 1 nothing but `clear` depends on how
-/// states are kept.
+/// states are kept, and copies of weights from host memory.
 ///
 /// What ZeRO-2 and 3 add counts where compute waits for it.  In front of a block stand a gather, a clear and, without
 /// overlap, the reduction of the block before, beside each other.  Those of a pass's first block may run before its
