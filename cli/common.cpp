@@ -39,6 +39,11 @@ void declare_output(Command& c, CommonFlags& flags, const std::string& output_he
   c.option("--data", flags.data, "folder of models, clusters and calibrations");
 }
 
+void declare_allocator(Command& c, CommonFlags& flags) {
+  c.flag("--expandable-segments", flags.expandable_segments,
+         "reserved memory as with PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
+}
+
 void declare_machine(Command& c, CommonFlags& flags) {
   c.option("--gpus", flags.gpus, "number of devices; default: the cluster file's", {1, max_devices});
   c.option("--calibration", flags.calibration, "calibration file; default: the device's");

@@ -32,11 +32,14 @@ struct CommonFlags {
   std::string software = "auto";  ///< a training program, "none" or "auto": the device's usual one
   std::string lanes = "auto";     ///< "serial", "concurrent" or "auto": as the device's file says
   std::optional<std::string> data;
+  bool expandable_segments = false;
 };
 
 /// --json, -o and --data; `output_help` says what -o writes.  "-o -" writes it to
 /// standard output, and then nothing else is printed there.
 void declare_output(Command&, CommonFlags&, const std::string& output_help);
+/// --expandable-segments: how the process's caching allocator is set up.
+void declare_allocator(Command&, CommonFlags&);
 /// --gpus, --calibration, --software and --lanes.
 void declare_machine(Command&, CommonFlags&);
 

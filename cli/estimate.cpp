@@ -3,9 +3,11 @@
 #include "cli/common.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
+#include "cli/tensors_text.hpp"
 #include "cli/verbs.hpp"
 #include "core/record/report_file.hpp"
 #include "sim/estimate/estimate.hpp"
+#include "sim/memory/memory_report.hpp"
 
 namespace orrery {
 namespace {
@@ -18,11 +20,14 @@ class EstimateVerb final : public Verb {
   void declare(Command& c) override {
     c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
     c.option("--cluster", cluster_, "in place of the plan's: a name or a .toml file");
+    c.flag("--memory", tensors_, "list what each stage holds at its peak, tensor by tensor");
+    declare_allocator(c, flags_);
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");
     c.examples(
         "  orrery estimate plan.toml\n"
         "  orrery estimate llama-3-70b-8-dgx-h100 --json\n"
+        "  orrery estimate plan.toml --memory\n"
         "  orrery estimate plan.toml --calibration mine.toml -o report.json");
   }
 
@@ -31,14 +36,19 @@ class EstimateVerb final : public Verb {
     const LoadedPlan loaded = load_plan(plan_, flags_, cluster_);
     Report report = estimate(loaded.run, loaded.program, cost_model(loaded));
     tell_prices(report, loaded.calibration);
+    add_process_memory(report, loaded.run, loaded.program, loaded.calibration.calibration.memory,
+                       flags_.expandable_segments);
     write_output(flags_, write_report(report));
     if (prints_output(flags_)) {
       // It has been printed.
     } else if (flags_.json) {
-      print_json(to_json(report));
+      nlohmann::ordered_json json = to_json(report);
+      if (tensors_) json["peak_tensors"] = tensors_json(peak_tensors(loaded.program));
+      print_json(json);
     } else {
       print(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
-            resolutions_text(loaded.resolved) + "\n" + report_text(report));
+            resolutions_text(loaded.resolved) + "\n" + report_text(report) +
+            (tensors_ ? tensors_text(peak_tensors(loaded.program)) : ""));
     }
     return report.fits ? status_fine : status_no;
   }
@@ -47,6 +57,7 @@ class EstimateVerb final : public Verb {
   CommonFlags flags_;
   std::string plan_;
   std::optional<std::string> cluster_;
+  bool tensors_ = false;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
+#include "cli/memory_margin.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
@@ -15,6 +16,7 @@
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/program/lower/lower.hpp"
 #include "core/record/report_file.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
@@ -22,6 +24,7 @@
 #include "planner/search.hpp"
 #include "planner/space.hpp"
 #include "sim/bound/bound.hpp"
+#include "sim/memory/memory_report.hpp"
 
 namespace orrery {
 namespace {
@@ -81,6 +84,8 @@ class PlanVerb final : public Verb {
            "recomputed layers, host memory");
     c.option("--only", only_,
              "every dimension within limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
+    c.option("--memory-margin", margin_,
+             "of every device's memory, what tensors do not get: context, communicators, fragments; \"4 GiB\"");
     c.flag("--space", show_space_, "describe the space that would be searched, and stop");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the best plan here; with --space, the space");
@@ -97,6 +102,8 @@ class PlanVerb final : public Verb {
   void read();
   PlannedRun planned(const Plan& plan, const std::string& name) const;
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
+  /// Judges the plans that are shown by the memory of their processes on the whole device.
+  void add_processes(std::vector<FoundPlan>& plans) const;
   std::string text(const SearchResult&) const;
   /// Plans whose simulation was asked for and interrupted.
   std::size_t unsimulated(const SearchResult&) const;
@@ -115,7 +122,7 @@ class PlanVerb final : public Verb {
 
   CommonFlags flags_;
   std::string model_, cluster_;
-  std::string precision_ = "bf16", optimizer_ = "adam", objective_ = "step-time";
+  std::string precision_ = "bf16", optimizer_ = "adam", objective_ = "step-time", margin_ = "auto";
   double dropout_ = 0.0, clip_norm_ = 1.0;
   std::uint32_t top_ = 5, threads_ = 0;
   std::optional<std::string> export_, only_;
@@ -124,6 +131,7 @@ class PlanVerb final : public Verb {
   Workload workload_;
   ModelSpec spec_;
   ClusterSpec machine_;
+  ClusterSpec searched_;  ///< the same with the margin taken off its devices' memory
   CalibrationChoice calibration_;
 };
 
@@ -184,6 +192,10 @@ void PlanVerb::read() {
   }
   require_none(d);
   calibration_ = calibration_of(flags_, library, machine_.device, workload_.precision);
+  searched_ = machine_;
+  searched_.device.memory =
+      machine_.device.memory - margin_of(margin_, machine_.device, calibration_.calibration.memory, d);
+  require_none(d);
 }
 
 PlannedRun PlanVerb::planned(const Plan& plan, const std::string& name) const {
@@ -206,10 +218,10 @@ PlanVerb::NearestFit PlanVerb::nearest_fit() const {
   Progress bar;
   NearestFit out;
   for (std::uint64_t factor = 1; factor <= 64; factor *= 2) {
-    const std::uint64_t gpus = machine_.devices() * factor;
+    const std::uint64_t gpus = searched_.devices() * factor;
     Diagnostics ignored;  // the cluster may not grow that far
     const auto larger =
-        gpus <= max_devices ? resized(machine_, static_cast<std::uint32_t>(gpus), ignored) : std::nullopt;
+        gpus <= max_devices ? resized(searched_, static_cast<std::uint32_t>(gpus), ignored) : std::nullopt;
     if (!larger) break;
     auto found = leanest(
         spec_, workload_, *larger, calibration_.calibration,
@@ -221,7 +233,7 @@ PlanVerb::NearestFit PlanVerb::nearest_fit() const {
     if (found->peak == std::numeric_limits<std::uint64_t>::max()) continue;
     if (factor == 1) {
       out.here = std::move(found);
-    } else if (static_cast<double>(found->peak) <= machine_.device.memory.base()) {
+    } else if (static_cast<double>(found->peak) <= searched_.device.memory.base()) {
       out.fits = std::move(found);
       out.on = *larger;
       break;
@@ -259,8 +271,8 @@ nlohmann::ordered_json PlanVerb::nearest_json() const {
                                   {"plan_file", write_plan(run)}};
   };
   nlohmann::ordered_json json;
-  json["least_memory"] = entry(fit.here, machine_);
-  json["would_fit"] = entry(fit.fits, fit.on.value_or(machine_));
+  json["least_memory"] = entry(fit.here, searched_);
+  json["would_fit"] = entry(fit.fits, fit.on.value_or(searched_));
   json["complete"] = !fit.interrupted_at;
   return json;
 }
@@ -323,6 +335,21 @@ std::size_t PlanVerb::unsimulated(const SearchResult& result) const {
       std::count_if(result.plans.begin(), result.plans.end(), [](const FoundPlan& p) { return !p.simulated; }));
 }
 
+void PlanVerb::add_processes(std::vector<FoundPlan>& plans) const {
+  constexpr std::size_t most = 16;
+  for (std::size_t i = 0; i < std::min(plans.size(), most); ++i) {
+    const PlannedRun run = planned(plans[i], i);
+    const Program program = lower(run.model, run.workload, run.plan);
+    for (Report* report : {&plans[i].report, plans[i].simulated ? &*plans[i].simulated : nullptr}) {
+      if (report == nullptr) continue;
+      if (report->memory_capacity_bytes) {
+        report->memory_capacity_bytes = static_cast<std::uint64_t>(machine_.device.memory.base());
+      }
+      add_process_memory(*report, run, program, calibration_.calibration.memory);
+    }
+  }
+}
+
 std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
   std::string out = fmt::format(
@@ -330,6 +357,10 @@ std::string PlanVerb::text(const SearchResult& result) const {
       printable(spec_.name), short_count(static_cast<double>(parameter_count(spec_))), printable(machine_.name),
       machine_.devices(), printable(machine_.device.name), workload_.global_batch, workload_.sequence_length,
       precision_, optimizer_, printable(calibration_.origin), printable(describe(calibration_.software)));
+  if (searched_.device.memory < machine_.device.memory) {
+    out.insert(out.size() - 1, fmt::format("tensors get {} of the {} of a device (--memory-margin)\n",
+                                           short_text(searched_.device.memory), short_text(machine_.device.memory)));
+  }
   if (plans.empty() && result.complete) return out + "No plan fits.\n" + result.certificate + "\n" + nearest_text();
   if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.certificate + "\n";
   // Side by side: a column for each plan, a row for each decision and figure.
@@ -416,6 +447,11 @@ std::string PlanVerb::text(const SearchResult& result) const {
         [](P p) { return p.report.cost_per_step ? fmt::format("{:.4g}", *p.report.cost_per_step) : "-"; });
   }
   row("peak memory", [](P p) { return short_text(Bytes::of(static_cast<double>(p.report.peak_memory_bytes))); });
+  row("  of the process", [](P p) {
+    if (!p.report.peak_memory_process_bytes) return std::string("-");
+    return short_text(Bytes::of(static_cast<double>(*p.report.peak_memory_process_bytes))) +
+           (p.report.fits ? "" : " (!)");
+  });
   std::size_t stages = 0;
   for (std::size_t i = 0; i < shown; ++i) stages = std::max(stages, plans[i].report.memory_by_stage.size());
   const auto stage_text = [](P p, std::uint64_t bytes) {
@@ -446,6 +482,9 @@ std::string PlanVerb::text(const SearchResult& result) const {
       out += fmt::format("  #{}  {}\n      with {}\n", i + 1, step_difference(plans[i].report, plans[0].report),
                          fmt::join(differences(plans[i].plan, plans[0].plan), "; "));
     }
+  }
+  if (const Report& best = plans[0].report; !best.fits && best.peak_memory_process_bytes) {
+    out += "\nThe best plan's tensors fit, and its process does not: a larger --memory-margin leaves it room.\n";
   }
   if (!result.complete) {
     out += "\nInterrupted: the best of the plans estimated so far.\n";
@@ -485,6 +524,7 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
     reasons[p.reason] = p.count;
     if (p.reason != "memory") pruned += p.count;
   }
+  json["memory_margin_bytes"] = static_cast<std::uint64_t>((machine_.device.memory - searched_.device.memory).base());
   json["evaluated"] = result.evaluated;
   json["pruned"] = pruned;
   json["pruned_by_reason"] = std::move(reasons);
@@ -504,7 +544,7 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
 int PlanVerb::run() {
   read();
   if (show_space_) {
-    const Space space = make_space(spec_, workload_, machine_, limits_);
+    const Space space = make_space(spec_, workload_, searched_, limits_);
     const std::string shown = flags_.json ? json_text(space_json(space)) : describe(space) + "\n";
     flags_.output ? write_output(flags_, shown) : print(shown);
     return status_fine;
@@ -523,8 +563,9 @@ int PlanVerb::run() {
   options.progress = [&](const SearchProgress& p) {
     progress.show(p.phase, p.done, p.total, p.eta_s, p.best ? "best " + short_text(*p.best) : "");
   };
-  SearchResult result = search(make_space(spec_, workload_, machine_, limits_), spec_, workload_, machine_,
+  SearchResult result = search(make_space(spec_, workload_, searched_, limits_), spec_, workload_, searched_,
                                calibration_.calibration, options);
+  add_processes(result.plans);
   progress.clear();
   for (FoundPlan& found : result.plans) {
     tell_prices(found.report, calibration_);

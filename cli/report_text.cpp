@@ -108,6 +108,23 @@ std::string memory_text(const Report& r) {
     out += "  memory: peak of each pipeline stage\n";
   }
   std::string below;
+  if (r.peak_memory_reserved_bytes) {
+    const double live = static_cast<double>(r.peak_memory_bytes);
+    const double more = live > 0 ? static_cast<double>(*r.peak_memory_reserved_bytes) / live - 1.0 : 0.0;
+    below += fmt::format("  held by the caching allocator: {}, {} more than is live\n",
+                         gib(*r.peak_memory_reserved_bytes), percent(std::max(0.0, more)));
+  }
+  if (r.peak_memory_process_bytes) {
+    below += fmt::format("  held by the process: {}", gib(*r.peak_memory_process_bytes));
+    if (r.memory_capacity_bytes) {
+      below += fmt::format(" of {}{}", gib(*r.memory_capacity_bytes),
+                           *r.peak_memory_process_bytes <= *r.memory_capacity_bytes ? "" : "  DOES NOT FIT");
+    }
+    below += "\n";
+  }
+  if (r.peak_memory_setup_bytes) {
+    below += fmt::format("  live at initialisation: {}\n", gib(*r.peak_memory_setup_bytes));
+  }
   const auto tier = [&](const char* name, const std::optional<std::uint64_t>& peak,
                         const std::optional<std::uint64_t>& room) {
     if (!peak) return;

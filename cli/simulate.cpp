@@ -17,6 +17,7 @@
 #include "core/record/report_file.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/estimate.hpp"
+#include "sim/memory/memory_report.hpp"
 
 namespace orrery {
 namespace {
@@ -78,6 +79,7 @@ class SimulateVerb final : public Verb {
              "of several ways through the fabric: by-destination (the default), hashed, rail-local");
     c.option("--seed", seed_, "of the random delays, the stragglers and hashed routes",
              {0, std::numeric_limits<std::uint64_t>::max()});
+    declare_allocator(c, flags_);
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");
     c.examples(
@@ -132,6 +134,8 @@ class SimulateVerb final : public Verb {
     }
     Report& report = result.report;
     tell_prices(report, loaded.calibration);
+    add_process_memory(report, loaded.run, loaded.program, loaded.calibration.calibration.memory,
+                       flags_.expandable_segments);
     sort_by_load(result.links);
     const std::size_t written = trace_ ? write_trace(loaded, result.trace, progress) : 0;
     const bool stopped = trace_ && interrupted().load();

@@ -46,6 +46,7 @@ void summary_rows(Table& table, const std::string& name, const RunSummary& s) {
   };
   row("time", s.time);
   row("memory", s.memory);
+  row("reserved memory", s.reserved);
 }
 
 std::string validation_text(const Validation& v, std::optional<GroupBy> by) {

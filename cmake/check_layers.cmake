@@ -3,7 +3,7 @@
 #   core/base <- core/spec <- core/plan <- core/program <- core/record
 #   core      <- sim  <- planner <- validate <- cli
 #   core      <- exec <- cli
-#   sim/cost  <- sim/bound, sim/estimate, sim/net <- sim/des
+#   sim/cost  <- sim/bound, sim/estimate, sim/net <- sim/des;  sim/memory apart
 #
 # (a <- b: b may include a), when a third-party library is included outside the
 # folders it is for, or a heavy one in a header.
@@ -20,6 +20,7 @@ set(layers
   "core/program"       "core/(base|spec|plan|program)/[a-z0-9_]+[.]hpp"   # not lower/: verify shares no code with it
   "core/record"        "core/"
   "sim/cost"           "(core|sim/cost)/"
+  "sim/memory"         "(core|sim/memory)/"
   "sim/bound"          "(core|sim/cost|sim/bound)/"
   "sim/estimate"       "(core|sim/cost|sim/estimate)/"
   "sim/net"            "(core|sim/cost|sim/net)/"

@@ -5,6 +5,7 @@
 
 #include "core/plan/plan.hpp"
 #include "core/spec/workload.hpp"
+#include "sim/memory/framework_memory.hpp"
 #include "validate/measured_run.hpp"
 
 namespace orrery {
@@ -31,10 +32,17 @@ struct Framework {
   bool recompute = false;          ///< whole layers
   /// How a context axis cuts attention; rings and gathers deal the sequence so that a causal mask is even.
   ContextAlgorithm context = ContextAlgorithm::ring;
+  // What it holds beside the tensors of the Program, unless the row's notes say otherwise (memory_of).
+  WeightGradients weight_gradients = WeightGradients::in_place;
+  CrossEntropy cross_entropy = CrossEntropy::in_place;
+  std::uint32_t product_libraries = 0;  ///< that keep a workspace each: PyTorch's cuBLAS, Transformer Engine's
+  bool expandable_segments = false;     ///< how its launch script sets up PyTorch's allocator
 };
 
 /// The rule of the row's framework cell; null where there is none.
 [[nodiscard]] const Framework* framework_of(const MeasuredRun&);
+/// What the run's program holds beside the tensors of the Program.  `workspace`: of one product library.
+[[nodiscard]] FrameworkMemory memory_of(const MeasuredRun&, const Framework&, Bytes workspace);
 /// Whether products are in fp8, by any recipe.
 [[nodiscard]] bool is_fp8(const MeasuredRun&);
 

@@ -8,6 +8,7 @@
 #include "sim/cost/cost_model.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "validate/expressed_run.hpp"
+#include "validate/framework.hpp"
 #include "validate/validation.hpp"
 
 namespace orrery {
@@ -41,6 +42,8 @@ std::variant<PreparedRun, std::string> prepare(const MeasuredRun& row, const Lib
   out.run.plan = resolve(out.run.plan, out.run.model, out.run.workload, *out.run.cluster, out.calibration).plan;
   out.program = lower(out.run.model, out.run.workload, out.run.plan);
   out.labels = labels_of(row, out.calibration.name);
+  out.allocator.expandable = framework_of(row)->expandable_segments;
+  out.memory = memory_of(row, *framework_of(row), out.calibration.memory ? out.calibration.memory->workspace : Bytes{});
   const ModelSpec& m = out.run.model;
   out.architecture =
       fmt::format("{} {} {} {}", static_cast<int>(m.activation), m.hidden, m.ffn, m.mixture ? m.mixture->experts : 0);
@@ -55,8 +58,8 @@ double step_time(const PreparedRun& p, const SoftwareCosts& software) {
   return estimator.step_time(p.program, costs_of(p, software)).base();
 }
 
-Report report(const PreparedRun& p, const SoftwareCosts& software) {
-  return estimate(p.run, p.program, costs_of(p, software));
+std::vector<MemoryFigures> memory_figures(const PreparedRun& p) {
+  return memory_figures(p.program, p.memory, p.allocator);
 }
 
 }  // namespace orrery

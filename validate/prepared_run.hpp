@@ -8,6 +8,7 @@
 #include "core/record/calibration.hpp"
 #include "core/record/report.hpp"
 #include "core/spec/library.hpp"
+#include "sim/memory/memory_report.hpp"
 #include "validate/cost_labels.hpp"
 #include "validate/measured_run.hpp"
 
@@ -20,6 +21,8 @@ struct PreparedRun {
   Program program;
   Calibration calibration;  ///< of the device; no costs of software
   CostLabels labels;
+  FrameworkMemory memory;  ///< of its training program
+  AllocatorRules allocator;
   std::string architecture;  ///< what its model is alike to: activation, width, feed-forward width, experts
   double measured = 0.0;     ///< seconds of a step
   bool inconsistent = false;
@@ -31,7 +34,7 @@ struct PreparedRun {
 
 /// Step time with these costs of software.
 [[nodiscard]] double step_time(const PreparedRun&, const SoftwareCosts&);
-/// The whole report.
-[[nodiscard]] Report report(const PreparedRun&, const SoftwareCosts&);
+/// Memory of each pipeline stage, as PyTorch's allocator counts it.
+[[nodiscard]] std::vector<MemoryFigures> memory_figures(const PreparedRun&);
 
 }  // namespace orrery

@@ -5,6 +5,7 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <variant>
 
@@ -35,20 +36,34 @@ std::string plan_of(const MeasuredRun& r) {
   return out + fmt::format("{} {} {} {}", r.sp, r.zero, r.recompute, r.inter_net);
 }
 
+/// Of the stage that holds most, or of the last one, whose last rank writes the log.
+void compare_memory(ValidatedRun& out, const PreparedRun& p, const MeasuredMemory& measured) {
+  const std::vector<MemoryFigures> stages = memory_figures(p);
+  const auto largest = [&](std::uint64_t MemoryFigures::*figure) {
+    std::uint64_t most = 0;
+    for (const MemoryFigures& m : stages) most = std::max(most, m.*figure);
+    return static_cast<double>(measured.last_rank ? stages.back().*figure : most);
+  };
+  const auto compared = [](double predicted, double bytes) {
+    return PredictedMeasured{predicted, bytes, error_pct(predicted, bytes)};
+  };
+  if (measured.allocated) out.memory = compared(largest(&MemoryFigures::allocated), *measured.allocated);
+  if (measured.reserved) out.reserved = compared(largest(&MemoryFigures::reserved), *measured.reserved);
+}
+
 Outcome predicted(const MeasuredRun& row, const Library& library, const std::vector<CostFile>& costs) {
   std::variant<PreparedRun, std::string> prepared = prepare(row, library);
   if (auto* reason = std::get_if<std::string>(&prepared)) {
     return Outcome{SkippedRun{row.id, std::move(*reason), has_full_configuration(row)}, false};
   }
   auto& p = std::get<PreparedRun>(prepared);
-  const Report r = report(p, costs_of(costs, p.labels));
   ValidatedRun out;
   out.id = row.id;
   out.gpu = row.gpu;
   out.source = row.source;
   out.precision = row.precision;
   out.framework = framework_of(row)->name;
-  const double step = r.step_time.base();
+  const double step = step_time(p, costs_of(costs, p.labels));
   out.time = {step, p.measured, error_pct(step, p.measured)};
   out.work = work_of(row);
   out.plan = plan_of(row);
@@ -56,10 +71,7 @@ Outcome predicted(const MeasuredRun& row, const Library& library, const std::vec
   const HeldOutErrors errors = errors_of(costs, p.labels);
   out.low = errors.low * step;
   out.high = errors.high * step;
-  if (const std::optional<double> bytes = measured_allocated(row)) {
-    const auto peak = static_cast<double>(r.peak_memory_bytes);
-    out.memory = PredictedMeasured{peak, *bytes, error_pct(peak, *bytes)};
-  }
+  if (const std::optional<MeasuredMemory> measured = measured_memory(row)) compare_memory(out, p, *measured);
   out.filled = std::move(p.filled);
   return {std::move(out), p.inconsistent};
 }
@@ -78,13 +90,28 @@ std::optional<double> measured_step(const MeasuredRun& r) {
   return static_cast<double>(*r.gbs) * static_cast<double>(*r.seq) / (*r.tok_s_gpu * static_cast<double>(*r.gpus));
 }
 
-std::optional<double> measured_allocated(const MeasuredRun& r) {
-  // "GiB max_allocated ...", "GB max allocated": what the allocator handed out; nvidia-smi and reserved figures
-  // hold its cache and the context too.
-  const bool allocated = r.peak_mem_kind.find("max_allocated") != std::string::npos ||
-                         r.peak_mem_kind.find("max allocated") != std::string::npos;
-  if (!r.peak_mem_gb || !allocated) return std::nullopt;
-  return *r.peak_mem_gb * (r.peak_mem_kind.starts_with("GiB") ? gibibyte : gigabyte).base();
+std::optional<MeasuredMemory> measured_memory(const MeasuredRun& r) {
+  const std::string& kind = r.peak_mem_kind;
+  const auto says = [&](const char* words) { return kind.find(words) != std::string::npos; };
+  if (!r.peak_mem_gb) return std::nullopt;
+  MeasuredMemory out;
+  const double unit = (kind.starts_with("GiB") ? gibibyte : gigabyte).base();
+  if (says("max_allocated") || says("max allocated")) {
+    out.allocated = *r.peak_mem_gb * unit;
+  } else if (says("max_reserved") || says("torchtitan memory reading")) {
+    // torchtitan logs the allocator's max_reserved.
+    out.reserved = *r.peak_mem_gb * unit;
+  } else {
+    return std::nullopt;
+  }
+  out.last_rank = says("logged rank");
+  if (const std::size_t at = kind.find("reserved="); at != std::string::npos) {
+    double value = 0.0;
+    const char* begin = kind.data() + at + std::string_view("reserved=").size();
+    const auto [end, fault] = std::from_chars(begin, kind.data() + kind.size(), value);
+    if (fault == std::errc{} && end != begin && value > 0.0) out.reserved = value * unit;
+  }
+  return out;
 }
 
 bool has_full_configuration(const MeasuredRun& r) {
@@ -127,11 +154,13 @@ Validation validate(const std::vector<MeasuredRun>& table, const Library& librar
 RunSummary summarize_runs(const std::vector<const ValidatedRun*>& rows) {
   std::vector<double> time;
   std::vector<double> memory;
+  std::vector<double> reserved;
   for (const ValidatedRun* r : rows) {
     time.push_back(r->time.error_pct);
     if (r->memory) memory.push_back(r->memory->error_pct);
+    if (r->reserved) reserved.push_back(r->reserved->error_pct);
   }
-  return {summarize_errors(time), summarize_errors(memory)};
+  return {summarize_errors(time), summarize_errors(memory), summarize_errors(reserved)};
 }
 
 RunSummary summary_of_all(const Validation& v) { return summarize_runs(pointers(v.rows)); }

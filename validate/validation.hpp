@@ -29,9 +29,10 @@ struct ValidatedRun {
   std::string work;                         ///< model, sequence, precision, devices and software, as the row has them
   std::string plan;                         ///< batch and plan, as the row has them
   double sequences = 1.0;                   ///< of a step
-  double low = 0.0, high = 0.0;             ///< of the step: eight runs in ten lie between (HeldOutErrors)
-  std::optional<PredictedMeasured> memory;  ///< bytes; where the row publishes the peak of what was allocated
-  std::vector<std::string> filled;          ///< columns whose empty cells a rule filled
+  double low = 0.0, high = 0.0;                   ///< of the step: eight runs in ten lie between (HeldOutErrors)
+  std::optional<PredictedMeasured> memory;        ///< bytes; where the row publishes the peak of what was allocated
+  std::optional<PredictedMeasured> reserved;      ///< bytes; where it publishes the peak of what was reserved
+  std::vector<std::string> filled;                ///< columns whose empty cells a rule filled
   friend bool operator==(const ValidatedRun&, const ValidatedRun&) = default;
 };
 
@@ -44,7 +45,7 @@ struct SkippedRun {
 };
 
 struct RunSummary {
-  ErrorSummary time, memory;
+  ErrorSummary time, memory, reserved;
   friend bool operator==(const RunSummary&, const RunSummary&) = default;
 };
 [[nodiscard]] RunSummary summarize_runs(const std::vector<const ValidatedRun*>&);
@@ -87,8 +88,14 @@ struct RunGroup {
 /// Measured seconds of a step: as published, else what the published tokens
 /// per second and GPU come to.  Unset where neither is known.
 [[nodiscard]] std::optional<double> measured_step(const MeasuredRun&);
-/// Measured bytes, where the row publishes the allocator's peak.
-[[nodiscard]] std::optional<double> measured_allocated(const MeasuredRun&);
+/// Measured bytes, by what the row says that they count.
+struct MeasuredMemory {
+  std::optional<double> allocated;  ///< in tensors: torch.cuda.max_memory_allocated
+  std::optional<double> reserved;   ///< by the caching allocator: torch.cuda.max_memory_reserved
+  bool last_rank = false;           ///< of the rank that logs, else the largest over ranks
+};
+/// Unset where the row publishes neither, or does not say which.
+[[nodiscard]] std::optional<MeasuredMemory> measured_memory(const MeasuredRun&);
 /// A row that says all that a prediction needs, and how long a step took.
 [[nodiscard]] bool has_full_configuration(const MeasuredRun&);
 

@@ -18,7 +18,13 @@ Json to_json(const ErrorSummary& s) {
           {"bias_pct", s.bias_pct}};
 }
 
-Json to_json(const RunSummary& s) { return {{"time", to_json(s.time)}, {"memory", to_json(s.memory)}}; }
+Json to_json(const RunSummary& s) {
+  return {{"time", to_json(s.time)}, {"memory", to_json(s.memory)}, {"reserved", to_json(s.reserved)}};
+}
+
+Json to_json(const PredictedMeasured& c) {
+  return {{"predicted", c.predicted}, {"measured", c.measured}, {"error", c.error_pct}};
+}
 
 Json to_json(const ValidatedRun& r) {
   Json out{{"id", r.id},
@@ -27,10 +33,8 @@ Json to_json(const ValidatedRun& r) {
            {"error", r.time.error_pct},
            {"low", r.low},
            {"high", r.high}};
-  if (r.memory) {
-    out["memory"] = {
-        {"predicted", r.memory->predicted}, {"measured", r.memory->measured}, {"error", r.memory->error_pct}};
-  }
+  if (r.memory) out["memory"] = to_json(*r.memory);
+  if (r.reserved) out["reserved"] = to_json(*r.reserved);
   out["filled"] = r.filled;
   return out;
 }

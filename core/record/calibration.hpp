@@ -119,6 +119,15 @@ struct NcclConstants {
   friend bool operator==(const NcclConstants&, const NcclConstants&) = default;
 };
 
+/// What a training process holds of one kind of device beside its tensors.
+struct ProcessMemory {
+  Bytes context;       ///< CUDA context and loaded kernels
+  Bytes communicator;  ///< buffers of one communicator of the process (one for each group of ranks it is in)
+  Bytes workspace;     ///< of the matrix product library, taken from the caching allocator
+  std::string source;
+  friend bool operator==(const ProcessMemory&, const ProcessMemory&) = default;
+};
+
 /// Constants that turn a Program's work into time on one kind of device:
 /// measured by `orrery calibrate` or shipped under models/calibration.
 ///
@@ -149,6 +158,7 @@ struct Calibration {
   double busy_compute_slowdown = 1.0;  ///< >= 1: time of matrix products with all cores busy over time alone
   double busy_memory_slowdown = 1.0;   ///< >= 1: the same for all other kernels
   SoftwareCosts software;              ///< of the program that trains
+  std::optional<ProcessMemory> memory;
   friend bool operator==(const Calibration&, const Calibration&) = default;
 };
 

@@ -23,6 +23,7 @@ constexpr Limits<double> slowdown{1.0, 1e3};
 constexpr Limits<double> stretch{0.96, 1e3};  // NCCL counts 48 of a 400 Gbit/s port's 50 GB/s: none is beyond the line
 const Limits<Seconds> gap{Seconds{}, Seconds::of(1.0)};
 const Limits<Bandwidth> link{Bandwidth::of(1.0), Bandwidth::of(1e18)};
+const Limits<Bytes> held{Bytes{}, Bytes::of(1e15)};
 constexpr std::size_t most_points = 64;      // of one axis
 constexpr std::size_t most_values = 100000;  // of one table
 constexpr std::size_t most_tables = 1000;
@@ -185,6 +186,18 @@ void read_nccl(TomlTable& root, Calibration& into) {
   into.nccl = n;
 }
 
+void read_memory(TomlTable& root, Calibration& into) {
+  auto t = root.table("memory", Need::optional);
+  if (!t) return;
+  ProcessMemory m;
+  t->read("context", m.context, held);
+  t->read("communicator", m.communicator, held);
+  t->read("workspace", m.workspace, held);
+  t->read("source", m.source);
+  t->finish();
+  into.memory = std::move(m);
+}
+
 std::optional<Calibration> read_root(TomlTable root, Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.size();
   if (!read_schema(root, "calibration", newest_schema)) return std::nullopt;
@@ -223,6 +236,7 @@ std::optional<Calibration> read_root(TomlTable root, Diagnostics& diagnostics) {
   read_kernels(root, c);
   read_messages(root, c);
   read_nccl(root, c);
+  read_memory(root, c);
   root.finish();
   if (diagnostics.size() != before) return std::nullopt;
   return c;
@@ -322,6 +336,11 @@ std::string calibration_text(const Calibration& c) {
     out.table("nccl").text("generation", generations()[static_cast<std::size_t>(c.nccl->generation)]);
     write_link_curve(out.table("nccl.node"), c.nccl->node);
     write_link_curve(out.table("nccl.network"), c.nccl->network);
+  }
+  if (c.memory) {
+    out.table("memory").text("context", exact_text(c.memory->context));
+    out.text("communicator", exact_text(c.memory->communicator)).text("workspace", exact_text(c.memory->workspace));
+    out.text("source", c.memory->source);
   }
   return out.str();
 }

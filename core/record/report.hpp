@@ -18,6 +18,7 @@ struct StageMemory {
   std::uint64_t optimizer = 0;    ///< moments
   std::uint64_t activations = 0;  ///< with statistics, masks and data
   std::uint64_t workspace = 0;
+  std::optional<std::uint64_t> reserved{};  ///< by the caching allocator, largest over setup and two steps
   friend bool operator==(const StageMemory&, const StageMemory&) = default;
 };
 
@@ -63,11 +64,17 @@ struct Report {
   double hardware_flops_utilization = 0.0;  ///< counts recomputation
   std::string flop_convention;
   std::uint64_t peak_memory_bytes = 0;  ///< live bytes of the Program, largest over ranks
+  /// What PyTorch's caching allocator holds for that (sim/memory), largest over ranks.
+  std::optional<std::uint64_t> peak_memory_reserved_bytes;
+  /// What the whole process holds: reserved, CUDA context, communication buffers.
+  std::optional<std::uint64_t> peak_memory_process_bytes;
+  /// Live while weights and states are made, before the first step; largest over ranks.
+  std::optional<std::uint64_t> peak_memory_setup_bytes;
   std::optional<std::uint64_t> memory_capacity_bytes;
   /// Of the fullest node: the peaks of its ranks together.  Unset where nothing lives there.
   std::optional<std::uint64_t> peak_host_memory_bytes, peak_disk_bytes;
   std::optional<std::uint64_t> host_memory_capacity_bytes, disk_capacity_bytes;
-  bool fits = true;  ///< in every tier whose capacity is known
+  bool fits = true;  ///< in every tier whose capacity is known; on the device the largest of the figures above
   std::vector<StageMemory> memory_by_stage;
   double bubble_fraction =
       0.0;  ///< compute-lane idle not spent waiting for a collective, mean over ranks, over step time

@@ -44,6 +44,9 @@ ordered_json to_json(const Report& r) {
   j["hardware_flops_utilization"] = r.hardware_flops_utilization;
   j["flop_convention"] = r.flop_convention;
   j["peak_memory_bytes"] = r.peak_memory_bytes;
+  if (r.peak_memory_reserved_bytes) j["peak_memory_reserved_bytes"] = *r.peak_memory_reserved_bytes;
+  if (r.peak_memory_process_bytes) j["peak_memory_process_bytes"] = *r.peak_memory_process_bytes;
+  if (r.peak_memory_setup_bytes) j["peak_memory_setup_bytes"] = *r.peak_memory_setup_bytes;
   if (r.memory_capacity_bytes) j["memory_capacity_bytes"] = *r.memory_capacity_bytes;
   if (r.peak_host_memory_bytes) j["peak_host_memory_bytes"] = *r.peak_host_memory_bytes;
   if (r.host_memory_capacity_bytes) j["host_memory_capacity_bytes"] = *r.host_memory_capacity_bytes;
@@ -60,6 +63,7 @@ ordered_json to_json(const Report& r) {
     s["optimizer_bytes"] = m.optimizer;
     s["activations_bytes"] = m.activations;
     s["workspace_bytes"] = m.workspace;
+    if (m.reserved) s["reserved_bytes"] = *m.reserved;
     j["memory_by_stage"].push_back(std::move(s));
   }
   j["bubble_fraction"] = r.bubble_fraction;
@@ -126,6 +130,9 @@ std::optional<Report> read_report(std::string_view text, const std::string& file
   f.read("hardware_flops_utilization", r.hardware_flops_utilization);
   f.read("flop_convention", r.flop_convention);
   f.read("peak_memory_bytes", r.peak_memory_bytes);
+  f.read_optional("peak_memory_reserved_bytes", r.peak_memory_reserved_bytes);
+  f.read_optional("peak_memory_process_bytes", r.peak_memory_process_bytes);
+  f.read_optional("peak_memory_setup_bytes", r.peak_memory_setup_bytes);
   f.read_optional("memory_capacity_bytes", r.memory_capacity_bytes);
   f.read_optional("peak_host_memory_bytes", r.peak_host_memory_bytes);
   f.read_optional("host_memory_capacity_bytes", r.host_memory_capacity_bytes);
@@ -141,6 +148,7 @@ std::optional<Report> read_report(std::string_view text, const std::string& file
     s.read("optimizer_bytes", m.optimizer);
     s.read("activations_bytes", m.activations);
     s.read("workspace_bytes", m.workspace);
+    s.read_optional("reserved_bytes", m.reserved);
     r.memory_by_stage.push_back(m);
   });
   f.read("bubble_fraction", r.bubble_fraction);

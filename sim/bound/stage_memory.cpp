@@ -167,7 +167,7 @@ std::vector<std::uint64_t> microbatches_in_flight(const Plan& plan, std::uint32_
     case ScheduleName::eager_one_f_one_b:
     case ScheduleName::zb_h2: return {std::min(m, 2 * below + 1)};
     case ScheduleName::interleaved: {
-      const std::uint64_t ahead = m == p ? m * v : std::min(m * v, 2 * below + (v - 1) * p + 1);
+      const std::uint64_t ahead = std::min(m * v, 2 * below + (v - 1) * p + 1);
       std::vector<std::uint64_t> in_flight(chunks);
       for (std::uint64_t c = 0; c < v; ++c) {
         const std::uint64_t rest = ahead % (p * v);

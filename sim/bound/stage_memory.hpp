@@ -26,7 +26,7 @@ struct PassMemory {
 ///   gpipe, breadth_first  m of each chunk
 ///   1f1b, zb_h1           min(m, p - r)
 ///   eager_1f1b, zb_h2     min(m, 2 (p - 1 - r) + 1)
-///   interleaved           the first min(m v, 2 (p - 1 - r) + (v - 1) p + 1) forwards in rounds of p; all where m = p
+///   interleaved           the first min(m v, 2 (p - 1 - r) + (v - 1) p + 1) forwards in rounds of p
 ///   zb_v                  min(m, 2 (p - r) - 1 + r) and min(m, r + 1)
 ///   chimera, dualpipe     0 and 1
 ///   others                1 of each chunk

@@ -12,7 +12,7 @@ Orders schedule_interleaved(const PipelineShape& shape) {
   const auto chunk = [&](std::uint32_t k) { return k % (p * v) / p; };
   Orders orders(p);
   for (std::uint32_t rank = 0; rank < p; ++rank) {
-    const std::uint32_t ahead = m == p ? actions : std::min(actions, 2 * (p - 1 - rank) + (v - 1) * p);
+    const std::uint32_t ahead = std::min(actions, 2 * (p - 1 - rank) + (v - 1) * p);
     std::vector<Action>& order = orders[rank];
     order.reserve(2 * std::size_t{actions});
     const auto forward = [&](std::uint32_t k) { order.push_back({Phase::forward, chunk(k), microbatch(k)}); };

@@ -176,6 +176,15 @@ TEST_CASE("cli.objective, cli.export, cli.top, cli.threads: choices of plan", "[
         "error: --threads is out of range [cli.threads]\n  It is 5000; from 0 to 4096 is allowed.\n");
 }
 
+TEST_CASE("cli.memory-margin: no size, or all of a device", "[error]") {
+  CHECK(refused("plan --model gpt2-124m --cluster dgx-h100 --batch 8 --seq 128 --memory-margin 4") ==
+        "error: --memory-margin is not a size [cli.memory-margin]\n  It is 4: the unit is missing; write for "
+        "example \"80 GiB\".\n");
+  CHECK(refused("plan --model gpt2-124m --cluster dgx-h100 --batch 8 --seq 128 --memory-margin 80GiB") ==
+        "error: --memory-margin is out of range [cli.memory-margin]\n"
+        "  It is 80 GiB; from 0 B to below the 80 GiB of a device is allowed.\n");
+}
+
 TEST_CASE("cli.study, cli.flags: a study that is none, a drawing of none", "[error]") {
   CHECK(refused("study tensor-scalin") ==
         "error: there is no study \"tensor-scalin\" [cli.study]\n  Nearest: tensor-scaling, tensor-speedup.\n");

@@ -117,6 +117,20 @@ TEST_CASE("bubble and memory of interleaved 1F1B", "[property][schedule]") {
   }
 }
 
+// With as many microbatches as ranks the last rank, too, begins a backward pass as soon as it can.
+TEST_CASE("interleaved 1F1B holds no more microbatches where there are as many as ranks", "[property][schedule]") {
+  Draws draw(6);
+  for (int round = 0; round < rounds; ++round) {
+    const std::int64_t p = draw.in(2, 8), v = draw.in(2, 4), f = draw.in(8, 50), b = draw.in(f, 100);
+    CAPTURE(round, p, v, f, b);
+    const auto e = run(ScheduleName::interleaved, {std::uint32_t(p), std::uint32_t(v), std::uint32_t(p)}, {f, b, 0, 0});
+    CHECK(e.makespan - p * v * (f + b) == (p - 1) * (f + b));
+    for (std::int64_t i = 0; i < p; ++i) {
+      CHECK(e.peak[std::size_t(i)] == std::min(p * v, 2 * (p - 1 - i) + (v - 1) * p + 1));
+    }
+  }
+}
+
 // Lamy-Poirier 2023: as interleaved, for m >= p, all m microbatches in memory.
 TEST_CASE("bubble and memory of looped breadth-first", "[property][schedule]") {
   Draws draw(6);

@@ -286,6 +286,40 @@ TEST_CASE("a search prices with the software that is named", "[unit][cli]") {
   CHECK(repeated["plans"] == found["plans"]);
 }
 
+TEST_CASE("estimate --memory lists tensors that add up to each stage's peak", "[unit][cli]") {
+  const Ran ran = orrery_run("estimate llama-3-70b-8-dgx-h100 --memory --json");
+  REQUIRE(ran.status == 0);
+  const json report = json::parse(ran.out);
+  REQUIRE(report["peak_tensors"].size() == report["memory_by_stage"].size());
+  for (std::size_t s = 0; s < report["peak_tensors"].size(); ++s) {
+    std::uint64_t sum = 0;
+    for (const json& t : report["peak_tensors"][s]["tensors"]) sum += t["bytes"].get<std::uint64_t>();
+    CHECK(sum == report["memory_by_stage"][s]["peak_bytes"].get<std::uint64_t>());
+  }
+  CHECK(report["peak_memory_bytes"] <= report["peak_memory_reserved_bytes"]);
+  CHECK(report["peak_memory_reserved_bytes"] < report["peak_memory_process_bytes"]);
+  CHECK(report["peak_memory_setup_bytes"] <= report["peak_memory_bytes"]);
+  const std::string text = orrery_run("estimate llama-3-70b-8-dgx-h100 --memory --expandable-segments").out;
+  CHECK(text.find("held by the process: ") != std::string::npos);
+  CHECK(text.find("layer.gradients") != std::string::npos);
+}
+
+TEST_CASE("a search leaves a margin to what is no tensor", "[unit][cli]") {
+  const std::string command =
+      "plan --model llama-3-70b --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 --top 1 --no-simulate --json";
+  const json with = json::parse(orrery_run(command).out),
+             without = json::parse(orrery_run(command + " --memory-margin 0B").out);
+  const json& best = with["plans"][0];
+  CHECK(best["fits"] == true);
+  CHECK(best["peak_memory_process_bytes"] <= best["memory_capacity_bytes"]);
+  // 563.2 MiB of context (0.55 GiB), 32 of workspace, 4 x 688 and a twentieth of 80 GiB.
+  CHECK(with["memory_margin_bytes"] == static_cast<std::uint64_t>((563.2 + 32.0 + 4.0 * 688.0 + 4096.0) * 1048576.0));
+  CHECK(without["memory_margin_bytes"] == 0);
+  CHECK(without["infeasible"] < with["infeasible"]);
+  CHECK(without["plans"][0]["step_time_s"] <= best["step_time_s"]);
+  CHECK(without["plans"][0]["fits"] == false);  // the fastest leaves its process no room
+}
+
 TEST_CASE("README's first example is what the program prints", "[unit][cli]") {
   const std::string readme = contents(std::string(ORRERY_SOURCE_DIR) + "/README.md");
   const std::size_t command = readme.find("$ orrery plan ");

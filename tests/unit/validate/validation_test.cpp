@@ -4,6 +4,7 @@
 
 #include "core/spec/library.hpp"
 #include "tests/unit/validate/runs.hpp"
+#include "validate/framework.hpp"
 #include "validate/run_table.hpp"
 #include "validate/scatter_svg.hpp"
 #include "validate/validation.hpp"
@@ -70,21 +71,64 @@ TEST_CASE("a step's time may follow from its rate", "[unit][validate]") {
   CHECK(measured_step(run) == 2.0);
 }
 
-TEST_CASE("memory is compared where the allocator's peak is published", "[unit][validate]") {
+TEST_CASE("memory is compared with the figure that is published", "[unit][validate]") {
   MeasuredRun run = dense_run();
   run.peak_mem_gb = 10.0;
   run.peak_mem_kind = "GiB max_allocated (max over ranks); reserved=12 GiB";
-  CHECK(measured_allocated(run) == 10.0 * 1024 * 1024 * 1024);
-  run.peak_mem_kind = "GB max allocated; reserved=12 GB";
-  CHECK(measured_allocated(run) == 10e9);
-  run.peak_mem_kind = "GiB nvidia-smi used";
-  CHECK_FALSE(measured_allocated(run));
-  run.peak_mem_kind = "GiB max_allocated";
+  constexpr double gib = 1024.0 * 1024.0 * 1024.0;
+  std::optional<MeasuredMemory> measured = measured_memory(run);
+  REQUIRE(measured);
+  CHECK(measured->allocated == 10.0 * gib);
+  CHECK(measured->reserved == 12.0 * gib);
+  CHECK_FALSE(measured->last_rank);
+  run.peak_mem_kind = "GB max allocated; reserved=12.5 GB";
+  measured = measured_memory(run);
+  REQUIRE(measured);
+  CHECK(measured->allocated == 10e9);
+  CHECK(measured->reserved == 12.5e9);
+  run.peak_mem_kind = "GiB, max across GPUs (torchtitan memory reading)";
+  measured = measured_memory(run);
+  REQUIRE(measured);
+  CHECK_FALSE(measured->allocated);
+  CHECK(measured->reserved == 10.0 * gib);
+  run.peak_mem_kind = "GiB max_allocated (logged rank); steady allocated=1 GiB";
+  measured = measured_memory(run);
+  REQUIRE(measured);
+  CHECK(measured->last_rank);
+  CHECK_FALSE(measured->reserved);
+  for (const char* unknown : {"GiB nvidia-smi used", "GB as noted in table", ""}) {
+    run.peak_mem_kind = unknown;
+    CHECK_FALSE(measured_memory(run));
+  }
+  run.peak_mem_kind = "GiB max_allocated; reserved=12 GiB";
   const Validation v = validate({run}, shipped());
   REQUIRE(v.rows.size() == 1);
   REQUIRE(v.rows[0].memory);
+  REQUIRE(v.rows[0].reserved);
   CHECK(v.rows[0].memory->predicted > 0.0);
+  CHECK(v.rows[0].reserved->predicted >= v.rows[0].memory->predicted);
+  CHECK(v.rows[0].reserved->measured == 12.0 * gib);
   CHECK(summary_of_all(v).memory.n == 1);
+  CHECK(summary_of_all(v).reserved.n == 1);
+}
+
+TEST_CASE("what a framework holds beside tensors is its rule, unless the notes say otherwise", "[unit][validate]") {
+  const Bytes workspace = 32.0 * mebibyte;
+  MeasuredRun run = dense_run();
+  run.framework = "Megatron-LM 23e00ed0, torch 2.10";
+  const auto memory = [&] { return memory_of(run, *framework_of(run), workspace); };
+  CHECK(memory() == FrameworkMemory{WeightGradients::placeholders, CrossEntropy::plain, 64.0 * mebibyte});
+  run.notes = "mbc=4 microbatches; cross-entropy fusion (cef)";
+  CHECK(memory().cross_entropy == CrossEntropy::fused);
+  run.notes = "opts: no-gradient-accumulation-fusion=True";
+  CHECK(memory().weight_gradients == WeightGradients::apart);
+  CHECK(memory().cross_entropy == CrossEntropy::plain);
+  run.framework = "torchtitan 9dec370";
+  run.notes.clear();
+  CHECK(memory() == FrameworkMemory{WeightGradients::in_place, CrossEntropy::eager, workspace});
+  CHECK(framework_of(run)->expandable_segments);
+  run.framework = "NeMo 24.07";
+  CHECK(memory() == FrameworkMemory{});
 }
 
 TEST_CASE("the same table gives the same bytes", "[unit][validate]") {

@@ -20,9 +20,12 @@ Report sample() {
   r.hardware_flops_utilization = 0.52;
   r.flop_convention = "full attention";
   r.peak_memory_bytes = (std::uint64_t{1} << 53) + 1;  // more than a double holds
+  r.peak_memory_reserved_bytes = 70;
+  r.peak_memory_process_bytes = 75;
+  r.peak_memory_setup_bytes = 30;
   r.memory_capacity_bytes = 80;
   r.fits = false;
-  r.memory_by_stage = {{0, 10, 1, 2, 3, 4, 0}, {1, 11, 2, 2, 3, 4, 0}};
+  r.memory_by_stage = {{0, 10, 1, 2, 3, 4, 0}, {1, 11, 2, 2, 3, 4, 0, 12}};
   r.bubble_fraction = 0.125;
   r.exposed_communication = Seconds::of(0.01);
   r.exposed_exchange = Seconds::of(0.004);

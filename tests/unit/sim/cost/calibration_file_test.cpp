@@ -38,6 +38,7 @@ Calibration full() {
   c.cores = 2;
   c.busy_compute_slowdown = 1.05;
   c.busy_memory_slowdown = 1.4;
+  c.memory = ProcessMemory{0.5 * gibibyte, 100.0 * mebibyte, 32.0 * mebibyte, "nvidia-smi"};
   return c;
 }
 
@@ -73,6 +74,8 @@ TEST_CASE("Shipped calibrations are readable and name themselves", "[calibration
     CHECK(c->name == entry.path().stem());
     CHECK(std::filesystem::exists(ORRERY_SOURCE_DIR "/models/device/" + c->device + ".toml"));
     CHECK(!c->source.empty());
+    REQUIRE(c->memory);
+    CHECK(!c->memory->source.empty());
     CHECK(devices.insert(c->device).second);
   }
   CHECK(devices.size() >= 8);

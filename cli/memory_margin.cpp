@@ -1,0 +1,28 @@
+#include "cli/memory_margin.hpp"
+
+#include <fmt/format.h>
+
+#include "cli/table.hpp"
+#include "core/base/units_text.hpp"
+#include "sim/memory/memory_report.hpp"
+
+namespace orrery {
+
+Bytes margin_of(const std::string& text, const DeviceSpec& device, const std::optional<ProcessMemory>& outside,
+                Diagnostics& d) {
+  if (text == "auto") return memory_margin(device.memory, outside);
+  Bytes margin;
+  std::string problem;
+  if (!parse_quantity(text, margin, problem)) {
+    d.error("cli.memory-margin", "--memory-margin is not a size",
+            {fmt::format("It is {}: {}.", printable(text), problem)});
+    return {};
+  }
+  if (margin >= Bytes{} && margin < device.memory) return margin;
+  d.error("cli.memory-margin", "--memory-margin is out of range",
+          {fmt::format("It is {}; from 0 B to below the {} of a device is allowed.", exact_text(margin),
+                       exact_text(device.memory))});
+  return {};
+}
+
+}  // namespace orrery

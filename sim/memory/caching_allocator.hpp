@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace orrery {
+
+/// Sizes by which PyTorch's caching allocator of CUDA memory works, in bytes.
+struct AllocatorRules {
+  std::uint64_t block = 512;                    ///< requests are rounded up to a multiple of this
+  std::uint64_t small_request = 1ULL << 20;     ///< the largest that the pool of small blocks serves
+  std::uint64_t small_segment = 2ULL << 20;     ///< what that pool takes from the device
+  std::uint64_t large_segment = 20ULL << 20;    ///< what the other pool takes for requests below `own_segment`
+  std::uint64_t own_segment = 10ULL << 20;      ///< requests from here on get a segment of their own size
+  std::uint64_t segment_multiple = 2ULL << 20;  ///< to which such a segment is rounded up
+  std::uint64_t large_remainder = 1ULL << 20;   ///< a large block keeps a rest of up to this much
+  /// expandable_segments:True: each pool is one segment that grows by whole pages, of the sizes of segments above.
+  bool expandable = false;
+  /// What the device has for it; unset: any amount.  When a segment does not fit, segments that hold nothing go back.
+  std::optional<std::uint64_t> capacity;
+  friend bool operator==(const AllocatorRules&, const AllocatorRules&) = default;
+};
+
+/// PyTorch's caching allocator of CUDA memory, for one stream: what it takes
+/// from the device (reserves) for a sequence of requests, and where blocks lie.
+///
+/// A request is rounded up to whole blocks and served by the smallest free
+/// block of its pool that is large enough; of equal ones by the one at the
+/// lowest address.  A block that is larger is split when the rest is worth
+/// keeping.  Without one, the pool takes a segment from the device.  A freed
+/// block joins free neighbours in its segment; segments stay, so memory is
+/// reserved until the device has no more.
+///
+/// Source: PyTorch documentation, "CUDA semantics: Memory management" (pools,
+/// rounding, splitting, PYTORCH_CUDA_ALLOC_CONF with expandable_segments), and
+/// the constants of c10's CUDA caching allocator in PyTorch 2.
+/// Leaves out: blocks of other streams and those that await them, private
+/// pools of CUDA graphs, max_split_size_mb, roundup_power2_divisions and
+/// garbage_collection_threshold, which are off unless asked for.
+class CachingAllocator {
+ public:
+  struct Block {
+    std::uint64_t address = 0;
+    std::uint64_t size = 0;
+    bool free = false;
+    friend bool operator==(const Block&, const Block&) = default;
+  };
+  struct Segment {
+    std::uint64_t address = 0;
+    std::uint64_t size = 0;
+    std::vector<Block> blocks;  ///< in order of addresses; they fill the segment
+    friend bool operator==(const Segment&, const Segment&) = default;
+  };
+
+  explicit CachingAllocator(const AllocatorRules& rules = {}) : rules_(rules) {}
+
+  /// Serves a request of `bytes` > 0 under a name that nothing live has.  False
+  /// where not even giving back unused segments makes room: it is then served
+  /// beyond the capacity, so that figures go on.
+  bool allocate(std::uint64_t name, std::uint64_t bytes);
+  /// Frees what was allocated under the name.
+  void free(std::uint64_t name);
+
+  [[nodiscard]] bool holds(std::uint64_t name) const { return live_.count(name) > 0; }
+  /// In blocks that are in use: torch.cuda.memory_allocated.
+  [[nodiscard]] std::uint64_t allocated() const { return allocated_; }
+  /// In segments: torch.cuda.memory_reserved.
+  [[nodiscard]] std::uint64_t reserved() const { return reserved_; }
+  [[nodiscard]] std::uint64_t most_allocated() const { return most_allocated_; }
+  [[nodiscard]] std::uint64_t most_reserved() const { return most_reserved_; }
+  /// How often segments went back to make room.
+  [[nodiscard]] std::uint64_t retries() const { return retries_; }
+  [[nodiscard]] std::vector<Segment> segments() const;
+
+ private:
+  struct Piece {
+    std::uint64_t size = 0;
+    bool free = false;
+    bool small = false;
+  };
+  using Pieces = std::map<std::uint64_t, Piece>;                       ///< by address
+  using FreeList = std::set<std::pair<std::uint64_t, std::uint64_t>>;  ///< size, address
+
+  [[nodiscard]] bool is_small(std::uint64_t size) const { return size <= rules_.small_request; }
+  [[nodiscard]] bool starts_segment(std::uint64_t address) const { return segments_.count(address) > 0; }
+  FreeList& free_list(bool small) { return small ? free_small_ : free_large_; }
+  Pieces::iterator grow(std::uint64_t size, bool small, bool& room);
+  Pieces::iterator free_end(bool small);
+  Pieces::iterator expand(std::uint64_t size, bool small, bool& room);
+  bool make_room(std::uint64_t bytes);
+  void release_unused();
+  Pieces::iterator add_free(std::uint64_t address, std::uint64_t size, bool small);
+
+  AllocatorRules rules_;
+  Pieces pieces_;
+  std::map<std::uint64_t, std::uint64_t> segments_;  ///< address to size
+  FreeList free_small_, free_large_;
+  std::unordered_map<std::uint64_t, std::uint64_t> live_;  ///< name to address
+  std::uint64_t next_ = 0;                                 ///< address of the next segment
+  /// Expandable: where each pool's segment begins.
+  std::optional<std::uint64_t> expandable_small_, expandable_large_;
+  std::uint64_t allocated_ = 0, reserved_ = 0, most_allocated_ = 0, most_reserved_ = 0, retries_ = 0;
+};
+
+}  // namespace orrery

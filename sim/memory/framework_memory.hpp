@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/units.hpp"
+
+namespace orrery {
+
+/// What becomes of a weight gradient between the product that makes it and the
+/// buffer that gradients are added up in.
+enum class WeightGradients : std::uint8_t {
+  in_place,  ///< the product adds to the buffer, as the Program says
+  /// It does, and automatic differentiation is handed an empty tensor of the weight's shape and type in its place:
+  /// linear layers share one for each shape, from the first backward pass on; the head makes its own each time.
+  /// Megatron-LM's gradient accumulation fusion with Transformer Engine.
+  placeholders,
+  apart,  ///< a tensor in the weights' type, which is then added: one product at a time
+};
+
+/// What is held for a logit, which the Program holds in fp32 and turns into its gradient in place.
+enum class CrossEntropy : std::uint8_t {
+  in_place,  ///< as the Program says
+  fused,     ///< in the weights' type, the gradient in place: Transformer Engine's parallel cross-entropy
+  plain,     ///< the product's result in the weights' type and an fp32 copy, which the gradient is converted from
+  /// PyTorch's own, operation by operation: an fp32 copy of the product's result and its log-softmax, which is kept;
+  /// backward the gradients of both in fp32 beside it, then one in the weights' type.
+  eager,
+};
+
+/// What a training program holds beside the tensors of a Program.
+struct FrameworkMemory {
+  WeightGradients weight_gradients = WeightGradients::in_place;
+  CrossEntropy cross_entropy = CrossEntropy::in_place;
+  Bytes workspaces;  ///< of product libraries, from the caching allocator, as long as the process lives
+  friend bool operator==(const FrameworkMemory&, const FrameworkMemory&) = default;
+};
+
+}  // namespace orrery

@@ -1,0 +1,181 @@
+#include "sim/memory/rank_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace orrery {
+namespace {
+
+const Kernel* kernel_of(const Block& block, const Op& op) {
+  const auto* compute = std::get_if<Compute>(&op.action);
+  return compute != nullptr ? &block.kernels[compute->kernel] : nullptr;
+}
+
+/// The buffer that an op adds a weight gradient to, if it does.
+const Buffer* gradient_of(const Program& program, const Block& block, const Op& op) {
+  for (std::uint32_t v = op.views.first; v < op.views.first + op.views.count; ++v) {
+    const Buffer& b = program[block.views[v].buffer];
+    if (b.role == Role::gradient && block.views[v].use != View::Use::read) return &b;
+  }
+  return nullptr;
+}
+
+/// The type of the weights whose gradients `gradient` holds.
+DType weight_type(const Program& program, const Buffer& gradient) {
+  for (const Buffer& b : program.buffers) {
+    if (b.role == Role::weight && b.parameters == gradient.parameters) return b.dtype;
+  }
+  return gradient.dtype;
+}
+
+bool is_head(const Program& program, const Buffer& gradient) {
+  return gradient.parameters && !of_layers(program.parameter_tables[*gradient.parameters]);
+}
+
+}  // namespace
+
+RankMemory::RankMemory(const Program& program, const FrameworkMemory& framework)
+    : program_(program), fused_(framework.cross_entropy == CrossEntropy::fused) {
+  if (framework.workspaces.base() > 0.0) {
+    workspace_ =
+        own_tensor("workspaces of matrix products", 0, 0, static_cast<std::uint64_t>(framework.workspaces.base()));
+  }
+  read_logits(framework);
+  blocks_.resize(program.blocks.size());
+  for (std::size_t b = 0; b < blocks_.size(); ++b) read_block(program.blocks[b], framework, blocks_[b]);
+}
+
+std::uint64_t RankMemory::name_of(const TensorId& id) {
+  if (id.own) return ~std::uint64_t{*id.own};
+  return std::uint64_t{index(id.instance.buffer)} << 44U | std::uint64_t{id.instance.layer} << 24U |
+         id.instance.microbatch;
+}
+
+std::uint64_t RankMemory::bytes_of(const TensorId& id) const {
+  if (id.own) return own_[*id.own].bytes;
+  const std::uint64_t logits = logits_[index(id.instance.buffer)];
+  return fused_ && logits > 0 ? logits : orrery::bytes_of(program_[id.instance.buffer]);
+}
+
+std::uint32_t RankMemory::own_tensor(std::string name, std::uint64_t rows, std::uint64_t columns, std::uint64_t bytes) {
+  own_.push_back({std::move(name), rows, columns, bytes});
+  return static_cast<std::uint32_t>(own_.size() - 1);
+}
+
+/// Logits are what a cross-entropy turns into its gradient; in the weights' type
+/// they are as wide as the activations that they are made of.
+void RankMemory::read_logits(const FrameworkMemory& framework) {
+  logits_.assign(program_.buffers.size(), 0);
+  if (framework.cross_entropy == CrossEntropy::in_place) return;
+  for (const Block& block : program_.blocks) {
+    for (const Op& op : block.ops) {
+      const Kernel* k = kernel_of(block, op);
+      if (k == nullptr || k->kind != KernelKind::cross_entropy_backward) continue;
+      const BufferId logits = block.views[op.views.first].buffer;
+      DType weights = program_[logits].dtype;
+      for (const Buffer& b : program_.buffers) {
+        if (b.role == Role::weight) weights = b.dtype;
+      }
+      // Wider weights need no copy in fp32.
+      if (size_of(weights) < size_of(program_[logits].dtype)) {
+        logits_[index(logits)] = program_[logits].count * size_of(weights);
+      }
+    }
+  }
+}
+
+void RankMemory::hold_during(std::uint32_t own, std::vector<Step>& into) const {
+  into.push_back({true, false, {}, 0, own, own_[own].bytes});
+  into.push_back({false, false, {}, 0, own, own_[own].bytes});
+}
+
+std::uint32_t RankMemory::hold(std::string name, std::uint64_t bytes, std::vector<Step>& into) {
+  const std::uint32_t own = own_tensor(std::move(name), 0, 0, bytes);
+  into.push_back({true, false, {}, 0, own, bytes});
+  return own;
+}
+
+/// `product` bytes come from the head's product, and the caller holds them until the loss is there.
+void RankMemory::begin_logits(const Buffer& buffer, std::uint64_t product, CrossEntropy entropy,
+                              std::vector<Step>& into, std::vector<Step>& at_end) {
+  const auto until_end = [&](const char* what, std::uint64_t bytes) {
+    at_end.push_back({false, false, {}, 0, hold(fmt::format("{} ({})", buffer.name, what), bytes, into), bytes});
+  };
+  until_end("product", product);
+  if (entropy == CrossEntropy::eager) until_end("copy", orrery::bytes_of(buffer));
+}
+
+/// What was kept for it goes when its gradient has been converted.
+void RankMemory::turn_into_gradient(const View& logits, CrossEntropy entropy, std::vector<Step>& into,
+                                    std::vector<Step>& at_end) {
+  const Buffer& buffer = program_[logits.buffer];
+  const std::uint64_t kept = orrery::bytes_of(buffer), converted = logits_[index(logits.buffer)];
+  const auto let_go = [&](std::uint32_t own) { into.push_back({false, false, {}, 0, own, own_[own].bytes}); };
+  std::optional<std::uint32_t> of_copy;
+  if (entropy == CrossEntropy::eager) {
+    const std::uint32_t of_loss = hold(buffer.name + " (gradient of the log-softmax)", kept, into);
+    of_copy = hold(buffer.name + " (gradient of the copy)", kept, into);
+    let_go(of_loss);
+  }
+  const auto free_kept = [&] { into.push_back({false, false, logits.buffer, logits.layer_shift, {}, kept}); };
+  if (of_copy) free_kept();
+  const std::uint32_t gradient = hold(buffer.name + " (gradient)", converted, into);
+  of_copy ? let_go(*of_copy) : free_kept();
+  at_end.push_back({false, false, {}, 0, gradient, converted});
+}
+
+void RankMemory::read_block(const Block& block, const FrameworkMemory& framework, std::vector<Step>& into) {
+  std::vector<Step> at_end;
+  const bool in_fp32 = framework.cross_entropy == CrossEntropy::plain || framework.cross_entropy == CrossEntropy::eager;
+  std::optional<BufferId> replaced;  // fp32 logits, given back when their gradient has been converted
+  for (const Op& op : block.ops) {
+    const auto* alloc = std::get_if<Alloc>(&op.action);
+    const auto* free = std::get_if<Free>(&op.action);
+    if (alloc != nullptr || free != nullptr) {
+      const BufferId what = alloc != nullptr ? alloc->what : free->what;
+      const std::int8_t shift = alloc != nullptr ? alloc->layer_shift : free->layer_shift;
+      const Buffer& buffer = program_[what];
+      const std::uint64_t bytes = bytes_of(TensorId{{what, 0, 0}, {}});
+      if (buffer.tier != Tier::device || bytes == 0 || replaced == what) continue;
+      into.push_back({alloc != nullptr, false, what, shift, {}, bytes});
+      if (alloc != nullptr && in_fp32 && logits_[index(what)] > 0) {
+        begin_logits(buffer, logits_[index(what)], framework.cross_entropy, into, at_end);
+      }
+      continue;
+    }
+    const Kernel* k = kernel_of(block, op);
+    if (k == nullptr) continue;
+    if (k->kind == KernelKind::cross_entropy_backward && in_fp32 &&
+        logits_[index(block.views[op.views.first].buffer)] > 0) {
+      const View& logits = block.views[op.views.first];
+      turn_into_gradient(logits, framework.cross_entropy, into, at_end);
+      replaced = logits.buffer;
+    }
+    if (framework.weight_gradients == WeightGradients::in_place) continue;
+    const bool product = k->kind == KernelKind::gemm || k->kind == KernelKind::expert_gemm;
+    const bool lookup = k->kind == KernelKind::embed_backward;
+    const Buffer* gradient = gradient_of(program_, block, op);
+    if (gradient == nullptr || (!lookup && !(product && k->pass == Pass::weight_gradient))) continue;
+    // Of a lookup the table is [vocabulary, hidden].
+    const std::uint64_t rows = lookup ? k->depth : k->rows, columns = k->columns;
+    const std::uint64_t bytes = rows * columns * size_of(weight_type(program_, *gradient));
+    const bool apart = framework.weight_gradients == WeightGradients::apart;
+    if (apart || lookup) {
+      hold_during(own_tensor(fmt::format("gradient {}x{}", rows, columns), rows, columns, bytes), into);
+    } else if (is_head(program_, *gradient)) {
+      const std::uint32_t own = own_tensor(fmt::format("placeholder {}x{}", rows, columns), rows, columns, bytes);
+      into.push_back({true, false, {}, 0, own, bytes});
+      at_end.push_back({false, false, {}, 0, own, bytes});
+    } else {
+      const auto [at, is_new] = placeholders_.try_emplace({rows, columns}, 0U);
+      if (is_new) {
+        at->second = own_tensor(fmt::format("placeholder {}x{}", rows, columns), rows, columns, bytes);
+      }
+      into.push_back({true, true, {}, 0, at->second, bytes});
+    }
+  }
+  into.insert(into.end(), at_end.begin(), at_end.end());
+}
+
+}  // namespace orrery

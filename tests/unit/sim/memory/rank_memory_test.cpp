@@ -1,0 +1,191 @@
+#include "sim/memory/rank_memory.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <map>
+#include <set>
+
+#include "core/program/lower/lower.hpp"
+#include "core/record/live_memory.hpp"
+#include "sim/memory/live_tensors.hpp"
+#include "sim/memory/memory_report.hpp"
+#include "tests/support/random_plan.hpp"
+
+namespace orrery {
+namespace {
+
+// Hidden 16, feed-forward 32, 4 heads of 4 with 2 for keys, vocabulary 40, 2 layers, untied; microbatches of 2 x 8.
+PlannedRun small_llama() {
+  PlannedRun run;
+  ModelSpec& m = run.model;
+  m.layers = 2;
+  m.hidden = 16;
+  m.heads = 4;
+  m.kv_heads = 2;
+  m.head_dim = 4;
+  m.ffn = 32;
+  m.vocabulary = 40;
+  m.max_positions = 8;
+  m.norm = Norm::rms_norm;
+  m.activation = Activation::swiglu;
+  m.positions = PositionEncoding::rotary;
+  m.bias = false;
+  m.tied_embeddings = false;
+  Workload& w = run.workload;
+  w.global_batch = 4;
+  w.sequence_length = 8;
+  w.precision = Precision::bf16;
+  w.gradient_dtype = DType::f32;
+  Plan& p = run.plan;
+  p.microbatch_size = 2;
+  p.schedule = ScheduleName::one_f_one_b;
+  p.stage_layers = std::vector<std::uint32_t>{2};
+  p.attention = AttentionKernel::flash;
+  p.overlap_gradients = false;
+  p.gradient_bucket = 1.0 * mebibyte;
+  return run;
+}
+
+Program small_program() {
+  const PlannedRun run = small_llama();
+  return lower(run.model, run.workload, run.plan);
+}
+
+std::uint64_t peak(const Program& program, const FrameworkMemory& framework) {
+  return memory_figures(program, framework).at(0).live;
+}
+
+/// Bytes of tensors that the training program adds at the peak, by name.
+std::map<std::string, std::uint64_t> own_tensors(const Program& program, const FrameworkMemory& framework) {
+  std::map<std::string, std::uint64_t> out;
+  for (const LiveTensor& t : peak_tensors(program, framework).at(0).tensors) {
+    if (t.role == "framework") out[t.name] += t.bytes;
+  }
+  return out;
+}
+
+}  // namespace
+
+// A class's list is walked op by op here, and block by block in core/record.
+TEST_CASE("what a rank holds peaks where the Program's Allocs and Frees do", "[property][memory]") {
+  const auto seed = static_cast<std::uint64_t>(GENERATE(range(1, 41)));
+  const PlannedRun run = test::random_run(seed);
+  CAPTURE(seed, test::describe(run));
+  const Program program = lower(run.model, run.workload, run.plan);
+  LiveMemory memory;
+  memory.read(program);
+  const std::vector<MemoryFigures> figures = memory_figures(program);
+  const std::vector<PeakTensors> tensors = peak_tensors(program);
+  REQUIRE(figures.size() == program.classes.size());
+  for (std::uint32_t c = 0; c < figures.size(); ++c) {
+    const MemoryFigures& m = figures[c];
+    CHECK(m.live == memory.peak(program, c).peak);
+    CHECK(m.setup <= m.live);
+    CHECK(m.steady <= m.setup);
+    CHECK(m.live <= m.allocated);
+    CHECK(m.allocated <= m.reserved);
+    CHECK(m.fits);
+    CHECK(tensors[c].bytes == m.live);
+    std::uint64_t sum = 0;
+    for (const LiveTensor& t : tensors[c].tensors) sum += t.bytes;
+    CHECK(sum == m.live);
+  }
+}
+
+// With every rule: what is allocated is freed, under names that nothing else has, and the tensors still add up.
+TEST_CASE("what a training program adds is given back", "[property][memory]") {
+  const auto seed = static_cast<std::uint64_t>(GENERATE(range(1, 21)));
+  const WeightGradients gradients = GENERATE(WeightGradients::placeholders, WeightGradients::apart);
+  const CrossEntropy entropy = GENERATE(CrossEntropy::fused, CrossEntropy::plain, CrossEntropy::eager);
+  const PlannedRun run = test::random_run(seed);
+  CAPTURE(seed, test::describe(run));
+  const Program program = lower(run.model, run.workload, run.plan);
+  const FrameworkMemory framework{gradients, entropy, Bytes::of(1000.0)};
+  const std::vector<MemoryFigures> figures = memory_figures(program, framework);
+  const std::vector<PeakTensors> tensors = peak_tensors(program, framework);
+  for (std::uint32_t c = 0; c < figures.size(); ++c) {
+    CHECK(tensors[c].bytes == figures[c].live);
+    std::uint64_t sum = 0;
+    for (const LiveTensor& t : tensors[c].tensors) sum += t.bytes;
+    CHECK(sum == figures[c].live);
+  }
+}
+
+// Matrices of a layer, in elements: qkv 16 x (4 + 2 + 2) 4 = 512, out 256, gate and up 16 x 64 = 1024, down 512: 2304.
+// Both layers have the same, and share 2 bytes for each.  The head has 40 x 16 for as long as its backward pass.
+TEST_CASE("layers share placeholders of weight gradients, and the head has its own", "[unit][memory]") {
+  const Program program = small_program();
+  const FrameworkMemory framework{WeightGradients::placeholders, CrossEntropy::in_place, {}};
+  const RankMemory memory(program, framework);
+  std::uint64_t shared = 0, passing = 0;
+  for (const RankMemory::Own& own : memory.own()) {
+    (own.name == "placeholder 40x16" || own.name == "gradient 40x16" ? passing : shared) += own.bytes;
+  }
+  CHECK(shared == 2 * 2304);
+  CHECK(passing == 2 * (2 * 40 * 16));  // of the head, and of the lookup
+  // Between steps the shared ones are still there.
+  CHECK(memory_figures(program, framework)[0].steady == memory_figures(program)[0].steady + 2 * 2304);
+}
+
+TEST_CASE("gradients apart hold one product at a time", "[unit][memory]") {
+  const Program program = small_program();
+  const FrameworkMemory framework{WeightGradients::apart, CrossEntropy::in_place, {}};
+  CHECK(memory_figures(program, framework)[0].steady == memory_figures(program)[0].steady);
+  const auto own = own_tensors(program, framework);
+  CHECK(own.size() <= 1);
+  CHECK(peak(program, framework) > peak(program, {}));
+}
+
+// A microbatch has 16 rows of 40 logits: 2560 bytes in fp32, 1280 in bf16.
+TEST_CASE("logits are held as the cross-entropy wants them", "[unit][memory]") {
+  const Program program = small_program();
+  const auto logits = [&](CrossEntropy entropy) {
+    std::uint64_t most = 0;
+    const RankMemory memory(program, {WeightGradients::in_place, entropy, {}});
+    std::vector<bool> kept;
+    std::uint64_t live = 0;
+    memory.walk(program.classes[0].step, kept, [&](bool alloc, const TensorId& id, std::uint64_t bytes) {
+      const std::string& name = id.own ? memory.own()[*id.own].name : program.buffers[index(id.instance.buffer)].name;
+      if (name != "logits" && name.rfind("logits (", 0) != 0) return;
+      live += alloc ? bytes : -bytes;
+      most = std::max(most, live);
+    });
+    CHECK(live == 0);
+    return most;
+  };
+  CHECK(logits(CrossEntropy::in_place) == 2560);
+  CHECK(logits(CrossEntropy::fused) == 1280);
+  CHECK(logits(CrossEntropy::plain) == 2560 + 1280);
+  CHECK(logits(CrossEntropy::eager) == 3 * 2560);  // backward; forward 2 x 2560 and the product
+}
+
+TEST_CASE("workspaces of product libraries are always there", "[unit][memory]") {
+  const Program program = small_program();
+  const FrameworkMemory framework{WeightGradients::in_place, CrossEntropy::in_place, Bytes::of(4096.0)};
+  const MemoryFigures with = memory_figures(program, framework)[0], without = memory_figures(program)[0];
+  CHECK(with.live == without.live + 4096);
+  CHECK(with.setup == without.setup + 4096);
+  CHECK(with.steady == without.steady + 4096);
+}
+
+TEST_CASE("tensors at the peak say what they are and whose", "[unit][memory]") {
+  const PeakTensors at = peak_tensors(small_program()).at(0);
+  std::map<std::string, LiveTensor> by_name;
+  std::uint64_t before = ~std::uint64_t{0};
+  for (const LiveTensor& t : at.tensors) {
+    CHECK(t.bytes <= before);
+    before = t.bytes;
+    by_name[t.name] = t;
+  }
+  // 2304 elements of matrices, two norms of 16; fp32 masters and moments, bf16 weights, fp32 gradients.
+  const LiveTensor& masters = by_name.at("layer.masters");
+  CHECK(masters.bytes == 2 * 4 * 2336);
+  CHECK(masters.count == 2);
+  CHECK(masters.shape == "[2336]");
+  CHECK(masters.dtype == "f32");
+  CHECK(masters.role == "master");
+  CHECK(masters.where == "layers 0-1");
+  CHECK(by_name.at("layer.weights").bytes == 2 * 2 * 2336);
+}
+
+}  // namespace orrery
