@@ -26,13 +26,13 @@ struct ValidatedRun {
   std::string id;
   std::string gpu, source, precision, framework;  ///< what summaries group by
   PredictedMeasured time;                         ///< seconds of a step
-  std::string work;                         ///< model, sequence, precision, devices and software, as the row has them
-  std::string plan;                         ///< batch and plan, as the row has them
-  double sequences = 1.0;                   ///< of a step
-  double low = 0.0, high = 0.0;                   ///< of the step: eight runs in ten lie between (HeldOutErrors)
-  std::optional<PredictedMeasured> memory;        ///< bytes; where the row publishes the peak of what was allocated
-  std::optional<PredictedMeasured> reserved;      ///< bytes; where it publishes the peak of what was reserved
-  std::vector<std::string> filled;                ///< columns whose empty cells a rule filled
+  std::string work;                           ///< model, sequence, precision, devices and software, as the row has them
+  std::string plan;                           ///< batch and plan, as the row has them
+  double sequences = 1.0;                     ///< of a step
+  double low = 0.0, high = 0.0;               ///< of the step: eight runs in ten lie between (HeldOutErrors)
+  std::optional<PredictedMeasured> memory;    ///< bytes; where the row publishes the peak of what was allocated
+  std::optional<PredictedMeasured> reserved;  ///< bytes; where it publishes the peak of what was reserved
+  std::vector<std::string> filled;            ///< columns whose empty cells a rule filled
   friend bool operator==(const ValidatedRun&, const ValidatedRun&) = default;
 };
 

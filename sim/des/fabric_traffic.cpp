@@ -73,9 +73,9 @@ FabricTraffic::Collected FabricTraffic::collective(const Block& block, const Op&
   c.pattern = in_switches && action.kind == Kind::all_reduce
                   ? CollectivePattern{action.kind, CollectiveAlgorithm::tree, 0, 0, true}
                   : pattern_of(action.kind, choice.algorithm, c.payloads);
-  c.latency = picoseconds(choice.moving
-                              ? choice.time - *choice.moving
-                              : costs_.collectives().choose(action.kind, Bytes{}, shape, choice.algorithm).time);
+  c.latency =
+      picoseconds(choice.moving ? choice.time - *choice.moving
+                                : costs_.collectives().choose(action.kind, Bytes{}, shape, choice.algorithm).time);
   return c;
 }
 
@@ -97,7 +97,8 @@ LinkShares FabricTraffic::shares(const CollectivePattern& pattern, std::span<con
     if (i == 0 || gpus[i] / of_box != gpus[i - 1] / of_box) boxes.push_back(0);
     ++boxes.back();
   }
-  for (const PairTraffic& t : collective_traffic(pattern.kind, pattern.algorithm, boxes, Bytes::of(1.0), pattern.in_switches)) {
+  for (const PairTraffic& t :
+       collective_traffic(pattern.kind, pattern.algorithm, boxes, Bytes::of(1.0), pattern.in_switches)) {
     pairs.push_back({gpus[t.from], gpus[t.to], t.payload.base()});
   }
   return over_links(pairs);
