@@ -216,4 +216,12 @@ std::string draw(const std::string& text, const std::string& format) {
   return drawn;
 }
 
+std::string format_of(const std::string& file) {
+  const std::string extension = std::filesystem::path(file).extension().string();
+  for (const char* known : {".svg", ".png", ".pdf", ".dot"}) {
+    if (extension == known) return extension.substr(1);
+  }
+  return extension == ".gv" ? "dot" : "";
+}
+
 }  // namespace orrery

@@ -18,6 +18,9 @@ namespace orrery {
 /// lane, and what waits for what across lanes.  At most 160 ops are drawn; what is left out is said.
 [[nodiscard]] std::string dot_of(const Program&);
 
+/// What a drawing's file is to hold: "svg", "png", "pdf", "dot" (Graphviz' own language), or nothing of these.
+[[nodiscard]] std::string format_of(const std::string& file);
+
 /// Runs Graphviz' `dot` on `text`; `format` is "svg", "png" or "pdf".  Throws
 /// Error when dot is missing or fails.
 [[nodiscard]] std::string draw(const std::string& text, const std::string& format);

@@ -103,6 +103,12 @@ nlohmann::ordered_json fabric_json(const Fabric& fabric) {
   return json;
 }
 
+std::vector<double> shares_of_time(const Fabric& fabric, const std::vector<LinkLoad>& loads, Seconds step) {
+  std::vector<double> out(fabric.links(), 0.0);
+  for (const LinkLoad& l : loads) out[index(l.link)] = utilization(l, step);
+  return out;
+}
+
 void sort_by_load(std::vector<LinkLoad>& loads) {
   std::stable_sort(loads.begin(), loads.end(), [](const LinkLoad& a, const LinkLoad& b) {
     return a.carried / a.bandwidth > b.carried / b.bandwidth;

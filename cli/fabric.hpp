@@ -23,6 +23,8 @@ namespace orrery {
 [[nodiscard]] std::string fabric_text(const Fabric&, PathRule);
 [[nodiscard]] nlohmann::ordered_json fabric_json(const Fabric&);
 
+/// For each link of the fabric which share of the step it would need for what it carried.
+[[nodiscard]] std::vector<double> shares_of_time(const Fabric&, const std::vector<LinkLoad>&, Seconds step);
 /// The busiest links of a step first; of links as busy as each other, the one with the lower number.
 void sort_by_load(std::vector<LinkLoad>&);
 /// Of sorted links: name, bytes, and the part of what the link could have sent in the step; links of a kind that are

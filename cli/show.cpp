@@ -27,15 +27,6 @@
 namespace orrery {
 namespace {
 
-/// What a drawing's file is to hold: "svg", "png", "pdf", "dot" (Graphviz' own language), or nothing of these.
-std::string format_of(const std::string& file) {
-  const std::string extension = std::filesystem::path(file).extension().string();
-  for (const char* known : {".svg", ".png", ".pdf", ".dot"}) {
-    if (extension == known) return extension.substr(1);
-  }
-  return extension == ".gv" ? "dot" : "";
-}
-
 class ShowVerb final : public Verb {
  public:
   const char* name() const override { return "show"; }

@@ -6,6 +6,7 @@
 
 #include "cli/common.hpp"
 #include "cli/critical_path.hpp"
+#include "cli/drawing.hpp"
 #include "cli/fabric.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
@@ -75,6 +76,8 @@ class SimulateVerb final : public Verb {
     c.option("--slowdown", slowdown_, "the compute of stragglers takes so many times as long");
     c.flag("--expand", expand_, "simulate every rank, not one of each class of ranks that behave alike");
     c.option("--fabric", fabric_, "let communications share the links of this fabric: a name or a .toml file");
+    c.option("--draw", draw_,
+             "draw the fabric here (.svg, .png, .pdf, .dot), its links coloured by load; with --fabric");
     c.option("--routes", routes_,
              "of several ways through the fabric: by-destination (the default), hashed, rail-local");
     c.option("--seed", seed_, "of the random delays, the stragglers and hashed routes",
@@ -94,7 +97,7 @@ class SimulateVerb final : public Verb {
   int run() override {
     if (!(noise_ >= 0.0 && noise_ <= 10.0)) refuse("cli.noise", "--noise is from 0 to 10");
     if (!(slowdown_ >= 1.0 && slowdown_ <= 1000.0)) refuse("cli.slowdown", "--slowdown is from 1 to 1000");
-    keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, trace_});
+    keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, trace_, draw_});
     const LoadedPlan loaded = load_plan(plan_, flags_, cluster_);
     SimulateOptions options;
     options.expand = expand_;
@@ -112,6 +115,7 @@ class SimulateVerb final : public Verb {
     const std::optional<Fabric> fabric = fabric_for(loaded);
     if (fabric) options.fabric = FabricRoutes{&*fabric, path_rule(), seed_};
     if (trace_) require_trace(loaded.program, all);
+    if (draw_) require_drawing(fabric);
     require_output(flags_);
     Progress progress;
     options.progress.report = [&](std::uint64_t done, std::uint64_t total) { progress.show("simulate", done, total); };
@@ -140,6 +144,11 @@ class SimulateVerb final : public Verb {
     const std::size_t written = trace_ ? write_trace(loaded, result.trace, progress) : 0;
     const bool stopped = trace_ && interrupted().load();
     progress.clear();
+    if (draw_) {
+      const std::string format = format_of(*draw_);
+      const std::string graph = dot_of(*fabric, shares_of_time(*fabric, result.links, report.step_time));
+      write_file(*draw_, format == "dot" ? graph : draw(graph, format));
+    }
     write_output(flags_, write_report(report));
     if (prints_output(flags_)) {
       // It has been printed.
@@ -238,6 +247,23 @@ class SimulateVerb final : public Verb {
     return fabric;
   }
 
+  /// Refuses, before the work that leads to it, a drawing of nothing, of no known kind, or that nobody could look at.
+  void require_drawing(const std::optional<Fabric>& fabric) const {
+    refuse_standard_output("--draw", draw_);
+    if (!fabric) refuse("cli.fabric", "--draw goes with --fabric only");
+    require_folder(*draw_);
+    if (format_of(*draw_).empty()) {
+      refuse("cli.flags", fmt::format("{} says no kind of drawing", printable(*draw_)),
+             {"A name that ends in .svg, .png or .pdf is drawn by Graphviz; .dot and .gv hold the graph as text."});
+    }
+    constexpr std::uint32_t most_drawn = 6000;
+    if (format_of(*draw_) != "dot" && fabric->links() > most_drawn) {
+      refuse("cli.flags",
+             fmt::format("{} has {} links, too many for a picture", printable(fabric->spec().name), fabric->links()),
+             {fmt::format("At most {} are drawn; a name that ends in .dot takes any number, as text.", most_drawn)});
+    }
+  }
+
   /// Refuses a timeline that nothing could open, before the work that leads to it.
   void require_trace(const Program& program, bool all) const {
     refuse_standard_output("--trace", trace_);
@@ -305,7 +331,7 @@ class SimulateVerb final : public Verb {
 
   CommonFlags flags_;
   std::string plan_;
-  std::optional<std::string> cluster_, trace_, fabric_;
+  std::optional<std::string> cluster_, trace_, fabric_, draw_;
   std::optional<std::string> routes_;
   std::string ranks_ = "auto";
   bool large_ = false;

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <iterator>
+#include <map>
 
 #include "core/base/diagnostics.hpp"
 #include "core/base/ids.hpp"
@@ -110,14 +113,47 @@ Seconds Fabric::latency(std::span<const LinkId> route) const {
   return sum;
 }
 
-std::string dot_of(const Fabric& f) {
+namespace {
+
+/// Of one wiring: the busier direction of every cable, parallel ones together.
+class BusierSide {
+ public:
+  BusierSide(const Topology& t, const std::vector<double>& load, std::uint32_t first) {
+    for (std::uint32_t l = 0; !load.empty() && l < t.links(); ++l) {
+      double& most = load_[key(t.sides(l))];
+      most = std::max(most, load[first + l]);
+    }
+  }
+  double of(const Topology::Sides& s) const { return load_.empty() ? -1.0 : load_.at(key(s)); }
+
+ private:
+  static std::pair<std::uint32_t, std::uint32_t> key(const Topology::Sides& s) { return std::minmax(s.from, s.to); }
+  std::map<std::pair<std::uint32_t, std::uint32_t>, double> load_;
+};
+
+/// From grey over green to violet, in steps that look different in print and to the colour-blind too (viridis).
+std::string look_of(double load) {
+  constexpr std::array<const char*, 5> colours{"#a0da39", "#4ac16d", "#1fa187", "#277f8e", "#46327e"};
+  if (load < 0.005) return ", color=\"#c8c8c8\"";
+  const auto step = std::min<std::size_t>(static_cast<std::size_t>(load * 5.0), 4);
+  return fmt::format(", color=\"{}\", penwidth={}", colours[step], step + 2);
+}
+
+}  // namespace
+
+std::string dot_of(const Fabric& f, const std::vector<double>& load) {
+  ORRERY_ASSERT(load.empty() || load.size() == f.links(), load.size(), f.links());
   std::string out = "graph fabric {\n  node [shape=box];\n";
-  const auto edge = [&](const std::string& a, const std::string& b, const Link& link) {
-    fmt::format_to(
-        std::back_inserter(out), "  \"{}\" -- \"{}\" [label=\"{}\", kind={}, bandwidth=\"{}\", latency=\"{}\"];\n", a,
-        b, short_text(link.bandwidth), name_of(link.kind), exact_text(link.bandwidth), exact_text(link.latency));
+  const auto edge = [&](const std::string& a, const std::string& b, const Link& link, double busy) {
+    const std::string label = busy < 0.0 ? short_text(link.bandwidth) : fmt::format("{:.0f} %", 100.0 * busy);
+    fmt::format_to(std::back_inserter(out),
+                   "  \"{}\" -- \"{}\" [label=\"{}\", kind={}, bandwidth=\"{}\", latency=\"{}\"{}];\n", a, b, label,
+                   name_of(link.kind), exact_text(link.bandwidth), exact_text(link.latency),
+                   busy < 0.0 ? "" : look_of(busy));
   };
   for (std::uint32_t n = 0; f.node_ && n < f.spec_.nodes; ++n) {
+    const std::uint32_t first = n * f.node_->links();
+    const BusierSide busy(*f.node_, load, first);
     for (std::uint32_t l = 0; l < f.node_->links(); ++l) {
       const Topology::Sides s = f.node_->sides(l);
       const auto name = [&](std::uint32_t v) {
@@ -127,12 +163,16 @@ std::string dot_of(const Fabric& f) {
                : v >= gpus && v < f.node_->ends() ? fmt::format("nic{}", n * f.spec_.node.nics + v - gpus)
                                                   : fmt::format("node {} {}", n, f.node_->vertex_name(v));
       };
-      if (s.from < s.to) edge(name(s.from), name(s.to), f.link(LinkId{n * f.node_->links() + l}));
+      if (s.from < s.to) edge(name(s.from), name(s.to), f.link(LinkId{first + l}), busy.of(s));
     }
   }
-  for (std::uint32_t l = 0; f.network_ && l < f.network_->links(); ++l) {
+  if (!f.network_) return out + "}\n";
+  const BusierSide busy(*f.network_, load, f.node_links_);
+  for (std::uint32_t l = 0; l < f.network_->links(); ++l) {
     const Topology::Sides s = f.network_->sides(l);
-    if (s.from < s.to) edge(f.network_vertex(s.from), f.network_vertex(s.to), f.link(LinkId{f.node_links_ + l}));
+    if (s.from < s.to) {
+      edge(f.network_vertex(s.from), f.network_vertex(s.to), f.link(LinkId{f.node_links_ + l}), busy.of(s));
+    }
   }
   return out + "}\n";
 }

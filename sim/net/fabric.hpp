@@ -38,7 +38,7 @@ class Fabric {
   [[nodiscard]] Seconds latency(std::span<const LinkId>) const;
 
  private:
-  friend std::string dot_of(const Fabric&);
+  friend std::string dot_of(const Fabric&, const std::vector<double>& load);
   [[nodiscard]] std::uint32_t network_end(std::uint32_t node, std::uint32_t nic) const;
   [[nodiscard]] std::string network_vertex(std::uint32_t v) const;
 
@@ -49,7 +49,8 @@ class Fabric {
   std::uint32_t rail_group_ = 0;             ///< nodes that share leaves by NIC number; 0: none do
 };
 
-/// The whole fabric for Graphviz, each cable once.
-[[nodiscard]] std::string dot_of(const Fabric&);
+/// The whole fabric for Graphviz, each cable once; coloured and labelled by the share of time that its busier direction
+/// is full, where `load` has one for every link (from 0 to 1).
+[[nodiscard]] std::string dot_of(const Fabric&, const std::vector<double>& load = {});
 
 }  // namespace orrery

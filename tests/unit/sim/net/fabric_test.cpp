@@ -128,6 +128,23 @@ TEST_CASE("a fabric is drawn with every cable once", "[unit][net]") {
       "us\"];\n}\n");
 }
 
+TEST_CASE("a fabric is coloured by the busier direction of every cable", "[unit][net]") {
+  const Fabric f(parse(network("shape = \"star\"", 2)));
+  // Node 0 sends half of the time, node 1 never, so node 1's cable is busy towards it.
+  std::vector<double> load(f.links(), 0.0);
+  for (std::uint32_t l = 0; l < f.links(); ++l) {
+    const std::string name = f.name(LinkId{l});
+    if (name == "node 0 nic 0 -> leaf 0") load[l] = 0.5;
+    if (name == "leaf 0 -> node 1 nic 0") load[l] = 0.75;
+  }
+  CHECK(dot_of(f, load) ==
+        "graph fabric {\n  node [shape=box];\n"
+        "  \"node 0 nic 0\" -- \"leaf 0\" [label=\"50 %\", kind=network, bandwidth=\"1 GB/s\", latency=\"1 us\", "
+        "color=\"#1fa187\", penwidth=4];\n"
+        "  \"node 1 nic 0\" -- \"leaf 0\" [label=\"75 %\", kind=network, bandwidth=\"1 GB/s\", latency=\"1 us\", "
+        "color=\"#277f8e\", penwidth=5];\n}\n");
+}
+
 TEST_CASE("mistakes in fabric files are shown with place, numbers and what would be right", "[error][net]") {
   CHECK(mistakes(network("shape = \"fat_tree\"\ndown = [2, 2]")) ==
         R"(f.toml:9:8: error: the tree holds fewer ends than there are NICs [fabric.ends]
