@@ -50,17 +50,19 @@ void add_sharding(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateC
   const Picoseconds clear = common.clear;
   const Picoseconds clear_embedding = share.first ? state.embedding().clear_copy : 0;
   const std::vector<BucketCosts>& buckets = state.buckets(share, mesh.costs());
+  const bool concurrent = mesh.cluster.device.concurrent_lanes;
   // The sum of reductions, each less what other collectives leave compute idle anyway.
   const auto reductions = [&](std::size_t count, Picoseconds idle) {
     Picoseconds sum = 0;
     for (std::size_t b = 0; b < count; ++b) {
-      Picoseconds reduce = 0;
-      for (const LanePrice& p : buckets[b].reduce) reduce += p.price;
-      sum += std::max<Picoseconds>(0, reduce - idle);
+      // Those on other lanes, as of experts, run beside each other.
+      LaneTimes lanes{};
+      for (const LanePrice& p : buckets[b].reduce) lanes[concurrent ? p.lane : 0] += p.price;
+      sum += std::max<Picoseconds>(0, *std::max_element(lanes.begin(), lanes.end()) - idle);
     }
     return sum;
   };
-  if (!mesh.cluster.device.concurrent_lanes) {
+  if (!concurrent) {
     // A table tied on one rank begins its copy once, for the embedding or the head.
     const bool tied_here = mesh.model.tied_embeddings && map.ranks == 1;
     const Picoseconds head = gathers && share.last && !tied_here ? state.head().gather_weights : 0;
