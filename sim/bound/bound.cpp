@@ -53,7 +53,7 @@ struct Bounder::State {
     return state;
   }
   /// Bytes that a rank holds besides those of its passes, whose memory is put into `memory`.
-  std::uint64_t rank_memory(const Plan& plan, std::uint32_t rank, const StateCosts& state) {
+  std::uint64_t held_memory(const Plan& plan, std::uint32_t rank, const StateCosts& state) {
     std::uint64_t held = state.scalar_bytes();
     memory.clear();
     for (std::uint32_t c = 0; c < shared.map().chunks; ++c) {
@@ -112,7 +112,7 @@ struct Bounder::State {
     std::vector<std::uint64_t>& known_peaks = plain_peaks[copied_eighths(plan)];
     std::uint64_t peak = 0;
     for (const SharedStages::Run& run : shared.runs()) {
-      const std::uint64_t held = rank_memory(plan, run.begin, state);
+      const std::uint64_t held = held_memory(plan, run.begin, state);
       for (std::uint32_t r = run.begin; r < run.end; ++r) {
         std::uint64_t passes = plain ? known_peaks[r] : 0;
         if (passes == 0) passes = walked_peak(order[r], memory, 0);
@@ -166,7 +166,7 @@ std::vector<std::uint64_t> Bounder::stage_peaks(const Plan& plan) {
   const std::uint64_t m = microbatches(plan, state_->mesh.workload);
   std::vector<std::uint64_t> peaks(state_->shared.map().ranks);
   for (std::uint32_t r = 0; r < peaks.size(); ++r) {
-    peaks[r] = state_->rank_memory(plan, r, state);
+    peaks[r] = state_->held_memory(plan, r, state);
     peaks[r] += activation_bytes(state_->memory.data(), microbatches_in_flight(plan, r, m));
   }
   return peaks;

@@ -73,9 +73,13 @@ FabricTraffic::Collected FabricTraffic::collective(const Block& block, const Op&
   c.pattern = in_switches && action.kind == Kind::all_reduce
                   ? CollectivePattern{action.kind, CollectiveAlgorithm::tree, 0, 0, true}
                   : pattern_of(action.kind, choice.algorithm, c.payloads);
-  c.latency =
-      picoseconds(choice.moving ? choice.time - *choice.moving
-                                : costs_.collectives().choose(action.kind, Bytes{}, shape, choice.algorithm).time);
+  // What software hides behind compute is in no price, and loads no link.
+  const double factor = costs_.collective_factor(program_[action.group].axes);
+  c.payload = std::min(factor, 1.0) * c.payload;
+  const Seconds latency = choice.moving
+                              ? choice.time - *choice.moving
+                              : costs_.collectives().choose(action.kind, Bytes{}, shape, choice.algorithm).time;
+  c.latency = picoseconds(factor * latency);
   return c;
 }
 

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/base/dtype.hpp"
-#include "sim/memory/rank_memory.hpp"
+#include "sim/memory/held_memory.hpp"
 
 namespace orrery {
 namespace {
@@ -50,7 +50,7 @@ struct Held {
   std::uint64_t count = 0, bytes = 0;
 };
 
-PeakTensors peak_of(const RankMemory& memory, std::uint32_t rank_class) {
+PeakTensors peak_of(const HeldMemory& memory, std::uint32_t rank_class) {
   const Program& program = memory.program();
   const RankClass& ranks = program.classes[rank_class];
   PeakTensors out;
@@ -85,7 +85,7 @@ PeakTensors peak_of(const RankMemory& memory, std::uint32_t rank_class) {
   std::map<std::uint32_t, Held> buffers;
   for (const auto& [id, bytes] : there) {
     if (id.own) {
-      const RankMemory::Own& own = memory.own()[*id.own];
+      const HeldMemory::Own& own = memory.own()[*id.own];
       out.tensors.push_back({own.name, own.rows > 0 ? fmt::format("[{}, {}]", own.rows, own.columns) : "", "",
                              "framework", "", 1, bytes});
       continue;
@@ -112,7 +112,7 @@ PeakTensors peak_of(const RankMemory& memory, std::uint32_t rank_class) {
 }  // namespace
 
 std::vector<PeakTensors> peak_tensors(const Program& program, const FrameworkMemory& framework) {
-  const RankMemory memory(program, framework);
+  const HeldMemory memory(program, framework);
   std::vector<PeakTensors> out;
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) out.push_back(peak_of(memory, c));
   return out;

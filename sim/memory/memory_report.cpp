@@ -5,14 +5,14 @@
 #include <algorithm>
 
 #include "core/base/units_text.hpp"
-#include "sim/memory/rank_memory.hpp"
+#include "sim/memory/held_memory.hpp"
 
 namespace orrery {
 namespace {
 
 std::uint64_t whole(Bytes b) { return static_cast<std::uint64_t>(b.base()); }
 
-MemoryFigures figures_of(const RankMemory& memory, std::uint32_t rank_class, const AllocatorRules& rules) {
+MemoryFigures figures_of(const HeldMemory& memory, std::uint32_t rank_class, const AllocatorRules& rules) {
   const Program& program = memory.program();
   const RankClass& ranks = program.classes[rank_class];
   MemoryFigures out;
@@ -23,10 +23,10 @@ MemoryFigures figures_of(const RankMemory& memory, std::uint32_t rank_class, con
     if (alloc) {
       live += bytes;
       out.live = std::max(out.live, live);
-      out.fits = allocator.allocate(RankMemory::name_of(id), bytes) && out.fits;
+      out.fits = allocator.allocate(HeldMemory::name_of(id), bytes) && out.fits;
     } else {
       live -= bytes;
-      allocator.free(RankMemory::name_of(id));
+      allocator.free(HeldMemory::name_of(id));
     }
   };
   std::vector<bool> kept;
@@ -46,7 +46,7 @@ MemoryFigures figures_of(const RankMemory& memory, std::uint32_t rank_class, con
 
 std::vector<MemoryFigures> memory_figures(const Program& program, const FrameworkMemory& framework,
                                           const AllocatorRules& rules) {
-  const RankMemory memory(program, framework);
+  const HeldMemory memory(program, framework);
   std::vector<MemoryFigures> out;
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) out.push_back(figures_of(memory, c, rules));
   return out;

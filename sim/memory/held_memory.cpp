@@ -1,4 +1,4 @@
-#include "sim/memory/rank_memory.hpp"
+#include "sim/memory/held_memory.hpp"
 
 #include <fmt/format.h>
 
@@ -35,7 +35,7 @@ bool is_head(const Program& program, const Buffer& gradient) {
 
 }  // namespace
 
-RankMemory::RankMemory(const Program& program, const FrameworkMemory& framework)
+HeldMemory::HeldMemory(const Program& program, const FrameworkMemory& framework)
     : program_(program), fused_(framework.cross_entropy == CrossEntropy::fused) {
   if (framework.workspaces.base() > 0.0) {
     workspace_ =
@@ -46,26 +46,26 @@ RankMemory::RankMemory(const Program& program, const FrameworkMemory& framework)
   for (std::size_t b = 0; b < blocks_.size(); ++b) read_block(program.blocks[b], framework, blocks_[b]);
 }
 
-std::uint64_t RankMemory::name_of(const TensorId& id) {
+std::uint64_t HeldMemory::name_of(const TensorId& id) {
   if (id.own) return ~std::uint64_t{*id.own};
   return std::uint64_t{index(id.instance.buffer)} << 44U | std::uint64_t{id.instance.layer} << 24U |
          id.instance.microbatch;
 }
 
-std::uint64_t RankMemory::bytes_of(const TensorId& id) const {
+std::uint64_t HeldMemory::bytes_of(const TensorId& id) const {
   if (id.own) return own_[*id.own].bytes;
   const std::uint64_t logits = logits_[index(id.instance.buffer)];
   return fused_ && logits > 0 ? logits : orrery::bytes_of(program_[id.instance.buffer]);
 }
 
-std::uint32_t RankMemory::own_tensor(std::string name, std::uint64_t rows, std::uint64_t columns, std::uint64_t bytes) {
+std::uint32_t HeldMemory::own_tensor(std::string name, std::uint64_t rows, std::uint64_t columns, std::uint64_t bytes) {
   own_.push_back({std::move(name), rows, columns, bytes});
   return static_cast<std::uint32_t>(own_.size() - 1);
 }
 
 /// Logits are what a cross-entropy turns into its gradient; in the weights' type
 /// they are as wide as the activations that they are made of.
-void RankMemory::read_logits(const FrameworkMemory& framework) {
+void HeldMemory::read_logits(const FrameworkMemory& framework) {
   logits_.assign(program_.buffers.size(), 0);
   if (framework.cross_entropy == CrossEntropy::in_place) return;
   for (const Block& block : program_.blocks) {
@@ -85,19 +85,19 @@ void RankMemory::read_logits(const FrameworkMemory& framework) {
   }
 }
 
-void RankMemory::hold_during(std::uint32_t own, std::vector<Step>& into) const {
+void HeldMemory::hold_during(std::uint32_t own, std::vector<Step>& into) const {
   into.push_back({true, false, {}, 0, own, own_[own].bytes});
   into.push_back({false, false, {}, 0, own, own_[own].bytes});
 }
 
-std::uint32_t RankMemory::hold(std::string name, std::uint64_t bytes, std::vector<Step>& into) {
+std::uint32_t HeldMemory::hold(std::string name, std::uint64_t bytes, std::vector<Step>& into) {
   const std::uint32_t own = own_tensor(std::move(name), 0, 0, bytes);
   into.push_back({true, false, {}, 0, own, bytes});
   return own;
 }
 
 /// `product` bytes come from the head's product, and the caller holds them until the loss is there.
-void RankMemory::begin_logits(const Buffer& buffer, std::uint64_t product, CrossEntropy entropy,
+void HeldMemory::begin_logits(const Buffer& buffer, std::uint64_t product, CrossEntropy entropy,
                               std::vector<Step>& into, std::vector<Step>& at_end) {
   const auto until_end = [&](const char* what, std::uint64_t bytes) {
     at_end.push_back({false, false, {}, 0, hold(fmt::format("{} ({})", buffer.name, what), bytes, into), bytes});
@@ -107,7 +107,7 @@ void RankMemory::begin_logits(const Buffer& buffer, std::uint64_t product, Cross
 }
 
 /// What was kept for it goes when its gradient has been converted.
-void RankMemory::turn_into_gradient(const View& logits, CrossEntropy entropy, std::vector<Step>& into,
+void HeldMemory::turn_into_gradient(const View& logits, CrossEntropy entropy, std::vector<Step>& into,
                                     std::vector<Step>& at_end) {
   const Buffer& buffer = program_[logits.buffer];
   const std::uint64_t kept = orrery::bytes_of(buffer), converted = logits_[index(logits.buffer)];
@@ -125,7 +125,7 @@ void RankMemory::turn_into_gradient(const View& logits, CrossEntropy entropy, st
   at_end.push_back({false, false, {}, 0, gradient, converted});
 }
 
-void RankMemory::read_block(const Block& block, const FrameworkMemory& framework, std::vector<Step>& into) {
+void HeldMemory::read_block(const Block& block, const FrameworkMemory& framework, std::vector<Step>& into) {
   std::vector<Step> at_end;
   const bool in_fp32 = framework.cross_entropy == CrossEntropy::plain || framework.cross_entropy == CrossEntropy::eager;
   std::optional<BufferId> replaced;  // fp32 logits, given back when their gradient has been converted

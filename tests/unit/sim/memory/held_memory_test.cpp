@@ -1,4 +1,4 @@
-#include "sim/memory/rank_memory.hpp"
+#include "sim/memory/held_memory.hpp"
 
 #include <catch2/catch.hpp>
 
@@ -58,7 +58,8 @@ std::uint64_t peak(const Program& program, const FrameworkMemory& framework) {
 /// Bytes of tensors that the training program adds at the peak, by name.
 std::map<std::string, std::uint64_t> own_tensors(const Program& program, const FrameworkMemory& framework) {
   std::map<std::string, std::uint64_t> out;
-  for (const LiveTensor& t : peak_tensors(program, framework).at(0).tensors) {
+  const std::vector<PeakTensors> peaks = peak_tensors(program, framework);
+  for (const LiveTensor& t : peaks.at(0).tensors) {
     if (t.role == "framework") out[t.name] += t.bytes;
   }
   return out;
@@ -116,9 +117,9 @@ TEST_CASE("what a training program adds is given back", "[property][memory]") {
 TEST_CASE("layers share placeholders of weight gradients, and the head has its own", "[unit][memory]") {
   const Program program = small_program();
   const FrameworkMemory framework{WeightGradients::placeholders, CrossEntropy::in_place, {}};
-  const RankMemory memory(program, framework);
+  const HeldMemory memory(program, framework);
   std::uint64_t shared = 0, passing = 0;
-  for (const RankMemory::Own& own : memory.own()) {
+  for (const HeldMemory::Own& own : memory.own()) {
     (own.name == "placeholder 40x16" || own.name == "gradient 40x16" ? passing : shared) += own.bytes;
   }
   CHECK(shared == 2 * 2304);
@@ -141,7 +142,7 @@ TEST_CASE("logits are held as the cross-entropy wants them", "[unit][memory]") {
   const Program program = small_program();
   const auto logits = [&](CrossEntropy entropy) {
     std::uint64_t most = 0;
-    const RankMemory memory(program, {WeightGradients::in_place, entropy, {}});
+    const HeldMemory memory(program, {WeightGradients::in_place, entropy, {}});
     std::vector<bool> kept;
     std::uint64_t live = 0;
     memory.walk(program.classes[0].step, kept, [&](bool alloc, const TensorId& id, std::uint64_t bytes) {

@@ -16,7 +16,7 @@ namespace orrery {
 /// the training program adds.
 struct TensorId {
   Instance instance;                 ///< of a buffer
-  std::optional<std::uint32_t> own;  ///< of a tensor of the training program: index into RankMemory::own()
+  std::optional<std::uint32_t> own;  ///< of a tensor of the training program: index into HeldMemory::own()
   friend auto operator<=>(const TensorId&, const TensorId&) = default;
 };
 
@@ -25,7 +25,7 @@ struct TensorId {
 /// The Program's Allocs and Frees, and between them what the training program
 /// holds beside them (FrameworkMemory).  Buffers in host memory or on disk, and
 /// those that take over the memory of others, are left out.
-class RankMemory {
+class HeldMemory {
  public:
   /// A tensor of the training program.
   struct Own {
@@ -35,7 +35,7 @@ class RankMemory {
     friend bool operator==(const Own&, const Own&) = default;
   };
 
-  explicit RankMemory(const Program&, const FrameworkMemory& = {});
+  explicit HeldMemory(const Program&, const FrameworkMemory& = {});
 
   [[nodiscard]] const Program& program() const { return program_; }
   [[nodiscard]] const std::vector<Own>& own() const { return own_; }
