@@ -13,33 +13,35 @@ Lanes::Lanes(std::uint32_t count, Hooks hooks) : hooks_(std::move(hooks)), queue
       threads_.emplace_back([this, lane] { work(lane); });
     }
   } catch (...) {
-    stopped_.store(true, std::memory_order_release);
-    changed();
+    stop();
     for (std::thread& t : threads_) t.join();
     throw;
   }
 }
 
 Lanes::~Lanes() {
-  stopped_.store(true, std::memory_order_release);
-  changed();
+  stop();
   for (std::thread& t : threads_) t.join();
 }
 
 std::uint64_t Lanes::issue(std::uint32_t lane, IssuedOp op, std::vector<After> after) {
-  wait([this] { return unfinished() < most_unfinished; });
+  wait_below(most_unfinished);
   Queue& queue = queues_[lane];
   {
     const std::lock_guard lock(mutex_);
     queue.ops.push_back({std::move(op), std::move(after)});
   }
   const std::uint64_t number = queue.issued.fetch_add(1, std::memory_order_acq_rel) + 1;
-  changed();
+  tell(queue.one_issued);
   return number;
 }
 
-void Lanes::drain() {
-  wait([this] { return unfinished() == 0; });
+void Lanes::drain() { wait_below(1); }
+
+void Lanes::wait_below(std::uint64_t limit) {
+  issue_below_.store(limit, std::memory_order_relaxed);  // seen by whoever has the mutex after this thread's look
+  wait(fewer_unfinished_, [&] { return unfinished() < limit; });
+  issue_below_.store(0, std::memory_order_relaxed);
 }
 
 std::uint64_t Lanes::unfinished() const {
@@ -49,9 +51,18 @@ std::uint64_t Lanes::unfinished() const {
   return n;
 }
 
-void Lanes::changed() {
-  const std::lock_guard lock(mutex_);  // nobody is between its look and its sleep
-  change_.notify_all();
+void Lanes::tell(std::condition_variable& change) {
+  { const std::lock_guard lock(mutex_); }  // nobody is between its look and its sleep
+  change.notify_all();
+}
+
+void Lanes::stop() {
+  stopped_.store(true, std::memory_order_release);
+  tell(fewer_unfinished_);
+  for (Queue& q : queues_) {
+    tell(q.one_issued);
+    tell(q.one_ended);
+  }
 }
 
 void Lanes::look() const {
@@ -63,7 +74,7 @@ void Lanes::look() const {
 }
 
 template <class Ready>
-void Lanes::wait(Ready ready) {
+void Lanes::wait(std::condition_variable& change, Ready ready) {
   look();
   for (int i = 0; i < (hooks_.spin ? 2000 : 0); ++i) {
     if (ready()) return;
@@ -74,7 +85,7 @@ void Lanes::wait(Ready ready) {
   std::unique_lock lock(mutex_);
   while (!ready()) {
     look();
-    change_.wait_for(lock, std::chrono::milliseconds(50));  // the run's end does not wake it
+    change.wait_for(lock, std::chrono::milliseconds(50));  // the run's end does not wake it
   }
 }
 
@@ -85,12 +96,14 @@ void Lanes::work(std::uint32_t lane) {
       {
         const Queued next = take(queue, number);
         for (const After& after : next.after) {
-          wait([&] { return queues_[after.lane].ended.load(std::memory_order_acquire) >= after.count; });
+          Queue& other = queues_[after.lane];
+          wait(other.one_ended, [&] { return other.ended.load(std::memory_order_acquire) >= after.count; });
         }
         hooks_.carry_out(lane, next.op);
       }  // its memory is given back before it counts as ended
       queue.ended.store(number, std::memory_order_release);
-      changed();
+      tell(queue.one_ended);
+      if (unfinished() < issue_below_.load(std::memory_order_relaxed)) fewer_unfinished_.notify_one();
     }
   } catch (...) {
     {
@@ -101,12 +114,12 @@ void Lanes::work(std::uint32_t lane) {
       }
       queue.ops.clear();  // with the memory that they hold
     }
-    changed();
+    stop();
   }
 }
 
 Lanes::Queued Lanes::take(Queue& queue, std::uint64_t number) {
-  wait([&] { return queue.issued.load(std::memory_order_acquire) >= number; });
+  wait(queue.one_issued, [&] { return queue.issued.load(std::memory_order_acquire) >= number; });
   const std::lock_guard lock(mutex_);
   Queued next = std::move(queue.ops.front());
   queue.ops.pop_front();

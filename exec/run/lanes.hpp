@@ -58,20 +58,28 @@ class Lanes {
     std::deque<Queued> ops;  ///< guarded by mutex_
     std::atomic<std::uint64_t> issued{0};
     std::atomic<std::uint64_t> ended{0};
+    std::condition_variable one_issued;  ///< what the lane's own thread sleeps on
+    std::condition_variable one_ended;   ///< what lanes sleep on whose next op waits for this lane
   };
   void work(std::uint32_t lane);
   [[nodiscard]] Queued take(Queue&, std::uint64_t number);
   [[nodiscard]] std::uint64_t unfinished() const;
-  void changed();
+  /// By the issuing thread, until fewer than `limit` ops are unfinished.
+  void wait_below(std::uint64_t limit);
+  /// Wakes those who sleep on it.  Each change wakes only whom it concerns: ranks have many lanes.
+  void tell(std::condition_variable& change);
+  void stop();
+  /// `ready` becomes true by what `change` tells of.
   template <class Ready>
-  void wait(Ready ready);
+  void wait(std::condition_variable& change, Ready ready);
   /// Throws when lanes can do no more.
   void look() const;
 
   Hooks hooks_;
   std::vector<Queue> queues_;
   std::mutex mutex_;
-  std::condition_variable change_;
+  std::condition_variable fewer_unfinished_;   ///< what the issuing thread sleeps on
+  std::atomic<std::uint64_t> issue_below_{0};  ///< until so few are unfinished; 0: it does not sleep
   std::atomic<bool> stopped_{false};
   std::exception_ptr failure_;  ///< the first; written before stopped_
   std::vector<std::thread> threads_;

@@ -75,30 +75,49 @@ std::optional<std::uint64_t> place_of(const Shard& shard, const Box& box, std::u
   return place;
 }
 
-/// Where element `at` of the flat table lies in the rank's buffer; nothing when
-/// the rank does not hold it (or not a current value of it).
-std::optional<std::uint64_t> held_at(const Program& program, const ParameterTable& table, const Buffer& buffer,
-                                     Held held, Rank rank, std::uint64_t at) {
-  std::uint64_t first = 0;
-  for (const ParameterSegment& segment : table.segments) {
-    const std::uint64_t shared = shares(program.mesh, table, segment);
-    std::uint64_t mine = 0;
-    for (const Axis axis : {Axis::data, Axis::context, Axis::expert}) {
-      if (axis == Axis::expert && of_experts(table, segment)) continue;
-      mine = mine * program.mesh.size(axis) + program.mesh.coordinate(rank, axis);
+/// Where elements of a flat table lie in one rank's buffer.
+class Holding {
+ public:
+  Holding(const Program& program, const ParameterTable& table, const Buffer& buffer, Held held, Rank rank) {
+    std::uint64_t first = 0;
+    for (const ParameterSegment& segment : table.segments) {
+      const std::uint64_t shared = shares(program.mesh, table, segment);
+      std::uint64_t mine = 0;
+      for (const Axis axis : {Axis::data, Axis::context, Axis::expert}) {
+        if (axis == Axis::expert && of_experts(table, segment)) continue;
+        mine = mine * program.mesh.size(axis) + program.mesh.coordinate(rank, axis);
+      }
+      const std::uint64_t share = segment.count / shared;
+      const std::uint64_t part = buffer.flat_split.empty() ? segment.count : share;
+      Part p{segment.offset, segment.offset + segment.count, first, part, 0, segment.count};
+      if (held == Held::own_part || part < segment.count) {
+        p.begin = mine * share;
+        p.end = p.begin + share;
+      }
+      parts_.push_back(p);
+      first += part;
     }
-    const std::uint64_t parts = buffer.flat_split.empty() ? 1 : shared;
-    const std::uint64_t part = segment.count / parts;
-    if (at >= segment.offset && at < segment.offset + segment.count) {
-      const std::uint64_t inside = at - segment.offset;
-      if (held == Held::own_part && inside / (segment.count / shared) != mine) return std::nullopt;
-      if (parts > 1 && inside / part != mine) return std::nullopt;
-      return first + inside % part;
-    }
-    first += part;
   }
-  return std::nullopt;
-}
+
+  /// Of element `at` of the table; nothing when the rank does not hold it (or not a current value of it).
+  [[nodiscard]] std::optional<std::uint64_t> of(std::uint64_t at) const {
+    for (const Part& p : parts_) {
+      if (at < p.offset || at >= p.limit) continue;
+      const std::uint64_t inside = at - p.offset;
+      if (inside < p.begin || inside >= p.end) return std::nullopt;
+      return p.first + inside % p.count;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  /// A segment: its elements in the table; where the buffer's part of it begins and how long it is; which of the
+  /// segment's elements count as held.
+  struct Part {
+    std::uint64_t offset, limit, first, count, begin, end;
+  };
+  std::vector<Part> parts_;
+};
 
 /// The scales beside a rank's moments, if it has any.
 class Scales {
@@ -179,6 +198,7 @@ ParameterSet collect(const Program& program, const RunBuffers& buffers, const st
         const auto memory = buffers.find(Rank{r}, {BufferId{id}, layer, 0});
         if (memory.empty()) continue;
         const Scales scales(program, buffers, buffer, what, Rank{r}, layer);
+        const Holding holding(program, table, buffer, held, Rank{r});
         for (const ParameterSlice& slice : table.slices) {
           const std::string name = name_in(table, slice, layer);
           const auto found = assemblies.find(name);
@@ -190,7 +210,7 @@ ParameterSet collect(const Program& program, const RunBuffers& buffers, const st
           const Box box = box_of(slice.shard, program.mesh, Rank{r});
           const std::uint64_t count = local_count(slice.shard, program.mesh);
           for (std::uint64_t i = 0; i < count; ++i) {
-            const auto at = held_at(program, table, buffer, held, Rank{r}, slice.offset + i);
+            const auto at = holding.of(slice.offset + i);
             if (!at) continue;
             const double value = element_at(memory.data(), buffer.dtype, *at) * scales.of(*at);
             const auto place = place_of(slice.shard, box, i);

@@ -5,25 +5,14 @@
 #include "core/program/lower/lower.hpp"
 #include "exec/run/execute.hpp"
 #include "exec/train/single_device.hpp"
+#include "tests/support/tiny_model.hpp"
 
 namespace orrery::test {
 namespace {
 
 PlannedRun corpus_run(OptimizerKind optimizer) {
   PlannedRun run;
-  ModelSpec& m = run.model;
-  m.layers = 2;
-  m.hidden = 16;
-  m.heads = 4;
-  m.kv_heads = 2;
-  m.head_dim = 4;
-  m.ffn = 32;
-  m.vocabulary = 256;
-  m.max_positions = 24;
-  m.norm = Norm::rms_norm;
-  m.activation = Activation::swiglu;
-  m.positions = PositionEncoding::rotary;
-  m.bias = false;
+  run.model = tiny_llama({.kv_heads = 2, .ffn = 32, .vocabulary = 256, .positions = 24});
   Workload& w = run.workload;
   w.global_batch = 8;
   w.sequence_length = 24;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/dynamic_bitset.hpp>
 #include <map>
 #include <set>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -52,7 +54,7 @@ class Expand {
       if (const auto* a = std::get_if<Alloc>(&run.op->action)) {
         const Instance i = instance_of(p_, a->what, a->layer_shift, run.layer, run.microbatch);
         if (written_.contains(i)) fault("allocated twice");
-        written_[i].assign(p_[a->what].count, false);
+        written_[i].assign(p_[a->what].count, 0);
         ++generation_[i];
         return;
       }
@@ -88,17 +90,18 @@ class Expand {
         t.reads = view.use != View::Use::write;
         t.writes = view.use != View::Use::read;
         t.generation = generation_[t.instance];
-        if (!written_.contains(t.instance)) {
+        const auto at = written_.find(t.instance);
+        if (at == written_.end()) {
           fault("used while not live");
           continue;
         }
-        for (std::uint64_t e = t.low; t.reads && e < t.high; ++e) {
-          if (!written_[t.instance][e]) fault("read before written");
-        }
+        const auto part = part_of(at->second, t);
+        if (t.reads && std::find(part.begin(), part.end(), 0) != part.end()) fault("read before written");
         step.touches.push_back(t);
       }
       for (const Touch& t : step.touches) {
-        for (std::uint64_t e = t.low; t.writes && e < t.high; ++e) written_[t.instance][e] = true;
+        const auto part = part_of(written_.at(t.instance), t);
+        if (t.writes) std::fill(part.begin(), part.end(), std::uint8_t{1});
       }
       issued[lane].push_back(in_block[run.op_index] = out.steps.size());
       out.steps.push_back(std::move(step));
@@ -115,18 +118,22 @@ class Expand {
  private:
   const Program& p_;
   Rank rank_;
-  std::map<Instance, std::vector<bool>> written_;
+  static std::span<std::uint8_t> part_of(std::vector<std::uint8_t>& all, const Touch& t) {
+    return std::span(all).subspan(t.low, t.high - t.low);
+  }
+
+  std::map<Instance, std::vector<std::uint8_t>> written_;  ///< by element, whether
   std::map<Instance, int> generation_;
 };
 
 /// Pairs of conflicting steps without a path between them.
 bool has_hazard(const RankList& list) {
   const std::size_t n = list.steps.size();
-  std::vector<std::vector<bool>> after(n, std::vector<bool>(n, false));  // after[i][j]: j ends before i starts
+  std::vector<boost::dynamic_bitset<>> after(n, boost::dynamic_bitset<>(n));  // after[i][j]: j ends before i starts
   for (std::size_t i = 0; i < n; ++i) {
     for (const std::size_t j : list.steps[i].before) {
-      after[i][j] = true;
-      for (std::size_t k = 0; k < j; ++k) after[i][k] = after[i][k] || after[j][k];
+      after[i] |= after[j];
+      after[i].set(j);
     }
   }
   std::map<std::pair<Instance, int>, std::vector<std::pair<std::size_t, const Touch*>>> by_instance;
@@ -265,7 +272,7 @@ bool gradients_wrong(const Program& p, const RankList& list, Rank rank, Contribu
         const std::uint64_t low = offset_on(p.mesh, to, rank);
         ++counts[{instance, low, to.count}][s.run.microbatch];
         auto& elements = covered[instance];
-        elements.resize(p[to.buffer].count, false);
+        elements.resize(p[to.buffer].count);
         for (std::uint64_t e = low; e < low + to.count; ++e) elements[e] = true;
       }
     }
@@ -292,7 +299,7 @@ bool gradients_wrong(const Program& p, const RankList& list, Rank rank, Contribu
       adds = adds || v.use == View::Use::accumulate;
       ++counts[operands.back()][s.run.microbatch];
       auto& elements = covered[instance];
-      elements.resize(p[v.buffer].count, false);
+      elements.resize(p[v.buffer].count);
       for (std::uint64_t e = low; e < low + v.count; ++e) elements[e] = true;
     }
     const auto kind = static_cast<int>(s.run.block->kernels[compute->kernel].kind);

@@ -7,16 +7,16 @@
 #include "planner/study/chart_svg.hpp"
 #include "planner/study/priced_plan.hpp"
 #include "planner/study/tensor_layer_time.hpp"
+#include "tests/support/shipped_model.hpp"
 
 using namespace orrery;
+using test::shipped_library;
 
 namespace {
 
-Library library() { return Library(std::string(ORRERY_SOURCE_DIR) + "/models"); }
-
 StudyResult run_named(const std::string& name) {
   for (const Study& s : all_studies()) {
-    if (s.name == name) return run_study(s, library());
+    if (s.name == name) return run_study(s, shipped_library());
   }
   FAIL("no study " << name);
   return {};
@@ -43,7 +43,7 @@ TEST_CASE("every study is complete and says where its figures come from", "[unit
     CAPTURE(s.name);
     CHECK(names.insert(s.name).second);
     CHECK(std::string(s.summary).size() <= 90);  // one line of the list
-    const StudyResult r = run_study(s, library());
+    const StudyResult r = run_study(s, shipped_library());
     CHECK(r.name == s.name);
     CHECK(r.title == s.summary);
     CHECK_FALSE(r.claims.empty());
@@ -65,7 +65,7 @@ TEST_CASE("every study is complete and says where its figures come from", "[unit
       for (const auto& row : t.rows) CHECK(row.size() == t.columns.size());
     }
     experiments.insert(r.experiments.begin(), r.experiments.end());
-    CHECK(run_study(s, library()) == r);  // deterministic
+    CHECK(run_study(s, shipped_library()) == r);  // deterministic
   }
   for (const char* e : {"E1",  "E4",  "E5",  "E6",  "E7",  "E8",  "E9",  "E10", "E11", "E12",
                         "E13", "E15", "E16", "E17", "E18", "E21", "E23", "E25", "E26", "E28"}) {
@@ -222,8 +222,8 @@ TEST_CASE("tensor-speedup: measured figures that no bodies of papers explain sta
 }
 
 TEST_CASE("the time of a 1D layer is its all-reduces and products", "[unit][study]") {
-  const ClusterSpec cluster = study_cluster(library(), "dgx-a100", 8);
-  const Calibration calibration = study_calibration(library(), cluster.device);
+  const ClusterSpec cluster = study_cluster(shipped_library(), "dgx-a100", 8);
+  const Calibration calibration = study_calibration(shipped_library(), cluster.device);
   const LayerShape shape{4, 512, 2048, 16};
   const TensorLayerTime one = tensor_layer_time({TensorMode::one_d, 1, 1}, shape, cluster, calibration);
   CHECK(one.communication == Seconds{});
@@ -240,9 +240,9 @@ TEST_CASE("the time of a 1D layer is its all-reduces and products", "[unit][stud
 // The closed form leaves out elementwise kernels, which can only add, and the
 // Program overlaps input-gradient reductions with weight gradients.
 TEST_CASE("a lowered 1D layer takes the closed form's time, and its elementwise kernels", "[oracle][study]") {
-  const ClusterSpec cluster = study_cluster(library(), "dgx-a100", 8);
-  const Calibration calibration = study_calibration(library(), cluster.device);
-  ModelSpec model = study_model(library(), "megatron-sc21-7.5b");  // h 4096, 32 heads
+  const ClusterSpec cluster = study_cluster(shipped_library(), "dgx-a100", 8);
+  const Calibration calibration = study_calibration(shipped_library(), cluster.device);
+  ModelSpec model = study_model(shipped_library(), "megatron-sc21-7.5b");  // h 4096, 32 heads
   Seconds step[2];
   for (std::uint32_t layers = 1; layers <= 2; ++layers) {
     model.layers = layers;

@@ -99,7 +99,7 @@ TEST_CASE("labels say device, software and recipe", "[unit][validate]") {
 }
 
 TEST_CASE("shipped constants: at most one free for ten runs, each with runs behind it", "[unit][validate]") {
-  const std::vector<CostFile> files = shipped_costs(shipped());
+  const std::vector<CostFile> files = shipped_costs(shipped_library());
   REQUIRE_FALSE(files.empty());
   std::size_t free = 0;
   std::size_t runs = 0;

@@ -11,7 +11,7 @@ namespace {
 using Layers = std::vector<std::uint32_t>;
 
 std::string reason(const MeasuredRun& run) {
-  const ExpressedRun e = express(run, shipped());
+  const ExpressedRun e = express(run, shipped_library());
   CHECK_FALSE(e.run);
   return e.reason;
 }
@@ -19,7 +19,7 @@ std::string reason(const MeasuredRun& run) {
 }  // namespace
 
 TEST_CASE("a whole row becomes the plan that it states", "[unit][validate]") {
-  const ExpressedRun e = express(dense_run(), shipped());
+  const ExpressedRun e = express(dense_run(), shipped_library());
   CHECK(e.reason.empty());
   CHECK(e.filled.empty());
   REQUIRE(e.run);
@@ -58,7 +58,7 @@ TEST_CASE("empty cells follow the framework's rule, and are named", "[unit][vali
   run.sp = "";
   run.zero = "";
   run.recompute = "";
-  const ExpressedRun e = express(run, shipped());
+  const ExpressedRun e = express(run, shipped_library());
   CHECK(e.reason.empty());
   REQUIRE(e.run);
   CHECK(e.filled == std::vector<std::string>{"inter_net", "kv_heads", "vocab", "zero", "sp", "recompute"});
@@ -73,7 +73,7 @@ TEST_CASE("empty cells follow the framework's rule, and are named", "[unit][vali
 TEST_CASE("virtual stages are interleaved, sharding groups become replicas", "[unit][validate]") {
   MeasuredRun run = dense_run();
   run.vp = 3;
-  const ExpressedRun interleaved = express(run, shipped());
+  const ExpressedRun interleaved = express(run, shipped_library());
   REQUIRE(interleaved.run);
   CHECK(interleaved.run->plan.schedule == ScheduleName::interleaved);
   CHECK(interleaved.run->plan.chunks == 3);
@@ -87,7 +87,7 @@ TEST_CASE("virtual stages are interleaved, sharding groups become replicas", "[u
   run.gbs = 16;
   run.zero = "FSDP2 (ZeRO-3) degree 4";
   run.recompute = "selective (per-op SAC)";
-  const ExpressedRun sharded = express(run, shipped());
+  const ExpressedRun sharded = express(run, shipped_library());
   CHECK(sharded.reason.empty());
   REQUIRE(sharded.run);
   CHECK(sharded.run->plan.mesh.axes == std::vector<MeshAxis>{{Axis::replica, 2}, {Axis::data, 4}});
@@ -114,7 +114,7 @@ TEST_CASE("mixtures take the shapes of the shipped model they name", "[unit][val
   run.dp = 8;
   run.ep = 8;
   run.gbs = 64;
-  const ExpressedRun e = express(run, shipped());
+  const ExpressedRun e = express(run, shipped_library());
   CHECK(e.reason.empty());
   REQUIRE(e.run);
   CHECK(e.run->model.head_dim == 128);  // not 2048 / 32

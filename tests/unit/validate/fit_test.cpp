@@ -21,7 +21,7 @@ std::vector<PreparedRun> some_runs() {
       run.ffn = 4 * hidden;
       run.layers = 8;
       run.recompute = recompute;
-      auto prepared = prepare(run, shipped());
+      auto prepared = prepare(run, shipped_library());
       REQUIRE(std::holds_alternative<PreparedRun>(prepared));
       out.push_back(std::move(std::get<PreparedRun>(prepared)));
     }
@@ -144,7 +144,7 @@ TEST_CASE("collectives of parameters and gradients cost the compute beside them"
   run.dp = 8;
   run.gbs = 16;
   run.zero = "3";
-  const auto prepared = prepare(run, shipped());
+  const auto prepared = prepare(run, shipped_library());
   REQUIRE(std::holds_alternative<PreparedRun>(prepared));
   const auto& p = std::get<PreparedRun>(prepared);
   SoftwareCosts lost;
@@ -154,7 +154,7 @@ TEST_CASE("collectives of parameters and gradients cost the compute beside them"
   CHECK(step_time(p, lost) < 1.5 * alone);  // at most half of the compute
   run.dp = 1;
   run.gpus = 1;
-  const auto single = prepare(run, shipped());
+  const auto single = prepare(run, shipped_library());
   REQUIRE(std::holds_alternative<PreparedRun>(single));
   CHECK(step_time(std::get<PreparedRun>(single), lost) == step_time(std::get<PreparedRun>(single), {}));
 }

@@ -8,7 +8,7 @@
 #include "validate/validation.hpp"
 
 using namespace orrery;
-using orrery::test::shipped;
+using orrery::test::shipped_library;
 
 namespace {
 
@@ -72,7 +72,7 @@ TEST_CASE("of the shipped table's plans the one predicted best was measured with
   Diagnostics d;
   const auto table = read_runs(std::string(ORRERY_SOURCE_DIR) + "/traces/measured/runs.csv", d);
   REQUIRE(table);
-  const std::vector<Ranking> groups = rankings(validate(*table, shipped()).rows);
+  const std::vector<Ranking> groups = rankings(validate(*table, shipped_library()).rows);
   REQUIRE(groups.size() == 9);
   int near = 0, ordered = 0;
   for (const Ranking& r : groups) {

@@ -9,11 +9,11 @@ using namespace orrery::test;
 TEST_CASE("links between two GPUs are counted where a row says so", "[unit][validate]") {
   MeasuredRun run = dense_run();
   run.intra_link = "NVLink3 (4 links inter-GPU)";
-  const RunCluster counted = run_cluster(run, shipped());
+  const RunCluster counted = run_cluster(run, shipped_library());
   REQUIRE(counted.cluster);
   CHECK(counted.cluster->levels.front().bandwidth == 100.0 * gigabyte_per_second);  // 4 x 25 GB/s
   run.intra_link = "NVLink3 NVSwitch";
-  CHECK(run_cluster(run, shipped()).cluster->levels.front().bandwidth == 300.0 * gigabyte_per_second);
+  CHECK(run_cluster(run, shipped_library()).cluster->levels.front().bandwidth == 300.0 * gigabyte_per_second);
 }
 
 TEST_CASE("a network cell is shared out to the GPUs of a node", "[unit][validate]") {
@@ -36,7 +36,7 @@ TEST_CASE("a row's machine is a shipped one with what the row says of it", "[uni
   MeasuredRun run = dense_run();
   run.gpus = 64;
   run.inter_net = "4x100 Gb/s Omni-Path per node";
-  const RunCluster machine = run_cluster(run, shipped());
+  const RunCluster machine = run_cluster(run, shipped_library());
   REQUIRE(machine.cluster);
   CHECK(machine.cluster->nodes == 8);
   CHECK(machine.cluster->device.calibration == "a100-80");
@@ -47,13 +47,13 @@ TEST_CASE("a row's machine is a shipped one with what the row says of it", "[uni
   run.intra_link = "";
   run.inter_net = "";
   run.gpus_per_node = {};
-  const RunCluster other = run_cluster(run, shipped());
+  const RunCluster other = run_cluster(run, shipped_library());
   REQUIRE(other.cluster);
   CHECK(other.cluster->device.calibration == "a100-40");
   CHECK(other.filled == std::vector<std::string>{"gpus_per_node", "intra_link", "inter_net"});
 
   run.intra_link = "PCIe";
-  const RunCluster slow = run_cluster(run, shipped());
+  const RunCluster slow = run_cluster(run, shipped_library());
   REQUIRE(slow.cluster);
   CHECK(slow.cluster->levels.front().bandwidth == *slow.cluster->host_link);
 }
@@ -66,7 +66,7 @@ TEST_CASE("racks of trays hold as many GPUs as jobs take", "[unit][validate]") {
   run.intra_link = "NVLink5 NVL72 rack domain";
   for (const std::uint64_t gpus : {8U, 64U, 128U, 256U}) {
     run.gpus = gpus;
-    const RunCluster machine = run_cluster(run, shipped());
+    const RunCluster machine = run_cluster(run, shipped_library());
     REQUIRE(machine.cluster);
     CHECK(machine.cluster->devices() == gpus);
     CHECK(machine.filled.empty() == (gpus <= 64));  // racks are joined by a network that the row does not state
@@ -76,14 +76,14 @@ TEST_CASE("racks of trays hold as many GPUs as jobs take", "[unit][validate]") {
 TEST_CASE("a machine that is not known is said so", "[unit][validate]") {
   MeasuredRun run = dense_run();
   run.gpu = "TPU";
-  CHECK(run_cluster(run, shipped()).reason == "no device file is for the GPU \"TPU\"");
+  CHECK(run_cluster(run, shipped_library()).reason == "no device file is for the GPU \"TPU\"");
   run = dense_run();
   run.gpus = {};
-  CHECK(run_cluster(run, shipped()).reason == "not published: gpus");
+  CHECK(run_cluster(run, shipped_library()).reason == "not published: gpus");
   run = dense_run();
   run.inter_net = "pigeons";
-  CHECK(run_cluster(run, shipped()).reason == "the network \"pigeons\" is not understood");
+  CHECK(run_cluster(run, shipped_library()).reason == "the network \"pigeons\" is not understood");
   run = dense_run();
   run.gpus = 12;
-  CHECK(run_cluster(run, shipped()).reason == "12 GPUs are not whole nodes of dgx-a100");
+  CHECK(run_cluster(run, shipped_library()).reason == "12 GPUs are not whole nodes of dgx-a100");
 }

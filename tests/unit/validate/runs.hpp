@@ -1,13 +1,9 @@
 #pragma once
 
-#include <string>
-
-#include "core/spec/library.hpp"
+#include "tests/support/shipped_model.hpp"
 #include "validate/measured_run.hpp"
 
 namespace orrery::test {
-
-inline Library shipped() { return Library(std::string(ORRERY_SOURCE_DIR) + "/models"); }
 
 /// A GPT of 22 billion parameters on one DGX A100: every cell that a plan needs.
 inline MeasuredRun dense_run() {

@@ -20,7 +20,7 @@ Calibration constants(const char* device) {
 
 Software chosen(std::string_view name, const char* device, Precision precision = Precision::bf16) {
   Diagnostics d;
-  const auto found = software_of(name, shipped_costs(shipped()), constants(device), DeviceSpec{}, precision, d);
+  const auto found = software_of(name, shipped_costs(shipped_library()), constants(device), DeviceSpec{}, precision, d);
   CAPTURE(render(d));
   REQUIRE(found);
   return *found;
@@ -28,14 +28,14 @@ Software chosen(std::string_view name, const char* device, Precision precision =
 
 std::string refused(std::string_view name, const Calibration& c, const DeviceSpec& device) {
   Diagnostics d;
-  CHECK_FALSE(software_of(name, shipped_costs(shipped()), c, device, Precision::bf16, d));
+  CHECK_FALSE(software_of(name, shipped_costs(shipped_library()), c, device, Precision::bf16, d));
   return render(d);
 }
 
 }  // namespace
 
 TEST_CASE("a run priced by its program's name costs what the table's rows of it do", "[unit][validate]") {
-  const std::vector<CostFile> files = shipped_costs(shipped());
+  const std::vector<CostFile> files = shipped_costs(shipped_library());
   MeasuredRun run = dense_run();
   const std::tuple<const char*, const char*, const char*, const char*, Precision> rows[] = {
       {"Megatron-LM (2022)", "megatron-lm-2022", "a100-80", "fp16", Precision::fp16},
@@ -93,7 +93,7 @@ TEST_CASE("without runs of a program on a device its interval is the widest that
   const Software s = chosen("nemo", "v100");
   CHECK(s.runs == 0);
   REQUIRE(s.errors);
-  for (const CostFile& f : shipped_costs(shipped())) {
+  for (const CostFile& f : shipped_costs(shipped_library())) {
     if (std::find(s.files.begin(), s.files.end(), f.name) == s.files.end() || f.errors.runs < 20) continue;
     CHECK(f.errors.high - f.errors.low <= s.errors->high - s.errors->low);
   }
@@ -124,7 +124,7 @@ TEST_CASE("what was measured here holds the costs of the software that ran", "[u
   DeviceSpec cores;
   cores.cores_shared = 8;
   Diagnostics d;
-  const auto files = shipped_costs(shipped());
+  const auto files = shipped_costs(shipped_library());
   CHECK(software_of("auto", files, measured, {}, Precision::bf16, d) == Software{});
   CHECK(software_of("auto", files, {}, cores, Precision::fp32, d) == Software{});
   CHECK(render(d) == "");

@@ -37,7 +37,7 @@ std::vector<MeasuredRun> small_table() {
 
 TEST_CASE("every row is predicted, inconsistent or not predicted", "[unit][validate]") {
   const std::vector<MeasuredRun> table = small_table();
-  const Validation v = validate(table, shipped());
+  const Validation v = validate(table, shipped_library());
   CHECK(v.rows.size() + v.inconsistent.size() + v.skipped.size() == table.size());
   REQUIRE(v.rows.size() == 3);
   CHECK(v.rows[0].id == "first");
@@ -50,7 +50,7 @@ TEST_CASE("every row is predicted, inconsistent or not predicted", "[unit][valid
 }
 
 TEST_CASE("summaries are over consistent rows, and over those with nothing filled", "[unit][validate]") {
-  const Validation v = validate(small_table(), shipped());
+  const Validation v = validate(small_table(), shipped_library());
   CHECK(summary_of_all(v).time.n == 3);
   CHECK(summary_of_published(v).time.n == 2);
   const std::vector<RunGroup> groups = grouped(v, GroupBy::gpu);
@@ -101,7 +101,7 @@ TEST_CASE("memory is compared with the figure that is published", "[unit][valida
     CHECK_FALSE(measured_memory(run));
   }
   run.peak_mem_kind = "GiB max_allocated; reserved=12 GiB";
-  const Validation v = validate({run}, shipped());
+  const Validation v = validate({run}, shipped_library());
   REQUIRE(v.rows.size() == 1);
   REQUIRE(v.rows[0].memory);
   REQUIRE(v.rows[0].reserved);
@@ -133,14 +133,14 @@ TEST_CASE("what a framework holds beside tensors is its rule, unless the notes s
 
 TEST_CASE("the same table gives the same bytes", "[unit][validate]") {
   const std::vector<MeasuredRun> table = small_table();
-  const Validation a = validate(table, shipped());
-  const Validation b = validate(table, shipped());
+  const Validation a = validate(table, shipped_library());
+  const Validation b = validate(table, shipped_library());
   CHECK(to_json(a, GroupBy::gpu).dump() == to_json(b, GroupBy::gpu).dump());
   CHECK(scatter_svg(a, GroupBy::gpu) == scatter_svg(b, GroupBy::gpu));
 }
 
 TEST_CASE("JSON has the keys that other programs read", "[unit][validate]") {
-  const auto json = to_json(validate(small_table(), shipped()), GroupBy::gpu);
+  const auto json = to_json(validate(small_table(), shipped_library()), GroupBy::gpu);
   CHECK(json["tier"] == "estimate");
   CHECK(json["rows"].size() == 3);
   for (const char* key : {"id", "predicted", "measured", "error", "low", "high", "filled"})
@@ -160,7 +160,7 @@ TEST_CASE("the shipped table is predicted but for at most a tenth of its full co
   Diagnostics d;
   const auto table = read_runs(std::string(ORRERY_SOURCE_DIR) + "/traces/measured/runs.csv", d);
   REQUIRE(table);
-  const Validation v = validate(*table, shipped());
+  const Validation v = validate(*table, shipped_library());
   CHECK(v.rows.size() + v.inconsistent.size() + v.skipped.size() == table->size());
   std::size_t skipped = 0;
   for (const SkippedRun& s : v.skipped) {
@@ -175,7 +175,7 @@ TEST_CASE("most measured times lie inside their intervals", "[unit][validate]") 
   Diagnostics d;
   const auto table = read_runs(std::string(ORRERY_SOURCE_DIR) + "/traces/measured/runs.csv", d);
   REQUIRE(table);
-  const Validation v = validate(*table, shipped());
+  const Validation v = validate(*table, shipped_library());
   for (const ValidatedRun& r : v.rows) {
     CAPTURE(r.id);
     CHECK(r.low <= r.time.predicted);

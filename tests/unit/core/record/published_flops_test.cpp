@@ -5,18 +5,12 @@
 
 #include "core/program/lower/lower.hpp"
 #include "core/record/rates.hpp"
-#include "core/spec/library.hpp"
+#include "tests/support/shipped_model.hpp"
 
 using namespace orrery;
+using test::shipped_model;
 
 namespace {
-
-ModelSpec shipped(const char* name) {
-  Diagnostics d;
-  const auto model = Library(std::string(ORRERY_SOURCE_DIR) + "/models").model(name, ".", d);
-  REQUIRE(model);
-  return *model;
-}
 
 Workload batch(std::uint64_t sequences, std::uint64_t length) {
   Workload w;
@@ -58,7 +52,7 @@ TEST_CASE("Korthikanti's utilizations follow from the published times", "[unit][
                       {"korthikanti-1t", 512, 512, 71.49, 56.3, 57.0}};
   for (const Row& row : rows) {
     CAPTURE(row.model);
-    const ModelSpec m = shipped(row.model);
+    const ModelSpec m = shipped_model(row.model);
     const Workload w = batch(row.batch, 2048);
     const double available = row.seconds * row.gpus * a100;
     const double model = model_flops(m, w);
@@ -75,7 +69,7 @@ TEST_CASE("Korthikanti's utilizations follow from the published times", "[unit][
 TEST_CASE("a fully recomputed step executes Narayanan's FLOPs", "[unit][record]") {
   for (const char* name : {"gpt3-175b", "megatron-sc21-1.7b", "megatron-sc21-1008b"}) {
     CAPTURE(name);
-    const ModelSpec m = shipped(name);
+    const ModelSpec m = shipped_model(name);
     const double b = 8, s = 2048, l = real(m.layers), h = real(m.hidden), v = real(m.vocabulary);
     const double expected = 96 * b * s * l * h * h * (1 + s / (6 * h) + v / (16 * l * h));
     CHECK(executed(m, batch(8, 2048), Recompute::full) == Approx(expected).epsilon(1e-12));
@@ -85,7 +79,7 @@ TEST_CASE("a fully recomputed step executes Narayanan's FLOPs", "[unit][record]"
 // Section 5.1 there: 8 T P / (n X) seconds for T tokens at X FLOP/s on each of n GPUs.
 TEST_CASE("training GPT-3 takes 34 days, a trillion parameters 84", "[unit][record]") {
   const auto days = [](const char* model, double tokens, double gpus, double rate) {
-    return 8.0 * tokens * real(published_parameter_count(shipped(model))) / (gpus * rate) / 86400.0;
+    return 8.0 * tokens * real(published_parameter_count(shipped_model(model))) / (gpus * rate) / 86400.0;
   };
   CHECK(days("gpt3-175b", 300e9, 1024, 140e12) == Approx(34.0).margin(0.5));
   CHECK(days("megatron-sc21-1008b", 450e9, 3072, 163e12) == Approx(84.0).margin(0.5));
@@ -95,7 +89,7 @@ TEST_CASE("training GPT-3 takes 34 days, a trillion parameters 84", "[unit][reco
 TEST_CASE("FLOPs of a token are 6 for each parameter in a product, and attention's", "[unit][record]") {
   for (const char* name : {"gpt3-175b", "llama-2-70b", "llama-3-8b", "llama-3-405b"}) {
     CAPTURE(name);
-    const ModelSpec m = shipped(name);
+    const ModelSpec m = shipped_model(name);
     const double h = real(m.hidden), l = real(m.layers), v = real(m.vocabulary);
     const bool gpt = m.activation == Activation::gelu;
     const double attention = h * real(m.head_dim) * real(2 * m.heads + 2 * m.kv_heads);
@@ -104,7 +98,7 @@ TEST_CASE("FLOPs of a token are 6 for each parameter in a product, and attention
     CHECK(model_flops(m, batch(1, 4096)) / 4096 == Approx(6 * products + scores).epsilon(1e-12));
   }
   // What "6 N" leaves open: with or without the input embedding, 7 % of LLaMA-3 8B.
-  const ModelSpec m = shipped("llama-3-8b");
+  const ModelSpec m = shipped_model("llama-3-8b");
   CHECK(6.0 * real(parameter_count(m)) == Approx(4.82e10).epsilon(1e-3));
   CHECK(6.0 * real(parameter_count(m) - m.vocabulary * m.hidden) == Approx(4.50e10).epsilon(1e-3));
 }
@@ -112,7 +106,7 @@ TEST_CASE("FLOPs of a token are 6 for each parameter in a product, and attention
 // "The Llama 3 Herd of Models", table 4: 430, 400 and 380 TFLOP/s on each H100, 43 %, 41 % and 38 % of 989; steps of
 // 16 Mi tokens.  Which FLOPs are meant is not printed: a causal mask halves the attention core.
 TEST_CASE("Llama 3 405B: FLOPs of a token with and without the causal half, and its steps", "[unit][record]") {
-  const ModelSpec m = shipped("llama-3-405b");
+  const ModelSpec m = shipped_model("llama-3-405b");
   const auto token = [&](std::uint64_t s, double core) {
     const double full = model_flops(m, batch(1, s)) / real(s);
     return full - (1.0 - core) * 12.0 * real(m.layers * m.hidden * s);
@@ -132,7 +126,7 @@ TEST_CASE("Llama 3 405B: FLOPs of a token with and without the causal half, and 
 // Jiang et al., "MegaScale", NSDI 2024, table 2: 175B, 6144 sequences on 12288 A100s in 6.34 s, "55.2 %", "2166 PF/s",
 // which contradict each other by 2 %: the count by Korthikanti's formula lies between.
 TEST_CASE("MegaScale's largest run reaches 55.8 % of the peak", "[unit][record]") {
-  ModelSpec m = shipped("korthikanti-175b");
+  ModelSpec m = shipped_model("korthikanti-175b");
   const double flops = model_flops(m, batch(6144, 2048)) / 6.34;
   CHECK(flops / 1e15 == Approx(2138).epsilon(3e-3));
   CHECK(flops / (12288 * a100) == Approx(0.558).margin(2e-3));
@@ -143,7 +137,7 @@ TEST_CASE("vision transformers take torchvision's multiply-adds", "[unit][record
   const std::pair<const char*, double> rows[] = {{"vit-b-16", 17.56}, {"vit-l-16", 61.55}, {"vit-h-14", 167.30}};
   for (const auto& [name, giga] : rows) {
     CAPTURE(name);
-    const ModelSpec m = shipped(name);
+    const ModelSpec m = shipped_model(name);
     const std::uint64_t positions = patch_count(*m.image) + 1;
     const double patches = real(patch_count(*m.image) * patch_width(*m.image) * m.hidden);
     // Forward: a third, but for the patches, whose pixels have no gradient: a half.
@@ -155,7 +149,7 @@ TEST_CASE("vision transformers take torchvision's multiply-adds", "[unit][record
 
 // 24 layers of 2 s (12 h^2) + 4 s^2 h: 335.0 GFLOP for a sequence of 512.
 TEST_CASE("BERT-large takes 335 GFLOP forward, its head apart", "[unit][record]") {
-  const ModelSpec m = shipped("bert-large");
+  const ModelSpec m = shipped_model("bert-large");
   const double head = 2.0 * 512 * real(m.hidden * m.vocabulary + m.hidden * m.hidden);
   CHECK((model_flops(m, batch(1, 512)) / 3.0 - head) / 1e9 == Approx(335.0).margin(0.05));
 }

@@ -5,18 +5,12 @@
 
 #include "core/program/lower/lower.hpp"
 #include "core/program/totals.hpp"
-#include "core/spec/library.hpp"
+#include "tests/support/shipped_model.hpp"
 
 using namespace orrery;
+using test::shipped_model;
 
 namespace {
-
-ModelSpec shipped(const char* name) {
-  Diagnostics d;
-  const auto model = Library(std::string(ORRERY_SOURCE_DIR) + "/models").model(name, ".", d);
-  REQUIRE(model);
-  return *model;
-}
 
 Plan plan_of(const ModelSpec& m, Axis axis, std::uint32_t size) {
   Plan plan;
@@ -35,7 +29,7 @@ Plan plan_of(const ModelSpec& m, Axis axis, std::uint32_t size) {
 // Rajbhandari et al., "ZeRO", SC '20, figure 1: 7.5 billion parameters, Adam with 12 bytes of states, 64 ranks: 120,
 // 31.4, 16.6 and 1.9 GB of weights, gradients and states on each.
 TEST_CASE("ZeRO's four figures", "[unit][record]") {
-  const ModelSpec m = shipped("megatron-sc21-7.5b");
+  const ModelSpec m = shipped_model("megatron-sc21-7.5b");
   Workload w;
   w.global_batch = 64;
   w.sequence_length = 128;
@@ -72,7 +66,7 @@ TEST_CASE("Korthikanti's shares of activations", "[unit][record]") {
                       {"korthikanti-1t", 58.3, 61.9, 20.2, 9.5}};
   for (const Row& row : rows) {
     CAPTURE(row.model);
-    ModelSpec m = shipped(row.model);
+    ModelSpec m = shipped_model(row.model);
     m.layers = 2;  // all layers keep the same
     Workload w;
     w.global_batch = 1;

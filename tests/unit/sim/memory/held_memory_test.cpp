@@ -10,6 +10,7 @@
 #include "sim/memory/live_tensors.hpp"
 #include "sim/memory/memory_report.hpp"
 #include "tests/support/random_plan.hpp"
+#include "tests/support/tiny_model.hpp"
 
 namespace orrery {
 namespace {
@@ -17,20 +18,7 @@ namespace {
 // Hidden 16, feed-forward 32, 4 heads of 4 with 2 for keys, vocabulary 40, 2 layers, untied; microbatches of 2 x 8.
 PlannedRun small_llama() {
   PlannedRun run;
-  ModelSpec& m = run.model;
-  m.layers = 2;
-  m.hidden = 16;
-  m.heads = 4;
-  m.kv_heads = 2;
-  m.head_dim = 4;
-  m.ffn = 32;
-  m.vocabulary = 40;
-  m.max_positions = 8;
-  m.norm = Norm::rms_norm;
-  m.activation = Activation::swiglu;
-  m.positions = PositionEncoding::rotary;
-  m.bias = false;
-  m.tied_embeddings = false;
+  run.model = test::tiny_llama({.kv_heads = 2, .ffn = 32, .vocabulary = 40, .positions = 8, .tied = false});
   Workload& w = run.workload;
   w.global_batch = 4;
   w.sequence_length = 8;
