@@ -1,6 +1,7 @@
 #include "planner/families.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 
 #include "planner/outdone.hpp"
@@ -55,16 +56,37 @@ class Expander {
 
  private:
   void add(Family part, Family::Level level, Picoseconds step, std::uint64_t peak) {
+    if (within(part, level, step, peak)) out_.inside.push_back(part);
+  }
+
+  /// The same of a part that is looked into at once, by `look`, where the worst of the best is known: what is known of
+  /// its mesh and stages is at hand now, and it would be looked into in any case unless much better plans came up.
+  template <class Look>
+  void add_and_look(Family part, Family::Level level, Picoseconds step, std::uint64_t peak, Look&& look) {
+    if (!within(part, level, step, peak)) return;
+    if (worst_.first == std::numeric_limits<std::int64_t>::max()) {
+      out_.inside.push_back(part);
+      return;
+    }
+    std::swap(part, family_);
+    look();
+    std::swap(part, family_);
+  }
+
+  /// Gives the part its bounds; false where it is left out with them.
+  bool within(Family& part, Family::Level level, Picoseconds step, std::uint64_t peak) {
     if (peak > capacity_) {
       out_.infeasible += part.count;
-      return;
+      return false;
     }
     part.level = level;
     // A part needs what its family does.
     part.step = std::max(step, family_.step);
     part.peak = std::max(peak, family_.peak);
     part.bound = rating(objective_, part.step, part.peak);
-    (worst_ < part.bound ? out_.beyond : out_.inside).push_back(part);
+    if (!(worst_ < part.bound)) return true;
+    out_.beyond.push_back(part);
+    return false;
   }
 
   /// Any of the shape's, for the bounds of a family.
@@ -157,7 +179,7 @@ class Expander {
     for (const FamilyBound& bound : bounder_.each_schedule(plan_, plain_zero(), pipelines_with(m), capacity_)) {
       const ScheduleChoice& schedule = m.schedules[part.schedule];
       part.count = splits_of(space_, shape_, schedule).size() * states_with(shape_, schedule);
-      add(part, Family::Level::schedule, bound.step, bound.peak);
+      add_and_look(part, Family::Level::schedule, bound.step, bound.peak, [&] { plans(); });
       part.first += part.count;
       ++part.schedule;
     }
@@ -199,15 +221,42 @@ class Expander {
         }
         return end;
       };
+      // Then all with ZeRO 0 and 1, where these and what is reduced behind them take too long.
+      const Picoseconds least_plain = plain > 0 ? std::max(least, least_of_plain()) : least;
       plain_.reset();
-      const std::uint32_t behind_plain = each_here(0, shape_.plain_on_device);
+      std::uint32_t behind_plain = plain;
+      if (range(0, plain) && worst_ < rating(objective_, least_plain, family_.peak)) {
+        add(part, Family::Level::plan, least_plain, family_.peak);
+      } else {
+        behind_plain = each_here(0, shape_.plain_on_device);
+      }
       if (plain_) add(*plain_, Family::Level::plan, plain_->step, plain_->peak);
-      if (range(behind_plain, plain)) add(part, Family::Level::plan, least, family_.peak);
+      const auto look_into = [&](std::uint32_t begin, std::uint32_t end, Picoseconds bound) {
+        if (!range(begin, end)) return;
+        add_and_look(part, Family::Level::plan, bound, family_.peak, [&] { look_into_range(); });
+      };
+      look_into(behind_plain, plain, least_plain);
       const std::uint32_t behind_sharded = each_here(plain, shape_.sharded_on_device);
-      if (range(behind_sharded, states)) add(part, Family::Level::plan, least, family_.peak);
+      look_into(behind_sharded, states, least);
       part.first += states;
       ++part.split;
     }
+  }
+
+  /// A bound on all plans like plan_ with ZeRO 0 or 1, wherever their states live: those with overlap and their weights
+  /// on the device are bounded up to the update, and no other takes less up to there.
+  Picoseconds least_of_plain() {
+    std::optional<Picoseconds> least;
+    for (std::size_t i = 0; i < shape_.plain_on_device; ++i) {
+      const bool last =
+          i + 1 == shape_.plain_on_device || shape_.states[i + 1].zero_stage != shape_.states[i].zero_stage;
+      if (!last) continue;  // with overlap behind it
+      choose(plan_, shape_.states[i]);
+      if (shape_.offloads_states) plan_.offload_states = 8;  // nothing is updated on cores that ranks may share
+      const Picoseconds step = bounder_.time_before_update(plan_);
+      least = least ? std::min(*least, step) : step;
+    }
+    return *least;
   }
 
   /// What plans of the family with all states on the device need.
@@ -296,6 +345,7 @@ class Expander {
         return;
       }
       if (plan_.recompute_layers) least = std::max(least, bounder_.any_state(plan_));
+      if (!(worst_ < rating(objective_, least, family_.peak))) least = std::max(least, least_of_plain());
       if (worst_ < rating(objective_, least, family_.peak)) {
         add(family_, Family::Level::plan, least, family_.peak);
         return;
@@ -422,7 +472,7 @@ class Expander {
     return kind << 24 | plan.microbatch_size;
   }
 
-  const Family& family_;
+  Family family_;  ///< what is looked into, or a part of it
   const Space& space_;
   const ShapeSpace& shape_;
   const std::uint64_t capacity_;

@@ -187,7 +187,7 @@ void add_states(ShapeSpace& shape, const ModelSpec& model, const SpaceLimits& li
   const bool shares = size(Axis::data) > 1 || size(Axis::context) > 1 || size(Axis::expert) > 1;
   const bool reduces = shares || grid;
   const bool two_kinds = mixes_kinds(model);
-  const std::uint32_t most = grid || model.prediction_modules > 0 ? 1 : 3;
+  const std::uint32_t most = model.prediction_modules > 0 ? 1 : 3;
   std::vector<StateChoice> plain, sharded;
   for (std::uint32_t zero = 0; zero <= 3; ++zero) {
     if (std::find(limits.zero.begin(), limits.zero.end(), zero) == limits.zero.end()) continue;

@@ -121,7 +121,7 @@ struct SpaceLimits {
 ///  * order of axes, of which those that lay every communication group alike on the cluster's levels are listed once;
 ///  * schedule, and chunks per rank up to layers / pipeline (1F1B alone without pipeline);
 ///  * stages: `uneven_stages` below;
-///  * states: ZeRO 0 to 3 (2 and 3 with 1D tensors, one chunk, a whole backward pass and one direction, and not with
+///  * states: ZeRO 0 to 3 (2 and 3 with one chunk, a whole backward pass and one direction, and not with
 ///    prediction modules), ZeRO-3 with and without reshard and prefetch (not ahead where some layers are dense and
 ///    others mixtures), overlap of gradient reduction off, on where replicas have something to reduce; eighths of each
 ///    stage's layers whose states, and of those whose weights too (not with ZeRO-3), live in host memory.

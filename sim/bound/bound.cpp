@@ -57,7 +57,8 @@ struct Bounder::State {
     std::uint64_t held = state.scalar_bytes();
     memory.clear();
     for (std::uint32_t c = 0; c < shared.map().chunks; ++c) {
-      memory.push_back(pass_memory(shared.layers().blocks, state, shared.share(rank, c), plan));
+      memory.push_back(
+          pass_memory(shared.layers().blocks, state, shared.share(rank, c), plan, shared.microbatch_count()));
       held += persistent_bytes(state, shared.share(rank, c), plan);
     }
     return held;
@@ -70,7 +71,7 @@ struct Bounder::State {
     for (std::uint32_t c = 0; c < shared.map().chunks; ++c) {
       StageShare share = shared.share(rank, c);
       set_recomputed(share, counts[shared.map().stage(rank, c)]);
-      memory.push_back(pass_memory(shared.layers().blocks, state, share, plan));
+      memory.push_back(pass_memory(shared.layers().blocks, state, share, plan, shared.microbatch_count()));
       held += persistent_bytes(state, share, plan);
     }
     return order != nullptr ? walked_peak((*order)[rank], memory, held)
@@ -88,7 +89,8 @@ struct Bounder::State {
       StageShare share = shared.share(rank, c);
       set_recomputed(share, counts[map.stage(rank, c)]);
       over += signed_bytes(persistent_bytes(state, share, plan));
-      over += signed_bytes(shared.in_flight(rank)[c]) * pass_memory(blocks, state, share, plan).forward.net;
+      over += signed_bytes(shared.in_flight(rank)[c]) *
+              pass_memory(blocks, state, share, plan, shared.microbatch_count()).forward.net;
     }
     while (over > 0) {
       const std::optional<std::uint32_t> raised = recompute_one_more(counts, *plan.stage_layers, map, rank);
@@ -109,7 +111,7 @@ struct Bounder::State {
                               std::uint64_t capacity) {
     const bool plain = state.zero() < 2;
     if (plain) walk_plain();
-    std::vector<std::uint64_t>& known_peaks = plain_peaks[copied_eighths(plan)];
+    std::vector<std::uint64_t>& known_peaks = plain_peaks[copied_kind(state, plan, shared.microbatch_count())];
     std::uint64_t peak = 0;
     for (const SharedStages::Run& run : shared.runs()) {
       const std::uint64_t held = held_memory(plan, run.begin, state);
@@ -142,8 +144,8 @@ struct Bounder::State {
 
   // Of plans with ZeRO 0 and 1 that share their stages, as far as known:
   std::uint64_t plain_entered = 0;
-  std::array<std::vector<std::uint64_t>, 81> plain_peaks;  ///< by copied_eighths, by rank; 0: not yet
-  std::vector<Picoseconds> plain_ends;                     ///< empty: not yet
+  std::array<std::vector<std::uint64_t>, copied_kinds> plain_peaks;  ///< by copied_kind, by rank; 0: not yet
+  std::vector<Picoseconds> plain_ends;                               ///< empty: not yet
 };
 
 Bounder::Bounder(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,

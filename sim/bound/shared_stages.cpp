@@ -53,7 +53,7 @@ void SharedStages::enter(const Plan& plan, MeshCosts& mesh) {
 std::uint64_t SharedStages::activations(const Run& run, const Plan& plan, const StateCosts& state) {
   memory_.clear();
   for (std::uint32_t c = 0; c < map_.chunks; ++c) {
-    memory_.push_back(pass_memory(layers_.blocks, state, share(run.begin, c), plan));
+    memory_.push_back(pass_memory(layers_.blocks, state, share(run.begin, c), plan, microbatches_));
   }
   std::uint64_t most = 0;
   for (std::uint32_t r = run.begin; r < run.end; ++r) {
@@ -64,7 +64,7 @@ std::uint64_t SharedStages::activations(const Run& run, const Plan& plan, const 
 
 std::uint64_t SharedStages::peak(const Plan& plan, const StateCosts& state) {
   const bool plain = state.zero() < 2;
-  std::vector<std::uint64_t>& known = plain_activations_[copied_eighths(plan)];
+  std::vector<std::uint64_t>& known = plain_activations_[copied_kind(state, plan, microbatches_)];
   if (plain && known.empty()) {
     for (const Run& run : runs_) known.push_back(activations(run, plan, state));
   }

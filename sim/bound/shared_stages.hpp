@@ -33,6 +33,8 @@ class SharedStages {
   [[nodiscard]] const std::vector<Run>& runs() const { return runs_; }
   [[nodiscard]] const StageMap& map() const { return map_; }
   [[nodiscard]] const LayerCosts& layers() const { return layers_; }
+  /// Of a step.
+  [[nodiscard]] std::uint64_t microbatch_count() const { return microbatches_; }
   /// Before the first backward pass of a rank, by chunk.
   [[nodiscard]] const std::vector<std::uint64_t>& in_flight(std::uint32_t rank) const { return in_flight_[rank]; }
   [[nodiscard]] const StageShare& share(std::uint32_t rank, std::uint32_t chunk) const {
@@ -96,8 +98,8 @@ class SharedStages {
   std::vector<StageShare> shares_;                     ///< by stage
   std::vector<Run> runs_;
   // Of ZeRO 0 and 1, once known:
-  std::array<std::vector<std::uint64_t>, 81> plain_activations_;  ///< by copied_eighths, by run
-  std::vector<Picoseconds> plain_lanes_;                          ///< by run
+  std::array<std::vector<std::uint64_t>, copied_kinds> plain_activations_;  ///< by copied_kind, by run
+  std::vector<Picoseconds> plain_lanes_;                                    ///< by run
   std::vector<StageTimes> plain_stages_;
   PipelineStorage plain_ends_;
   PlainPasses plain_passes_;

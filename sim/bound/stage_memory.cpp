@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/bound/coverage.hpp"
+
 namespace orrery {
 namespace {
 
@@ -66,8 +68,13 @@ class CopyingLayers {
   std::int64_t kept_, weights_;
 };
 
+bool head_before_copies(const StateCosts& state, const Plan& plan, std::uint64_t microbatches) {
+  if (!state.head_apart() || copied_eighths(plan) == 0) return false;
+  return state.zero() >= 2 || (*plan.overlap_gradients && (microbatches == 1 || !is_plain(plan)));
+}
+
 PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCosts& state, const StageShare& stage,
-                       const Plan& plan) {
+                       const Plan& plan, std::uint64_t microbatches) {
   const BlockCosts& ends = *blocks[index(LayerCase::plain)];
   const PerBlock<MemoryChange>& change = ends.memory();
   const auto hidden = static_cast<std::int64_t>(ends.hidden_bytes());
@@ -124,12 +131,14 @@ PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCost
     forward.move(-hidden);
   }
   Walk backward;
-  copying.begin(backward, true);
+  const bool head_first = stage.last && head_before_copies(state, plan, microbatches);
+  if (!head_first) copying.begin(backward, true);
   if (stage.last) {
     backward.run(change.head_backward);
   } else if (!stage.to_here) {
     backward.move(gradient);
   }
+  if (head_first) copying.begin(backward, true);
   run_all(backward, true);
   if (stage.first) {
     backward.run(change.embedding_backward);

@@ -16,7 +16,7 @@ struct PassMemory {
   MemoryChange weight;  ///< weight gradients, where the schedule splits the backward pass
 };
 [[nodiscard]] PassMemory pass_memory(const PerCase<const BlockCosts*>&, const StateCosts&, const StageShare&,
-                                     const Plan&);
+                                     const Plan&, std::uint64_t microbatches);
 
 /// Microbatches whose forward pass has run and whose backward pass has not, on
 /// each chunk of a pipeline rank (lowest first) right before its first backward
@@ -47,6 +47,16 @@ struct PassMemory {
 /// Of plans that differ in nothing else, a number below 81 for what their passes copy.
 [[nodiscard]] inline std::size_t copied_eighths(const Plan& plan) {
   return *plan.offload_activations * std::size_t{9} + *plan.offload_parameters;
+}
+/// Whether the head's backward pass ends before anything is copied up for the layers of its stage: where it is cut into
+/// buckets whose reductions begin at once (gathers_and_reductions.cpp), and the head is one of them.  With ZeRO 0 and 1
+/// that is the last microbatch's pass, which may be the fullest where it is the only one, or the schedule is not plain:
+/// there the answer is yes, which needs no more memory.
+[[nodiscard]] bool head_before_copies(const StateCosts&, const Plan&, std::uint64_t microbatches);
+/// Of plans that differ in nothing else than ZeRO 0 or 1 and overlap, a number below 162: their passes hold as much.
+inline constexpr std::size_t copied_kinds = 162;
+[[nodiscard]] inline std::size_t copied_kind(const StateCosts& state, const Plan& plan, std::uint64_t microbatches) {
+  return copied_eighths(plan) + (head_before_copies(state, plan, microbatches) ? 81 : 0);
 }
 
 /// Weights, gradients, masters and moments of a stage on the device, without the rank's scalars.  The plan says what

@@ -147,6 +147,8 @@ StateCosts::StateCosts(const ModelSpec& model, const Workload& workload, const P
     const lowering::LayerKind& kind = lowered.kind_of(l);
     add(head_, state(lowered.*kind.module, [&](const Blocks& b) { return b[kind].plain; }));
   }
+  head_apart_ =
+      lowered.reduce_gradients && static_cast<double>(head_.whole_gradient_bytes) >= plan_.gradient_bucket->base();
   if (factor_) norm_reduction_ = sum(collectives_of(program, block(optimizer.reduce_norm), costs));
   if (lowered.tied_apart) {
     tied_reduction_ = sum(collectives_of(program, block(lowered_->tied), costs));

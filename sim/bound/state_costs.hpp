@@ -75,7 +75,10 @@ class StateCosts {
   [[nodiscard]] const ModuleState& head() const { return head_; }
   [[nodiscard]] std::uint64_t scalar_bytes() const { return scalar_bytes_; }
   [[nodiscard]] bool factor() const { return factor_; }
-  [[nodiscard]] std::uint32_t zero() const { return zero_; }                    ///< 0 on one data rank
+  [[nodiscard]] std::uint32_t zero() const { return zero_; }  ///< 0 on one data rank
+  /// Whether gradients are reduced, the head's before those of any layer: a backward pass that reductions follow
+  /// closely is done with the head before anything comes in for the layers.
+  [[nodiscard]] bool head_apart() const { return head_apart_; }
   [[nodiscard]] Picoseconds norm_reduction() const { return norm_reduction_; }  ///< of the norm's single number
   [[nodiscard]] Picoseconds tied_reduction() const {
     return tied_reduction_;
@@ -99,6 +102,7 @@ class StateCosts {
   ModuleState embedding_, layer_, dense_layer_, head_;
   std::uint64_t scalar_bytes_ = 0;
   bool factor_ = false;
+  bool head_apart_ = false;
   std::uint32_t zero_ = 0;
   Picoseconds norm_reduction_ = 0;
   Picoseconds tied_reduction_ = 0;

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <map>
+#include <numeric>
 
 #include "core/base/random.hpp"
 #include "core/program/lower/lower.hpp"
@@ -79,6 +80,15 @@ Calibration random_calibration(std::uint64_t seed) {
 
 constexpr std::uint64_t runs = 2000;
 
+/// Those, and further ones whose only backward pass is done with the head before the weights of its layers come up from
+/// the host: there the head's pass and those weights are never on the device together.
+std::vector<std::uint64_t> seeds_for_memory() {
+  std::vector<std::uint64_t> seeds(runs);
+  std::iota(seeds.begin(), seeds.end(), std::uint64_t{0});
+  seeds.insert(seeds.end(), {22018, 24006});
+  return seeds;
+}
+
 PlannedRun bounded_run(std::uint64_t seed) {
   // Half of them of the kind whose memory is exact.
   test::RandomRunLimits limits;
@@ -105,7 +115,7 @@ TEST_CASE("the closed form of memory is the Program's peak on every stage, or be
   std::uint64_t exact = 0, bounded = 0;
   std::map<std::string, int> kinds;
   double tightness = 0.0;
-  for (std::uint64_t seed = 0; seed < runs; ++seed) {
+  for (const std::uint64_t seed : seeds_for_memory()) {
     const PlannedRun run = bounded_run(seed);
     if (!bound_covers(run.plan, run.model, run.workload)) continue;
     const ClusterSpec cluster = random_cluster(seed, run.plan.mesh.size());
