@@ -16,10 +16,9 @@
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/program/lower/lower.hpp"
-#include "core/record/calibration_file.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
-#include "validate/validation.hpp"
+#include "validate/cost_labels.hpp"
 
 namespace orrery {
 
@@ -105,69 +104,17 @@ std::filesystem::path own_calibration_path() {
   return root / ".local" / "share" / "orrery" / "calibration" / "cpu-core.toml";
 }
 
-namespace {
-
-/// The device's constants alone.
-CalibrationChoice constants_of(const CommonFlags& flags, const Library& library, const DeviceSpec& device) {
-  std::filesystem::path file;
-  std::string origin;
-  std::error_code failure;
-  if (flags.calibration) {
-    file = *flags.calibration;
-    require_kind(file, {FileKind::calibration});
-    origin = file.string();
-  } else if (device.name == "cpu-core" && std::filesystem::exists(own_calibration_path(), failure)) {
-    file = own_calibration_path();
-    origin = "this machine's (" + file.string() + ")";
-  } else if (!device.calibration.empty()) {
-    file = library.calibration(device.calibration);
-    origin = "shipped " + device.calibration;
-  } else {
-    CalibrationChoice none;
-    none.calibration.device = device.name;
-    none.origin = "none: nominal figures; orrery calibrate measures this machine";
-    return none;
-  }
-  Diagnostics d;
-  std::optional<Calibration> read = read_calibration(file, d);
-  require_none(d);
-  // Calibrations name a device by its display name or by its file.
-  if (read->device != device.name && read->device != device.calibration) {
-    refuse("cli.calibration", fmt::format("the calibration is of another device ({})", origin),
-           {fmt::format("It is of {}; the cluster has {}.", read->device, device.name)});
-  }
-  return {std::move(*read), std::move(origin), {}};
-}
-
-}  // namespace
-
 CalibrationChoice calibration_of(const CommonFlags& flags, const Library& library, const DeviceSpec& device,
                                  Precision precision) {
-  CalibrationChoice out = constants_of(flags, library, device);
+  if (flags.calibration) require_kind(*flags.calibration, {FileKind::calibration});
   Diagnostics d;
-  std::optional<Software> software =
-      software_of(flags.software, shipped_costs(library), out.calibration, device, precision, d);
+  std::optional<CalibrationChoice> out =
+      choose_calibration({flags.calibration, flags.software, own_calibration_path()}, library, device, precision, d);
   require_none(d);
-  out.software = std::move(*software);
-  out.calibration.software = out.software.costs;
-  return out;
+  return std::move(*out);
 }
 
-void tell_prices(Report& report, const CalibrationChoice& prices) {
-  report.assumptions.push_back("calibration: " + prices.origin);
-  report.assumptions.push_back("software: " + describe(prices.software));
-  report.software = prices.software.name;
-  report.software_costs = prices.software.files;
-  if (const auto& errors = prices.software.errors) {
-    report.interval = StepInterval{errors->low * report.step_time, errors->high * report.step_time};
-  }
-}
-
-void adapt_to_this_machine(ClusterSpec& cluster) {
-  if (cluster.name != "local-cpu") return;
-  const unsigned cores = std::thread::hardware_concurrency();
-  if (cores > 0) cluster.device.cores_shared = cores;
-}
+void adapt_to_this_machine(ClusterSpec& cluster) { adapt_to_cores(cluster, std::thread::hardware_concurrency()); }
 
 std::filesystem::path plan_path(const std::string& reference, const Library& library) {
   std::error_code failure;

@@ -19,7 +19,7 @@
 #include "core/spec/library.hpp"
 #include "planner/resolve.hpp"
 #include "sim/cost/cost_model.hpp"
-#include "validate/software.hpp"
+#include "validate/calibration_choice.hpp"
 
 namespace orrery {
 
@@ -65,19 +65,11 @@ void keep_apart(const std::filesystem::path& input, const std::vector<std::optio
 /// The data directory: --data, else beside the installed program, else the source tree.
 [[nodiscard]] Library library_of(const CommonFlags&);
 
-/// What a device's times are computed with, and where that came from.
-struct CalibrationChoice {
-  Calibration calibration;  ///< with the costs of `software`
-  std::string origin;       ///< "shipped h100", a path, or "none: datasheet figures"
-  Software software;
-};
 /// --calibration; else, for cores of this machine (cpu-core), what `orrery
 /// calibrate` wrote; else the shipped one of the device.  Constants of another
 /// device are an input error.
 /// What --software says is priced in, for products in the given precision.
 [[nodiscard]] CalibrationChoice calibration_of(const CommonFlags&, const Library&, const DeviceSpec&, Precision);
-/// Writes into a prediction what it was priced with, and how far off such predictions are.
-void tell_prices(Report&, const CalibrationChoice&);
 /// Where `orrery calibrate` writes without -o.
 [[nodiscard]] std::filesystem::path own_calibration_path();
 

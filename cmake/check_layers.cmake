@@ -3,6 +3,7 @@
 #   core/base <- core/spec <- core/plan <- core/program <- core/record
 #   core      <- sim  <- planner <- validate <- cli
 #   core      <- exec <- cli
+#   validate  <- gui/model <- gui/widgets <- gui/app
 #   sim/cost  <- sim/bound, sim/estimate, sim/net <- sim/des;  sim/memory apart
 #
 # (a <- b: b may include a), when a third-party library is included outside the
@@ -29,6 +30,10 @@ set(layers
   "validate"           "(core|sim|planner|validate)/"
   "exec"               "(core|exec)/"
   "cli"                "(core|sim|planner|validate|exec|cli)/"
+  "gui/model"          "(core|sim|planner|validate|gui/model)/"
+  "gui/widgets"        "(core|sim|planner|validate|gui/(model|widgets))/"
+  "gui/app"            "(core|sim|planner|validate|gui)/"
+  "tests/gui"          "(core|sim|planner|validate|gui|tests)/"
   "tests"              "(core|sim|planner|validate|exec|cli|tests)/")
 
 # Library (as included); folders that may include it; folders whose headers may too.
@@ -44,10 +49,13 @@ set(libraries
   "Eigen/"                  "(exec|sim/cost|validate)/"           "exec/kernels/cpu/"   # private to that folder
   "(tbb|oneapi)/"           "(planner|validate)/"                            "${none}"
   "hwloc"                   "exec/calibrate/"                     "${none}"
-  "atomic$"                 "(exec|planner|cli|sim/des|core/record)/" "."   # sim/des, core/record: only to be told to stop
-  "mutex$"                  "(exec|planner|cli|sim/bound)/"       "."   # sim/bound: facts that threads of a search share
+  "atomic$"                 "(exec|planner|cli|gui/model|sim/des|core/record)/" "."   # sim/des, core/record: only to be told to stop
+  "mutex$"                  "(exec|planner|cli|gui/model|sim/bound)/"       "."   # sim/bound: facts that threads of a search share
   "(thread|shared_mutex|condition_variable|future|barrier|latch|semaphore|stop_token)$"
-                            "(exec|planner|cli)/"                 "."
+                            "(exec|planner|cli|gui)/"             "."
+  "qcustomplot"             "gui/widgets/"                        "."
+  "Q(Widget|Dialog|Painter|[A-Za-z]+(View|Button|Box|Layout|Bar|Window))$"   # gui/model knows no widgets
+                            "gui/(widgets|app)/"                  "."
   "Q[A-Z]"                  "gui/"                                "."
   "(cuda|cublas|nccl|mpi)"  "exec/(kernels/cuda|comm)/"           ".")
 
@@ -59,7 +67,7 @@ endmacro()
 
 file(GLOB_RECURSE files RELATIVE "${ROOT}"
      "${ROOT}/core/*.[hc]pp" "${ROOT}/sim/*.[hc]pp" "${ROOT}/planner/*.[hc]pp" "${ROOT}/validate/*.[hc]pp" "${ROOT}/exec/*.[hc]pp"
-     "${ROOT}/cli/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
+     "${ROOT}/cli/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
 foreach(file IN LISTS files)
   set(allowed "")
   set(rest ${layers})

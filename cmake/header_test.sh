@@ -11,7 +11,7 @@ shift 2
 includes="-I ."
 for directory; do includes="$includes -isystem $directory"; done
 export compiler includes
-headers=$(find core sim planner validate exec cli tests/support -name '*.hpp' | sort)
+headers=$(find core sim planner validate exec cli gui tests/support -name '*.hpp' | sort)
 # shellcheck disable=SC2086  # the list is meant to be split
 unguarded=$(grep -L '^#pragma once$' $headers || true)
 if [ -n "$unguarded" ]; then

@@ -225,6 +225,7 @@ class Search {
     SearchOptions first = options_;
     first.simulate = false;
     first.progress = nullptr;
+    first.found = nullptr;
     const SearchResult found = Search(basic, model_, workload_, cluster_, calibration_, first).run();
     if (!found.complete || found.plans.size() < options_.top) return std::nullopt;
     for (const FoundPlan& f : found.plans) {
@@ -310,7 +311,9 @@ class Search {
       }
       evaluated_.push_back(e);
       best_.insert(std::upper_bound(best_.begin(), best_.end(), e), e);
+      const bool enters = best_.size() <= options_.top || e < best_.back();
       if (best_.size() > options_.top) best_.pop_back();
+      if (enters && options_.found) options_.found(described(e).found);
       meter_.best(Seconds::of(static_cast<double>(e.step) * 1e-12));
     }
     meter_.done(decided);
@@ -381,30 +384,43 @@ class Search {
     });
   }
 
+  /// A plan that was estimated, in full.
+  struct Described {
+    FoundPlan found;
+    PlannedRun run;
+    Program program;
+  };
+  Described described(const Estimated& e) {
+    Described out;
+    FoundPlan& found = out.found;
+    found.number = e.number;
+    found.plan = plan_at(space_, found.number);
+    if (found.plan.recompute_layers) {
+      found.plan.recompute_layers = e.recomputed;
+      tidy_counts(space_, found.plan);
+    }
+    found.plan.offload_activations = e.activations;
+    out.run = {model_, workload_, cluster_, found.plan, {}, {}};
+    out.program = lower(model_, workload_, found.plan);
+    found.report = estimators_.local().estimate(out.run, out.program, costs_of(found.plan));
+    return out;
+  }
+
   /// Reports of the best, and their simulations.
   void report(SearchResult& result) {
     result.plans.resize(best_.size());
     meter_.phase("simulate", best_.size());
     tbb::parallel_for(std::size_t{0}, best_.size(), [&](std::size_t i) {
+      const Described known = described(best_[i]);
       FoundPlan& found = result.plans[i];
-      found.number = best_[i].number;
-      found.plan = plan_at(space_, found.number);
-      if (found.plan.recompute_layers) {
-        found.plan.recompute_layers = best_[i].recomputed;
-        tidy_counts(space_, found.plan);
-      }
-      found.plan.offload_activations = best_[i].activations;
-      const PlannedRun run{model_, workload_, cluster_, found.plan, {}, {}};
-      const Program program = lower(model_, workload_, found.plan);
-      const CostModel costs = costs_of(found.plan);
-      found.report = estimators_.local().estimate(run, program, costs);
+      found = known.found;
       ORRERY_ASSERT(found.report.fits, found.number, found.report.peak_memory_bytes);
       if (options_.simulate && !meter_.cancelled()) {
         SimulateOptions plain;
         plain.trace = SimulateOptions::Ranks::none;
         plain.progress.cancelled = options_.cancel;
         try {
-          found.simulated = simulate(run, program, costs, plain).report;
+          found.simulated = simulate(known.run, known.program, costs_of(found.plan), plain).report;
         } catch (const SimulationCancelled&) {
           // The plan stands with its estimate.
         }

@@ -37,6 +37,13 @@ struct SearchProgress {
   std::optional<Seconds> best;  ///< best step time so far
 };
 
+struct FoundPlan {
+  std::uint64_t number = 0;  ///< in the space
+  Plan plan;
+  Report report;                    ///< of estimate
+  std::optional<Report> simulated;  ///< of simulate, where asked for and not cancelled
+};
+
 struct SearchOptions {
   Objective objective = Objective::step_time;
   std::uint32_t top = 5;      ///< plans wanted, at least 1
@@ -44,15 +51,11 @@ struct SearchOptions {
   bool prune = true;          ///< false: estimate every plan that fits (the brute force of tests)
   std::uint32_t threads = 0;  ///< 0: all cores; the result does not depend on it
   std::function<void(const SearchProgress&)> progress;  ///< called from one thread at a time
-  const std::atomic<bool>* cancel = nullptr;            ///< set it to stop early with what is known
-  std::chrono::milliseconds progress_every{100};        ///< least time between two calls of progress
-};
-
-struct FoundPlan {
-  std::uint64_t number = 0;  ///< in the space
-  Plan plan;
-  Report report;                    ///< of estimate
-  std::optional<Report> simulated;  ///< of simulate, where asked for and not cancelled
+  /// Told of every plan that enters the best so far, with its estimate; called from one thread at a time.  Each costs
+  /// another estimate.  May be empty.
+  std::function<void(const FoundPlan&)> found = {};
+  const std::atomic<bool>* cancel = nullptr;      ///< set it to stop early with what is known
+  std::chrono::milliseconds progress_every{100};  ///< least time between two calls of progress
 };
 
 /// Why plans were not estimated.

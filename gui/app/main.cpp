@@ -1,0 +1,76 @@
+#include <QApplication>
+#include <QCommandLineParser>
+#include <QSettings>
+#include <QStandardPaths>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include "gui/app/main_window.hpp"
+#include "gui/app/screenshots.hpp"
+
+namespace {
+
+/// --data, else beside the installed program, else the source tree.
+std::filesystem::path data_folder(const QString& given) {
+  if (!given.isEmpty()) return given.toStdString();
+  const std::filesystem::path program = QCoreApplication::applicationDirPath().toStdString();
+  const std::filesystem::path installed = program.parent_path() / "share" / "orrery" / "models";
+  std::error_code failure;
+  if (std::filesystem::is_directory(installed, failure)) return installed;
+  return std::filesystem::path(ORRERY_SOURCE_DIR) / "models";
+}
+
+/// Where `orrery calibrate` writes without -o.
+std::filesystem::path own_calibration() {
+  const QString data = QStandardPaths::writableLocation(QStandardPaths::GenericDataLocation);
+  return std::filesystem::path(data.toStdString()) / "orrery" / "calibration" / "cpu-core.toml";
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+  QApplication app(count, values);
+  QCoreApplication::setApplicationName(QStringLiteral("orrery-gui"));
+  QCoreApplication::setOrganizationName(QStringLiteral("orrery"));
+  QCoreApplication::setApplicationVersion(QStringLiteral(ORRERY_VERSION));
+  QApplication::setStyle(QStringLiteral("Fusion"));
+
+  QCommandLineParser parser;
+  parser.setApplicationDescription(
+      QStringLiteral("Plans and predicts parallel training of large models, on the desktop."));
+  parser.addHelpOption();
+  parser.addVersionOption();
+  parser.addPositionalArgument(QStringLiteral("PLAN"), QStringLiteral("a plan file, or the name of an example plan"),
+                               QStringLiteral("[PLAN]"));
+  const QCommandLineOption dark(QStringLiteral("dark"), QStringLiteral("begin in dark colours"));
+  const QCommandLineOption data(QStringLiteral("data"), QStringLiteral("folder of models, clusters and calibrations"),
+                                QStringLiteral("FOLDER"));
+  const QCommandLineOption pictures(QStringLiteral("screenshots"),
+                                    QStringLiteral("write pictures of every panel, and end"), QStringLiteral("FOLDER"));
+  parser.addOptions({dark, data, pictures});
+  parser.process(app);
+
+  using namespace orrery::gui;
+  QSettings settings;
+  const bool drawn = parser.isSet(pictures);
+  use_theme(parser.isSet(dark) || (!drawn && settings.value(QStringLiteral("dark")).toBool()));
+  MainWindow window(orrery::Library(data_folder(parser.value(data))), own_calibration(),
+                    std::thread::hardware_concurrency(), usual_dialogs());
+  const QStringList given = parser.positionalArguments();
+  const bool opened = window.open(given.isEmpty() ? QStringLiteral("llama-3-70b-8-dgx-h100") : given.front());
+  if (drawn) {
+    if (opened) return take_screenshots(window, parser.value(pictures));
+    std::fprintf(stderr, "error: the plan cannot be opened\n");
+    return 2;
+  }
+  window.resize(1280, 800);
+  window.restoreGeometry(settings.value(QStringLiteral("geometry")).toByteArray());
+  window.restoreState(settings.value(QStringLiteral("panels")).toByteArray());
+  window.show();
+  const int status = QApplication::exec();
+  settings.setValue(QStringLiteral("geometry"), window.saveGeometry());
+  settings.setValue(QStringLiteral("panels"), window.saveState());
+  settings.setValue(QStringLiteral("dark"), QApplication::palette().color(QPalette::Window).lightness() < 128);
+  return status;
+}

@@ -1,0 +1,312 @@
+#include "gui/app/main_window.hpp"
+
+#include <fmt/format.h>
+
+#include <QAction>
+#include <QApplication>
+#include <QCloseEvent>
+#include <QDockWidget>
+#include <QFileDialog>
+#include <QLabel>
+#include <QMenuBar>
+#include <QMessageBox>
+#include <QStatusBar>
+#include <QTabWidget>
+#include <QTextBrowser>
+#include <QToolBar>
+#include <QVBoxLayout>
+
+#include "core/base/units_text.hpp"
+#include "gui/widgets/memory_panel.hpp"
+#include "gui/widgets/results_strip.hpp"
+#include "gui/widgets/search_panel.hpp"
+#include "gui/widgets/setup_panel.hpp"
+#include "gui/widgets/theme.hpp"
+#include "gui/widgets/timeline_panel.hpp"
+
+namespace orrery::gui {
+
+Dialogs usual_dialogs() {
+  Dialogs out;
+  const QString files = QObject::tr("Plans, models, clusters (*.toml *.json)");
+  out.file_to_open = [files](QWidget* parent) {
+    return QFileDialog::getOpenFileName(parent, QObject::tr("Open"), {}, files);
+  };
+  out.file_to_save = [](QWidget* parent, const QString& proposed) {
+    return QFileDialog::getSaveFileName(parent, QObject::tr("Save plan"), proposed, QObject::tr("Plans (*.toml)"));
+  };
+  out.may_discard = [](QWidget* parent) {
+    return QMessageBox::question(parent, QObject::tr("Unsaved plan"), QObject::tr("Discard the changes to the plan?"),
+                                 QMessageBox::Discard | QMessageBox::Cancel,
+                                 QMessageBox::Cancel) == QMessageBox::Discard;
+  };
+  return out;
+}
+
+void use_theme(bool dark) { QApplication::setPalette(palette_of(dark)); }
+
+MainWindow::MainWindow(Library library, std::filesystem::path own_calibration, unsigned cores, Dialogs dialogs)
+    : dialogs_(std::move(dialogs)), document_(std::move(library), std::move(own_calibration), cores) {
+  setObjectName(QStringLiteral("orrery"));
+  setWindowTitle(QStringLiteral("[*]Orrery"));
+  make_panels();
+  make_actions();
+  simulate_soon_.setSingleShot(true);
+  simulate_soon_.setInterval(120);  // a slider that moves predicts at once and simulates when it rests
+  connect(&simulate_soon_, &QTimer::timeout, this, [this] {
+    if (prediction_->complete) simulations_.request(prediction_);
+  });
+  connect(&document_, &PlanDocument::changed, this, [this] { document_changed(); });
+  connect(&document_.history(), &QUndoStack::cleanChanged, this, [this](bool clean) { setWindowModified(!clean); });
+  connect(&predictions_, &PredictionService::predicted, this,
+          [this](const PredictionPointer& p) { take_prediction(p); });
+  connect(&predictions_, &PredictionService::failed, this, [this](const QString& why) {
+    asked_.reset();
+    show_problem(why);
+    Q_EMIT settled();
+  });
+  connect(&simulations_, &SimulationService::simulated, this, [this](const SimulatedPointer& step) {
+    if (step->prediction != prediction_) return;
+    simulating_ = false;
+    timeline_->set_step(step);
+    if (is_settled()) Q_EMIT settled();
+  });
+  connect(&simulations_, &SimulationService::failed, this, [this](const QString& why) {
+    simulating_ = false;
+    timeline_->set_message(why);
+    if (is_settled()) Q_EMIT settled();
+  });
+}
+
+MainWindow::~MainWindow() = default;
+
+void MainWindow::make_panels() {
+  auto* centre = new QWidget(this);
+  auto* column = new QVBoxLayout(centre);
+  column->setContentsMargins(0, 0, 0, 0);
+  column->setSpacing(0);
+  problem_ = new QLabel(centre);
+  problem_->setObjectName(QStringLiteral("problem"));
+  problem_->setWordWrap(true);
+  problem_->setTextFormat(Qt::PlainText);
+  problem_->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  problem_->setMargin(8);
+  problem_->hide();
+  column->addWidget(problem_);
+  // Above everything, over the whole width.
+  auto* bar = addToolBar(tr("Results"));
+  bar->setObjectName(QStringLiteral("results-bar"));
+  bar->setMovable(false);
+  bar->toggleViewAction()->setEnabled(false);
+  results_ = new ResultsStrip(bar);
+  bar->addWidget(results_);
+  tabs_ = new QTabWidget(centre);
+  tabs_->setDocumentMode(true);
+  timeline_ = new TimelinePanel(focus_, tabs_);
+  search_panel_ = new SearchPanel(search_, focus_, tabs_);
+  tabs_->addTab(timeline_, tr("&Timeline"));
+  tabs_->addTab(search_panel_, tr("Sea&rch"));
+  column->addWidget(tabs_, 1);
+  setCentralWidget(centre);
+
+  const auto dock = [&](const QString& title, const QString& name, QWidget* inside, Qt::DockWidgetArea area,
+                        int width) {
+    auto* d = new QDockWidget(title, this);
+    d->setObjectName(name);
+    d->setWidget(inside);
+    addDockWidget(area, d);
+    resizeDocks({d}, {width}, Qt::Horizontal);
+    return d;
+  };
+  setup_ = new SetupPanel(document_, this);
+  dock(tr("Setup"), QStringLiteral("setup-dock"), setup_, Qt::LeftDockWidgetArea, 310);
+  memory_ = new MemoryPanel(focus_, this);
+  auto* memory = dock(tr("Memory at peak"), QStringLiteral("memory-dock"), memory_, Qt::RightDockWidgetArea, 280);
+  explanation_ = new QTextBrowser(this);
+  explanation_->setObjectName(QStringLiteral("explanation"));
+  explanation_->setAccessibleName(tr("Explanation of the figure in hand"));
+  explanation_->setFrameShape(QFrame::NoFrame);
+  auto* explained =
+      dock(tr("Explanation"), QStringLiteral("explanation-dock"), explanation_, Qt::RightDockWidgetArea, 280);
+  resizeDocks({memory, explained}, {320, 320}, Qt::Vertical);
+  status_ = new QLabel(this);
+  statusBar()->addWidget(status_, 1);
+
+  connect(setup_, &SetupPanel::dropped, this, [this](const QString& file) { open(file); });
+  connect(setup_, &SetupPanel::model_wished, this, [this](const QString& name) {
+    Diagnostics d;
+    document_.choose_model(name.toStdString(), d) ? problem_->hide() : show_problem(d);
+  });
+  connect(setup_, &SetupPanel::cluster_wished, this, [this](const QString& name) {
+    Diagnostics d;
+    document_.choose_cluster(name.toStdString(), d) ? problem_->hide() : show_problem(d);
+  });
+  connect(results_, &ResultsStrip::explanation_wished, this, [this](Metric m) { explain(m); });
+  connect(search_panel_, &SearchPanel::start_wished, this, [this] {
+    if (!document_.is_open()) return;
+    Diagnostics d;
+    if (search_.start(*document_.priced(), search_panel_->wish(), d)) {
+      search_panel_->begin(*document_.priced());
+    } else if (!d.empty()) {
+      search_panel_->refuse(QString::fromStdString(d.list().front().message));
+    }
+  });
+  connect(search_panel_, &SearchPanel::plan_wished, this, [this](const FoundPlan& found, const PricedRun& on) {
+    document_.adopt(found.plan, on, tr("Plan of the search"));
+  });
+}
+
+void MainWindow::make_actions() {
+  const auto action = [this](QMenu* menu, const QString& text, const QKeySequence& keys, auto&& what) {
+    QAction* a = menu->addAction(text);
+    a->setShortcut(keys);
+    connect(a, &QAction::triggered, this, what);
+    return a;
+  };
+  QMenu* file = menuBar()->addMenu(tr("&File"));
+  action(file, tr("&Open\u2026"), QKeySequence::Open, [this] {
+    const QString name = dialogs_.file_to_open(this);
+    if (!name.isEmpty()) open(name);
+  });
+  QMenu* examples = file->addMenu(tr("&Examples"));
+  for (const std::string& name : document_.library().plans()) {
+    action(examples, QString::fromStdString(name), {}, [this, name] { open(QString::fromStdString(name)); });
+  }
+  action(file, tr("&Save"), QKeySequence::Save, [this] { save(); });
+  action(file, tr("Save &as\u2026"), QKeySequence::SaveAs, [this] { save_as(); });
+  file->addSeparator();
+  action(file, tr("&Quit"), QKeySequence::Quit, [this] { close(); });
+
+  QMenu* edit = menuBar()->addMenu(tr("&Edit"));
+  QAction* undo = document_.history().createUndoAction(this, tr("&Undo"));
+  undo->setShortcut(QKeySequence::Undo);
+  edit->addAction(undo);
+  QAction* redo = document_.history().createRedoAction(this, tr("&Redo"));
+  redo->setShortcut(QKeySequence::Redo);
+  edit->addAction(redo);
+  edit->addSeparator();
+  action(edit, tr("Pin as &baseline"), QKeySequence(Qt::CTRL | Qt::Key_B), [this] { pin_baseline(); });
+  action(edit, tr("&Forget the baseline"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_B), [this] {
+    baseline_.reset();
+    show_results();
+  });
+
+  QMenu* view = menuBar()->addMenu(tr("&View"));
+  action(view, tr("Timeline"), QKeySequence(Qt::CTRL | Qt::Key_1), [this] { show_tab(0); });
+  action(view, tr("Search"), QKeySequence(Qt::CTRL | Qt::Key_2), [this] { show_tab(1); });
+  view->addSeparator();
+  for (QDockWidget* d : findChildren<QDockWidget*>()) view->addAction(d->toggleViewAction());
+  view->addSeparator();
+  QAction* dark =
+      action(view, tr("&Dark"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_D), [](bool on) { use_theme(on); });
+  dark->setCheckable(true);
+  dark->setChecked(is_dark(QApplication::palette()));
+}
+
+bool MainWindow::open(const QString& reference) {
+  if (document_.is_open() && !document_.history().isClean() && !reference.endsWith(QStringLiteral(".json")) &&
+      !dialogs_.may_discard(this)) {
+    return false;
+  }
+  const std::string name = reference.toStdString();
+  Diagnostics d;
+  std::error_code failure;
+  const bool example = !std::filesystem::exists(name, failure) && !is_path(name);
+  bool good = false;
+  if (example) {
+    good = document_.open_example(name, d);
+  } else if (document_.is_open()) {
+    good = document_.take_file(name, d);
+  } else {
+    good = document_.open(name, d);
+  }
+  good ? problem_->hide() : show_problem(d);
+  return good;
+}
+
+void MainWindow::save() {
+  if (document_.path().empty()) return save_as();
+  save_to(QString::fromStdString(document_.path().string()));
+}
+
+void MainWindow::save_as() {
+  if (!document_.is_open()) return;
+  const std::string name = document_.run().plan.name.empty() ? "plan" : document_.run().plan.name;
+  const QString file = dialogs_.file_to_save(this, QString::fromStdString(name + ".toml"));
+  if (!file.isEmpty()) save_to(file);
+}
+
+void MainWindow::save_to(const QString& file) {
+  QString why;
+  if (document_.save(file.toStdString(), why)) {
+    problem_->hide();
+    statusBar()->showMessage(tr("Saved to %1").arg(file), 4000);
+  } else {
+    show_problem(tr("Cannot write %1: %2").arg(file, why));
+  }
+}
+
+void MainWindow::document_changed() {
+  const PlannedRun& run = document_.run();
+  const QString name = document_.path().empty() ? QString::fromStdString(run.plan.name.empty() ? "plan" : run.plan.name)
+                                                : QString::fromStdString(document_.path().filename().string());
+  setWindowTitle(name + QStringLiteral("[*] \u2013 Orrery"));
+  if (asked_ ? asked_ == document_.priced() : prediction_ && prediction_->of == document_.priced()) return;
+  asked_ = document_.priced();
+  predictions_.request(asked_);
+}
+
+void MainWindow::take_prediction(const PredictionPointer& p) {
+  prediction_ = p;
+  if (p->complete) {
+    if (p->of == asked_) asked_.reset();
+    simulating_ = true;
+    simulate_soon_.start();
+  }
+  memory_->show_report(p->report);
+  show_results();
+}
+
+void MainWindow::show_results() {
+  if (!prediction_) return;
+  results_->show_prediction(prediction_, baseline_);
+  explain(explained_);
+  const Prediction& p = *prediction_;
+  std::string text = fmt::format("Estimated in {}; {}; software: {}", short_text(Seconds::of(p.seconds), 2),
+                                 p.prices->origin, p.prices->software.name);
+  if (baseline_) text += fmt::format("; baseline: step {}", short_text(baseline_->report.step_time, 4));
+  status_->setText(QString::fromStdString(text));
+}
+
+bool MainWindow::is_settled() const { return prediction_ && !asked_ && !simulating_; }
+
+void MainWindow::show_tab(int at) { tabs_->setCurrentIndex(at); }
+
+void MainWindow::explain(Metric m) {
+  explained_ = m;
+  if (prediction_) explanation_->setHtml(QString::fromStdString(explanation(m, *prediction_)));
+}
+
+void MainWindow::pin_baseline() {
+  baseline_ = prediction_;
+  show_results();
+}
+
+void MainWindow::show_problem(const QString& text) {
+  QPalette p = palette();
+  p.setColor(QPalette::WindowText, bad_colour(is_dark(p)));
+  problem_->setPalette(p);
+  problem_->setText(text);
+  problem_->show();
+}
+
+void MainWindow::show_problem(const Diagnostics& d) {
+  show_problem(QString::fromStdString(orrery::render(d)).trimmed());
+}
+
+void MainWindow::closeEvent(QCloseEvent* event) {
+  const bool may = !document_.is_open() || document_.history().isClean() || dialogs_.may_discard(this);
+  may ? event->accept() : event->ignore();
+}
+
+}  // namespace orrery::gui

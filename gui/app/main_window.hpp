@@ -1,0 +1,101 @@
+#pragma once
+
+#include <QMainWindow>
+#include <QTimer>
+#include <functional>
+#include <optional>
+
+#include "gui/model/focus.hpp"
+#include "gui/model/metric.hpp"
+#include "gui/model/plan_document.hpp"
+#include "gui/model/search_service.hpp"
+#include "gui/model/services.hpp"
+
+class QLabel;
+class QTabWidget;
+class QTextBrowser;
+
+namespace orrery::gui {
+
+class MemoryPanel;
+class ResultsStrip;
+class SearchPanel;
+class SetupPanel;
+class TimelinePanel;
+
+/// What the window asks a person by a dialog; tests answer in their place.  Empty names: nothing was chosen.
+struct Dialogs {
+  std::function<QString(QWidget*)> file_to_open;
+  std::function<QString(QWidget*, const QString& proposed)> file_to_save;
+  /// Whether changes that are not saved may be lost.
+  std::function<bool(QWidget*)> may_discard;
+};
+[[nodiscard]] Dialogs usual_dialogs();
+
+/// The window: wires document, services, focus and panels.
+class MainWindow : public QMainWindow {
+  Q_OBJECT
+ public:
+  MainWindow(Library, std::filesystem::path own_calibration, unsigned cores, Dialogs);
+  ~MainWindow() override;
+
+  /// Opens a plan, model or cluster file, or an example plan by its name; what is wrong is shown in the window.
+  bool open(const QString& reference);
+  [[nodiscard]] PlanDocument& document() { return document_; }
+  [[nodiscard]] Focus& focus() { return focus_; }
+  [[nodiscard]] SearchService& search() { return search_; }
+  [[nodiscard]] SearchPanel& search_panel() { return *search_panel_; }
+  [[nodiscard]] TimelinePanel& timeline() { return *timeline_; }
+  /// The newest prediction; null before the first.
+  [[nodiscard]] const PredictionPointer& prediction() const { return prediction_; }
+  /// Whether what is shown belongs to the document as it is: predicted, and simulated or refused.
+  [[nodiscard]] bool is_settled() const;
+  void show_tab(int);
+  void explain(Metric);
+  void pin_baseline();
+  void save();
+  void save_as();
+
+ Q_SIGNALS:
+  void settled();
+
+ protected:
+  void closeEvent(QCloseEvent*) override;
+
+ private:
+  void make_actions();
+  void make_panels();
+  void document_changed();
+  void take_prediction(const PredictionPointer&);
+  void show_results();
+  void show_problem(const QString&);
+  void show_problem(const Diagnostics&);
+  void save_to(const QString& file);
+
+  Dialogs dialogs_;
+  PlanDocument document_;
+  Focus focus_;
+  PredictionService predictions_;
+  SimulationService simulations_;
+  SearchService search_;
+  QTimer simulate_soon_;
+  PredictionPointer prediction_, baseline_;
+  std::shared_ptr<const PricedRun> asked_;  ///< whose prediction is awaited
+  bool simulating_ = false;
+  Metric explained_ = Metric::step_time;
+
+  SetupPanel* setup_ = nullptr;
+  ResultsStrip* results_ = nullptr;
+  QTabWidget* tabs_ = nullptr;
+  TimelinePanel* timeline_ = nullptr;
+  SearchPanel* search_panel_ = nullptr;
+  MemoryPanel* memory_ = nullptr;
+  QTextBrowser* explanation_ = nullptr;
+  QLabel* problem_ = nullptr;
+  QLabel* status_ = nullptr;
+};
+
+/// Light or dark, for every window of the program.
+void use_theme(bool dark);
+
+}  // namespace orrery::gui

@@ -1,0 +1,89 @@
+#include "gui/app/screenshots.hpp"
+
+#include <QCoreApplication>
+#include <QDir>
+#include <QElapsedTimer>
+#include <QPushButton>
+#include <cstdio>
+#include <functional>
+
+#include "gui/app/main_window.hpp"
+#include "gui/widgets/search_panel.hpp"
+#include "gui/widgets/timeline_panel.hpp"
+
+namespace orrery::gui {
+namespace {
+
+bool wait_for(const std::function<bool()>& holds, int milliseconds = 120'000) {
+  QElapsedTimer timer;
+  timer.start();
+  while (!holds()) {
+    if (timer.elapsed() > milliseconds) return false;
+    QCoreApplication::processEvents(QEventLoop::AllEvents, 20);
+  }
+  QCoreApplication::processEvents();
+  return true;
+}
+
+}  // namespace
+
+int take_screenshots(MainWindow& window, const QString& folder) {
+  if (!QDir().mkpath(folder)) {
+    std::fprintf(stderr, "error: cannot make the folder %s\n", qPrintable(folder));
+    return 3;
+  }
+  window.resize(1280, 800);
+  window.show();
+  const auto settled = [&] { return wait_for([&] { return window.is_settled(); }); };
+  bool good = settled();
+  // A baseline, and then a plan that differs from it.
+  window.pin_baseline();
+  window.document().wish(Dimension::microbatch_size, 2);
+  good = good && settled();
+  window.focus().set_stage(1);
+  window.search_panel().findChild<QPushButton*>(QStringLiteral("search-start"))->click();
+  good = good && wait_for([&] { return !window.search().is_running(); });
+  const std::int64_t step = window.focus().duration();
+  struct Picture {
+    const char* name;
+    std::function<void()> prepare;
+  };
+  const Picture pictures[] = {
+      {"timeline",
+       [&] {
+         window.show_tab(0);
+         window.focus().show_all();
+         window.focus().select(std::nullopt);
+         window.explain(Metric::step_time);
+       }},
+      {"timeline-zoomed",
+       [&] {
+         window.focus().set_visible({step / 2, step / 2 + step / 160});
+         window.focus().select(TimeRange{step / 2 + step / 800, step / 2 + step / 320});
+         window.explain(Metric::peak_memory);
+       }},
+      {"search",
+       [&] {
+         window.show_tab(1);
+         window.explain(Metric::mfu);
+       }},
+  };
+  for (const bool dark : {false, true}) {
+    use_theme(dark);
+    for (const Picture& picture : pictures) {
+      picture.prepare();
+      for (int i = 0; i < 5; ++i) QCoreApplication::processEvents();  // charts repaint when they come to it
+      const QString file = QStringLiteral("%1/%2-%3.png")
+                               .arg(folder, QLatin1String(picture.name), QLatin1String(dark ? "dark" : "light"));
+      if (!window.grab().save(file)) {
+        std::fprintf(stderr, "error: cannot write %s\n", qPrintable(file));
+        return 3;
+      }
+    }
+  }
+  window.document().history().setClean();
+  if (!good) std::fprintf(stderr, "error: the window did not come to rest\n");
+  return good ? 0 : 3;
+}
+
+}  // namespace orrery::gui

@@ -1,0 +1,193 @@
+#include "gui/model/plan_document.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <QSaveFile>
+#include <QUndoCommand>
+#include <fstream>
+#include <set>
+
+#include "core/plan/plan_file.hpp"
+
+namespace orrery::gui {
+namespace {
+
+/// Built-in names stay; paths become absolute, so that the plan means the same from any folder.
+std::string portable(const std::string& reference, const std::filesystem::path& folder) {
+  if (!is_path(reference)) return reference;
+  return std::filesystem::absolute(folder / reference).lexically_normal().string();
+}
+
+}  // namespace
+
+/// One step of the history.
+class RunChange : public QUndoCommand {
+ public:
+  RunChange(PlanDocument& document, std::shared_ptr<const PricedRun> after, const QString& what,
+            std::optional<Dimension> of, bool continues)
+      : document_(document), before_(document.current_), after_(std::move(after)), of_(of), continues_(continues) {
+    setText(what);
+  }
+  void undo() override { document_.set(before_); }
+  void redo() override { document_.set(after_); }
+  int id() const override { return of_ ? static_cast<int>(*of_) : -1; }
+  bool mergeWith(const QUndoCommand* other) override {
+    const auto* next = static_cast<const RunChange*>(other);
+    if (!next->continues_) return false;
+    after_ = next->after_;
+    setText(other->text());
+    return true;
+  }
+
+ private:
+  PlanDocument& document_;
+  std::shared_ptr<const PricedRun> before_, after_;
+  std::optional<Dimension> of_;
+  bool continues_;
+};
+
+PlanDocument::PlanDocument(Library library, std::filesystem::path own_calibration, unsigned cores, QObject* parent)
+    : QObject(parent), library_(std::move(library)), own_calibration_(std::move(own_calibration)), cores_(cores) {}
+
+std::shared_ptr<const CalibrationChoice> PlanDocument::prices_of(const ClusterSpec& cluster, Precision precision,
+                                                                 Diagnostics& d) {
+  PriceWishes wishes;
+  wishes.own_calibration = own_calibration_;
+  auto chosen = choose_calibration(wishes, library_, cluster.device, precision, d);
+  return chosen ? std::make_shared<const CalibrationChoice>(std::move(*chosen)) : nullptr;
+}
+
+bool PlanDocument::load(const std::filesystem::path& file, Diagnostics& d) {
+  auto run = read_plan_file(file, library_, std::nullopt, d);
+  if (!run) return false;
+  if (!run->cluster) {
+    d.error("gui.cluster", "the plan names no cluster", {"Write cluster = \"...\" into the plan."});
+    return false;
+  }
+  adapt_to_cores(*run->cluster, cores_);
+  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+  run->model_reference = portable(run->model_reference, folder);
+  run->cluster_reference = portable(run->cluster_reference, folder);
+  if (!run->plan.order_file.empty()) run->plan.order_file = std::filesystem::absolute(run->plan.order_file).string();
+  auto prices = prices_of(*run->cluster, run->workload.precision, d);
+  if (!prices) return false;
+  history_.clear();
+  set(std::make_shared<const PricedRun>(PricedRun{std::move(*run), std::move(prices)}));
+  return true;
+}
+
+bool PlanDocument::open(const std::filesystem::path& file, Diagnostics& d) {
+  if (!load(file, d)) return false;
+  path_ = file;
+  Q_EMIT changed();
+  return true;
+}
+
+bool PlanDocument::open_example(const std::string& name, Diagnostics& d) {
+  if (!load(library_.plan(name), d)) return false;
+  path_.clear();
+  Q_EMIT changed();
+  return true;
+}
+
+bool PlanDocument::save(const std::filesystem::path& file, QString& why) {
+  QSaveFile out(QString::fromStdString(file.string()));
+  const std::string text = write_plan(run());
+  if (!out.open(QIODevice::WriteOnly) || out.write(text.data(), static_cast<qint64>(text.size())) < 0 ||
+      !out.commit()) {
+    why = out.errorString();
+    return false;
+  }
+  path_ = file;
+  history_.setClean();
+  Q_EMIT changed();
+  return true;
+}
+
+void PlanDocument::set(std::shared_ptr<const PricedRun> now) {
+  current_ = std::move(now);
+  Q_EMIT changed();
+}
+
+void PlanDocument::push(Move move, const QString& what, std::optional<Dimension> of, bool continues) {
+  auto prices = current_->prices;
+  if (move.run.cluster->device != run().cluster->device || move.run.workload.precision != run().workload.precision) {
+    Diagnostics d;  // shipped clusters have prices
+    if (auto other = prices_of(*move.run.cluster, move.run.workload.precision, d)) prices = std::move(other);
+  }
+  auto after = std::make_shared<const PricedRun>(PricedRun{std::move(move.run), std::move(prices)});
+  history_.push(new RunChange(*this, std::move(after), what, of, continues));
+}
+
+void PlanDocument::wish(Dimension d, std::uint64_t value, bool continues) {
+  if (value == value_of(run(), d)) return;
+  Answer got = answer(run(), d, value);
+  const bool met = got.reason.empty();
+  const std::string also = fmt::format("{}", fmt::join(got.move.also, "; "));
+  const std::string text = met ? (also.empty() ? "" : "With it: " + also + ".")
+                               : fmt::format("{} Nearest: {}.", got.reason, text_of(d, got.value));
+  const bool moves = got.value != value_of(run(), d);
+  const QString what = QString::fromStdString(fmt::format("{} {}", info(d).label, text_of(d, got.value)));
+  if (moves) push(std::move(got.move), what, d, continues);
+  // A wish that moves nothing still ends with views that show what is.
+  if (!moves) Q_EMIT changed();
+  Q_EMIT answered(d, met, QString::fromStdString(text));
+}
+
+bool PlanDocument::choose_model(const std::string& reference, Diagnostics& d) {
+  const std::string name = portable(reference, ".");
+  auto model = library_.model(name, ".", d);
+  if (!model) return false;
+  std::string reason;
+  auto move = with_model(run(), std::move(*model), name, reason);
+  if (!move) {
+    d.error("gui.model", "no plan near this one trains the model on this cluster", {reason});
+    return false;
+  }
+  push(std::move(*move), tr("Model %1").arg(QString::fromStdString(reference)));
+  return true;
+}
+
+bool PlanDocument::choose_cluster(const std::string& reference, Diagnostics& d) {
+  const std::string name = portable(reference, ".");
+  auto cluster = library_.cluster(name, ".", std::nullopt, d);
+  if (!cluster) return false;
+  adapt_to_cores(*cluster, cores_);
+  if (!prices_of(*cluster, run().workload.precision, d)) return false;
+  std::string reason;
+  auto move = with_cluster(run(), std::move(*cluster), name, reason);
+  if (!move) {
+    d.error("gui.cluster", "no plan near this one runs on the cluster", {reason});
+    return false;
+  }
+  push(std::move(*move), tr("Cluster %1").arg(QString::fromStdString(reference)));
+  return true;
+}
+
+bool PlanDocument::take_file(const std::filesystem::path& file, Diagnostics& d) {
+  const std::string name = std::filesystem::absolute(file).string();
+  if (file.extension() == ".json") return choose_model(name, d);
+  // Each kind of file has a table that no other has.
+  std::set<std::string> tables;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    const auto end = line.find(']');
+    if (line.starts_with("[") && end != std::string::npos) tables.insert(line.substr(1, end - 1));
+  }
+  if (tables.contains("plan") || tables.contains("mesh")) return open(file, d);
+  if (tables.contains("model")) return choose_model(name, d);
+  if (tables.contains("cluster")) return choose_cluster(name, d);
+  d.error("gui.file", fmt::format("{} is nothing that can be shown here", file.filename().string()),
+          {"Known: plans, models and clusters (.toml), and config.json of a Hugging Face model."});
+  return false;
+}
+
+void PlanDocument::adopt(const Plan& plan, const PricedRun& on, const QString& what) {
+  Move move{on.run, {}};
+  move.run.plan = plan;
+  move.run.plan.name = run().plan.name;
+  push(std::move(move), what);
+}
+
+}  // namespace orrery::gui

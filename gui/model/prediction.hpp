@@ -1,0 +1,50 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+#include "core/record/report.hpp"
+#include "planner/resolve.hpp"
+#include "sim/des/simulate.hpp"
+#include "validate/calibration_choice.hpp"
+
+namespace orrery::gui {
+
+/// A valid plan with its cluster and what prices it: all that a prediction needs.
+struct PricedRun {
+  PlannedRun run;
+  std::shared_ptr<const CalibrationChoice> prices;
+};
+
+/// What `orrery estimate` answers, with the same numbers.
+struct Prediction {
+  std::shared_ptr<const PricedRun> of;  ///< as it was asked for
+  PlannedRun run;                       ///< resolved
+  std::shared_ptr<const CalibrationChoice> prices;
+  std::vector<Resolution> resolved;  ///< what was auto
+  std::shared_ptr<const Program> program;
+  Report report;
+  bool complete = false;  ///< what the process holds is in the report too
+  double seconds = 0.0;   ///< that the estimate took
+};
+
+/// Resolves, lowers and estimates: milliseconds, whatever the cluster.  Requires a run that passes check().
+/// Throws Error when ranks wait for each other forever.
+[[nodiscard]] Prediction predict_live(std::shared_ptr<const PricedRun>);
+/// The same with what the process holds, for which the allocator is played through a step: ten times as long and more.
+[[nodiscard]] Prediction completed(Prediction);
+/// Both.
+[[nodiscard]] Prediction predict(std::shared_ptr<const PricedRun>);
+
+/// What `orrery simulate` answers: one traced rank for each class.  Throws
+/// SimulationCancelled once `cancelled` is set.
+[[nodiscard]] Simulation simulate_step(const Prediction&, const std::atomic<bool>& cancelled);
+
+/// Of a search on the cluster: what its tensors may take of every device's memory ("auto" of --memory-margin).
+[[nodiscard]] ClusterSpec searched_cluster(const ClusterSpec&, const Calibration&);
+
+}  // namespace orrery::gui

@@ -1,0 +1,89 @@
+#include "gui/model/search_service.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <numeric>
+
+#include "core/program/lower/lower.hpp"
+#include "sim/memory/memory_report.hpp"
+
+namespace orrery::gui {
+
+SearchService::SearchService(QObject* parent) : QObject(parent) {}
+
+SearchService::~SearchService() {
+  cancel_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+bool SearchService::start(const PricedRun& on, const SearchWish& wish, Diagnostics& d) {
+  if (running_) return false;
+  const SpaceLimits limits = !wish.only.empty() ? limits_of(wish.only, d) : wish.all ? SpaceLimits{} : basic_limits();
+  if (wish.objective == Objective::cost && !on.run.cluster->price_per_gpu_hour) {
+    d.error("cli.objective", on.run.cluster->name + " has no price", {"Minimize step-time instead."});
+  }
+  if (!d.empty()) return false;
+  if (thread_.joinable()) thread_.join();  // it has told that it is done
+  cancel_ = false;
+  running_ = true;
+  thread_ = std::thread([this, on, wish, limits] {
+    auto end = std::make_shared<SearchEnd>();
+    end->on = on;
+    const auto post = [this](auto&& emit_it) { QMetaObject::invokeMethod(this, emit_it, Qt::QueuedConnection); };
+    try {
+      const ClusterSpec cluster = searched_cluster(*on.run.cluster, on.prices->calibration);
+      SearchOptions options;
+      options.objective = wish.objective;
+      options.top = wish.top;
+      options.cancel = &cancel_;
+      options.progress = [&](const SearchProgress& p) { post([this, p] { Q_EMIT progressed(p); }); };
+      options.found = [&](const FoundPlan& p) { post([this, p] { Q_EMIT found(p); }); };
+      const Space space = make_space(on.run.model, on.run.workload, cluster, limits);
+      end->result = search(space, on.run.model, on.run.workload, cluster, on.prices->calibration, options);
+      for (FoundPlan& p : end->result.plans) complete_report(p, on);
+    } catch (const std::exception& e) {
+      end->failure = e.what();
+    }
+    post([this, done = std::shared_ptr<const SearchEnd>(std::move(end))] {
+      running_ = false;
+      Q_EMIT finished(done);
+    });
+  });
+  return true;
+}
+
+void complete_report(FoundPlan& found, const PricedRun& on) {
+  PlannedRun run = on.run;
+  run.plan = found.plan;
+  const Program program = lower(run.model, run.workload, run.plan);
+  for (Report* report : {&found.report, found.simulated ? &*found.simulated : nullptr}) {
+    if (report == nullptr) continue;
+    if (report->memory_capacity_bytes) {
+      report->memory_capacity_bytes = static_cast<std::uint64_t>(run.cluster->device.memory.base());
+    }
+    add_process_memory(*report, run, program, on.prices->calibration.memory);
+    tell_prices(*report, *on.prices);
+  }
+}
+
+std::vector<bool> pareto_front(const std::vector<std::pair<double, double>>& points) {
+  std::vector<std::size_t> order(points.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return points[a] < points[b]; });
+  std::vector<bool> front(points.size(), false);
+  double least = std::numeric_limits<double>::infinity();  // second figure of those with a smaller first
+  for (std::size_t i = 0; i < order.size();) {
+    // Of one first figure only those with the least second one can be on the front.
+    const auto [x, y] = points[order[i]];
+    std::size_t end = i;
+    for (; end < order.size() && points[order[end]].first == x; ++end) {
+      front[order[end]] = points[order[end]].second == y && y < least;
+    }
+    least = std::min(least, y);
+    i = end;
+  }
+  return front;
+}
+
+}  // namespace orrery::gui

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <QObject>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/diagnostics.hpp"
+#include "gui/model/prediction.hpp"
+#include "planner/search.hpp"
+#include "planner/space.hpp"
+
+namespace orrery::gui {
+
+/// What is searched for.
+struct SearchWish {
+  Objective objective = Objective::step_time;
+  std::uint32_t top = 20;
+  bool all = false;  ///< every dimension; else the basic space
+  std::string only;  ///< limits as --only takes them; used where not empty
+};
+
+/// How a search ended.
+struct SearchEnd {
+  SearchResult result;
+  PricedRun on;         ///< whose model, workload and cluster were searched
+  std::string failure;  ///< empty: none
+};
+
+/// The planner on a thread of its own.  Plans stream in as they enter the best so far; cancelling keeps what is known.
+class SearchService : public QObject {
+  Q_OBJECT
+ public:
+  explicit SearchService(QObject* parent = nullptr);
+  ~SearchService() override;
+
+  /// Begins a search for the model, workload and cluster of the run, one at a time: ignored while one is running.
+  /// Wrong limits are in the diagnostics, and nothing begins.
+  bool start(const PricedRun&, const SearchWish&, Diagnostics&);
+  void cancel() { cancel_ = true; }
+  [[nodiscard]] bool is_running() const { return running_; }
+
+ Q_SIGNALS:
+  void progressed(const orrery::SearchProgress&);
+  void found(const orrery::FoundPlan&);
+  void finished(const std::shared_ptr<const orrery::gui::SearchEnd>&);
+
+ private:
+  std::atomic<bool> cancel_{false};
+  bool running_ = false;
+  std::thread thread_;
+};
+
+/// Gives a found plan's report what the process holds, against the whole device, and its prices.
+void complete_report(FoundPlan&, const PricedRun&);
+
+/// The plans that no other plan beats in both figures, by their place in the list: those with less time have more
+/// memory.  Of equal ones all.
+[[nodiscard]] std::vector<bool> pareto_front(const std::vector<std::pair<double, double>>& points);
+
+}  // namespace orrery::gui

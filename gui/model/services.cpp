@@ -1,0 +1,67 @@
+#include "gui/model/services.hpp"
+
+#include <fmt/format.h>
+
+#include <exception>
+
+#include "core/base/units_text.hpp"
+
+namespace orrery::gui {
+namespace {
+
+/// Runs `emit_it` on the thread of `object`, unless it is gone by then.
+template <class Emit>
+void post(QObject* object, Emit&& emit_it) {
+  QMetaObject::invokeMethod(object, std::forward<Emit>(emit_it), Qt::QueuedConnection);
+}
+
+}  // namespace
+
+PredictionService::PredictionService(QObject* parent)
+    : QObject(parent),
+      worker_([this](const std::shared_ptr<const PricedRun>& request, const std::atomic<bool>& outdated) {
+        const auto tell = [this](Prediction&& p) {
+          post(this, [this, done = std::make_shared<const Prediction>(std::move(p))] { Q_EMIT predicted(done); });
+        };
+        try {
+          Prediction live = predict_live(request);
+          tell(Prediction(live));
+          if (!outdated) tell(completed(std::move(live)));
+        } catch (const std::exception& e) {
+          post(this, [this, why = QString::fromStdString(e.what())] { Q_EMIT failed(why); });
+        }
+      }) {}
+
+void PredictionService::request(std::shared_ptr<const PricedRun> run) { worker_.submit(std::move(run)); }
+
+SimulationService::SimulationService(QObject* parent)
+    : QObject(parent), worker_([this](const PredictionPointer& request, const std::atomic<bool>& outdated) {
+        try {
+          const std::uint64_t operations = traced_operations(*request->program);
+          if (operations > most_drawn_operations) {
+            throw Error(fmt::format("The step has {} operations on one rank of each stage; at most {} are drawn.",
+                                    with_commas(operations), with_commas(most_drawn_operations)));
+          }
+          auto done = std::make_shared<SimulatedStep>();
+          done->prediction = request;
+          done->simulation = simulate_step(*request, outdated);
+          done->timeline = make_timeline(*request->program, done->simulation.trace);
+          post(this, [this, step = SimulatedPointer(std::move(done))] { Q_EMIT simulated(step); });
+        } catch (const SimulationCancelled&) {
+          // A newer request waits, or nobody wants the answer.
+        } catch (const std::exception& e) {
+          post(this, [this, why = QString::fromStdString(e.what())] { Q_EMIT failed(why); });
+        }
+      }) {}
+
+void SimulationService::request(PredictionPointer prediction) { worker_.submit(std::move(prediction)); }
+
+std::uint64_t traced_operations(const Program& program) {
+  std::uint64_t count = 0;
+  for (const RankClass& ranks : program.classes) {
+    for (const Slot& slot : ranks.step) count += std::uint64_t{slot.repeat} * program[slot.block].ops.size();
+  }
+  return count;
+}
+
+}  // namespace orrery::gui

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "gui/model/cell_table.hpp"
+#include "gui/model/metric.hpp"
+#include "gui/model/timeline.hpp"
+#include "planner/search.hpp"
+
+namespace orrery::gui {
+
+/// Headers and rows of a CellTable.
+struct TableContent {
+  std::vector<QString> headers;
+  std::vector<CellRow> rows;
+};
+
+/// Metrics: value, and where there is a baseline its value and the change.  Ids are metrics.
+[[nodiscard]] TableContent results_table(const Prediction&, const Prediction* baseline);
+/// Pipeline stages: what each holds at its peak, by role, and the peak's share of the device.  Ids are stages.
+[[nodiscard]] TableContent memory_table(const Report&);
+/// What a range of the timeline holds.
+[[nodiscard]] TableContent statistics_table(const std::vector<KindStatistics>&, TimeRange, std::size_t ranks);
+/// Found plans, best first.  Ids are numbers in the space.
+[[nodiscard]] TableContent found_table(const std::vector<FoundPlan>&);
+
+/// The roles that memory is held in, in the order of the table, and what a stage holds in one.
+inline constexpr std::size_t memory_role_count = 5;
+[[nodiscard]] QString memory_role_name(std::size_t role);
+[[nodiscard]] std::uint64_t memory_in_role(const StageMemory&, std::size_t role);
+
+}  // namespace orrery::gui

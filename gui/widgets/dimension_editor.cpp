@@ -1,0 +1,118 @@
+#include "gui/widgets/dimension_editor.hpp"
+
+#include <QComboBox>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QSignalBlocker>
+#include <QSlider>
+#include <QSpinBox>
+#include <QStandardItemModel>
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+namespace orrery::gui {
+namespace {
+
+/// A number whose arrows go from one legal value to the next.
+class LegalSpinBox : public QSpinBox {
+ public:
+  using QSpinBox::QSpinBox;
+  std::function<void(int)> step;
+  void stepBy(int steps) override { step(steps); }
+
+ protected:
+  StepEnabled stepEnabled() const override { return StepUpEnabled | StepDownEnabled; }
+};
+
+}  // namespace
+
+DimensionEditor::DimensionEditor(Dimension dimension, QWidget* parent) : QWidget(parent), dimension_(dimension) {
+  const DimensionInfo& about = info(dimension);
+  setObjectName(QLatin1String(about.key));
+  const QString tip = tr(about.help) + QStringLiteral("\n") + QLatin1String(about.key);
+  setToolTip(tip);
+  auto* row = new QHBoxLayout(this);
+  row->setContentsMargins(0, 0, 0, 0);
+  label_ = new QLabel(tr(about.label), this);
+  label_->setFixedWidth(fontMetrics().horizontalAdvance(QStringLiteral("Offload activations ")));
+  row->addWidget(label_);
+  about.form == DimensionForm::choice ? make_choice() : make_number();
+}
+
+void DimensionEditor::make_number() {
+  slider_ = new QSlider(Qt::Horizontal, this);
+  slider_->setPageStep(1);
+  slider_->setMinimumWidth(60);
+  slider_->setAccessibleName(label_->text());
+  auto* number = new LegalSpinBox(this);
+  number_ = number;
+  number_->setRange(0, std::numeric_limits<int>::max());
+  number_->setKeyboardTracking(false);
+  number_->setFixedWidth(fontMetrics().horizontalAdvance(QStringLiteral("000000")) + 28);
+  number_->setAccessibleName(label_->text());
+  label_->setBuddy(number_);
+  layout()->addWidget(slider_);
+  layout()->addWidget(number_);
+  connect(slider_, &QSlider::sliderPressed, this, [this] { dragged_ = false; });
+  connect(slider_, &QSlider::valueChanged, this, [this](int at) {
+    const auto place = static_cast<std::size_t>(at);
+    const bool continues = slider_->isSliderDown() && dragged_;
+    dragged_ = slider_->isSliderDown();
+    if (place < legal_.size()) Q_EMIT wished(dimension_, legal_[place], continues);
+  });
+  number->step = [this](int steps) {
+    const auto at = std::lower_bound(legal_.begin(), legal_.end(), value_) - legal_.begin();
+    const auto next = std::clamp<std::ptrdiff_t>(at + steps, 0, static_cast<std::ptrdiff_t>(legal_.size()) - 1);
+    Q_EMIT wished(dimension_, legal_[static_cast<std::size_t>(next)], false);
+  };
+  connect(number_, &QSpinBox::valueChanged, this,
+          [this](int typed) { Q_EMIT wished(dimension_, static_cast<std::uint64_t>(typed), false); });
+}
+
+void DimensionEditor::make_choice() {
+  list_ = new QComboBox(this);
+  list_->setAccessibleName(label_->text());
+  list_->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
+  list_->setMinimumContentsLength(8);
+  list_->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
+  const std::size_t count = info(dimension_).names().size();
+  for (std::uint64_t v = 0; v < count; ++v) list_->addItem(QString::fromStdString(text_of(dimension_, v)));
+  label_->setBuddy(list_);
+  layout()->addWidget(list_);
+  connect(list_, &QComboBox::activated, this,
+          [this](int at) { Q_EMIT wished(dimension_, static_cast<std::uint64_t>(at), false); });
+}
+
+void DimensionEditor::show_run(const PlannedRun& run) {
+  value_ = value_of(run, dimension_);
+  const LegalValues legal = legal_values(run, dimension_);
+  // While the slider is dragged its scale stays: what is legal from the new value is shown afterwards.
+  const bool dragged = slider_ != nullptr && slider_->isSliderDown();
+  if (!dragged || std::find(legal_.begin(), legal_.end(), value_) == legal_.end()) legal_ = legal.values;
+  if (list_ != nullptr) {
+    const QSignalBlocker quiet(list_);
+    list_->setCurrentIndex(static_cast<int>(value_));
+    auto* items = qobject_cast<QStandardItemModel*>(list_->model());
+    for (int row = 0; row < list_->count(); ++row) {
+      const bool can =
+          std::find(legal.refused.begin(), legal.refused.end(), static_cast<std::uint64_t>(row)) == legal.refused.end();
+      items->item(row)->setEnabled(can);
+      std::string reason;
+      if (!can && !moved(run, dimension_, static_cast<std::uint64_t>(row), reason)) {
+        items->item(row)->setToolTip(QString::fromStdString(reason));
+      } else {
+        items->item(row)->setToolTip({});
+      }
+    }
+    setEnabled(legal.refused.size() + 1 < static_cast<std::size_t>(list_->count()));
+    return;
+  }
+  const QSignalBlocker quiet_slider(slider_), quiet_number(number_);
+  slider_->setRange(0, static_cast<int>(legal_.size()) - 1);
+  slider_->setValue(static_cast<int>(std::lower_bound(legal_.begin(), legal_.end(), value_) - legal_.begin()));
+  slider_->setEnabled(legal_.size() > 1);
+  number_->setValue(static_cast<int>(std::min<std::uint64_t>(value_, std::numeric_limits<int>::max())));
+}
+
+}  // namespace orrery::gui

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <QWidget>
+#include <vector>
+
+#include "gui/model/dimension.hpp"
+
+class QComboBox;
+class QLabel;
+class QSlider;
+class QSpinBox;
+
+namespace orrery::gui {
+
+/// One dimension of the plan: a slider and a number together, or a list of names.  The slider stands on legal values
+/// only; what is typed is a wish.  In lists, what is not legal is greyed.
+class DimensionEditor : public QWidget {
+  Q_OBJECT
+ public:
+  explicit DimensionEditor(Dimension, QWidget* parent = nullptr);
+  /// Shows the run's value and which others can be reached from it.
+  void show_run(const PlannedRun&);
+  [[nodiscard]] Dimension dimension() const { return dimension_; }
+
+ Q_SIGNALS:
+  /// `continues`: the same drag has already wished for something else.
+  void wished(orrery::gui::Dimension, std::uint64_t value, bool continues);
+
+ private:
+  void make_number();
+  void make_choice();
+
+  Dimension dimension_;
+  std::vector<std::uint64_t> legal_;
+  std::uint64_t value_ = 0;
+  bool dragged_ = false;  ///< the slider is held, and has moved
+  QLabel* label_;
+  QSlider* slider_ = nullptr;
+  QSpinBox* number_ = nullptr;
+  QComboBox* list_ = nullptr;
+};
+
+}  // namespace orrery::gui

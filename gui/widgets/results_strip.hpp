@@ -1,0 +1,45 @@
+#pragma once
+
+#include <QAbstractButton>
+#include <QWidget>
+#include <array>
+
+#include "gui/model/metric.hpp"
+#include "gui/model/services.hpp"
+
+namespace orrery::gui {
+
+/// One figure: its name, value, what belongs to it, and the change against the baseline.
+class MetricCard : public QAbstractButton {
+  Q_OBJECT
+ public:
+  explicit MetricCard(Metric, QWidget* parent = nullptr);
+  void show_prediction(const Prediction&, const Prediction* baseline);
+  [[nodiscard]] const Reading& reading() const { return reading_; }
+  [[nodiscard]] QSize sizeHint() const override;
+  [[nodiscard]] QSize minimumSizeHint() const override { return sizeHint(); }
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+
+ private:
+  Metric metric_;
+  Reading reading_;
+  MetricChange change_;
+};
+
+/// The figures of a prediction in a row; a click asks for the explanation of one.
+class ResultsStrip : public QWidget {
+  Q_OBJECT
+ public:
+  explicit ResultsStrip(QWidget* parent = nullptr);
+  void show_prediction(const PredictionPointer&, const PredictionPointer& baseline);
+
+ Q_SIGNALS:
+  void explanation_wished(orrery::gui::Metric);
+
+ private:
+  std::array<MetricCard*, metric_count> cards_{};
+};
+
+}  // namespace orrery::gui

@@ -1,0 +1,294 @@
+#include "gui/widgets/search_panel.hpp"
+
+#include <fmt/format.h>
+
+#include <QComboBox>
+#include <QHBoxLayout>
+#include <QHeaderView>
+#include <QLabel>
+#include <QLineEdit>
+#include <QProgressBar>
+#include <QPushButton>
+#include <QSpinBox>
+#include <QSplitter>
+#include <QTableView>
+#include <QVBoxLayout>
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/units_text.hpp"
+#include "gui/model/tables.hpp"
+#include "gui/widgets/chart.hpp"
+#include "gui/widgets/theme.hpp"
+
+namespace orrery::gui {
+namespace {
+
+QString q(const std::string& text) { return QString::fromStdString(text); }
+
+std::pair<double, double> point_of(const FoundPlan& p) {
+  return {p.report.step_time.base(), Bytes::of(static_cast<double>(p.report.peak_memory_bytes)).in(gibibyte)};
+}
+
+}  // namespace
+
+SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
+    : QWidget(parent), service_(service), focus_(focus) {
+  setObjectName(QStringLiteral("search"));
+  auto* column = new QVBoxLayout(this);
+  column->setContentsMargins(6, 6, 6, 6);
+  auto* controls = new QHBoxLayout;
+  const auto add = [&](const QString& name, QWidget* field) {
+    auto* label = new QLabel(name, this);
+    label->setBuddy(field);
+    controls->addWidget(label);
+    controls->addWidget(field);
+  };
+  objective_ = new QComboBox(this);
+  objective_->addItem(tr("least step time"));
+  objective_->addItem(tr("least memory"));
+  objective_->addItem(tr("least cost"));
+  add(tr("&Find"), objective_);
+  space_ = new QComboBox(this);
+  space_->addItem(tr("basic dimensions"));
+  space_->addItem(tr("every dimension"));
+  add(tr("over"), space_);
+  top_ = new QSpinBox(this);
+  top_->setRange(1, 1000);
+  top_->setValue(20);
+  add(tr("&plans"), top_);
+  start_ = new QPushButton(tr("&Search"), this);
+  start_->setDefault(true);
+  start_->setObjectName(QStringLiteral("search-start"));
+  cancel_ = new QPushButton(tr("Cancel"), this);
+  cancel_->setObjectName(QStringLiteral("search-cancel"));
+  cancel_->setEnabled(false);
+  controls->addWidget(start_);
+  controls->addWidget(cancel_);
+  controls->addStretch();
+  column->addLayout(controls);
+  auto* progress = new QHBoxLayout;
+  bar_ = new QProgressBar(this);
+  bar_->setFixedWidth(110);
+  bar_->setRange(0, 1000);
+  bar_->setTextVisible(false);
+  progress->addWidget(bar_);
+  status_ = new QLabel(tr("Searches every plan for this model, workload and cluster, and proves which is best."), this);
+  status_->setObjectName(QStringLiteral("search-status"));
+  status_->setTextFormat(Qt::PlainText);
+  status_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
+  filter_ = new QLineEdit(this);
+  filter_->setPlaceholderText(tr("Filter, as \u201Cinterleaved\u201D"));
+  filter_->setClearButtonEnabled(true);
+  filter_->setFixedWidth(160);
+  filter_->setAccessibleName(tr("Filter of the plans"));
+  progress->addWidget(filter_);
+  use_ = new QPushButton(tr("&Use plan"), this);
+  use_->setObjectName(QStringLiteral("search-use"));
+  use_->setEnabled(false);
+  use_->setToolTip(tr("Make the selected plan the one that is edited; it can be undone"));
+  progress->addStretch();
+  progress->addWidget(use_);
+  column->addLayout(progress);
+  column->addWidget(status_);
+
+  auto* split = new QSplitter(Qt::Vertical, this);
+  chart_ = new QCustomPlot(split);
+  chart_->setAccessibleName(tr("Step time and peak memory of the plans; the table below has the figures"));
+  sorted_.setSourceModel(&table_);
+  sorted_.setSortRole(order_role);
+  sorted_.setFilterKeyColumn(-1);
+  sorted_.setFilterCaseSensitivity(Qt::CaseInsensitive);
+  view_ = new QTableView(split);
+  view_->setObjectName(QStringLiteral("plans"));
+  view_->setAccessibleName(tr("Plans found"));
+  view_->setModel(&sorted_);
+  view_->setSortingEnabled(true);
+  view_->sortByColumn(0, Qt::AscendingOrder);
+  view_->verticalHeader()->hide();
+  view_->verticalHeader()->setDefaultSectionSize(fontMetrics().lineSpacing() + 6);
+  view_->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+  view_->horizontalHeader()->setHighlightSections(false);
+  view_->setSelectionBehavior(QAbstractItemView::SelectRows);
+  view_->setSelectionMode(QAbstractItemView::SingleSelection);
+  view_->setAlternatingRowColors(true);
+  view_->setShowGrid(false);
+  split->setSizes({240, 260});
+  column->addWidget(split, 1);
+
+  others_ = chart_->addGraph();
+  front_ = chart_->addGraph();
+  selected_ = chart_->addGraph();
+  for (QCPGraph* graph : {others_, selected_}) graph->setLineStyle(QCPGraph::lsNone);
+  front_->setLineStyle(QCPGraph::lsStepLeft);
+  others_->setName(tr("found"));
+  front_->setName(tr("none better in both"));
+  selected_->removeFromLegend();
+  lift_legend(*chart_, 3);
+  chart_->xAxis->setLabel(tr("step time, s"));
+  chart_->yAxis->setLabel(tr("peak memory, GiB"));
+  chart_->xAxis->setSubTicks(false);
+  chart_->yAxis->setSubTicks(false);
+  dress_chart();
+
+  connect(start_, &QPushButton::clicked, this, &SearchPanel::start_wished);
+  connect(cancel_, &QPushButton::clicked, this, [this] {
+    service_.cancel();
+    status_->setText(tr("Stopping; what is known stays."));
+  });
+  connect(use_, &QPushButton::clicked, this, [this] { wish_for_selected(); });
+  connect(view_, &QTableView::doubleClicked, this, [this] { wish_for_selected(); });
+  connect(filter_, &QLineEdit::textChanged, &sorted_, &QSortFilterProxyModel::setFilterFixedString);
+  connect(view_->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& at) {
+    if (!at.isValid()) return;
+    focus_.set_found(table_.rows()[static_cast<std::size_t>(sorted_.mapToSource(at).row())].id);
+  });
+  connect(chart_, &QCustomPlot::mousePress, this, [this](QMouseEvent* event) {
+    const FoundPlan* best = nullptr;
+    double least = 14.0 * 14.0;  // no further from the pointer than this
+    for (const FoundPlan& p : plans_) {
+      const auto [x, y] = point_of(p);
+      const double dx = chart_->xAxis->coordToPixel(x) - event->pos().x();
+      const double dy = chart_->yAxis->coordToPixel(y) - event->pos().y();
+      if (dx * dx + dy * dy < least) least = dx * dx + dy * dy, best = &p;
+    }
+    if (best != nullptr) focus_.set_found(best->number);
+  });
+  connect(&focus_, &Focus::found_changed, this, [this] { follow_selection(); });
+  connect(&service_, &SearchService::progressed, this, [this](const SearchProgress& p) { show_progress(p); });
+  connect(&service_, &SearchService::found, this, [this](const FoundPlan& p) { take(p); });
+  connect(&service_, &SearchService::finished, this, [this](const std::shared_ptr<const SearchEnd>& e) { finish(e); });
+}
+
+SearchWish SearchPanel::wish() const {
+  SearchWish out;
+  out.objective = static_cast<Objective>(objective_->currentIndex());
+  out.all = space_->currentIndex() == 1;
+  out.top = static_cast<std::uint32_t>(top_->value());
+  return out;
+}
+
+void SearchPanel::begin(const PricedRun& on) {
+  on_ = on;
+  plans_.clear();
+  focus_.set_found(std::nullopt);
+  show_plans();
+  bar_->setValue(0);
+  start_->setEnabled(false);
+  cancel_->setEnabled(true);
+  status_->setText(tr("Searching."));
+}
+
+void SearchPanel::refuse(const QString& why) { status_->setText(why); }
+
+void SearchPanel::show_progress(const SearchProgress& p) {
+  if (!service_.is_running()) return;
+  bar_->setValue(p.total == 0 ? 0
+                              : static_cast<int>(1000.0 * static_cast<double>(p.done) / static_cast<double>(p.total)));
+  std::string text = fmt::format("{}: {} of {} plans decided", p.phase, with_commas(p.done), with_commas(p.total));
+  if (p.eta_s) text += fmt::format(", about {} to go", short_text(Seconds::of(std::max(*p.eta_s, 0.001)), 2));
+  if (p.best) text += fmt::format("; best {}", short_text(*p.best, 4));
+  status_->setText(q(text));
+}
+
+void SearchPanel::take(const FoundPlan& found) {
+  const auto slower = [](const FoundPlan& a, const FoundPlan& b) { return a.report.step_time < b.report.step_time; };
+  plans_.insert(std::upper_bound(plans_.begin(), plans_.end(), found, slower), found);
+  show_plans();
+}
+
+void SearchPanel::finish(const std::shared_ptr<const SearchEnd>& end) {
+  start_->setEnabled(true);
+  cancel_->setEnabled(false);
+  if (!end->failure.empty()) {
+    status_->setText(q(end->failure));
+    return;
+  }
+  const SearchResult& r = end->result;
+  bar_->setValue(r.complete ? 1000 : bar_->value());
+  plans_ = r.plans;
+  show_plans();
+  std::string text;
+  if (!r.complete) {
+    text = fmt::format("Stopped after {} plans were estimated; the best of those are shown.", with_commas(r.evaluated));
+  } else if (r.plans.empty()) {
+    text = fmt::format("No plan of {} fits in memory.", with_commas(r.space));
+  } else {
+    text = fmt::format("{} of {} plans estimated in {}; {}.", with_commas(r.evaluated), with_commas(r.space),
+                       short_text(Seconds::of(r.wall_s), 2), r.certified ? "the best is proven" : "nothing is proven");
+  }
+  status_->setText(q(text));
+  status_->setToolTip(q(r.certificate));
+  if (!plans_.empty() && !focus_.found()) focus_.set_found(plans_.front().number);
+  follow_selection();
+}
+
+void SearchPanel::show_plans() {
+  TableContent content = found_table(plans_);
+  table_.set(std::move(content.headers), std::move(content.rows));
+  std::vector<std::pair<double, double>> points;
+  for (const FoundPlan& p : plans_) points.push_back(point_of(p));
+  const std::vector<bool> best = pareto_front(points);
+  QVector<double> x, y, front_x, front_y;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    (best[i] ? front_x : x).push_back(points[i].first);
+    (best[i] ? front_y : y).push_back(points[i].second);
+  }
+  others_->setData(x, y);
+  front_->setData(front_x, front_y);
+  if (!points.empty()) {
+    const auto [left, right] = std::minmax_element(points.begin(), points.end());
+    const auto by_memory = [](const auto& a, const auto& b) { return a.second < b.second; };
+    const auto [low, high] = std::minmax_element(points.begin(), points.end(), by_memory);
+    const auto padded = [](double from, double to) {
+      const double pad = std::max(0.08 * (to - from), 0.01 * std::abs(to));
+      return QCPRange(from - pad, to + pad);
+    };
+    chart_->xAxis->setRange(padded(left->first, right->first));
+    chart_->yAxis->setRange(padded(low->second, high->second));
+  }
+  follow_selection();
+}
+
+void SearchPanel::follow_selection() {
+  QVector<double> x, y;
+  const auto found = focus_.found();
+  const auto row = found ? table_.row_of(*found) : std::nullopt;
+  if (row) {
+    const auto [time, memory] = point_of(plans_[static_cast<std::size_t>(*row)]);
+    x.push_back(time);
+    y.push_back(memory);
+    const QModelIndex at = sorted_.mapFromSource(table_.index(*row, 0));
+    if (at.isValid() && at.row() != view_->currentIndex().row()) view_->setCurrentIndex(at);
+  }
+  use_->setEnabled(row.has_value());
+  selected_->setData(x, y);
+  chart_->replot(QCustomPlot::rpQueuedReplot);
+}
+
+void SearchPanel::wish_for_selected() {
+  const auto found = focus_.found();
+  const auto row = found ? table_.row_of(*found) : std::nullopt;
+  if (row) Q_EMIT plan_wished(plans_[static_cast<std::size_t>(*row)], on_);
+}
+
+void SearchPanel::dress_chart() {
+  dress(*chart_, palette());
+  const bool dark = is_dark(palette());
+  const QColor good = good_colour(dark);
+  others_->setPen(QPen(faint(palette())));
+  others_->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssCircle, faint(palette()), Qt::transparent, 6));
+  front_->setPen(QPen(good, 1.2));
+  front_->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssDisc, good, good, 7));
+  selected_->setPen(QPen(palette().color(QPalette::Highlight), 2));
+  selected_->setScatterStyle(
+      QCPScatterStyle(QCPScatterStyle::ssSquare, QPen(palette().color(QPalette::Highlight), 2), Qt::NoBrush, 13));
+  chart_->replot(QCustomPlot::rpQueuedReplot);
+}
+
+void SearchPanel::changeEvent(QEvent* event) {
+  QWidget::changeEvent(event);
+  if (event->type() == QEvent::PaletteChange) dress_chart();
+}
+
+}  // namespace orrery::gui

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <QSortFilterProxyModel>
+#include <QWidget>
+#include <vector>
+
+#include "gui/model/cell_table.hpp"
+#include "gui/model/focus.hpp"
+#include "gui/model/search_service.hpp"
+
+class QComboBox;
+class QCPCurve;
+class QCPGraph;
+class QCustomPlot;
+class QLabel;
+class QLineEdit;
+class QProgressBar;
+class QPushButton;
+class QSpinBox;
+class QTableView;
+
+namespace orrery::gui {
+
+/// The planner: what is searched for, how far it is, the plans found as a table and as a scatter of time and memory.
+/// Table and scatter share the selection of Focus.
+class SearchPanel : public QWidget {
+  Q_OBJECT
+ public:
+  SearchPanel(SearchService&, Focus&, QWidget* parent = nullptr);
+  [[nodiscard]] SearchWish wish() const;
+  [[nodiscard]] const CellTable& table() const { return table_; }
+  [[nodiscard]] const std::vector<FoundPlan>& plans() const { return plans_; }
+
+ public Q_SLOTS:
+  /// Says that a search has begun, or why none can.
+  void begin(const PricedRun& on);
+  void refuse(const QString& why);
+
+ Q_SIGNALS:
+  void start_wished();
+  /// The plan, found on `on`, is to be edited.
+  void plan_wished(const orrery::FoundPlan&, const orrery::gui::PricedRun& on);
+
+ protected:
+  void changeEvent(QEvent*) override;
+
+ private:
+  void show_progress(const SearchProgress&);
+  void take(const FoundPlan&);
+  void finish(const std::shared_ptr<const SearchEnd>&);
+  void show_plans();
+  void follow_selection();
+  void dress_chart();
+  void wish_for_selected();
+
+  SearchService& service_;
+  Focus& focus_;
+  PricedRun on_;                  ///< what was searched
+  std::vector<FoundPlan> plans_;  ///< best first
+  CellTable table_;
+  QSortFilterProxyModel sorted_;
+  QComboBox* objective_;
+  QComboBox* space_;
+  QSpinBox* top_;
+  QLineEdit* filter_;
+  QPushButton* start_;
+  QPushButton* cancel_;
+  QPushButton* use_;
+  QProgressBar* bar_;
+  QLabel* status_;
+  QTableView* view_;
+  QCustomPlot* chart_;
+  QCPGraph* others_;
+  QCPGraph* front_;
+  QCPGraph* selected_;
+};
+
+}  // namespace orrery::gui

@@ -1,0 +1,154 @@
+#include "gui/widgets/setup_panel.hpp"
+
+#include <fmt/format.h>
+
+#include <QComboBox>
+#include <QDragEnterEvent>
+#include <QFormLayout>
+#include <QGroupBox>
+#include <QLabel>
+#include <QMimeData>
+#include <QScrollArea>
+#include <QScrollBar>
+#include <QSignalBlocker>
+#include <QVBoxLayout>
+
+#include "core/base/units_text.hpp"
+#include "gui/widgets/dimension_editor.hpp"
+#include "gui/widgets/theme.hpp"
+
+namespace orrery::gui {
+namespace {
+
+struct Group {
+  const char* title;
+  std::vector<Dimension> dimensions;
+};
+const std::vector<Group>& groups() {
+  static const std::vector<Group> all{
+      {QT_TR_NOOP("Workload"), {Dimension::batch, Dimension::sequence, Dimension::precision, Dimension::optimizer}},
+      {QT_TR_NOOP("Mesh"),
+       {Dimension::devices, Dimension::data, Dimension::tensor, Dimension::pipeline, Dimension::context,
+        Dimension::expert, Dimension::replica}},
+      {QT_TR_NOOP("Plan"),
+       {Dimension::schedule, Dimension::chunks, Dimension::microbatch_size, Dimension::recompute, Dimension::zero_stage,
+        Dimension::sequence_parallel, Dimension::attention, Dimension::overlap_gradients, Dimension::tensor_algorithm,
+        Dimension::context_algorithm, Dimension::offload_states, Dimension::offload_parameters,
+        Dimension::offload_activations}}};
+  return all;
+}
+
+/// Names of the library, and the reference in use where it is none of them.
+void fill(QComboBox& list, const std::vector<std::string>& names, const std::string& current) {
+  const QSignalBlocker quiet(&list);
+  list.clear();
+  for (const std::string& name : names) list.addItem(QString::fromStdString(name), QString::fromStdString(name));
+  int at = list.findData(QString::fromStdString(current));
+  if (at < 0) {
+    const std::filesystem::path file(current);
+    const std::string shown =
+        file.filename() == "config.json" ? file.parent_path().filename().string() : file.stem().string();
+    list.addItem(QString::fromStdString(shown), QString::fromStdString(current));
+    list.setItemData(list.count() - 1, QString::fromStdString(current), Qt::ToolTipRole);
+    at = list.count() - 1;
+  }
+  list.setCurrentIndex(at);
+}
+
+}  // namespace
+
+SetupPanel::SetupPanel(PlanDocument& document, QWidget* parent) : QWidget(parent), document_(document) {
+  setObjectName(QStringLiteral("setup"));
+  setAcceptDrops(true);
+  auto* outer = new QVBoxLayout(this);
+  outer->setContentsMargins(6, 6, 6, 6);
+  auto* top = new QFormLayout;
+  model_ = new QComboBox(this);
+  cluster_ = new QComboBox(this);
+  for (auto* list : {model_, cluster_}) {
+    list->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
+    list->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
+    list->setMaxVisibleItems(24);
+  }
+  model_->setObjectName(QStringLiteral("model"));
+  cluster_->setObjectName(QStringLiteral("cluster"));
+  top->addRow(tr("&Model"), model_);
+  top->addRow(tr("&Cluster"), cluster_);
+  outer->addLayout(top);
+  about_ = new QLabel(this);
+  about_->setWordWrap(true);
+  about_->setTextFormat(Qt::PlainText);
+  outer->addWidget(about_);
+
+  auto* scroll = new QScrollArea(this);
+  scroll->setWidgetResizable(true);
+  scroll->setFrameShape(QFrame::NoFrame);
+  scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  auto* inside = new QWidget(scroll);
+  auto* column = new QVBoxLayout(inside);
+  column->setContentsMargins(0, 0, 4, 0);
+  for (const Group& group : groups()) {
+    auto* box = new QGroupBox(tr(group.title), inside);
+    auto* rows = new QVBoxLayout(box);
+    rows->setContentsMargins(6, 4, 6, 6);
+    rows->setSpacing(3);
+    for (const Dimension d : group.dimensions) {
+      auto* editor = new DimensionEditor(d, box);
+      editors_.push_back(editor);
+      rows->addWidget(editor);
+      connect(editor, &DimensionEditor::wished, this,
+              [this](Dimension of, std::uint64_t value, bool continues) { document_.wish(of, value, continues); });
+    }
+    column->addWidget(box);
+  }
+  column->addStretch();
+  scroll->setWidget(inside);
+  scroll->setMinimumWidth(inside->minimumSizeHint().width() + scroll->verticalScrollBar()->sizeHint().width());
+  outer->addWidget(scroll, 1);
+
+  answer_ = new QLabel(this);
+  answer_->setObjectName(QStringLiteral("answer"));
+  answer_->setWordWrap(true);
+  answer_->setTextFormat(Qt::PlainText);
+  answer_->setAlignment(Qt::AlignTop | Qt::AlignLeft);
+  const QString hint = tr("Drop a Hugging Face config.json, a model, a cluster or a plan here.");
+  answer_->setText(hint);
+  answer_->setMinimumHeight(fontMetrics().lineSpacing() * 4);
+  outer->addWidget(answer_);
+
+  connect(model_, &QComboBox::activated, this, [this] { Q_EMIT model_wished(model_->currentData().toString()); });
+  connect(cluster_, &QComboBox::activated, this, [this] { Q_EMIT cluster_wished(cluster_->currentData().toString()); });
+  connect(&document_, &PlanDocument::changed, this, [this] { show_document(); });
+  connect(&document_, &PlanDocument::answered, this, [this, hint](Dimension, bool met, const QString& text) {
+    QPalette p = palette();
+    if (!met) p.setColor(QPalette::WindowText, bad_colour(is_dark(p)));
+    answer_->setPalette(p);
+    answer_->setText(text.isEmpty() ? hint : text);
+  });
+  if (document_.is_open()) show_document();
+}
+
+void SetupPanel::show_document() {
+  const PlannedRun& run = document_.run();
+  fill(*model_, document_.library().models(), run.model_reference);
+  fill(*cluster_, document_.library().clusters(), run.cluster_reference);
+  const ClusterSpec& c = *run.cluster;
+  about_->setText(QString::fromStdString(fmt::format("{} parameters, {} layers, hidden {}\n{} nodes of {} {}, {} each",
+                                                     short_count(static_cast<double>(parameter_count(run.model))),
+                                                     run.model.layers, run.model.hidden, c.nodes, c.devices_per_node,
+                                                     c.device.name, short_text(c.device.memory))));
+  for (DimensionEditor* editor : editors_) editor->show_run(run);
+}
+
+void SetupPanel::dragEnterEvent(QDragEnterEvent* event) {
+  if (event->mimeData()->hasUrls()) event->acceptProposedAction();
+}
+
+void SetupPanel::dropEvent(QDropEvent* event) {
+  for (const QUrl& url : event->mimeData()->urls()) {
+    if (url.isLocalFile()) Q_EMIT dropped(url.toLocalFile());
+  }
+  event->acceptProposedAction();
+}
+
+}  // namespace orrery::gui

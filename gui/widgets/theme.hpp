@@ -1,0 +1,25 @@
+#pragma once
+
+#include <QColor>
+#include <QPalette>
+#include <cstdint>
+
+namespace orrery::gui {
+
+/// Palette of the whole program.  Qt 6.4 does not know what the desktop prefers, so the program chooses.
+[[nodiscard]] QPalette palette_of(bool dark);
+[[nodiscard]] bool is_dark(const QPalette&);
+
+// Colours that tell things apart, safe for colour-blind eyes: Okabe and Ito, "Color universal design", 2008.
+
+/// Of a colour key (timeline_strip.hpp).
+[[nodiscard]] QColor slice_colour(std::uint8_t key, bool dark);
+/// Of a role of memory (tables.hpp).
+[[nodiscard]] QColor role_colour(std::size_t role);
+/// Of what is over a limit, better or worse.
+[[nodiscard]] QColor bad_colour(bool dark);
+[[nodiscard]] QColor good_colour(bool dark);
+/// Between the text and the background, for notes.
+[[nodiscard]] QColor faint(const QPalette&);
+
+}  // namespace orrery::gui

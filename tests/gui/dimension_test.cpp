@@ -1,0 +1,178 @@
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <random>
+
+#include "core/plan/plan_check.hpp"
+#include "core/plan/plan_file.hpp"
+#include "core/spec/library.hpp"
+#include "gui/model/dimension.hpp"
+
+using namespace orrery;
+using namespace orrery::gui;
+
+namespace {
+
+const Library library(std::filesystem::path(ORRERY_SOURCE_DIR) / "models");
+
+PlannedRun example(const std::string& name) {
+  Diagnostics d;
+  auto run = read_plan_file(library.plan(name), library, std::nullopt, d);
+  REQUIRE(run);
+  return *run;
+}
+
+std::string broken(const PlannedRun& run) {
+  Diagnostics d;
+  check(run.plan, run.model, run.workload, &*run.cluster, d);
+  return render(d);
+}
+
+const Dimension all_dimensions[] = {Dimension::devices,
+                                    Dimension::batch,
+                                    Dimension::sequence,
+                                    Dimension::precision,
+                                    Dimension::optimizer,
+                                    Dimension::data,
+                                    Dimension::tensor,
+                                    Dimension::pipeline,
+                                    Dimension::context,
+                                    Dimension::expert,
+                                    Dimension::replica,
+                                    Dimension::tensor_algorithm,
+                                    Dimension::context_algorithm,
+                                    Dimension::microbatch_size,
+                                    Dimension::schedule,
+                                    Dimension::chunks,
+                                    Dimension::sequence_parallel,
+                                    Dimension::recompute,
+                                    Dimension::attention,
+                                    Dimension::zero_stage,
+                                    Dimension::overlap_gradients,
+                                    Dimension::offload_states,
+                                    Dimension::offload_parameters,
+                                    Dimension::offload_activations};
+
+}  // namespace
+
+TEST_CASE("every value that a dimension offers leads to a valid plan with that value", "[gui][property]") {
+  static_assert(std::size(all_dimensions) == dimension_count);
+  const auto name = GENERATE("demo-2x2x2", "llama-3-70b-8-dgx-h100", "mixtral-8x7b-8-dgx-h100");
+  const PlannedRun run = example(name);
+  for (const Dimension d : all_dimensions) {
+    const LegalValues legal = legal_values(run, d);
+    CAPTURE(name, info(d).label, legal.values);
+    CHECK(std::is_sorted(legal.values.begin(), legal.values.end()));
+    CHECK(std::count(legal.values.begin(), legal.values.end(), value_of(run, d)) == 1);
+    for (const std::uint64_t v : legal.values) {
+      std::string reason;
+      const auto move = moved(run, d, v, reason);
+      CAPTURE(v, reason);
+      REQUIRE(move);
+      CHECK(value_of(move->run, d) == v);
+      CHECK(broken(move->run) == "");
+      CHECK(move->run.plan.mesh.size() == move->run.cluster->devices());
+    }
+    for (const std::uint64_t v : legal.refused) {
+      std::string reason;
+      CHECK_FALSE(moved(run, d, v, reason));
+    }
+  }
+}
+
+TEST_CASE("a legal move is undone by the move back, as far as its own dimension", "[gui][property]") {
+  std::mt19937_64 random(7);
+  PlannedRun run = example("llama-3-70b-8-dgx-h100");
+  for (int i = 0; i < 60; ++i) {
+    const Dimension d = all_dimensions[random() % dimension_count];
+    const LegalValues legal = legal_values(run, d);
+    const std::uint64_t v = legal.values[random() % legal.values.size()];
+    std::string reason;
+    auto move = moved(run, d, v, reason);
+    CAPTURE(i, info(d).label, v, reason);
+    REQUIRE(move);
+    REQUIRE(broken(move->run) == "");
+    run = std::move(move->run);
+  }
+}
+
+TEST_CASE("a wish that cannot be met is answered with the rule and the nearest legal value", "[gui]") {
+  const PlannedRun run = example("llama-3-70b-8-dgx-h100");  // 64 heads, 8 kv heads, 64 devices
+  SECTION("a tensor size that does not divide the heads") {
+    const Answer a = answer(run, Dimension::tensor, 3);
+    CHECK(a.reason.find("64") != std::string::npos);
+    CHECK((a.value == 2 || a.value == 4));  // 4 / 3 < 3 / 2
+    CHECK(a.value == 4);
+    CHECK(broken(a.move.run) == "");
+  }
+  SECTION("more tensor ranks than kv heads") {
+    const Answer a = answer(run, Dimension::tensor, 16);
+    CHECK(a.value == 8);
+    CHECK(a.reason.find("kv_heads is 8") != std::string::npos);
+  }
+  SECTION("a batch that no microbatch divides") {
+    // data 2: an odd batch cannot be cut in two.
+    const Answer a = answer(run, Dimension::batch, 1001);
+    CHECK((a.value == 1000 || a.value == 1002));
+    CHECK(broken(a.move.run) == "");
+  }
+  SECTION("what can be met is met, with what it takes") {
+    const Answer a = answer(run, Dimension::tensor, 4);
+    CHECK(a.reason == "");
+    CHECK(a.move.run.plan.mesh.size(Axis::data) == 4);  // data takes up what tensor leaves
+    CHECK(std::find(a.move.also.begin(), a.move.also.end(), "data 2 to 4") != a.move.also.end());
+  }
+}
+
+TEST_CASE("another number of devices is taken up by data", "[gui]") {
+  const PlannedRun run = example("llama-3-70b-8-dgx-h100");
+  std::string reason;
+  const auto move = moved(run, Dimension::devices, 128, reason);
+  REQUIRE(move);
+  CHECK(move->run.cluster->nodes == 16);
+  CHECK(move->run.plan.mesh.size(Axis::data) == 4);
+  CHECK(move->run.plan.mesh.size(Axis::tensor) == 8);
+  CHECK_FALSE(moved(run, Dimension::devices, 12, reason));  // a node and a half
+  CHECK(reason.find("12") != std::string::npos);
+}
+
+TEST_CASE("grids take as many ranks as make one", "[gui]") {
+  const PlannedRun run = example("llama-3-70b-8-dgx-h100");
+  std::string reason;
+  const auto grid = moved(run, Dimension::tensor_algorithm, static_cast<std::uint64_t>(TensorAlgorithm::two_d), reason);
+  REQUIRE(grid);
+  CHECK(grid->run.plan.mesh.size(Axis::row) == 4);  // of 8 ranks the next square is 16
+  CHECK(grid->run.plan.mesh.size(Axis::column) == 4);
+  CHECK(grid->run.plan.mesh.size(Axis::tensor) == 1);
+  const LegalValues tensor = legal_values(grid->run, Dimension::tensor);
+  for (const std::uint64_t v : tensor.values) CHECK((v == 4 || v == 16 || v == 64));
+}
+
+TEST_CASE("models and clusters change with a plan that suits them", "[gui][property]") {
+  const PlannedRun run = example("llama-3-70b-8-dgx-h100");
+  for (const std::string name : {"tiny-gpt", "gpt3-175b", "mixtral-8x7b", "deepseek-v3", "bert-large", "vit-l-16"}) {
+    Diagnostics d;
+    auto model = library.model(name, ".", d);
+    REQUIRE(model);
+    std::string reason;
+    const auto move = with_model(run, *model, name, reason);
+    CAPTURE(name, reason);
+    REQUIRE(move);
+    CHECK(broken(move->run) == "");
+    CHECK(move->run.model.name == model->name);
+  }
+  for (const std::string& name : library.clusters()) {
+    Diagnostics d;
+    auto cluster = library.cluster(name, ".", std::nullopt, d);
+    REQUIRE(cluster);
+    std::string reason;
+    const auto move = with_cluster(run, *cluster, name, reason);
+    CAPTURE(name, reason);
+    if (!move) {
+      CHECK(reason != "");
+      continue;
+    }
+    CHECK(broken(move->run) == "");
+    CHECK(move->run.plan.mesh.size() == move->run.cluster->devices());
+  }
+}

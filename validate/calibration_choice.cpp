@@ -1,0 +1,71 @@
+#include "validate/calibration_choice.hpp"
+
+#include <fmt/format.h>
+
+#include "core/record/calibration_file.hpp"
+#include "validate/validation.hpp"
+
+namespace orrery {
+namespace {
+
+/// The device's constants alone.
+std::optional<CalibrationChoice> constants_of(const PriceWishes& wishes, const Library& library,
+                                              const DeviceSpec& device, Diagnostics& d) {
+  std::filesystem::path file;
+  std::string origin;
+  std::error_code failure;
+  if (wishes.calibration) {
+    file = *wishes.calibration;
+    origin = file.string();
+  } else if (device.name == "cpu-core" && std::filesystem::exists(wishes.own_calibration, failure)) {
+    file = wishes.own_calibration;
+    origin = "this machine's (" + file.string() + ")";
+  } else if (!device.calibration.empty()) {
+    file = library.calibration(device.calibration);
+    origin = "shipped " + device.calibration;
+  } else {
+    CalibrationChoice none;
+    none.calibration.device = device.name;
+    none.origin = "none: nominal figures; orrery calibrate measures this machine";
+    return none;
+  }
+  std::optional<Calibration> read = read_calibration(file, d);
+  if (!read) return std::nullopt;
+  // Calibrations name a device by its display name or by its file.
+  if (read->device != device.name && read->device != device.calibration) {
+    d.error("cli.calibration", fmt::format("the calibration is of another device ({})", origin),
+            {fmt::format("It is of {}; the cluster has {}.", read->device, device.name)});
+    return std::nullopt;
+  }
+  return CalibrationChoice{std::move(*read), std::move(origin), {}};
+}
+
+}  // namespace
+
+std::optional<CalibrationChoice> choose_calibration(const PriceWishes& wishes, const Library& library,
+                                                    const DeviceSpec& device, Precision precision, Diagnostics& d) {
+  std::optional<CalibrationChoice> out = constants_of(wishes, library, device, d);
+  if (!out) return std::nullopt;
+  std::optional<Software> software =
+      software_of(wishes.software, shipped_costs(library), out->calibration, device, precision, d);
+  if (!software) return std::nullopt;
+  out->software = std::move(*software);
+  out->calibration.software = out->software.costs;
+  return out;
+}
+
+void tell_prices(Report& report, const CalibrationChoice& prices) {
+  report.assumptions.push_back("calibration: " + prices.origin);
+  report.assumptions.push_back("software: " + describe(prices.software));
+  report.software = prices.software.name;
+  report.software_costs = prices.software.files;
+  if (const auto& errors = prices.software.errors) {
+    report.interval = StepInterval{errors->low * report.step_time, errors->high * report.step_time};
+  }
+}
+
+void adapt_to_cores(ClusterSpec& cluster, unsigned cores) {
+  if (cluster.name == "local-cpu" && cores > 0) cluster.device.cores_shared = cores;
+}
+
+}  // namespace orrery

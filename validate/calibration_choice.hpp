@@ -1,0 +1,45 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "core/base/diagnostics.hpp"
+#include "core/record/calibration.hpp"
+#include "core/record/report.hpp"
+#include "core/spec/cluster_spec.hpp"
+#include "core/spec/library.hpp"
+#include "core/spec/workload.hpp"
+#include "validate/software.hpp"
+
+namespace orrery {
+
+/// What a device's times are computed with, and where that came from.
+struct CalibrationChoice {
+  Calibration calibration;  ///< with the costs of `software`
+  std::string origin;       ///< "shipped h100", a path, or "none: datasheet figures"
+  Software software;
+};
+
+/// What the user says of prices.
+struct PriceWishes {
+  std::optional<std::filesystem::path> calibration;  ///< a file in place of the device's
+  std::string software = "auto";                     ///< a training program, "none" or "auto"
+  std::filesystem::path own_calibration;             ///< what `orrery calibrate` wrote on this machine; may be missing
+};
+
+/// The wished calibration; else, for cores of this machine (cpu-core), its own;
+/// else the shipped one of the device; with the costs of the software, for
+/// products in the given precision.
+///
+/// Codes: cli.calibration for constants of another device, those of software_of and of the reader
+[[nodiscard]] std::optional<CalibrationChoice> choose_calibration(const PriceWishes&, const Library&, const DeviceSpec&,
+                                                                  Precision, Diagnostics&);
+
+/// Writes into a prediction what it was priced with, and how far off such predictions are.
+void tell_prices(Report&, const CalibrationChoice&);
+
+/// A built-in cluster whose devices are this machine's cores gets their true number; 0: not known.
+void adapt_to_cores(ClusterSpec&, unsigned cores);
+
+}  // namespace orrery
