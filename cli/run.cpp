@@ -7,6 +7,7 @@
 #include "cli/common.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
+#include "cli/run_checkpoints.hpp"
 #include "cli/status.hpp"
 #include "cli/verbs.hpp"
 #include "core/base/units_text.hpp"
@@ -46,10 +47,13 @@ class RunVerb final : public Verb {
     c.option("--trace", trace_, "write the median step's timeline here; opens in Perfetto (ui.perfetto.dev)");
     c.option("--disk", disk_, "folder for the files of the disk tier, removed after the run");
     c.option("--watchdog", watchdog_, "longest wait for another rank, in seconds");
+    declare_checkpoints(c, checkpoints_);
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");
     c.examples(
         "  orrery run demo-2x2x2 --steps 10\n"
+        "  orrery run plan.toml --steps 100 --checkpoint saved --every 20\n"
+        "  orrery run other.toml --steps 100 --checkpoint saved --resume\n"
         "  orrery run plan.toml --steps 5 --trace measured.json -o measured-report.json\n"
         "  orrery simulate plan.toml --trace predicted.json && orrery compare predicted.json measured.json");
   }
@@ -62,6 +66,7 @@ class RunVerb final : public Verb {
   [[nodiscard]] PlannedRun as_measured(const PlannedRun& planned) const;
 
   CommonFlags flags_;
+  CheckpointFlags checkpoints_;
   std::string plan_, backend_ = "threads";
   std::optional<std::string> trace_, disk_;
   std::uint64_t steps_ = 5, warmup_ = 1;
@@ -107,6 +112,7 @@ int RunVerb::run() {
            {"estimate and simulate hold, since it costs nothing. To train with plain angles, leave rope_scaling out."});
   }
   refuse_too_large(loaded.program);
+  RunCheckpoints checkpoints(checkpoints_, loaded.run, loaded.program);
   require_output(flags_);
   refuse_standard_output("--trace", trace_);
   if (trace_) require_folder(*trace_);
@@ -124,6 +130,7 @@ int RunVerb::run() {
   options.on_event = [&](const RunEvent& event) {
     ticker->show("run", event.step, warmup_ + steps_, event.loss ? fmt::format("loss {:.4f}", *event.loss) : "");
   };
+  checkpoints.attach(options);
   const RunResult result =
       execute(loaded.program, loaded.run.model, loaded.run.workload, loaded.run.plan, *data, options);
   ticker.reset();
@@ -153,6 +160,7 @@ int RunVerb::run() {
     json["core_time_needed_s"] = result.cores.needed;
     json["core_time_had_s"] = result.cores.had;
     json["complete"] = !result.cancelled;
+    if (checkpoints_.folder) json["checkpoint"] = checkpoints.json();
     print_json(json);
   } else {
     std::string out =
@@ -166,6 +174,7 @@ int RunVerb::run() {
       out += "\n";
     }
     if (const auto busy = core_shortage(result.cores)) out += fmt::format("  Not to be relied on: {}.\n", *busy);
+    out += checkpoints.text();
     if (trace_) out += fmt::format("  timeline of the median step in {}\n", *trace_);
     if (result.cancelled)
       out += fmt::format("  Interrupted after {} recorded steps of {}.\n", result.times.steps, steps_);

@@ -19,6 +19,7 @@ namespace orrery {
 [[nodiscard]] std::unique_ptr<Verb> study_verb();
 [[nodiscard]] std::unique_ptr<Verb> validate_verb();
 [[nodiscard]] std::unique_ptr<Verb> import_verb();
+[[nodiscard]] std::unique_ptr<Verb> checkpoint_verb();
 
 /// In the order in which --help lists them.
 [[nodiscard]] std::vector<std::unique_ptr<Verb>> all_verbs();

@@ -49,6 +49,7 @@ set(libraries
   "Eigen/"                  "(exec|sim/cost|validate)/"           "exec/kernels/cpu/"   # private to that folder
   "(tbb|oneapi)/"           "(planner|validate)/"                            "${none}"
   "hwloc"                   "exec/calibrate/"                     "${none}"
+  "zlib"                    "exec/checkpoint/"                    "${none}"
   "atomic$"                 "(exec|planner|cli|gui/model|sim/des|core/record)/" "."   # sim/des, core/record: only to be told to stop
   "mutex$"                  "(exec|planner|cli|gui/model|sim/bound)/"       "."   # sim/bound: facts that threads of a search share
   "(thread|shared_mutex|condition_variable|future|barrier|latch|semaphore|stop_token)$"

@@ -1,5 +1,9 @@
 #include "tests/fuzz/readers.hpp"
 
+#include <fmt/format.h>
+
+#include <span>
+
 #include "core/plan/compute_order.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/program/lower/lower.hpp"
@@ -13,6 +17,9 @@
 #include "core/spec/library.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "exec/checkpoint/checksum.hpp"
+#include "exec/checkpoint/manifest.hpp"
+#include "exec/checkpoint/rank_file.hpp"
 #include "sim/net/fabric.hpp"
 #include "sim/net/import/import.hpp"
 #include "validate/cost_file.hpp"
@@ -186,6 +193,26 @@ std::string runs(std::string_view bytes) {
   return parse_runs(write_runs(*value), "again.csv", again) == value ? "" : "does not read back equal";
 }
 
+/// The manifest of a checkpoint and the directory of a rank's file, behind checksums that are right.
+std::string checkpoint(std::string_view bytes) {
+  Diagnostics of_manifest, of_directory, again;
+  std::string text(bytes);
+  text += fmt::format("crc32 {:08x}\n", crc32_of(std::as_bytes(std::span(bytes))));
+  const auto manifest = read_manifest(text, "fuzz", of_manifest);
+  if (const std::string fault = verdict(manifest, of_manifest); !fault.empty()) return fault;
+  if (manifest && read_manifest(write_manifest(*manifest), "again", again) != manifest)
+    return "does not read back equal";
+  if (manifest) static_cast<void>(workload_of(*manifest));
+  const auto parts = read_directory(bytes, "fuzz", of_directory);
+  if (const std::string fault = verdict(parts, of_directory); !fault.empty() || !parts) return fault;
+  if (read_directory(write_directory(*parts), "again", again) != parts) return "does not read back equal";
+  for (const StatePart& p : *parts) {
+    if (p.slice.count > 10000) continue;
+    for_each_stretch(p.slice, [](std::uint64_t, std::uint64_t, std::uint64_t) {});
+  }
+  return {};
+}
+
 }  // namespace
 
 const std::vector<FuzzedReader>& fuzzed_readers() {
@@ -198,6 +225,7 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"hf_config", hf_config, {"models/hf/llama-3-70b", "tests/fuzz/seeds/hf_config"}, ".json"},
       {"trace", trace, {"tests/fuzz/seeds/trace"}, ".json"},
       {"report", report, {"tests/fuzz/seeds/report"}, ".json"},
+      {"checkpoint", checkpoint, {"tests/fuzz/seeds/checkpoint"}, ".json"},
       {"order", order, {"tests/fuzz/seeds/order"}, ".order"},
       {"calibration", calibration, {"models/calibration"}, ".toml"},
       {"costs", costs, {"models/software"}, ".toml"},

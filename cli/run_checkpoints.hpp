@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "cli/arguments.hpp"
+#include "core/plan/plan.hpp"
+#include "core/program/program.hpp"
+#include "exec/checkpoint/generations.hpp"
+#include "exec/checkpoint/save.hpp"
+#include "exec/run/execute.hpp"
+
+namespace orrery {
+
+/// What `run` is told about checkpoints.
+struct CheckpointFlags {
+  std::optional<std::string> folder;
+  std::optional<std::uint32_t> every;  ///< unset: after the last step alone
+  bool resume = false;
+};
+void declare_checkpoints(Command&, CheckpointFlags&);
+
+/// Checkpoints of one run whose ranks are threads: what it goes on from, and
+/// what it saves.  Does nothing without --checkpoint.
+class RunCheckpoints {
+ public:
+  /// Refuses flags and folders that do not go together, and a checkpoint of
+  /// another model; warns on standard error of damaged ones.  Keeps references.
+  RunCheckpoints(const CheckpointFlags&, const PlannedRun&, const Program&);
+
+  /// Sets what `execute` needs to go on from the checkpoint, and makes every
+  /// event call on_event; an interruption ends the run after the step's checkpoint.
+  void attach(RunOptions&);
+
+  /// For people, one line each; empty without --checkpoint.
+  [[nodiscard]] std::string text() const;
+  /// The object "checkpoint"; null without --checkpoint.
+  [[nodiscard]] nlohmann::ordered_json json() const;
+
+ private:
+  void on_event(const RunEvent&);
+
+  const CheckpointFlags& flags_;
+  const PlannedRun& run_;
+  const Program& program_;
+  std::unique_ptr<FileSystem> files_ = system_files();
+  std::optional<Checkpoint> from_;
+  std::uint64_t first_step_ = 1, last_step_ = 0;
+  std::optional<std::string> resumed_;  ///< name of what it went on from
+  std::optional<std::string> newest_;
+  std::vector<std::string> damaged_, changes_;
+  std::vector<SavedCheckpoint> saved_;
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace orrery

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/program/program.hpp"
+#include "exec/checkpoint/files.hpp"
+#include "exec/checkpoint/manifest.hpp"
+#include "exec/checkpoint/state_parts.hpp"
+#include "exec/run/execute.hpp"
+
+namespace orrery {
+
+/// Saving goes in three steps, so that ranks in processes of their own can each
+/// write their file: one process begins, every rank writes, and when all have
+/// one process ends.  Until the last rename a checkpoint has another name than
+/// one that is read; a crash at any time leaves the old one, or the new one, whole.
+
+/// Makes the folder of a new checkpoint, with what a crash has left behind
+/// removed; its number is one above the newest.  Its name in the meantime is
+/// the result's with ".partial" behind it.
+[[nodiscard]] std::string begin_checkpoint(FileSystem&, const std::filesystem::path& folder, std::uint64_t step);
+
+/// Writes the file of one rank.
+[[nodiscard]] RankFileEntry write_rank_file(FileSystem&, const std::filesystem::path& folder, const std::string& name,
+                                            std::uint64_t step, Rank, const std::vector<HeldPart>&, const RunBuffers&);
+
+/// Writes the manifest, with all ranks' entries, and gives the checkpoint its
+/// name.  Then removes all others but those in `keep`.
+void finish_checkpoint(FileSystem&, const std::filesystem::path& folder, const std::string& name, const Manifest&,
+                       const std::vector<std::string>& keep);
+
+/// What was saved.
+struct SavedCheckpoint {
+  std::string name;
+  std::uint64_t step = 0;
+  std::uint64_t bytes = 0;  ///< of the rank files
+};
+
+/// All three, for ranks in one process.  `previous` is the checkpoint to keep beside it.  Where
+/// that fails what was begun is removed, and Error says what is kept.
+[[nodiscard]] SavedCheckpoint save_checkpoint(FileSystem&, const std::filesystem::path& folder, const Program&,
+                                              const RunBuffers&, Manifest, const std::optional<std::string>& previous);
+
+}  // namespace orrery
