@@ -106,7 +106,8 @@ void check_words(const CLI::App& app, int count, const char* const* values) {
                                text.substr(flag.size() + (text[flag.size()] == '='))));
       }
       if (!takes_value) continue;
-      if (!given.insert(o).second) wrong(app, fmt::format("{} is given twice", flag));
+      const bool repeats = o->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+      if (!given.insert(o).second && !repeats) wrong(app, fmt::format("{} is given twice", flag));
       if (text != flag) continue;  // --top=3, -oFILE
       if (i + 1 == count || option_of(app, flag_of(values[i + 1])) != nullptr) {
         wrong(app, fmt::format("{} needs a value", flag));
@@ -115,10 +116,13 @@ void check_words(const CLI::App& app, int count, const char* const* values) {
     }
   }
   std::vector<std::string> names;
+  bool any_number = false;
   for (const CLI::Option* o : app.get_options()) {
-    if (o->get_positional()) names.push_back(o->get_name(true));
+    if (!o->get_positional()) continue;
+    names.push_back(o->get_name(true));
+    any_number = any_number || o->get_items_expected_max() > 1;
   }
-  if (positionals.size() > names.size()) {
+  if (positionals.size() > names.size() && !any_number) {
     wrong(app, fmt::format("\"{}\" is one argument too many", positionals[names.size()]),
           names.empty() ? std::vector<std::string>{}
                         : std::vector<std::string>{
@@ -138,6 +142,10 @@ class AppCommand final : public Command {
     app_.add_option(name, into, help);
     return *this;
   }
+  Command& positional(const std::string& name, std::vector<std::string>& into, const std::string& help) override {
+    app_.add_option(name, into, help)->required();
+    return *this;
+  }
   Command& required(const std::string& name, std::string& into, const std::string& help) override {
     app_.add_option(name, into, help)->required();
     return *this;
@@ -152,6 +160,10 @@ class AppCommand final : public Command {
   }
   Command& option(const std::string& name, std::optional<std::string>& into, const std::string& help) override {
     app_.add_option(name, into, help);
+    return *this;
+  }
+  Command& option(const std::string& name, std::vector<std::string>& into, const std::string& help) override {
+    app_.add_option(name, into, help)->expected(1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     return *this;
   }
   Command& option(const std::string& name, std::uint64_t& into, const std::string& help, Bounds bounds) override {

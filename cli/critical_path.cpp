@@ -38,11 +38,14 @@ std::vector<Stretch> stretches(const CriticalPath& path) {
 
 constexpr std::size_t most = 12;  ///< rows of a table
 
-std::string gain_name(const Gain& g) { return g.all_compute ? "all kernels together" : name_of(g.operation); }
+std::string gain_name(const Gain& g) {
+  if (g.links) return fmt::format("links: {}", name_of(*g.links));
+  return g.all_compute ? "all kernels together" : name_of(g.operation);
+}
 
 }  // namespace
 
-std::string path_text(const Simulation& simulation) {
+std::string path_text(const Simulation& simulation, std::optional<Seconds> least_anywhere) {
   const CriticalPath& path = *simulation.critical_path;
   const std::int64_t step = path.steps.empty() ? 0 : path.steps.back().end;
   const std::vector<Stretch> parts = stretches(path);
@@ -56,9 +59,10 @@ std::string path_text(const Simulation& simulation) {
     return percent(static_cast<double>(t) / static_cast<double>(std::max<std::int64_t>(step, 1)));
   };
   if (replayed) {
-    for (std::size_t i = 0; i < std::min(simulation.gains.size(), most); ++i) {
-      const Gain& g = simulation.gains[i];
-      table.row({gain_name(g), short_text(seconds(g.on_path)), share(g.on_path),
+    std::size_t shown = 0;
+    for (const Gain& g : simulation.gains) {
+      if (!g.links && ++shown > most) continue;
+      table.row({gain_name(g), g.links ? "-" : short_text(seconds(g.on_path)), g.links ? "-" : share(g.on_path),
                  fmt::format("{} ({})", short_text(seconds(g.saved)), share(g.saved))});
     }
   } else {
@@ -78,8 +82,15 @@ std::string path_text(const Simulation& simulation) {
     table.row(std::move(row));
   }
   out += table.str();
-  if (simulation.gains.size() > most)
-    out += fmt::format("the longest {} of {}; --json has all\n", most, simulation.gains.size());
+  const auto ops = static_cast<std::size_t>(
+      std::count_if(simulation.gains.begin(), simulation.gains.end(), [](const Gain& g) { return !g.links; }));
+  if (ops > most) out += fmt::format("the longest {} of {}; --json has all\n", most, ops);
+  if (least_anywhere) {
+    const auto saved =
+        static_cast<std::int64_t>(std::max(0.0, static_cast<double>(step) - least_anywhere->base() * 1e12));
+    out += fmt::format("ranks elsewhere: saves {} ({}) at most; orrery place looks for where\n",
+                       short_text(seconds(saved)), share(saved));
+  }
   // The longest stretches, in order of time.
   std::vector<std::size_t> shown(parts.size());
   for (std::size_t i = 0; i < shown.size(); ++i) shown[i] = i;
@@ -103,7 +114,7 @@ std::string path_text(const Simulation& simulation) {
   return out;
 }
 
-nlohmann::ordered_json path_json(const Simulation& simulation) {
+nlohmann::ordered_json path_json(const Simulation& simulation, std::optional<Seconds> least_anywhere) {
   const CriticalPath& path = *simulation.critical_path;
   nlohmann::ordered_json json;
   json["waiting_s"] = seconds(path.waiting).base();
@@ -116,10 +127,12 @@ nlohmann::ordered_json path_json(const Simulation& simulation) {
   }
   json["gains"] = nlohmann::ordered_json::array();
   for (const Gain& g : simulation.gains) {
-    json["gains"].push_back({{"of", gain_name(g)},
-                             {"on_path_s", seconds(g.on_path).base()},
-                             {"saved_by_a_tenth_less_s", seconds(g.saved).base()}});
+    nlohmann::ordered_json one{{"of", gain_name(g)}, {"on_path_s", seconds(g.on_path).base()}};
+    if (g.links) one["on_path_s"] = nullptr;  // messages of many ops cross them at once
+    one["saved_by_a_tenth_less_s"] = seconds(g.saved).base();
+    json["gains"].push_back(std::move(one));
   }
+  if (least_anywhere) json["least_step_time_anywhere_s"] = least_anywhere->base();
   json["steps"] = nlohmann::ordered_json::array();
   for (const CriticalStep& s : path.steps) {
     json["steps"].push_back({{"rank", index(s.rank)},

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <tuple>
 
+#include "cli/common.hpp"
+#include "cli/drawing.hpp"
 #include "cli/table.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
@@ -58,6 +62,85 @@ std::optional<PathRule> path_rule_named(const std::string& name) {
   return std::nullopt;
 }
 
+PathRule path_rule_of(const std::optional<std::string>& routes) {
+  if (!routes) return PathRule::by_destination;
+  const std::optional<PathRule> rule = path_rule_named(*routes);
+  if (!rule) {
+    refuse("cli.fabric", fmt::format("there are no routes \"{}\"", printable(*routes)),
+           {"Known: by-destination, hashed, rail-local."});
+  }
+  return *rule;
+}
+
+Fabric fabric_for_cluster(const Library& library, const std::string& reference, const ClusterSpec& cluster) {
+  Diagnostics d;
+  std::optional<Fabric> fabric = named_fabric(library, reference, d);
+  require_none(d);
+  const FabricSpec& spec = fabric->spec();
+  if (spec.gpus() < cluster.devices()) {
+    refuse("cli.fabric",
+           fmt::format("{} joins {} GPUs, and the plan's cluster has {}", printable(spec.name), spec.gpus(),
+                       cluster.devices()),
+           {fmt::format("{} nodes of {} would do.", (cluster.devices() + spec.node.gpus - 1) / spec.node.gpus,
+                        spec.node.gpus)});
+  }
+  const bool unlike =
+      cluster.nodes > 1 ? spec.node.gpus != cluster.devices_per_node : spec.node.gpus < cluster.devices_per_node;
+  if (unlike) {
+    refuse("cli.fabric",
+           fmt::format("nodes of {} have {} GPUs, and those of the plan's cluster {}", printable(spec.name),
+                       spec.node.gpus, cluster.devices_per_node),
+           {"Both must be of the same boxes: prices come from the cluster, shares of links from the fabric."});
+  }
+  return std::move(*fabric);
+}
+
+Fabric with_faults(const Fabric& fabric, const FaultFlags& flags) {
+  if (flags.fail.empty() && flags.degrade.empty()) return fabric;
+  FabricSpec spec = fabric.spec();
+  const auto add = [&](const char* flag, const std::string& link, double left) {
+    if (fabric.links_named(link).empty()) {
+      refuse("fabric.link-name", fmt::format("{}: {}", flag, unknown_link(printable(link))), links_like(fabric, link));
+    }
+    spec.faults.push_back({link, left});
+  };
+  for (const std::string& link : flags.fail) add("--fail", link, 0.0);
+  for (const std::string& given : flags.degrade) {
+    const std::size_t at = given.rfind('=');
+    double left = 0.0;
+    const std::string number = at == std::string::npos ? "" : given.substr(at + 1);
+    const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), left);
+    if (failure != std::errc{} || end != number.data() + number.size() || !(left > 0.0 && left <= 1.0)) {
+      refuse("cli.fabric",
+             fmt::format("--degrade: \"{}\" says no share of bandwidth above 0 and up to 1", printable(given)),
+             {"\"leaf 0 -- spine 1=0.5\" leaves half of that cable's."});
+    }
+    add("--degrade", given.substr(0, at), left);
+  }
+  return Fabric(std::move(spec));
+}
+
+void require_drawing(const std::string& file, const Fabric& fabric) {
+  refuse_standard_output("--draw", file);
+  require_folder(file);
+  if (format_of(file).empty()) {
+    refuse("cli.flags", fmt::format("{} says no kind of drawing", printable(file)),
+           {"A name that ends in .svg, .png or .pdf is drawn by Graphviz; .dot and .gv hold the graph as text."});
+  }
+  constexpr std::uint32_t most_drawn = 6000;
+  if (format_of(file) != "dot" && fabric.links() > most_drawn) {
+    refuse("cli.flags",
+           fmt::format("{} has {} links, too many for a picture", printable(fabric.spec().name), fabric.links()),
+           {fmt::format("At most {} are drawn; a name that ends in .dot takes any number, as text.", most_drawn)});
+  }
+}
+
+void write_drawing(const std::string& file, const Fabric& fabric, const std::vector<LinkLoad>& loads, Seconds time) {
+  const std::string format = format_of(file);
+  const std::string graph = dot_of(fabric, shares_of_time(fabric, loads, time));
+  write_file(file, format == "dot" ? graph : draw(graph, format));
+}
+
 std::string fabric_text(const Fabric& fabric, PathRule rule) {
   const FabricSpec& spec = fabric.spec();
   std::string out = printable(spec.name) + "\n";
@@ -80,7 +163,12 @@ std::string fabric_text(const Fabric& fabric, PathRule rule) {
   for (const std::uint32_t to : ends) {
     if (to == 0 || to >= fabric.gpus()) continue;
     route.clear();
-    fabric.route(0, to, rule, 0, route);
+    try {
+      fabric.route(0, to, rule, 0, route);
+    } catch (const CutOff&) {
+      out += fmt::format("  to GPU {}: none, links have failed\n", to);
+      continue;
+    }
     Bandwidth least = fabric.link(route.front()).bandwidth;
     for (const LinkId l : route) least = std::min(least, fabric.link(l).bandwidth);
     out += fmt::format("  to GPU {}: {}, {}\n", to, short_text(fabric.latency(route)), short_text(least));
@@ -101,6 +189,41 @@ nlohmann::ordered_json fabric_json(const Fabric& fabric) {
         {{"kind", title_of(kind)}, {"count", count}, {"bandwidth_bytes_per_s", -bandwidth}, {"latency_s", latency}});
   }
   return json;
+}
+
+CollectiveComparison compare_collectives(const Fabric& fabric, std::uint32_t gpus) {
+  std::vector<std::uint32_t> first(gpus);
+  std::iota(first.begin(), first.end(), 0U);
+  std::vector<Bytes> payloads;
+  for (double n = 0x1p10; n <= 0x1p30; n *= 4.0) payloads.push_back(Bytes::of(n));
+  // PXN where nodes have NICs by rail; elsewhere it changes nothing for whole nodes.
+  return {gpus, compare_all_reduces(fabric, first, payloads, PathRule::rail_local),
+          compare_all_to_alls(fabric, first, payloads, PathRule::rail_local)};
+}
+
+std::string comparison_text(const Fabric& fabric, const CollectiveComparison& c) {
+  return fmt::format(
+      "{}: the first {} of {}, the fabric to themselves, routes rail-local; * fastest\n\nall-reduce, bytes of each "
+      "GPU\n{}\nall-to-all, bytes of each GPU's send buffer\n{}",
+      printable(fabric.spec().name), c.gpus, counted(fabric.gpus(), "GPU"), crossover_text(c.all_reduces),
+      crossover_text(c.all_to_alls));
+}
+
+nlohmann::ordered_json comparison_json(const Fabric& fabric, const CollectiveComparison& c) {
+  const auto rows = [](const std::vector<AlgorithmTimes>& all) {
+    nlohmann::ordered_json out = nlohmann::ordered_json::array();
+    for (const AlgorithmTimes& row : all) {
+      nlohmann::ordered_json times = nlohmann::ordered_json::object();
+      for (const AlgorithmTimes::Entry& e : row.entries) times[e.algorithm] = 1e-12 * static_cast<double>(e.time);
+      out.push_back({{"payload_bytes", row.payload.base()}, {"time_s", std::move(times)}});
+    }
+    return out;
+  };
+  return {{"name", fabric.spec().name},
+          {"gpus", c.gpus},
+          {"routes", "rail-local"},
+          {"all_reduce", rows(c.all_reduces)},
+          {"all_to_all", rows(c.all_to_alls)}};
 }
 
 std::vector<double> shares_of_time(const Fabric& fabric, const std::vector<LinkLoad>& loads, Seconds step) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/channels.hpp"
 #include "cli/common.hpp"
 #include "cli/fabric.hpp"
 #include "cli/status.hpp"
@@ -13,6 +14,7 @@
 #include "cli/verbs.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
+#include "core/spec/spec_files.hpp"
 
 namespace orrery {
 namespace {
@@ -23,14 +25,19 @@ class ImportVerb final : public Verb {
   const char* summary() const override { return "turn another program's description of a network into a fabric"; }
 
   void declare(Command& c) override {
-    c.positional("FILE", file_,
-                 "a topology of NCCL (XML), what `nvidia-smi topo -m` printed, Slurm's topology.conf, a network of "
-                 "ASTRA-sim (YAML), or a graph for Graphviz");
+    c.positional(
+        "FILE", file_,
+        "a topology or graphs of NCCL (XML), its log, what `nvidia-smi topo -m` printed, Slurm's topology.conf, "
+        "a network of ASTRA-sim (YAML), or a graph for Graphviz");
     c.choice("--as", kind_, kinds(), "what FILE is");
     c.option("--gpu", gpu_, "which GPUs these are (h100), where FILE does not say how fast their links are");
     c.option("--nic", nic_, "a network port's bandwidth (\"400 Gbit/s\"), where FILE does not say");
     c.option("--without", without_, "NICs that carry no training, by name (those for storage): NIC4,NIC5");
-    c.option("--nodes", nodes_, "so many of the node that FILE describes, on one switch", {1, max_fabric_gpus});
+    c.option(
+        "--nodes", nodes_,
+        "so many of the node that FILE describes, on one switch; of NCCL's graphs and log: on how many the run was",
+        {1, max_fabric_gpus});
+    c.option("--cluster", cluster_, "NCCL's graphs and log: the cluster that gets their channels");
     c.option("--node", node_, "Slurm: the fabric whose node stands in each place; default: one GPU");
     c.option("--name", name_, "of the fabric; default: the file's");
     declare_output(c, flags_, "write the fabric here; default: print it");
@@ -39,7 +46,10 @@ class ImportVerb final : public Verb {
         "  nvidia-smi topo -m > topo.txt                   and then: orrery import topo.txt --gpu h100 --nodes 4 --nic "
         "\"400 Gbit/s\"\n"
         "  orrery import /etc/slurm/topology.conf --node dgx-h100-superpod --nic \"400 Gbit/s\" -o cluster.toml\n"
-        "  orrery simulate plan.toml --fabric cluster.toml");
+        "  orrery simulate plan.toml --fabric cluster.toml\n"
+        "  NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH ./my_training > run.log\n"
+        "                                                  and then: orrery import run.log --cluster dgx-h100 -o "
+        "mine.toml");
   }
 
   int run() override {
@@ -48,10 +58,16 @@ class ImportVerb final : public Verb {
     Diagnostics d;
     const std::optional<std::string> text = read_text(file_, d);
     require_none(d);
+    const std::optional<ChannelFile> channels = kind_ == "auto"         ? channel_file_of(*text)
+                                                : kind_ == "nccl-graph" ? std::optional(ChannelFile::graph)
+                                                : kind_ == "nccl-log"   ? std::optional(ChannelFile::log)
+                                                                        : std::nullopt;
+    if (channels) return import_channels(*channels, *text);
+    if (cluster_) refuse("cli.flags", "--cluster goes with NCCL's graphs and log alone");
     const std::optional<ImportKind> kind = kind_ == "auto" ? import_kind_of(*text) : kind_named();
     if (!kind) {
       refuse("import.kind", fmt::format("{}: what this file is cannot be seen", printable(file_)),
-             {fmt::format("--as says it: {}.", fmt::join(import_kind_names(), ", "))});
+             {fmt::format("--as says it: {}, nccl-graph, nccl-log.", fmt::join(import_kind_names(), ", "))});
     }
     const ImportOptions options = options_for(*kind);
     const std::optional<Imported> imported = import_fabric(*kind, *text, file_, options, d);
@@ -82,7 +98,60 @@ class ImportVerb final : public Verb {
   static std::vector<std::string> kinds() {
     std::vector<std::string> out{"auto"};
     out.insert(out.end(), import_kind_names().begin(), import_kind_names().end());
+    out.insert(out.end(), {"nccl-graph", "nccl-log"});
     return out;
+  }
+
+  /// Channels that NCCL found: as tables of a cluster's file, or in that file.
+  int import_channels(ChannelFile kind, const std::string& text) {
+    const char* what = kind == ChannelFile::graph ? "NCCL's graphs" : "NCCL's log";
+    for (const auto& [flag, given] : {std::pair("--gpu", gpu_.has_value()), std::pair("--nic", nic_.has_value()),
+                                      std::pair("--without", without_.has_value()),
+                                      std::pair("--node", node_.has_value()), std::pair("--name", name_.has_value())}) {
+      if (given) refuse("cli.flags", fmt::format("{} says nothing about {}", flag, what));
+    }
+    Diagnostics d;
+    const std::optional<NcclChannelReport> report = import_nccl_channels(kind, text, file_, nodes_, d);
+    require_none(d);
+    if (report->graphs.empty() && (flags_.output || cluster_)) {
+      refuse("import.missing", fmt::format("{} has no rates of channels to write", printable(file_)),
+             {"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH prints them."});
+    }
+    std::string out;
+    if (cluster_) {
+      std::optional<ClusterSpec> cluster = library_of(flags_).cluster(*cluster_, {}, std::nullopt, d);
+      require_none(d);
+      for (const ChannelGraph& g : report->graphs) {
+        std::erase_if(cluster->channels, [&](const ChannelGraph& other) {
+          return other.kind == g.kind && other.ranks == g.ranks && other.nodes == g.nodes;
+        });
+        cluster->channels.push_back(g);
+      }
+      out = write_cluster(*cluster);
+    } else {
+      out = channel_tables(*report, {fmt::format("Imported from {}; for a cluster's file.",
+                                                 printable(std::filesystem::path(file_).filename().string()))});
+    }
+    write_output(flags_, out);
+    if (prints_output(flags_)) return status_fine;
+    if (flags_.json) {
+      nlohmann::ordered_json json = channels_json(*report);
+      json["kind"] = kind == ChannelFile::graph ? "nccl-graph" : "nccl-log";
+      if (!flags_.output) json["text"] = out;
+      print_json(json);
+    } else if (flags_.output || report->graphs.empty()) {
+      print(channels_text(*report));
+    } else {
+      // Where it ends up in a file, what it says stands above as comments.
+      std::string said = channels_text(*report), comments;
+      for (std::size_t i = 0; i < said.size();) {
+        const std::size_t end = said.find('\n', i);
+        comments += "# " + said.substr(i, end - i) + "\n";
+        i = end + 1;
+      }
+      print(comments + out);
+    }
+    return status_fine;
   }
 
   ImportKind kind_named() const {
@@ -131,7 +200,7 @@ class ImportVerb final : public Verb {
   }
 
   std::string file_, kind_ = "auto";
-  std::optional<std::string> gpu_, nic_, node_, name_, without_;
+  std::optional<std::string> gpu_, nic_, node_, name_, without_, cluster_;
   std::optional<std::uint32_t> nodes_;
   CommonFlags flags_;
 };

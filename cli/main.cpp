@@ -6,6 +6,7 @@
 #include "cli/common.hpp"
 #include "cli/status.hpp"
 #include "cli/verbs.hpp"
+#include "sim/net/fabric.hpp"
 
 // The program `orrery`: one file per verb; here only the list of them and what
 // becomes of their failures.
@@ -15,6 +16,13 @@ int main(int count, char** values) {
   try {
     try {
       return dispatch(count, values, all_verbs());
+    } catch (const CutOff& cut) {
+      Diagnostics d;
+      d.error("fabric.cut-off", std::string(cut.what()),
+              {"Fewer failed links, other GPUs for the plan, or another fabric would do."});
+      if (json) print_json({{"errors", errors_json(d)}});
+      std::fputs(render(d).c_str(), stderr);
+      return status_input;
     } catch (const InputError& wrong) {
       if (json && !wrong.answered) print_json({{"errors", errors_json(wrong.diagnostics)}});
       std::fputs(render(wrong.diagnostics).c_str(), stderr);

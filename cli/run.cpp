@@ -1,19 +1,30 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
+#include "cli/job.hpp"
+#include "cli/lifecycle_file.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/run_checkpoints.hpp"
 #include "cli/status.hpp"
 #include "cli/verbs.hpp"
 #include "core/base/units_text.hpp"
+#include "core/plan/plan_file.hpp"
+#include "core/program/program_text.hpp"
 #include "core/record/chrome_trace.hpp"
 #include "core/record/live_memory.hpp"
 #include "core/record/report_file.hpp"
+#include "exec/run/execute_rank.hpp"
+#include "exec/run/launch.hpp"
+#include "exec/run/mpi_run.hpp"
+#include "exec/run/post_mortem.hpp"
+#include "exec/run/rank_runner.hpp"
 #include "exec/run/run_report.hpp"
 #include "exec/train/data.hpp"
 
@@ -21,6 +32,7 @@ namespace orrery {
 namespace {
 
 constexpr std::uint64_t most_steps = 1'000'000'000;
+constexpr std::uint32_t most_processes = 128;
 
 /// Live bytes of all ranks at their peaks.
 double needed_bytes(const Program& program) {
@@ -37,16 +49,23 @@ double needed_bytes(const Program& program) {
 class RunVerb final : public Verb {
  public:
   const char* name() const override { return "run"; }
-  const char* summary() const override { return "train a plan for real, on threads of this machine"; }
+  const char* summary() const override { return "train a plan for real, its ranks being threads or processes"; }
 
   void declare(Command& c) override {
     c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
-    c.choice("--backend", backend_, {"threads"}, "what a rank is");
+    c.choice("--backend", backend_, {"threads", "processes", "mpi"},
+             "what a rank is: a thread, a process of this machine that is started here, or one that mpirun or srun has "
+             "started");
+    c.option("--ranks", ranks_, "start so many processes, as --backend processes does; the plan's number of ranks",
+             {1, most_processes});
     c.option("--steps", steps_, "optimizer steps to record", {1, most_steps});
     c.option("--warmup", warmup_, "steps before those", {0, most_steps});
     c.option("--trace", trace_, "write the median step's timeline here; opens in Perfetto (ui.perfetto.dev)");
+    c.option("--log", log_, "write what happens here: a line of JSON for every operation, microbatch, step and so on");
     c.option("--disk", disk_, "folder for the files of the disk tier, removed after the run");
     c.option("--watchdog", watchdog_, "longest wait for another rank, in seconds");
+    c.option("--heartbeat", heartbeat_, "longest time in which a rank's process gives no sign of life, in seconds");
+    c.option("--records", records_, "folder for the ranks' last operations, kept where a process fails");
     declare_checkpoints(c, checkpoints_);
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");
@@ -55,22 +74,43 @@ class RunVerb final : public Verb {
         "  orrery run plan.toml --steps 100 --checkpoint saved --every 20\n"
         "  orrery run other.toml --steps 100 --checkpoint saved --resume\n"
         "  orrery run plan.toml --steps 5 --trace measured.json -o measured-report.json\n"
+        "  orrery run demo-2x2x2 --ranks 8 --heartbeat 2\n"
+        "  mpirun -n 8 orrery run demo-2x2x2 --backend mpi\n"
         "  orrery simulate plan.toml --trace predicted.json && orrery compare predicted.json measured.json");
   }
 
   int run() override;
 
  private:
+  /// All that is needed to begin.
+  struct Prepared {
+    LoadedPlan loaded;
+    std::unique_ptr<DataSource> data;
+    RunOptions options;
+    std::unique_ptr<LifecycleFile> log;
+  };
+  /// Throws what is wrong with arguments and files.
+  [[nodiscard]] Prepared prepare() const;
   void refuse_too_large(const Program&) const;
   /// The run on the machine that it was measured on.
   [[nodiscard]] PlannedRun as_measured(const PlannedRun& planned) const;
 
+  int run_on_threads();
+  int run_as_processes();
+  int run_over_mpi();
+  /// Shows how far the run is while `train` goes on; on rank 0.
+  template <class Train>
+  RunResult watched(Prepared&, RunCheckpoints&, Train train) const;
+  /// Writes and prints what came of it: the exit status.
+  int show(const Prepared&, const RunResult&, const RunCheckpoints&) const;
+
   CommonFlags flags_;
   CheckpointFlags checkpoints_;
   std::string plan_, backend_ = "threads";
-  std::optional<std::string> trace_, disk_;
+  std::optional<std::string> trace_, log_, disk_, records_;
+  std::optional<std::uint32_t> ranks_;
   std::uint64_t steps_ = 5, warmup_ = 1;
-  double watchdog_ = 60.0;
+  double watchdog_ = 60.0, heartbeat_ = 5.0;
 };
 
 void RunVerb::refuse_too_large(const Program& program) const {
@@ -100,40 +140,154 @@ PlannedRun RunVerb::as_measured(const PlannedRun& planned) const {
   return run;
 }
 
-int RunVerb::run() {
+RunVerb::Prepared RunVerb::prepare() const {
   if (steps_ < 1 || steps_ > 1'000'000'000) refuse("cli.steps", "--steps is from 1 to 1000000000");
   if (warmup_ > 1'000'000'000) refuse("cli.warmup", "--warmup is from 0 to 1000000000");
   if (!(watchdog_ > 0.0 && watchdog_ <= 1e6)) refuse("cli.watchdog", "--watchdog is above 0 and at most 1000000");
-  keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, trace_});
-  const LoadedPlan loaded = load_plan(plan_, flags_, "local-cpu", ClusterUse::fall_back);
-  if (const std::string& scaling = loaded.run.model.rope_scaling; !scaling.empty()) {
+  if (!(heartbeat_ >= 0.1 && heartbeat_ <= 1e6)) refuse("cli.heartbeat", "--heartbeat is from 0.1 to 1000000");
+  keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, trace_, log_});
+  Prepared p{load_plan(plan_, flags_, "local-cpu", ClusterUse::fall_back), nullptr, {}, nullptr};
+  if (const std::string& scaling = p.loaded.run.model.rope_scaling; !scaling.empty()) {
     refuse("cli.rope-scaling",
-           fmt::format("{} scales its rotary angles ({}), which no kernel here does", loaded.run.model.name, scaling),
+           fmt::format("{} scales its rotary angles ({}), which no kernel here does", p.loaded.run.model.name, scaling),
            {"estimate and simulate hold, since it costs nothing. To train with plain angles, leave rope_scaling out."});
   }
-  refuse_too_large(loaded.program);
-  RunCheckpoints checkpoints(checkpoints_, loaded.run, loaded.program);
+  refuse_too_large(p.loaded.program);
+  if (records_ && !std::filesystem::is_directory(*records_)) {
+    refuse("cli.records", fmt::format("--records names no folder: {}", *records_));
+  }
   require_output(flags_);
   refuse_standard_output("--trace", trace_);
+  refuse_standard_output("--log", log_);
   if (trace_) require_folder(*trace_);
-  const auto data = data_of(loaded.run.model, loaded.run.workload);
-  RunOptions options;
-  options.steps = steps_;
-  options.warmup_steps = warmup_;
-  options.concurrent_lanes = loaded.run.cluster->device.concurrent_lanes;
-  options.watchdog = Seconds::of(watchdog_);
-  options.disk_folder = disk_ ? std::filesystem::path(*disk_) : std::filesystem::temp_directory_path();
-  options.cancel = &interrupted();
-  catch_interrupt();
+  if (log_) require_folder(*log_);
+  p.data = data_of(p.loaded.run.model, p.loaded.run.workload);
+  p.options.steps = steps_;
+  p.options.warmup_steps = warmup_;
+  p.options.concurrent_lanes = p.loaded.run.cluster->device.concurrent_lanes;
+  p.options.watchdog = Seconds::of(watchdog_);
+  p.options.disk_folder = disk_ ? std::filesystem::path(*disk_) : std::filesystem::temp_directory_path();
+  p.options.cancel = &interrupted();
+  return p;
+}
+
+template <class Train>
+RunResult RunVerb::watched(Prepared& p, RunCheckpoints& checkpoints, Train train) const {
+  if (log_ && p.log == nullptr) p.log = std::make_unique<LifecycleFile>(*log_);
+  if (p.log) p.options.hooks = &p.log->hooks();
   // A step may take long: the bar goes on between two.
-  std::optional<Ticker> ticker(std::in_place, "run");
-  options.on_event = [&](const RunEvent& event) {
-    ticker->show("run", event.step, warmup_ + steps_, event.loss ? fmt::format("loss {:.4f}", *event.loss) : "");
+  Ticker ticker("run");
+  p.options.on_event = [&](const RunEvent& event) {
+    ticker.show("run", event.step, warmup_ + steps_, event.loss ? fmt::format("loss {:.4f}", *event.loss) : "");
   };
-  checkpoints.attach(options);
-  const RunResult result =
-      execute(loaded.program, loaded.run.model, loaded.run.workload, loaded.run.plan, *data, options);
-  ticker.reset();
+  checkpoints.attach(p.options);
+  return train();
+}
+
+int RunVerb::run() {
+  if (ranks_ && backend_ == "threads") backend_ = "processes";
+  if (ranks_ && backend_ == "mpi")
+    refuse("cli.ranks", "--ranks starts processes; those of --backend mpi are started by mpirun or srun");
+  if (backend_ == "mpi") return run_over_mpi();
+  return backend_ == "processes" ? run_as_processes() : run_on_threads();
+}
+
+int RunVerb::run_on_threads() {
+  Prepared p = prepare();
+  RunCheckpoints checkpoints(checkpoints_, p.loaded.run, p.loaded.program);
+  catch_interrupt();
+  const PlannedRun& run = p.loaded.run;
+  const RunResult result = watched(
+      p, checkpoints, [&] { return execute(p.loaded.program, run.model, run.workload, run.plan, *p.data, p.options); });
+  return show(p, result, checkpoints);
+}
+
+int RunVerb::run_as_processes() {
+  Prepared p = prepare();
+  const Program& program = p.loaded.program;
+  if (ranks_ && *ranks_ != program.mesh.size()) {
+    refuse("cli.ranks", fmt::format("--ranks is {}, and the plan has {} ranks", *ranks_, program.mesh.size()));
+  }
+  if (program.mesh.size() > most_processes) {
+    refuse("cli.ranks",
+           fmt::format("the plan has {} ranks; at most {} processes are started", program.mesh.size(), most_processes));
+  }
+  catch_interrupt();
+  if (log_) p.log = std::make_unique<LifecycleFile>(*log_);  // here, so that a failure of rank 0's process can be told
+  const RecordsFolder records(records_);
+  RunCheckpoints checkpoints(checkpoints_, p.loaded.run, program);
+  LaunchOptions how;
+  how.ranks = static_cast<std::uint32_t>(program.mesh.size());
+  how.ends = ends_of(program, p.options.concurrent_lanes);
+  how.watchdog = p.options.watchdog;
+  how.heartbeat = Seconds::of(heartbeat_);
+  how.records = records.path();
+  const LaunchOutcome outcome = launch(how, [&](ProcessWorld& world, Recorder& recorder) {
+    const auto train = [&] {
+      return execute_rank(world, program, p.loaded.run.workload, *p.data, p.options, "run processes", &recorder);
+    };
+    if (world.rank() == Rank{0}) return show(p, watched(p, checkpoints, [&] { return *train(); }), checkpoints);
+    checkpoints.attach(p.options);
+    static_cast<void>(train());
+    return status_fine;
+  });
+  if (!outcome.failure) return outcome.status;
+  const std::string what = post_mortem_text(program, *outcome.failure, outcome.recordings);
+  if (p.log) p.log->hooks().failure({what});
+  throw Error(records.kept(what));
+}
+
+int RunVerb::run_over_mpi() {
+  MpiSession session(mpi_module());
+  std::optional<Prepared> p;
+  std::optional<RunCheckpoints> checkpoints;
+  std::exception_ptr wrong;
+  JobState state;
+  try {
+    p = prepare();
+    if (p->loaded.program.mesh.size() != session.ranks())
+      refuse_world_size(p->loaded.program.mesh.size(), session.ranks());
+    checkpoints.emplace(checkpoints_, p->loaded.run, p->loaded.program);
+    state.digest = digest_of(
+        {orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),
+         fmt::format("{} {} {} {}", warmup_, steps_, p->options.concurrent_lanes, checkpoints->first_step())});
+  } catch (const InputError&) {
+    wrong = std::current_exception();
+    state.status = status_input;
+  } catch (const std::exception&) {
+    wrong = std::current_exception();
+    state.status = status_world;
+  }
+  // Whatever is wrong is wrong for all, and said once.
+  const std::vector<JobState> states = session.all_gather(state);
+  if (const auto first = first_wrong(states)) {
+    if (session.rank() != first->rank) return first->status;
+    if (wrong) std::rethrow_exception(wrong);
+    throw Error(first->what);
+  }
+  catch_interrupt();
+  const RecordsFolder records(records_, session);
+  MpiRunOptions how;
+  how.heartbeat = Seconds::of(heartbeat_);
+  how.records = records.path();
+  how.failed_status = status_world;
+  how.tell = [&](const std::string& what) {
+    if (log_) LifecycleFile(*log_, LifecycleFile::Mode::append).hooks().failure({what});
+    std::fprintf(stderr, "error: %s\n", what.c_str());
+  };
+  const auto train = [&] {
+    return execute_mpi(session, p->loaded.program, p->loaded.run.workload, *p->data, p->options, how);
+  };
+  if (session.rank() == Rank{0}) {
+    return show(*p, watched(*p, *checkpoints, [&] { return *train(); }), *checkpoints);
+  }
+  checkpoints->attach(p->options);
+  static_cast<void>(train());
+  return status_fine;
+}
+
+int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoints& checkpoints) const {
+  const LoadedPlan& loaded = p.loaded;
   if (result.traces.empty()) {
     print(flags_.json ? "{\n  \"complete\": false,\n  \"recorded_steps\": 0\n}\n"
                       : "Interrupted before a step was recorded.\n");

@@ -47,9 +47,6 @@ RunCheckpoints::RunCheckpoints(const CheckpointFlags& flags, const PlannedRun& r
     for (const std::string& damage : damaged_) text += "\n  " + damage;
     throw Error(text);
   }
-  for (const std::string& damage : damaged_) {
-    std::fputs(fmt::format("warning: {}; {} is used instead\n", damage, found.checkpoint->name).c_str(), stderr);
-  }
   from_ = std::move(found.checkpoint);
   Diagnostics d;
   check_resume(from_->manifest, run, (from_->folder / manifest_name).string(), d);
@@ -62,6 +59,7 @@ RunCheckpoints::RunCheckpoints(const CheckpointFlags& flags, const PlannedRun& r
 void RunCheckpoints::attach(RunOptions& options) {
   if (!flags_.folder) return;
   options.first_step = first_step_;
+  hooks_ = options.hooks;
   last_step_ = options.warmup_steps + options.steps;
   options.cancel = &stop_;
   auto show = std::move(options.on_event);
@@ -75,9 +73,13 @@ void RunCheckpoints::on_event(const RunEvent& event) {
   const std::filesystem::path folder = *flags_.folder;
   if (event.step == 0) {
     if (!from_) return;
+    for (const std::string& damage : damaged_) {
+      std::fputs(fmt::format("warning: {}; {} is used instead\n", damage, from_->name).c_str(), stderr);
+    }
     std::vector<Rank> ranks;
     for (std::uint32_t r = 0; r < program_.mesh.size(); ++r) ranks.push_back(Rank{r});
     restore(*from_, program_, ranks, *event.buffers);
+    if (hooks_ != nullptr) hooks_->recovery({first_step_ - 1, (folder / from_->name).string()});
     from_.reset();
     return;
   }
@@ -87,6 +89,7 @@ void RunCheckpoints::on_event(const RunEvent& event) {
   if (!due && !stop_ && event.step != last_step_) return;
   saved_.push_back(save_checkpoint(*files_, folder, program_, *event.buffers, manifest_of(run_, step), newest_));
   newest_ = saved_.back().name;
+  if (hooks_ != nullptr) hooks_->checkpoint({step, (folder / *newest_).string()});
 }
 
 std::string RunCheckpoints::text() const {

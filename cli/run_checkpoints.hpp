@@ -26,17 +26,21 @@ struct CheckpointFlags {
 };
 void declare_checkpoints(Command&, CheckpointFlags&);
 
-/// Checkpoints of one run whose ranks are threads: what it goes on from, and
-/// what it saves.  Does nothing without --checkpoint.
+/// Checkpoints of one run: what it goes on from, and what it saves.  Does
+/// nothing without --checkpoint.  Where ranks are processes, each has one of
+/// these, and that of rank 0 reads and writes for all.
 class RunCheckpoints {
  public:
   /// Refuses flags and folders that do not go together, and a checkpoint of
-  /// another model; warns on standard error of damaged ones.  Keeps references.
+  /// another model.  Keeps references.  Damaged ones are told on standard error as the run begins.
   RunCheckpoints(const CheckpointFlags&, const PlannedRun&, const Program&);
 
   /// Sets what `execute` needs to go on from the checkpoint, and makes every
   /// event call on_event; an interruption ends the run after the step's checkpoint.
   void attach(RunOptions&);
+
+  /// The step that the run begins with: 1, or the one after the checkpoint's.
+  [[nodiscard]] std::uint64_t first_step() const { return first_step_; }
 
   /// For people, one line each; empty without --checkpoint.
   [[nodiscard]] std::string text() const;
@@ -57,6 +61,7 @@ class RunCheckpoints {
   std::vector<std::string> damaged_, changes_;
   std::vector<SavedCheckpoint> saved_;
   std::atomic<bool> stop_{false};
+  LifecycleHooks* hooks_ = nullptr;
 };
 
 }  // namespace orrery

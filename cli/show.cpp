@@ -39,6 +39,9 @@ class ShowVerb final : public Verb {
     c.positional("X", reference_, "a name or a file; without it, the known names; for program: a plan");
     c.flag("--dot", dot_, "as a graph for Graphviz; -o FILE.svg, .png or .pdf draws it");
     c.flag("--astra-sim", astra_, "fabric: as a network of ASTRA-sim's analytical backends");
+    c.flag("--crossover", crossover_,
+           "fabric: times of all-reduces and all-to-alls by every algorithm, over the first --gpus N (default: at most "
+           "64)");
     c.option("--rank", rank_, "program: the expanded list of one rank");
     c.option("--after", after_, "program: as it stands after this pass of lowering");
     c.flag("--order", order_, "plan: what each pipeline rank computes, in order, as a custom schedule's file has it");
@@ -50,6 +53,7 @@ class ShowVerb final : public Verb {
         "  orrery show model llama-3-70b\n"
         "  orrery show cluster dgx-h100 --gpus 64 --dot -o cluster.svg\n"
         "  orrery show fabric dgx-h100-superpod\n"
+        "  orrery show fabric dgx-h100-superpod --crossover --gpus 32\n"
         "  orrery show plan demo-2x2x2\n"
         "  orrery show plan demo-2x2x2 --order -o mine.order\n"
         "  orrery show program demo-2x2x2 --rank 3\n"
@@ -94,6 +98,9 @@ class ShowVerb final : public Verb {
     if (order_ && (kind_ != "plan" || !reference_)) refuse("cli.flags", "--order goes with show plan PLAN only");
     if (order_ && (dot_ || flags_.json)) refuse("cli.flags", "--order does not go with --dot or --json");
     if (astra_ && (kind_ != "fabric" || !reference_)) refuse("cli.flags", "--astra-sim goes with show fabric F only");
+    if (crossover_ && (kind_ != "fabric" || !reference_))
+      refuse("cli.flags", "--crossover goes with show fabric F only");
+    if (crossover_ && (dot_ || astra_)) refuse("cli.flags", "--crossover does not go with --dot or --astra-sim");
     if (astra_ && (dot_ || flags_.json)) refuse("cli.flags", "--astra-sim does not go with --dot or --json");
     if (after_) refuse_pass();
     if (rank_ && dot_) {
@@ -204,6 +211,10 @@ class ShowVerb final : public Verb {
       for (std::size_t i = 0; i < c->levels.size(); ++i) {
         json["levels"][i]["bandwidth_bytes_per_s"] = c->levels[i].bandwidth.base();
         json["levels"][i]["latency_s"] = c->levels[i].latency.base();
+        for (const SizedRate& r : c->levels[i].rates) {
+          json["levels"][i]["rates_by_size"].push_back(
+              {{"message_bytes", r.message.base()}, {"rate_bytes_per_s", r.rate.base()}});
+        }
       }
       put_json(json);
     } else {
@@ -232,11 +243,28 @@ class ShowVerb final : public Verb {
     return status_fine;
   }
 
+  /// Of a crossover table: the first so many, without --gpus whole nodes of at most 64.
+  std::uint32_t gpus_to_compare(const Fabric& f) const {
+    constexpr std::uint32_t most = 512;
+    if (!flags_.gpus) {
+      const std::uint32_t each = f.spec().node.gpus;
+      return std::min(f.gpus(), each >= 64 ? 64 : 64 / each * each);
+    }
+    if (*flags_.gpus < 2 || *flags_.gpus > std::min(most, f.gpus())) {
+      refuse("cli.arguments", fmt::format("algorithms are not compared over {}", counted(*flags_.gpus, "GPU")),
+             {fmt::format("The fabric has {}; from 2 to {} are compared.", f.gpus(), std::min(most, f.gpus()))});
+    }
+    return static_cast<std::uint32_t>(*flags_.gpus);
+  }
+
   int fabric(const Library& library) const {
     Diagnostics d;
     const std::optional<Fabric> f = named_fabric(library, *reference_, d);
     require_none(d);
-    if (dot_) {
+    if (crossover_) {
+      const CollectiveComparison c = compare_collectives(*f, gpus_to_compare(*f));
+      flags_.json ? put_json(comparison_json(*f, c)) : put(comparison_text(*f, c));
+    } else if (dot_) {
       put_dot(dot_of(*f));
     } else if (astra_) {
       std::string why;
@@ -326,7 +354,7 @@ class ShowVerb final : public Verb {
   CommonFlags flags_;
   std::string kind_;
   std::optional<std::string> reference_, cluster_, after_;
-  bool astra_ = false;
+  bool crossover_ = false, astra_ = false;
   bool dot_ = false;
   bool order_ = false;
   std::optional<std::uint32_t> rank_;

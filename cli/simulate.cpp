@@ -8,14 +8,17 @@
 #include "cli/critical_path.hpp"
 #include "cli/drawing.hpp"
 #include "cli/fabric.hpp"
+#include "cli/lifecycle_file.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
+#include "cli/simulate_jobs.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
 #include "core/base/units_text.hpp"
 #include "core/record/chrome_trace.hpp"
 #include "core/record/report_file.hpp"
+#include "planner/least_anywhere.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "sim/memory/memory_report.hpp"
@@ -57,15 +60,32 @@ std::vector<Delay> delays(const Report& shared, const Report& alone) {
   return out;
 }
 
+/// The life of the one step that was simulated.
+void tell_all(const Program& program, const Trace& trace, const std::string& path) {
+  LifecycleFile log(path);
+  log.hooks().init({trace.origin, program.mesh.size()});
+  tell_step(log.hooks(), program, trace, {1, false, 0, {}});
+  log.hooks().shutdown({1});
+}
+
 class SimulateVerb final : public Verb {
  public:
   const char* name() const override { return "simulate"; }
   const char* summary() const override { return "play a plan's step as discrete events, op by op"; }
 
   void declare(Command& c) override {
-    c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
+    c.positional("PLAN", plans_, "a plan file, or the name of an example plan; with --on, one for each job");
+    c.option("--on", jobs_.cluster,
+             "jobs side by side on this cluster, whose links they share: a name or a .toml file");
+    c.option("--nodes", jobs_.placement.nodes,
+             "with --on: nodes of each job, as 0-3/4,6; default: one after the other");
+    c.option("--on-gpus", jobs_.placement.gpus, "with --on: GPUs of each job, as 0-3/4-7");
+    c.flag("--interleave", jobs_.placement.interleave, "with --on: nodes in turn");
+    c.option("--steps", jobs_.steps, "with --on: steps that each job ends at least; the first does not count",
+             {1, 10'000});
     c.option("--cluster", cluster_, "in place of the plan's: a name or a .toml file");
     c.option("--trace", trace_, "write the timeline here; opens in Perfetto (ui.perfetto.dev)");
+    c.option("--log", log_, "write what happens here, as orrery run --log does; of the ranks that --ranks says");
     c.choice("--ranks", ranks_, {"auto", "all", "classes"},
              "ranks in the trace; auto: all up to 200000 ops, then one rank of each stage");
     c.flag("--large", large_, "write a timeline of more than 2 GB");
@@ -74,12 +94,17 @@ class SimulateVerb final : public Verb {
     c.option("--noise", noise_, "spread of random delays of ops, relative");
     c.option("--stragglers", stragglers_, "so many ranks, drawn by seed, compute slower");
     c.option("--slowdown", slowdown_, "the compute of stragglers takes so many times as long");
+    c.option("--slow-gpus", slow_gpus_, "GPUs of the cluster whose compute takes so many times as long, as 3,8-15=1.3");
     c.flag("--expand", expand_, "simulate every rank, not one of each class of ranks that behave alike");
     c.option("--fabric", fabric_, "let communications share the links of this fabric: a name or a .toml file");
     c.option("--draw", draw_,
-             "draw the fabric here (.svg, .png, .pdf, .dot), its links coloured by load; with --fabric");
+             "draw the fabric here (.svg, .png, .pdf, .dot), its links coloured by load; with --fabric or --on");
     c.option("--routes", routes_,
              "of several ways through the fabric: by-destination (the default), hashed, rail-local");
+    c.option("--fail", faults_.fail,
+             "a link or switch of the fabric that has failed, as \"leaf 0 -- spine 1\"; may be given again");
+    c.option("--degrade", faults_.degrade,
+             "a link and the share of its bandwidth that is left, as \"leaf 0 -- spine 1=0.5\"");
     c.option("--seed", seed_, "of the random delays, the stragglers and hashed routes",
              {0, std::numeric_limits<std::uint64_t>::max()});
     declare_allocator(c, flags_);
@@ -91,20 +116,31 @@ class SimulateVerb final : public Verb {
         "  orrery simulate plan.toml --noise 0.05 --seed 7\n"
         "  orrery simulate plan.toml --critical-path\n"
         "  orrery simulate plan.toml --stragglers 2 --slowdown 1.3\n"
-        "  orrery simulate plan.toml --fabric dgx-h100-superpod --routes hashed");
+        "  orrery simulate plan.toml --fabric dgx-h100-superpod --routes hashed\n"
+        "  orrery simulate plan.toml --fabric dgx-h100-superpod --fail \"leaf 0 -- spine 1\"\n"
+        "  orrery simulate a.toml b.toml --on dgx-h100 --interleave --trace jobs.json");
   }
 
   int run() override {
     if (!(noise_ >= 0.0 && noise_ <= 10.0)) refuse("cli.noise", "--noise is from 0 to 10");
     if (!(slowdown_ >= 1.0 && slowdown_ <= 1000.0)) refuse("cli.slowdown", "--slowdown is from 1 to 1000");
-    keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, trace_, draw_});
-    const LoadedPlan loaded = load_plan(plan_, flags_, cluster_);
+    if (jobs_.cluster) return run_jobs();
+    if (plans_.size() > 1) {
+      refuse("cli.jobs", fmt::format("{} plans, and no cluster for them", plans_.size()),
+             {"--on CLUSTER plays them side by side on it."});
+    }
+    if (jobs_.placement.nodes || jobs_.placement.gpus || jobs_.placement.interleave ||
+        jobs_.steps != JobsRequest{}.steps) {
+      refuse("cli.jobs", "--nodes, --on-gpus, --interleave and --steps go with --on only");
+    }
+    keep_apart(plan_path(plans_.front(), library_of(flags_)), {flags_.output, trace_, log_, draw_});
+    const LoadedPlan loaded = load_plan(plans_.front(), flags_, cluster_);
     SimulateOptions options;
     options.expand = expand_;
     const bool all = ranks_ == "all" || (ranks_ == "auto" && step_ops(loaded.program) <= most_ops);
-    options.trace = !trace_ ? SimulateOptions::Ranks::none
-                    : all   ? SimulateOptions::Ranks::all
-                            : SimulateOptions::Ranks::classes;
+    options.trace = !trace_ && !log_ ? SimulateOptions::Ranks::none
+                    : all            ? SimulateOptions::Ranks::all
+                                     : SimulateOptions::Ranks::classes;
     options.critical_path = critical_path_;
     if (noise_ > 0.0) options.noise = Noise{seed_, noise_};
     if (stragglers_ > loaded.program.mesh.size()) {
@@ -112,10 +148,16 @@ class SimulateVerb final : public Verb {
              fmt::format("--stragglers asks for {} of {}", stragglers_, counted(loaded.program.mesh.size(), "rank")));
     }
     if (stragglers_ > 0) options.stragglers = Stragglers{seed_, stragglers_, slowdown_};
+    const std::map<std::uint32_t, double> slow = slow_gpus_of(slow_gpus_);
+    options.slow = slow_ranks_on(slow, loaded.program.mesh.size(), loaded.run.plan.placement);
+    require_ranks_on(slow, {options.slow});
     const std::optional<Fabric> fabric = fabric_for(loaded);
-    if (fabric) options.fabric = FabricRoutes{&*fabric, path_rule(), seed_};
+    if (fabric) options.fabric = FabricRoutes{&*fabric, path_rule_of(routes_), seed_};
     if (trace_) require_trace(loaded.program, all);
-    if (draw_) require_drawing(fabric);
+    refuse_standard_output("--log", log_);
+    if (log_) require_folder(*log_);
+    if (draw_ && !fabric) refuse("cli.fabric", "--draw goes with --fabric only");
+    if (draw_) require_drawing(*draw_, *fabric);
     require_output(flags_);
     Progress progress;
     options.progress.report = [&](std::uint64_t done, std::uint64_t total) { progress.show("simulate", done, total); };
@@ -136,25 +178,28 @@ class SimulateVerb final : public Verb {
       progress.clear();
       return partial(loaded, stopped);
     }
+    // A lower bound on the step with its ranks on other devices, which noise may undercut, and which says nothing where
+    // ranks wait for cores.
+    std::optional<Seconds> anywhere;
+    if (critical_path_ && !options.noise && !cost_model(loaded).core_sharing())
+      anywhere = least_anywhere(loaded.program, cost_model(loaded));
     Report& report = result.report;
     tell_prices(report, loaded.calibration);
     add_process_memory(report, loaded.run, loaded.program, loaded.calibration.calibration.memory,
                        flags_.expandable_segments);
     sort_by_load(result.links);
+    if (log_) tell_all(loaded.program, result.trace, *log_);
     const std::size_t written = trace_ ? write_trace(loaded, result.trace, progress) : 0;
     const bool stopped = trace_ && interrupted().load();
     progress.clear();
-    if (draw_) {
-      const std::string format = format_of(*draw_);
-      const std::string graph = dot_of(*fabric, shares_of_time(*fabric, result.links, report.step_time));
-      write_file(*draw_, format == "dot" ? graph : draw(graph, format));
-    }
+    if (draw_) write_drawing(*draw_, *fabric, result.links, report.step_time);
     write_output(flags_, write_report(report));
     if (prints_output(flags_)) {
       // It has been printed.
     } else if (flags_.json) {
       nlohmann::ordered_json json = to_json(report);
       json["events"] = result.events;
+      json["history_hash"] = fmt::format("{:016x}", result.history_hash);
       json["rank_classes"] = result.rank_classes;
       if (result.link_classes) {
         json["link_classes"] = *result.link_classes;
@@ -170,7 +215,7 @@ class SimulateVerb final : public Verb {
         json["links_used"] = result.links.size();
         json["links"] = loads_json(*fabric, result.links, report.step_time, 100);
       }
-      if (result.critical_path) json["critical_path"] = path_json(result);
+      if (result.critical_path) json["critical_path"] = path_json(result, anywhere);
       json["complete"] = !stopped;
       if (trace_) json["trace_ranks"] = written;
       print_json(json);
@@ -185,8 +230,8 @@ class SimulateVerb final : public Verb {
         if (!delays(report, *unshared).empty()) out += table.str() + "\n";
         out += loads_text(*fabric, result.links, report.step_time, 8);
       }
-      if (result.critical_path) out += "\n" + path_text(result);
-      out += fmt::format("\n  {} events\n", result.events);
+      if (result.critical_path) out += "\n" + path_text(result, anywhere);
+      out += fmt::format("\n  {} events, history {:016x}\n", result.events, result.history_hash);
       const std::uint64_t ranks = loaded.program.mesh.size();
       if (result.rank_classes < ranks) {
         out += fmt::format("  {} in {} of ranks that behave alike", counted(ranks, "rank"),
@@ -209,59 +254,35 @@ class SimulateVerb final : public Verb {
   }
 
  private:
-  /// What --routes says; refused without a fabric.
-  PathRule path_rule() const {
-    if (!routes_) return PathRule::by_destination;
-    const std::optional<PathRule> rule = path_rule_named(*routes_);
-    if (!rule) {
-      refuse("cli.fabric", fmt::format("there are no routes \"{}\"", printable(*routes_)),
-             {"Known: by-destination, hashed, rail-local."});
-    }
-    return *rule;
+  /// Several jobs, or one, on a cluster of their own choice.
+  int run_jobs() {
+    if (critical_path_) refuse("cli.jobs", "--critical-path goes with one plan, without --on");
+    if (log_) refuse("cli.jobs", "--log goes with one plan, without --on");
+    if (cluster_) refuse("cli.jobs", "--on and --cluster say two things");
+    if (ranks_ != "auto" || large_)
+      refuse("cli.jobs", "the timeline of jobs has one rank of each class: no --ranks or --large");
+    jobs_.plans = plans_;
+    jobs_.fabric = fabric_;
+    jobs_.faults = faults_;
+    jobs_.rule = path_rule_of(routes_);
+    jobs_.seed = seed_;
+    jobs_.expand = expand_;
+    if (noise_ > 0.0) jobs_.noise = Noise{seed_, noise_};
+    if (stragglers_ > 0) jobs_.stragglers = Stragglers{seed_, stragglers_, slowdown_};
+    jobs_.slow_gpus = slow_gpus_;
+    jobs_.trace = trace_;
+    jobs_.draw = draw_;
+    return run_simulate_jobs(jobs_, flags_);
   }
 
   /// The fabric that was asked for; refused where it is not the cluster's.
   std::optional<Fabric> fabric_for(const LoadedPlan& loaded) const {
     if (!fabric_ && routes_) refuse("cli.fabric", "--routes goes with --fabric only");
+    if (!fabric_ && !(faults_.fail.empty() && faults_.degrade.empty())) {
+      refuse("cli.fabric", "--fail and --degrade go with --fabric or --on only");
+    }
     if (!fabric_) return std::nullopt;
-    Diagnostics d;
-    std::optional<Fabric> fabric = named_fabric(library_of(flags_), *fabric_, d);
-    require_none(d);
-    const ClusterSpec& cluster = *loaded.run.cluster;
-    const FabricSpec& spec = fabric->spec();
-    if (spec.gpus() < cluster.devices()) {
-      refuse("cli.fabric",
-             fmt::format("{} joins {} GPUs, and the plan's cluster has {}", printable(spec.name), spec.gpus(),
-                         cluster.devices()),
-             {fmt::format("{} nodes of {} would do.", (cluster.devices() + spec.node.gpus - 1) / spec.node.gpus,
-                          spec.node.gpus)});
-    }
-    const bool unlike =
-        cluster.nodes > 1 ? spec.node.gpus != cluster.devices_per_node : spec.node.gpus < cluster.devices_per_node;
-    if (unlike) {
-      refuse("cli.fabric",
-             fmt::format("nodes of {} have {} GPUs, and those of the plan's cluster {}", printable(spec.name),
-                         spec.node.gpus, cluster.devices_per_node),
-             {"Both must be of the same boxes: prices come from the cluster, shares of links from the fabric."});
-    }
-    return fabric;
-  }
-
-  /// Refuses, before the work that leads to it, a drawing of nothing, of no known kind, or that nobody could look at.
-  void require_drawing(const std::optional<Fabric>& fabric) const {
-    refuse_standard_output("--draw", draw_);
-    if (!fabric) refuse("cli.fabric", "--draw goes with --fabric only");
-    require_folder(*draw_);
-    if (format_of(*draw_).empty()) {
-      refuse("cli.flags", fmt::format("{} says no kind of drawing", printable(*draw_)),
-             {"A name that ends in .svg, .png or .pdf is drawn by Graphviz; .dot and .gv hold the graph as text."});
-    }
-    constexpr std::uint32_t most_drawn = 6000;
-    if (format_of(*draw_) != "dot" && fabric->links() > most_drawn) {
-      refuse("cli.flags",
-             fmt::format("{} has {} links, too many for a picture", printable(fabric->spec().name), fabric->links()),
-             {fmt::format("At most {} are drawn; a name that ends in .dot takes any number, as text.", most_drawn)});
-    }
+    return with_faults(fabric_for_cluster(library_of(flags_), *fabric_, *loaded.run.cluster), faults_);
   }
 
   /// Refuses a timeline that nothing could open, before the work that leads to it.
@@ -330,8 +351,11 @@ class SimulateVerb final : public Verb {
   }
 
   CommonFlags flags_;
-  std::string plan_;
-  std::optional<std::string> cluster_, trace_, fabric_, draw_;
+  std::vector<std::string> plans_;
+  JobsRequest jobs_;
+  FaultFlags faults_;
+  std::vector<std::string> slow_gpus_;
+  std::optional<std::string> cluster_, trace_, log_, fabric_, draw_;
   std::optional<std::string> routes_;
   std::string ranks_ = "auto";
   bool large_ = false;

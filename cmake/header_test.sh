@@ -8,7 +8,7 @@ set -eu
 compiler=$1
 cd "$2"
 shift 2
-includes="-I ."
+includes='-I . -DORRERY_SOURCE_DIR="."'   # the second is what every test is given
 for directory; do includes="$includes -isystem $directory"; done
 export compiler includes
 headers=$(find core sim planner validate exec cli gui tests/support -name '*.hpp' | sort)

@@ -67,7 +67,12 @@ struct OrderedAction {
   friend bool operator==(const OrderedAction&, const OrderedAction&) = default;
 };
 /// Algorithms of a collective; a Plan may override the choice that pricing makes.
-enum class CollectiveAlgorithm : std::uint8_t { ring, tree, recursive };
+enum class CollectiveAlgorithm : std::uint8_t {
+  ring,
+  tree,
+  recursive,
+  in_network  ///< switches add and copy, on clusters whose levels say so
+};
 
 /// The decisions of one parallel run.  Small, hand-writable, printable; fixes
 /// no times.  An unset optional is `auto`: `resolve` (planner/) puts a concrete

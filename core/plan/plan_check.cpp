@@ -397,6 +397,16 @@ bool holds_with(const CheckContext& c, const Mesh& mesh) {
 }
 
 void check_cluster(const CheckContext& c, const ClusterSpec& cluster, bool specs) {
+  if (c.plan.collective_algorithm == CollectiveAlgorithm::in_network &&
+      std::none_of(cluster.levels.begin(), cluster.levels.end(),
+                   [](const auto& l) { return l.switches.has_value(); })) {
+    std::string levels;
+    for (const NetworkLevel& l : cluster.levels) levels += (levels.empty() ? "" : ", ") + l.name;
+    c.error("plan.collective_algorithm", "in-network", "no switch of the cluster adds what it passes on",
+            {fmt::format("{} has {}; none says switches = \"nvls\" or \"sharp\".", cluster.name,
+                         levels.empty() ? "no network" : "the levels " + levels),
+             "\"ring\", \"tree\" and \"recursive\" need none; without a choice the cheapest is taken."});
+  }
   const std::uint64_t world = c.plan.mesh.size();
   const std::uint64_t devices = cluster.devices();
   if (world != devices) {

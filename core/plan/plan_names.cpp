@@ -44,7 +44,7 @@ const std::vector<std::string_view>& attention_names() {
 }
 
 const std::vector<std::string_view>& algorithm_names() {
-  static const std::vector<std::string_view> names = {"ring", "tree", "recursive"};
+  static const std::vector<std::string_view> names = {"ring", "tree", "recursive", "in_network"};
   return names;
 }
 

@@ -43,7 +43,7 @@ const std::vector<std::string_view>& kinds() {
 }
 
 const std::vector<std::string_view>& algorithms() {
-  static const std::vector<std::string_view> names{"ring", "tree", "recursive"};
+  static const std::vector<std::string_view> names{"ring", "tree", "recursive", "in_network"};
   return names;
 }
 
@@ -219,7 +219,7 @@ std::optional<Calibration> read_root(TomlTable root, Diagnostics& diagnostics) {
     if (found == algorithms().end()) {
       root.error(fmt::format("algorithms.{}", i), "file.choice",
                  fmt::format("algorithms.{} is \"{}\", which is not known", i, names[i]),
-                 {"Known: ring, tree, recursive."});
+                 {"Known: ring, tree, recursive, in_network."});
       continue;
     }
     c.algorithms.push_back(static_cast<CollectiveAlgorithm>(found - algorithms().begin()));

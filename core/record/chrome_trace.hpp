@@ -44,6 +44,20 @@ struct ChromeTraceSink {
 /// "simulate (stopped after 3 of 64 ranks)"; it lacks the arrows.
 std::size_t write_chrome_trace(const Trace&, const Program&, const ChromeTraceOptions&, const ChromeTraceSink&);
 
+/// A job's steps between those of others.
+struct JobTimeline {
+  struct Step {
+    std::int64_t begin = 0;        ///< picoseconds
+    const Trace* trace = nullptr;  ///< of the job's program, times from `begin` on
+  };
+  std::string name;
+  const Program* program = nullptr;
+  std::vector<Step> steps;
+};
+/// Several jobs on one time axis, for viewers only (read_chrome_trace takes one step): the processes of a job are named
+/// by it, "a rank 3 (tensor 1)".  The sink's progress counts steps; it is never cancelled.
+void write_job_timelines(const std::vector<JobTimeline>&, const ChromeTraceSink&);
+
 /// About how many bytes the trace of a step takes (to some 15 %), known before
 /// there is one.  `all_ranks`: else one rank of each class.
 [[nodiscard]] double chrome_trace_size(const Program&, bool all_ranks);

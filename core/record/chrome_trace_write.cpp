@@ -36,10 +36,19 @@ struct Place {
   Span span;
 };
 
+/// Where a step stands in a timeline of several jobs.
+struct Standing {
+  std::string job;                  ///< name, before that of the rank
+  std::uint32_t first_process = 0;  ///< that of rank 0
+  std::int64_t begin = 0;           ///< picoseconds
+  bool named = true;                ///< processes and threads get their names
+};
+
 class Writer {
  public:
-  Writer(const Trace& trace, const Program& program, const ChromeTraceOptions& options, const ChromeTraceSink& sink)
-      : trace_(trace), program_(program), options_(options), sink_(sink) {
+  Writer(const Trace& trace, const Program& program, const ChromeTraceOptions& options, const ChromeTraceSink& sink,
+         Standing standing = {})
+      : trace_(trace), program_(program), options_(options), sink_(sink), standing_(std::move(standing)) {
     for (const RankTrace& r : trace.ranks) {
       if (options.ranks.empty() ||
           std::find(options.ranks.begin(), options.ranks.end(), r.rank) != options.ranks.end()) {
@@ -76,7 +85,20 @@ class Writer {
     return written;
   }
 
+  /// The events alone, after others; `first`: none stand before, `flow`: number of the next arrow.
+  void write_events(bool& first, std::uint64_t& flow) {
+    first_ = first;
+    next_flow_ = flow;
+    for (const RankTrace* r : ranks_) rank(*r);
+    if (options_.flows) flows();
+    first = first_;
+    flow = next_flow_;
+    pass_on(true);
+  }
+
  private:
+  [[nodiscard]] std::uint32_t process(std::uint32_t rank) const { return standing_.first_process + rank; }
+  [[nodiscard]] std::string time(std::int64_t ps) const { return micros(standing_.begin + ps); }
   [[nodiscard]] bool stopped() const { return sink_.cancelled != nullptr && sink_.cancelled->load(); }
 
   void advance(std::uint64_t ops) {
@@ -120,14 +142,24 @@ class Writer {
   }
 
   void rank(const RankTrace& r) {
-    const std::uint32_t pid = index(r.rank);
+    if (standing_.named) names(r);
+    blocks(r);
+    for_each_op(program_, step_of(r), [&](const OpRun& run) {
+      if (is_timed(*run.op)) slice(r, run);
+    });
+    if (options_.memory) memory(r);
+  }
+
+  void names(const RankTrace& r) {
+    const std::uint32_t pid = process(index(r.rank));
     std::string where;
     for (const MeshAxis& a : program_.mesh.axes) {
       if (!where.empty()) where += ", ";
       where += fmt::format("{} {}", name_of(a.axis), program_.mesh.coordinate(r.rank, a.axis));
     }
-    event(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":"rank {}{}{}{}"}}}})", pid, pid,
-          where.empty() ? "" : " (", where, where.empty() ? "" : ")");
+    const std::string name = fmt::format("{}{}rank {}{}{}{}", standing_.job, standing_.job.empty() ? "" : " ",
+                                         index(r.rank), where.empty() ? "" : " (", where, where.empty() ? "" : ")");
+    event(R"({{"ph":"M","pid":{},"name":"process_name","args":{{"name":{}}}}})", pid, quoted(name));
     event(R"({{"ph":"M","pid":{},"name":"process_sort_index","args":{{"sort_index":{}}}}})", pid, pid);
     std::array<bool, lane_count> used{};
     for_each_op(program_, step_of(r), [&](const OpRun& run) {
@@ -139,11 +171,6 @@ class Writer {
             name_of(run.op->lane));
       event(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_sort_index","args":{{"sort_index":{}}}}})", pid, lane, lane);
     });
-    blocks(r);
-    for_each_op(program_, step_of(r), [&](const OpRun& run) {
-      if (is_timed(*run.op)) slice(r, run);
-    });
-    if (options_.memory) memory(r);
   }
 
   /// A slice around the compute ops of each block run, which nest in it.
@@ -157,8 +184,8 @@ class Writer {
       if (now.ops < 2) return;
       event(
           R"({{"ph":"X","pid":{},"tid":0,"ts":{},"dur":{},"name":{},"cat":"block","args":{{"layer":{},"microbatch":{}}}}})",
-          index(r.rank), micros(now.span.start), micros(now.span.end - now.span.start), quoted(now.run.block->name),
-          now.run.layer, now.run.microbatch);
+          process(index(r.rank)), time(now.span.start), micros(now.span.end - now.span.start),
+          quoted(now.run.block->name), now.run.layer, now.run.microbatch);
     };
     now.run.block_run = UINT32_MAX;
     for_each_op(program_, step_of(r), [&](const OpRun& run) {
@@ -196,7 +223,7 @@ class Writer {
     const Span& span = r.spans[index(run.id)];
     event(
         R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":"{}","args":{{"op":{},"layer":{},"microbatch":{},"block":{}}}}})",
-        index(r.rank), lane_number(run.op->lane), micros(span.start), micros(span.end - span.start),
+        process(index(r.rank)), lane_number(run.op->lane), time(span.start), micros(span.end - span.start),
         quoted(slice_name(r, run)), name_of(pass_of(run)), index(run.id), run.layer, run.microbatch,
         quoted(run.block->name));
   }
@@ -214,7 +241,7 @@ class Writer {
       return true;
     };
     const auto count = [&](std::int64_t at) {
-      event(R"--({{"ph":"C","pid":{},"ts":{},"name":"memory (MiB)","args":{{)--", index(r.rank), micros(at));
+      event(R"--({{"ph":"C","pid":{},"ts":{},"name":"memory (MiB)","args":{{)--", process(index(r.rank)), time(at));
       for (std::size_t s = 0; s < live.size(); ++s) {
         fmt::format_to(std::back_inserter(out_), "{}\"{}\":{:.3f}", s > 0 ? "," : "", share_names[s],
                        static_cast<double>(live[s]) / mebibyte.base());
@@ -250,8 +277,8 @@ class Writer {
       latest = std::max(latest, p.span.start);
       const std::int64_t at = std::min(latest, p.span.end);
       const char* phase = i == 0 ? "s" : (i + 1 == places.size() ? "f" : "t");
-      event(R"({{"ph":"{}","pid":{},"tid":{},"ts":{},"id":{},"name":"message","cat":"flow"{}}})", phase, p.rank, p.lane,
-            micros(at), id, i + 1 == places.size() ? ",\"bp\":\"e\"" : "");
+      event(R"({{"ph":"{}","pid":{},"tid":{},"ts":{},"id":{},"name":"message","cat":"flow"{}}})", phase,
+            process(p.rank), p.lane, time(at), id, i + 1 == places.size() ? ",\"bp\":\"e\"" : "");
     }
   }
 
@@ -304,6 +331,7 @@ class Writer {
   const Program& program_;
   const ChromeTraceOptions& options_;
   const ChromeTraceSink& sink_;
+  Standing standing_;
   std::vector<const RankTrace*> ranks_;
   std::uint64_t done_ = 0, total_ = 0;  ///< ops
   std::string out_;
@@ -324,6 +352,30 @@ std::string write_chrome_trace(const Trace& trace, const Program& program, const
 std::size_t write_chrome_trace(const Trace& trace, const Program& program, const ChromeTraceOptions& options,
                                const ChromeTraceSink& sink) {
   return Writer(trace, program, options, sink).write();
+}
+
+void write_job_timelines(const std::vector<JobTimeline>& jobs, const ChromeTraceSink& sink) {
+  sink.write(
+      "{\"displayTimeUnit\":\"ms\",\n\"otherData\":{\"writer\":\"orrery\",\"kind\":\"jobs\"},\n\"traceEvents\":[\n");
+  std::uint64_t done = 0, total = 0;
+  for (const JobTimeline& job : jobs) total += job.steps.size();
+  bool first = true;
+  std::uint64_t flow = 1;
+  std::uint32_t processes = 0;
+  const ChromeTraceOptions options;
+  ChromeTraceSink text;
+  text.write = sink.write;
+  for (const JobTimeline& job : jobs) {
+    bool named = true;
+    for (const JobTimeline::Step& step : job.steps) {
+      Writer(*step.trace, *job.program, options, text, {job.name, processes, step.begin, named})
+          .write_events(first, flow);
+      named = false;
+      if (sink.progress) sink.progress(++done, total);
+    }
+    processes += static_cast<std::uint32_t>(job.program->mesh.size());
+  }
+  sink.write("\n]}\n");
 }
 
 double chrome_trace_size(const Program& program, bool all_ranks) {

@@ -54,7 +54,7 @@ struct StepInterval {
 
 /// What a plan costs.  The step parts as in StageTime.  Written by estimate, simulate and run alike.
 struct Report {
-  std::string origin;  ///< "estimate", "simulate", "run threads"
+  std::string origin;  ///< "estimate", "simulate", "run threads", "run processes", "run mpi"
   std::string plan;
   std::uint64_t gpus = 0;
   Seconds step_time;

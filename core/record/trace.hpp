@@ -32,7 +32,7 @@ struct RankTrace {
 
 /// A simulated or executed step.  Both kinds name the same ops.
 struct Trace {
-  std::string origin;            ///< "simulate" or "run threads": who wrote it
+  std::string origin;            ///< "simulate", "run threads", "run processes" or "run mpi": who wrote it
   bool concurrent_lanes = true;  ///< whether lanes ran side by side; false: a rank did one op at a time
   std::vector<RankTrace> ranks;
   friend bool operator==(const Trace&, const Trace&) = default;

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include "core/base/units_text.hpp"
 #include "core/spec/library.hpp"
 #include "core/spec/spec_check.hpp"
@@ -7,6 +9,7 @@ namespace orrery {
 namespace {
 
 constexpr std::size_t max_levels = 8;
+constexpr std::size_t max_rates = 64, max_graphs = 64;
 constexpr Limits<Bytes> memory_limits{Bytes::of(1.0), Bytes::of(0x1p53)};
 constexpr Limits<Bandwidth> bandwidth_limits{Bandwidth::of(1.0), Bandwidth::of(1e18)};
 
@@ -18,6 +21,46 @@ void write_device_table(TomlWriter& out, const DeviceSpec& d, const std::string&
   if (!d.source.empty()) out.text("source", d.source);
   out.table(path + ".peak");
   for (const auto& [precision, rate] : d.peak) out.text(name_of(precision), exact_text(rate));
+}
+
+const std::vector<std::string_view>& switch_sum_names() {
+  static const std::vector<std::string_view> names{"nvls", "sharp"};
+  return names;
+}
+const std::vector<std::string_view>& channel_graph_names() {
+  static const std::vector<std::string_view> names{"ring", "tree", "nvls"};
+  return names;
+}
+
+/// message_sizes = ["4 KiB", ...], rates = ["1 GB/s", ...]: as many of each.
+void read_rates(TomlTable& row, NetworkLevel& level) {
+  std::vector<std::string> sizes, rates;
+  row.read("message_sizes", sizes, max_rates, Need::optional);
+  row.read("rates", rates, max_rates, Need::optional);
+  row.read("rates_source", level.rates_source, Need::optional);
+  if (sizes.empty() && rates.empty() && level.rates_source.empty()) return;
+  if (sizes.empty() || sizes.size() != rates.size() || level.rates_source.empty()) {
+    row.error(rates.empty() ? sizes.empty() ? "rates_source" : "message_sizes" : "rates", "cluster.rates",
+              "a curve of rates needs message_sizes, as many rates, and rates_source",
+              {fmt::format("There are {} sizes and {} rates; the source says where they were measured.", sizes.size(),
+                           rates.size())});
+    return;
+  }
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    SizedRate r;
+    std::string problem;
+    if (!parse_quantity(sizes[i], r.message, problem) || !memory_limits.contain(r.message)) {
+      row.error("message_sizes", "cluster.rates", fmt::format("message size {} cannot be read", i + 1),
+                {fmt::format("It is \"{}\"; \"64 KiB\" would be right.", sizes[i].substr(0, 100))});
+      return;
+    }
+    if (!parse_quantity(rates[i], r.rate, problem) || !bandwidth_limits.contain(r.rate)) {
+      row.error("rates", "cluster.rates", fmt::format("rate {} cannot be read", i + 1),
+                {fmt::format("It is \"{}\"; \"20 GB/s\" would be right.", rates[i].substr(0, 100))});
+      return;
+    }
+    level.rates.push_back(r);
+  }
 }
 
 }  // namespace
@@ -76,8 +119,23 @@ std::optional<ClusterSpec> read_cluster(TomlTable& t, const DeviceLookup& device
     row.read("size", level.size, {1U, std::uint32_t{max_devices}});
     row.read("bandwidth", level.bandwidth, bandwidth_limits);
     row.read("latency", level.latency, {Seconds::of(0.0), Seconds::of(1e3)});
+    read_rates(row, level);
+    if (row.has("switches")) row.read_enum("switches", switch_sum_names(), level.switches.emplace());
     row.finish();
     c.levels.push_back(std::move(level));
+  }
+  for (TomlTable& row : t.tables("channels", max_graphs, Need::optional)) {
+    ChannelGraph graph;
+    row.read_enum("kind", channel_graph_names(), graph.kind);
+    row.read("ranks", graph.ranks, {2U, std::uint32_t{max_devices}});
+    row.read("nodes", graph.nodes, {1U, std::uint32_t{max_devices}}, Need::optional);
+    row.read("channels", graph.channels, {1U, 64U});
+    row.read("inside", graph.inside, bandwidth_limits);
+    graph.between = graph.inside;
+    row.read("between", graph.between, bandwidth_limits, Need::optional);
+    row.read("source", graph.source);
+    row.finish();
+    c.channels.push_back(std::move(graph));
   }
   std::string name;
   if (t.has("device") && t.is_text("device")) {
@@ -122,6 +180,23 @@ std::string write_cluster(const ClusterSpec& c) {
   for (const NetworkLevel& level : c.levels) {
     out.array_table("cluster.levels").text("name", level.name).whole("size", level.size);
     out.text("bandwidth", exact_text(level.bandwidth)).text("latency", exact_text(level.latency));
+    if (!level.rates.empty()) {
+      std::vector<std::string> sizes, rates;
+      for (const SizedRate& r : level.rates) {
+        sizes.push_back(exact_text(r.message));
+        rates.push_back(exact_text(r.rate));
+      }
+      out.texts("message_sizes", sizes).texts("rates", rates).text("rates_source", level.rates_source);
+    }
+    if (level.switches) out.text("switches", switch_sum_names()[static_cast<std::size_t>(*level.switches)]);
+  }
+  for (const ChannelGraph& g : c.channels) {
+    out.array_table("cluster.channels")
+        .text("kind", channel_graph_names()[static_cast<std::size_t>(g.kind)])
+        .whole("ranks", g.ranks)
+        .whole("nodes", g.nodes);
+    out.whole("channels", g.channels).text("inside", exact_text(g.inside)).text("between", exact_text(g.between));
+    out.text("source", g.source);
   }
   write_device_table(out, c.device, "cluster.device");
   return out.str();

@@ -8,6 +8,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/base/units.hpp"
+#include "core/spec/channel_graph.hpp"
 #include "core/spec/workload.hpp"
 
 namespace orrery {
@@ -25,6 +26,19 @@ struct DeviceSpec {
   friend bool operator==(const DeviceSpec&, const DeviceSpec&) = default;
 };
 
+/// How switches add what members of a collective send them, and copy the sum back.
+enum class SwitchSum : std::uint8_t {
+  nvls,  ///< members read sums and write copies through the switch (NVLink SHARP)
+  sharp  ///< a tree of switches adds on the way up and copies on the way down (SHARP)
+};
+
+/// What a message of so many bytes moves at, behind its latency.
+struct SizedRate {
+  Bytes message;
+  Bandwidth rate;
+  friend bool operator==(const SizedRate&, const SizedRate&) = default;
+};
+
 /// One level of the network, from the inside out.  `size` units of the level
 /// below form one unit of this level; all devices below a level's unit reach
 /// each other over it.
@@ -33,6 +47,11 @@ struct NetworkLevel {
   std::uint32_t size = 1;  ///< devices (first level) or lower units per unit
   Bandwidth bandwidth;     ///< per device, one direction
   Seconds latency;         ///< of one message
+  /// Sizes ascending, rates at most `bandwidth`; between two sizes a power law, outside them the nearest. Neither falls
+  /// with bytes, nor does the time.  Empty: `bandwidth` at any size.
+  std::vector<SizedRate> rates{};
+  std::string rates_source{};  ///< of a measured curve: where it is from
+  std::optional<SwitchSum> switches{};
   friend bool operator==(const NetworkLevel&, const NetworkLevel&) = default;
 };
 
@@ -56,6 +75,7 @@ struct ClusterSpec {
   std::optional<Bandwidth> host_bandwidth;  ///< of the host's memory, per node
   std::optional<DiskSpec> disk;
   std::optional<double> price_per_gpu_hour;
+  std::vector<ChannelGraph> channels;  ///< that NCCL found on this cluster; for other groups they are derived
   std::string source;
   Origin origin;
 

@@ -298,6 +298,65 @@ bool check_device(const DeviceSpec& d, const Origin& origin, const std::string& 
   return c.good();
 }
 
+namespace {
+
+/// Rates grow with the message, but never so much that more bytes take less time.
+void check_rates(Checker& c, const std::string& key, const NetworkLevel& level) {
+  for (std::size_t i = 0; i < level.rates.size(); ++i) {
+    const SizedRate& r = level.rates[i];
+    c.number(key + ".message_sizes", "cluster.range", r.message.base(), 1.0, 0x1p53);
+    c.number(key + ".rates", "cluster.range", r.rate.base(), 1.0, 1e18);
+    if (!c.good()) return;
+    if (r.rate > level.bandwidth) {
+      return c.fail(key + ".rates", "cluster.rates", "a message cannot be faster than the link",
+                    {fmt::format("Rate {} is {}; the level's bandwidth is {}.", i + 1, exact_text(r.rate),
+                                 exact_text(level.bandwidth))});
+    }
+    if (i == 0) continue;
+    const SizedRate& before = level.rates[i - 1];
+    if (r.message <= before.message) {
+      return c.fail(
+          key + ".message_sizes", "cluster.rates", "message sizes do not ascend",
+          {fmt::format("Size {} is {}, size {} {}.", i, exact_text(before.message), i + 1, exact_text(r.message))});
+    }
+    const double growth = r.rate / before.rate, sizes = r.message / before.message;
+    if (growth < 1.0 || growth > sizes * (1.0 + 1e-9)) {
+      return c.fail(
+          key + ".rates", "cluster.rates",
+          growth < 1.0 ? "a larger message is at a lower rate" : "a larger message takes less time than a smaller one",
+          {fmt::format("{} at {} take {}, {} at {} take {}.", exact_text(before.message), exact_text(before.rate),
+                       short_text(before.message / before.rate), exact_text(r.message), exact_text(r.rate),
+                       short_text(r.message / r.rate)),
+           "From one size to the next the rate may stay, or grow as much as the size."});
+    }
+  }
+}
+
+void check_channels(Checker& c, const ClusterSpec& cluster) {
+  for (std::size_t i = 0; i < cluster.channels.size(); ++i) {
+    const ChannelGraph& g = cluster.channels[i];
+    const std::string key = fmt::format("channels.{}", i);
+    c.range(key + ".ranks", "cluster.range", g.ranks, 2, max_devices);
+    c.range(key + ".nodes", "cluster.range", g.nodes, 1, max_devices);
+    c.range(key + ".channels", "cluster.range", g.channels, 1, 64);
+    c.number(key + ".inside", "cluster.range", g.inside.base(), 1.0, 1e18);
+    c.number(key + ".between", "cluster.range", g.between.base(), 1.0, 1e18);
+    if (!c.good()) return;
+    if (g.nodes > g.ranks) {
+      c.fail(key + ".nodes", "cluster.channels", "channels join more nodes than ranks",
+             {fmt::format("{} ranks lie on at most {} nodes, not on {}.", g.ranks, g.ranks, g.nodes)});
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      const ChannelGraph& other = cluster.channels[j];
+      if (other.kind != g.kind || other.ranks != g.ranks || other.nodes != g.nodes) continue;
+      c.fail(key, "cluster.channels", "channels of one kind are given twice for the same group",
+             {fmt::format("Entries {} and {} are for {} ranks on {} nodes.", j + 1, i + 1, g.ranks, g.nodes)});
+    }
+  }
+}
+
+}  // namespace
+
 bool check_cluster(const ClusterSpec& cluster, Diagnostics& diagnostics) {
   Checker c(cluster.origin, "cluster", diagnostics);
   c.range("nodes", "cluster.range", cluster.nodes, 1, max_devices);
@@ -327,11 +386,13 @@ bool check_cluster(const ClusterSpec& cluster, Diagnostics& diagnostics) {
     c.range(key + ".size", "cluster.range", level.size, 1, max_devices);
     c.number(key + ".bandwidth", "cluster.range", level.bandwidth.base(), 1.0, 1e18);
     c.number(key + ".latency", "cluster.range", level.latency.base(), 0.0, 1e3);
+    check_rates(c, key, level);
     if (!c.good()) return false;
     product *= level.size;
     if (product > max_devices) break;
     node_boundary = node_boundary || product == cluster.devices_per_node;
   }
+  check_channels(c, cluster);
   if (c.good() && product != cluster.devices()) {
     c.fail("levels", "cluster.levels", "the sizes of the levels do not multiply to the number of devices",
            {fmt::format("They give {}; {} nodes of {} are {}.", product, cluster.nodes, cluster.devices_per_node,

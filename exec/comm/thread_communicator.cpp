@@ -181,20 +181,9 @@ class ThreadWorld::Endpoint final : public Communicator {
         const std::lock_guard lock(inbox_of(*p.message).mutex);
         if (p.matched) continue;
       }
-      const std::string who = std::to_string(index(rank_));
-      const std::string whom = std::to_string(index(peer));
-      std::string reason = gone ? "rank " + who + " waits for rank " + whom + ", which has ended"
-                                : "rank " + who + " has waited " + seconds() + " s for rank " + whom;
-      world_.abort(reason);
+      world_.abort(gone ? ended_text(rank_, peer) : waited_text(rank_, peer, world_.options_.watchdog.base()));
       return;
     }
-  }
-
-  [[nodiscard]] std::string seconds() const {
-    std::string text = std::to_string(world_.options_.watchdog.base());
-    text.erase(text.find_last_not_of('0') + 1);
-    if (text.back() == '.') text.pop_back();
-    return text;
   }
 
   /// Takes back what nobody has met yet, and waits for copies under way: after

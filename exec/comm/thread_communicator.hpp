@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/units.hpp"
-#include "exec/comm/communicator.hpp"
+#include "exec/comm/world.hpp"
 
 namespace orrery {
 
@@ -20,7 +20,7 @@ namespace orrery {
 /// whichever of the two comes second.  A rank that fails, leaves or stalls ends
 /// the run for all: the first to notice states why, and every waiting rank
 /// wakes with Aborted.
-class ThreadWorld {
+class ThreadWorld final : public World {
  public:
   struct Options {
     /// Longest wait for a partner while no message of any rank ends: a receive may be posted long before its turn.
@@ -30,20 +30,16 @@ class ThreadWorld {
     std::uint32_t ends = 1;  ///< threads of each rank that communicate
   };
   ThreadWorld(std::uint32_t ranks, Options options);
-  ~ThreadWorld();
+  ~ThreadWorld() override;
 
-  [[nodiscard]] Communicator& communicator(Rank, std::uint32_t end = 0);
-
-  /// Ends the run.  The first reason stands.
-  void abort(const std::string& reason);
+  [[nodiscard]] Communicator& communicator(Rank, std::uint32_t end = 0) override;
+  void abort(const std::string& reason) override;
   /// The rank sends and receives no more.  Whoever waits for it ends the run.
   void leave(Rank);
 
-  /// Whether more threads communicate than there are cores: waits then let others run.
-  [[nodiscard]] bool crowded() const { return crowded_; }
-  [[nodiscard]] bool aborted() const { return aborted_.load(std::memory_order_acquire); }
-  /// Why; empty while the run goes well.
-  [[nodiscard]] std::string reason() const;
+  [[nodiscard]] bool crowded() const override { return crowded_; }
+  [[nodiscard]] bool aborted() const override { return aborted_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::string reason() const override;
 
  private:
   class Endpoint;

@@ -1,9 +1,7 @@
 #include "exec/run/execute.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,6 +12,7 @@
 #include "exec/comm/thread_communicator.hpp"
 #include "exec/run/op_text.hpp"
 #include "exec/run/rank_runner.hpp"
+#include "exec/run/run_record.hpp"
 
 namespace orrery {
 namespace {
@@ -29,13 +28,9 @@ class Run final : public RunBuffers {
         options_(options),
         world_(static_cast<std::uint32_t>(program.mesh.size()),
                {options.watchdog, [this](Rank r) { return describe_rank(program_, r, runners_[index(r)]->progress()); },
-                ends_of(program, options)}) {
-    RankOptions how;
-    how.concurrent_lanes = options.concurrent_lanes;
-    how.poison = options.poison;
-    how.disk_folder = options.disk_folder;
-    if (options.device_room) how.room[index(Tier::device)] = *options.device_room;
-    if (options.host_room) how.room[index(Tier::host)] = *options.host_room;
+                ends_of(program, options.concurrent_lanes)}),
+        record_(program, options, "run threads") {
+    RankOptions how = rank_options(options);
     if (options.fault) {
       how.before_op = [this](Rank r, OpId op, std::uint64_t step) { inject(r, op, step); };
     }
@@ -55,19 +50,14 @@ class Run final : public RunBuffers {
       world_.abort(std::string("cannot start a thread per rank: ") + e.what());
     }
     for (std::thread& t : threads) t.join();
-    if (world_.aborted()) throw Error(world_.reason());
-    for (const auto& runner : runners_) {
-      result_.memory.push_back({runner->storage().peak_bytes(), runner->storage().held_bytes(),
-                                runner->storage().reserved_bytes(), runner->outside_bytes(),
-                                runner->storage().peak_bytes(Tier::host), runner->storage().peak_bytes(Tier::disk)});
+    if (world_.aborted()) {
+      if (options_.hooks != nullptr) options_.hooks->failure({world_.reason()});
+      throw Error(world_.reason());
     }
     for (std::uint32_t r = 0; r < runners_.size(); ++r) {
-      // Tensor ranks, and a row of a grid's, route the same tokens.
-      const bool first =
-          program_.mesh.coordinate(Rank{r}, Axis::tensor) == 0 && program_.mesh.coordinate(Rank{r}, Axis::column) == 0;
-      if (first) add_counts(result_.routing, runners_[r]->routing());
+      record_.add_rank(Rank{r}, runners_[r]->memory(), runners_[r]->routing());
     }
-    return std::move(result_);
+    return record_.take();
   }
 
   [[nodiscard]] std::span<std::byte> find(Rank rank, const Instance& instance) const override {
@@ -75,17 +65,6 @@ class Run final : public RunBuffers {
   }
 
  private:
-  /// Threads of a rank that communicate: its own, and one for every lane where they run side by side.
-  static std::uint32_t ends_of(const Program& program, const RunOptions& options) {
-    std::size_t lanes = 0;
-    for (std::uint32_t c = 0; options.concurrent_lanes && c < program.classes.size(); ++c) {
-      lanes = std::max(lanes, lanes_of(program, representative(program, c)).size());
-    }
-    return static_cast<std::uint32_t>(1 + lanes);
-  }
-
-  [[nodiscard]] std::uint64_t total_steps() const { return options_.warmup_steps + options_.steps; }
-
   /// A rank's thread, from start to end.
   void live(Rank rank) {
     RankRunner& runner = *runners_[index(rank)];
@@ -125,6 +104,8 @@ class Run final : public RunBuffers {
       case Fault::Kind::stalls:
         while (!world_.aborted()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         throw Aborted{};
+      case Fault::Kind::killed:
+      case Fault::Kind::stopped: ORRERY_ASSERT(false, index(rank));  // a thread has no life of its own
     }
   }
 
@@ -143,7 +124,7 @@ class Run final : public RunBuffers {
         gate_open_.wait_for(lock, std::chrono::milliseconds(50));
       }
     }
-    if (stop_ || step == total_steps()) return false;
+    if (stop_) return false;
     if (rank == Rank{0}) core_seconds_before_ = program_core_seconds();
     runners_[index(rank)]->barrier();  // the gate wakes threads one by one; this aligns their starts
     return true;
@@ -151,98 +132,11 @@ class Run final : public RunBuffers {
 
   /// Between two steps, on rank 0's thread, all others waiting at the gate.
   void take_stock(std::uint64_t step) {
-    const double step_core_seconds = program_core_seconds() - core_seconds_before_;
-    RunEvent event;
-    event.step = step;
-    event.warmup = step <= options_.warmup_steps;
-    event.program = &program_;
-    event.buffers = this;
-    Trace trace;
-    if (step > 0) {
-      trace = trace_of_step();
-      event.trace = &trace;
-      event.loss = loss();
-      result_.losses.push_back(*event.loss);
-    }
-    if (options_.on_event) options_.on_event(event);
-    if (step > options_.warmup_steps) {
-      result_.cores.needed += needed_core_time(program_, trace, std::max(1U, std::thread::hardware_concurrency()));
-      result_.cores.had += step_core_seconds;
-      record(std::move(trace), step - options_.warmup_steps - 1);
-    }
-    if (step < total_steps() && options_.cancel != nullptr && options_.cancel->load()) {
-      result_.cancelled = true;
-      stop_ = true;
-    }
-  }
-
-  /// Keeps the trace of recorded step `number` if its turn has come.
-  void record(Trace trace, std::uint64_t number) {
-    std::int64_t end = 0;
-    for (const RankTrace& rank : trace.ranks) {
-      for (const Span& span : rank.spans) end = std::max(end, span.end);
-    }
-    RecordedTimes& times = result_.times;
-    times.fastest = times.steps == 0 ? end : std::min(times.fastest, end);
-    times.slowest = std::max(times.slowest, end);
-    ++times.steps;
-    if (number % result_.trace_stride != 0) return;
-    std::vector<Trace>& kept = result_.traces;
-    if (kept.size() >= std::max<std::size_t>(options_.kept_traces, 2)) {
-      for (std::size_t i = 1; 2 * i < kept.size(); ++i) kept[i] = std::move(kept[2 * i]);
-      kept.resize((kept.size() + 1) / 2);
-      result_.trace_stride *= 2;
-      if (number % result_.trace_stride != 0) return;
-    }
-    kept.push_back(std::move(trace));
-  }
-
-  Trace trace_of_step() const {
-    constexpr std::int64_t picoseconds = 1000;  // per nanosecond
-    std::int64_t origin = std::numeric_limits<std::int64_t>::max();
-    for (const auto& runner : runners_) {
-      for (const OpTimes& t : runner->times()) origin = std::min(origin, t.start);
-    }
-    Trace trace;
-    trace.origin = "run threads";
-    trace.concurrent_lanes = options_.concurrent_lanes;
+    std::vector<RankStep> ranks;
     for (std::uint32_t r = 0; r < runners_.size(); ++r) {
-      RankTrace rank;
-      rank.rank = Rank{r};
-      rank.spans.reserve(runners_[r]->times().size());
-      for (const OpTimes& t : runners_[r]->times()) {
-        rank.spans.push_back({(t.start - origin) * picoseconds, (t.end - origin) * picoseconds});
-      }
-      rank.peak_bytes = runners_[r]->storage().peak_bytes();
-      rank.sent_bytes = sent_bytes_[r];
-      trace.ranks.push_back(std::move(rank));
+      ranks.push_back({runners_[r]->times(), runners_[r]->storage().peak_bytes(), sent_bytes_[r]});
     }
-    return trace;
-  }
-
-  /// A class whose step takes the mean of the loss: the rank that holds the head.
-  [[nodiscard]] std::uint32_t loss_class() const {
-    for (std::uint32_t c = 0; c < program_.classes.size(); ++c) {
-      for (const Slot& slot : program_.classes[c].step) {
-        for (const Kernel& k : program_[slot.block].kernels) {
-          if (k.kind == KernelKind::mean_loss) return c;
-        }
-      }
-    }
-    ORRERY_ASSERT(false);
-    return 0;
-  }
-
-  [[nodiscard]] double loss() const {
-    for (std::uint32_t b = 0; b < program_.buffers.size(); ++b) {
-      if (program_.buffers[b].name != "loss") continue;
-      const Rank rank = representative(program_, loss_class());
-      const std::span<std::byte> bytes = find(rank, {BufferId{b}, 0, 0});
-      ORRERY_ASSERT(program_.buffers[b].dtype == DType::f64 && bytes.size() == sizeof(double), bytes.size());
-      return *reinterpret_cast<const double*>(bytes.data());
-    }
-    ORRERY_ASSERT(false);
-    return 0.0;
+    stop_ = !record_.take_stock(step, ranks, program_core_seconds() - core_seconds_before_, *this);
   }
 
   const Program& program_;
@@ -250,7 +144,7 @@ class Run final : public RunBuffers {
   ThreadWorld world_;
   std::vector<std::unique_ptr<RankRunner>> runners_;
   std::vector<std::uint64_t> sent_bytes_;  // of the last list, by rank
-  RunResult result_;
+  RunRecord record_;
   std::mutex gate_mutex_;
   std::condition_variable gate_open_;
   std::uint64_t gate_ = 0;  ///< steps begun so far: the gate of step s opens at s + 1

@@ -12,6 +12,7 @@
 #include "core/base/units.hpp"
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
+#include "core/record/lifecycle.hpp"
 #include "core/record/trace.hpp"
 #include "exec/kernels/routing_counts.hpp"
 #include "exec/run/core_time.hpp"
@@ -22,7 +23,13 @@ class DataSource;
 
 /// A rank that fails on purpose, for tests: at op `op` of step `step`.
 struct Fault {
-  enum class Kind : std::uint8_t { throws, exits, stalls };
+  enum class Kind : std::uint8_t {
+    throws,
+    exits,
+    stalls,
+    killed,  ///< by SIGKILL; only where ranks are processes
+    stopped  ///< by SIGSTOP; likewise
+  };
   Kind kind = Kind::throws;
   Rank rank{};
   OpId op{};
@@ -58,6 +65,7 @@ struct RunOptions {
   std::filesystem::path disk_folder = ".";  ///< where each rank keeps a file for its disk tier, if it has one
   bool poison = false;                      ///< fill new and freed buffers with NaN
   std::optional<Fault> fault;
+  LifecycleHooks* hooks = nullptr;                ///< told what happens; one thread, between steps
   const std::atomic<bool>* cancel = nullptr;      ///< asked after every step
   std::function<void(const RunEvent&)> on_event;  ///< after setup and every step; one thread, all ranks paused
 };

@@ -14,13 +14,20 @@ std::int64_t now_ns() {
 }
 
 OpRunner::OpRunner(const Program& program, const Workload& workload, const DataSource& data,
-                   const std::vector<GroupHere>& groups, Communicator& communicator, Rank rank)
-    : program_(program), workload_(workload), data_(data), groups_(groups), communicator_(communicator), rank_(rank) {}
+                   const std::vector<GroupHere>& groups, Communicator& communicator, Rank rank,
+                   std::int64_t clock_offset)
+    : program_(program),
+      workload_(workload),
+      data_(data),
+      groups_(groups),
+      communicator_(communicator),
+      rank_(rank),
+      clock_offset_(clock_offset) {}
 
 OpTimes OpRunner::run(const IssuedOp& issued) {
   const Op& op = *issued.run.op;
   OpTimes times;
-  times.start = now_ns();
+  times.start = now_ns() + clock_offset_;
   if (const auto* c = std::get_if<Compute>(&op.action)) {
     compute(issued, *c);
   } else if (const auto* collect = std::get_if<Collective>(&op.action)) {
@@ -33,7 +40,7 @@ OpTimes OpRunner::run(const IssuedOp& issued) {
     times.end = times.start;
     return times;
   }
-  times.end = now_ns();
+  times.end = now_ns() + clock_offset_;
   return times;
 }
 

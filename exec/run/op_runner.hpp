@@ -11,7 +11,7 @@
 
 namespace orrery {
 
-/// Nanoseconds of the clock that all ranks share.
+/// Nanoseconds of this host's steady clock.
 [[nodiscard]] std::int64_t now_ns();
 
 /// When an op started (after waiting for partners) and ended.
@@ -24,8 +24,10 @@ struct OpTimes {
 /// copies.  Used by one thread.
 class OpRunner {
  public:
-  OpRunner(const Program&, const Workload&, const DataSource&, const std::vector<GroupHere>&, Communicator&, Rank);
+  OpRunner(const Program&, const Workload&, const DataSource&, const std::vector<GroupHere>&, Communicator&, Rank,
+           std::int64_t clock_offset = 0);
 
+  /// Times are of the clock that ranks share.
   OpTimes run(const IssuedOp&);
 
   /// Waits for all ranks; counts no bytes.
@@ -54,6 +56,7 @@ class OpRunner {
   const std::vector<GroupHere>& groups_;
   Communicator& communicator_;
   Rank rank_;
+  std::int64_t clock_offset_;  ///< from this host's steady clock to that which ranks share
   RoutingCounts routing_;
   KernelScratch kernel_scratch_;
   CollectiveScratch collective_scratch_;

@@ -1,5 +1,6 @@
 #include "exec/run/rank_runner.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "core/base/diagnostics.hpp"
@@ -34,7 +35,25 @@ std::vector<Lane> lanes_of(const Program& program, Rank rank) {
   return lanes;
 }
 
-RankRunner::RankRunner(const Program& program, const Workload& workload, const DataSource& data, ThreadWorld& world,
+RankOptions rank_options(const RunOptions& options) {
+  RankOptions how;
+  how.concurrent_lanes = options.concurrent_lanes;
+  how.poison = options.poison;
+  how.disk_folder = options.disk_folder;
+  if (options.device_room) how.room[index(Tier::device)] = *options.device_room;
+  if (options.host_room) how.room[index(Tier::host)] = *options.host_room;
+  return how;
+}
+
+std::uint32_t ends_of(const Program& program, bool concurrent_lanes) {
+  std::size_t lanes = 0;
+  for (std::uint32_t c = 0; concurrent_lanes && c < program.classes.size(); ++c) {
+    lanes = std::max(lanes, lanes_of(program, representative(program, c)).size());
+  }
+  return static_cast<std::uint32_t>(1 + lanes);
+}
+
+RankRunner::RankRunner(const Program& program, const Workload& workload, const DataSource& data, World& world,
                        Rank rank, const RankOptions& options)
     : program_(program),
       world_(world),
@@ -53,8 +72,8 @@ RankRunner::RankRunner(const Program& program, const Workload& workload, const D
     progress_.lanes[i].lane = lanes_[i];
   }
   for (std::uint32_t end = 0; end <= lanes_.size(); ++end) {
-    runners_.push_back(
-        std::make_unique<OpRunner>(program, workload, data, groups_, world.communicator(rank, end), rank));
+    runners_.push_back(std::make_unique<OpRunner>(program, workload, data, groups_, world.communicator(rank, end), rank,
+                                                  options.clock_offset));
   }
 }
 
@@ -98,8 +117,12 @@ void RankRunner::guarded(const OpRun& run, LaneProgress& progress, Work work) {
 }
 
 void RankRunner::carry_out(std::size_t runner, const IssuedOp& op) {
-  if (options_.before_op) options_.before_op(rank_, op.run.id, progress_.step.load(std::memory_order_relaxed));
-  times_[index(op.run.id)] = runners_[runner]->run(op);
+  const std::uint64_t step = progress_.step.load(std::memory_order_relaxed);
+  if (options_.recorder != nullptr) options_.recorder->begin(runner, step, op.run.id);
+  if (options_.before_op) options_.before_op(rank_, op.run.id, step);
+  const OpTimes times = runners_[runner]->run(op);
+  times_[index(op.run.id)] = times;
+  if (options_.recorder != nullptr) options_.recorder->end(runner, {step, op.run.id, times.start, times.end});
 }
 
 void RankRunner::walk_serially(std::uint64_t data_step) {
@@ -114,7 +137,7 @@ void RankRunner::walk_serially(std::uint64_t data_step) {
 
 void RankRunner::issue_all(std::uint64_t data_step) {
   const std::uint64_t step = progress_.step.load(std::memory_order_relaxed);
-  const std::int64_t began = now_ns();
+  const std::int64_t began = now_ns() + options_.clock_offset;
   TailHistory<Lanes::After> tails;
   std::vector<Lanes::After> in_block;  // the block's ops so far; count 0: took no lane
   std::uint32_t block_run = ~std::uint32_t{0};
@@ -165,6 +188,11 @@ std::uint64_t RankRunner::outside_bytes() const {
   std::uint64_t bytes = 0;
   for (const auto& runner : runners_) bytes += runner->outside_bytes();
   return bytes;
+}
+
+RankMemory RankRunner::memory() const {
+  return {storage_.peak_bytes(), storage_.held_bytes(),           storage_.reserved_bytes(),
+          outside_bytes(),       storage_.peak_bytes(Tier::host), storage_.peak_bytes(Tier::disk)};
 }
 
 RoutingCounts RankRunner::routing() const {

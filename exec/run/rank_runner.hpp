@@ -10,11 +10,13 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/program/program.hpp"
-#include "exec/comm/thread_communicator.hpp"
+#include "exec/comm/world.hpp"
+#include "exec/run/execute.hpp"
 #include "exec/run/issue.hpp"
 #include "exec/run/lanes.hpp"
 #include "exec/run/op_runner.hpp"
 #include "exec/run/progress.hpp"
+#include "exec/run/recorder.hpp"
 #include "exec/run/storage.hpp"
 
 namespace orrery {
@@ -27,7 +29,12 @@ struct RankOptions {
   std::filesystem::path disk_folder = ".";
   /// Called on the op's thread before it runs.
   std::function<void(Rank, OpId, std::uint64_t step)> before_op;
+  Recorder* recorder = nullptr;   ///< told of every op; may be none
+  std::int64_t clock_offset = 0;  ///< nanoseconds from this host's steady clock to that which ranks share
 };
+
+/// As the options of a whole run say.
+[[nodiscard]] RankOptions rank_options(const RunOptions&);
 
 /// An op failed; the text names it and says why.
 class OpFailed : public Error {
@@ -38,12 +45,15 @@ class OpFailed : public Error {
 /// Lanes that a rank's list uses, by lane_number.
 [[nodiscard]] std::vector<Lane> lanes_of(const Program&, Rank);
 
+/// Threads of a rank that communicate: its own, and one for every lane where they run side by side.
+[[nodiscard]] std::uint32_t ends_of(const Program&, bool concurrent_lanes);
+
 /// Walks the lists of one rank.  Used by the rank's thread, which carries out
 /// the ops, or only issues them where lanes run side by side.
 class RankRunner {
  public:
   /// The rank needs one end of the world, and one more for every lane where they run side by side.
-  RankRunner(const Program&, const Workload&, const DataSource&, ThreadWorld&, Rank, const RankOptions&);
+  RankRunner(const Program&, const Workload&, const DataSource&, World&, Rank, const RankOptions&);
 
   /// Starts the threads of lanes, where there are any.
   void start();
@@ -64,6 +74,8 @@ class RankRunner {
   [[nodiscard]] std::uint64_t outside_bytes() const;
   /// What learned routing has chosen so far.
   [[nodiscard]] RoutingCounts routing() const;
+  /// What it took besides and for the Program's buffers.
+  [[nodiscard]] RankMemory memory() const;
 
  private:
   [[nodiscard]] const std::vector<Slot>& list(std::uint64_t step) const;
@@ -76,7 +88,7 @@ class RankRunner {
   void carry_out(std::size_t runner, const IssuedOp&);
 
   const Program& program_;
-  ThreadWorld& world_;
+  World& world_;
   Rank rank_;
   RankOptions options_;
   std::vector<GroupHere> groups_;

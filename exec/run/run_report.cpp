@@ -59,7 +59,7 @@ const Trace& median_trace(const RunResult& result) {
 Report report_of(const PlannedRun& run, const Program& program, const RunResult& result) {
   const Trace& trace = median_trace(result);
   Report report = summarize(run, program, trace, trace.concurrent_lanes);
-  report.origin = "run threads";
+  report.origin = trace.origin;
   // What was counted while it ran, in place of what the Program says; only the
   // parts of a stage's peak are the Program's.
   report.peak_memory_bytes = 0;

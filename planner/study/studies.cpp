@@ -26,6 +26,9 @@ const std::vector<Study>& all_studies() {
       {"second-node", "1.1B data-parallel on 10 V100 in two nodes, slower than on 5 in one", second_node_study},
       {"mlp-sharding", "costs of two shardings of an MLP, and which one a planner should take", mlp_sharding_study},
       {"v-schedule", "idle times of the zero-bubble V: what a published search finds", v_schedule_study},
+      {"partial-nvlink", "1D and 2D tensor parallelism where all GPUs have NVLink, and where pairs have it",
+       partial_nvlink_study},
+      {"rails", "a rail-optimized fabric against a plain fat tree of the same switches and cables", rails_study},
   };
   return studies;
 }

@@ -21,5 +21,7 @@ namespace orrery {
 [[nodiscard]] StudyResult second_node_study(const Library&);
 [[nodiscard]] StudyResult mlp_sharding_study(const Library&);
 [[nodiscard]] StudyResult v_schedule_study(const Library&);
+[[nodiscard]] StudyResult partial_nvlink_study(const Library&);
+[[nodiscard]] StudyResult rails_study(const Library&);
 
 }  // namespace orrery

@@ -16,12 +16,14 @@ std::uint32_t units_below(const GroupShape& s, std::size_t level) {
 }
 std::uint32_t least_below(const GroupShape& s, std::size_t level) { return level == 0 ? 1 : s.level[level - 1].least; }
 bool is_crossed(const GroupShape& s, std::size_t level) { return units_below(s, level) > s.level[level].units; }
+/// So large a message that its size no longer counts.
+constexpr Bytes endless = Bytes::of(0x1p53);
 /// ceil(log2 n).
 double rounds(std::uint32_t n) { return n <= 1 ? 0.0 : static_cast<double>(std::bit_width(n - 1)); }
 
 }  // namespace
 
-RingPath ring_path(const GroupShape& shape, std::span<const LinkCost> links) {
+RingPath ring_path(const GroupShape& shape, std::span<const LinkCost> links, std::optional<Bytes> step) {
   ORRERY_ASSERT(shape.levels <= links.size(), shape.levels, links.size());
   RingPath path;
   std::optional<Seconds> least;
@@ -33,7 +35,8 @@ RingPath ring_path(const GroupShape& shape, std::span<const LinkCost> links) {
     const std::uint32_t above = shape.level[l].units > 1 ? shape.level[l].units : 0;
     path.latency += static_cast<double>(below - above) * links[l].latency;
     least = least ? std::min(*least, links[l].latency) : links[l].latency;
-    const Bandwidth way = static_cast<double>(least_below(shape, l)) * links[l].bandwidth;
+    const double ways = least_below(shape, l);
+    const Bandwidth way = ways * bandwidth_at(links[l], step.value_or(endless) / ways);
     narrowest = narrowest ? std::min(*narrowest, way) : way;
   }
   if (least) path.latency -= *least;
@@ -74,7 +77,7 @@ Seconds tree_latency(const GroupShape& shape, std::span<const LinkCost> links) {
 
 Seconds tree_all_reduce(Bytes payload, const GroupShape& shape, std::span<const LinkCost> links) {
   if (shape.members == 1) return {};
-  return 2.0 * tree_latency(shape, links) + 2.0 * payload / ring_path(shape, links).bandwidth;
+  return 2.0 * tree_latency(shape, links) + 2.0 * payload / ring_path(shape, links, 0.5 * payload).bandwidth;
 }
 
 bool is_uniform(const GroupShape& shape) {
@@ -85,6 +88,21 @@ bool is_uniform(const GroupShape& shape) {
   return true;
 }
 
+namespace {
+
+/// What (parts - 1) / parts of `all` take in rounds of 1, 2, 4, ... parts, the last of what is left of them.
+Seconds in_rounds(Bytes all, std::uint32_t parts, const LinkCost& link) {
+  if (link.rates.values.empty()) return (static_cast<double>(parts - 1) / parts) * all / link.bandwidth;
+  Seconds total;
+  for (std::uint32_t d = 1; d < parts; d *= 2) {
+    const Bytes message = (static_cast<double>(std::min(d, parts - d)) / parts) * all;
+    total += message / bandwidth_at(link, message);
+  }
+  return total;
+}
+
+}  // namespace
+
 Seconds recursive_half(Bytes payload, const GroupShape& shape, std::span<const LinkCost> links) {
   ORRERY_ASSERT(is_uniform(shape));
   Seconds total;
@@ -92,7 +110,7 @@ Seconds recursive_half(Bytes payload, const GroupShape& shape, std::span<const L
   for (std::size_t l = 0; l < shape.levels; ++l) {
     const std::uint32_t parts = units_below(shape, l) / shape.level[l].units;
     if (parts == 1) continue;
-    total += rounds(parts) * links[l].latency + (static_cast<double>(parts - 1) / parts) * left / links[l].bandwidth;
+    total += rounds(parts) * links[l].latency + in_rounds(left, parts, links[l]);
     left = left / static_cast<double>(parts);
   }
   return total;
@@ -136,7 +154,8 @@ namespace {
 
 std::optional<Seconds> ring_time(Collective::Kind kind, Bytes payload, const GroupShape& shape,
                                  std::span<const LinkCost> links) {
-  const RingPath path = ring_path(shape, links);
+  const bool whole = kind == Collective::Kind::broadcast || kind == Collective::Kind::reduce;
+  const RingPath path = ring_path(shape, links, whole ? payload : payload / static_cast<double>(shape.members));
   switch (kind) {
     case Collective::Kind::all_reduce: return ring_all_reduce(payload, shape.members, path);
     case Collective::Kind::all_gather:
@@ -185,7 +204,48 @@ std::optional<Seconds> recursive_time(Collective::Kind kind, Bytes payload, cons
   return std::nullopt;
 }
 
+/// A broadcast's or a reduction's one direction, over switches that copy or add.
+std::optional<Seconds> in_network_one_way(Bytes payload, const GroupShape& shape, std::span<const LinkCost> links) {
+  Seconds latency, moving;
+  for (std::size_t l = 0; l < shape.levels; ++l) {
+    if (!is_crossed(shape, l)) continue;
+    if (!links[l].switches) return std::nullopt;
+    latency += links[l].latency;
+    moving = std::max(moving, payload / bandwidth_at(links[l], payload));
+  }
+  return latency + moving;
+}
+
+std::optional<Seconds> in_network_time(Collective::Kind kind, Bytes payload, const GroupShape& shape,
+                                       std::span<const LinkCost> links) {
+  switch (kind) {
+    case Collective::Kind::all_reduce: return in_network_all_reduce(payload, shape, links);
+    case Collective::Kind::broadcast:
+    case Collective::Kind::reduce: return in_network_one_way(payload, shape, links);
+    case Collective::Kind::barrier: return in_network_all_reduce(Bytes{}, shape, links);
+    case Collective::Kind::all_gather:
+    case Collective::Kind::reduce_scatter:
+    case Collective::Kind::permute:
+    case Collective::Kind::all_to_all: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+std::optional<Seconds> in_network_all_reduce(Bytes payload, const GroupShape& shape, std::span<const LinkCost> links) {
+  Seconds latency, moving;
+  for (std::size_t l = 0; l < shape.levels; ++l) {
+    if (!is_crossed(shape, l)) continue;
+    if (!links[l].switches) return std::nullopt;
+    const double ways = least_below(shape, l), members = shape.level[l].least / ways;
+    const bool reads = *links[l].switches == SwitchSum::nvls;
+    const double passes = reads ? 1.0 + 1.0 / members : 1.0;
+    latency += (reads ? 2.0 : 1.0) * links[l].latency;
+    moving = std::max(moving, passes * (payload / ways) / bandwidth_at(links[l], payload / ways));
+  }
+  return latency + moving;
+}
 
 std::optional<Seconds> collective_time(Collective::Kind kind, Bytes payload, const GroupShape& shape,
                                        CollectiveAlgorithm algorithm, std::span<const LinkCost> links) {
@@ -194,6 +254,7 @@ std::optional<Seconds> collective_time(Collective::Kind kind, Bytes payload, con
     case CollectiveAlgorithm::ring: return ring_time(kind, payload, shape, links);
     case CollectiveAlgorithm::tree: return tree_time(kind, payload, shape, links);
     case CollectiveAlgorithm::recursive: return recursive_time(kind, payload, shape, links);
+    case CollectiveAlgorithm::in_network: return in_network_time(kind, payload, shape, links);
   }
   return std::nullopt;
 }
@@ -233,13 +294,23 @@ CollectiveCost::CollectiveCost(const ClusterSpec& cluster, const Calibration& ca
     reach_.push_back(efficiency / slower);
     const double pairs =
         nccl_ ? (nccl_->is_inside(l) ? calibration.nccl->node.pairs : calibration.nccl->network.pairs) : 1.0;
-    links_.push_back({cluster.levels[l].latency, (reach_.back() / pairs) * cluster.levels[l].bandwidth});
+    LinkCost link{cluster.levels[l].latency, (reach_.back() / pairs) * cluster.levels[l].bandwidth};
+    if (!cluster.levels[l].rates.empty()) {
+      link.rates.axes.emplace_back();
+      for (const SizedRate& r : cluster.levels[l].rates) {
+        link.rates.axes.front().push_back(r.message.in(byte));
+        link.rates.values.push_back((reach_.back() / pairs) * r.rate.base());
+      }
+    }
+    link.switches = cluster.levels[l].switches;
+    links_.push_back(std::move(link));
   }
   if (messages_) message_latency_ = more_ranks_than_cores ? messages_->latency_shared : messages_->latency;
   if (serial_) {
     algorithms_ = {CollectiveAlgorithm::ring};  // the only one that CPU ranks run
   } else if (algorithms_.empty()) {
-    algorithms_ = {CollectiveAlgorithm::ring, CollectiveAlgorithm::tree, CollectiveAlgorithm::recursive};
+    algorithms_ = {CollectiveAlgorithm::ring, CollectiveAlgorithm::tree, CollectiveAlgorithm::recursive,
+                   CollectiveAlgorithm::in_network};
   }
 }
 
@@ -255,7 +326,11 @@ CollectiveCost::Choice CollectiveCost::choose(Collective::Kind kind, Bytes paylo
   }
   if (nccl_ && algorithm != CollectiveAlgorithm::recursive) {
     NcclExcluded excluded{};
-    if (algorithm) {
+    if (algorithm == CollectiveAlgorithm::in_network) {
+      excluded[static_cast<std::size_t>(NcclAlgorithm::ring)] = true;
+      excluded[static_cast<std::size_t>(NcclAlgorithm::tree)] = true;
+      excluded[static_cast<std::size_t>(NcclAlgorithm::pat)] = true;
+    } else if (algorithm) {
       excluded = all_but(*algorithm == CollectiveAlgorithm::tree ? NcclAlgorithm::tree : NcclAlgorithm::ring);
     }
     if (const auto price = nccl_->price(kind, payload, shape, excluded)) {

@@ -35,10 +35,12 @@ struct RingPath {
 ///     a, b  latency and bandwidth per device     m(l)  fewest members in a unit of level l, m(-1) = 1
 ///
 /// Members that share a unit share its way out: each carries its part over its
-/// own link (one ring per member).
+/// own link (one ring per member).  `step`: what a member sends in one step, m(l-1) messages of equal size; none: so
+/// much that links have their full bandwidth.
 /// Source: derived; the ring of Patarasuk and Yuan, JPDC 69(2), 2009, laid
 /// on a tree of levels.  Leaves out: other traffic on the links.
-[[nodiscard]] RingPath ring_path(const GroupShape&, std::span<const LinkCost> links);
+[[nodiscard]] RingPath ring_path(const GroupShape&, std::span<const LinkCost> links,
+                                 std::optional<Bytes> step = std::nullopt);
 
 /// Reduce-scatter or all-gather around a ring.
 ///
@@ -117,10 +119,28 @@ struct RingPath {
 /// Source: Bruck et al., IEEE TPDS 8(11), 1997.
 [[nodiscard]] Seconds bruck_all_to_all(Bytes payload, const GroupShape&, std::span<const LinkCost> links);
 
+/// All-reduce that switches add up and copy, level by level.
+///
+///     T = sum over crossed levels k(l) a(l)  +  max over crossed levels  f(l) n / (m(l-1) b(l))
+///
+///     NVLS   k = 2, f = 1 + 1 / q: each of q members has its vector read, and writes its part of the sum
+///     SHARP  k = 1, f = 1: up to the tree's root and down again, as one message between the farthest members
+///     q  m(l) / m(l-1)     m(l)  fewest members in a unit of level l, m(-1) = 1     a, b  of level l
+///
+/// The first level leaves each member 1 / q of the sums to pass on, so that all members' ways out work side by side.
+/// Broadcast and reduce, which have a root: T = sum over crossed levels a(l) + max n / b(l).
+/// Source: Graham et al., "Scalable Hierarchical Aggregation Protocol (SHArP)", COMHPC 2016 (the tree of switches);
+/// Klenk, Jiang, Thorson and Dennison, "An in-network architecture for accelerating shared-memory multiprocessor
+/// collectives", ISCA 2020 (reads and writes through the switch); over levels: derived.
+/// Leaves out: the time of the first piece, limits of what a switch can add at once.
+/// Empty where the switches of a crossed level add nothing.
+[[nodiscard]] std::optional<Seconds> in_network_all_reduce(Bytes payload, const GroupShape&,
+                                                           std::span<const LinkCost> links);
+
 /// Time of a collective by one algorithm; empty where the algorithm does not
 /// exist for the kind or the shape (tree: all-reduce, broadcast, reduce,
-/// barrier; recursive: uniform shapes).  Groups of one cost nothing.
-/// `payload` is the whole vector: before reduce-scatter, after all-gather.
+/// barrier; in_network: the same, on levels whose switches add; recursive: uniform shapes).  Groups of one cost
+/// nothing. `payload` is the whole vector: before reduce-scatter, after all-gather.
 [[nodiscard]] std::optional<Seconds> collective_time(Collective::Kind, Bytes payload, const GroupShape&,
                                                      CollectiveAlgorithm, std::span<const LinkCost> links);
 

@@ -2,6 +2,10 @@
 
 namespace orrery {
 
-Seconds message_time(Bytes bytes, const LinkCost& link) { return link.latency + bytes / link.bandwidth; }
+Bandwidth bandwidth_at(const LinkCost& link, Bytes message) {
+  return link.rates.values.empty() ? link.bandwidth : Bandwidth::of(interpolate(link.rates, message.in(byte)));
+}
+
+Seconds message_time(Bytes bytes, const LinkCost& link) { return link.latency + bytes / bandwidth_at(link, bytes); }
 
 }  // namespace orrery

@@ -1,6 +1,10 @@
 #pragma once
 
+#include <optional>
+
 #include "core/base/units.hpp"
+#include "core/record/calibration.hpp"
+#include "core/spec/cluster_spec.hpp"
 
 namespace orrery {
 
@@ -8,17 +12,23 @@ namespace orrery {
 struct LinkCost {
   Seconds latency;      ///< of one message
   Bandwidth bandwidth;  ///< one way
+  RateTable rates{};    ///< bytes/s over the bytes of a message, at most `bandwidth`; none: `bandwidth` at any size
+  std::optional<SwitchSum> switches{};  ///< whether they add what they pass on
   friend bool operator==(const LinkCost&, const LinkCost&) = default;
 };
 
+/// What a message of so many bytes moves at.
+[[nodiscard]] Bandwidth bandwidth_at(const LinkCost&, Bytes message);
+
 /// One message.
 ///
-///     T = a + n / b
+///     T = a + n / b(n)
 ///
-///     n  bytes     a  latency     b  bandwidth, one way
+///     n  bytes     a  latency     b  bandwidth, one way, of messages of that size
 ///
-/// Source: Hockney, "The communication challenge for MPP", Parallel Computing 20(3), 1994.
-/// Leaves out: protocol switches by size, other traffic, overheads of the two ends.
+/// Source: Hockney, "The communication challenge for MPP", Parallel Computing 20(3), 1994; b by size as the cluster's
+/// file gives it, which is how protocol switches are seen.
+/// Leaves out: other traffic, overheads of the two ends.
 [[nodiscard]] Seconds message_time(Bytes, const LinkCost&);
 
 }  // namespace orrery

@@ -178,14 +178,6 @@ Prices faster(const Program& program, const Prices& prices, std::optional<Operat
   return out;
 }
 
-std::int64_t length_of(const Trace& trace) {
-  std::int64_t end = 0;
-  for (const RankTrace& r : trace.ranks) {
-    for (const Span& s : r.spans) end = std::max(end, s.end);
-  }
-  return end;
-}
-
 }  // namespace
 
 std::vector<std::int64_t> CriticalPath::by_operation() const {
@@ -200,9 +192,8 @@ CriticalPath critical_path(const Program& program, const Prices& prices, const R
   return Walk(program, prices, classes, trace).path();
 }
 
-std::vector<Gain> gains(const Program& program, const Prices& prices, const RankClasses& classes,
-                        const Perturbation& perturbation, const std::vector<std::uint32_t>& node_of_rank,
-                        const CriticalPath& path, std::int64_t step) {
+std::vector<Gain> gains(const Program& program, const Prices& prices, const CriticalPath& path, std::int64_t step,
+                        std::span<const LinkKind> links, const Replay& replay) {
   std::vector<Gain> out;
   const std::vector<std::int64_t> on_path = path.by_operation();
   Gain compute;
@@ -210,14 +201,22 @@ std::vector<Gain> gains(const Program& program, const Prices& prices, const Rank
   for (std::size_t i = 0; i < on_path.size(); ++i) {
     if (on_path[i] == 0) continue;
     const Operation operation{static_cast<std::uint8_t>(i)};
-    out.push_back({operation, false, on_path[i], 0});
+    out.push_back({operation, false, {}, on_path[i], 0});
     if (!is_communication(operation) && operation != copy_operation) compute.on_path += on_path[i];
   }
   if (compute.on_path > 0) out.push_back(compute);
   std::stable_sort(out.begin(), out.end(), [](const Gain& a, const Gain& b) { return a.on_path > b.on_path; });
-  for (Gain& g : out) {
-    const Prices less = faster(program, prices, g.all_compute ? std::nullopt : std::optional(g.operation));
-    g.saved = step - length_of(simulate_times(program, less, classes, perturbation, node_of_rank).trace);
+  for (const LinkKind kind : links) out.push_back({{}, false, kind, 0, 0});
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    Gain& g = out[i];
+    try {
+      g.saved =
+          step - (g.links
+                      ? replay(prices, g.links)
+                      : replay(faster(program, prices, g.all_compute ? std::nullopt : std::optional(g.operation)), {}));
+    } catch (const SimulationCancelled&) {
+      out.resize(i);
+    }
   }
   return out;
 }

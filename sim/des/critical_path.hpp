@@ -1,14 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "core/program/program.hpp"
 #include "core/record/operation.hpp"
 #include "core/record/trace.hpp"
 #include "sim/cost/prices.hpp"
-#include "sim/des/perturbation.hpp"
 #include "sim/des/rank_classes.hpp"
+#include "sim/net/link.hpp"
 
 namespace orrery {
 
@@ -36,18 +39,21 @@ struct CriticalPath {
 /// Of a simulated step, whose trace has one rank for each of the classes, in their order.
 [[nodiscard]] CriticalPath critical_path(const Program&, const Prices&, const RankClasses&, const Trace&);
 
-/// What faster ops of one kind would bring.
+/// What faster ops of one kind, or faster links of one kind, would bring.
 struct Gain {
   Operation operation{};
-  bool all_compute = false;  ///< of all kernels together, as a faster device would
-  std::int64_t on_path = 0;  ///< picoseconds
-  std::int64_t saved = 0;    ///< picoseconds of the step where all these ops, on every rank, take a tenth less
+  bool all_compute = false;       ///< of all kernels together, as a faster device would
+  std::optional<LinkKind> links;  ///< of a fabric, in place of ops; how long the path waits for them is not known
+  std::int64_t on_path = 0;       ///< picoseconds
+  std::int64_t saved = 0;         ///< picoseconds of the step where all these, on every rank, take a tenth less
 };
-/// For each kind of operation on the path, the longest first: the step is simulated again with those ops a tenth
-/// shorter. Links are not shared here.  At most a tenth of what they take on the path, where ranks do not share cores
-/// (there, ops that are not on it hold others up).
-[[nodiscard]] std::vector<Gain> gains(const Program&, const Prices&, const RankClasses&, const Perturbation&,
-                                      const std::vector<std::uint32_t>& node_of_rank, const CriticalPath&,
-                                      std::int64_t step);
+/// Picoseconds of the step at other prices, and with links of one kind a tenth faster.
+using Replay = std::function<std::int64_t(const Prices&, std::optional<LinkKind>)>;
+/// For each kind of operation on the path, the longest first, and for each of `links`: the step again with those a
+/// tenth shorter.  Of an operation at most a tenth of what it takes on the path, where ranks share neither cores nor
+/// links (there, ops that are not on it hold others up, and what is spared on one link may crowd another).  Ends where
+/// a replay is cancelled, with what is known by then.
+[[nodiscard]] std::vector<Gain> gains(const Program&, const Prices&, const CriticalPath&, std::int64_t step,
+                                      std::span<const LinkKind> links, const Replay&);
 
 }  // namespace orrery

@@ -2,6 +2,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -15,7 +16,8 @@ namespace orrery {
 struct FabricRoutes {
   const Fabric* fabric = nullptr;
   PathRule rule = PathRule::by_destination;
-  std::uint64_t seed = 0;  ///< of hashed routes
+  std::uint64_t seed = 0;               ///< of hashed routes
+  std::optional<LinkKind> faster = {};  ///< links of this kind take a tenth less time for their bytes
 };
 
 /// Who sends to whom in a collective, whatever the bytes.
@@ -25,6 +27,13 @@ struct CollectivePattern {
   std::uint32_t distance = 0, width = 0;  ///< of a permute
   bool in_switches = false;               ///< an all-reduce whose sums NVLink's switches make
   friend auto operator<=>(const CollectivePattern&, const CollectivePattern&) = default;
+};
+
+/// What one GPU sends another.
+struct GpuTraffic {
+  std::uint32_t from = 0, to = 0;  ///< GPUs of the fabric
+  double payload = 0.0;            ///< bytes, or bytes for each byte of a payload
+  friend bool operator==(const GpuTraffic&, const GpuTraffic&) = default;
 };
 
 /// What a communication sends over links, in proportion to the link that carries most.
@@ -37,6 +46,8 @@ struct LinkShares {
 /// What the communications of a Program send over the links of a fabric.
 class FabricTraffic {
  public:
+  /// shares() throw CutOff, which names ranks, where failed links leave no way.
+  ///
   /// Rank r runs on GPU placement[r] of the fabric; empty: GPU r.  All references outlive it.
   FabricTraffic(const FabricRoutes&, const Program&, const CostModel&, std::span<const std::uint32_t> placement);
 
@@ -50,6 +61,9 @@ class FabricTraffic {
   };
   [[nodiscard]] Collected collective(const Block&, const Op&, const GroupShape&) const;
   [[nodiscard]] GroupShape shape(std::span<const Rank> members) const;
+  /// Who sends to whom, for each byte of the payload.  A collective goes from box to box, and from GPU to GPU of a
+  /// box, in the order of ranks: so a placement decides which wires a ring follows.
+  [[nodiscard]] std::vector<GpuTraffic> pairs(const CollectivePattern&, std::span<const Rank> members) const;
   [[nodiscard]] LinkShares shares(const CollectivePattern&, std::span<const Rank> members) const;
 
   /// One message.
@@ -59,16 +73,14 @@ class FabricTraffic {
   /// Of a link, as far as the library reaches it: calibrations say which part of a level's bandwidth that is.
   [[nodiscard]] Bandwidth capacity(LinkId) const;
   [[nodiscard]] const Fabric& fabric() const { return *routes_.fabric; }
+  [[nodiscard]] const FabricRoutes& routes() const { return routes_; }
   [[nodiscard]] const Program& program() const { return program_; }
+  [[nodiscard]] std::uint32_t gpu_of(Rank) const;
 
  private:
-  struct Pair {
-    std::uint32_t from, to;  ///< GPUs
-    double payload;
-  };
-  [[nodiscard]] std::uint32_t gpu_of(Rank) const;
   [[nodiscard]] std::vector<std::uint32_t> gpus_of(std::span<const Rank>) const;
-  [[nodiscard]] LinkShares over_links(std::span<const Pair>) const;
+  [[nodiscard]] LinkShares over_links(std::span<const GpuTraffic>) const;
+  [[noreturn]] void tell_cut_off(const CutOff&) const;
 
   FabricRoutes routes_;
   const Program& program_;

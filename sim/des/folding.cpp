@@ -43,23 +43,33 @@ struct CollectiveOp {
 
 }  // namespace
 
-Folding::Folding(const Program& program, const Prices& prices, const FabricTraffic* traffic,
-                 std::span<const std::uint64_t> labels)
-    : program_(program), traffic_(traffic) {
-  const auto ranks = static_cast<std::uint32_t>(program.mesh.size());
+Folding::Folding(std::vector<FoldingJob> given) {
   MeetingGraph graph;
-  for (std::uint32_t r = 0; r < ranks; ++r) {
-    graph.ranks.push_back(mix(mix(class_of(program, Rank{r})) ^ (labels.empty() ? 0 : labels[r])));
+  for (FoldingJob& of : given) {
+    const auto job = static_cast<std::uint32_t>(jobs_.size());
+    const auto first = static_cast<std::uint32_t>(graph.ranks.size());
+    for (std::uint32_t r = 0; r < of.program->mesh.size(); ++r) {
+      const std::uint64_t label = mix(mix(class_of(*of.program, Rank{r})) ^ (of.labels.empty() ? 0 : of.labels[r]));
+      graph.ranks.push_back(job == 0 ? label : mix(label ^ job));
+    }
+    jobs_.push_back({std::move(of), first, {}, {}, {}, 0});
   }
+  const FabricTraffic* const traffic = jobs_.front().of.traffic;
   if (traffic != nullptr) place_of_link_.assign(traffic->fabric().links(), none);
-  add_groups(graph, prices);
-  add_messages(graph, prices);
+  for (Job& job : jobs_) {
+    add_groups(graph, job);
+    add_messages(graph, job);
+  }
   for (const LinkId l : links_) {
     graph.links.push_back(std::bit_cast<std::uint64_t>(traffic->capacity(l).base()));
   }
 
   GraphClasses classes = stable_classes(graph);
-  ranks_ = rank_classes(classes.rank);
+  for (Job& job : jobs_) {
+    const auto first = classes.rank.begin() + job.first_rank;
+    const auto ranks = static_cast<std::ptrdiff_t>(job.of.program->mesh.size());
+    job.ranks = rank_classes(std::vector<std::uint32_t>(first, first + ranks));
+  }
   rounds_ = classes.rounds;
   flow_count_.assign(classes.flows, 0);
   for (const std::uint32_t c : classes.flow) ++flow_count_[c];
@@ -93,53 +103,55 @@ void Folding::cross(MeetingGraph& graph, std::uint32_t flow, const LinkShares& s
   }
 }
 
-void Folding::add_groups(MeetingGraph& graph, const Prices& prices) {
-  const auto ranks = static_cast<std::uint32_t>(program_.mesh.size());
-  const std::size_t groups = program_.groups.size();
+void Folding::add_groups(MeetingGraph& graph, Job& job) {
+  const Program& program = *job.of.program;
+  const FabricTraffic* const traffic = job.of.traffic;
+  const auto ranks = static_cast<std::uint32_t>(program.mesh.size());
+  const std::size_t groups = program.groups.size();
   // Which classes use which groups, and for what.
   using Signature = std::tuple<Collective::Kind, std::uint64_t, std::uint32_t, std::uint32_t>;
   std::vector<std::map<Signature, CollectiveOp>> ops(groups);
-  std::vector<bool> uses(groups * program_.classes.size(), false);
-  for (std::uint32_t c = 0; c < program_.classes.size(); ++c) {
-    for (const BlockId b : prices.blocks_of(c)) {
-      for (const Op& op : program_[b].ops) {
+  std::vector<bool> uses(groups * program.classes.size(), false);
+  for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+    for (const BlockId b : job.of.prices->blocks_of(c)) {
+      for (const Op& op : program[b].ops) {
         const auto* action = std::get_if<Collective>(&op.action);
         if (action == nullptr) continue;
         const std::uint32_t g = index(action->group);
-        uses[g * program_.classes.size() + c] = true;
-        ops[g].try_emplace({action->kind, payload_bytes(program_, program_[b], op), index(action->root), action->width},
-                           CollectiveOp{&program_[b], &op});
+        uses[g * program.classes.size() + c] = true;
+        ops[g].try_emplace({action->kind, payload_bytes(program, program[b], op), index(action->root), action->width},
+                           CollectiveOp{&program[b], &op});
       }
     }
   }
-  flow_of_group_.assign(groups * ranks, none);
+  job.flow_of_group.assign(groups * ranks, none);
   for (std::uint32_t g = 0; g < groups; ++g) {
-    if (ops[g].empty() || group_size(program_.groups[g], program_.mesh) == 1) continue;
+    if (ops[g].empty() || group_size(program.groups[g], program.mesh) == 1) continue;
     // How the members lie decides how a collective moves; few groups have more than one shape.
     std::vector<std::pair<GroupShape, std::set<CollectivePattern>>> patterns;
-    std::uint32_t* const flow_of = &flow_of_group_[std::size_t{g} * ranks];
+    std::uint32_t* const flow_of = &job.flow_of_group[std::size_t{g} * ranks];
     for (std::uint32_t r = 0; r < ranks; ++r) {
-      if (flow_of[r] != none || !uses[g * program_.classes.size() + class_of(program_, Rank{r})]) continue;
-      if (!peer_of(program_.groups[g], program_.mesh, Rank{r})) continue;
+      if (flow_of[r] != none || !uses[g * program.classes.size() + class_of(program, Rank{r})]) continue;
+      if (!peer_of(program.groups[g], program.mesh, Rank{r})) continue;
       const auto flow = static_cast<std::uint32_t>(graph.flows.size());
-      const std::vector<Rank> members = group_ranks(program_.groups[g], program_.mesh, Rank{r});
+      const std::vector<Rank> members = group_ranks(program.groups[g], program.mesh, Rank{r});
       for (const Rank m : members) {
         flow_of[index(m)] = flow;
-        graph.taking_part.push_back({index(m), flow, g});
+        graph.taking_part.push_back({job.first_rank + index(m), flow, g});
       }
       std::uint64_t label = mix(g);
-      if (traffic_ != nullptr) {
-        const GroupShape shape = traffic_->shape(members);
+      if (traffic != nullptr) {
+        const GroupShape shape = traffic->shape(members);
         label ^= label_of(shape);
         auto known = std::find_if(patterns.begin(), patterns.end(), [&](const auto& p) { return p.first == shape; });
         if (known == patterns.end()) {
           known = patterns.insert(patterns.end(), {shape, {}});
           for (const auto& [signature, op] : ops[g]) {
-            known->second.insert(traffic_->collective(*op.block, *op.op, shape).pattern);
+            known->second.insert(traffic->collective(*op.block, *op.op, shape).pattern);
           }
         }
         for (const CollectivePattern& p : known->second) {
-          cross(graph, flow, traffic_->shares(p, members), label_of(p));
+          cross(graph, flow, traffic->shares(p, members), label_of(p));
         }
       }
       graph.flows.push_back(label);
@@ -147,7 +159,9 @@ void Folding::add_groups(MeetingGraph& graph, const Prices& prices) {
   }
 }
 
-void Folding::add_messages(MeetingGraph& graph, const Prices& prices) {
+void Folding::add_messages(MeetingGraph& graph, Job& job) {
+  const Program& program = *job.of.program;
+  const FabricTraffic* const traffic = job.of.traffic;
   // Whom a rank of each class sends to and receives from.
   struct Way {
     GroupId group;
@@ -155,52 +169,52 @@ void Folding::add_messages(MeetingGraph& graph, const Prices& prices) {
     bool send;
     auto operator<=>(const Way&) const = default;
   };
-  std::vector<std::set<Way>> ways(program_.classes.size());
-  for (std::uint32_t c = 0; c < program_.classes.size(); ++c) {
-    for (const BlockId b : prices.blocks_of(c)) {
-      for (const Op& op : program_[b].ops) {
+  std::vector<std::set<Way>> ways(program.classes.size());
+  for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+    for (const BlockId b : job.of.prices->blocks_of(c)) {
+      for (const Op& op : program[b].ops) {
         const auto* exchange = std::get_if<Exchange>(&op.action);
         if (exchange == nullptr) continue;
         for (std::uint32_t t = 0; t < exchange->transfers.count; ++t) {
-          const Transfer& transfer = program_[b].transfers[exchange->transfers.first + t];
+          const Transfer& transfer = program[b].transfers[exchange->transfers.first + t];
           ways[c].insert({transfer.group, transfer.peer, transfer.send});
         }
       }
     }
   }
   const auto for_each = [&](auto&& visit) {
-    for (std::uint32_t r = 0; r < program_.mesh.size(); ++r) {
-      for (const Way& w : ways[class_of(program_, Rank{r})]) {
-        const std::uint32_t peer = index(peer_rank(program_, program_[w.group], w.peer, Rank{r}));
+    for (std::uint32_t r = 0; r < program.mesh.size(); ++r) {
+      for (const Way& w : ways[class_of(program, Rank{r})]) {
+        const std::uint32_t peer = index(peer_rank(program, program[w.group], w.peer, Rank{r}));
         const std::uint64_t from = w.send ? r : peer, to = w.send ? peer : r;
         visit(r, from << 32U | to, mix(mix(mix(index(w.group)) ^ index(w.peer)) ^ (w.send ? 1U : 2U)));
       }
     }
   };
-  for_each([&](std::uint32_t, std::uint64_t pair, std::uint64_t) { message_pairs_.push_back(pair); });
-  std::sort(message_pairs_.begin(), message_pairs_.end());
-  message_pairs_.erase(std::unique(message_pairs_.begin(), message_pairs_.end()), message_pairs_.end());
-  first_message_ = static_cast<std::uint32_t>(graph.flows.size());
-  for (const std::uint64_t pair : message_pairs_) {
+  for_each([&](std::uint32_t, std::uint64_t pair, std::uint64_t) { job.message_pairs.push_back(pair); });
+  std::sort(job.message_pairs.begin(), job.message_pairs.end());
+  job.message_pairs.erase(std::unique(job.message_pairs.begin(), job.message_pairs.end()), job.message_pairs.end());
+  job.first_message = static_cast<std::uint32_t>(graph.flows.size());
+  for (const std::uint64_t pair : job.message_pairs) {
     const Rank from{static_cast<std::uint32_t>(pair >> 32U)}, to{static_cast<std::uint32_t>(pair)};
     std::uint64_t label = mix(~std::uint64_t{0});
-    if (traffic_ != nullptr) {
-      label = mix(label ^ static_cast<std::uint64_t>(traffic_->latency(from, to)));
-      cross(graph, static_cast<std::uint32_t>(graph.flows.size()), traffic_->shares(from, to), 0);
+    if (traffic != nullptr) {
+      label = mix(label ^ static_cast<std::uint64_t>(traffic->latency(from, to)));
+      cross(graph, static_cast<std::uint32_t>(graph.flows.size()), traffic->shares(from, to), 0);
     }
     graph.flows.push_back(label);
   }
   for_each([&](std::uint32_t rank, std::uint64_t pair, std::uint64_t label) {
     const Rank from{static_cast<std::uint32_t>(pair >> 32U)}, to{static_cast<std::uint32_t>(pair)};
-    graph.taking_part.push_back({rank, message_flow(from, to), label});
+    graph.taking_part.push_back({job.first_rank + rank, message_flow(job, from, to), label});
   });
 }
 
-std::uint32_t Folding::message_flow(Rank from, Rank to) const {
+std::uint32_t Folding::message_flow(const Job& job, Rank from, Rank to) {
   const std::uint64_t pair = std::uint64_t{index(from)} << 32U | index(to);
-  const auto at = std::lower_bound(message_pairs_.begin(), message_pairs_.end(), pair);
-  ORRERY_ASSERT(at != message_pairs_.end() && *at == pair, index(from), index(to));
-  return first_message_ + static_cast<std::uint32_t>(at - message_pairs_.begin());
+  const auto at = std::lower_bound(job.message_pairs.begin(), job.message_pairs.end(), pair);
+  ORRERY_ASSERT(at != job.message_pairs.end() && *at == pair, index(from), index(to));
+  return job.first_message + static_cast<std::uint32_t>(at - job.message_pairs.begin());
 }
 
 LinkShares Folding::fold(LinkShares shares, std::uint32_t flow) const {
@@ -218,14 +232,15 @@ LinkShares Folding::fold(LinkShares shares, std::uint32_t flow) const {
   return shares;
 }
 
-LinkShares Folding::fold(LinkShares shares, GroupId group, Rank rank) const {
-  const std::uint32_t flow = flow_of_group_[index(group) * program_.mesh.size() + index(rank)];
+LinkShares Folding::fold(LinkShares shares, GroupId group, Rank rank, std::uint32_t number) const {
+  const Job& job = jobs_[number];
+  const std::uint32_t flow = job.flow_of_group[index(group) * job.of.program->mesh.size() + index(rank)];
   ORRERY_ASSERT(flow != none || shares.links.empty(), index(group), index(rank));
   return flow == none ? shares : fold(std::move(shares), flow);
 }
 
-LinkShares Folding::fold(LinkShares shares, Rank from, Rank to) const {
-  return fold(std::move(shares), message_flow(from, to));
+LinkShares Folding::fold(LinkShares shares, Rank from, Rank to, std::uint32_t job) const {
+  return fold(std::move(shares), message_flow(jobs_[job], from, to));
 }
 
 }  // namespace orrery

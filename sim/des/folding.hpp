@@ -12,6 +12,15 @@
 
 namespace orrery {
 
+/// One of the jobs that are folded together.
+struct FoldingJob {
+  const Program* program = nullptr;
+  const Prices* prices = nullptr;
+  const FabricTraffic* traffic = nullptr;  ///< null, for all or for none: each communication has its links to itself
+  /// What tells ranks of one Program class apart from the beginning, one number for each rank; empty: nothing.
+  std::vector<std::uint64_t> labels = {};
+};
+
 /// A step folded over ranks that behave alike: one of each class is simulated, and what it sends stands for what all of
 /// its class send.
 ///
@@ -27,12 +36,10 @@ namespace orrery {
 /// fabric is assumed: where routes part ranks, they are simulated apart, each by itself in the end.
 class Folding {
  public:
-  /// `labels`: what tells ranks of one Program class apart from the beginning, one number for each rank; empty:
-  /// nothing. `traffic`: over the links of a fabric; null: each communication has its links to itself.  All but the
-  /// labels outlive this.
-  Folding(const Program&, const Prices&, const FabricTraffic* traffic, std::span<const std::uint64_t> labels);
+  /// Ranks of different jobs are never alike.  All that jobs point to outlives this.
+  explicit Folding(std::vector<FoldingJob>);
 
-  [[nodiscard]] const RankClasses& ranks() const { return ranks_; }
+  [[nodiscard]] const RankClasses& ranks(std::uint32_t job = 0) const { return jobs_[job].ranks; }
   [[nodiscard]] std::uint32_t link_classes() const { return static_cast<std::uint32_t>(link_count_.size()); }
   [[nodiscard]] std::uint32_t flow_classes() const { return static_cast<std::uint32_t>(flow_count_.size()); }
   [[nodiscard]] std::uint32_t rounds() const { return rounds_; }
@@ -45,23 +52,26 @@ class Folding {
 
   /// The shares of one flow, as weights W on link classes (LinkId: a class): of a collective in the instance of the
   /// group that `rank` is in, and of a message.  Requires that the step has such flows.
-  [[nodiscard]] LinkShares fold(LinkShares, GroupId, Rank) const;
-  [[nodiscard]] LinkShares fold(LinkShares, Rank from, Rank to) const;
+  [[nodiscard]] LinkShares fold(LinkShares, GroupId, Rank, std::uint32_t job = 0) const;
+  [[nodiscard]] LinkShares fold(LinkShares, Rank from, Rank to, std::uint32_t job = 0) const;
 
  private:
-  void add_groups(MeetingGraph&, const Prices&);
-  void add_messages(MeetingGraph&, const Prices&);
+  struct Job {
+    FoldingJob of;
+    std::uint32_t first_rank = 0;  ///< its rank 0 in the graph
+    RankClasses ranks;
+    std::vector<std::uint32_t> flow_of_group;  ///< [group][rank]: the flow of its instance
+    std::vector<std::uint64_t> message_pairs;  ///< ascending: sender in the high half
+    std::uint32_t first_message = 0;           ///< flow of the first of them
+  };
+  void add_groups(MeetingGraph&, Job&);
+  void add_messages(MeetingGraph&, Job&);
   void cross(MeetingGraph&, std::uint32_t flow, const LinkShares&, std::uint64_t pattern);
-  [[nodiscard]] std::uint32_t message_flow(Rank from, Rank to) const;
+  [[nodiscard]] static std::uint32_t message_flow(const Job&, Rank from, Rank to);
   [[nodiscard]] LinkShares fold(LinkShares, std::uint32_t flow) const;
 
-  const Program& program_;
-  const FabricTraffic* traffic_;
-  RankClasses ranks_;
+  std::vector<Job> jobs_;
   std::uint32_t rounds_ = 0;
-  std::vector<std::uint32_t> flow_of_group_;  ///< [group][rank]: the flow of its instance
-  std::vector<std::uint64_t> message_pairs_;  ///< ascending: sender in the high half
-  std::uint32_t first_message_ = 0;           ///< flow of the first of them
   std::vector<std::uint32_t> class_of_flow_;  ///< [flow]
   std::vector<std::uint32_t> flow_count_;     ///< [flow class]
   std::vector<std::uint32_t> place_of_link_;  ///< [LinkId] in links_

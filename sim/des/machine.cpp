@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/base/diagnostics.hpp"
 #include "core/base/random.hpp"
@@ -22,23 +23,19 @@ Machine::Machine(const Program& program, const Prices& prices, const RankClasses
   ORRERY_ASSERT(classes.of_rank.size() == ranks, classes.of_rank.size(), ranks);
   ORRERY_ASSERT(!shares_cores_ || (classes.count() == ranks && node_of_rank.size() == ranks), node_of_rank.size());
   actors_.resize(classes.count());
-  const std::vector<bool> slow = slow_ranks(perturbation.stragglers, static_cast<std::uint32_t>(ranks));
+  const std::vector<double> slow = slowdowns(perturbation, static_cast<std::uint32_t>(ranks));
   std::uint32_t nodes = 1;
   for (std::uint32_t i = 0; i < actors_.size(); ++i) {
     Actor& a = actors_[i];
     a.rank = classes.representative[i];
     a.rank_class = class_of(program, a.rank);
     a.node = shares_cores_ ? node_of_rank[i] : 0;
-    if (!slow.empty() && slow[index(a.rank)]) a.slowdown = perturbation.stragglers->factor;
+    if (!slow.empty()) a.slowdown = slow[index(a.rank)];
     nodes = std::max(nodes, a.node + 1);
     const StepList& steps = list(a);
-    a.head.assign(steps.lanes.size(), 0);
-    a.state.assign(steps.ops.size(), State::waiting);
     a.moving.assign(steps.ops.size(), 0);
-    a.spans.resize(steps.ops.size());
-    for (const auto& lane : steps.lanes) left_ += lane.size();
+    for (const auto& lane : steps.lanes) total_ += lane.size();
   }
-  total_ = left_;
   nodes_.assign(nodes, shares_cores_ ? Cores(prices.core_count, actors_.size()) : Cores());
   build_meetings();
 }
@@ -66,7 +63,9 @@ void Machine::build_meetings() {
 
 Picoseconds Machine::with_noise(Picoseconds duration, const Actor& actor, std::uint32_t op) const {
   if (!noise_) return duration;
-  const double z = std::abs(random_normal(noise_->seed, index(actor.rank), op));
+  // The first step draws what a step alone does.
+  const std::uint64_t seed = repetition_ == 0 ? noise_->seed : mix(noise_->seed ^ repetition_);
+  const double z = std::abs(random_normal(seed, index(actor.rank), op));
   return duration + static_cast<Picoseconds>(std::llround(static_cast<double>(duration) * noise_->spread * z));
 }
 
@@ -91,11 +90,11 @@ void Machine::try_lanes(std::uint32_t number) {
     const auto& queue = steps.lanes[lane];
     if (actor.head[lane] == queue.size()) continue;
     const std::uint32_t op = queue[actor.head[lane]];
-    if (actor.state[op] == State::waiting && is_ready(actor, steps.ops[op])) begin(number, op);
+    if (actor.state[op] == State::waiting && is_ready(actor, steps.ops[op])) begin_op(number, op);
   }
 }
 
-void Machine::begin(std::uint32_t number, std::uint32_t op) {
+void Machine::begin_op(std::uint32_t number, std::uint32_t op) {
   Actor& actor = actors_[number];
   actor.state[op] = State::posted;
   actor.spans[op].start = now_;
@@ -230,62 +229,92 @@ void Machine::look_up(const SimulationProgress& progress) const {
   }
 }
 
+void Machine::begin(Picoseconds now, std::uint64_t repetition) {
+  now_ = begun_ = now;
+  repetition_ = repetition;
+  left_ = total_;
+  for (Actor& a : actors_) {
+    a.head.assign(list(a).lanes.size(), 0);
+    a.state.assign(list(a).ops.size(), State::waiting);
+    a.spans.resize(list(a).ops.size());
+  }
+  for (std::uint32_t i = 0; i < actors_.size(); ++i) try_lanes(i);
+}
+
+Picoseconds Machine::next_own() const {
+  Picoseconds next = copies_.empty() ? INT64_MAX : copies_.next_time();
+  for (const Cores& node : nodes_) {
+    if (!node.idle()) next = std::min(next, node.next_end());
+  }
+  return next;
+}
+
+void Machine::advance_own() {
+  // At one instant cores, by node, before copies.
+  Cores* cores = nullptr;
+  Picoseconds next = INT64_MAX;
+  for (Cores& node : nodes_) {
+    if (!node.idle() && node.next_end() < next) {
+      next = node.next_end();
+      cores = &node;
+    }
+  }
+  const bool copy = !copies_.empty() && copies_.next_time() < next;
+  now_ = copy ? copies_.next_time() : next;
+  ++events_;
+  MemberOp done{};
+  if (copy) {
+    done = copies_.pop();
+  } else {
+    const Cores::Job job = cores->finish();
+    done = {job.actor, job.op};
+  }
+  end(done.actor, done.op);
+  try_lanes(done.actor);
+  Cores& node = nodes_[actors_[done.actor].node];
+  node.rest(now_, done.actor);
+  note_starts(node);
+}
+
+void Machine::arrive(Picoseconds now, std::uint32_t number) {
+  now_ = now;
+  ++events_;
+  end_communication(number);
+}
+
 void Machine::run(const SimulationProgress& progress) {
   // Seldom enough to cost nothing: a few milliseconds apart.
   constexpr std::uint64_t between_looks = 1U << 14U;
   std::uint64_t looks = 0;
+  left_ = total_;
   look_up(progress);
-  for (std::uint32_t i = 0; i < actors_.size(); ++i) try_lanes(i);
-  // A node's cores, copies and the network each know when their next op ends.
+  begin(0);
+  // A node's cores, copies and the network each know when their next op ends; at one instant the network comes last.
   for (;;) {
-    // Earliest of cores, copies and network; at one instant in this order.
-    Cores* cores = nullptr;
-    Picoseconds next = INT64_MAX;
-    for (Cores& node : nodes_) {
-      if (!node.idle() && node.next_end() < next) {
-        next = node.next_end();
-        cores = &node;
-      }
-    }
-    const bool copy = !copies_.empty() && copies_.next_time() < next;
-    if (copy) next = copies_.next_time();
+    const Picoseconds own = next_own();
     const Picoseconds arrival = network_.idle() ? INT64_MAX : network_.next_event();
-    const bool network = arrival < next;
-    if (network) next = arrival;
-    if (next == INT64_MAX) break;
-    now_ = next;
+    if (own == INT64_MAX && arrival == INT64_MAX) break;
+    now_ = std::min(own, arrival);
     if (++looks % between_looks == 0) look_up(progress);
-    if (network) {
+    if (arrival < own) {
       arrived_.clear();
       network_.advance(arrived_);
-      events_ += arrived_.size();
-      for (const std::uint32_t number : arrived_) end_communication(number);
-      continue;
-    }
-    ++events_;
-    MemberOp done{};
-    if (copy) {
-      done = copies_.pop();
+      for (const std::uint32_t number : arrived_) arrive(arrival, number);
     } else {
-      const Cores::Job job = cores->finish();
-      done = {job.actor, job.op};
+      advance_own();
     }
-    end(done.actor, done.op);
-    try_lanes(done.actor);
-    Cores& node = nodes_[actors_[done.actor].node];
-    node.rest(now_, done.actor);
-    note_starts(node);
   }
   if (left_ > 0) throw Error(describe_deadlock());
   if (progress.report) progress.report(total_, total_);
 }
 
-Trace Machine::trace() && {
+Trace Machine::take_trace() {
   Trace trace;
   trace.origin = "simulate";
   trace.ranks.reserve(actors_.size());
   for (Actor& actor : actors_) {
     const StepList& steps = list(actor);
+    for (Span& s : actor.spans) s = {s.start - begun_, s.end - begun_};
     std::int64_t passed = 0;  // end of the compute lane's (the only lane's) last op so far
     for (std::size_t i = 0; i < steps.ops.size(); ++i) {
       if (steps.ops[i].kind == StepOp::Kind::untimed) {
@@ -294,7 +323,7 @@ Trace Machine::trace() && {
         passed = actor.spans[i].end;
       }
     }
-    trace.ranks.push_back({actor.rank, std::move(actor.spans), 0, 0});
+    trace.ranks.push_back({actor.rank, std::exchange(actor.spans, {}), 0, 0});
   }
   return trace;
 }

@@ -26,10 +26,28 @@ class Machine {
   Machine(const Program&, const Prices&, const RankClasses&, const Perturbation&,
           const std::vector<std::uint32_t>& node_of_rank, SharedNetwork* shared = nullptr);
 
-  /// To the end of the step.  Throws Error on a deadlock, SimulationCancelled when told to stop.
+  /// One step, from its begin to its end.  Throws Error on a deadlock, SimulationCancelled when told to stop.
   void run(const SimulationProgress&);
-  [[nodiscard]] Trace trace() &&;
+  /// Takes out the trace of the last step, from its begin on.
+  [[nodiscard]] Trace take_trace();
   [[nodiscard]] std::uint64_t events() const { return events_; }
+
+  // For who plays several machines side by side, and moves their network: begin() a step, then take whichever comes
+  // first, until none has anything left.
+
+  /// Begins a step at `now`, with every op to be done.  `repetition` numbers steps for the noise.
+  void begin(Picoseconds now, std::uint64_t repetition = 0);
+  /// When a core or a copy ends next; INT64_MAX: none is at work.
+  [[nodiscard]] Picoseconds next_own() const;
+  /// Goes to next_own().
+  void advance_own();
+  /// At `now` a communication ends.
+  void arrive(Picoseconds now, std::uint32_t number);
+  [[nodiscard]] bool done() const { return left_ == 0; }
+  [[nodiscard]] std::uint64_t ops_done() const { return total_ - left_; }
+  [[nodiscard]] std::uint64_t ops() const { return total_; }  ///< timed ones of a step
+  /// Who waits for whom, of a machine that is not done and has nothing under way.
+  [[nodiscard]] std::string describe_deadlock() const;
 
  private:
   enum class State : std::uint8_t { waiting, posted, done };
@@ -68,7 +86,7 @@ class Machine {
   void build_meetings();
   void try_lanes(std::uint32_t actor);
   [[nodiscard]] bool is_ready(const Actor&, const StepOp&) const;
-  void begin(std::uint32_t actor, std::uint32_t op);
+  void begin_op(std::uint32_t actor, std::uint32_t op);
   void begin_exchange(std::uint32_t actor, std::uint32_t op);
   void begin_collective(std::uint32_t actor, std::uint32_t op);
   void start(const std::vector<MemberOp>& members, Picoseconds alone, std::uint32_t traffic);
@@ -85,7 +103,6 @@ class Machine {
     std::uint32_t op;
     bool exists = true;  ///< false: the actor never issues such an op
   };
-  [[nodiscard]] std::string describe_deadlock() const;
   [[nodiscard]] Blame blame(const Blame&, std::string& why) const;
   [[nodiscard]] std::string name(const Blame&) const;
 
@@ -106,7 +123,9 @@ class Machine {
   std::vector<Running> running_;
   std::vector<MemberOp> member_ops_;
   std::vector<std::uint32_t> free_numbers_;
+  Picoseconds begun_ = 0;  ///< the step
   Picoseconds now_ = 0;
+  std::uint64_t repetition_ = 0;
   std::uint64_t left_ = 0;   ///< timed ops that have not ended
   std::uint64_t total_ = 0;  ///< timed ops
   std::uint64_t events_ = 0;

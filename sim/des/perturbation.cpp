@@ -1,8 +1,10 @@
 #include "sim/des/perturbation.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
+#include "core/base/diagnostics.hpp"
 #include "core/base/random.hpp"
 
 namespace orrery {
@@ -18,6 +20,26 @@ std::vector<bool> slow_ranks(const std::optional<Stragglers>& stragglers, std::u
   std::vector<bool> slow(ranks, false);
   for (std::uint32_t i = 0; i < count; ++i) slow[order[i]] = true;
   return slow;
+}
+
+std::vector<double> slowdowns(const Perturbation& perturbation, std::uint32_t ranks) {
+  const std::vector<bool> slow = slow_ranks(perturbation.stragglers, ranks);
+  if (slow.empty() && perturbation.slow.empty()) return {};
+  std::vector<double> out(ranks, 1.0);
+  for (std::uint32_t r = 0; r < slow.size(); ++r) {
+    if (slow[r]) out[r] = perturbation.stragglers->factor;
+  }
+  for (const SlowRank& s : perturbation.slow) {
+    ORRERY_ASSERT(index(s.rank) < ranks && s.factor >= 1.0, index(s.rank), s.factor);
+    out[index(s.rank)] *= s.factor;
+  }
+  return out;
+}
+
+std::vector<std::uint64_t> slowdown_labels(const Perturbation& perturbation, std::uint32_t ranks) {
+  std::vector<std::uint64_t> out;
+  for (const double factor : slowdowns(perturbation, ranks)) out.push_back(std::bit_cast<std::uint64_t>(factor));
+  return out;
 }
 
 }  // namespace orrery

@@ -4,6 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/ids.hpp"
+
 namespace orrery {
 
 /// Random delays: every op takes its time times 1 + spread |z|, z standard
@@ -22,14 +24,26 @@ struct Stragglers {
   double factor = 1.0;  ///< 1 or more
 };
 
+/// A rank whose compute ops take `factor` times as long, on top of what it may draw as a straggler.
+struct SlowRank {
+  Rank rank{};
+  double factor = 1.0;  ///< 1 or more
+};
+
 /// What makes equal ranks unlike.
 struct Perturbation {
   std::optional<Noise> noise;
   std::optional<Stragglers> stragglers;
+  std::vector<SlowRank> slow = {};
 };
 
 /// Which ranks are stragglers; empty where none are.  With one seed, those of a smaller count are among those of a
 /// larger one.
 [[nodiscard]] std::vector<bool> slow_ranks(const std::optional<Stragglers>&, std::uint32_t ranks);
+
+/// How many times as long the compute of each rank takes; empty where nothing slows any.
+[[nodiscard]] std::vector<double> slowdowns(const Perturbation&, std::uint32_t ranks);
+/// Those as labels of ranks, for folding (FoldingJob::labels).
+[[nodiscard]] std::vector<std::uint64_t> slowdown_labels(const Perturbation&, std::uint32_t ranks);
 
 }  // namespace orrery

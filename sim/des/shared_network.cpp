@@ -2,13 +2,18 @@
 
 #include <algorithm>
 
+#include "core/base/diagnostics.hpp"
+
 namespace orrery {
 
-SharedNetwork::SharedNetwork(const FabricTraffic& fabric, const Folding* folding)
-    : fabric_(fabric),
-      folding_(folding),
-      flows_(folding != nullptr ? folding->link_classes() : fabric.fabric().links(),
-             [this](LinkId l) { return fabric_.capacity(folding_ != nullptr ? folding_->link(index(l)) : l); }) {}
+FlowNetwork link_flows(const FabricTraffic& fabric, const Folding* folding) {
+  return FlowNetwork(
+      folding != nullptr ? folding->link_classes() : fabric.fabric().links(),
+      [&fabric, folding](LinkId l) { return fabric.capacity(folding != nullptr ? folding->link(index(l)) : l); });
+}
+
+SharedNetwork::SharedNetwork(FlowNetwork& flows, const FabricTraffic& fabric, const Folding* folding, std::uint32_t job)
+    : fabric_(fabric), folding_(folding), flows_(flows), job_(job) {}
 
 std::uint32_t SharedNetwork::add(LinkShares shares) {
   shares_.push_back(std::move(shares));
@@ -29,8 +34,9 @@ std::uint32_t SharedNetwork::collective(std::uint32_t meeting, Rank rank, BlockI
   const auto [at, is_new] = patterns_.try_emplace({meeting, c.pattern});
   if (is_new) {
     LinkShares shares = fabric_.shares(c.pattern, members);
-    at->second = add(folding_ != nullptr ? folding_->fold(std::move(shares), group, rank) : std::move(shares));
+    at->second = add(folding_ != nullptr ? folding_->fold(std::move(shares), group, rank, job_) : std::move(shares));
   }
+  ends_.push_back(0);
   traffic_.push_back({at->second, (c.payloads * shares_[at->second].most) * c.payload, c.latency});
   return collectives_[key] = static_cast<std::uint32_t>(traffic_.size() - 1);
 }
@@ -42,22 +48,38 @@ std::uint32_t SharedNetwork::message(Rank from, Rank to, Bytes bytes) {
   const auto [at, is_new] = pairs_.try_emplace({from, to});
   if (is_new) {
     LinkShares shares = fabric_.shares(from, to);
-    at->second = add(folding_ != nullptr ? folding_->fold(std::move(shares), from, to) : std::move(shares));
+    at->second = add(folding_ != nullptr ? folding_->fold(std::move(shares), from, to, job_) : std::move(shares));
   }
+  ends_.push_back(0);
   traffic_.push_back({at->second, shares_[at->second].most * bytes, fabric_.latency(from, to)});
   return messages_[key] = static_cast<std::uint32_t>(traffic_.size() - 1);
 }
 
 void SharedNetwork::start(Picoseconds now, const Communication& c) {
+  ORRERY_ASSERT(c.number < most_numbers, c.number);
+  if (c.number >= traffic_of_.size()) traffic_of_.resize(c.number + 1);
+  traffic_of_[c.number] = c.traffic;
+  const std::uint32_t flow = flow_number(job_, c.number);
   const Traffic& t = traffic_[c.traffic];
   const LinkShares& shares = shares_[t.shares];
   const Picoseconds latency = std::min(t.latency, c.alone);
   const auto moving = static_cast<double>(c.alone - latency) * 1e-12;
   if (shares.links.empty() || t.payload.base() == 0.0 || moving == 0.0) {  // nothing that could meet others
-    flows_.start(now, {}, c.alone, Bytes{}, c.number);
+    flows_.start(now, {}, c.alone, Bytes{}, flow);
     return;
   }
-  flows_.start(now, shares.links, shares.weights, t.payload / Seconds::of(moving), latency, t.payload, c.number);
+  flows_.start(now, shares.links, shares.weights, t.payload / Seconds::of(moving), latency, t.payload, flow);
+}
+
+std::vector<Bytes> SharedNetwork::carried() const {
+  std::vector<Bytes> out(folding_ != nullptr ? folding_->link_classes() : fabric_.fabric().links());
+  for (std::size_t t = 0; t < traffic_.size(); ++t) {
+    const LinkShares& shares = shares_[traffic_[t].shares];
+    for (std::size_t i = 0; i < shares.links.size(); ++i) {
+      out[index(shares.links[i])] += static_cast<double>(ends_[t]) * shares.weights[i] * traffic_[t].payload;
+    }
+  }
+  return out;
 }
 
 std::vector<LinkLoad> SharedNetwork::loads() const {

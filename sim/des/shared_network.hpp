@@ -20,6 +20,9 @@ struct LinkLoad {
   Bandwidth bandwidth;  ///< that the library reaches: the link's, times the efficiency of its network level
 };
 
+/// The links of a fabric, or one of each class of a folding, for the flows of a step.  Both references outlive it.
+[[nodiscard]] FlowNetwork link_flows(const FabricTraffic&, const Folding* = nullptr);
+
 /// Communications of a step over the links of a fabric, which they share.
 ///
 /// A communication is one flow of many strands that keep pace: over each link it
@@ -39,8 +42,9 @@ struct LinkLoad {
 /// spread over its whole time), and what FlowNetwork leaves out.
 class SharedNetwork final : public Network {
  public:
-  /// With a folding, a flow stands for all of its class, and a link too.  All references outlive it.
-  explicit SharedNetwork(const FabricTraffic&, const Folding* = nullptr);
+  /// The communications of job number `job` in `flows`, which are link_flows() of the same fabric and folding.  With a
+  /// folding, a flow stands for all of its class, and a link too.  All references outlive it.
+  SharedNetwork(FlowNetwork& flows, const FabricTraffic&, const Folding* = nullptr, std::uint32_t job = 0);
 
   /// Number of the traffic of a Collective op in the instance of its group that `rank` is in; `meeting` numbers those
   /// instances.
@@ -51,10 +55,22 @@ class SharedNetwork final : public Network {
   void start(Picoseconds now, const Communication&) override;
   [[nodiscard]] bool idle() const override { return flows_.idle(); }
   [[nodiscard]] Picoseconds next_event() override { return flows_.next_event(); }
+  /// Where one job is alone on the links; of several, who moves them tells them apart.
   void advance(std::vector<std::uint32_t>& ended) override { flows_.advance(ended); }
 
-  /// Of every link that carried anything, by number.
+  /// What FlowNetwork calls communication `number` of job `job`, and back.
+  static constexpr std::uint32_t most_numbers = 1U << 24U;
+  static std::uint32_t flow_number(std::uint32_t job, std::uint32_t number) { return job << 24U | number; }
+  static std::uint32_t job_of(std::uint32_t flow) { return flow >> 24U; }
+  static std::uint32_t number_of(std::uint32_t flow) { return flow & (most_numbers - 1); }
+
+  /// Of every link that carried anything for any job, by number.
   [[nodiscard]] std::vector<LinkLoad> loads() const;
+  /// Counts a communication of this job that has come to its end; for carried().
+  void count_end(std::uint32_t number) { ++ends_[traffic_of_[number]]; }
+  /// Bytes that those carried over each link, or over a link of each class where links are folded.  Each step adds as
+  /// much.
+  [[nodiscard]] std::vector<Bytes> carried() const;
 
  private:
   struct Traffic {
@@ -66,9 +82,12 @@ class SharedNetwork final : public Network {
 
   const FabricTraffic& fabric_;
   const Folding* folding_;
-  FlowNetwork flows_;
+  FlowNetwork& flows_;
+  std::uint32_t job_;
   std::vector<LinkShares> shares_;
   std::vector<Traffic> traffic_;
+  std::vector<std::uint32_t> traffic_of_;                                          ///< [number] under way
+  std::vector<std::uint64_t> ends_;                                                ///< [traffic]
   std::map<std::pair<std::uint32_t, CollectivePattern>, std::uint32_t> patterns_;  ///< shares, by meeting
   std::map<std::pair<Rank, Rank>, std::uint32_t> pairs_;                           ///< shares
   std::map<std::tuple<std::uint32_t, BlockId, std::uint32_t>, std::uint32_t> collectives_;

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "core/base/diagnostics.hpp"
-#include "core/record/live_memory.hpp"
+#include "core/record/history_hash.hpp"
 #include "core/record/summarize.hpp"
-#include "core/record/traffic.hpp"
 #include "sim/des/machine.hpp"
+#include "sim/des/rank_totals.hpp"
 
 namespace orrery {
 
@@ -26,7 +26,7 @@ Timing simulate_times(const Program& program, const Prices& prices, const RankCl
   machine.run(progress);
   Timing timing;
   timing.events = machine.events();
-  timing.trace = std::move(machine).trace();
+  timing.trace = machine.take_trace();
   return timing;
 }
 
@@ -47,17 +47,21 @@ std::vector<std::uint32_t> nodes_of(const PlannedRun& run, const Program& progra
   return nodes;
 }
 
-/// Bytes that `rank` sends in its step.
-std::uint64_t sent_by(const Program& program, Rank rank) {
-  std::vector<std::uint64_t> runs(program.blocks.size(), 0);
-  for (const Slot& slot : program.classes[class_of(program, rank)].step) runs[index(slot.block)] += slot.repeat;
-  std::uint64_t bytes = 0;
-  for (std::size_t b = 0; b < runs.size(); ++b) {
-    if (runs[b] == 0) continue;
-    const Block& block = program.blocks[b];
-    for (const Op& op : block.ops) bytes += sent_bytes(program, block, op, rank) * runs[b];
+std::int64_t length_of(const Trace& trace) {
+  std::int64_t end = 0;
+  for (const RankTrace& r : trace.ranks) {
+    for (const Span& s : r.spans) end = std::max(end, s.end);
   }
-  return bytes;
+  return end;
+}
+
+/// Of the links that carried anything.
+std::vector<LinkKind> kinds_of(const Fabric& fabric, const std::vector<LinkLoad>& loads) {
+  std::vector<LinkKind> kinds;
+  for (const LinkLoad& l : loads) kinds.push_back(fabric.link(l.link).kind);
+  std::sort(kinds.begin(), kinds.end());
+  kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
+  return kinds;
 }
 
 }  // namespace
@@ -80,15 +84,20 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
     traffic.emplace(*options.fabric, program, costs, run.plan.placement);
   }
   std::optional<Folding> folding;
-  if (!expand && (options.fabric || options.stragglers)) {
-    const std::vector<bool> slow = slow_ranks(options.stragglers, ranks);
-    folding.emplace(program, prices, traffic ? &*traffic : nullptr,
-                    std::vector<std::uint64_t>(slow.begin(), slow.end()));
+  std::vector<std::uint64_t> slow_labels;
+  const Perturbation perturbation{options.noise, options.stragglers, options.slow};
+  if (!expand && (options.fabric || options.stragglers || !options.slow.empty())) {
+    slow_labels = slowdown_labels(perturbation, ranks);
+    folding.emplace(std::vector<FoldingJob>{{&program, &prices, traffic ? &*traffic : nullptr, slow_labels}});
   }
+  std::optional<FlowNetwork> flows;
   std::optional<SharedNetwork> shared;
-  if (traffic) shared.emplace(*traffic, folding ? &*folding : nullptr);
+  if (traffic) {
+    flows.emplace(link_flows(*traffic, folding ? &*folding : nullptr));
+    shared.emplace(*flows, *traffic, folding ? &*folding : nullptr);
+  }
   const RankClasses classes = expand ? single_ranks(program) : folding ? folding->ranks() : program_classes(program);
-  Timing timing = simulate_times(program, prices, classes, {options.noise, options.stragglers},
+  Timing timing = simulate_times(program, prices, classes, perturbation,
                                  shares_cores ? nodes_of(run, program, costs) : std::vector<std::uint32_t>{},
                                  options.progress, shared ? &*shared : nullptr);
 
@@ -97,6 +106,7 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
   Simulation simulation;
   simulation.events = timing.events;
   simulation.rank_classes = classes.count();
+  simulation.history_hash = history_hash(timing.trace, classes.of_rank);
   if (shared && folding) {
     simulation.link_classes = folding->link_classes();
     simulation.flow_classes = folding->flow_classes();
@@ -104,19 +114,29 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
   if (shared) simulation.links = shared->loads();
   if (options.critical_path) {
     simulation.critical_path = critical_path(program, prices, classes, timing.trace);
-    const std::int64_t step = simulation.critical_path->steps.empty() ? 0 : simulation.critical_path->steps.back().end;
-    if (!shared) {
-      simulation.gains = gains(program, prices, classes, {options.noise, options.stragglers},
-                               shares_cores ? nodes_of(run, program, costs) : std::vector<std::uint32_t>{},
-                               *simulation.critical_path, step);
-    }
+    const std::int64_t step = length_of(timing.trace);
+    const std::vector<std::uint32_t> nodes =
+        shares_cores ? nodes_of(run, program, costs) : std::vector<std::uint32_t>{};
+    const Replay replay = [&](const Prices& at, std::optional<LinkKind> faster) {
+      if (!traffic) return length_of(simulate_times(program, at, classes, perturbation, nodes, options.progress).trace);
+      FabricRoutes routes = *options.fabric;
+      routes.faster = faster;
+      const FabricTraffic over(routes, program, costs, run.plan.placement);
+      // Links that are no longer alike part classes further.
+      std::optional<Folding> refolded;
+      if (folding && faster) refolded.emplace(std::vector<FoldingJob>{{&program, &at, &over, slow_labels}});
+      const Folding* folded = refolded ? &*refolded : folding ? &*folding : nullptr;
+      FlowNetwork shares = link_flows(over, folded);
+      SharedNetwork links(shares, over, folded);
+      return length_of(simulate_times(program, at, folded != nullptr ? folded->ranks() : classes, perturbation, nodes,
+                                      options.progress, &links)
+                           .trace);
+    };
+    const std::vector<LinkKind> kinds =
+        shared ? kinds_of(*options.fabric->fabric, simulation.links) : std::vector<LinkKind>{};
+    simulation.gains = gains(program, prices, *simulation.critical_path, step, kinds, replay);
   }
-  LiveMemory memory;
-  memory.read(program);
-  for (RankTrace& r : timing.trace.ranks) {
-    r.peak_bytes = memory.peak(program, class_of(program, r.rank)).peak;
-    r.sent_bytes = sent_by(program, r.rank);
-  }
+  add_totals(timing.trace, program);
   simulation.report =
       summarize(run, program, timing.trace, prices.concurrent_lanes,
                 folding ? std::span<const std::uint32_t>(classes.ranks) : std::span<const std::uint32_t>());
@@ -133,6 +153,9 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
   if (options.stragglers) {
     assumptions.push_back(fmt::format("{} of {} ranks compute {:.6g} times as long",
                                       std::min(options.stragglers->count, ranks), ranks, options.stragglers->factor));
+  }
+  if (!options.slow.empty()) {
+    assumptions.push_back(fmt::format("{} of {} ranks lie on slow devices", options.slow.size(), ranks));
   }
   if (classes.count() < ranks) {
     assumptions.push_back("equal ranks behave alike: one of each class simulated");

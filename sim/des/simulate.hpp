@@ -48,18 +48,20 @@ struct SimulateOptions {
   };
   bool expand = false;  ///< simulate every rank; else one for each class, which acts for all of them
   Ranks trace = Ranks::classes;
-  std::optional<Noise> noise;               ///< implies expand
+  std::optional<Noise> noise = {};          ///< implies expand
   std::optional<FabricRoutes> fabric = {};  ///< communications share its links
   std::optional<Stragglers> stragglers = {};
-  bool critical_path = false;  ///< find it, and without a fabric what faster ops would bring
+  std::vector<SlowRank> slow = {};
+  bool critical_path = false;  ///< find it, and what faster ops and links would bring
   SimulationProgress progress = {};
 };
 
 struct Simulation {
   Trace trace;
   Report report;
-  std::uint64_t events = 0;     ///< ends of ops and communications
-  std::vector<LinkLoad> links;  ///< of the fabric, those that carried anything
+  std::uint64_t events = 0;        ///< ends of ops and communications
+  std::uint64_t history_hash = 0;  ///< of all ranks, whatever the trace holds (history_hash.hpp)
+  std::vector<LinkLoad> links;     ///< of the fabric, those that carried anything
   /// Into how many classes the step was folded: one rank, link and flow of each was simulated.  Links and flows are
   /// counted where links are shared and ranks are folded.
   std::uint32_t rank_classes = 0;

@@ -185,6 +185,10 @@ std::vector<PairTraffic> collective_traffic(Kind kind, CollectiveAlgorithm algor
   if (draft.members() == 1 || kind == Kind::barrier) return {};
   if (kind == Kind::all_to_all) {
     add_all_to_all(draft, algorithm, payload);
+  } else if (algorithm == CollectiveAlgorithm::in_network && kind == Kind::all_reduce) {
+    draft.add_around(payload, [&](double s) { return in_switches ? 1.0 + 1.0 / s : 1.0; });
+    const std::uint32_t count = draft.boxes();
+    for (std::uint32_t b = 0; b < count && count > 1; ++b) draft.add_between(b, (b + 1) % count, payload);
   } else if (in_switches && kind == Kind::all_reduce) {
     add_trees(draft, kind, payload, true);
   } else if (algorithm == CollectiveAlgorithm::tree && (kind == Kind::all_reduce || is_one_way(kind))) {

@@ -33,6 +33,8 @@ struct PairTraffic {
 ///     boxes:
 ///                NVLink's switches read every member's vector and give the sum's parts to one, then each part to all
 ///                (NVLS)
+///     in_network of an all-reduce, `in_switches` or not inside a box: between boxes each port has its N / m, N = n, go
+///     out once and come in once, as around a ring, which is what the links next to it carry under a tree of switches
 ///     all-to-all n / p for every pair; recursive: Bruck's rounds over all members
 ///
 ///     p  members     n  payload: the whole vector, of an all-to-all one member's send buffer

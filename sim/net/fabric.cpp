@@ -1,6 +1,7 @@
 #include "sim/net/fabric.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -9,7 +10,9 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/base/ids.hpp"
+#include "core/base/nearest.hpp"
 #include "core/base/units_text.hpp"
+#include "sim/net/node_wiring.hpp"
 
 namespace orrery {
 namespace {
@@ -39,6 +42,90 @@ Fabric::Fabric(FabricSpec spec) : spec_(std::move(spec)) {
   network_ = std::visit(MakeTopology{spec_}, spec_.network);
   const auto* tree = std::get_if<TreeNetwork>(&spec_.network);
   if (tree != nullptr && tree->rails) rail_group_ = tree->levels.front().down;
+  bool any = false;
+  for (const LinkFault& fault : spec_.faults) {
+    const std::vector<LinkId> links = links_named(fault.link);
+    ORRERY_ASSERT(!links.empty(), fault.link);
+    for (const LinkId l : links) left_.try_emplace(index(l), 1.0).first->second *= fault.left;
+    any = any || fault.left == 0.0;
+  }
+  if (any && node_) node_detour_ = std::make_shared<Detour>(*node_);
+  if (any && network_) net_detour_ = std::make_shared<Detour>(*network_);
+  if (spec_.node.nvls) {
+    nvlink_cables_ = cables_to_nvlink_switch(spec_.node);
+    ORRERY_ASSERT(!nvlink_cables_.empty(), spec_.node.gpus);
+  }
+}
+
+bool Fabric::has_failed(LinkId id) const {
+  const auto fault = left_.find(index(id));
+  return fault != left_.end() && fault->second == 0.0;
+}
+
+std::vector<LinkId> Fabric::links_named(const std::string& wanted) const {
+  // "node 3: gpu0 -- nvswitch" backwards is "node 3: nvswitch -> gpu0".
+  std::string forward = wanted, backward;
+  const std::size_t both = wanted.find(" -- ");
+  if (both != std::string::npos) {
+    const std::size_t colon = wanted.find(": ");
+    const std::size_t from = colon == std::string::npos || colon > both ? 0 : colon + 2;
+    const std::string a = wanted.substr(from, both - from), b = wanted.substr(both + 4);
+    forward = wanted.substr(0, from) + a + " -> " + b;
+    backward = wanted.substr(0, from) + b + " -> " + a;
+  }
+  const bool vertex = both == std::string::npos && wanted.find(" -> ") == std::string::npos;
+  std::vector<LinkId> out;
+  for (std::uint32_t l = 0; l < links(); ++l) {
+    const auto [from, to] = side_names(LinkId{l});
+    const bool here = vertex ? from == wanted || to == wanted
+                             : name(LinkId{l}) == forward || (!backward.empty() && name(LinkId{l}) == backward);
+    if (here) out.push_back(LinkId{l});
+  }
+  return out;
+}
+
+bool Fabric::sharp() const {
+  const auto* tree = std::get_if<TreeNetwork>(&spec_.network);
+  return tree != nullptr && tree->sharp && net_detour_ == nullptr;
+}
+
+namespace {
+
+/// Links come in pairs, one for each direction of a cable: those of wired nodes and of trees.
+LinkId against(LinkId l) { return LinkId{index(l) ^ 1U}; }
+
+}  // namespace
+
+void Fabric::nvls_sum(std::span<const std::uint32_t> gpus, std::uint32_t root, std::vector<LinkId>& into) const {
+  ORRERY_ASSERT(nvls());
+  const auto up = [&](std::uint32_t gpu) {
+    ORRERY_ASSERT(gpu / spec_.node.gpus == root / spec_.node.gpus, gpu, root);
+    const std::uint32_t g = gpu % spec_.node.gpus, cable = nvlink_cables_[g];
+    const std::uint32_t backwards = spec_.node.wires[cable].a == g ? 0 : 1;
+    return LinkId{gpu / spec_.node.gpus * node_->links() + 2 * cable + backwards};
+  };
+  for (const std::uint32_t gpu : gpus) into.push_back(up(gpu));
+  into.push_back(against(up(root)));
+}
+
+void Fabric::nvls_copy(std::span<const std::uint32_t> gpus, std::uint32_t root, std::vector<LinkId>& into) const {
+  const std::size_t first = into.size();
+  nvls_sum(gpus, root, into);
+  for (std::size_t i = first; i < into.size(); ++i) into[i] = against(into[i]);
+}
+
+void Fabric::sharp_all_reduce(std::span<const std::uint32_t> gpus, std::vector<LinkId>& into) const {
+  ORRERY_ASSERT(sharp() && gpus.size() >= 2, gpus.size());
+  const std::size_t first = into.size();
+  for (const std::uint32_t gpu : gpus.subspan(1)) {
+    ORRERY_ASSERT(gpu / spec_.node.gpus != gpus.front() / spec_.node.gpus, gpu, gpus.front());
+    route(gpu, gpus.front(), PathRule::by_destination, 0, into);
+  }
+  const std::size_t all = into.size();
+  for (std::size_t i = first; i < all; ++i) into.push_back(against(into[i]));
+  const auto begin = into.begin() + static_cast<std::ptrdiff_t>(first);
+  std::sort(begin, into.end());
+  into.erase(std::unique(begin, into.end()), into.end());
 }
 
 std::uint32_t Fabric::links() const { return node_links_ + (network_ ? network_->links() : 0); }
@@ -50,6 +137,8 @@ Link Fabric::link(LinkId id) const {
   if (d.share > 0.0 && random_uniform(d.seed, stream_of("degraded links"), l) < d.share) {
     link.bandwidth = d.factor * link.bandwidth;
   }
+  const auto fault = left_.find(l);
+  if (fault != left_.end()) link.bandwidth = fault->second * link.bandwidth;
   return link;
 }
 
@@ -72,12 +161,110 @@ std::string Fabric::name(LinkId id) const {
     const Topology::Sides s = node_->sides(l % node_->links());
     return fmt::format("node {}: {} -> {}", l / node_->links(), node_->vertex_name(s.from), node_->vertex_name(s.to));
   }
+  const auto [from, to] = side_names(id);
+  return from + " -> " + to;
+}
+
+std::pair<std::string, std::string> Fabric::side_names(LinkId id) const {
+  const std::uint32_t l = index(id);
+  if (l < node_links_) {
+    const Topology::Sides s = node_->sides(l % node_->links());
+    const auto full = [&](std::uint32_t v) {
+      return fmt::format("node {}: {}", l / node_->links(), node_->vertex_name(v));
+    };
+    return {full(s.from), full(s.to)};
+  }
   const Topology::Sides s = network_->sides(l - node_links_);
-  return fmt::format("{} -> {}", network_vertex(s.from), network_vertex(s.to));
+  return {network_vertex(s.from), network_vertex(s.to)};
+}
+
+std::string unknown_link(const std::string& name) {
+  return fmt::format("no link or switch is named \"{}\"", name.substr(0, 100));
+}
+
+std::vector<std::string> links_like(const Fabric& fabric, const std::string& name) {
+  // Of a large fabric the first links and the last do for examples.
+  constexpr std::uint32_t most = 10'000;
+  std::vector<std::string> known;
+  for (std::uint32_t l = 0; l < fabric.links(); ++l) {
+    if (l >= most && l + most < fabric.links()) l = fabric.links() - most;
+    known.push_back(fabric.name(LinkId{l}));
+  }
+  if (known.empty()) return {"The fabric has no links."};
+  const std::vector<std::string> near = nearest(name, known, 2);
+  return {fmt::format("{}: \"{}\".", near.empty() ? "One is named" : "Nearest",
+                      near.empty() ? known.back() : fmt::format("{}", fmt::join(near, "\", \""))),
+          "-- in place of -> means both directions; the name of a switch or a NIC alone, all of its links."};
 }
 
 void Fabric::route(std::uint32_t from, std::uint32_t to, PathRule rule, std::uint64_t seed,
                    std::vector<LinkId>& into) const {
+  const std::size_t before = into.size();
+  usual_route(from, to, rule, seed, into);
+  if (!node_detour_ && !net_detour_) return;
+  const auto first = into.begin() + static_cast<std::ptrdiff_t>(before);
+  if (std::none_of(first, into.end(), [this](LinkId l) { return has_failed(l); })) return;
+  into.erase(first, into.end());
+  if (detour(from, to, {rule == PathRule::hashed, random_bits(seed, from, to)}, into)) return;
+  const std::uint32_t gpus_each = spec_.node.gpus;
+  throw CutOff(from, to,
+               fmt::format("every way from GPU {} of node {} to GPU {} of node {} crosses a link that has failed",
+                           from % gpus_each, from / gpus_each, to % gpus_each, to / gpus_each));
+}
+
+bool Fabric::way_inside(std::uint32_t node, std::uint32_t from, std::uint32_t to, const PathChoice& choice,
+                        std::vector<LinkId>& into) const {
+  if (!node_) return true;
+  const std::uint32_t first = node * node_->links();
+  std::vector<std::uint32_t> hops;
+  const bool found = node_detour_->route(
+      from, to, choice, [&](std::uint32_t l) { return has_failed(LinkId{first + l}); }, hops);
+  for (const std::uint32_t h : hops) into.push_back(LinkId{first + h});
+  return found;
+}
+
+/// From a GPU to a NIC of its node, or back.
+struct Fabric::Way {
+  std::uint32_t nic;
+  bool usual;  ///< the GPU's own
+  std::vector<LinkId> links;
+};
+
+bool Fabric::detour(std::uint32_t from, std::uint32_t to, const PathChoice& choice, std::vector<LinkId>& into) const {
+  const std::uint32_t gpus = spec_.node.gpus, nics = spec_.node.nics;
+  const std::uint32_t a = from / gpus, b = to / gpus, x = from % gpus, y = to % gpus;
+  if (a == b && way_inside(a, x, y, choice, into)) return true;
+  if (!network_) return false;
+  std::vector<Way> ways_out, ways_in;
+  for (std::uint32_t n = 0; n < nics; ++n) {
+    Way out{n, n == x * nics / gpus, {}}, in{n, n == y * nics / gpus, {}};
+    if (way_inside(a, x, gpus + n, choice, out.links)) ways_out.push_back(std::move(out));
+    if (way_inside(b, gpus + n, y, choice, in.links)) ways_in.push_back(std::move(in));
+  }
+  const auto nearer = [](const Way& p, const Way& q) {
+    return p.usual != q.usual ? p.usual : p.links.size() < q.links.size();
+  };
+  std::stable_sort(ways_out.begin(), ways_out.end(), nearer);
+  std::stable_sort(ways_in.begin(), ways_in.end(), nearer);
+  const auto failed = [this](std::uint32_t l) { return has_failed(LinkId{node_links_ + l}); };
+  for (const Way& out : ways_out) {
+    for (const Way& in : ways_in) {
+      // Out and back by one NIC, or over one link, is no way.
+      const auto again = [&](LinkId l) { return std::find(in.links.begin(), in.links.end(), l) != in.links.end(); };
+      if (a == b && (out.nic == in.nic || std::any_of(out.links.begin(), out.links.end(), again))) continue;
+      std::vector<std::uint32_t> hops;
+      if (!net_detour_->route(network_end(a, out.nic), network_end(b, in.nic), choice, failed, hops)) continue;
+      into.insert(into.end(), out.links.begin(), out.links.end());
+      for (const std::uint32_t h : hops) into.push_back(LinkId{node_links_ + h});
+      into.insert(into.end(), in.links.begin(), in.links.end());
+      return true;
+    }
+  }
+  return false;
+}
+
+void Fabric::usual_route(std::uint32_t from, std::uint32_t to, PathRule rule, std::uint64_t seed,
+                         std::vector<LinkId>& into) const {
   ORRERY_ASSERT(from < gpus() && to < gpus(), from, to, gpus());
   const std::uint32_t gpus_each = spec_.node.gpus, nics = spec_.node.nics;
   const std::uint32_t a = from / gpus_each, b = to / gpus_each, x = from % gpus_each, y = to % gpus_each;

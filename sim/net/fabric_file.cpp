@@ -4,6 +4,7 @@
 
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
+#include "sim/net/fabric.hpp"
 #include "sim/net/fabric_spec.hpp"
 #include "sim/net/node_wiring.hpp"
 
@@ -74,7 +75,16 @@ std::vector<std::string> numbered(const char* name, std::uint32_t count) {
   return out;
 }
 
-NodeWiring read_node(TomlTable& t) {
+/// nvls = true: whether one switch joins all GPUs by NVLink, so that it sees what all of them send.
+void read_nvls(TomlTable& t, NodeWiring& node) {
+  t.read("nvls", node.nvls, Need::optional);
+  if (!node.nvls || !cables_to_nvlink_switch(node).empty()) return;
+  t.error(
+      "nvls", "fabric.nvls", "no switch joins all GPUs of a node by NVLink, so that none can add what they send",
+      {fmt::format("Of {} GPUs each needs an NVLink to the same switch; shape = \"nvswitch\" has them.", node.gpus)});
+}
+
+NodeWiring read_wiring(TomlTable& t) {
   std::size_t shape = 0;
   if (!t.read_choice("shape", {"nvswitch", "cube_mesh", "pcie", "wires"}, shape)) return {};
   const std::size_t before = t.diagnostics().size();
@@ -109,6 +119,13 @@ NodeWiring read_node(TomlTable& t) {
   t.read("gpus_per_switch", per_switch, {1U, 1024U}, Need::optional);
   t.read("sockets", sockets, {1U, 16U}, Need::optional);
   return t.diagnostics().size() == before ? pcie_node(gpus, nics, per_switch, sockets, pcie, socket) : NodeWiring{};
+}
+
+NodeWiring read_node(TomlTable& t) {
+  const std::size_t before = t.diagnostics().size();
+  NodeWiring node = read_wiring(t);
+  if (t.diagnostics().size() == before) read_nvls(t, node);
+  return node;
 }
 
 TreeNetwork read_tree(TomlTable& t, const FabricSpec& f) {
@@ -232,7 +249,7 @@ ProductNetwork read_product(TomlTable& t, const FabricSpec& f) {
   return product;
 }
 
-NetworkShape read_network(TomlTable& t, const FabricSpec& f) {
+NetworkShape read_shape(TomlTable& t, const FabricSpec& f) {
   std::size_t shape = 0;
   if (!t.read_choice("shape", {"star", "fat_tree", "torus", "hypercube", "dragonfly", "product", "wires"}, shape))
     return {};
@@ -253,6 +270,42 @@ NetworkShape read_network(TomlTable& t, const FabricSpec& f) {
   }
   network.vertices = numbered("nic", static_cast<std::uint32_t>(f.nics()));
   read_wires(t, t.diagnostics().size(), network.vertices.size(), network.vertices, network.wires);
+  return network;
+}
+
+/// [[faults]]; whether they name links is known once all links are.
+void read_faults(TomlTable& t, FabricSpec& f, std::size_t before) {
+  std::vector<TomlTable> rows = t.tables("faults", 1000, Need::optional);
+  std::vector<LinkFault> faults;
+  for (TomlTable& row : rows) {
+    LinkFault fault;
+    row.read("link", fault.link, Need::required, 200);
+    row.read("left", fault.left, {0.0, 1.0}, Need::optional);
+    row.finish();
+    faults.push_back(std::move(fault));
+  }
+  if (faults.empty() || t.diagnostics().size() != before) return;
+  const Fabric fabric(f);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (fabric.links_named(faults[i].link).empty()) {
+      rows[i].error("link", "fabric.link-name", unknown_link(faults[i].link), links_like(fabric, faults[i].link));
+    }
+  }
+  f.faults = std::move(faults);
+}
+
+NetworkShape read_network(TomlTable& t, const FabricSpec& f) {
+  const std::size_t before = t.diagnostics().size();
+  NetworkShape network = read_shape(t, f);
+  bool sharp = false;
+  t.read("sharp", sharp, Need::optional);
+  if (!sharp || t.diagnostics().size() != before) return network;
+  if (TreeNetwork* tree = std::get_if<TreeNetwork>(&network)) {
+    tree->sharp = true;
+  } else {
+    t.error("sharp", "fabric.sharp", "switches of this shape form no tree in which they could add",
+            {"shape = \"star\" and shape = \"fat_tree\" do."});
+  }
   return network;
 }
 
@@ -292,6 +345,7 @@ std::optional<FabricSpec> parse_fabric(std::string text, std::string file, Diagn
       degraded->read("seed", f.degraded.seed, {0, std::uint64_t{1} << 53}, Need::optional);
       degraded->finish();
     }
+    read_faults(*t, f, before);
     t->finish();
   }
   root->finish();

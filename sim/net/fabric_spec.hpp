@@ -19,6 +19,7 @@ struct NodeWiring {
   std::uint32_t gpus = 1, nics = 1;
   std::vector<std::string> vertices;  ///< GPUs, NICs, then switches and hosts; none: the one GPU is its own NIC
   std::vector<Wire> wires;
+  bool nvls = false;  ///< the NVLink switch that joins all GPUs adds what they send, and copies
   friend bool operator==(const NodeWiring&, const NodeWiring&) = default;
 };
 
@@ -27,6 +28,7 @@ struct NodeWiring {
 struct TreeNetwork {
   std::vector<TreeLevel> levels;
   bool rails = false;
+  bool sharp = false;  ///< switches add what comes from below, and copy what comes from above
   friend bool operator==(const TreeNetwork&, const TreeNetwork&) = default;
 };
 struct TorusNetwork {
@@ -54,6 +56,15 @@ struct Degraded {
   friend bool operator==(const Degraded&, const Degraded&) = default;
 };
 
+/// A link that gives less than it should, or nothing.
+struct LinkFault {
+  /// "leaf 3 -> spine 1": one direction of a cable, by the name that it is shown by; "leaf 3 -- spine 1": both;
+  /// "leaf 3": every link of a switch, a NIC or a GPU ("node 0: gpu3").
+  std::string link;
+  double left = 0.0;  ///< of its bandwidth, from 0 to 1; 0: it has failed
+  friend bool operator==(const LinkFault&, const LinkFault&) = default;
+};
+
 /// What joins the GPUs of a cluster: equal nodes, and a network between their NICs.
 struct FabricSpec {
   std::string name, source;
@@ -61,6 +72,7 @@ struct FabricSpec {
   NodeWiring node;
   NetworkShape network;
   Degraded degraded;
+  std::vector<LinkFault> faults;  ///< each names a link (Fabric::links_named)
 
   [[nodiscard]] std::uint64_t gpus() const { return std::uint64_t{nodes} * node.gpus; }
   [[nodiscard]] std::uint64_t nics() const { return std::uint64_t{nodes} * node.nics; }

@@ -56,7 +56,7 @@ struct WriteNetwork {
     const TreeLevel& leaf = n.levels.front();
     const std::string head = "[fabric.network]\n";
     if (n.levels.size() == 1 && !n.rails && leaf.up == 1 && leaf.down == f.nics()) {
-      return head + "shape = \"star\"\n" + link_keys(leaf.link);
+      return head + "shape = \"star\"\n" + (n.sharp ? "sharp = true\n" : "") + link_keys(leaf.link);
     }
     std::vector<std::uint32_t> down, up;
     std::string bandwidths;
@@ -65,7 +65,7 @@ struct WriteNetwork {
       up.push_back(l.up);
       bandwidths += (bandwidths.empty() ? "\"" : ", \"") + exact_text(l.link.bandwidth) + "\"";
     }
-    return head + "shape = \"fat_tree\"\n" + (n.rails ? "rails = true\n" : "") +
+    return head + "shape = \"fat_tree\"\n" + (n.rails ? "rails = true\n" : "") + (n.sharp ? "sharp = true\n" : "") +
            fmt::format("down = {}\nup = {}\nbandwidths = [{}]\n", list(down), list(up), bandwidths) +
            link_keys(leaf.link);
   }
@@ -109,13 +109,17 @@ std::string write_fabric(const FabricSpec& f, const std::vector<std::string>& co
   if (!f.source.empty()) out += "source = " + toml_quoted(f.source) + "\n";
   out += fmt::format("nodes = {}\n", f.nodes);
   if (!f.node.vertices.empty()) {
-    out += fmt::format("[fabric.node]\nshape = \"wires\"\ngpus = {}\nnics = {}\n", f.node.gpus, f.node.nics) +
+    out += fmt::format("[fabric.node]\nshape = \"wires\"\ngpus = {}\nnics = {}\n{}", f.node.gpus, f.node.nics,
+                       f.node.nvls ? "nvls = true\n" : "") +
            wires_text("fabric.node.wires", f.node.vertices, f.node.wires);
   }
   out += std::visit(WriteNetwork{f}, f.network);
   if (f.degraded != Degraded{}) {
     out += fmt::format("[fabric.degraded]\nshare = {}\nfactor = {}\nseed = {}\n", f.degraded.share, f.degraded.factor,
                        f.degraded.seed);
+  }
+  for (const LinkFault& fault : f.faults) {
+    out += fmt::format("[[fabric.faults]]\nlink = {}\nleft = {}\n", toml_quoted(fault.link), fault.left);
   }
   return out;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <span>
 
 #include "core/base/diagnostics.hpp"
 #include "sim/net/flow_network.hpp"
@@ -49,9 +50,9 @@ class Runner {
       for (const std::uint32_t i : ended) {
         Underway& u = all_[i];
         times_.ends[u.job] = now;
-        for (const std::uint32_t member : {u.from, u.to}) {
+        each_member(u, [&](std::uint32_t member) {
           if (--members_[member].left == 0) enter_step(now, members_[member]);
-        }
+        });
       }
     }
     for (std::uint32_t l = 0; l < fabric_.links(); ++l) times_.carried.push_back(network_.carried(LinkId{l}));
@@ -62,7 +63,10 @@ class Runner {
   struct Underway {
     std::uint32_t job, step, from, to;  ///< from, to: of members_
     Bytes payload;
-    std::uint32_t ready = 0;  ///< of its two members
+    CollectiveMessage::Way way;
+    MemberRange among;
+    std::uint32_t ready = 0;  ///< of those who take part
+    [[nodiscard]] std::uint32_t parties() const { return way == CollectiveMessage::Way::pair ? 2 : among.count; }
   };
   struct Member {
     std::uint32_t gpu = 0;
@@ -75,17 +79,56 @@ class Runner {
     const auto first = static_cast<std::uint32_t>(members_.size());
     for (const std::uint32_t gpu : job.gpus) members_.emplace_back().gpu = gpu;
     for (const CollectiveMessage& m : job.messages) {
-      ORRERY_ASSERT(m.from < job.gpus.size() && m.to < job.gpus.size() && m.from != m.to, m.from, m.to,
+      const bool pair = m.way == CollectiveMessage::Way::pair;
+      ORRERY_ASSERT(m.from < job.gpus.size() && m.to < job.gpus.size() && (m.from != m.to) == pair, m.from, m.to,
                     job.gpus.size());
+      ORRERY_ASSERT(pair || (m.among.count >= 2 && m.among[m.among.count - 1] < job.gpus.size()), m.among.count);
       const auto i = static_cast<std::uint32_t>(all_.size());
-      all_.push_back({j, m.step, first + m.from, first + m.to, m.payload});
-      members_[first + m.from].messages.push_back(i);
-      members_[first + m.to].messages.push_back(i);
+      MemberRange among = m.among;
+      among.first += first;
+      all_.push_back({j, m.step, first + m.from, first + m.to, m.payload, m.way, among});
+      each_member(all_.back(), [&](std::uint32_t member) { members_[member].messages.push_back(i); });
     }
     for (std::size_t i = first; i < members_.size(); ++i) {
       std::stable_sort(members_[i].messages.begin(), members_[i].messages.end(),
                        [&](std::uint32_t a, std::uint32_t b) { return all_[a].step < all_[b].step; });
     }
+  }
+
+  template <class Do>
+  void each_member(const Underway& u, Do&& act) {
+    if (u.way == CollectiveMessage::Way::pair) {
+      act(u.from);
+      act(u.to);
+    } else {
+      for (std::uint32_t i = 0; i < u.among.count; ++i) act(u.among[i]);
+    }
+  }
+
+  /// The links that a message takes, into route_, and the latency of its first byte.
+  Picoseconds find_links(const Underway& u) {
+    route_.clear();
+    if (u.way == CollectiveMessage::Way::pair) {
+      fabric_.route(members_[u.from].gpu, members_[u.to].gpu, rule_, seed_, route_);
+      return picoseconds(fabric_.latency(route_));
+    }
+    gpus_.clear();
+    for (std::uint32_t i = 0; i < u.among.count; ++i) gpus_.push_back(members_[u.among[i]].gpu);
+    switch (u.way) {
+      case CollectiveMessage::Way::pair: break;
+      case CollectiveMessage::Way::nvls_sum: fabric_.nvls_sum(gpus_, members_[u.to].gpu, route_); break;
+      case CollectiveMessage::Way::nvls_copy: fabric_.nvls_copy(gpus_, members_[u.from].gpu, route_); break;
+      case CollectiveMessage::Way::sharp: fabric_.sharp_all_reduce(gpus_, route_); break;
+    }
+    // The last to arrive is the one furthest off; a sum goes on when all of it is there.
+    Seconds longest;
+    std::vector<LinkId> way;
+    for (const std::uint32_t gpu : std::span(gpus_).subspan(1)) {
+      way.clear();
+      fabric_.route(gpu, gpus_.front(), PathRule::by_destination, 0, way);
+      longest = std::max(longest, fabric_.latency(way));
+    }
+    return picoseconds(longest);
   }
 
   void enter_step(Picoseconds now, Member& m) {
@@ -94,10 +137,9 @@ class Runner {
     m.left = static_cast<std::uint32_t>(m.next - begin);
     for (std::size_t i = begin; i < m.next; ++i) {
       Underway& u = all_[m.messages[i]];
-      if (++u.ready < 2) continue;
-      route_.clear();
-      fabric_.route(members_[u.from].gpu, members_[u.to].gpu, rule_, seed_, route_);
-      network_.start(now, route_, picoseconds(fabric_.latency(route_)), u.payload, m.messages[i]);
+      if (++u.ready < u.parties()) continue;
+      const Picoseconds latency = find_links(u);
+      network_.start(now, route_, latency, u.payload, m.messages[i]);
     }
   }
 
@@ -108,6 +150,7 @@ class Runner {
   std::vector<Underway> all_;
   std::vector<Member> members_;
   std::vector<LinkId> route_;
+  std::vector<std::uint32_t> gpus_;
   JobTimes times_;
 };
 
@@ -173,17 +216,35 @@ Messages pairwise_all_to_all_messages(std::uint32_t p, Bytes payload) {
   return out;
 }
 
-Messages hierarchical_all_reduce_messages(std::uint32_t p, std::uint32_t inner, Bytes payload) {
+Messages hierarchical_all_reduce_messages(std::uint32_t p, std::uint32_t inner, Bytes payload, Hierarchy how) {
   ORRERY_ASSERT(inner >= 1 && p % inner == 0, p, inner);
+  using Way = CollectiveMessage::Way;
   const std::uint32_t outer = p / inner;
   Messages out;
-  for (std::uint32_t g = 0; g < outer; ++g) add_ring(out, 0, inner - 1, g * inner, 1, inner, payload / inner);
-  for (std::uint32_t i = 0; i < inner; ++i) {
-    add_ring(out, inner - 1, 2 * (outer - 1), i, inner, outer, payload / p);
+  std::uint32_t step = 0;
+  // One of the two halves inside every group: sums, or copies.
+  const auto add_inside = [&](Way way) {
+    if (inner == 1) return;
+    for (std::uint32_t g = 0; g < outer; ++g) {
+      if (!how.nvls) add_ring(out, step, inner - 1, g * inner, 1, inner, payload / inner);
+      for (std::uint32_t i = g * inner; how.nvls && i < (g + 1) * inner; ++i) {
+        out.push_back({step, i, i, payload / inner, way, {g * inner, inner, 1}});
+      }
+    }
+    step += how.nvls ? 1 : inner - 1;
+  };
+  add_inside(Way::nvls_sum);
+  if (outer > 1) {
+    for (std::uint32_t i = 0; i < inner; ++i) {
+      if (how.sharp) {
+        out.push_back({step, i, i, payload / inner, Way::sharp, {i, outer, inner}});
+      } else {
+        add_ring(out, step, 2 * (outer - 1), i, inner, outer, payload / p);
+      }
+    }
+    step += how.sharp ? 1 : 2 * (outer - 1);
   }
-  for (std::uint32_t g = 0; g < outer; ++g) {
-    add_ring(out, inner - 1 + 2 * (outer - 1), inner - 1, g * inner, 1, inner, payload / inner);
-  }
+  add_inside(Way::nvls_copy);
   return out;
 }
 

@@ -9,13 +9,28 @@
 
 namespace orrery {
 
-/// One message of a collective between two members of its group.  It starts
-/// when its sender and its receiver have ended all their messages of lower
-/// steps; members that do not meet do not wait for each other.
+/// Members first, first + stride, ..., count of them.
+struct MemberRange {
+  std::uint32_t first = 0, count = 0, stride = 1;
+  [[nodiscard]] std::uint32_t operator[](std::uint32_t i) const { return first + i * stride; }
+  friend bool operator==(const MemberRange&, const MemberRange&) = default;
+};
+
+/// One message of a collective between members of its group.  It starts when
+/// all who take part have ended all their messages of lower steps; members that
+/// do not meet do not wait for each other.
 struct CollectiveMessage {
+  enum class Way : std::uint8_t {
+    pair,       ///< from `from` to `to`
+    nvls_sum,   ///< the NVLink switch adds what `among` have and gives the sum to `to`, one of them
+    nvls_copy,  ///< `from`, one of `among`, has the NVLink switch give it to all of them
+    sharp       ///< the network's switches add what `among` have and give all of them the sum
+  };
   std::uint32_t step = 0;
-  std::uint32_t from = 0, to = 0;  ///< members, 0 to p - 1
+  std::uint32_t from = 0, to = 0;  ///< members, 0 to p - 1; equal but for a pair
   Bytes payload;
+  Way way = Way::pair;
+  MemberRange among{};  ///< at least two, but for a pair
   friend bool operator==(const CollectiveMessage&, const CollectiveMessage&) = default;
 };
 using Messages = std::vector<CollectiveMessage>;
@@ -40,10 +55,29 @@ using Messages = std::vector<CollectiveMessage>;
 [[nodiscard]] Messages pipelined_broadcast_messages(std::uint32_t p, Bytes payload, std::uint32_t pieces);
 /// Step s: every member sends payload / p to the one s + 1 further on.
 [[nodiscard]] Messages pairwise_all_to_all_messages(std::uint32_t p, Bytes payload);
+/// How the steps of a hierarchical all-reduce go inside a group, and between groups.
+struct Hierarchy {
+  bool nvls = false;   ///< inside: NVLink's switch adds and copies; else rings
+  bool sharp = false;  ///< between: the network's switches do; else rings
+  friend bool operator==(const Hierarchy&, const Hierarchy&) = default;
+};
 /// All-reduce over p / inner groups of `inner` neighbours: reduce-scatter inside,
-/// rings between members of one place in their groups, all-gather inside.
+/// all-reduces between members of one place in their groups, all-gather inside.
 /// Requires that inner divides p.
-[[nodiscard]] Messages hierarchical_all_reduce_messages(std::uint32_t p, std::uint32_t inner, Bytes payload);
+[[nodiscard]] Messages hierarchical_all_reduce_messages(std::uint32_t p, std::uint32_t inner, Bytes payload,
+                                                        Hierarchy = {});
+/// All-reduce under one NVLink switch, in so many pieces: member i has the switch add a piece's i-th part and writes
+/// the sum to all, while the next piece is added.
+[[nodiscard]] Messages nvls_all_reduce_messages(std::uint32_t p, Bytes payload, std::uint32_t pieces);
+/// All-reduce by two binary trees (two_trees), half of the payload by each, in so many pieces: up to the root, and down
+/// again while the next pieces come up.
+[[nodiscard]] Messages double_tree_all_reduce_messages(std::uint32_t p, Bytes payload, std::uint32_t pieces);
+/// Steps of latency from the lowest leaf of those trees to the root: floor(log2 p), and one more where the second tree
+/// is the first one shifted.
+[[nodiscard]] std::uint32_t double_tree_depth(std::uint32_t p);
+/// All-to-all over p / inner groups of `inner` neighbours: inside, each member gets what is for members of its place in
+/// all groups; then members of one place exchange that.  Requires that inner divides p.
+[[nodiscard]] Messages hierarchical_all_to_all_messages(std::uint32_t p, std::uint32_t inner, Bytes payload);
 
 /// A collective and the GPUs that are its members.
 struct Job {
@@ -60,22 +94,26 @@ struct JobTimes {
 /// Sends all messages of all jobs over the fabric.
 [[nodiscard]] JobTimes run_jobs(const Fabric&, const std::vector<Job>&, PathRule, std::uint64_t seed);
 
-/// Times of one all-reduce by every algorithm that its group allows, at one payload.
-struct AllReduceTimes {
+/// Times of one collective by every algorithm that its group allows, at one payload.
+struct AlgorithmTimes {
   struct Entry {
     std::string algorithm;
     Picoseconds time = 0;
   };
   Bytes payload;
-  std::vector<Entry> entries;  ///< ring, recursive doubling, halving and doubling, hierarchical
+  std::vector<Entry> entries;  ///< the same algorithms in every row
 };
 
-/// All-reduce over `gpus`, the fabric to itself, at each payload: which
-/// algorithm is fastest at which size.  Recursive ones where the group has a
-/// power of two, hierarchical where whole nodes of several GPUs follow each other in it.
-[[nodiscard]] std::vector<AllReduceTimes> compare_all_reduces(const Fabric&, const std::vector<std::uint32_t>& gpus,
+/// All-reduce over `gpus`, the fabric to itself, at each payload: which algorithm is fastest at which size.  Recursive
+/// ones where the group has a power of two; hierarchical where whole nodes of several GPUs follow each other in it;
+/// in-network ones where the switches add (Fabric::nvls, Fabric::sharp) and nodes are whole, or of one GPU each.
+/// Pipelined ones in the number of pieces, a power of two up to 32, that is fastest.
+[[nodiscard]] std::vector<AlgorithmTimes> compare_all_reduces(const Fabric&, const std::vector<std::uint32_t>& gpus,
+                                                              const std::vector<Bytes>& payloads, PathRule);
+/// The same of all-to-alls: pairwise, and hierarchical over whole nodes.
+[[nodiscard]] std::vector<AlgorithmTimes> compare_all_to_alls(const Fabric&, const std::vector<std::uint32_t>& gpus,
                                                               const std::vector<Bytes>& payloads, PathRule);
 /// A table of them, the fastest of each row with a star.
-[[nodiscard]] std::string crossover_text(const std::vector<AllReduceTimes>&);
+[[nodiscard]] std::string crossover_text(const std::vector<AlgorithmTimes>&);
 
 }  // namespace orrery

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 namespace orrery {
@@ -83,6 +84,21 @@ NodeWiring pcie_node(std::uint32_t gpus, std::uint32_t nics, std::uint32_t gpus_
   NodeWiring node = ends_only(gpus, nics);
   add_pcie(node, (gpus + gpus_per_switch - 1) / gpus_per_switch, sockets, pcie, socket);
   return node;
+}
+
+std::vector<std::uint32_t> cables_to_nvlink_switch(const NodeWiring& node) {
+  for (std::uint32_t v = node.gpus + node.nics; v < node.vertices.size(); ++v) {
+    std::vector<std::uint32_t> cables;
+    for (std::uint32_t g = 0; g < node.gpus; ++g) {
+      const auto found = std::find_if(node.wires.begin(), node.wires.end(), [&](const Wire& w) {
+        return w.link.kind == LinkKind::nvlink && ((w.a == g && w.b == v) || (w.a == v && w.b == g));
+      });
+      if (found == node.wires.end()) break;
+      cables.push_back(static_cast<std::uint32_t>(found - node.wires.begin()));
+    }
+    if (cables.size() == node.gpus) return cables;
+  }
+  return {};
 }
 
 }  // namespace orrery

@@ -18,4 +18,8 @@ namespace orrery {
 [[nodiscard]] NodeWiring pcie_node(std::uint32_t gpus, std::uint32_t nics, std::uint32_t gpus_per_switch,
                                    std::uint32_t sockets, Link pcie, Link socket);
 
+/// The cable of each GPU to the one switch that all of them reach by NVLink, as indices into the wires; the first such
+/// switch, and none where there is none.
+[[nodiscard]] std::vector<std::uint32_t> cables_to_nvlink_switch(const NodeWiring&);
+
 }  // namespace orrery

@@ -25,6 +25,7 @@ class Product final : public Topology {
   }
 
   std::uint32_t ends() const override { return ends_; }
+  bool ends_pass_on() const override { return true; }
   std::uint32_t vertices() const override { return vertices_; }
   std::uint32_t links() const override { return links_; }
   Link link(std::uint32_t l) const override { return of_link(l).link; }

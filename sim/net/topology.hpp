@@ -37,6 +37,8 @@ class Topology {
   [[nodiscard]] virtual std::uint32_t links() const = 0;
   [[nodiscard]] virtual Link link(std::uint32_t l) const = 0;
   [[nodiscard]] virtual Sides sides(std::uint32_t l) const = 0;
+  /// Whether messages between others pass through ends.
+  [[nodiscard]] virtual bool ends_pass_on() const { return false; }
   /// Name of a vertex: "leaf 3".
   [[nodiscard]] virtual std::string vertex_name(std::uint32_t v) const = 0;
   /// Appends the links of a shortest path; nothing from an end to itself.
@@ -105,7 +107,7 @@ struct Wire {
 };
 
 /// Any graph; the first `ends` of its vertices are ends, which pass nothing on.
-/// Routes have the fewest links.  Requires a route between any two ends (see
+/// Routes have the fewest links, and of those the widest narrowest one.  Requires a route between any two ends (see
 /// unconnected()).
 [[nodiscard]] std::unique_ptr<Topology> wired(std::uint32_t ends, std::vector<std::string> vertex_names,
                                               std::vector<Wire> wires);

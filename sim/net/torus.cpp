@@ -17,6 +17,7 @@ class Torus final : public Topology {
   }
 
   std::uint32_t ends() const override { return ends_; }
+  bool ends_pass_on() const override { return true; }
   std::uint32_t vertices() const override { return ends_; }
   std::uint32_t links() const override { return ends_ * out_; }
   Link link(std::uint32_t) const override { return link_; }

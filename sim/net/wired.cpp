@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/breadth_first_search.hpp>
 #include <limits>
+#include <numeric>
 
 #include "core/base/diagnostics.hpp"
 #include "sim/net/topology.hpp"
@@ -39,6 +41,10 @@ class Wired final : public Topology {
       out_[wires_[i].b].push_back(2 * i + 1);
     }
     for (std::uint32_t e = 0; e < ends_; ++e) distance_.push_back(distances_to(e, ends_, vertices(), wires_));
+    const auto unlike = [&](const Wire& w) { return w.link.bandwidth != wires_.front().link.bandwidth; };
+    if (std::any_of(wires_.begin(), wires_.end(), unlike)) {
+      for (std::uint32_t e = 0; e < ends_; ++e) widest_.push_back(widest_to(e));
+    }
   }
 
   std::uint32_t ends() const override { return ends_; }
@@ -58,8 +64,7 @@ class Wired final : public Topology {
     for (std::uint32_t at = from, left = distance[from]; left > 0; --left) {
       std::uint32_t ways = 0;
       const auto leads_on = [&](std::uint32_t l) {
-        const std::uint32_t next = sides(l).to;
-        return distance[next] == left - 1 && (next >= ends_ || next == to);
+        return is_nearer(l, to) && (widest_.empty() || width_by(l, widest_[to]) >= widest_[to][at]);
       };
       for (const std::uint32_t l : out_[at]) ways += leads_on(l) ? 1 : 0;
       std::uint32_t which = choice.pick(left, ways, to);
@@ -73,11 +78,37 @@ class Wired final : public Topology {
   }
 
  private:
+  /// Whether link l is on a shortest way to `to`.
+  [[nodiscard]] bool is_nearer(std::uint32_t l, std::uint32_t to) const {
+    const auto [at, next] = sides(l);
+    return distance_[to][at] != far && distance_[to][next] + 1 == distance_[to][at] && (next >= ends_ || next == to);
+  }
+  /// Of the narrowest link of the widest shortest way that begins with link l.
+  [[nodiscard]] Bandwidth width_by(std::uint32_t l, const std::vector<Bandwidth>& widest) const {
+    return std::min(wires_[l / 2].link.bandwidth, widest[sides(l).to]);
+  }
+  /// Of the widest of the shortest ways to `to`, its narrowest link, from every vertex.
+  [[nodiscard]] std::vector<Bandwidth> widest_to(std::uint32_t to) const {
+    std::vector<Bandwidth> widest(vertices());
+    widest[to] = Bandwidth::of(std::numeric_limits<double>::infinity());
+    std::vector<std::uint32_t> order(vertices());
+    std::iota(order.begin(), order.end(), 0U);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return distance_[to][a] < distance_[to][b]; });
+    for (const std::uint32_t v : order) {
+      for (const std::uint32_t l : out_[v]) {
+        if (is_nearer(l, to)) widest[v] = std::max(widest[v], width_by(l, widest));
+      }
+    }
+    return widest;
+  }
+
   std::uint32_t ends_;
   std::vector<std::string> names_;
   std::vector<Wire> wires_;
   std::vector<std::vector<std::uint32_t>> out_;       ///< links out of each vertex
   std::vector<std::vector<std::uint32_t>> distance_;  ///< [end][vertex]
+  std::vector<std::vector<Bandwidth>> widest_;        ///< [end][vertex]; none where all wires are alike
 };
 
 }  // namespace

@@ -22,6 +22,7 @@
 #include "exec/checkpoint/rank_file.hpp"
 #include "sim/net/fabric.hpp"
 #include "sim/net/import/import.hpp"
+#include "sim/net/import/nccl_channels.hpp"
 #include "validate/cost_file.hpp"
 #include "validate/run_table.hpp"
 
@@ -162,7 +163,11 @@ std::string fabric(std::string_view bytes) {
   if (value->gpus() > 5000 || value->node.gpus > 64) return {};
   const Fabric f(*value);
   std::vector<LinkId> route;
-  f.route(0, f.gpus() - 1, PathRule::rail_local, 1, route);
+  try {
+    f.route(0, f.gpus() - 1, PathRule::rail_local, 1, route);
+  } catch (const CutOff&) {
+    return value->faults.empty() ? "cut off without a fault" : "";
+  }
   for (const LinkId l : route) {
     if (static_cast<std::uint32_t>(l) >= f.links() || f.name(l).empty()) return "routes over a link that is not there";
   }
@@ -182,6 +187,24 @@ std::string imported(std::string_view bytes) {
     if (value && !parse_fabric(write_fabric(value->fabric, value->notes), "again.toml", again)) {
       return "is no fabric file:\n" + render(again);
     }
+  }
+  return {};
+}
+
+/// NCCL's channels: what is accepted is read back as a part of a cluster's file.
+std::string channels(std::string_view bytes) {
+  const auto kind = channel_file_of(bytes);
+  if (!kind) return {};
+  for (const std::optional<std::uint32_t> nodes : {std::optional<std::uint32_t>(), std::optional<std::uint32_t>(2)}) {
+    Diagnostics diagnostics, again;
+    const auto value = import_nccl_channels(*kind, std::string(bytes), "fuzz", nodes, diagnostics);
+    if (const std::string fault = verdict(value, diagnostics); !fault.empty()) return fault;
+    if (!value) continue;
+    const std::string file =
+        "schema = 1\n[cluster]\nname = \"x\"\nnodes = 1\ndevices_per_node = 1\n[cluster.device]\nname = \"d\"\n"
+        "memory = \"1 GiB\"\nmemory_bandwidth = \"1 GB/s\"\n[cluster.device.peak]\nfp32 = \"1 TFLOP/s\"\n";
+    const auto read = parse_cluster(file + channel_tables(*value), "again.toml", {}, again);
+    if (!read || read->channels != value->graphs) return "is no part of a cluster file:\n" + render(again);
   }
   return {};
 }
@@ -230,6 +253,8 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"calibration", calibration, {"models/calibration"}, ".toml"},
       {"costs", costs, {"models/software"}, ".toml"},
       {"fabric", fabric, {"models/fabric"}, ".toml"},
+      {"nccl_graph", channels, {"tests/unit/sim/net/given/channels"}, ".xml"},
+      {"nccl_log", channels, {"tests/unit/sim/net/given/channels"}, ".log"},
       {"runs", runs, {"tests/fuzz/seeds/runs"}, ".csv"},
       {"nccl_topology", imported, {"tests/unit/sim/net/given"}, ".xml"},
       {"smi_topology", imported, {"tests/unit/sim/net/given"}, ".txt"},

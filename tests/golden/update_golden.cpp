@@ -6,6 +6,7 @@
 #include "core/program/lower/lower.hpp"
 #include "core/program/program_text.hpp"
 #include "tests/golden/golden_cases.hpp"
+#include "tests/golden/history_cases.hpp"
 
 int main() {
   for (const orrery::test::GoldenCase& c : orrery::test::golden_cases()) {
@@ -14,4 +15,6 @@ int main() {
     std::ofstream(file, std::ios::binary)
         << orrery::write_program(orrery::lower(c.run.model, c.run.workload, c.run.plan));
   }
+  std::ofstream(orrery::test::histories_path(), std::ios::binary)
+      << orrery::test::histories_text(orrery::test::play_histories());
 }

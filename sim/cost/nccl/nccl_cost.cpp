@@ -34,9 +34,31 @@ NcclCost::NcclCost(const ClusterSpec& cluster, const Calibration& calibration)
       link_(calibration.software[SoftwareCost::link]),
       network_(calibration.software[SoftwareCost::network]) {
   ORRERY_ASSERT(applies(cluster, calibration) && cluster.levels.size() <= bandwidth_.size(), cluster.levels.size());
-  for (std::size_t l = 0; l < cluster.levels.size(); ++l) bandwidth_[l] = cluster.levels[l].bandwidth;
+  for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
+    bandwidth_[l] = cluster.levels[l].bandwidth;
+    sharp_[l] = cluster.levels[l].switches == SwitchSum::sharp;
+  }
+  found_ = cluster.channels;
   while (domain_ < cluster.levels.size() && bandwidth_[domain_] == bandwidth_[0]) ++domain_;
 }
+
+namespace {
+
+NcclGraphs graphs_found(const std::vector<ChannelGraph>& found, const NcclTopology& t) {
+  NcclGraphs out;
+  for (const ChannelGraph& g : found) {
+    if (g.ranks != t.ranks || g.nodes != t.nodes) continue;
+    const NcclChannels channels{g.channels, g.inside.in(gigabyte_per_second), g.between.in(gigabyte_per_second)};
+    switch (g.kind) {
+      case ChannelGraph::Kind::ring: out.ring = channels; break;
+      case ChannelGraph::Kind::tree: out.tree = channels; break;
+      case ChannelGraph::Kind::nvls: out.nvls = channels; break;
+    }
+  }
+  return out;
+}
+
+}  // namespace
 
 NcclTopology NcclCost::topology(const GroupShape& shape) const {
   NcclTopology t;
@@ -44,16 +66,23 @@ NcclTopology NcclCost::topology(const GroupShape& shape) const {
   t.ranks = shape.members;
   t.per_node = shape.members;
   t.nvlink = bandwidth_[0];
-  if (shape.levels <= domain_) return t;
+  if (shape.levels <= domain_) {
+    t.found = graphs_found(found_, t);
+    return t;
+  }
   t.nodes = shape.level[domain_ - 1].units;
   t.per_node = shape.level[domain_ - 1].least;
   std::optional<Bandwidth> port;
+  t.collnet = true;
   for (std::size_t l = domain_; l < shape.levels; ++l) {
     if (shape.level[l].units == shape.level[l - 1].units) continue;  // nobody leaves a unit of the level below over it
     const Bandwidth of_member = (static_cast<double>(shape.level[l - 1].least) / t.per_node) * bandwidth_[l];
     port = port ? std::min(*port, of_member) : of_member;
+    t.collnet = t.collnet && sharp_[l];
   }
+  t.collnet = t.collnet && port.has_value();
   t.port = port.value_or(bandwidth_[domain_]);
+  t.found = graphs_found(found_, t);
   return t;
 }
 

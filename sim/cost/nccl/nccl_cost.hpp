@@ -2,6 +2,7 @@
 
 #include <array>
 #include <optional>
+#include <vector>
 
 #include "core/base/units.hpp"
 #include "core/program/op.hpp"
@@ -22,6 +23,8 @@ namespace orrery {
 /// Levels from the inside that have the bandwidth of the innermost one are one domain, a "node" of NCCL's (trays of a
 /// rack, say); of the others the one that leaves a member least is its port.  All kinds but all-to-all and permute,
 /// which NCCL makes of sends and receives; a barrier is an all-reduce of nothing.
+/// Channels are those that the cluster's file gives for as many ranks on as many domains, and derived where it gives
+/// none; the network's switches reduce where all levels that a group crosses outside domains say SHARP.
 class NcclCost {
  public:
   /// Innermost bandwidth below which devices are not taken to be joined by NVLink.
@@ -50,6 +53,8 @@ class NcclCost {
  private:
   NcclConstants constants_;
   std::array<Bandwidth, GroupShape::max_levels> bandwidth_{};
+  std::array<bool, GroupShape::max_levels> sharp_{};  ///< switches of the level reduce
+  std::vector<ChannelGraph> found_;
   std::size_t domain_ = 1;  ///< levels of a domain
   double link_ = 1.0, network_ = 1.0;
 };

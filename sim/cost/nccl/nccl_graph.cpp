@@ -55,6 +55,9 @@ NcclGraphs nccl_graphs(const NcclTopology& t) {
       g.nvls.between = speed(nccl_tables::speeds_between(), t.port.in(gigabyte_per_second)*t.per_node / g.nvls.count);
     }
   }
+  if (t.found.ring.count > 0) g.ring = g.tree = t.found.ring;
+  if (t.found.tree.count > 0) g.tree = t.found.tree;
+  if (t.found.nvls.count > 0) g.nvls = t.found.nvls;
   return g;
 }
 

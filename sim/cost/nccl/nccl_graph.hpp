@@ -7,19 +7,6 @@
 
 namespace orrery {
 
-/// What joins the members of a group, as NCCL's search sees it: domains that NVLink and its switches join, called
-/// nodes, and a network port for each member.
-struct NcclTopology {
-  GpuGeneration generation = GpuGeneration::hopper;
-  std::uint32_t ranks = 1;
-  std::uint32_t nodes = 1;     ///< domains that hold a member
-  std::uint32_t per_node = 1;  ///< fewest members in one of them
-  Bandwidth nvlink;            ///< of a device into its domain, one way, by its data sheet
-  Bandwidth port;              ///< of a device's share of the network, one way; of no account for one node
-  bool collnet = false;        ///< the network's switches reduce
-  friend bool operator==(const NcclTopology&, const NcclTopology&) = default;
-};
-
 /// Channels of one kind of graph, all alike, and what each moves.
 struct NcclChannels {
   std::uint32_t count = 0;  ///< 0: there is no such graph
@@ -34,7 +21,21 @@ struct NcclGraphs {
   friend bool operator==(const NcclGraphs&, const NcclGraphs&) = default;
 };
 
-/// Channels for members of one topology.
+/// What joins the members of a group, as NCCL's search sees it: domains that NVLink and its switches join, called
+/// nodes, and a network port for each member.
+struct NcclTopology {
+  GpuGeneration generation = GpuGeneration::hopper;
+  std::uint32_t ranks = 1;
+  std::uint32_t nodes = 1;     ///< domains that hold a member
+  std::uint32_t per_node = 1;  ///< fewest members in one of them
+  Bandwidth nvlink;            ///< of a device into its domain, one way, by its data sheet
+  Bandwidth port;              ///< of a device's share of the network, one way; of no account for one node
+  bool collnet = false;        ///< the network's switches reduce
+  NcclGraphs found{};          ///< by NCCL itself: those of `count` 0 are derived
+  friend bool operator==(const NcclTopology&, const NcclTopology&) = default;
+};
+
+/// Channels for members of one topology: those that NCCL has been seen to find, or
 ///
 ///     one node    w = first of the speeds inside that L holds,  c = floor(L / w);  twice as many at half the speed
 ///     from 25 GB/s on more        w = first of the speeds between that a port and L / c hold,  c = members of a node,

@@ -68,10 +68,11 @@ class Tuning {
 
   [[nodiscard]] double bandwidth(Algorithm a, Protocol p) const {
     const NcclChannels& g = graphs_.ring;
-    const double all = g.count * (t_.nodes <= 2 ? g.inside : g.between);
+    const auto together = [&](const NcclChannels& c) { return c.count * (t_.nodes <= 2 ? c.inside : c.between); };
+    const double all = together(g);
     switch (a) {
       case Algorithm::ring: return around() * ring(p, all, g.count);
-      case Algorithm::tree: return 0.5 * tree(p, all, g.count);
+      case Algorithm::tree: return 0.5 * tree(p, together(graphs_.tree), graphs_.tree.count);
       case Algorithm::nvls:
       case Algorithm::nvls_tree: return (is_half() ? 1.0 : around()) * nvls(a);
       case Algorithm::collnet_direct: return collnet_direct();

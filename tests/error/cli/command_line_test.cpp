@@ -24,13 +24,14 @@ const std::string tiny = "plan --model tiny-gpt --cluster local-cpu --gpus 4 --b
 }  // namespace
 
 TEST_CASE("cli.verb: a verb that is none", "[error]") {
-  CHECK(refused("plam") == "error: orrery has no verb \"plam\" [cli.verb]\n  Nearest: plan.\n");
+  CHECK(refused("plam") == "error: orrery has no verb \"plam\" [cli.verb]\n  Nearest: plan, place.\n");
 }
 
 TEST_CASE("cli.arguments: what the command line lacks or cannot read", "[error]") {
   CHECK(refused("") ==
         "error: a verb is missing [cli.arguments]\n"
-        "  Known: plan, estimate, simulate, run, compare, explain, calibrate, show, check, study, validate, import.\n"
+        "  Known: plan, estimate, simulate, place, run, compare, explain, calibrate, show, check, study, validate, "
+        "import, checkpoint.\n"
         "  orrery --help lists what is accepted.\n");
   CHECK(refused("estimate") ==
         "error: PLAN is required [cli.arguments]\n  orrery estimate --help lists what is accepted.\n");
@@ -266,6 +267,16 @@ TEST_CASE("cli.rank: a rank that the plan does not have", "[error]") {
 TEST_CASE("cli.stragglers: more slow ranks than the plan has", "[error]") {
   CHECK(refused("simulate demo-2x2x2 --stragglers 9") ==
         "error: --stragglers asks for 9 of 8 ranks [cli.stragglers]\n");
+}
+
+TEST_CASE("cli.ranks, cli.records, cli.heartbeat: processes that cannot be started so", "[error]") {
+  CHECK(refused("run demo-2x2x2 --ranks 4") == "error: --ranks is 4, and the plan has 8 ranks [cli.ranks]\n");
+  CHECK(refused("run demo-2x2x2 --ranks 8 --backend mpi") ==
+        "error: --ranks starts processes; those of --backend mpi are started by mpirun or srun [cli.ranks]\n");
+  CHECK(refused("run demo-2x2x2 --ranks 8 --records /no/folder") ==
+        "error: --records names no folder: /no/folder [cli.records]\n");
+  CHECK(refused("run demo-2x2x2 --ranks 8 --heartbeat 0.01") ==
+        "error: --heartbeat is from 0.1 to 1000000 [cli.heartbeat]\n");
 }
 
 TEST_CASE("cli.steps, cli.warmup, cli.noise, cli.slowdown, cli.tolerance, cli.watchdog: numbers out of range",

@@ -134,7 +134,9 @@ class Check {
     }
     options.device_room = device;
     options.host_room = host;
-    const RunResult result = execute(program_, run_.model, run_.workload, run_.plan, *data_, options);
+    const RunResult result = options_.execute
+                                 ? options_.execute(program_, *data_, options)
+                                 : execute(program_, run_.model, run_.workload, run_.plan, *data_, options);
     for (std::uint32_t r = 0; r < program_.mesh.size(); ++r) {
       const ExpectedTotals expected = expected_totals(program_, Rank{r});
       const RankMemory& memory = result.memory[r];

@@ -6,6 +6,7 @@
 
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
+#include "exec/run/execute.hpp"
 
 namespace orrery::test {
 
@@ -18,6 +19,8 @@ struct NumericsOptions {
   std::uint64_t steps = 1;
   bool concurrent_lanes = false;         ///< of the execution
   std::function<void(Program&)> damage;  ///< applied to the lowered Program, to see whether it is noticed
+  /// Runs the Program in place of execute(): another backend.
+  std::function<RunResult(const Program&, const DataSource&, const RunOptions&)> execute;
 };
 
 /// Largest errors over all steps; an error is max|a-b| / max(max|b|, floor).
@@ -35,7 +38,7 @@ struct NumericsResult {
   std::vector<double> losses;
 };
 
-/// Lowers the run, executes it on threads and holds every step against the
+/// Lowers the run, executes it (on threads, unless the options say otherwise) and holds every step against the
 /// single-device reference:
 ///
 ///   start     the ranks' weights are the reference's, bit for bit

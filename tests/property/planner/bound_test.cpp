@@ -67,6 +67,14 @@ ClusterSpec random_cluster(std::uint64_t seed, std::uint64_t ranks) {
   c.levels = {{"inner", c.devices_per_node, inner * gigabyte_per_second, static_cast<double>(draw(3)) * microsecond},
               {"outer", c.nodes, (inner / static_cast<double>(1 + draw(10))) * gigabyte_per_second,
                static_cast<double>(draw(20)) * microsecond}};
+  for (NetworkLevel& level : c.levels) {
+    if (draw(3) == 0) level.switches = static_cast<SwitchSum>(draw(2));
+    if (draw(3) != 0) continue;
+    // Half of the link's bandwidth, or less, for messages of an eighth of a size or less.
+    const double size = 64.0 * static_cast<double>(1 + draw(10000)), share = 0.15 + 0.05 * static_cast<double>(draw(8));
+    level.rates = {{Bytes::of(size), share * level.bandwidth}, {Bytes::of(8.0 * size), level.bandwidth}};
+    level.rates_source = "drawn";
+  }
   return c;
 }
 

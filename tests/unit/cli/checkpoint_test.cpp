@@ -1,7 +1,10 @@
 #include <catch2/catch.hpp>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "tests/support/program_run.hpp"
 
@@ -92,6 +95,28 @@ TEST_CASE("a run saves, goes on under its plan with the same bits, and under ano
   for (const json& state : list[0]["states"]) {
     CHECK(state["elements"] == (state["what"] == "scalar" ? 1 : 38 * 16 + 2 * layer + 2 * 16));
   }
+}
+
+TEST_CASE("ranks that are processes save and go on as threads do, and the log tells of it", "[unit][cli][checkpoint]") {
+  const Small s;
+  const json whole = losses(s.train(s.plan, 3));
+  const std::string at = " --checkpoint " + s.saved, log = s.folder.file("log");
+  CHECK(losses(s.train(s.plan, 1, at + " --ranks 2")) == json({whole[0]}));
+  // What threads saved, processes go on from, and the other way round.
+  CHECK(losses(s.train(s.plan, 1, at + " --resume")) == json({whole[1]}));
+  CHECK(losses(s.train(s.plan, 1, at + " --resume --ranks 2 --log " + log)) == json({whole[2]}));
+  std::vector<json> told;
+  std::ifstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    const json event = json::parse(line);
+    if (event["event"] == "recovery" || event["event"] == "checkpoint") told.push_back(event);
+  }
+  REQUIRE(told.size() == 2);
+  CHECK(told[0]["event"] == "recovery");
+  CHECK(told[0]["step"] == 2);
+  CHECK(told[1]["event"] == "checkpoint");
+  CHECK(told[1]["step"] == 3);
+  CHECK(std::filesystem::is_directory(told[1]["path"].get<std::string>()));
 }
 
 TEST_CASE("damage is shown, and the checkpoint before is used with a warning", "[unit][cli][checkpoint]") {

@@ -98,6 +98,29 @@ TEST_CASE("stragglers slow a step down, and part ranks", "[unit][cli]") {
   CHECK(run(ORRERY_PROGRAM, slow).out.find("1 of 64 ranks compute 1.4 times as long") != std::string::npos);
 }
 
+// The slow GPU's stage waits for nobody longer than its own compute grows: the others wait for it.
+TEST_CASE("slow GPUs are named, and part ranks", "[unit][cli]") {
+  const auto step = [](const std::string& more) {
+    return json::parse(run(ORRERY_PROGRAM, "simulate " + plan + " --json " + more).out);
+  };
+  const json even = step(""), one = step("--slow-gpus 5=1.4"), all = step("--slow-gpus 0-63=1.4");
+  CHECK(one["step_time_s"].get<double>() > even["step_time_s"].get<double>());
+  CHECK(one["step_time_s"].get<double>() < all["step_time_s"].get<double>());
+  CHECK(one["rank_classes"].get<std::uint32_t>() > even["rank_classes"].get<std::uint32_t>());
+  CHECK(all["rank_classes"] == even["rank_classes"]);
+  CHECK(all["compute_s"].get<double>() == Approx(1.4 * even["compute_s"].get<double>()).epsilon(1e-9));
+  // Factors of one GPU multiply.
+  CHECK(step("--slow-gpus 0-63=2 --slow-gpus 0-63=1.5")["history_hash"] == step("--slow-gpus 0-63=3")["history_hash"]);
+  const Ran wrong = run(ORRERY_PROGRAM, "simulate " + plan + " --slow-gpus 5");
+  CHECK(wrong.status == 2);
+  CHECK(wrong.err ==
+        "error: --slow-gpus: \"5\" has no factor from 1 to 1000 [cli.slowdown]\n"
+        "  \"3,8-15=1.3\": GPUs 3 and 8 to 15 take 1.3 times as long.\n");
+  CHECK(run(ORRERY_PROGRAM, "simulate " + plan + " --slow-gpus 5,64=1.4").err ==
+        "error: --slow-gpus names 2 GPUs, and ranks lie on 1 of them [cli.slowdown]\n"
+        "  GPUs count from 0, node by node.\n");
+}
+
 TEST_CASE("a fabric that is not the cluster's is refused", "[unit][cli]") {
   const Ran small = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric dgx-1v");
   CHECK(small.status == 2);

@@ -112,6 +112,39 @@ TEST_CASE("sharing links delays, and lets no op end earlier", "[property][simula
   CHECK(slower >= 20);  // those with several GPUs to a node and traffic between nodes
 }
 
+// Rates by size and sums in switches are in prices; links then carry less at once, or other bytes, and never more than
+// a price allows.
+TEST_CASE("rates by size and switches that add leave both laws standing", "[property][simulate][net]") {
+  std::uint32_t by_switches = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Case c = draw(seed);
+    for (NetworkLevel& level : c.run.cluster->levels) {
+      if (seed % 4 != 0) level.switches = seed % 4 == 1 ? SwitchSum::sharp : SwitchSum::nvls;
+      if (seed % 3 == 0) continue;
+      level.rates = {{Bytes::of(256.0), 0.1 * level.bandwidth}, {Bytes::of(65536.0), level.bandwidth}};
+    }
+    CAPTURE(seed, test::describe(c.run), c.nodes, c.per_node);
+    const CostModel costs = costs_of(c, seed % 2 == 0 ? std::nullopt : std::optional(CollectiveAlgorithm::in_network));
+    const Fabric wide = fabric_of(c.nodes, c.per_node, c.per_node, 1000.0);
+    const Fabric narrow = fabric_of(c.nodes, c.per_node, 1, 1.0);
+    const Simulation alone = play(c, costs, nullptr), free = play(c, costs, &wide), shared = play(c, costs, &narrow);
+    // 1 ps for each op of a rank's list: sums of doubles and of whole picoseconds.
+    CHECK(estimate(c.run, c.program, costs).step_time.base() <=
+          alone.report.step_time.base() + 1e-12 * static_cast<double>(alone.trace.ranks[0].spans.size()));
+    for (std::size_t r = 0; r < alone.trace.ranks.size(); ++r) {
+      CHECK(free.trace.ranks[r].spans == alone.trace.ranks[r].spans);
+      const auto &a = alone.trace.ranks[r].spans, &s = shared.trace.ranks[r].spans;
+      REQUIRE(a.size() == s.size());
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        if (s[i].end < a[i].end) CHECK(s[i].end >= a[i].end);
+      }
+    }
+    const CostModel rings = costs_of(c, CollectiveAlgorithm::ring);
+    by_switches += play(c, rings, nullptr).report.step_time > alone.report.step_time ? 1 : 0;
+  }
+  CHECK(by_switches >= 10);
+}
+
 // One GPU to a node: what leaves it is what its rank sends.  The Program's totals are those of ring algorithms, which
 // carry whole bytes; shares of a payload that p does not divide differ by less than a byte for each member and step.
 TEST_CASE("links carry what the Program sends", "[property][simulate][net]") {

@@ -118,6 +118,7 @@ TEST_CASE("One kernel and type has one table", "[calibration][error]") {
 TEST_CASE("An efficiency above one is refused", "[calibration][error]") {
   CHECK(message(head + "memory_efficiency = 1.5\n").find("[file.range]") != std::string::npos);
   CHECK(message(head + "memory_efficiency = nan\n").find("[file.range]") != std::string::npos);
-  CHECK(message(head + "algorithms = [\"star\"]\n").find("Known: ring, tree, recursive.") != std::string::npos);
+  CHECK(message(head + "algorithms = [\"star\"]\n").find("Known: ring, tree, recursive, in_network.") !=
+        std::string::npos);
   CHECK(message("schema = 2\nname = \"n\"\ndevice = \"d\"\n").find("[file.schema]") != std::string::npos);
 }

@@ -104,3 +104,26 @@ TEST_CASE("reductions in switches load each link of a box alike", "[unit][net]")
           Approx(2.0 * s * (1.0 + 1.0 / s) + 2.0));
   }
 }
+
+// 2 boxes of 4 and 2: inside, 1 + 1 / s of the vector to the next member with NVLS, all of it once without; between
+// boxes half of it by each of the two ports, out and in.
+TEST_CASE("switches that add take a vector from every port once, and give it back once", "[unit][net]") {
+  const std::vector<std::uint32_t> boxes{4, 2};
+  for (const bool nvls : {false, true}) {
+    const auto all =
+        collective_traffic(Collective::Kind::all_reduce, CollectiveAlgorithm::in_network, boxes, Bytes::of(8.0), nvls);
+    std::vector<double> out(6, 0.0), in(6, 0.0), inside(6, 0.0);
+    for (const PairTraffic& t : all) {
+      if ((t.from < 4) == (t.to < 4)) {
+        inside[t.from] += t.payload.base();
+      } else {
+        out[t.from] += t.payload.base();
+        in[t.to] += t.payload.base();
+      }
+    }
+    CHECK(out == std::vector<double>{4.0, 4.0, 0.0, 0.0, 4.0, 4.0});
+    CHECK(in == out);
+    const double four = nvls ? 10.0 : 8.0, two = nvls ? 12.0 : 8.0;
+    CHECK(inside == std::vector<double>{four, four, four, four, two, two});
+  }
+}

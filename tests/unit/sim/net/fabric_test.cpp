@@ -211,4 +211,163 @@ TEST_CASE("mistakes in fabric files are shown with place, numbers and what would
       |         ^
   There are 5000; at most 2048 are read.
 )");
+  CHECK(mistakes(network("shape = \"torus\"\nsizes = [8]\nsharp = true")) ==
+        R"(f.toml:10:9: error: switches of this shape form no tree in which they could add [fabric.sharp]
+   10 | sharp = true
+      |         ^
+  shape = "star" and shape = "fat_tree" do.
+)");
+  CHECK(
+      mistakes(node + "nics = 1\nnvls = true\n" + wires + "pairs = [\"gpu0 s\", \"gpu1 s\", \"nic0 s\"]") ==
+      R"(f.toml:9:8: error: no switch joins all GPUs of a node by NVLink, so that none can add what they send [fabric.nvls]
+    9 | nvls = true
+      |        ^
+  Of 2 GPUs each needs an NVLink to the same switch; shape = "nvswitch" has them.
+)");
+}
+
+TEST_CASE("switches that add are read and written", "[unit][net]") {
+  const std::string text = file("dgx-h100-superpod.toml");
+  FabricSpec f = parse(text);
+  CHECK(Fabric(f).nvls());
+  CHECK_FALSE(Fabric(f).sharp());
+  std::get<TreeNetwork>(f.network).sharp = true;
+  const Fabric again(parse(write_fabric(f)));
+  CHECK(again.nvls());
+  CHECK(again.sharp());
+  CHECK_FALSE(Fabric(parse(file("dgx-1v.toml"))).nvls());
+}
+
+namespace {
+
+/// Four nodes of two GPUs, each GPU with a NIC of its own, two nodes to a leaf, two spines.
+std::string small(const std::string& faults) {
+  return "schema = 1\n[fabric]\nname = \"small\"\nnodes = 4\n"
+         "node = { shape = \"nvswitch\", gpus = 2, nics = 2, bandwidth = \"100 GB/s\", latency = \"1 us\", "
+         "pcie_bandwidth = \"12 GB/s\", pcie_latency = \"1 us\" }\n"
+         "network = { shape = \"fat_tree\", down = [4, 2], up = [1, 2], bandwidth = \"10 GB/s\", latency = \"1 us\" "
+         "}\n" +
+         faults;
+}
+
+std::string fault(const std::string& link, const std::string& more = "") {
+  return "[[fabric.faults]]\nlink = \"" + link + "\"\n" + more;
+}
+
+/// Whether a route begins and ends where it should, goes on where it came to, and crosses nothing that has failed.
+bool is_way(const Fabric& f, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    for (const LinkId l : f.links_named(name)) {
+      if (f.link(l).bandwidth.base() == 0.0) return false;
+    }
+  }
+  return std::set<std::string>(names.begin(), names.end()).size() == names.size();
+}
+
+}  // namespace
+
+TEST_CASE("messages go around failed links where another way is left", "[unit][net]") {
+  using Names = std::vector<std::string>;
+  const Fabric whole(parse(small("")));
+  // By destination, GPU 4's messages come over spine 0 (its NIC is end 4).
+  const Names usual = names(whole, 0, 4, PathRule::by_destination);
+  REQUIRE(std::count(usual.begin(), usual.end(), "leaf 0 -> spine 0") == 1);
+
+  // One direction of a cable: the other spine on the way up; back as ever.
+  const Fabric up(parse(small(fault("leaf 0 -> spine 0"))));
+  Names expected = usual;
+  std::replace(expected.begin(), expected.end(), std::string("leaf 0 -> spine 0"), std::string("leaf 0 -> spine 1"));
+  std::replace(expected.begin(), expected.end(), std::string("spine 0 -> leaf 1"), std::string("spine 1 -> leaf 1"));
+  CHECK(names(up, 0, 4, PathRule::by_destination) == expected);
+  CHECK(names(up, 4, 0, PathRule::by_destination) == names(whole, 4, 0, PathRule::by_destination));
+  CHECK(names(up, 0, 5, PathRule::by_destination) == names(whole, 0, 5, PathRule::by_destination));
+
+  // Both directions, or the whole switch: nothing crosses it.
+  for (const char* name : {"leaf 0 -- spine 0", "spine 0"}) {
+    const Fabric f(parse(small(fault(name))));
+    for (std::uint32_t a = 0; a < 8; ++a) {
+      for (std::uint32_t b = 0; b < 8; ++b) {
+        for (const PathRule rule : {PathRule::by_destination, PathRule::hashed, PathRule::rail_local}) {
+          const Names way = names(f, a, b, rule);
+          CAPTURE(name, a, b);
+          CHECK(is_way(f, way));
+          CHECK(way.empty() == (a == b));
+        }
+      }
+    }
+  }
+
+  // A NIC: by the neighbour's, over NVLink; in both directions.
+  const Fabric nic(parse(small(fault("node 0 nic 0"))));
+  const Names out = names(nic, 0, 2, PathRule::by_destination), in = names(nic, 2, 0, PathRule::by_destination);
+  CHECK(std::count(out.begin(), out.end(), "node 0 nic 1 -> leaf 0") == 1);
+  CHECK(std::count(in.begin(), in.end(), "leaf 0 -> node 0 nic 1") == 1);
+  CHECK(is_way(nic, out));
+  CHECK(is_way(nic, in));
+
+  // An NVSwitch: over PCIe. That too: out by one NIC and back by the other.
+  const Fabric nvswitch(parse(small(fault("node 1: nvswitch"))));
+  const Names pcie = names(nvswitch, 2, 3, PathRule::by_destination);
+  CHECK(pcie.front() == "node 1: gpu0 -> switch0");
+  CHECK(std::count(pcie.begin(), pcie.end(), "node 1: host -> switch1") == 1);
+  const Fabric no_host(parse(small(fault("node 1: nvswitch") + fault("node 1: host"))));
+  const Names hairpin = names(no_host, 2, 3, PathRule::by_destination);
+  CHECK(std::count(hairpin.begin(), hairpin.end(), "node 1 nic 0 -> leaf 0") == 1);
+  CHECK(std::count(hairpin.begin(), hairpin.end(), "leaf 0 -> node 1 nic 1") == 1);
+}
+
+TEST_CASE("where no way is left, it is said between which GPUs", "[unit][net]") {
+  const Fabric f(parse(small(fault("leaf 0"))));
+  CHECK(names(f, 0, 1, PathRule::by_destination).size() == 2);  // inside the node
+  CHECK(names(f, 4, 6, PathRule::by_destination).size() == 6);  // on the other leaf
+  try {
+    (void)names(f, 1, 6, PathRule::by_destination);
+    FAIL("a way through a failed leaf");
+  } catch (const CutOff& cut) {
+    CHECK(cut.from_gpu == 1);
+    CHECK(cut.to_gpu == 6);
+    CHECK(std::string(cut.what()) ==
+          "every way from GPU 1 of node 0 to GPU 0 of node 3 crosses a link that has failed");
+  }
+}
+
+TEST_CASE("a torus and a ring go the long way round a failed link", "[unit][net]") {
+  const std::string ring =
+      "schema = 1\n[fabric]\nname = \"ring\"\nnodes = 6\n"
+      "network = { shape = \"torus\", sizes = [6], bandwidth = \"10 GB/s\", latency = \"1 us\" }\n";
+  const Fabric whole(parse(ring));
+  const std::string first = names(whole, 0, 1, PathRule::by_destination).front();
+  const Fabric cut(parse(ring + fault(first)));
+  CHECK(names(cut, 0, 1, PathRule::by_destination).size() == 5);
+  CHECK(names(cut, 1, 0, PathRule::by_destination).size() == 1);
+}
+
+TEST_CASE("a fault leaves its share of a link's bandwidth, and is written back", "[unit][net]") {
+  const FabricSpec spec =
+      parse(small(fault("leaf 0 -- spine 1", "left = 0.25\n") + fault("leaf 0 -> spine 1", "left = 0.5\n")));
+  const Fabric f(spec);
+  for (const auto& [name, left] :
+       {std::pair{"leaf 0 -> spine 1", 0.125}, {"spine 1 -> leaf 0", 0.25}, {"leaf 0 -> spine 0", 1.0}}) {
+    CAPTURE(name);
+    const std::vector<LinkId> links = f.links_named(name);
+    REQUIRE(links.size() == 1);
+    CHECK(f.name(links[0]) == name);
+    CHECK(f.link(links[0]).bandwidth.base() == left * 10e9);
+  }
+  // Degraded links are still crossed.
+  CHECK(names(f, 0, 4, PathRule::by_destination) == names(Fabric(parse(small(""))), 0, 4, PathRule::by_destination));
+  CHECK(parse(write_fabric(spec)).faults == spec.faults);
+  CHECK(f.links_named("node 2: gpu1").size() == 4);  // NVLink and PCIe, both ways
+  CHECK(f.links_named("leaf 7").empty());
+}
+
+TEST_CASE("a fault that names no link is an error with the nearest names", "[unit][net]") {
+  Diagnostics d;
+  CHECK(!parse_fabric(small(fault("leaf 0 -- spine 9")), "f.toml", d));
+  CHECK(render(d) ==
+        "f.toml:8:8: error: no link or switch is named \"leaf 0 -- spine 9\" [fabric.link-name]\n"
+        "    8 | link = \"leaf 0 -- spine 9\"\n"
+        "      |        ^\n"
+        "  Nearest: \"leaf 0 -> spine 0\", \"leaf 0 -> spine 1\".\n"
+        "  -- in place of -> means both directions; the name of a switch or a NIC alone, all of its links.\n");
 }

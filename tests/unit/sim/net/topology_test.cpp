@@ -105,6 +105,37 @@ TEST_CASE("routes over wires are shortest paths that pass through no end", "[uni
   CHECK(unconnected(3, 5, {wires[0], wires[1]}) == Topology::Sides{2, 0});
 }
 
+TEST_CASE("of shortest ways over wires the one with the widest narrowest wire is taken", "[unit][net]") {
+  // Two GPUs on an NVLink switch and on one PCIe switch: two links either way.
+  Link wide = cable;
+  wide.bandwidth = 20.0 * cable.bandwidth;
+  const std::vector<std::string> names{"gpu0", "gpu1", "gpu2", "pcie", "nvswitch"};
+  const std::vector<Wire> wires{{0, 3, cable}, {1, 3, cable}, {2, 3, cable}, {0, 4, wide}, {1, 4, wide}, {2, 4, wide}};
+  const auto t = wired(3, names, wires);
+  for (std::uint32_t from = 0; from < 3; ++from) {
+    for (std::uint32_t to = 0; to < 3; ++to) {
+      if (from == to) continue;
+      std::vector<std::uint32_t> route;
+      t->route(from, to, {}, route);
+      CHECK(route == std::vector<std::uint32_t>{2 * (3 + from), 2 * (3 + to) + 1});
+    }
+  }
+  // A wide first wire before a narrow second one is no better than two of the middle kind.
+  Link middle = cable;
+  middle.bandwidth = 2.0 * cable.bandwidth;
+  const auto u = wired(2, {"a", "b", "s", "t"}, {{0, 2, wide}, {2, 1, cable}, {0, 3, middle}, {3, 1, middle}});
+  std::vector<std::uint32_t> route;
+  u->route(0, 1, {}, route);
+  CHECK(route == std::vector<std::uint32_t>{4, 6});
+  // Where ways are equally wide, destinations are still spread over them.
+  const auto v = wired(3, {"a", "b", "c", "s", "t"},
+                       {{0, 3, cable}, {1, 3, cable}, {2, 3, cable}, {0, 4, cable}, {1, 4, cable}, {2, 4, cable}});
+  std::vector<std::uint32_t> one, other;
+  v->route(0, 1, {}, one);
+  v->route(0, 2, {}, other);
+  CHECK(one.front() != other.front());
+}
+
 // Zahavi 2010: every destination has its own way down, so any shift of all ends
 // uses each link once when the tree has full bandwidth.
 TEST_CASE("by destination, a shift of all ends crosses no link twice in a full fat tree", "[unit][net]") {

@@ -1,0 +1,94 @@
+#include "cli/job.hpp"
+
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <system_error>
+
+#include "cli/common.hpp"
+#include "cli/status.hpp"
+#include "core/base/diagnostics.hpp"
+
+namespace orrery {
+namespace {
+
+std::filesystem::path parent_folder(const std::optional<std::string>& parent) {
+  return parent ? std::filesystem::path(*parent) : std::filesystem::temp_directory_path();
+}
+
+}  // namespace
+
+std::filesystem::path mpi_module() {
+  std::error_code ignored;
+  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  const std::filesystem::path beside = here / "orrery_mpi.so";
+  const std::filesystem::path installed = here.parent_path() / ORRERY_MODULE_FOLDER / "orrery_mpi.so";
+  return std::filesystem::exists(installed, ignored) ? installed : beside;
+}
+
+const char* orrery_version() { return ORRERY_VERSION; }
+
+std::uint64_t digest_of(std::initializer_list<std::string_view> texts) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  const auto add = [&](char c) { hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL; };
+  for (const std::string_view text : texts) {
+    std::for_each(text.begin(), text.end(), add);
+    add('\0');
+  }
+  return hash;
+}
+
+std::optional<JobMistake> first_wrong(const std::vector<JobState>& by_rank) {
+  for (std::uint32_t r = 0; r < by_rank.size(); ++r) {
+    if (by_rank[r].status != status_fine) return JobMistake{Rank{r}, by_rank[r].status, ""};
+  }
+  for (std::uint32_t r = 1; r < by_rank.size(); ++r) {
+    if (by_rank[r].digest == by_rank[0].digest) continue;
+    return JobMistake{
+        Rank{0}, status_world,
+        fmt::format("rank {} is about to run something else than rank 0: their plan files, flags or versions of orrery "
+                    "differ",
+                    r)};
+  }
+  return std::nullopt;
+}
+
+void refuse_world_size(std::uint64_t plan_ranks, std::uint32_t processes) {
+  refuse("cli.world-size",
+         fmt::format("the plan has {} ranks, and {} process{} started", plan_ranks, processes,
+                     processes == 1 ? " was" : "es were"),
+         {fmt::format("Start as many: mpirun -n {0} orrery run ..., or srun -n {0} orrery run ...", plan_ranks)});
+}
+
+RecordsFolder::RecordsFolder(const std::optional<std::string>& parent) : keep_(false) {
+  std::string name = (parent_folder(parent) / "orrery-run-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) {
+    throw Error(fmt::format("cannot make the folder {}: {}", name, std::strerror(errno)));
+  }
+  path_ = name;
+}
+
+RecordsFolder::RecordsFolder(const std::optional<std::string>& parent, MpiSession& session) : keep_(true) {
+  // Rank 0's process and the time name the job.
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const std::uint64_t own = static_cast<std::uint64_t>(now / std::chrono::milliseconds(1)) << 22 |
+                            (static_cast<std::uint64_t>(getpid()) & 0x3fffff);
+  path_ = parent_folder(parent) / fmt::format("orrery-run-{:x}", session.all_gather(own)[0]);
+}
+
+RecordsFolder::~RecordsFolder() {
+  std::error_code ignored;
+  if (!keep_) std::filesystem::remove_all(path_, ignored);
+}
+
+std::string RecordsFolder::kept(const std::string& failure) const {
+  keep_ = true;
+  return fmt::format("{}\n  The ranks' last operations are kept in {}.", failure, path_.string());
+}
+
+}  // namespace orrery

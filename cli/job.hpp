@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exec/comm/mpi_communicator.hpp"
+
+namespace orrery {
+
+// What the processes of one run agree on before they begin, and what they leave.
+
+/// Where the module for MPI lies: beside this program, or where it is installed.
+[[nodiscard]] std::filesystem::path mpi_module();
+
+/// What one process of an MPI job found when it had read its files.
+struct JobState {
+  std::int32_t status = 0;   ///< exit status of what is wrong; 0: nothing
+  std::uint64_t digest = 0;  ///< of plan, Program, flags and the program's version
+};
+[[nodiscard]] const char* orrery_version();
+/// The same numbers for the same texts, on every machine (FNV-1a, 64 bits).
+[[nodiscard]] std::uint64_t digest_of(std::initializer_list<std::string_view> texts);
+
+/// The process that is to say what is wrong, if something is: the first that
+/// failed, else rank 0 where not all are about to run the same.
+struct JobMistake {
+  Rank rank{};
+  int status = 0;
+  std::string what;  ///< where no process failed
+};
+[[nodiscard]] std::optional<JobMistake> first_wrong(const std::vector<JobState>& by_rank);
+
+/// As many processes as ranks were not started: how to start them.
+[[noreturn]] void refuse_world_size(std::uint64_t plan_ranks, std::uint32_t processes);
+
+/// The folder in which a run's processes keep their last operations: a new one
+/// inside the given folder, which exists, or inside the system's for temporary files.
+class RecordsFolder {
+ public:
+  explicit RecordsFolder(const std::optional<std::string>& parent);
+  /// The same name for all processes; `execute_mpi` makes and removes it.
+  RecordsFolder(const std::optional<std::string>& parent, MpiSession&);
+  /// Removes what was not kept.
+  ~RecordsFolder();
+  RecordsFolder(const RecordsFolder&) = delete;
+  RecordsFolder& operator=(const RecordsFolder&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  /// Keeps the folder; the failure, and where it is.
+  [[nodiscard]] std::string kept(const std::string& failure) const;
+
+ private:
+  std::filesystem::path path_;
+  mutable bool keep_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/record/lifecycle.hpp"
+
+namespace orrery {
+
+/// The file of --log: every event is a line, written at once, so that it holds
+/// what happened before a failure.  Processes that share it each append.
+class LifecycleFile {
+ public:
+  enum class Mode : std::uint8_t { create, append };
+  /// Throws Error where the file cannot be opened.
+  explicit LifecycleFile(std::string path, Mode mode = Mode::create);
+  ~LifecycleFile();
+  LifecycleFile(const LifecycleFile&) = delete;
+  LifecycleFile& operator=(const LifecycleFile&) = delete;
+
+  /// A write that fails throws Error.
+  [[nodiscard]] LifecycleHooks& hooks() { return *hooks_; }
+
+ private:
+  void write(const std::string& line) const;
+
+  std::string path_;
+  int file_;
+  std::unique_ptr<LifecycleHooks> hooks_;
+};
+
+}  // namespace orrery

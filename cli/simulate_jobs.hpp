@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/common.hpp"
+#include "cli/fabric.hpp"
+#include "cli/job_placement.hpp"
+#include "sim/des/jobs.hpp"
+
+namespace orrery {
+
+/// What `simulate PLAN ... --on CLUSTER` is told.
+struct JobsRequest {
+  std::vector<std::string> plans;
+  std::optional<std::string> cluster, fabric, trace, draw;
+  FaultFlags faults;
+  JobPlacement placement;
+  std::uint32_t steps = 4;
+  PathRule rule = PathRule::by_destination;
+  std::uint64_t seed = 1;
+  bool expand = false;
+  std::optional<Noise> noise;
+  std::optional<Stragglers> stragglers;
+  std::vector<std::string> slow_gpus;
+};
+
+/// Plays the plans side by side, and each alone at the same place, and prints what sharing links costs each.
+/// Returns the exit status.
+int run_simulate_jobs(const JobsRequest&, const CommonFlags&);
+
+}  // namespace orrery

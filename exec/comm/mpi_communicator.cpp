@@ -1,0 +1,255 @@
+#include "exec/comm/mpi_communicator.hpp"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <thread>
+
+#include "core/base/diagnostics.hpp"
+#include "exec/comm/mpi_calls.hpp"
+
+namespace orrery {
+namespace {
+
+std::int64_t steady_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// Equal where processes share a clock: the same boot of the same kernel.
+std::array<char, 64> boot_of_this_host() {
+  std::array<char, 64> id{};
+  std::ifstream("/proc/sys/kernel/random/boot_id").read(id.data(), id.size() - 1);
+  if (id[0] == '\0') gethostname(id.data(), id.size() - 1);
+  return id;
+}
+
+const MpiCalls* load(const std::filesystem::path& module) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(module, ignored)) {
+    throw Error("this orrery has no MPI: there is no " + module.string() +
+                ".  Where an MPI library is installed (Debian: libopenmpi-dev), building again makes it.");
+  }
+  // The library loads parts of its own that look for its symbols.
+  void* const handle = dlopen(module.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (handle == nullptr) throw Error(std::string("cannot load MPI: ") + dlerror());
+  const auto* calls = static_cast<const MpiCalls*>(dlsym(handle, mpi_calls_symbol));
+  if (calls == nullptr || calls->version != MpiCalls::current) {
+    throw Error(module.string() + " belongs to another version of orrery");
+  }
+  return calls;
+}
+
+}  // namespace
+
+MpiSession::MpiSession(const std::filesystem::path& module) : calls_(load(module)) {
+  int rank = 0, ranks = 1;
+  require(calls_->start(&rank, &ranks, &threads_, &largest_tag_), "start MPI");
+  rank_ = Rank{static_cast<std::uint32_t>(rank)};
+  ranks_ = static_cast<std::uint32_t>(ranks);
+  const auto boots = all_gather(boot_of_this_host());
+  for (std::uint32_t r = 0; r < ranks_; ++r) {
+    if (boots[r] == boots[index(rank_)]) neighbours_.push_back(Rank{r});
+    shares_clock_.push_back(boots[r] == boots[0]);
+  }
+}
+
+MpiSession::~MpiSession() { calls_->finish(); }
+
+std::string MpiSession::library() const { return calls_->library(); }
+
+void MpiSession::require(int code, const char* what) const {
+  if (code != 0) throw Error(std::string("cannot ") + what + ": " + calls_->error_text(code));
+}
+
+void MpiSession::gather_bytes(const void* mine, void* all, std::size_t bytes) {
+  require(calls_->all_gather(mine, all, bytes), "reach all MPI processes");
+}
+
+void MpiSession::abort(int status) {
+  calls_->abort(status);
+  _exit(status);
+}
+
+int mpi_tag(std::uint64_t tag, std::int64_t largest) {
+  // Streams of Issuer's tags: groups from 0 on, channels of exchanges from 2^31 on, below that two of our own.
+  constexpr std::uint32_t first_channel = 0x80000000U, channels = 256, own = 2;
+  const auto stream = static_cast<std::uint32_t>(tag >> 32);
+  const auto number = static_cast<std::uint32_t>(tag);
+  std::uint64_t dense = std::uint64_t{stream} + channels + own;  // a group
+  if (stream >= first_channel) {
+    dense = stream - first_channel + own;
+  } else if (stream >= first_channel - own) {
+    dense = first_channel - 1 - stream;
+  }
+  constexpr std::uint64_t streams = 2048;
+  const auto numbers = static_cast<std::uint64_t>(largest) / streams;
+  constexpr std::uint64_t unfinished = 1024;  // ops of a rank, at most (Lanes::most_unfinished)
+  if (dense >= streams || numbers < 2 * unfinished) {
+    throw Error("this MPI has tags up to " + std::to_string(largest) + " only, too few for the plan's groups");
+  }
+  return static_cast<int>(dense * numbers + number % numbers);
+}
+
+/// One thread's end.
+class MpiWorld::Endpoint final : public Communicator {
+ public:
+  Endpoint(MpiWorld& world, bool patient)
+      : world_(world), calls_(world.session_.calls()), patient_(patient), batch_(calls_.make_batch()) {}
+  ~Endpoint() override {
+    if (!world_.aborted()) calls_.drop_batch(batch_);  // else MPI may still write into what it holds
+  }
+
+  [[nodiscard]] Rank rank() const override { return world_.rank(); }
+  [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_; }
+
+  std::int64_t exchange(std::span<const Message> messages, std::int64_t ready) override {
+    if (messages.empty()) return ready;
+    if (world_.aborted()) throw Aborted{};
+    own_ready_ = ready;
+    partners_ready_.assign(messages.size(), unknown);
+    for (std::size_t i = 0; i < messages.size(); ++i) post(messages[i], partners_ready_[i]);
+    wait(messages);
+    for (const std::int64_t partner : partners_ready_) ready = std::max(ready, partner);
+    return ready;
+  }
+
+ private:
+  static constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::min();
+
+  void post(const Message& m, std::int64_t& partner_ready) {
+    const int peer = static_cast<int>(index(m.peer));
+    const int tag = mpi_tag(m.tag, world_.session_.largest_tag());
+    const MpiCalls::Bytes own{reinterpret_cast<std::byte*>(&own_ready_), sizeof own_ready_};
+    const MpiCalls::Bytes theirs{reinterpret_cast<std::byte*>(&partner_ready), sizeof partner_ready};
+    pieces_.assign(1, m.send ? own : theirs);
+    for (const Piece& p : m.pieces) {
+      pieces_.push_back({p.data, p.bytes});
+      if (m.send) sent_ += p.bytes;
+    }
+    const auto moves = m.send ? calls_.send : calls_.receive;
+    const auto answers = m.send ? calls_.receive : calls_.send;
+    world_.session_.require(moves(batch_, MpiCalls::payload, peer, tag, pieces_.data(), pieces_.size()),
+                            "exchange a message");
+    world_.session_.require(answers(batch_, MpiCalls::acknowledgement, peer, tag, m.send ? &theirs : &own, 1),
+                            "exchange a message");
+  }
+
+  void wait(std::span<const Message> messages) {
+    const std::int64_t began = steady_ns();
+    // Where others need the core, a long wait gives it up for longer than a turn.
+    const std::uint64_t looks_before_sleep = world_.options_.crowded ? 200 : 20000;
+    bool told = false;
+    for (std::uint64_t look = 0;; ++look) {
+      bool done = false;
+      world_.session_.require(calls_.test(batch_, &done), "exchange a message");
+      if (done) break;
+      if (world_.aborted()) throw Aborted{};
+      if (world_.options_.crowded) std::this_thread::yield();
+      if (look < looks_before_sleep) continue;
+      // The longer it has waited, the less a sleep adds.
+      const std::uint64_t slept = look - looks_before_sleep;
+      std::this_thread::sleep_for(std::chrono::microseconds(std::clamp<std::uint64_t>(slept, 20, 1000)));
+      if (slept % 32 != 0) continue;
+      const auto open = std::find(partners_ready_.begin(), partners_ready_.end(), unknown);
+      const auto which = open == partners_ready_.end() ? 0 : open - partners_ready_.begin();
+      const Rank whom = messages[static_cast<std::size_t>(which)].peer;
+      if (!told && world_.options_.waiting) world_.options_.waiting(whom);
+      told = true;
+      give_up_if_late(began, whom);
+    }
+    if (told && world_.options_.waiting) world_.options_.waiting(std::nullopt);
+  }
+
+  void give_up_if_late(std::int64_t began, Rank peer) {
+    const double limit = world_.options_.watchdog.base();
+    const std::int64_t met = world_.options_.last_end ? world_.options_.last_end() : 0;
+    if (patient_ || static_cast<double>(steady_ns() - std::max(began, met)) * 1e-9 < limit) return;
+    world_.abort(waited_text(rank(), peer, limit));
+    throw Aborted{};
+  }
+
+  MpiWorld& world_;
+  const MpiCalls& calls_;
+  bool patient_;
+  void* batch_;
+  std::int64_t own_ready_ = 0;
+  std::vector<std::int64_t> partners_ready_;
+  std::vector<MpiCalls::Bytes> pieces_;
+  std::uint64_t sent_ = 0;
+};
+
+MpiWorld::MpiWorld(MpiSession& session, WaitOptions options, std::optional<std::uint32_t> ranks)
+    : session_(session), options_(std::move(options)), ranks_(ranks.value_or(session.ranks())) {
+  ORRERY_ASSERT(index(session.rank()) < ranks_ && ranks_ <= session.ranks(), session.rank(), ranks_);
+  if (options_.ends > 1 && !session.threads()) {
+    throw Error(session.library() + " does not allow threads, and lanes side by side need them");
+  }
+  options_.crowded = std::uint64_t{session.neighbours().size()} * options_.ends > std::thread::hardware_concurrency();
+  for (std::uint32_t e = 0; e <= options_.ends; ++e) {
+    endpoints_.push_back(std::make_unique<Endpoint>(*this, e == options_.ends));
+  }
+  find_clock_offset();
+}
+
+MpiWorld::~MpiWorld() = default;
+
+/// The shortest of some round trips tells best: the answer was given in its middle, give or take half of it
+/// (Cristian, "Probabilistic clock synchronization", 1989).  Rank 0 answers one rank after the other.
+void MpiWorld::find_clock_offset() {
+  constexpr int trips = 32;
+  constexpr std::uint64_t tag = std::uint64_t{0x7ffffffeU} << 32;
+  // The value itself may travel as "ready"; it is sent as bytes, so that each way is one message.
+  const auto say = [&](Rank peer, bool send, std::int64_t& value) {
+    const Piece piece{reinterpret_cast<std::byte*>(&value), sizeof value};
+    const Message m{send, peer, tag, std::span(&piece, 1)};
+    control().exchange(std::span(&m, 1), 0);
+  };
+  for (std::uint32_t r = 1; r < ranks(); ++r) {
+    if (session_.shares_clock(Rank{r}) || (rank() != Rank{0} && rank() != Rank{r})) continue;
+    std::int64_t best = std::numeric_limits<std::int64_t>::max();
+    for (int i = 0; i < trips; ++i) {
+      std::int64_t value = 0;
+      if (rank() == Rank{0}) {
+        say(Rank{r}, false, value);
+        value = steady_ns();
+        say(Rank{r}, true, value);
+        continue;
+      }
+      const std::int64_t asked = steady_ns();
+      say(Rank{0}, true, value);
+      say(Rank{0}, false, value);
+      const std::int64_t answered = steady_ns();
+      if (answered - asked >= best) continue;
+      best = answered - asked;
+      clock_offset_ = value - (asked + best / 2);
+    }
+  }
+}
+
+Communicator& MpiWorld::communicator(Rank rank, std::uint32_t end) {
+  ORRERY_ASSERT(rank == session_.rank() && end < options_.ends, rank, end, options_.ends);
+  return *endpoints_[end];
+}
+
+Communicator& MpiWorld::control() { return *endpoints_.back(); }
+
+void MpiWorld::abort(const std::string& reason) {
+  const std::lock_guard lock(reason_mutex_);
+  if (aborted()) return;
+  reason_ = reason;
+  aborted_.store(true, std::memory_order_release);
+}
+
+std::string MpiWorld::reason() const {
+  const std::lock_guard lock(reason_mutex_);
+  return reason_;
+}
+
+}  // namespace orrery

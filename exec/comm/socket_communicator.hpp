@@ -1,0 +1,100 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/units.hpp"
+#include "exec/comm/world.hpp"
+
+namespace orrery {
+
+/// A socket, closed with the object.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int number) : number_(number) {}
+  Socket(Socket&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Socket();
+  [[nodiscard]] int number() const { return number_; }
+
+ private:
+  int number_ = -1;
+};
+
+/// A connected stream socket between every two ranks, by rank and then by peer
+/// (a rank has none with itself).  Made before the ranks' processes are: each
+/// keeps its own row and drops the rest.
+///
+/// Throws Error where the system gives no more sockets.
+[[nodiscard]] std::vector<std::vector<Socket>> connected_sockets(std::uint32_t ranks);
+
+/// How waits of a process are watched.
+struct WaitOptions {
+  /// Longest wait for a partner while no op of any rank ends.
+  Seconds watchdog = Seconds::of(60);
+  std::uint32_t ends = 1;  ///< threads of the rank that communicate
+  bool crowded = true;     ///< more threads communicate on this host than it has cores
+  /// When an op of any rank that is known of ended last, in nanoseconds of this host's steady clock; may be empty.
+  std::function<std::int64_t()> last_end;
+  /// Told when a wait goes on, and (with nothing) when it has ended; may be empty.
+  std::function<void(std::optional<Rank>)> waiting;
+};
+
+/// One rank's view of ranks that are processes of this machine, over sockets.
+///
+/// A message travels as soon as it is sent, into the receiver's views where the
+/// receive has been posted and else beside them, and is acknowledged when it
+/// meets its receive.  A sender waits for that, so that what lies beside is at
+/// most one exchange of each of the partner's threads.
+class SocketWorld final : public ProcessWorld {
+ public:
+  /// `peers` by rank; of this rank it is empty.
+  SocketWorld(Rank, std::vector<Socket> peers, WaitOptions);
+  /// Sends what is left to send, unless the run was ended.
+  ~SocketWorld() override;
+
+  [[nodiscard]] Communicator& communicator(Rank, std::uint32_t end = 0) override;
+  [[nodiscard]] Communicator& control() override;
+  void abort(const std::string& reason) override;
+  [[nodiscard]] bool aborted() const override { return aborted_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::string reason() const override;
+  [[nodiscard]] bool crowded() const override { return options_.crowded; }
+  [[nodiscard]] Rank rank() const override { return rank_; }
+  [[nodiscard]] std::uint32_t ranks() const override { return static_cast<std::uint32_t>(peers_.size()); }
+  [[nodiscard]] std::int64_t clock_offset() const override { return 0; }
+
+ private:
+  class Endpoint;
+  struct Posted;
+  struct Peer;
+
+  void post(Posted&);
+  void acknowledge(Peer&, const Posted&);
+  static void finish(Posted&);
+  void move_data(int timeout_ms, std::unique_lock<std::mutex>&);
+  void write_to(Peer&);
+  void read_from(Peer&);
+  void begin_frame(Peer&);
+  void end_frame(Peer&);
+
+  Rank rank_;
+  WaitOptions options_;
+  mutable std::mutex mutex_;  ///< guards all that follows, and what is posted
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<std::unique_ptr<Endpoint>> endpoints_;  ///< by end; the last is for control
+  std::atomic<bool> aborted_{false};
+  std::string reason_;
+};
+
+}  // namespace orrery

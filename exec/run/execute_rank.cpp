@@ -1,0 +1,193 @@
+#include "exec/run/execute_rank.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <thread>
+
+#include "core/base/diagnostics.hpp"
+#include "exec/run/rank_runner.hpp"
+#include "exec/run/remote_buffers.hpp"
+#include "exec/run/run_record.hpp"
+
+namespace orrery {
+namespace {
+
+/// What a rank tells rank 0 of a step, before the times of its ops.
+struct StepReport {
+  std::uint64_t peak_bytes = 0, sent_bytes = 0, ops = 0;
+  double core_seconds = 0.0;
+};
+
+/// Counts as numbers in a row: layers, then for each its number, experts, choices of each, kept and room.
+std::vector<std::uint64_t> packed(const RoutingCounts& routing) {
+  std::vector<std::uint64_t> row{routing.size()};
+  for (const auto& [layer, counts] : routing) {
+    row.insert(row.end(), {layer, counts.chosen.size()});
+    row.insert(row.end(), counts.chosen.begin(), counts.chosen.end());
+    row.insert(row.end(), {counts.kept, counts.room});
+  }
+  return row;
+}
+
+RoutingCounts unpacked(const std::vector<std::uint64_t>& row) {
+  RoutingCounts routing;
+  std::size_t at = 0;
+  for (std::uint64_t layers = row[at++]; layers > 0; --layers) {
+    LayerCounts& counts = routing[static_cast<std::uint32_t>(row[at])];
+    counts.chosen.resize(row[at + 1]);
+    at += 2;
+    for (std::uint64_t& chosen : counts.chosen) chosen = row[at++];
+    counts.kept = row[at++];
+    counts.room = row[at++];
+  }
+  return routing;
+}
+
+/// One rank's run.
+class RankRun {
+ public:
+  RankRun(ProcessWorld& world, const Program& program, const Workload& workload, const DataSource& data,
+          const RunOptions& options, const std::string& origin, Recorder* recorder)
+      : world_(world),
+        options_(options),
+        runner_(program, workload, data, world, world.rank(), ranks_options(recorder)),
+        buffers_(world, runner_.storage()),
+        record_(program, options, origin) {}
+
+  std::optional<RunResult> train() {
+    runner_.start();
+    std::uint64_t step = 0;
+    do {
+      core_seconds_before_ = program_core_seconds();
+      const std::uint64_t sent_before = runner_.sent_bytes();
+      runner_.walk(step, step == 0 ? 0 : options_.first_step + step - 1);
+      sent_bytes_ = runner_.sent_bytes() - sent_before;
+    } while (pause(step++));
+    return finish();
+  }
+
+ private:
+  [[nodiscard]] RankOptions ranks_options(Recorder* recorder) {
+    RankOptions how = rank_options(options_);
+    how.recorder = recorder;
+    how.clock_offset = world_.clock_offset();
+    if (options_.fault) how.before_op = [this](Rank r, OpId op, std::uint64_t step) { inject(r, op, step); };
+    return how;
+  }
+
+  void inject(Rank rank, OpId op, std::uint64_t step) {
+    const Fault& fault = *options_.fault;
+    if (fault.rank != rank || fault.op != op || fault.step != step) return;
+    switch (fault.kind) {
+      case Fault::Kind::throws: throw Error("injected fault");
+      case Fault::Kind::exits: _exit(0);  // as a library that ends the process would
+      case Fault::Kind::killed: raise(SIGKILL); break;
+      case Fault::Kind::stopped: raise(SIGSTOP); break;
+      case Fault::Kind::stalls:
+        while (!world_.aborted()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        throw Aborted{};
+    }
+  }
+
+  [[nodiscard]] bool first() const { return world_.rank() == Rank{0}; }
+
+  /// All ranks have ended the step and none begins another; whether one follows.
+  bool pause(std::uint64_t step) {
+    runner_.barrier();
+    const StepReport own{runner_.storage().peak_bytes(), sent_bytes_, runner_.times().size(),
+                         program_core_seconds() - core_seconds_before_};
+    bool go = false;
+    if (first()) {
+      go = take_stock(step, own);
+      buffers_.release();
+      end_pause(world_, go);
+    } else {
+      control_send(world_, Rank{0}, &own, sizeof own);
+      control_send(world_, Rank{0}, runner_.times().data(), own.ops * sizeof(OpTimes));
+      go = serve_pause(world_, runner_.storage()) == PauseCommand::Kind::go;
+    }
+    if (go) runner_.barrier();  // all begin together
+    return go;
+  }
+
+  bool take_stock(std::uint64_t step, const StepReport& own) {
+    std::vector<std::vector<OpTimes>> times(world_.ranks());
+    std::vector<RankStep> ranks{{runner_.times(), own.peak_bytes, own.sent_bytes}};
+    double core_seconds = own.core_seconds;
+    for (std::uint32_t r = 1; r < world_.ranks(); ++r) {
+      StepReport report;
+      control_receive(world_, Rank{r}, &report, sizeof report);
+      times[r].resize(report.ops);
+      control_receive(world_, Rank{r}, times[r].data(), report.ops * sizeof(OpTimes));
+      ranks.push_back({times[r], report.peak_bytes, report.sent_bytes});
+      core_seconds += report.core_seconds;
+    }
+    return record_.take_stock(step, ranks, core_seconds, buffers_);
+  }
+
+  std::optional<RunResult> finish() {
+    RankMemory memory = runner_.memory();
+    std::vector<std::uint64_t> routing = packed(runner_.routing());
+    std::uint64_t count = routing.size();
+    if (!first()) {
+      control_send(world_, Rank{0}, &memory, sizeof memory);
+      control_send(world_, Rank{0}, &count, sizeof count);
+      control_send(world_, Rank{0}, routing.data(), count * sizeof(std::uint64_t));
+      return std::nullopt;
+    }
+    record_.add_rank(Rank{0}, memory, unpacked(routing));
+    for (std::uint32_t r = 1; r < world_.ranks(); ++r) {
+      control_receive(world_, Rank{r}, &memory, sizeof memory);
+      control_receive(world_, Rank{r}, &count, sizeof count);
+      routing.resize(count);
+      control_receive(world_, Rank{r}, routing.data(), count * sizeof(std::uint64_t));
+      record_.add_rank(Rank{r}, memory, unpacked(routing));
+    }
+    return record_.take();
+  }
+
+  ProcessWorld& world_;
+  const RunOptions& options_;
+  RankRunner runner_;
+  RemoteBuffers buffers_;
+  RunRecord record_;
+  std::uint64_t sent_bytes_ = 0;  ///< in the last list
+  double core_seconds_before_ = 0.0;
+};
+
+}  // namespace
+
+std::optional<RunResult> execute_rank(ProcessWorld& world, const Program& program, const Workload& workload,
+                                      const DataSource& data, const RunOptions& options, const std::string& origin,
+                                      Recorder* recorder) {
+  ORRERY_ASSERT(world.ranks() == program.mesh.size(), world.ranks(), program.mesh.size());
+  const std::string who = "rank " + std::to_string(index(world.rank()));
+  const auto fail = [&](const std::string& why) {
+    world.abort(why);
+    if (recorder != nullptr) recorder->set_state(RankState::failed, why);
+    throw Error(why);
+  };
+  try {
+    if (recorder != nullptr) recorder->set_state(RankState::running);
+    RankRun run(world, program, workload, data, options, origin, recorder);
+    std::optional<RunResult> result = run.train();
+    if (recorder != nullptr) recorder->set_state(RankState::finished);
+    return result;
+  } catch (const Aborted&) {
+    // The first to give up says for whom; what others then see of it is no news.
+    const std::string why = world.reason();
+    if (recorder != nullptr) recorder->set_state(why.empty() ? RankState::ended : RankState::gave_up, why);
+    if (why.empty()) throw;
+    throw Error(why);
+  } catch (const OpFailed& e) {
+    fail(who + " failed in " + e.what());
+  } catch (const std::exception& e) {
+    fail(who + " failed between steps: " + e.what());
+  }
+  return std::nullopt;
+}
+
+}  // namespace orrery

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "exec/comm/mpi_communicator.hpp"
+#include "exec/run/execute.hpp"
+
+namespace orrery {
+
+struct MpiRunOptions {
+  Seconds heartbeat = Seconds::of(5);  ///< longest time in which a process of this host gives no sign of life
+  std::filesystem::path records;       ///< folder of the records of this host's ranks; made and, after success, removed
+  /// Called by one process of a host with what went wrong, before the job is ended.
+  std::function<void(const std::string&)> tell;
+  int failed_status = 3;  ///< with which the job is ended
+};
+
+/// execute_rank for the processes of an MPI job, each calling it with the same
+/// arguments: the result on rank 0, nothing on the others.
+///
+/// Ranks of one host keep records in a folder and watch each other there.  A
+/// rank that fails, falls silent or waits too long ends the job, after one
+/// process of its host has told why; then this does not return.  A killed rank
+/// makes the launcher end the others with SIGTERM: while this runs, the signal
+/// is held back until one of them has told.
+[[nodiscard]] std::optional<RunResult> execute_mpi(MpiSession&, const Program&, const Workload&, const DataSource&,
+                                                   const RunOptions&, const MpiRunOptions&);
+
+}  // namespace orrery

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "exec/run/execute.hpp"
+#include "exec/run/op_runner.hpp"
+
+namespace orrery {
+
+/// What a rank says of the step that it has ended.
+struct RankStep {
+  std::span<const OpTimes> times;  ///< by OpId
+  std::uint64_t peak_bytes = 0;
+  std::uint64_t sent_bytes = 0;
+};
+
+/// What a run leaves behind, collected step by step, however its ranks are
+/// made: losses, traces, times.
+class RunRecord {
+ public:
+  /// `origin` stands in the traces: "run threads".
+  RunRecord(const Program&, const RunOptions&, std::string origin);
+
+  /// A step (0: setup) has ended on all ranks, none of which moves; `core_seconds` is the processor time that the
+  /// program has had for it.  Whether another step follows.
+  [[nodiscard]] bool take_stock(std::uint64_t step, std::span<const RankStep>, double core_seconds, const RunBuffers&);
+
+  /// What each rank took, by rank, and what one of those that route the same tokens counted.
+  void add_rank(Rank, const RankMemory&, const RoutingCounts&);
+
+  /// Once, when the run is over.
+  [[nodiscard]] RunResult take();
+
+ private:
+  [[nodiscard]] Trace trace_of(std::span<const RankStep>) const;
+  [[nodiscard]] double loss(const RunBuffers&) const;
+  void record(Trace, std::uint64_t number);
+
+  const Program& program_;
+  const RunOptions& options_;
+  std::string origin_;
+  RunResult result_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,79 @@
+#include "sim/net/cluster_fabric.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace orrery {
+
+namespace {
+
+/// What a unit's cable is at a level.  A message crosses two of them.
+Link cable(LinkKind kind, const NetworkLevel& level, double devices) {
+  return {.kind = kind, .bandwidth = devices * level.bandwidth, .latency = 0.5 * level.latency};
+}
+
+}  // namespace
+
+FabricSpec cluster_fabric(const ClusterSpec& cluster) {
+  FabricSpec f;
+  f.name = cluster.name + "'s levels";
+  f.source = cluster.source;
+  f.nodes = cluster.nodes;
+  const std::uint32_t gpus = cluster.devices_per_node;
+  f.node.gpus = f.node.nics = gpus;
+  // Levels up to the one that completes a node lie inside.
+  std::size_t l = 0;
+  if (gpus > 1) {
+    for (std::uint32_t g = 0; g < gpus; ++g) f.node.vertices.push_back(fmt::format("gpu{}", g));
+    for (std::uint32_t g = 0; g < gpus; ++g) f.node.vertices.push_back(fmt::format("nic{}", g));
+    std::vector<std::uint32_t> units;      // vertices of the level below
+    std::vector<std::uint32_t> innermost;  // switches that devices hang on
+    for (std::uint32_t g = 0; g < gpus; ++g) units.push_back(g);
+    for (std::uint32_t devices = 1; devices < gpus; ++l) {
+      const NetworkLevel& level = cluster.levels[l];
+      if (level.size == 1) continue;
+      std::vector<std::uint32_t> switches;
+      for (std::uint32_t u = 0; u < units.size(); ++u) {
+        if (u % level.size == 0) {
+          switches.push_back(static_cast<std::uint32_t>(f.node.vertices.size()));
+          f.node.vertices.push_back(fmt::format("{}{}", devices == 1 ? "switch" : "joint", switches.size() - 1));
+          if (devices > 1) f.node.vertices.back() += fmt::format(".{}", l);
+        }
+        const LinkKind kind = l == 0 ? LinkKind::nvlink : LinkKind::pcie;
+        f.node.wires.push_back({units[u], switches.back(), cable(kind, level, devices)});
+      }
+      if (devices == 1) {
+        for (std::uint32_t g = 0; g < gpus; ++g) innermost.push_back(switches[g / level.size]);
+      }
+      devices *= level.size;
+      units = std::move(switches);
+    }
+    // Four times the network: wide enough whatever part of it a library reaches.
+    Bandwidth widest;
+    for (const NetworkLevel& level : cluster.levels) widest = std::max(widest, level.bandwidth);
+    const Link way{LinkKind::pcie, 4.0 * widest, Seconds{}};
+    for (std::uint32_t g = 0; g < gpus; ++g) {
+      const auto port = static_cast<std::uint32_t>(f.node.vertices.size());
+      f.node.vertices.push_back(fmt::format("port{}", g));
+      // A device's own port is nearest to it; the others it reaches by its neighbours' switch.
+      for (const std::uint32_t end : {g, gpus + g, innermost[g]}) f.node.wires.push_back({end, port, way});
+    }
+  }
+  if (cluster.nodes == 1) return f;
+  TreeNetwork tree;
+  double devices = 1.0;
+  std::uint32_t nics = gpus;  // below a unit of the innermost level
+  for (; l < cluster.levels.size(); ++l) {
+    const NetworkLevel& level = cluster.levels[l];
+    if (level.size == 1) continue;
+    const std::uint32_t down = level.size * nics;
+    tree.levels.push_back({down, 1, cable(LinkKind::network, level, devices)});
+    devices *= down;
+    nics = 1;
+  }
+  f.network = std::move(tree);
+  return f;
+}
+
+}  // namespace orrery

@@ -1,0 +1,98 @@
+#include <catch2/catch.hpp>
+
+#include "tests/error/core/spec_cases.hpp"
+
+// What a cluster's levels and channels may get wrong, beside what spec_errors_test.cpp has.
+
+using namespace orrery;
+using namespace orrery::test;
+
+namespace {
+
+std::string curve(const std::string& keys) {
+  return with(good_cluster, "latency = \"5 us\"\n", "latency = \"5 us\"\n" + keys);
+}
+
+std::string channels(const std::string& keys) {
+  return good_cluster + "[[cluster.channels]]\nkind = \"ring\"\nranks = 8\n" + keys +
+         "channels = 12\ninside = \"30 GB/s\"\nsource = \"log\"\n";
+}
+
+}  // namespace
+
+TEST_CASE("a curve of rates and channels are read and written", "[unit]") {
+  Diagnostics d;
+  const auto lookup = [](const std::string& n, Diagnostics& m) { return library.device(n, m); };
+  const std::string text = with(channels("nodes = 2\nbetween = \"24 GB/s\"\n"), "latency = \"5 us\"\n",
+                                "latency = \"5 us\"\nmessage_sizes = [\"4 KiB\", \"1 MiB\"]\nrates = [\"2 GB/s\", \"50 "
+                                "GB/s\"]\nrates_source = \"measured\"\nswitches = \"sharp\"\n");
+  const auto c = parse_cluster(text, "c.toml", lookup, d);
+  INFO(render(d));
+  REQUIRE(c);
+  CHECK(c->levels[1].rates ==
+        std::vector<SizedRate>{{Bytes::of(4096), Bandwidth::of(2e9)}, {Bytes::of(1048576), Bandwidth::of(50e9)}});
+  CHECK(c->levels[1].switches == SwitchSum::sharp);
+  CHECK_FALSE(c->levels[0].switches);
+  CHECK(c->channels == std::vector<ChannelGraph>{
+                           {ChannelGraph::Kind::ring, 8, 2, 12, Bandwidth::of(30e9), Bandwidth::of(24e9), "log"}});
+  const auto again = parse_cluster(write_cluster(*c), "again.toml", lookup, d);
+  REQUIRE(again);
+  CHECK(again->levels == c->levels);
+  CHECK(again->channels == c->channels);
+}
+
+TEST_CASE("cluster.rates: a curve that is none", "[error]") {
+  CHECK(cluster_error(curve("message_sizes = [\"4 KiB\"]\nrates = [\"1 GB/s\"]\n")) ==
+        R"(c.toml:18:9: error: a curve of rates needs message_sizes, as many rates, and rates_source [cluster.rates]
+   18 | rates = ["1 GB/s"]
+      |         ^
+  There are 1 sizes and 1 rates; the source says where they were measured.
+)");
+  CHECK(cluster_error(
+            curve("message_sizes = [\"4 KiB\", \"x\"]\nrates = [\"1 GB/s\", \"1 GB/s\"]\nrates_source = \"m\"\n")) ==
+        R"(c.toml:17:17: error: message size 2 cannot be read [cluster.rates]
+   17 | message_sizes = ["4 KiB", "x"]
+      |                 ^
+  It is "x"; "64 KiB" would be right.
+)");
+  CHECK(cluster_error(curve(
+            "message_sizes = [\"4 KiB\", \"8 KiB\"]\nrates = [\"1 GB/s\", \"51 GB/s\"]\nrates_source = \"m\"\n")) ==
+        R"(c.toml:18:9: error: a message cannot be faster than the link [cluster.rates]
+   18 | rates = ["1 GB/s", "51 GB/s"]
+      |         ^
+  Rate 2 is 51 GB/s; the level's bandwidth is 50 GB/s.
+)");
+  CHECK(cluster_error(curve(
+            "message_sizes = [\"4 KiB\", \"4 KiB\"]\nrates = [\"1 GB/s\", \"1 GB/s\"]\nrates_source = \"m\"\n")) ==
+        R"(c.toml:17:17: error: message sizes do not ascend [cluster.rates]
+   17 | message_sizes = ["4 KiB", "4 KiB"]
+      |                 ^
+  Size 1 is 4 KiB, size 2 4 KiB.
+)");
+  CHECK(cluster_error(curve(
+            "message_sizes = [\"4 KiB\", \"8 KiB\"]\nrates = [\"1 GB/s\", \"4 GB/s\"]\nrates_source = \"m\"\n")) ==
+        R"(c.toml:18:9: error: a larger message takes less time than a smaller one [cluster.rates]
+   18 | rates = ["1 GB/s", "4 GB/s"]
+      |         ^
+  4 KiB at 1 GB/s take 4.10 us, 8 KiB at 4 GB/s take 2.05 us.
+  From one size to the next the rate may stay, or grow as much as the size.
+)");
+}
+
+TEST_CASE("cluster.channels: channels that no communicator can have", "[error]") {
+  CHECK(cluster_error(channels("nodes = 9\n")) ==
+        R"(c.toml:20:9: error: channels join more nodes than ranks [cluster.channels]
+   20 | nodes = 9
+      |         ^
+  8 ranks lie on at most 8 nodes, not on 9.
+)");
+  const std::string twice =
+      channels("") +
+      "[[cluster.channels]]\nkind = \"ring\"\nranks = 8\nchannels = 2\ninside = \"1 GB/s\"\nsource = \"log\"\n";
+  CHECK(cluster_error(twice) ==
+        R"(c.toml:23:1: error: channels of one kind are given twice for the same group [cluster.channels]
+   23 | [[cluster.channels]]
+      | ^
+  Entries 1 and 2 are for 8 ranks on 1 nodes.
+)");
+}

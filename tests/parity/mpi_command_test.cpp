@@ -1,0 +1,80 @@
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "tests/support/program_run.hpp"
+#include "tests/support/signal_rank.hpp"
+
+using namespace orrery;
+
+namespace {
+
+test::Ran run_over_mpi(int processes, const std::string& arguments) {
+  return test::run(ORRERY_MPIRUN, "-n " + std::to_string(processes) + " " ORRERY_PROGRAM " " + arguments);
+}
+
+/// How often a piece of text occurs.
+int occurrences(const std::string& text, const std::string& piece) {
+  int n = 0;
+  for (std::size_t at = text.find(piece); at != std::string::npos; at = text.find(piece, at + 1)) ++n;
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("a run over MPI prints what a run on threads prints, and the same losses", "[mpi]") {
+  const std::string arguments = "run demo-2x2x2 --steps 2 --warmup 0 --json";
+  const test::Ran mpi = run_over_mpi(8, arguments + " --backend mpi");
+  CAPTURE(mpi.err);
+  REQUIRE(mpi.status == 0);
+  const test::Ran threads = test::run(ORRERY_PROGRAM, arguments);
+  REQUIRE(threads.status == 0);
+  const auto a = nlohmann::json::parse(mpi.out);
+  const auto b = nlohmann::json::parse(threads.out);
+  for (const char* same : {"losses", "sent_bytes", "peak_memory_bytes", "recorded_steps", "complete"}) {
+    CAPTURE(same);
+    CHECK(a.at(same) == b.at(same));
+  }
+  CHECK(a.at("origin") == "run mpi");
+  CHECK(b.at("origin") == "run threads");
+  for (const auto& [key, value] : b.items()) {
+    CAPTURE(key);
+    CHECK(a.contains(key));
+  }
+}
+
+TEST_CASE("a wrong number of processes is said once, with the right one", "[mpi]") {
+  const test::Ran wrong = run_over_mpi(3, "run demo-2x2x2 --backend mpi");
+  CHECK(wrong.status == 2);
+  CHECK(occurrences(wrong.err, "the plan has 8 ranks, and 3 processes were started [cli.world-size]") == 1);
+  CHECK(wrong.err.find("mpirun -n 8 orrery run") != std::string::npos);
+  CHECK(wrong.out.empty());
+}
+
+TEST_CASE("a mistake in the plan is said once", "[mpi]") {
+  const test::Ran wrong = run_over_mpi(2, "run no-such-plan --backend mpi");
+  CHECK(wrong.status == 2);
+  CHECK(occurrences(wrong.err, "error: ") == 1);
+}
+
+// The launcher kills the others; one of them says first who is gone and what all were doing.
+TEST_CASE("a process that is killed or stopped is named with its op, and all are gone", "[mpi]") {
+  const int signal = GENERATE(SIGKILL, SIGSTOP);
+  const test::TemporaryFolder folder;
+  const Rank victim{5};
+  std::thread killer([&] { test::signal_rank(folder.file(""), victim, signal); });
+  const auto start = std::chrono::steady_clock::now();
+  const test::Ran ended =
+      run_over_mpi(8, "run demo-2x2x2 --backend mpi --steps 1000000 --heartbeat 0.5 --records " + folder.file(""));
+  killer.join();
+  CAPTURE(signal, ended.err, ended.out);
+  CHECK(ended.status != 0);
+  CHECK(occurrences(ended.err, "error: rank 5 ") == 1);
+  CHECK(ended.err.find(signal == SIGKILL ? " is gone: process " : " is stopped (SIGSTOP") != std::string::npos);
+  CHECK(occurrences(ended.err, "\n  rank ") == 8);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(100));
+}
