@@ -42,6 +42,9 @@ enum class Dimension : std::uint8_t {
   offload_activations,
 };
 inline constexpr std::size_t dimension_count = 24;
+inline constexpr std::uint64_t open_offload = 9;  ///< "auto" among shares offloaded
+/// Those that share a matrix product.
+inline constexpr AxisList tensor_axes{Axis::tensor, Axis::depth, Axis::row, Axis::column};
 
 /// How a dimension is set.
 enum class DimensionForm : std::uint8_t {
@@ -63,37 +66,5 @@ struct DimensionInfo {
 [[nodiscard]] std::uint64_t value_of(const PlannedRun&, Dimension);
 /// "8", "1f1b", "auto".
 [[nodiscard]] std::string text_of(Dimension, std::uint64_t value);
-
-/// The run with the wished value, and what had to change with it.
-struct Move {
-  PlannedRun run;                 ///< passes check()
-  std::vector<std::string> also;  ///< "data 8 to 4", "stage_layers to auto"
-};
-/// Changes one dimension of a valid run.  What depends on it follows: other mesh axes so that the mesh still covers the
-/// cluster (data first, else those that nearest_meshes finds), stages are split anew, choices that lose their axis go.
-/// Empty where no such run is valid; `reason` then has the first rule that the plain change breaks, with its numbers.
-[[nodiscard]] std::optional<Move> moved(const PlannedRun&, Dimension, std::uint64_t value, std::string& reason);
-
-/// Values that `moved` reaches, ascending, the run's own among them.
-struct LegalValues {
-  std::vector<std::uint64_t> values;
-  std::vector<std::uint64_t> refused;  ///< of a choice: those that are not
-};
-[[nodiscard]] LegalValues legal_values(const PlannedRun&, Dimension);
-
-/// The answer to a wish that may be impossible.
-struct Answer {
-  std::uint64_t value = 0;  ///< the wish, or the nearest legal value
-  Move move;
-  std::string reason;  ///< why it is not the wish; empty where it is
-};
-/// Nearest: by the factor between them, the smaller of two that are equally near.
-[[nodiscard]] Answer answer(const PlannedRun&, Dimension, std::uint64_t wish);
-
-/// The run with another model or cluster, made valid as `moved` does; empty with `reason` where nothing near it is.
-[[nodiscard]] std::optional<Move> with_model(const PlannedRun&, ModelSpec, const std::string& reference,
-                                             std::string& reason);
-[[nodiscard]] std::optional<Move> with_cluster(const PlannedRun&, ClusterSpec, const std::string& reference,
-                                               std::string& reason);
 
 }  // namespace orrery::gui

@@ -9,7 +9,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/spec/library.hpp"
-#include "gui/model/dimension.hpp"
+#include "gui/model/dimension_move.hpp"
 #include "gui/model/prediction.hpp"
 
 namespace orrery::gui {

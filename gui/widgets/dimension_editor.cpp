@@ -11,6 +11,8 @@
 #include <functional>
 #include <limits>
 
+#include "gui/model/dimension_move.hpp"
+
 namespace orrery::gui {
 namespace {
 

@@ -6,7 +6,7 @@
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/spec/library.hpp"
-#include "gui/model/dimension.hpp"
+#include "gui/model/dimension_move.hpp"
 
 using namespace orrery;
 using namespace orrery::gui;
