@@ -1,8 +1,10 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/diagnostics.hpp"
 #include "core/program/program.hpp"
@@ -37,6 +39,8 @@ inline constexpr std::uint32_t program_text_version = 1;
 /// One op as a line of its block, without the number in front: "tensor
 /// all_reduce sum tensor (accumulate y) after 1".
 [[nodiscard]] std::string op_text(const Program&, const Block&, const Op&);
+/// Lines of several ops of a block: the names in a Program are counted once.
+[[nodiscard]] std::vector<std::string> op_texts(const Program&, const Block&, std::span<const Op>);
 
 /// The expanded list of one rank for people: op id, layer and microbatch, op.
 /// Not read back.  Setup first, its ops without ids.

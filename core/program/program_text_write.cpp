@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
+#include <unordered_map>
 
 #include "core/program/program_text.hpp"
 
@@ -45,7 +45,7 @@ class Writer {
   std::string op(const Block& block, const Op& op, std::uint32_t& kernels_seen) const;
 
  private:
-  using Counts = std::map<std::string, int, std::less<>>;
+  using Counts = std::unordered_map<std::string_view, int>;  // the names are the Program's
   static std::string reference(const Counts& counts, const std::string& name, std::size_t number) {
     const auto found = counts.find(name);
     return found != counts.end() && found->second == 1 ? name_text(name) : fmt::format("%{}", number);
@@ -301,11 +301,21 @@ std::string Writer::program() {
 
 std::string write_program(const Program& program) { return Writer(program).program(); }
 
+std::vector<std::string> op_texts(const Program& program, const Block& block, std::span<const Op> ops) {
+  const Writer writer(program);
+  std::vector<std::string> texts;
+  texts.reserve(ops.size());
+  for (const Op& op : ops) {
+    // In line: the op's own kernel is the next to be declared.
+    const auto* compute = std::get_if<Compute>(&op.action);
+    std::uint32_t seen = compute != nullptr ? compute->kernel : 0;
+    texts.push_back(writer.op(block, op, seen));
+  }
+  return texts;
+}
+
 std::string op_text(const Program& program, const Block& block, const Op& op) {
-  // In line: the op's own kernel is the next to be declared.
-  const auto* compute = std::get_if<Compute>(&op.action);
-  std::uint32_t seen = compute != nullptr ? compute->kernel : 0;
-  return Writer(program).op(block, op, seen);
+  return op_texts(program, block, {&op, 1}).front();
 }
 
 std::string write_rank(const Program& program, Rank rank) {

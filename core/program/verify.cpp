@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "core/program/program_text.hpp"
 #include "core/program/verify_parts.hpp"
@@ -14,10 +15,11 @@ std::string listing(const Program& program, BlockId id, std::uint32_t op) {
   constexpr std::uint32_t around = 3;
   const Block& block = program[id];
   const std::uint32_t first = op > around ? op - around : 0;
-  const auto last = static_cast<std::uint32_t>(std::min<std::size_t>(block.ops.size(), std::size_t{op} + around + 1));
+  const std::size_t last = std::min<std::size_t>(block.ops.size(), std::size_t{op} + around + 1);
+  const auto texts = op_texts(program, block, std::span(block.ops).subspan(first, last - first));
   std::string out = fmt::format("block {} {}\n", block.name, name_of(block.pass));
   for (std::uint32_t i = first; i < last; ++i) {
-    out += fmt::format("{:>5}: {}{}\n", i, op_text(program, block, block.ops[i]), i == op ? "   <-- here" : "");
+    out += fmt::format("{:>5}: {}{}\n", i, texts[i - first], i == op ? "   <-- here" : "");
   }
   return out;
 }

@@ -178,8 +178,13 @@ class RankWalk {
       }
     }
     const std::uint32_t position = position_[lane]++;
-    for (std::uint32_t i = 0; i < run.op->views.count; ++i) check(run, i, before, lane);
-    for (std::uint32_t i = 0; i < run.op->views.count; ++i) record(run, i, lane, position);
+    touched_.clear();
+    for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
+      const View& v = run.block->views[run.op->views.first + i];
+      if (only_.empty() || only_[index(v.buffer)]) touched_.push_back(touch(run, v));
+    }
+    for (const Touch& t : touched_) check(run, t, before, lane);
+    for (const Touch& t : touched_) record(run, t, lane, position);
     before[lane] = position + 1;
     ended_[run.op_index] = before;
     tails_.issued(lane, before);
@@ -217,9 +222,6 @@ class RankWalk {
     return i;
   }
 
-  [[nodiscard]] const View& view(const OpRun& run, std::uint32_t i) const {
-    return run.block->views[run.op->views.first + i];
-  }
   [[nodiscard]] Interval interval(const View& v) const {
     const std::uint64_t low = offset_on(p_.mesh, v, rank_);
     return {low, low + v.count};
@@ -233,21 +235,31 @@ class RankWalk {
     }
     return v.use;
   }
-  [[nodiscard]] bool skipped(const View& v) const { return !only_.empty() && !only_[index(v.buffer)]; }
 
-  void check(const OpRun& run, std::uint32_t i, const Counts& before, std::uint32_t lane) {
-    const View& v = view(run, i);
-    if (skipped(v)) return;
+  /// What an op's view is on this rank.
+  struct Touch {
+    Instance instance;
+    Live* own;
+    std::vector<Access>* accesses;  ///< of the one whose memory it is in
+    Interval where;
+    View::Use how;
+  };
+  [[nodiscard]] Touch touch(const OpRun& run, const View& v) {
     const Instance instance = instance_of(p_, v.buffer, v.layer_shift, run.layer, run.microbatch);
-    Live& s = state(instance);
+    Live& own = state(instance);
+    Live& memory = p_[v.buffer].reuses ? state(memory_of(instance)) : own;
+    return {instance, &own, &memory.accesses, interval(v), use(run, v)};
+  }
+
+  void check(const OpRun& run, const Touch& t, const Counts& before, std::uint32_t lane) {
+    const auto& [instance, own, accesses, where, how] = t;
+    Live& s = *own;
     if (!s.live) {
       f_.add_run("program.lifetime", fmt::format("{} is used while it is not live", named(instance)), rank_, setup_,
                  run);
       s.live = true;  // once is enough
-      s.written.add({0, p_[v.buffer].count});
+      s.written.add({0, p_[instance.buffer].count});
     }
-    const View::Use how = use(run, v);
-    const Interval where = interval(v);
     if (how != View::Use::write && !s.written.covers(where)) {
       f_.add_run("program.uninitialized",
                  fmt::format("elements {} to {} of {} are read, but not all were ever written", where.low, where.high,
@@ -255,7 +267,7 @@ class RankWalk {
                  rank_, setup_, run);
       s.written.add(where);
     }
-    for (const Access& a : state(memory_of(instance)).accesses) {
+    for (const Access& a : *accesses) {
       const bool overlap = a.where.low < where.high && where.low < a.where.high;
       if (!overlap || (!a.writes && how == View::Use::read)) continue;
       if (a.lane == lane || before[a.lane] > a.position) continue;
@@ -270,24 +282,20 @@ class RankWalk {
     }
   }
 
-  void record(const OpRun& run, std::uint32_t i, std::uint32_t lane, std::uint32_t position) {
-    const View& v = view(run, i);
-    if (skipped(v)) return;
-    const Instance instance = instance_of(p_, v.buffer, v.layer_shift, run.layer, run.microbatch);
-    std::vector<Access>& accesses = state(memory_of(instance)).accesses;
-    const Interval where = interval(v);
-    const bool writes = use(run, v) != View::Use::read;
+  void record(const OpRun& run, const Touch& t, std::uint32_t lane, std::uint32_t position) {
+    const Interval where = t.where;
+    const bool writes = t.how != View::Use::read;
     // Whoever is ordered after this write is ordered after all that this write
     // was ordered after, so it stands for them; a read stands for the reads
     // before it on its lane.
-    std::erase_if(accesses, [&](const Access& a) {
+    std::erase_if(*t.accesses, [&](const Access& a) {
       const bool inside = where.low <= a.where.low && a.where.high <= where.high;
       return inside && (writes || (!a.writes && a.lane == lane));
     });
-    accesses.push_back({where, writes, lane, position, run.block, run.op_index, run.layer, run.microbatch});
+    t.accesses->push_back({where, writes, lane, position, run.block, run.op_index, run.layer, run.microbatch});
     if (!writes) return;
-    state(instance).written.add(where);
-    if (const auto other = sharing(instance)) state(*other).written.remove(where);
+    t.own->written.add(where);
+    if (const auto other = sharing(t.instance)) state(*other).written.remove(where);
   }
 
   Findings& f_;
@@ -300,7 +308,8 @@ class RankWalk {
   Counts position_{};
   std::vector<Counts> ended_;                           ///< of the current run's ops
   std::unordered_map<std::uint32_t, BufferId> shared_;  ///< buffers that reuse the memory of others
-  std::unordered_map<std::uint64_t, Live> states_;
+  std::unordered_map<std::uint64_t, Live> states_;      ///< its elements stay where they are
+  std::vector<Touch> touched_;                          ///< by the op at hand
   std::unordered_map<std::uint64_t, Instance> state_instances_;
 };
 

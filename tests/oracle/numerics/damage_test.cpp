@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/oracle/numerics/check_numerics.hpp"
+#include "tests/support/coverage.hpp"
 
 namespace orrery::test {
 namespace {
@@ -100,9 +101,11 @@ TEST_CASE("No op of a step can be left out unnoticed", "[oracle][numerics]") {
   const std::uint32_t zero_stage = GENERATE(0U, 1U, 2U, 3U);
   const PlannedRun run = full_run(zero_stage > 0, zero_stage);
   const Program program = lowered_and_sound(run);
-  int tried = 0;
+  // Stages of ZeRO have most ops in common: each leaves out others of them, all where the long tests run.
+  const std::uint32_t stride = long_tests() ? 1 : 3;
+  std::uint32_t tried = 0;
   for (const std::uint32_t b : step_blocks(program)) {
-    for (std::uint32_t i = 0; i < program.blocks[b].ops.size(); ++i) {
+    for (std::uint32_t i = (zero_stage + b) % stride; i < program.blocks[b].ops.size(); i += stride) {
       const auto& action = program.blocks[b].ops[i].action;
       if (!std::holds_alternative<Compute>(action) && !std::holds_alternative<Collective>(action)) continue;
       const auto* compute = std::get_if<Compute>(&action);
@@ -115,7 +118,7 @@ TEST_CASE("No op of a step can be left out unnoticed", "[oracle][numerics]") {
       ++tried;
     }
   }
-  CHECK(tried > 80);
+  CHECK(tried * stride > 80);
 }
 
 // One part in a hundred more on every epsilon, dropout rate, rotation base,
