@@ -230,7 +230,7 @@ using test::long_tests;
 /// How many of so many random Programs are changed op by op: all where the long tests run.
 std::uint64_t sample(std::uint64_t all) { return long_tests() ? all : all / 6; }
 /// Of their ops, each so many is changed: all where the long tests run.
-std::size_t stride() { return long_tests() ? 1 : 3; }
+std::size_t stride() { return long_tests() ? 1 : 6; }
 
 struct Losses {
   std::size_t lost = 0, harmless = 0, repeated = 0;

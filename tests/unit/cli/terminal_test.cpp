@@ -35,8 +35,8 @@ TEST_CASE("the first Ctrl-C while a timeline is written leaves a timeline that r
 
 TEST_CASE("Ctrl-C while the best plans are simulated shows them with what is known", "[unit][cli]") {
   // The bar of this phase is first drawn when a plan has been simulated; there are 400.
-  const std::vector<std::string> words{ORRERY_PROGRAM, "plan",   "--model", "llama-3-405b", "--cluster",
-                                       "dgx-h100",     "--gpus", "16384",   "--batch",      "2048",
+  const std::vector<std::string> words{ORRERY_PROGRAM, "plan",   "--model", "llama-3-70b", "--cluster",
+                                       "dgx-h100",     "--gpus", "1024",    "--batch",     "1024",
                                        "--seq",        "8192",   "--top",   "400"};
   const Shown shown = run_on_terminal(words, "simulate  ");
   CHECK(shown.status == 1);
