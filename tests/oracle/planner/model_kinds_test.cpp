@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "tests/oracle/planner/search_case.hpp"
+#include "tests/support/coverage.hpp"
 
 using namespace orrery;
 using test::only;
@@ -75,7 +76,8 @@ std::vector<Case> cases() {
 TEST_CASE("for every kind of model the search finds what trying every plan finds", "[oracle][planner]") {
   int both = 0, some = 0;
   for (const Case& c : cases()) {
-    test::compare_with_brute_force(c);
+    // The larger ones take minutes, with address checks.
+    if (test::long_tests() || c.space().count <= 1'600) test::compare_with_brute_force(c);
     const SearchResult r = search(c.space(), c.model, c.workload, c.cluster, test::calibration(),
                                   test::search_options(Objective::step_time, 10));
     CAPTURE(c.name);

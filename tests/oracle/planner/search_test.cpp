@@ -160,7 +160,7 @@ TEST_CASE("the search finds what trying every plan finds", "[oracle][planner]") 
   // The larger ones take minutes, with address checks.
   const bool every = std::getenv("ORRERY_LONG_TESTS") != nullptr;
   for (const Case& c : all) {
-    if (every || c.space().count <= 2'500) test::compare_with_brute_force(c);
+    if (every || c.space().count <= 1'600) test::compare_with_brute_force(c);
   }
 }
 
