@@ -33,10 +33,10 @@ PlanViews::PlanViews(MainWindow& window, QTabWidget& tabs) : QObject(&window), w
     }
   });
   connect(topology_, &TopologyPanel::swap_wished, this, [this](std::uint32_t one, std::uint32_t other) {
-    std::string why;
-    auto run = with_swapped_devices(window_.document().run(), one, other, why);
+    std::string message;
+    auto run = with_swapped_devices(window_.document().run(), one, other, message);
     Diagnostics d;
-    if (!run) d.error("gui.placement", why);
+    if (!run) d.error("gui.placement", message);
     if (!run || !window_.document().take(std::move(*run), tr("Ranks of devices %1 and %2").arg(one).arg(other), d)) {
       window_.show_problem(d);
     }
