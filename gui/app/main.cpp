@@ -8,6 +8,7 @@
 
 #include "gui/app/main_window.hpp"
 #include "gui/app/screenshots.hpp"
+#include "gui/app/window_tools.hpp"
 
 namespace {
 
@@ -25,6 +26,22 @@ std::filesystem::path data_folder(const QString& given) {
 std::filesystem::path own_calibration() {
   const QString data = QStandardPaths::writableLocation(QStandardPaths::GenericDataLocation);
   return std::filesystem::path(data.toStdString()) / "orrery" / "calibration" / "cpu-core.toml";
+}
+
+/// Where what is open is kept.
+std::filesystem::path session_folder() {
+  const QString data = QStandardPaths::writableLocation(QStandardPaths::GenericDataLocation);
+  return std::filesystem::path(data.toStdString()) / "orrery" / "session";
+}
+
+int export_views(orrery::gui::MainWindow& window, const QString& folder) {
+  window.resize(1280, 800);
+  window.show();
+  window.wait_until_settled();
+  QString why;
+  if (window.tools().export_all(folder, why)) return 0;
+  std::fprintf(stderr, "error: %s\n", qPrintable(why));
+  return 3;
 }
 
 }  // namespace
@@ -48,27 +65,36 @@ int main(int count, char** values) {
                                 QStringLiteral("FOLDER"));
   const QCommandLineOption pictures(QStringLiteral("screenshots"),
                                     QStringLiteral("write pictures of every panel, and end"), QStringLiteral("FOLDER"));
-  parser.addOptions({dark, data, pictures});
+  const QCommandLineOption exported(QStringLiteral("export"),
+                                    QStringLiteral("write every view as .png, .svg, .pdf and .csv, and end"),
+                                    QStringLiteral("FOLDER"));
+  parser.addOptions({dark, data, pictures, exported});
   parser.process(app);
 
   using namespace orrery::gui;
   QSettings settings;
-  const bool drawn = parser.isSet(pictures);
+  const bool drawn = parser.isSet(pictures) || parser.isSet(exported);
   use_theme(parser.isSet(dark) || (!drawn && settings.value(QStringLiteral("dark")).toBool()));
   MainWindow window(orrery::Library(data_folder(parser.value(data))), own_calibration(),
                     std::thread::hardware_concurrency(), usual_dialogs());
   const QStringList given = parser.positionalArguments();
-  const bool opened = window.open(given.isEmpty() ? QStringLiteral("llama-3-70b-8-dgx-h100") : given.front());
+  const QString plan = given.isEmpty() ? QStringLiteral("llama-3-70b-8-dgx-h100") : given.front();
   if (drawn) {
-    if (opened) return take_screenshots(window, parser.value(pictures));
-    std::fprintf(stderr, "error: the plan cannot be opened\n");
-    return 2;
+    if (!window.open(plan)) {
+      std::fprintf(stderr, "error: the plan cannot be opened\n");
+      return 2;
+    }
+    if (parser.isSet(pictures)) return take_screenshots(window, parser.value(pictures));
+    return export_views(window, parser.value(exported));
   }
   window.resize(1280, 800);
   window.restoreGeometry(settings.value(QStringLiteral("geometry")).toByteArray());
   window.restoreState(settings.value(QStringLiteral("panels")).toByteArray());
+  window.tools().keep_session(session_folder(), given.isEmpty());
+  if (!window.document().is_open()) window.open(plan);
   window.show();
   const int status = QApplication::exec();
+  window.tools().end_session();
   settings.setValue(QStringLiteral("geometry"), window.saveGeometry());
   settings.setValue(QStringLiteral("panels"), window.saveState());
   settings.setValue(QStringLiteral("dark"), QApplication::palette().color(QPalette::Window).lightness() < 128);

@@ -1,11 +1,10 @@
 #include "gui/app/main_window.hpp"
 
-#include <fmt/format.h>
-
 #include <QAction>
 #include <QApplication>
 #include <QCloseEvent>
 #include <QDockWidget>
+#include <QElapsedTimer>
 #include <QFileDialog>
 #include <QLabel>
 #include <QMenuBar>
@@ -17,6 +16,8 @@
 #include <QVBoxLayout>
 
 #include "core/base/units_text.hpp"
+#include "gui/app/plan_views.hpp"
+#include "gui/app/window_tools.hpp"
 #include "gui/widgets/memory_panel.hpp"
 #include "gui/widgets/results_strip.hpp"
 #include "gui/widgets/search_panel.hpp"
@@ -35,6 +36,10 @@ Dialogs usual_dialogs() {
   out.file_to_save = [](QWidget* parent, const QString& proposed) {
     return QFileDialog::getSaveFileName(parent, QObject::tr("Save plan"), proposed, QObject::tr("Plans (*.toml)"));
   };
+  out.file_to_export = [](QWidget* parent, const QString& proposed) {
+    return QFileDialog::getSaveFileName(parent, QObject::tr("Export view"), proposed,
+                                        QObject::tr("Pictures and tables (*.png *.svg *.pdf *.csv)"));
+  };
   out.may_discard = [](QWidget* parent) {
     return QMessageBox::question(parent, QObject::tr("Unsaved plan"), QObject::tr("Discard the changes to the plan?"),
                                  QMessageBox::Discard | QMessageBox::Cancel,
@@ -51,6 +56,7 @@ MainWindow::MainWindow(Library library, std::filesystem::path own_calibration, u
   setWindowTitle(QStringLiteral("[*]Orrery"));
   make_panels();
   make_actions();
+  tools_ = new WindowTools(*this);
   simulate_soon_.setSingleShot(true);
   simulate_soon_.setInterval(120);  // a slider that moves predicts at once and simulates when it rests
   connect(&simulate_soon_, &QTimer::timeout, this, [this] {
@@ -69,6 +75,7 @@ MainWindow::MainWindow(Library library, std::filesystem::path own_calibration, u
     if (step->prediction != prediction_) return;
     simulating_ = false;
     timeline_->set_step(step);
+    views_->set_step(step);
     if (is_settled()) Q_EMIT settled();
   });
   connect(&simulations_, &SimulationService::failed, this, [this](const QString& why) {
@@ -101,6 +108,7 @@ void MainWindow::make_panels() {
   results_ = new ResultsStrip(bar);
   bar->addWidget(results_);
   tabs_ = new QTabWidget(centre);
+  tabs_->setObjectName(QStringLiteral("views"));
   tabs_->setDocumentMode(true);
   timeline_ = new TimelinePanel(focus_, tabs_);
   search_panel_ = new SearchPanel(search_, focus_, tabs_);
@@ -129,6 +137,7 @@ void MainWindow::make_panels() {
   auto* explained =
       dock(tr("Explanation"), QStringLiteral("explanation-dock"), explanation_, Qt::RightDockWidgetArea, 280);
   resizeDocks({memory, explained}, {320, 320}, Qt::Vertical);
+  views_ = new PlanViews(*this, *tabs_);
   status_ = new QLabel(this);
   statusBar()->addWidget(status_, 1);
 
@@ -164,6 +173,7 @@ void MainWindow::make_actions() {
     return a;
   };
   QMenu* file = menuBar()->addMenu(tr("&File"));
+  file->setObjectName(QStringLiteral("file-menu"));
   action(file, tr("&Open\u2026"), QKeySequence::Open, [this] {
     const QString name = dialogs_.file_to_open(this);
     if (!name.isEmpty()) open(name);
@@ -192,6 +202,7 @@ void MainWindow::make_actions() {
   });
 
   QMenu* view = menuBar()->addMenu(tr("&View"));
+  view->setObjectName(QStringLiteral("view-menu"));
   action(view, tr("Timeline"), QKeySequence(Qt::CTRL | Qt::Key_1), [this] { show_tab(0); });
   action(view, tr("Search"), QKeySequence(Qt::CTRL | Qt::Key_2), [this] { show_tab(1); });
   view->addSeparator();
@@ -264,6 +275,7 @@ void MainWindow::take_prediction(const PredictionPointer& p) {
     simulate_soon_.start();
   }
   memory_->show_report(p->report);
+  views_->set_prediction(p);
   show_results();
 }
 
@@ -272,10 +284,11 @@ void MainWindow::show_results() {
   results_->show_prediction(prediction_, baseline_);
   explain(explained_);
   const Prediction& p = *prediction_;
-  std::string text = fmt::format("Estimated in {}; {}; software: {}", short_text(Seconds::of(p.seconds), 2),
-                                 p.prices->origin, p.prices->software.name);
-  if (baseline_) text += fmt::format("; baseline: step {}", short_text(baseline_->report.step_time, 4));
-  status_->setText(QString::fromStdString(text));
+  const auto q = [](const std::string& text) { return QString::fromStdString(text); };
+  QString text = tr("Estimated in %1; %2; software: %3")
+                     .arg(q(short_text(Seconds::of(p.seconds), 2)), q(p.prices->origin), q(p.prices->software.name));
+  if (baseline_) text += tr("; baseline: step %1").arg(q(short_text(baseline_->report.step_time, 4)));
+  status_->setText(text);
 }
 
 bool MainWindow::is_settled() const { return prediction_ && !asked_ && !simulating_; }
@@ -287,9 +300,22 @@ void MainWindow::explain(Metric m) {
   if (prediction_) explanation_->setHtml(QString::fromStdString(explanation(m, *prediction_)));
 }
 
-void MainWindow::pin_baseline() {
-  baseline_ = prediction_;
+void MainWindow::pin_baseline() { set_baseline(prediction_); }
+
+void MainWindow::set_baseline(PredictionPointer baseline) {
+  baseline_ = std::move(baseline);
   show_results();
+}
+
+void MainWindow::show_message(const QString& text) { statusBar()->showMessage(text, 8000); }
+
+void MainWindow::wait_until_settled() {
+  QElapsedTimer timer;
+  timer.start();
+  while (!(is_settled() && views_->is_settled()) && timer.elapsed() < 60'000) {
+    QCoreApplication::processEvents(QEventLoop::AllEvents, 10);
+  }
+  QCoreApplication::processEvents();
 }
 
 void MainWindow::show_problem(const QString& text) {

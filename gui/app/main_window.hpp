@@ -18,15 +18,19 @@ class QTextBrowser;
 namespace orrery::gui {
 
 class MemoryPanel;
+class PlanViews;
 class ResultsStrip;
 class SearchPanel;
 class SetupPanel;
 class TimelinePanel;
+class WindowTools;
 
 /// What the window asks a person by a dialog; tests answer in their place.  Empty names: nothing was chosen.
 struct Dialogs {
   std::function<QString(QWidget*)> file_to_open;
   std::function<QString(QWidget*, const QString& proposed)> file_to_save;
+  /// A picture or a table of a view: .png, .svg, .pdf, .csv.
+  std::function<QString(QWidget*, const QString& proposed)> file_to_export;
   /// Whether changes that are not saved may be lost.
   std::function<bool(QWidget*)> may_discard;
 };
@@ -46,6 +50,18 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] SearchService& search() { return search_; }
   [[nodiscard]] SearchPanel& search_panel() { return *search_panel_; }
   [[nodiscard]] TimelinePanel& timeline() { return *timeline_; }
+  [[nodiscard]] PlanViews& views() { return *views_; }
+  [[nodiscard]] WindowTools& tools() { return *tools_; }
+  [[nodiscard]] const Dialogs& dialogs() const { return dialogs_; }
+  [[nodiscard]] const PredictionPointer& baseline() const { return baseline_; }
+  void set_baseline(PredictionPointer);
+  /// What went wrong, above the views, until something goes well.
+  void show_problem(const QString&);
+  void show_problem(const Diagnostics&);
+  /// For a while, at the bottom.
+  void show_message(const QString&);
+  /// Handles events until what is shown belongs to the document; at most a minute.
+  void wait_until_settled();
   /// The newest prediction; null before the first.
   [[nodiscard]] const PredictionPointer& prediction() const { return prediction_; }
   /// Whether what is shown belongs to the document as it is: predicted, and simulated or refused.
@@ -68,8 +84,6 @@ class MainWindow : public QMainWindow {
   void document_changed();
   void take_prediction(const PredictionPointer&);
   void show_results();
-  void show_problem(const QString&);
-  void show_problem(const Diagnostics&);
   void save_to(const QString& file);
 
   Dialogs dialogs_;
@@ -90,6 +104,8 @@ class MainWindow : public QMainWindow {
   TimelinePanel* timeline_ = nullptr;
   SearchPanel* search_panel_ = nullptr;
   MemoryPanel* memory_ = nullptr;
+  PlanViews* views_ = nullptr;
+  WindowTools* tools_ = nullptr;
   QTextBrowser* explanation_ = nullptr;
   QLabel* problem_ = nullptr;
   QLabel* status_ = nullptr;

@@ -8,8 +8,13 @@
 #include <functional>
 
 #include "gui/app/main_window.hpp"
+#include "gui/app/plan_views.hpp"
+#include "gui/widgets/learn_panel.hpp"
+#include "gui/widgets/moves_panel.hpp"
+#include "gui/widgets/plan_graph_panel.hpp"
 #include "gui/widgets/search_panel.hpp"
 #include "gui/widgets/timeline_panel.hpp"
+#include "gui/widgets/topology_panel.hpp"
 
 namespace orrery::gui {
 namespace {
@@ -67,11 +72,33 @@ int take_screenshots(MainWindow& window, const QString& folder) {
          window.show_tab(1);
          window.explain(Metric::mfu);
        }},
+      {"topology",
+       [&] {
+         window.views().show(window.views().topology());
+         window.explain(Metric::exposed_communication);
+       }},
+      {"graph", [&] { window.views().show(window.views().graph()); }},
+      {"lesson",
+       [&] {
+         window.views().show_lessons(true);
+         LearnPanel& learn = window.views().learn();
+         learn.open_lesson(2);
+         learn.set_plan();
+         settled();
+         window.views().moves().go(3);
+       }},
   };
+  const auto plan = window.document().priced();
   for (const bool dark : {false, true}) {
     use_theme(dark);
+    window.views().show_lessons(false);
+    if (window.document().priced() != plan) {
+      window.document().adopt(plan->run.plan, *plan, {});
+      good = good && settled();
+    }
     for (const Picture& picture : pictures) {
       picture.prepare();
+      good = good && wait_for([&] { return window.views().is_settled(); });
       for (int i = 0; i < 5; ++i) QCoreApplication::processEvents();  // charts repaint when they come to it
       const QString file = QStringLiteral("%1/%2-%3.png")
                                .arg(folder, QLatin1String(picture.name), QLatin1String(dark ? "dark" : "light"));

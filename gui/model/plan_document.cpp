@@ -58,22 +58,49 @@ std::shared_ptr<const CalibrationChoice> PlanDocument::prices_of(const ClusterSp
   return chosen ? std::make_shared<const CalibrationChoice>(std::move(*chosen)) : nullptr;
 }
 
-bool PlanDocument::load(const std::filesystem::path& file, Diagnostics& d) {
+std::optional<PlannedRun> PlanDocument::read(const std::filesystem::path& file, Diagnostics& d) const {
   auto run = read_plan_file(file, library_, std::nullopt, d);
-  if (!run) return false;
+  if (!run) return std::nullopt;
   if (!run->cluster) {
     d.error("gui.cluster", "the plan names no cluster", {"Write cluster = \"...\" into the plan."});
-    return false;
+    return std::nullopt;
   }
   adapt_to_cores(*run->cluster, cores_);
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
   run->model_reference = portable(run->model_reference, folder);
   run->cluster_reference = portable(run->cluster_reference, folder);
   if (!run->plan.order_file.empty()) run->plan.order_file = std::filesystem::absolute(run->plan.order_file).string();
-  auto prices = prices_of(*run->cluster, run->workload.precision, d);
-  if (!prices) return false;
+  return run;
+}
+
+std::shared_ptr<const PricedRun> PlanDocument::price(PlannedRun run, Diagnostics& d) {
+  auto prices = prices_of(*run.cluster, run.workload.precision, d);
+  if (prices == nullptr) return nullptr;
+  return std::make_shared<const PricedRun>(PricedRun{std::move(run), std::move(prices)});
+}
+
+bool PlanDocument::take(PlannedRun run, const QString& what, Diagnostics& d) {
+  auto after = price(std::move(run), d);
+  if (after == nullptr) return false;
+  history_.push(new RunChange(*this, std::move(after), what, std::nullopt, false));
+  return true;
+}
+
+bool PlanDocument::load(const std::filesystem::path& file, Diagnostics& d) {
+  auto run = read(file, d);
+  auto opened = run ? price(std::move(*run), d) : nullptr;
+  if (opened == nullptr) return false;
   history_.clear();
-  set(std::make_shared<const PricedRun>(PricedRun{std::move(*run), std::move(prices)}));
+  set(std::move(opened));
+  return true;
+}
+
+bool PlanDocument::restore(const std::filesystem::path& from, const std::filesystem::path& path, bool saved,
+                           Diagnostics& d) {
+  if (!load(from, d)) return false;
+  path_ = path;
+  if (!saved) history_.resetClean();
+  Q_EMIT changed();
   return true;
 }
 

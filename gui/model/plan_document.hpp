@@ -32,6 +32,7 @@ class PlanDocument : public QObject {
   [[nodiscard]] const Library& library() const { return library_; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] QUndoStack& history() { return history_; }
+  [[nodiscard]] const QUndoStack& history() const { return history_; }
 
   /// Reads a plan file; after any mistake nothing has changed.  The file keeps its name for save().
   [[nodiscard]] bool open(const std::filesystem::path&, Diagnostics&);
@@ -51,6 +52,16 @@ class PlanDocument : public QObject {
   bool take_file(const std::filesystem::path&, Diagnostics&);
   /// Takes a plan that was found, with the model, workload and cluster that it was found on.
   void adopt(const Plan&, const PricedRun& on, const QString& what);
+  /// The run with its prices; null with the reason where its device has none.
+  [[nodiscard]] std::shared_ptr<const PricedRun> price(PlannedRun, Diagnostics&);
+  /// Reads a plan file that is not edited: a lesson's, a baseline's.
+  [[nodiscard]] std::optional<PlannedRun> read(const std::filesystem::path&, Diagnostics&) const;
+  /// Takes another run that passes check(), as one step of the history; mistakes are in the diagnostics.
+  bool take(PlannedRun, const QString& what, Diagnostics&);
+  /// Reads the plan from one file and goes on editing another, or none where that is empty: changes that were never
+  /// saved.
+  [[nodiscard]] bool restore(const std::filesystem::path& from, const std::filesystem::path& path, bool saved,
+                             Diagnostics&);
 
  Q_SIGNALS:
   void changed();

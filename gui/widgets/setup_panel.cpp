@@ -1,7 +1,5 @@
 #include "gui/widgets/setup_panel.hpp"
 
-#include <fmt/format.h>
-
 #include <QComboBox>
 #include <QDragEnterEvent>
 #include <QFormLayout>
@@ -83,6 +81,7 @@ SetupPanel::SetupPanel(PlanDocument& document, QWidget* parent) : QWidget(parent
   auto* scroll = new QScrollArea(this);
   scroll->setWidgetResizable(true);
   scroll->setFrameShape(QFrame::NoFrame);
+  scroll->setAccessibleName(tr("Dimensions of the plan"));
   scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   auto* inside = new QWidget(scroll);
   auto* column = new QVBoxLayout(inside);
@@ -133,10 +132,14 @@ void SetupPanel::show_document() {
   fill(*model_, document_.library().models(), run.model_reference);
   fill(*cluster_, document_.library().clusters(), run.cluster_reference);
   const ClusterSpec& c = *run.cluster;
-  about_->setText(QString::fromStdString(fmt::format("{} parameters, {} layers, hidden {}\n{} nodes of {} {}, {} each",
-                                                     short_count(static_cast<double>(parameter_count(run.model))),
-                                                     run.model.layers, run.model.hidden, c.nodes, c.devices_per_node,
-                                                     c.device.name, short_text(c.device.memory))));
+  const auto q = [](const std::string& text) { return QString::fromStdString(text); };
+  about_->setText(tr("%1 parameters, %2 layers, hidden %3\n%4 nodes of %5 %6, %7 each")
+                      .arg(q(short_count(static_cast<double>(parameter_count(run.model)))))
+                      .arg(run.model.layers)
+                      .arg(run.model.hidden)
+                      .arg(c.nodes)
+                      .arg(c.devices_per_node)
+                      .arg(q(c.device.name), q(short_text(c.device.memory))));
   for (DimensionEditor* editor : editors_) editor->show_run(run);
 }
 

@@ -1,5 +1,6 @@
 #include "gui/widgets/theme.hpp"
 
+#include <algorithm>
 #include <iterator>
 
 #include "gui/model/timeline_strip.hpp"
@@ -57,6 +58,17 @@ QColor slice_colour(std::uint8_t key, bool dark) {
 QColor role_colour(std::size_t role) {
   static const QColor roles[] = {blue, orange, green, sky, purple};
   return roles[role % std::size(roles)];
+}
+
+QColor group_colour(std::size_t coordinate) {
+  static const QColor turns[] = {sky, orange, green, purple, yellow, vermilion, blue, grey};
+  return turns[coordinate % std::size(turns)];
+}
+
+QColor load_colour(double load, const QPalette& p) {
+  const QColor none = mixed(p.color(QPalette::WindowText), p.color(QPalette::Base), 0.75);
+  const double share = std::clamp(load, 0.0, 1.0);
+  return share < 0.5 ? mixed(none, orange, 2.0 * share) : mixed(orange, QColor(176, 40, 0), 2.0 * share - 1.0);
 }
 
 QColor bad_colour(bool dark) { return dark ? QColor(255, 128, 80) : QColor(190, 66, 0); }

@@ -19,6 +19,10 @@ namespace orrery::gui {
 /// Of what is over a limit, better or worse.
 [[nodiscard]] QColor bad_colour(bool dark);
 [[nodiscard]] QColor good_colour(bool dark);
+/// Of the members of one group, of each coordinate along an axis in turn.
+[[nodiscard]] QColor group_colour(std::size_t coordinate);
+/// Of a link that is busy for a share of the time, from 0 to 1; lines grow wider with it too.
+[[nodiscard]] QColor load_colour(double load, const QPalette&);
 /// Between the text and the background, for notes.
 [[nodiscard]] QColor faint(const QPalette&);
 

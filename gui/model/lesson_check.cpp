@@ -1,0 +1,175 @@
+#include "gui/model/lesson_check.hpp"
+
+#include <fmt/format.h>
+
+#include <QCoreApplication>
+#include <algorithm>
+#include <cmath>
+
+namespace orrery::gui {
+namespace {
+
+using Kind = LessonQuestion::Kind;
+
+/// Options nearer to each other than this are no question.
+constexpr double least_difference = 0.01;
+
+std::string tr(const char* text) { return QCoreApplication::translate("lesson", text).toStdString(); }
+std::string name_of(Measure m) { return QCoreApplication::translate("measure", label_of(m)).toStdString(); }
+
+double measure_of(const PlannedRun& base, const std::vector<PlanChange>& changes, Measure m, const Pricer& price) {
+  std::string why;
+  auto run = with_changes(base, changes, why);
+  if (!run) throw Error("the lesson names a plan that cannot be: " + why);
+  auto priced = price(std::move(*run));
+  if (priced == nullptr) throw Error("the lesson's cluster has no prices");
+  return measured(m, predict_live(std::move(priced)));
+}
+
+std::size_t best_of(const std::vector<double>& values, bool most) {
+  const auto at =
+      most ? std::max_element(values.begin(), values.end()) : std::min_element(values.begin(), values.end());
+  return static_cast<std::size_t>(at - values.begin());
+}
+
+Verdict judge_which(const LessonQuestion& q, const std::vector<double>& values, std::size_t chosen) {
+  const std::size_t best = best_of(values, q.most);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double larger = std::max(std::abs(values[i]), std::abs(values[best]));
+    if (i != best && std::abs(values[i] - values[best]) <= least_difference * larger) {
+      throw Error("two options of the lesson are equally good");
+    }
+  }
+  if (chosen != best) {
+    return {false, fmt::format(fmt::runtime(tr("Not this one: its {} is {}, and another has {}.")), name_of(q.measure),
+                               text_of(q.measure, values[std::min(chosen, values.size() - 1)]),
+                               q.most ? tr("more") : tr("less"))};
+  }
+  std::string text = fmt::format(fmt::runtime(tr("Right. The {} of each:")), name_of(q.measure));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    text +=
+        fmt::format("\n{} {}: {}", i == best ? "\u2713" : "\u2022", q.options[i].text, text_of(q.measure, values[i]));
+  }
+  return {true, text};
+}
+
+/// A quotient has no unit.
+std::string number_text(const LessonQuestion& q, double value) {
+  return q.over ? fmt::format("{:.4g}", value) : text_of(q.measure, value);
+}
+
+Verdict judge_number(const LessonQuestion& q, double right, double given) {
+  if (std::abs(given - right) <= q.tolerance * std::abs(right)) {
+    return {true, fmt::format(fmt::runtime(tr("Right: the engine says {}.")), number_text(q, right))};
+  }
+  return {false, given > right ? tr("No, it is less.") : tr("No, it is more.")};
+}
+
+Verdict judge_reach(const LessonQuestion& q, const PlannedRun& base, const std::shared_ptr<const PricedRun>& in_hand) {
+  if (in_hand == nullptr) return {false, tr("No plan is open.")};
+  const PlannedRun& run = in_hand->run;
+  // Another model, batch or machine answers another question.
+  const Workload &w = run.workload, &asked = base.workload;
+  if (run.model != base.model || w.global_batch != asked.global_batch || w.sequence_length != asked.sequence_length ||
+      w.precision != asked.precision || run.cluster->devices() != base.cluster->devices() ||
+      run.cluster->device != base.cluster->device) {
+    return {false, tr("Keep model, batch, sequence, precision and devices as the lesson has them.")};
+  }
+  const Prediction p = predict_live(in_hand);
+  const double value = measured(q.measure, p);
+  const bool there = q.most ? value >= q.bound : value <= q.bound;
+  const std::string is = fmt::format(fmt::runtime(tr("The {} is {}")), name_of(q.measure), text_of(q.measure, value));
+  if (!there) {
+    return {false, fmt::format("{}, {} {}.", is, q.most ? tr("wanted is at least") : tr("wanted is at most"),
+                               text_of(q.measure, q.bound))};
+  }
+  if (q.fits && !p.report.fits) return {false, is + tr(", but the plan does not fit in memory.")};
+  return {true, fmt::format(fmt::runtime(tr("Right. {}.")), is)};
+}
+
+}  // namespace
+
+PlannedRun in_order(PlannedRun run, const std::vector<Axis>& order) {
+  const auto place = [&](Axis axis) {
+    return std::find(order.begin(), order.end(), axis) - order.begin();  // behind them all where it is not named
+  };
+  std::stable_sort(run.plan.mesh.axes.begin(), run.plan.mesh.axes.end(),
+                   [&](const MeshAxis& a, const MeshAxis& b) { return place(a.axis) < place(b.axis); });
+  run.plan.placement.clear();
+  return run;
+}
+
+std::optional<PlannedRun> with_swapped_devices(PlannedRun run, std::uint32_t one, std::uint32_t other,
+                                               std::string& why) {
+  const std::uint64_t devices = run.cluster->devices();
+  if (one >= devices || other >= devices) {
+    why = fmt::format("the plan's cluster has {} devices, and this is number {}", devices, std::max(one, other));
+    return std::nullopt;
+  }
+  std::vector<std::uint32_t>& placement = run.plan.placement;
+  if (placement.empty()) {
+    for (std::uint32_t r = 0; r < run.plan.mesh.size(); ++r) placement.push_back(r);
+  }
+  bool any = false;
+  for (std::uint32_t& device : placement) {
+    any = any || device == one || device == other;
+    device = device == one ? other : device == other ? one : device;
+  }
+  if (!any) {
+    why = "neither device runs a rank";
+    return std::nullopt;
+  }
+  // What is back where it began needs no list.
+  bool plain = true;
+  for (std::uint32_t r = 0; r < placement.size(); ++r) plain = plain && placement[r] == r;
+  if (plain) placement.clear();
+  return run;
+}
+
+std::optional<PlannedRun> with_changes(PlannedRun run, const std::vector<PlanChange>& changes, std::string& why) {
+  for (const PlanChange& c : changes) {
+    if (!c.dimension) {
+      run = in_order(std::move(run), c.order);
+    } else if (value_of(run, *c.dimension) != c.value) {
+      auto move = moved(run, *c.dimension, c.value, why);
+      if (!move) return std::nullopt;
+      run = std::move(move->run);
+    }
+  }
+  for (const PlanChange& c : changes) {
+    if (c.dimension && value_of(run, *c.dimension) != c.value) {
+      why = fmt::format("{} {} is undone by a change after it", info(*c.dimension).key, text_of(*c.dimension, c.value));
+      return std::nullopt;
+    }
+  }
+  return run;
+}
+
+std::vector<double> measured_answers(const LessonQuestion& q, const PlannedRun& base, const Pricer& price) {
+  std::vector<double> out;
+  switch (q.kind) {
+    case Kind::which:
+      for (const LessonOption& o : q.options) out.push_back(measure_of(base, o.changes, q.measure, price));
+      break;
+    case Kind::number: {
+      double value = measure_of(base, q.changes, q.measure, price);
+      if (q.over) value /= measure_of(base, *q.over, q.measure, price);
+      if (!std::isfinite(value)) throw Error("the lesson divides by nothing");
+      out.push_back(value);
+      break;
+    }
+    case Kind::reach: out.push_back(measure_of(base, q.solution, q.measure, price)); break;
+  }
+  return out;
+}
+
+Verdict judged(const LessonQuestion& q, const PlannedRun& base, const LessonAnswer& answer, const Pricer& price) {
+  switch (q.kind) {
+    case Kind::which: return judge_which(q, measured_answers(q, base, price), std::get<std::size_t>(answer));
+    case Kind::number: return judge_number(q, measured_answers(q, base, price).front(), std::get<double>(answer));
+    case Kind::reach: return judge_reach(q, base, std::get<std::shared_ptr<const PricedRun>>(answer));
+  }
+  return {};
+}
+
+}  // namespace orrery::gui

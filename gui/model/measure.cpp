@@ -1,0 +1,116 @@
+#include "gui/model/measure.hpp"
+
+#include <fmt/format.h>
+
+#include <QCoreApplication>
+#include <algorithm>
+#include <array>
+
+#include "planner/placement.hpp"
+#include "sim/des/step_traffic.hpp"
+#include "sim/net/cluster_fabric.hpp"
+
+namespace orrery::gui {
+namespace {
+
+struct MeasureInfo {
+  std::string_view name;
+  const char* label;
+  const char* unit;
+};
+constexpr std::array<MeasureInfo, 13> infos{{
+    {"step-time", QT_TRANSLATE_NOOP("measure", "step time"), "ms"},
+    {"tokens-per-s", QT_TRANSLATE_NOOP("measure", "throughput"), "k tokens/s"},
+    {"mfu", QT_TRANSLATE_NOOP("measure", "MFU"), "%"},
+    {"bubble", QT_TRANSLATE_NOOP("measure", "bubble"), "%"},
+    {"exposed", QT_TRANSLATE_NOOP("measure", "exposed communication"), "ms"},
+    {"peak-memory", QT_TRANSLATE_NOOP("measure", "peak memory"), "GiB"},
+    {"weights", QT_TRANSLATE_NOOP("measure", "memory of weights"), "GiB"},
+    {"gradients", QT_TRANSLATE_NOOP("measure", "memory of gradients"), "GiB"},
+    {"optimizer", QT_TRANSLATE_NOOP("measure", "memory of optimizer states"), "GiB"},
+    {"activations", QT_TRANSLATE_NOOP("measure", "memory of activations"), "GiB"},
+    {"sent-per-rank", QT_TRANSLATE_NOOP("measure", "bytes that a rank sends in a step"), "MiB"},
+    {"between-nodes", QT_TRANSLATE_NOOP("measure", "bytes that leave their node in a step"), "GiB"},
+    {"collectives", QT_TRANSLATE_NOOP("measure", "collectives of a rank in a step"), ""},
+}};
+const MeasureInfo& info(Measure m) { return infos[static_cast<std::size_t>(m)]; }
+
+double gib(std::uint64_t bytes) { return Bytes::of(static_cast<double>(bytes)).in(gibibyte); }
+
+/// Of the stage whose peak is the highest.
+const StageMemory& fullest(const Report& r) {
+  return *std::max_element(r.memory_by_stage.begin(), r.memory_by_stage.end(),
+                           [](const StageMemory& a, const StageMemory& b) { return a.peak < b.peak; });
+}
+
+/// On the links that the cluster's levels promise.
+double left_nodes(const Prediction& p) {
+  const Fabric fabric(cluster_fabric(*p.run.cluster));
+  const FabricRoutes routes{&fabric};
+  const Plan& plan = p.run.plan;
+  const CostModel costs(*p.run.cluster, p.prices->calibration, plan.mesh, plan.placement, plan.collective_algorithm);
+  const FabricTraffic traffic(routes, *p.program, costs, plan.placement);
+  double bytes = 0.0;
+  for (const AxisTraffic& t : StepTraffic(*p.program).between(traffic)) {
+    bytes += bytes_by_reach(t.between, routes).network;
+  }
+  return Bytes::of(bytes).in(gibibyte);
+}
+
+/// Of the rank that takes part in most.
+double collectives_of(const Program& program) {
+  std::uint64_t most = 0;
+  for (const RankClass& ranks : program.classes) {
+    std::uint64_t count = 0;
+    for (const Slot& slot : ranks.step) {
+      for (const Op& op : program[slot.block].ops) {
+        const auto* c = std::get_if<Collective>(&op.action);
+        if (c != nullptr && group_size(program[c->group], program.mesh) > 1) count += slot.repeat;
+      }
+    }
+    most = std::max(most, count);
+  }
+  return static_cast<double>(most);
+}
+
+}  // namespace
+
+const std::vector<std::string_view>& measure_names() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> out;
+    for (const MeasureInfo& i : infos) out.push_back(i.name);
+    return out;
+  }();
+  return names;
+}
+
+const char* label_of(Measure m) { return info(m).label; }
+const char* unit_of(Measure m) { return info(m).unit; }
+
+double measured(Measure m, const Prediction& p) {
+  const Report& r = p.report;
+  switch (m) {
+    case Measure::step_time: return r.step_time.in(millisecond);
+    case Measure::tokens_per_s: return r.tokens_per_s / 1000.0;
+    case Measure::mfu: return 100.0 * r.model_flops_utilization;
+    case Measure::bubble: return 100.0 * r.bubble_fraction;
+    case Measure::exposed: return r.exposed_communication.in(millisecond);
+    case Measure::peak_memory: return gib(fullest(r).peak);
+    case Measure::weights: return gib(fullest(r).weights);
+    case Measure::gradients: return gib(fullest(r).gradients);
+    case Measure::optimizer: return gib(fullest(r).optimizer);
+    case Measure::activations: return gib(fullest(r).activations);
+    case Measure::sent_per_rank:
+      return Bytes::of(static_cast<double>(r.sent_bytes) / static_cast<double>(r.gpus)).in(mebibyte);
+    case Measure::between_nodes: return left_nodes(p);
+    case Measure::collectives: return collectives_of(*p.program);
+  }
+  return 0.0;
+}
+
+std::string text_of(Measure m, double value) {
+  const char* unit = unit_of(m);
+  return fmt::format("{:.4g}{}{}", value, *unit == '\0' ? "" : " ", unit);
+}
+
+}  // namespace orrery::gui

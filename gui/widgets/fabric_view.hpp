@@ -1,0 +1,54 @@
+#pragma once
+
+#include <QWidget>
+#include <optional>
+
+#include "gui/model/fabric_service.hpp"
+
+namespace orrery::gui {
+
+/// The fabric: devices below, coloured by their group along an axis, switches above, links coloured by load.  A device
+/// dragged on another one asks for their ranks to change places.
+class FabricView : public QWidget {
+  Q_OBJECT
+ public:
+  explicit FabricView(QWidget* parent = nullptr);
+  void set_fabric(FabricShownPointer);
+  void set_axis(Axis);
+  void set_message(const QString&);
+  [[nodiscard]] QSize minimumSizeHint() const override { return {200, 160}; }
+  /// Where a cell is drawn.
+  [[nodiscard]] QRectF cell_rect(std::uint32_t level, std::uint32_t cell) const;
+
+ Q_SIGNALS:
+  /// Devices of the fabric.
+  void swap_wished(std::uint32_t one, std::uint32_t other);
+  void device_chosen(std::uint32_t device);
+
+ protected:
+  void paintEvent(QPaintEvent*) override;
+  void mousePressEvent(QMouseEvent*) override;
+  void mouseMoveEvent(QMouseEvent*) override;
+  void mouseReleaseEvent(QMouseEvent*) override;
+  bool event(QEvent*) override;
+
+ private:
+  /// The rank on a device of the fabric; none where the plan leaves it idle.
+  [[nodiscard]] std::optional<Rank> rank_on(std::uint32_t device) const;
+  [[nodiscard]] QString level_name(std::uint32_t level) const;
+  /// Room at the left for the names of levels.
+  [[nodiscard]] double names_width() const;
+  void paint_cell(QPainter&, std::uint32_t level, std::uint32_t cell) const;
+  /// The only device at a place; none where there is none, or several.
+  [[nodiscard]] std::optional<std::uint32_t> device_at(const QPointF&) const;
+  [[nodiscard]] QString describe(const QPointF&) const;
+
+  FabricShownPointer shown_;
+  std::vector<std::uint32_t> rank_of_device_;
+  Axis axis_ = Axis::data;
+  QString message_;
+  std::optional<std::uint32_t> dragged_;
+  QPointF drag_at_;
+};
+
+}  // namespace orrery::gui

@@ -1,0 +1,400 @@
+#include <catch2/catch.hpp>
+
+#include <QAbstractButton>
+#include <QAbstractItemModelTester>
+#include <QAccessible>
+#include <QAction>
+#include <QApplication>
+#include <QComboBox>
+#include <QDir>
+#include <QDockWidget>
+#include <QDoubleSpinBox>
+#include <QElapsedTimer>
+#include <QFile>
+#include <QLabel>
+#include <QLineEdit>
+#include <QListWidget>
+#include <QPushButton>
+#include <QRadioButton>
+#include <QSlider>
+#include <QStandardPaths>
+#include <QTabBar>
+#include <QTabWidget>
+#include <QTableView>
+#include <QTemporaryDir>
+#include <QTest>
+#include <set>
+
+#include "core/plan/plan_file.hpp"
+#include "gui/app/main_window.hpp"
+#include "gui/app/plan_views.hpp"
+#include "gui/app/window_tools.hpp"
+#include "gui/widgets/command_palette.hpp"
+#include "gui/widgets/export_view.hpp"
+#include "gui/widgets/fabric_view.hpp"
+#include "gui/widgets/learn_panel.hpp"
+#include "gui/widgets/moves_panel.hpp"
+#include "gui/widgets/plan_graph_panel.hpp"
+#include "gui/widgets/topology_panel.hpp"
+
+using namespace orrery;
+using namespace orrery::gui;
+
+namespace {
+
+/// One program for all tests of this file, as Qt wants it.
+QApplication& program() {
+  static int count = 1;
+  static char name[] = "gui_tools";
+  static char* values[] = {name, nullptr};
+  static const bool set = qEnvironmentVariableIsSet("QT_QPA_PLATFORM") || qputenv("QT_QPA_PLATFORM", "offscreen");
+  REQUIRE(set);
+  // Never destroyed: at the end of the program Qt's own statics may be gone before it.
+  static auto* const app = new QApplication(count, values);
+  return *app;
+}
+
+template <class Holds>
+bool until(Holds&& holds, int milliseconds = 120'000) {
+  QElapsedTimer timer;
+  timer.start();
+  while (!holds() && timer.elapsed() < milliseconds) QCoreApplication::processEvents(QEventLoop::AllEvents, 10);
+  QCoreApplication::processEvents();
+  return holds();
+}
+
+template <class Widget>
+Widget& child(QObject& of, const char* name) {
+  auto* found = of.findChild<Widget*>(QLatin1String(name));
+  INFO(name);
+  REQUIRE(found != nullptr);
+  return *found;
+}
+
+/// A window with an example plan; dialogs answer with `file`.
+struct Opened {
+  explicit Opened(const char* plan = "demo-2x2x2") {
+    program();
+    QApplication::setStyle(QStringLiteral("Fusion"));
+    use_theme(false);
+    Dialogs answers;
+    answers.file_to_open = [this](QWidget*) { return file; };
+    answers.file_to_save = [this](QWidget*, const QString&) { return file; };
+    answers.file_to_export = [this](QWidget*, const QString&) { return file; };
+    answers.may_discard = [](QWidget*) { return true; };
+    const std::filesystem::path data = std::filesystem::path(ORRERY_SOURCE_DIR) / "models";
+    window = std::make_unique<MainWindow>(Library(data), std::filesystem::path(), 2, answers);
+    window->resize(1280, 800);
+    if (plan != nullptr) REQUIRE(window->open(QLatin1String(plan)));
+    window->show();
+    if (plan != nullptr) REQUIRE(settled());
+  }
+  bool settled() {
+    return until([&] { return window->is_settled() && window->views().is_settled(); });
+  }
+  QString file;
+  std::unique_ptr<MainWindow> window;
+};
+
+QByteArray contents(const QString& name) {
+  QFile in(name);
+  REQUIRE(in.open(QIODevice::ReadOnly));
+  return in.readAll();
+}
+
+QTableView& table_in(QWidget& panel, const char* name) { return child<QTableView>(panel, name); }
+
+}  // namespace
+
+TEST_CASE("every step of every lesson sets its plan in the window and is judged there", "[gui]") {
+  Opened opened;
+  MainWindow& window = *opened.window;
+  LearnPanel& learn = window.views().learn();
+  window.views().show_lessons(true);
+  auto& problem = child<QLabel>(window, "problem");
+  auto& verdict = child<QLabel>(learn, "lesson-verdict");
+  std::size_t right = 0;
+  for (std::size_t l = 0; l < learn.lessons().size(); ++l) {
+    for (std::size_t s = 0; s < learn.lessons()[l].steps.size(); ++s) {
+      learn.open_lesson(l, s);
+      CAPTURE(learn.lessons()[l].name, s);
+      learn.set_plan();
+      REQUIRE(until([&] { return window.prediction() && window.prediction()->of == window.document().priced(); }));
+      CHECK_FALSE(problem.isVisible());
+      const auto& question = learn.lessons()[l].steps[s].question;
+      if (!question) continue;
+      if (question->kind == LessonQuestion::Kind::which) {
+        learn.check();
+        CHECK_FALSE(learn.answered_right());  // nothing is chosen yet
+        const auto options = learn.findChildren<QRadioButton*>();
+        REQUIRE(options.size() == static_cast<qsizetype>(question->options.size()));
+        int accepted = 0;
+        for (QRadioButton* option : options) {
+          option->setChecked(true);
+          learn.check();
+          accepted += learn.answered_right() ? 1 : 0;
+        }
+        CHECK(accepted == 1);
+        right += static_cast<std::size_t>(accepted);
+      } else if (question->kind == LessonQuestion::Kind::reach) {
+        learn.check();
+        CHECK_FALSE(learn.answered_right());
+        CHECK_FALSE(verdict.text().isEmpty());
+        child<QPushButton>(learn, "lesson-show").click();
+        learn.check();
+        CHECK(learn.answered_right());
+        right += learn.answered_right() ? 1 : 0;
+      } else {
+        auto& number = child<QDoubleSpinBox>(learn, "lesson-number");
+        number.setValue(0.0);
+        learn.check();
+        CHECK_FALSE(learn.answered_right());
+        // Halving finds it: the panel says whether it is more or less.
+        double low = 0.0, high = 1e6;
+        for (int i = 0; i < 60 && !learn.answered_right(); ++i) {
+          number.setValue((low + high) / 2);
+          learn.check();
+          (verdict.text().contains(QStringLiteral("less")) ? high : low) = (low + high) / 2;
+        }
+        CHECK(learn.answered_right());
+        right += learn.answered_right() ? 1 : 0;
+      }
+    }
+  }
+  CHECK(right >= 20);
+  // What lessons set can be undone.
+  CHECK(window.document().history().canUndo());
+}
+
+TEST_CASE("axes change places by the list of their order, and undo puts them back", "[gui]") {
+  Opened opened("llama-3-70b-8-dgx-h100");
+  MainWindow& window = *opened.window;
+  TopologyPanel& topology = window.views().topology();
+  window.views().show(topology);
+  REQUIRE(opened.settled());
+  const QAbstractItemModelTester tester(table_in(topology, "hot-links").model(),
+                                        QAbstractItemModelTester::FailureReportingMode::Fatal);
+  CHECK(topology.table().rowCount() > 0);
+  const std::vector<MeshAxis> before = window.document().run().plan.mesh.axes;
+  REQUIRE(before.size() >= 3);
+  auto& order = child<QListWidget>(topology, "topology-order");
+  REQUIRE(order.count() == static_cast<int>(before.size()));
+  const QString first = order.item(0)->text();
+  order.setFocus();
+  order.setCurrentRow(0);
+  QTest::keyClick(&order, Qt::Key_Right, Qt::AltModifier);
+  REQUIRE(opened.settled());
+  CHECK(order.item(1)->text() == first);
+  CHECK(window.document().run().plan.mesh.axes[1] == before[0]);
+  CHECK(window.document().run().plan.mesh.axes[0] == before[1]);
+  window.document().history().undo();
+  REQUIRE(opened.settled());
+  CHECK(window.document().run().plan.mesh.axes == before);
+  CHECK(order.item(0)->text() == first);
+
+  // A device is dragged on another one.
+  auto& fabric = child<FabricView>(topology, "fabric");
+  const QPoint from = fabric.cell_rect(0, 2).center().toPoint(), to = fabric.cell_rect(0, 9).center().toPoint();
+  QTest::mousePress(&fabric, Qt::LeftButton, {}, from);
+  QTest::mouseMove(&fabric, to);
+  QTest::mouseRelease(&fabric, Qt::LeftButton, {}, to);
+  REQUIRE(opened.settled());
+  REQUIRE(window.document().run().plan.placement.size() == 64);
+  CHECK(window.document().run().plan.placement[2] == 9);
+  CHECK(window.document().run().plan.placement[9] == 2);
+  window.document().history().undo();
+  REQUIRE(opened.settled());
+  CHECK(window.document().run().plan.placement.empty());
+
+  // A range of the timeline: what flows in it, and nothing where it selects nothing.
+  auto& load = child<QComboBox>(topology, "topology-load");
+  load.setCurrentIndex(1);
+  child<QSlider>(topology, "topology-time").setValue(200);
+  REQUIRE(window.focus().selected().has_value());
+  REQUIRE(opened.settled());
+  CHECK(topology.table().rowCount() > 0);
+  for (int axis = 0; axis < child<QComboBox>(topology, "topology-axis").count(); ++axis) {
+    child<QComboBox>(topology, "topology-axis").setCurrentIndex(axis);
+    CHECK_FALSE(topology.grab().isNull());
+  }
+}
+
+TEST_CASE("the plan's graph is laid out by Graphviz, with the table beside it", "[gui]") {
+  Opened opened("llama-3-70b-8-dgx-h100");
+  PlanGraphPanel& panel = opened.window->views().graph();
+  opened.window->views().show(panel);
+  REQUIRE(opened.settled());
+  const QAbstractItemModelTester tester(table_in(panel, "plan-graph-table").model(),
+                                        QAbstractItemModelTester::FailureReportingMode::Fatal);
+  CHECK(panel.table().rowCount() > 0);
+  const auto& view = child<GraphView>(panel, "plan-graph");
+  if (QStandardPaths::findExecutable(QStringLiteral("dot")).isEmpty()) return;  // then there is a message
+  CHECK(view.graph().nodes.size() >= 4);
+  CHECK(view.graph().width > 0.0);
+}
+
+TEST_CASE("moves are stepped through by buttons and played", "[gui]") {
+  Opened opened;
+  MovesPanel& moves = opened.window->views().moves();
+  opened.window->views().show(moves);
+  const QAbstractItemModelTester tester(table_in(moves, "moves-table").model(),
+                                        QAbstractItemModelTester::FailureReportingMode::Fatal);
+  REQUIRE(moves.table().rowCount() > 2);
+  const QString first = child<QLabel>(moves, "moves-text").text();
+  child<QAbstractButton>(moves, "moves-on").click();
+  CHECK(child<QLabel>(moves, "moves-text").text() != first);
+  child<QAbstractButton>(moves, "moves-back").click();
+  CHECK(child<QLabel>(moves, "moves-text").text() == first);
+  child<QAbstractButton>(moves, "moves-play").click();
+  CHECK(until([&] { return child<QLabel>(moves, "moves-text").text() != first; }, 20'000));
+  child<QAbstractButton>(moves, "moves-play").click();
+  auto& table = table_in(moves, "moves-table");
+  table.selectRow(2);
+  CHECK(child<QLabel>(moves, "moves-text").text().startsWith(QStringLiteral("3 ")));
+}
+
+TEST_CASE("commands are found by parts of their names, and every key is on the sheet", "[gui]") {
+  Opened opened;
+  MainWindow& window = *opened.window;
+  window.tools().show_palette();
+  auto& palette = child<CommandPalette>(window, "command-palette");
+  auto& words = child<QLineEdit>(palette, "command-words");
+  words.setText(QStringLiteral("edit pin base"));
+  QTest::keyClick(&words, Qt::Key_Return);
+  CHECK_FALSE(palette.isVisible());
+  CHECK(window.baseline() == window.prediction());
+
+  ShortcutSheet sheet(window);
+  const auto* table = sheet.findChild<QTableView*>();
+  REQUIRE(table != nullptr);
+  std::set<QString> keys;
+  for (int row = 0; row < table->model()->rowCount(); ++row) {
+    keys.insert(table->model()->index(row, 1).data().toString());
+  }
+  std::set<QString> commands;
+  for (const QAction* a : listed_actions(window)) {
+    CAPTURE(full_name(*a).toStdString());
+    CHECK(commands.insert(full_name(*a)).second);
+    if (!a->shortcut().isEmpty()) CHECK(keys.contains(a->shortcut().toString(QKeySequence::NativeText)));
+  }
+  CHECK(commands.size() > 15);
+}
+
+TEST_CASE("every view is written as a picture, in lines and as a table", "[gui]") {
+  Opened opened;
+  MainWindow& window = *opened.window;
+  const QTemporaryDir folder;
+  QString why;
+  const bool written = window.tools().export_all(folder.path(), why);
+  INFO(why.toStdString());
+  REQUIRE(written);
+  CHECK(window.tools().views().size() >= 8);
+  for (const WindowTools::View& view : window.tools().views()) {
+    CAPTURE(view.file.toStdString());
+    const QString name = folder.filePath(view.file);
+    CHECK(contents(name + QStringLiteral(".png")).startsWith("\x89PNG"));
+    CHECK(contents(name + QStringLiteral(".svg")).contains("<svg"));
+    CHECK(contents(name + QStringLiteral(".pdf")).startsWith("%PDF"));
+  }
+  // A table has what the model has; the plan is one that the command line reads.
+  CHECK(contents(folder.filePath(QStringLiteral("topology.csv"))).startsWith("Link,"));
+  CHECK(contents(folder.filePath(QStringLiteral("topology.csv"))) ==
+        csv_of(window.views().topology().table()).toUtf8());
+  Diagnostics d;
+  const auto plan = window.document().read(folder.filePath(QStringLiteral("plan.toml")).toStdString(), d);
+  REQUIRE(plan);
+  CHECK(plan->plan == window.document().run().plan);
+
+  auto& topology = static_cast<QWidget&>(window.views().topology());
+  CHECK_FALSE(export_view(topology, QStringLiteral("/nowhere/at/all.png"), why));
+  CHECK_FALSE(why.isEmpty());
+  CHECK_FALSE(export_view(topology, folder.filePath(QStringLiteral("x.bmp")), why));
+  CHECK(why.contains(QStringLiteral("bmp")));
+  QLabel plain(QStringLiteral("no table"));
+  plain.resize(50, 20);
+  CHECK_FALSE(export_view(plain, folder.filePath(QStringLiteral("x.csv")), why));
+  CHECK_FALSE(QFile::exists(folder.filePath(QStringLiteral("x.csv"))));
+}
+
+TEST_CASE("a session begins where the last one ended, however that was", "[gui]") {
+  const QTemporaryDir folder;
+  const std::filesystem::path kept = folder.filePath(QStringLiteral("session")).toStdString();
+  std::string plan, baseline;
+  {
+    Opened opened;
+    MainWindow& window = *opened.window;
+    window.tools().keep_session(kept, true);
+    window.pin_baseline();
+    baseline = write_plan(window.baseline()->of->run);
+    window.document().wish(Dimension::microbatch_size, 1);
+    REQUIRE(opened.settled());
+    window.views().show(window.views().graph());
+    plan = write_plan(window.document().run());
+    window.tools().keep();
+    // A second window leaves the session alone.
+    Opened other;
+    other.window->tools().keep_session(kept, true);
+    other.window->document().wish(Dimension::microbatch_size, 4);
+    other.window->tools().keep();
+    // No end_session: the program is gone.
+  }
+  {
+    Opened opened(nullptr);
+    MainWindow& window = *opened.window;
+    window.tools().keep_session(kept, true);
+    REQUIRE(window.document().is_open());
+    REQUIRE(opened.settled());
+    CHECK(write_plan(window.document().run()) == plan);
+    CHECK_FALSE(window.document().history().isClean());  // it was never saved
+    CHECK(window.isWindowModified());
+    REQUIRE(window.baseline() != nullptr);
+    CHECK(write_plan(window.baseline()->of->run) == baseline);
+    CHECK(child<QTabWidget>(window, "views").currentWidget() == &window.views().graph());
+    CHECK_FALSE(Session(folder.filePath(QStringLiteral("nothing")).toStdString()).kept().has_value());
+    window.tools().end_session();
+  }
+  {
+    // Who opens another plan does not lose the one that was not saved.
+    Opened opened;
+    opened.window->tools().keep_session(kept, false);
+    const QStringList aside = QDir(QString::fromStdString(kept.string())).entryList({QStringLiteral("unsaved-*.toml")});
+    REQUIRE(aside.size() == 1);
+    Diagnostics d;
+    const auto run = opened.window->document().read(kept / aside.front().toStdString(), d);
+    REQUIRE(run);
+    CHECK(write_plan(*run) == plan);
+  }
+}
+
+TEST_CASE("everything that takes the keyboard has a name and is reached by Tab", "[gui]") {
+  Opened opened;
+  MainWindow& window = *opened.window;
+  window.views().show_lessons(true);
+  window.views().learn().open_lesson(0);
+  auto& tabs = child<QTabWidget>(window, "views");
+  for (int page = 0; page < tabs.count(); ++page) {
+    tabs.setCurrentIndex(page);
+    QCoreApplication::processEvents();
+    std::set<const QWidget*> reached;
+    const QWidget* at = &window;
+    do {
+      at = at->nextInFocusChain();
+      reached.insert(at);
+    } while (at != &window && reached.size() < 100'000);
+    std::size_t fields = 0;
+    for (QWidget* w : window.findChildren<QWidget*>()) {
+      if ((w->focusPolicy() & Qt::TabFocus) == 0 || !w->isVisible() || !w->isEnabled()) continue;
+      // Parts of other fields: the line of a spin box, the viewport of a table.
+      if (w->focusProxy() != nullptr || w->objectName().startsWith(QStringLiteral("qt_"))) continue;
+      CAPTURE(page, w->metaObject()->className(), w->objectName().toStdString());
+      QAccessibleInterface* accessible = QAccessible::queryAccessibleInterface(w);
+      REQUIRE(accessible != nullptr);
+      const auto* bar = qobject_cast<const QTabBar*>(w);
+      const bool named = !accessible->text(QAccessible::Name).isEmpty() || (bar != nullptr && bar->count() > 0);
+      CHECK(named);
+      CHECK(reached.contains(w));
+      ++fields;
+    }
+    CHECK(fields > 10);
+  }
+}
