@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
+#include "cli/price_text.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
 #include "cli/tensors_text.hpp"
@@ -21,6 +22,9 @@ class EstimateVerb final : public Verb {
     c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
     c.option("--cluster", cluster_, "in place of the plan's: a name or a .toml file");
     c.flag("--memory", tensors_, "list what each stage holds at its peak, tensor by tensor");
+    c.option("--explain-op", explained_,
+             "how the prices of one kind of operation came about (a name of the report, or all): formula, numbers, "
+             "sources");
     declare_allocator(c, flags_);
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the report here, as JSON");
@@ -28,6 +32,8 @@ class EstimateVerb final : public Verb {
         "  orrery estimate plan.toml\n"
         "  orrery estimate llama-3-70b-8-dgx-h100 --json\n"
         "  orrery estimate plan.toml --memory\n"
+        "  orrery estimate plan.toml --explain-op gemm\n"
+        "  orrery estimate plan.toml --explain-op \"all_reduce tensor\" --json\n"
         "  orrery estimate plan.toml --calibration mine.toml -o report.json");
   }
 
@@ -38,17 +44,21 @@ class EstimateVerb final : public Verb {
     tell_prices(report, loaded.calibration);
     add_process_memory(report, loaded.run, loaded.program, loaded.calibration.calibration.memory,
                        flags_.expandable_segments);
+    std::vector<ExplainedOperation> prices;
+    if (explained_) prices = explain_operations(loaded, *explained_);
     write_output(flags_, write_report(report));
     if (prints_output(flags_)) {
       // It has been printed.
     } else if (flags_.json) {
       nlohmann::ordered_json json = to_json(report);
       if (tensors_) json["peak_tensors"] = tensors_json(peak_tensors(loaded.program));
+      if (explained_) json["prices"] = prices_json(prices, loaded, library_of(flags_));
       print_json(json);
     } else {
       print(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
             resolutions_text(loaded.resolved) + "\n" + report_text(report) +
-            (tensors_ ? tensors_text(peak_tensors(loaded.program)) : ""));
+            (tensors_ ? tensors_text(peak_tensors(loaded.program)) : "") +
+            (explained_ ? prices_text(prices, loaded, library_of(flags_)) : ""));
     }
     return report.fits ? status_fine : status_no;
   }
@@ -56,7 +66,7 @@ class EstimateVerb final : public Verb {
  private:
   CommonFlags flags_;
   std::string plan_;
-  std::optional<std::string> cluster_;
+  std::optional<std::string> cluster_, explained_;
   bool tensors_ = false;
 };
 

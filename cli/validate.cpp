@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cli/collectives.hpp"
@@ -9,6 +10,7 @@
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
+#include "cli/validate_here.hpp"
 #include "cli/verbs.hpp"
 #include "validate/ranking.hpp"
 #include "validate/run_table.hpp"
@@ -96,6 +98,13 @@ class ValidateVerb final : public Verb {
   void declare(Command& c) override {
     c.positional("RUNS.csv", table_, "a table of measured runs; without it, the shipped one");
     c.flag("--collectives", collectives_, "measured collectives instead of runs: the table named, or the shipped one");
+    c.flag("--here", here_, "plans trained on this machine's cores instead: simulated beside measured steps");
+    c.option("--plans", request_.plans, "with --here: so many, drawn by --seed", {1, 1000});
+    c.option("--seed", request_.seed, "with --here: of the drawn plans",
+             {0, std::numeric_limits<std::uint64_t>::max()});
+    c.option("--rounds", request_.rounds, "with --here: times that each plan runs, all in turn", {1, 100});
+    c.option("--calibration", flags_.calibration,
+             "with --here: constants of this machine's cores; without it they are measured first");
     c.choice("--by", by_, {"none", "gpu", "source", "precision", "framework"}, "errors for each of these, too");
     c.option("--svg", svg_, "draw predicted over measured into this file");
     declare_output(c, flags_, "write the comparison here, as JSON");
@@ -103,10 +112,23 @@ class ValidateVerb final : public Verb {
         "  orrery validate\n"
         "  orrery validate --by gpu --svg scatter.svg\n"
         "  orrery validate mine.csv --json\n"
-        "  orrery validate --collectives");
+        "  orrery validate --collectives\n"
+        "  orrery validate --here                 measures this machine, then trains 40 plans: some two minutes\n"
+        "  orrery validate --here --plans 10 --calibration mine.toml --json\n"
+        "Status 1: with --here, the median error is above 10 %, or memory is not as predicted.");
   }
 
   int run() override {
+    if (here_) {
+      if (collectives_ || table_ || svg_ || by_ != "none") {
+        refuse("cli.flags", "--here runs its own plans: it goes with no table, --collectives, --by or --svg");
+      }
+      if (request_.plans == 0 || request_.rounds == 0) refuse("cli.flags", "--plans and --rounds are at least 1");
+      return validate_here(flags_, request_);
+    }
+    if (flags_.calibration || request_ != HereRequest{}) {
+      refuse("cli.flags", "--plans, --seed, --rounds and --calibration go with --here only");
+    }
     if (collectives_) {
       if (svg_ || by_ != "none") refuse("cli.flags", "--collectives goes with neither --by nor --svg");
       return validate_collectives(flags_, table_);
@@ -154,6 +176,8 @@ class ValidateVerb final : public Verb {
   std::optional<std::string> table_, svg_;
   std::string by_ = "none";
   bool collectives_ = false;
+  bool here_ = false;
+  HereRequest request_;
 };
 
 }  // namespace

@@ -36,11 +36,11 @@ struct RingPath {
 ///
 /// Members that share a unit share its way out: each carries its part over its
 /// own link (one ring per member).  `step`: what a member sends in one step, m(l-1) messages of equal size; none: so
-/// much that links have their full bandwidth.
+/// much that links have their full bandwidth.  `why` gets two numbers: latency, then bandwidth.
 /// Source: derived; the ring of Patarasuk and Yuan, JPDC 69(2), 2009, laid
 /// on a tree of levels.  Leaves out: other traffic on the links.
 [[nodiscard]] RingPath ring_path(const GroupShape&, std::span<const LinkCost> links,
-                                 std::optional<Bytes> step = std::nullopt);
+                                 std::optional<Bytes> step = std::nullopt, Derivation* why = nullptr);
 
 /// Reduce-scatter or all-gather around a ring.
 ///
@@ -50,10 +50,10 @@ struct RingPath {
 ///
 /// Source: Patarasuk and Yuan, JPDC 69(2), 2009: p - 1 steps of n / p each.
 /// Leaves out: the additions, protocol switches by size, other traffic.
-[[nodiscard]] Seconds ring_half(Bytes payload, std::uint32_t members, const RingPath&);
+[[nodiscard]] Seconds ring_half(Bytes payload, std::uint32_t members, const RingPath&, Derivation* why = nullptr);
 
 /// Reduce-scatter, then all-gather: twice ring_half.
-[[nodiscard]] Seconds ring_all_reduce(Bytes payload, std::uint32_t members, const RingPath&);
+[[nodiscard]] Seconds ring_all_reduce(Bytes payload, std::uint32_t members, const RingPath&, Derivation* why = nullptr);
 
 /// Broadcast or reduce along a chain, cut into many small pieces.
 ///
@@ -61,7 +61,7 @@ struct RingPath {
 ///
 /// Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005 (pipelined chain).
 /// Leaves out: the time of the first piece.
-[[nodiscard]] Seconds chain(Bytes payload, const RingPath&);
+[[nodiscard]] Seconds chain(Bytes payload, const RingPath&, Derivation* why = nullptr);
 
 /// All-to-all by direct messages, one peer after the other.
 ///
@@ -70,10 +70,11 @@ struct RingPath {
 ///     n  bytes of one rank's send buffer     m(l)  fewest members in a unit of level l, m(-1) = 1
 ///
 /// Source: pairwise exchange, Thakur, Rabenseifner and Gropp, 2005.
-[[nodiscard]] Seconds pairwise_all_to_all(Bytes payload, const GroupShape&, std::span<const LinkCost> links);
+[[nodiscard]] Seconds pairwise_all_to_all(Bytes payload, const GroupShape&, std::span<const LinkCost> links,
+                                          Derivation* why = nullptr);
 
 /// Latency of one way through a tree: sum over levels ceil(log2(units(l-1) / units(l))) a(l).
-[[nodiscard]] Seconds tree_latency(const GroupShape&, std::span<const LinkCost> links);
+[[nodiscard]] Seconds tree_latency(const GroupShape&, std::span<const LinkCost> links, Derivation* why = nullptr);
 
 /// All-reduce over two binary trees, each carrying half, pipelined.
 ///
@@ -84,7 +85,8 @@ struct RingPath {
 /// Source: Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth
 /// broadcast, reduction and scan", Parallel Computing 35(12), 2009.
 /// Leaves out: the additions, the time of the first piece.
-[[nodiscard]] Seconds tree_all_reduce(Bytes payload, const GroupShape&, std::span<const LinkCost> links);
+[[nodiscard]] Seconds tree_all_reduce(Bytes payload, const GroupShape&, std::span<const LinkCost> links,
+                                      Derivation* why = nullptr);
 
 /// Whether all units of each level hold equally many members, as the recursive algorithms need.
 [[nodiscard]] bool is_uniform(const GroupShape&);
@@ -99,7 +101,8 @@ struct RingPath {
 /// Source: recursive halving and doubling (Thakur, Rabenseifner and Gropp,
 /// 2005) for powers of two, Bruck's rounds for others (Bruck et al., IEEE
 /// TPDS 8(11), 1997); by levels: derived.  Requires a uniform shape.
-[[nodiscard]] Seconds recursive_half(Bytes payload, const GroupShape&, std::span<const LinkCost> links);
+[[nodiscard]] Seconds recursive_half(Bytes payload, const GroupShape&, std::span<const LinkCost> links,
+                                     Derivation* why = nullptr);
 
 /// All-reduce of the whole vector in every round, for small vectors.
 ///
@@ -108,7 +111,8 @@ struct RingPath {
 /// Source: recursive doubling, Thakur, Rabenseifner and Gropp, 2005.
 /// Empty where some q is no power of two.  Requires a uniform shape.
 [[nodiscard]] std::optional<Seconds> recursive_doubling_all_reduce(Bytes payload, const GroupShape&,
-                                                                   std::span<const LinkCost> links);
+                                                                   std::span<const LinkCost> links,
+                                                                   Derivation* why = nullptr);
 
 /// All-to-all in ceil(log2 p) rounds; round k sends the blocks whose distance has bit k.
 ///
@@ -117,7 +121,8 @@ struct RingPath {
 ///     a, b  of the outermost crossed level
 ///
 /// Source: Bruck et al., IEEE TPDS 8(11), 1997.
-[[nodiscard]] Seconds bruck_all_to_all(Bytes payload, const GroupShape&, std::span<const LinkCost> links);
+[[nodiscard]] Seconds bruck_all_to_all(Bytes payload, const GroupShape&, std::span<const LinkCost> links,
+                                       Derivation* why = nullptr);
 
 /// All-reduce that switches add up and copy, level by level.
 ///
@@ -135,14 +140,15 @@ struct RingPath {
 /// Leaves out: the time of the first piece, limits of what a switch can add at once.
 /// Empty where the switches of a crossed level add nothing.
 [[nodiscard]] std::optional<Seconds> in_network_all_reduce(Bytes payload, const GroupShape&,
-                                                           std::span<const LinkCost> links);
+                                                           std::span<const LinkCost> links, Derivation* why = nullptr);
 
 /// Time of a collective by one algorithm; empty where the algorithm does not
 /// exist for the kind or the shape (tree: all-reduce, broadcast, reduce,
 /// barrier; in_network: the same, on levels whose switches add; recursive: uniform shapes).  Groups of one cost
 /// nothing. `payload` is the whole vector: before reduce-scatter, after all-gather.
 [[nodiscard]] std::optional<Seconds> collective_time(Collective::Kind, Bytes payload, const GroupShape&,
-                                                     CollectiveAlgorithm, std::span<const LinkCost> links);
+                                                     CollectiveAlgorithm, std::span<const LinkCost> links,
+                                                     Derivation* why = nullptr);
 
 /// Every member sends `payload` to another at the same time: a permute.
 ///
@@ -151,7 +157,8 @@ struct RingPath {
 /// Source: one message over the slowest link that a ring through the group
 /// crosses; members share no link of their own.  Narrow rings are groups of
 /// their own (CostModel::collective).  Leaves out: other traffic.
-[[nodiscard]] Seconds one_hop(Bytes payload, const GroupShape&, std::span<const LinkCost> links);
+[[nodiscard]] Seconds one_hop(Bytes payload, const GroupShape&, std::span<const LinkCost> links,
+                              Derivation* why = nullptr);
 
 /// Ring collectives between CPU ranks, step by step as the executor does them.
 ///
@@ -163,7 +170,7 @@ struct RingPath {
 ///
 /// Source: the executor's own algorithms; rates measured by `orrery calibrate`.
 [[nodiscard]] Seconds stepwise_ring(Collective::Kind, Bytes payload, std::uint32_t members, const MessageRate&,
-                                    Seconds latency);
+                                    Seconds latency, Derivation* why = nullptr);
 
 /// Prices collectives and messages on one cluster: NCCL's way where the calibration has its constants and NVLink joins
 /// the devices (nccl/nccl_cost.hpp); else, and for all-to-alls, permutes and messages, level bandwidths with the
@@ -184,15 +191,17 @@ class CollectiveCost {
   /// without concurrent lanes (CPU ranks) run rings only.  With NCCL's constants its choice, or ring or tree of its
   /// own; `recursive`, which it lacks, is priced as elsewhere.
   [[nodiscard]] Choice choose(Collective::Kind, Bytes payload, const GroupShape&,
-                              std::optional<CollectiveAlgorithm> algorithm = std::nullopt) const;
+                              std::optional<CollectiveAlgorithm> algorithm = std::nullopt,
+                              Derivation* why = nullptr) const;
   /// Most of a level's link that collectives fill, as a share of its bandwidth.
   [[nodiscard]] double reach(std::size_t level) const { return nccl_ ? 1.0 : reach_[level]; }
   /// One message over level `level`.
-  [[nodiscard]] Seconds message(Bytes, std::size_t level) const;
+  [[nodiscard]] Seconds message(Bytes, std::size_t level, Derivation* why = nullptr) const;
   [[nodiscard]] std::span<const LinkCost> links() const { return links_; }
 
  private:
-  [[nodiscard]] Choice made(CollectiveAlgorithm, Seconds time) const;
+  /// Behind the library's launch; `why` has told of `time`.
+  [[nodiscard]] Choice made(CollectiveAlgorithm, Seconds time, Derivation* why) const;
 
   std::vector<LinkCost> links_;
   std::vector<double> reach_;             ///< of each level

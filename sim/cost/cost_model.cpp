@@ -80,46 +80,68 @@ CostModel::CostModel(const ClusterSpec& cluster, const Calibration& calibration,
   }
 }
 
-Seconds CostModel::compute(const Program& program, const Block& block, const Op& op) const {
+Seconds CostModel::compute(const Program& program, const Block& block, const Op& op, Derivation* why) const {
   const auto* compute = std::get_if<Compute>(&op.action);
   ORRERY_ASSERT(compute != nullptr);
   const auto touched = Bytes::of(static_cast<double>(touched_bytes(program, block, op)));
-  if (op.lane.kind == LaneKind::host) return touched / host_rate();
-  return kernel(block.kernels[compute->kernel], touched);
+  if (op.lane.kind == LaneKind::host) {
+    if (why != nullptr) {
+      why->given("bytes", touched, NumberSource::program, "read and written by the host");
+      why->given("rate of the host", host_rate(), NumberSource::cluster, "host_bandwidth, a rank's share");
+      why->made(NumberBy::quotient, 2, "host memory", touched / host_rate());
+    }
+    return touched / host_rate();
+  }
+  return kernel(block.kernels[compute->kernel], touched, why);
 }
 
-Seconds CostModel::kernel(const Kernel& k, Bytes touched) const { return kernel_cost_.kernel(k, touched); }
+Seconds CostModel::kernel(const Kernel& k, Bytes touched, Derivation* why) const {
+  return kernel_cost_.kernel(k, touched, why);
+}
 
-Seconds CostModel::slowest(Collective::Kind kind, Bytes payload, const std::vector<GroupShape>& shapes) const {
+Seconds CostModel::slowest(Collective::Kind kind, Bytes payload, const std::vector<GroupShape>& shapes,
+                           Derivation* why) const {
   Seconds worst;
   for (const GroupShape& shape : shapes) {
-    worst = std::max(worst, collective_cost_.choose(kind, payload, shape, override_).time);
+    worst = std::max(worst, collective_cost_.choose(kind, payload, shape, override_, why).time);
   }
+  if (why != nullptr && shapes.size() > 1) why->made(NumberBy::largest, shapes.size(), "slowest group", worst);
   return worst;
 }
 
-Seconds CostModel::collective(const Program& program, const Block& block, const Op& op) const {
+Seconds CostModel::collective(const Program& program, const Block& block, const Op& op, Derivation* why) const {
   const auto* c = std::get_if<Collective>(&op.action);
   ORRERY_ASSERT(c != nullptr);
   const auto payload = Bytes::of(static_cast<double>(payload_bytes(program, block, op)));
   const Group& group = program[c->group];
-  if (c->width == 0) return collective(c->kind, payload, group);
+  if (c->width == 0) return collective(c->kind, payload, group, why);
   // Narrow rings of a permute: each is a group of its own.
   Seconds worst;
+  std::size_t rings = 0;
   for (std::uint32_t first = 0; first < group_size(group, mesh_); first += c->width) {
     Group ring{group.axes, {}};
     for (std::uint32_t i = first; i < first + c->width; ++i) {
       ring.members.push_back(group.members.empty() ? i : group.members[i]);
     }
-    worst = std::max(worst, collective(c->kind, payload, ring));
+    worst = std::max(worst, collective(c->kind, payload, ring, why));
+    ++rings;
   }
+  if (why != nullptr && rings > 1) why->made(NumberBy::largest, rings, "slowest ring", worst);
   return worst;
 }
 
-Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group& group) const {
+Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group& group, Derivation* why) const {
   const double factor = collective_factor(group.axes);
-  if (group.members.empty()) return factor * slowest(kind, payload, axis_shapes_[axis_set(group.axes, axis_bit_)]);
-  return factor * slowest(kind, payload, group_shapes(group, mesh_, placement_, cluster_));
+  if (why != nullptr) {
+    const bool tensor = group.axes.count == 1 && group.axes.axis[0] == Axis::tensor;
+    why->given("factor of the program", factor, tensor ? NumberSource::software : NumberSource::formula,
+               tensor ? "tensor" : "1 but on the tensor axis");
+  }
+  const Seconds time =
+      factor * (group.members.empty() ? slowest(kind, payload, axis_shapes_[axis_set(group.axes, axis_bit_)], why)
+                                      : slowest(kind, payload, group_shapes(group, mesh_, placement_, cluster_), why));
+  if (why != nullptr) why->made(NumberBy::product, 2, std::string(name_of(kind)), time);
+  return time;
 }
 
 CollectiveCost::Choice CostModel::choice(Collective::Kind kind, Bytes payload, const GroupShape& shape) const {
@@ -172,11 +194,15 @@ std::uint32_t CostModel::pair_levels(const AxisList& axes, Rank from, Rank to) c
   }
 }
 
-Seconds CostModel::transfer(Bytes bytes, std::uint32_t levels) const {
+Seconds CostModel::transfer(Bytes bytes, std::uint32_t levels, Derivation* why) const {
   Seconds slowest;
+  std::size_t crossed = 0;
   for (std::size_t l = 0; l < cluster_.levels.size(); ++l) {
-    if ((levels >> l & 1U) != 0) slowest = std::max(slowest, collective_cost_.message(bytes, l));
+    if ((levels >> l & 1U) == 0) continue;
+    slowest = std::max(slowest, collective_cost_.message(bytes, l, why));
+    ++crossed;
   }
+  if (why != nullptr && crossed > 1) why->made(NumberBy::largest, crossed, "slowest way", slowest);
   return slowest;
 }
 
@@ -188,7 +214,7 @@ Seconds CostModel::transfer(const Program& program, const Block& block, const Op
   return transfer(bytes, rank, peer);
 }
 
-Seconds CostModel::copy(const Program& program, const Block& block, const Op& op) const {
+Seconds CostModel::copy(const Program& program, const Block& block, const Op& op, Derivation* why) const {
   Bytes bytes;
   for (std::uint32_t i = 1; i < op.views.count; i += 2) {
     const View& view = block.views[op.views.first + i];
@@ -198,7 +224,17 @@ Seconds CostModel::copy(const Program& program, const Block& block, const Op& op
   ORRERY_ASSERT(c != nullptr);
   const bool disk = c->from == Tier::disk || c->to == Tier::disk;
   const Seconds latency = disk && cluster_.disk ? cluster_.disk->latency : Seconds();
-  return latency + bytes / tier_rate(c->from, c->to);
+  const Bandwidth rate = tier_rate(c->from, c->to);
+  if (why != nullptr) {
+    why->given("latency", latency, NumberSource::cluster, disk ? "disk.latency" : "none without a disk");
+    why->given("bytes", bytes, NumberSource::program);
+    why->given("rate", rate, NumberSource::cluster,
+               disk ? "disk.read or disk.write, a rank's share"
+                    : "least of host_link, host_bandwidth (a rank's share) and the calibration's host_bandwidth");
+    why->made(NumberBy::quotient, 2, "moving", bytes / rate);
+    why->made(NumberBy::sum, 2, "copy", latency + bytes / rate);
+  }
+  return latency + bytes / rate;
 }
 
 Bandwidth CostModel::host_rate() const {

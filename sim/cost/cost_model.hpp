@@ -37,6 +37,7 @@ struct CoreSharing {
 /// calibration when several ranks share a node's memory); who shares cores or
 /// links in time is simulated, not priced.
 ///
+/// `why`, where it is given, is told how the price came about, with the numbers that made it.
 /// Keeps references to nothing: safe to copy and to share between threads.
 class CostModel {
  public:
@@ -46,12 +47,12 @@ class CostModel {
             std::optional<CollectiveAlgorithm> algorithm = std::nullopt);
 
   /// A Compute op.
-  [[nodiscard]] Seconds compute(const Program&, const Block&, const Op&) const;
+  [[nodiscard]] Seconds compute(const Program&, const Block&, const Op&, Derivation* why = nullptr) const;
   /// A kernel that reads and writes `touched` bytes.
-  [[nodiscard]] Seconds kernel(const Kernel&, Bytes touched) const;
+  [[nodiscard]] Seconds kernel(const Kernel&, Bytes touched, Derivation* why = nullptr) const;
   /// A Collective op: the slowest of all groups of its kind, where node boundaries make them differ.
-  [[nodiscard]] Seconds collective(const Program&, const Block&, const Op&) const;
-  [[nodiscard]] Seconds collective(Collective::Kind, Bytes payload, const Group&) const;
+  [[nodiscard]] Seconds collective(const Program&, const Block&, const Op&, Derivation* why = nullptr) const;
+  [[nodiscard]] Seconds collective(Collective::Kind, Bytes payload, const Group&, Derivation* why = nullptr) const;
   /// What `collective` assumes for one shape.
   [[nodiscard]] CollectiveCost::Choice choice(Collective::Kind, Bytes payload, const GroupShape&) const;
   /// One message of an Exchange between two ranks.
@@ -63,11 +64,11 @@ class CostModel {
   /// Looks at one pair where all lie alike (is_aligned, one axis), else at each.
   [[nodiscard]] std::uint32_t pair_levels(const AxisList& axes, Rank from, Rank to) const;
   /// One message over the slowest of these levels.
-  [[nodiscard]] Seconds transfer(Bytes, std::uint32_t levels) const;
+  [[nodiscard]] Seconds transfer(Bytes, std::uint32_t levels, Derivation* why = nullptr) const;
   /// The same, for a transfer of `op` (an Exchange) issued by `rank`, its sender or receiver.
   [[nodiscard]] Seconds transfer(const Program&, const Block&, const Op&, const Transfer&, Rank rank) const;
   /// A Copy between memory tiers: its bytes at the tier's rate, behind the latency of a disk.
-  [[nodiscard]] Seconds copy(const Program&, const Block&, const Op&) const;
+  [[nodiscard]] Seconds copy(const Program&, const Block&, const Op&, Derivation* why = nullptr) const;
   /// What a kernel on the host has of the host memory's bandwidth: an equal share of each rank on the fullest node.
   [[nodiscard]] Bandwidth host_rate() const;
   /// Of copies in one direction.  Device and host: the least of what the calibration measured, the cluster's host link
@@ -92,7 +93,7 @@ class CostModel {
   [[nodiscard]] const CollectiveCost& collectives() const { return collective_cost_; }
 
  private:
-  [[nodiscard]] Seconds slowest(Collective::Kind, Bytes payload, const std::vector<GroupShape>&) const;
+  [[nodiscard]] Seconds slowest(Collective::Kind, Bytes payload, const std::vector<GroupShape>&, Derivation* why) const;
   [[nodiscard]] std::uint32_t device_of(Rank rank) const;
 
   ClusterSpec cluster_;

@@ -1,8 +1,11 @@
 #include "sim/cost/kernel_cost.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/base/diagnostics.hpp"
+#include "core/spec/spec_files.hpp"
 #include "sim/cost/memory_cost.hpp"
 
 namespace orrery {
@@ -20,10 +23,25 @@ double gemm_efficiency(const GemmShape& shape, const GemmTile& tile, std::uint32
   return tile.efficiency * wave * fill * depth / (depth + depth_half);
 }
 
-double gemm_efficiency(const GemmShape& shape, const GemmEfficiency& of) {
+double gemm_efficiency(const GemmShape& shape, const GemmEfficiency& of, Derivation* why) {
   ORRERY_ASSERT(!of.tiles.empty());
   double best = 0.0;
-  for (const GemmTile& tile : of.tiles) best = std::max(best, gemm_efficiency(shape, tile, of.units, of.depth_half));
+  const GemmTile* taken = &of.tiles.front();
+  for (const GemmTile& tile : of.tiles) {
+    const double e = gemm_efficiency(shape, tile, of.units, of.depth_half);
+    if (e > best) {
+      best = e;
+      taken = &tile;
+    }
+  }
+  if (why != nullptr) {
+    why->given("efficiency of full tiles", taken->efficiency, NumberSource::calibration,
+               fmt::format("gemm.{}.tiles: {} x {}", name_of(of.compute), taken->rows, taken->columns));
+    why->given("full waves, tiles and depth", best / taken->efficiency, NumberSource::formula,
+               fmt::format("{} products of {} x {} x {}, {} tiles at once, depth_half {:g}: gemm_efficiency",
+                           shape.batch, shape.rows, shape.columns, shape.depth, of.units, of.depth_half));
+    why->made(NumberBy::product, 2, "share of the peak", best, "tile and wave quantisation");
+  }
   return best;
 }
 
@@ -77,8 +95,8 @@ KernelKind measured_as(KernelKind kind) {
   return kind;
 }
 
-/// Times that a kernel bound by memory passes over its bytes.
-double passes(KernelKind kind, const SoftwareCosts& software) {
+/// By what a kernel bound by memory passes over its bytes more than once.
+SoftwareCost passes_as(KernelKind kind) {
   switch (kind) {
     case KernelKind::sum_squares:
     case KernelKind::sgd_update:
@@ -89,8 +107,8 @@ double passes(KernelKind kind, const SoftwareCosts& software) {
     case KernelKind::lars_update:
     case KernelKind::adafactor_squares:
     case KernelKind::adafactor_moments:
-    case KernelKind::adafactor_update: return software[SoftwareCost::optimizer];
-    default: return software[SoftwareCost::memory];
+    case KernelKind::adafactor_update: return SoftwareCost::optimizer;
+    default: return SoftwareCost::memory;
   }
 }
 
@@ -143,12 +161,51 @@ const RateTable* KernelCost::rate(KernelKind kind, DType type, bool dropout) con
 
 FlopRate KernelCost::peak(DType type) const { return peak_[static_cast<std::size_t>(type)]; }
 
-Seconds KernelCost::gemm(const GemmShape& s, DType type, Bytes touched) const {
+void KernelCost::tell_launch(Derivation& why) const {
+  const Seconds gap = Seconds::of(software_[SoftwareCost::kernel_gap]);
+  why.given("gap before a kernel", launch_ - gap, NumberSource::calibration, "launch");
+  if (gap.base() == 0.0) return;
+  why.given("gap of the program", gap, NumberSource::software, "kernel_gap");
+  why.made(NumberBy::sum, 2, "launch", launch_);
+}
+
+/// Before it: the rate of arithmetic.
+void KernelCost::tell_roofline(Derivation& why, Flops work, Bytes traffic, Seconds time) const {
+  DerivedNumber rate = why.take();
+  const FlopRate at = FlopRate::of(rate.value);
+  why.given("work", work, NumberSource::program, "FLOPs that are executed");
+  why.put(std::move(rate));
+  why.made(NumberBy::quotient, 2, "arithmetic", work / at);
+  why.given("bytes", traffic, NumberSource::program, "views read and written");
+  why.given("memory_efficiency", memory_efficiency_, NumberSource::calibration, "memory_efficiency");
+  why.given("memory bandwidth", bandwidth_, NumberSource::device, "memory_bandwidth");
+  why.made(NumberBy::quotient, 3, "memory", traffic / (memory_efficiency_ * bandwidth_));
+  why.made(NumberBy::largest, 2, "roofline", time, "Williams, Waterman and Patterson, CACM 52(4), 2009");
+}
+
+Seconds KernelCost::gemm(const GemmShape& s, DType type, Bytes touched, Derivation* why) const {
   const bool f8 = type == DType::f8;
-  Seconds time = software_[f8 ? SoftwareCost::gemm_f8 : SoftwareCost::gemm] * products(s, type, touched);
+  const SoftwareCost factor = f8 ? SoftwareCost::gemm_f8 : SoftwareCost::gemm;
+  std::size_t parts = 2;
+  if (why != nullptr) {
+    tell_launch(*why);
+    why->given("factor of the program", software_[factor], NumberSource::software, std::string(name_of(factor)));
+  }
+  Seconds time = software_[factor] * products(s, type, touched, why);
+  if (why != nullptr) why->made(NumberBy::product, 2, "product", time);
   const auto beside = [&](SoftwareCost bytes, std::uint64_t rows, std::uint64_t columns) {
     const double elements = static_cast<double>(s.batch) * static_cast<double>(rows) * static_cast<double>(columns);
-    time += memory_time(Bytes::of(software_[bytes] * elements), bandwidth_, memory_efficiency_);
+    const Bytes moved = Bytes::of(software_[bytes] * elements);
+    const Seconds took = memory_time(moved, bandwidth_, memory_efficiency_);
+    time += took;
+    if (why == nullptr || software_[bytes] == 0.0) return;
+    why->given("bytes an element", Bytes::of(software_[bytes]), NumberSource::software, std::string(name_of(bytes)));
+    why->given("elements", elements, NumberSource::program, fmt::format("{} x {} x {}", s.batch, rows, columns));
+    why->made(NumberBy::product, 2, "bytes", moved);
+    why->given("memory_efficiency", memory_efficiency_, NumberSource::calibration, "memory_efficiency");
+    why->given("memory bandwidth", bandwidth_, NumberSource::device, "memory_bandwidth");
+    why->made(NumberBy::quotient, 3, std::string(name_of(bytes)), took);
+    ++parts;
   };
   if (s.transpose_a) {
     beside(SoftwareCost::accumulate, s.rows, s.columns);
@@ -156,10 +213,11 @@ Seconds KernelCost::gemm(const GemmShape& s, DType type, Bytes touched) const {
     // Made fp8 once for the product that follows and for the weights' gradient, which reads what this left.
     beside(SoftwareCost::quantize, s.rows, s.depth);
   }
+  if (why != nullptr) why->made(NumberBy::sum, parts, "matrix product", launch_ + time);
   return launch_ + time;
 }
 
-Seconds KernelCost::products(const GemmShape& s, DType type, Bytes touched) const {
+Seconds KernelCost::products(const GemmShape& s, DType type, Bytes touched, Derivation* why) const {
   const auto rows = static_cast<double>(s.rows);
   const auto columns = static_cast<double>(s.columns);
   const auto depth = static_cast<double>(s.depth);
@@ -171,14 +229,43 @@ Seconds KernelCost::products(const GemmShape& s, DType type, Bytes touched) cons
     measured = gemm_rate(DType::bf16, s.transpose_a, s.transpose_b);
     faster = peak(DType::f8).in(peak(DType::bf16));
   }
+  if (why != nullptr) {
+    why->given("other cores at work", compute_slowdown_, NumberSource::calibration,
+               compute_slowdown_ > 1.0 ? "busy_compute_slowdown" : "alone on its cores");
+  }
   if (measured != nullptr) {
-    const FlopRate rate = FlopRate::of(faster * interpolate(*measured, rows, columns, depth));
-    return compute_slowdown_ * (Flops::of(flops) / rate);
+    const double table = interpolate(*measured, rows, columns, depth);
+    const FlopRate rate = FlopRate::of(faster * table);
+    const Seconds time = compute_slowdown_ * (Flops::of(flops) / rate);
+    if (why != nullptr) {
+      why->given("work", Flops::of(flops), NumberSource::program,
+                 fmt::format("2 x {} x {} x {} x {}", s.batch, s.rows, s.columns, s.depth));
+      why->given("rate", FlopRate::of(table), NumberSource::calibration,
+                 fmt::format("kernels.gemm.{}{}{} at {} x {} x {}", name_of(type), s.transpose_a ? " a'" : "",
+                             s.transpose_b ? " b'" : "", s.rows, s.columns, s.depth));
+      why->given("peaks of fp8 and bf16", faster, NumberSource::device, "peak");
+      why->made(NumberBy::product, 2, "rate", rate);
+      why->made(NumberBy::quotient, 2, "measured", Flops::of(flops) / rate);
+      why->made(NumberBy::product, 2, "products", time);
+    }
+    return time;
   }
   const auto& of = gemm_[static_cast<std::size_t>(type)];
-  const double efficiency = of ? gemm_efficiency(s, *of) : 1.0;
-  return compute_slowdown_ *
-         roofline_time(Flops::of(flops), efficiency * peak(type), touched, memory_efficiency_ * bandwidth_);
+  double efficiency = 1.0;
+  if (of) {
+    efficiency = gemm_efficiency(s, *of, why);
+  } else if (why != nullptr) {
+    why->given("share of the peak", 1.0, NumberSource::calibration, "gemm: no shapes of this type");
+  }
+  const Seconds roofline =
+      roofline_time(Flops::of(flops), efficiency * peak(type), touched, memory_efficiency_ * bandwidth_);
+  if (why != nullptr) {
+    why->given("peak", peak(type), NumberSource::device, fmt::format("peak.{}", name_of(precision_of(type))));
+    why->made(NumberBy::product, 2, "rate", efficiency * peak(type));
+    tell_roofline(*why, Flops::of(flops), touched, roofline);
+    why->made(NumberBy::product, 2, "products", compute_slowdown_ * roofline);
+  }
+  return compute_slowdown_ * roofline;
 }
 
 Seconds KernelCost::gemm(const GemmShape& s, DType type) const {
@@ -189,77 +276,180 @@ Seconds KernelCost::gemm(const GemmShape& s, DType type) const {
   return gemm(s, type, Bytes::of(elements * static_cast<double>(size_of(type))));
 }
 
-Seconds KernelCost::attention(const Kernel& k, Bytes touched) const {
+Seconds KernelCost::attention(const Kernel& k, Bytes touched, Derivation* why) const {
   ORRERY_ASSERT(is_attention(k.kind) && k.batch > 0, k.kind, k.batch);
-  return launch_ + software_[SoftwareCost::attention] * attention_core(k, touched);
+  const double factor = software_[SoftwareCost::attention];
+  if (why != nullptr) {
+    tell_launch(*why);
+    why->given("factor of the program", factor, NumberSource::software, "attention");
+  }
+  const Seconds core = attention_core(k, touched, why);
+  if (why != nullptr) {
+    why->made(NumberBy::product, 2, "attention core", factor * core);
+    why->made(NumberBy::sum, 2, "attention", launch_ + factor * core);
+  }
+  return launch_ + factor * core;
 }
 
-Seconds KernelCost::attention_core(const Kernel& k, Bytes touched) const {
-  const KernelFlops flops = flops_of(k);
+Seconds KernelCost::attention_core(const Kernel& k, Bytes touched, Derivation* why) const {
   const double executed = busiest_flops(k);
   if (const RateTable* measured = rate(measured_as(k.kind), k.compute, k.options.dropout)) {
     const double sequence = static_cast<double>(k.rows) / k.batch;
-    return compute_slowdown_ *
-           (Flops::of(executed) / FlopRate::of(interpolate(*measured, sequence, static_cast<double>(k.head_dim))));
+    const FlopRate at = FlopRate::of(interpolate(*measured, sequence, static_cast<double>(k.head_dim)));
+    const Seconds time = compute_slowdown_ * (Flops::of(executed) / at);
+    if (why != nullptr) {
+      why->given("other cores at work", compute_slowdown_, NumberSource::calibration,
+                 compute_slowdown_ > 1.0 ? "busy_compute_slowdown" : "alone on its cores");
+      why->given("work", Flops::of(executed), NumberSource::program, "FLOPs that are executed, busiest rank");
+      why->given("rate", at, NumberSource::calibration,
+                 fmt::format("kernels.{}.{} at length {:g}, head width {}", name_of(measured_as(k.kind)),
+                             name_of(k.compute), sequence, k.head_dim));
+      why->made(NumberBy::quotient, 2, "measured", Flops::of(executed) / at);
+      why->made(NumberBy::product, 2, "core", time);
+    }
+    return time;
   }
   const AttentionEfficiency& e = attention_[static_cast<std::size_t>(k.compute)];
   const Bytes traffic = memory_traffic(k, touched);
-  const Bandwidth bandwidth = memory_efficiency_ * bandwidth_;
+  const KernelKind kind = measured_as(k.kind);
+  if (kind != KernelKind::attention_flash_forward && kind != KernelKind::attention_flash_backward) {
+    return unfused_attention(k, traffic, why);
+  }
   const double width = k.head_dim;
   const double keys = static_cast<double>(k.depth > 0 ? k.depth : k.rows) / k.batch;
   const double full = width / (width + e.head_half) * (k.options.causal ? keys / (keys + e.sequence_half) : 1.0);
-  switch (measured_as(k.kind)) {
-    case KernelKind::attention_flash_forward:
-      return roofline_time(Flops::of(executed), full * e.forward_efficiency * peak(k.compute), traffic, bandwidth);
-    case KernelKind::attention_flash_backward:
-      return roofline_time(Flops::of(executed), full * e.backward_efficiency * peak(k.compute), traffic, bandwidth);
-    default: {
-      // Separate kernels, one after the other: products over the whole square, then
-      // passes over the matrix.  Batched products use the plain GEMM efficiency.
-      const auto& g = gemm_[static_cast<std::size_t>(k.compute)];
-      const auto sequence = k.rows / k.batch;
-      const double efficiency =
-          g ? gemm_efficiency({sequence * k.batch * k.heads, sequence, k.head_dim, false, true}, *g) : 1.0;
-      const double kernels = k.kind == KernelKind::attention_unfused_forward ? 3.0 : 5.0;
-      // Rows of a head that do not begin at 16 bytes keep the products off the tensor cores.
-      const bool aligned = std::size_t{k.head_dim} * size_of(k.compute) % 16 == 0;
-      const FlopRate rate = aligned ? efficiency * peak(k.compute) : std::min(efficiency * peak(k.compute), vector_);
-      return (kernels - 1.0 + (k.options.dropout ? 1.0 : 0.0)) * launch_ + Flops::of(flops.counted) / rate +
-             traffic / bandwidth;
-    }
+  const bool forward = kind == KernelKind::attention_flash_forward;
+  const double efficiency = forward ? e.forward_efficiency : e.backward_efficiency;
+  const FlopRate rate = full * efficiency * peak(k.compute);
+  const Seconds time = roofline_time(Flops::of(executed), rate, traffic, memory_efficiency_ * bandwidth_);
+  if (why != nullptr) {
+    const std::string key = fmt::format("attention.{}", name_of(k.compute));
+    why->given("width and length", full, NumberSource::formula,
+               fmt::format("head width {}, {:g} keys; head_half {:g}{}", k.head_dim, keys, e.head_half,
+                           k.options.causal ? fmt::format(", sequence_half {:g}", e.sequence_half) : ""));
+    why->given("efficiency", efficiency, NumberSource::calibration,
+               key + (forward ? ".forward_efficiency" : ".backward_efficiency"));
+    why->given("peak", peak(k.compute), NumberSource::device, fmt::format("peak.{}", name_of(precision_of(k.compute))));
+    why->made(NumberBy::product, 3, "rate", rate);
+    tell_roofline(*why, Flops::of(executed), traffic, time);
   }
+  return time;
 }
 
-Seconds KernelCost::bytes(KernelKind kind, DType type, Bytes traffic, bool dropout) const {
+Seconds KernelCost::unfused_attention(const Kernel& k, Bytes traffic, Derivation* why) const {
+  // Separate kernels, one after the other: products over the whole square, then
+  // passes over the matrix.  Batched products use the plain GEMM efficiency.
+  const auto& g = gemm_[static_cast<std::size_t>(k.compute)];
+  const auto sequence = k.rows / k.batch;
+  const Flops work = Flops::of(flops_of(k).counted);
+  if (why != nullptr) tell_launch(*why);
+  const double kernels = k.kind == KernelKind::attention_unfused_forward ? 3.0 : 5.0;
+  const double further = kernels - 1.0 + (k.options.dropout ? 1.0 : 0.0);
+  if (why != nullptr) {
+    why->given("further kernels", further, NumberSource::formula,
+               "scores, softmax, dropout, product and their backward");
+    why->made(NumberBy::product, 2, "launches", further * launch_);
+    why->given("work", work, NumberSource::program, "FLOPs over the whole square");
+  }
+  double efficiency = 1.0;
+  if (g) {
+    efficiency = gemm_efficiency({sequence * k.batch * k.heads, sequence, k.head_dim, false, true}, *g, why);
+  } else if (why != nullptr) {
+    why->given("share of the peak", 1.0, NumberSource::calibration, "gemm: no shapes of this type");
+  }
+  // Rows of a head that do not begin at 16 bytes keep the products off the tensor cores.
+  const bool aligned = std::size_t{k.head_dim} * size_of(k.compute) % 16 == 0;
+  const FlopRate rate = aligned ? efficiency * peak(k.compute) : std::min(efficiency * peak(k.compute), vector_);
+  const Bandwidth bandwidth = memory_efficiency_ * bandwidth_;
+  const Seconds time = further * launch_ + work / rate + traffic / bandwidth;
+  if (why != nullptr) {
+    why->given("peak", peak(k.compute), NumberSource::device, fmt::format("peak.{}", name_of(precision_of(k.compute))));
+    why->made(NumberBy::product, 2, "rate", efficiency * peak(k.compute));
+    if (!aligned) {
+      why->given("peak beside tensor cores", vector_, NumberSource::device, "peak.fp32: heads not at 16 bytes");
+      why->made(NumberBy::least, 2, "rate", rate);
+    }
+    why->made(NumberBy::quotient, 2, "arithmetic", work / rate);
+    why->given("bytes", traffic, NumberSource::program, "views, and passes over the square");
+    why->given("memory_efficiency", memory_efficiency_, NumberSource::calibration, "memory_efficiency");
+    why->given("memory bandwidth", bandwidth_, NumberSource::device, "memory_bandwidth");
+    why->made(NumberBy::quotient, 3, "memory", traffic / bandwidth);
+    why->made(NumberBy::sum, 3, "unfused attention", time);
+  }
+  return time;
+}
+
+Seconds KernelCost::bytes(KernelKind kind, DType type, Bytes traffic, bool dropout, Derivation* why) const {
+  if (why != nullptr) {
+    tell_launch(*why);
+    why->given("other cores at work", memory_slowdown_, NumberSource::calibration,
+               memory_slowdown_ > 1.0 ? "busy_memory_slowdown" : "alone on its cores");
+    why->given("bytes", traffic, NumberSource::program, "read and written");
+  }
   if (const RateTable* measured = rate(kind, type, dropout)) {
-    return launch_ + memory_slowdown_ * (traffic / Bandwidth::of(interpolate(*measured, traffic.in(byte))));
+    const Bandwidth at = Bandwidth::of(interpolate(*measured, traffic.in(byte)));
+    const Seconds time = launch_ + memory_slowdown_ * (traffic / at);
+    if (why != nullptr) {
+      why->given("rate", at, NumberSource::calibration,
+                 fmt::format("kernels.{}.{} at so many bytes", name_of(kind), name_of(type)));
+      why->made(NumberBy::quotient, 2, "measured", traffic / at);
+      why->made(NumberBy::product, 2, "memory", time - launch_);
+      why->made(NumberBy::sum, 2, std::string(name_of(kind)), time);
+    }
+    return time;
   }
-  Seconds time = memory_slowdown_ * memory_time(passes(kind, software_) * traffic, bandwidth_, memory_efficiency_);
-  if (kind == KernelKind::advance_step) time += Seconds::of(software_[SoftwareCost::step_gap]);
-  if (kind == KernelKind::route_tokens || kind == KernelKind::route_choices) {
-    time += Seconds::of(software_[SoftwareCost::routing_gap]);
+  const double times = software_[passes_as(kind)];
+  Seconds time = memory_slowdown_ * memory_time(times * traffic, bandwidth_, memory_efficiency_);
+  std::size_t parts = 2;
+  if (why != nullptr) {
+    why->given("passes of the program", times, NumberSource::software, std::string(name_of(passes_as(kind))));
+    why->made(NumberBy::product, 2, "bytes moved", times * traffic);
+    why->given("memory_efficiency", memory_efficiency_, NumberSource::calibration, "memory_efficiency");
+    why->given("memory bandwidth", bandwidth_, NumberSource::device, "memory_bandwidth");
+    why->made(NumberBy::quotient, 3, "memory", memory_time(times * traffic, bandwidth_, memory_efficiency_));
+    why->made(NumberBy::product, 2, "memory", time);
   }
+  const auto wait = [&](SoftwareCost cost) {
+    time += Seconds::of(software_[cost]);
+    if (why == nullptr || software_[cost] == 0.0) return;
+    why->given("wait of the host", Seconds::of(software_[cost]), NumberSource::software, std::string(name_of(cost)));
+    ++parts;
+  };
+  if (kind == KernelKind::advance_step) wait(SoftwareCost::step_gap);
+  if (kind == KernelKind::route_tokens || kind == KernelKind::route_choices) wait(SoftwareCost::routing_gap);
+  if (why != nullptr) why->made(NumberBy::sum, parts, std::string(name_of(kind)), launch_ + time);
   return launch_ + time;
 }
 
-Seconds KernelCost::kernel(const Kernel& k, Bytes touched) const {
+Seconds KernelCost::kernel(const Kernel& k, Bytes touched, Derivation* why) const {
   if (k.kind == KernelKind::gemm) {
-    return gemm({k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b}, k.compute, touched);
+    return gemm({k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b}, k.compute, touched, why);
   }
   if (k.kind == KernelKind::expert_gemm) {
     // The busiest rank's rows, shared out evenly to its experts.
     GemmShape s{k.rows, k.columns, k.depth, k.options.transpose_a, k.options.transpose_b, k.batch};
     std::uint64_t& rows = k.options.transpose_a ? s.depth : s.rows;
     rows = (rows + k.batch - 1) / k.batch;
-    const Seconds time = software_[SoftwareCost::expert_gemm] * gemm(s, k.compute, touched);
-    return std::max(time, static_cast<double>(k.batch) * Seconds::of(software_[SoftwareCost::expert_gap]));
+    const double factor = software_[SoftwareCost::expert_gemm];
+    const Seconds gap = Seconds::of(software_[SoftwareCost::expert_gap]);
+    if (why != nullptr) why->given("factor of the program", factor, NumberSource::software, "expert_gemm");
+    const Seconds time = factor * gemm(s, k.compute, touched, why);
+    const Seconds launches = static_cast<double>(k.batch) * gap;
+    if (why != nullptr) {
+      why->made(NumberBy::product, 2, "grouped product", time);
+      why->given("experts", static_cast<double>(k.batch), NumberSource::program);
+      why->given("launch of an expert's product", gap, NumberSource::software, "expert_gap");
+      why->made(NumberBy::product, 2, "launches", launches);
+      why->made(NumberBy::largest, 2, "grouped product", std::max(time, launches));
+    }
+    return std::max(time, launches);
   }
-  if (is_attention(k.kind)) return attention(k, touched);
+  if (is_attention(k.kind)) return attention(k, touched, why);
   if (const std::uint32_t width = score_width(k); width > 0) {
     return gemm({k.rows / k.batch, k.depth / k.batch, width, false, true, std::uint64_t{k.batch} * k.heads}, k.compute,
-                touched);
+                touched, why);
   }
-  return bytes(k.kind, k.compute, memory_traffic(k, touched), k.options.dropout);
+  return bytes(k.kind, k.compute, memory_traffic(k, touched), k.options.dropout, why);
 }
 
 }  // namespace orrery

@@ -10,6 +10,7 @@
 #include "core/program/kernel.hpp"
 #include "core/record/calibration.hpp"
 #include "core/spec/cluster_spec.hpp"
+#include "sim/cost/derivation.hpp"
 
 namespace orrery {
 
@@ -44,7 +45,7 @@ struct GemmShape {
 [[nodiscard]] double gemm_efficiency(const GemmShape&, const GemmTile&, std::uint32_t units, double depth_half);
 
 /// The best tile of the list for the shape.  Requires a tile.
-[[nodiscard]] double gemm_efficiency(const GemmShape&, const GemmEfficiency&);
+[[nodiscard]] double gemm_efficiency(const GemmShape&, const GemmEfficiency&, Derivation* why = nullptr);
 
 /// T = max(flops / (peak * e), bytes / bandwidth): roofline, without launch.
 /// Source: Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009.
@@ -61,20 +62,23 @@ struct GemmShape {
 /// others: bytes), interpolated over its sizes.  Otherwise the roofline with
 /// the calibration's efficiencies, plus the launch gap.  A type for which the
 /// device states no peak computes at the peak of the next wider type it has.
+///
+/// `why`, where it is given, is told how the time came about (derivation.hpp).
 class KernelCost {
  public:
   /// `busy`: other ranks of the same node compute at the same time.
   KernelCost(const DeviceSpec&, const Calibration&, bool busy = false);
 
-  [[nodiscard]] Seconds gemm(const GemmShape&, DType compute, Bytes touched) const;
+  [[nodiscard]] Seconds gemm(const GemmShape&, DType compute, Bytes touched, Derivation* why = nullptr) const;
   /// With the bytes of its three operands, each moved once (C of the same type).
   [[nodiscard]] Seconds gemm(const GemmShape&, DType compute) const;
   /// An attention kernel (any of the four kinds).
-  [[nodiscard]] Seconds attention(const Kernel&, Bytes touched) const;
+  [[nodiscard]] Seconds attention(const Kernel&, Bytes touched, Derivation* why = nullptr) const;
   /// A kernel priced by its bytes.
-  [[nodiscard]] Seconds bytes(KernelKind, DType compute, Bytes traffic, bool dropout = false) const;
+  [[nodiscard]] Seconds bytes(KernelKind, DType compute, Bytes traffic, bool dropout = false,
+                              Derivation* why = nullptr) const;
   /// Any kernel.
-  [[nodiscard]] Seconds kernel(const Kernel&, Bytes touched) const;
+  [[nodiscard]] Seconds kernel(const Kernel&, Bytes touched, Derivation* why = nullptr) const;
 
  private:
   static constexpr std::size_t dtype_count = 7;
@@ -83,8 +87,11 @@ class KernelCost {
   /// With the table without dropout where there is none with it.
   [[nodiscard]] const RateTable* rate(KernelKind, DType, bool dropout) const;
   [[nodiscard]] FlopRate peak(DType) const;
-  [[nodiscard]] Seconds products(const GemmShape&, DType compute, Bytes touched) const;
-  [[nodiscard]] Seconds attention_core(const Kernel&, Bytes touched) const;
+  [[nodiscard]] Seconds products(const GemmShape&, DType compute, Bytes touched, Derivation* why) const;
+  [[nodiscard]] Seconds attention_core(const Kernel&, Bytes touched, Derivation* why) const;
+  [[nodiscard]] Seconds unfused_attention(const Kernel&, Bytes traffic, Derivation* why) const;
+  void tell_roofline(Derivation&, Flops work, Bytes traffic, Seconds time) const;
+  void tell_launch(Derivation&) const;
 
   std::array<FlopRate, dtype_count> peak_{};
   std::array<std::optional<GemmEfficiency>, dtype_count> gemm_;
@@ -92,7 +99,7 @@ class KernelCost {
   FlopRate vector_;  ///< of arithmetic beside the tensor cores
   Bandwidth bandwidth_;
   double memory_efficiency_ = 1.0;
-  Seconds launch_;
+  Seconds launch_;  ///< with the software's gap
   double compute_slowdown_ = 1.0;
   double memory_slowdown_ = 1.0;
   SoftwareCosts software_;

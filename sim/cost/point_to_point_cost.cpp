@@ -1,11 +1,44 @@
 #include "sim/cost/point_to_point_cost.hpp"
 
+#include <fmt/format.h>
+
+#include "core/base/units_text.hpp"
+
 namespace orrery {
 
-Bandwidth bandwidth_at(const LinkCost& link, Bytes message) {
-  return link.rates.values.empty() ? link.bandwidth : Bandwidth::of(interpolate(link.rates, message.in(byte)));
+Bandwidth bandwidth_at(const LinkCost& link, Bytes message, Derivation* why) {
+  const Bandwidth rate =
+      link.rates.values.empty() ? link.bandwidth : Bandwidth::of(interpolate(link.rates, message.in(byte)));
+  if (why != nullptr) {
+    const double share = link.efficiency / link.slower / link.pairs;
+    why->given("efficiency", link.efficiency, NumberSource::calibration,
+               fmt::format("level_efficiency of level {}", link.level));
+    why->given("slowdown by the program", link.slower, NumberSource::software, link.level == 0 ? "link" : "network");
+    why->given("pairs", link.pairs, NumberSource::calibration, "nccl pairs");
+    why->made(NumberBy::quotient, 3, "share of the link", share);
+    why->given("bandwidth", rate / share, NumberSource::cluster,
+               fmt::format("levels[{}].{}", link.level,
+                           link.rates.values.empty() ? "bandwidth" : "rates at messages of " + short_text(message)));
+    why->made(NumberBy::product, 2, "rate", rate);
+  }
+  return rate;
 }
 
-Seconds message_time(Bytes bytes, const LinkCost& link) { return link.latency + bytes / bandwidth_at(link, bytes); }
+void tell_latency(Derivation& why, const LinkCost& link) {
+  why.given("latency", link.latency, NumberSource::cluster, fmt::format("levels[{}].latency", link.level));
+}
+
+Seconds message_time(Bytes bytes, const LinkCost& link, Derivation* why) {
+  if (why != nullptr) {
+    tell_latency(*why, link);
+    why->given("bytes", bytes, NumberSource::program);
+  }
+  const Bandwidth rate = bandwidth_at(link, bytes, why);
+  if (why != nullptr) {
+    why->made(NumberBy::quotient, 2, "moving", bytes / rate);
+    why->made(NumberBy::sum, 2, "message", link.latency + bytes / rate, "Hockney, Parallel Computing 20(3), 1994");
+  }
+  return link.latency + bytes / rate;
+}
 
 }  // namespace orrery

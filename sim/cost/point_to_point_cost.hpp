@@ -5,6 +5,7 @@
 #include "core/base/units.hpp"
 #include "core/record/calibration.hpp"
 #include "core/spec/cluster_spec.hpp"
+#include "sim/cost/derivation.hpp"
 
 namespace orrery {
 
@@ -14,11 +15,16 @@ struct LinkCost {
   Bandwidth bandwidth;  ///< one way
   RateTable rates{};    ///< bytes/s over the bytes of a message, at most `bandwidth`; none: `bandwidth` at any size
   std::optional<SwitchSum> switches{};  ///< whether they add what they pass on
+  // What `bandwidth` and `rates` are of the level's own: efficiency / slower / pairs.
+  double efficiency = 1.0;  ///< Calibration::level_efficiency
+  double slower = 1.0;      ///< SoftwareCost::link or network
+  double pairs = 1.0;       ///< LinkCurve::pairs
+  std::size_t level = 0;    ///< of the cluster's network
   friend bool operator==(const LinkCost&, const LinkCost&) = default;
 };
 
 /// What a message of so many bytes moves at.
-[[nodiscard]] Bandwidth bandwidth_at(const LinkCost&, Bytes message);
+[[nodiscard]] Bandwidth bandwidth_at(const LinkCost&, Bytes message, Derivation* why = nullptr);
 
 /// One message.
 ///
@@ -29,6 +35,8 @@ struct LinkCost {
 /// Source: Hockney, "The communication challenge for MPP", Parallel Computing 20(3), 1994; b by size as the cluster's
 /// file gives it, which is how protocol switches are seen.
 /// Leaves out: other traffic, overheads of the two ends.
-[[nodiscard]] Seconds message_time(Bytes, const LinkCost&);
+[[nodiscard]] Seconds message_time(Bytes, const LinkCost&, Derivation* why = nullptr);
+/// Takes down the latency of a link.
+void tell_latency(Derivation&, const LinkCost&);
 
 }  // namespace orrery

@@ -70,9 +70,10 @@ struct Alone {
   const Program& program;
   const Block& block;
   const Op& op;
-  Seconds operator()(const Compute&) const { return costs.compute(program, block, op); }
-  Seconds operator()(const Collective&) const { return costs.collective(program, block, op); }
-  Seconds operator()(const Copy&) const { return costs.copy(program, block, op); }
+  Derivation* why = nullptr;
+  Seconds operator()(const Compute&) const { return costs.compute(program, block, op, why); }
+  Seconds operator()(const Collective&) const { return costs.collective(program, block, op, why); }
+  Seconds operator()(const Copy&) const { return costs.copy(program, block, op, why); }
   Seconds operator()(const Exchange&) const { return {}; }
   Seconds operator()(const Alloc&) const { return {}; }
   Seconds operator()(const Free&) const { return {}; }
@@ -85,10 +86,16 @@ bool runs_beside(const Op& op) {
          op.lane.index == index(Axis::replica);
 }
 
+/// What each op of a block costs by itself.
+void alone_times(std::vector<Seconds>& alone, const Program& program, const Block& block, const CostModel& costs) {
+  alone.clear();
+  for (const Op& op : block.ops) alone.push_back(std::visit(Alone{costs, program, block, op}, op.action));
+}
+
 /// T' = T + k min(C, T): the compute of a block, T, with collectives of C seconds beside it.
 /// What NCCL takes of the device's multiprocessors and memory while it runs is k; measured by fits, so
 /// it stands with the costs of software.
-double compute_stretch(double loss, const Block& block, const std::vector<Seconds>& alone) {
+double compute_stretch(double loss, const Block& block, const std::vector<Seconds>& alone, Derivation* why = nullptr) {
   if (loss <= 0.0) return 1.0;
   double compute = 0.0;
   double beside = 0.0;
@@ -99,7 +106,22 @@ double compute_stretch(double loss, const Block& block, const std::vector<Second
       compute += alone[i].base();
     }
   }
-  return compute > 0.0 ? 1.0 + loss * std::min(beside, compute) / compute : 1.0;
+  const double stretch = compute > 0.0 ? 1.0 + loss * std::min(beside, compute) / compute : 1.0;
+  if (why != nullptr && stretch > 1.0) {
+    why->given("alone", 1.0, NumberSource::formula);
+    why->given("time lost in each second", loss, NumberSource::software, "overlap");
+    why->given("share of the block's compute with collectives beside it", std::min(beside, compute) / compute,
+               NumberSource::formula, "block " + block.name);
+    why->made(NumberBy::product, 2, "lost", stretch - 1.0);
+    why->made(NumberBy::sum, 2, "collectives beside it", stretch);
+  }
+  return stretch;
+}
+
+/// Bytes of a message.
+Bytes bytes_of(const Program& program, const Block& block, const Op& op, const Transfer& transfer) {
+  const View& view = block.views[op.views.first + transfer.view];
+  return Bytes::of(static_cast<double>(view.count * size_of(program[view.buffer].dtype)));
 }
 
 }  // namespace
@@ -138,8 +160,7 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
       const Block& block = program.blocks[b];
       if (!priced[b]) {
         priced[b] = true;
-        alone.clear();
-        for (const Op& op : block.ops) alone.push_back(std::visit(Alone{costs, program, block, op}, op.action));
+        alone_times(alone, program, block, costs);
         const double stretch = compute_stretch(costs.overlap_loss(), block, alone);
         for (std::size_t i = 0; i < block.ops.size(); ++i) {
           const bool slowed = stretch > 1.0 && block.ops[i].lane.kind == LaneKind::compute;
@@ -158,9 +179,7 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
                ++t) {
             const Transfer& transfer = block.transfers[t];
             if (!transfer.send) continue;
-            const View& view = block.views[op.views.first + transfer.view];
-            const auto bytes = Bytes::of(static_cast<double>(view.count * size_of(program[view.buffer].dtype)));
-            row[t] = whole(costs.transfer(bytes, levels_of(transfer, rank)));
+            row[t] = whole(costs.transfer(bytes_of(program, block, op, transfer), levels_of(transfer, rank)));
             messages += static_cast<double>(row[t]);
           }
         }
@@ -170,6 +189,36 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
   }
   // No instant of the step lies beyond the sum of all ops, so no sum of times overflows below this.
   if (!(all < most_picoseconds)) too_long();
+}
+
+DerivedNumber derive(const Program& program, const CostModel& costs, std::uint32_t rank_class, BlockId id,
+                     std::uint32_t at) {
+  const Block& block = program[id];
+  const Op& op = block.ops[at];
+  Derivation why;
+  if (const auto* exchange = std::get_if<Exchange>(&op.action)) {
+    const Rank rank = representative(program, rank_class);
+    Seconds slowest;
+    for (std::uint32_t t = exchange->transfers.first; t < exchange->transfers.first + exchange->transfers.count; ++t) {
+      const Transfer& transfer = block.transfers[t];
+      if (!transfer.send) continue;
+      const Rank peer = peer_rank(program, program[transfer.group], transfer.peer, rank);
+      slowest = std::max(slowest, costs.transfer(bytes_of(program, block, op, transfer),
+                                                 costs.pair_levels(program.class_axes, rank, peer), &why));
+    }
+    if (why.size() == 0) why.given("receives", Seconds{}, NumberSource::formula, "the sender has the price");
+    if (why.size() > 1) why.made(NumberBy::largest, why.size(), "exchange", slowest);
+    return why.take();
+  }
+  const Seconds alone = std::visit(Alone{costs, program, block, op, &why}, op.action);
+  if (why.size() == 0) why.given("takes no time", Seconds{}, NumberSource::formula);
+  if (op.lane.kind == LaneKind::compute && costs.overlap_loss() > 0.0) {
+    std::vector<Seconds> times;
+    alone_times(times, program, block, costs);
+    const double stretch = compute_stretch(costs.overlap_loss(), block, times, &why);
+    if (stretch > 1.0) why.made(NumberBy::product, 2, "with collectives beside it", stretch * alone);
+  }
+  return why.take();
 }
 
 }  // namespace orrery

@@ -52,4 +52,9 @@ void resize(Prices&, const Program&);
 /// too long for whole picoseconds.
 void price(Prices&, const Program&, const CostModel&);
 
+/// How the price of one op came about: what `price` computes, taken down on the way.  An Exchange costs its slowest
+/// send, and nothing where it only receives (the sender has the price); Alloc and Free cost nothing.
+[[nodiscard]] DerivedNumber derive(const Program&, const CostModel&, std::uint32_t rank_class, BlockId,
+                                   std::uint32_t op);
+
 }  // namespace orrery

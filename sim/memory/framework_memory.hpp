@@ -23,7 +23,9 @@ enum class CrossEntropy : std::uint8_t {
   fused,     ///< in the weights' type, the gradient in place: Transformer Engine's parallel cross-entropy
   plain,     ///< the product's result in the weights' type and an fp32 copy, which the gradient is converted from
   /// PyTorch's own, operation by operation: an fp32 copy of the product's result and its log-softmax, which is kept;
-  /// backward the gradients of both in fp32 beside it, then one in the weights' type.
+  /// backward the gradients of both in fp32 beside it, then one in the weights' type.  Over a vocabulary that tensor
+  /// ranks share, DTensor's loss parallelism: forward the shifted logits, too; backward, beside what is kept, the
+  /// targets' part, the exponentials, their sum and the product, three of them at one time, in fp32.
   eager,
 };
 

@@ -36,7 +36,9 @@ bool is_head(const Program& program, const Buffer& gradient) {
 }  // namespace
 
 HeldMemory::HeldMemory(const Program& program, const FrameworkMemory& framework)
-    : program_(program), fused_(framework.cross_entropy == CrossEntropy::fused) {
+    : program_(program),
+      shares_vocabulary_(program.mesh.size(Axis::tensor) > 1),
+      fused_(framework.cross_entropy == CrossEntropy::fused) {
   if (framework.workspaces.base() > 0.0) {
     workspace_ =
         own_tensor("workspaces of matrix products", 0, 0, static_cast<std::uint64_t>(framework.workspaces.base()));
@@ -103,7 +105,11 @@ void HeldMemory::begin_logits(const Buffer& buffer, std::uint64_t product, Cross
     at_end.push_back({false, false, {}, 0, hold(fmt::format("{} ({})", buffer.name, what), bytes, into), bytes});
   };
   until_end("product", product);
-  if (entropy == CrossEntropy::eager) until_end("copy", orrery::bytes_of(buffer));
+  if (entropy != CrossEntropy::eager) return;
+  until_end("copy", orrery::bytes_of(buffer));
+  if (shares_vocabulary_) {
+    hold_during(own_tensor(buffer.name + " (shifted)", 0, 0, orrery::bytes_of(buffer)), into);
+  }
 }
 
 /// What was kept for it goes when its gradient has been converted.
@@ -115,7 +121,14 @@ void HeldMemory::turn_into_gradient(const View& logits, CrossEntropy entropy, st
   std::optional<std::uint32_t> of_copy;
   if (entropy == CrossEntropy::eager) {
     const std::uint32_t of_loss = hold(buffer.name + " (gradient of the log-softmax)", kept, into);
+    std::optional<std::uint32_t> sum;
+    if (shares_vocabulary_) {
+      const std::uint32_t exponentials = hold(buffer.name + " (exponentials)", kept, into);
+      sum = hold(buffer.name + " (sum)", kept, into);
+      let_go(exponentials);
+    }
     of_copy = hold(buffer.name + " (gradient of the copy)", kept, into);
+    if (sum) let_go(*sum);
     let_go(of_loss);
   }
   const auto free_kept = [&] { into.push_back({false, false, logits.buffer, logits.layer_shift, {}, kept}); };

@@ -98,6 +98,7 @@ class HeldMemory {
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> placeholders_;  ///< by rows and columns
   std::optional<std::uint32_t> workspace_;
   std::vector<std::uint64_t> logits_;  ///< of each buffer: bytes in the weights' type where it holds logits, else 0
+  bool shares_vocabulary_ = false;     ///< among tensor ranks
   bool fused_ = false;
 };
 

@@ -1,6 +1,9 @@
 #include "sim/cost/nccl/nccl_cost.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/diagnostics.hpp"
 #include "sim/cost/nccl/link_curve.hpp"
@@ -87,7 +90,7 @@ NcclTopology NcclCost::topology(const GroupShape& shape) const {
 }
 
 std::optional<NcclCost::Price> NcclCost::price(Collective::Kind kind, Bytes payload, const GroupShape& shape,
-                                               const NcclExcluded& excluded) const {
+                                               const NcclExcluded& excluded, Derivation* why) const {
   const std::optional<NcclCollective> collective = tuned(kind);
   if (!collective) return std::nullopt;
   const NcclTopology t = topology(shape);
@@ -99,7 +102,53 @@ std::optional<NcclCost::Price> NcclCost::price(Collective::Kind kind, Bytes payl
   const Seconds modelled = choice->time + (slower - 1.0) * choice->moving;
   const Seconds time = on_links(within ? constants_.node : constants_.network, modelled);
   // What the bytes do not explain is waiting, in which they do not load links.
-  return Price{choice->way.algorithm, choice->way.protocol, modelled, time, std::min(time, slower * choice->moving)};
+  const Price price{choice->way.algorithm, choice->way.protocol, modelled, time,
+                    std::min(time, slower * choice->moving)};
+  if (why != nullptr) tell(*why, t, *choice, payload, price);
+  return price;
+}
+
+void NcclCost::tell(Derivation& why, const NcclTopology& t, const NcclChoice& choice, Bytes payload,
+                    const Price& price) const {
+  const bool within = t.nodes == 1;
+  const double slower = within ? link_ : network_;
+  const LinkCurve& curve = within ? constants_.node : constants_.network;
+  const std::string key = within ? "nccl.node." : "nccl.network.";
+  const std::string way = fmt::format("{}, {}", name_of(price.algorithm), name_of(price.protocol));
+  const NcclGraphs graphs = nccl_graphs(t);
+  const auto tell_modelled = [&] {
+    why.given("latency of its steps", choice.time - choice.moving, NumberSource::nccl,
+              fmt::format("{}: {} ranks on {} domains", way, t.ranks, t.nodes));
+    why.given("payload", payload, NumberSource::program, "of the whole vector");
+    why.given("slowdown by the program", slower, NumberSource::software, within ? "link" : "network");
+    why.made(NumberBy::product, 2, "payload", slower * payload);
+    why.given(
+        "rate of NCCL's model", payload.base() > 0.0 ? payload / choice.moving : choice.way.bandwidth,
+        NumberSource::nccl,
+        fmt::format("{}: channels of rings {} x {:g} GB/s inside, {:g} between; of trees {}, of NVLS {}", way,
+                    graphs.ring.count, graphs.ring.inside, graphs.ring.between, graphs.tree.count, graphs.nvls.count));
+    why.made(NumberBy::quotient, 2, "moving", slower * choice.moving);
+    why.made(NumberBy::sum, 2, "time by NCCL's model", price.modelled, "NCCL 2.28.9, src/graph/tuning.cc");
+  };
+  why.given("least time", curve.floor, NumberSource::calibration, key + "floor");
+  why.given("stretch", curve.stretch, NumberSource::calibration, key + "stretch");
+  tell_modelled();
+  why.made(NumberBy::product, 2, "stretched", curve.stretch * price.modelled);
+  std::size_t parts = 1;
+  Seconds total = curve.stretch * price.modelled;
+  if (curve.fill_time.base() > 0.0) {
+    const double filled = price.modelled / curve.fill_time;
+    tell_modelled();
+    why.given("fill_time", curve.fill_time, NumberSource::calibration, key + "fill_time");
+    why.made(NumberBy::quotient, 2, "of the time to fill", filled);
+    why.made(NumberBy::saturation, 1, "1 - exp(-x)", -std::expm1(-filled));
+    why.given("fill", curve.fill, NumberSource::calibration, key + "fill");
+    why.made(NumberBy::product, 2, "pipelines fill", -std::expm1(-filled) * curve.fill);
+    total += -std::expm1(-filled) * curve.fill;
+    ++parts;
+  }
+  why.made(NumberBy::sum, parts, "over this link", total, "LinkCurve, fitted to traces/measured/collectives.csv");
+  why.made(NumberBy::largest, 2, "NCCL, " + way, price.time);
 }
 
 }  // namespace orrery

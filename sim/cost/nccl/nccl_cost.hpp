@@ -8,6 +8,7 @@
 #include "core/program/op.hpp"
 #include "core/record/calibration.hpp"
 #include "core/spec/cluster_spec.hpp"
+#include "sim/cost/derivation.hpp"
 #include "sim/cost/group_shape.hpp"
 #include "sim/cost/nccl/nccl_model.hpp"
 
@@ -44,8 +45,8 @@ class NcclCost {
   };
   /// Empty for kinds that NCCL does not tune.  Ring where what is not excluded does not exist.
   /// Requires a group of at least two.
-  [[nodiscard]] std::optional<Price> price(Collective::Kind, Bytes payload, const GroupShape&,
-                                           const NcclExcluded& = {}) const;
+  [[nodiscard]] std::optional<Price> price(Collective::Kind, Bytes payload, const GroupShape&, const NcclExcluded& = {},
+                                           Derivation* why = nullptr) const;
   [[nodiscard]] NcclTopology topology(const GroupShape&) const;
   /// Whether a level lies inside a domain.
   [[nodiscard]] bool is_inside(std::size_t level) const { return level < domain_; }
@@ -57,6 +58,8 @@ class NcclCost {
   std::vector<ChannelGraph> found_;
   std::size_t domain_ = 1;  ///< levels of a domain
   double link_ = 1.0, network_ = 1.0;
+
+  void tell(Derivation&, const NcclTopology&, const NcclChoice&, Bytes payload, const Price&) const;
 };
 
 }  // namespace orrery

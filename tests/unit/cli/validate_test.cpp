@@ -85,3 +85,31 @@ TEST_CASE("calibrate --from refuses tables and folders that are none", "[unit][c
   CHECK(ran.err.find("/nowhere is no folder") != std::string::npos);
   CHECK(run(ORRERY_PROGRAM, "calibrate --from /nowhere.csv").status == 2);
 }
+
+// Constants out of nowhere: times are far off, and what is allocated is to the byte all the same.
+TEST_CASE("validate --here trains drawn plans and compares time, kinds of operations and memory", "[unit][cli]") {
+  const TemporaryFolder folder;
+  write(folder.file("cores.toml"),
+        "schema = 1\nname = \"cores\"\ndevice = \"cpu-core\"\ndate = \"2026-11-23\"\nsource = \"assumed\"\n"
+        "cores = 2\n");
+  const std::string flags =
+      "--here --plans 3 --rounds 1 --seed 7 --calibration " + folder.file("cores.toml") + " --json";
+  const Ran ran = validate(flags);
+  CAPTURE(ran.err);
+  REQUIRE((ran.status == 0 || ran.status == 1));
+  const json out = json::parse(ran.out);
+  REQUIRE(out["plans"].size() == 3);
+  for (const json& plan : out["plans"]) {
+    CHECK(plan["measured_s"].get<double>() > 0.0);
+    CHECK(plan["peak_memory_bytes"] == plan["measured_peak_memory_bytes"]);
+  }
+  CHECK(out["summary"]["memory_exact"] == true);
+  CHECK(out["summary"]["plans_within_cores"]["n"] == 3);
+  bool products = false;
+  for (const json& kind : out["operations"])
+    products = products || (kind["name"] == "gemm" && kind["measured_s"].get<double>() > 0.0);
+  CHECK(products);
+
+  CHECK(validate("--here --collectives").status == 2);
+  CHECK(validate("--plans 3").status == 2);
+}

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -263,6 +264,33 @@ TEST_CASE("predictions say whose software they are of, and how far off they are"
   CHECK(priced("estimate demo-2x2x2")["software"]["name"] == "none");
   CHECK(priced("estimate demo-2x2x2")["step_time_s"] == priced("estimate demo-2x2x2 --software none")["step_time_s"]);
   CHECK_FALSE(priced("run cpu-one-rank --steps 1").contains("software"));
+}
+
+// What compute takes in a step is the sum of what is explained, whatever waits for what.
+TEST_CASE("estimate --explain-op takes every price apart down to figures of files", "[unit][cli]") {
+  const std::string plan = "estimate llama-3-70b-8-dgx-h100 --json";
+  const json report = json::parse(orrery_run(plan + " --explain-op all").out);
+  std::map<std::string, double> together;
+  for (const json& op : report["prices"]["operations"]) {
+    together[op["kind"]] += op["runs"].get<double>() * op["price"]["value"].get<double>();
+  }
+  for (const json& kind : report["operations"]) {
+    if (kind["name"].get<std::string>().find(' ') != std::string::npos || kind["name"] == "exchange") continue;
+    CAPTURE(kind["name"]);
+    CHECK(together[kind["name"]] == Approx(kind["time_s"].get<double>()).epsilon(1e-6));
+  }
+  CHECK(report["prices"]["sources"]["calibration"].get<std::string>().find("shipped h100") == 0);
+  CHECK(report["prices"]["sources"].contains("memory of nemo"));
+  const Ran other = orrery_run("estimate llama-3-70b-8-dgx-h100 --explain-op gemm");
+  for (const char* part : {"roofline", "memory_efficiency", "calibration: gemm.bf16.tiles", "device: peak.bf16",
+                           "full waves, tiles and depth", "Sources"}) {
+    CAPTURE(part);
+    CHECK(other.out.find(part) != std::string::npos);
+  }
+  const Ran wrong = orrery_run("estimate llama-3-70b-8-dgx-h100 --explain-op gem");
+  CHECK(wrong.status == 2);
+  CHECK(wrong.err.find("cli.explain-op") != std::string::npos);
+  CHECK(wrong.err.find("gemm") != std::string::npos);
 }
 
 TEST_CASE("a search prices with the software that is named", "[unit][cli]") {

@@ -127,8 +127,8 @@ TEST_CASE("gradients apart hold one product at a time", "[unit][memory]") {
 
 // A microbatch has 16 rows of 40 logits: 2560 bytes in fp32, 1280 in bf16.
 TEST_CASE("logits are held as the cross-entropy wants them", "[unit][memory]") {
-  const Program program = small_program();
-  const auto logits = [&](CrossEntropy entropy) {
+  const Program alone = small_program();
+  const auto logits = [&](CrossEntropy entropy, const Program& program) {
     std::uint64_t most = 0;
     const HeldMemory memory(program, {WeightGradients::in_place, entropy, {}});
     std::vector<bool> kept;
@@ -142,10 +142,15 @@ TEST_CASE("logits are held as the cross-entropy wants them", "[unit][memory]") {
     CHECK(live == 0);
     return most;
   };
-  CHECK(logits(CrossEntropy::in_place) == 2560);
-  CHECK(logits(CrossEntropy::fused) == 1280);
-  CHECK(logits(CrossEntropy::plain) == 2560 + 1280);
-  CHECK(logits(CrossEntropy::eager) == 3 * 2560);  // backward; forward 2 x 2560 and the product
+  CHECK(logits(CrossEntropy::in_place, alone) == 2560);
+  CHECK(logits(CrossEntropy::fused, alone) == 1280);
+  CHECK(logits(CrossEntropy::plain, alone) == 2560 + 1280);
+  CHECK(logits(CrossEntropy::eager, alone) == 3 * 2560);  // backward; forward 2 x 2560 and the product
+  // Two tensor ranks have 20 of the 40 each, 1280 bytes in fp32: backward the log-softmax, the targets' part, the
+  // exponentials and the sum, then the product for the exponentials; forward 3 x 1280 and the product's 640.
+  PlannedRun run = small_llama();
+  run.plan.mesh = Mesh{{{Axis::tensor, 2}}};
+  CHECK(logits(CrossEntropy::eager, lower(run.model, run.workload, run.plan)) == 4 * 1280);
 }
 
 TEST_CASE("workspaces of product libraries are always there", "[unit][memory]") {
