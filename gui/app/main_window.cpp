@@ -17,12 +17,14 @@
 #include <QVBoxLayout>
 
 #include "core/base/units_text.hpp"
+#include "gui/widgets/compare_panel.hpp"
 #include "gui/widgets/memory_panel.hpp"
 #include "gui/widgets/results_strip.hpp"
 #include "gui/widgets/search_panel.hpp"
 #include "gui/widgets/setup_panel.hpp"
 #include "gui/widgets/theme.hpp"
 #include "gui/widgets/timeline_panel.hpp"
+#include "gui/widgets/validate_panel.hpp"
 
 namespace orrery::gui {
 
@@ -71,6 +73,7 @@ MainWindow::MainWindow(Library library, std::filesystem::path own_calibration, u
     timeline_->set_step(step);
     if (is_settled()) Q_EMIT settled();
   });
+  connect(&simulations_, &SimulationService::analysed, timeline_, &TimelinePanel::set_analysis);
   connect(&simulations_, &SimulationService::failed, this, [this](const QString& why) {
     simulating_ = false;
     timeline_->set_message(why);
@@ -106,6 +109,10 @@ void MainWindow::make_panels() {
   search_panel_ = new SearchPanel(search_, focus_, tabs_);
   tabs_->addTab(timeline_, tr("&Timeline"));
   tabs_->addTab(search_panel_, tr("Sea&rch"));
+  compare_ = new ComparePanel(document_, dialogs_.file_to_open, tabs_);
+  tabs_->addTab(compare_, tr("&Compare"));
+  validate_ = new ValidatePanel(document_, dialogs_.file_to_open, tabs_);
+  tabs_->addTab(validate_, tr("V&alidate"));
   column->addWidget(tabs_, 1);
   setCentralWidget(centre);
 
@@ -188,13 +195,20 @@ void MainWindow::make_actions() {
   action(edit, tr("Pin as &baseline"), QKeySequence(Qt::CTRL | Qt::Key_B), [this] { pin_baseline(); });
   action(edit, tr("&Forget the baseline"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_B), [this] {
     baseline_.reset();
+    compare_->set_baseline(baseline_);
     show_results();
   });
 
   QMenu* view = menuBar()->addMenu(tr("&View"));
   action(view, tr("Timeline"), QKeySequence(Qt::CTRL | Qt::Key_1), [this] { show_tab(0); });
   action(view, tr("Search"), QKeySequence(Qt::CTRL | Qt::Key_2), [this] { show_tab(1); });
+  action(view, tr("Compare"), QKeySequence(Qt::CTRL | Qt::Key_3), [this] { show_tab(2); });
+  action(view, tr("Validate"), QKeySequence(Qt::CTRL | Qt::Key_4), [this] { show_tab(3); });
   view->addSeparator();
+  QMenu* layouts = view->addMenu(tr("&Layout"));
+  action(layouts, tr("&Explore"), QKeySequence(Qt::Key_F6), [this] { use_layout(Layout::explore); });
+  action(layouts, tr("&Compare"), QKeySequence(Qt::Key_F7), [this] { use_layout(Layout::compare); });
+  action(layouts, tr("&Validate"), QKeySequence(Qt::Key_F8), [this] { use_layout(Layout::validate); });
   for (QDockWidget* d : findChildren<QDockWidget*>()) view->addAction(d->toggleViewAction());
   view->addSeparator();
   QAction* dark =
@@ -264,6 +278,8 @@ void MainWindow::take_prediction(const PredictionPointer& p) {
     simulate_soon_.start();
   }
   memory_->show_report(p->report);
+  compare_->set_plan(p);
+  validate_->set_plan(p);
   show_results();
 }
 
@@ -282,6 +298,14 @@ bool MainWindow::is_settled() const { return prediction_ && !asked_ && !simulati
 
 void MainWindow::show_tab(int at) { tabs_->setCurrentIndex(at); }
 
+void MainWindow::use_layout(Layout layout) {
+  // Steps side by side want the width; figures and their reasons stand with the plan that is explored.
+  for (QDockWidget* d : findChildren<QDockWidget*>()) {
+    d->setVisible(layout == Layout::explore || d->objectName() == QStringLiteral("setup-dock"));
+  }
+  show_tab(layout == Layout::explore ? 0 : layout == Layout::compare ? 2 : 3);
+}
+
 void MainWindow::explain(Metric m) {
   explained_ = m;
   if (prediction_) explanation_->setHtml(QString::fromStdString(explanation(m, *prediction_)));
@@ -289,6 +313,7 @@ void MainWindow::explain(Metric m) {
 
 void MainWindow::pin_baseline() {
   baseline_ = prediction_;
+  compare_->set_baseline(baseline_);
   show_results();
 }
 

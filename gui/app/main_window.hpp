@@ -17,11 +17,16 @@ class QTextBrowser;
 
 namespace orrery::gui {
 
+class ComparePanel;
 class MemoryPanel;
 class ResultsStrip;
 class SearchPanel;
 class SetupPanel;
 class TimelinePanel;
+class ValidatePanel;
+
+/// Which panels are shown.
+enum class Layout : std::uint8_t { explore, compare, validate };
 
 /// What the window asks a person by a dialog; tests answer in their place.  Empty names: nothing was chosen.
 struct Dialogs {
@@ -46,11 +51,14 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] SearchService& search() { return search_; }
   [[nodiscard]] SearchPanel& search_panel() { return *search_panel_; }
   [[nodiscard]] TimelinePanel& timeline() { return *timeline_; }
+  [[nodiscard]] ComparePanel& compare_panel() { return *compare_; }
+  [[nodiscard]] ValidatePanel& validate_panel() { return *validate_; }
   /// The newest prediction; null before the first.
   [[nodiscard]] const PredictionPointer& prediction() const { return prediction_; }
   /// Whether what is shown belongs to the document as it is: predicted, and simulated or refused.
   [[nodiscard]] bool is_settled() const;
   void show_tab(int);
+  void use_layout(Layout);
   void explain(Metric);
   void pin_baseline();
   void save();
@@ -89,6 +97,8 @@ class MainWindow : public QMainWindow {
   QTabWidget* tabs_ = nullptr;
   TimelinePanel* timeline_ = nullptr;
   SearchPanel* search_panel_ = nullptr;
+  ComparePanel* compare_ = nullptr;
+  ValidatePanel* validate_ = nullptr;
   MemoryPanel* memory_ = nullptr;
   QTextBrowser* explanation_ = nullptr;
   QLabel* problem_ = nullptr;

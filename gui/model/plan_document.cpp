@@ -58,12 +58,12 @@ std::shared_ptr<const CalibrationChoice> PlanDocument::prices_of(const ClusterSp
   return chosen ? std::make_shared<const CalibrationChoice>(std::move(*chosen)) : nullptr;
 }
 
-bool PlanDocument::load(const std::filesystem::path& file, Diagnostics& d) {
+std::shared_ptr<const PricedRun> PlanDocument::read(const std::filesystem::path& file, Diagnostics& d) {
   auto run = read_plan_file(file, library_, std::nullopt, d);
-  if (!run) return false;
+  if (!run) return nullptr;
   if (!run->cluster) {
     d.error("gui.cluster", "the plan names no cluster", {"Write cluster = \"...\" into the plan."});
-    return false;
+    return nullptr;
   }
   adapt_to_cores(*run->cluster, cores_);
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
@@ -71,9 +71,15 @@ bool PlanDocument::load(const std::filesystem::path& file, Diagnostics& d) {
   run->cluster_reference = portable(run->cluster_reference, folder);
   if (!run->plan.order_file.empty()) run->plan.order_file = std::filesystem::absolute(run->plan.order_file).string();
   auto prices = prices_of(*run->cluster, run->workload.precision, d);
-  if (!prices) return false;
+  if (!prices) return nullptr;
+  return std::make_shared<const PricedRun>(PricedRun{std::move(*run), std::move(prices)});
+}
+
+bool PlanDocument::load(const std::filesystem::path& file, Diagnostics& d) {
+  auto run = read(file, d);
+  if (run == nullptr) return false;
   history_.clear();
-  set(std::make_shared<const PricedRun>(PricedRun{std::move(*run), std::move(prices)}));
+  set(std::move(run));
   return true;
 }
 
@@ -181,6 +187,30 @@ bool PlanDocument::take_file(const std::filesystem::path& file, Diagnostics& d) 
   d.error("gui.file", fmt::format("{} is nothing that can be shown here", file.filename().string()),
           {"Known: plans, models and clusters (.toml), and config.json of a Hugging Face model."});
   return false;
+}
+
+std::shared_ptr<const PricedRun> PlanDocument::on_this_machine(const PricedRun& given, Diagnostics& d) {
+  PricedRun out = given;
+  ClusterSpec& cluster = *out.run.cluster;
+  if (cluster.device.cores_shared == 0) {
+    auto local = library_.cluster("local-cpu", ".", std::nullopt, d);
+    if (!local) return nullptr;
+    cluster = std::move(*local);
+    adapt_to_cores(cluster, cores_);
+    // One machine, however many ranks.
+    cluster.devices_per_node = static_cast<std::uint32_t>(out.run.plan.mesh.size());
+    for (NetworkLevel& level : cluster.levels) level.size = cluster.devices_per_node;
+    out.run.plan.placement.clear();
+  }
+  out.prices = prices_of(cluster, out.run.workload.precision, d);
+  return out.prices == nullptr ? nullptr : std::make_shared<const PricedRun>(std::move(out));
+}
+
+void PlanDocument::renew_prices() {
+  if (!is_open()) return;
+  Diagnostics d;
+  auto prices = prices_of(*run().cluster, run().workload.precision, d);
+  if (prices) set(std::make_shared<const PricedRun>(PricedRun{run(), std::move(prices)}));
 }
 
 void PlanDocument::adopt(const Plan& plan, const PricedRun& on, const QString& what) {

@@ -51,6 +51,13 @@ class PlanDocument : public QObject {
   bool take_file(const std::filesystem::path&, Diagnostics&);
   /// Takes a plan that was found, with the model, workload and cluster that it was found on.
   void adopt(const Plan&, const PricedRun& on, const QString& what);
+  /// A plan file's run, priced; the document stays as it is.  Null after any mistake.
+  [[nodiscard]] std::shared_ptr<const PricedRun> read(const std::filesystem::path&, Diagnostics&);
+  /// The run as this machine's cores train it: on its own cluster where that is of cores, else on one that has a core
+  /// for each of its ranks, as `orrery run` judges it.  Null with the reason where that cannot be priced.
+  [[nodiscard]] std::shared_ptr<const PricedRun> on_this_machine(const PricedRun&, Diagnostics&);
+  /// Prices the run anew: the machine has been calibrated.  No step of the history.
+  void renew_prices();
 
  Q_SIGNALS:
   void changed();
