@@ -39,7 +39,7 @@ CompareView::CompareView(QWidget* parent) : QWidget(parent) {
   add_table(operations_, tr("Operations"), "compared-operations", tr("Kinds of operations of both"));
   add_table(differences_, tr("Plans"), "plan-differences", tr("What the plans decide differently"));
   for (int i = 0; i < 3; ++i) split->setStretchFactor(i, 1);
-  split->setSizes({190, 190, 210});
+  split->setSizes({165, 165, 260});
   column->addWidget(split, 1);
   set_message(tr("Nothing is compared yet."));
 }

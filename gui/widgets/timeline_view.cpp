@@ -250,15 +250,14 @@ void TimelineView::paint_path(QPainter& painter, const TimeAxis& scale) const {
     const double y = row->top + row->height - 1.0;
     const bool same =
         before != nullptr && before->place.rank == mark->place.rank && before->place.lane == mark->place.lane;
-    if (before != nullptr && !same) {
+    if (before != nullptr && before->place.rank != mark->place.rank) {  // from rank to rank
       const Row* from = row_of(before->place.rank, before->place.lane);
       painter.setPen(QPen(colour, 1.0));
       painter.drawLine(QPointF(left, from->top + from->height - 1.0), QPointF(left, y));
       painter.setPen(pen);
-      drawn_to = -1.0;
     }
     // Of ops of one row that share a pixel the first is drawn.
-    if (right - drawn_to >= 1.0 || !same) {
+    if (!same || right - drawn_to >= 1.0) {
       painter.drawLine(QPointF(std::max(-2.0, left), y), QPointF(std::max(right, left + 1.0), y));
       drawn_to = right;
     }

@@ -8,6 +8,12 @@
 #include "gui/widgets/theme.hpp"
 
 namespace orrery::gui {
+namespace {
+
+/// Terms above which the smallest are drawn as one.
+constexpr std::size_t most_terms = 8;
+
+}  // namespace
 
 WaterfallChart::WaterfallChart(QWidget* parent) : QWidget(parent) {
   auto* column = new QVBoxLayout(this);

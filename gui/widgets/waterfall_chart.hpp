@@ -17,8 +17,6 @@ class WaterfallChart : public QWidget {
  public:
   explicit WaterfallChart(QWidget* parent = nullptr);
   void show_comparison(ComparisonPointer);
-  /// Terms above which the smallest are drawn as one.
-  static constexpr std::size_t most_terms = 11;
 
  protected:
   void changeEvent(QEvent*) override;
