@@ -15,12 +15,15 @@ namespace orrery {
 
 namespace {
 
+constexpr std::uint32_t no_link = UINT32_MAX;
+
 /// An op that another may wait for: its end, and since when there was communication, and since when there
 /// were collectives, without a pause.
 struct Done {
   std::int64_t end = 0;
   std::int64_t from = 0;
   std::int64_t collective_from = 0;
+  std::uint32_t link = no_link;  ///< the last of those collectives, where they are told one by one
 };
 
 /// The latest of several ends; of equal ones the longest communication and the longest collectives.
@@ -31,11 +34,59 @@ Done latest_of(const std::vector<Done>& causes) {
       latest = d;
     } else if (d.end == latest.end) {
       latest.from = std::min(latest.from, d.from);
-      latest.collective_from = std::min(latest.collective_from, d.collective_from);
+      if (d.collective_from < latest.collective_from) {
+        latest.collective_from = d.collective_from;
+        latest.link = d.link;
+      }
     }
   }
   return latest;
 }
+
+/// The idle stretches of one rank, told one by one.
+class IdleTold {
+ public:
+  explicit IdleTold(const IdleVisitor& visit) : visit_(visit) {}
+
+  /// A collective that was ready at `begin`, behind those of `before`.
+  std::uint32_t link(Operation operation, const Done& before) {
+    if (!visit_) return no_link;
+    links_.push_back({operation, before.end, before.link});
+    return static_cast<std::uint32_t>(links_.size() - 1);
+  }
+  /// From `idle` to `end`, of which all to `cause.end` was a wait for it.
+  void gap(const Done& cause, std::int64_t idle, std::int64_t end) {
+    if (!visit_ || end <= idle) return;
+    if (cause.end > idle) {
+      part(IdlePart::Cause::bubble, {}, idle, cause.from);
+      part(IdlePart::Cause::message, {}, std::max(idle, cause.from), cause.collective_from);
+      const std::int64_t first = std::max(idle, cause.collective_from);
+      chain_.clear();
+      for (std::uint32_t l = cause.link; l != no_link; l = links_[l].before) {
+        chain_.push_back(l);
+        if (links_[l].begin <= first) break;
+      }
+      for (auto l = chain_.rbegin(); l != chain_.rend(); ++l) {
+        const std::int64_t upper = l + 1 == chain_.rend() ? cause.end : links_[*(l + 1)].begin;
+        part(IdlePart::Cause::collective, links_[*l].operation, std::max(first, links_[*l].begin), upper);
+      }
+    }
+    part(IdlePart::Cause::bubble, {}, std::max(idle, cause.end), end);
+  }
+  void part(IdlePart::Cause cause, Operation operation, std::int64_t start, std::int64_t end) const {
+    if (visit_ && end > start) visit_({cause, operation, {start, end}});
+  }
+
+ private:
+  struct Link {
+    Operation operation{};
+    std::int64_t begin = 0;
+    std::uint32_t before = no_link;
+  };
+  const IdleVisitor& visit_;
+  std::vector<Link> links_;
+  std::vector<std::uint32_t> chain_;
+};
 
 /// Adds the parts of the compute lane's gap from `idle` to the end of `cause`.
 void add_gap(RankTimes& times, const Done& cause, std::int64_t idle) {
@@ -45,20 +96,26 @@ void add_gap(RankTimes& times, const Done& cause, std::int64_t idle) {
 }
 
 /// Adds an op on a device that does one op at a time and was idle from `idle` on.
-void add_serially(RankTimes& times, const Op& op, const Span& span, std::int64_t idle) {
-  if (op.lane.kind == LaneKind::compute) return;
+void add_serially(RankTimes& times, const IdleTold& told, const Op& op, Operation operation, const Span& span,
+                  std::int64_t idle) {
+  using enum IdlePart::Cause;
+  if (op.lane.kind == LaneKind::compute) return told.part(bubble, {}, idle, span.start);
   if (std::holds_alternative<Exchange>(op.action)) {
-    times.exposed += span.end - std::max(span.start, idle);
-    return;
+    const std::int64_t moving = std::max(span.start, idle);
+    times.exposed += span.end - moving;
+    told.part(bubble, {}, idle, moving);
+    return told.part(message, {}, moving, span.end);
   }
   times.exposed += span.end - idle;
   times.collectives += span.end - idle;
+  told.part(collective, operation, idle, span.end);
 }
 
 }  // namespace
 
-RankTimes account(const Program& program, const RankTrace& trace, bool concurrent_lanes) {
+RankTimes account(const Program& program, const RankTrace& trace, bool concurrent_lanes, const IdleVisitor& visit) {
   RankTimes times;
+  IdleTold told(visit);
   TailHistory<Done> tails;
   std::vector<Done> in_block;
   std::vector<Done> causes;
@@ -76,14 +133,14 @@ RankTimes account(const Program& program, const RankTrace& trace, bool concurren
     }
     if (!is_timed(*r.op)) return;
     const Span& span = trace.spans[index(r.id)];
-    const auto operation = index(operation_of(program, *r.block, *r.op));
-    times.time[operation] += span.end - span.start;
-    ++times.count[operation];
+    const Operation operation = operation_of(program, *r.block, *r.op);
+    times.time[index(operation)] += span.end - span.start;
+    ++times.count[index(operation)];
     times.end = std::max(times.end, span.end);
     const std::size_t lane = lane_number(r.op->lane);
     if (lane == 0) times.busy += span.end - span.start;
     if (!concurrent_lanes) {
-      add_serially(times, *r.op, span, idle);
+      add_serially(times, told, *r.op, operation, span, idle);
       idle = std::max(idle, span.end);
       return;
     }
@@ -96,12 +153,14 @@ RankTimes account(const Program& program, const RankTrace& trace, bool concurren
     Done done{span.end, span.end, span.end};
     if (lane == 0) {
       add_gap(times, ready, idle);
+      told.gap(ready, idle, span.start);
       idle = span.end;
     } else if (std::holds_alternative<Exchange>(r.op->action)) {
       done.from = span.start;
     } else {
       done.from = ready.from;
       done.collective_from = ready.collective_from;
+      done.link = told.link(operation, ready);
     }
     in_block[r.op_index] = done;
     tails.issued(lane, done);
@@ -109,7 +168,9 @@ RankTimes account(const Program& program, const RankTrace& trace, bool concurren
   ORRERY_ASSERT(ops == trace.spans.size(), ops, trace.spans.size());
   if (concurrent_lanes && times.end > idle) {
     causes.assign(tails.last().begin(), tails.last().end());
-    add_gap(times, latest_of(causes), idle);
+    const Done last = latest_of(causes);
+    add_gap(times, last, idle);
+    told.gap(last, idle, times.end);
   }
   return times;
 }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "core/plan/plan.hpp"
@@ -49,8 +50,22 @@ struct RankTimes {
   std::array<std::uint64_t, operation_count> count{};
 };
 
-/// Accounts the trace of one rank.  Requires one span for each op of its step.
-[[nodiscard]] RankTimes account(const Program&, const RankTrace&, bool concurrent_lanes);
+/// A stretch of time in which a rank's compute lane is idle, and for what.
+struct IdlePart {
+  enum class Cause : std::uint8_t {
+    bubble,      ///< nothing that it waits for is communication
+    message,     ///< of an Exchange, which moves: exposed, and of the bubble too
+    collective,  ///< or Copy: exposed, and not of the bubble
+  };
+  Cause cause = Cause::bubble;
+  Operation operation{};  ///< collective: which of the ops that led here without a pause
+  Span span;
+};
+using IdleVisitor = std::function<void(const IdlePart&)>;
+
+/// Accounts the trace of one rank.  Requires one span for each op of its step.  `visit`, where given, is told every
+/// idle stretch up to the end of the rank's last op, in order of time; they leave out nothing and do not overlap.
+[[nodiscard]] RankTimes account(const Program&, const RankTrace&, bool concurrent_lanes, const IdleVisitor& visit = {});
 
 /// The Report of a trace: step time (the end of the last op of any rank), the
 /// breakdown as means over the trace's ranks, memory and traffic of the

@@ -18,12 +18,14 @@
 #include "core/base/units_text.hpp"
 #include "gui/app/plan_views.hpp"
 #include "gui/app/window_tools.hpp"
+#include "gui/widgets/compare_panel.hpp"
 #include "gui/widgets/memory_panel.hpp"
 #include "gui/widgets/results_strip.hpp"
 #include "gui/widgets/search_panel.hpp"
 #include "gui/widgets/setup_panel.hpp"
 #include "gui/widgets/theme.hpp"
 #include "gui/widgets/timeline_panel.hpp"
+#include "gui/widgets/validate_panel.hpp"
 
 namespace orrery::gui {
 
@@ -78,6 +80,7 @@ MainWindow::MainWindow(Library library, std::filesystem::path own_calibration, u
     views_->set_step(step);
     if (is_settled()) Q_EMIT settled();
   });
+  connect(&simulations_, &SimulationService::analysed, timeline_, &TimelinePanel::set_analysis);
   connect(&simulations_, &SimulationService::failed, this, [this](const QString& why) {
     simulating_ = false;
     timeline_->set_message(why);
@@ -114,6 +117,10 @@ void MainWindow::make_panels() {
   search_panel_ = new SearchPanel(search_, focus_, tabs_);
   tabs_->addTab(timeline_, tr("&Timeline"));
   tabs_->addTab(search_panel_, tr("Sea&rch"));
+  compare_ = new ComparePanel(document_, dialogs_.file_to_open, tabs_);
+  tabs_->addTab(compare_, tr("&Compare"));
+  validate_ = new ValidatePanel(document_, dialogs_.file_to_open, tabs_);
+  tabs_->addTab(validate_, tr("V&alidate"));
   column->addWidget(tabs_, 1);
   setCentralWidget(centre);
 
@@ -196,16 +203,21 @@ void MainWindow::make_actions() {
   edit->addAction(redo);
   edit->addSeparator();
   action(edit, tr("Pin as &baseline"), QKeySequence(Qt::CTRL | Qt::Key_B), [this] { pin_baseline(); });
-  action(edit, tr("&Forget the baseline"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_B), [this] {
-    baseline_.reset();
-    show_results();
-  });
+  action(edit, tr("&Forget the baseline"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_B),
+         [this] { set_baseline(nullptr); });
 
   QMenu* view = menuBar()->addMenu(tr("&View"));
   view->setObjectName(QStringLiteral("view-menu"));
   action(view, tr("Timeline"), QKeySequence(Qt::CTRL | Qt::Key_1), [this] { show_tab(0); });
   action(view, tr("Search"), QKeySequence(Qt::CTRL | Qt::Key_2), [this] { show_tab(1); });
+  action(view, tr("Compare"), QKeySequence(Qt::CTRL | Qt::Key_3), [this] { show_tab(2); });
+  action(view, tr("Validate"), QKeySequence(Qt::CTRL | Qt::Key_4), [this] { show_tab(3); });
   view->addSeparator();
+  QMenu* layouts = view->addMenu(tr("&Layout"));
+  action(layouts, tr("&Explore"), QKeySequence(Qt::Key_F6), [this] { use_layout(Layout::explore); });
+  action(layouts, tr("&Compare"), QKeySequence(Qt::Key_F7), [this] { use_layout(Layout::compare); });
+  action(layouts, tr("&Validate"), QKeySequence(Qt::Key_F8), [this] { use_layout(Layout::validate); });
+  action(layouts, tr("&Learn"), QKeySequence(Qt::Key_F9), [this] { use_layout(Layout::learn); });
   for (QDockWidget* d : findChildren<QDockWidget*>()) view->addAction(d->toggleViewAction());
   view->addSeparator();
   QAction* dark =
@@ -276,6 +288,8 @@ void MainWindow::take_prediction(const PredictionPointer& p) {
   }
   memory_->show_report(p->report);
   views_->set_prediction(p);
+  compare_->set_plan(p);
+  validate_->set_plan(p);
   show_results();
 }
 
@@ -295,6 +309,16 @@ bool MainWindow::is_settled() const { return prediction_ && !asked_ && !simulati
 
 void MainWindow::show_tab(int at) { tabs_->setCurrentIndex(at); }
 
+void MainWindow::use_layout(Layout layout) {
+  // Steps side by side want the width; figures and their reasons stand with the plan that is explored.
+  const bool wide = layout == Layout::compare || layout == Layout::validate;
+  for (QDockWidget* d : findChildren<QDockWidget*>()) {
+    d->setVisible(!wide || d->objectName() == QStringLiteral("setup-dock"));
+  }
+  if (!wide) views_->show_lessons(layout == Layout::learn);
+  if (layout != Layout::learn) show_tab(layout == Layout::explore ? 0 : layout == Layout::compare ? 2 : 3);
+}
+
 void MainWindow::explain(Metric m) {
   explained_ = m;
   if (prediction_) explanation_->setHtml(QString::fromStdString(explanation(m, *prediction_)));
@@ -304,6 +328,7 @@ void MainWindow::pin_baseline() { set_baseline(prediction_); }
 
 void MainWindow::set_baseline(PredictionPointer baseline) {
   baseline_ = std::move(baseline);
+  compare_->set_baseline(baseline_);
   show_results();
 }
 

@@ -17,13 +17,18 @@ class QTextBrowser;
 
 namespace orrery::gui {
 
+class ComparePanel;
 class MemoryPanel;
 class PlanViews;
 class ResultsStrip;
 class SearchPanel;
 class SetupPanel;
 class TimelinePanel;
+class ValidatePanel;
 class WindowTools;
+
+/// Which panels are shown.
+enum class Layout : std::uint8_t { explore, compare, validate, learn };
 
 /// What the window asks a person by a dialog; tests answer in their place.  Empty names: nothing was chosen.
 struct Dialogs {
@@ -62,11 +67,14 @@ class MainWindow : public QMainWindow {
   void show_message(const QString&);
   /// Handles events until what is shown belongs to the document; at most a minute.
   void wait_until_settled();
+  [[nodiscard]] ComparePanel& compare_panel() { return *compare_; }
+  [[nodiscard]] ValidatePanel& validate_panel() { return *validate_; }
   /// The newest prediction; null before the first.
   [[nodiscard]] const PredictionPointer& prediction() const { return prediction_; }
   /// Whether what is shown belongs to the document as it is: predicted, and simulated or refused.
   [[nodiscard]] bool is_settled() const;
   void show_tab(int);
+  void use_layout(Layout);
   void explain(Metric);
   void pin_baseline();
   void save();
@@ -103,6 +111,8 @@ class MainWindow : public QMainWindow {
   QTabWidget* tabs_ = nullptr;
   TimelinePanel* timeline_ = nullptr;
   SearchPanel* search_panel_ = nullptr;
+  ComparePanel* compare_ = nullptr;
+  ValidatePanel* validate_ = nullptr;
   MemoryPanel* memory_ = nullptr;
   PlanViews* views_ = nullptr;
   WindowTools* tools_ = nullptr;

@@ -4,17 +4,20 @@
 #include <QDir>
 #include <QElapsedTimer>
 #include <QPushButton>
+#include <QToolButton>
 #include <cstdio>
 #include <functional>
 
 #include "gui/app/main_window.hpp"
 #include "gui/app/plan_views.hpp"
+#include "gui/widgets/compare_panel.hpp"
 #include "gui/widgets/learn_panel.hpp"
 #include "gui/widgets/moves_panel.hpp"
 #include "gui/widgets/plan_graph_panel.hpp"
 #include "gui/widgets/search_panel.hpp"
 #include "gui/widgets/timeline_panel.hpp"
 #include "gui/widgets/topology_panel.hpp"
+#include "gui/widgets/validate_panel.hpp"
 
 namespace orrery::gui {
 namespace {
@@ -48,7 +51,16 @@ int take_screenshots(MainWindow& window, const QString& folder) {
   window.focus().set_stage(1);
   window.search_panel().findChild<QPushButton*>(QStringLiteral("search-start"))->click();
   good = good && wait_for([&] { return !window.search().is_running(); });
+  // The analysis comes behind the step; the comparison, once its panel is seen.
+  good = good && wait_for([&] { return window.timeline().analysis() && window.timeline().analysis()->complete; });
+  window.use_layout(Layout::compare);
+  good = good && wait_for([&] { return window.compare_panel().is_settled(); });
   const std::int64_t step = window.focus().duration();
+  // Somewhere in the middle an operation that waited for another stage.
+  const Timeline& timeline = window.timeline().analysis()->step->timeline;
+  const SliceQuery query(timeline, "exchange");
+  std::optional<SlicePlace> message;
+  for (int i = 0; i < 150; ++i) message = next_match(timeline, query, message, true);
   struct Picture {
     const char* name;
     std::function<void()> prepare;
@@ -56,7 +68,7 @@ int take_screenshots(MainWindow& window, const QString& folder) {
   const Picture pictures[] = {
       {"timeline",
        [&] {
-         window.show_tab(0);
+         window.use_layout(Layout::explore);
          window.focus().show_all();
          window.focus().select(std::nullopt);
          window.explain(Metric::step_time);
@@ -67,8 +79,30 @@ int take_screenshots(MainWindow& window, const QString& folder) {
          window.focus().select(TimeRange{step / 2 + step / 800, step / 2 + step / 320});
          window.explain(Metric::peak_memory);
        }},
+      {"operation",
+       [&] {
+         if (!message) return;
+         window.focus().select(std::nullopt);
+         window.focus().set_op(op_of(timeline, *message));
+         const std::int64_t at = slice_of(timeline, *message).start;
+         window.focus().set_visible({at - step / 60, at + step / 60});
+       }},
+      {"critical-path",
+       [&] {
+         window.focus().set_op(std::nullopt);
+         window.focus().show_all();
+         auto* button = window.timeline().findChild<QToolButton*>(QStringLiteral("show-path"));
+         button->setChecked(false);
+         button->setChecked(true);
+       }},
+      {"compare",
+       [&] {
+         window.timeline().findChild<QToolButton*>(QStringLiteral("show-path"))->setChecked(false);
+         window.use_layout(Layout::compare);
+       }},
       {"search",
        [&] {
+         window.use_layout(Layout::explore);
          window.show_tab(1);
          window.explain(Metric::mfu);
        }},
@@ -80,7 +114,7 @@ int take_screenshots(MainWindow& window, const QString& folder) {
       {"graph", [&] { window.views().show(window.views().graph()); }},
       {"lesson",
        [&] {
-         window.views().show_lessons(true);
+         window.use_layout(Layout::learn);
          LearnPanel& learn = window.views().learn();
          learn.open_lesson(2);
          learn.set_plan();
@@ -88,15 +122,9 @@ int take_screenshots(MainWindow& window, const QString& folder) {
          window.views().moves().go(3);
        }},
   };
-  const auto plan = window.document().priced();
-  for (const bool dark : {false, true}) {
-    use_theme(dark);
-    window.views().show_lessons(false);
-    if (window.document().priced() != plan) {
-      window.document().adopt(plan->run.plan, *plan, {});
-      good = good && settled();
-    }
-    for (const Picture& picture : pictures) {
+  const auto take = [&](const Picture& picture) {
+    for (const bool dark : {false, true}) {
+      use_theme(dark);
       picture.prepare();
       good = good && wait_for([&] { return window.views().is_settled(); });
       for (int i = 0; i < 5; ++i) QCoreApplication::processEvents();  // charts repaint when they come to it
@@ -104,10 +132,21 @@ int take_screenshots(MainWindow& window, const QString& folder) {
                                .arg(folder, QLatin1String(picture.name), QLatin1String(dark ? "dark" : "light"));
       if (!window.grab().save(file)) {
         std::fprintf(stderr, "error: cannot write %s\n", qPrintable(file));
-        return 3;
+        return false;
       }
     }
+    return true;
+  };
+  for (const Picture& picture : pictures) {
+    if (!take(picture)) return 3;
   }
+  // A small plan, trained here.
+  window.document().history().setClean();
+  good = good && window.open(QStringLiteral("demo-2x2x2")) && settled();
+  window.use_layout(Layout::validate);
+  window.validate_panel().findChild<QPushButton*>(QStringLiteral("validate-run"))->click();
+  good = good && wait_for([&] { return window.validate_panel().is_settled(); });
+  if (!take({"validate", [] {}})) return 3;
   window.document().history().setClean();
   if (!good) std::fprintf(stderr, "error: the window did not come to rest\n");
   return good ? 0 : 3;

@@ -82,15 +82,6 @@ WindowTools::WindowTools(MainWindow& window) : QObject(&window), window_(window)
   page(tr("Topology"), Qt::Key_5, window.views().topology());
   page(tr("Plan graph"), Qt::Key_6, window.views().graph());
   page(tr("Moves"), Qt::Key_7, window.views().moves());
-  auto* layouts = view->addMenu(tr("&Layout"));
-  const auto layout = [&](const QString& text, const QKeySequence& keys, bool lessons) {
-    QAction* a = layouts->addAction(text);
-    a->setShortcut(keys);
-    connect(a, &QAction::triggered, this, [this, lessons] { window_.views().show_lessons(lessons); });
-  };
-  layout(tr("&Explore"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_E), false);
-  layout(tr("&Learn"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_L), true);
-
   auto* help = window.menuBar()->addMenu(tr("&Help"));
   QAction* commands = help->addAction(tr("&Commands\u2026"));
   commands->setShortcut(QKeySequence(Qt::CTRL | Qt::Key_K));
@@ -99,7 +90,7 @@ WindowTools::WindowTools(MainWindow& window) : QObject(&window), window_(window)
   keys->setShortcut(QKeySequence(Qt::Key_F1));
   connect(keys, &QAction::triggered, this, [this] { show_keys(); });
   QAction* lessons = help->addAction(tr("&Lessons"));
-  connect(lessons, &QAction::triggered, this, [this] { window_.views().show_lessons(true); });
+  connect(lessons, &QAction::triggered, this, [this] { window_.use_layout(Layout::learn); });
 
   keep_soon_.setSingleShot(true);
   keep_soon_.setInterval(500);

@@ -5,10 +5,12 @@
 #include <optional>
 
 #include "gui/model/time_axis.hpp"
+#include "gui/model/timeline_places.hpp"
 
 namespace orrery::gui {
 
-/// What all views look at: the range of time on the screen, the selected range, the stage and the found plan in hand.
+/// What all views look at: the range of time on the screen, the selected range, the instant,
+/// the operation, the stage and the found plan in hand.
 ///
 /// One per window.  A view that changes it does not tell the others: all follow its signals.
 class Focus : public QObject {
@@ -27,6 +29,13 @@ class Focus : public QObject {
   [[nodiscard]] std::optional<TimeRange> selected() const { return selected_; }
   void select(std::optional<TimeRange>);
 
+  /// The instant in hand: where playing has come to.
+  [[nodiscard]] std::optional<std::int64_t> cursor() const { return cursor_; }
+  void set_cursor(std::optional<std::int64_t>);  ///< clamped to the step
+
+  [[nodiscard]] std::optional<OpPlace> op() const { return op_; }
+  void set_op(std::optional<OpPlace>);
+
   [[nodiscard]] std::optional<std::uint32_t> stage() const { return stage_; }
   void set_stage(std::optional<std::uint32_t>);
 
@@ -37,6 +46,8 @@ class Focus : public QObject {
  Q_SIGNALS:
   void visible_changed();
   void selection_changed();
+  void cursor_changed();
+  void op_changed();
   void stage_changed();
   void found_changed();
 
@@ -44,6 +55,8 @@ class Focus : public QObject {
   std::int64_t duration_ = 0;
   TimeRange visible_;
   std::optional<TimeRange> selected_;
+  std::optional<std::int64_t> cursor_;
+  std::optional<OpPlace> op_;
   std::optional<std::uint32_t> stage_;
   std::optional<std::uint64_t> found_;
 };

@@ -73,6 +73,11 @@ std::optional<PlannedRun> PlanDocument::read(const std::filesystem::path& file, 
   return run;
 }
 
+std::shared_ptr<const PricedRun> PlanDocument::read_priced(const std::filesystem::path& file, Diagnostics& d) {
+  auto run = read(file, d);
+  return run ? price(std::move(*run), d) : nullptr;
+}
+
 std::shared_ptr<const PricedRun> PlanDocument::price(PlannedRun run, Diagnostics& d) {
   auto prices = prices_of(*run.cluster, run.workload.precision, d);
   if (prices == nullptr) return nullptr;
@@ -87,8 +92,7 @@ bool PlanDocument::take(PlannedRun run, const QString& what, Diagnostics& d) {
 }
 
 bool PlanDocument::load(const std::filesystem::path& file, Diagnostics& d) {
-  auto run = read(file, d);
-  auto opened = run ? price(std::move(*run), d) : nullptr;
+  auto opened = read_priced(file, d);
   if (opened == nullptr) return false;
   history_.clear();
   set(std::move(opened));
@@ -208,6 +212,30 @@ bool PlanDocument::take_file(const std::filesystem::path& file, Diagnostics& d) 
   d.error("gui.file", fmt::format("{} is nothing that can be shown here", file.filename().string()),
           {"Known: plans, models and clusters (.toml), and config.json of a Hugging Face model."});
   return false;
+}
+
+std::shared_ptr<const PricedRun> PlanDocument::on_this_machine(const PricedRun& given, Diagnostics& d) {
+  PricedRun out = given;
+  ClusterSpec& cluster = *out.run.cluster;
+  if (cluster.device.cores_shared == 0) {
+    auto local = library_.cluster("local-cpu", ".", std::nullopt, d);
+    if (!local) return nullptr;
+    cluster = std::move(*local);
+    adapt_to_cores(cluster, cores_);
+    // One machine, however many ranks.
+    cluster.devices_per_node = static_cast<std::uint32_t>(out.run.plan.mesh.size());
+    for (NetworkLevel& level : cluster.levels) level.size = cluster.devices_per_node;
+    out.run.plan.placement.clear();
+  }
+  out.prices = prices_of(cluster, out.run.workload.precision, d);
+  return out.prices == nullptr ? nullptr : std::make_shared<const PricedRun>(std::move(out));
+}
+
+void PlanDocument::renew_prices() {
+  if (!is_open()) return;
+  Diagnostics d;
+  auto prices = prices_of(*run().cluster, run().workload.precision, d);
+  if (prices) set(std::make_shared<const PricedRun>(PricedRun{run(), std::move(prices)}));
 }
 
 void PlanDocument::adopt(const Plan& plan, const PricedRun& on, const QString& what) {

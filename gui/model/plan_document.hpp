@@ -62,6 +62,13 @@ class PlanDocument : public QObject {
   /// saved.
   [[nodiscard]] bool restore(const std::filesystem::path& from, const std::filesystem::path& path, bool saved,
                              Diagnostics&);
+  /// A plan file's run, priced; the document stays as it is.  Null after any mistake.
+  [[nodiscard]] std::shared_ptr<const PricedRun> read_priced(const std::filesystem::path&, Diagnostics&);
+  /// The run as this machine's cores train it: on its own cluster where that is of cores, else on one that has a core
+  /// for each of its ranks, as `orrery run` judges it.  Null with the reason where that cannot be priced.
+  [[nodiscard]] std::shared_ptr<const PricedRun> on_this_machine(const PricedRun&, Diagnostics&);
+  /// Prices the run anew: the machine has been calibrated.  No step of the history.
+  void renew_prices();
 
  Q_SIGNALS:
   void changed();

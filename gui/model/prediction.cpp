@@ -7,14 +7,11 @@
 #include "sim/memory/memory_report.hpp"
 
 namespace orrery::gui {
-namespace {
 
 CostModel costs_of(const Prediction& p) {
   const Plan& plan = p.run.plan;
   return CostModel(*p.run.cluster, p.prices->calibration, plan.mesh, plan.placement, plan.collective_algorithm);
 }
-
-}  // namespace
 
 Prediction predict_live(std::shared_ptr<const PricedRun> given) {
   const auto start = std::chrono::steady_clock::now();
@@ -40,8 +37,9 @@ Prediction completed(Prediction p) {
 
 Prediction predict(std::shared_ptr<const PricedRun> given) { return completed(predict_live(std::move(given))); }
 
-Simulation simulate_step(const Prediction& p, const std::atomic<bool>& cancelled) {
+Simulation simulate_step(const Prediction& p, const std::atomic<bool>& cancelled, bool critical_path) {
   SimulateOptions options;
+  options.critical_path = critical_path;
   options.progress.cancelled = &cancelled;
   Simulation out = simulate(p.run, *p.program, costs_of(p), options);
   tell_prices(out.report, *p.prices);

@@ -9,6 +9,7 @@
 #include "core/program/program.hpp"
 #include "core/record/report.hpp"
 #include "planner/resolve.hpp"
+#include "sim/cost/cost_model.hpp"
 #include "sim/des/simulate.hpp"
 #include "validate/calibration_choice.hpp"
 
@@ -40,9 +41,13 @@ struct Prediction {
 /// Both.
 [[nodiscard]] Prediction predict(std::shared_ptr<const PricedRun>);
 
-/// What `orrery simulate` answers: one traced rank for each class.  Throws
-/// SimulationCancelled once `cancelled` is set.
-[[nodiscard]] Simulation simulate_step(const Prediction&, const std::atomic<bool>& cancelled);
+/// What prices it.
+[[nodiscard]] CostModel costs_of(const Prediction&);
+
+/// What `orrery simulate` answers: one traced rank for each class; with the critical path and what faster ops would
+/// bring, where wished.  Throws SimulationCancelled once `cancelled` is set.
+[[nodiscard]] Simulation simulate_step(const Prediction&, const std::atomic<bool>& cancelled,
+                                       bool critical_path = false);
 
 /// Of a search on the cluster: what its tensors may take of every device's memory ("auto" of --memory-margin).
 [[nodiscard]] ClusterSpec searched_cluster(const ClusterSpec&, const Calibration&);

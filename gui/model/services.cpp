@@ -34,8 +34,8 @@ PredictionService::PredictionService(QObject* parent)
 
 void PredictionService::request(std::shared_ptr<const PricedRun> run) { worker_.submit(std::move(run)); }
 
-SimulationService::SimulationService(QObject* parent)
-    : QObject(parent), worker_([this](const PredictionPointer& request, const std::atomic<bool>& outdated) {
+SimulationService::SimulationService(QObject* parent, bool analyses)
+    : QObject(parent), worker_([this, analyses](const PredictionPointer& request, const std::atomic<bool>& outdated) {
         try {
           const std::uint64_t operations = traced_operations(*request->program);
           if (operations > most_drawn_operations) {
@@ -46,13 +46,41 @@ SimulationService::SimulationService(QObject* parent)
           done->prediction = request;
           done->simulation = simulate_step(*request, outdated);
           done->timeline = make_timeline(*request->program, done->simulation.trace);
-          post(this, [this, step = SimulatedPointer(std::move(done))] { Q_EMIT simulated(step); });
+          const SimulatedPointer step = std::move(done);
+          post(this, [this, step] { Q_EMIT simulated(step); });
+          if (analyses && operations <= most_analysed_operations && !outdated) analyse(step, outdated);
         } catch (const SimulationCancelled&) {
           // A newer request waits, or nobody wants the answer.
         } catch (const std::exception& e) {
           post(this, [this, why = QString::fromStdString(e.what())] { Q_EMIT failed(why); });
         }
       }) {}
+
+void SimulationService::analyse(const SimulatedPointer& step, const std::atomic<bool>& outdated) {
+  const Prediction& p = *step->prediction;
+  const CostModel costs = costs_of(p);
+  Prices prices;
+  price(prices, *p.program, costs);
+  StepAnalysis analysis{step, std::make_shared<const Dependencies>(*p.program, prices, timeline_of(step)), {}, {}, {},
+                        false};
+  const auto tell = [this](const StepAnalysis& a) {
+    post(this, [this, told = std::make_shared<const StepAnalysis>(a)] { Q_EMIT analysed(told); });
+  };
+  // Ranks that take turns on cores are simulated one by one, and the trace has one of each class only.
+  if (prices.core_count == 0) {
+    analysis.path = critical_path(*p.program, prices, program_classes(*p.program), step->simulation.trace);
+    analysis.marks = path_marks(step->timeline, analysis.path);
+    tell(analysis);
+  }
+  if (outdated) return;
+  Simulation again = simulate_step(p, outdated, true);
+  if (outdated) return;  // gains may be missing
+  analysis.path = std::move(*again.critical_path);
+  analysis.marks = path_marks(step->timeline, analysis.path);
+  analysis.gains = std::move(again.gains);
+  analysis.complete = true;
+  tell(analysis);
+}
 
 void SimulationService::request(PredictionPointer prediction) { worker_.submit(std::move(prediction)); }
 

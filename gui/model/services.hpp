@@ -4,6 +4,7 @@
 #include <QString>
 #include <memory>
 
+#include "gui/model/dependencies.hpp"
 #include "gui/model/latest_worker.hpp"
 #include "gui/model/prediction.hpp"
 #include "gui/model/timeline.hpp"
@@ -19,6 +20,18 @@ struct SimulatedStep {
   Timeline timeline;
 };
 using SimulatedPointer = std::shared_ptr<const SimulatedStep>;
+[[nodiscard]] inline TimelinePointer timeline_of(const SimulatedPointer& step) { return {step, &step->timeline}; }
+
+/// Why a simulated step takes as long as it does.
+struct StepAnalysis {
+  SimulatedPointer step;
+  std::shared_ptr<const Dependencies> dependencies;
+  CriticalPath path;
+  std::vector<PathMark> marks;  ///< of the path, on the timeline
+  std::vector<Gain> gains;      ///< what faster ops would bring; empty until `complete`
+  bool complete = false;
+};
+using AnalysisPointer = std::shared_ptr<const StepAnalysis>;
 
 /// Predicts on a thread of its own: latest request wins, answers come in the order of the requests.  Each request is
 /// answered at once, and, unless a newer one waits, again when it is complete.
@@ -36,23 +49,31 @@ class PredictionService : public QObject {
   LatestWorker<std::shared_ptr<const PricedRun>> worker_;
 };
 
-/// Simulates on a thread of its own; a newer request stops the older.
+/// Simulates on a thread of its own; a newer request stops the older.  When a step is there it is analysed: first who
+/// waits for whom and the critical path, then, by simulating the step again for each kind of op on it, what faster ops
+/// would bring.
 class SimulationService : public QObject {
   Q_OBJECT
  public:
-  explicit SimulationService(QObject* parent = nullptr);
+  /// `analyses`: steps are analysed too.
+  explicit SimulationService(QObject* parent = nullptr, bool analyses = true);
   void request(PredictionPointer);
 
  Q_SIGNALS:
   void simulated(const orrery::gui::SimulatedPointer&);
+  void analysed(const orrery::gui::AnalysisPointer&);
   void failed(const QString& why);
 
  private:
-  LatestWorker<PredictionPointer> worker_;
+  void analyse(const SimulatedPointer&, const std::atomic<bool>& outdated);
+
+  LatestWorker<PredictionPointer> worker_;  ///< last: its thread uses the others
 };
 
 /// Operations of the traced ranks above which a step is not drawn.
 inline constexpr std::uint64_t most_drawn_operations = std::uint64_t{1} << 24;
+/// Above which it is not analysed: that takes a hundred bytes for each.
+inline constexpr std::uint64_t most_analysed_operations = std::uint64_t{1} << 22;
 /// Those of one rank of each class.
 [[nodiscard]] std::uint64_t traced_operations(const Program&);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <QCoreApplication>
+#include <algorithm>
 
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_names.hpp"
@@ -78,6 +79,74 @@ TableContent statistics_table(const std::vector<KindStatistics>& kinds, TimeRang
                          count(k.count),
                          time(Seconds::of(k.count == 0 ? 0.0 : t / static_cast<double>(k.count)))}});
   }
+  return out;
+}
+
+TableContent dependency_table(const Timeline& timeline, const std::optional<OpPlace>& op,
+                              const std::vector<Dependency>& dependencies) {
+  TableContent out;
+  out.headers = {tr("Relation"), tr("Operation"), tr("Rank"),    tr("Op"),
+                 tr("From"),     tr("To"),        tr("Microb."), tr("Because")};
+  const auto add = [&](const QString& relation, const OpPlace& at, const QString& because) {
+    const auto place = place_of(timeline, at);
+    if (!place) return;
+    const Slice& s = slice_of(timeline, *place);
+    const auto seconds_of = [](std::int64_t t) { return Seconds::of(static_cast<double>(t) * 1e-12); };
+    out.rows.push_back({out.rows.size(),
+                        {{relation},
+                         {q(timeline.names[s.name])},
+                         count(index(timeline.ranks[at.rank].rank)),
+                         count(index(s.op)),
+                         time(seconds_of(s.start)),
+                         time(seconds_of(s.end)),
+                         count(s.microbatch),
+                         {because}}});
+  };
+  if (!op) return out;
+  add(tr("this"), *op, {});
+  for (const Dependency& d : dependencies) {
+    if (d.kind == Dependency::Kind::collective && d.from == *op) continue;  // it stands there the other way round
+    const bool into = d.to == *op;
+    const QString relation = d.kind == Dependency::Kind::collective ? tr("together with")
+                             : into ? (d.last ? tr("waited last for") : tr("waited for"))
+                                    : tr("is waited for by");
+    add(relation, into ? d.from : d.to, tr(name_of(d.kind)));
+  }
+  return out;
+}
+
+TableContent path_table(const StepAnalysis& analysis) {
+  TableContent out;
+  out.headers = {tr("On the critical path"), tr("Time"), tr("Of the step"), tr("A tenth less saves"),
+                 tr("Of the step")};
+  const std::int64_t step = analysis.path.steps.empty() ? 0 : analysis.path.steps.back().end;
+  const auto seconds_of = [](std::int64_t t) { return Seconds::of(static_cast<double>(t) * 1e-12); };
+  const auto share = [&](std::int64_t t) {
+    return percent(step > 0 ? static_cast<double>(t) / static_cast<double>(step) : 0);
+  };
+  const auto add = [&](const QString& name, std::int64_t on_path, const Gain* gain) {
+    CellRow row{out.rows.size(), {{name}, time(seconds_of(on_path)), share(on_path), {}, {}}};
+    if (gain != nullptr) {
+      row.cells[3] = time(seconds_of(gain->saved));
+      row.cells[4] = share(gain->saved);
+    }
+    out.rows.push_back(std::move(row));
+  };
+  if (analysis.complete) {
+    for (const Gain& g : analysis.gains) {
+      if (g.links) continue;
+      add(g.all_compute ? tr("all kernels together") : q(name_of(g.operation)), g.on_path, &g);
+    }
+  } else {
+    const std::vector<std::int64_t> sums = analysis.path.by_operation();
+    std::vector<std::size_t> order;
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      if (sums[i] > 0) order.push_back(i);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sums[a] > sums[b]; });
+    for (const std::size_t i : order) add(q(name_of(Operation{static_cast<std::uint8_t>(i)})), sums[i], nullptr);
+  }
+  if (analysis.path.waiting > 0) add(tr("waiting for a core"), analysis.path.waiting, nullptr);
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include "gui/model/cell_table.hpp"
 #include "gui/model/metric.hpp"
+#include "gui/model/services.hpp"
 #include "gui/model/timeline.hpp"
 #include "planner/search.hpp"
 
@@ -22,6 +23,11 @@ struct TableContent {
 [[nodiscard]] TableContent memory_table(const Report&);
 /// What a range of the timeline holds.
 [[nodiscard]] TableContent statistics_table(const std::vector<KindStatistics>&, TimeRange, std::size_t ranks);
+/// An op, what it waited for and who waits for it.  Without an op: headers alone.
+[[nodiscard]] TableContent dependency_table(const Timeline&, const std::optional<OpPlace>&,
+                                            const std::vector<Dependency>&);
+/// The critical path by kind of operation, longest first, with what a tenth less of it saves.
+[[nodiscard]] TableContent path_table(const StepAnalysis&);
 /// Found plans, best first.  Ids are numbers in the space.
 [[nodiscard]] TableContent found_table(const std::vector<FoundPlan>&);
 

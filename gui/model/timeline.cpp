@@ -26,15 +26,50 @@ SliceKind kind_of(const Block& block, const Op& op) {
   return SliceKind::collective;
 }
 
-/// Between the slices of a compute lane, before and after them.
-std::vector<TimeRange> idle_ranges(const TimelineLane& compute, std::int64_t duration) {
-  std::vector<TimeRange> out;
-  std::int64_t clock = 0;
-  for (const Slice& s : compute.slices) {
-    if (s.start > clock) out.push_back({clock, s.start});
-    clock = std::max(clock, s.end);
+/// Numbers of operations' names, given as they come up.
+class Names {
+ public:
+  explicit Names(std::vector<std::string>& names) : names_(names) {}
+  std::uint32_t of(Operation operation) {
+    std::uint32_t& known = number_[index(operation)];
+    if (known == 0) {
+      names_.push_back(name_of(operation));
+      known = static_cast<std::uint32_t>(names_.size());
+    }
+    return known - 1;
   }
-  if (duration > clock) out.push_back({clock, duration});
+
+ private:
+  std::vector<std::string>& names_;
+  std::array<std::uint32_t, operation_count> number_{};  ///< plus one
+};
+
+/// Live bytes from the Alloc and Free ops of setup and step, which take the instants of the trace.
+std::vector<MemoryPoint> memory_of(const Program& program, const RankTrace& trace) {
+  std::int64_t live = 0, peak = 0;
+  const auto apply = [&](const OpRun& run) {
+    const auto* alloc = std::get_if<Alloc>(&run.op->action);
+    const auto* free = std::get_if<Free>(&run.op->action);
+    if (alloc == nullptr && free == nullptr) return false;
+    const Buffer& buffer = program[alloc != nullptr ? alloc->what : free->what];
+    if (buffer.tier != Tier::device) return false;
+    live += static_cast<std::int64_t>(bytes_of(buffer)) * (alloc != nullptr ? 1 : -1);
+    peak = std::max(peak, live);
+    return true;
+  };
+  const RankClass& ranks = program.classes[class_of(program, trace.rank)];
+  for_each_op(program, ranks.setup, apply);
+  peak = live;
+  std::vector<MemoryPoint> out{{0, static_cast<std::uint64_t>(live), static_cast<std::uint64_t>(live)}};
+  for_each_op(program, ranks.step, [&](const OpRun& run) {
+    if (is_timed(*run.op)) return;
+    const std::int64_t time = std::max(out.back().time, trace.spans[index(run.id)].start);
+    if (time > out.back().time) peak = live;
+    if (!apply(run)) return;
+    if (time > out.back().time) out.push_back({time, 0, 0});
+    out.back().live = static_cast<std::uint64_t>(live);
+    out.back().peak = static_cast<std::uint64_t>(peak);
+  });
   return out;
 }
 
@@ -57,24 +92,19 @@ const char* name_of(SliceKind kind) {
 Timeline make_timeline(const Program& program, const Trace& trace) {
   Timeline out;
   out.microbatches = program.microbatches;
-  std::array<std::uint32_t, operation_count> names{};  // number in out.names, plus one
+  Names names(out.names);
   for (const RankTrace& ranks : trace.ranks) {
-    TimelineRank rank{ranks.rank, program.mesh.coordinate(ranks.rank, Axis::pipeline), {}, {}};
+    TimelineRank rank{ranks.rank, program.mesh.coordinate(ranks.rank, Axis::pipeline), {}, {}, {}};
     std::array<TimelineLane, lane_count> lanes;
     for_each_op(program, program.classes[class_of(program, ranks.rank)].step, [&](const OpRun& run) {
       const Span span = ranks.spans[index(run.id)];
       out.duration = std::max(out.duration, span.end);
       if (!is_timed(*run.op) || span.end <= span.start) return;
-      const Operation operation = operation_of(program, *run.block, *run.op);
-      std::uint32_t& name = names[index(operation)];
-      if (name == 0) {
-        out.names.push_back(name_of(operation));
-        name = static_cast<std::uint32_t>(out.names.size());
-      }
+      const std::uint32_t name = names.of(operation_of(program, *run.block, *run.op));
       TimelineLane& lane = lanes[lane_number(run.op->lane)];
       lane.lane = run.op->lane;
       lane.slices.push_back(
-          {span.start, span.end, run.id, name - 1, run.microbatch, run.layer, kind_of(*run.block, *run.op)});
+          {span.start, span.end, run.id, name, run.microbatch, run.layer, kind_of(*run.block, *run.op)});
     });
     for (TimelineLane& lane : lanes) {
       const bool compute = &lane == &lanes.front();  // there even where it does nothing
@@ -85,9 +115,19 @@ Timeline make_timeline(const Program& program, const Trace& trace) {
       out.slices += lane.slices.size();
       rank.lanes.push_back(std::move(lane));
     }
+    static_cast<void>(account(program, ranks, trace.concurrent_lanes, [&](const IdlePart& part) {
+      const bool named = part.cause == IdlePart::Cause::collective;
+      rank.idle.push_back({{part.span.start, part.span.end}, part.cause, named ? names.of(part.operation) : 0});
+    }));
+    rank.memory = memory_of(program, ranks);
+    for (const MemoryPoint& p : rank.memory) out.most_memory = std::max(out.most_memory, p.peak);
     out.ranks.push_back(std::move(rank));
   }
-  for (TimelineRank& rank : out.ranks) rank.idle = idle_ranges(rank.lanes.front(), out.duration);
+  for (TimelineRank& rank : out.ranks) {
+    std::int64_t end = rank.lanes.front().slices.empty() ? 0 : rank.lanes.front().slices.back().end;
+    if (!rank.idle.empty()) end = std::max(end, rank.idle.back().range.end);
+    if (end < out.duration) rank.idle.push_back({{end, out.duration}, IdlePart::Cause::bubble, 0});
+  }
   return out;
 }
 
@@ -112,30 +152,69 @@ const Slice* slice_before(const TimelineLane& lane, std::int64_t time) {
   return at == lane.slices.begin() ? nullptr : &*std::prev(at);
 }
 
+std::uint64_t memory_at(const TimelineRank& rank, std::int64_t time) {
+  const auto at = std::upper_bound(rank.memory.begin(), rank.memory.end(), time,
+                                   [](std::int64_t t, const MemoryPoint& p) { return t < p.time; });
+  return at == rank.memory.begin() ? 0 : std::prev(at)->live;
+}
+
+std::optional<std::int64_t> next_event(const Timeline& timeline, std::int64_t time) {
+  std::optional<std::int64_t> out;
+  for (const TimelineRank& rank : timeline.ranks) {
+    for (const TimelineLane& lane : rank.lanes) {
+      const Slice* s = slice_after(lane, time);
+      if (s != nullptr && (!out || s->start < *out)) out = s->start;
+    }
+  }
+  return out;
+}
+
+std::optional<std::int64_t> previous_event(const Timeline& timeline, std::int64_t time) {
+  std::optional<std::int64_t> out;
+  for (const TimelineRank& rank : timeline.ranks) {
+    for (const TimelineLane& lane : rank.lanes) {
+      const auto at = std::lower_bound(lane.slices.begin(), lane.slices.end(), time,
+                                       [](const Slice& s, std::int64_t t) { return s.start < t; });
+      if (at != lane.slices.begin() && (!out || std::prev(at)->start > *out)) out = std::prev(at)->start;
+    }
+  }
+  return out;
+}
+
 std::vector<KindStatistics> statistics(const Timeline& timeline, TimeRange range) {
-  std::vector<KindStatistics> kinds(timeline.names.size());
-  for (std::size_t n = 0; n < kinds.size(); ++n) kinds[n].name = timeline.names[n];
-  KindStatistics idle{"compute lane idle", 0, 0, true};
+  // What lanes do by name; behind it what compute lanes wait for by name, messages, and the bubble.
+  const std::size_t names = timeline.names.size();
+  std::vector<KindStatistics> kinds(2 * names + 2);
+  for (std::size_t n = 0; n < names; ++n) {
+    kinds[n].name = timeline.names[n];
+    kinds[names + n].name = "waiting for " + timeline.names[n];
+  }
+  kinds[2 * names].name = "bubble, a message moving";
+  kinds[2 * names + 1].name = "bubble";
+  for (std::size_t k = names; k < kinds.size(); ++k) kinds[k].idle = true;
+  const auto add = [&](KindStatistics& k, std::int64_t start, std::int64_t end) {
+    k.time += std::min(end, range.end) - std::max(start, range.start);
+    ++k.count;
+  };
   for (const TimelineRank& rank : timeline.ranks) {
     for (const TimelineLane& lane : rank.lanes) {
       const auto first = std::partition_point(lane.slices.begin(), lane.slices.end(),
                                               [&](const Slice& s) { return s.end <= range.start; });
-      for (auto s = first; s != lane.slices.end() && s->start < range.end; ++s) {
-        kinds[s->name].time += std::min(s->end, range.end) - std::max(s->start, range.start);
-        ++kinds[s->name].count;
-      }
+      for (auto s = first; s != lane.slices.end() && s->start < range.end; ++s) add(kinds[s->name], s->start, s->end);
     }
-    for (const TimeRange& gap : rank.idle) {
-      const std::int64_t inside = std::min(gap.end, range.end) - std::max(gap.start, range.start);
-      if (inside <= 0) continue;
-      idle.time += inside;
-      ++idle.count;
+    const auto first = std::partition_point(rank.idle.begin(), rank.idle.end(),
+                                            [&](const IdleRange& i) { return i.range.end <= range.start; });
+    for (auto i = first; i != rank.idle.end() && i->range.start < range.end; ++i) {
+      const std::size_t kind = i->cause == IdlePart::Cause::collective ? names + i->name
+                               : i->cause == IdlePart::Cause::message  ? 2 * names
+                                                                       : 2 * names + 1;
+      add(kinds[kind], i->range.start, i->range.end);
     }
   }
   std::erase_if(kinds, [](const KindStatistics& k) { return k.count == 0; });
-  std::stable_sort(kinds.begin(), kinds.end(),
-                   [](const KindStatistics& a, const KindStatistics& b) { return a.time > b.time; });
-  kinds.push_back(std::move(idle));
+  std::stable_sort(kinds.begin(), kinds.end(), [](const KindStatistics& a, const KindStatistics& b) {
+    return a.idle != b.idle ? b.idle : a.time > b.time;
+  });
   return kinds;
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/ids.hpp"
 #include "core/program/program.hpp"
+#include "core/record/summarize.hpp"
 #include "core/record/trace.hpp"
 
 namespace orrery::gui {
@@ -49,12 +51,27 @@ struct TimelineLane {
   std::vector<Slice> slices;
 };
 
+/// A stretch in which the compute lane does nothing.
+struct IdleRange {
+  TimeRange range;
+  IdlePart::Cause cause = IdlePart::Cause::bubble;
+  std::uint32_t name = 0;  ///< collective: which, into Timeline::names
+};
+
+/// Live device memory from `time` on, until the next point.
+struct MemoryPoint {
+  std::int64_t time = 0;
+  std::uint64_t live = 0;  ///< bytes, once all that changes at that instant has changed
+  std::uint64_t peak = 0;  ///< most while it changed
+};
+
 /// A rank with its lanes that do anything, the compute lane first.
 struct TimelineRank {
   Rank rank{};
   std::uint32_t stage = 0;  ///< its place in the pipeline
   std::vector<TimelineLane> lanes;
-  std::vector<TimeRange> idle;  ///< in which the compute lane does nothing, from 0 to the end of the step
+  std::vector<IdleRange> idle;      ///< in order; with the compute lane's slices they fill the step
+  std::vector<MemoryPoint> memory;  ///< in order, the first at 0
 };
 
 /// A step as it is drawn.
@@ -64,7 +81,9 @@ struct Timeline {
   std::vector<std::string> names;   ///< kinds of operations: "gemm", "all_reduce tensor"
   std::uint32_t microbatches = 1;
   std::uint64_t slices = 0;
+  std::uint64_t most_memory = 0;  ///< bytes, of any rank
 };
+using TimelinePointer = std::shared_ptr<const Timeline>;
 
 /// Sorts the spans of a trace into lanes.  Ops that take no time (Alloc, Free, and what the trace gives no length) have
 /// no slice.
@@ -76,14 +95,21 @@ struct Timeline {
 [[nodiscard]] const Slice* slice_after(const TimelineLane&, std::int64_t time);
 [[nodiscard]] const Slice* slice_before(const TimelineLane&, std::int64_t time);
 
+/// Bytes live on the rank at `time`.
+[[nodiscard]] std::uint64_t memory_at(const TimelineRank&, std::int64_t time);
+
+/// When the next slice of any lane begins after `time`, and the last before it; none at the ends.
+[[nodiscard]] std::optional<std::int64_t> next_event(const Timeline&, std::int64_t time);
+[[nodiscard]] std::optional<std::int64_t> previous_event(const Timeline&, std::int64_t time);
+
 /// What one kind of operation does inside a range, summed over ranks.
 struct KindStatistics {
-  std::string name;  ///< of Timeline::names, or "compute lane idle"
+  std::string name;  ///< of Timeline::names; idle: "bubble", "waiting for all_reduce tensor"
   std::int64_t time = 0;
-  std::uint64_t count = 0;  ///< slices that touch the range; idle: gaps
+  std::uint64_t count = 0;  ///< slices that touch the range; idle: stretches
   bool idle = false;
 };
-/// Most time first; idle time of the compute lanes is the last entry.
+/// Most time first: of what lanes do, then of what compute lanes are idle for.
 [[nodiscard]] std::vector<KindStatistics> statistics(const Timeline&, TimeRange);
 
 }  // namespace orrery::gui

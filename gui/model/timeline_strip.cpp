@@ -56,6 +56,24 @@ std::vector<StripPixel> strip(const TimelineLane& lane, const TimeAxis& axis, Sl
   return out;
 }
 
+std::vector<std::uint64_t> memory_strip(const std::vector<MemoryPoint>& points, const TimeAxis& axis) {
+  std::vector<std::uint64_t> out(static_cast<std::size_t>(std::max(0, axis.width)), 0);
+  auto next = std::partition_point(points.begin(), points.end(),
+                                   [&](const MemoryPoint& p) { return p.time < axis.range.start; });
+  std::uint64_t live = next == points.begin() ? 0 : std::prev(next)->live;
+  for (std::size_t x = 0; x < out.size(); ++x) {
+    const std::int64_t end =
+        std::max(axis.time_of(static_cast<double>(x)) + 1, axis.time_of(static_cast<double>(x + 1)));
+    std::uint64_t most = live;
+    for (; next != points.end() && next->time < end; ++next) {
+      most = std::max(most, next->peak);
+      live = next->live;
+    }
+    out[x] = most;
+  }
+  return out;
+}
+
 void for_each_wide(const TimelineLane& lane, TimeRange range, std::int64_t least,
                    const std::function<void(const Slice&)>& visit) {
   auto s = std::partition_point(lane.slices.begin(), lane.slices.end(),

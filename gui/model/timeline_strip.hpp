@@ -33,6 +33,9 @@ struct StripPixel {
 /// is at least one (least_range sees to it).  Looks at every slice in the range once.
 [[nodiscard]] std::vector<StripPixel> strip(const TimelineLane&, const TimeAxis&, SliceColour);
 
+/// Most bytes live in each pixel's time.  The points are in order and begin at 0 or before the range.
+[[nodiscard]] std::vector<std::uint64_t> memory_strip(const std::vector<MemoryPoint>&, const TimeAxis&);
+
 /// Calls `visit` for the slices in the range that are at least `least` picoseconds long, in order.
 void for_each_wide(const TimelineLane&, TimeRange, std::int64_t least, const std::function<void(const Slice&)>& visit);
 

@@ -1,33 +1,50 @@
 #pragma once
 
 #include <QAbstractScrollArea>
+#include <QPixmap>
 #include <optional>
 
+#include "gui/model/dependencies.hpp"
 #include "gui/model/focus.hpp"
-#include "gui/model/services.hpp"
 #include "gui/model/timeline_strip.hpp"
 
 namespace orrery::gui {
 
-/// The simulated step: ranks by lanes over time, painted by hand.
+/// A step: ranks by lanes over time, and what the ranks hold in memory, painted by hand.
 ///
 /// Slices below a few pixels are drawn as a strip of one colour for each pixel,
-/// wider ones as boxes with their names; idle time of the compute lane is
-/// hatched.  W and S (or Ctrl and wheel) zoom, A and D pan, a drag selects a
-/// range of time, Shift and drag pans, Escape selects nothing, 0 shows the whole step.
+/// wider ones as boxes with their names.  Idle time of the compute lane is hatched where it
+/// is bubble and tinted where it waits for communication.  W and S (or Ctrl and wheel) zoom, A and D pan, a drag
+/// selects a range of time, Shift and drag pans, a click selects an operation (with arrows to what it waited for, and
+/// from it to who waits for it), Escape selects nothing, 0 shows the whole step.
+///
+/// Rows are painted when they change; the cursor, the selection and arrows are
+/// drawn over a picture of them.  All ranges of time are the Focus's.
 class TimelineView : public QAbstractScrollArea {
   Q_OBJECT
  public:
   explicit TimelineView(Focus&, QWidget* parent = nullptr);
-  void set_step(SimulatedPointer);
+  /// Arrows and path of the step before are gone.
+  void set_timeline(TimelinePointer);
   void set_colour(SliceColour);
+  /// Critical path; empty: none.
+  void set_path(std::vector<PathMark>);
+  /// Of the operation in hand.
+  void set_arrows(std::vector<Dependency>);
   /// What is painted in place of a timeline.
   void set_message(const QString&);
+  /// Written in the corner in place of the step's length.
+  void set_title(const QString&);
+  /// Scrolls and pans until the slice can be seen.
+  void reveal(const SlicePlace&);
   [[nodiscard]] TimeAxis axis() const;
+  /// Where a slice is on the viewport; empty where its row is not.
+  [[nodiscard]] QRectF rect_of(const SlicePlace&) const;
 
  protected:
   void paintEvent(QPaintEvent*) override;
   void resizeEvent(QResizeEvent*) override;
+  void changeEvent(QEvent*) override;
   void wheelEvent(QWheelEvent*) override;
   void keyPressEvent(QKeyEvent*) override;
   void mousePressEvent(QMouseEvent*) override;
@@ -36,25 +53,40 @@ class TimelineView : public QAbstractScrollArea {
   bool viewportEvent(QEvent*) override;
 
  private:
+  enum class RowKind : std::uint8_t { compute, lane, memory };
   struct Row {
-    const TimelineRank* rank;
-    const TimelineLane* lane;
+    RowKind kind;
+    std::uint32_t rank, lane;  ///< positions in the timeline; memory: lane means nothing
     int top, height;
-    bool first;  ///< of its rank
   };
+  [[nodiscard]] const TimelineRank& rank_of(const Row& row) const { return timeline_->ranks[row.rank]; }
+  [[nodiscard]] const TimelineLane& lane_of(const Row& row) const { return rank_of(row).lanes[row.lane]; }
   void lay_out();
+  void repaint_rows();
+  void paint_rows(QPainter&) const;
   void paint_ruler(QPainter&, const TimeAxis&) const;
   void paint_row(QPainter&, const Row&, const TimeAxis&) const;
+  void paint_idle(QPainter&, const Row&, const TimeAxis&) const;
+  void paint_memory(QPainter&, const Row&, const TimeAxis&) const;
   void paint_labels(QPainter&, const Row&) const;
+  void paint_path(QPainter&, const TimeAxis&) const;
+  void paint_arrows(QPainter&) const;
+  void paint_cursor(QPainter&, const TimeAxis&) const;
   [[nodiscard]] const Row* row_at(int y) const;
+  [[nodiscard]] const Row* row_of(std::uint32_t rank, std::uint32_t lane) const;
   [[nodiscard]] QString describe(const Row&, const Slice&) const;
+  [[nodiscard]] QString tip_at(const QPoint&) const;
+  void click(const QPoint&);
   void zoom(double factor, double x);
 
   Focus& focus_;
-  SimulatedPointer step_;
+  TimelinePointer timeline_;
   SliceColour colour_ = SliceColour::microbatch;
-  QString message_;
+  std::vector<PathMark> path_;
+  std::vector<Dependency> arrows_;
+  QString message_, title_;
   std::vector<Row> rows_;
+  QPixmap picture_;  ///< of the rows as they are; null: to be painted
   int content_height_ = 0;
   std::optional<int> pressed_x_;
   TimeRange pressed_range_;

@@ -99,9 +99,9 @@ TEST_CASE("a worker that is busy ends when its owner does", "[gui]") {
   // The destructor would wait forever if the work were not told.
 }
 
-TEST_CASE("the idle entry of statistics is the last", "[gui]") {
-  const TableContent content = statistics_table(
-      {{"gemm", 3'000'000, 3, false}, {"compute lane idle", 1'000'000, 1, true}}, TimeRange{0, 2'000'000}, 2);
+TEST_CASE("the shares of a range are of all its ranks", "[gui]") {
+  const TableContent content =
+      statistics_table({{"gemm", 3'000'000, 3, false}, {"bubble", 1'000'000, 1, true}}, TimeRange{0, 2'000'000}, 2);
   REQUIRE(content.rows.size() == 2);
   CHECK(content.rows[0].cells[2].text == QStringLiteral("75.0 %"));  // 3 of 2 ranks x 2 us
   CHECK(content.rows[0].cells[4].text.toStdString() == "1.000 us");

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <map>
 #include <random>
 #include <set>
 
-#include "core/plan/plan_file.hpp"
-#include "core/spec/library.hpp"
-#include "gui/model/prediction.hpp"
-#include "gui/model/timeline.hpp"
+#include "core/record/live_memory.hpp"
 #include "gui/model/timeline_strip.hpp"
+#include "tests/gui/demo_step.hpp"
 
 using namespace orrery;
 using namespace orrery::gui;
@@ -62,31 +59,6 @@ std::vector<StripPixel> naive_strip(const TimelineLane& lane, const TimeAxis& ax
   return out;
 }
 
-struct Stepped {
-  Prediction prediction;
-  Simulation simulation;
-  Timeline timeline;
-};
-const Stepped& demo() {
-  static const Stepped step = [] {
-    const Library library(std::filesystem::path(ORRERY_SOURCE_DIR) / "models");
-    Diagnostics d;
-    auto run = read_plan_file(library.plan("llama-3-70b-8-dgx-h100"), library, std::nullopt, d);
-    REQUIRE(run);
-    run->workload.global_batch = 32;  // a quarter of the step does
-    auto prices = choose_calibration({}, library, run->cluster->device, run->workload.precision, d);
-    REQUIRE(prices);
-    const auto priced = std::make_shared<const PricedRun>(
-        PricedRun{*run, std::make_shared<const CalibrationChoice>(std::move(*prices))});
-    const std::atomic<bool> go_on{false};
-    Stepped out{predict(priced), {}, {}};
-    out.simulation = simulate_step(out.prediction, go_on);
-    out.timeline = make_timeline(*out.prediction.program, out.simulation.trace);
-    return out;
-  }();
-  return step;
-}
-
 }  // namespace
 
 TEST_CASE("the strip of a lane is what a look at every slice gives", "[gui][oracle]") {
@@ -128,7 +100,7 @@ TEST_CASE("the slice at a time is the one that covers it", "[gui][oracle]") {
 }
 
 TEST_CASE("a timeline has every op that takes time, once, and no two of a lane overlap", "[gui][oracle]") {
-  const Stepped& step = demo();
+  const DemoStep& step = demo_step();
   std::uint64_t spans = 0;
   for (const RankTrace& rank : step.simulation.trace.ranks) {
     const auto& slots = step.prediction.program->classes[class_of(*step.prediction.program, rank.rank)].step;
@@ -150,12 +122,12 @@ TEST_CASE("a timeline has every op that takes time, once, and no two of a lane o
 }
 
 TEST_CASE("busy and idle time of the compute lanes fill the step, and are the report's", "[gui][oracle]") {
-  const Stepped& step = demo();
+  const DemoStep& step = demo_step();
   double idle = 0.0;
   for (const TimelineRank& rank : step.timeline.ranks) {
     std::int64_t busy = 0, gaps = 0;
     for (const Slice& s : rank.lanes.front().slices) busy += s.end - s.start;
-    for (const TimeRange& gap : rank.idle) gaps += gap.length();
+    for (const IdleRange& gap : rank.idle) gaps += gap.range.length();
     CHECK(busy + gaps == step.timeline.duration);
     idle += static_cast<double>(gaps) * 1e-12;
   }
@@ -163,10 +135,68 @@ TEST_CASE("busy and idle time of the compute lanes fill the step, and are the re
   const Report& r = step.simulation.report;
   const double mean = idle / static_cast<double>(step.timeline.ranks.size());
   CHECK(mean == Approx((r.step_time - r.compute).base()).epsilon(1e-9));
+  // The bubble of the report is what is shaded as bubble, moving messages included; the rest are collectives.
+  double bubble = 0.0, waits = 0.0;
+  for (const TimelineRank& rank : step.timeline.ranks) {
+    for (const IdleRange& gap : rank.idle) {
+      const double length = static_cast<double>(gap.range.length()) * 1e-12;
+      (gap.cause == IdlePart::Cause::collective ? waits : bubble) += length;
+    }
+  }
+  const auto ranks = static_cast<double>(step.timeline.ranks.size());
+  CHECK(bubble / ranks == Approx(r.bubble_fraction * r.step_time.base()).epsilon(1e-9));
+  CHECK(waits / ranks == Approx(exposed_collectives(r).base()).epsilon(1e-9));
+  CHECK(waits > 0.0);
+}
+
+// Buffers begin and end in issue order, so the curve's top is the maximum prefix sum of LiveMemory.
+TEST_CASE("the memory curve rises to the peak of its stage and ends where it began", "[gui][oracle]") {
+  const DemoStep& step = demo_step();
+  const Program& program = *step.prediction.program;
+  LiveMemory memory;
+  memory.read(program);
+  for (const TimelineRank& rank : step.timeline.ranks) {
+    std::uint64_t peak = 0;
+    for (const MemoryPoint& p : rank.memory) {
+      CHECK(p.peak >= p.live);
+      peak = std::max(peak, p.peak);
+    }
+    CAPTURE(index(rank.rank));
+    CHECK(peak == memory.peak(program, class_of(program, rank.rank)).peak);
+    CHECK(rank.memory.front().live == rank.memory.back().live);  // a step leaves live what it found
+    CHECK(memory_at(rank, step.timeline.duration) == rank.memory.back().live);
+  }
+}
+
+TEST_CASE("the strip of a memory curve is the most of every pixel", "[gui][oracle]") {
+  std::mt19937_64 random(21);
+  for (int round = 0; round < 30; ++round) {
+    std::vector<MemoryPoint> points{{0, 5, 5}};
+    for (int i = 0; i < 300; ++i) {
+      const std::uint64_t live = random() % 1000;
+      points.push_back({points.back().time + 1 + static_cast<std::int64_t>(random() % 4'000), live,
+                        std::max(points.back().live, live) + random() % 50});
+    }
+    const auto from = static_cast<std::int64_t>(random() % 500'000);
+    const TimeAxis axis{{from, from + 40'000 + static_cast<std::int64_t>(random() % 400'000)},
+                        1 + static_cast<int>(random() % 300)};
+    const std::vector<std::uint64_t> strip = memory_strip(points, axis);
+    for (int x = 0; x < axis.width; ++x) {
+      const std::int64_t begin = axis.time_of(x), end = axis.time_of(x + 1);
+      std::uint64_t most = 0;
+      for (std::size_t i = 0; i < points.size(); ++i) {
+        const std::int64_t until = i + 1 < points.size() ? points[i + 1].time : INT64_MAX;
+        if (points[i].time >= begin && points[i].time < end) most = std::max(most, points[i].peak);
+        if (points[i].time < end && until > begin) most = std::max(most, points[i].live);
+      }
+      CAPTURE(round, x, begin, end);
+      CHECK(strip[static_cast<std::size_t>(x)] == most);
+    }
+  }
 }
 
 TEST_CASE("statistics of parts add up to those of the whole", "[gui][property]") {
-  const Stepped& step = demo();
+  const DemoStep& step = demo_step();
   const std::int64_t end = step.timeline.duration, middle = end / 3;
   const auto sum = [&](TimeRange range) {
     std::map<std::string, std::int64_t> out;
@@ -183,7 +213,7 @@ TEST_CASE("statistics of parts add up to those of the whole", "[gui][property]")
       for (const Slice& s : lane.slices) spans += s.end - s.start;
     }
   }
-  for (const auto& [name, time] : whole) counted += name == "compute lane idle" ? 0 : time;
+  for (const KindStatistics& k : statistics(step.timeline, {0, end})) counted += k.idle ? 0 : k.time;
   CHECK(counted == spans);
 }
 

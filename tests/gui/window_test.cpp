@@ -6,6 +6,7 @@
 #include <QDragEnterEvent>
 #include <QFontDatabase>
 #include <QLabel>
+#include <QLineEdit>
 #include <QMimeData>
 #include <QPushButton>
 #include <QSlider>
@@ -14,16 +15,21 @@
 #include <QTemporaryDir>
 #include <QTest>
 #include <QTextBrowser>
+#include <QToolButton>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/plan/plan_file.hpp"
 #include "gui/app/main_window.hpp"
+#include "gui/widgets/compare_panel.hpp"
+#include "gui/widgets/compare_view.hpp"
 #include "gui/widgets/dimension_editor.hpp"
 #include "gui/widgets/results_strip.hpp"
 #include "gui/widgets/search_panel.hpp"
 #include "gui/widgets/setup_panel.hpp"
 #include "gui/widgets/theme.hpp"
 #include "gui/widgets/timeline_panel.hpp"
+#include "gui/widgets/validate_panel.hpp"
 #include "tests/support/program_run.hpp"
 
 using namespace orrery;
@@ -171,6 +177,82 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
   CHECK(window.focus().visible() == TimeRange{0, window.focus().duration()});
   CHECK_FALSE(view.viewport()->grab().isNull());
 
+  // The step is analysed: the critical path is a table and a line; an operation that is found shows what it waited for.
+  TimelinePanel& timeline = window.timeline();
+  REQUIRE(until([&] { return timeline.analysis() && timeline.analysis()->complete; }));
+  CHECK(timeline.path().rowCount() > 1);
+  auto& path_button = child<QToolButton>(timeline, "show-path");
+  const QImage without = view.viewport()->grab().toImage();
+  QTest::keyClick(&view, Qt::Key_C);
+  CHECK(path_button.isChecked());
+  CHECK(view.viewport()->grab().toImage() != without);
+  auto& find = child<QLineEdit>(timeline, "find");
+  QTest::keyClicks(&find, QStringLiteral("layer 1 gemm"));
+  CHECK(child<QLabel>(timeline, "found-count").text().contains(QStringLiteral("found")));
+  QTest::keyClick(&find, Qt::Key_Return);
+  REQUIRE(window.focus().op());
+  const auto first_found = window.focus().op();
+  const auto place = place_of(timeline.analysis()->step->timeline, *first_found);
+  REQUIRE(place);
+  CHECK(slice_of(timeline.analysis()->step->timeline, *place).layer == 1);
+  CHECK(timeline.dependencies().rowCount() >= 2);
+  CHECK(view.rect_of(*place).width() >= 2.0);  // it can be seen
+  QTest::keyClick(&find, Qt::Key_Return);
+  CHECK(window.focus().op() != first_found);
+  // A click on its box selects it, one beside it nothing.
+  const auto now_at = place_of(timeline.analysis()->step->timeline, *window.focus().op());
+  const auto wanted_op = window.focus().op();
+  const QRectF box = view.rect_of(*now_at);
+  QTest::mouseClick(view.viewport(), Qt::LeftButton, {}, QPoint(400, 5));
+  CHECK_FALSE(window.focus().op());
+  QTest::mouseClick(view.viewport(), Qt::LeftButton, {}, box.center().toPoint());
+  CHECK(window.focus().op() == wanted_op);
+  // Events are stepped through, and played.
+  view.setFocus();
+  QTest::keyClick(&view, Qt::Key_Escape);
+  CHECK_FALSE(window.focus().op());
+  QTest::keyClick(&view, Qt::Key_0);
+  QTest::keyClick(&view, Qt::Key_Period);
+  CHECK(window.focus().cursor() == 0);
+  QTest::keyClick(&view, Qt::Key_Period);
+  const auto second_event = window.focus().cursor();
+  CHECK(second_event > 0);
+  QTest::keyClick(&view, Qt::Key_Comma);
+  CHECK(window.focus().cursor() == 0);
+  auto& play = child<QToolButton>(timeline, "play");
+  play.click();
+  REQUIRE(until([&] { return window.focus().cursor() > second_event; }));
+  play.click();
+  CHECK_FALSE(timeline.is_playing());
+
+  // The baseline beside the plan in hand: the figures of `orrery compare`.
+  window.use_layout(Layout::compare);
+  REQUIRE(until([&] { return window.compare_panel().is_settled(); }));
+  {
+    CompareView& compared = window.compare_panel().view();
+    REQUIRE(compared.comparison());
+    const QString baseline_file = folder.filePath(QStringLiteral("baseline.toml"));
+    test::write(baseline_file.toStdString(), write_plan(compared.comparison()->a.prediction->of->run));
+    const test::Ran ran =
+        test::run(ORRERY_PROGRAM, "compare " + baseline_file.toStdString() + " " + file.toStdString() + " --json");
+    INFO(ran.err);
+    REQUIRE(ran.status <= 1);
+    const auto json = nlohmann::json::parse(ran.out);
+    CHECK(json["a"]["step_time_s"].get<double>() == compared.comparison()->figures.measured_step.base());
+    CHECK(json["b"]["step_time_s"].get<double>() == compared.comparison()->figures.predicted_step.base());
+    CHECK(json["b"]["compute_s"].get<double>() == compared.comparison()->figures.parts[0].predicted.base());
+    CHECK(compared.differences().rowCount() > 0);
+    CHECK(compared.waterfall().rowCount() > 2);
+    // Both zoom as one.
+    TimelineView& first = compared.first();
+    first.setFocus();
+    QTest::keyClick(&first, Qt::Key_W);
+    CHECK(compared.second().axis().range == first.axis().range);
+    CHECK(first.axis().range.length() < compared.focus().duration());
+    CHECK_FALSE(window.grab().isNull());
+  }
+  window.use_layout(Layout::explore);
+
   // A search runs to its end; its best plan is taken up, and can be undone.
   window.show_tab(1);
   auto& start = child<QPushButton>(window, "search-start");
@@ -207,6 +289,29 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
   CHECK_FALSE(window.open(QStringLiteral("no-such-plan")));
   CHECK(child<QLabel>(window, "problem").isVisible());
   CHECK(window.document().run().plan.mesh == wanted.mesh);
+
+  // A small plan is trained by the command line, and set beside its prediction; what fails says so.
+  REQUIRE(window.open(QStringLiteral("cpu-one-rank")));
+  REQUIRE(settled());
+  window.use_layout(Layout::validate);
+  ValidatePanel& validate = window.validate_panel();
+  auto& run_here = child<QPushButton>(validate, "validate-run");
+  auto& message = child<QLabel>(validate, "validate-message");
+  validate.process().set_program(folder.filePath(QStringLiteral("missing")));
+  QTest::mouseClick(&run_here, Qt::LeftButton);
+  REQUIRE(until([&] { return validate.is_settled(); }));
+  CHECK(message.text().contains(QStringLiteral("cannot be started")));
+  CHECK(run_here.isEnabled());
+  validate.process().set_program(QStringLiteral(ORRERY_PROGRAM));
+  QTest::mouseClick(&run_here, Qt::LeftButton);
+  CHECK(child<QPushButton>(validate, "validate-cancel").isEnabled());
+  REQUIRE(until([&] { return validate.is_settled(); }));
+  INFO(message.text().toStdString());
+  REQUIRE(validate.view().comparison());
+  CHECK(validate.view().comparison()->has_measurement());
+  CHECK(validate.view().operations().rowCount() > 3);
+  CHECK(message.text().contains(QStringLiteral("measured")));
+  window.use_layout(Layout::explore);
 
   // Dark, small, and large: nothing fails to paint.
   use_theme(true);

@@ -67,7 +67,21 @@ TEST_CASE("Estimate and simulate agree to the picosecond, busy, exposed and exch
       std::int64_t step = 0;
       for (std::size_t c = 0; c < program.classes.size(); ++c) {
         CAPTURE(c);
-        const RankTimes times = account(program, timing.trace.ranks[c], concurrent);
+        // Idle stretches follow each other; with busy time they fill the rank's step, and by cause they are its sums.
+        std::int64_t told = 0, collectives = 0, messages = 0, bubble = 0;
+        bool in_order = true;
+        const RankTimes times = account(program, timing.trace.ranks[c], concurrent, [&](const IdlePart& part) {
+          in_order = in_order && part.span.start >= told && part.span.end > part.span.start;
+          told = part.span.end;
+          const std::int64_t length = part.span.end - part.span.start;
+          (part.cause == IdlePart::Cause::collective ? collectives : messages) +=
+              part.cause == IdlePart::Cause::bubble ? 0 : length;
+          bubble += part.cause == IdlePart::Cause::bubble ? length : 0;
+        });
+        CHECK(in_order);
+        CHECK(collectives == times.collectives);
+        CHECK(collectives + messages == times.exposed);
+        CHECK(collectives + messages + bubble + times.busy == times.end);
         const ClassTimes& walked = walk.classes()[c];
         CHECK(walked.end == times.end);
         CHECK(walked.busy == times.busy);

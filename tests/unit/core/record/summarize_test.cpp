@@ -68,6 +68,18 @@ TEST_CASE("Communication that makes communication ready counts from where it beg
   const RankTimes t = account(program, trace_of({{0, 10}, {30, 50}, {50, 70}, {70, 80}}), true);
   CHECK(t.exposed == 40);
   CHECK(t.collectives == 20);
+  // One by one: 10..30 bubble, 30..50 the message, 50..70 the collective.
+  std::vector<IdlePart> parts;
+  static_cast<void>(account(program, trace_of({{0, 10}, {30, 50}, {50, 70}, {70, 80}}), true,
+                            [&](const IdlePart& part) { parts.push_back(part); }));
+  REQUIRE(parts.size() == 3);
+  CHECK(parts[0].cause == IdlePart::Cause::bubble);
+  CHECK(parts[0].span == Span{10, 30});
+  CHECK(parts[1].cause == IdlePart::Cause::message);
+  CHECK(parts[1].span == Span{30, 50});
+  CHECK(parts[2].cause == IdlePart::Cause::collective);
+  CHECK(parts[2].span == Span{50, 70});
+  CHECK(parts[2].operation == operation_of(program, program.blocks[1], program.blocks[1].ops[0]));
 }
 
 // compute |0 10|              |30 40|

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <QWidget>
+#include <functional>
+
+#include "gui/model/comparison.hpp"
+#include "gui/model/plan_document.hpp"
+
+class QComboBox;
+
+namespace orrery::gui {
+
+class CompareView;
+
+/// Two plans side by side, or the plan in hand beside a measured step of it.
+///
+/// A side is the plan in hand, the pinned baseline, another plan file, or (the second) a trace that `orrery run`
+/// recorded.  Follows the plan in hand while it can be seen.
+class ComparePanel : public QWidget {
+  Q_OBJECT
+ public:
+  /// `ask` names a file to open; empty: none.
+  ComparePanel(PlanDocument&, std::function<QString(QWidget*)> ask, QWidget* parent = nullptr);
+  /// Null: none is pinned.
+  void set_baseline(PredictionPointer);
+  void set_plan(PredictionPointer);
+  /// A plan file or a measured trace, as the second side.  Shows what is wrong with it.
+  void take_file(const QString&);
+  [[nodiscard]] CompareView& view() { return *view_; }
+  /// Whether what is shown belongs to the sides as they are.
+  [[nodiscard]] bool is_settled() const { return !waiting_ && !outdated_; }
+
+ protected:
+  void showEvent(QShowEvent*) override;
+
+ private:
+  enum Side : int { plan_in_hand, baseline, file };
+  [[nodiscard]] ComparisonSource source(const QComboBox&, const ComparisonSource& from_file) const;
+  void choose(QComboBox&, ComparisonSource& from_file);
+  void take_into(QComboBox&, ComparisonSource& from_file, const QString& name);
+  void compare();
+
+  PlanDocument& document_;
+  std::function<QString(QWidget*)> ask_;
+  CompareService service_;
+  PredictionPointer baseline_, plan_;
+  ComparisonSource first_file_, second_file_;
+  QComboBox *first_, *second_;
+  CompareView* view_;
+  bool waiting_ = false, outdated_ = true;
+};
+
+}  // namespace orrery::gui

@@ -1,0 +1,97 @@
+#include "gui/widgets/compare_view.hpp"
+
+#include <QHeaderView>
+#include <QLabel>
+#include <QSplitter>
+#include <QTabWidget>
+#include <QTableView>
+#include <QVBoxLayout>
+#include <algorithm>
+
+#include "core/base/units_text.hpp"
+#include "gui/widgets/timeline_view.hpp"
+#include "gui/widgets/waterfall_chart.hpp"
+
+namespace orrery::gui {
+
+CompareView::CompareView(QWidget* parent) : QWidget(parent) {
+  auto* column = new QVBoxLayout(this);
+  column->setContentsMargins(0, 0, 0, 0);
+  notes_ = new QLabel(this);
+  notes_->setWordWrap(true);
+  notes_->setTextFormat(Qt::PlainText);
+  notes_->setMargin(6);
+  notes_->hide();
+  column->addWidget(notes_);
+  auto* split = new QSplitter(Qt::Vertical, this);
+  first_ = new TimelineView(focus_, split);
+  second_ = new TimelineView(focus_, split);
+  first_->setAccessibleName(tr("Timeline of the first"));
+  second_->setAccessibleName(tr("Timeline of the second"));
+  first_->setObjectName(QStringLiteral("timeline-first"));
+  second_->setObjectName(QStringLiteral("timeline-second"));
+  tabs_ = new QTabWidget(split);
+  tabs_->setDocumentMode(true);
+  chart_ = new WaterfallChart(tabs_);
+  tabs_->addTab(chart_, tr("Waterfall"));
+  add_table(waterfall_, tr("Where the time went"), "waterfall", tr("Where the time of both went"));
+  add_table(figures_, tr("Figures"), "compared-figures", tr("Figures of both"));
+  add_table(operations_, tr("Operations"), "compared-operations", tr("Kinds of operations of both"));
+  add_table(differences_, tr("Plans"), "plan-differences", tr("What the plans decide differently"));
+  for (int i = 0; i < 3; ++i) split->setStretchFactor(i, 1);
+  split->setSizes({165, 165, 260});
+  column->addWidget(split, 1);
+  set_message(tr("Nothing is compared yet."));
+}
+
+void CompareView::add_table(CellTable& model, const QString& title, const char* name, const QString& what) {
+  auto* table = new QTableView(tabs_);
+  table->setModel(&model);
+  table->setObjectName(QLatin1String(name));
+  table->setAccessibleName(what);
+  table->verticalHeader()->hide();
+  table->verticalHeader()->setDefaultSectionSize(fontMetrics().lineSpacing() + 5);
+  table->horizontalHeader()->setSectionResizeMode(QHeaderView::Stretch);
+  table->setSelectionBehavior(QAbstractItemView::SelectRows);
+  table->setAlternatingRowColors(true);
+  table->setFrameShape(QFrame::NoFrame);
+  table->setShowGrid(false);
+  connect(&model, &QAbstractItemModel::modelReset, table,
+          [table] { table->horizontalHeader()->setSectionResizeMode(0, QHeaderView::ResizeToContents); });
+  tabs_->addTab(table, title);
+}
+
+void CompareView::show_comparison(const ComparisonPointer& comparison) {
+  comparison_ = comparison;
+  const PlanComparison& c = *comparison;
+  focus_.set_duration(std::max(c.a.timeline.duration, c.b.timeline.duration));
+  const auto show = [](TimelineView& view, const ComparedSide& side, const Timeline& timeline, const auto& owner) {
+    view.set_timeline(TimelinePointer(owner, &timeline));
+    view.set_title(QStringLiteral("%1: %2").arg(
+        side.name, QString::fromStdString(short_text(Seconds::of(static_cast<double>(timeline.duration) * 1e-12), 4))));
+  };
+  show(*first_, c.a, c.a.timeline, comparison);
+  show(*second_, c.b, c.b.timeline, comparison);
+  const auto fill = [](CellTable& model, TableContent content) {
+    model.set(std::move(content.headers), std::move(content.rows));
+  };
+  fill(figures_, figures_table(c));
+  fill(waterfall_, waterfall_table(c));
+  fill(operations_, operations_table(c));
+  fill(differences_, differences_table(c));
+  chart_->show_comparison(comparison);
+  QStringList notes;
+  // Of two plans the figures are of different things, which is the point; of a measurement it is a warning.
+  if (c.has_measurement()) {
+    for (const std::string& m : c.figures.mismatches) notes += QString::fromStdString(m);
+  }
+  notes_->setText(notes.join(QStringLiteral("\n")));
+  notes_->setVisible(!notes.isEmpty());
+}
+
+void CompareView::set_message(const QString& message) {
+  first_->set_message(message);
+  second_->set_message(QStringLiteral(" "));
+}
+
+}  // namespace orrery::gui

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <QWidget>
+
+#include "gui/model/cell_table.hpp"
+#include "gui/model/comparison.hpp"
+#include "gui/model/focus.hpp"
+
+class QLabel;
+class QTabWidget;
+class QTableView;
+
+namespace orrery::gui {
+
+class TimelineView;
+class WaterfallChart;
+
+/// Two steps, one above the other on one scale of time; below them where the time went, figures, operations and what
+/// the plans decide differently.
+class CompareView : public QWidget {
+  Q_OBJECT
+ public:
+  explicit CompareView(QWidget* parent = nullptr);
+  void show_comparison(const ComparisonPointer&);
+  /// In place of the timelines.
+  void set_message(const QString&);
+  [[nodiscard]] const ComparisonPointer& comparison() const { return comparison_; }
+  [[nodiscard]] Focus& focus() { return focus_; }
+  [[nodiscard]] const CellTable& figures() const { return figures_; }
+  [[nodiscard]] const CellTable& waterfall() const { return waterfall_; }
+  [[nodiscard]] const CellTable& operations() const { return operations_; }
+  [[nodiscard]] const CellTable& differences() const { return differences_; }
+  [[nodiscard]] TimelineView& first() { return *first_; }
+  [[nodiscard]] TimelineView& second() { return *second_; }
+
+ private:
+  void add_table(CellTable&, const QString& title, const char* name, const QString& what);
+
+  Focus focus_;
+  ComparisonPointer comparison_;
+  TimelineView *first_, *second_;
+  QTabWidget* tabs_;
+  QLabel* notes_;
+  WaterfallChart* chart_;
+  CellTable figures_, waterfall_, operations_, differences_;
+};
+
+}  // namespace orrery::gui

@@ -1,0 +1,161 @@
+#include "gui/widgets/validate_panel.hpp"
+
+#include <fmt/format.h>
+
+#include <QFileInfo>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QProgressBar>
+#include <QPushButton>
+#include <QSpinBox>
+#include <QVBoxLayout>
+
+#include "core/base/units_text.hpp"
+#include "gui/widgets/compare_view.hpp"
+#include "gui/widgets/theme.hpp"
+
+namespace orrery::gui {
+
+ValidatePanel::ValidatePanel(PlanDocument& document, std::function<QString(QWidget*)> ask, QWidget* parent)
+    : QWidget(parent), document_(document), ask_(std::move(ask)) {
+  setObjectName(QStringLiteral("validate"));
+  auto* column = new QVBoxLayout(this);
+  column->setContentsMargins(0, 4, 0, 0);
+  auto* row = new QHBoxLayout;
+  row->setContentsMargins(6, 0, 6, 0);
+  const auto button = [&](const QString& text, const char* name, const QString& tip) {
+    auto* b = new QPushButton(text, this);
+    b->setObjectName(QLatin1String(name));
+    b->setToolTip(tip);
+    row->addWidget(b);
+    return b;
+  };
+  run_ = button(tr("&Run here"), "validate-run", tr("Train the plan on this machine's cores, its ranks being threads"));
+  auto* label = new QLabel(tr("&Steps"), this);
+  row->addWidget(label);
+  steps_ = new QSpinBox(this);
+  steps_->setRange(1, 100'000);
+  steps_->setValue(5);
+  steps_->setToolTip(tr("Recorded steps, behind one of warm-up; the median one is compared"));
+  label->setBuddy(steps_);
+  row->addWidget(steps_);
+  cancel_ = button(tr("Cance&l"), "validate-cancel", tr("End what runs, with all its processes"));
+  calibrate_ = button(tr("Cali&brate"), "validate-calibrate",
+                      tr("Measure this machine, so that predictions for it hold: a minute or two"));
+  import_ = button(tr("&Import\u2026"), "validate-import",
+                   tr("A step that orrery run --trace recorded, of the plan in hand"));
+  row->addStretch(1);
+  column->addLayout(row);
+  auto* state = new QHBoxLayout;
+  state->setContentsMargins(6, 0, 6, 0);
+  bar_ = new QProgressBar(this);
+  bar_->setAccessibleName(tr("How far the run is"));
+  bar_->hide();
+  state->addWidget(bar_);
+  message_ = new QLabel(this);
+  message_->setObjectName(QStringLiteral("validate-message"));
+  message_->setWordWrap(true);
+  message_->setTextFormat(Qt::PlainText);
+  message_->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  state->addWidget(message_, 1);
+  column->addLayout(state);
+  view_ = new CompareView(this);
+  view_->set_message(
+      tr("Run here trains the plan in hand on this machine and sets every operation beside its "
+         "prediction. Example plans of this size: demo-2x2x2 and cpu-one-rank (File, Examples)."));
+  column->addWidget(view_, 1);
+
+  connect(run_, &QPushButton::clicked, this, [this] { run(); });
+  connect(cancel_, &QPushButton::clicked, this, [this] { process_.cancel(); });
+  connect(calibrate_, &QPushButton::clicked, this, [this] { calibrate(); });
+  connect(import_, &QPushButton::clicked, this, [this] {
+    const QString file = ask_(this);
+    if (!file.isEmpty()) import(file);
+  });
+  connect(&process_, &OrreryProcess::progressed, this, [this](int done, int total, const QString& note) {
+    bar_->setRange(0, total);  // 0 of 0 is a bar that only shows that there is life
+    bar_->setValue(done);
+    if (total > 0) message_->setText(tr("Step %1 of %2. %3").arg(done).arg(total).arg(note));
+  });
+  connect(&process_, &OrreryProcess::ran, this, [this](const QString& trace) {
+    ended(tr("Trained %1 steps; the median one is below.").arg(steps_->value()), false);
+    set_beside(trained_, trace, tr("measured"));
+  });
+  connect(&process_, &OrreryProcess::calibrated, this, [this] {
+    ended(tr("This machine is measured; predictions for it use that from now on."), false);
+    document_.renew_prices();
+  });
+  connect(&process_, &OrreryProcess::failed, this, [this](const QString& why) { ended(why, true); });
+  connect(&service_, &CompareService::compared, this, [this](const ComparisonPointer& done) {
+    waiting_ = false;
+    view_->show_comparison(done);
+    const auto error = done->figures.step_error;
+    const auto text = [](Seconds t) { return QString::fromStdString(short_text(t, 4)); };
+    message_->setText(tr("Predicted %1, measured %2: %3")
+                          .arg(text(done->figures.predicted_step), text(done->figures.measured_step),
+                               error ? QString::fromStdString(fmt::format("{:+.1f} %", 100.0 * *error)) : QString()));
+  });
+  connect(&service_, &CompareService::failed, this, [this](const QString& why) {
+    waiting_ = false;
+    ended(why, true);
+  });
+  ended({}, false);
+}
+
+std::shared_ptr<const PricedRun> ValidatePanel::here() {
+  if (!plan_) {
+    ended(tr("There is no plan yet."), true);
+    return nullptr;
+  }
+  // What was auto stays as it was resolved: what is run is what was predicted.
+  Diagnostics d;
+  auto run = document_.on_this_machine({plan_->run, plan_->prices}, d);
+  if (!run) ended(QString::fromStdString(orrery::render(d)).trimmed(), true);
+  return run;
+}
+
+void ValidatePanel::run() {
+  trained_ = here();
+  if (!trained_) return;
+  began(tr("Training\u2026"));
+  process_.train(plan_->run, steps_->value(), 1);
+}
+
+void ValidatePanel::calibrate() {
+  began(tr("Measuring this machine\u2026"));
+  process_.calibrate();
+}
+
+void ValidatePanel::import(const QString& trace) {
+  const auto run = here();
+  if (run) set_beside(run, trace, QFileInfo(trace).completeBaseName());
+}
+
+void ValidatePanel::set_beside(const std::shared_ptr<const PricedRun>& run, const QString& trace, const QString& name) {
+  waiting_ = true;
+  service_.request({tr("predicted"), run, {}}, {name, run, trace});
+}
+
+void ValidatePanel::began(const QString& what) {
+  message_->setPalette(palette());
+  message_->setText(what);
+  bar_->show();
+  run_->setEnabled(false);
+  calibrate_->setEnabled(false);
+  import_->setEnabled(false);
+  cancel_->setEnabled(true);
+}
+
+void ValidatePanel::ended(const QString& message, bool bad) {
+  QPalette p = palette();
+  if (bad) p.setColor(QPalette::WindowText, bad_colour(is_dark(p)));
+  message_->setPalette(p);
+  message_->setText(message);
+  bar_->hide();
+  run_->setEnabled(true);
+  calibrate_->setEnabled(true);
+  import_->setEnabled(true);
+  cancel_->setEnabled(false);
+}
+
+}  // namespace orrery::gui

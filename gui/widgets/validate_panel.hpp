@@ -1,0 +1,56 @@
+#pragma once
+
+#include <QWidget>
+#include <functional>
+
+#include "gui/model/comparison.hpp"
+#include "gui/model/orrery_process.hpp"
+#include "gui/model/plan_document.hpp"
+
+class QLabel;
+class QProgressBar;
+class QPushButton;
+class QSpinBox;
+
+namespace orrery::gui {
+
+class CompareView;
+
+/// The plan in hand, trained on this machine, beside what was predicted of it; this machine measured; a step that was
+/// recorded elsewhere.
+class ValidatePanel : public QWidget {
+  Q_OBJECT
+ public:
+  /// `ask` names a trace to open; empty: none.
+  ValidatePanel(PlanDocument&, std::function<QString(QWidget*)> ask, QWidget* parent = nullptr);
+  void set_plan(PredictionPointer p) { plan_ = std::move(p); }
+  [[nodiscard]] OrreryProcess& process() { return process_; }
+  [[nodiscard]] CompareView& view() { return *view_; }
+  /// Runs nothing and waits for no comparison.
+  [[nodiscard]] bool is_settled() const { return !process_.is_running() && !waiting_; }
+  /// Sets a trace beside the prediction of the plan in hand.
+  void import(const QString& trace);
+
+ private:
+  void run();
+  void calibrate();
+  void began(const QString& what);
+  void ended(const QString& message, bool bad);
+  void set_beside(const std::shared_ptr<const PricedRun>&, const QString& trace, const QString& name);
+  [[nodiscard]] std::shared_ptr<const PricedRun> here();
+
+  PlanDocument& document_;
+  std::function<QString(QWidget*)> ask_;
+  CompareService service_;
+  PredictionPointer plan_;
+  std::shared_ptr<const PricedRun> trained_;
+  QPushButton *run_, *cancel_, *calibrate_, *import_;
+  QSpinBox* steps_;
+  QProgressBar* bar_;
+  QLabel* message_;
+  CompareView* view_;
+  bool waiting_ = false;
+  OrreryProcess process_;  ///< last: ends first
+};
+
+}  // namespace orrery::gui

@@ -1,0 +1,223 @@
+#include <catch2/catch.hpp>
+
+#include <QAbstractItemModelTester>
+#include <QCoreApplication>
+#include <QElapsedTimer>
+#include <QSignalSpy>
+#include <csignal>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/plan/plan_file.hpp"
+#include "core/record/chrome_trace.hpp"
+#include "gui/model/comparison.hpp"
+#include "gui/model/orrery_process.hpp"
+#include "tests/gui/demo_step.hpp"
+#include "tests/support/program_run.hpp"
+
+using namespace orrery;
+using namespace orrery::gui;
+
+namespace {
+
+const std::atomic<bool> go_on{false};
+
+struct Loop {
+  int count = 1;
+  char name[5] = "test";
+  char* values[2] = {name, nullptr};
+  QCoreApplication app{count, values};
+
+  template <class Holds>
+  bool until(Holds&& holds, int milliseconds = 60'000) {
+    QElapsedTimer timer;
+    timer.start();
+    while (!holds() && timer.elapsed() < milliseconds) QCoreApplication::processEvents(QEventLoop::AllEvents, 10);
+    return holds();
+  }
+};
+
+/// A shell script in place of `orrery`.
+QString script(const test::TemporaryFolder& folder, const std::string& text) {
+  const std::string file = folder.file("fake-orrery");
+  test::write(file, "#!/bin/sh\n" + text);
+  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  return QString::fromStdString(file);
+}
+
+bool is_alive(pid_t process) { return ::kill(process, 0) == 0; }
+
+}  // namespace
+
+TEST_CASE("the parts of a step's time are the step, to the picosecond, and those of its report", "[gui][oracle]") {
+  const DemoStep& demo = demo_step();
+  const std::vector<TimePart> parts = time_parts(demo.timeline);
+  std::int64_t sum = 0, waits = 0, bubble = 0;
+  for (const TimePart& p : parts) {
+    sum += p.time;
+    waits += p.group == TimePart::Group::communication ? p.time : 0;
+    bubble += p.group == TimePart::Group::bubble ? p.time : 0;
+  }
+  const auto ranks = static_cast<std::int64_t>(demo.timeline.ranks.size());
+  CHECK(sum == demo.timeline.duration * ranks);
+  const Report& r = demo.simulation.report;
+  const double mean = 1e-12 / static_cast<double>(ranks);
+  CHECK(static_cast<double>(waits) * mean == Approx(exposed_collectives(r).base()).epsilon(1e-9));
+  CHECK(static_cast<double>(bubble) * mean == Approx(r.bubble_fraction * r.step_time.base()).epsilon(1e-9));
+}
+
+TEST_CASE("the waterfall of two plans adds up to the difference of their steps", "[gui][property]") {
+  const auto a = example_run("llama-3-70b-8-dgx-h100", 32);
+  auto changed = *a;
+  changed.run.plan.microbatch_size = 2;
+  changed.run.plan.recompute = Recompute::full;
+  const auto b = std::make_shared<const PricedRun>(changed);
+  const PlanComparison c = compare_sources({QStringLiteral("a"), a, {}}, {QStringLiteral("b"), b, {}}, go_on);
+  // Whole picoseconds times ranks: no rounding.
+  std::int64_t difference = 0;
+  const auto na = static_cast<std::int64_t>(c.a.timeline.ranks.size());
+  const auto nb = static_cast<std::int64_t>(c.b.timeline.ranks.size());
+  for (const TimePart& p : time_parts(c.b.timeline)) difference += p.time * na;
+  for (const TimePart& p : time_parts(c.a.timeline)) difference -= p.time * nb;
+  CHECK(difference == (c.b.timeline.duration - c.a.timeline.duration) * na * nb);
+  double sum = 0.0;
+  for (const WaterfallTerm& t : c.terms) sum += t.change();
+  const double steps = static_cast<double>(c.b.timeline.duration - c.a.timeline.duration) * 1e-12;
+  CHECK(sum == Approx(steps).margin(1e-11));  // of some 30 doubles near 1
+  CHECK(std::any_of(c.terms.begin(), c.terms.end(),
+                    [](const WaterfallTerm& t) { return t.name == "compute: recompute" && t.a == 0.0 && t.b > 0.0; }));
+  // The figures are those of the estimates.
+  CHECK(c.figures.measured_step == predict_live(a).report.step_time);
+  CHECK(c.figures.predicted_step == predict_live(b).report.step_time);
+  std::set<std::string> fields;
+  for (const FieldDifference& d : c.differences) fields.insert(d.field);
+  CHECK(fields == std::set<std::string>{"plan.microbatch_size", "plan.recompute"});
+  const TableContent table = waterfall_table(c);
+  CHECK(*table.rows.back().cells[1].order == Approx(static_cast<double>(c.a.timeline.duration) * 1e-12));
+
+  CellTable model;
+  const QAbstractItemModelTester tester(&model, QAbstractItemModelTester::FailureReportingMode::Fatal);
+  for (const TableContent& content : {figures_table(c), table, operations_table(c), differences_table(c)}) {
+    model.set(content.headers, content.rows);
+    CHECK(model.rowCount() > 0);
+  }
+}
+
+TEST_CASE("a plan set against itself differs in nothing", "[gui][property]") {
+  const auto a = example_run("gpt2-1.5b-dgx-a100");
+  const PlanComparison c = compare_sources({QStringLiteral("a"), a, {}}, {QStringLiteral("b"), a, {}}, go_on);
+  CHECK(c.differences.empty());
+  for (const WaterfallTerm& t : c.terms) CHECK(t.change() == 0.0);
+  for (const ComparedTime& o : c.figures.operations) CHECK(o.error == 0.0);
+}
+
+TEST_CASE("a run of the plan as a process, set beside its prediction, has the figures of orrery compare", "[gui]") {
+  Loop loop;
+  const test::TemporaryFolder folder;
+  const auto run = example_run("demo-2x2x2");
+  const Prediction predicted = predict_live(run);
+  OrreryProcess process;
+  process.set_program(QStringLiteral(ORRERY_PROGRAM));
+  QSignalSpy progressed(&process, &OrreryProcess::progressed), ran(&process, &OrreryProcess::ran),
+      failed(&process, &OrreryProcess::failed);
+  process.train(predicted.run, 2, 1);
+  REQUIRE(process.is_running());
+  REQUIRE(loop.until([&] { return !process.is_running(); }));
+  INFO((failed.isEmpty() ? std::string() : failed.front().front().toString().toStdString()));
+  REQUIRE(ran.size() == 1);
+  CHECK(progressed.back()[0].toInt() == 3);  // warm-up counts
+  CHECK(progressed.back()[1].toInt() == 3);
+  const QString trace = ran.front()[0].toString();
+  const auto resolved = std::make_shared<const PricedRun>(PricedRun{predicted.run, run->prices});
+  const PlanComparison c = compare_sources({QStringLiteral("predicted"), resolved, {}},
+                                           {QStringLiteral("measured"), resolved, trace}, go_on);
+  CHECK(c.has_measurement());
+  CHECK(c.figures.same_plan);
+  CHECK(c.figures.ranks.size() == 8);
+
+  // The command line, of the same two traces.
+  const std::string plan = folder.file("plan.toml"), foretold = folder.file("predicted.json");
+  test::write(plan, write_plan(predicted.run));
+  test::write(foretold, write_chrome_trace(c.a.trace, *c.a.prediction->program));
+  const test::Ran compared =
+      test::run(ORRERY_PROGRAM, "compare " + foretold + " " + trace.toStdString() + " --plan " + plan + " --json");
+  INFO(compared.err);
+  REQUIRE(compared.status <= 1);
+  const auto json = nlohmann::json::parse(compared.out), mine = nlohmann::json::parse(write_comparison(c.figures));
+  CHECK(json["operations"] == mine["operations"]);
+  CHECK(json["parts"] == mine["parts"]);
+  CHECK(json["ranks"] == mine["ranks"]);
+  // The waterfall goes from the predicted step to the measured one.
+  double sum = 0.0;
+  for (const WaterfallTerm& t : c.terms) sum += t.change();
+  CHECK(sum == Approx((c.figures.measured_step - c.figures.predicted_step).base()).margin(1e-11));
+
+  // A trace of another plan is refused, with the numbers.
+  const auto other = example_run("cpu-one-rank");
+  CHECK_THROWS_WITH(compare_sources({QStringLiteral("a"), other, {}}, {QStringLiteral("b"), other, trace}, go_on),
+                    Catch::Contains("not of the plan") && Catch::Contains("operations"));
+  test::write(folder.file("broken.json"), "{");
+  CHECK_THROWS_AS(
+      compare_sources({QStringLiteral("a"), other, {}},
+                      {QStringLiteral("b"), other, QString::fromStdString(folder.file("broken.json"))}, go_on),
+      Error);
+}
+
+TEST_CASE("what ends a process is told: no program, a signal, a status, nothing left behind", "[gui][error]") {
+  Loop loop;
+  const test::TemporaryFolder folder;
+  const PlannedRun run = example_run("cpu-one-rank")->run;
+  OrreryProcess process;
+  QSignalSpy failed(&process, &OrreryProcess::failed), ran(&process, &OrreryProcess::ran);
+  const auto told = [&](const QString& program) {
+    failed.clear();
+    process.set_program(program);
+    process.train(run, 1, 0);
+    REQUIRE(loop.until([&] { return !process.is_running(); }));
+    REQUIRE(failed.size() == 1);
+    return failed.front().front().toString().toStdString();
+  };
+  CHECK_THAT(told(QString::fromStdString(folder.file("nowhere"))), Catch::Contains("cannot be started"));
+  CHECK_THAT(told(script(folder, "kill -SEGV $$")), Catch::Contains("signal"));
+  CHECK_THAT(told(script(folder, "echo 'error: the ranks need too much' >&2; exit 3")),
+             Catch::Contains("the ranks need too much"));
+  CHECK_THAT(told(script(folder, "exit 0")), Catch::Contains("no trace"));
+  CHECK(ran.isEmpty());
+}
+
+TEST_CASE("cancelling ends the process and its children, and so does the end of the window", "[gui]") {
+  Loop loop;
+  const test::TemporaryFolder folder;
+  const PlannedRun run = example_run("cpu-one-rank")->run;
+  const std::string child = folder.file("child");
+  // Deaf to what asks it to end, as its child is.
+  const QString deaf = script(folder, "trap '' INT TERM\nsleep 600 &\necho $! > " + child + ".new\nmv " + child +
+                                          ".new " + child + "\nwait\nsleep 600\n");
+  const auto child_of = [&] {
+    REQUIRE(loop.until([&] { return std::filesystem::exists(child); }, 10'000));
+    const pid_t out = static_cast<pid_t>(std::stol(test::contents(child)));
+    std::filesystem::remove(child);
+    return out;
+  };
+  // A child that has ended stays a zombie until init takes it.
+  const auto ended = [](pid_t p) {
+    return !is_alive(p) || test::contents("/proc/" + std::to_string(p) + "/stat").find(") Z") != std::string::npos;
+  };
+  auto process = std::make_unique<OrreryProcess>();
+  process->set_program(deaf);
+  QSignalSpy failed(process.get(), &OrreryProcess::failed);
+  process->train(run, 1, 0);
+  const pid_t first = child_of();
+  CHECK(is_alive(first));
+  process->cancel();
+  REQUIRE(loop.until([&] { return !process->is_running(); }, 10'000));
+  REQUIRE(failed.size() == 1);
+  CHECK(failed.front().front().toString() == QStringLiteral("Cancelled."));
+  CHECK(loop.until([&] { return ended(first); }, 5'000));
+
+  process->train(run, 1, 0);
+  const pid_t second = child_of();
+  process.reset();
+  CHECK(loop.until([&] { return ended(second); }, 5'000));
+}
