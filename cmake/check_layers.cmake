@@ -33,7 +33,7 @@ set(layers
   "gui/model"          "(core|sim|planner|validate|gui/model)/"
   "gui/widgets"        "(core|sim|planner|validate|gui/(model|widgets))/"
   "gui/app"            "(core|sim|planner|validate|gui)/"
-  "tests/gui"          "(core|sim|planner|validate|gui|tests)/"
+  "tests/(perf/)?gui"   "(core|sim|planner|validate|gui|tests)/"
   "tests"              "(core|sim|planner|validate|exec|cli|tests)/")
 
 # Library (as included); folders that may include it; folders whose headers may too.
