@@ -148,6 +148,9 @@ void MainWindow::make_panels() {
   status_ = new QLabel(this);
   statusBar()->addWidget(status_, 1);
 
+  connect(setup_, &SetupPanel::settled, this, [this] {
+    if (is_settled()) Q_EMIT settled();
+  });
   connect(setup_, &SetupPanel::dropped, this, [this](const QString& file) { open(file); });
   connect(setup_, &SetupPanel::model_wished, this, [this](const QString& name) {
     Diagnostics d;
@@ -305,7 +308,7 @@ void MainWindow::show_results() {
   status_->setText(text);
 }
 
-bool MainWindow::is_settled() const { return prediction_ && !asked_ && !simulating_; }
+bool MainWindow::is_settled() const { return prediction_ && !asked_ && !simulating_ && setup_->is_settled(); }
 
 void MainWindow::show_tab(int at) { tabs_->setCurrentIndex(at); }
 

@@ -40,9 +40,25 @@ enum class Dimension : std::uint8_t {
   offload_states,
   offload_parameters,
   offload_activations,
+  recompute_layers,  ///< of each pipeline stage at most
+  states_tier,
+  parameters_tier,
+  activations_tier,
+  zigzag,
+  inner_ring,
+  save_gathered,
+  reshard_after_forward,
+  prefetch,
+  parameter_chunk,  ///< a choice: none, auto, or a power of two of mebibytes; else as it is written
+  gradient_bucket,  ///< mebibytes; 0: auto
+  collective_algorithm,
 };
-inline constexpr std::size_t dimension_count = 24;
+inline constexpr std::size_t dimension_count = 36;
 inline constexpr std::uint64_t open_offload = 9;  ///< "auto" among shares offloaded
+/// Among choices of parameter_chunk: "auto", and a size that is none of the list's.
+inline constexpr std::uint64_t open_chunk = 1, written_chunk = 8;
+/// The size that a choice below `written_chunk` stands for; empty: auto.
+[[nodiscard]] std::optional<Bytes> chunk_of(std::uint64_t choice);
 /// Those that share a matrix product.
 inline constexpr AxisList tensor_axes{Axis::tensor, Axis::depth, Axis::row, Axis::column};
 
@@ -64,6 +80,8 @@ struct DimensionInfo {
 [[nodiscard]] const DimensionInfo& info(Dimension);
 
 [[nodiscard]] std::uint64_t value_of(const PlannedRun&, Dimension);
+/// Layers of the largest stage.
+[[nodiscard]] std::uint32_t most_stage_layers(const PlannedRun&);
 /// "8", "1f1b", "auto".
 [[nodiscard]] std::string text_of(Dimension, std::uint64_t value);
 

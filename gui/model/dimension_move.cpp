@@ -14,6 +14,7 @@
 #include "core/spec/library.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "planner/space.hpp"
 
 namespace orrery::gui {
 namespace {
@@ -292,6 +293,20 @@ std::vector<std::uint64_t> candidates(const PlannedRun& run, Dimension d) {
       return out;
     }
     case Dimension::zero_stage: return up_to(3);
+    case Dimension::recompute_layers:
+      // A stage's recomputed layers are worth counting where any are.
+      return run.plan.recompute == Recompute::none ? std::vector<std::uint64_t>{0} : up_to(most_stage_layers(run));
+    case Dimension::inner_ring: {
+      std::vector<std::uint64_t> out = divisors_of(run.plan.mesh.size(Axis::context));
+      out.front() = 0;  // one ring
+      return out;
+    }
+    case Dimension::prefetch: return up_to(1);
+    case Dimension::gradient_bucket: {
+      std::vector<std::uint64_t> out = doublings(1, 1024);
+      out.insert(out.begin(), 0);
+      return out;
+    }
     case Dimension::precision:
     case Dimension::optimizer:
     case Dimension::tensor_algorithm:
@@ -303,9 +318,49 @@ std::vector<std::uint64_t> candidates(const PlannedRun& run, Dimension d) {
     case Dimension::overlap_gradients:
     case Dimension::offload_states:
     case Dimension::offload_parameters:
-    case Dimension::offload_activations: return up_to(info(d).names().size() - 1);
+    case Dimension::offload_activations:
+    case Dimension::states_tier:
+    case Dimension::parameters_tier:
+    case Dimension::activations_tier:
+    case Dimension::zigzag:
+    case Dimension::save_gathered:
+    case Dimension::reshard_after_forward:
+    case Dimension::parameter_chunk:
+    case Dimension::collective_algorithm: return up_to(info(d).names().size() - 1);
   }
   return {};
+}
+
+/// As many layers of each stage, where it has them; all of them is what a plan without counts says.
+bool put_recomputed(PlannedRun& run, std::uint32_t layers, std::string& reason) {
+  Plan& plan = run.plan;
+  if (plan.recompute == Recompute::none) {
+    reason = "Nothing is recomputed.";
+    return layers == 0;
+  }
+  const std::uint32_t most = most_stage_layers(run);
+  if (layers > most) {
+    reason = fmt::format("A stage has {} layers at most.", most);
+    return false;
+  }
+  plan.recompute_layers.reset();
+  if (layers == most) return true;
+  const std::uint32_t stages = stage_map(plan).stages();
+  if (!plan.stage_layers) plan.stage_layers = uneven_stages(run.model.layers, stages, 0).front();
+  for (const std::uint32_t held : *plan.stage_layers) {
+    if (!plan.recompute_layers) plan.recompute_layers.emplace();
+    plan.recompute_layers->push_back(std::min(held, layers));
+  }
+  return true;
+}
+
+/// A tier says something only of what is offloaded.
+bool put_tier(OffloadTier& tier, const std::optional<std::uint32_t>& offloaded, std::uint64_t value,
+              std::string& reason) {
+  tier = static_cast<OffloadTier>(value);
+  if (tier == OffloadTier::host || offloaded != 0U) return true;
+  reason = "Nothing of it is offloaded.";
+  return false;
 }
 
 /// Puts the value in place, without anything that follows; false where it means nothing.
@@ -399,6 +454,30 @@ bool put(PlannedRun& run, Dimension d, std::uint64_t value, std::string& reason)
       plan.offload_activations = eighths;
       if (value == 0) plan.activations_tier = OffloadTier::host;
       break;
+    case Dimension::recompute_layers: return put_recomputed(run, small, reason);
+    case Dimension::states_tier: return put_tier(plan.states_tier, plan.offload_states, value, reason);
+    case Dimension::parameters_tier: return put_tier(plan.parameters_tier, plan.offload_parameters, value, reason);
+    case Dimension::activations_tier: return put_tier(plan.activations_tier, plan.offload_activations, value, reason);
+    case Dimension::zigzag: plan.zigzag = value != 0; break;
+    case Dimension::inner_ring: plan.inner_ring = small; break;
+    case Dimension::save_gathered: plan.save_gathered = value != 0; break;
+    case Dimension::reshard_after_forward: plan.reshard_after_forward = value != 0; break;
+    case Dimension::prefetch: plan.prefetch = small; break;
+    case Dimension::parameter_chunk:
+      if (value < written_chunk) {
+        plan.parameter_chunk = chunk_of(value);
+        break;
+      }
+      reason = "Other sizes are written in the plan file.";
+      return value_of(run, d) == value;
+    case Dimension::gradient_bucket:
+      plan.gradient_bucket =
+          value == 0 ? std::nullopt : std::optional(Bytes::of(static_cast<double>(small) * mebibyte.base()));
+      break;
+    case Dimension::collective_algorithm:
+      plan.collective_algorithm =
+          value == 0 ? std::nullopt : std::optional(static_cast<CollectiveAlgorithm>(value - 1));
+      break;
   }
   return true;
 }
@@ -418,17 +497,24 @@ double apart(std::uint64_t a, std::uint64_t b) {
   return std::max(x, y) / std::min(x, y);
 }
 
-}  // namespace
-
-std::optional<Move> moved(const PlannedRun& given, Dimension d, std::uint64_t value, std::string& reason) {
+/// moved(), without what changed.
+std::optional<PlannedRun> moved_run(const PlannedRun& given, Dimension d, std::uint64_t value, std::string& reason) {
   reason.clear();
-  PlannedRun run = unplaced(given);
+  PlannedRun run = given;
   if (!put(run, d, value, reason)) return std::nullopt;
   if (!settle(given, run, d, reason)) return std::nullopt;
   // What mends a rule must not undo the wish.
   if (value_of(run, d) != value) return std::nullopt;
   reason.clear();
-  Move out{std::move(run), {}};
+  return run;
+}
+
+}  // namespace
+
+std::optional<Move> moved(const PlannedRun& given, Dimension d, std::uint64_t value, std::string& reason) {
+  auto run = moved_run(unplaced(given), d, value, reason);
+  if (!run) return std::nullopt;
+  Move out{std::move(*run), {}};
   out.also = changes(given, out.run, info(d).key);
   return out;
 }
@@ -440,8 +526,9 @@ LegalValues legal_values(const PlannedRun& run, Dimension d) {
   if (std::find(all.begin(), all.end(), own) == all.end()) all.push_back(own);
   std::sort(all.begin(), all.end());
   std::string reason;
+  const PlannedRun from = unplaced(run);
   for (const std::uint64_t v : all) {
-    if (v == own || moved(run, d, v, reason)) {
+    if (v == own || moved_run(from, d, v, reason)) {
       out.values.push_back(v);
     } else if (info(d).form == DimensionForm::choice) {
       out.refused.push_back(v);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <QString>
 #include <algorithm>
 #include <set>
 
@@ -17,16 +18,7 @@ std::string bytes(std::uint64_t n) { return short_text(Bytes::of(static_cast<dou
 
 /// Text from files as HTML shows it.
 std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      default: out += c;
-    }
-  }
-  return out;
+  return QString::fromUtf8(text.data(), static_cast<qsizetype>(text.size())).toHtmlEscaped().toStdString();
 }
 
 std::string formula(const std::string& text) { return "<p><b>" + text + "</b></p>"; }

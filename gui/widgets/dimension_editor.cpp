@@ -11,8 +11,6 @@
 #include <functional>
 #include <limits>
 
-#include "gui/model/dimension_move.hpp"
-
 namespace orrery::gui {
 namespace {
 
@@ -88,28 +86,35 @@ void DimensionEditor::make_choice() {
 
 void DimensionEditor::show_run(const PlannedRun& run) {
   value_ = value_of(run, dimension_);
-  const LegalValues legal = legal_values(run, dimension_);
-  // While the slider is dragged its scale stays: what is legal from the new value is shown afterwards.
-  const bool dragged = slider_ != nullptr && slider_->isSliderDown();
-  if (!dragged || std::find(legal_.begin(), legal_.end(), value_) == legal_.end()) legal_ = legal.values;
   if (list_ != nullptr) {
     const QSignalBlocker quiet(list_);
     list_->setCurrentIndex(static_cast<int>(value_));
-    auto* items = qobject_cast<QStandardItemModel*>(list_->model());
-    for (int row = 0; row < list_->count(); ++row) {
-      const bool can =
-          std::find(legal.refused.begin(), legal.refused.end(), static_cast<std::uint64_t>(row)) == legal.refused.end();
-      items->item(row)->setEnabled(can);
-      std::string reason;
-      if (!can && !moved(run, dimension_, static_cast<std::uint64_t>(row), reason)) {
-        items->item(row)->setToolTip(QString::fromStdString(reason));
-      } else {
-        items->item(row)->setToolTip({});
-      }
-    }
-    setEnabled(legal.refused.size() + 1 < static_cast<std::size_t>(list_->count()));
     return;
   }
+  // The slider stands on its value, known to be legal, whatever else is.
+  const auto at = std::lower_bound(legal_.begin(), legal_.end(), value_);
+  if (at == legal_.end() || *at != value_) legal_.insert(at, value_);
+  place_slider();
+}
+
+void DimensionEditor::show_reachable(const Reachable& to) {
+  if (list_ != nullptr) {
+    auto* items = qobject_cast<QStandardItemModel*>(list_->model());
+    for (int row = 0; row < list_->count(); ++row) {
+      const auto reason = to.reasons.find(static_cast<std::uint64_t>(row));
+      items->item(row)->setEnabled(reason == to.reasons.end());
+      items->item(row)->setToolTip(reason == to.reasons.end() ? QString() : QString::fromStdString(reason->second));
+    }
+    setEnabled(to.reasons.size() + 1 < static_cast<std::size_t>(list_->count()));
+    return;
+  }
+  // While the slider is dragged its scale stays: what is legal from the new value is shown afterwards.
+  if (slider_->isSliderDown()) return;
+  legal_ = to.legal.values;
+  place_slider();
+}
+
+void DimensionEditor::place_slider() {
   const QSignalBlocker quiet_slider(slider_), quiet_number(number_);
   slider_->setRange(0, static_cast<int>(legal_.size()) - 1);
   slider_->setValue(static_cast<int>(std::lower_bound(legal_.begin(), legal_.end(), value_) - legal_.begin()));

@@ -3,7 +3,7 @@
 #include <QWidget>
 #include <vector>
 
-#include "gui/model/dimension.hpp"
+#include "gui/model/legal_service.hpp"
 
 class QComboBox;
 class QLabel;
@@ -18,8 +18,10 @@ class DimensionEditor : public QWidget {
   Q_OBJECT
  public:
   explicit DimensionEditor(Dimension, QWidget* parent = nullptr);
-  /// Shows the run's value and which others can be reached from it.
+  /// Shows the run's value; which others can be reached from it is told by show_reachable, and until then those of the
+  /// run before stand.
   void show_run(const PlannedRun&);
+  void show_reachable(const Reachable&);
   [[nodiscard]] Dimension dimension() const { return dimension_; }
 
  Q_SIGNALS:
@@ -29,6 +31,7 @@ class DimensionEditor : public QWidget {
  private:
   void make_number();
   void make_choice();
+  void place_slider();
 
   Dimension dimension_;
   std::vector<std::uint64_t> legal_;

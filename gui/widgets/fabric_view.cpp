@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <QHelpEvent>
+#include <QKeyEvent>
 #include <QMouseEvent>
 #include <QPainter>
 #include <QPainterPath>
@@ -35,6 +36,7 @@ FabricView::FabricView(QWidget* parent) : QWidget(parent) {
   setObjectName(QStringLiteral("fabric"));
   setAccessibleName(tr("The fabric with the load of its links; the table below has the hottest"));
   setMouseTracking(true);
+  setFocusPolicy(Qt::StrongFocus);
   setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Expanding);
 }
 
@@ -114,7 +116,10 @@ void FabricView::paint_cell(QPainter& painter, std::uint32_t level, std::uint32_
       painter.setBrush(group_colour(shown_->prediction->run.plan.mesh.coordinate(*rank, axis_)));
       painter.drawRect(QRectF(left, rect.top(), rect.width() / count, rect.height()));
     }
-    painter.setPen(QPen(palette().color(QPalette::WindowText), 0.8));
+    const bool in_hand = hasFocus() && hand_ && cell.devices == std::vector{*hand_};
+    const bool taken = dragged_ && cell.devices == std::vector{*dragged_};
+    painter.setPen(in_hand || taken ? QPen(palette().color(QPalette::Highlight), 3, taken ? Qt::DashLine : Qt::SolidLine)
+                                    : QPen(palette().color(QPalette::WindowText), 0.8));
     painter.setBrush(Qt::NoBrush);
     painter.drawRect(rect);
   }
@@ -193,7 +198,7 @@ void FabricView::paintEvent(QPaintEvent*) {
       painter.fillRect(QRectF(right, margin + 3, 11, line - 6), group_colour(g));
     }
   }
-  if (dragged_) {
+  if (dragged_ && !drag_at_.isNull()) {
     painter.setPen(QPen(palette().color(QPalette::Highlight), 2));
     painter.setBrush(Qt::NoBrush);
     painter.drawEllipse(drag_at_, 10, 10);
@@ -209,10 +214,61 @@ std::optional<std::uint32_t> FabricView::device_at(const QPointF& p) const {
   return std::nullopt;
 }
 
+std::vector<std::uint32_t> FabricView::single_devices() const {
+  std::vector<std::uint32_t> out;
+  if (!shown_) return out;
+  for (const FabricCell& c : shown_->picture.levels.front()) {
+    if (c.devices.size() == 1) out.push_back(c.devices.front());
+  }
+  return out;
+}
+
+void FabricView::keyPressEvent(QKeyEvent* event) {
+  const std::vector<std::uint32_t> devices = single_devices();
+  const auto at = hand_ ? std::find(devices.begin(), devices.end(), *hand_) : devices.end();
+  if (at == devices.end()) return QWidget::keyPressEvent(event);  // too many devices to be drawn one by one
+  switch (event->key()) {
+    case Qt::Key_Left:
+    case Qt::Key_Right:
+      if (event->key() == Qt::Key_Left ? at == devices.begin() : std::next(at) == devices.end()) return;
+      hand_ = event->key() == Qt::Key_Left ? *std::prev(at) : *std::next(at);
+      if (!dragged_) Q_EMIT device_chosen(*hand_);
+      break;
+    case Qt::Key_Space:
+    case Qt::Key_Return:
+      if (const auto from = std::exchange(dragged_, std::nullopt)) {
+        if (*from != *hand_) Q_EMIT swap_wished(*from, *hand_);
+      } else if (rank_on(*hand_)) {
+        dragged_ = hand_;
+        drag_at_ = {};
+      }
+      break;
+    case Qt::Key_Escape: dragged_.reset(); break;
+    default: return QWidget::keyPressEvent(event);
+  }
+  const auto rank = rank_on(*hand_);
+  setAccessibleDescription(rank ? tr("device %1, rank %2").arg(*hand_).arg(index(*rank))
+                                : tr("device %1, idle").arg(*hand_));
+  update();
+}
+
+void FabricView::focusInEvent(QFocusEvent* event) {
+  const std::vector<std::uint32_t> devices = single_devices();
+  const bool drawn = hand_ && std::find(devices.begin(), devices.end(), *hand_) != devices.end();
+  if (!drawn) hand_ = devices.empty() ? std::nullopt : std::optional(devices.front());
+  QWidget::focusInEvent(event);
+}
+
+void FabricView::focusOutEvent(QFocusEvent* event) {
+  dragged_.reset();
+  QWidget::focusOutEvent(event);
+}
+
 void FabricView::mousePressEvent(QMouseEvent* event) {
   const auto device = device_at(event->position());
   if (!device || event->button() != Qt::LeftButton) return;
   Q_EMIT device_chosen(*device);
+  hand_ = device;
   if (rank_on(*device)) dragged_ = device;
   drag_at_ = event->position();
 }

@@ -2,13 +2,15 @@
 
 #include <QWidget>
 #include <optional>
+#include <vector>
 
 #include "gui/model/fabric_service.hpp"
 
 namespace orrery::gui {
 
 /// The fabric: devices below, coloured by their group along an axis, switches above, links coloured by load.  A device
-/// dragged on another one asks for their ranks to change places.
+/// dragged on another one asks for their ranks to change places.  By keyboard: left and right go from device to device,
+/// Space takes one up and, on another, puts it down; Escape lets it go.
 class FabricView : public QWidget {
   Q_OBJECT
  public:
@@ -30,6 +32,9 @@ class FabricView : public QWidget {
   void mousePressEvent(QMouseEvent*) override;
   void mouseMoveEvent(QMouseEvent*) override;
   void mouseReleaseEvent(QMouseEvent*) override;
+  void keyPressEvent(QKeyEvent*) override;
+  void focusInEvent(QFocusEvent*) override;
+  void focusOutEvent(QFocusEvent*) override;
   bool event(QEvent*) override;
 
  private:
@@ -47,6 +52,10 @@ class FabricView : public QWidget {
   std::vector<std::uint32_t> rank_of_device_;
   Axis axis_ = Axis::data;
   QString message_;
+  /// Devices that are drawn alone.
+  [[nodiscard]] std::vector<std::uint32_t> single_devices() const;
+
+  std::optional<std::uint32_t> hand_;  ///< the device that keys are for
   std::optional<std::uint32_t> dragged_;
   QPointF drag_at_;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <QHeaderView>
+#include <QKeyEvent>
 #include <QMouseEvent>
 #include <QPainter>
 #include <QPainterPath>
@@ -43,12 +44,17 @@ GraphView::GraphView(QWidget* parent) : QWidget(parent) {
   setObjectName(QStringLiteral("plan-graph"));
   setAccessibleName(tr("Stages and groups of the plan, and what they send; the table below has the same"));
   setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Expanding);
+  setFocusPolicy(Qt::StrongFocus);
   setToolTip(tr("Wheel: zoom. Drag: move. Double click: the whole graph. Click on a stage: select it everywhere."));
 }
 
 void GraphView::set_layout(GraphLayout graph) {
   graph_ = std::move(graph);
   message_.clear();
+  show_all();
+}
+
+void GraphView::show_all() {
   zoom_ = 1.0;
   moved_ = {};
   update();
@@ -126,6 +132,11 @@ void GraphView::paintEvent(QPaintEvent*) {
     painter.setPen(palette().color(QPalette::Text));
     painter.drawText(box, Qt::AlignCenter, QString::fromStdString(n.label));
   }
+  if (hasFocus()) {  // whose keys are taken
+    painter.setPen(QPen(palette().color(QPalette::Highlight), 1));
+    painter.setBrush(Qt::NoBrush);
+    painter.drawRect(QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5));
+  }
 }
 
 void GraphView::mousePressEvent(QMouseEvent* event) {
@@ -145,21 +156,70 @@ void GraphView::mouseMoveEvent(QMouseEvent* event) {
   update();
 }
 
-void GraphView::mouseDoubleClickEvent(QMouseEvent*) {
-  zoom_ = 1.0;
-  moved_ = {};
+void GraphView::mouseDoubleClickEvent(QMouseEvent*) { show_all(); }
+
+void GraphView::zoom(double factor, const QPointF& fixed) {
+  const double before = zoom_;
+  zoom_ = std::clamp(zoom_ * factor, 0.2, 30.0);
+  const QPointF middle(width() / 2.0, height() / 2.0);
+  moved_ = (fixed - middle) - (zoom_ / before) * (fixed - middle - moved_);
   update();
 }
 
 void GraphView::wheelEvent(QWheelEvent* event) {
-  const double factor = std::pow(1.0015, event->angleDelta().y());
-  const double before = zoom_;
-  zoom_ = std::clamp(zoom_ * factor, 0.2, 30.0);
-  // What is under the pointer stays there.
-  const QPointF middle(width() / 2.0, height() / 2.0);
-  moved_ = (event->position() - middle) - (zoom_ / before) * (event->position() - middle - moved_);
-  update();
+  zoom(std::pow(1.0015, event->angleDelta().y()), event->position());
   event->accept();
+}
+
+void GraphView::choose_next(int by) {
+  std::vector<std::size_t> stages;
+  for (const GraphLayout::Node& n : graph_.nodes) {
+    if (const auto stage = stage_node(n.name)) stages.push_back(*stage);
+  }
+  if (stages.empty()) return;
+  std::sort(stages.begin(), stages.end());
+  const auto marked = stage_node(marked_);
+  const auto at = marked ? std::find(stages.begin(), stages.end(), *marked) : stages.end();
+  auto place = at == stages.end() ? std::ptrdiff_t{0} : at - stages.begin() + by;
+  place = std::clamp<std::ptrdiff_t>(place, 0, std::ssize(stages) - 1);
+  Q_EMIT node_chosen(QString::fromStdString(fmt::format("s{}", stages[static_cast<std::size_t>(place)])));
+}
+
+void GraphView::keyPressEvent(QKeyEvent* event) {
+  constexpr double stride = 40.0;  // pixels
+  const QPointF middle(width() / 2.0, height() / 2.0);
+  const bool moves = event->modifiers() & Qt::ShiftModifier;
+  switch (event->key()) {
+    case Qt::Key_Plus:
+    case Qt::Key_Equal: return zoom(1.25, middle);
+    case Qt::Key_Minus: return zoom(0.8, middle);
+    case Qt::Key_0: return show_all();
+    case Qt::Key_Left:
+      if (!moves) return choose_next(-1);
+      moved_ += QPointF(stride, 0);
+      return update();
+    case Qt::Key_Right:
+      if (!moves) return choose_next(1);
+      moved_ -= QPointF(stride, 0);
+      return update();
+    case Qt::Key_Up:
+    case Qt::Key_Down:
+      if (!moves) break;
+      moved_ += QPointF(0, event->key() == Qt::Key_Up ? stride : -stride);
+      return update();
+    default: break;
+  }
+  QWidget::keyPressEvent(event);
+}
+
+void GraphView::focusInEvent(QFocusEvent* event) {
+  update();
+  QWidget::focusInEvent(event);
+}
+
+void GraphView::focusOutEvent(QFocusEvent* event) {
+  update();
+  QWidget::focusOutEvent(event);
 }
 
 PlanGraphPanel::PlanGraphPanel(Focus& focus, QWidget* parent) : QWidget(parent), focus_(focus) {

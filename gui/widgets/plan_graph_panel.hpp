@@ -11,7 +11,8 @@ class QTableView;
 
 namespace orrery::gui {
 
-/// A graph as Graphviz laid it out, as large as the widget.
+/// A graph as Graphviz laid it out, as large as the widget.  Left and right choose the stage before and after; + and -
+/// zoom, Shift and arrows move, 0 shows the whole graph.
 class GraphView : public QWidget {
   Q_OBJECT
  public:
@@ -32,10 +33,18 @@ class GraphView : public QWidget {
   void wheelEvent(QWheelEvent*) override;
   void mouseMoveEvent(QMouseEvent*) override;
   void mouseDoubleClickEvent(QMouseEvent*) override;
+  void keyPressEvent(QKeyEvent*) override;
+  void focusInEvent(QFocusEvent*) override;
+  void focusOutEvent(QFocusEvent*) override;
 
  private:
   /// From inches to the widget.
   [[nodiscard]] QTransform transform() const;
+  void show_all();
+  /// `fixed`, of the widget, stays where it is.
+  void zoom(double factor, const QPointF& fixed);
+  /// The stage after the marked one, or before it; the first where none is marked.
+  void choose_next(int by);
 
   GraphLayout graph_;
   QString message_;

@@ -24,10 +24,15 @@
 namespace orrery::gui {
 namespace {
 
+/// The entries of the spaces.
+enum SpaceEntry { basic, every, within_limits };
+/// The entries of figures across the chart.
+enum class Across { step_time, cost };
+
 QString q(const std::string& text) { return QString::fromStdString(text); }
 
-std::pair<double, double> point_of(const FoundPlan& p) {
-  return {p.report.step_time.base(), Bytes::of(static_cast<double>(p.report.peak_memory_bytes)).in(gibibyte)};
+double memory_of(const FoundPlan& p) {
+  return Bytes::of(static_cast<double>(p.report.peak_memory_bytes)).in(gibibyte);
 }
 
 }  // namespace
@@ -52,7 +57,20 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   space_ = new QComboBox(this);
   space_->addItem(tr("basic dimensions"));
   space_->addItem(tr("every dimension"));
-  add(tr("over"), space_);
+  space_->addItem(tr("within limits"));
+  space_->setObjectName(QStringLiteral("search-space"));
+  add(tr("o&ver"), space_);
+  limits_ = new QLineEdit(this);
+  limits_->setObjectName(QStringLiteral("search-limits"));
+  limits_->setAccessibleName(tr("Limits of the search"));
+  limits_->setPlaceholderText(tr("tensor=1d zero=0,1 schedule=1f1b,zb-v"));
+  limits_->setToolTip(
+      tr("As --only takes them, separated by spaces: tensor=1d,2d,2.5d,3d; schedule=1f1b,...; zero=0,1,2,3; chunks=N; "
+         "context=off or its algorithms; replica=off; expert=off; inner_ring=off; recompute_layers=off; offload=off. "
+         "What is not named stays free."));
+  limits_->setClearButtonEnabled(true);
+  limits_->setVisible(false);
+  controls->addWidget(limits_, 1);
   top_ = new QSpinBox(this);
   top_->setRange(1, 1000);
   top_->setValue(20);
@@ -88,12 +106,21 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   use_->setEnabled(false);
   use_->setToolTip(tr("Make the selected plan the one that is edited; it can be undone"));
   progress->addStretch();
+  across_ = new QComboBox(this);
+  across_->setObjectName(QStringLiteral("search-across"));
+  across_->setAccessibleName(tr("Figure across the chart"));
+  across_->addItems({tr("step time"), tr("cost per million tokens")});  // as Across
+  auto* across = new QLabel(tr("&Across"), this);
+  across->setBuddy(across_);
+  progress->addWidget(across);
+  progress->addWidget(across_);
   progress->addWidget(use_);
   column->addLayout(progress);
   column->addWidget(status_);
 
   auto* split = new QSplitter(Qt::Vertical, this);
   chart_ = new QCustomPlot(split);
+  chart_->setObjectName(QStringLiteral("pareto"));
   chart_->setAccessibleName(tr("Step time and peak memory of the plans; the table below has the figures"));
   sorted_.setSourceModel(&table_);
   sorted_.setSortRole(order_role);
@@ -125,13 +152,18 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   front_->setName(tr("none better in both"));
   selected_->removeFromLegend();
   lift_legend(*chart_, 3);
-  chart_->xAxis->setLabel(tr("step time, s"));
   chart_->yAxis->setLabel(tr("peak memory, GiB"));
   chart_->xAxis->setSubTicks(false);
   chart_->yAxis->setSubTicks(false);
   dress_chart();
 
   connect(start_, &QPushButton::clicked, this, &SearchPanel::start_wished);
+  connect(space_, &QComboBox::currentIndexChanged, this, [this](int at) {
+    limits_->setVisible(at == within_limits);
+    if (at == within_limits) limits_->setFocus();
+  });
+  connect(limits_, &QLineEdit::returnPressed, start_, &QPushButton::click);
+  connect(across_, &QComboBox::currentIndexChanged, this, [this] { show_plans(); });
   connect(cancel_, &QPushButton::clicked, this, [this] {
     service_.cancel();
     status_->setText(tr("Stopping; what is known stays."));
@@ -160,16 +192,30 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   connect(&service_, &SearchService::finished, this, [this](const std::shared_ptr<const SearchEnd>& e) { finish(e); });
 }
 
+std::pair<double, double> SearchPanel::point_of(const FoundPlan& p) const {
+  const Report& r = p.report;
+  if (static_cast<Across>(across_->currentIndex()) == Across::step_time) return {r.step_time.base(), memory_of(p)};
+  // Of the cluster's price, since a report has no cost before the search has ended.
+  const double per_second = static_cast<double>(r.gpus) * on_.run.cluster->price_per_gpu_hour.value_or(0.0) / 3600.0;
+  return {per_second / r.tokens_per_s * 1e6, memory_of(p)};
+}
+
 SearchWish SearchPanel::wish() const {
   SearchWish out;
   out.objective = static_cast<Objective>(objective_->currentIndex());
-  out.all = space_->currentIndex() == 1;
+  out.all = space_->currentIndex() != basic;
+  if (space_->currentIndex() == within_limits) out.only = limits_->text().trimmed().toStdString();
   out.top = static_cast<std::uint32_t>(top_->value());
   return out;
 }
 
 void SearchPanel::begin(const PricedRun& on) {
   on_ = on;
+  // Without a price there is one figure to choose.
+  const bool priced = on.run.cluster->price_per_gpu_hour.has_value();
+  if (!priced) across_->setCurrentIndex(static_cast<int>(Across::step_time));
+  across_->setEnabled(priced);
+  across_->setToolTip(priced ? QString() : tr("%1 has no price").arg(q(on.run.cluster->name)));
   plans_.clear();
   focus_.set_found(std::nullopt);
   show_plans();
@@ -236,6 +282,9 @@ void SearchPanel::show_plans() {
   }
   others_->setData(x, y);
   front_->setData(front_x, front_y);
+  chart_->xAxis->setLabel(static_cast<Across>(across_->currentIndex()) == Across::cost
+                              ? tr("cost of a million tokens, in the currency of the cluster's price")
+                              : tr("step time, s"));
   if (!points.empty()) {
     const auto [left, right] = std::minmax_element(points.begin(), points.end());
     const auto by_memory = [](const auto& a, const auto& b) { return a.second < b.second; };

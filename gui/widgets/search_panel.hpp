@@ -21,7 +21,8 @@ class QTableView;
 
 namespace orrery::gui {
 
-/// The planner: what is searched for, how far it is, the plans found as a table and as a scatter of time and memory.
+/// The planner: what is searched for, how far it is, the plans found as a table and as a scatter of time or cost and
+/// memory.
 /// Table and scatter share the selection of Focus.
 class SearchPanel : public QWidget {
   Q_OBJECT
@@ -45,6 +46,8 @@ class SearchPanel : public QWidget {
   void changeEvent(QEvent*) override;
 
  private:
+  /// Where the plan lies in the chart.
+  [[nodiscard]] std::pair<double, double> point_of(const FoundPlan&) const;
   void show_progress(const SearchProgress&);
   void take(const FoundPlan&);
   void finish(const std::shared_ptr<const SearchEnd>&);
@@ -61,6 +64,8 @@ class SearchPanel : public QWidget {
   QSortFilterProxyModel sorted_;
   QComboBox* objective_;
   QComboBox* space_;
+  QLineEdit* limits_;
+  QComboBox* across_;
   QSpinBox* top_;
   QLineEdit* filter_;
   QPushButton* start_;

@@ -24,15 +24,22 @@ struct Group {
 };
 const std::vector<Group>& groups() {
   static const std::vector<Group> all{
-      {QT_TR_NOOP("Workload"), {Dimension::batch, Dimension::sequence, Dimension::precision, Dimension::optimizer}},
-      {QT_TR_NOOP("Mesh"),
+      {QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Workload"),
+       {Dimension::batch, Dimension::sequence, Dimension::precision, Dimension::optimizer}},
+      {QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Mesh"),
        {Dimension::devices, Dimension::data, Dimension::tensor, Dimension::pipeline, Dimension::context,
         Dimension::expert, Dimension::replica}},
-      {QT_TR_NOOP("Plan"),
-       {Dimension::schedule, Dimension::chunks, Dimension::microbatch_size, Dimension::recompute, Dimension::zero_stage,
-        Dimension::sequence_parallel, Dimension::attention, Dimension::overlap_gradients, Dimension::tensor_algorithm,
-        Dimension::context_algorithm, Dimension::offload_states, Dimension::offload_parameters,
-        Dimension::offload_activations}}};
+      {QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Plan"),
+       {Dimension::schedule, Dimension::chunks, Dimension::microbatch_size, Dimension::sequence_parallel,
+        Dimension::tensor_algorithm, Dimension::save_gathered, Dimension::context_algorithm, Dimension::zigzag,
+        Dimension::inner_ring}},
+      {QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Memory"),
+       {Dimension::recompute, Dimension::recompute_layers, Dimension::attention, Dimension::zero_stage,
+        Dimension::reshard_after_forward, Dimension::prefetch, Dimension::parameter_chunk, Dimension::offload_states,
+        Dimension::states_tier, Dimension::offload_parameters, Dimension::parameters_tier,
+        Dimension::offload_activations, Dimension::activations_tier}},
+      {QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Communication"),
+       {Dimension::overlap_gradients, Dimension::gradient_bucket, Dimension::collective_algorithm}}};
   return all;
 }
 
@@ -118,6 +125,12 @@ SetupPanel::SetupPanel(PlanDocument& document, QWidget* parent) : QWidget(parent
   connect(model_, &QComboBox::activated, this, [this] { Q_EMIT model_wished(model_->currentData().toString()); });
   connect(cluster_, &QComboBox::activated, this, [this] { Q_EMIT cluster_wished(cluster_->currentData().toString()); });
   connect(&document_, &PlanDocument::changed, this, [this] { show_document(); });
+  connect(&legal_, &LegalService::found, this, [this](const ReachablePointer& found) {
+    if (found->from != document_.priced()) return;
+    reachable_from_ = found->from;
+    for (DimensionEditor* e : editors_) e->show_reachable(found->of[static_cast<std::size_t>(e->dimension())]);
+    Q_EMIT settled();
+  });
   connect(&document_, &PlanDocument::answered, this, [this, hint](Dimension, bool met, const QString& text) {
     QPalette p = palette();
     if (!met) p.setColor(QPalette::WindowText, bad_colour(is_dark(p)));
@@ -141,6 +154,7 @@ void SetupPanel::show_document() {
                       .arg(c.devices_per_node)
                       .arg(q(c.device.name), q(short_text(c.device.memory))));
   for (DimensionEditor* editor : editors_) editor->show_run(run);
+  legal_.request(document_.priced());
 }
 
 void SetupPanel::dragEnterEvent(QDragEnterEvent* event) {

@@ -3,6 +3,7 @@
 #include <QWidget>
 #include <vector>
 
+#include "gui/model/legal_service.hpp"
 #include "gui/model/plan_document.hpp"
 
 class QComboBox;
@@ -17,12 +18,15 @@ class SetupPanel : public QWidget {
   Q_OBJECT
  public:
   explicit SetupPanel(PlanDocument&, QWidget* parent = nullptr);
+  /// Whether sliders and lists know what can be reached from the document as it is.
+  [[nodiscard]] bool is_settled() const { return reachable_from_ == document_.priced(); }
 
  Q_SIGNALS:
   /// A file that was dropped, of whatever kind.
   void dropped(const QString& file);
   void model_wished(const QString& reference);
   void cluster_wished(const QString& reference);
+  void settled();
 
  protected:
   void dragEnterEvent(QDragEnterEvent*) override;
@@ -32,6 +36,8 @@ class SetupPanel : public QWidget {
   void show_document();
 
   PlanDocument& document_;
+  LegalService legal_;
+  std::shared_ptr<const PricedRun> reachable_from_;
   QComboBox* model_;
   QComboBox* cluster_;
   QLabel* about_;

@@ -22,6 +22,8 @@
 namespace orrery::gui {
 namespace {
 
+/// Tabs below the timeline; the first is of the range.
+constexpr int operation_tab = 1, path_tab = 2;
 constexpr int frame = 33;  ///< milliseconds between two pictures while playing
 /// Seconds in which the whole step is played.
 constexpr std::array<int, 4> playing_times = {10, 30, 120, 600};
@@ -121,7 +123,7 @@ void TimelinePanel::make_viewing_row(QHBoxLayout* row) {
   path_button_->setCheckable(true);
   connect(path_button_, &QToolButton::toggled, this, [this](bool on) {
     show_path();
-    if (on) tables_->setCurrentIndex(2);
+    if (on) tables_->setCurrentIndex(path_tab);
   });
   range_ = new QLabel(this);
   range_->setTextFormat(Qt::PlainText);
@@ -180,10 +182,23 @@ void TimelinePanel::set_step(SimulatedPointer step) {
   analysis_.reset();
   focus_.set_duration(step_->timeline.duration);
   view_->set_timeline(timeline_of(step_));
+  tell_limit();
   look_for(search_->text());
   count();
   show_path();
   show_op();
+}
+
+void TimelinePanel::tell_limit() {
+  const std::uint64_t operations = traced_operations(*step_->prediction->program);
+  const bool analysed = operations <= most_analysed_operations;
+  const QString why = tr("The step has %1 operations on one rank of each stage; up to %2 are analysed")
+                          .arg(QString::fromStdString(with_commas(operations)),
+                               QString::fromStdString(with_commas(most_analysed_operations)));
+  path_button_->setEnabled(analysed);
+  path_button_->setToolTip(analysed ? path_button_->accessibleName() : why);
+  tables_->setTabEnabled(path_tab, analysed);
+  for (const int tab : {operation_tab, path_tab}) tables_->setTabToolTip(tab, analysed ? QString() : why);
 }
 
 void TimelinePanel::set_analysis(AnalysisPointer analysis) {
@@ -218,7 +233,7 @@ void TimelinePanel::show_op() {
   TableContent content = dependency_table(step_ ? step_->timeline : nothing, op, all);
   dependencies_.set(std::move(content.headers), std::move(content.rows));
   view_->set_arrows(std::move(all));
-  if (op) tables_->setCurrentIndex(1);
+  if (op) tables_->setCurrentIndex(operation_tab);
 }
 
 void TimelinePanel::show_path() {

@@ -45,6 +45,8 @@ class TimelinePanel : public QWidget {
   QToolButton* button(QHBoxLayout*, const QString& text, const QString& tip);
   void count();
   void show_op();
+  /// Steps of too many operations are drawn, but not analysed.
+  void tell_limit();
   void show_path();
   void look_for(const QString&);
   void find_next(bool forward);

@@ -227,11 +227,19 @@ void TimelineView::paint_memory(QPainter& painter, const Row& row, const TimeAxi
   const std::vector<MemoryPoint>& points = rank_of(row).memory;
   if (timeline_->most_memory == 0 || points.empty()) return;
   const std::vector<std::uint64_t> peaks = memory_strip(points, scale);
-  const QColor fill = role_colour(3);
-  for (std::size_t x = 0; x < peaks.size(); ++x) {
-    const double height = row.height * static_cast<double>(peaks[x]) / static_cast<double>(timeline_->most_memory);
-    painter.fillRect(QRectF(static_cast<double>(x), row.top + row.height - height, 1.0, height), fill);
+  // As a picture of its own: a rectangle for each pixel would take as long as all slices.
+  QImage area(scale.width, row.height, QImage::Format_ARGB32_Premultiplied);
+  area.fill(Qt::transparent);
+  const QRgb fill = role_colour(3).rgb();
+  for (int y = 0; y < row.height; ++y) {
+    // In the middle of the line.
+    const double level = (row.height - y - 0.5) / row.height * static_cast<double>(timeline_->most_memory);
+    auto* line = reinterpret_cast<QRgb*>(area.scanLine(y));
+    for (std::size_t x = 0; x < peaks.size(); ++x) {
+      if (static_cast<double>(peaks[x]) >= level) line[x] = fill;
+    }
   }
+  painter.drawImage(whole.topLeft(), area);
 }
 
 void TimelineView::paint_path(QPainter& painter, const TimeAxis& scale) const {

@@ -17,7 +17,7 @@
 namespace orrery::gui {
 namespace {
 
-/// Of the step, around the instant of the time slider.
+/// Of the step, around the cursor.
 constexpr std::int64_t windows = 100;
 constexpr int instants = 400;
 
@@ -66,11 +66,11 @@ TopologyPanel::TopologyPanel(Library library, Focus& focus, QWidget* parent)
   order_->setFixedHeight(fontMetrics().lineSpacing() + 16);
   labelled(second, tr("Or&der"), order_);
   load_ = box("topology-load", tr("When links are loaded"));
-  load_->addItems({tr("over the whole step"), tr("in the selected range")});
+  load_->addItems({tr("over the whole step"), tr("in the selected range"), tr("at the cursor")});  // as LoadOf
   labelled(second, tr("&Load"), load_);
   time_ = new QSlider(Qt::Horizontal, this);
   time_->setObjectName(QStringLiteral("topology-time"));
-  time_->setAccessibleName(tr("Instant of the step; selects a hundredth of it here and in the timeline"));
+  time_->setAccessibleName(tr("Instant of the step; moves the cursor of the timeline and shows loads around it"));
   time_->setToolTip(time_->accessibleName());
   time_->setRange(0, instants);
   second->addWidget(time_, 1);
@@ -105,14 +105,18 @@ TopologyPanel::TopologyPanel(Library library, Focus& focus, QWidget* parent)
   connect(axis_, &QComboBox::activated, this,
           [this] { view_->set_axis(static_cast<Axis>(axis_->currentData().toInt())); });
   connect(time_, &QSlider::valueChanged, this, [this](int at) {
-    const std::int64_t step = focus_.duration(), wide = std::max<std::int64_t>(step / windows, 1);
-    if (step <= wide) return;
-    const auto start = static_cast<std::int64_t>(static_cast<double>(step - wide) * at / instants);
-    load_->setCurrentIndex(1);
-    focus_.select(TimeRange{start, start + wide});
+    load_->setCurrentIndex(static_cast<int>(LoadOf::cursor));
+    focus_.set_cursor(static_cast<std::int64_t>(static_cast<double>(focus_.duration()) * at / instants));
   });
   connect(&focus_, &Focus::selection_changed, this, [this] {
-    if (load_->currentIndex() == 1) ask();
+    if (load_of() == LoadOf::range) ask();
+  });
+  connect(&focus_, &Focus::cursor_changed, this, [this] {
+    if (const auto at = focus_.cursor(); at && focus_.duration() > 0) {
+      const QSignalBlocker quiet(time_);
+      time_->setValue(static_cast<int>(static_cast<double>(*at) * instants / static_cast<double>(focus_.duration())));
+    }
+    if (load_of() == LoadOf::cursor) ask();
   });
   connect(order_->model(), &QAbstractItemModel::rowsMoved, this, [this] {
     std::vector<Axis> order;
@@ -157,12 +161,12 @@ void TopologyPanel::set_prediction(PredictionPointer prediction) {
     fabric_->setCurrentIndex(std::max(0, fabric_->findData(now)));
   }
   show_axes();
-  if (!of_range()) ask();
+  if (!range()) ask();
 }
 
 void TopologyPanel::set_step(SimulatedPointer step) {
   step_ = std::move(step);
-  if (load_->currentIndex() == 1) ask();
+  if (load_of() != LoadOf::step) ask();
 }
 
 void TopologyPanel::show_axes() {
@@ -182,7 +186,20 @@ void TopologyPanel::show_axes() {
   view_->set_axis(axis_->count() > 0 ? static_cast<Axis>(axis_->currentData().toInt()) : Axis::data);
 }
 
-bool TopologyPanel::of_range() const { return load_->currentIndex() == 1 && focus_.selected().has_value(); }
+TopologyPanel::LoadOf TopologyPanel::load_of() const { return static_cast<LoadOf>(load_->currentIndex()); }
+
+std::optional<TimeRange> TopologyPanel::range() const {
+  switch (load_of()) {
+    case LoadOf::step: return std::nullopt;
+    case LoadOf::range: return focus_.selected();
+    case LoadOf::cursor: break;
+  }
+  const auto at = focus_.cursor();
+  const std::int64_t step = focus_.duration(), wide = std::max<std::int64_t>(step / windows, 1);
+  if (!at || step <= wide) return std::nullopt;
+  const std::int64_t start = std::clamp<std::int64_t>(*at - wide / 2, 0, step - wide);
+  return TimeRange{start, start + wide};
+}
 
 void TopologyPanel::ask() {
   if (!prediction_) return;
@@ -191,7 +208,7 @@ void TopologyPanel::ask() {
   if (outdated_) return;
   FabricRequest request{prediction_, step_, {}, fabric_->currentData().toString().toStdString()};
   // A step that is not of this prediction waits for its own.
-  if (of_range() && step_ && step_->prediction == prediction_) request.within = focus_.selected();
+  if (step_ && step_->prediction == prediction_) request.within = range();
   service_.request(std::move(request));
 }
 

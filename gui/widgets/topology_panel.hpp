@@ -39,7 +39,11 @@ class TopologyPanel : public QWidget {
   void show_axes();
   void ask();
   void take(const FabricShownPointer&);
-  [[nodiscard]] bool of_range() const;
+  /// When links are loaded, in the order of its box.
+  enum class LoadOf : std::uint8_t { step, range, cursor };
+  [[nodiscard]] LoadOf load_of() const;
+  /// Unset: the whole step.
+  [[nodiscard]] std::optional<TimeRange> range() const;
 
   Library library_;
   Focus& focus_;

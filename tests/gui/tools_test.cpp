@@ -206,11 +206,35 @@ TEST_CASE("axes change places by the list of their order, and undo puts them bac
   REQUIRE(opened.settled());
   CHECK(window.document().run().plan.placement.empty());
 
-  // A range of the timeline: what flows in it, and nothing where it selects nothing.
+  // The same by keyboard, from the device in hand to its neighbour.
+  fabric.setFocus();
+  const QPoint origin = fabric.cell_rect(0, 0).center().toPoint();
+  QTest::mouseClick(&fabric, Qt::LeftButton, {}, origin);
+  for (const int key : {Qt::Key_Space, Qt::Key_Right, Qt::Key_Escape, Qt::Key_Left}) QTest::keyClick(&fabric, Qt::Key(key));
+  REQUIRE(opened.settled());
+  CHECK(window.document().run().plan.placement.empty());  // let go
+  for (const int key : {Qt::Key_Space, Qt::Key_Right, Qt::Key_Space}) QTest::keyClick(&fabric, Qt::Key(key));
+  REQUIRE(opened.settled());
+  REQUIRE(window.document().run().plan.placement.size() == 64);
+  CHECK(window.document().run().plan.placement[0] == 1);
+  CHECK(window.document().run().plan.placement[1] == 0);
+  window.document().history().undo();
+  REQUIRE(opened.settled());
+
+  // The instant of the timeline's cursor, then a range: what flows in it.
   auto& load = child<QComboBox>(topology, "topology-load");
-  load.setCurrentIndex(1);
+  const QVariant whole = topology.table().index(0, 1).data();
   child<QSlider>(topology, "topology-time").setValue(200);
-  REQUIRE(window.focus().selected().has_value());
+  REQUIRE(window.focus().cursor().has_value());
+  CHECK(load.currentIndex() == 2);
+  REQUIRE(opened.settled());
+  CHECK(topology.table().rowCount() > 0);
+  CHECK(topology.table().index(0, 1).data() != whole);
+  window.focus().set_cursor(window.focus().duration() / 4);
+  CHECK(child<QSlider>(topology, "topology-time").value() == 100);
+  window.focus().select(TimeRange{0, window.focus().duration() / 2});
+  load.setCurrentIndex(1);
+  Q_EMIT load.activated(1);
   REQUIRE(opened.settled());
   CHECK(topology.table().rowCount() > 0);
   for (int axis = 0; axis < child<QComboBox>(topology, "topology-axis").count(); ++axis) {
@@ -227,10 +251,18 @@ TEST_CASE("the plan's graph is laid out by Graphviz, with the table beside it", 
   const QAbstractItemModelTester tester(table_in(panel, "plan-graph-table").model(),
                                         QAbstractItemModelTester::FailureReportingMode::Fatal);
   CHECK(panel.table().rowCount() > 0);
-  const auto& view = child<GraphView>(panel, "plan-graph");
+  auto& view = child<GraphView>(panel, "plan-graph");
   if (QStandardPaths::findExecutable(QStringLiteral("dot")).isEmpty()) return;  // then there is a message
   CHECK(view.graph().nodes.size() >= 4);
   CHECK(view.graph().width > 0.0);
+  // From stage to stage by keyboard; all views follow.
+  QTest::keyClick(&view, Qt::Key_Right);
+  const auto stage = opened.window->focus().stage();
+  REQUIRE(stage.has_value());
+  QTest::keyClick(&view, Qt::Key_Right);
+  CHECK(opened.window->focus().stage() != stage);
+  QTest::keyClick(&view, Qt::Key_Left);
+  CHECK(opened.window->focus().stage() == stage);
 }
 
 TEST_CASE("moves are stepped through by buttons and played", "[gui]") {
