@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "gui/model/dimension_move.hpp"
+
 namespace orrery::gui {
 namespace {
 
