@@ -34,10 +34,10 @@ std::vector<std::string> sources(const std::string& folder) {
 
 const std::string areas =
     "(?:file|library|model|hf|workload|cluster|device|calibration|plan|cli|export|program|report|trace|order|runs|"
-    "fabric|import|checkpoint|gui)";
+    "fabric|import|checkpoint|gui|lesson)";
 
 /// A code stands before the message: a text with a space in it, or one that is made there.
-const std::string before_message = "\"\\s*,\\s*(?:\"[^\" ]* |fmt::format|std::move|std::string|message|what)";
+const std::string before_message = "\"\\s*,\\s*(?:\"[^\" ]* |fmt::format|std::move|std::string|message|what|why)";
 
 void add_matches(std::set<std::string>& codes, const std::string& text, const std::string& pattern,
                  const std::string& prefix) {
