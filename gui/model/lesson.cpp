@@ -51,7 +51,7 @@ bool read_changes(TomlTable& table, const char* key, std::vector<PlanChange>& in
     if (auto change = plan_change(text, why)) {
       into.push_back(std::move(*change));
     } else {
-      table.error(key, "lesson.change", why);
+      table.error(key, "lesson.change", std::move(why));
       return false;
     }
   }

@@ -200,7 +200,7 @@ std::optional<PlannedRun> LearnPanel::plan_of_step() {
   auto run = document_.read(lesson().plan, d);
   std::string why;
   if (run) run = with_changes(std::move(*run), current().changes, why);
-  if (!run && d.empty()) d.error("lesson.change", why);
+  if (!run && d.empty()) d.error("lesson.change", std::move(why));
   if (!run) Q_EMIT problem(d);
   return run;
 }

@@ -34,7 +34,7 @@ std::vector<std::string> sources(const std::string& folder) {
 
 const std::string areas =
     "(?:file|library|model|hf|workload|cluster|device|calibration|plan|cli|export|program|report|trace|order|runs|"
-    "fabric|import|checkpoint|gui)";
+    "fabric|import|checkpoint|gui|lesson)";
 
 /// A code stands before the message: a text with a space in it, or one that is made there.
 const std::string before_message = "\"\\s*,\\s*(?:\"[^\" ]* |fmt::format|std::move|std::string|message|what)";
@@ -49,8 +49,10 @@ void add_matches(std::set<std::string>& codes, const std::string& text, const st
 std::set<std::string> codes_in_sources() {
   std::set<std::string> codes;
   for (const char* folder : {"core", "sim", "exec", "cli", "planner", "validate", "gui"}) {
+    // The desktop also names keys of plans beside their values.
+    const std::string call = std::string_view(folder) == "gui" ? "error\\((?:[^;]*?,)?\\s*" : "";
     for (const std::string& text : sources(folder)) {
-      add_matches(codes, text, "\"(" + areas + "\\.[a-z0-9-]+)" + before_message, "");
+      add_matches(codes, text, call + "\"(" + areas + "\\.[a-z0-9-]+)" + before_message, "");
       add_matches(codes, text, "code = \"(" + areas + "\\.[a-z0-9-]+)\"", "");
     }
   }
