@@ -5,9 +5,6 @@
 #include <limits>
 #include <numeric>
 
-#include "core/program/lower/lower.hpp"
-#include "sim/memory/memory_report.hpp"
-
 namespace orrery::gui {
 
 SearchService::SearchService(QObject* parent) : QObject(parent) {}
@@ -54,15 +51,11 @@ bool SearchService::start(const PricedRun& on, const SearchWish& wish, Diagnosti
 }
 
 void complete_report(FoundPlan& found, const PricedRun& on) {
-  PlannedRun run = on.run;
-  run.plan = found.plan;
-  const Program program = lower(run.model, run.workload, run.plan);
   for (Report* report : {&found.report, found.simulated ? &*found.simulated : nullptr}) {
     if (report == nullptr) continue;
     if (report->memory_capacity_bytes) {
-      report->memory_capacity_bytes = static_cast<std::uint64_t>(run.cluster->device.memory.base());
+      report->memory_capacity_bytes = static_cast<std::uint64_t>(on.run.cluster->device.memory.base());
     }
-    add_process_memory(*report, run, program, on.prices->calibration.memory);
     tell_prices(*report, *on.prices);
   }
 }

@@ -53,7 +53,8 @@ class SearchService : public QObject {
   std::thread thread_;
 };
 
-/// Gives a found plan's report what the process holds, against the whole device, and its prices.
+/// Sets a found plan's report against the whole device and tells its prices.  What its process holds is not told: a
+/// large plan's takes a quarter of a second, and whoever takes the plan has it predicted.
 void complete_report(FoundPlan&, const PricedRun&);
 
 /// The plans that no other plan beats in both figures, by their place in the list: those with less time have more

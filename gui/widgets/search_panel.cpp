@@ -24,6 +24,7 @@
 namespace orrery::gui {
 namespace {
 
+constexpr int refresh_milliseconds = 100;
 /// The entries of the spaces.
 enum SpaceEntry { basic, every, within_limits };
 /// The entries of figures across the chart.
@@ -135,6 +136,7 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   view_->verticalHeader()->hide();
   view_->verticalHeader()->setDefaultSectionSize(fontMetrics().lineSpacing() + 6);
   view_->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+  view_->horizontalHeader()->setResizeContentsPrecision(0);  // of the rows that are seen
   view_->horizontalHeader()->setHighlightSections(false);
   view_->setSelectionBehavior(QAbstractItemView::SelectRows);
   view_->setSelectionMode(QAbstractItemView::SingleSelection);
@@ -187,6 +189,10 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
     if (best != nullptr) focus_.set_found(best->number);
   });
   connect(&focus_, &Focus::found_changed, this, [this] { follow_selection(); });
+  // Plans may come in by hundreds a second; a table and a chart for each would take the search's own time.
+  shown_soon_.setSingleShot(true);
+  shown_soon_.setInterval(refresh_milliseconds);
+  connect(&shown_soon_, &QTimer::timeout, this, [this] { show_plans(); });
   connect(&service_, &SearchService::progressed, this, [this](const SearchProgress& p) { show_progress(p); });
   connect(&service_, &SearchService::found, this, [this](const FoundPlan& p) { take(p); });
   connect(&service_, &SearchService::finished, this, [this](const std::shared_ptr<const SearchEnd>& e) { finish(e); });
@@ -240,7 +246,7 @@ void SearchPanel::show_progress(const SearchProgress& p) {
 void SearchPanel::take(const FoundPlan& found) {
   const auto slower = [](const FoundPlan& a, const FoundPlan& b) { return a.report.step_time < b.report.step_time; };
   plans_.insert(std::upper_bound(plans_.begin(), plans_.end(), found, slower), found);
-  show_plans();
+  if (!shown_soon_.isActive()) shown_soon_.start();
 }
 
 void SearchPanel::finish(const std::shared_ptr<const SearchEnd>& end) {
@@ -250,6 +256,7 @@ void SearchPanel::finish(const std::shared_ptr<const SearchEnd>& end) {
     status_->setText(q(end->failure));
     return;
   }
+  shown_soon_.stop();
   const SearchResult& r = end->result;
   bar_->setValue(r.complete ? 1000 : bar_->value());
   plans_ = r.plans;

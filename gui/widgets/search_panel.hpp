@@ -1,6 +1,7 @@
 #pragma once
 
 #include <QSortFilterProxyModel>
+#include <QTimer>
 #include <QWidget>
 #include <vector>
 
@@ -60,6 +61,7 @@ class SearchPanel : public QWidget {
   Focus& focus_;
   PricedRun on_;                  ///< what was searched
   std::vector<FoundPlan> plans_;  ///< best first
+  QTimer shown_soon_;
   CellTable table_;
   QSortFilterProxyModel sorted_;
   QComboBox* objective_;

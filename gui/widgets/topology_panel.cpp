@@ -114,7 +114,7 @@ TopologyPanel::TopologyPanel(Library library, Focus& focus, QWidget* parent)
   connect(&focus_, &Focus::cursor_changed, this, [this] {
     if (const auto at = focus_.cursor(); at && focus_.duration() > 0) {
       const QSignalBlocker quiet(time_);
-      time_->setValue(static_cast<int>(static_cast<double>(*at) * instants / static_cast<double>(focus_.duration())));
+      time_->setValue(qRound(static_cast<double>(*at) * instants / static_cast<double>(focus_.duration())));
     }
     if (load_of() == LoadOf::cursor) ask();
   });
