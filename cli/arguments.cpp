@@ -12,8 +12,10 @@
 #include <sstream>
 
 #include "cli/common.hpp"
+#include "cli/job.hpp"
 #include "cli/status.hpp"
 #include "core/base/nearest.hpp"
+#include "exec/device/cuda_load.hpp"
 
 namespace orrery {
 namespace {
@@ -236,7 +238,7 @@ class AppCommand final : public Command {
 int dispatch(int count, const char* const* values, const std::vector<std::unique_ptr<Verb>>& verbs) {
   CLI::App app{"orrery plans parallel training, predicts its time and memory, runs the same plan and compares.",
                "orrery"};
-  app.set_version_flag("--version", "orrery " ORRERY_VERSION);
+  app.set_version_flag("--version", [] { return "orrery " ORRERY_VERSION "\nCUDA: " + cuda_state(cuda_module()); });
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   app.footer(

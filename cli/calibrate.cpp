@@ -6,6 +6,7 @@
 #include "cli/calibrate_fit.hpp"
 #include "cli/collectives.hpp"
 #include "cli/common.hpp"
+#include "cli/job.hpp"
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
@@ -13,6 +14,8 @@
 #include "core/base/units_text.hpp"
 #include "core/record/calibration_file.hpp"
 #include "exec/calibrate/calibrate.hpp"
+#include "exec/calibrate/device_rates.hpp"
+#include "exec/device/cuda_load.hpp"
 
 namespace orrery {
 namespace {
@@ -38,10 +41,13 @@ class CalibrateVerb final : public Verb {
     c.option(
         "--collectives", collectives_,
         "fit what NCCL's model of links lacks to measured collectives: a table as validate --collectives reads it");
+    c.choice("--backend", backend_, {"threads", "cuda"}, "what is measured: this machine's cores, or a GPU");
+    c.option("--gpu", gpu_, "--backend cuda: number of the GPU, from 0", {0, 1024});
     declare_output(c, flags_, "write the calibration here; default: where the other verbs find it");
     c.examples(
         "  orrery calibrate                 predictions for local-cpu then use it\n"
         "  orrery calibrate -o quiet.toml   and: orrery estimate plan.toml --calibration quiet.toml\n"
+        "  orrery calibrate --backend cuda -o gpu.toml   and: orrery estimate plan.toml --calibration gpu.toml\n"
         "  orrery calibrate --from traces/measured/runs.csv   constants of training programs, refitted\n"
         "  orrery calibrate --collectives traces/measured/collectives.csv   constants of links, refitted");
   }
@@ -50,6 +56,8 @@ class CalibrateVerb final : public Verb {
     if (from_ && collectives_) refuse("cli.flags", "--from and --collectives fit different constants: give one");
     if (from_) return fit_to_runs(flags_, *from_);
     if (collectives_) return fit_to_collectives(flags_, *collectives_);
+    if (gpu_ && backend_ != "cuda") refuse("cli.gpu", "--gpu is for --backend cuda");
+    if (backend_ == "cuda") return calibrate_gpu();
     const std::filesystem::path file =
         prints_output(flags_) ? "standard output"
                               : (flags_.output ? std::filesystem::path(*flags_.output) : own_calibration_path());
@@ -117,8 +125,45 @@ class CalibrateVerb final : public Verb {
 
  private:
   struct Interrupted {};
+  /// Of a GPU nothing is written where other verbs find it: one machine may have several.
+  int calibrate_gpu() {
+    if (!flags_.output) refuse("cli.output", "--backend cuda needs -o: the file to write");
+    if (!prints_output(flags_)) require_folder(*flags_.output);
+    const std::unique_ptr<Device> gpu = open_cuda_device(cuda_module(), static_cast<int>(gpu_.value_or(0)));
+    const std::optional<std::string> device = device_file_of(gpu->info());
+    if (!device) throw Error(fmt::format("models/device has no file for {}", gpu->info().name));
+    Calibration measured;
+    {
+      Ticker ticker("calibrate");
+      measured = calibrate_device(*gpu, *device, {Precision::bf16, Precision::fp32}, {}, [&](double share) {
+        ticker.show("calibrate", static_cast<std::uint64_t>(share * 1000.0), 1000);
+      });
+    }
+    write_output(flags_, calibration_text(measured));
+    if (prints_output(flags_)) return status_fine;
+    if (flags_.json) {
+      print_json(
+          {{"file", *flags_.output},
+           {"machine", measured.machine},
+           {"device", measured.device},
+           {"spread", measured.spread},
+           {"launch_s", measured.launch.base()},
+           {"gemm_flop_per_s", {{"bf16", best_gemm(measured, DType::bf16)}, {"f32", best_gemm(measured, DType::f32)}}},
+           {"kernel_tables", measured.kernels.size()}});
+      return status_fine;
+    }
+    print(
+        fmt::format("{}\n  matrix products: bf16 {}, f32 {}\n  between kernels: {}\n  {} kernel tables, spread of "
+                    "measurements {}\n  written to {}\n",
+                    measured.machine, short_text(FlopRate::of(best_gemm(measured, DType::bf16))),
+                    short_text(FlopRate::of(best_gemm(measured, DType::f32))), short_text(measured.launch),
+                    measured.kernels.size(), percent(measured.spread), *flags_.output));
+    return status_fine;
+  }
   CommonFlags flags_;
   std::optional<std::string> from_, collectives_;
+  std::string backend_ = "threads";
+  std::optional<std::uint32_t> gpu_;
 };
 
 }  // namespace

@@ -21,15 +21,18 @@ std::filesystem::path parent_folder(const std::optional<std::string>& parent) {
   return parent ? std::filesystem::path(*parent) : std::filesystem::temp_directory_path();
 }
 
-}  // namespace
-
-std::filesystem::path mpi_module() {
+/// Where it is installed, else beside the program.
+std::filesystem::path module_path(const char* name) {
   std::error_code ignored;
   const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  const std::filesystem::path beside = here / "orrery_mpi.so";
-  const std::filesystem::path installed = here.parent_path() / ORRERY_MODULE_FOLDER / "orrery_mpi.so";
-  return std::filesystem::exists(installed, ignored) ? installed : beside;
+  const std::filesystem::path installed = here.parent_path() / ORRERY_MODULE_FOLDER / name;
+  return std::filesystem::exists(installed, ignored) ? installed : here / name;
 }
+
+}  // namespace
+
+std::filesystem::path mpi_module() { return module_path("orrery_mpi.so"); }
+std::filesystem::path cuda_module() { return module_path("orrery_cuda.so"); }
 
 const char* orrery_version() { return ORRERY_VERSION; }
 

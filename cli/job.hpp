@@ -16,6 +16,8 @@ namespace orrery {
 
 /// Where the module for MPI lies: beside this program, or where it is installed.
 [[nodiscard]] std::filesystem::path mpi_module();
+/// Likewise, the module with all of CUDA.
+[[nodiscard]] std::filesystem::path cuda_module();
 
 /// What one process of an MPI job found when it had read its files.
 struct JobState {

@@ -20,6 +20,8 @@
 #include "core/record/chrome_trace.hpp"
 #include "core/record/live_memory.hpp"
 #include "core/record/report_file.hpp"
+#include "exec/device/cuda_load.hpp"
+#include "exec/device/execute_device.hpp"
 #include "exec/run/execute_rank.hpp"
 #include "exec/run/launch.hpp"
 #include "exec/run/mpi_run.hpp"
@@ -33,6 +35,7 @@ namespace {
 
 constexpr std::uint64_t most_steps = 1'000'000'000;
 constexpr std::uint32_t most_processes = 128;
+constexpr std::uint32_t most_gpus = 1024;
 
 /// Live bytes of all ranks at their peaks.
 double needed_bytes(const Program& program) {
@@ -53,9 +56,11 @@ class RunVerb final : public Verb {
 
   void declare(Command& c) override {
     c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
-    c.choice("--backend", backend_, {"threads", "processes", "mpi"},
-             "what a rank is: a thread, a process of this machine that is started here, or one that mpirun or srun has "
-             "started");
+    c.choice("--backend", backend_, {"threads", "processes", "mpi", "cuda"},
+             "what a rank is: a thread, a process of this machine that is started here, one that mpirun or srun has "
+             "started, or a GPU");
+    c.flag("--share-gpu", share_gpu_, "--backend cuda: all ranks of the plan take turns on one GPU");
+    c.option("--gpu", gpu_, "--backend cuda: number of the GPU, from 0", {0, most_gpus});
     c.option("--ranks", ranks_, "start so many processes, as --backend processes does; the plan's number of ranks",
              {1, most_processes});
     c.option("--steps", steps_, "optimizer steps to record", {1, most_steps});
@@ -76,6 +81,7 @@ class RunVerb final : public Verb {
         "  orrery run plan.toml --steps 5 --trace measured.json -o measured-report.json\n"
         "  orrery run demo-2x2x2 --ranks 8 --heartbeat 2\n"
         "  mpirun -n 8 orrery run demo-2x2x2 --backend mpi\n"
+        "  orrery run demo-2x2x2 --backend cuda --share-gpu\n"
         "  orrery simulate plan.toml --trace predicted.json && orrery compare predicted.json measured.json");
   }
 
@@ -88,6 +94,7 @@ class RunVerb final : public Verb {
     std::unique_ptr<DataSource> data;
     RunOptions options;
     std::unique_ptr<LifecycleFile> log;
+    std::vector<std::string> notes;  ///< for the report: what it ran on
   };
   /// Throws what is wrong with arguments and files.
   [[nodiscard]] Prepared prepare() const;
@@ -98,6 +105,7 @@ class RunVerb final : public Verb {
   int run_on_threads();
   int run_as_processes();
   int run_over_mpi();
+  int run_on_gpu();
   /// Shows how far the run is while `train` goes on; on rank 0.
   template <class Train>
   RunResult watched(Prepared&, RunCheckpoints&, Train train) const;
@@ -109,6 +117,8 @@ class RunVerb final : public Verb {
   std::string plan_, backend_ = "threads";
   std::optional<std::string> trace_, log_, disk_, records_;
   std::optional<std::uint32_t> ranks_;
+  std::optional<std::uint32_t> gpu_;
+  bool share_gpu_ = false;
   std::uint64_t steps_ = 5, warmup_ = 1;
   double watchdog_ = 60.0, heartbeat_ = 5.0;
 };
@@ -128,7 +138,7 @@ void RunVerb::refuse_too_large(const Program& program) const {
 
 PlannedRun RunVerb::as_measured(const PlannedRun& planned) const {
   PlannedRun run = planned;
-  if (run.cluster->device.cores_shared > 0) return run;
+  if (run.cluster->device.cores_shared > 0 || backend_ == "cuda") return run;
   // Threads of this machine are no GPUs: their utilization, memory and cost are not those of the plan's cluster.
   Diagnostics d;
   run.cluster = library_of(flags_).cluster("local-cpu", ".", std::nullopt, d);
@@ -146,13 +156,13 @@ RunVerb::Prepared RunVerb::prepare() const {
   if (!(watchdog_ > 0.0 && watchdog_ <= 1e6)) refuse("cli.watchdog", "--watchdog is above 0 and at most 1000000");
   if (!(heartbeat_ >= 0.1 && heartbeat_ <= 1e6)) refuse("cli.heartbeat", "--heartbeat is from 0.1 to 1000000");
   keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, trace_, log_});
-  Prepared p{load_plan(plan_, flags_, "local-cpu", ClusterUse::fall_back), nullptr, {}, nullptr};
+  Prepared p{load_plan(plan_, flags_, "local-cpu", ClusterUse::fall_back), nullptr, {}, nullptr, {}};
   if (const std::string& scaling = p.loaded.run.model.rope_scaling; !scaling.empty()) {
     refuse("cli.rope-scaling",
            fmt::format("{} scales its rotary angles ({}), which no kernel here does", p.loaded.run.model.name, scaling),
            {"estimate and simulate hold, since it costs nothing. To train with plain angles, leave rope_scaling out."});
   }
-  refuse_too_large(p.loaded.program);
+  if (backend_ != "cuda") refuse_too_large(p.loaded.program);
   if (records_ && !std::filesystem::is_directory(*records_)) {
     refuse("cli.records", fmt::format("--records names no folder: {}", *records_));
   }
@@ -188,6 +198,14 @@ int RunVerb::run() {
   if (ranks_ && backend_ == "threads") backend_ = "processes";
   if (ranks_ && backend_ == "mpi")
     refuse("cli.ranks", "--ranks starts processes; those of --backend mpi are started by mpirun or srun");
+  if (backend_ != "cuda" && (share_gpu_ || gpu_)) {
+    refuse("cli.gpu", fmt::format("{} is for --backend cuda", share_gpu_ ? "--share-gpu" : "--gpu"));
+  }
+  if (ranks_ && backend_ == "cuda") {
+    refuse("cli.ranks", "--ranks starts processes; ranks on a GPU are of this one",
+           {"For all ranks of the plan on one GPU: --backend cuda --share-gpu."});
+  }
+  if (backend_ == "cuda") return run_on_gpu();
   if (backend_ == "mpi") return run_over_mpi();
   return backend_ == "processes" ? run_as_processes() : run_on_threads();
 }
@@ -199,6 +217,31 @@ int RunVerb::run_on_threads() {
   const PlannedRun& run = p.loaded.run;
   const RunResult result = watched(
       p, checkpoints, [&] { return execute(p.loaded.program, run.model, run.workload, run.plan, *p.data, p.options); });
+  return show(p, result, checkpoints);
+}
+
+int RunVerb::run_on_gpu() {
+  Prepared p = prepare();
+  const Program& program = p.loaded.program;
+  if (program.mesh.size() > 1 && !share_gpu_) {
+    refuse(
+        "cli.share-gpu", fmt::format("the plan has {} ranks, and a GPU each is not covered", program.mesh.size()),
+        {"With --share-gpu all of them take turns on one GPU: the same numbers, but not the times of as many GPUs."});
+  }
+  const std::unique_ptr<Device> gpu = open_cuda_device(cuda_module(), static_cast<int>(gpu_.value_or(0)));
+  const double needed = needed_bytes(program);
+  const DeviceInfo& info = gpu->info();
+  if (needed > static_cast<double>(info.free_bytes)) {
+    throw Error(fmt::format("the ranks need {} together; {} has {} free", short_text(Bytes::of(needed)), info.name,
+                            short_text(Bytes::of(static_cast<double>(info.free_bytes)))));
+  }
+  RunCheckpoints checkpoints(checkpoints_, p.loaded.run, program);
+  catch_interrupt();
+  const RunResult result = watched(p, checkpoints, [&] {
+    DeviceRun run = execute_on_device(*gpu, "run cuda", program, p.loaded.run.workload, *p.data, p.options);
+    p.notes = std::move(run.notes);
+    return std::move(run.result);
+  });
   return show(p, result, checkpoints);
 }
 
@@ -298,6 +341,11 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
   if (measured.cluster != loaded.run.cluster) {
     report.assumptions.push_back(
         fmt::format("rates and memory are judged by the cores it ran on, not by {}", loaded.run.cluster->name));
+  }
+  report.assumptions.insert(report.assumptions.end(), p.notes.begin(), p.notes.end());
+  if (backend_ == "cuda") {
+    report.assumptions.push_back(
+        fmt::format("rates, utilization and cost are those of {}, which the plan names", measured.cluster->name));
   }
   if (trace_) {
     ChromeTraceOptions chrome;

@@ -31,3 +31,16 @@ function(orrery_test name)
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}")
   endif()
 endfunction()
+
+# orrery_gpu_test(NAME SOURCES ... LINKS ...): likewise, on a GPU.  Where there is none, or no module for it, the test
+# is reported as skipped, not as passed.
+function(orrery_gpu_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(${name} ${CMAKE_SOURCE_DIR}/tests/support/gpu_main.cpp ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LINKS} orrery_options orrery_warnings)
+  if(TARGET orrery_cuda)
+    add_dependencies(${name} orrery_cuda)
+  endif()
+  add_test(NAME ${name} COMMAND ${name} ${CMAKE_BINARY_DIR}/cli/orrery_cuda.so)
+  set_tests_properties(${name} PROPERTIES LABELS gpu SKIP_RETURN_CODE 77 TIMEOUT 600)
+endfunction()

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "core/base/units.hpp"
 #include "core/record/calibration.hpp"
 #include "core/spec/workload.hpp"
+#include "exec/calibrate/sample_programs.hpp"
+#include "exec/run/execute.hpp"
 
 namespace orrery {
 
@@ -13,6 +17,17 @@ struct MeasuredRates {
   std::vector<KernelRate> rates;
   std::vector<double> spreads;
   std::vector<double> gaps;  ///< seconds between two ops of a step
+};
+
+/// A step's size: layers, sequences, length, hidden.
+struct StepSize {
+  std::uint64_t layers, sequences, length, hidden;
+};
+/// How steps are run and of which sizes.
+struct StepRuns {
+  std::function<RunResult(const SampleProgram&, const DataSource&, const RunOptions&)> run;
+  std::vector<StepSize> sizes;
+  std::uint64_t heads = 4;
 };
 
 /// Matrix products over a grid of rows, columns and depth, in the three
@@ -28,5 +43,6 @@ void measure_attention(Precision, MeasuredRates&);
 ///   things, than alone; their tables, measured before, are scaled by that;
 ///   the gap between ops.
 void measure_steps(Precision, MeasuredRates&);
+void measure_steps(Precision, const StepRuns&, MeasuredRates&);
 
 }  // namespace orrery

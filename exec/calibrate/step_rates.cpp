@@ -86,12 +86,12 @@ double weighted_median(std::vector<Ratio> ratios) {
 }
 
 /// Runs a few steps and takes every op's median over them.
-void run_steps(const SampleProgram& sample, const MeasuredRates& known, StepTimes& into) {
+void run_steps(const SampleProgram& sample, const StepRuns& how, const MeasuredRates& known, StepTimes& into) {
   RunOptions options;
   options.warmup_steps = 1;
   options.steps = 5;
   const auto data = data_of(sample.model, sample.workload);
-  const RunResult result = execute(sample.program, sample.model, sample.workload, sample.plan, *data, options);
+  const RunResult result = how.run(sample, *data, options);
   const auto spans = [&](const Trace& t) -> const std::vector<Span>& { return t.ranks[0].spans; };
   const auto over_steps = [&](auto seconds) {
     std::vector<double> all;
@@ -126,25 +126,34 @@ void run_steps(const SampleProgram& sample, const MeasuredRates& known, StepTime
 }  // namespace
 
 void measure_steps(Precision precision, MeasuredRates& into) {
-  // Layers, sequences, length, hidden: 512 to 32,768 elements of a layer's input, 0.1 to 50 MB of parameter state.
-  constexpr std::uint64_t sizes[][4] = {{2, 1, 16, 32}, {2, 2, 32, 64}, {4, 4, 64, 128}, {4, 2, 64, 256}};
+  StepRuns here;
+  here.run = [](const SampleProgram& s, const DataSource& data, const RunOptions& options) {
+    return execute(s.program, s.model, s.workload, s.plan, data, options);
+  };
+  // 512 to 32,768 elements of a layer's input, 0.1 to 50 MB of parameter state.
+  here.sizes = {{2, 1, 16, 32}, {2, 2, 32, 64}, {4, 4, 64, 128}, {4, 2, 64, 256}};
+  measure_steps(precision, here, into);
+}
+
+void measure_steps(Precision precision, const StepRuns& how, MeasuredRates& into) {
   StepTimes times;
-  for (const auto& [layers, sequences, length, hidden] : sizes) {
+  const StepSize& largest = how.sizes.back();
+  for (const StepSize& size : how.sizes) {
     for (const int variant : {0, 1, 2, 3}) {
       // What the middle two add, the smaller sizes tell.
-      if (hidden >= 256 && (variant == 1 || variant == 2)) continue;
+      if (size.hidden >= largest.hidden && (variant == 1 || variant == 2)) continue;
       SampleShape shape;
-      shape.layers = layers;
-      shape.microbatches = hidden >= 128 ? 1 : 2;
-      shape.sequences = sequences;
-      shape.length = length;
-      shape.heads = 4;
-      shape.head_dim = hidden / 4;
+      shape.layers = size.layers;
+      shape.microbatches = 2 * size.hidden >= largest.hidden ? 1 : 2;
+      shape.sequences = size.sequences;
+      shape.length = size.length;
+      shape.heads = how.heads;
+      shape.head_dim = size.hidden / how.heads;
       shape.llama = variant % 2 == 1;
       shape.flash = variant >= 2;
       shape.dropout = variant == 2;
       shape.sgd = variant == 3;
-      run_steps(sample_program(shape, precision), into, times);
+      run_steps(sample_program(shape, precision), how, into, times);
     }
   }
   for (KernelRate& table : into.rates) {

@@ -4,25 +4,26 @@
 #include <cstdint>
 
 #include "core/base/dtype.hpp"
+#include "exec/kernels/device/on_device.hpp"
 
 namespace orrery {
 
 // 16-bit floats are stored as their bits.  Rounding is to nearest, ties to even.
 
 /// bf16: the upper half of an f32.  A quiet NaN stays a NaN.
-[[nodiscard]] inline std::uint16_t bf16_of(float value) {
+[[nodiscard]] ORRERY_ON_DEVICE inline std::uint16_t bf16_of(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   const std::uint32_t nan = (bits >> 16) | 0x40U;  // adding could carry a NaN over to zero
   return static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
 }
 
-[[nodiscard]] inline float from_bf16(std::uint16_t bits) {
+[[nodiscard]] ORRERY_ON_DEVICE inline float from_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
 /// f16: 1 sign, 5 exponent, 10 fraction bits; beyond 65504 + half a unit: infinity.
-[[nodiscard]] inline std::uint16_t f16_of(float value) {
+[[nodiscard]] ORRERY_ON_DEVICE inline std::uint16_t f16_of(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000U;
   const std::uint32_t x = bits & 0x7fffffffU;
@@ -36,7 +37,7 @@ namespace orrery {
   return static_cast<std::uint16_t>(sign | (x >= 0x47800000U ? special : finite));  // 65536
 }
 
-[[nodiscard]] inline float from_f16(std::uint16_t bits) {
+[[nodiscard]] ORRERY_ON_DEVICE inline float from_f16(std::uint16_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16;
   const std::uint32_t x = static_cast<std::uint32_t>(bits & 0x7fffU) << 13;
   // Exponent and fraction read as f32 are 2^112 too small; the product is exact, subnormals included.

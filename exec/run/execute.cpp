@@ -13,6 +13,7 @@
 #include "exec/run/op_text.hpp"
 #include "exec/run/rank_runner.hpp"
 #include "exec/run/run_record.hpp"
+#include "exec/run/run_threads.hpp"
 
 namespace orrery {
 namespace {
@@ -23,19 +24,19 @@ class Exits {};
 /// One run: its ranks, and what they share.
 class Run final : public RunBuffers {
  public:
-  Run(const Program& program, const Workload& workload, const DataSource& data, const RunOptions& options)
+  Run(const Program& program, const RunOptions& options, const ThreadedRanks& ranks)
       : program_(program),
         options_(options),
         world_(static_cast<std::uint32_t>(program.mesh.size()),
                {options.watchdog, [this](Rank r) { return describe_rank(program_, r, runners_[index(r)]->progress()); },
-                ends_of(program, options.concurrent_lanes)}),
-        record_(program, options, "run threads") {
+                ranks.ends}),
+        record_(program, options, ranks.origin) {
     RankOptions how = rank_options(options);
     if (options.fault) {
       how.before_op = [this](Rank r, OpId op, std::uint64_t step) { inject(r, op, step); };
     }
     for (std::uint32_t r = 0; r < program.mesh.size(); ++r) {
-      runners_.push_back(std::make_unique<RankRunner>(program, workload, data, world_, Rank{r}, how));
+      runners_.push_back(ranks.make(world_, Rank{r}, how));
     }
     sent_bytes_.resize(runners_.size());
   }
@@ -61,13 +62,13 @@ class Run final : public RunBuffers {
   }
 
   [[nodiscard]] std::span<std::byte> find(Rank rank, const Instance& instance) const override {
-    return runners_[index(rank)]->storage().find(instance);
+    return runners_[index(rank)]->find(instance);
   }
 
  private:
   /// A rank's thread, from start to end.
   void live(Rank rank) {
-    RankRunner& runner = *runners_[index(rank)];
+    RankWalker& runner = *runners_[index(rank)];
     try {
       runner.start();
       std::uint64_t step = 0;
@@ -89,7 +90,7 @@ class Run final : public RunBuffers {
 
   /// The list of one step (0: setup).
   void walk(Rank rank, std::uint64_t step) {
-    RankRunner& runner = *runners_[index(rank)];
+    RankWalker& runner = *runners_[index(rank)];
     const std::uint64_t sent_before = runner.sent_bytes();
     runner.walk(step, step == 0 ? 0 : options_.first_step + step - 1);
     sent_bytes_[index(rank)] = runner.sent_bytes() - sent_before;
@@ -134,15 +135,16 @@ class Run final : public RunBuffers {
   void take_stock(std::uint64_t step) {
     std::vector<RankStep> ranks;
     for (std::uint32_t r = 0; r < runners_.size(); ++r) {
-      ranks.push_back({runners_[r]->times(), runners_[r]->storage().peak_bytes(), sent_bytes_[r]});
+      ranks.push_back({runners_[r]->times(), runners_[r]->memory().peak_bytes, sent_bytes_[r]});
     }
     stop_ = !record_.take_stock(step, ranks, program_core_seconds() - core_seconds_before_, *this);
+    for (const auto& runner : runners_) runner->release_found();
   }
 
   const Program& program_;
   const RunOptions& options_;
   ThreadWorld world_;
-  std::vector<std::unique_ptr<RankRunner>> runners_;
+  std::vector<std::unique_ptr<RankWalker>> runners_;
   std::vector<std::uint64_t> sent_bytes_;  // of the last list, by rank
   RunRecord record_;
   std::mutex gate_mutex_;
@@ -154,10 +156,20 @@ class Run final : public RunBuffers {
 
 }  // namespace
 
+RunResult run_threads(const Program& program, const RunOptions& options, const ThreadedRanks& ranks) {
+  return Run(program, options, ranks).train();
+}
+
 RunResult execute(const Program& program, const ModelSpec& model, const Workload& workload, const Plan& plan,
                   const DataSource& data, const RunOptions& options) {
   ORRERY_ASSERT(program.layers == numbered_layers(model) && program.mesh == plan.mesh, program.layers, model.layers);
-  return Run(program, workload, data, options).train();
+  ThreadedRanks ranks;
+  ranks.origin = "run threads";
+  ranks.ends = ends_of(program, options.concurrent_lanes);
+  ranks.make = [&](World& world, Rank rank, const RankOptions& how) {
+    return std::make_unique<RankRunner>(program, workload, data, world, rank, how);
+  };
+  return run_threads(program, options, ranks);
 }
 
 }  // namespace orrery

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/base/diagnostics.hpp"
-#include "exec/kernels/parameter_layout.hpp"
+#include "exec/run/op_operands.hpp"
 
 namespace orrery {
 
@@ -44,57 +44,19 @@ OpTimes OpRunner::run(const IssuedOp& issued) {
   return times;
 }
 
-void OpRunner::barrier() {
+void wait_for_all(Communicator& communicator, const Mesh& mesh) {
   std::vector<Rank> world;
-  for (std::uint32_t r = 0; r < program_.mesh.size(); ++r) world.push_back(Rank{r});
-  const Members members{world, index(rank_), barrier_tag};
+  for (std::uint32_t r = 0; r < mesh.size(); ++r) world.push_back(Rank{r});
+  const Members members{world, index(communicator.rank()), barrier_tag};
   const Collective barrier{Collective::Kind::barrier, Collective::Reduction::sum, {}, {}};
-  run_collective(communicator_, barrier, members, {}, collective_scratch_, 0);
-}
-
-std::byte* OpRunner::address(const IssuedOp& issued, std::uint32_t i) const {
-  const View& v = view(issued.run, i);
-  return issued.memory[i]->data() + offset_on(program_.mesh, v, rank_) * size_of(program_[v.buffer].dtype);
-}
-
-Place OpRunner::place_of(const OpRun& run, const View& v) const {
-  const Buffer& buffer = program_[v.buffer];
-  Place place;
-  place.first = offset_on(program_.mesh, v, rank_);
-  if (buffer.shard) {
-    place.shard = &*buffer.shard;
-    place.box = box_of(*buffer.shard, program_.mesh, rank_, run.microbatch, program_.microbatches);
-  } else if (buffer.parameters) {
-    place.table = &program_.parameter_tables[*buffer.parameters];
-    place.flat_split = buffer.flat_split;
-    place.flat_first = place.first;
-    place.layer = instance_of(program_, v.buffer, v.layer_shift, run.layer, run.microbatch).layer;
-    const ParameterSlice* slice =
-        buffer.flat_split.empty() ? slice_at(*place.table, program_.mesh, place.first) : nullptr;
-    if (slice != nullptr) {
-      place.shard = &slice->shard;
-      place.box = box_of(slice->shard, program_.mesh, rank_);
-      place.first -= slice->offset;
-    }
-  }
-  return place;
+  CollectiveScratch none;
+  run_collective(communicator, barrier, members, {}, none, 0);
 }
 
 void OpRunner::compute(const IssuedOp& issued, const Compute& c) {
   const OpRun& run = issued.run;
   const Kernel& kernel = run.block->kernels[c.kernel];
-  const bool places = needs_place(kernel);
-  operands_.clear();
-  for (std::uint32_t i = 0; i < run.op->views.count; ++i) {
-    const View& v = view(run, i);
-    Operand operand;
-    operand.data = address(issued, i);
-    operand.dtype = program_[v.buffer].dtype;
-    operand.count = v.count;
-    operand.accumulate = v.use == View::Use::accumulate;
-    if (places) operand.place = place_of(run, v);
-    operands_.push_back(operand);
-  }
+  operands_of(program_, issued, kernel, rank_, operands_);
   KernelContext context;
   context.step = issued.step;
   context.layer = run.layer;
@@ -113,8 +75,8 @@ std::int64_t OpRunner::collective(const IssuedOp& issued, const Collective& c, s
   ORRERY_ASSERT(group.peer.has_value(), rank_, c.group);
   memory_views_.clear();
   for (std::uint32_t i = 0; i < issued.run.op->views.count; ++i) {
-    const View& v = view(issued.run, i);
-    memory_views_.push_back({address(issued, i), program_[v.buffer].dtype, v.count, v.use});
+    const View& v = view_of(issued.run, i);
+    memory_views_.push_back({address_of(program_, issued, i, rank_), program_[v.buffer].dtype, v.count, v.use});
   }
   const Members members{group.ranks, index(*group.peer), issued.tags[0]};
   return run_collective(communicator_, c, members, memory_views_, collective_scratch_, ready);
@@ -125,8 +87,8 @@ std::int64_t OpRunner::exchange(const IssuedOp& issued, const Exchange& e, std::
   pieces_.clear();
   for (std::uint32_t i = 0; i < e.transfers.count; ++i) {
     const Transfer& t = run.block->transfers[e.transfers.first + i];
-    const View& v = view(run, t.view);
-    pieces_.push_back({address(issued, t.view), v.count * size_of(program_[v.buffer].dtype)});
+    const View& v = view_of(run, t.view);
+    pieces_.push_back({address_of(program_, issued, t.view, rank_), v.count * size_of(program_[v.buffer].dtype)});
   }
   messages_.clear();
   for (std::uint32_t i = 0; i < e.transfers.count; ++i) {
@@ -140,8 +102,9 @@ std::int64_t OpRunner::exchange(const IssuedOp& issued, const Exchange& e, std::
 /// Host and device are parts of this machine's memory, the disk is a file that is mapped there.
 void OpRunner::copy(const IssuedOp& issued) {
   for (std::uint32_t i = 0; i + 1 < issued.run.op->views.count; i += 2) {
-    const View& from = view(issued.run, i);
-    std::memcpy(address(issued, i + 1), address(issued, i), from.count * size_of(program_[from.buffer].dtype));
+    const View& from = view_of(issued.run, i);
+    std::memcpy(address_of(program_, issued, i + 1, rank_), address_of(program_, issued, i, rank_),
+                from.count * size_of(program_[from.buffer].dtype));
   }
 }
 

@@ -20,6 +20,9 @@ struct OpTimes {
   std::int64_t end = 0;
 };
 
+/// Waits for all ranks; counts no bytes.
+void wait_for_all(Communicator&, const Mesh&);
+
 /// Carries out issued ops of one rank: kernels, collectives, exchanges and
 /// copies.  Used by one thread.
 class OpRunner {
@@ -31,7 +34,7 @@ class OpRunner {
   OpTimes run(const IssuedOp&);
 
   /// Waits for all ranks; counts no bytes.
-  void barrier();
+  void barrier() { wait_for_all(communicator_, program_.mesh); }
 
   [[nodiscard]] std::uint64_t sent_bytes() const { return communicator_.sent_bytes(); }
   /// What learned routing has chosen so far.
@@ -44,11 +47,6 @@ class OpRunner {
   std::int64_t collective(const IssuedOp&, const Collective&, std::int64_t ready);
   std::int64_t exchange(const IssuedOp&, const Exchange&, std::int64_t ready);
   void copy(const IssuedOp&);
-  [[nodiscard]] static const View& view(const OpRun& run, std::uint32_t i) {
-    return run.block->views[run.op->views.first + i];
-  }
-  [[nodiscard]] std::byte* address(const IssuedOp&, std::uint32_t view) const;
-  [[nodiscard]] Place place_of(const OpRun&, const View&) const;
 
   const Program& program_;
   const Workload& workload_;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
@@ -48,34 +49,60 @@ class OpFailed : public Error {
 /// Threads of a rank that communicate: its own, and one for every lane where they run side by side.
 [[nodiscard]] std::uint32_t ends_of(const Program&, bool concurrent_lanes);
 
-/// Walks the lists of one rank.  Used by the rank's thread, which carries out
+/// What walks the lists of one rank, for whoever runs several.
+class RankWalker {
+ public:
+  RankWalker() = default;
+  RankWalker(const RankWalker&) = delete;
+  RankWalker& operator=(const RankWalker&) = delete;
+  virtual ~RankWalker() = default;
+
+  /// Once, by the rank's thread, before the first list.
+  virtual void start() = 0;
+  /// Runs a whole list (setup: step 0).  `data_step` is that of data and
+  /// dropout.  Throws OpFailed, Aborted, or what `before_op` throws.
+  virtual void walk(std::uint64_t step, std::uint64_t data_step) = 0;
+  /// Of the last list, by OpId; an Alloc or Free has the end of the compute op before it.
+  [[nodiscard]] virtual const std::vector<OpTimes>& times() const = 0;
+  /// Waits for all ranks; counts no bytes.
+  virtual void barrier() = 0;
+
+  [[nodiscard]] virtual const RankProgress& progress() const = 0;
+  /// Between lists: bytes sent so far.
+  [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;
+  /// What learned routing has chosen so far.
+  [[nodiscard]] virtual RoutingCounts routing() const = 0;
+  /// What it took besides and for the Program's buffers.
+  [[nodiscard]] virtual RankMemory memory() const = 0;
+  /// Between lists: the bytes of an instance, which may be written; empty when it is not live.
+  [[nodiscard]] virtual std::span<std::byte> find(const Instance&) = 0;
+  /// Spans that `find` gave are void; what was written into them counts.
+  virtual void release_found() = 0;
+};
+
+/// Walks the lists of one rank on the host.  Used by the rank's thread, which carries out
 /// the ops, or only issues them where lanes run side by side.
-class RankRunner {
+class RankRunner final : public RankWalker {
  public:
   /// The rank needs one end of the world, and one more for every lane where they run side by side.
   RankRunner(const Program&, const Workload&, const DataSource&, World&, Rank, const RankOptions&);
 
   /// Starts the threads of lanes, where there are any.
-  void start();
+  void start() override;
 
-  /// Runs a whole list (setup: step 0).  `data_step` is that of data and
-  /// dropout.  Throws OpFailed, Aborted, or what `before_op` throws.
-  void walk(std::uint64_t step, std::uint64_t data_step);
-  /// Of the last list, by OpId; an Alloc or Free has the end of the compute op before it.
-  [[nodiscard]] const std::vector<OpTimes>& times() const { return times_; }
-
-  /// Waits for all ranks; counts no bytes.
-  void barrier() { runners_.front()->barrier(); }
+  void walk(std::uint64_t step, std::uint64_t data_step) override;
+  [[nodiscard]] const std::vector<OpTimes>& times() const override { return times_; }
+  void barrier() override { runners_.front()->barrier(); }
 
   [[nodiscard]] const Storage& storage() const { return storage_; }
-  [[nodiscard]] const RankProgress& progress() const { return progress_; }
-  /// Between lists: bytes sent so far, and scratch.
-  [[nodiscard]] std::uint64_t sent_bytes() const;
+  [[nodiscard]] const RankProgress& progress() const override { return progress_; }
+  [[nodiscard]] std::uint64_t sent_bytes() const override;
+  /// Between lists: scratch.
   [[nodiscard]] std::uint64_t outside_bytes() const;
-  /// What learned routing has chosen so far.
-  [[nodiscard]] RoutingCounts routing() const;
-  /// What it took besides and for the Program's buffers.
-  [[nodiscard]] RankMemory memory() const;
+  [[nodiscard]] RoutingCounts routing() const override;
+  [[nodiscard]] RankMemory memory() const override;
+  [[nodiscard]] std::span<std::byte> find(const Instance& instance) override { return storage_.find(instance); }
+  void release_found() override {}
 
  private:
   [[nodiscard]] const std::vector<Slot>& list(std::uint64_t step) const;

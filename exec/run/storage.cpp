@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "core/base/diagnostics.hpp"
 
@@ -81,11 +82,13 @@ std::byte* InstanceMemory::data() {
 
 Storage::Storage(const Program& program, bool poison, Taking taking, const Room& room,
                  const std::filesystem::path& folder)
-    : program_(program),
-      taking_(taking),
-      room_(room),
-      pools_{BlockPool(poison), BlockPool(poison), BlockPool(poison, std::make_unique<TierFile>(folder))},
-      instances_(program.buffers.size()) {
+    : Storage(program,
+              Pools{std::make_unique<BlockPool>(poison), std::make_unique<BlockPool>(poison),
+                    std::make_unique<BlockPool>(poison, std::make_unique<TierFile>(folder))},
+              taking, room) {}
+
+Storage::Storage(const Program& program, Pools pools, Taking taking, const Room& room)
+    : program_(program), taking_(taking), room_(room), pools_(std::move(pools)), instances_(program.buffers.size()) {
   for (std::size_t i = 0; i < instances_.size(); ++i) {
     const Scope scope = program.buffers[i].scope;
     // One layer more than there are: the output of the last is the next one's input.
@@ -115,7 +118,7 @@ void Storage::allocate(const Instance& instance) {
     list[slot(instance)] = memory({*buffer.reuses, instance.layer, instance.microbatch});
     return;
   }
-  auto memory = std::make_shared<InstanceMemory>(pools_[tier], buffer);
+  auto memory = std::make_shared<InstanceMemory>(*pools_[tier], buffer);
   if (taking_ == Taking::at_alloc) static_cast<void>(memory->data());
   list[slot(instance)] = std::move(memory);
   live_[tier] += bytes_of(buffer);

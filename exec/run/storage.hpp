@@ -17,26 +17,37 @@
 
 namespace orrery {
 
+/// Where a rank's buffers of one tier come from.
+class MemoryPool {
+ public:
+  MemoryPool() = default;
+  MemoryPool(const MemoryPool&) = delete;
+  MemoryPool& operator=(const MemoryPool&) = delete;
+  virtual ~MemoryPool() = default;
+
+  /// Null when memory is exhausted; throws Error where a file cannot take it.
+  [[nodiscard]] virtual std::byte* take(std::uint64_t bytes) = 0;
+  virtual void give_back(std::byte*, std::uint64_t bytes) = 0;
+  /// Most bytes that were out at one time.
+  [[nodiscard]] virtual std::uint64_t peak_bytes() const = 0;
+  /// Bytes taken from the system: blocks out, kept blocks and rounding.
+  [[nodiscard]] virtual std::uint64_t reserved_bytes() const = 0;
+};
+
 /// Blocks of memory of one rank, kept after use and handed out again, so that a
 /// step's timing is not that of page faults.  Aligned to 64 bytes.  All members
 /// may be called from several threads.
-class BlockPool {
+class BlockPool final : public MemoryPool {
  public:
   /// With `file` they are parts of it, else memory of the system.  With `poison` blocks are filled with ones (a NaN in
   /// every floating type) before and after use, so that reading too early or too late shows.
   explicit BlockPool(bool poison, std::unique_ptr<TierFile> file = nullptr) : poison_(poison), file_(std::move(file)) {}
-  ~BlockPool();
-  BlockPool(const BlockPool&) = delete;
-  BlockPool& operator=(const BlockPool&) = delete;
+  ~BlockPool() override;
 
-  /// Null when memory is exhausted; throws Error where a file cannot take it.
-  [[nodiscard]] std::byte* take(std::uint64_t bytes);
-  void give_back(std::byte*, std::uint64_t bytes);
-
-  /// Most bytes that were out at one time.
-  [[nodiscard]] std::uint64_t peak_bytes() const;
-  /// Bytes taken from the system: blocks out, kept blocks and rounding.
-  [[nodiscard]] std::uint64_t reserved_bytes() const;
+  [[nodiscard]] std::byte* take(std::uint64_t bytes) override;
+  void give_back(std::byte*, std::uint64_t bytes) override;
+  [[nodiscard]] std::uint64_t peak_bytes() const override;
+  [[nodiscard]] std::uint64_t reserved_bytes() const override;
 
  private:
   mutable std::mutex mutex_;
@@ -53,7 +64,7 @@ class BlockPool {
 /// it.  Memory is taken when it is first asked for.
 class InstanceMemory {
  public:
-  InstanceMemory(BlockPool& pool, const Buffer& buffer) : pool_(pool), buffer_(buffer) {}
+  InstanceMemory(MemoryPool& pool, const Buffer& buffer) : pool_(pool), buffer_(buffer) {}
   ~InstanceMemory();
   InstanceMemory(const InstanceMemory&) = delete;
   InstanceMemory& operator=(const InstanceMemory&) = delete;
@@ -62,7 +73,7 @@ class InstanceMemory {
   [[nodiscard]] std::byte* data();
 
  private:
-  BlockPool& pool_;
+  MemoryPool& pool_;
   const Buffer& buffer_;
   std::mutex mutex_;
   std::atomic<std::byte*> data_{nullptr};
@@ -86,6 +97,9 @@ class Storage {
   /// where the Program has something for it.
   Storage(const Program&, bool poison, Taking = Taking::at_alloc, const Room& = no_bounds,
           const std::filesystem::path& folder = ".");
+  /// With pools of the caller's, by tier.
+  using Pools = std::array<std::unique_ptr<MemoryPool>, tier_count>;
+  Storage(const Program&, Pools, Taking, const Room&);
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
@@ -103,8 +117,8 @@ class Storage {
   [[nodiscard]] std::uint64_t live_bytes(Tier tier = Tier::device) const { return live_[index(tier)]; }
   [[nodiscard]] std::uint64_t peak_bytes(Tier tier = Tier::device) const { return peak_[index(tier)]; }
   /// Of the device: most bytes of instances in memory at one time, those freed but still used among them.
-  [[nodiscard]] std::uint64_t held_bytes() const { return pools_[index(Tier::device)].peak_bytes(); }
-  [[nodiscard]] std::uint64_t reserved_bytes() const { return pools_[index(Tier::device)].reserved_bytes(); }
+  [[nodiscard]] std::uint64_t held_bytes() const { return pools_[index(Tier::device)]->peak_bytes(); }
+  [[nodiscard]] std::uint64_t reserved_bytes() const { return pools_[index(Tier::device)]->reserved_bytes(); }
 
  private:
   [[nodiscard]] std::size_t slot(const Instance&) const;
@@ -112,7 +126,7 @@ class Storage {
   const Program& program_;
   Taking taking_;
   Room room_;
-  std::array<BlockPool, tier_count> pools_;                              // outlive the instances
+  Pools pools_;                                                          // outlive the instances
   std::vector<std::vector<std::shared_ptr<InstanceMemory>>> instances_;  // by buffer, then layer and microbatch
   std::array<std::uint64_t, tier_count> live_{};
   std::array<std::uint64_t, tier_count> peak_{};

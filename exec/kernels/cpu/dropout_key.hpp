@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/base/random.hpp"
+#include "exec/kernels/device/on_device.hpp"
 #include "exec/kernels/kernel_runner.hpp"
 
 namespace orrery::cpu {
@@ -23,7 +24,9 @@ class DropoutKey {
         least_(static_cast<std::uint64_t>(std::ceil(k.parameter * 0x1.0p53))) {
     key_ = mix(key_);
   }
-  [[nodiscard]] bool keeps(std::uint64_t element) const { return (mix(key_ ^ element) >> 11) >= least_; }
+  [[nodiscard]] ORRERY_ON_DEVICE bool keeps(std::uint64_t element) const {
+    return (mix(key_ ^ element) >> 11) >= least_;
+  }
 
  private:
   std::uint64_t key_;

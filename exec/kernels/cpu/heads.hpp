@@ -159,10 +159,11 @@ class ProbabilityDropout {
     heads_ = qkv.shard->dims[2].extent * heads.group;
   }
   /// Element of key 0 for the query at a global position, of local sequence and head.
-  [[nodiscard]] std::uint64_t row(std::uint64_t sequence, std::uint64_t head, std::uint64_t query) const {
+  [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t row(std::uint64_t sequence, std::uint64_t head,
+                                                   std::uint64_t query) const {
     return (((first_sequence_ + sequence) * heads_ + first_head_ + head) * length_ + query) * length_;
   }
-  [[nodiscard]] bool keeps(std::uint64_t element) const { return key_.keeps(element); }
+  [[nodiscard]] ORRERY_ON_DEVICE bool keeps(std::uint64_t element) const { return key_.keeps(element); }
 
  private:
   DropoutKey key_;

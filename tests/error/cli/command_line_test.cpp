@@ -279,6 +279,17 @@ TEST_CASE("cli.ranks, cli.records, cli.heartbeat: processes that cannot be start
         "error: --heartbeat is from 0.1 to 1000000 [cli.heartbeat]\n");
 }
 
+TEST_CASE("cli.gpu, cli.share-gpu: what goes with --backend cuda", "[error]") {
+  CHECK(refused("run demo-2x2x2 --share-gpu") == "error: --share-gpu is for --backend cuda [cli.gpu]\n");
+  CHECK(refused("run demo-2x2x2 --backend mpi --gpu 1") == "error: --gpu is for --backend cuda [cli.gpu]\n");
+  CHECK(refused("run demo-2x2x2 --backend cuda") ==
+        "error: the plan has 8 ranks, and a GPU each is not covered [cli.share-gpu]\n"
+        "  With --share-gpu all of them take turns on one GPU: the same numbers, but not the times of as many GPUs.\n");
+  CHECK(refused("run demo-2x2x2 --backend cuda --ranks 8") ==
+        "error: --ranks starts processes; ranks on a GPU are of this one [cli.ranks]\n"
+        "  For all ranks of the plan on one GPU: --backend cuda --share-gpu.\n");
+}
+
 TEST_CASE("cli.steps, cli.warmup, cli.noise, cli.slowdown, cli.tolerance, cli.watchdog: numbers out of range",
           "[error]") {
   CHECK(refused("run demo-2x2x2 --warmup 99999999999") == "error: --warmup is from 0 to 1000000000 [cli.warmup]\n");

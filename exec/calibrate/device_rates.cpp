@@ -1,0 +1,229 @@
+#include "exec/calibrate/device_rates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <ctime>
+#include <memory>
+#include <thread>
+
+#include "core/base/diagnostics.hpp"
+#include "exec/calibrate/kernel_rates.hpp"
+#include "exec/calibrate/sample_programs.hpp"
+#include "exec/calibrate/timing.hpp"
+#include "exec/device/execute_device.hpp"
+#include "exec/kernels/convert.hpp"
+
+namespace orrery {
+namespace {
+
+/// Operands of one kernel in a device's memory.
+class DeviceOperands {
+ public:
+  explicit DeviceOperands(Device& device)
+      : device_(device), stream_(device.make_stream()), done_(device.make_event()) {}
+  ~DeviceOperands() {
+    for (std::byte* p : taken_) device_.release(p);
+  }
+  DeviceOperands(const DeviceOperands&) = delete;
+  DeviceOperands& operator=(const DeviceOperands&) = delete;
+
+  /// Filled with numbers between 0.5 and 1.5: some devices need less power, and so less time, for zeros.
+  void add(DType dtype, std::uint64_t count, bool accumulate = false) {
+    const std::uint64_t bytes = count * size_of(dtype);
+    std::byte* p = device_.allocate(bytes);
+    if (p == nullptr) throw Error(fmt::format("no memory for {} bytes that a kernel is measured on", bytes));
+    taken_.push_back(p);
+    std::vector<float> values(std::min<std::uint64_t>(count, 4093));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.5F + static_cast<float>(i * 7 % 16) / 16.0F;
+    std::vector<std::byte> host(bytes);
+    for (std::uint64_t at = 0; at < count; at += values.size()) {
+      store_elements(dtype, host.data(), at, std::min<std::uint64_t>(values.size(), count - at), values.data());
+    }
+    stream_->copy(p, host.data(), bytes);
+    stream_->record(*done_);
+    wait();
+    operands_.push_back({p, dtype, count, accumulate, {}});
+  }
+
+  /// Median over samples of the seconds that one call takes, and their spread.
+  MeasuredTime time(const Kernel& k, const KernelContext& context, const DeviceGrid& grid) {
+    const auto begin = device_.make_event();
+    std::uint64_t repeat = 1;
+    const auto sample = [&] {
+      stream_->record(*begin);
+      for (std::uint64_t i = 0; i < repeat; ++i) stream_->run(k, operands_, context);
+      stream_->record(*done_);
+      wait();
+      return device_.seconds_between(*begin, *done_);
+    };
+    static_cast<void>(sample());  // loads the kernel, asks for an algorithm
+    while (sample() < grid.least_sample && repeat < 4096) repeat *= 2;
+    std::vector<double> all;
+    for (std::uint32_t i = 0; i < grid.samples; ++i) all.push_back(sample() / static_cast<double>(repeat));
+    std::sort(all.begin(), all.end());
+    const std::size_t n = all.size();
+    return {Seconds::of(all[n / 2]), (all[n - 1 - n / 4] - all[n / 4]) / all[n / 2]};
+  }
+  [[nodiscard]] bool runs(const Kernel& k) const { return device_.runs(k, operands_); }
+
+ private:
+  void wait() {
+    while (!device_.done(*done_)) std::this_thread::yield();
+  }
+  Device& device_;
+  std::unique_ptr<DeviceStream> stream_;
+  std::unique_ptr<DeviceEvent> done_;
+  std::vector<std::byte*> taken_;
+  std::vector<Operand> operands_;
+};
+
+std::vector<double> doubles(const std::vector<std::uint64_t>& sizes) { return {sizes.begin(), sizes.end()}; }
+
+void measure_gemm_on(Device& device, const Workload& w, const DeviceGrid& grid, MeasuredRates& into) {
+  for (const auto& [ta, tb] : {std::pair{false, false}, std::pair{false, true}, std::pair{true, false}}) {
+    KernelRate table;
+    table.kind = KernelKind::gemm;
+    table.compute = weight_dtype(w);
+    table.transpose_a = ta;
+    table.transpose_b = tb;
+    // The weight gradient multiplies over the tokens: its depth is what rows are elsewhere.
+    const auto& m_axis = ta ? grid.columns : grid.rows;
+    const auto& n_axis = ta ? grid.depths : grid.columns;
+    const auto& d_axis = ta ? grid.rows : grid.depths;
+    table.rate.axes = {doubles(m_axis), doubles(n_axis), doubles(d_axis)};
+    for (const std::uint64_t m : m_axis) {
+      for (const std::uint64_t n : n_axis) {
+        for (const std::uint64_t d : d_axis) {
+          Kernel k;
+          k.kind = KernelKind::gemm;
+          k.compute = table.compute;
+          k.rows = m;
+          k.columns = n;
+          k.depth = d;
+          k.options.transpose_a = ta;
+          k.options.transpose_b = tb;
+          DeviceOperands operands(device);
+          operands.add(k.compute, m * d);
+          operands.add(k.compute, d * n);
+          // A transposed left factor is the weight gradient: it adds to the gradients.
+          operands.add(ta ? gradient_dtype(w) : k.compute, m * n, ta);
+          const MeasuredTime t = operands.time(k, {}, grid);
+          table.rate.values.push_back(2.0 * static_cast<double>(m * n * d) / t.typical.base());
+          into.spreads.push_back(t.spread);
+        }
+      }
+    }
+    into.rates.push_back(std::move(table));
+  }
+}
+
+void measure_attention_on(Device& device, const Workload& w, const DeviceGrid& grid, MeasuredRates& into) {
+  for (const KernelKind kind : {KernelKind::attention_unfused_forward, KernelKind::attention_unfused_backward,
+                                KernelKind::attention_flash_forward, KernelKind::attention_flash_backward}) {
+    KernelRate table;
+    table.kind = kind;
+    table.compute = weight_dtype(w);
+    table.rate.axes = {doubles(grid.lengths), doubles(grid.head_dims)};
+    const DType row = table.compute == DType::f64 ? DType::f64 : DType::f32;
+    for (const std::uint64_t length : grid.lengths) {
+      for (const std::uint64_t dim : grid.head_dims) {
+        Kernel k;
+        k.kind = kind;
+        k.compute = table.compute;
+        k.options.causal = true;
+        k.batch = static_cast<std::uint32_t>(grid.sequences);
+        k.heads = k.kv_heads = static_cast<std::uint32_t>(grid.heads);
+        k.head_dim = static_cast<std::uint32_t>(dim);
+        k.rows = grid.sequences * length;
+        const std::uint64_t context = k.rows * grid.heads * dim;
+        const std::uint64_t square = grid.sequences * grid.heads * length * length;
+        const std::uint64_t rows = grid.sequences * grid.heads * length;
+        DeviceOperands o(device);
+        const auto add = [&](std::uint64_t count) { o.add(k.compute, count); };
+        switch (kind) {
+          case KernelKind::attention_unfused_forward: add(3 * context), add(context), add(square); break;
+          case KernelKind::attention_unfused_backward:
+            add(context), add(3 * context), add(square), add(3 * context), add(square);
+            break;
+          case KernelKind::attention_flash_forward: add(3 * context), add(context), o.add(row, rows); break;
+          default:
+            add(context), add(3 * context), add(context), o.add(row, rows), add(3 * context), o.add(row, context);
+        }
+        if (!o.runs(k)) continue;
+        const MeasuredTime t = o.time(k, {}, grid);
+        table.rate.values.push_back(flops_of(k).executed / t.typical.base());
+        into.spreads.push_back(t.spread);
+      }
+    }
+    if (table.rate.values.size() == grid.lengths.size() * grid.head_dims.size()) into.rates.push_back(std::move(table));
+  }
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0.0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+std::optional<std::string> device_file_of(const DeviceInfo& info) {
+  std::string name = info.name;
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  const bool large = info.memory_bytes > (std::uint64_t{60} << 30);
+  if (has("gb300")) return "gb300";
+  if (has("gb200")) return "gb200";
+  if (has("b300")) return "b300";
+  if (has("b200")) return "b200";
+  if (has("h200")) return "h200";
+  if (has("h100")) return info.memory_bytes > (std::uint64_t{88} << 30) ? "h100-96" : "h100";
+  if (has("a100")) return large ? "a100-80" : "a100-40";
+  return std::nullopt;
+}
+
+Calibration calibrate_device(Device& device, const std::string& file, const std::vector<Precision>& precisions,
+                             const DeviceGrid& grid, const std::function<void(double)>& progress) {
+  device.use();
+  Calibration c;
+  c.name = "this-gpu";
+  c.device = file;
+  c.machine = device.info().name + ", " + device.info().software;
+  const std::time_t now = std::time(nullptr);
+  std::tm day{};
+  gmtime_r(&now, &day);
+  c.date = fmt::format("{:04}-{:02}-{:02}", day.tm_year + 1900, day.tm_mon + 1, day.tm_mday);
+  c.source = "measured on this GPU by orrery calibrate --backend cuda";
+  double done = 0.0;
+  const auto advance = [&] {
+    if (progress) progress((done += 1.0) / (3.0 * static_cast<double>(precisions.size())));
+  };
+  MeasuredRates measured;
+  for (const Precision p : precisions) {
+    const SampleProgram any = sample_program({}, p);
+    measure_gemm_on(device, any.workload, grid, measured);
+    advance();
+    measure_attention_on(device, any.workload, grid, measured);
+    advance();
+    StepRuns steps;
+    steps.run = [&](const SampleProgram& s, const DataSource& data, const RunOptions& options) {
+      return execute_on_device(device, "run cuda", s.program, s.workload, data, options).result;
+    };
+    for (const std::uint64_t hidden : grid.step_hidden) {
+      steps.sizes.push_back({2, grid.sequences, grid.step_length, hidden});
+    }
+    steps.heads = grid.heads;
+    measure_steps(p, steps, measured);
+    advance();
+  }
+  c.kernels = std::move(measured.rates);
+  c.spread = median(measured.spreads);
+  c.launch = Seconds::of(median(measured.gaps));
+  return c;
+}
+
+}  // namespace orrery

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/record/calibration.hpp"
+#include "core/spec/workload.hpp"
+#include "exec/device/device.hpp"
+
+namespace orrery {
+
+/// The name under which models/device has a GPU, by what its driver calls it;
+/// nothing for one that is not there.
+[[nodiscard]] std::optional<std::string> device_file_of(const DeviceInfo&);
+
+/// How much is measured: shapes of training on a GPU, or a few small ones for
+/// tests on a device of threads.
+struct DeviceGrid {
+  std::vector<std::uint64_t> rows{128, 512, 2048, 8192};
+  std::vector<std::uint64_t> columns{256, 1024, 4096, 16384};
+  std::vector<std::uint64_t> depths{256, 1024, 4096, 16384};
+  std::vector<std::uint64_t> lengths{256, 1024, 2048};
+  std::vector<std::uint64_t> head_dims{64, 128};
+  std::uint64_t heads = 16, sequences = 2;  ///< of attention
+  std::vector<std::uint64_t> step_hidden{256, 1024, 2048};
+  std::uint64_t step_length = 1024;
+  double least_sample = 2e-3;  ///< seconds of the device's clock; short work is repeated inside
+  std::uint32_t samples = 5;
+};
+
+/// As calibrate(), of a device's own kernels by its own clock: matrix products
+/// and attention alone, then every kernel and the gap between kernels in
+/// training steps of several sizes.  `device` is the name of its file.
+[[nodiscard]] Calibration calibrate_device(Device&, const std::string& device, const std::vector<Precision>&,
+                                           const DeviceGrid& = {}, const std::function<void(double)>& progress = {});
+
+}  // namespace orrery

@@ -1,0 +1,46 @@
+#include "exec/device/cuda_load.hpp"
+
+#include <dlfcn.h>
+
+#include <system_error>
+
+#include "core/base/diagnostics.hpp"
+#include "exec/device/cuda_calls.hpp"
+
+namespace orrery {
+
+const CudaCalls& load_cuda(const std::filesystem::path& module) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(module, ignored)) {
+    throw Error("this orrery was built without CUDA: there is no " + module.string() +
+                ".  Where the CUDA Toolkit (nvcc 12.4 or later, cuBLAS) is installed, building again makes it.");
+  }
+  void* const handle = dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    throw Error(std::string("cannot load CUDA: ") + dlerror() +
+                ".  It needs the CUDA libraries that it was built with (libcublasLt), found by LD_LIBRARY_PATH or "
+                "ldconfig.");
+  }
+  const auto* calls = static_cast<const CudaCalls*>(dlsym(handle, cuda_calls_symbol));
+  if (calls == nullptr || calls->shape != CudaCalls::current) {
+    throw Error(module.string() + " belongs to another build of orrery");
+  }
+  return *calls;
+}
+
+std::unique_ptr<Device> open_cuda_device(const std::filesystem::path& module, int number) {
+  return load_cuda(module).open(number);
+}
+
+std::string cuda_state(const std::filesystem::path& module) {
+  try {
+    std::string why;
+    const int count = load_cuda(module).count(why);
+    if (count == 0) return "no GPU: " + why;
+    return std::to_string(count) + (count == 1 ? " GPU" : " GPUs");
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+}  // namespace orrery

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "exec/kernels/device/reduction_share.hpp"
+#include "exec/kernels/kernel_runner.hpp"
+
+namespace orrery {
+
+struct DeviceInfo {
+  std::string name;                ///< "NVIDIA H100 80GB HBM3"
+  std::string software;            ///< "CUDA 13.0, driver 13.0"
+  std::uint64_t memory_bytes = 0;  ///< of the whole device
+  std::uint64_t free_bytes = 0;    ///< when it was opened
+};
+
+/// A mark in a stream's work.  Recorded anew, it means the new place.
+class DeviceEvent {
+ public:
+  DeviceEvent() = default;
+  DeviceEvent(const DeviceEvent&) = delete;
+  DeviceEvent& operator=(const DeviceEvent&) = delete;
+  virtual ~DeviceEvent() = default;
+};
+
+/// Work that a device does in the order in which it was given.  Used by one
+/// thread; nothing here waits for the device.
+class DeviceStream {
+ public:
+  DeviceStream() = default;
+  DeviceStream(const DeviceStream&) = delete;
+  DeviceStream& operator=(const DeviceStream&) = delete;
+  virtual ~DeviceStream() = default;
+
+  virtual void record(DeviceEvent&) = 0;
+  /// What follows begins when the event, as last recorded, is done; at once where it never was.
+  virtual void wait(const DeviceEvent&) = 0;
+  /// Between any two of host and device.
+  virtual void copy(void* to, const void* from, std::uint64_t bytes) = 0;
+  /// Calls `work` on a host thread; it may not use the device.
+  virtual void call(std::function<void()> work) = 0;
+  /// Requires that the device runs the kernel.
+  virtual void run(const Kernel&, std::span<const Operand>, const KernelContext&) = 0;
+  virtual void reduce(const ReductionShare&) = 0;
+  /// Device memory that kernels of this stream use besides their operands.
+  [[nodiscard]] virtual std::uint64_t scratch_bytes() const = 0;
+};
+
+/// A device as the executor sees it: memory, streams and events (a GPU), or
+/// threads of the host that behave like one (HostDevice), on which the tests
+/// run everything but the GPU's own calls.
+///
+/// May be used by several threads, each after use().  Failures of the device
+/// are Errors.
+class Device {
+ public:
+  Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  virtual ~Device() = default;
+
+  [[nodiscard]] virtual const DeviceInfo& info() const = 0;
+  /// The calling thread works with this device.
+  virtual void use() = 0;
+  /// Null where there is no memory left.
+  [[nodiscard]] virtual std::byte* allocate(std::uint64_t bytes) = 0;
+  virtual void release(std::byte*) = 0;
+  /// Of the host, such that copies run beside it.
+  [[nodiscard]] virtual std::byte* allocate_host(std::uint64_t bytes) = 0;
+  virtual void release_host(std::byte*) = 0;
+  [[nodiscard]] virtual std::unique_ptr<DeviceStream> make_stream() = 0;
+  [[nodiscard]] virtual std::unique_ptr<DeviceEvent> make_event() = 0;
+  /// Whether what came before the event has ended.
+  [[nodiscard]] virtual bool done(const DeviceEvent&) = 0;
+  /// Requires that both are done.
+  [[nodiscard]] virtual double seconds_between(const DeviceEvent& first, const DeviceEvent& second) = 0;
+  /// Whether it has the kernel; the host computes what it has not.
+  [[nodiscard]] virtual bool runs(const Kernel&, std::span<const Operand>) const = 0;
+};
+
+}  // namespace orrery

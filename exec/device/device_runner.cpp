@@ -1,0 +1,397 @@
+#include "exec/device/device_runner.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "core/base/diagnostics.hpp"
+#include "core/record/live_memory.hpp"
+#include "core/record/traffic.hpp"
+#include "exec/run/op_operands.hpp"
+#include "exec/run/op_text.hpp"
+#include "exec/run/tier_file.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr std::uint32_t no_queue = ~std::uint32_t{0};
+
+bool takes_lane(const Op& op) {
+  return !std::holds_alternative<Alloc>(op.action) && !std::holds_alternative<Free>(op.action);
+}
+
+/// Chunks of an eighth of what the rank needs: few calls of the device, little that is left over.
+std::uint64_t chunk_bytes(const Program& program, Rank rank) {
+  LiveMemory memory;
+  memory.read(program);
+  const std::uint64_t peak = memory.peak(program, class_of(program, rank)).peak;
+  return std::clamp<std::uint64_t>(peak / 8, std::uint64_t{2} << 20, std::uint64_t{1} << 30);
+}
+
+Storage::Pools make_pools(Device& device, const Program& program, Rank rank, const RankOptions& options,
+                          std::size_t lanes, std::array<ArenaPool*, tier_count>& seen) {
+  const std::uint64_t chunk = chunk_bytes(program, rank);
+  const auto pool = [&](Tier tier, ArenaPool::Source source, std::uint64_t bytes) {
+    auto made = std::make_unique<ArenaPool>(std::move(source), bytes, lanes);
+    seen[index(tier)] = made.get();
+    return made;
+  };
+  Storage::Pools pools;
+  pools[index(Tier::device)] = pool(Tier::device,
+                                    {[&device](std::uint64_t bytes) { return device.allocate(bytes); },
+                                     [&device](std::byte* p) { device.release(p); }},
+                                    chunk);
+  pools[index(Tier::host)] = pool(Tier::host,
+                                  {[&device](std::uint64_t bytes) { return device.allocate_host(bytes); },
+                                   [&device](std::byte* p) { device.release_host(p); }},
+                                  std::uint64_t{2} << 20);
+  auto file = std::make_shared<TierFile>(options.disk_folder);
+  pools[index(Tier::disk)] =
+      pool(Tier::disk, {[file](std::uint64_t bytes) { return file->take(bytes); }, [](std::byte*) {}},
+           std::uint64_t{2} << 20);
+  return pools;
+}
+
+}  // namespace
+
+void DeviceNotes::on_host(KernelKind kind) {
+  const std::lock_guard lock(mutex_);
+  on_host_.insert(kind);
+}
+
+std::vector<std::string> DeviceNotes::host_kernels() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const KernelKind k : on_host_) names.emplace_back(name_of(k));
+  return names;
+}
+
+DeviceRunner::DeviceRunner(Device& device, DeviceNotes& notes, const Program& program, const Workload& workload,
+                           const DataSource& data, World& world, Rank rank, const RankOptions& options,
+                           Seconds watchdog)
+    : device_(device),
+      notes_(notes),
+      program_(program),
+      workload_(workload),
+      data_(data),
+      world_(world),
+      communicator_(world.communicator(rank)),
+      rank_(rank),
+      options_(options),
+      watchdog_(watchdog),
+      groups_(groups_of(program, rank)),
+      storage_(program, make_pools(device, program, rank, options, lanes_of(program, rank).size(), pools_),
+               Storage::Taking::at_alloc, options.room),
+      issuer_(program, groups_, storage_),
+      shared_(device, communicator_) {
+  device_.use();
+  queue_of_.fill(no_queue);
+  const std::vector<Lane> lanes = lanes_of(program, rank);
+  for (const Lane lane : lanes) {
+    queue_of_[lane_number(lane)] = static_cast<std::uint32_t>(queues_.size());
+    queues_.emplace_back();
+    queues_.back().lane = lane;
+    queues_.back().stream = device_.make_stream();
+    queues_.back().waited.assign(lanes.size(), 0);
+  }
+  base_ = device_.make_event();
+}
+
+DeviceRunner::~DeviceRunner() {
+  for (Queue& q : queues_) {
+    q.stream.reset();  // what is left of its work uses the rest
+    if (q.staging != nullptr) device_.release_host(q.staging);
+  }
+  for (std::byte* p : old_staging_) device_.release_host(p);
+}
+
+void DeviceRunner::walk(std::uint64_t step, std::uint64_t data_step) {
+  try {
+    issue_all(step, data_step);
+  } catch (...) {
+    // Others' ops may still read this rank's memory, and its own do: all that was given to the device comes to an end.
+    const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(watchdog_.base());
+    for (const Queue& q : queues_) {
+      while (!q.issued.empty() && !device_.done(*ends_[index(q.issued.back())])) {
+        if (std::chrono::steady_clock::now() > until) break;
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+    }
+    throw;
+  }
+}
+
+void DeviceRunner::issue_all(std::uint64_t step, std::uint64_t data_step) {
+  const RankClass& lists = program_.classes[class_of(program_, rank_)];
+  const std::vector<Slot>& slots = step == 0 ? lists.setup : lists.step;
+  progress_.list.reset();
+  progress_.step.store(step, std::memory_order_relaxed);
+  std::size_t ops = 0;
+  for (const Slot& slot : slots) ops += program_[slot.block].ops.size() * slot.repeat;
+  times_.assign(ops, {});
+  while (starts_.size() < ops) {
+    starts_.push_back(device_.make_event());
+    ends_.push_back(device_.make_event());
+  }
+  for (Queue& q : queues_) {
+    q.issued.clear();
+    q.waited.assign(queues_.size(), 0);
+  }
+  std::int64_t base = now_ns() + options_.clock_offset;
+  if (!queues_.empty()) {
+    queues_[0].stream->record(*base_);
+    while (!device_.done(*base_)) std::this_thread::yield();
+    base = now_ns() + options_.clock_offset;
+  }
+  TailHistory<After> tails;
+  std::vector<After> in_block;  // the block's ops so far; count 0: took no lane
+  std::uint32_t block_run = ~std::uint32_t{0};
+  for_each_op(program_, slots, [&](const OpRun& run) {
+    if (run.block_run != block_run) {
+      block_run = run.block_run;
+      tails.enter(run.receives_ahead);
+      in_block.assign(run.block->ops.size(), {});
+    }
+    progress_.list.current.store(index(run.id), std::memory_order_relaxed);
+    try {
+      issue(run, data_step, tails, in_block);
+    } catch (const std::exception& e) {
+      throw OpFailed(op_text(program_, rank_, step == 0, index(run.id)) + ": " + e.what());
+    }
+    progress_.list.completed.store(index(run.id), std::memory_order_relaxed);
+    progress_.list.current.store(LaneProgress::none, std::memory_order_relaxed);
+  });
+  drain();
+  take_times(base);
+  // The instant at which the compute lane passed the ops without time.
+  std::int64_t passed = base;
+  for_each_op(program_, slots, [&](const OpRun& run) {
+    OpTimes& times = times_[index(run.id)];
+    if (!takes_lane(*run.op)) {
+      times = {passed, passed};
+    } else if (run.op->lane.kind == LaneKind::compute) {
+      passed = times.end;
+    }
+  });
+  for (ArenaPool* pool : pools_) pool->settle();
+  for (std::byte* p : old_staging_) device_.release_host(p);
+  old_staging_.clear();
+  shared_.begin_again();
+}
+
+void DeviceRunner::wait_on(Queue& q, const After& after) {
+  if (after.count == 0 || &queues_[after.lane] == &q || q.waited[after.lane] >= after.count) return;
+  q.stream->wait(*ends_[index(queues_[after.lane].issued[after.count - 1])]);
+  q.waited[after.lane] = after.count;
+}
+
+void DeviceRunner::issue(const OpRun& run, std::uint64_t data_step, TailHistory<After>& tails,
+                         std::vector<After>& in_block) {
+  issuer_.issue(run, data_step, op_);
+  if (options_.before_op) options_.before_op(rank_, run.id, progress_.step.load(std::memory_order_relaxed));
+  if (!takes_lane(*run.op)) return;
+  const std::uint32_t lane = queue_of_[lane_number(run.op->lane)];
+  Queue& q = queues_[lane];
+  for (std::uint32_t w = run.op->waits.first; w < run.op->waits.first + run.op->waits.count; ++w) {
+    const Wait& wait = run.block->waits[w];
+    wait_on(q, wait.kind == Wait::Kind::op ? in_block[wait.op] : tails.at_entry(lane_number(wait.lane)));
+  }
+  // Of memory that other buffers had before.
+  const std::uint64_t number = q.issued.size() + 1;
+  for (std::uint32_t i = 0; i < op_.memory.size(); ++i) {
+    ArenaPool::Use& use = pools_[index(tier_of(i))]->use(op_.memory[i]->data());
+    for (std::uint32_t l = 0; l < use.before.size(); ++l) wait_on(q, {l, use.before[l]});
+    use.used[lane] = number;
+  }
+  DeviceEvent& start = *starts_[index(run.id)];
+  if (const auto* c = std::get_if<Compute>(&run.op->action)) {
+    q.stream->record(start);
+    compute(q, *c);
+  } else if (const auto* collect = std::get_if<Collective>(&run.op->action)) {
+    collective(q, *collect, start);
+  } else if (const auto* meet = std::get_if<Exchange>(&run.op->action)) {
+    exchange(q, *meet, start);
+  } else {
+    q.stream->record(start);
+    copy(q);
+  }
+  sent_bytes_ += orrery::sent_bytes(program_, *run.block, *run.op, rank_);
+  q.stream->record(*ends_[index(run.id)]);
+  q.issued.push_back(run.id);
+  const After issued{lane, number};
+  tails.issued(lane_number(run.op->lane), issued);
+  in_block[run.op_index] = issued;
+}
+
+Tier DeviceRunner::tier_of(std::uint32_t view) const { return program_[view_of(op_.run, view).buffer].tier; }
+
+void DeviceRunner::compute(Queue& q, const Compute& c) {
+  const Kernel& kernel = op_.run.block->kernels[c.kernel];
+  operands_of(program_, op_, kernel, rank_, operands_);
+  KernelContext context;
+  context.step = op_.step;
+  context.layer = op_.run.layer;
+  context.microbatch = op_.run.microbatch;
+  context.rank = rank_;
+  context.mesh = &program_.mesh;
+  context.workload = &workload_;
+  context.data = &data_;
+  context.scratch = &q.scratch;
+  context.routing = &q.routing;
+  bool on_device = q.lane.kind != LaneKind::host;
+  for (std::uint32_t i = 0; i < operands_.size(); ++i) on_device = on_device && tier_of(i) == Tier::device;
+  if (on_device && device_.runs(kernel, operands_)) {
+    q.stream->run(kernel, operands_, context);
+    return;
+  }
+  if (on_device) notes_.on_host(kernel.kind);
+  compute_on_host(q, kernel, context);
+}
+
+void DeviceRunner::compute_on_host(Queue& q, const Kernel& kernel, const KernelContext& context) {
+  std::uint64_t bytes = 0;
+  const auto size = [&](std::size_t i) {
+    return (operands_[i].count * size_of(operands_[i].dtype) + 63) / 64 * 64;  // aligned
+  };
+  const auto staged = [&](std::uint32_t i) { return tier_of(i) == Tier::device; };
+  for (std::uint32_t i = 0; i < operands_.size(); ++i) bytes += staged(i) ? size(i) : 0;
+  std::byte* at = staging(q, bytes);
+  std::vector<Operand> here = operands_;
+  for (std::uint32_t i = 0; i < here.size(); ++i) {
+    if (!staged(i)) continue;
+    here[i].data = at;
+    at += size(i);
+    // Also what is written: a kernel may leave parts of it as they were.
+    q.stream->copy(here[i].data, operands_[i].data, here[i].count * size_of(here[i].dtype));
+  }
+  q.stream->call([this, kernel, context, here] {
+    try {
+      run_kernel(kernel, here, context);
+    } catch (const std::exception& e) {
+      const std::lock_guard lock(failure_mutex_);
+      if (failure_.empty()) failure_ = std::string(name_of(kernel.kind)) + " on the host: " + e.what();
+    }
+  });
+  for (std::uint32_t i = 0; i < here.size(); ++i) {
+    if (!staged(i) || view_of(op_.run, i).use == View::Use::read) continue;
+    q.stream->copy(operands_[i].data, here[i].data, here[i].count * size_of(here[i].dtype));
+  }
+}
+
+std::byte* DeviceRunner::staging(Queue& q, std::uint64_t bytes) {
+  if (bytes <= q.staging_bytes) return q.staging;
+  const std::uint64_t wanted = std::max(bytes, 2 * q.staging_bytes);
+  std::byte* more = device_.allocate_host(wanted);
+  if (more == nullptr) throw Error("no memory for " + std::to_string(wanted) + " bytes that the host computes on");
+  if (q.staging != nullptr) old_staging_.push_back(q.staging);
+  q.staging = more;
+  q.staging_bytes = wanted;
+  return more;
+}
+
+void DeviceRunner::collective(Queue& q, const Collective& c, DeviceEvent& start) {
+  const GroupHere& group = groups_[index(c.group)];
+  ORRERY_ASSERT(group.peer.has_value(), rank_, c.group);
+  std::vector<MemoryView> views;
+  for (std::uint32_t i = 0; i < op_.run.op->views.count; ++i) {
+    const View& v = view_of(op_.run, i);
+    views.push_back({address_of(program_, op_, i, rank_), program_[v.buffer].dtype, v.count, v.use});
+  }
+  shared_.collective(c, {group.ranks, index(*group.peer), op_.tags[0]}, views, *q.stream, start);
+}
+
+void DeviceRunner::exchange(Queue& q, const Exchange& e, DeviceEvent& start) {
+  std::vector<DeviceTransfer> transfers;
+  for (std::uint32_t i = 0; i < e.transfers.count; ++i) {
+    const Transfer& t = op_.run.block->transfers[e.transfers.first + i];
+    const View& v = view_of(op_.run, t.view);
+    transfers.push_back({t.send, groups_[index(t.group)].ranks[index(t.peer)], op_.tags[i],
+                         address_of(program_, op_, t.view, rank_), v.count * size_of(program_[v.buffer].dtype)});
+  }
+  shared_.exchange(transfers, *q.stream, start);
+}
+
+void DeviceRunner::copy(Queue& q) {
+  for (std::uint32_t i = 0; i + 1 < op_.run.op->views.count; i += 2) {
+    const View& from = view_of(op_.run, i);
+    q.stream->copy(address_of(program_, op_, i + 1, rank_), address_of(program_, op_, i, rank_),
+                   from.count * size_of(program_[from.buffer].dtype));
+  }
+}
+
+void DeviceRunner::drain() {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point last = Clock::now();
+  for (std::size_t l = 0; l < queues_.size(); ++l) {
+    const std::vector<OpId>& issued = queues_[l].issued;
+    std::size_t done = 0;
+    while (done < issued.size()) {
+      if (device_.done(*ends_[index(issued[done])])) {
+        ++done;
+        last = Clock::now();
+        continue;
+      }
+      if (world_.aborted()) throw Aborted{};
+      if (std::chrono::duration<double>(Clock::now() - last).count() > watchdog_.base()) {
+        const std::uint64_t step = progress_.step.load(std::memory_order_relaxed);
+        throw OpFailed(op_text(program_, rank_, step == 0, index(issued[done])) +
+                       ": the device has not ended it within " + std::to_string(watchdog_.base()) + " s");
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+  const std::lock_guard lock(failure_mutex_);
+  if (!failure_.empty()) throw Error(failure_);
+}
+
+void DeviceRunner::take_times(std::int64_t base) {
+  const auto at = [&](const DeviceEvent& e) {
+    return base + static_cast<std::int64_t>(1e9 * device_.seconds_between(*base_, e));
+  };
+  for (const Queue& q : queues_) {
+    for (const OpId id : q.issued) times_[index(id)] = {at(*starts_[index(id)]), at(*ends_[index(id)])};
+  }
+}
+
+RoutingCounts DeviceRunner::routing() const {
+  RoutingCounts sum;
+  for (const Queue& q : queues_) add_counts(sum, q.routing);
+  return sum;
+}
+
+RankMemory DeviceRunner::memory() const {
+  std::uint64_t outside = 0;
+  for (const Queue& q : queues_) outside += q.stream->scratch_bytes();
+  return {storage_.peak_bytes(),           storage_.held_bytes(),          storage_.reserved_bytes(), outside,
+          storage_.peak_bytes(Tier::host), storage_.peak_bytes(Tier::disk)};
+}
+
+std::span<std::byte> DeviceRunner::find(const Instance& instance) {
+  const std::span<std::byte> there = storage_.find(instance);
+  if (there.empty() || program_[instance.buffer].tier != Tier::device) return there;
+  const auto [at, fresh] = found_.try_emplace(instance);
+  Found& found = at->second;
+  if (fresh) {
+    device_.use();
+    found.at = there.data();
+    found.now.resize(there.size());
+    queues_[0].stream->copy(found.now.data(), found.at, found.now.size());
+    queues_[0].stream->record(*base_);
+    while (!device_.done(*base_)) std::this_thread::yield();
+    found.before = found.now;
+  }
+  return found.now;
+}
+
+void DeviceRunner::release_found() {
+  if (found_.empty()) return;
+  device_.use();
+  for (auto& [instance, found] : found_) {
+    if (found.now != found.before) queues_[0].stream->copy(found.at, found.now.data(), found.now.size());
+  }
+  queues_[0].stream->record(*base_);
+  while (!device_.done(*base_)) std::this_thread::yield();
+  found_.clear();
+}
+
+}  // namespace orrery

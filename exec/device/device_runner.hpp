@@ -1,0 +1,124 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/program/tail_history.hpp"
+#include "exec/device/arena_pool.hpp"
+#include "exec/device/device.hpp"
+#include "exec/device/shared_device.hpp"
+#include "exec/run/rank_runner.hpp"
+
+namespace orrery {
+
+/// What all ranks of a run on a device find out, for its report.
+class DeviceNotes {
+ public:
+  /// A kernel that the device has not: the host computed it.
+  void on_host(KernelKind);
+  [[nodiscard]] std::vector<std::string> host_kernels() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<KernelKind> on_host_;
+};
+
+/// Walks the lists of one rank on a device: lanes are streams, and what an op
+/// waits for are events.
+///
+/// The rank's thread issues all ops in list order and then waits for the device,
+/// so that it is ahead by as much as the device allows.  Memory comes from the
+/// rank's own pools (ArenaPool).  Kernels that the device has not, and ops on
+/// the host's lane, run on the host in the stream's order, on copies where their
+/// operands are the device's.
+class DeviceRunner final : public RankWalker {
+ public:
+  /// The rank needs one end of the world.
+  DeviceRunner(Device&, DeviceNotes&, const Program&, const Workload&, const DataSource&, World&, Rank,
+               const RankOptions&, Seconds watchdog);
+  ~DeviceRunner() override;
+
+  void start() override { device_.use(); }
+  void walk(std::uint64_t step, std::uint64_t data_step) override;
+  [[nodiscard]] const std::vector<OpTimes>& times() const override { return times_; }
+  void barrier() override { wait_for_all(communicator_, program_.mesh); }
+  [[nodiscard]] const RankProgress& progress() const override { return progress_; }
+  [[nodiscard]] std::uint64_t sent_bytes() const override { return sent_bytes_; }
+  [[nodiscard]] RoutingCounts routing() const override;
+  [[nodiscard]] RankMemory memory() const override;
+  [[nodiscard]] std::span<std::byte> find(const Instance&) override;
+  void release_found() override;
+
+ private:
+  /// One stream and what its ops on the host use.
+  struct Queue {
+    Lane lane;
+    std::unique_ptr<DeviceStream> stream;
+    std::vector<OpId> issued;           ///< of this list, in order
+    std::vector<std::uint64_t> waited;  ///< by lane: so many ops of it have been waited for
+    KernelScratch scratch;
+    RoutingCounts routing;
+    std::byte* staging = nullptr;  ///< copies for the host's kernels
+    std::uint64_t staging_bytes = 0;
+  };
+  /// An op ends before another begins: the first `count` of a lane.
+  struct After {
+    std::uint32_t lane = 0;
+    std::uint64_t count = 0;
+  };
+
+  void issue_all(std::uint64_t step, std::uint64_t data_step);
+  void issue(const OpRun&, std::uint64_t data_step, TailHistory<After>&, std::vector<After>& in_block);
+  void wait_on(Queue&, const After&);
+  void compute(Queue&, const Compute&);
+  void compute_on_host(Queue&, const Kernel&, const KernelContext&);
+  void collective(Queue&, const Collective&, DeviceEvent& start);
+  void exchange(Queue&, const Exchange&, DeviceEvent& start);
+  void copy(Queue&);
+  [[nodiscard]] Tier tier_of(std::uint32_t view) const;
+  [[nodiscard]] std::byte* staging(Queue&, std::uint64_t bytes);
+  /// Waits until the device has done all of the list.
+  void drain();
+  void take_times(std::int64_t base);
+
+  Device& device_;
+  DeviceNotes& notes_;
+  const Program& program_;
+  const Workload& workload_;
+  const DataSource& data_;
+  World& world_;
+  Communicator& communicator_;
+  Rank rank_;
+  RankOptions options_;
+  Seconds watchdog_;
+  std::vector<GroupHere> groups_;
+  std::array<ArenaPool*, tier_count> pools_{};
+  Storage storage_;
+  Issuer issuer_;
+  SharedDevice shared_;
+  std::vector<Queue> queues_;
+  std::array<std::uint32_t, lane_count> queue_of_{};  ///< by lane_number
+  RankProgress progress_;
+  std::unique_ptr<DeviceEvent> base_;
+  std::vector<std::unique_ptr<DeviceEvent>> starts_, ends_;  ///< by OpId
+  std::vector<OpTimes> times_;
+  IssuedOp op_;
+  std::vector<Operand> operands_;
+  std::vector<std::byte*> old_staging_;  ///< still in use by the list
+  std::uint64_t sent_bytes_ = 0;
+  std::mutex failure_mutex_;
+  std::string failure_;  ///< of a kernel on the host
+  struct Found {
+    std::byte* at = nullptr;
+    std::vector<std::byte> now, before;
+  };
+  std::map<Instance, Found> found_;
+};
+
+}  // namespace orrery

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "exec/device/device.hpp"
+#include "exec/run/execute.hpp"
+
+namespace orrery {
+
+/// What a run on a device was, for its report.
+struct DeviceRun {
+  RunResult result;
+  std::vector<std::string> notes;  ///< whole sentences
+};
+
+/// As execute(), with all ranks on one device, each a thread of this process
+/// (SharedDevice says how they meet).  `concurrent_lanes` of the options is
+/// taken as said, `poison` as not.  `origin` stands in traces: "run cuda".
+///
+/// Losses, weights and traffic are those of the host, but for rounding: the
+/// device's kernels add up in another order.  Repeated, a run gives the same bits.
+[[nodiscard]] DeviceRun execute_on_device(Device&, const std::string& origin, const Program&, const Workload&,
+                                          const DataSource&, const RunOptions&);
+
+}  // namespace orrery

@@ -1,0 +1,176 @@
+#include "exec/device/host_device.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <thread>
+
+#include "exec/kernels/device/device_kernels.hpp"
+#include "exec/kernels/device/host_launcher.hpp"
+#include "exec/kernels/device/reduction.hpp"
+
+namespace orrery {
+namespace {
+
+constexpr std::align_val_t alignment{256};
+/// Before each block, for its size.
+constexpr std::uint64_t head = 256;
+
+std::byte* take(std::uint64_t bytes) {
+  auto* p = static_cast<std::byte*>(::operator new[](bytes + head, alignment, std::nothrow));
+  if (p == nullptr) return nullptr;
+  std::memcpy(p, &bytes, sizeof bytes);
+  std::memset(p + head, 0xff, bytes);  // a NaN of every floating type: what is read too early shows
+  return p + head;
+}
+
+std::uint64_t give_back(std::byte* p) {
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, p - head, sizeof bytes);
+  ::operator delete[](p - head, alignment);
+  return bytes;
+}
+
+}  // namespace
+
+class HostDevice::Event final : public DeviceEvent {
+ public:
+  /// One recording.
+  struct Mark {
+    std::mutex mutex;
+    std::condition_variable reached;
+    bool done = false;
+    std::chrono::steady_clock::time_point at;
+  };
+  [[nodiscard]] std::shared_ptr<Mark> mark() const {
+    const std::lock_guard lock(mutex_);
+    return mark_;
+  }
+  std::shared_ptr<Mark> record() {
+    const std::lock_guard lock(mutex_);
+    mark_ = std::make_shared<Mark>();
+    return mark_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<Mark> mark_;
+};
+
+class HostDevice::Stream final : public DeviceStream {
+ public:
+  Stream() : thread_([this] { work(); }) {}
+  ~Stream() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_.store(true);
+      works_.clear();
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void record(DeviceEvent& event) override {
+    push([mark = static_cast<Event&>(event).record()] {
+      const std::lock_guard lock(mark->mutex);
+      mark->done = true;
+      mark->at = std::chrono::steady_clock::now();
+      mark->reached.notify_all();
+    });
+  }
+  void wait(const DeviceEvent& event) override {
+    push([this, mark = static_cast<const Event&>(event).mark()] {
+      if (!mark) return;
+      std::unique_lock lock(mark->mutex);
+      while (!mark->done && !stop_.load()) mark->reached.wait_for(lock, std::chrono::milliseconds(20));
+    });
+  }
+  void copy(void* to, const void* from, std::uint64_t bytes) override {
+    push([=] { std::memmove(to, from, bytes); });
+  }
+  void call(std::function<void()> w) override { push(std::move(w)); }
+  void run(const Kernel& kernel, std::span<const Operand> operands, const KernelContext& context) override {
+    push([this, kernel, context, all = std::vector<Operand>(operands.begin(), operands.end())] {
+      if (kernel.compute == DType::f64) {
+        device::launch_kernel<double>(launcher_, kernel, all, context);
+      } else {
+        device::launch_kernel<float>(launcher_, kernel, all, context);
+      }
+    });
+  }
+  void reduce(const ReductionShare& share) override {
+    push([this, share] { device::launch_reduction(launcher_, share); });
+  }
+  [[nodiscard]] std::uint64_t scratch_bytes() const override { return 0; }
+
+ private:
+  void push(std::function<void()> w) {
+    {
+      const std::lock_guard lock(mutex_);
+      works_.push_back(std::move(w));
+    }
+    changed_.notify_all();
+  }
+  void work() {
+    for (;;) {
+      std::function<void()> next;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return stop_.load() || !works_.empty(); });
+        if (stop_.load()) return;
+        next = std::move(works_.front());
+        works_.pop_front();
+      }
+      next();
+    }
+  }
+
+  device::HostLauncher launcher_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> works_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;  ///< last: it uses the others
+};
+
+HostDevice::HostDevice(std::uint64_t memory_bytes)
+    : info_{"this host, as a device", "threads", memory_bytes, memory_bytes} {}
+HostDevice::~HostDevice() = default;
+
+std::byte* HostDevice::allocate(std::uint64_t bytes) {
+  if (taken_.fetch_add(bytes) + bytes <= info_.memory_bytes) {
+    if (std::byte* p = take(bytes)) return p;
+  }
+  taken_.fetch_sub(bytes);
+  return nullptr;
+}
+void HostDevice::release(std::byte* p) { taken_.fetch_sub(give_back(p)); }
+std::byte* HostDevice::allocate_host(std::uint64_t bytes) { return take(bytes); }
+void HostDevice::release_host(std::byte* p) { static_cast<void>(give_back(p)); }
+std::unique_ptr<DeviceStream> HostDevice::make_stream() { return std::make_unique<Stream>(); }
+std::unique_ptr<DeviceEvent> HostDevice::make_event() { return std::make_unique<Event>(); }
+
+bool HostDevice::done(const DeviceEvent& event) {
+  const auto mark = static_cast<const Event&>(event).mark();
+  if (!mark) return true;
+  const std::lock_guard lock(mark->mutex);
+  return mark->done;
+}
+
+double HostDevice::seconds_between(const DeviceEvent& first, const DeviceEvent& second) {
+  const auto at = [](const DeviceEvent& e) {
+    const auto mark = static_cast<const Event&>(e).mark();
+    const std::lock_guard lock(mark->mutex);
+    return mark->at;
+  };
+  return std::chrono::duration<double>(at(second) - at(first)).count();
+}
+
+bool HostDevice::runs(const Kernel& kernel, std::span<const Operand> operands) const {
+  return device::has_kernel(kernel, operands);
+}
+
+}  // namespace orrery

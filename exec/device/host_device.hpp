@@ -1,0 +1,38 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "exec/device/device.hpp"
+
+namespace orrery {
+
+/// Threads of the host that behave like a GPU: a thread for each stream, events
+/// between them, memory of its own, and the GPU's kernel bodies.  What reads or
+/// writes too early does so here, too, and the thread checks see it.
+class HostDevice final : public Device {
+ public:
+  /// `memory_bytes`: what it pretends to have.
+  explicit HostDevice(std::uint64_t memory_bytes = std::uint64_t{64} << 30);
+  ~HostDevice() override;
+
+  [[nodiscard]] const DeviceInfo& info() const override { return info_; }
+  void use() override {}
+  [[nodiscard]] std::byte* allocate(std::uint64_t bytes) override;
+  void release(std::byte*) override;
+  [[nodiscard]] std::byte* allocate_host(std::uint64_t bytes) override;
+  void release_host(std::byte*) override;
+  [[nodiscard]] std::unique_ptr<DeviceStream> make_stream() override;
+  [[nodiscard]] std::unique_ptr<DeviceEvent> make_event() override;
+  [[nodiscard]] bool done(const DeviceEvent&) override;
+  [[nodiscard]] double seconds_between(const DeviceEvent&, const DeviceEvent&) override;
+  [[nodiscard]] bool runs(const Kernel&, std::span<const Operand>) const override;
+
+ private:
+  class Event;
+  class Stream;
+  DeviceInfo info_;
+  std::atomic<std::uint64_t> taken_{0};
+};
+
+}  // namespace orrery

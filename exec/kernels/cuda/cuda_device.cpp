@@ -1,0 +1,186 @@
+#include "exec/kernels/cuda/cuda_device.hpp"
+
+#include <array>
+
+#include "exec/kernels/cuda/cuda_check.hpp"
+#include "exec/kernels/cuda/launch.hpp"
+#include "exec/kernels/cuda/matrix_products.hpp"
+#include "exec/kernels/device/has_kernel.hpp"
+
+namespace orrery::cuda {
+namespace {
+
+class Event final : public DeviceEvent {
+ public:
+  Event() { require(cudaEventCreate(&event_), "make an event"); }
+  ~Event() override { cudaEventDestroy(event_); }
+  [[nodiscard]] cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+cudaEvent_t get(const DeviceEvent& e) { return static_cast<const Event&>(e).get(); }
+
+/// Owns a cudaStream_t; a base, so that it is there before and after what uses it.
+class OwnedStream {
+ public:
+  OwnedStream() { require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream"); }
+  ~OwnedStream() {
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  }
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+  [[nodiscard]] cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+class Stream final : public DeviceStream {
+ public:
+  explicit Stream(std::uint64_t shared_limit) : kernels_(stream_.get(), shared_limit) {}
+  ~Stream() override { cudaStreamSynchronize(stream_.get()); }
+
+  void record(DeviceEvent& e) override {
+    require(cudaEventRecord(orrery::cuda::get(e), stream_.get()), "record an event");
+  }
+  void wait(const DeviceEvent& e) override {
+    require(cudaStreamWaitEvent(stream_.get(), orrery::cuda::get(e), 0), "wait for an event");
+  }
+  void copy(void* to, const void* from, std::uint64_t bytes) override {
+    if (bytes > 0) require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.get()), "copy");
+  }
+  void call(std::function<void()> work) override {
+    auto kept = std::make_unique<std::function<void()>>(std::move(work));
+    const auto run = [](void* data) {
+      const std::unique_ptr<std::function<void()>> mine(static_cast<std::function<void()>*>(data));
+      (*mine)();
+    };
+    require(cudaLaunchHostFunc(stream_.get(), run, kept.get()), "call the host");
+    static_cast<void>(kept.release());  // the call's now
+  }
+  void run(const Kernel& kernel, std::span<const Operand> operands, const KernelContext& context) override {
+    kernels_.run(kernel, operands, context);
+  }
+  void reduce(const ReductionShare& share) override { kernels_.reduce(share); }
+  [[nodiscard]] std::uint64_t scratch_bytes() const override { return kernels_.held_bytes(); }
+
+ private:
+  OwnedStream stream_;
+  KernelQueue kernels_;
+};
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+class Gpu final : public Device {
+ public:
+  explicit Gpu(int number) : number_(number) {
+    use();
+    cudaDeviceProp properties{};
+    require(cudaGetDeviceProperties(&properties, number), "ask what the GPU is");
+    if (properties.major < 8) {
+      throw Error(std::string(properties.name) + " has compute capability " + std::to_string(properties.major) + "." +
+                  std::to_string(properties.minor) + "; the kernels are built for 8.0 and later");
+    }
+    shared_limit_ = properties.sharedMemPerBlockOptin - 1024;  // less what a body's sums need
+    int driver = 0, runtime = 0;
+    require(cudaDriverGetVersion(&driver), "ask for the driver's version");
+    require(cudaRuntimeGetVersion(&runtime), "ask for the runtime's version");
+    std::size_t free = 0, total = 0;
+    require(cudaMemGetInfo(&free, &total), "ask for free memory");
+    info_ = {properties.name, "CUDA " + version_text(runtime) + ", driver for " + version_text(driver), total, free};
+  }
+
+  [[nodiscard]] const DeviceInfo& info() const override { return info_; }
+  void use() override { require(cudaSetDevice(number_), "use the GPU"); }
+  [[nodiscard]] std::byte* allocate(std::uint64_t bytes) override {
+    return taken([&](void** p) { return cudaMalloc(p, bytes); }, "take GPU memory");
+  }
+  void release(std::byte* p) override { cudaFree(p); }
+  [[nodiscard]] std::byte* allocate_host(std::uint64_t bytes) override {
+    return taken([&](void** p) { return cudaHostAlloc(p, bytes, cudaHostAllocPortable); }, "take pinned memory");
+  }
+  void release_host(std::byte* p) override { cudaFreeHost(p); }
+  [[nodiscard]] std::unique_ptr<DeviceStream> make_stream() override { return std::make_unique<Stream>(shared_limit_); }
+  [[nodiscard]] std::unique_ptr<DeviceEvent> make_event() override { return std::make_unique<Event>(); }
+  [[nodiscard]] bool done(const DeviceEvent& e) override {
+    const cudaError_t code = cudaEventQuery(get(e));
+    if (code == cudaErrorNotReady) return false;
+    require(code, "go on: an earlier kernel failed");
+    return true;
+  }
+  [[nodiscard]] double seconds_between(const DeviceEvent& first, const DeviceEvent& second) override {
+    float milliseconds = 0.0F;
+    require(cudaEventElapsedTime(&milliseconds, get(first), get(second)), "read the time of an event");
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
+  [[nodiscard]] bool runs(const Kernel& k, std::span<const Operand> o) const override {
+    if (!device::has_kernel(k, o)) return false;
+    const auto types = [&](std::size_t a, std::size_t b, std::size_t c) {
+      return o[a].dtype == o[b].dtype && MatrixProducts::takes(o[a].dtype, o[c].dtype, k.compute);
+    };
+    const std::size_t more = k.options.dropout ? 2 : 0;
+    switch (k.kind) {
+      case KernelKind::gemm: return types(0, 1, 2);
+      case KernelKind::attention_unfused_forward: return types(0, 2, 1) && o[0].dtype == o[1].dtype;
+      case KernelKind::attention_unfused_backward:
+        return types(0, 1, 3 + more) && types(0, 2, 4 + more) && o[0].dtype == o[3 + more].dtype &&
+               o[0].dtype == o[4 + more].dtype;
+      default: return true;
+    }
+  }
+
+ private:
+  /// Null where there is no memory left.
+  template <class Take>
+  static std::byte* taken(Take take, const char* what) {
+    void* p = nullptr;
+    const cudaError_t code = take(&p);
+    if (code == cudaErrorMemoryAllocation) {
+      static_cast<void>(cudaGetLastError());  // it is no failure of what comes next
+      return nullptr;
+    }
+    require(code, what);
+    return static_cast<std::byte*>(p);
+  }
+  int number_;
+  std::uint64_t shared_limit_ = 0;
+  DeviceInfo info_;
+};
+
+}  // namespace
+
+int count_devices(std::string& why) {
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaSuccess && count > 0) return count;
+  static_cast<void>(cudaGetLastError());
+  if (code == cudaErrorInsufficientDriver) {
+    int driver = 0, runtime = 0;
+    static_cast<void>(cudaDriverGetVersion(&driver));
+    static_cast<void>(cudaRuntimeGetVersion(&runtime));
+    why = driver == 0 ? "there is no NVIDIA driver"
+                      : "the NVIDIA driver is for CUDA " + version_text(driver) +
+                            ", and this orrery needs one for CUDA " + version_text(runtime) + " or later";
+  } else if (code == cudaSuccess || code == cudaErrorNoDevice) {
+    why = "there is no NVIDIA GPU, or CUDA_VISIBLE_DEVICES hides all of them";
+  } else {
+    why = std::string("CUDA does not start: ") + cudaGetErrorString(code) + " (" + cudaGetErrorName(code) + ")";
+  }
+  return 0;
+}
+
+std::unique_ptr<Device> open_device(int number) {
+  std::string why;
+  const int count = count_devices(why);
+  if (count == 0) throw Error("no GPU to run on: " + why);
+  if (number < 0 || number >= count) {
+    throw Error("no GPU " + std::to_string(number) + ": there are " + std::to_string(count) + ", counted from 0");
+  }
+  return std::make_unique<Gpu>(number);
+}
+
+}  // namespace orrery::cuda

@@ -1,0 +1,28 @@
+#include "exec/kernels/cuda/cuda_launcher.cuh"
+#include "exec/kernels/cuda/launch.hpp"
+#include "exec/kernels/cuda/topics.cuh"
+#include "exec/kernels/device/device_kernels.hpp"
+#include "exec/kernels/device/reduction.hpp"
+
+namespace orrery::cuda {
+
+struct KernelQueue::Part {
+  Launcher launcher;
+};
+
+KernelQueue::KernelQueue(cudaStream_t stream, std::uint64_t shared_limit)
+    : part_(new Part{Launcher(stream, shared_limit)}) {}
+KernelQueue::~KernelQueue() = default;
+
+void KernelQueue::run(const Kernel& kernel, std::span<const Operand> operands, const KernelContext& context) {
+  if (kernel.compute == DType::f64) {
+    device::launch_kernel<double>(part_->launcher, kernel, operands, context);
+  } else {
+    device::launch_kernel<float>(part_->launcher, kernel, operands, context);
+  }
+}
+
+void KernelQueue::reduce(const ReductionShare& share) { device::launch_reduction(part_->launcher, share); }
+std::uint64_t KernelQueue::held_bytes() const { return part_->launcher.held_bytes(); }
+
+}  // namespace orrery::cuda

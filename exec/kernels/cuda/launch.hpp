@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "exec/kernels/device/reduction_share.hpp"
+#include "exec/kernels/kernel_runner.hpp"
+
+namespace orrery::cuda {
+
+/// Kernels of one stream, for sources that are not nvcc's.
+class KernelQueue {
+ public:
+  KernelQueue(cudaStream_t stream, std::uint64_t shared_limit);
+  ~KernelQueue();
+  KernelQueue(const KernelQueue&) = delete;
+  KernelQueue& operator=(const KernelQueue&) = delete;
+  /// Requires has_kernel.
+  void run(const Kernel&, std::span<const Operand>, const KernelContext&);
+  void reduce(const ReductionShare&);
+  [[nodiscard]] std::uint64_t held_bytes() const;
+
+ private:
+  struct Part;
+  std::unique_ptr<Part> part_;
+};
+
+}  // namespace orrery::cuda

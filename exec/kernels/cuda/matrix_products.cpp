@@ -1,0 +1,186 @@
+#include "exec/kernels/cuda/matrix_products.hpp"
+
+#include <string>
+
+#include "exec/kernels/cuda/cuda_check.hpp"
+
+namespace orrery::cuda {
+namespace {
+
+cudaDataType_t type_of(DType t) {
+  switch (t) {
+    case DType::f64: return CUDA_R_64F;
+    case DType::f32: return CUDA_R_32F;
+    case DType::bf16: return CUDA_R_16BF;
+    case DType::f16: return CUDA_R_16F;
+    case DType::i32:
+    case DType::u8:
+    case DType::f8: break;
+  }
+  throw Error("cuBLASLt: no products of " + std::string(name_of(t)));
+}
+
+/// The largest power of two, at most 256, that divides the addresses of all matrices of the batch.
+std::uint32_t alignment_of(const device::Product::Factor& f, std::uint64_t batch) {
+  std::uintptr_t at = reinterpret_cast<std::uintptr_t>(f.x.data);
+  if (batch > 1) at |= f.step * size_of(f.x.dtype);
+  std::uint32_t alignment = 256;
+  while (at % alignment != 0) alignment /= 2;
+  return alignment;
+}
+
+/// cuBLASLt's matrices are column-major: a row-major one is its own transpose there.
+class Layout {
+ public:
+  /// `rows` and `columns` as cuBLASLt sees what is stored.
+  Layout(DType t, std::uint64_t rows, std::uint64_t columns, const device::Product::Factor& f, std::uint64_t batch) {
+    require(cublasLtMatrixLayoutCreate(&layout_, type_of(t), rows, columns, static_cast<std::int64_t>(f.row)),
+            "describe a matrix");
+    if (batch == 1) return;
+    const auto count = static_cast<std::int32_t>(batch);
+    const auto step = static_cast<std::int64_t>(f.step);
+    require(cublasLtMatrixLayoutSetAttribute(layout_, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+            "describe a batch of matrices");
+    require(cublasLtMatrixLayoutSetAttribute(layout_, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step),
+            "describe a batch of matrices");
+  }
+  ~Layout() { cublasLtMatrixLayoutDestroy(layout_); }
+  Layout(const Layout&) = delete;
+  Layout& operator=(const Layout&) = delete;
+  [[nodiscard]] cublasLtMatrixLayout_t get() const { return layout_; }
+
+ private:
+  cublasLtMatrixLayout_t layout_ = nullptr;
+};
+
+class Description {
+ public:
+  Description(bool f64, bool transpose_first, bool transpose_second) {
+    require(cublasLtMatmulDescCreate(&description_, f64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                     f64 ? CUDA_R_64F : CUDA_R_32F),
+            "describe a product");
+    const cublasOperation_t first = transpose_first ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t second = transpose_second ? CUBLAS_OP_T : CUBLAS_OP_N;
+    set(CUBLASLT_MATMUL_DESC_TRANSA, first);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, second);
+  }
+  ~Description() { cublasLtMatmulDescDestroy(description_); }
+  Description(const Description&) = delete;
+  Description& operator=(const Description&) = delete;
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    require(cublasLtMatmulDescSetAttribute(description_, attribute, &value, sizeof value), "describe a product");
+  }
+  [[nodiscard]] cublasLtMatmulDesc_t get() const { return description_; }
+
+ private:
+  cublasLtMatmulDesc_t description_ = nullptr;
+};
+
+class Preference {
+ public:
+  Preference() { require(cublasLtMatmulPreferenceCreate(&preference_), "state what algorithms are wanted"); }
+  ~Preference() { cublasLtMatmulPreferenceDestroy(preference_); }
+  Preference(const Preference&) = delete;
+  Preference& operator=(const Preference&) = delete;
+  template <class T>
+  void set(cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+    require(cublasLtMatmulPreferenceSetAttribute(preference_, attribute, &value, sizeof value),
+            "state what algorithms are wanted");
+  }
+  [[nodiscard]] cublasLtMatmulPreference_t get() const { return preference_; }
+
+ private:
+  cublasLtMatmulPreference_t preference_ = nullptr;
+};
+
+}  // namespace
+
+MatrixProducts::~MatrixProducts() {
+  if (workspace_ != nullptr) cudaFree(workspace_);
+  if (handle_ != nullptr) cublasLtDestroy(handle_);
+}
+
+bool MatrixProducts::takes(DType factors, DType result, DType compute) {
+  const bool narrow = factors == DType::bf16 || factors == DType::f16;
+  if (compute == DType::f64) return factors == DType::f64 && result == DType::f64;
+  return (narrow && (result == factors || result == DType::f32)) || (factors == DType::f32 && result == DType::f32);
+}
+
+MatrixProducts::Key MatrixProducts::key_of(const device::Product& p) {
+  const auto number = [](auto x) { return static_cast<std::uint64_t>(x); };
+  return {
+      p.rows,
+      p.columns,
+      p.depth,
+      p.batch,
+      number(p.a.transposed) | number(p.b.transposed) << 1 | number(p.add) << 2 | number(p.bias.data != nullptr) << 3,
+      number(p.a.x.dtype),
+      number(p.b.x.dtype),
+      number(p.c.x.dtype),
+      number(p.compute == DType::f64),
+      p.a.row,
+      p.b.row,
+      p.c.row,
+      p.a.step,
+      p.b.step,
+      p.c.step,
+      alignment_of(p.a, p.batch),
+      alignment_of(p.b, p.batch),
+      alignment_of(p.c, p.batch)};
+}
+
+// Row-major C = op(A) op(B) is column-major C^T = op(B)^T op(A)^T: the factors change places, and what is stored
+// transposed stays so.
+void MatrixProducts::multiply(const device::Product& p) {
+  if (p.rows == 0 || p.columns == 0 || p.batch == 0) return;
+  if (handle_ == nullptr) {
+    require(cublasLtCreate(&handle_), "start");
+    require(cudaMalloc(&workspace_, workspace_size), "take memory for matrix products");
+  }
+  const bool f64 = p.compute == DType::f64;
+  Description description(f64, p.b.transposed, p.a.transposed);
+  if (p.bias.data != nullptr) {  // one for each of our columns, cuBLASLt's rows; of the result's type
+    description.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(p.bias.data));
+    description.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias.dtype));
+  }
+  const Layout first(p.b.x.dtype, p.b.transposed ? p.depth : p.columns, p.b.transposed ? p.columns : p.depth, p.b,
+                     p.batch);
+  const Layout second(p.a.x.dtype, p.a.transposed ? p.rows : p.depth, p.a.transposed ? p.depth : p.rows, p.a, p.batch);
+  const Layout result(p.c.x.dtype, p.columns, p.rows, p.c, p.batch);
+  const Key key = key_of(p);
+  auto found = chosen_.find(key);
+  if (found == chosen_.end()) {
+    Preference preference;
+    preference.set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_size);
+    // Parts of a long sum are added in an order that does not depend on timing.
+    preference.set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                   static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b, p.batch));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a, p.batch));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c, p.batch));
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c, p.batch));
+    cublasLtMatmulHeuristicResult_t best{};
+    int count = 0;
+    const cublasStatus_t asked =
+        cublasLtMatmulAlgoGetHeuristic(handle_, description.get(), first.get(), second.get(), result.get(),
+                                       result.get(), preference.get(), 1, &best, &count);
+    if (asked != CUBLAS_STATUS_SUCCESS || count == 0) {
+      throw Error("cuBLASLt: no algorithm for [" + std::to_string(p.rows) + ", " + std::to_string(p.depth) +
+                  "] times [" + std::to_string(p.depth) + ", " + std::to_string(p.columns) + "] of " +
+                  std::string(name_of(p.a.x.dtype)) + " into " + std::string(name_of(p.c.x.dtype)) + ": " +
+                  cublasLtGetStatusString(asked));
+    }
+    found = chosen_.emplace(key, best.algo).first;
+  }
+  const double alpha = p.alpha, beta = p.add ? 1.0 : 0.0;
+  const auto alpha32 = static_cast<float>(alpha), beta32 = static_cast<float>(beta);
+  require(
+      cublasLtMatmul(handle_, description.get(), f64 ? static_cast<const void*>(&alpha) : &alpha32, p.b.x.data,
+                     first.get(), p.a.x.data, second.get(), f64 ? static_cast<const void*>(&beta) : &beta32, p.c.x.data,
+                     result.get(), p.c.x.data, result.get(), &found->second, workspace_, workspace_size, stream_),
+      "multiply");
+}
+
+}  // namespace orrery::cuda

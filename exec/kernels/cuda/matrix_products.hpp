@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cublasLt.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+
+#include "exec/kernels/device/launcher.hpp"
+
+namespace orrery::cuda {
+
+/// Products by cuBLASLt on one stream.  Its choice of an algorithm is asked for
+/// once for each shape and kept, so that a run repeats bit for bit.
+class MatrixProducts {
+ public:
+  explicit MatrixProducts(cudaStream_t stream) : stream_(stream) {}
+  ~MatrixProducts();
+  MatrixProducts(const MatrixProducts&) = delete;
+  MatrixProducts& operator=(const MatrixProducts&) = delete;
+
+  /// Without the bias.  Throws Error where cuBLASLt has no algorithm.
+  void multiply(const device::Product&);
+  [[nodiscard]] std::uint64_t workspace_bytes() const { return workspace_ == nullptr ? 0 : workspace_size; }
+
+  /// Whether cuBLASLt multiplies such types: factors alike, and the result like them or f32.
+  [[nodiscard]] static bool takes(DType factors, DType result, DType compute);
+
+ private:
+  /// As NVIDIA recommends for Hopper; enough for every algorithm there.
+  static constexpr std::uint64_t workspace_size = std::uint64_t{32} << 20;
+  using Key = std::array<std::uint64_t, 18>;
+  [[nodiscard]] static Key key_of(const device::Product&);
+
+  cudaStream_t stream_;
+  cublasLtHandle_t handle_ = nullptr;
+  void* workspace_ = nullptr;
+  std::map<Key, cublasLtMatmulAlgo_t> chosen_;
+};
+
+}  // namespace orrery::cuda

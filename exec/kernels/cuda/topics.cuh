@@ -1,0 +1,25 @@
+#pragma once
+
+#include "exec/kernels/cuda/cuda_launcher.cuh"
+#include "exec/kernels/device/device_kernels.hpp"
+
+/// The kernels are compiled topic by topic, each in a source of its own (launch_*.cu), side by side.
+#define ORRERY_TOPIC(keyword, function)                                                                        \
+  keyword template bool function<float>(cuda::Launcher&, const Kernel&, std::span<const Operand>,              \
+                                        const KernelContext&);                                                 \
+  keyword template bool function<double>(cuda::Launcher&, const Kernel&, std::span<const Operand>,             \
+                                         const KernelContext&);
+
+namespace orrery::device {
+
+#if !defined(ORRERY_INSTANTIATES)
+ORRERY_TOPIC(extern, run_elementwise)
+ORRERY_TOPIC(extern, run_norms)
+ORRERY_TOPIC(extern, run_embeddings)
+ORRERY_TOPIC(extern, run_attention)
+ORRERY_TOPIC(extern, run_flash_attention)
+ORRERY_TOPIC(extern, run_losses)
+ORRERY_TOPIC(extern, run_optimizer)
+#endif
+
+}  // namespace orrery::device

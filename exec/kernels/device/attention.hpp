@@ -1,0 +1,267 @@
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "exec/kernels/cpu/heads.hpp"
+#include "exec/kernels/device/launcher.hpp"
+
+/// Attention with the matrix of probabilities in memory: matrix products and row kernels.
+namespace orrery::device {
+
+/// Which probabilities dropout keeps; `on` false: all.
+struct ProbabilityMask {
+  cpu::ProbabilityDropout key;
+  bool on;
+  [[nodiscard]] ORRERY_ON_DEVICE bool keeps(std::uint64_t sequence, std::uint64_t head, std::uint64_t query,
+                                            std::uint64_t position) const {
+    return !on || key.keeps(key.row(sequence, head, query) + position);
+  }
+};
+
+/// Of a kernel on packed qkv.
+[[nodiscard]] inline ProbabilityMask probability_mask(const Kernel& k, const KernelContext& c, const Place& qkv) {
+  const cpu::Heads heads(k);
+  if (k.options.dropout) return {cpu::ProbabilityDropout(k, c, qkv, heads), true};
+  Kernel keeps_all = k;
+  keeps_all.parameter = 0.0;
+  const Workload none;
+  KernelContext context = c;
+  context.workload = &none;
+  return {cpu::ProbabilityDropout(keeps_all, context, qkv, heads), false};
+}
+/// What is kept grows by so much.
+template <class T>
+[[nodiscard]] T kept_factor(const Kernel& k) {
+  return static_cast<T>(k.options.dropout ? 1.0 / (1.0 - k.parameter) : 1.0);
+}
+
+/// A row of scores becomes its softmax; a block for each (sequence, head, query).
+template <class T>
+struct SoftmaxForward {
+  Elements scores, mask, dropped;
+  ProbabilityMask dropout;
+  std::uint64_t heads, length;
+  T inverse;  ///< of what dropout keeps
+  bool causal;
+  template <class Block>
+  ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
+    const std::uint64_t query = row % length;
+    const std::uint64_t head = row / length % heads;
+    const std::uint64_t sequence = row / length / heads;
+    const std::uint64_t visible = causal ? query + 1 : length;
+    const std::uint64_t first = row * length;
+    T most = -std::numeric_limits<T>::infinity();
+    for (std::uint64_t j = b.thread(); j < visible; j += b.threads()) {
+      const T v = scores.load<T>(first + j);
+      most = most < v ? v : most;
+    }
+    most = b.largest(most);
+    T sum{0};
+    for (std::uint64_t j = b.thread(); j < visible; j += b.threads()) sum += std::exp(scores.load<T>(first + j) - most);
+    sum = b.sum(sum);
+    for (std::uint64_t j = b.thread(); j < length; j += b.threads()) {
+      const T p = j < visible ? std::exp(scores.load<T>(first + j) - most) / sum : T{0};
+      scores.store(first + j, p);
+      if (!dropout.on) continue;
+      const bool kept = dropout.keeps(sequence, head, query, j);
+      mask.bytes()[first + j] = kept ? 1 : 0;
+      dropped.store(first + j, kept ? p * inverse : T{0});
+    }
+  }
+};
+
+// dS = P (dP - rowsum(dP P)), dP = dropout(dC v^T), which the row holds.
+template <class T>
+struct SoftmaxBackward {
+  Elements probabilities, mask, d;  ///< mask: none where data is null
+  std::uint64_t length;
+  T inverse;
+  bool causal;
+  template <class Block>
+  ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
+    const std::uint64_t visible = causal ? row % length + 1 : length;
+    const std::uint64_t first = row * length;
+    T dot{0};
+    for (std::uint64_t j = b.thread(); j < visible; j += b.threads()) {
+      dot += dropped(first + j) * probabilities.load<T>(first + j);
+    }
+    dot = b.sum(dot);
+    for (std::uint64_t j = b.thread(); j < length; j += b.threads()) {
+      const T v = j < visible ? probabilities.load<T>(first + j) * (dropped(first + j) - dot) : T{0};
+      d.store(first + j, v);
+    }
+  }
+  [[nodiscard]] ORRERY_ON_DEVICE T dropped(std::uint64_t i) const {
+    if (mask.data != nullptr) return mask.bytes()[i] != 0 ? d.load<T>(i) * inverse : T{0};
+    return d.load<T>(i);
+  }
+};
+
+/// sums[groups, length, width] into the columns of a packed row, for one sequence; i counts (position, group, feature).
+template <class T>
+struct PutHeads {
+  const T* sums;
+  Elements packed;
+  std::uint64_t groups, length, width;
+  std::uint64_t batch, sequence, row, column, group_width;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::uint64_t feature = i % width;
+    const std::uint64_t group = i / width % groups;
+    const std::uint64_t position = i / width / groups;
+    packed.store((position * batch + sequence) * row + column + group * group_width + feature,
+                 sums[(group * length + position) * width + feature]);
+  }
+};
+
+/// The products of unfused attention.  Those of one sequence and of one member
+/// of each group of heads, which share a key and a value, are one batch.
+template <class T, class Launcher>
+class UnfusedAttention {
+ public:
+  UnfusedAttention(Launcher& l, const Kernel& k) : l_(l), k_(k), s_(k) {}
+
+  void forward(std::span<const Operand> o, const KernelContext& c) {
+    const bool dropout = k_.options.dropout;
+    const std::uint64_t square = s_.length * s_.length;
+    for_each_member([&](std::uint64_t sequence, std::uint64_t member) {
+      Product p = product(s_.length, s_.length, s_.dim);
+      p.a = query(o[0], sequence, member);
+      p.b = key(o[0], sequence, true);
+      p.c = scores(o[2], sequence, member, square);
+      p.alpha = s_.scale();
+      l_.multiply(p);
+    });
+    SoftmaxForward<T> f{Elements(o[2]),
+                        dropout ? Elements(o[3]) : Elements{},
+                        dropout ? Elements(o[4]) : Elements{},
+                        probability_mask(k_, c, o[0].place),
+                        s_.heads,
+                        s_.length,
+                        kept_factor<T>(k_),
+                        k_.options.causal};
+    for_each_row(l_, s_.batch * s_.heads * s_.length, f);
+    for_each_member([&](std::uint64_t sequence, std::uint64_t member) {
+      Product p = product(s_.length, s_.value, s_.length);
+      p.a = scores(o[dropout ? 4 : 2], sequence, member, square);
+      p.b = value(o[0], sequence, false);
+      p.c = context(o[1], sequence, member);
+      l_.multiply(p);
+    });
+  }
+
+  void backward(std::span<const Operand> o) {
+    const bool dropout = k_.options.dropout;
+    const std::uint64_t square = s_.length * s_.length;
+    const Operand& dqkv = o[dropout ? 5 : 3];
+    const Operand& dscores = o[dropout ? 6 : 4];
+    for_each_member([&](std::uint64_t sequence, std::uint64_t member) {
+      Product p = product(s_.length, s_.length, s_.value);
+      p.a = context(o[0], sequence, member);
+      p.b = value(o[1], sequence, true);
+      p.c = scores(dscores, sequence, member, square);
+      l_.multiply(p);
+    });
+    for_each_row(l_, s_.batch * s_.heads * s_.length,
+                 SoftmaxBackward<T>{Elements(o[2]), dropout ? Elements(o[3]) : Elements{}, Elements(dscores), s_.length,
+                                    kept_factor<T>(k_), k_.options.causal});
+    // Sums over the heads of a group are kept in the type of the arithmetic.
+    const std::uint64_t keys = s_.kv_heads * s_.length * s_.dim;
+    const std::uint64_t values = s_.kv_heads * s_.length * s_.value;
+    auto* dk = static_cast<T*>(l_.scratch((keys + values) * sizeof(T)));
+    T* dv = dk + keys;
+    const DType type = sizeof(T) == 8 ? DType::f64 : DType::f32;
+    for (std::uint64_t sequence = 0; sequence < s_.batch; ++sequence) {
+      for (std::uint64_t member = 0; member < s_.group; ++member) {
+        Product q = product(s_.length, s_.dim, s_.length);
+        q.a = scores(dscores, sequence, member, square);
+        q.b = key(o[1], sequence, false);
+        q.c = query(dqkv, sequence, member);
+        q.alpha = s_.scale();
+        l_.multiply(q);
+        Product p = product(s_.length, s_.dim, s_.length);
+        p.a = transposed(scores(dscores, sequence, member, square));
+        p.b = query(o[1], sequence, member);
+        p.c = {Elements(dk, type), false, s_.dim, s_.length * s_.dim};
+        p.alpha = s_.scale();
+        p.add = member > 0;
+        l_.multiply(p);
+        Product w = product(s_.length, s_.value, s_.length);
+        w.a = transposed(scores(o[dropout ? 4 : 2], sequence, member, square));
+        w.b = context(o[0], sequence, member);
+        w.c = {Elements(dv, type), false, s_.value, s_.length * s_.value};
+        w.add = member > 0;
+        l_.multiply(w);
+      }
+      for_each(l_, keys,
+               PutHeads<T>{dk, Elements(dqkv), s_.kv_heads, s_.length, s_.dim, s_.batch, sequence, s_.qkv_width(),
+                           s_.key_column(0), s_.group_width()});
+      for_each(l_, values,
+               PutHeads<T>{dv, Elements(dqkv), s_.kv_heads, s_.length, s_.value, s_.batch, sequence, s_.qkv_width(),
+                           s_.value_column(0), s_.group_width()});
+    }
+  }
+
+ private:
+  template <class F>
+  void for_each_member(F f) {
+    for (std::uint64_t sequence = 0; sequence < s_.batch; ++sequence) {
+      for (std::uint64_t member = 0; member < s_.group; ++member) f(sequence, member);
+    }
+  }
+  [[nodiscard]] Product product(std::uint64_t rows, std::uint64_t columns, std::uint64_t depth) const {
+    Product p;
+    p.rows = rows;
+    p.columns = columns;
+    p.depth = depth;
+    p.batch = s_.kv_heads;
+    p.compute = k_.compute;
+    return p;
+  }
+  [[nodiscard]] static Product::Factor transposed(Product::Factor f) {
+    f.transposed = !f.transposed;
+    return f;
+  }
+  /// [length, ..] of one sequence at a column of packed qkv, for every group.
+  [[nodiscard]] Product::Factor packed(const Operand& qkv, std::uint64_t sequence, std::uint64_t column,
+                                       bool turned) const {
+    return {at(Elements(qkv), sequence * s_.qkv_width() + column), turned, s_.batch * s_.qkv_width(), s_.group_width()};
+  }
+  [[nodiscard]] Product::Factor query(const Operand& qkv, std::uint64_t sequence, std::uint64_t member) const {
+    return packed(qkv, sequence, member * s_.dim, false);
+  }
+  [[nodiscard]] Product::Factor key(const Operand& qkv, std::uint64_t sequence, bool turned) const {
+    return packed(qkv, sequence, s_.key_column(0), turned);
+  }
+  [[nodiscard]] Product::Factor value(const Operand& qkv, std::uint64_t sequence, bool turned) const {
+    return packed(qkv, sequence, s_.value_column(0), turned);
+  }
+  /// [length, value] of heads `member`, group + member, 2 group + member, ...
+  [[nodiscard]] Product::Factor context(const Operand& x, std::uint64_t sequence, std::uint64_t member) const {
+    return {at(Elements(x), sequence * s_.context_width() + member * s_.value), false, s_.batch * s_.context_width(),
+            s_.group * s_.value};
+  }
+  [[nodiscard]] Product::Factor scores(const Operand& x, std::uint64_t sequence, std::uint64_t member,
+                                       std::uint64_t square) const {
+    return {at(Elements(x), (sequence * s_.heads + member) * square), false, s_.length, s_.group * square};
+  }
+
+  Launcher& l_;
+  const Kernel& k_;
+  cpu::Heads s_;
+};
+
+template <class T, class Launcher>
+bool run_attention(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
+  if (k.kind == KernelKind::attention_unfused_forward) {
+    UnfusedAttention<T, Launcher>(l, k).forward(o, c);
+    return true;
+  }
+  if (k.kind == KernelKind::attention_unfused_backward) {
+    UnfusedAttention<T, Launcher>(l, k).backward(o);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace orrery::device

@@ -1,0 +1,154 @@
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "exec/kernels/device/launcher.hpp"
+
+/// Cross-entropy over a vocabulary of which this rank holds a part, a block for
+/// each row; and scalars of the loss.
+namespace orrery::device {
+
+/// Entries [first, first + valid) of the vocabulary; columns beyond are
+/// padding, whose logits count as minus infinity.
+struct VocabularyPart {
+  std::int64_t first = 0;
+  std::uint64_t valid = 0;
+
+  VocabularyPart(const Kernel& k, const Place& logits) : valid(k.columns) {
+    if (logits.shard == nullptr) return;
+    const std::size_t last = logits.shard->rank - 1U;
+    const std::uint64_t begin = logits.box.offset[last];
+    const std::uint64_t whole = logits.shard->dims[last].valid;
+    first = static_cast<std::int64_t>(begin);
+    valid = whole > begin ? std::min(k.columns, whole - begin) : 0;
+  }
+  [[nodiscard]] ORRERY_ON_DEVICE bool holds(std::int64_t entry) const {
+    return entry >= first && entry < first + static_cast<std::int64_t>(valid);
+  }
+  [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t column(std::int64_t entry) const {
+    return static_cast<std::uint64_t>(entry - first);
+  }
+};
+
+template <class T>
+struct CrossEntropyMax {
+  Elements logits, largest;
+  VocabularyPart part;
+  std::uint64_t columns;
+  template <class Block>
+  ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
+    T most = -std::numeric_limits<T>::infinity();
+    for (std::uint64_t c = b.thread(); c < part.valid; c += b.threads()) {
+      const T v = logits.load<T>(row * columns + c);
+      most = most < v ? v : most;
+    }
+    most = b.largest(most);
+    if (b.thread() == 0) largest.store(row, most);
+  }
+};
+
+template <class T>
+struct CrossEntropySum {
+  Elements logits, largest, targets, sums, target_logits;
+  VocabularyPart part;
+  std::uint64_t columns;
+  template <class Block>
+  ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
+    const T most = largest.load<T>(row);
+    T sum{0};
+    for (std::uint64_t c = b.thread(); c < part.valid; c += b.threads()) {
+      sum += std::exp(logits.load<T>(row * columns + c) - most);
+    }
+    sum = b.sum(sum);
+    if (b.thread() != 0) return;
+    const std::int64_t target = targets.whole(row);
+    sums.store(row, sum);
+    target_logits.store(row, part.holds(target) ? logits.load<T>(row * columns + part.column(target)) : T{0});
+  }
+};
+
+/// loss += log(sum) + max - logit of the target, over rows that have one; in double, by one block.
+struct CrossEntropyLoss {
+  Elements largest, sums, target_logits, targets, loss;
+  std::uint64_t rows;
+  template <class Block>
+  ORRERY_KERNEL_BODY void operator()(Block& b) const {
+    double sum = 0.0;
+    for (std::uint64_t row = b.thread(); row < rows; row += b.threads()) {
+      if (targets.whole(row) < 0) continue;
+      sum += std::log(sums.load<double>(row)) + largest.load<double>(row) - target_logits.load<double>(row);
+    }
+    sum = b.sum(sum);
+    if (b.thread() == 0) loss.store(0, loss.load<double>(0) + sum);
+  }
+};
+
+template <class T>
+struct CrossEntropyBackward {
+  Elements logits, largest, sums, targets, count, scale;  ///< scale: of the loss, none where data is null
+  VocabularyPart part;
+  std::uint64_t columns;
+  double share;
+  template <class Block>
+  ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
+    const std::int64_t target = targets.whole(row);
+    const double scaled = scale.data != nullptr ? scale.load<double>(0) : 1.0;
+    const double weight = share * scaled / count.load<double>(0);
+    const T most = largest.load<T>(row);
+    const auto factor = static_cast<T>(weight / sums.load<double>(row));
+    for (std::uint64_t c = b.thread(); c < columns; c += b.threads()) {
+      const std::uint64_t i = row * columns + c;
+      T d{0};
+      if (target >= 0 && c < part.valid) {
+        d = std::exp(logits.load<T>(i) - most) * factor;
+        if (part.holds(target) && part.column(target) == c) d -= static_cast<T>(weight);
+      }
+      logits.store(i, d);
+    }
+  }
+};
+
+struct MeanLoss {
+  Elements loss, count;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t) const { loss.store(0, loss.load<double>(0) / count.load<double>(0)); }
+};
+
+struct AddLosses {
+  Elements losses, loss;
+  std::uint64_t rows;
+  double weight;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t) const {
+    double sum = 0.0;
+    for (std::uint64_t i = 0; i < rows; ++i) sum += losses.load<double>(i);
+    loss.store(0, loss.load<double>(0) + weight * sum);
+  }
+};
+
+template <class T, class Launcher>
+bool run_losses(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext&) {
+  const auto x = [&](std::size_t i) { return Elements(o[i]); };
+  switch (k.kind) {
+    case KernelKind::cross_entropy_max:
+      for_each_row(l, k.rows, CrossEntropyMax<T>{x(0), x(1), VocabularyPart(k, o[0].place), k.columns});
+      return true;
+    case KernelKind::cross_entropy_sum:
+      for_each_row(l, k.rows,
+                   CrossEntropySum<T>{x(0), x(1), x(2), x(3), x(4), VocabularyPart(k, o[0].place), k.columns});
+      return true;
+    case KernelKind::cross_entropy_loss:
+      l.launch(CrossEntropyLoss{x(0), x(1), x(2), x(3), x(4), k.rows}, 1, usual_threads, 0);
+      return true;
+    case KernelKind::cross_entropy_backward:
+      for_each_row(
+          l, k.rows,
+          CrossEntropyBackward<T>{x(0), x(1), x(2), x(3), x(4), k.options.scaled ? x(5) : Elements{},
+                                  VocabularyPart(k, o[0].place), k.columns, k.parameter > 0.0 ? k.parameter : 1.0});
+      return true;
+    case KernelKind::mean_loss: for_each(l, 1, MeanLoss{x(0), x(1)}); return true;
+    case KernelKind::add_losses: for_each(l, 1, AddLosses{x(0), x(1), k.rows, k.parameter}); return true;
+    default: return false;
+  }
+}
+
+}  // namespace orrery::device

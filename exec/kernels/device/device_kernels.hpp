@@ -1,0 +1,41 @@
+#pragma once
+
+#include "exec/kernels/device/attention.hpp"
+#include "exec/kernels/device/cross_entropy.hpp"
+#include "exec/kernels/device/elementwise.hpp"
+#include "exec/kernels/device/embedding.hpp"
+#include "exec/kernels/device/flash_attention.hpp"
+#include "exec/kernels/device/has_kernel.hpp"
+#include "exec/kernels/device/norm.hpp"
+#include "exec/kernels/device/optimizer.hpp"
+
+namespace orrery::device {
+
+/// C[rows, columns] (=, +=) op(A) op(B) (+ bias).
+template <class Launcher>
+bool run_gemm(Launcher& l, const Kernel& k, std::span<const Operand> o) {
+  if (k.kind != KernelKind::gemm) return false;
+  Product p;
+  p.rows = k.rows;
+  p.columns = k.columns;
+  p.depth = k.depth;
+  p.a = {Elements(o[0]), k.options.transpose_a, k.options.transpose_a ? k.rows : k.depth, 0};
+  p.b = {Elements(o[1]), k.options.transpose_b, k.options.transpose_b ? k.depth : k.columns, 0};
+  p.c = {Elements(o[2]), false, k.columns, 0};
+  if (k.options.bias) p.bias = Elements(o[3]);
+  p.add = o[2].accumulate;
+  p.compute = k.compute;
+  l.multiply(p);
+  return true;
+}
+
+/// Launches a kernel of which has_kernel says yes.
+template <class T, class Launcher>
+void launch_kernel(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
+  const bool done = run_gemm(l, k, o) || run_elementwise<T>(l, k, o, c) || run_norms<T>(l, k, o, c) ||
+                    run_embeddings<T>(l, k, o, c) || run_attention<T>(l, k, o, c) ||
+                    run_flash_attention<T>(l, k, o, c) || run_losses<T>(l, k, o, c) || run_optimizer<T>(l, k, o, c);
+  ORRERY_ASSERT(done, name_of(k.kind));
+}
+
+}  // namespace orrery::device

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/base/dtype.hpp"
+#include "exec/kernels/convert.hpp"
+#include "exec/kernels/device/on_device.hpp"
+#include "exec/kernels/kernel_runner.hpp"
+
+namespace orrery::device {
+
+/// An operand as a kernel body sees it: elements of a type that is known when
+/// it runs.  The branch is the same for all threads; what these kernels wait
+/// for is memory.
+struct Elements {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+
+  Elements() = default;
+  explicit Elements(const Operand& o) : data(o.data), dtype(o.dtype) {}
+  ORRERY_ON_DEVICE Elements(void* memory, DType type) : data(memory), dtype(type) {}
+
+  /// As load_elements (exec/kernels/convert.hpp) converts, but for f8, which no body here takes.
+  template <class T>
+  [[nodiscard]] ORRERY_ON_DEVICE T load(std::uint64_t i) const {
+    switch (dtype) {
+      case DType::f64: return static_cast<T>(static_cast<const double*>(data)[i]);
+      case DType::f32: return static_cast<T>(static_cast<const float*>(data)[i]);
+      case DType::bf16: return static_cast<T>(from_bf16(static_cast<const std::uint16_t*>(data)[i]));
+      case DType::f16: return static_cast<T>(from_f16(static_cast<const std::uint16_t*>(data)[i]));
+      case DType::i32: return static_cast<T>(static_cast<const std::int32_t*>(data)[i]);
+      case DType::u8: return static_cast<T>(static_cast<const std::uint8_t*>(data)[i]);
+      case DType::f8: break;
+    }
+    return T{0};
+  }
+  /// Rounded to nearest, ties to even; f64 goes to 16 bits by way of f32.
+  template <class T>
+  ORRERY_ON_DEVICE void store(std::uint64_t i, T value) const {
+    switch (dtype) {
+      case DType::f64: static_cast<double*>(data)[i] = static_cast<double>(value); return;
+      case DType::f32: static_cast<float*>(data)[i] = static_cast<float>(value); return;
+      case DType::bf16: static_cast<std::uint16_t*>(data)[i] = bf16_of(static_cast<float>(value)); return;
+      case DType::f16: static_cast<std::uint16_t*>(data)[i] = f16_of(static_cast<float>(value)); return;
+      case DType::i32:
+      case DType::u8:
+      case DType::f8: return;
+    }
+  }
+  [[nodiscard]] ORRERY_ON_DEVICE std::int32_t whole(std::uint64_t i) const {
+    return static_cast<const std::int32_t*>(data)[i];
+  }
+  [[nodiscard]] ORRERY_ON_DEVICE std::uint8_t* bytes() const { return static_cast<std::uint8_t*>(data); }
+};
+
+}  // namespace orrery::device

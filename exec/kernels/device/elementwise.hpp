@@ -1,0 +1,250 @@
+#pragma once
+
+#include <cmath>
+
+#include "exec/kernels/cpu/dropout_key.hpp"
+#include "exec/kernels/device/global_place.hpp"
+#include "exec/kernels/device/launcher.hpp"
+
+/// Kernels that treat every element alike, and column sums.
+namespace orrery::device {
+
+// gelu(x) = x / (1 + e), e = exp(-2 u), u = c (x + a x^3), c = sqrt(2 / pi), a = 0.044715.
+// Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016, the tanh form.
+template <class T>
+[[nodiscard]] ORRERY_ON_DEVICE inline T gelu_exponential(T x) {
+  const T u = static_cast<T>(0.79788456080286535588) * (x + static_cast<T>(0.044715) * x * x * x);
+  const T power = T{-2} * u;
+  return std::exp(power < T{80} ? power : T{80});  // below overflow
+}
+
+template <class T>
+struct GeluForward {
+  Elements x, y;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const T v = x.load<T>(i);
+    y.store(i, v / (T{1} + gelu_exponential(v)));
+  }
+};
+
+// With p = 1 / (1 + e):  gelu' = p + x p (1 - p) 2 u', and 1 - p = e p without cancellation.
+template <class T>
+struct GeluBackward {
+  Elements x, d;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const T v = x.load<T>(i);
+    const T e = gelu_exponential(v);
+    const T p = T{1} / (T{1} + e);
+    const T du = static_cast<T>(0.79788456080286535588) * (T{1} + T{3} * static_cast<T>(0.044715) * v * v);
+    d.store(i, d.load<T>(i) * (p + v * (p * (e * p)) * T{2} * du));
+  }
+};
+
+/// exp(-x), held below overflow: the logistic function is 1 / (1 + e).
+template <class T>
+[[nodiscard]] ORRERY_ON_DEVICE inline T logistic_exponential(T x) {
+  return std::exp(-x < T{80} ? -x : T{80});
+}
+
+/// pre[T, 2, f]: gate, then up.
+template <class T>
+struct SwigluForward {
+  Elements pre, y;
+  std::uint64_t columns;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::uint64_t at_gate = i / columns * 2 * columns + i % columns;
+    const T gate = pre.load<T>(at_gate);
+    y.store(i, gate / (T{1} + logistic_exponential(gate)) * pre.load<T>(at_gate + columns));
+  }
+};
+
+// silu' = s (1 + x (1 - s)), s the logistic function.
+template <class T>
+struct SwigluBackward {
+  Elements pre, dy, dpre;
+  std::uint64_t columns;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::uint64_t at_gate = i / columns * 2 * columns + i % columns;
+    const T gate = pre.load<T>(at_gate);
+    const T up = pre.load<T>(at_gate + columns);
+    const T d = dy.load<T>(i);
+    const T e = logistic_exponential(gate);
+    const T s = T{1} / (T{1} + e);
+    dpre.store(at_gate, d * up * s * (T{1} + gate * (e * s)));
+    dpre.store(at_gate + columns, d * gate * s);
+  }
+};
+
+template <class T>
+struct AddRow {
+  Elements row, x;
+  std::uint64_t columns;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const { x.store(i, x.load<T>(i) + row.load<T>(i % columns)); }
+};
+
+template <class T>
+struct AddTo {
+  Elements x, sum;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const { sum.store(i, sum.load<T>(i) + x.load<T>(i)); }
+};
+
+template <class T>
+struct Convert {
+  Elements x, y;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const { y.store(i, x.load<T>(i)); }
+};
+
+/// Which elements of rows of features a dropout site keeps.
+struct RowDropout {
+  cpu::DropoutKey key;
+  GlobalIndex where;
+  std::uint64_t first, columns;
+  [[nodiscard]] ORRERY_ON_DEVICE bool keeps(std::uint64_t i) const {
+    return key.keeps(where(first + i / columns * columns) + i % columns);
+  }
+};
+
+// y = residual + dropout(x + bias).
+template <class T>
+struct Residual {
+  Elements x, bias, residual, y;  ///< bias may be none
+  std::uint64_t columns;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    T branch = x.load<T>(i);
+    if (bias.data != nullptr) branch += bias.load<T>(i % columns);
+    y.store(i, residual.load<T>(i) + branch);
+  }
+};
+template <class T>
+struct ResidualDropout {
+  Residual<T> plain;
+  Elements mask;
+  RowDropout dropout;
+  T inverse;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    T branch = plain.x.template load<T>(i);
+    if (plain.bias.data != nullptr) branch += plain.bias.template load<T>(i % plain.columns);
+    const bool kept = dropout.keeps(i);
+    mask.bytes()[i] = kept ? 1 : 0;
+    plain.y.store(i, plain.residual.template load<T>(i) + (kept ? branch * inverse : T{0}));
+  }
+};
+template <class T>
+struct DropoutForward {
+  Elements x, mask;
+  RowDropout dropout;
+  T inverse;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const bool kept = dropout.keeps(i);
+    mask.bytes()[i] = kept ? 1 : 0;
+    x.store(i, kept ? x.load<T>(i) * inverse : T{0});
+  }
+};
+template <class T>
+struct DropoutBackward {
+  Elements dy, mask, dx;
+  T inverse;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    dx.store(i, mask.bytes()[i] != 0 ? dy.load<T>(i) * inverse : T{0});
+  }
+};
+
+/// Sums over rows of what `Term` gives for (row, column): first of pieces of
+/// rows, a thread for each piece and column, then of the pieces in their order.
+inline constexpr std::uint64_t row_pieces = 64;
+
+template <class T, class Term>
+struct PieceSums {
+  Term term;
+  T* pieces;  ///< [row_pieces, columns]
+  std::uint64_t rows, columns;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::uint64_t piece = i / columns;
+    const std::uint64_t column = i % columns;
+    T sum{0};
+    for (std::uint64_t row = rows * piece / row_pieces; row < rows * (piece + 1) / row_pieces; ++row) {
+      sum += term(row, column);
+    }
+    pieces[i] = sum;
+  }
+};
+template <class T>
+struct AddPieces {
+  const T* pieces;
+  Elements sums;
+  std::uint64_t columns;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t column) const {
+    T sum{0};
+    for (std::uint64_t piece = 0; piece < row_pieces; ++piece) sum += pieces[piece * columns + column];
+    sums.store(column, sums.load<T>(column) + sum);
+  }
+};
+
+/// sums[column] += the sum over rows of term(row, column).
+template <class T, class Launcher, class Term>
+void add_column_sums(Launcher& l, Term term, const Elements& sums, std::uint64_t rows, std::uint64_t columns) {
+  auto* pieces = static_cast<T*>(l.scratch(row_pieces * columns * sizeof(T)));
+  for_each(l, row_pieces * columns, PieceSums<T, Term>{term, pieces, rows, columns});
+  for_each(l, columns, AddPieces<T>{pieces, sums, columns});
+}
+
+template <class T>
+struct PlainTerm {
+  Elements x;
+  std::uint64_t columns;
+  ORRERY_ON_DEVICE T operator()(std::uint64_t row, std::uint64_t column) const {
+    return x.load<T>(row * columns + column);
+  }
+};
+
+/// Whether the kernel is one of these; then it has been launched.
+template <class T, class Launcher>
+bool run_elementwise(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
+  const auto x = [&](std::size_t i) { return Elements(o[i]); };
+  const auto inverse = [&] { return static_cast<T>(1.0 / (1.0 - k.parameter)); };
+  const auto row_dropout = [&](const Operand& mask, const Operand& other) {
+    const Place& place = mask.place.shard != nullptr ? mask.place : other.place;
+    return RowDropout{cpu::DropoutKey(k, c), GlobalIndex(place), place.first, k.columns};
+  };
+  switch (k.kind) {
+    case KernelKind::fill:
+      for (const Operand& each : o) l.clear(each.data, each.count * size_of(each.dtype));
+      return true;
+    case KernelKind::bias_forward: for_each(l, k.rows * k.columns, AddRow<T>{x(0), x(1), k.columns}); return true;
+    case KernelKind::bias_backward:
+      add_column_sums<T>(l, PlainTerm<T>{x(0), k.columns}, x(1), k.rows, k.columns);
+      return true;
+    case KernelKind::add_to: for_each(l, o[1].count, AddTo<T>{x(0), x(1)}); return true;
+    case KernelKind::convert: for_each(l, o[1].count, Convert<T>{x(0), x(1)}); return true;
+    case KernelKind::gelu_forward: for_each(l, o[1].count, GeluForward<T>{x(0), x(1)}); return true;
+    case KernelKind::gelu_backward: for_each(l, o[1].count, GeluBackward<T>{x(0), x(1)}); return true;
+    case KernelKind::swiglu_forward:
+      for_each(l, k.rows * k.columns, SwigluForward<T>{x(0), x(1), k.columns});
+      return true;
+    case KernelKind::swiglu_backward:
+      for_each(l, k.rows * k.columns, SwigluBackward<T>{x(0), x(1), x(2), k.columns});
+      return true;
+    case KernelKind::residual_forward: {
+      std::size_t next = 1;
+      const Elements bias = k.options.bias ? x(next++) : Elements{};
+      const Elements residual = x(next++);
+      const std::size_t y = next++;
+      const Residual<T> plain{x(0), bias, residual, x(y), k.columns};
+      if (k.options.dropout) {
+        for_each(l, k.rows * k.columns, ResidualDropout<T>{plain, x(next), row_dropout(o[next], o[y]), inverse()});
+      } else {
+        for_each(l, k.rows * k.columns, plain);
+      }
+      return true;
+    }
+    case KernelKind::dropout_forward:
+      for_each(l, k.rows * k.columns, DropoutForward<T>{x(0), x(1), row_dropout(o[1], o[0]), inverse()});
+      return true;
+    case KernelKind::dropout_backward:
+      for_each(l, o[2].count, DropoutBackward<T>{x(0), x(1), x(2), inverse()});
+      return true;
+    default: return false;
+  }
+}
+
+}  // namespace orrery::device

@@ -1,0 +1,163 @@
+#pragma once
+
+#include "exec/kernels/device/global_place.hpp"
+#include "exec/kernels/device/launcher.hpp"
+
+/// Tables that tokens and positions look up, and rotary angles.
+namespace orrery::device {
+
+/// Rows of x that belong to one position.
+[[nodiscard]] inline std::uint64_t rows_each(const Kernel& k, const Operand& x) {
+  return x.place.shard != nullptr ? x.place.box.extent[1] : std::max<std::uint64_t>(1, k.batch);
+}
+
+template <class T>
+struct EmbedForward {
+  Elements tokens, table, x;
+  std::int64_t begin, entries;  ///< this rank's part of the table
+  std::uint64_t columns;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::int64_t entry = tokens.whole(i / columns) - begin;
+    const bool here = entry >= 0 && entry < entries;
+    x.store(i, here ? table.load<T>(static_cast<std::uint64_t>(entry) * columns + i % columns) : T{0});
+  }
+};
+
+/// dtable[token] += the sum of the rows of dx of that token, rounded once.  The block of a token's first row adds all
+/// of them, in their order, so that none writes where another does.
+template <class T>
+struct EmbedBackward {
+  Elements tokens, dx, dtable;
+  std::int64_t begin, entries;
+  std::uint64_t rows, columns;
+  template <class Block>
+  ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
+    const std::int32_t token = tokens.whole(row);
+    const std::int64_t entry = token - begin;
+    if (entry < 0 || entry >= entries) return;  // all threads alike
+    bool seen = false;
+    for (std::uint64_t r = b.thread(); r < row && !seen; r += b.threads()) seen = tokens.whole(r) == token;
+    if (b.any(seen)) return;
+    for (std::uint64_t c = b.thread(); c < columns; c += b.threads()) {
+      T sum{0};
+      for (std::uint64_t r = row; r < rows; ++r) {
+        if (tokens.whole(r) == token) sum += dx.load<T>(r * columns + c);
+      }
+      const std::uint64_t i = static_cast<std::uint64_t>(entry) * columns + c;
+      dtable.store(i, dtable.load<T>(i) + sum);
+    }
+  }
+};
+
+template <class T>
+struct PositionForward {
+  Elements x, table;
+  Positions positions;
+  std::uint64_t each, columns;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::uint64_t position = positions(i / columns / each);
+    x.store(i, x.load<T>(i) + table.load<T>(position * columns + i % columns));
+  }
+};
+
+/// i counts (position, column).
+template <class T>
+struct PositionBackward {
+  Elements dx, dtable;
+  Positions positions;
+  std::uint64_t each, rows, columns;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::uint64_t first = i / columns * each;
+    const std::uint64_t column = i % columns;
+    T sum{0};
+    for (std::uint64_t row = first; row < first + each && row < rows; ++row) sum += dx.load<T>(row * columns + column);
+    const std::uint64_t at = positions(i / columns) * columns + column;
+    dtable.store(at, dtable.load<T>(at) + sum);
+  }
+};
+
+/// [positions, half, 2]: cosine and sine of position * theta^(-2 i / head_dim).
+template <class T>
+struct RopeTable {
+  T* table;
+  Positions positions;
+  std::uint64_t half;
+  double theta;
+  bool backward;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const double exponent = -static_cast<double>(i % half) / static_cast<double>(half);
+    const double angle = static_cast<double>(positions(i / half)) * std::pow(theta, exponent);
+    table[2 * i] = static_cast<T>(std::cos(angle));
+    table[2 * i + 1] = static_cast<T>(backward ? -std::sin(angle) : std::sin(angle));
+  }
+};
+
+/// Rotates features (i, i + dim/2) of a group's queries and of its key; i counts (row, group, member, half).
+/// Source: Su et al., "RoFormer", 2021.
+template <class T>
+struct Rope {
+  Elements qkv;
+  const T* table;
+  std::uint64_t batch, kv_heads, members, half;  ///< members: the group's queries and its key
+  std::uint64_t group_width, dim;
+  ORRERY_ON_DEVICE void operator()(std::uint64_t i) const {
+    const std::uint64_t feature = i % half;
+    const std::uint64_t member = i / half % members;
+    const std::uint64_t group = i / half / members % kv_heads;
+    const std::uint64_t row = i / half / members / kv_heads;
+    const T* pair = table + (row / batch * half + feature) * 2;
+    const std::uint64_t at = (row * kv_heads + group) * group_width + member * dim + feature;
+    const T a = qkv.load<T>(at);
+    const T b = qkv.load<T>(at + half);
+    qkv.store(at, a * pair[0] - b * pair[1]);
+    qkv.store(at + half, a * pair[1] + b * pair[0]);
+  }
+};
+
+template <class T, class Launcher>
+void rope(Launcher& l, const Kernel& k, std::span<const Operand> o, bool backward) {
+  const std::uint64_t half = k.head_dim / 2;
+  const std::uint64_t length = k.rows / k.batch;
+  const std::uint64_t group = k.heads / k.kv_heads;
+  const std::uint64_t value = k.value_dim > 0 ? k.value_dim : k.head_dim;
+  auto* table = static_cast<T*>(l.scratch(length * half * 2 * sizeof(T)));
+  for_each(l, length * half, RopeTable<T>{table, Positions(o[0].place), half, k.parameter, backward});
+  for_each(l, k.rows * k.kv_heads * (group + 1) * half,
+           Rope<T>{Elements(o[0]), table, k.batch, k.kv_heads, group + 1, half, (group + 1) * k.head_dim + value,
+                   k.head_dim});
+}
+
+template <class T, class Launcher>
+bool run_embeddings(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext&) {
+  const auto begin = [](const Operand& table) {
+    return table.place.shard == nullptr ? std::int64_t{0} : static_cast<std::int64_t>(table.place.box.offset[0]);
+  };
+  const auto entries = static_cast<std::int64_t>(k.depth);
+  switch (k.kind) {
+    case KernelKind::embed_forward:
+      for_each(l, k.rows * k.columns,
+               EmbedForward<T>{Elements(o[0]), Elements(o[1]), Elements(o[2]), begin(o[1]), entries, k.columns});
+      return true;
+    case KernelKind::embed_backward:
+      for_each_row(
+          l, k.rows,
+          EmbedBackward<T>{Elements(o[0]), Elements(o[1]), Elements(o[2]), begin(o[2]), entries, k.rows, k.columns});
+      return true;
+    case KernelKind::position_forward:
+      for_each(
+          l, k.rows * k.columns,
+          PositionForward<T>{Elements(o[0]), Elements(o[1]), Positions(o[0].place), rows_each(k, o[0]), k.columns});
+      return true;
+    case KernelKind::position_backward: {
+      const std::uint64_t each = rows_each(k, o[0]);
+      for_each(l, (k.rows + each - 1) / each * k.columns,
+               PositionBackward<T>{Elements(o[0]), Elements(o[1]), Positions(o[0].place), each, k.rows, k.columns});
+      return true;
+    }
+    case KernelKind::rope_forward: rope<T>(l, k, o, false); return true;
+    case KernelKind::rope_backward: rope<T>(l, k, o, true); return true;
+    default: return false;
+  }
+}
+
+}  // namespace orrery::device

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "exec/kernels/device/elements.hpp"
+
+/// Kernels that run on a GPU, written once for GPU and host.
+///
+/// A kernel is a *body*: a struct with its operands and a member
+/// `operator()(Block&)` that one block of threads runs.  A Block has
+///     index, blocks       which block of how many (64 bit)
+///     thread, threads     which thread of it
+///     sync()              waits for the block's threads
+///     sum(x), largest(x)  over the block's threads, in a fixed order, for all of them
+///     any(b)              likewise
+///     shared<T>()         memory of the block, as many bytes as the launch says
+/// and a body gives the same result for every number of threads, but for the
+/// order of additions.  A Launcher has
+///     launch(body, blocks, threads, shared_bytes)
+///     clear(data, bytes)  all bits zero
+///     multiply(Product)   one or several matrix products of one shape
+///     scratch(bytes)      memory for one kernel's own use, in the stream's order: void at the next call of it
+///     shared_limit()      most shared bytes of a block
+/// The GPU's are in exec/kernels/cuda, the host's in host_launcher.hpp, with
+/// which the tests hold every body to the kernels of exec/kernels/cpu.
+namespace orrery::device {
+
+/// Threads of a block where nothing asks for another number.
+inline constexpr std::uint32_t usual_threads = 256;
+/// Blocks at most; bodies take more work than that in strides.  The limit of a grid is 2^31 - 1.
+inline constexpr std::uint64_t most_blocks = std::uint64_t{1} << 20;
+
+/// C = alpha op(A) op(B) (+ C) (+ bias), row-major, as many times as `batch`, each of the next ones `step` elements on.
+struct Product {
+  struct Factor {
+    Elements x;
+    bool transposed = false;
+    std::uint64_t row = 0;  ///< elements from one row of the stored matrix to the next
+    std::uint64_t step = 0;
+  };
+  Factor a, b, c;
+  Elements bias;  ///< of the columns; none where data is null
+  std::uint64_t rows = 0, columns = 0, depth = 0;
+  std::uint64_t batch = 1;
+  double alpha = 1.0;
+  bool add = false;
+  DType compute = DType::f32;  ///< f64, else sums are in f32
+};
+
+/// The same element of the type, so many elements on.
+[[nodiscard]] inline Elements at(const Elements& x, std::uint64_t first) {
+  return {static_cast<std::byte*>(x.data) + first * size_of(x.dtype), x.dtype};
+}
+
+/// Runs f(i) for every i < count, a thread each.
+template <class F>
+struct ForEach {
+  F f;
+  std::uint64_t count;
+  template <class Block>
+  ORRERY_KERNEL_BODY void operator()(Block& b) const {
+    for (std::uint64_t i = b.index() * b.threads() + b.thread(); i < count; i += b.blocks() * b.threads()) f(i);
+  }
+};
+
+template <class Launcher, class F>
+void for_each(Launcher& l, std::uint64_t count, F f) {
+  if (count == 0) return;
+  l.launch(ForEach<F>{f, count}, std::min(most_blocks, (count + usual_threads - 1) / usual_threads), usual_threads, 0);
+}
+
+/// Runs f(block, row) for every row, a block each.
+template <class F>
+struct ForEachRow {
+  F f;
+  std::uint64_t rows;
+  template <class Block>
+  ORRERY_KERNEL_BODY void operator()(Block& b) const {
+    for (std::uint64_t row = b.index(); row < rows; row += b.blocks()) {
+      f(b, row);
+      b.sync();  // shared memory is used again
+    }
+  }
+};
+
+template <class Launcher, class F>
+void for_each_row(Launcher& l, std::uint64_t rows, F f, std::uint32_t threads = usual_threads,
+                  std::uint64_t shared = 0) {
+  if (rows == 0) return;
+  l.launch(ForEachRow<F>{f, rows}, std::min(most_blocks, rows), threads, shared);
+}
+
+}  // namespace orrery::device

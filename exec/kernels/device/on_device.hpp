@@ -1,0 +1,13 @@
+#pragma once
+
+/// Marks of functions that nvcc compiles for a GPU and any other compiler for the host, so that one text serves both
+/// and tests on a machine without GPU run what a GPU runs.
+///   ORRERY_ON_DEVICE   may be called on either
+///   ORRERY_KERNEL_BODY runs inside a block: on a GPU under nvcc, on the host elsewhere
+#if defined(__CUDACC__)
+#define ORRERY_ON_DEVICE __host__ __device__
+#define ORRERY_KERNEL_BODY __device__
+#else
+#define ORRERY_ON_DEVICE
+#define ORRERY_KERNEL_BODY
+#endif

@@ -1,0 +1,14 @@
+#!/bin/sh
+# The plans that tools/gpu-check trains are valid and priced, on every machine.
+#
+#   check_plans.sh ORRERY SOURCE_DIRECTORY
+set -eu
+orrery=$1
+source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp "$source"/tests/gpu/*.toml "$work/"
+sed 's/^device = .*/device = "h200"/' "$source/models/cluster/dgx-h100.toml" >"$work/cluster.toml"
+for plan in "$work"/[gs]*.toml; do
+  "$orrery" estimate "$plan" --software none >/dev/null
+done

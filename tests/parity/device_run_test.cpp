@@ -1,0 +1,96 @@
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "core/program/lower/lower.hpp"
+#include "exec/device/execute_device.hpp"
+#include "exec/device/host_device.hpp"
+#include "exec/run/gather.hpp"
+#include "exec/train/data.hpp"
+#include "tests/oracle/numerics/check_numerics.hpp"
+#include "tests/support/device_under_test.hpp"
+#include "tests/support/random_plan.hpp"
+
+using namespace orrery;
+
+// The whole path of a GPU's run but for the GPU: streams and events, the
+// transport of ranks that share a device, pools in stream order, the kernel
+// bodies, kernels on the host.  A device of threads stands for the GPU; the
+// program gpu_runs has the same cases on a GPU, and is skipped where there is
+// none.
+namespace {
+
+/// The GPU, or threads that behave like one.
+class UnderTest {
+ public:
+  [[nodiscard]] Device& operator*() {
+    if (Device* gpu = test::gpu_under_test()) return *gpu;
+    if (!host_) host_ = std::make_unique<HostDevice>();
+    return *host_;
+  }
+
+ private:
+  std::unique_ptr<HostDevice> host_;
+};
+
+test::NumericsOptions on_device(Device& device, const PlannedRun& run) {
+  test::NumericsOptions options;
+  options.ignored = 0.1;
+  options.execute = [&](const Program& program, const DataSource& data, const RunOptions& how) {
+    return execute_on_device(device, "run device", program, run.workload, data, how).result;
+  };
+  return options;
+}
+
+std::string lines(const std::vector<std::string>& all) {
+  std::string text;
+  for (const std::string& line : all) text += line + "\n";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("plans on a device give the loss, gradients, updates, peaks and traffic of the reference",
+          "[parity][device]") {
+  test::RandomRunLimits limits;
+  limits.max_ranks = 8;
+  const std::uint64_t plans = std::getenv("ORRERY_LONG_TESTS") != nullptr ? 300 : 30;
+  for (std::uint64_t seed = 7000; seed < 7000 + plans; ++seed) {
+    const PlannedRun run = test::random_run(seed, limits);
+    CAPTURE(seed, test::describe(run));
+    UnderTest device;
+    test::NumericsOptions options = on_device(*device, run);
+    options.steps = 2;
+    const test::NumericsResult result = test::check_numerics(run, options);
+    CHECK(lines(result.failures) == "");
+  }
+}
+
+TEST_CASE("a run on a device repeats bit for bit, and its trace holds every op", "[parity][device]") {
+  for (std::uint64_t seed = 7100; seed < 7106; ++seed) {
+    const PlannedRun run = test::random_run(seed);
+    CAPTURE(seed, test::describe(run));
+    const Program program = lower(run.model, run.workload, run.plan);
+    const auto data = synthetic_data(run.model.vocabulary, seed);
+    std::vector<double> losses[2];
+    for (auto& of_run : losses) {
+      UnderTest device;
+      RunOptions options;
+      options.steps = 3;
+      const DeviceRun done = execute_on_device(*device, "run device", program, run.workload, *data, options);
+      of_run = done.result.losses;
+      for (const Trace& trace : done.result.traces) {
+        CHECK(trace.origin == "run device");
+        for (const RankTrace& rank : trace.ranks) {
+          std::size_t ops = 0;
+          for_each_op(program, program.classes[class_of(program, rank.rank)].step, [&](const OpRun&) { ++ops; });
+          CHECK(rank.spans.size() == ops);
+          for (const Span& span : rank.spans) CHECK(span.end >= span.start);
+        }
+      }
+    }
+    CHECK(losses[0] == losses[1]);
+  }
+}
