@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -20,10 +21,25 @@
 namespace orrery {
 namespace {
 
-/// Kind and shape, without operands and waits.
+/// Bytes that travel: a collective's payload, all messages of an exchange.
+std::optional<std::uint64_t> message_bytes(const Program& program, const Block& block, const Op& op) {
+  if (std::holds_alternative<Collective>(op.action)) return payload_bytes(program, block, op);
+  const auto* exchange = std::get_if<Exchange>(&op.action);
+  if (exchange == nullptr) return std::nullopt;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t t = exchange->transfers.first; t < exchange->transfers.first + exchange->transfers.count; ++t) {
+    const View& view = block.views[op.views.first + block.transfers[t].view];
+    bytes += view.count * size_of(program[view.buffer].dtype);
+  }
+  return bytes;
+}
+
+/// Kind and shape, without operands and waits; of messages the bytes.
 std::string shape_of(const Program& program, const Block& block, const Op& op) {
   const std::string text = op_text(program, block, op);
-  return text.substr(0, text.find(" ("));
+  const std::string kind = text.substr(0, text.find(" ("));
+  const std::optional<std::uint64_t> bytes = message_bytes(program, block, op);
+  return bytes ? fmt::format("{}, {}", kind, short_text(Bytes::of(static_cast<double>(*bytes)))) : kind;
 }
 
 double together(const ExplainedOperation& e) { return e.runs * e.price.value; }

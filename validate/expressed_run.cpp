@@ -174,7 +174,7 @@ class Expression {
     if (!all && (text.empty() || text == "none")) return true;
     if (all) {
       plan.recompute = Recompute::full;
-    } else if (text == "selective (per-op SAC)") {
+    } else if (keeps_products(run_)) {
       // torchtitan keeps every second product: as much is made again as with every second layer whole.
       plan.recompute = Recompute::full;
       plan.recompute_layers.emplace();

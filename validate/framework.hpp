@@ -37,12 +37,25 @@ struct Framework {
   CrossEntropy cross_entropy = CrossEntropy::in_place;
   std::uint32_t product_libraries = 0;  ///< that keep a workspace each: PyTorch's cuBLAS, Transformer Engine's
   bool expandable_segments = false;     ///< how its launch script sets up PyTorch's allocator
+  StateMemory states = StateMemory::listed;
 };
 
 /// The rule of the row's framework cell; null where there is none.
 [[nodiscard]] const Framework* framework_of(const MeasuredRun&);
 /// What the run's program holds beside the tensors of the Program.  `workspace`: of one product library.
 [[nodiscard]] FrameworkMemory memory_of(const MeasuredRun&, const Framework&, Bytes workspace);
+/// Whether layers are recomputed but for some results: torchtitan's choice by operation.
+[[nodiscard]] bool keeps_products(const MeasuredRun&);
+/// What each such layer keeps of a microbatch, in bytes, beside its input.
+///
+///     2 b s / c (q + v + o + f [+ h where layers are not compiled]) / t + 4 b s a / (c t)
+///
+/// Of the products query, key, value, output, gate, up, down every second is made again; the rest and attention's
+/// result stay.  q, v, o widths of queries, values and attention's result, f of the feed-forward layer, h of the
+/// stream, a heads, b sequences of s tokens on c context and t tensor ranks.  Nothing in the backward pass needs what
+/// the last product made, so a compiled layer does not save it.  Source: torchtitan, parallelize_llama.py (_save_list,
+/// _get_custom_policy) at 9dec370.
+[[nodiscard]] Bytes kept_products(const MeasuredRun&, const PlannedRun&);
 /// Whether products are in fp8, by any recipe.
 [[nodiscard]] bool is_fp8(const MeasuredRun&);
 

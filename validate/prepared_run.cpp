@@ -44,6 +44,12 @@ std::variant<PreparedRun, std::string> prepare(const MeasuredRun& row, const Lib
   out.labels = labels_of(row, out.calibration.name);
   out.allocator.expandable = framework_of(row)->expandable_segments;
   out.memory = memory_of(row, *framework_of(row), out.calibration.memory ? out.calibration.memory->workspace : Bytes{});
+  if (keeps_products(row)) {
+    out.memory.kept_products = kept_products(row, out.run);
+    Plan plan = out.run.plan;
+    plan.recompute_layers.reset();
+    out.held_program = lower(out.run.model, out.run.workload, plan);
+  }
   const ModelSpec& m = out.run.model;
   out.architecture =
       fmt::format("{} {} {} {}", static_cast<int>(m.activation), m.hidden, m.ffn, m.mixture ? m.mixture->experts : 0);
@@ -59,7 +65,7 @@ double step_time(const PreparedRun& p, const SoftwareCosts& software) {
 }
 
 std::vector<MemoryFigures> memory_figures(const PreparedRun& p) {
-  return memory_figures(p.program, p.memory, p.allocator);
+  return memory_figures(p.held_program ? *p.held_program : p.program, p.memory, p.allocator);
 }
 
 }  // namespace orrery

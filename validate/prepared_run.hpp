@@ -22,6 +22,8 @@ struct PreparedRun {
   Calibration calibration;  ///< of the device; no costs of software
   CostLabels labels;
   FrameworkMemory memory;  ///< of its training program
+  /// Which memory is played of, where the plan's own recomputation stands for another in time alone.
+  std::optional<Program> held_program;
   AllocatorRules allocator;
   std::string architecture;  ///< what its model is alike to: activation, width, feed-forward width, experts
   double measured = 0.0;     ///< seconds of a step

@@ -38,8 +38,9 @@ double gemm_efficiency(const GemmShape& shape, const GemmEfficiency& of, Derivat
     why->given("efficiency of full tiles", taken->efficiency, NumberSource::calibration,
                fmt::format("gemm.{}.tiles: {} x {}", name_of(of.compute), taken->rows, taken->columns));
     why->given("full waves, tiles and depth", best / taken->efficiency, NumberSource::formula,
-               fmt::format("{} products of {} x {} x {}, {} tiles at once, depth_half {:g}: gemm_efficiency",
-                           shape.batch, shape.rows, shape.columns, shape.depth, of.units, of.depth_half));
+               fmt::format("{} of {} x {} x {}, {} tiles at once, depth_half {:g}: gemm_efficiency",
+                           shape.batch == 1 ? "a product" : fmt::format("{} products", shape.batch), shape.rows,
+                           shape.columns, shape.depth, of.units, of.depth_half));
     why->made(NumberBy::product, 2, "share of the peak", best, "tile and wave quantisation");
   }
   return best;

@@ -98,7 +98,8 @@ std::uint32_t HeldMemory::hold(std::string name, std::uint64_t bytes, std::vecto
   return own;
 }
 
-/// `product` bytes come from the head's product, and the caller holds them until the loss is there.
+/// Before the tensor that is kept there are `product` bytes of the head's product, which the caller holds until the
+/// loss is there, and what leads from one to the other.
 void HeldMemory::begin_logits(const Buffer& buffer, std::uint64_t product, CrossEntropy entropy,
                               std::vector<Step>& into, std::vector<Step>& at_end) {
   const auto until_end = [&](const char* what, std::uint64_t bytes) {
@@ -108,7 +109,8 @@ void HeldMemory::begin_logits(const Buffer& buffer, std::uint64_t product, Cross
   if (entropy != CrossEntropy::eager) return;
   until_end("copy", orrery::bytes_of(buffer));
   if (shares_vocabulary_) {
-    hold_during(own_tensor(buffer.name + " (shifted)", 0, 0, orrery::bytes_of(buffer)), into);
+    until_end("shifted", orrery::bytes_of(buffer));
+    hold_during(own_tensor(buffer.name + " (exponentials of the shifted)", 0, 0, orrery::bytes_of(buffer)), into);
   }
 }
 
@@ -151,10 +153,10 @@ void HeldMemory::read_block(const Block& block, const FrameworkMemory& framework
       const Buffer& buffer = program_[what];
       const std::uint64_t bytes = bytes_of(TensorId{{what, 0, 0}, {}});
       if (buffer.tier != Tier::device || bytes == 0 || replaced == what) continue;
-      into.push_back({alloc != nullptr, false, what, shift, {}, bytes});
       if (alloc != nullptr && in_fp32 && logits_[index(what)] > 0) {
         begin_logits(buffer, logits_[index(what)], framework.cross_entropy, into, at_end);
       }
+      into.push_back({alloc != nullptr, false, what, shift, {}, bytes});
       continue;
     }
     const Kernel* k = kernel_of(block, op);

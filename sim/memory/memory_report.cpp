@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "core/base/units_text.hpp"
+#include "sim/memory/contiguous_setup.hpp"
+#include "sim/memory/fsdp_memory.hpp"
 #include "sim/memory/held_memory.hpp"
 
 namespace orrery {
@@ -12,33 +15,80 @@ namespace {
 
 std::uint64_t whole(Bytes b) { return static_cast<std::uint64_t>(b.base()); }
 
-MemoryFigures figures_of(const HeldMemory& memory, std::uint32_t rank_class, const AllocatorRules& rules) {
+/// Plays what comes and goes through an allocator for each pool.
+class Player {
+ public:
+  Player(const AllocatorRules& rules, MemoryFigures& figures)
+      : figures_(figures), pools_{CachingAllocator(rules), CachingAllocator(rules), CachingAllocator(rules)} {}
+
+  void operator()(bool alloc, std::uint64_t name, std::uint64_t bytes, MemoryPool pool) {
+    CachingAllocator& allocator = pools_[static_cast<std::size_t>(pool)];
+    if (alloc) {
+      live_ += bytes;
+      figures_.live = std::max(figures_.live, live_);
+      figures_.fits = allocator.allocate(name, bytes) && figures_.fits;
+    } else {
+      live_ -= bytes;
+      allocator.free(name);
+    }
+    std::uint64_t allocated = 0;
+    for (const CachingAllocator& a : pools_) allocated += a.allocated();
+    figures_.allocated = std::max(figures_.allocated, allocated);
+  }
+
+  [[nodiscard]] std::uint64_t live() const { return live_; }
+  void finish() {
+    for (const CachingAllocator& a : pools_) {
+      figures_.reserved += a.most_reserved();
+      figures_.retries += a.retries();
+    }
+  }
+
+ private:
+  MemoryFigures& figures_;
+  std::array<CachingAllocator, memory_pools> pools_;
+  std::uint64_t live_ = 0;
+};
+
+MemoryFigures figures_of(const HeldMemory& memory, std::uint32_t rank_class, const FrameworkMemory& framework,
+                         const AllocatorRules& rules) {
   const Program& program = memory.program();
   const RankClass& ranks = program.classes[rank_class];
   MemoryFigures out;
   out.stage = program.mesh.coordinate(representative(program, rank_class), Axis::pipeline);
-  CachingAllocator allocator(rules);
-  std::uint64_t live = 0;
-  const auto visit = [&](bool alloc, const TensorId& id, std::uint64_t bytes) {
-    if (alloc) {
-      live += bytes;
-      out.live = std::max(out.live, live);
-      out.fits = allocator.allocate(HeldMemory::name_of(id), bytes) && out.fits;
-    } else {
-      live -= bytes;
-      allocator.free(HeldMemory::name_of(id));
-    }
+  Player player(rules, out);
+  const MemoryVisit visit = [&](bool alloc, std::uint64_t name, std::uint64_t bytes, MemoryPool pool) {
+    player(alloc, name, bytes, pool);
+  };
+  const auto listed = [&](bool alloc, const TensorId& id, std::uint64_t bytes) {
+    player(alloc, HeldMemory::name_of(id), bytes, MemoryPool::compute);
   };
   std::vector<bool> kept;
-  memory.process(visit);
-  memory.walk(ranks.setup, kept, visit);
-  out.setup = out.live;
-  memory.walk(ranks.step, kept, visit);
-  out.steady = live;
-  memory.walk(ranks.step, kept, visit);
-  out.allocated = allocator.most_allocated();
-  out.reserved = allocator.most_reserved();
-  out.retries = allocator.retries();
+  memory.process(listed);
+  // Setup, a step, what its update makes, and the steps after that.
+  const auto play = [&](auto&& setup, auto&& step, auto&& first_update, int steps) {
+    setup();
+    out.setup = out.live;
+    step();
+    first_update();
+    out.steady = player.live();
+    for (int i = 1; i < steps; ++i) step();
+  };
+  const auto list = [&] { memory.walk(ranks.step, kept, listed); };
+  switch (framework.states) {
+    case StateMemory::listed: play([&] { memory.walk(ranks.setup, kept, listed); }, list, [] {}, 2); break;
+    case StateMemory::contiguous: {
+      ContiguousSetup states(program, rank_class);
+      play([&] { states.setup(visit); }, list, [&] { states.first_update(visit); }, 3);
+      break;
+    }
+    case StateMemory::fsdp: {
+      FsdpMemory states(memory, rank_class, whole(framework.kept_products));
+      play([&] { states.setup(visit); }, [&] { states.step(visit); }, [&] { states.first_update(visit); }, 3);
+      break;
+    }
+  }
+  player.finish();
   return out;
 }
 
@@ -48,7 +98,7 @@ std::vector<MemoryFigures> memory_figures(const Program& program, const Framewor
                                           const AllocatorRules& rules) {
   const HeldMemory memory(program, framework);
   std::vector<MemoryFigures> out;
-  for (std::uint32_t c = 0; c < program.classes.size(); ++c) out.push_back(figures_of(memory, c, rules));
+  for (std::uint32_t c = 0; c < program.classes.size(); ++c) out.push_back(figures_of(memory, c, framework, rules));
   return out;
 }
 

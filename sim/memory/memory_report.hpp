@@ -14,7 +14,9 @@
 namespace orrery {
 
 /// Device memory of the ranks of one class, over setup and two steps: the first
-/// finds the allocator empty, the second as the first has left it.
+/// finds the allocator empty, the second as the first has left it.  Where the
+/// first update makes the moments, the second step finds them in its way, and
+/// there is a third.
 struct MemoryFigures {
   std::uint32_t stage = 0;
   std::uint64_t live = 0;       ///< largest sum of what the tensors ask for

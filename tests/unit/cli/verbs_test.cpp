@@ -287,6 +287,10 @@ TEST_CASE("estimate --explain-op takes every price apart down to figures of file
     CAPTURE(part);
     CHECK(other.out.find(part) != std::string::npos);
   }
+  CHECK(other.out.find("a product of 8192 x 7168 x 8192") != std::string::npos);
+  // [8192 tokens, 8192] of 2 bytes over the tensor ranks; a message says how much it moves.
+  const Ran gathers = orrery_run("estimate llama-3-70b-8-dgx-h100 --explain-op \"all_gather tensor\"");
+  CHECK(gathers.out.find("tensor all_gather tensor, 128 MiB") != std::string::npos);
   const Ran wrong = orrery_run("estimate llama-3-70b-8-dgx-h100 --explain-op gem");
   CHECK(wrong.status == 2);
   CHECK(wrong.err.find("cli.explain-op") != std::string::npos);

@@ -89,3 +89,35 @@ TEST_CASE("Korthikanti's shares of activations", "[unit][record]") {
     CHECK(100.0 * kept(false, Recompute::full) / alone == Approx(row.full).margin(0.06));
   }
 }
+
+// What a LLaMA layer keeps of a token with fused norms, rotation and SwiGLU and FlashAttention, in bf16:
+// two norms' inputs and outputs, query, key and value, attention's result and its log-sums, gate, up and their product:
+// h (12 + 4 k/a) + 6 f + 4 a + 8 bytes.  Of a sequence that is 0.50, 1.05, 1.06 and 3.97 GiB.
+TEST_CASE("LLaMA's layers keep 32 to 34 times their width of a token", "[unit][record]") {
+  struct Row {
+    const char* model;
+    std::uint64_t tokens;
+    double widths, gib;
+  };
+  const Row rows[] = {{"llama-2-7b", 4096, 32.2, 0.50},
+                      {"llama-2-70b", 4096, 33.5, 1.05},
+                      {"llama-3-8b", 8192, 34.0, 1.06},
+                      {"llama-3-405b", 8192, 31.8, 3.97}};
+  for (const Row& row : rows) {
+    CAPTURE(row.model);
+    ModelSpec m = shipped_model(row.model);
+    m.layers = 2;
+    Workload w;
+    w.global_batch = 2;
+    w.sequence_length = row.tokens;
+    w.precision = Precision::bf16;
+    Plan plan = plan_of(m, Axis::data, 2);
+    plan.attention = AttentionKernel::flash;
+    const SavedActivations saved = totals_of(lower(m, w, plan), 0).saved[0];
+    const std::uint64_t each = m.hidden * 12 + 4 * m.hidden * m.kv_heads / m.heads + 6 * m.ffn + 4 * m.heads + 8;
+    const std::uint64_t kept = saved.activations + saved.statistics;
+    CHECK(kept == each * row.tokens);
+    CHECK(static_cast<double>(each) / static_cast<double>(m.hidden) == Approx(row.widths).margin(0.06));
+    CHECK(static_cast<double>(kept) / gibibyte.base() == Approx(row.gib).margin(0.006));
+  }
+}

@@ -153,6 +153,60 @@ TEST_CASE("logits are held as the cross-entropy wants them", "[unit][memory]") {
   CHECK(logits(CrossEntropy::eager, lower(run.model, run.workload, run.plan)) == 4 * 1280);
 }
 
+// What there is between steps is the same however it came to be: 16-bit weights, fp32 gradients, masters and two
+// moments.
+TEST_CASE("Megatron's buffers hold what the Program's tensors hold, and cost their weights twice at first",
+          "[unit][memory]") {
+  PlannedRun run = small_llama();
+  run.plan.mesh = Mesh{{{Axis::data, 2}}};
+  run.plan.zero_stage = 1;
+  const Program program = lower(run.model, run.workload, run.plan);
+  FrameworkMemory framework;
+  framework.states = StateMemory::contiguous;
+  const MemoryFigures buffers = memory_figures(program, framework)[0], listed = memory_figures(program)[0];
+  CHECK(buffers.steady == listed.steady);
+  CHECK(buffers.live == listed.live);
+  // 2 x 2336 elements of layers, 640 of the embedding, 656 of head and norm; while weights move there are
+  // 2 + 2 + 4 bytes of each, later 2 + 4 and half of 4 for masters, with a copy of 2 bytes of at most one tensor.
+  const std::uint64_t elements = 2 * 2336 + 640 + 656;
+  CHECK(buffers.setup >= 8 * elements);
+  CHECK(buffers.setup <= 8 * elements + 2 * 1024 + 64);
+}
+
+// Of a rank's half: 4 bytes each of masters, two moments and reduced gradients, but no 16-bit shards.
+TEST_CASE("FSDP2 keeps shards in full precision alone", "[unit][memory]") {
+  PlannedRun run = small_llama();
+  run.plan.mesh = Mesh{{{Axis::data, 2}}};
+  run.plan.zero_stage = 3;
+  const Program program = lower(run.model, run.workload, run.plan);
+  FrameworkMemory framework;
+  framework.states = StateMemory::fsdp;
+  const MemoryFigures fsdp = memory_figures(program, framework)[0], listed = memory_figures(program)[0];
+  const std::uint64_t shard = (2 * 2336 + 640 + 656) / 2;
+  CHECK(fsdp.steady == listed.steady - 2 * shard);
+  CHECK(fsdp.setup == listed.setup - (2 + 4 + 8) * shard);
+  // What each layer keeps is there at the peak, which the head's backward pass makes.
+  framework.kept_products = Bytes::of(1 << 20);
+  CHECK(memory_figures(program, framework)[0].live == fsdp.live + (2 << 20));
+}
+
+// Every rule on any plan with ZeRO: what comes goes, under names that nothing else has, and nothing is left over.
+TEST_CASE("states of a training program come and go in pairs", "[property][memory]") {
+  const auto seed = static_cast<std::uint64_t>(GENERATE(range(1, 41)));
+  PlannedRun run = test::random_run(seed);
+  const StateMemory states = run.plan.zero_stage == 3 ? StateMemory::fsdp : StateMemory::contiguous;
+  CAPTURE(seed, test::describe(run));
+  if (run.plan.zero_stage == 2) return;  // neither program's
+  const Program program = lower(run.model, run.workload, run.plan);
+  FrameworkMemory framework;
+  framework.states = states;
+  for (const MemoryFigures& m : memory_figures(program, framework)) {
+    CHECK(m.live <= m.allocated);
+    CHECK(m.allocated <= m.reserved);
+    CHECK(m.steady < m.live);
+  }
+}
+
 TEST_CASE("workspaces of product libraries are always there", "[unit][memory]") {
   const Program program = small_program();
   const FrameworkMemory framework{WeightGradients::in_place, CrossEntropy::in_place, Bytes::of(4096.0)};

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/program/program.hpp"
+#include "sim/memory/memory_pool.hpp"
+
+namespace orrery {
+
+/// How Megatron-LM comes to weights, gradients and optimizer states.
+///
+/// The model's tensors are made one by one (of experts one for each), then a buffer for all weights and one for all
+/// gradients that are shared out alike; weights move there, and what they were made in becomes free memory of the
+/// caching allocator, cut up as it was.  Then the masters of the rank's part, tensor by tensor from the last, each by
+/// way of a copy in the weights' type.  Moments are made by the first update.
+///
+/// Source: Megatron-LM core, distributed/param_and_grad_buffer.py (_ParamAndGradBuffer) and
+/// optimizer/distrib_optimizer.py (_build_model_and_main_param_groups); states of FusedAdam are made in step().
+/// Leaves out: the padding of shards; which part of the buffer a rank has (here the last layers').
+class ContiguousSetup {
+ public:
+  ContiguousSetup(const Program&, std::uint32_t rank_class);
+
+  void setup(const MemoryVisit&);
+  void first_update(const MemoryVisit&) const;
+
+ private:
+  struct Tensor {
+    std::uint64_t elements = 0;
+    std::uint64_t share = 1;  ///< ranks that share out its states
+  };
+  void read(const Buffer& weights);
+
+  const Program& program_;
+  const RankClass& ranks_;
+  std::vector<Tensor> tensors_;
+  std::vector<std::uint64_t> others_;  ///< bytes
+  std::vector<std::uint64_t> states_;  ///< elements
+  std::vector<DType> moments_;         ///< of an element
+  DType weight_ = DType::bf16, gradient_ = DType::f32;
+  bool masters_ = false;
+};
+
+}  // namespace orrery
