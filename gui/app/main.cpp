@@ -34,8 +34,15 @@ std::filesystem::path session_folder() {
   return std::filesystem::path(data.toStdString()) / "orrery" / "session";
 }
 
+/// "2560x1440"; empty where it is none.
+QSize size_of(const QString& text) {
+  const QStringList sides = text.split(u'x');
+  if (sides.size() != 2) return {};
+  const QSize out(sides[0].toInt(), sides[1].toInt());  // 0 where it is no number
+  return out.width() > 0 && out.height() > 0 && out.width() <= 16'384 && out.height() <= 16'384 ? out : QSize();
+}
+
 int export_views(orrery::gui::MainWindow& window, const QString& folder) {
-  window.resize(1280, 800);
   window.show();
   window.wait_until_settled();
   QString why;
@@ -68,8 +75,16 @@ int main(int count, char** values) {
   const QCommandLineOption exported(QStringLiteral("export"),
                                     QStringLiteral("write every view as .png, .svg, .pdf and .csv, and end"),
                                     QStringLiteral("FOLDER"));
-  parser.addOptions({dark, data, pictures, exported});
+  const QCommandLineOption size(QStringLiteral("size"), QStringLiteral("of the window, in pixels"),
+                                QStringLiteral("WIDTHxHEIGHT"), QStringLiteral("1280x800"));
+  parser.addOptions({dark, data, pictures, exported, size});
   parser.process(app);
+  const QSize pixels = size_of(parser.value(size));
+  if (pixels.isEmpty()) {
+    std::fprintf(stderr, "error: --size is \"%s\"; it must be two numbers of pixels, as 2560x1440\n",
+                 qPrintable(parser.value(size)));
+    return 2;
+  }
 
   using namespace orrery::gui;
   QSettings settings;
@@ -79,6 +94,7 @@ int main(int count, char** values) {
                     std::thread::hardware_concurrency(), usual_dialogs());
   const QStringList given = parser.positionalArguments();
   const QString plan = given.isEmpty() ? QStringLiteral("llama-3-70b-8-dgx-h100") : given.front();
+  window.resize(pixels);
   if (drawn) {
     if (!window.open(plan)) {
       std::fprintf(stderr, "error: the plan cannot be opened\n");
@@ -87,8 +103,7 @@ int main(int count, char** values) {
     if (parser.isSet(pictures)) return take_screenshots(window, parser.value(pictures));
     return export_views(window, parser.value(exported));
   }
-  window.resize(1280, 800);
-  window.restoreGeometry(settings.value(QStringLiteral("geometry")).toByteArray());
+  if (!parser.isSet(size)) window.restoreGeometry(settings.value(QStringLiteral("geometry")).toByteArray());
   window.restoreState(settings.value(QStringLiteral("panels")).toByteArray());
   window.tools().keep_session(session_folder(), given.isEmpty());
   if (!window.document().is_open()) window.open(plan);

@@ -284,6 +284,8 @@ void MainWindow::document_changed() {
 
 void MainWindow::take_prediction(const PredictionPointer& p) {
   prediction_ = p;
+  // A stage that the plan no longer has is in nobody's hand.
+  if (focus_.stage() && *focus_.stage() >= p->run.plan.mesh.size(Axis::pipeline)) focus_.set_stage(std::nullopt);
   if (p->complete) {
     if (p->of == asked_) asked_.reset();
     simulating_ = true;

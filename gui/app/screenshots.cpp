@@ -40,7 +40,6 @@ int take_screenshots(MainWindow& window, const QString& folder) {
     std::fprintf(stderr, "error: cannot make the folder %s\n", qPrintable(folder));
     return 3;
   }
-  window.resize(1280, 800);
   window.show();
   const auto settled = [&] { return wait_for([&] { return window.is_settled(); }); };
   bool good = settled();

@@ -118,8 +118,9 @@ void FabricView::paint_cell(QPainter& painter, std::uint32_t level, std::uint32_
     }
     const bool in_hand = hasFocus() && hand_ && cell.devices == std::vector{*hand_};
     const bool taken = dragged_ && cell.devices == std::vector{*dragged_};
-    painter.setPen(in_hand || taken ? QPen(palette().color(QPalette::Highlight), 3, taken ? Qt::DashLine : Qt::SolidLine)
-                                    : QPen(palette().color(QPalette::WindowText), 0.8));
+    painter.setPen(in_hand || taken
+                       ? QPen(palette().color(QPalette::Highlight), 3, taken ? Qt::DashLine : Qt::SolidLine)
+                       : QPen(palette().color(QPalette::WindowText), 0.8));
     painter.setBrush(Qt::NoBrush);
     painter.drawRect(rect);
   }

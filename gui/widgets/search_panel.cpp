@@ -32,9 +32,7 @@ enum class Across { step_time, cost };
 
 QString q(const std::string& text) { return QString::fromStdString(text); }
 
-double memory_of(const FoundPlan& p) {
-  return Bytes::of(static_cast<double>(p.report.peak_memory_bytes)).in(gibibyte);
-}
+double memory_of(const FoundPlan& p) { return Bytes::of(static_cast<double>(p.report.peak_memory_bytes)).in(gibibyte); }
 
 }  // namespace
 

@@ -210,7 +210,8 @@ TEST_CASE("axes change places by the list of their order, and undo puts them bac
   fabric.setFocus();
   const QPoint origin = fabric.cell_rect(0, 0).center().toPoint();
   QTest::mouseClick(&fabric, Qt::LeftButton, {}, origin);
-  for (const int key : {Qt::Key_Space, Qt::Key_Right, Qt::Key_Escape, Qt::Key_Left}) QTest::keyClick(&fabric, Qt::Key(key));
+  for (const int key : {Qt::Key_Space, Qt::Key_Right, Qt::Key_Escape, Qt::Key_Left})
+    QTest::keyClick(&fabric, Qt::Key(key));
   REQUIRE(opened.settled());
   CHECK(window.document().run().plan.placement.empty());  // let go
   for (const int key : {Qt::Key_Space, Qt::Key_Right, Qt::Key_Space}) QTest::keyClick(&fabric, Qt::Key(key));

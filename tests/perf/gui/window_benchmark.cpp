@@ -87,9 +87,8 @@ void search_in_window(benchmark::State& state) {
     options.top = window->search_panel().wish().top;
     QElapsedTimer timer;
     timer.start();
-    const SearchResult result =
-        search(make_space(on.run.model, on.run.workload, cluster, basic_limits()), on.run.model, on.run.workload, cluster,
-               on.prices->calibration, options);
+    const SearchResult result = search(make_space(on.run.model, on.run.workload, cluster, basic_limits()), on.run.model,
+                                       on.run.workload, cluster, on.prices->calibration, options);
     alone += static_cast<double>(timer.nsecsElapsed()) * 1e-6;
     benchmark::DoNotOptimize(result.evaluated);
     state.ResumeTiming();
