@@ -10,7 +10,7 @@ constexpr AttentionKernel unfused = AttentionKernel::unfused;
 constexpr ContextAlgorithm ring = ContextAlgorithm::ring;
 constexpr WeightGradients placeholders = WeightGradients::placeholders;
 constexpr CrossEntropy plain = CrossEntropy::plain;
-constexpr StateMemory contiguous = StateMemory::contiguous;
+constexpr StateLayout contiguous = StateLayout::contiguous;
 
 /// The longest prefix that fits counts, so the order means nothing.
 //  name, prefix                                        attention dropout f32    overlap states vocabulary zero sp
@@ -31,7 +31,7 @@ constexpr std::array<Framework, 13> frameworks = {{
      false},
     {"llm-foundry", "llm-foundry/Composer FSDP, mixed_precision=PURE", flash, 0.0, false, true, false, 50368, 3, false},
     {"torchtitan", "torchtitan", flash, 0.0, true, true, false, 128256, 3, true, false, ContextAlgorithm::all_gather,
-     WeightGradients::in_place, CrossEntropy::eager, 1, true, StateMemory::fsdp},
+     WeightGradients::in_place, CrossEntropy::eager, 1, true, StateLayout::fsdp},
     {"MaxText", "MaxText", flash, 0.0, true, true, false, 128256, 3, false, true},
     {"OneFlow", "OneFlow-GPT", unfused, 0.1, false, false, false, 51200, 0, false},
 }};

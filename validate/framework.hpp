@@ -37,7 +37,7 @@ struct Framework {
   CrossEntropy cross_entropy = CrossEntropy::in_place;
   std::uint32_t product_libraries = 0;  ///< that keep a workspace each: PyTorch's cuBLAS, Transformer Engine's
   bool expandable_segments = false;     ///< how its launch script sets up PyTorch's allocator
-  StateMemory states = StateMemory::listed;
+  StateLayout states = StateLayout::listed;
 };
 
 /// The rule of the row's framework cell; null where there is none.

@@ -64,7 +64,7 @@ void ContiguousSetup::read(const Buffer& b) {
 
 void ContiguousSetup::setup(const MemoryVisit& visit) {
   const auto compute = [&](bool alloc, Part part, std::uint64_t number, std::uint64_t bytes) {
-    visit(alloc, name_of(part, number), bytes, MemoryPool::compute);
+    visit(alloc, name_of(part, number), bytes, StreamPool::compute);
   };
   std::map<std::uint64_t, std::uint64_t> groups;  // elements, by ranks that share them out
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -97,7 +97,7 @@ void ContiguousSetup::setup(const MemoryVisit& visit) {
 void ContiguousSetup::first_update(const MemoryVisit& visit) const {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     for (std::size_t m = 0; m < moments_.size(); ++m) {
-      visit(true, name_of(Part::moment, i * 2 + m), states_[i] * size_of(moments_[m]), MemoryPool::compute);
+      visit(true, name_of(Part::moment, i * 2 + m), states_[i] * size_of(moments_[m]), StreamPool::compute);
     }
   }
 }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/program/program.hpp"
-#include "sim/memory/memory_pool.hpp"
+#include "sim/memory/stream_pool.hpp"
 
 namespace orrery {
 

@@ -30,7 +30,7 @@ enum class CrossEntropy : std::uint8_t {
 };
 
 /// How weights, gradients and optimizer states come to be, and what ZeRO-3 holds of them.
-enum class StateMemory : std::uint8_t {
+enum class StateLayout : std::uint8_t {
   listed,      ///< as the Program says: all before the first step
   contiguous,  ///< Megatron-LM's buffers (ContiguousSetup)
   fsdp,        ///< PyTorch's FSDP2 (FsdpMemory)
@@ -41,7 +41,7 @@ struct FrameworkMemory {
   WeightGradients weight_gradients = WeightGradients::in_place;
   CrossEntropy cross_entropy = CrossEntropy::in_place;
   Bytes workspaces;  ///< of product libraries, from the caching allocator, as long as the process lives
-  StateMemory states = StateMemory::listed;
+  StateLayout states = StateLayout::listed;
   /// fsdp: results of products that each recomputed layer keeps of a microbatch nevertheless.
   Bytes kept_products = {};
   friend bool operator==(const FrameworkMemory&, const FrameworkMemory&) = default;

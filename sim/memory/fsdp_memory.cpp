@@ -65,14 +65,14 @@ void FsdpMemory::read_tables() {
 
 void FsdpMemory::gather(std::uint32_t unit, std::uint64_t bytes, const MemoryVisit& visit) {
   if (whole_.contains(unit) || !gathered_.emplace(unit, Output{bytes, false}).second) return;
-  visit(true, name_of(Part::gathered, unit), bytes, MemoryPool::gathers);
+  visit(true, name_of(Part::gathered, unit), bytes, StreamPool::gathers);
 }
 
 /// Outputs that were copied before go.
 void FsdpMemory::copied_out(std::uint32_t unit, const MemoryVisit& visit) {
   std::erase_if(gathered_, [&](const auto& output) {
     if (!output.second.copied) return false;
-    visit(false, name_of(Part::gathered, output.first), output.second.bytes, MemoryPool::gathers);
+    visit(false, name_of(Part::gathered, output.first), output.second.bytes, StreamPool::gathers);
     return true;
   });
   if (const auto output = gathered_.find(unit); output != gathered_.end()) output->second.copied = true;
@@ -83,32 +83,32 @@ void FsdpMemory::begin_block(const Use& use, std::uint32_t layer, const MemoryVi
   if (!use.weights || whole_.contains(layer)) return;
   const std::uint64_t bytes = bytes_of(program_[*use.weights]);
   gather(layer, bytes, visit);
-  visit(true, name_of(Part::weights, layer), bytes, MemoryPool::compute);
+  visit(true, name_of(Part::weights, layer), bytes, StreamPool::compute);
   copied_out(layer, visit);
 }
 
 void FsdpMemory::end_block(const Use& use, std::uint32_t layer, std::uint32_t microbatch, const MemoryVisit& visit) {
   if (!use.weights) return;
   if (kept_products_ > 0) {
-    visit(use.forward, name_of(Part::kept, layer, microbatch), kept_products_, MemoryPool::compute);
+    visit(use.forward, name_of(Part::kept, layer, microbatch), kept_products_, StreamPool::compute);
   }
   if (use.forward && layer + 1 == program_.layers) return;
-  visit(false, name_of(Part::weights, layer), bytes_of(program_[*use.weights]), MemoryPool::compute);
+  visit(false, name_of(Part::weights, layer), bytes_of(program_[*use.weights]), StreamPool::compute);
   whole_.erase(layer);
 }
 
 void FsdpMemory::reduce(std::uint32_t unit, std::uint64_t bytes, std::uint64_t shard, const MemoryVisit& visit) {
   const Tensor input{name_of(Part::reduction, unit, ++reductions_), bytes};
-  visit(true, input.name, input.bytes, MemoryPool::compute);
-  for (const Tensor& t : gradients_[unit]) visit(false, t.name, t.bytes, MemoryPool::compute);
+  visit(true, input.name, input.bytes, StreamPool::compute);
+  for (const Tensor& t : gradients_[unit]) visit(false, t.name, t.bytes, StreamPool::compute);
   gradients_.erase(unit);
-  if (reduction_) visit(false, reduction_->name, reduction_->bytes, MemoryPool::compute);
+  if (reduction_) visit(false, reduction_->name, reduction_->bytes, StreamPool::compute);
   reduction_ = input;
   if (shards_.emplace(unit, shard).second) {
-    visit(true, name_of(Part::shard, unit), shard, MemoryPool::reductions);
+    visit(true, name_of(Part::shard, unit), shard, StreamPool::reductions);
   } else {  // added to what earlier microbatches left
-    visit(true, name_of(Part::shard, unit, 1), shard, MemoryPool::reductions);
-    visit(false, name_of(Part::shard, unit, 1), shard, MemoryPool::reductions);
+    visit(true, name_of(Part::shard, unit, 1), shard, StreamPool::reductions);
+    visit(false, name_of(Part::shard, unit, 1), shard, StreamPool::reductions);
   }
 }
 
@@ -116,7 +116,7 @@ void FsdpMemory::on_event(bool alloc, const TensorId& id, std::uint64_t bytes, c
   const BufferId what = id.instance.buffer;
   const Buffer* b = id.own ? nullptr : &program_[what];
   if (b == nullptr || (b->role != Role::weight && b->role != Role::gradient) || persistent_.contains(what)) {
-    visit(alloc, HeldMemory::name_of(id), bytes, MemoryPool::compute);
+    visit(alloc, HeldMemory::name_of(id), bytes, StreamPool::compute);
     return;
   }
   if (b->role == Role::weight) {
@@ -131,7 +131,7 @@ void FsdpMemory::on_event(bool alloc, const TensorId& id, std::uint64_t bytes, c
       reduce(unit, root_gradients_, root_shards_, visit);  // of the root, by the backward pass before this one
     }
     gradients_[unit].push_back(t);
-    visit(true, t.name, t.bytes, MemoryPool::compute);
+    visit(true, t.name, t.bytes, StreamPool::compute);
   } else if (unit != root) {
     std::uint64_t shard = 0;
     for (const BufferId kept : persistent_) {
@@ -155,20 +155,20 @@ void FsdpMemory::setup(const MemoryVisit& visit) {
       }
       return;
     }
-    visit(alloc, HeldMemory::name_of(id), bytes, MemoryPool::compute);
+    visit(alloc, HeldMemory::name_of(id), bytes, StreamPool::compute);
   });
 }
 
 void FsdpMemory::first_update(const MemoryVisit& visit) {
-  for (const Tensor& t : moments_) visit(true, t.name, t.bytes, MemoryPool::compute);
+  for (const Tensor& t : moments_) visit(true, t.name, t.bytes, StreamPool::compute);
 }
 
 void FsdpMemory::step(const MemoryVisit& visit) {
-  for (const auto& [unit, bytes] : shards_) visit(false, name_of(Part::shard, unit), bytes, MemoryPool::reductions);
+  for (const auto& [unit, bytes] : shards_) visit(false, name_of(Part::shard, unit), bytes, StreamPool::reductions);
   shards_.clear();
   if (root_weights_ > 0) {
     gather(root, root_weights_, visit);
-    visit(true, name_of(Part::weights, root), root_weights_, MemoryPool::compute);
+    visit(true, name_of(Part::weights, root), root_weights_, StreamPool::compute);
     copied_out(root, visit);
   }
   for (const Slot& slot : ranks_.step) {
@@ -184,17 +184,17 @@ void FsdpMemory::step(const MemoryVisit& visit) {
       end_block(use, one.layer, one.microbatch, visit);
     }
   }
-  if (root_weights_ > 0) visit(false, name_of(Part::weights, root), root_weights_, MemoryPool::compute);
+  if (root_weights_ > 0) visit(false, name_of(Part::weights, root), root_weights_, StreamPool::compute);
   if (root_gradients_ > 0) reduce(root, root_gradients_, root_shards_, visit);
-  if (reduction_) visit(false, reduction_->name, reduction_->bytes, MemoryPool::compute);
+  if (reduction_) visit(false, reduction_->name, reduction_->bytes, StreamPool::compute);
   reduction_.reset();
   for (const auto& [unit, output] : gathered_) {
-    visit(false, name_of(Part::gathered, unit), output.bytes, MemoryPool::gathers);
+    visit(false, name_of(Part::gathered, unit), output.bytes, StreamPool::gathers);
   }
   gathered_.clear();
   whole_.clear();
-  for (const Tensor& t : roots_) visit(true, t.name, t.bytes, MemoryPool::compute);
-  for (const Tensor& t : roots_) visit(false, t.name, t.bytes, MemoryPool::compute);
+  for (const Tensor& t : roots_) visit(true, t.name, t.bytes, StreamPool::compute);
+  for (const Tensor& t : roots_) visit(false, t.name, t.bytes, StreamPool::compute);
 }
 
 }  // namespace orrery

@@ -8,7 +8,7 @@
 
 #include "core/program/program.hpp"
 #include "sim/memory/held_memory.hpp"
-#include "sim/memory/memory_pool.hpp"
+#include "sim/memory/stream_pool.hpp"
 
 namespace orrery {
 

@@ -21,7 +21,7 @@ class Player {
   Player(const AllocatorRules& rules, MemoryFigures& figures)
       : figures_(figures), pools_{CachingAllocator(rules), CachingAllocator(rules), CachingAllocator(rules)} {}
 
-  void operator()(bool alloc, std::uint64_t name, std::uint64_t bytes, MemoryPool pool) {
+  void operator()(bool alloc, std::uint64_t name, std::uint64_t bytes, StreamPool pool) {
     CachingAllocator& allocator = pools_[static_cast<std::size_t>(pool)];
     if (alloc) {
       live_ += bytes;
@@ -46,7 +46,7 @@ class Player {
 
  private:
   MemoryFigures& figures_;
-  std::array<CachingAllocator, memory_pools> pools_;
+  std::array<CachingAllocator, stream_pools> pools_;
   std::uint64_t live_ = 0;
 };
 
@@ -57,11 +57,11 @@ MemoryFigures figures_of(const HeldMemory& memory, std::uint32_t rank_class, con
   MemoryFigures out;
   out.stage = program.mesh.coordinate(representative(program, rank_class), Axis::pipeline);
   Player player(rules, out);
-  const MemoryVisit visit = [&](bool alloc, std::uint64_t name, std::uint64_t bytes, MemoryPool pool) {
+  const MemoryVisit visit = [&](bool alloc, std::uint64_t name, std::uint64_t bytes, StreamPool pool) {
     player(alloc, name, bytes, pool);
   };
   const auto listed = [&](bool alloc, const TensorId& id, std::uint64_t bytes) {
-    player(alloc, HeldMemory::name_of(id), bytes, MemoryPool::compute);
+    player(alloc, HeldMemory::name_of(id), bytes, StreamPool::compute);
   };
   std::vector<bool> kept;
   memory.process(listed);
@@ -76,13 +76,13 @@ MemoryFigures figures_of(const HeldMemory& memory, std::uint32_t rank_class, con
   };
   const auto list = [&] { memory.walk(ranks.step, kept, listed); };
   switch (framework.states) {
-    case StateMemory::listed: play([&] { memory.walk(ranks.setup, kept, listed); }, list, [] {}, 2); break;
-    case StateMemory::contiguous: {
+    case StateLayout::listed: play([&] { memory.walk(ranks.setup, kept, listed); }, list, [] {}, 2); break;
+    case StateLayout::contiguous: {
       ContiguousSetup states(program, rank_class);
       play([&] { states.setup(visit); }, list, [&] { states.first_update(visit); }, 3);
       break;
     }
-    case StateMemory::fsdp: {
+    case StateLayout::fsdp: {
       FsdpMemory states(memory, rank_class, whole(framework.kept_products));
       play([&] { states.setup(visit); }, [&] { states.step(visit); }, [&] { states.first_update(visit); }, 3);
       break;

@@ -119,7 +119,7 @@ TEST_CASE("what a framework holds beside tensors is its rule, unless the notes s
   const auto memory = [&] { return memory_of(run, *framework_of(run), workspace); };
   CHECK(memory() ==
         FrameworkMemory{
-            WeightGradients::placeholders, CrossEntropy::plain, 64.0 * mebibyte, StateMemory::contiguous, {}});
+            WeightGradients::placeholders, CrossEntropy::plain, 64.0 * mebibyte, StateLayout::contiguous, {}});
   run.notes = "mbc=4 microbatches; cross-entropy fusion (cef)";
   CHECK(memory().cross_entropy == CrossEntropy::fused);
   run.notes = "opts: no-gradient-accumulation-fusion=True";
@@ -127,7 +127,7 @@ TEST_CASE("what a framework holds beside tensors is its rule, unless the notes s
   CHECK(memory().cross_entropy == CrossEntropy::plain);
   run.framework = "torchtitan 9dec370";
   run.notes.clear();
-  CHECK(memory() == FrameworkMemory{WeightGradients::in_place, CrossEntropy::eager, workspace, StateMemory::fsdp, {}});
+  CHECK(memory() == FrameworkMemory{WeightGradients::in_place, CrossEntropy::eager, workspace, StateLayout::fsdp, {}});
   CHECK(framework_of(run)->expandable_segments);
   run.framework = "NeMo 24.07";
   CHECK(memory() == FrameworkMemory{});

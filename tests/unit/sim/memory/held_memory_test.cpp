@@ -162,7 +162,7 @@ TEST_CASE("Megatron's buffers hold what the Program's tensors hold, and cost the
   run.plan.zero_stage = 1;
   const Program program = lower(run.model, run.workload, run.plan);
   FrameworkMemory framework;
-  framework.states = StateMemory::contiguous;
+  framework.states = StateLayout::contiguous;
   const MemoryFigures buffers = memory_figures(program, framework)[0], listed = memory_figures(program)[0];
   CHECK(buffers.steady == listed.steady);
   CHECK(buffers.live == listed.live);
@@ -180,7 +180,7 @@ TEST_CASE("FSDP2 keeps shards in full precision alone", "[unit][memory]") {
   run.plan.zero_stage = 3;
   const Program program = lower(run.model, run.workload, run.plan);
   FrameworkMemory framework;
-  framework.states = StateMemory::fsdp;
+  framework.states = StateLayout::fsdp;
   const MemoryFigures fsdp = memory_figures(program, framework)[0], listed = memory_figures(program)[0];
   const std::uint64_t shard = (2 * 2336 + 640 + 656) / 2;
   CHECK(fsdp.steady == listed.steady - 2 * shard);
@@ -194,7 +194,7 @@ TEST_CASE("FSDP2 keeps shards in full precision alone", "[unit][memory]") {
 TEST_CASE("states of a training program come and go in pairs", "[property][memory]") {
   const auto seed = static_cast<std::uint64_t>(GENERATE(range(1, 41)));
   PlannedRun run = test::random_run(seed);
-  const StateMemory states = run.plan.zero_stage == 3 ? StateMemory::fsdp : StateMemory::contiguous;
+  const StateLayout states = run.plan.zero_stage == 3 ? StateLayout::fsdp : StateLayout::contiguous;
   CAPTURE(seed, test::describe(run));
   if (run.plan.zero_stage == 2) return;  // neither program's
   const Program program = lower(run.model, run.workload, run.plan);
