@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
+#include "cli/fabric.hpp"
 #include "cli/memory_margin.hpp"
+#include "cli/placement_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
@@ -21,6 +23,7 @@
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "planner/export/megatron.hpp"
+#include "planner/placement.hpp"
 #include "planner/search.hpp"
 #include "planner/space.hpp"
 #include "sim/bound/bound.hpp"
@@ -86,12 +89,18 @@ class PlanVerb final : public Verb {
              "every dimension within limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
     c.option("--memory-margin", margin_,
              "of every device's memory, what tensors do not get: context, communicators, fragments; \"4 GiB\"");
+    c.option("--fabric", fabric_,
+             "then place the best plan's ranks on these wires, links shared (orrery place): a name or a .toml file");
+    c.option("--routes", routes_,
+             "of several ways through the fabric: by-destination (the default), hashed, rail-local");
     c.flag("--space", show_space_, "describe the space that would be searched, and stop");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the best plan here; with --space, the space");
     c.examples(
         "  orrery plan --model llama-3-70b --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 -o best.toml\n"
         "  orrery plan --model gpt3-175b --cluster dgx-a100 --gpus 128 --batch 256 --seq 2048 --export megatron\n"
+        "  orrery plan --model llama-3-70b --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 --fabric "
+        "dgx-h100-superpod\n"
         "  orrery plan --model path/to/config.json --cluster dgx-a100 --gpus 16 --batch 64 --seq 2048 --top 3\n"
         "  orrery plan --model tiny-gpt --cluster local-cpu --gpus 4 --batch 16 --seq 128 --precision fp32 --json");
   }
@@ -104,6 +113,8 @@ class PlanVerb final : public Verb {
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
   /// Judges the plans that are shown by the memory of their processes on the whole device.
   void add_processes(std::vector<FoundPlan>& plans) const;
+  /// Where the ranks of the best plan sit best on --fabric; nothing where none is given or no plan was found.
+  std::optional<PlacementSearch> place(const SearchResult&, const Fabric&, Progress&) const;
   std::string text(const SearchResult&) const;
   /// Plans whose simulation was asked for and interrupted.
   std::size_t unsimulated(const SearchResult&) const;
@@ -117,7 +128,8 @@ class PlanVerb final : public Verb {
   NearestFit nearest_fit() const;
   std::string nearest_text() const;
   nlohmann::ordered_json nearest_json() const;
-  void write_json(const SearchResult&, const std::optional<std::string>& exported, const Diagnostics& refused) const;
+  void write_json(const SearchResult&, const std::optional<std::string>& exported, const Diagnostics& refused,
+                  nlohmann::ordered_json placement) const;
   std::optional<std::string> exported(const SearchResult&, Diagnostics& refused) const;
 
   CommonFlags flags_;
@@ -125,7 +137,7 @@ class PlanVerb final : public Verb {
   std::string precision_ = "bf16", optimizer_ = "adam", objective_ = "step-time", margin_ = "auto";
   double dropout_ = 0.0, clip_norm_ = 1.0;
   std::uint32_t top_ = 5, threads_ = 0;
-  std::optional<std::string> export_, only_;
+  std::optional<std::string> export_, only_, fabric_, routes_;
   SpaceLimits limits_;
   bool no_simulate_ = false, show_space_ = false, all_ = false;
   Workload workload_;
@@ -505,7 +517,7 @@ std::optional<std::string> PlanVerb::exported(const SearchResult& result, Diagno
 }
 
 void PlanVerb::write_json(const SearchResult& result, const std::optional<std::string>& exported,
-                          const Diagnostics& refused) const {
+                          const Diagnostics& refused, nlohmann::ordered_json placement) const {
   nlohmann::ordered_json json;
   json["plans"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
@@ -536,13 +548,38 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
   json["simulated_certified"] = result.simulated_certified;
   json["certificate"] = result.certificate;
   if (result.plans.empty() && result.complete) json["nearest"] = nearest_json();
+  if (!placement.is_null()) json["placement"] = std::move(placement);
   if (exported) json["export"] = *exported;
   if (!refused.empty()) json["errors"] = errors_json(refused);
   print_json(json);
 }
 
+std::optional<PlacementSearch> PlanVerb::place(const SearchResult& result, const Fabric& fabric,
+                                               Progress& progress) const {
+  if (result.plans.empty() || interrupted().load()) return std::nullopt;
+  const PlannedRun best = planned(result.plans[0], 0);
+  PlacementOptions options;
+  options.cancelled = &interrupted();
+  options.report = [&](std::uint64_t done, std::uint64_t total, Seconds shortest) {
+    progress.show("place", done, total, {}, "best " + short_text(shortest));
+  };
+  try {
+    return search_placement(best, lower(best.model, best.workload, best.plan), calibration_.calibration,
+                            {&fabric, path_rule_of(routes_), 0}, options);
+  } catch (const SimulationCancelled&) {
+    return std::nullopt;
+  }
+}
+
 int PlanVerb::run() {
   read();
+  std::optional<Fabric> fabric;
+  if (fabric_) {
+    fabric = fabric_for_cluster(library_of(flags_), *fabric_, machine_);
+    static_cast<void>(path_rule_of(routes_));
+  } else if (routes_) {
+    refuse("cli.fabric", "--routes needs --fabric", {"A cluster's levels leave no choice of ways."});
+  }
   if (show_space_) {
     const Space space = make_space(spec_, workload_, searched_, limits_);
     const std::string shown = flags_.json ? json_text(space_json(space)) : describe(space) + "\n";
@@ -571,15 +608,28 @@ int PlanVerb::run() {
     tell_prices(found.report, calibration_);
     if (found.simulated) tell_prices(*found.simulated, calibration_);
   }
-  if (!result.plans.empty()) write_output(flags_, write_plan(planned(result.plans[0], 0)));
+  std::optional<PlacementSearch> placed;
+  if (fabric) placed = place(result, *fabric, progress);
+  progress.clear();
+  if (!result.plans.empty()) {
+    PlannedRun best = planned(result.plans[0], 0);
+    if (placed) best.plan = placed->found.plan;
+    write_output(flags_, write_plan(best));
+  }
   Diagnostics refused;
   const std::optional<std::string> flags = exported(result, refused);
   if (prints_output(flags_) && !result.plans.empty()) {
     // It has been printed.
   } else if (flags_.json) {
-    write_json(result, flags, refused);
+    write_json(result, flags, refused,
+               placed ? placement_json({&*fabric, path_rule_of(routes_), 0}, planned(result.plans[0], 0), *placed)
+                      : nlohmann::ordered_json(nullptr));
   } else {
     print(text(result));
+    if (placed) {
+      print(fmt::format("\nThe best plan on {}, links shared\n\n", printable(fabric->spec().name)) +
+            placement_text({&*fabric, path_rule_of(routes_), 0}, machine_.devices(), *placed));
+    }
     if (flags) print("\n" + *flags);
     if (flags_.output && !result.plans.empty()) print(fmt::format("The best plan is in {}.\n", *flags_.output));
   }
