@@ -20,6 +20,7 @@
 #include "core/plan/plan_names.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/record/report_file.hpp"
+#include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "planner/export/megatron.hpp"
@@ -185,10 +186,12 @@ void PlanVerb::read() {
     d.error("workload.sequence", fmt::format("{} has {} positions", spec_.name, spec_.max_positions),
             {fmt::format("--seq is {}.", workload_.sequence_length)});
   }
-  if (!machine_.device.peak.contains(workload_.precision)) {
+  for (std::uint32_t kind = 0; kind < node_kinds(machine_); ++kind) {
+    const DeviceSpec& device = device_of(machine_, kind);
+    if (device.peak.contains(workload_.precision)) continue;
     std::string known;
-    for (const auto& [p, rate] : machine_.device.peak) known += (known.empty() ? "" : ", ") + std::string(name_of(p));
-    d.error("plan.precision", fmt::format("{} does not compute in {}", machine_.device.name, precision_),
+    for (const auto& [p, rate] : device.peak) known += (known.empty() ? "" : ", ") + std::string(name_of(p));
+    d.error("plan.precision", fmt::format("{} does not compute in {}", device.name, precision_),
             {fmt::format("It computes in {}.", known)});
   }
   static_cast<void>(check_sizes(spec_, workload_, d));
@@ -203,10 +206,13 @@ void PlanVerb::read() {
             {"Write price_per_gpu_hour into a cluster file of your own, or minimize step-time."});
   }
   require_none(d);
-  calibration_ = calibration_of(flags_, library, machine_.device, workload_.precision);
+  calibration_ = calibration_of(flags_, library, machine_, workload_.precision);
   searched_ = machine_;
-  searched_.device.memory =
-      machine_.device.memory - margin_of(margin_, machine_.device, calibration_.calibration.memory, d);
+  DeviceSpec smallest = machine_.device;
+  smallest.memory = least_memory(machine_);
+  const Bytes margin = margin_of(margin_, smallest, calibration_.calibration.memory, d);
+  searched_.device.memory = machine_.device.memory - margin;
+  for (OtherNodes& other : searched_.other_nodes) other.device.memory = other.device.memory - margin;
   require_none(d);
 }
 
@@ -245,7 +251,7 @@ PlanVerb::NearestFit PlanVerb::nearest_fit() const {
     if (found->peak == std::numeric_limits<std::uint64_t>::max()) continue;
     if (factor == 1) {
       out.here = std::move(found);
-    } else if (static_cast<double>(found->peak) <= searched_.device.memory.base()) {
+    } else if (static_cast<double>(found->peak) <= least_memory(searched_).base()) {
       out.fits = std::move(found);
       out.on = *larger;
       break;
@@ -355,7 +361,7 @@ void PlanVerb::add_processes(std::vector<FoundPlan>& plans) const {
     for (Report* report : {&plans[i].report, plans[i].simulated ? &*plans[i].simulated : nullptr}) {
       if (report == nullptr) continue;
       if (report->memory_capacity_bytes) {
-        report->memory_capacity_bytes = static_cast<std::uint64_t>(machine_.device.memory.base());
+        report->memory_capacity_bytes = static_cast<std::uint64_t>(least_memory(machine_).base());
       }
       add_process_memory(*report, run, program, calibration_.calibration.memory);
     }
@@ -365,13 +371,13 @@ void PlanVerb::add_processes(std::vector<FoundPlan>& plans) const {
 std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
   std::string out = fmt::format(
-      "{}, {} parameters, on {} ({} x {}); batch {} x {} tokens, {}, {}\ncalibration: {}\nsoftware: {}\n\n",
+      "{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\ncalibration: {}\nsoftware: {}\n\n",
       printable(spec_.name), short_count(static_cast<double>(parameter_count(spec_))), printable(machine_.name),
-      machine_.devices(), printable(machine_.device.name), workload_.global_batch, workload_.sequence_length,
-      precision_, optimizer_, printable(calibration_.origin), printable(describe(calibration_.software)));
+      printable(devices_text(machine_)), workload_.global_batch, workload_.sequence_length, precision_, optimizer_,
+      printable(calibration_.origin), printable(describe(calibration_.software)));
   if (searched_.device.memory < machine_.device.memory) {
     out.insert(out.size() - 1, fmt::format("tensors get {} of the {} of a device (--memory-margin)\n",
-                                           short_text(searched_.device.memory), short_text(machine_.device.memory)));
+                                           short_text(least_memory(searched_)), short_text(least_memory(machine_))));
   }
   if (plans.empty() && result.complete) return out + "No plan fits.\n" + result.certificate + "\n" + nearest_text();
   if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.certificate + "\n";

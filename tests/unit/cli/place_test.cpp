@@ -218,3 +218,62 @@ TEST_CASE("plan places the plan that it finds on a fabric", "[unit][cli]") {
   const Ran lone = run(ORRERY_PROGRAM, plan + found + " --routes hashed");
   CHECK(lone.status == 2);
 }
+
+// Two pipeline stages: on the H100 node, and on the A100 node, which is slower at everything.
+TEST_CASE("a cluster of unlike nodes is shown, estimated, simulated, placed and planned for", "[unit][cli]") {
+  const TemporaryFolder folder;
+  const std::string cluster = folder.file("mixed.toml");
+  std::ofstream(cluster) << R"(schema = 1
+[cluster]
+name = "mixed"
+nodes = 2
+devices_per_node = 8
+device = "h100"
+levels = [ { name = "nvlink", size = 8, bandwidth = "450 GB/s", latency = "2 us" },
+           { name = "infiniband", size = 2, bandwidth = "400 Gbit/s", latency = "5 us" } ]
+[[cluster.other_nodes]]
+first = 1
+device = "a100-80"
+bandwidths = ["300 GB/s", "100 Gbit/s"]
+)";
+  const auto plan = [&](const char* name, const char* layers) {
+    const std::string file = folder.file(name);
+    std::ofstream(file) << "schema = 1\nname = \"" << name << "\"\nmodel = \"llama-3-8b\"\ncluster = \"" << cluster
+                        << "\"\n[workload]\nbatch = 32\nsequence = 4096\nprecision = \"bf16\"\n[mesh]\norder = "
+                           "[\"pipeline\", \"tensor\"]\npipeline = 2\ntensor = 8\n[plan]\nmicrobatch_size = 1\n"
+                           "schedule = \"1f1b\"\nsequence_parallel = true\nstage_layers = "
+                        << layers << "\n";
+    return file;
+  };
+  const std::string even = plan("even", "[16, 16]"), uneven = plan("uneven", "[22, 10]");
+  CHECK(run(ORRERY_PROGRAM, "check " + cluster).status == 0);
+  CHECK(run(ORRERY_PROGRAM, "show cluster " + cluster).out.find("[[cluster.other_nodes]]") != std::string::npos);
+  const auto step = [](const std::string& verb, const std::string& file) {
+    const Ran ran = run(ORRERY_PROGRAM, verb + " " + file + " --json");
+    CAPTURE(ran.err);
+    REQUIRE(ran.status == 0);
+    return json::parse(ran.out)["step_time_s"].get<double>();
+  };
+  const double estimated = step("estimate", even), simulated = step("simulate", even);
+  CHECK(estimated <= simulated * (1 + 1e-12));
+  CHECK(estimated > 0.95 * simulated);
+  // The slow node has fewer layers: its stage no longer holds the other up as long.
+  CHECK(step("simulate", uneven) < 0.85 * simulated);
+  const Ran told = run(ORRERY_PROGRAM, "estimate " + even);
+  CHECK(told.out.find("mixed, 8 x H100 and 8 x A100-80;") != std::string::npos);
+  // Both nodes are fast: faster; both slow: slower.
+  const std::string over = "simulate " + even + " --json --cluster ";
+  const double fast = json::parse(run(ORRERY_PROGRAM, over + "dgx-h100").out)["step_time_s"],
+               slow = json::parse(run(ORRERY_PROGRAM, over + "dgx-a100").out)["step_time_s"];
+  CHECK(fast < simulated);
+  CHECK(simulated < slow);
+  const json placed = json::parse(run(ORRERY_PROGRAM, "place " + even + " --tries 4 --json").out);
+  CHECK(placed["found"]["step_time_s"].get<double>() <= placed["given"]["step_time_s"].get<double>());
+  const Ran searched =
+      run(ORRERY_PROGRAM, "plan --model llama-3-8b --cluster " + cluster + " --batch 32 --seq 4096 --top 1 --json");
+  CAPTURE(searched.err);
+  REQUIRE(searched.status == 0);
+  const json best = json::parse(searched.out);
+  CHECK(best["certified"] == true);
+  CHECK(best["plans"][0]["step_time_s"].get<double>() <= simulated);
+}
