@@ -16,6 +16,7 @@
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/program/lower/lower.hpp"
+#include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "validate/cost_labels.hpp"
@@ -104,12 +105,12 @@ std::filesystem::path own_calibration_path() {
   return root / ".local" / "share" / "orrery" / "calibration" / "cpu-core.toml";
 }
 
-CalibrationChoice calibration_of(const CommonFlags& flags, const Library& library, const DeviceSpec& device,
+CalibrationChoice calibration_of(const CommonFlags& flags, const Library& library, const ClusterSpec& cluster,
                                  Precision precision) {
   if (flags.calibration) require_kind(*flags.calibration, {FileKind::calibration});
   Diagnostics d;
   std::optional<CalibrationChoice> out =
-      choose_calibration({flags.calibration, flags.software, own_calibration_path()}, library, device, precision, d);
+      choose_calibration({flags.calibration, flags.software, own_calibration_path()}, library, cluster, precision, d);
   require_none(d);
   return std::move(*out);
 }
@@ -167,7 +168,7 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
   static_cast<void>(check_sizes(run->model, run->workload, d));  // the mistakes are in d
   check(run->plan, run->model, run->workload, &*run->cluster, d);
   require_none(d);
-  CalibrationChoice calibration = calibration_of(flags, library, run->cluster->device, run->workload.precision);
+  CalibrationChoice calibration = calibration_of(flags, library, *run->cluster, run->workload.precision);
   return {std::move(*run), std::move(calibration)};
 }
 
@@ -211,7 +212,8 @@ std::vector<std::string> unlike_subjects(const PlannedRun& a, const PlannedRun& 
     return w;
   };
   const auto devices = [](const ClusterSpec& c) {
-    return fmt::format("{} of {} {}", c.name, c.devices(), c.device.name);
+    return is_mixed(c) ? fmt::format("{} of {}", c.name, devices_text(c))
+                       : fmt::format("{} of {} {}", c.name, c.devices(), c.device.name);
   };
   const auto work = [](const Workload& w) {
     return fmt::format("{} x {} tokens, {}, {}", w.global_batch, w.sequence_length, name_of(w.precision),

@@ -69,7 +69,7 @@ void keep_apart(const std::filesystem::path& input, const std::vector<std::optio
 /// calibrate` wrote; else the shipped one of the device.  Constants of another
 /// device are an input error.
 /// What --software says is priced in, for products in the given precision.
-[[nodiscard]] CalibrationChoice calibration_of(const CommonFlags&, const Library&, const DeviceSpec&, Precision);
+[[nodiscard]] CalibrationChoice calibration_of(const CommonFlags&, const Library&, const ClusterSpec&, Precision);
 /// Where `orrery calibrate` writes without -o.
 [[nodiscard]] std::filesystem::path own_calibration_path();
 

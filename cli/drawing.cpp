@@ -16,6 +16,7 @@
 #include "cli/report_text.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/schedule_rules.hpp"
+#include "core/spec/node_kinds.hpp"
 
 namespace orrery {
 namespace {
@@ -105,17 +106,31 @@ std::string dot_of(const ClusterSpec& c) {
   // Units of a level hang below the level's own node; many equal ones fold.
   constexpr std::uint32_t most_units = 8;
   int next = 0;
-  const auto draw_level = [&](auto&& self, std::size_t level) -> int {
+  // `first` is the unit's first device: its node's kind is drawn.
+  const auto draw_level = [&](auto&& self, std::size_t level, std::uint32_t first) -> int {
     const int id = next++;
+    const std::uint32_t kind = kind_of_device(c, first);
     if (level == 0) {
-      out += fmt::format("  n{} {};\n", id, label({c.device.name, short_text(c.device.memory)}));
+      const DeviceSpec& device = device_of(c, kind);
+      out += fmt::format("  n{} {};\n", id, label({device.name, short_text(device.memory)}));
       return id;
     }
     const NetworkLevel& l = c.levels[level - 1];
-    const std::string figures = fmt::format("{} each way, {}", short_text(l.bandwidth), short_text(l.latency));
+    const std::string figures =
+        fmt::format("{} each way, {}", short_text(bandwidth_of(c, kind, level - 1)), short_text(l.latency));
     out += fmt::format("  n{} {};\n", id, label({l.name, figures}, "ellipse"));
-    const std::uint32_t shown = l.size > most_units ? 2 : l.size;
-    for (std::uint32_t i = 0; i < shown; ++i) out += fmt::format("  n{} -- n{};\n", id, self(self, level - 1));
+    std::uint32_t unit = 1;
+    for (std::size_t below = 0; below + 1 < level; ++below) unit *= c.levels[below].size;
+    // Of many units two, and the first of each other kind.
+    std::vector<bool> seen(node_kinds(c), false);
+    std::uint32_t shown = 0;
+    for (std::uint32_t i = 0; i < l.size; ++i) {
+      const std::uint32_t of = kind_of_device(c, first + i * unit);
+      if (l.size > most_units && i >= 2 && seen[of]) continue;
+      seen[of] = true;
+      ++shown;
+      out += fmt::format("  n{} -- n{};\n", id, self(self, level - 1, first + i * unit));
+    }
     if (shown < l.size) {
       const int more = next++;
       out += fmt::format("  n{} [shape=plaintext, label=\"... {} in all\"];\n  n{} -- n{} [style=dotted];\n", more,
@@ -123,7 +138,7 @@ std::string dot_of(const ClusterSpec& c) {
     }
     return id;
   };
-  draw_level(draw_level, c.levels.size());
+  draw_level(draw_level, c.levels.size(), 0);
   return out + "}\n";
 }
 

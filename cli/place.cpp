@@ -7,47 +7,23 @@
 #include "cli/common.hpp"
 #include "cli/drawing.hpp"
 #include "cli/fabric.hpp"
+#include "cli/placement_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/program/lower/lower.hpp"
 #include "planner/placement.hpp"
 #include "sim/des/simulate.hpp"
+#include "sim/net/cluster_fabric.hpp"
+#include "sim/net/import/nccl_channels.hpp"
 
 namespace orrery {
 namespace {
-
-/// More nodes than this are no table that a person reads.
-constexpr std::uint32_t most_nodes_shown = 8, most_nodes_listed = 64;
-constexpr std::uint32_t most_ranks_shown = 64;
-
-/// A plan's ranks on the devices, in words.
-std::string where(const PlacedStep& s) {
-  if (!s.order.empty()) return s.order;
-  if (s.plan.placement.size() > most_ranks_shown) return "rank by rank, in the plan file";
-  return "rank by rank";
-}
-
-nlohmann::ordered_json json_of(const BytesByReach& b) {
-  return {{"nvlink", b.nvlink}, {"pcie", b.pcie}, {"socket", b.socket}, {"network", b.network}};
-}
-
-/// "network 25 %, NVLink 75 %", the furthest first.
-std::string shares_text(const BytesByReach& b) {
-  std::string out;
-  const auto add = [&](double bytes, const char* name) {
-    if (bytes > 0.0) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name, percent(bytes / b.all(), 0));
-  };
-  add(b.network, "network");
-  add(b.socket, "socket");
-  add(b.pcie, "PCIe");
-  add(b.nvlink, "NVLink");
-  return out.empty() ? "-" : out;
-}
 
 class PlaceVerb final : public Verb {
  public:
@@ -56,7 +32,9 @@ class PlaceVerb final : public Verb {
 
   void declare(Command& c) override {
     c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
-    c.required("--fabric", fabric_, "the wires: a name or a .toml file");
+    c.option("--fabric", fabric_, "the wires: a name or a .toml file; default: what the cluster's levels promise");
+    c.option("--rings", rings_,
+             "NCCL's graph (NCCL_GRAPH_DUMP_FILE) or log, along whose rings of GPUs neighbouring ranks are tried");
     c.option("--cluster", cluster_, "in place of the plan's: a name or a .toml file");
     c.option("--routes", routes_,
              "of several ways through the fabric: by-destination (the default), hashed, rail-local");
@@ -71,13 +49,15 @@ class PlaceVerb final : public Verb {
         "  orrery place plan.toml --fabric dgx-h100-superpod -o placed.toml\n"
         "  orrery place llama-3-70b-8-dgx-h100 --fabric dgx-h100-superpod --routes rail-local\n"
         "  orrery place plan.toml --fabric mine.toml --draw loads.svg --json\n"
+        "  orrery place plan.toml --fabric dgx-1v --rings graph.xml\n"
         "Ctrl-C shows the best placement so far.");
   }
 
   int run() override {
     keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, draw_});
     const LoadedPlan loaded = load_plan(plan_, flags_, cluster_);
-    const Fabric fabric = fabric_for_cluster(library_of(flags_), fabric_, *loaded.run.cluster);
+    const Fabric fabric = fabric_ ? fabric_for_cluster(library_of(flags_), *fabric_, *loaded.run.cluster)
+                                  : Fabric(cluster_fabric(*loaded.run.cluster));
     if (draw_) require_drawing(*draw_, fabric);
     require_output(flags_);
     const FabricRoutes routes{&fabric, path_rule_of(routes_), seed_};
@@ -86,6 +66,7 @@ class PlaceVerb final : public Verb {
     options.tries = tries_;
     options.most_exact = exact_;
     options.seed = seed_;
+    if (rings_) options.rings = rings_of(*rings_, *loaded.run.cluster);
     options.report = [&](std::uint64_t done, std::uint64_t total, Seconds best) {
       progress.show("place", done, total, {}, "best " + short_text(best));
     };
@@ -105,14 +86,55 @@ class PlaceVerb final : public Verb {
     if (prints_output(flags_)) {
       // It has been printed.
     } else if (flags_.json) {
-      print_json(json(loaded, fabric, routes, *result));
+      nlohmann::ordered_json out = placement_json(routes, loaded.run, *result);
+      out["software"] = describe(loaded.calibration.software);
+      print_json(out);
     } else {
-      print(text(loaded, fabric, routes, *result));
+      print(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
+            resolutions_text(loaded.resolved) + fmt::format("fabric: {}\n\n", printable(fabric.spec().name)) +
+            placement_text(routes, loaded.program.mesh.size(), *result));
     }
     return result->cancelled ? status_no : status_fine;
   }
 
  private:
+  /// Each order of GPUs once that an importable file has rings in.
+  static std::vector<std::vector<std::uint32_t>> rings_of(const std::string& file, const ClusterSpec& cluster) {
+    Diagnostics d;
+    std::optional<std::string> text = read_text(file, d);
+    require_none(d);
+    const std::optional<ChannelFile> kind = channel_file_of(*text);
+    if (!kind) {
+      refuse(
+          "cli.rings", fmt::format("{} is neither NCCL's graph nor a log of it", printable(file)),
+          {"NCCL_GRAPH_DUMP_FILE=graph.xml writes a graph; NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,GRAPH a log."});
+    }
+    const auto read = import_nccl_channels(*kind, std::move(*text), file, cluster.nodes, d);
+    require_none(d);
+    std::vector<std::vector<std::uint32_t>> out;
+    for (const std::vector<std::uint32_t>& ring : read->rings) {
+      if (ring.size() != cluster.devices_per_node && ring.size() != cluster.devices()) {
+        refuse("cli.rings",
+               fmt::format("the rings of {} are not over the GPUs of a node, nor over all", printable(file)),
+               {fmt::format("They pass {} GPUs; a node of {} has {}, all have {}.", ring.size(),
+                            printable(cluster.name), cluster.devices_per_node, cluster.devices())});
+      }
+      std::vector<std::uint32_t> passed = ring;
+      std::sort(passed.begin(), passed.end());
+      for (std::uint32_t g = 0; g < passed.size(); ++g) {
+        if (passed[g] == g) continue;
+        refuse("cli.rings", fmt::format("a ring of {} leaves GPU {} out", printable(file), g),
+               {fmt::format("It passes {}.", fmt::join(ring, " "))});
+      }
+      if (std::find(out.begin(), out.end(), ring) == out.end()) out.push_back(ring);
+    }
+    if (out.empty()) {
+      refuse("cli.rings", fmt::format("there are no rings in {}", printable(file)),
+             {"A graph of pattern 4 has them, and a log's lines \"Channel 00/04 : 0 3 2 1\"."});
+    }
+    return out;
+  }
+
   static std::string plan_text(const LoadedPlan& loaded, const PlacedStep& step) {
     PlannedRun run = loaded.run;
     run.plan = step.plan;
@@ -130,146 +152,9 @@ class PlaceVerb final : public Verb {
     write_drawing(*draw_, fabric, link_loads(step.traffic, traffic), step.step);
   }
 
-  struct Column {
-    const char* title;
-    const PlacedStep* step;
-  };
-  static std::vector<Column> columns(const PlacementSearch& r) {
-    return {{"as given", &r.given}, {"found", &r.found}, {"a bad order", &r.worst}};
-  }
-
-  static std::string text(const LoadedPlan& loaded, const Fabric& fabric, const FabricRoutes& routes,
-                          const PlacementSearch& r) {
-    std::string out = heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
-                      resolutions_text(loaded.resolved);
-    out += fmt::format("fabric: {}\n\n", printable(fabric.spec().name));
-    std::vector<std::string> head{"placement"};
-    for (const Column& c : columns(r)) head.emplace_back(c.title);
-    Table table(head);
-    const auto row = [&](const char* title, auto&& cell) {
-      std::vector<std::string> cells{title};
-      for (const Column& c : columns(r)) cells.push_back(cell(*c.step));
-      table.row(std::move(cells));
-    };
-    row("axes, outermost first", [](const PlacedStep& s) { return where(s); });
-    row("step time", [](const PlacedStep& s) { return short_text(s.step); });
-    row("  with links to itself", [](const PlacedStep& s) { return short_text(s.alone); });
-    row("busiest link", [&](const PlacedStep& s) {
-      return s.busiest.busy > Seconds{} ? fabric.name(s.busiest.link) : std::string("none");
-    });
-    row("  full for", [](const PlacedStep& s) { return short_text(s.busiest.busy); });
-    row("  of the step", [](const PlacedStep& s) { return percent(s.busiest.busy / s.step); });
-    out += table.str();
-    out += "\n" + groups_text(routes, r);
-    const std::uint32_t of_node = fabric.spec().node.gpus;
-    const auto nodes = static_cast<std::uint32_t>((loaded.program.mesh.size() + of_node - 1) / of_node);
-    if (nodes > 1 && nodes <= most_nodes_shown) {
-      for (const Column& c : columns(r)) {
-        if (c.step == &r.given) continue;
-        out += fmt::format("\nsent from node to node in a step, {}\n", c.title) +
-               nodes_text(between_nodes(c.step->traffic, nodes, of_node));
-      }
-    }
-    if (!r.found.plan.placement.empty() && r.found.plan.placement.size() <= most_ranks_shown) {
-      out += fmt::format("\ndevices of ranks 0, 1, ...: {}\n", fmt::join(r.found.plan.placement, " "));
-    }
-    return out + "\n" + certificate(r);
-  }
-
-  /// What groups send, and how far it goes.
-  static std::string groups_text(const FabricRoutes& routes, const PlacementSearch& r) {
-    std::vector<std::string> head{"sent by all ranks in a step", "bytes"};
-    for (const Column& c : columns(r)) head.emplace_back(c.title);
-    Table table(head);
-    for (const AxisTraffic& t : r.given.traffic) {
-      std::vector<std::string> cells{t.name};
-      for (const Column& c : columns(r)) {
-        const auto same = std::find_if(c.step->traffic.begin(), c.step->traffic.end(),
-                                       [&](const AxisTraffic& other) { return other.name == t.name; });
-        const BytesByReach b = same == c.step->traffic.end() ? BytesByReach{} : bytes_by_reach(same->between, routes);
-        if (c.step == &r.given) cells.push_back(short_text(Bytes::of(b.all())));
-        cells.push_back(shares_text(b));
-      }
-      table.row(std::move(cells));
-    }
-    return table.str();
-  }
-
-  static std::string nodes_text(const std::vector<std::vector<double>>& sent) {
-    std::vector<std::string> head{"from"};
-    for (std::size_t n = 0; n < sent.size(); ++n) head.push_back(fmt::format("to {}", n));
-    Table table(head);
-    for (std::size_t n = 0; n < sent.size(); ++n) {
-      std::vector<std::string> cells{fmt::format("node {}", n)};
-      for (const double bytes : sent[n]) cells.push_back(bytes > 0.0 ? short_text(Bytes::of(bytes)) : "-");
-      table.row(std::move(cells));
-    }
-    return table.str();
-  }
-
-  static std::string certificate(const PlacementSearch& r) {
-    std::string out = fmt::format("{} looked at, {} of them orders of axes and their factors; {} simulated.\n",
-                                  counted(r.looked, "placement"), r.orders, r.simulated);
-    const double gap = r.found.step / r.least - 1.0;
-    if (r.cancelled) {
-      out += "Interrupted: this is the best so far.\n";
-    } else if (r.every) {
-      out +=
-          "That is every placement, but for those that look alike to the fabric: none has a step shorter by more than "
-          "0.01 %.\n";
-    } else if (gap <= placement_tolerance) {
-      out +=
-          "With every collective and message at its best place a step takes as long: no placement saves more than 0.01 "
-          "%.\n";
-      return out;
-    }
-    if (!r.every) {
-      out += fmt::format("No placement takes less than {}; the one found is at most {} above the best.\n",
-                         short_text(r.least), percent(std::max(gap, 0.0), 2));
-    }
-    return out;
-  }
-
-  static nlohmann::ordered_json json(const LoadedPlan& loaded, const Fabric& fabric, const FabricRoutes& routes,
-                                     const PlacementSearch& r) {
-    nlohmann::ordered_json out;
-    out["fabric"] = fabric.spec().name;
-    out["software"] = describe(loaded.calibration.software);
-    const std::uint32_t of_node = fabric.spec().node.gpus;
-    const auto nodes = static_cast<std::uint32_t>((loaded.program.mesh.size() + of_node - 1) / of_node);
-    const auto add = [&](const char* key, const PlacedStep& s) {
-      nlohmann::ordered_json one{
-          {"order", s.order.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(s.order)},
-          {"step_time_s", s.step.base()},
-          {"unshared_step_time_s", s.alone.base()},
-          {"busiest_link_s", s.busiest.busy.base()}};
-      one["busiest_link"] = s.busiest.busy > Seconds{} ? nlohmann::ordered_json(fabric.name(s.busiest.link))
-                                                       : nlohmann::ordered_json(nullptr);
-      one["sent_bytes"] = nlohmann::ordered_json::array();
-      for (const AxisTraffic& t : s.traffic) {
-        nlohmann::ordered_json line = json_of(bytes_by_reach(t.between, routes));
-        line["by"] = t.name;
-        one["sent_bytes"].push_back(std::move(line));
-      }
-      if (nodes <= most_nodes_listed) one["between_nodes_bytes"] = between_nodes(s.traffic, nodes, of_node);
-      one["plan_file"] = plan_text(loaded, s);
-      out[key] = std::move(one);
-    };
-    add("given", r.given);
-    add("found", r.found);
-    add("bad_order", r.worst);
-    out["orders"] = r.orders;
-    out["placements"] = r.looked;
-    out["simulated"] = r.simulated;
-    out["every"] = r.every;
-    out["least_step_time_s"] = r.least.base();
-    out["complete"] = !r.cancelled;
-    return out;
-  }
-
   CommonFlags flags_;
-  std::string plan_, fabric_;
-  std::optional<std::string> cluster_, routes_, draw_;
+  std::string plan_;
+  std::optional<std::string> fabric_, rings_, cluster_, routes_, draw_;
   std::uint64_t tries_ = PlacementOptions{}.tries, exact_ = PlacementOptions{}.most_exact, seed_ = 0;
 };
 

@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
+#include "cli/fabric.hpp"
 #include "cli/memory_margin.hpp"
+#include "cli/placement_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
@@ -18,9 +20,11 @@
 #include "core/plan/plan_names.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/record/report_file.hpp"
+#include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "planner/export/megatron.hpp"
+#include "planner/placement.hpp"
 #include "planner/search.hpp"
 #include "planner/space.hpp"
 #include "sim/bound/bound.hpp"
@@ -86,12 +90,18 @@ class PlanVerb final : public Verb {
              "every dimension within limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
     c.option("--memory-margin", margin_,
              "of every device's memory, what tensors do not get: context, communicators, fragments; \"4 GiB\"");
+    c.option("--fabric", fabric_,
+             "then place the best plan's ranks on these wires, links shared (orrery place): a name or a .toml file");
+    c.option("--routes", routes_,
+             "of several ways through the fabric: by-destination (the default), hashed, rail-local");
     c.flag("--space", show_space_, "describe the space that would be searched, and stop");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the best plan here; with --space, the space");
     c.examples(
         "  orrery plan --model llama-3-70b --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 -o best.toml\n"
         "  orrery plan --model gpt3-175b --cluster dgx-a100 --gpus 128 --batch 256 --seq 2048 --export megatron\n"
+        "  orrery plan --model llama-3-70b --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 --fabric "
+        "dgx-h100-superpod\n"
         "  orrery plan --model path/to/config.json --cluster dgx-a100 --gpus 16 --batch 64 --seq 2048 --top 3\n"
         "  orrery plan --model tiny-gpt --cluster local-cpu --gpus 4 --batch 16 --seq 128 --precision fp32 --json");
   }
@@ -104,6 +114,8 @@ class PlanVerb final : public Verb {
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
   /// Judges the plans that are shown by the memory of their processes on the whole device.
   void add_processes(std::vector<FoundPlan>& plans) const;
+  /// Where the ranks of the best plan sit best on --fabric; nothing where none is given or no plan was found.
+  std::optional<PlacementSearch> place(const SearchResult&, const Fabric&, Progress&) const;
   std::string text(const SearchResult&) const;
   /// Plans whose simulation was asked for and interrupted.
   std::size_t unsimulated(const SearchResult&) const;
@@ -117,7 +129,8 @@ class PlanVerb final : public Verb {
   NearestFit nearest_fit() const;
   std::string nearest_text() const;
   nlohmann::ordered_json nearest_json() const;
-  void write_json(const SearchResult&, const std::optional<std::string>& exported, const Diagnostics& refused) const;
+  void write_json(const SearchResult&, const std::optional<std::string>& exported, const Diagnostics& refused,
+                  nlohmann::ordered_json placement) const;
   std::optional<std::string> exported(const SearchResult&, Diagnostics& refused) const;
 
   CommonFlags flags_;
@@ -125,7 +138,7 @@ class PlanVerb final : public Verb {
   std::string precision_ = "bf16", optimizer_ = "adam", objective_ = "step-time", margin_ = "auto";
   double dropout_ = 0.0, clip_norm_ = 1.0;
   std::uint32_t top_ = 5, threads_ = 0;
-  std::optional<std::string> export_, only_;
+  std::optional<std::string> export_, only_, fabric_, routes_;
   SpaceLimits limits_;
   bool no_simulate_ = false, show_space_ = false, all_ = false;
   Workload workload_;
@@ -173,10 +186,12 @@ void PlanVerb::read() {
     d.error("workload.sequence", fmt::format("{} has {} positions", spec_.name, spec_.max_positions),
             {fmt::format("--seq is {}.", workload_.sequence_length)});
   }
-  if (!machine_.device.peak.contains(workload_.precision)) {
+  for (std::uint32_t kind = 0; kind < node_kinds(machine_); ++kind) {
+    const DeviceSpec& device = device_of(machine_, kind);
+    if (device.peak.contains(workload_.precision)) continue;
     std::string known;
-    for (const auto& [p, rate] : machine_.device.peak) known += (known.empty() ? "" : ", ") + std::string(name_of(p));
-    d.error("plan.precision", fmt::format("{} does not compute in {}", machine_.device.name, precision_),
+    for (const auto& [p, rate] : device.peak) known += (known.empty() ? "" : ", ") + std::string(name_of(p));
+    d.error("plan.precision", fmt::format("{} does not compute in {}", device.name, precision_),
             {fmt::format("It computes in {}.", known)});
   }
   static_cast<void>(check_sizes(spec_, workload_, d));
@@ -191,10 +206,13 @@ void PlanVerb::read() {
             {"Write price_per_gpu_hour into a cluster file of your own, or minimize step-time."});
   }
   require_none(d);
-  calibration_ = calibration_of(flags_, library, machine_.device, workload_.precision);
+  calibration_ = calibration_of(flags_, library, machine_, workload_.precision);
   searched_ = machine_;
-  searched_.device.memory =
-      machine_.device.memory - margin_of(margin_, machine_.device, calibration_.calibration.memory, d);
+  DeviceSpec smallest = machine_.device;
+  smallest.memory = least_memory(machine_);
+  const Bytes margin = margin_of(margin_, smallest, calibration_.calibration.memory, d);
+  searched_.device.memory = machine_.device.memory - margin;
+  for (OtherNodes& other : searched_.other_nodes) other.device.memory = other.device.memory - margin;
   require_none(d);
 }
 
@@ -233,7 +251,7 @@ PlanVerb::NearestFit PlanVerb::nearest_fit() const {
     if (found->peak == std::numeric_limits<std::uint64_t>::max()) continue;
     if (factor == 1) {
       out.here = std::move(found);
-    } else if (static_cast<double>(found->peak) <= searched_.device.memory.base()) {
+    } else if (static_cast<double>(found->peak) <= least_memory(searched_).base()) {
       out.fits = std::move(found);
       out.on = *larger;
       break;
@@ -343,7 +361,7 @@ void PlanVerb::add_processes(std::vector<FoundPlan>& plans) const {
     for (Report* report : {&plans[i].report, plans[i].simulated ? &*plans[i].simulated : nullptr}) {
       if (report == nullptr) continue;
       if (report->memory_capacity_bytes) {
-        report->memory_capacity_bytes = static_cast<std::uint64_t>(machine_.device.memory.base());
+        report->memory_capacity_bytes = static_cast<std::uint64_t>(least_memory(machine_).base());
       }
       add_process_memory(*report, run, program, calibration_.calibration.memory);
     }
@@ -353,13 +371,13 @@ void PlanVerb::add_processes(std::vector<FoundPlan>& plans) const {
 std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
   std::string out = fmt::format(
-      "{}, {} parameters, on {} ({} x {}); batch {} x {} tokens, {}, {}\ncalibration: {}\nsoftware: {}\n\n",
+      "{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\ncalibration: {}\nsoftware: {}\n\n",
       printable(spec_.name), short_count(static_cast<double>(parameter_count(spec_))), printable(machine_.name),
-      machine_.devices(), printable(machine_.device.name), workload_.global_batch, workload_.sequence_length,
-      precision_, optimizer_, printable(calibration_.origin), printable(describe(calibration_.software)));
+      printable(devices_text(machine_)), workload_.global_batch, workload_.sequence_length, precision_, optimizer_,
+      printable(calibration_.origin), printable(describe(calibration_.software)));
   if (searched_.device.memory < machine_.device.memory) {
     out.insert(out.size() - 1, fmt::format("tensors get {} of the {} of a device (--memory-margin)\n",
-                                           short_text(searched_.device.memory), short_text(machine_.device.memory)));
+                                           short_text(least_memory(searched_)), short_text(least_memory(machine_))));
   }
   if (plans.empty() && result.complete) return out + "No plan fits.\n" + result.certificate + "\n" + nearest_text();
   if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.certificate + "\n";
@@ -505,7 +523,7 @@ std::optional<std::string> PlanVerb::exported(const SearchResult& result, Diagno
 }
 
 void PlanVerb::write_json(const SearchResult& result, const std::optional<std::string>& exported,
-                          const Diagnostics& refused) const {
+                          const Diagnostics& refused, nlohmann::ordered_json placement) const {
   nlohmann::ordered_json json;
   json["plans"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
@@ -536,13 +554,38 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
   json["simulated_certified"] = result.simulated_certified;
   json["certificate"] = result.certificate;
   if (result.plans.empty() && result.complete) json["nearest"] = nearest_json();
+  if (!placement.is_null()) json["placement"] = std::move(placement);
   if (exported) json["export"] = *exported;
   if (!refused.empty()) json["errors"] = errors_json(refused);
   print_json(json);
 }
 
+std::optional<PlacementSearch> PlanVerb::place(const SearchResult& result, const Fabric& fabric,
+                                               Progress& progress) const {
+  if (result.plans.empty() || interrupted().load()) return std::nullopt;
+  const PlannedRun best = planned(result.plans[0], 0);
+  PlacementOptions options;
+  options.cancelled = &interrupted();
+  options.report = [&](std::uint64_t done, std::uint64_t total, Seconds shortest) {
+    progress.show("place", done, total, {}, "best " + short_text(shortest));
+  };
+  try {
+    return search_placement(best, lower(best.model, best.workload, best.plan), calibration_.calibration,
+                            {&fabric, path_rule_of(routes_), 0}, options);
+  } catch (const SimulationCancelled&) {
+    return std::nullopt;
+  }
+}
+
 int PlanVerb::run() {
   read();
+  std::optional<Fabric> fabric;
+  if (fabric_) {
+    fabric = fabric_for_cluster(library_of(flags_), *fabric_, machine_);
+    static_cast<void>(path_rule_of(routes_));
+  } else if (routes_) {
+    refuse("cli.fabric", "--routes needs --fabric", {"A cluster's levels leave no choice of ways."});
+  }
   if (show_space_) {
     const Space space = make_space(spec_, workload_, searched_, limits_);
     const std::string shown = flags_.json ? json_text(space_json(space)) : describe(space) + "\n";
@@ -571,15 +614,28 @@ int PlanVerb::run() {
     tell_prices(found.report, calibration_);
     if (found.simulated) tell_prices(*found.simulated, calibration_);
   }
-  if (!result.plans.empty()) write_output(flags_, write_plan(planned(result.plans[0], 0)));
+  std::optional<PlacementSearch> placed;
+  if (fabric) placed = place(result, *fabric, progress);
+  progress.clear();
+  if (!result.plans.empty()) {
+    PlannedRun best = planned(result.plans[0], 0);
+    if (placed) best.plan = placed->found.plan;
+    write_output(flags_, write_plan(best));
+  }
   Diagnostics refused;
   const std::optional<std::string> flags = exported(result, refused);
   if (prints_output(flags_) && !result.plans.empty()) {
     // It has been printed.
   } else if (flags_.json) {
-    write_json(result, flags, refused);
+    write_json(result, flags, refused,
+               placed ? placement_json({&*fabric, path_rule_of(routes_), 0}, planned(result.plans[0], 0), *placed)
+                      : nlohmann::ordered_json(nullptr));
   } else {
     print(text(result));
+    if (placed) {
+      print(fmt::format("\nThe best plan on {}, links shared\n\n", printable(fabric->spec().name)) +
+            placement_text({&*fabric, path_rule_of(routes_), 0}, machine_.devices(), *placed));
+    }
     if (flags) print("\n" + *flags);
     if (flags_.output && !result.plans.empty()) print(fmt::format("The best plan is in {}.\n", *flags_.output));
   }

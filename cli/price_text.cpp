@@ -97,6 +97,11 @@ std::vector<std::pair<std::string, std::string>> sources(const std::vector<Expla
   const ClusterSpec& cluster = *loaded.run.cluster;
   const Calibration& calibration = loaded.calibration.calibration;
   out.emplace_back("device", said(cluster.device.name, cluster.device.source));
+  for (const OtherNodes& other : cluster.other_nodes) {
+    if (other.device.name != cluster.device.name) {
+      out.emplace_back("device of other nodes", said(other.device.name, other.device.source));
+    }
+  }
   out.emplace_back("cluster", said(cluster.name, cluster.source));
   for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
     out.emplace_back(fmt::format("levels[{}]", l), said(cluster.levels[l].name, cluster.levels[l].rates_source));

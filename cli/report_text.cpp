@@ -10,6 +10,7 @@
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_files.hpp"
 #include "planner/space.hpp"
 
@@ -79,8 +80,8 @@ std::string heading_text(const PlannedRun& run, const std::string& calibration, 
                      short_count(static_cast<double>(parameter_count(run.model))), w.global_batch, w.sequence_length,
                      name_of(w.precision), name_of(w.optimizer.kind));
   if (run.cluster) {
-    out += fmt::format("  machine  {}, {} x {}; calibration: {}\n", printable(run.cluster->name),
-                       run.cluster->devices(), printable(run.cluster->device.name), printable(calibration));
+    out += fmt::format("  machine  {}, {}; calibration: {}\n", printable(run.cluster->name),
+                       printable(devices_text(*run.cluster)), printable(calibration));
     if (!software.empty()) out += fmt::format("  software {}\n", printable(software));
   }
   out += fmt::format("  plan     {}\n", describe(run.plan));

@@ -13,6 +13,7 @@
 #include "core/base/units_text.hpp"
 #include "core/record/chrome_trace.hpp"
 #include "core/record/report_file.hpp"
+#include "core/spec/node_kinds.hpp"
 #include "sim/net/cluster_fabric.hpp"
 
 namespace orrery {
@@ -164,8 +165,8 @@ std::string links_text(const Fabric& fabric, const JobsSimulation& s, const std:
 std::string text_of(const std::vector<LoadedJob>& jobs, const Fabric& fabric, const JobsSimulation& together,
                     const std::vector<JobResult>& alone) {
   const ClusterSpec& cluster = *jobs.front().loaded.run.cluster;
-  std::string out = fmt::format("{} on {} ({} x {}), over {}\n", counted(jobs.size(), "job"), printable(cluster.name),
-                                cluster.devices(), printable(cluster.device.name), printable(fabric.spec().name));
+  std::string out = fmt::format("{} on {} ({}), over {}\n", counted(jobs.size(), "job"), printable(cluster.name),
+                                printable(devices_text(cluster)), printable(fabric.spec().name));
   for (const LoadedJob& job : jobs) {
     out += fmt::format("  {}: {}, {}; nodes {}; calibration: {}\n", printable(job.name),
                        printable(job.loaded.run.model.name), counted(job.gpus.size(), "rank"), runs_text(job.nodes),

@@ -14,6 +14,7 @@
 #include "core/plan/plan_names.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/program/totals.hpp"
+#include "core/spec/node_kinds.hpp"
 #include "planner/space.hpp"
 #include "sim/bound/bound.hpp"
 #include "sim/estimate/estimate.hpp"
@@ -100,7 +101,7 @@ std::string text_of(const Explanation& e, const ClusterSpec& cluster) {
   const Report& r = e.report;
   std::string text = describe(e.plan) + "\n";
   for (const Resolution& x : e.resolved) text += fmt::format("  auto: {} = {} ({})\n", x.key, x.value, x.reason);
-  if (!r.fits) text += "Does not fit: " + overflow_text(r, cluster.device.memory);
+  if (!r.fits) text += "Does not fit: " + overflow_text(r, least_memory(cluster));
   if (e.smallest_fix) {
     const PlanChange& fix = *e.smallest_fix;
     if (fix.fits) {
@@ -117,7 +118,7 @@ std::string text_of(const Explanation& e, const ClusterSpec& cluster) {
   if (r.fits && !r.memory_by_stage.empty()) {
     const StageMemory& m = r.memory_by_stage[e.fullest_stage];
     text += fmt::format("Memory: stage {} is the fullest, {} of {}: {}.\n", m.stage,
-                        short_text(Bytes::of(static_cast<double>(m.peak))), short_text(cluster.device.memory),
+                        short_text(Bytes::of(static_cast<double>(m.peak))), short_text(least_memory(cluster)),
                         memory_text(m));
   }
   if (!r.fits) return text;

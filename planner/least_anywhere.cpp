@@ -98,20 +98,19 @@ std::vector<GroupShape> possible_shapes(std::uint32_t members, const ClusterSpec
 Seconds least_anywhere(const Program& program, const CostModel& costs) {
   Prices prices;
   price(prices, program, costs);
+  take_fastest(prices);
   prices.core_count = 0;  // ranks that wait for a core are no faster
   Cheapest cheapest(program, costs);
   std::vector<bool> seen(program.blocks.size(), false);
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
-    const Rank rank = representative(program, c);
     for (const BlockId b : prices.blocks_of(c)) {
       const Block& block = program[b];
       for (std::size_t i = 0; i < block.ops.size(); ++i) {
         const Op& op = block.ops[i];
         if (std::holds_alternative<Collective>(op.action) && !seen[index(b)]) {
           prices.op[prices.first_op[index(b)] + i] = cheapest.price(block, op);
-        } else if (op.lane.kind == LaneKind::compute && !std::holds_alternative<Exchange>(op.action) &&
-                   !seen[index(b)]) {
-          prices.op[prices.first_op[index(b)] + i] = costs.price(program, block, op, rank);
+        } else if (op.lane.kind == LaneKind::compute && std::holds_alternative<Compute>(op.action) && !seen[index(b)]) {
+          prices.op[prices.first_op[index(b)] + i] = picoseconds(costs.compute(program, block, op));
         }
         const auto* exchange = std::get_if<Exchange>(&op.action);
         if (exchange == nullptr) continue;

@@ -64,6 +64,7 @@ class PlacementSearcher {
     out_.least = least_anywhere(program_, costs_of(run_.plan.placement));
     try {
       try_orders();
+      try_rings(given);
       plain_ = best_;
       plain_step_ = best_step_;
       if (!done() && ranks_ <= most_symmetric) try_all();
@@ -188,6 +189,31 @@ class PlacementSearcher {
     out_.orders = looks.size();
     take_all(std::move(looks), out_.orders + 1);
     if (worst && !cancelled()) out_.worst = step_of(*worst);
+  }
+
+  /// The best order and `given`, laid along each ring.
+  void try_rings(const Look& given) {
+    std::vector<Look> looks;
+    for (const Look& from : {best_, given}) {
+      for (const std::vector<std::uint32_t>& ring : options_.rings) {
+        if (cancelled()) return;
+        const auto n = static_cast<std::uint32_t>(ring.size());
+        if (n == 0 || run_.cluster->devices() % n != 0) continue;
+        Placement p = from.placement;
+        if (p.empty()) {
+          p.resize(ranks_);
+          std::iota(p.begin(), p.end(), 0U);
+        }
+        for (std::uint32_t& device : p) device = device / n * n + ring[device % n];
+        std::string order;
+        if (!from.order.empty()) {
+          order = from.order + ", along ring";
+          for (const std::uint32_t gpu : ring) order += " " + std::to_string(gpu);
+        }
+        looks.push_back(look(std::move(p), std::move(order)));
+      }
+    }
+    take_all(std::move(looks), out_.looked);
   }
 
   void try_all() {

@@ -32,6 +32,9 @@ struct PlacementOptions {
   std::uint64_t most_exact = 50'000;
   std::uint64_t tries = 500;  ///< changes of the best order that are tried where there are more
   std::uint64_t seed = 0;     ///< of these changes
+  /// Orders of GPUs, as NCCL's rings pass them: of a node each, or of all.  Devices that follow each other in an order
+  /// of axes are tried on GPUs that follow each other on a ring.
+  std::vector<std::vector<std::uint32_t>> rings = {};
   /// Called now and then with the placements looked at, of how many at most, and the best step so far.  May be empty.
   std::function<void(std::uint64_t done, std::uint64_t total, Seconds best)> report;
   /// Once true, the search ends with what it has.  May be null.
@@ -59,6 +62,7 @@ struct PlacementSearch {
 ///
 ///   1. Orders: the mesh's axes, each cut into its prime factors, nested in every order, as long as there are at most
 ///      `tries` such orders, else of whole axes alone.  By ascending bound, until none is below the best.
+///      Then the best order and the plan as it came, along each of the `rings`.
 ///   2. Where there are few placements (`most_exact`), all of them in the same way: the result is the best.
 ///   3. Else changes of the best so far: two ranks swapped, two nodes swapped, a run of nodes or of ranks turned round;
 ///      kept where the step is shorter, or as long with less on the busiest link.

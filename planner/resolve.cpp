@@ -13,6 +13,7 @@
 #include "core/program/lower/lower.hpp"
 #include "core/record/live_memory.hpp"
 #include "core/record/tier_memory.hpp"
+#include "core/spec/node_kinds.hpp"
 #include "planner/gradient_bucket.hpp"
 #include "planner/space.hpp"
 #include "sim/bound/bound.hpp"
@@ -44,7 +45,7 @@ std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const W
   std::sort(splits.rbegin(), splits.rend());
   for (const std::vector<std::uint32_t>& split : splits) {
     plan.stage_layers = split;
-    const bool fits = !bounded || static_cast<double>(bounder.peak_memory(plan)) <= cluster.device.memory.base();
+    const bool fits = !bounded || static_cast<double>(bounder.peak_memory(plan)) <= least_memory(cluster).base();
     const auto [low, high] = std::minmax_element(split.begin(), split.end());
     std::uint32_t unevenness = *high - *low;
     if (!bounded && model.prediction_modules > 0) {
@@ -188,7 +189,7 @@ void decide_offload(Plan& plan, const ModelSpec& model, const Workload& workload
   const Placement placement(plan, model, workload, cluster);
   const std::vector<Eighths> fitting = placement.least();
   const Eighths chosen = fitting.empty() ? placement.most() : placement.quickest(fitting, calibration);
-  const std::string peak = short_text(placement.peak(chosen)), room = short_text(cluster.device.memory);
+  const std::string peak = short_text(placement.peak(chosen)), room = short_text(least_memory(cluster));
   std::string reason = fmt::format("the fewest with which the plan fits: {} of {}", peak, room);
   if (fitting.empty()) {
     reason = fmt::format("even so the plan needs {}, and the device has {}", peak, room);

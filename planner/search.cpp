@@ -14,6 +14,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/program/lower/lower.hpp"
+#include "core/spec/node_kinds.hpp"
 #include "planner/certificate.hpp"
 #include "planner/families.hpp"
 #include "planner/fewest_offloaded.hpp"
@@ -166,7 +167,7 @@ class Search {
         cluster_(cluster),
         calibration_(calibration),
         options_(options),
-        capacity_(static_cast<std::uint64_t>(std::min(cluster.device.memory.base(), 9e18))),
+        capacity_(static_cast<std::uint64_t>(std::min(least_memory(cluster).base(), 9e18))),
         meter_(options),
         bounder_(model, workload, cluster, calibration),
         bounders_([this] { return bounder_.beside(); }),
@@ -432,7 +433,7 @@ class Search {
   void certify(SearchResult& result) const {
     CertificateInput input;
     input.objective = options_.objective;
-    input.capacity = cluster_.device.memory;
+    input.capacity = least_memory(cluster_);
     std::optional<Picoseconds> least;
     for (const auto& [step, count] : left_) least = least ? std::min(*least, step) : step;
     if (least) input.least_bound_left = Seconds::of(static_cast<double>(*least) * 1e-12);

@@ -54,6 +54,27 @@ std::optional<CalibrationChoice> choose_calibration(const PriceWishes& wishes, c
   return out;
 }
 
+std::optional<CalibrationChoice> choose_calibration(const PriceWishes& wishes, const Library& library,
+                                                    const ClusterSpec& cluster, Precision precision, Diagnostics& d) {
+  std::optional<CalibrationChoice> out = choose_calibration(wishes, library, cluster.device, precision, d);
+  if (!out) return std::nullopt;
+  PriceWishes shipped = wishes;
+  shipped.calibration = std::nullopt;
+  for (const OtherNodes& other : cluster.other_nodes) {
+    if (other.device.name == cluster.device.name) {
+      Calibration own = out->calibration;
+      own.others.clear();
+      out->calibration.others.push_back(std::move(own));
+      continue;
+    }
+    std::optional<CalibrationChoice> of = choose_calibration(shipped, library, other.device, precision, d);
+    if (!of) return std::nullopt;
+    out->calibration.others.push_back(std::move(of->calibration));
+    out->origin += "; " + of->origin;
+  }
+  return out;
+}
+
 void tell_prices(Report& report, const CalibrationChoice& prices) {
   report.assumptions.push_back("calibration: " + prices.origin);
   report.assumptions.push_back("software: " + describe(prices.software));

@@ -36,6 +36,11 @@ struct PriceWishes {
 [[nodiscard]] std::optional<CalibrationChoice> choose_calibration(const PriceWishes&, const Library&, const DeviceSpec&,
                                                                   Precision, Diagnostics&);
 
+/// The same for all devices of a cluster: those of other nodes stand in Calibration::others, each as shipped unless it
+/// is the same device.
+[[nodiscard]] std::optional<CalibrationChoice> choose_calibration(const PriceWishes&, const Library&,
+                                                                  const ClusterSpec&, Precision, Diagnostics&);
+
 /// Writes into a prediction what it was priced with, and how far off such predictions are.
 void tell_prices(Report&, const CalibrationChoice&);
 

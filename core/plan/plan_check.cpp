@@ -19,6 +19,7 @@
 #include "core/plan/plan_names.hpp"
 #include "core/plan/prediction_check.hpp"
 #include "core/plan/schedule_rules.hpp"
+#include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_files.hpp"
 
 namespace orrery {
@@ -425,12 +426,14 @@ void check_cluster(const CheckContext& c, const ClusterSpec& cluster, bool specs
     }
     c.error("mesh", "world", "the mesh does not cover the cluster", std::move(details));
   }
-  if (!cluster.device.peak.contains(c.workload.precision)) {
+  for (std::uint32_t kind = 0; kind < node_kinds(cluster); ++kind) {
+    const DeviceSpec& device = device_of(cluster, kind);
+    if (device.peak.contains(c.workload.precision)) continue;
     std::string known;
-    for (const auto& [precision, rate] : cluster.device.peak)
+    for (const auto& [precision, rate] : device.peak)
       known += (known.empty() ? "" : ", ") + std::string(name_of(precision));
     c.error("workload.precision", "precision", "the device does not compute in the workload's precision",
-            {fmt::format("The workload is in {}; {} supports {}.", name_of(c.workload.precision), cluster.device.name,
+            {fmt::format("The workload is in {}; {} supports {}.", name_of(c.workload.precision), device.name,
                          known.empty() ? "nothing" : known)});
   }
 }

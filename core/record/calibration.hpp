@@ -159,6 +159,7 @@ struct Calibration {
   double busy_memory_slowdown = 1.0;   ///< >= 1: the same for all other kernels
   SoftwareCosts software;              ///< of the program that trains
   std::optional<ProcessMemory> memory;
+  std::vector<Calibration> others{};  ///< of the devices of ClusterSpec::other_nodes, one for each; in no file
   friend bool operator==(const Calibration&, const Calibration&) = default;
 };
 

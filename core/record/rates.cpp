@@ -1,6 +1,7 @@
 #include "core/record/rates.hpp"
 
 #include "core/record/tier_memory.hpp"
+#include "core/spec/node_kinds.hpp"
 
 namespace orrery {
 
@@ -87,14 +88,16 @@ void add_rates(Report& report, const PlannedRun& run, const Program& program, do
   add_tier_memory(report, run, program);
   if (!run.cluster) return;
   const ClusterSpec& cluster = *run.cluster;
-  const auto peak = cluster.device.peak.find(run.workload.precision);
-  if (peak != cluster.device.peak.end() && peak->second.base() > 0.0 && step > 0.0) {
-    const double available = step * gpus * peak->second.base();
+  const std::optional<FlopRate> peak = total_peak(cluster, run.workload.precision, report.gpus);
+  if (peak && peak->base() > 0.0 && step > 0.0) {
+    const double each = is_mixed(cluster) ? peak->base() / gpus : cluster.device.peak.at(run.workload.precision).base();
+    const double available = step * gpus * each;
     report.model_flops_utilization = model_flops(run.model, run.workload) / available;
     report.hardware_flops_utilization = executed_flops / available;
   }
-  if (cluster.device.memory.base() > 0.0) {
-    report.memory_capacity_bytes = static_cast<std::uint64_t>(cluster.device.memory.base());
+  const Bytes memory = least_memory(cluster);
+  if (memory.base() > 0.0) {
+    report.memory_capacity_bytes = static_cast<std::uint64_t>(memory.base());
     report.fits = report.fits && report.peak_memory_bytes <= *report.memory_capacity_bytes;
   }
   if (cluster.price_per_gpu_hour) report.cost_per_step = *cluster.price_per_gpu_hour * gpus * step / 3600.0;

@@ -63,6 +63,46 @@ void read_rates(TomlTable& row, NetworkLevel& level) {
   }
 }
 
+/// device = "h100", a path, or a table.
+void read_device_at(TomlTable& t, const Origin& origin, const DeviceLookup& devices, DeviceSpec& into) {
+  std::string name;
+  if (t.has("device") && t.is_text("device")) {
+    if (t.read("device", name, Need::required, 200)) {
+      Diagnostics found;
+      // A path counts from this file, wherever the program was started.
+      std::optional<DeviceSpec> device =
+          is_path(name) ? read_device_file(std::filesystem::path(origin.file).parent_path() / name, found)
+                        : devices(name, found);
+      if (device) into = std::move(*device);
+      t.add_from("device", found);
+    }
+  } else if (std::optional<TomlTable> table = t.table("device")) {
+    if (std::optional<DeviceSpec> device = read_device(*table)) into = std::move(*device);
+  }
+}
+
+/// bandwidths = ["450 GB/s", "25 GB/s"]: one for each level.
+void read_bandwidths(TomlTable& row, const ClusterSpec& c, std::vector<Bandwidth>& into) {
+  std::vector<std::string> texts;
+  if (!row.read("bandwidths", texts, max_levels, Need::optional)) return;
+  if (texts.size() != c.levels.size()) {
+    row.error("bandwidths", "cluster.other-nodes", "other nodes need a bandwidth for each level",
+              {fmt::format("There {} {}; the cluster has {} levels, innermost first.", texts.size() == 1 ? "is" : "are",
+                           texts.size(), c.levels.size())});
+    return;
+  }
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    Bandwidth b;
+    std::string problem;
+    if (!parse_quantity(texts[i], b, problem) || !bandwidth_limits.contain(b)) {
+      row.error("bandwidths", "cluster.other-nodes", fmt::format("bandwidth {} cannot be read", i + 1),
+                {fmt::format("It is \"{}\"; \"25 GB/s\" would be right.", texts[i].substr(0, 100))});
+      return;
+    }
+    into.push_back(b);
+  }
+}
+
 }  // namespace
 
 std::optional<DeviceSpec> read_device(TomlTable& t) {
@@ -137,19 +177,16 @@ std::optional<ClusterSpec> read_cluster(TomlTable& t, const DeviceLookup& device
     row.finish();
     c.channels.push_back(std::move(graph));
   }
-  std::string name;
-  if (t.has("device") && t.is_text("device")) {
-    if (t.read("device", name, Need::required, 200)) {
-      Diagnostics found;
-      // A path counts from this file, wherever the program was started.
-      std::optional<DeviceSpec> device =
-          is_path(name) ? read_device_file(std::filesystem::path(c.origin.file).parent_path() / name, found)
-                        : devices(name, found);
-      if (device) c.device = std::move(*device);
-      t.add_from("device", found);
-    }
-  } else if (std::optional<TomlTable> table = t.table("device")) {
-    if (std::optional<DeviceSpec> device = read_device(*table)) c.device = std::move(*device);
+  read_device_at(t, c.origin, devices, c.device);
+  for (TomlTable& row : t.tables("other_nodes", ClusterSpec::most_other_nodes, Need::optional)) {
+    OtherNodes other;
+    row.read("first", other.first, {0U, std::uint32_t{max_devices}});
+    row.read("count", other.count, {1U, std::uint32_t{max_devices}}, Need::optional);
+    other.device = c.device;
+    if (row.has("device")) read_device_at(row, c.origin, devices, other.device);
+    read_bandwidths(row, c, other.bandwidths);
+    row.finish();
+    c.other_nodes.push_back(std::move(other));
   }
   t.finish();
   if (t.diagnostics().size() != before || !check_cluster(c, t.diagnostics())) return std::nullopt;
@@ -199,6 +236,15 @@ std::string write_cluster(const ClusterSpec& c) {
     out.text("source", g.source);
   }
   write_device_table(out, c.device, "cluster.device");
+  for (const OtherNodes& other : c.other_nodes) {
+    out.array_table("cluster.other_nodes").whole("first", other.first).whole("count", other.count);
+    if (!other.bandwidths.empty()) {
+      std::vector<std::string> bandwidths;
+      for (const Bandwidth b : other.bandwidths) bandwidths.push_back(exact_text(b));
+      out.texts("bandwidths", bandwidths);
+    }
+    if (other.device != c.device) write_device_table(out, other.device, "cluster.other_nodes.device");
+  }
   return out.str();
 }
 

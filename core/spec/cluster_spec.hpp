@@ -63,10 +63,20 @@ struct DiskSpec {
   friend bool operator==(const DiskSpec&, const DiskSpec&) = default;
 };
 
-/// What the run is on: `nodes` x `devices_per_node` equal devices.
+/// Nodes of a cluster that are unlike its others: other devices, wider or narrower links.
+struct OtherNodes {
+  std::uint32_t first = 0, count = 1;
+  DeviceSpec device;
+  std::vector<Bandwidth> bandwidths;  ///< of their devices at each of the cluster's levels; empty: the levels' own
+  friend bool operator==(const OtherNodes&, const OtherNodes&) = default;
+};
+
+/// What the run is on: `nodes` x `devices_per_node` devices, equal but for those of `other_nodes`.
 struct ClusterSpec {
+  static constexpr std::size_t most_other_nodes = 7;
   std::string name;
   DeviceSpec device;
+  std::vector<OtherNodes> other_nodes;  ///< ascending, disjoint (core/spec/node_kinds.hpp)
   std::uint32_t nodes = 1;
   std::uint32_t devices_per_node = 1;
   std::vector<NetworkLevel> levels;         ///< innermost first; sizes multiply to devices()

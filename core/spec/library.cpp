@@ -142,6 +142,8 @@ std::optional<ClusterSpec> resized(ClusterSpec cluster, std::uint32_t gpus, Diag
   }
   cluster.nodes = gpus >= per_node ? gpus / per_node : 1;
   cluster.devices_per_node = std::min(gpus, per_node);
+  std::erase_if(cluster.other_nodes, [&](const OtherNodes& other) { return other.first >= cluster.nodes; });
+  for (OtherNodes& other : cluster.other_nodes) other.count = std::min(other.count, cluster.nodes - other.first);
   if (!check_cluster(cluster, diagnostics)) return std::nullopt;
   return cluster;
 }

@@ -355,6 +355,60 @@ void check_channels(Checker& c, const ClusterSpec& cluster) {
   }
 }
 
+/// Ranges of nodes that lie in the cluster and leave some of it, of devices that run as its own do.
+bool check_other_nodes(Checker& c, const ClusterSpec& cluster, Diagnostics& diagnostics) {
+  bool devices_good = true;
+  std::uint64_t end = 0, nodes = 0;
+  if (cluster.other_nodes.size() > ClusterSpec::most_other_nodes) {
+    c.fail("other_nodes", "cluster.other-nodes", "there are too many kinds of other nodes",
+           {fmt::format("There are {}; at most {} are allowed.", cluster.other_nodes.size(),
+                        ClusterSpec::most_other_nodes)});
+    return false;
+  }
+  for (std::size_t i = 0; i < cluster.other_nodes.size(); ++i) {
+    const OtherNodes& other = cluster.other_nodes[i];
+    const std::string key = fmt::format("other_nodes.{}", i);
+    const auto fail = [&](const std::string& at, std::string message, std::string detail) {
+      c.fail(at.empty() ? key : key + "." + at, "cluster.other-nodes", std::move(message), {std::move(detail)});
+    };
+    devices_good =
+        check_device(other.device, cluster.origin, "cluster." + key + ".device", diagnostics) && devices_good;
+    c.range(key + ".count", "cluster.range", other.count, 1, max_devices);
+    for (const Bandwidth b : other.bandwidths) {
+      c.number(key + ".bandwidths", "cluster.range", b.base(), 1.0, 1e18);
+    }
+    const std::uint64_t last = std::uint64_t{other.first} + other.count - 1;
+    if (last >= cluster.nodes) {
+      fail(
+          "first", "other nodes lie outside the cluster",
+          fmt::format("They are nodes {} to {}; the cluster has nodes 0 to {}.", other.first, last, cluster.nodes - 1));
+    } else if (other.first < end) {
+      fail("first", "other nodes overlap those of the entry before, or come before it",
+           fmt::format("They begin at node {}; {} is the first that is free.", other.first, end));
+    }
+    end = last + 1;
+    nodes += other.count;
+    if (!other.bandwidths.empty() && other.bandwidths.size() != cluster.levels.size()) {
+      fail("bandwidths", "other nodes need a bandwidth for each level",
+           fmt::format("There are {}; the cluster has {} levels.", other.bandwidths.size(), cluster.levels.size()));
+    }
+    if (other.device.concurrent_lanes != cluster.device.concurrent_lanes || other.device.cores_shared > 0 ||
+        cluster.device.cores_shared > 0) {
+      fail("device", "devices that share cores, or do one op at a time, cannot be mixed with others",
+           fmt::format("They are {} beside {}.", other.device.name, cluster.device.name));
+    }
+  }
+  if (c.good() && !cluster.other_nodes.empty() && nodes >= cluster.nodes) {
+    c.fail("other_nodes", "cluster.other-nodes", "no node is left of the cluster's own device",
+           {fmt::format("All {} nodes are others; give their device as the cluster's.", cluster.nodes)});
+  }
+  if (c.good() && !cluster.other_nodes.empty() && !cluster.channels.empty()) {
+    c.fail("channels", "cluster.other-nodes", "channels that NCCL found hold for equal nodes only",
+           {"Leave out cluster.channels, or cluster.other_nodes."});
+  }
+  return devices_good;
+}
+
 }  // namespace
 
 bool check_cluster(const ClusterSpec& cluster, Diagnostics& diagnostics) {
@@ -393,6 +447,7 @@ bool check_cluster(const ClusterSpec& cluster, Diagnostics& diagnostics) {
     node_boundary = node_boundary || product == cluster.devices_per_node;
   }
   check_channels(c, cluster);
+  if (c.good()) device_good = check_other_nodes(c, cluster, diagnostics) && device_good;
   if (c.good() && product != cluster.devices()) {
     c.fail("levels", "cluster.levels", "the sizes of the levels do not multiply to the number of devices",
            {fmt::format("They give {}; {} nodes of {} are {}.", product, cluster.nodes, cluster.devices_per_node,

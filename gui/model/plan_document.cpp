@@ -54,7 +54,7 @@ std::shared_ptr<const CalibrationChoice> PlanDocument::prices_of(const ClusterSp
                                                                  Diagnostics& d) {
   PriceWishes wishes;
   wishes.own_calibration = own_calibration_;
-  auto chosen = choose_calibration(wishes, library_, cluster.device, precision, d);
+  auto chosen = choose_calibration(wishes, library_, cluster, precision, d);
   return chosen ? std::make_shared<const CalibrationChoice>(std::move(*chosen)) : nullptr;
 }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "core/program/lower/lower.hpp"
+#include "core/spec/node_kinds.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "sim/memory/memory_report.hpp"
 
@@ -48,7 +49,9 @@ Simulation simulate_step(const Prediction& p, const std::atomic<bool>& cancelled
 
 ClusterSpec searched_cluster(const ClusterSpec& cluster, const Calibration& calibration) {
   ClusterSpec out = cluster;
-  out.device.memory = cluster.device.memory - memory_margin(cluster.device.memory, calibration.memory);
+  const Bytes margin = memory_margin(least_memory(cluster), calibration.memory);
+  out.device.memory = cluster.device.memory - margin;
+  for (OtherNodes& other : out.other_nodes) other.device.memory = other.device.memory - margin;
   return out;
 }
 

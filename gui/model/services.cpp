@@ -66,8 +66,9 @@ void SimulationService::analyse(const SimulatedPointer& step, const std::atomic<
   const auto tell = [this](const StepAnalysis& a) {
     post(this, [this, told = std::make_shared<const StepAnalysis>(a)] { Q_EMIT analysed(told); });
   };
-  // Ranks that take turns on cores are simulated one by one, and the trace has one of each class only.
-  if (prices.core_count == 0) {
+  // Ranks that take turns on cores are simulated one by one, those of unlike nodes kind by kind, and the trace has one
+  // of each class only.
+  if (prices.core_count == 0 && prices.kinds == 1) {
     analysis.path = critical_path(*p.program, prices, program_classes(*p.program), step->simulation.trace);
     analysis.marks = path_marks(step->timeline, analysis.path);
     tell(analysis);

@@ -19,6 +19,13 @@ const std::vector<std::vector<GroupShape>>& BestPlace::places_of(std::uint32_t s
                  {Axis::data, size},
                  {Axis::tensor, static_cast<std::uint32_t>(stride)}};
     std::vector<GroupShape> shapes = group_shapes(Group{{Axis::data}, {}}, mesh, {}, costs_.cluster());
+    if (is_mixed(costs_.cluster())) {  // which of them a rank pays follows from its node: any, as on the fastest
+      for (GroupShape s : shapes) {
+        s.kinds = 0;
+        at->second.push_back({s});
+      }
+      continue;
+    }
     if (std::find(at->second.begin(), at->second.end(), shapes) == at->second.end()) {
       at->second.push_back(std::move(shapes));
     }

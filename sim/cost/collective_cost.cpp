@@ -222,18 +222,17 @@ Seconds recursive_half(Bytes payload, const GroupShape& shape, std::span<const L
   return total;
 }
 
-std::optional<Seconds> recursive_doubling_all_reduce(Bytes payload, const GroupShape& shape,
-                                                     std::span<const LinkCost> links, Derivation* why) {
+Seconds recursive_doubling_all_reduce(Bytes payload, const GroupShape& shape, std::span<const LinkCost> links,
+                                      Derivation* why) {
   ORRERY_ASSERT(is_uniform(shape));
-  for (std::size_t l = 0; l < shape.levels; ++l) {
-    if (!std::has_single_bit(units_below(shape, l) / shape.level[l].units)) return std::nullopt;
-  }
   Seconds total;
   for (std::size_t l = 0; l < shape.levels; ++l) {
     const std::uint32_t parts = units_below(shape, l) / shape.level[l].units;
-    const Seconds messages = rounds(parts) * message_time(payload, links[l], why);
+    const bool folds = !std::has_single_bit(parts);
+    const double times = rounds(std::bit_floor(parts)) + (folds ? 2.0 : 0.0);
+    const Seconds messages = times * message_time(payload, links[l], why);
     total += messages;
-    if (why != nullptr) tell_times(*why, "rounds", rounds(parts), messages);
+    if (why != nullptr) tell_times(*why, folds ? "rounds, and one before and after" : "rounds", times, messages);
   }
   tell_sum(why, shape.levels, "recursive doubling", total, "Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005");
   return total;
@@ -322,9 +321,8 @@ std::optional<Seconds> recursive_time(Collective::Kind kind, Bytes payload, cons
   switch (kind) {
     case Collective::Kind::all_reduce: {
       const Seconds halving = twice(recursive_half(payload, shape, links, why), why, "halving, then doubling");
-      const auto doubling = recursive_doubling_all_reduce(payload, shape, links, why);
-      if (!doubling) return halving;
-      const Seconds best = std::min(halving, *doubling);
+      const Seconds doubling = recursive_doubling_all_reduce(payload, shape, links, why);
+      const Seconds best = std::min(halving, doubling);
       if (why != nullptr) why->made(NumberBy::least, 2, "the faster one", best);
       return best;
     }

@@ -106,13 +106,13 @@ struct RingPath {
 
 /// All-reduce of the whole vector in every round, for small vectors.
 ///
-///     T = sum over levels  log2 q (a + n / b)
+///     T = sum over levels  (floor(log2 q) + f) (a + n / b)      f = 0 where q is a power of two, else 2
 ///
-/// Source: recursive doubling, Thakur, Rabenseifner and Gropp, 2005.
-/// Empty where some q is no power of two.  Requires a uniform shape.
-[[nodiscard]] std::optional<Seconds> recursive_doubling_all_reduce(Bytes payload, const GroupShape&,
-                                                                   std::span<const LinkCost> links,
-                                                                   Derivation* why = nullptr);
+/// Units beyond a power of two hand their vectors to others before the rounds, and get the sum after them: two more
+/// messages.
+/// Source: recursive doubling, Thakur, Rabenseifner and Gropp, 2005; by levels: derived.  Requires a uniform shape.
+[[nodiscard]] Seconds recursive_doubling_all_reduce(Bytes payload, const GroupShape&, std::span<const LinkCost> links,
+                                                    Derivation* why = nullptr);
 
 /// All-to-all in ceil(log2 p) rounds; round k sends the blocks whose distance has bit k.
 ///

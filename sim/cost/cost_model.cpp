@@ -36,6 +36,27 @@ std::uint32_t cores_of(const ClusterSpec& cluster, const Calibration& calibratio
   return calibration.cores > 0 ? calibration.cores : cluster.device.cores_shared;
 }
 
+/// The largest cost of software that the devices of any kind have.
+double largest(const ClusterSpec& cluster, const Calibration& calibration, SoftwareCost cost) {
+  double out = calibration.software[cost];
+  for (std::uint32_t k = 1; k < node_kinds(cluster); ++k) {
+    out = std::max(out, calibration_of(calibration, k).software[cost]);
+  }
+  return out;
+}
+
+/// The kinds whose ranks pay a collective alike, as groups of these shapes join them: those of `kind`, or of all.
+NodeKinds joined_with(std::uint32_t kind, const std::vector<GroupShape>& shapes) {
+  auto joined = static_cast<NodeKinds>(1U << kind);
+  for (NodeKinds before = 0; before != joined;) {
+    before = joined;
+    for (const GroupShape& s : shapes) {
+      if ((s.kinds & joined) != 0) joined |= s.kinds;
+    }
+  }
+  return joined;
+}
+
 /// Bits of the axes of more than one coordinate, in the order of the axes.
 std::size_t axis_set(const AxisList& axes, const std::array<std::uint16_t, axis_count>& bit) {
   std::size_t set = 0;
@@ -52,15 +73,18 @@ CostModel::CostModel(const ClusterSpec& cluster, const Calibration& calibration,
       placement_(std::move(placement)),
       override_(algorithm),
       ranks_on_node_(ranks_per_node(cluster, mesh, placement_)),
-      kernel_cost_(cluster.device, calibration, cores_of(cluster, calibration) > 1 && ranks_on_node_ > 1),
       collective_cost_(cluster, calibration,
                        cores_of(cluster, calibration) > 0 && ranks_on_node_ > cores_of(cluster, calibration)),
-      host_bandwidth_(calibration.host_bandwidth),
-      overlap_loss_(calibration.software[SoftwareCost::overlap]),
-      tensor_factor_(calibration.software[SoftwareCost::tensor]) {
+      overlap_loss_(largest(cluster, calibration, SoftwareCost::overlap)),
+      tensor_factor_(largest(cluster, calibration, SoftwareCost::tensor)) {
   ORRERY_ASSERT(placement_.empty() || placement_.size() == mesh.size(), placement_.size(), mesh.size());
   ORRERY_ASSERT(!placement_.empty() || mesh.size() <= cluster.devices(), mesh.size(), cluster.devices());
   const std::uint32_t cores = cores_of(cluster, calibration);
+  for (std::uint32_t k = 0; k < node_kinds(cluster); ++k) {
+    const Calibration& own = calibration_of(calibration, k);
+    kernel_cost_.emplace_back(orrery::device_of(cluster, k), own, cores > 1 && ranks_on_node_ > 1);
+    host_bandwidth_.push_back(own.host_bandwidth);
+  }
   if (cores > 0 && ranks_on_node_ > cores) sharing_ = CoreSharing{cores, ranks_on_node_};
   aligned_ = placement_.empty() && is_aligned(mesh_, cluster_);
   AxisList present;
@@ -80,42 +104,74 @@ CostModel::CostModel(const ClusterSpec& cluster, const Calibration& calibration,
   }
 }
 
-Seconds CostModel::compute(const Program& program, const Block& block, const Op& op, Derivation* why) const {
+Seconds CostModel::compute(const Program& program, const Block& block, const Op& op, Derivation* why,
+                           std::uint32_t kind) const {
   const auto* compute = std::get_if<Compute>(&op.action);
   ORRERY_ASSERT(compute != nullptr);
   const auto touched = Bytes::of(static_cast<double>(touched_bytes(program, block, op)));
   if (op.lane.kind == LaneKind::host) {
+    const Bandwidth rate = host_rate(kind);
     if (why != nullptr) {
       why->given("bytes", touched, NumberSource::program, "read and written by the host");
-      why->given("rate of the host", host_rate(), NumberSource::cluster, "host_bandwidth, a rank's share");
-      why->made(NumberBy::quotient, 2, "host memory", touched / host_rate());
+      why->given("rate of the host", rate, NumberSource::cluster, "host_bandwidth, a rank's share");
+      why->made(NumberBy::quotient, 2, "host memory", touched / rate);
     }
-    return touched / host_rate();
+    return touched / rate;
   }
-  return kernel(block.kernels[compute->kernel], touched, why);
+  return kernel(block.kernels[compute->kernel], touched, why, kind);
 }
 
-Seconds CostModel::kernel(const Kernel& k, Bytes touched, Derivation* why) const {
-  return kernel_cost_.kernel(k, touched, why);
+Seconds CostModel::kernel(const Kernel& k, Bytes touched, Derivation* why, std::uint32_t kind) const {
+  if (kind == any_kind && kinds() > 1) {
+    kind = 0;
+    for (std::uint32_t other = 1; other < kinds(); ++other) {
+      if (kernel_cost_[other].kernel(k, touched) < kernel_cost_[kind].kernel(k, touched)) kind = other;
+    }
+  }
+  return kernel_cost_[kind == any_kind ? 0 : kind].kernel(k, touched, why);
 }
 
+/// The slowest of the groups of `shapes` that go at one pace with ranks of `kind`: those that `pace` joins.
 Seconds CostModel::slowest(Collective::Kind kind, Bytes payload, const std::vector<GroupShape>& shapes,
-                           Derivation* why) const {
-  Seconds worst;
-  for (const GroupShape& shape : shapes) {
-    worst = std::max(worst, collective_cost_.choose(kind, payload, shape, override_, why).time);
+                           std::uint32_t of, const std::vector<GroupShape>& pace, Derivation* why) const {
+  if (of == any_kind && kinds() > 1) {  // the fastest pace that there may be
+    std::optional<Seconds> least;
+    for (std::uint32_t k = 0; k < kinds(); ++k) {
+      const NodeKinds joined = joined_with(k, pace);
+      Seconds worst;
+      bool has = false;
+      for (GroupShape shape : shapes) {
+        if ((shape.kinds & joined) == 0) continue;
+        shape.kinds = 0;
+        worst = std::max(worst, collective_cost_.choose(kind, payload, shape, override_).time);
+        has = true;
+      }
+      if (has && (!least || worst < *least)) least = worst;
+    }
+    return least.value_or(Seconds{});
   }
-  if (why != nullptr && shapes.size() > 1) why->made(NumberBy::largest, shapes.size(), "slowest group", worst);
+  const NodeKinds joined = kinds() > 1 ? joined_with(of, pace) : NodeKinds{0};
+  Seconds worst;
+  std::size_t counted = 0;
+  for (const GroupShape& shape : shapes) {
+    if (joined != 0 && (shape.kinds & joined) == 0) continue;
+    worst = std::max(worst, collective_cost_.choose(kind, payload, shape, override_, why).time);
+    ++counted;
+  }
+  if (why != nullptr && counted > 1) why->made(NumberBy::largest, counted, "slowest group", worst);
+  if (why != nullptr && counted == 0) why->given("no rank of such a node", Seconds{}, NumberSource::placement);
   return worst;
 }
 
-Seconds CostModel::collective(const Program& program, const Block& block, const Op& op, Derivation* why) const {
+Seconds CostModel::collective(const Program& program, const Block& block, const Op& op, Derivation* why,
+                              std::uint32_t kind) const {
   const auto* c = std::get_if<Collective>(&op.action);
   ORRERY_ASSERT(c != nullptr);
   const auto payload = Bytes::of(static_cast<double>(payload_bytes(program, block, op)));
   const Group& group = program[c->group];
-  if (c->width == 0) return collective(c->kind, payload, group, why);
-  // Narrow rings of a permute: each is a group of its own.
+  if (c->width == 0) return collective(c->kind, payload, group, kind, {}, why);
+  // Narrow rings of a permute: each is a group of its own, and all of a group keep pace.
+  const std::vector<GroupShape> pace = kinds() > 1 ? shapes_of(group) : std::vector<GroupShape>{};
   Seconds worst;
   std::size_t rings = 0;
   for (std::uint32_t first = 0; first < group_size(group, mesh_); first += c->width) {
@@ -123,23 +179,35 @@ Seconds CostModel::collective(const Program& program, const Block& block, const 
     for (std::uint32_t i = first; i < first + c->width; ++i) {
       ring.members.push_back(group.members.empty() ? i : group.members[i]);
     }
-    worst = std::max(worst, collective(c->kind, payload, ring, why));
+    worst = std::max(worst, collective(c->kind, payload, ring, kind, pace, why));
     ++rings;
   }
   if (why != nullptr && rings > 1) why->made(NumberBy::largest, rings, "slowest ring", worst);
   return worst;
 }
 
+std::vector<GroupShape> CostModel::shapes_of(const Group& group) const {
+  return group.members.empty() ? axis_shapes_[axis_set(group.axes, axis_bit_)]
+                               : group_shapes(group, mesh_, placement_, cluster_);
+}
+
 Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group& group, Derivation* why) const {
+  return collective(kind, payload, group, any_kind, {}, why);
+}
+
+Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group& group, std::uint32_t of,
+                              const std::vector<GroupShape>& pace, Derivation* why) const {
   const double factor = collective_factor(group.axes);
   if (why != nullptr) {
     const bool tensor = group.axes.count == 1 && group.axes.axis[0] == Axis::tensor;
     why->given("factor of the program", factor, tensor ? NumberSource::software : NumberSource::formula,
                tensor ? "tensor" : "1 but on the tensor axis");
   }
-  const Seconds time =
-      factor * (group.members.empty() ? slowest(kind, payload, axis_shapes_[axis_set(group.axes, axis_bit_)], why)
-                                      : slowest(kind, payload, group_shapes(group, mesh_, placement_, cluster_), why));
+  const auto priced = [&](const std::vector<GroupShape>& shapes) {
+    return slowest(kind, payload, shapes, of, pace.empty() ? shapes : pace, why);
+  };
+  const Seconds time = factor * (group.members.empty() ? priced(axis_shapes_[axis_set(group.axes, axis_bit_)])
+                                                       : priced(group_shapes(group, mesh_, placement_, cluster_)));
   if (why != nullptr) why->made(NumberBy::product, 2, std::string(name_of(kind)), time);
   return time;
 }
@@ -153,14 +221,14 @@ std::uint32_t CostModel::device_of(Rank rank) const {
 }
 
 Seconds CostModel::transfer(Bytes bytes, Rank from, Rank to) const {
-  return collective_cost_.message(bytes, level_between(device_of(from), device_of(to), cluster_));
+  const auto kinds_of = [&](Rank r) { return kinds() > 1 ? static_cast<NodeKinds>(1U << kind_of(r)) : NodeKinds{0}; };
+  return collective_cost_.message(bytes, level_between(device_of(from), device_of(to), cluster_),
+                                  kinds_of(from) | kinds_of(to));
 }
 
-std::uint32_t CostModel::pair_levels(const AxisList& axes, Rank from, Rank to) const {
-  const auto level_of = [&](std::uint32_t a, std::uint32_t b) {
-    return std::uint32_t{1} << level_between(device_of(Rank{a}), device_of(Rank{b}), cluster_);
-  };
-  if (aligned_ && axes.count == 1) return level_of(index(from), index(to));
+/// `look(a, b)` for each pair, until one says that it has seen enough.
+template <class Look>
+void CostModel::for_each_pair(const AxisList& axes, Rank from, Rank to, const Look& look) const {
   // Counts through the coordinates on all other axes, both ranks starting from 0 there.
   struct Digit {
     std::uint32_t stride;
@@ -177,21 +245,49 @@ std::uint32_t CostModel::pair_levels(const AxisList& axes, Rank from, Rank to) c
     b -= mesh_.coordinate(Rank{b}, m.axis) * stride;
     digits.push_back({stride, m.size, 0});
   }
-  const std::uint32_t all = (std::uint32_t{1} << cluster_.levels.size()) - 1;
-  std::uint32_t levels = 0;
   for (;;) {
-    levels |= level_of(a, b);
-    if (levels == all) return levels;
+    if (look(Rank{a}, Rank{b})) return;
     std::size_t d = 0;
     for (; d < digits.size() && ++digits[d].at == digits[d].size; ++d) {
       digits[d].at = 0;
       a -= digits[d].stride * (digits[d].size - 1);
       b -= digits[d].stride * (digits[d].size - 1);
     }
-    if (d == digits.size()) return levels;
+    if (d == digits.size()) return;
     a += digits[d].stride;
     b += digits[d].stride;
   }
+}
+
+std::uint32_t CostModel::pair_levels(const AxisList& axes, Rank from, Rank to) const {
+  const auto level_of = [&](Rank a, Rank b) {
+    return std::uint32_t{1} << level_between(device_of(a), device_of(b), cluster_);
+  };
+  if (aligned_ && axes.count == 1) return level_of(from, to);
+  const std::uint32_t all = (std::uint32_t{1} << cluster_.levels.size()) - 1;
+  std::uint32_t levels = 0;
+  for_each_pair(axes, from, to, [&](Rank a, Rank b) { return (levels |= level_of(a, b)) == all; });
+  return levels;
+}
+
+std::vector<PairWay> CostModel::pair_ways(const AxisList& axes, Rank from, Rank to) const {
+  std::vector<PairWay> out;
+  for_each_pair(axes, from, to, [&](Rank a, Rank b) {
+    PairWay way{level_between(device_of(a), device_of(b), cluster_), 0};
+    if (kinds() > 1) way.kinds = static_cast<NodeKinds>(1U << kind_of(a) | 1U << kind_of(b));
+    if (std::find(out.begin(), out.end(), way) == out.end()) out.push_back(way);
+    return false;
+  });
+  return out;
+}
+
+Seconds CostModel::transfer(Bytes bytes, const std::vector<PairWay>& ways, Derivation* why) const {
+  Seconds slowest;
+  for (const PairWay& way : ways) {
+    slowest = std::max(slowest, collective_cost_.message(bytes, way.level, way.kinds, why));
+  }
+  if (why != nullptr && ways.size() > 1) why->made(NumberBy::largest, ways.size(), "slowest way", slowest);
+  return slowest;
 }
 
 Seconds CostModel::transfer(Bytes bytes, std::uint32_t levels, Derivation* why) const {
@@ -199,7 +295,7 @@ Seconds CostModel::transfer(Bytes bytes, std::uint32_t levels, Derivation* why) 
   std::size_t crossed = 0;
   for (std::size_t l = 0; l < cluster_.levels.size(); ++l) {
     if ((levels >> l & 1U) == 0) continue;
-    slowest = std::max(slowest, collective_cost_.message(bytes, l, why));
+    slowest = std::max(slowest, collective_cost_.message(bytes, l, 0, why));
     ++crossed;
   }
   if (why != nullptr && crossed > 1) why->made(NumberBy::largest, crossed, "slowest way", slowest);
@@ -214,7 +310,8 @@ Seconds CostModel::transfer(const Program& program, const Block& block, const Op
   return transfer(bytes, rank, peer);
 }
 
-Seconds CostModel::copy(const Program& program, const Block& block, const Op& op, Derivation* why) const {
+Seconds CostModel::copy(const Program& program, const Block& block, const Op& op, Derivation* why,
+                        std::uint32_t kind) const {
   Bytes bytes;
   for (std::uint32_t i = 1; i < op.views.count; i += 2) {
     const View& view = block.views[op.views.first + i];
@@ -224,7 +321,7 @@ Seconds CostModel::copy(const Program& program, const Block& block, const Op& op
   ORRERY_ASSERT(c != nullptr);
   const bool disk = c->from == Tier::disk || c->to == Tier::disk;
   const Seconds latency = disk && cluster_.disk ? cluster_.disk->latency : Seconds();
-  const Bandwidth rate = tier_rate(c->from, c->to);
+  const Bandwidth rate = tier_rate(c->from, c->to, kind);
   if (why != nullptr) {
     why->given("latency", latency, NumberSource::cluster, disk ? "disk.latency" : "none without a disk");
     why->given("bytes", bytes, NumberSource::program);
@@ -237,26 +334,35 @@ Seconds CostModel::copy(const Program& program, const Block& block, const Op& op
   return latency + bytes / rate;
 }
 
-Bandwidth CostModel::host_rate() const {
+Bandwidth CostModel::host_rate(std::uint32_t kind) const {
+  if (cluster_.host_bandwidth) return (1.0 / ranks_on_node_) * *cluster_.host_bandwidth;
   // Without host memory of its own the host works in the device's.
-  return cluster_.host_bandwidth ? (1.0 / ranks_on_node_) * *cluster_.host_bandwidth : cluster_.device.memory_bandwidth;
+  if (kind != any_kind) return orrery::device_of(cluster_, kind).memory_bandwidth;
+  Bandwidth most;
+  for (std::uint32_t k = 0; k < kinds(); ++k) most = std::max(most, host_rate(k));
+  return most;
 }
 
-Bandwidth CostModel::tier_rate(Tier from, Tier to) const {
+Bandwidth CostModel::tier_rate(Tier from, Tier to, std::uint32_t kind) const {
+  if (kind == any_kind) {
+    Bandwidth most;
+    for (std::uint32_t k = 0; k < kinds(); ++k) most = std::max(most, tier_rate(from, to, k));
+    return most;
+  }
   if (from == Tier::disk || to == Tier::disk) {
     // A file without a disk is memory.
-    if (!cluster_.disk) return 0.5 * host_rate();
+    if (!cluster_.disk) return 0.5 * host_rate(kind);
     return (1.0 / ranks_on_node_) * (from == Tier::disk ? cluster_.disk->read : cluster_.disk->write);
   }
   // Measured, as the link's datasheet has it, and what the node's ranks leave each other of the host's memory.
-  std::optional<Bandwidth> rate = host_bandwidth_;
+  std::optional<Bandwidth> rate = host_bandwidth_[kind];
   const auto at_most = [&](std::optional<Bandwidth> other) {
     if (other && (!rate || *other < *rate)) rate = other;
   };
   at_most(cluster_.host_link);
-  if (cluster_.host_bandwidth) at_most(host_rate());
+  if (cluster_.host_bandwidth) at_most(host_rate(kind));
   // Without a host link the tiers share the device's memory: read once, written once.
-  return rate.value_or(0.5 * cluster_.device.memory_bandwidth);
+  return rate.value_or(0.5 * orrery::device_of(cluster_, kind).memory_bandwidth);
 }
 
 Picoseconds CostModel::price(const Program& program, const Block& block, const Op& op, Rank rank) const {
@@ -266,8 +372,9 @@ Picoseconds CostModel::price(const Program& program, const Block& block, const O
     const Block& block;
     const Op& op;
     Rank rank;
-    Seconds operator()(const Compute&) const { return costs.compute(program, block, op); }
-    Seconds operator()(const Collective&) const { return costs.collective(program, block, op); }
+    std::uint32_t kind;
+    Seconds operator()(const Compute&) const { return costs.compute(program, block, op, nullptr, kind); }
+    Seconds operator()(const Collective&) const { return costs.collective(program, block, op, nullptr, kind); }
     Seconds operator()(const Exchange& exchange) const {
       Seconds slowest;
       for (std::uint32_t i = 0; i < exchange.transfers.count; ++i) {
@@ -276,11 +383,16 @@ Picoseconds CostModel::price(const Program& program, const Block& block, const O
       }
       return slowest;
     }
-    Seconds operator()(const Copy&) const { return costs.copy(program, block, op); }
+    Seconds operator()(const Copy&) const { return costs.copy(program, block, op, nullptr, kind); }
     Seconds operator()(const Alloc&) const { return {}; }
     Seconds operator()(const Free&) const { return {}; }
   };
-  return picoseconds(std::visit(Pricer{*this, program, block, op, rank}, op.action));
+  return picoseconds(std::visit(Pricer{*this, program, block, op, rank, kind_of(rank)}, op.action));
+}
+
+std::string pace_of_kinds(const CostModel& costs) {
+  return "nodes of " + std::to_string(costs.kinds()) +
+         " kinds: a rank computes at its own device's pace, a collective or a message goes at the slowest member's";
 }
 
 std::string communication_beside_compute(const CostModel& costs) {

@@ -15,6 +15,7 @@
 #include "sim/cost/collective_cost.hpp"
 #include "sim/cost/group_shape.hpp"
 #include "sim/cost/kernel_cost.hpp"
+#include "sim/cost/mixed_collective_cost.hpp"
 
 namespace orrery {
 
@@ -29,6 +30,16 @@ struct CoreSharing {
   friend bool operator==(const CoreSharing&, const CoreSharing&) = default;
 };
 
+/// Of nodes of several kinds: whichever is the fastest at what is priced, so that no rank takes less.
+inline constexpr std::uint32_t any_kind = UINT32_MAX;
+
+/// How pairs of ranks reach each other: over which level, between nodes of which kinds.
+struct PairWay {
+  std::size_t level = 0;
+  NodeKinds kinds = 0;  ///< 0: of equal nodes
+  friend bool operator==(const PairWay&, const PairWay&) = default;
+};
+
 /// What every op of a Program costs on one cluster, without contention.
 ///
 /// estimate and simulate price ops through this class only, so an uncontended
@@ -36,6 +47,10 @@ struct CoreSharing {
 /// op on a core and a network of its own (with the busy slowdown of the
 /// calibration when several ranks share a node's memory); who shares cores or
 /// links in time is simulated, not priced.
+///
+/// Where nodes are of several kinds, a rank computes and copies at the pace of its own device, and a collective or a
+/// message goes at that of the slowest who take part (MixedCollectiveCost).  What is asked without a kind is a lower
+/// bound over all kinds.
 ///
 /// `why`, where it is given, is told how the price came about, with the numbers that made it.
 /// Keeps references to nothing: safe to copy and to share between threads.
@@ -47,11 +62,15 @@ class CostModel {
             std::optional<CollectiveAlgorithm> algorithm = std::nullopt);
 
   /// A Compute op.
-  [[nodiscard]] Seconds compute(const Program&, const Block&, const Op&, Derivation* why = nullptr) const;
+  [[nodiscard]] Seconds compute(const Program&, const Block&, const Op&, Derivation* why = nullptr,
+                                std::uint32_t kind = any_kind) const;
   /// A kernel that reads and writes `touched` bytes.
-  [[nodiscard]] Seconds kernel(const Kernel&, Bytes touched, Derivation* why = nullptr) const;
-  /// A Collective op: the slowest of all groups of its kind, where node boundaries make them differ.
-  [[nodiscard]] Seconds collective(const Program&, const Block&, const Op&, Derivation* why = nullptr) const;
+  [[nodiscard]] Seconds kernel(const Kernel&, Bytes touched, Derivation* why = nullptr,
+                               std::uint32_t kind = any_kind) const;
+  /// A Collective op: the slowest of all groups of its kind, where node boundaries make them differ.  As ranks on nodes
+  /// of `kind` pay it: the slowest of the groups that reach such nodes, or reach others of which one does, and so on.
+  [[nodiscard]] Seconds collective(const Program&, const Block&, const Op&, Derivation* why = nullptr,
+                                   std::uint32_t kind = any_kind) const;
   [[nodiscard]] Seconds collective(Collective::Kind, Bytes payload, const Group&, Derivation* why = nullptr) const;
   /// What `collective` assumes for one shape.
   [[nodiscard]] CollectiveCost::Choice choice(Collective::Kind, Bytes payload, const GroupShape&) const;
@@ -65,15 +84,19 @@ class CostModel {
   [[nodiscard]] std::uint32_t pair_levels(const AxisList& axes, Rank from, Rank to) const;
   /// One message over the slowest of these levels.
   [[nodiscard]] Seconds transfer(Bytes, std::uint32_t levels, Derivation* why = nullptr) const;
+  /// The same with the nodes of those pairs: what `transfer` below needs where they are of several kinds.
+  [[nodiscard]] std::vector<PairWay> pair_ways(const AxisList& axes, Rank from, Rank to) const;
+  [[nodiscard]] Seconds transfer(Bytes, const std::vector<PairWay>&, Derivation* why = nullptr) const;
   /// The same, for a transfer of `op` (an Exchange) issued by `rank`, its sender or receiver.
   [[nodiscard]] Seconds transfer(const Program&, const Block&, const Op&, const Transfer&, Rank rank) const;
   /// A Copy between memory tiers: its bytes at the tier's rate, behind the latency of a disk.
-  [[nodiscard]] Seconds copy(const Program&, const Block&, const Op&, Derivation* why = nullptr) const;
+  [[nodiscard]] Seconds copy(const Program&, const Block&, const Op&, Derivation* why = nullptr,
+                             std::uint32_t kind = any_kind) const;
   /// What a kernel on the host has of the host memory's bandwidth: an equal share of each rank on the fullest node.
-  [[nodiscard]] Bandwidth host_rate() const;
+  [[nodiscard]] Bandwidth host_rate(std::uint32_t kind = any_kind) const;
   /// Of copies in one direction.  Device and host: the least of what the calibration measured, the cluster's host link
   /// and host_rate; disk: a rank's share of its reading or writing.
-  [[nodiscard]] Bandwidth tier_rate(Tier from, Tier to) const;
+  [[nodiscard]] Bandwidth tier_rate(Tier from, Tier to, std::uint32_t kind = any_kind) const;
 
   /// Any op as issued by `rank`: an Exchange costs its slowest message, Alloc
   /// and Free nothing.
@@ -89,21 +112,29 @@ class CostModel {
   }
   [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
   [[nodiscard]] const Mesh& mesh() const { return mesh_; }
-  [[nodiscard]] const KernelCost& kernels() const { return kernel_cost_; }
-  [[nodiscard]] const CollectiveCost& collectives() const { return collective_cost_; }
+  [[nodiscard]] const MixedCollectiveCost& collectives() const { return collective_cost_; }
+  [[nodiscard]] std::uint32_t kinds() const { return static_cast<std::uint32_t>(kernel_cost_.size()); }
+  /// Of the node that a rank is on.
+  [[nodiscard]] std::uint32_t kind_of(Rank rank) const { return kind_of_device(cluster_, device_of(rank)); }
 
  private:
-  [[nodiscard]] Seconds slowest(Collective::Kind, Bytes payload, const std::vector<GroupShape>&, Derivation* why) const;
+  [[nodiscard]] Seconds collective(Collective::Kind, Bytes payload, const Group&, std::uint32_t kind,
+                                   const std::vector<GroupShape>& pace, Derivation* why) const;
+  [[nodiscard]] Seconds slowest(Collective::Kind, Bytes payload, const std::vector<GroupShape>&, std::uint32_t kind,
+                                const std::vector<GroupShape>& pace, Derivation* why) const;
+  [[nodiscard]] std::vector<GroupShape> shapes_of(const Group&) const;
   [[nodiscard]] std::uint32_t device_of(Rank rank) const;
+  template <class Look>
+  void for_each_pair(const AxisList& axes, Rank from, Rank to, const Look& look) const;
 
   ClusterSpec cluster_;
   Mesh mesh_;
   std::vector<std::uint32_t> placement_;
   std::optional<CollectiveAlgorithm> override_;
   std::uint32_t ranks_on_node_ = 1;
-  KernelCost kernel_cost_;
-  CollectiveCost collective_cost_;
-  std::optional<Bandwidth> host_bandwidth_;
+  std::vector<KernelCost> kernel_cost_;  ///< of each kind of nodes
+  MixedCollectiveCost collective_cost_;
+  std::vector<std::optional<Bandwidth>> host_bandwidth_;  ///< of each kind
   std::optional<CoreSharing> sharing_;
   double overlap_loss_ = 0.0;
   double tensor_factor_ = 1.0;  ///< of collectives along the tensor axis
@@ -113,6 +144,9 @@ class CostModel {
   /// Shapes of the groups over each subset of axes (no member list), computed once.
   std::vector<std::vector<GroupShape>> axis_shapes_;
 };
+
+/// What is assumed of nodes of several kinds, in words.
+[[nodiscard]] std::string pace_of_kinds(const CostModel&);
 
 /// What is assumed of devices that compute and communicate at once, in words.
 [[nodiscard]] std::string communication_beside_compute(const CostModel&);

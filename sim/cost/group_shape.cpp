@@ -11,6 +11,9 @@ GroupShape group_shape(std::span<const std::uint32_t> devices, const ClusterSpec
   ORRERY_ASSERT(cluster.levels.size() <= GroupShape::max_levels, cluster.levels.size());
   GroupShape shape;
   shape.members = static_cast<std::uint32_t>(devices.size());
+  if (is_mixed(cluster)) {
+    for (const std::uint32_t d : devices) shape.kinds |= static_cast<NodeKinds>(1U << kind_of_device(cluster, d));
+  }
   if (shape.members == 1) return shape;
   std::vector<std::uint32_t> unit(devices.begin(), devices.end());
   std::sort(unit.begin(), unit.end());
@@ -49,6 +52,7 @@ std::uint64_t aligned_members(std::uint64_t unit, std::uint64_t stride, std::uin
 }  // namespace
 
 bool is_aligned(const Mesh& mesh, const ClusterSpec& cluster) {
+  if (is_mixed(cluster)) return false;
   std::uint64_t unit = 1;
   for (const NetworkLevel& level : cluster.levels) {
     unit *= level.size;

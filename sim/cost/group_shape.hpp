@@ -9,6 +9,7 @@
 #include "core/plan/mesh.hpp"
 #include "core/program/program.hpp"
 #include "core/spec/cluster_spec.hpp"
+#include "core/spec/node_kinds.hpp"
 
 namespace orrery {
 
@@ -29,6 +30,7 @@ struct GroupShape {
   std::uint32_t members = 1;
   std::uint8_t levels = 0;
   std::array<Level, max_levels> level{};
+  NodeKinds kinds = 0;  ///< of the members' nodes; 0: of equal nodes, or of any: then the fastest counts
   friend bool operator==(const GroupShape&, const GroupShape&) = default;
 };
 
@@ -44,7 +46,7 @@ struct GroupShape {
                                                    const ClusterSpec&);
 
 /// Whether every unit boundary of the cluster cuts all groups along each axis of
-/// the mesh alike (rank i on device i).  Then two ranks that differ along one
+/// the mesh alike (rank i on device i), and all nodes are.  Then two ranks that differ along one
 /// axis only reach each other over a level that follows from their coordinates
 /// on that axis, whatever their other coordinates.
 [[nodiscard]] bool is_aligned(const Mesh&, const ClusterSpec&);

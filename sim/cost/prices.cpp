@@ -18,7 +18,7 @@ Rank peer_rank(const Program& program, const Group& group, Peer peer, Rank rank)
   return rank;
 }
 
-void resize(Prices& prices, const Program& program) {
+void resize(Prices& prices, const Program& program, std::uint32_t kinds) {
   prices.first_op.clear();
   prices.first_transfer.clear();
   std::uint32_t ops = 0;
@@ -44,8 +44,22 @@ void resize(Prices& prices, const Program& program) {
     }
     prices.first_block.push_back(static_cast<std::uint32_t>(prices.blocks.size()));
   }
-  prices.op.assign(ops, 0);
+  prices.kinds = kinds;
+  prices.kind_of_rank.clear();
+  prices.ops = ops;
+  prices.op.assign(std::size_t{kinds} * ops, 0);
   prices.transfer.assign(std::size_t{prices.transfers} * program.classes.size(), 0);
+}
+
+void take_fastest(Prices& prices) {
+  for (std::uint32_t k = 1; k < prices.kinds; ++k) {
+    for (std::uint32_t i = 0; i < prices.ops; ++i) {
+      prices.op[i] = std::min(prices.op[i], prices.op[std::size_t{k} * prices.ops + i]);
+    }
+  }
+  prices.op.resize(prices.ops);
+  prices.kinds = 1;
+  prices.kind_of_rank.clear();
 }
 
 namespace {
@@ -70,10 +84,11 @@ struct Alone {
   const Program& program;
   const Block& block;
   const Op& op;
+  std::uint32_t kind = 0;
   Derivation* why = nullptr;
-  Seconds operator()(const Compute&) const { return costs.compute(program, block, op, why); }
-  Seconds operator()(const Collective&) const { return costs.collective(program, block, op, why); }
-  Seconds operator()(const Copy&) const { return costs.copy(program, block, op, why); }
+  Seconds operator()(const Compute&) const { return costs.compute(program, block, op, why, kind); }
+  Seconds operator()(const Collective&) const { return costs.collective(program, block, op, why, kind); }
+  Seconds operator()(const Copy&) const { return costs.copy(program, block, op, why, kind); }
   Seconds operator()(const Exchange&) const { return {}; }
   Seconds operator()(const Alloc&) const { return {}; }
   Seconds operator()(const Free&) const { return {}; }
@@ -86,10 +101,11 @@ bool runs_beside(const Op& op) {
          op.lane.index == index(Axis::replica);
 }
 
-/// What each op of a block costs by itself.
-void alone_times(std::vector<Seconds>& alone, const Program& program, const Block& block, const CostModel& costs) {
+/// What each op of a block costs by itself, to ranks on nodes of one kind.
+void alone_times(std::vector<Seconds>& alone, const Program& program, const Block& block, const CostModel& costs,
+                 std::uint32_t kind) {
   alone.clear();
-  for (const Op& op : block.ops) alone.push_back(std::visit(Alone{costs, program, block, op}, op.action));
+  for (const Op& op : block.ops) alone.push_back(std::visit(Alone{costs, program, block, op, kind}, op.action));
 }
 
 /// T' = T + k min(C, T): the compute of a block, T, with collectives of C seconds beside it.
@@ -127,7 +143,10 @@ Bytes bytes_of(const Program& program, const Block& block, const Op& op, const T
 }  // namespace
 
 void price(Prices& prices, const Program& program, const CostModel& costs) {
-  resize(prices, program);
+  resize(prices, program, costs.kinds());
+  for (std::uint32_t r = 0; costs.kinds() > 1 && r < program.mesh.size(); ++r) {
+    prices.kind_of_rank.push_back(static_cast<std::uint8_t>(costs.kind_of(Rank{r})));
+  }
   prices.concurrent_lanes = costs.cluster().device.concurrent_lanes;
   const auto sharing = costs.core_sharing();
   prices.core_count = sharing ? sharing->cores : 0;
@@ -137,16 +156,22 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
   struct Way {
     GroupId group;
     Peer peer;
-    std::uint32_t levels;
+    std::uint32_t levels = 0;
+    std::vector<PairWay> pairs = {};  // in place of `levels` where nodes are of several kinds
   };
   std::vector<Way> ways;
-  const auto levels_of = [&](const Transfer& t, Rank rank) {
+  const auto way_of = [&](const Transfer& t, Rank rank) -> const Way& {
     for (const Way& w : ways) {
-      if (w.group == t.group && w.peer == t.peer) return w.levels;
+      if (w.group == t.group && w.peer == t.peer) return w;
     }
     const Rank peer = peer_rank(program, program[t.group], t.peer, rank);
-    ways.push_back({t.group, t.peer, costs.pair_levels(program.class_axes, rank, peer)});
-    return ways.back().levels;
+    Way& w = ways.emplace_back(Way{t.group, t.peer});
+    if (costs.kinds() > 1) {
+      w.pairs = costs.pair_ways(program.class_axes, rank, peer);
+    } else {
+      w.levels = costs.pair_levels(program.class_axes, rank, peer);
+    }
+    return w;
   };
   std::vector<bool> priced(program.blocks.size(), false);
   std::vector<Seconds> alone;                                // of the block at hand
@@ -160,13 +185,17 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
       const Block& block = program.blocks[b];
       if (!priced[b]) {
         priced[b] = true;
-        alone_times(alone, program, block, costs);
-        const double stretch = compute_stretch(costs.overlap_loss(), block, alone);
-        for (std::size_t i = 0; i < block.ops.size(); ++i) {
-          const bool slowed = stretch > 1.0 && block.ops[i].lane.kind == LaneKind::compute;
-          const Picoseconds duration = whole(slowed ? stretch * alone[i] : alone[i]);
-          prices.op[prices.first_op[b] + i] = duration;
-          ops_time[b] += static_cast<double>(duration);
+        for (std::uint32_t kind = 0; kind < prices.kinds; ++kind) {
+          alone_times(alone, program, block, costs, kind);
+          const double stretch = compute_stretch(costs.overlap_loss(), block, alone);
+          double sum = 0.0;
+          for (std::size_t i = 0; i < block.ops.size(); ++i) {
+            const bool slowed = stretch > 1.0 && block.ops[i].lane.kind == LaneKind::compute;
+            const Picoseconds duration = whole(slowed ? stretch * alone[i] : alone[i]);
+            prices.op[std::size_t{kind} * prices.ops + prices.first_op[b] + i] = duration;
+            sum += static_cast<double>(duration);
+          }
+          ops_time[b] = std::max(ops_time[b], sum);
         }
       }
       double messages = 0.0;
@@ -179,7 +208,9 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
                ++t) {
             const Transfer& transfer = block.transfers[t];
             if (!transfer.send) continue;
-            row[t] = whole(costs.transfer(bytes_of(program, block, op, transfer), levels_of(transfer, rank)));
+            const Bytes bytes = bytes_of(program, block, op, transfer);
+            const Way& way = way_of(transfer, rank);
+            row[t] = whole(way.pairs.empty() ? costs.transfer(bytes, way.levels) : costs.transfer(bytes, way.pairs));
             messages += static_cast<double>(row[t]);
           }
         }
@@ -203,18 +234,21 @@ DerivedNumber derive(const Program& program, const CostModel& costs, std::uint32
       const Transfer& transfer = block.transfers[t];
       if (!transfer.send) continue;
       const Rank peer = peer_rank(program, program[transfer.group], transfer.peer, rank);
-      slowest = std::max(slowest, costs.transfer(bytes_of(program, block, op, transfer),
-                                                 costs.pair_levels(program.class_axes, rank, peer), &why));
+      const Bytes bytes = bytes_of(program, block, op, transfer);
+      slowest = std::max(slowest, costs.kinds() > 1
+                                      ? costs.transfer(bytes, costs.pair_ways(program.class_axes, rank, peer), &why)
+                                      : costs.transfer(bytes, costs.pair_levels(program.class_axes, rank, peer), &why));
     }
     if (why.size() == 0) why.given("receives", Seconds{}, NumberSource::formula, "the sender has the price");
     if (why.size() > 1) why.made(NumberBy::largest, why.size(), "exchange", slowest);
     return why.take();
   }
-  const Seconds alone = std::visit(Alone{costs, program, block, op, &why}, op.action);
+  const std::uint32_t kind = costs.kind_of(representative(program, rank_class));
+  const Seconds alone = std::visit(Alone{costs, program, block, op, kind, &why}, op.action);
   if (why.size() == 0) why.given("takes no time", Seconds{}, NumberSource::formula);
   if (op.lane.kind == LaneKind::compute && costs.overlap_loss() > 0.0) {
     std::vector<Seconds> times;
-    alone_times(times, program, block, costs);
+    alone_times(times, program, block, costs, kind);
     const double stretch = compute_stretch(costs.overlap_loss(), block, times, &why);
     if (stretch > 1.0) why.made(NumberBy::product, 2, "with collectives beside it", stretch * alone);
   }

@@ -16,7 +16,8 @@ namespace orrery {
 /// Ops are addressed by block and position in the block; the messages of
 /// Exchanges also by the class of the rank that issues them, because the way
 /// from one stage to the next may cross another level of the network than the
-/// way after it.
+/// way after it.  Where nodes are of several kinds, ops have a price on each;
+/// what ranks of several kinds do together costs them all the same.
 struct Prices {
   bool concurrent_lanes = true;  ///< false: a rank does one op at a time, in list order
   std::uint32_t core_count = 0;  ///< > 0: ranks_per_node ranks share this many cores
@@ -25,7 +26,10 @@ struct Prices {
   std::vector<std::uint32_t> first_op;        ///< by block: position of its first op in `op`
   std::vector<std::uint32_t> first_transfer;  ///< by block
   std::uint32_t transfers = 0;                ///< of all blocks
-  std::vector<Picoseconds> op;                ///< Exchange, Alloc and Free hold 0
+  std::uint32_t kinds = 1;                    ///< of nodes
+  std::vector<std::uint8_t> kind_of_rank;     ///< where there are several
+  std::uint32_t ops = 0;                      ///< of all blocks
+  std::vector<Picoseconds> op;                ///< [kind][first_op + i]; Exchange, Alloc and Free hold 0
   std::vector<Picoseconds> transfer;          ///< [class][first_transfer + i]; holds for the sender, 0 at receivers
   std::vector<BlockId> blocks;                ///< that the step of each class runs, in order of first use, each once
   std::vector<std::uint64_t> runs;            ///< of each of `blocks` in one step
@@ -34,7 +38,10 @@ struct Prices {
   [[nodiscard]] std::span<const BlockId> blocks_of(std::uint32_t rank_class) const {
     return std::span(blocks).subspan(first_block[rank_class], first_block[rank_class + 1] - first_block[rank_class]);
   }
-  [[nodiscard]] Picoseconds of_op(BlockId block, std::uint32_t i) const { return op[first_op[index(block)] + i]; }
+  [[nodiscard]] Picoseconds of_op(BlockId block, std::uint32_t i, std::uint32_t kind = 0) const {
+    return op[std::size_t{kind} * ops + first_op[index(block)] + i];
+  }
+  [[nodiscard]] std::uint32_t kind_of(Rank rank) const { return kinds == 1 ? 0U : kind_of_rank[index(rank)]; }
   /// `i` counts in Block::transfers; the price is that of the sending class.
   [[nodiscard]] Picoseconds of_transfer(std::uint32_t rank_class, BlockId block, std::uint32_t i) const {
     return transfer[std::size_t{rank_class} * transfers + first_transfer[index(block)] + i];
@@ -42,7 +49,10 @@ struct Prices {
 };
 
 /// Lists the blocks of `program` and sizes the tables for it, all prices 0.  Keeps their storage.
-void resize(Prices&, const Program&);
+void resize(Prices&, const Program&, std::uint32_t kinds = 1);
+
+/// For a lower bound: every op as on the kind of nodes that is fastest at it, wherever its rank is.
+void take_fastest(Prices&);
 
 /// Rank of peer `peer` in the group of `rank`: group_ranks(...)[peer] without the list.
 [[nodiscard]] Rank peer_rank(const Program&, const Group&, Peer peer, Rank rank);

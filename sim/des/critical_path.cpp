@@ -164,8 +164,10 @@ Prices faster(const Program& program, const Prices& prices, std::optional<Operat
       if (!is_timed(op)) continue;
       const bool chosen = kind ? operation_of(program, block, op) == *kind : std::holds_alternative<Compute>(op.action);
       if (!chosen) continue;
-      Picoseconds& p = out.op[out.first_op[b] + i];
-      p = tenth_less(p);
+      for (std::uint32_t k = 0; k < out.kinds; ++k) {
+        Picoseconds& p = out.op[std::size_t{k} * out.ops + out.first_op[b] + i];
+        p = tenth_less(p);
+      }
       const auto* exchange = std::get_if<Exchange>(&op.action);
       for (std::size_t c = 0; exchange != nullptr && c < program.classes.size(); ++c) {
         for (std::uint32_t t = 0; t < exchange->transfers.count; ++t) {

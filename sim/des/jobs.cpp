@@ -64,7 +64,8 @@ class Jobs {
       p.traffic =
           std::make_unique<FabricTraffic>(options.fabric, *p.job->program, *p.job->costs, std::span(p.job->gpus));
       const auto ranks = static_cast<std::uint32_t>(p.job->program->mesh.size());
-      folded.push_back({p.job->program, &p.prices, p.traffic.get(), slowdown_labels(perturbation_of(*p.job), ranks)});
+      folded.push_back(
+          {p.job->program, &p.prices, p.traffic.get(), rank_labels(perturbation_of(*p.job), p.prices, ranks)});
     }
     const bool noisy =
         std::any_of(jobs.begin(), jobs.end(), [](const FabricJob& job) { return job.noise.has_value(); });

@@ -13,6 +13,7 @@ Machine::Machine(const Program& program, const Prices& prices, const RankClasses
                  const Perturbation& perturbation, const std::vector<std::uint32_t>& node_of_rank,
                  SharedNetwork* shared)
     : program_(program),
+      prices_(prices),
       classes_(classes),
       noise_(perturbation.noise),
       lists_(step_lists(program, prices)),
@@ -30,11 +31,15 @@ Machine::Machine(const Program& program, const Prices& prices, const RankClasses
     a.rank = classes.representative[i];
     a.rank_class = class_of(program, a.rank);
     a.node = shares_cores_ ? node_of_rank[i] : 0;
+    a.kind = prices.kind_of(a.rank);
     if (!slow.empty()) a.slowdown = slow[index(a.rank)];
     nodes = std::max(nodes, a.node + 1);
     const StepList& steps = list(a);
     a.moving.assign(steps.ops.size(), 0);
     for (const auto& lane : steps.lanes) total_ += lane.size();
+  }
+  for (std::uint32_t r = 0; prices.kinds > 1 && r < ranks; ++r) {
+    ORRERY_ASSERT(prices.kind_of(Rank{r}) == actors_[actor_of(Rank{r})].kind, r);
   }
   nodes_.assign(nodes, shares_cores_ ? Cores(prices.core_count, actors_.size()) : Cores());
   build_meetings();
@@ -101,10 +106,10 @@ void Machine::begin_op(std::uint32_t number, std::uint32_t op) {
   const StepOp& step = list(actor).ops[op];
   switch (step.kind) {
     case StepOp::Kind::compute:
-      nodes_[actor.node].start(now_, with_noise(slowed(step.duration, actor), actor, op), {number, op});
+      nodes_[actor.node].start(now_, with_noise(slowed(duration(actor, step), actor), actor, op), {number, op});
       note_starts(nodes_[actor.node]);
       break;
-    case StepOp::Kind::copy: copies_.push(now_ + with_noise(step.duration, actor, op), {number, op}); break;
+    case StepOp::Kind::copy: copies_.push(now_ + with_noise(duration(actor, step), actor, op), {number, op}); break;
     case StepOp::Kind::exchange: begin_exchange(number, op); break;
     case StepOp::Kind::collective: begin_collective(number, op); break;
     case StepOp::Kind::untimed: ORRERY_ASSERT(false, op);
@@ -188,7 +193,7 @@ void Machine::begin_collective(std::uint32_t number, std::uint32_t op) {
     const Rank first = actors_[members.front().actor].rank;
     traffic = shared_->collective(at, first, step.block, step.op_index);
   }
-  start(members, step.duration, traffic);
+  start(members, duration(actors_[number], step), traffic);
 }
 
 void Machine::end(std::uint32_t number, std::uint32_t op) {

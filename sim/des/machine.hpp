@@ -22,7 +22,8 @@ namespace orrery {
 /// all its partners have come that far.
 class Machine {
  public:
-  /// `shared`: the links that communications share; null: each has its own.  Program, partition and links outlive this.
+  /// `shared`: the links that communications share; null: each has its own.  Program, prices, partition and links
+  /// outlive this; where nodes are of several kinds, the partition parts their ranks (asserted).
   Machine(const Program&, const Prices&, const RankClasses&, const Perturbation&,
           const std::vector<std::uint32_t>& node_of_rank, SharedNetwork* shared = nullptr);
 
@@ -55,6 +56,7 @@ class Machine {
     Rank rank{};
     std::uint32_t rank_class = 0;
     std::uint32_t node = 0;
+    std::uint32_t kind = 0;             ///< of its node
     double slowdown = 1.0;              ///< of its compute
     std::vector<std::uint32_t> head;    ///< of each lane: position in StepList::lanes
     std::vector<State> state;           ///< of each op
@@ -82,6 +84,10 @@ class Machine {
   };
 
   [[nodiscard]] const StepList& list(const Actor& a) const { return lists_[a.rank_class]; }
+  /// What an op takes on its actor's kind of node.
+  [[nodiscard]] Picoseconds duration(const Actor& a, const StepOp& op) const {
+    return a.kind == 0 ? op.duration : prices_.of_op(op.block, op.op_index, a.kind);
+  }
   [[nodiscard]] std::uint32_t actor_of(Rank rank) const { return classes_.of_rank[index(rank)]; }
   void build_meetings();
   void try_lanes(std::uint32_t actor);
@@ -107,6 +113,7 @@ class Machine {
   [[nodiscard]] std::string name(const Blame&) const;
 
   const Program& program_;
+  const Prices& prices_;
   const RankClasses& classes_;
   std::optional<Noise> noise_;
   std::vector<StepList> lists_;

@@ -36,9 +36,12 @@ std::vector<double> slowdowns(const Perturbation& perturbation, std::uint32_t ra
   return out;
 }
 
-std::vector<std::uint64_t> slowdown_labels(const Perturbation& perturbation, std::uint32_t ranks) {
+std::vector<std::uint64_t> rank_labels(const Perturbation& perturbation, const Prices& prices, std::uint32_t ranks) {
   std::vector<std::uint64_t> out;
   for (const double factor : slowdowns(perturbation, ranks)) out.push_back(std::bit_cast<std::uint64_t>(factor));
+  if (prices.kinds == 1) return out;
+  if (out.empty()) out.assign(ranks, 0);
+  for (std::uint32_t r = 0; r < ranks; ++r) out[r] = mix(out[r] + prices.kind_of(Rank{r}));
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/ids.hpp"
+#include "sim/cost/prices.hpp"
 
 namespace orrery {
 
@@ -43,7 +44,8 @@ struct Perturbation {
 
 /// How many times as long the compute of each rank takes; empty where nothing slows any.
 [[nodiscard]] std::vector<double> slowdowns(const Perturbation&, std::uint32_t ranks);
-/// Those as labels of ranks, for folding (FoldingJob::labels).
-[[nodiscard]] std::vector<std::uint64_t> slowdown_labels(const Perturbation&, std::uint32_t ranks);
+/// What tells ranks of one Program class apart, for folding (FoldingJob::labels): those, and the kinds of nodes that
+/// they are on.  Empty where nothing does.
+[[nodiscard]] std::vector<std::uint64_t> rank_labels(const Perturbation&, const Prices&, std::uint32_t ranks);
 
 }  // namespace orrery

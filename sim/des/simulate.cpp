@@ -84,11 +84,11 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
     traffic.emplace(*options.fabric, program, costs, run.plan.placement);
   }
   std::optional<Folding> folding;
-  std::vector<std::uint64_t> slow_labels;
+  std::vector<std::uint64_t> labels;
   const Perturbation perturbation{options.noise, options.stragglers, options.slow};
-  if (!expand && (options.fabric || options.stragglers || !options.slow.empty())) {
-    slow_labels = slowdown_labels(perturbation, ranks);
-    folding.emplace(std::vector<FoldingJob>{{&program, &prices, traffic ? &*traffic : nullptr, slow_labels}});
+  if (!expand && (options.fabric || options.stragglers || !options.slow.empty() || prices.kinds > 1)) {
+    labels = rank_labels(perturbation, prices, ranks);
+    folding.emplace(std::vector<FoldingJob>{{&program, &prices, traffic ? &*traffic : nullptr, labels}});
   }
   std::optional<FlowNetwork> flows;
   std::optional<SharedNetwork> shared;
@@ -124,7 +124,7 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
       const FabricTraffic over(routes, program, costs, run.plan.placement);
       // Links that are no longer alike part classes further.
       std::optional<Folding> refolded;
-      if (folding && faster) refolded.emplace(std::vector<FoldingJob>{{&program, &at, &over, slow_labels}});
+      if (folding && faster) refolded.emplace(std::vector<FoldingJob>{{&program, &at, &over, labels}});
       const Folding* folded = refolded ? &*refolded : folding ? &*folding : nullptr;
       FlowNetwork shares = link_flows(over, folded);
       SharedNetwork links(shares, over, folded);
@@ -157,6 +157,7 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
   if (!options.slow.empty()) {
     assumptions.push_back(fmt::format("{} of {} ranks lie on slow devices", options.slow.size(), ranks));
   }
+  if (prices.kinds > 1) assumptions.push_back(pace_of_kinds(costs));
   if (classes.count() < ranks) {
     assumptions.push_back("equal ranks behave alike: one of each class simulated");
   }

@@ -55,9 +55,9 @@ void CompiledProgram::compile_meetings(std::uint32_t g) {
   }
 }
 
-void CompiledProgram::compile_block(BlockId id) {
+void CompiledProgram::compile_block(std::uint32_t rank_class, BlockId id) {
   const Block& block = (*program)[id];
-  CompiledBlock& out = blocks[index(id)];
+  CompiledBlock& out = blocks[place_of(rank_class, id)];
   out.compiled = true;
   out.local = true;
   out.first_op = static_cast<std::uint32_t>(ops.size());
@@ -69,7 +69,7 @@ void CompiledProgram::compile_block(BlockId id) {
     if (!is_timed(op)) continue;
     timed_position_[i] = static_cast<std::uint32_t>(ops.size()) - out.first_op;
     TimedOp timed;
-    timed.duration = prices->of_op(id, i);
+    timed.duration = prices->of_op(id, i, kind_of_class[rank_class]);
     timed.op = i;
     timed.lane = static_cast<std::uint8_t>(lane_number(op.lane));
     timed.first_wait = static_cast<std::uint32_t>(waits.size());
@@ -232,11 +232,13 @@ void CompiledProgram::compile_transfers(std::uint32_t rank_class, BlockId id) {
   }
 }
 
-void CompiledProgram::compile(const Program& p, const Prices& q) {
+void CompiledProgram::compile(const Program& p, const Prices& q, std::vector<std::uint32_t> kinds) {
   program = &p;
   prices = &q;
   ranks_per_class = p.mesh.size() / std::max<std::size_t>(1, p.classes.size());
-  blocks.resize(p.blocks.size());
+  kind_of_class = std::move(kinds);
+  kind_of_class.resize(p.classes.size(), 0);
+  blocks.resize(std::size_t{q.kinds} * p.blocks.size());
   for (CompiledBlock& b : blocks) {
     b.compiled = b.local = b.keeps_outcomes = false;
     b.gate_lane = compute_lane;
@@ -256,7 +258,7 @@ void CompiledProgram::compile(const Program& p, const Prices& q) {
   compile_groups();
   for (std::uint32_t c = 0; c < p.classes.size(); ++c) {
     for (const BlockId id : q.blocks_of(c)) {
-      if (!blocks[index(id)].compiled) compile_block(id);
+      if (!blocks[place_of(c, id)].compiled) compile_block(c, id);
       if (!p[id].transfers.empty()) compile_transfers(c, id);
     }
   }

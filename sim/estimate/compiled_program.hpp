@@ -149,12 +149,14 @@ struct CompiledBlock {
   std::array<Outcome, max_outcomes> outcomes;
 };
 
-/// Blocks of a Program with prices, and which classes meet in which groups.
+/// Blocks of a Program with prices, and which classes meet in which groups.  Where nodes are of several kinds, blocks
+/// are compiled for each kind that a class is on.
 struct CompiledProgram {
   const Program* program = nullptr;
   const Prices* prices = nullptr;
   std::uint64_t ranks_per_class = 1;
-  std::vector<CompiledBlock> blocks;
+  std::vector<std::uint32_t> kind_of_class;  ///< of the nodes that each class is on
+  std::vector<CompiledBlock> blocks;         ///< [kind][block]
   std::vector<TimedOp> ops;
   std::vector<TimedWait> waits;
   std::vector<CompiledBlock::Sum> sums;
@@ -165,13 +167,17 @@ struct CompiledProgram {
   std::vector<TimedTransfer> transfers;                   ///< [class][transfer of any block]
   std::vector<std::vector<std::uint32_t>> group_classes;  ///< [group * classes + class]: who meets there, ascending
 
-  /// Keeps its storage; the arguments must outlive it.
-  void compile(const Program&, const Prices&);
+  /// Keeps its storage; program and prices must outlive it.  No kinds: all classes are on kind 0.
+  void compile(const Program&, const Prices&, std::vector<std::uint32_t> kind_of_class = {});
+  /// Of a block as a class runs it, in `blocks`.
+  [[nodiscard]] std::size_t place_of(std::uint32_t rank_class, BlockId id) const {
+    return std::size_t{kind_of_class[rank_class]} * program->blocks.size() + index(id);
+  }
 
  private:
   void compile_groups();
   void compile_meetings(std::uint32_t group);
-  void compile_block(BlockId);
+  void compile_block(std::uint32_t rank_class, BlockId);
   void compile_transfers(std::uint32_t rank_class, BlockId);
   void find_gate(CompiledBlock&);
   void watch_lanes(CompiledBlock&);

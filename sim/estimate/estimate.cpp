@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 
 #include "core/record/live_memory.hpp"
 #include "core/record/rates.hpp"
@@ -60,11 +62,43 @@ Estimator::~Estimator() = default;
 Estimator::Estimator(Estimator&&) noexcept = default;
 Estimator& Estimator::operator=(Estimator&&) noexcept = default;
 
+void Estimator::walk(const Program& program) {
+  Scratch& s = *scratch_;
+  if (s.prices.kinds == 1) {
+    s.compiled.compile(program, s.prices);
+    s.walk.run(s.compiled);
+    return;
+  }
+  // Ranks that differ along the class axes alone go through a step together, each on its own kind of node.  No such
+  // column of ranks is slower than the step, so the slowest column's time is the estimate.
+  std::map<std::uint64_t, std::vector<std::uint32_t>> columns;  // kinds by class, of each column's first rank
+  for (std::uint32_t r = 0; r < program.mesh.size(); ++r) {
+    Rank first{r};
+    for (const Axis a : program.class_axes) first = program.mesh.moved(first, a, 0);
+    std::vector<std::uint32_t>& kinds = columns[index(first)];
+    kinds.resize(program.classes.size(), 0);
+    kinds[class_of(program, Rank{r})] = s.prices.kind_of(Rank{r});
+  }
+  std::set<std::vector<std::uint32_t>> distinct;
+  for (const auto& [first, kinds] : columns) distinct.insert(kinds);
+  const std::vector<std::uint32_t>* slowest = nullptr;
+  Picoseconds longest = -1;
+  for (const std::vector<std::uint32_t>& kinds : distinct) {
+    s.compiled.compile(program, s.prices, kinds);
+    s.walk.run(s.compiled);
+    if (s.walk.step_time() <= longest) continue;
+    longest = s.walk.step_time();
+    slowest = &kinds;
+  }
+  if (distinct.size() == 1 || slowest == &*distinct.rbegin()) return;
+  s.compiled.compile(program, s.prices, *slowest);
+  s.walk.run(s.compiled);
+}
+
 Picoseconds Estimator::evaluate(const Program& program, const CostModel& costs) {
   Scratch& s = *scratch_;
   price(s.prices, program, costs);
-  s.compiled.compile(program, s.prices);
-  s.walk.run(s.compiled);
+  walk(program);
   return std::max(s.walk.step_time(), least_by_cores(program, s.prices, s.walk.classes()));
 }
 
@@ -146,7 +180,10 @@ Report Estimator::estimate(const PlannedRun& run, const Program& program, const 
   if (s.prices.core_count > 0 && s.prices.ranks_per_node > s.prices.core_count) {
     report.assumptions.push_back("ranks that share cores: at least their compute time over the cores");
   }
-  add_rates(report, run, program, program_flops(program, runs));
+  if (s.prices.kinds > 1) report.assumptions.push_back(pace_of_kinds(costs));
+  std::vector<std::uint64_t> of_block(program.blocks.size(), 0);
+  for (std::size_t b = 0; b < runs.size(); ++b) of_block[b % of_block.size()] += runs[b];
+  add_rates(report, run, program, program_flops(program, of_block));
   return report;
 }
 

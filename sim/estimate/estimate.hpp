@@ -18,6 +18,10 @@ namespace orrery {
 /// of ranks and layers.  Equal to `simulate` without contention, to the
 /// picosecond.
 ///
+/// Where nodes are of several kinds, the slowest of all columns of ranks that differ along the Program's class axes
+/// alone (one pipeline, say) decides, and the breakdown is its own; `simulate` then takes as long or longer, since slow
+/// ranks of different columns may hold each other up in turn.
+///
 /// Keeps its working storage between calls: use one Estimator per thread.
 class Estimator {
  public:
@@ -42,6 +46,7 @@ class Estimator {
  private:
   struct Scratch;
   Picoseconds evaluate(const Program&, const CostModel&);
+  void walk(const Program&);
   std::unique_ptr<Scratch> scratch_;
 };
 

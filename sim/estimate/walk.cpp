@@ -72,10 +72,11 @@ void Walk::advance(std::uint32_t c) {
   const std::vector<Slot>& slots = compiled_->program->classes[c].step;
   for (; k.slot < slots.size(); ++k.slot, k.run = 0) {
     const Slot& slot = slots[k.slot];
-    CompiledBlock& block = compiled_->blocks[index(slot.block)];
+    const std::size_t place = compiled_->place_of(c, slot.block);
+    CompiledBlock& block = compiled_->blocks[place];
     if (slot.receives_ahead > 0 && k.run == 0 && k.op == 0) pass_over(k, slot.receives_ahead);
     if (block.local) {
-      runs_[index(slot.block)] += slot.repeat;
+      runs_[place] += slot.repeat;
       times.busy += block.busy * slot.repeat;
       sent_ += block.sent_bytes * slot.repeat;
       if (serial_) {
@@ -115,7 +116,7 @@ void Walk::advance(std::uint32_t c) {
         if (!met) return;  // goes on when the last partner arrives: finish_meeting counts the op
         --k.op;            // finish_meeting has counted it
       }
-      ++runs_[index(slot.block)];
+      ++runs_[place];
       times.busy += block.busy;
       sent_ += block.sent_bytes;
     }
@@ -333,7 +334,7 @@ void Walk::stuck() const {
     const Class& k = classes_[c];
     if (k.pending == Pending::none) continue;
     const Block& block = (*compiled_->program)[block_of(c)];
-    const std::uint32_t op = compiled_->ops[compiled_->blocks[index(block_of(c))].first_op + k.op].op;
+    const std::uint32_t op = compiled_->ops[compiled_->blocks[compiled_->place_of(c, block_of(c))].first_op + k.op].op;
     text += fmt::format("\n  rank {}: slot {}, block {}, op {}: {}", index(representative(*compiled_->program, c)),
                         k.slot, block.name, op, k.pending == Pending::exchange ? "exchange" : "collective");
     if (k.pending == Pending::collective) text += fmt::format(" on group {}", k.group);

@@ -33,7 +33,7 @@ class Walk {
   [[nodiscard]] Picoseconds step_time() const;
   /// By all ranks of all classes.
   [[nodiscard]] std::uint64_t sent_bytes() const { return sent_; }
-  /// Runs of each block, summed over classes.
+  /// Runs of each of CompiledProgram::blocks, summed over classes.
   [[nodiscard]] const std::vector<std::uint64_t>& block_runs() const { return runs_; }
 
  private:

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/spec/node_kinds.hpp"
+
 namespace orrery {
 
 namespace {
@@ -13,9 +15,34 @@ Link cable(LinkKind kind, const NetworkLevel& level, double devices) {
   return {.kind = kind, .bandwidth = devices * level.bandwidth, .latency = 0.5 * level.latency};
 }
 
-}  // namespace
+/// Links are as wide as those of the widest nodes; what others have of that.
+std::vector<OtherWiring> shares_of(const ClusterSpec& cluster, const ClusterSpec& widest) {
+  std::vector<OtherWiring> out;
+  std::uint32_t next = 0;
+  const auto add = [&](std::uint32_t kind, std::uint32_t first, std::uint32_t end) {
+    if (first == end) return;
+    OtherWiring other{first, end - first, {}};
+    other.share.fill(1.0);
+    std::uint64_t devices = 1;
+    for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
+      const bool inside = devices < cluster.devices_per_node;
+      const LinkKind links = !inside ? LinkKind::network : l == 0 ? LinkKind::nvlink : LinkKind::pcie;
+      double& share = other.share[static_cast<std::size_t>(links)];
+      share = std::min(share, bandwidth_of(cluster, kind, l) / widest.levels[l].bandwidth);
+      devices *= cluster.levels[l].size;
+    }
+    if (other.share != OtherWiring{}.share) out.push_back(other);
+  };
+  for (std::uint32_t k = 1; k < node_kinds(cluster); ++k) {
+    const OtherNodes& other = cluster.other_nodes[k - 1];
+    add(0, next, other.first);
+    add(k, other.first, next = other.first + other.count);
+  }
+  add(0, next, cluster.nodes);
+  return out;
+}
 
-FabricSpec cluster_fabric(const ClusterSpec& cluster) {
+FabricSpec fabric_of_equal(const ClusterSpec& cluster) {
   FabricSpec f;
   f.name = cluster.name + "'s levels";
   f.source = cluster.source;
@@ -73,6 +100,16 @@ FabricSpec cluster_fabric(const ClusterSpec& cluster) {
     nics = 1;
   }
   f.network = std::move(tree);
+  return f;
+}
+
+}  // namespace
+
+FabricSpec cluster_fabric(const ClusterSpec& cluster) {
+  if (!is_mixed(cluster)) return fabric_of_equal(cluster);
+  const ClusterSpec widest = equal_nodes(cluster, 0, 0);
+  FabricSpec f = fabric_of_equal(widest);
+  f.other_nodes = shares_of(cluster, widest);
   return f;
 }
 

@@ -14,6 +14,9 @@ namespace orrery {
 /// So a collective that is alone takes its price, and two that meet share what the cluster file says.  One network port
 /// to a device, by a way that holds nothing back, since cluster files say nothing of it.  A fabric file says more:
 /// rails, oversubscription, several switches to choose from.
+///
+/// Nodes of several kinds have their own share of the widest links; units above nodes are as wide as the widest nodes
+/// would have them.
 [[nodiscard]] FabricSpec cluster_fabric(const ClusterSpec&);
 
 }  // namespace orrery

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <optional>
 #include <set>
 
@@ -77,10 +76,8 @@ std::vector<AlgorithmTimes> compare_all_reduces(const Fabric& fabric, const std:
   const auto p = static_cast<std::uint32_t>(gpus.size());
   Comparison all(fabric, gpus, payloads, rule);
   all.add("ring", [&](Bytes n) { return ring_all_reduce_messages(p, n); });
-  if (std::has_single_bit(p)) {
-    all.add("recursive doubling", [&](Bytes n) { return recursive_doubling_messages(p, n); });
-    all.add("halving and doubling", [&](Bytes n) { return halving_doubling_messages(p, n); });
-  }
+  all.add("recursive doubling", [&](Bytes n) { return recursive_doubling_messages(p, n); });
+  all.add("halving and doubling", [&](Bytes n) { return halving_doubling_messages(p, n); });
   if (p > 1) {
     all.add_pipelined("double tree",
                       [&](Bytes n, std::uint32_t m) { return double_tree_all_reduce_messages(p, n, m); });
@@ -96,7 +93,12 @@ std::vector<AlgorithmTimes> compare_all_reduces(const Fabric& fabric, const std:
       all.add(name, [&](Bytes n) { return hierarchical_all_reduce_messages(p, fabric.spec().node.gpus, n, how); });
     };
     add("hierarchical", {});
-    if (fabric.nvls()) add("NVLS and rings", {true, false});
+    if (fabric.nvls()) {
+      add("NVLS and rings", {true, false});
+      all.add_pipelined("NVLS and trees", [&](Bytes n, std::uint32_t m) {
+        return nvls_tree_all_reduce_messages(p, fabric.spec().node.gpus, n, m);
+      });
+    }
     if (fabric.sharp()) add("rings and SHARP", {false, true});
     if (fabric.nvls() && fabric.sharp()) add("NVLS and SHARP", {true, true});
   }

@@ -130,9 +130,31 @@ void Fabric::sharp_all_reduce(std::span<const std::uint32_t> gpus, std::vector<L
 
 std::uint32_t Fabric::links() const { return node_links_ + (network_ ? network_->links() : 0); }
 
+double Fabric::share_of(std::uint32_t l, LinkKind kind) const {
+  const auto of_node = [&](std::uint32_t node) {
+    for (const OtherWiring& other : spec_.other_nodes) {
+      if (node >= other.first && node - other.first < other.count) return other.share[static_cast<std::size_t>(kind)];
+    }
+    return 1.0;
+  };
+  if (l < node_links_) return of_node(l / node_->links());
+  const Topology::Sides s = network_->sides(l - node_links_);
+  std::optional<double> least;
+  for (const std::uint32_t end : {s.from, s.to}) {
+    if (end >= network_->ends()) continue;
+    const std::uint32_t nics = spec_.node.nics;
+    const std::uint32_t node =
+        rail_group_ == 0 ? end / nics : end / rail_group_ / nics * rail_group_ + end % rail_group_;
+    const double share = of_node(node);
+    least = least ? std::min(*least, share) : share;
+  }
+  return least.value_or(1.0);
+}
+
 Link Fabric::link(LinkId id) const {
   const std::uint32_t l = index(id);
   Link link = l < node_links_ ? node_->link(l % node_->links()) : network_->link(l - node_links_);
+  if (!spec_.other_nodes.empty()) link.bandwidth = share_of(l, link.kind) * link.bandwidth;
   const Degraded& d = spec_.degraded;
   if (d.share > 0.0 && random_uniform(d.seed, stream_of("degraded links"), l) < d.share) {
     link.bandwidth = d.factor * link.bandwidth;

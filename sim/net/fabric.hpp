@@ -72,6 +72,8 @@ class Fabric {
   /// "node 3: gpu0" and "node 3: nvswitch".
   [[nodiscard]] std::pair<std::string, std::string> side_names(LinkId) const;
   [[nodiscard]] bool has_failed(LinkId) const;
+  /// What other nodes than most have of a link's bandwidth; of a link between two nodes, the less.
+  [[nodiscard]] double share_of(std::uint32_t link, LinkKind) const;
   void usual_route(std::uint32_t from, std::uint32_t to, PathRule, std::uint64_t seed, std::vector<LinkId>& into) const;
   [[nodiscard]] bool way_inside(std::uint32_t node, std::uint32_t from, std::uint32_t to, const PathChoice&,
                                 std::vector<LinkId>& into) const;

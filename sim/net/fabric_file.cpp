@@ -294,6 +294,31 @@ void read_faults(TomlTable& t, FabricSpec& f, std::size_t before) {
   f.faults = std::move(faults);
 }
 
+/// [[other_nodes]]: ranges of nodes, and what they have of each kind of link.
+void read_other_nodes(TomlTable& t, FabricSpec& f) {
+  std::uint64_t free = 0;
+  for (TomlTable& row : t.tables("other_nodes", 1000, Need::optional)) {
+    OtherWiring other;
+    row.read("first", other.first, {0U, most});
+    row.read("count", other.count, {1U, most}, Need::optional);
+    for (std::size_t k = 0; k < link_kinds; ++k) {
+      row.read(name_of(static_cast<LinkKind>(k)), other.share[k], {1e-6, 1e6}, Need::optional);
+    }
+    row.finish();
+    const std::uint64_t end = std::uint64_t{other.first} + other.count;
+    if (end > f.nodes) {
+      row.error(
+          "first", "fabric.other-nodes", "other nodes lie outside the fabric",
+          {fmt::format("They are nodes {} to {}; the fabric has nodes 0 to {}.", other.first, end - 1, f.nodes - 1)});
+    } else if (other.first < free) {
+      row.error("first", "fabric.other-nodes", "other nodes overlap those of the entry before, or come before it",
+                {fmt::format("They begin at node {}; {} is the first that is free.", other.first, free)});
+    }
+    free = end;
+    f.other_nodes.push_back(other);
+  }
+}
+
 NetworkShape read_network(TomlTable& t, const FabricSpec& f) {
   const std::size_t before = t.diagnostics().size();
   NetworkShape network = read_shape(t, f);
@@ -345,6 +370,7 @@ std::optional<FabricSpec> parse_fabric(std::string text, std::string file, Diagn
       degraded->read("seed", f.degraded.seed, {0, std::uint64_t{1} << 53}, Need::optional);
       degraded->finish();
     }
+    read_other_nodes(*t, f);
     read_faults(*t, f, before);
     t->finish();
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -65,12 +66,22 @@ struct LinkFault {
   friend bool operator==(const LinkFault&, const LinkFault&) = default;
 };
 
-/// What joins the GPUs of a cluster: equal nodes, and a network between their NICs.
+/// Nodes whose links are wider or narrower than those of the others, or fewer: by kind of link, in the order of
+/// LinkKind, what they have of its bandwidth.  `network`: the cables of their NICs.
+struct OtherWiring {
+  std::uint32_t first = 0, count = 1;
+  std::array<double, link_kinds> share{1.0, 1.0, 1.0, 1.0};
+  friend bool operator==(const OtherWiring&, const OtherWiring&) = default;
+};
+
+/// What joins the GPUs of a cluster: nodes, equal but for the widths of `other_nodes`, and a network between their
+/// NICs.
 struct FabricSpec {
   std::string name, source;
   std::uint32_t nodes = 1;
   NodeWiring node;
   NetworkShape network;
+  std::vector<OtherWiring> other_nodes;  ///< ascending, disjoint
   Degraded degraded;
   std::vector<LinkFault> faults;  ///< each names a link (Fabric::links_named)
 

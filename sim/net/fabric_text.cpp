@@ -118,6 +118,12 @@ std::string write_fabric(const FabricSpec& f, const std::vector<std::string>& co
     out += fmt::format("[fabric.degraded]\nshare = {}\nfactor = {}\nseed = {}\n", f.degraded.share, f.degraded.factor,
                        f.degraded.seed);
   }
+  for (const OtherWiring& other : f.other_nodes) {
+    out += fmt::format("[[fabric.other_nodes]]\nfirst = {}\ncount = {}\n", other.first, other.count);
+    for (std::size_t k = 0; k < link_kinds; ++k) {
+      if (other.share[k] != 1.0) out += fmt::format("{} = {}\n", name_of(static_cast<LinkKind>(k)), other.share[k]);
+    }
+  }
   for (const LinkFault& fault : f.faults) {
     out += fmt::format("[[fabric.faults]]\nlink = {}\nleft = {}\n", toml_quoted(fault.link), fault.left);
   }

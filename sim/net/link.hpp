@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "core/base/units.hpp"
@@ -12,6 +13,7 @@ enum class LinkId : std::uint32_t {};
 
 /// What a link is made of.
 enum class LinkKind : std::uint8_t { nvlink, pcie, socket, network };
+inline constexpr std::size_t link_kinds = 4;
 
 /// As files have it: "nvlink".
 [[nodiscard]] const char* name_of(LinkKind);

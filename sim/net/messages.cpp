@@ -160,27 +160,56 @@ Messages ring_reduce_scatter_messages(std::uint32_t p, Bytes payload) { return r
 Messages ring_all_gather_messages(std::uint32_t p, Bytes payload) { return ring(p, p - 1, payload); }
 Messages ring_all_reduce_messages(std::uint32_t p, Bytes payload) { return ring(p, 2 * (p - 1), payload); }
 
-Messages recursive_doubling_messages(std::uint32_t p, Bytes payload) {
-  ORRERY_ASSERT(std::has_single_bit(p), p);
+namespace {
+
+/// A power of two of the members, for which the others, `extra` of them, stand aside: of the first 2 extra members
+/// those with even numbers, each beside the next one.
+struct Fold {
+  std::uint32_t core, extra;
+  explicit Fold(std::uint32_t p) : core(std::bit_floor(p)), extra(p - core) {}
+  /// Number `i` of those that go on.
+  [[nodiscard]] std::uint32_t member(std::uint32_t i) const { return i < extra ? 2 * i + 1 : i + extra; }
+};
+
+/// Before `rounds` of the core, and after them, a step in which those aside hand over what they have, and get what
+/// came of it.  `rounds(step, fold, out)` returns the step after its last.
+template <class Rounds>
+Messages folded(std::uint32_t p, Bytes payload, Rounds&& rounds) {
+  ORRERY_ASSERT(p >= 1, p);
+  const Fold fold(p);
   Messages out;
-  std::uint32_t step = 0;
-  for (std::uint32_t distance = 1; distance < p; distance *= 2, ++step) {
-    for (std::uint32_t i = 0; i < p; ++i) out.push_back({step, i, i ^ distance, payload});
-  }
+  for (std::uint32_t i = 0; i < fold.extra; ++i) out.push_back({0, 2 * i, 2 * i + 1, payload});
+  const std::uint32_t last = rounds(fold.extra > 0 ? 1U : 0U, fold, out);
+  for (std::uint32_t i = 0; i < fold.extra; ++i) out.push_back({last, 2 * i + 1, 2 * i, payload});
   return out;
 }
 
+}  // namespace
+
+Messages recursive_doubling_messages(std::uint32_t p, Bytes payload) {
+  return folded(p, payload, [&](std::uint32_t step, const Fold& fold, Messages& out) {
+    for (std::uint32_t distance = 1; distance < fold.core; distance *= 2, ++step) {
+      for (std::uint32_t i = 0; i < fold.core; ++i) {
+        out.push_back({step, fold.member(i), fold.member(i ^ distance), payload});
+      }
+    }
+    return step;
+  });
+}
+
 Messages halving_doubling_messages(std::uint32_t p, Bytes payload) {
-  ORRERY_ASSERT(std::has_single_bit(p), p);
-  Messages out;
-  std::uint32_t step = 0;
-  for (std::uint32_t distance = p / 2; distance >= 1; distance /= 2, ++step) {
-    for (std::uint32_t i = 0; i < p; ++i) out.push_back({step, i, i ^ distance, (1.0 * distance / p) * payload});
-  }
-  for (std::uint32_t distance = 1; distance < p; distance *= 2, ++step) {
-    for (std::uint32_t i = 0; i < p; ++i) out.push_back({step, i, i ^ distance, (1.0 * distance / p) * payload});
-  }
-  return out;
+  return folded(p, payload, [&](std::uint32_t step, const Fold& fold, Messages& out) {
+    const auto exchange = [&](std::uint32_t distance) {
+      const Bytes part = (1.0 * distance / fold.core) * payload;
+      for (std::uint32_t i = 0; i < fold.core; ++i) {
+        out.push_back({step, fold.member(i), fold.member(i ^ distance), part});
+      }
+      ++step;
+    };
+    for (std::uint32_t distance = fold.core / 2; distance >= 1; distance /= 2) exchange(distance);
+    for (std::uint32_t distance = 1; distance < fold.core; distance *= 2) exchange(distance);
+    return step;
+  });
 }
 
 Messages binomial_broadcast_messages(std::uint32_t p, Bytes payload) {

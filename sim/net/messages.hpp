@@ -43,9 +43,12 @@ using Messages = std::vector<CollectiveMessage>;
 [[nodiscard]] Messages ring_reduce_scatter_messages(std::uint32_t p, Bytes payload);
 [[nodiscard]] Messages ring_all_gather_messages(std::uint32_t p, Bytes payload);
 [[nodiscard]] Messages ring_all_reduce_messages(std::uint32_t p, Bytes payload);
-/// Pairs at distance 1, 2, 4, ... exchange everything.  Requires p to be a power of two.
+/// Pairs at distance 1, 2, 4, ... exchange everything.  Where p is no power of two, members beyond one hand everything
+/// to a neighbour before, and get the sum from it after.
+///
+/// Source: Thakur, Rabenseifner and Gropp, IJHPCA 19(1), 2005 (all-reduce, of a number that is no power of two).
 [[nodiscard]] Messages recursive_doubling_messages(std::uint32_t p, Bytes payload);
-/// Reduce-scatter by halves, then all-gather by doubles.  Requires p to be a power of two.
+/// Reduce-scatter by halves, then all-gather by doubles; members beyond a power of two as above.
 [[nodiscard]] Messages halving_doubling_messages(std::uint32_t p, Bytes payload);
 /// From member 0, whoever has it sends it on.
 [[nodiscard]] Messages binomial_broadcast_messages(std::uint32_t p, Bytes payload);
@@ -72,6 +75,11 @@ struct Hierarchy {
 /// All-reduce by two binary trees (two_trees), half of the payload by each, in so many pieces: up to the root, and down
 /// again while the next pieces come up.
 [[nodiscard]] Messages double_tree_all_reduce_messages(std::uint32_t p, Bytes payload, std::uint32_t pieces);
+/// All-reduce over p / inner nodes of `inner` neighbours under an NVLink switch each, in so many pieces: member i of
+/// each node has its switch add the node's i-th part; members of one place add these by two binary trees between nodes,
+/// half by each, and write the sum to all of their node.  What NCCL calls NVLS tree.  Requires that inner divides p.
+[[nodiscard]] Messages nvls_tree_all_reduce_messages(std::uint32_t p, std::uint32_t inner, Bytes payload,
+                                                     std::uint32_t pieces);
 /// Steps of latency from the lowest leaf of those trees to the root: floor(log2 p), and one more where the second tree
 /// is the first one shifted.
 [[nodiscard]] std::uint32_t double_tree_depth(std::uint32_t p);
@@ -104,8 +112,8 @@ struct AlgorithmTimes {
   std::vector<Entry> entries;  ///< the same algorithms in every row
 };
 
-/// All-reduce over `gpus`, the fabric to itself, at each payload: which algorithm is fastest at which size.  Recursive
-/// ones where the group has a power of two; hierarchical where whole nodes of several GPUs follow each other in it;
+/// All-reduce over `gpus`, the fabric to itself, at each payload: which algorithm is fastest at which size.
+/// Hierarchical ones where whole nodes of several GPUs follow each other in it;
 /// in-network ones where the switches add (Fabric::nvls, Fabric::sharp) and nodes are whole, or of one GPU each.
 /// Pipelined ones in the number of pieces, a power of two up to 32, that is fastest.
 [[nodiscard]] std::vector<AlgorithmTimes> compare_all_reduces(const Fabric&, const std::vector<std::uint32_t>& gpus,

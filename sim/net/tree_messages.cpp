@@ -63,6 +63,31 @@ Messages nvls_all_reduce_messages(std::uint32_t p, Bytes payload, std::uint32_t 
   return out;
 }
 
+Messages nvls_tree_all_reduce_messages(std::uint32_t p, std::uint32_t inner, Bytes payload, std::uint32_t pieces) {
+  ORRERY_ASSERT(inner >= 2 && p % inner == 0 && pieces >= 1, p, inner, pieces);
+  using Way = CollectiveMessage::Way;
+  const std::uint32_t nodes = p / inner;
+  const Messages between = double_tree_all_reduce_messages(nodes, payload / inner, pieces);
+  const std::uint32_t height = nodes > 1 ? double_tree_depth(nodes) : 0;
+  const Bytes part = payload / inner / pieces;
+  Messages out;
+  for (std::uint32_t i = 0; i < inner; ++i) {
+    // A piece is added in its node a step before it goes up, and written a step after it has come down to the lowest.
+    for (CollectiveMessage m : between) {
+      out.push_back({m.step + 1, m.from * inner + i, m.to * inner + i, m.payload});
+    }
+    for (std::uint32_t c = 0; c < pieces; ++c) {
+      for (std::uint32_t node = 0; node < nodes; ++node) {
+        const std::uint32_t own = node * inner + i;
+        const MemberRange all{node * inner, inner, 1};
+        out.push_back({c, own, own, part, Way::nvls_sum, all});
+        out.push_back({c + 2 * height + 1, own, own, part, Way::nvls_copy, all});
+      }
+    }
+  }
+  return out;
+}
+
 Messages hierarchical_all_to_all_messages(std::uint32_t p, std::uint32_t inner, Bytes payload) {
   ORRERY_ASSERT(inner >= 1 && p % inner == 0, p, inner);
   const std::uint32_t outer = p / inner;

@@ -96,3 +96,75 @@ TEST_CASE("cluster.channels: channels that no communicator can have", "[error]")
   Entries 1 and 2 are for 8 ranks on 1 nodes.
 )");
 }
+
+TEST_CASE("cluster.other-nodes: nodes that are none of the cluster's, or cannot be beside them", "[error]") {
+  const auto others = [](const std::string& keys) { return good_cluster + "[[cluster.other_nodes]]\n" + keys; };
+  CHECK(cluster_error(others("first = 1\ncount = 2\ndevice = \"a100-80\"\n")) ==
+        R"(c.toml:18:9: error: other nodes lie outside the cluster [cluster.other-nodes]
+   18 | first = 1
+      |         ^
+  They are nodes 1 to 2; the cluster has nodes 0 to 1.
+)");
+  CHECK(cluster_error(others("first = 1\n[[cluster.other_nodes]]\nfirst = 0\n")) ==
+        R"(c.toml:20:9: error: other nodes overlap those of the entry before, or come before it [cluster.other-nodes]
+   20 | first = 0
+      |         ^
+  They begin at node 0; 2 is the first that is free.
+)");
+  CHECK(cluster_error(others("first = 0\ncount = 2\n")) ==
+        R"(c.toml:17:1: error: no node is left of the cluster's own device [cluster.other-nodes]
+   17 | [[cluster.other_nodes]]
+      | ^
+  All 2 nodes are others; give their device as the cluster's.
+)");
+  CHECK(cluster_error(others("first = 1\nbandwidths = [\"1 GB/s\"]\n")) ==
+        R"(c.toml:19:14: error: other nodes need a bandwidth for each level [cluster.other-nodes]
+   19 | bandwidths = ["1 GB/s"]
+      |              ^
+  There is 1; the cluster has 2 levels, innermost first.
+)");
+  CHECK(cluster_error(others("first = 1\nbandwidths = [\"1 GB/s\", \"fast\"]\n")) ==
+        R"(c.toml:19:14: error: bandwidth 2 cannot be read [cluster.other-nodes]
+   19 | bandwidths = ["1 GB/s", "fast"]
+      |              ^
+  It is "fast"; "25 GB/s" would be right.
+)");
+  CHECK(
+      cluster_error(others("first = 1\ndevice = \"cpu-core\"\n")) ==
+      R"(c.toml:19:10: error: devices that share cores, or do one op at a time, cannot be mixed with others [cluster.other-nodes]
+   19 | device = "cpu-core"
+      |          ^
+  They are cpu-core beside H100.
+)");
+  CHECK(cluster_error(channels("") + "[[cluster.other_nodes]]\nfirst = 1\n") ==
+        R"(c.toml:17:1: error: channels that NCCL found hold for equal nodes only [cluster.other-nodes]
+   17 | [[cluster.channels]]
+      | ^
+  Leave out cluster.channels, or cluster.other_nodes.
+)");
+}
+
+TEST_CASE("other nodes are read and written, and a smaller cluster has those that are left", "[unit]") {
+  Diagnostics d;
+  const auto lookup = [](const std::string& n, Diagnostics& m) { return library.device(n, m); };
+  const std::string text =
+      with(with(good_cluster, "nodes = 2", "nodes = 8"), "size = 2", "size = 8") +
+      "[[cluster.other_nodes]]\nfirst = 2\ndevice = \"a100-80\"\nbandwidths = [\"300 GB/s\", "
+      "\"25 GB/s\"]\n[[cluster.other_nodes]]\nfirst = 6\ncount = 2\nbandwidths = [\"450 GB/s\", \"25 "
+      "GB/s\"]\n";
+  const auto c = parse_cluster(text, "c.toml", lookup, d);
+  INFO(render(d));
+  REQUIRE(c);
+  REQUIRE(c->other_nodes.size() == 2);
+  CHECK(c->other_nodes[0].device.name == "A100-80");
+  CHECK(c->other_nodes[1].device == c->device);
+  const auto again = parse_cluster(write_cluster(*c), "again.toml", lookup, d);
+  REQUIRE(again);
+  CHECK(again->other_nodes == c->other_nodes);
+  const auto smaller = resized(*c, 28, d);  // 7 nodes: of the two last one is left
+  REQUIRE(smaller);
+  CHECK(smaller->other_nodes[1].count == 1);
+  const auto smallest = resized(*c, 8, d);  // 2 nodes, none of them another
+  REQUIRE(smallest);
+  CHECK(smallest->other_nodes.empty());
+}

@@ -113,3 +113,167 @@ TEST_CASE("place refuses what it cannot do", "[unit][cli]") {
   const Ran picture = run(ORRERY_PROGRAM, "place llama-3-70b-8-dgx-h100 --fabric dgx-h100-superpod --draw x.jpg");
   CHECK(picture.err.find("error: x.jpg says no kind of drawing [cli.flags]") != std::string::npos);
 }
+
+namespace {
+
+/// Eight replicas on the eight GPUs of a DGX-1V, whose double NVLinks form one ring: 0 3 2 1 5 6 7 4.
+std::string eight_replicas(const TemporaryFolder& folder) {
+  const std::string file = folder.file("replicas.toml");
+  std::ofstream(file) << R"(schema = 1
+name = "replicas"
+model = "bert-large"
+cluster = "dgx-1v"
+gpus = 8
+[workload]
+batch = 64
+sequence = 128
+precision = "fp16"
+[mesh]
+order = ["data"]
+data = 8
+[plan]
+microbatch_size = 8
+collective_algorithm = "ring"
+)";
+  return file;
+}
+
+std::string graph_of(const TemporaryFolder& folder, const std::vector<int>& ring) {
+  const std::string file = folder.file("graph.xml");
+  std::ofstream out(file);
+  out << R"(<graphs version="1"><graph id="0" pattern="4" crossnic="0" nchannels="1" speedintra="40" speedinter="40")"
+      << R"( latencyinter="0" typeintra="NVL" typeinter="PIX" samechannels="1"><channel>)";
+  for (const int gpu : ring) out << "<gpu dev=\"" << gpu << "\"/>";
+  out << "</channel></graph></graphs>";
+  return file;
+}
+
+}  // namespace
+
+// A ring over 0 1 2 ... 7 crosses PCIe between 3 and 4, and from 7 to 0.
+TEST_CASE("place lays ranks along the rings that NCCL found", "[unit][cli]") {
+  const TemporaryFolder folder;
+  const std::string plan = eight_replicas(folder), graph = graph_of(folder, {0, 3, 2, 1, 5, 6, 7, 4});
+  const std::string place = "place " + plan + " --fabric dgx-1v --tries 1 --exact 0 --json";
+  const json as_ever = json::parse(run(ORRERY_PROGRAM, place).out);
+  const Ran ran = run(ORRERY_PROGRAM, place + " --rings " + graph + " -o " + folder.file("placed.toml"));
+  CHECK(ran.err == "");
+  const json along = json::parse(ran.out);
+  CHECK(along["found"]["order"] == "data 8, along ring 0 3 2 1 5 6 7 4");
+  CHECK(along["found"]["step_time_s"].get<double>() < 0.95 * along["given"]["step_time_s"].get<double>());
+  CHECK(along["found"]["step_time_s"].get<double>() < as_ever["found"]["step_time_s"].get<double>());
+  // Nothing goes over PCIe any more.
+  for (const json& sent : along["found"]["sent_bytes"]) {
+    CHECK(sent["pcie"] == 0.0);
+    CHECK(sent["socket"] == 0.0);
+  }
+  std::ifstream in(folder.file("placed.toml"));
+  std::stringstream text;
+  text << in.rdbuf();
+  CHECK(text.str().find("[0, 3, 2, 1, 5, 6, 7, 4]") != std::string::npos);
+
+  const Ran none = run(ORRERY_PROGRAM, "place " + plan + " --rings " + plan);
+  CHECK(none.status == 2);
+  CHECK(none.err.find("is neither NCCL's graph nor a log of it [cli.rings]") != std::string::npos);
+  const Ran few = run(ORRERY_PROGRAM, "place " + plan + " --rings " + graph_of(folder, {0, 3, 2, 1}));
+  CHECK(few.status == 2);
+  CHECK(few.err.find("are not over the GPUs of a node, nor over all [cli.rings]") != std::string::npos);
+}
+
+TEST_CASE("without a fabric, place takes what the cluster's levels promise", "[unit][cli]") {
+  const TemporaryFolder folder;
+  const std::string bad = badly_ordered(folder);
+  const json found = json::parse(run(ORRERY_PROGRAM, "place " + bad + " --tries 6 --json").out);
+  CHECK(found["fabric"] == "dgx-h100's levels");
+  const std::string order = found["found"]["order"];
+  CHECK(order.substr(order.rfind('>')) == "> tensor 8");
+  CHECK(found["found"]["step_time_s"].get<double>() < found["given"]["step_time_s"].get<double>());
+}
+
+// What plan writes is the best plan of the space as place has it, and no slower over the fabric than as it was found.
+TEST_CASE("plan places the plan that it finds on a fabric", "[unit][cli]") {
+  const TemporaryFolder folder;
+  const std::string placed = folder.file("placed.toml"), found = folder.file("found.toml");
+  const std::string plan =
+      "plan --model bert-large --cluster dgx-h100 --gpus 16 --batch 256 --seq 512 --top 1 --json -o ";
+  const std::string wires = " --fabric dgx-h100-superpod --routes rail-local";
+  const json with = json::parse(run(ORRERY_PROGRAM, plan + placed + wires).out);
+  const json without = json::parse(run(ORRERY_PROGRAM, plan + found).out);
+  CHECK_FALSE(without.contains("placement"));
+  CHECK(with["plans"] == without["plans"]);
+  const json& placement = with["placement"];
+  CHECK(placement["fabric"] == "DGX H100 SuperPOD, 1024 GPUs");
+  CHECK(placement["given"]["plan_file"] == without["plans"][0]["plan_file"]);
+  CHECK(placement["found"]["step_time_s"].get<double>() <= placement["given"]["step_time_s"].get<double>());
+  std::ifstream in(placed);
+  std::stringstream text;
+  text << in.rdbuf();
+  CHECK(text.str() == placement["found"]["plan_file"].get<std::string>());
+  const Ran shown = run(ORRERY_PROGRAM,
+                        "plan --model bert-large --cluster dgx-h100 --gpus 16 --batch 256 --seq 512 "
+                        "--top 1" +
+                            wires);
+  CHECK(shown.out.find("The best plan on DGX H100 SuperPOD, 1024 GPUs, links shared\n") != std::string::npos);
+  CHECK(shown.out.find("a bad order") != std::string::npos);
+  const Ran lone = run(ORRERY_PROGRAM, plan + found + " --routes hashed");
+  CHECK(lone.status == 2);
+}
+
+// Two pipeline stages: on the H100 node, and on the A100 node, which is slower at everything.
+TEST_CASE("a cluster of unlike nodes is shown, estimated, simulated, placed and planned for", "[unit][cli]") {
+  const TemporaryFolder folder;
+  const std::string cluster = folder.file("mixed.toml");
+  std::ofstream(cluster) << R"(schema = 1
+[cluster]
+name = "mixed"
+nodes = 2
+devices_per_node = 8
+device = "h100"
+levels = [ { name = "nvlink", size = 8, bandwidth = "450 GB/s", latency = "2 us" },
+           { name = "infiniband", size = 2, bandwidth = "400 Gbit/s", latency = "5 us" } ]
+[[cluster.other_nodes]]
+first = 1
+device = "a100-80"
+bandwidths = ["300 GB/s", "100 Gbit/s"]
+)";
+  const auto plan = [&](const char* name, const char* layers) {
+    const std::string file = folder.file(name);
+    std::ofstream(file) << "schema = 1\nname = \"" << name << "\"\nmodel = \"llama-3-8b\"\ncluster = \"" << cluster
+                        << "\"\n[workload]\nbatch = 32\nsequence = 4096\nprecision = \"bf16\"\n[mesh]\norder = "
+                           "[\"pipeline\", \"tensor\"]\npipeline = 2\ntensor = 8\n[plan]\nmicrobatch_size = 1\n"
+                           "schedule = \"1f1b\"\nsequence_parallel = true\nstage_layers = "
+                        << layers << "\n";
+    return file;
+  };
+  const std::string even = plan("even", "[16, 16]"), uneven = plan("uneven", "[22, 10]");
+  CHECK(run(ORRERY_PROGRAM, "check " + cluster).status == 0);
+  CHECK(run(ORRERY_PROGRAM, "show cluster " + cluster).out.find("[[cluster.other_nodes]]") != std::string::npos);
+  const auto step = [](const std::string& verb, const std::string& file) {
+    const Ran ran = run(ORRERY_PROGRAM, verb + " " + file + " --json");
+    CAPTURE(ran.err);
+    REQUIRE(ran.status == 0);
+    return json::parse(ran.out)["step_time_s"].get<double>();
+  };
+  const double estimated = step("estimate", even), simulated = step("simulate", even);
+  CHECK(estimated <= simulated * (1 + 1e-12));
+  CHECK(estimated > 0.95 * simulated);
+  // The slow node has fewer layers: its stage no longer holds the other up as long.
+  CHECK(step("simulate", uneven) < 0.85 * simulated);
+  const Ran told = run(ORRERY_PROGRAM, "estimate " + even);
+  CHECK(told.out.find("mixed, 8 x H100 and 8 x A100-80;") != std::string::npos);
+  // Both nodes are fast: faster; both slow: slower.
+  const std::string over = "simulate " + even + " --json --cluster ";
+  const double fast = json::parse(run(ORRERY_PROGRAM, over + "dgx-h100").out)["step_time_s"],
+               slow = json::parse(run(ORRERY_PROGRAM, over + "dgx-a100").out)["step_time_s"];
+  CHECK(fast < simulated);
+  CHECK(simulated < slow);
+  const json placed = json::parse(run(ORRERY_PROGRAM, "place " + even + " --tries 4 --json").out);
+  CHECK(placed["found"]["step_time_s"].get<double>() <= placed["given"]["step_time_s"].get<double>());
+  const Ran searched =
+      run(ORRERY_PROGRAM, "plan --model llama-3-8b --cluster " + cluster + " --batch 32 --seq 4096 --top 1 --json");
+  CAPTURE(searched.err);
+  REQUIRE(searched.status == 0);
+  const json best = json::parse(searched.out);
+  CHECK(best["certified"] == true);
+  CHECK(best["plans"][0]["step_time_s"].get<double>() <= simulated);
+}

@@ -219,6 +219,53 @@ TEST_CASE("NVLS in pieces adds each part once and gives it to all", "[property][
   }
 }
 
+TEST_CASE("NVLS trees add every member's part once, node by node and tree by tree, and give the sum to all",
+          "[property][net]") {
+  std::mt19937 random(19);
+  for (int round = 0; round < 60; ++round) {
+    const std::uint32_t inner = 2 + below(random, 4), nodes = 1 + below(random, 9), pieces = 1 + below(random, 4);
+    const std::uint32_t p = inner * nodes;
+    CAPTURE(inner, nodes, pieces);
+    const double n = 1e6;
+    const Messages messages = nvls_tree_all_reduce_messages(p, inner, Bytes::of(n), pieces);
+    // Of each place the messages between nodes come first, those of the first tree before those of the second.
+    const std::size_t between = 4U * (nodes - 1) * pieces, each = between + 2U * nodes * pieces;
+    REQUIRE(messages.size() == inner * each);
+    std::vector<std::pair<CollectiveMessage, std::size_t>> all;  // with the tree
+    for (std::size_t i = 0; i < messages.size(); ++i) all.emplace_back(messages[i], i % each < between / 2 ? 0 : 1);
+    std::stable_sort(all.begin(), all.end(), [](const auto& x, const auto& y) { return x.first.step < y.first.step; });
+    // How many members are in what a place of a node has of each piece, by tree; whose pieces have been given to all.
+    std::vector have(p, std::vector(2, std::vector<std::uint32_t>(pieces, 1)));
+    std::map<std::tuple<std::uint32_t, std::uint32_t, std::size_t>, std::uint32_t> sent;
+    std::vector<std::uint32_t> summed(p, 0), copied(p, 0);
+    double network = 0.0;
+    for (std::size_t i = 0, j = 0; i < all.size(); i = j) {
+      const auto before = have;
+      for (; j < all.size() && all[j].first.step == all[i].first.step; ++j) {
+        const auto& [m, tree] = all[j];
+        if (m.way == Way::nvls_sum) {
+          const std::uint32_t c = summed[m.to]++;
+          for (std::size_t t = 0; t < 2; ++t) have[m.to][t][c] = m.among.count;
+        } else if (m.way == Way::nvls_copy) {
+          const std::uint32_t c = copied[m.from]++;
+          for (std::size_t t = 0; t < 2; ++t) CHECK(before[m.from][t][c] == p);
+        } else {
+          REQUIRE(m.from % inner == m.to % inner);
+          network += m.payload.base();
+          const std::uint32_t c = sent[{m.from, m.to, tree}]++;
+          REQUIRE(summed[m.from] > c);  // a node's sum is made before it goes up
+          const std::uint32_t from = before[m.from][tree][c];
+          std::uint32_t& to = have[m.to][tree][c];
+          to = from == p ? p : to + from;
+        }
+      }
+    }
+    for (std::uint32_t i = 0; i < p; ++i) CHECK((summed[i] == pieces && copied[i] == pieces));
+    // Every node but a tree's root sends its half up, and gets it down.
+    CHECK(network == Approx(2.0 * (nodes - 1) * n));
+  }
+}
+
 TEST_CASE("every link of SHARP's tree carries the vector once each way", "[property][net]") {
   std::mt19937 random(14);
   for (int round = 0; round < 50; ++round) {
@@ -326,6 +373,9 @@ TEST_CASE("in-network and hierarchical collectives take their closed forms", "[p
     all(true, true);
     near(seconds(f, nvls_all_reduce_messages(inner, payload, pieces), inner),
          (m + 1) * s.a1 + (2 + (m - 1) * (1 + 1 / g)) * n / (m * s.b1), m + 1);
+    // Two nodes: each sends the other half of its part by either tree, up and then down.
+    near(seconds(adding(2, inner, s), nvls_tree_all_reduce_messages(2 * inner, inner, payload, 1), 2 * inner),
+         switch_inside + 2 * (s.a2 + n / (2 * g * s.b2)), 4);
     near(seconds(f, hierarchical_all_to_all_messages(p, inner, payload), p),
          (g - 1) * (s.a1 + count * n / (p * s.b1)) + (count - 1) * (s.a2 + g * n / (p * s.b2)), g + count - 2);
     near(seconds(star(p, s.a2, s.b2), hierarchical_all_reduce_messages(p, 1, payload, {false, true}), p),
@@ -451,12 +501,13 @@ TEST_CASE("algorithms are compared where the group and the switches allow them",
   const Fabric f = adding(2, 4, s);
   CHECK(names(compare_all_reduces(f, first(8), one, PathRule::rail_local)) ==
         Names{"ring", "recursive doubling", "halving and doubling", "double tree", "hierarchical", "NVLS and rings",
-              "rings and SHARP", "NVLS and SHARP"});
-  CHECK(names(compare_all_reduces(f, first(3), one, PathRule::rail_local)) == Names{"ring", "double tree", "NVLS"});
+              "NVLS and trees", "rings and SHARP", "NVLS and SHARP"});
+  CHECK(names(compare_all_reduces(f, first(3), one, PathRule::rail_local)) ==
+        Names{"ring", "recursive doubling", "halving and doubling", "double tree", "NVLS"});
   CHECK(names(compare_all_reduces(f, {1, 5}, one, PathRule::rail_local)) ==
         Names{"ring", "recursive doubling", "halving and doubling", "double tree", "SHARP"});
   CHECK(names(compare_all_reduces(star(5, 1e-6, 1e10), first(5), one, PathRule::hashed)) ==
-        Names{"ring", "double tree", "SHARP"});
+        Names{"ring", "recursive doubling", "halving and doubling", "double tree", "SHARP"});
   CHECK(names(compare_all_to_alls(f, first(8), one, PathRule::rail_local)) == Names{"pairwise", "hierarchical"});
   CHECK(names(compare_all_to_alls(f, first(6), one, PathRule::rail_local)) == Names{"pairwise"});
 }

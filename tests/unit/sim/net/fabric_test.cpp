@@ -371,3 +371,31 @@ TEST_CASE("a fault that names no link is an error with the nearest names", "[uni
         "  Nearest: \"leaf 0 -> spine 0\", \"leaf 0 -> spine 1\".\n"
         "  -- in place of -> means both directions; the name of a switch or a NIC alone, all of its links.\n");
 }
+
+// Nodes of two GPUs, NVSwitch inside: node 1 has half the NVLinks and a quarter of its NICs' cables.
+TEST_CASE("other nodes of a fabric have their share of each kind of link", "[unit][net]") {
+  const std::string others = "[[fabric.other_nodes]]\nfirst = 1\nnvlink = 0.5\nnetwork = 0.25\n";
+  const FabricSpec spec = parse(small(others));
+  const Fabric f(spec), equal(parse(small("")));
+  std::uint32_t narrower = 0;
+  for (std::uint32_t l = 0; l < f.links(); ++l) {
+    const Link link = f.link(LinkId{l}), whole = equal.link(LinkId{l});
+    const std::string name = f.name(LinkId{l});
+    CAPTURE(name);
+    double share = 1.0;
+    if (name.find("node 1:") == 0 && link.kind == LinkKind::nvlink) share = 0.5;
+    if (name.find("node 1 nic") != std::string::npos) share = 0.25;
+    CHECK(link.bandwidth.base() == share * whole.bandwidth.base());
+    narrower += share < 1.0 ? 1 : 0;
+  }
+  CHECK(narrower > 4);
+  CHECK(parse(write_fabric(spec)).other_nodes == spec.other_nodes);
+
+  Diagnostics d;
+  CHECK(!parse_fabric(small("[[fabric.other_nodes]]\nfirst = 3\ncount = 2\n"), "f.toml", d));
+  CHECK(render(d) ==
+        "f.toml:8:9: error: other nodes lie outside the fabric [fabric.other-nodes]\n"
+        "    8 | first = 3\n"
+        "      |         ^\n"
+        "  They are nodes 3 to 4; the fabric has nodes 0 to 3.\n");
+}

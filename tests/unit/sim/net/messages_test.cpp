@@ -1,7 +1,10 @@
 #include <catch2/catch.hpp>
 
+#include <bit>
 #include <cmath>
 #include <numeric>
+#include <set>
+#include <vector>
 
 #include "sim/net/messages.hpp"
 
@@ -133,9 +136,30 @@ TEST_CASE("the fastest all-reduce changes where the closed forms cross", "[unit]
   REQUIRE(rows[0].entries.size() == 4);
   CHECK(rows[0].entries[1].time < rows[0].entries[2].time);
   CHECK(rows[1].entries[1].time > rows[1].entries[2].time);
-  // 5 GPUs: a ring and two trees; 16 on two nodes: the hierarchy as well.
-  CHECK(compare_all_reduces(Fabric(star(5)), first(5), {byte}, PathRule::hashed)[0].entries.size() == 2);
+  // 5 GPUs: as many; 16 on two nodes: the hierarchy as well.
+  CHECK(compare_all_reduces(Fabric(star(5)), first(5), {byte}, PathRule::hashed)[0].entries.size() == 4);
   CHECK(compare_all_reduces(Fabric(nodes_of_eight(2)), first(16), {byte}, PathRule::hashed)[0].entries.size() == 5);
+}
+
+// Members beyond a power of two c hand their vector over before, and get the sum after: two more messages of n bytes.
+TEST_CASE("recursive algorithms of any number of members take their closed forms, and sum everything", "[unit][net]") {
+  for (std::uint32_t p = 1; p <= 40; ++p) {
+    const double n = 1e6, c = std::bit_floor(p), rounds = std::log2(c), folds = c < p ? 2.0 : 0.0;
+    const Messages doubling = recursive_doubling_messages(p, Bytes::of(n));
+    check(p, doubling, (rounds + folds) * (a + n / b), rounds + folds + 1);
+    const Messages halving = halving_doubling_messages(p, Bytes::of(n));
+    check(p, halving, 2 * rounds * a + 2 * (c - 1) / c * n / b + folds * (a + n / b), 2 * rounds + folds + 1);
+    // Who has whose vector in its sum, message by message; a step's messages leave before any arrives.
+    std::vector<std::set<std::uint32_t>> sum(p);
+    for (std::uint32_t i = 0; i < p; ++i) sum[i] = {i};
+    for (std::uint32_t step = 0; step < 64; ++step) {
+      const auto before = sum;
+      for (const CollectiveMessage& m : doubling) {
+        if (m.step == step) sum[m.to].insert(before[m.from].begin(), before[m.from].end());
+      }
+    }
+    for (std::uint32_t i = 0; i < p; ++i) CHECK(sum[i].size() == p);
+  }
 }
 
 TEST_CASE("the crossover table marks the fastest", "[unit][net]") {
