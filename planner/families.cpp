@@ -1,8 +1,10 @@
 #include "planner/families.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "planner/outdone.hpp"
 
@@ -114,6 +116,22 @@ class Expander {
     return out;
   }
 
+  /// Bounds of block choices that differ in what they recompute or copy alone, which follow each other.
+  class KnownPasses {
+   public:
+    template <class Bound>
+    FamilyBound of(BlockChoice choice, Bound&& bound) {
+      choice.recompute = Recompute::none;
+      choice.fewest = choice.offload = false;
+      auto& known = known_[static_cast<std::size_t>(choice.attention)];
+      if (!known || known->first != choice) known = {choice, bound()};
+      return known->second;
+    }
+
+   private:
+    std::array<std::optional<std::pair<BlockChoice, FamilyBound>>, 2> known_;  ///< by attention kernel
+  };
+
   void blocks() {
     for (std::size_t a = 0; a < axis_count; ++a) {
       if (shape_.sizes[a] > 1) plan_.mesh.axes.push_back({static_cast<Axis>(a), shape_.sizes[a]});
@@ -134,9 +152,14 @@ class Expander {
         part.first += part.count * shape_.blocks.size();
         continue;
       }
+      KnownPasses known;
       for (part.block = 0; part.block < shape_.blocks.size(); ++part.block) {
-        choose(plan_, shape_.blocks[part.block]);
-        const FamilyBound bound = bounder_.any_order(plan_, plain_zero(), pipelines, capacity_);
+        const BlockChoice& block = shape_.blocks[part.block];
+        choose(plan_, block);
+        // Then those that differ in what they recompute or copy alone: few of them need to be lowered.
+        FamilyBound bound =
+            known.of(block, [&] { return bounder_.any_recompute(plan_, plain_zero(), pipelines, capacity_); });
+        if (!left_out(bound)) bound = bounder_.any_order(plan_, plain_zero(), pipelines, capacity_);
         add(part, Family::Level::blocks, bound.step, bound.peak);
         part.first += part.count;
       }
@@ -154,10 +177,18 @@ class Expander {
     Family part = family_;
     part.count = m.plans;
     const std::vector<FamilyPipeline> pipelines = pipelines_with(m);
+    // Those with a pipeline come last, when the best plans are nearly known, and have most schedules.
+    const bool at_once = shape_.sizes[index(Axis::pipeline)] > 1;
+    const Plan any = plan_;
     for (const Mesh& mesh : orders_.of(family_.shape)) {
+      plan_ = any;
       plan_.mesh = mesh;
       const FamilyBound bound = bounder_.any_schedule(plan_, plain_zero(), pipelines, capacity_);
-      add(part, Family::Level::mesh, bound.step, bound.peak);
+      if (at_once) {
+        add_and_look(part, Family::Level::mesh, bound.step, bound.peak, [&] { schedules(); });
+      } else {
+        add(part, Family::Level::mesh, bound.step, bound.peak);
+      }
       part.first += part.count;
       ++part.order;
     }
@@ -221,12 +252,13 @@ class Expander {
         }
         return end;
       };
-      // Then all with ZeRO 0 and 1, where these and what is reduced behind them take too long.
-      const Picoseconds least_plain = plain > 0 ? std::max(least, least_of_plain()) : least;
+      // Then all with ZeRO 0 and 1, and all with ZeRO 2 and 3, where these and what is reduced behind or beside them
+      // do.
       plain_.reset();
       std::uint32_t behind_plain = plain;
-      if (range(0, plain) && worst_ < rating(objective_, least_plain, family_.peak)) {
-        add(part, Family::Level::plan, least_plain, family_.peak);
+      const std::optional<Picoseconds> slow_plain = least_of_slow_plain();
+      if (slow_plain && range(0, plain)) {
+        add(part, Family::Level::plan, std::max(least, *slow_plain), family_.peak);
       } else {
         behind_plain = each_here(0, shape_.plain_on_device);
       }
@@ -235,28 +267,59 @@ class Expander {
         if (!range(begin, end)) return;
         add_and_look(part, Family::Level::plan, bound, family_.peak, [&] { look_into_range(); });
       };
-      look_into(behind_plain, plain, least_plain);
-      const std::uint32_t behind_sharded = each_here(plain, shape_.sharded_on_device);
-      look_into(behind_sharded, states, least);
+      look_into(behind_plain, plain, least);
+      if (states > plain) {
+        const std::optional<Picoseconds> slow_sharded = least_of_slow_sharded();
+        if (slow_sharded && range(plain, states)) {
+          add(part, Family::Level::plan, std::max(least, *slow_sharded), family_.peak);
+        } else {
+          look_into(each_here(plain, shape_.sharded_on_device), states, least);
+        }
+      }
       part.first += states;
       ++part.split;
     }
   }
 
-  /// A bound on all plans like plan_ with ZeRO 0 or 1, wherever their states live: those with overlap and their weights
-  /// on the device are bounded up to the update, and no other takes less up to there.
-  Picoseconds least_of_plain() {
+  bool too_slow(Picoseconds step) const { return worst_ < rating(objective_, step, family_.peak); }
+
+  /// The least of `bound()` over the states begin .. end - 1 that `stands(state)` says stand for all of them, where all
+  /// of those are too slow; else none, as soon as one is not.
+  template <class Stands, class Bound>
+  std::optional<Picoseconds> least_if_slow(std::size_t begin, std::size_t end, Stands&& stands, Bound&& bound) {
     std::optional<Picoseconds> least;
-    for (std::size_t i = 0; i < shape_.plain_on_device; ++i) {
-      const bool last =
-          i + 1 == shape_.plain_on_device || shape_.states[i + 1].zero_stage != shape_.states[i].zero_stage;
-      if (!last) continue;  // with overlap behind it
+    for (std::size_t i = end; i-- > begin;) {
+      if (!stands(i)) continue;
       choose(plan_, shape_.states[i]);
       if (shape_.offloads_states) plan_.offload_states = 8;  // nothing is updated on cores that ranks may share
-      const Picoseconds step = bounder_.time_before_update(plan_);
+      const Picoseconds step = bound();
+      if (!too_slow(step)) return std::nullopt;
       least = least ? std::min(*least, step) : step;
     }
-    return *least;
+    return least;
+  }
+
+  /// A bound on all plans like plan_ with ZeRO 0 or 1, wherever their states live, where it is too slow: those with
+  /// overlap and their weights on the device are bounded up to the update, and no other takes less up to there.
+  std::optional<Picoseconds> least_of_slow_plain() {
+    const std::vector<StateChoice>& states = shape_.states;
+    return least_if_slow(
+        0, shape_.plain_on_device,
+        [&](std::size_t i) {  // with overlap, behind that without
+          return i + 1 == shape_.plain_on_device || states[i + 1].zero_stage != states[i].zero_stage;
+        },
+        [&] { return bounder_.time_before_update(plan_); });
+  }
+
+  /// The same for ZeRO 2 and 3.
+  std::optional<Picoseconds> least_of_slow_sharded() {
+    return least_if_slow(
+        shape_.plain_states, shape_.plain_states + shape_.sharded_on_device,
+        [&](std::size_t i) {
+          const StateChoice& s = shape_.states[i];
+          return s.overlap_gradients && (s.zero_stage == 2 || !s.reshard_after_forward);
+        },
+        [&] { return bounder_.any_sharded(plan_); });
   }
 
   /// What plans of the family with all states on the device need.
@@ -344,8 +407,13 @@ class Expander {
         out_.infeasible += family_.count;
         return;
       }
-      if (plan_.recompute_layers) least = std::max(least, bounder_.any_state(plan_));
-      if (!(worst_ < rating(objective_, least, family_.peak))) least = std::max(least, least_of_plain());
+      const bool more = (plan_.recompute_layers &&
+                         *std::max_element(plan_.recompute_layers->begin(), plan_.recompute_layers->end()) > 0) ||
+                        *plan_.offload_activations > 1;
+      if (more) {
+        least = std::max(least, bounder_.any_state(plan_));
+        if (const auto slow = least_of_slow_plain()) least = std::max(least, *slow);
+      }
       if (worst_ < rating(objective_, least, family_.peak)) {
         add(family_, Family::Level::plan, least, family_.peak);
         return;
@@ -393,9 +461,14 @@ class Expander {
     add(part, Family::Level::plan, step, family_.peak);
   }
 
+  /// Whether all plans of a family can be left out that need so much.
+  bool left_out(const FamilyBound& bound) const {
+    return bound.peak > capacity_ || worst_ < rating(objective_, bound.step, bound.peak);
+  }
+
   /// Leaves out all of `times` as many plans as the part has where the bound says so.
   bool leave_all(Family part, std::uint64_t times, const FamilyBound& bound) {
-    if (bound.peak <= capacity_ && !(worst_ < rating(objective_, bound.step, bound.peak))) return false;
+    if (!left_out(bound)) return false;
     part.count *= times;
     add(part, part.level, bound.step, bound.peak);
     return true;

@@ -49,8 +49,10 @@ namespace {
 constexpr std::size_t batch_size = 16;
 constexpr std::size_t ahead_of_turn = 4;
 
-/// Families looked into side by side.
+/// Families looked into side by side, and in the last turn, which finds few plans: there threads wait less for each
+/// other.
 constexpr std::size_t family_batch = 32;
+constexpr std::size_t last_family_batch = 128;
 
 struct Estimated {
   Rating rating;
@@ -179,21 +181,20 @@ class Search {
     result.space = space_.count;
     meter_.phase("estimate", space_.count);
     seed_ = seed();
-    // First shapes without a pipeline, which have one schedule, then the plainest: a good plan among them leaves out
-    // most of the others unseen.
+    // First shapes without a pipeline, which have one schedule, and of each kind the plainest: a good plan among them
+    // leaves out most of the others unseen.  The first good ones will do for a start.
     const auto turn_of = [&](const Family& f) {
       const ShapeSpace& s = space_.shapes[f.shape];
-      if (s.sizes[index(Axis::pipeline)] == 1) return 0;
       const bool plain = s.tensor == TensorAlgorithm::one_d && s.sizes[index(Axis::context)] == 1 &&
                          s.sizes[index(Axis::replica)] == 1;
-      return plain ? 1 : 2;
+      return (s.sizes[index(Axis::pipeline)] == 1 ? 0 : 2) + (plain ? 0 : 1);
     };
     const std::vector<Family> shapes = shape_families(space_);
-    for (const int turn : {0, 1, 2}) {
+    for (const int turn : {0, 1, 2, 3}) {
       for (const Family& f : shapes) {
         if (turn_of(f) == turn) frontier_.push(f);
       }
-      look_around();
+      look_around(turn < 3 ? family_batch : last_family_batch, turn == 0);
     }
     result.complete = !stopped_;
     frontier_.drain([&](const Family& f) { leave(f); });
@@ -239,18 +240,18 @@ class Search {
   void leave(const Family& f) { left_.emplace_back(f.step, f.count); }
 
   /// Looks into families and estimates plans in ascending order of their bounds
-  /// until the least bound left exceeds the worst of the best.
-  void look_around() {
+  /// until the least bound left exceeds the worst of the best, or enough plans are known.
+  void look_around(std::size_t side_by_side, bool until_enough) {
     std::vector<Family> inner, plans;
     std::vector<Expansion> parts;
     std::vector<Estimated> batch;
-    while (!stopped_) {
+    while (!stopped_ && !(until_enough && best_.size() == options_.top)) {
       const Rating limit = worst();
       const bool enough = seed_ || best_.size() == options_.top;
       inner.clear();
       plans.clear();
       // Straight down to the first plans, then the least bound first.
-      const std::size_t families = enough || !options_.prune              ? family_batch
+      const std::size_t families = enough || !options_.prune              ? side_by_side
                                    : frontier_.candidates() >= batch_size ? 0
                                                                           : 1;
       while (inner.size() < families) {

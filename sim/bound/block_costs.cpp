@@ -186,9 +186,26 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
     return change;
   });
   beginning_ = per_block<Beginning>(parts_, [&](const Parts& parts) { return beginning_of(parts); });
-  // Collectives alone are priced again, and many of these are remembered.
+  keep_collectives();
+}
+
+/// Collectives alone are priced again, and many of these are remembered: gives up what other ops were priced by.
+void BlockCosts::keep_collectives() {
   program_.parameter_tables = std::vector<ParameterTable>();
-  for (Block& block : program_.blocks) block.kernels = std::vector<Kernel>();
+  for (Block& block : program_.blocks) {
+    block.kernels = std::vector<Kernel>();
+    std::vector<View> views;
+    for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
+      const bool priced = std::any_of(collectives_.begin(), collectives_.end(),
+                                      [&](const Collected& c) { return &program_[c.block] == &block && c.op == i; });
+      Range& of = block.ops[i].views;
+      const auto begin = block.views.begin() + of.first;
+      of = {static_cast<std::uint32_t>(views.size()), priced ? of.count : 0};
+      views.insert(views.end(), begin, begin + of.count);
+    }
+    views.shrink_to_fit();
+    block.views = std::move(views);
+  }
 }
 
 /// Of the collective: the place of the one that stands for its like.
@@ -213,8 +230,10 @@ BlockCosts::Part BlockCosts::part_of(BlockId id, const CostModel& costs) {
   part.id = id;
   part.compute_prices.resize(block.ops.size());
   part.collectives.assign(block.ops.size(), no_collective);
+  part.weights.resize(block.ops.size());
   for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
     if (std::holds_alternative<Collective>(block.ops[i].action)) part.collectives[i] = place_of(id, i);
+    part.weights[i] = reads_weights(program_, block, block.ops[i]);
     const auto* compute = std::get_if<Compute>(&block.ops[i].action);
     if (compute == nullptr) continue;
     part.compute_prices[i] = picoseconds(costs.compute(program_, block, block.ops[i]));
@@ -279,7 +298,7 @@ Picoseconds BlockCosts::span_behind(const Parts& parts, const Prices& prices, Aw
       const Wait& wait = block.waits[op.waits.first + w];
       if (wait.kind == Wait::Kind::op) at = std::max(at, end[wait.op]);
     }
-    if (awaits(block, op)) at = std::max(at, Picoseconds{0});
+    if (awaits(part, i)) at = std::max(at, Picoseconds{0});
     at += part.collectives[i] != no_collective ? prices[part.collectives[i]] : part.compute_prices[i];
     end[i] = at;
   }
@@ -287,11 +306,13 @@ Picoseconds BlockCosts::span_behind(const Parts& parts, const Prices& prices, Aw
 }
 
 BlockCosts::Behind BlockCosts::behind(const Prices& prices) const {
-  const auto weights = [&](const Block& block, const Op& op) { return reads_weights(program_, block, op); };
-  const auto tensor = [](const Block&, const Op& op) {
-    return op.lane.kind == LaneKind::collective && op.lane.index == index(Axis::tensor);
+  const auto lane = [&](const Part& part, std::size_t op) { return program_[part.id].ops[op].lane; };
+  const auto weights = [](const Part& part, std::size_t op) { return part.weights[op]; };
+  const auto tensor = [&](const Part& part, std::size_t op) {
+    const Lane on = lane(part, op);
+    return on.kind == LaneKind::collective && on.index == index(Axis::tensor);
   };
-  const auto compute = [](const Block&, const Op& op) { return op.lane == Lane{}; };
+  const auto compute = [&](const Part& part, std::size_t op) { return lane(part, op) == Lane{}; };
   return {span_behind(parts_.layer_forward, prices, compute), span_behind(parts_.layer_backward, prices, compute),
           span_behind(parts_.layer_forward, prices, weights), span_behind(parts_.layer_backward, prices, weights),
           span_behind(parts_.layer_backward, prices, tensor)};

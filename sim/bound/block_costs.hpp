@@ -124,6 +124,7 @@ class BlockCosts {
     BlockId id{};
     std::vector<Picoseconds> compute_prices;  ///< by op, 0 where not Compute
     std::vector<std::uint32_t> collectives;   ///< by op, its place in collectives_; where it is none: no_collective
+    std::vector<bool> weights;                ///< by op, whether it reads any
     Picoseconds busy = 0, products = 0;
   };
   /// Those that run one after the other; none where a block does nothing.
@@ -139,9 +140,10 @@ class BlockCosts {
 
   [[nodiscard]] Part part_of(BlockId, const CostModel&);
   std::uint32_t place_of(BlockId, std::uint32_t op);
+  void keep_collectives();
   [[nodiscard]] Picoseconds span(const Parts&, const Prices&, bool concurrent_lanes, bool arrival) const;
   [[nodiscard]] Picoseconds span(const Part&, const Prices&, bool concurrent_lanes, bool arrival) const;
-  /// `awaits(block, op)`: whether the op is one of those that may begin at 0.
+  /// `awaits(part, op)`: whether the op is one of those that may begin at 0.
   template <class Awaits>
   [[nodiscard]] Picoseconds span_behind(const Parts&, const Prices&, Awaits&& awaits) const;
   [[nodiscard]] Beginning beginning_of(const Parts&) const;

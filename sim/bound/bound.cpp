@@ -190,7 +190,14 @@ Picoseconds Bounder::step_time(const Plan& plan) {
 
 Picoseconds Bounder::time_before_update(const Plan& plan) {
   StateCosts& state = state_->enter(plan);
-  return state_->shared.step_before_update(plan, state_->mesh, state);
+  return state_->shared.step_of(SharedStages::Counts::before_update, plan, state_->mesh, state);
+}
+
+Picoseconds Bounder::any_sharded(const Plan& plan) {
+  ORRERY_ASSERT(plan.zero_stage >= 2 && *plan.overlap_gradients, plan.zero_stage);
+  ORRERY_ASSERT(plan.zero_stage == 2 || !plan.reshard_after_forward, plan.name);
+  StateCosts& state = state_->enter(plan);
+  return state_->shared.step_of(SharedStages::Counts::sharded, plan, state_->mesh, state);
 }
 
 Picoseconds Bounder::closer_before_update(const Plan& plan) {
@@ -203,7 +210,7 @@ Picoseconds Bounder::closer_before_update(const Plan& plan) {
   const std::vector<StageTimes>& stages = shared.stages(plan, mesh, state);
   const std::vector<Picoseconds>& ends =
       state_->walked_ends(KnownOrders::key_of(plan, count), *state_->orders->of(plan, count), stages, state);
-  return std::max(step, shared.step_after(ends, stages, plan, mesh, state, false));
+  return std::max(step, shared.step_after(ends, stages, plan, mesh, state, SharedStages::Counts::before_update));
 }
 
 Bounder::Look Bounder::closer(const Plan& plan, std::uint64_t capacity) {
@@ -277,6 +284,11 @@ FamilyBound Bounder::any_order(const Plan& plan, std::uint32_t plain_zero, const
 FamilyBound Bounder::any_block(const Plan& plan, std::uint32_t plain_zero, const std::vector<FamilyPipeline>& pipelines,
                                std::uint64_t capacity) {
   return state_->families.any_block(plan, plain_zero, pipelines, capacity);
+}
+
+FamilyBound Bounder::any_recompute(const Plan& plan, std::uint32_t plain_zero,
+                                   const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
+  return state_->families.any_recompute(plan, plain_zero, pipelines, capacity);
 }
 
 FamilyBound Bounder::any_schedule(const Plan& plan, std::uint32_t plain_zero,

@@ -59,6 +59,10 @@ class Bounder {
   [[nodiscard]] Picoseconds step_time(const Plan&);
   /// The same without the update, its gathers and copies: for plans that differ in where states and parameters live.
   [[nodiscard]] Picoseconds time_before_update(const Plan&);
+  /// A bound on all plans like this one, of ZeRO 2 or 3 with overlap and, of the latter, weights that are kept: those
+  /// that gather them again, ahead or not, reduce without overlap, or have parameters in host memory, or states where
+  /// this one has all of them there.
+  [[nodiscard]] Picoseconds any_sharded(const Plan&);
   /// And closer, as closer() is.
   [[nodiscard]] Picoseconds closer_before_update(const Plan&);
   /// Both, and closer: with the passes of all ranks one by one in the schedule's order (pass_walk.hpp).
@@ -102,6 +106,10 @@ class Bounder {
   /// products alone, and memory for states alone.
   [[nodiscard]] FamilyBound any_block(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                       std::uint64_t capacity);
+  /// Those of any_order with whatever is recomputed or waits in host memory: passes without any of that, which are no
+  /// slower (docs/planner.md), and memory for states alone.
+  [[nodiscard]] FamilyBound any_recompute(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
+                                          std::uint64_t capacity);
   /// Plans on this mesh.
   [[nodiscard]] FamilyBound any_schedule(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                          std::uint64_t capacity);

@@ -266,6 +266,22 @@ FamilyBound FamilyBounds::any_block(const Plan& plan, std::uint32_t plain_zero,
   return family(plan, parts, pipelines, capacity);
 }
 
+FamilyBound FamilyBounds::any_recompute(const Plan& plan, std::uint32_t plain_zero,
+                                        const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
+  Plan plain = plan;
+  plain.recompute = Recompute::none;
+  plain.recompute_layers.reset();
+  plain.offload_activations = 0;
+  return least_of_kinds(plain, pipelines, capacity, [&](const Plan& on, std::span<const FamilyPipeline> with) {
+    const BlockFacts known = least_facts_of(on, LayerCase::plain);
+    Parts parts = parts_of(on, plain_zero, with);
+    parts.span = known.span;
+    parts.all_layers = known.all_layers;
+    parts.between = known.between;
+    return family(on, parts, with, capacity);
+  });
+}
+
 void FamilyBounds::add_offloaded(Parts& parts, const BlockFacts& facts) const {
   const Bytes bytes = Bytes::of(static_cast<double>(facts.copied));
   const Picoseconds down = picoseconds(bytes / mesh_->costs().tier_rate(Tier::device, Tier::host));

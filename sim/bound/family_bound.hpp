@@ -46,9 +46,11 @@ class FamilyBounds {
   [[nodiscard]] FamilyBounds beside(MeshCosts&) const;
 
   void weigh(std::vector<FamilyPipeline>&, const Plan&);
-  /// Bounder::any_block, any_order and any_schedule.
+  /// Bounder::any_block, any_recompute, any_order and any_schedule.
   [[nodiscard]] FamilyBound any_block(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                       std::uint64_t capacity);
+  [[nodiscard]] FamilyBound any_recompute(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
+                                          std::uint64_t capacity);
   [[nodiscard]] FamilyBound any_order(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                       std::uint64_t capacity);
   [[nodiscard]] FamilyBound any_schedule(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,

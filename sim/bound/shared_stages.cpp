@@ -106,14 +106,13 @@ const std::vector<Picoseconds>& SharedStages::ends(const std::vector<StageTimes>
                         : rank_ends(storage, times, map_, microbatches_, concurrent, !splits_backward(plan));
 }
 
-Picoseconds SharedStages::step(const Plan& plan, MeshCosts& mesh, StateCosts& state) {
+Picoseconds SharedStages::step_of(Counts counts, const Plan& plan, MeshCosts& mesh, StateCosts& state) {
   const std::vector<StageTimes>& times = stages(plan, mesh, state);
-  return step_after(ends(times, plan, mesh, state), times, plan, mesh, state);
+  return step_after(ends(times, plan, mesh, state), times, plan, mesh, state, counts);
 }
 
-Picoseconds SharedStages::step_before_update(const Plan& plan, MeshCosts& mesh, StateCosts& state) {
-  const std::vector<StageTimes>& times = stages(plan, mesh, state);
-  return step_after(ends(times, plan, mesh, state), times, plan, mesh, state, false);
+Picoseconds SharedStages::step(const Plan& plan, MeshCosts& mesh, StateCosts& state) {
+  return step_of(Counts::all, plan, mesh, state);
 }
 
 Picoseconds SharedStages::busiest_lane(const Run& run, const Plan& plan, const MeshCosts& mesh,
@@ -221,7 +220,8 @@ Picoseconds SharedStages::least_by_cores(const Plan& plan, const MeshCosts& mesh
 }
 
 Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const std::vector<StageTimes>& stages,
-                                     const Plan& plan, MeshCosts& mesh, StateCosts& state, bool updates) {
+                                     const Plan& plan, MeshCosts& mesh, StateCosts& state, Counts counts) {
+  const bool updates = counts == Counts::all;
   const bool concurrent = mesh.cluster.device.concurrent_lanes;
   const bool plain = state.zero() < 2;
   if (concurrent && plain && plain_lanes_.empty()) {
@@ -246,8 +246,9 @@ Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const
       backward += stages[map_.stage(run.begin, c)].backward;
     }
     const Picoseconds end = *std::max_element(&ends[run.begin], &ends[run.begin] + (run.end - run.begin));
-    const Picoseconds held =
-        concurrent && !plain ? held_up(plan, buckets_, layers_, stages[map_.stage(run.begin, 0)]) : 0;
+    const Picoseconds held = concurrent && !plain && counts != Counts::sharded
+                                 ? held_up(plan, buckets_, layers_, stages[map_.stage(run.begin, 0)])
+                                 : 0;
     const Picoseconds ready =
         end + held +
         exposed_reduction(plan, buckets_, layers_, state, concurrent, backward, tied ? state.tied_reduction() : 0);

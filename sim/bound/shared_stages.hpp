@@ -47,11 +47,13 @@ class SharedStages {
   const std::vector<StageTimes>& stages(const Plan&, MeshCosts&, StateCosts&);
   /// The step, by when the bounds of pipeline_bound.hpp say that ranks end their passes.
   [[nodiscard]] Picoseconds step(const Plan&, MeshCosts&, StateCosts&);
-  /// The same without the update, its gathers and copies.
-  [[nodiscard]] Picoseconds step_before_update(const Plan&, MeshCosts&, StateCosts&);
+  /// What of a step counts: all of it, or what is before the update, its gathers and copies.  `sharded`: of that what
+  /// grows with whatever is gathered, cleared or waited for besides, so not what reductions hold up.
+  enum class Counts : std::uint8_t { all, before_update, sharded };
+  [[nodiscard]] Picoseconds step_of(Counts, const Plan&, MeshCosts&, StateCosts&);
   /// The step where ranks end their passes then.
   [[nodiscard]] Picoseconds step_after(const std::vector<Picoseconds>& ends, const std::vector<StageTimes>&,
-                                       const Plan&, MeshCosts&, StateCosts&, bool updates = true);
+                                       const Plan&, MeshCosts&, StateCosts&, Counts = Counts::all);
   /// Bounder::host_is_slower, but for cores that ranks share.
   [[nodiscard]] bool host_is_slower(const Plan&, StateCosts&, const CostModel&) const;
   /// Entry, own work and drain, whatever the states.

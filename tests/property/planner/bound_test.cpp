@@ -199,7 +199,7 @@ TEST_CASE("no plan is estimated faster than its bound", "[property][planner]") {
 // Deeper pipelines and more microbatches than random_run draws: plans of the
 // planner's own space for models of up to 40 layers on up to 64 devices.
 TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]") {
-  int met = 0, copying = 0;
+  int met = 0, copying = 0, sharded = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     auto any = [&, counter = std::uint64_t{0}](std::uint64_t n) mutable {
       return random_bits(seed, stream_of("deep"), counter++) % n;
@@ -255,6 +255,9 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
         const FamilyBound wherever = families.any_order(plain, plain_zero, pipelines, capacity);
         const FamilyBound here = families.any_schedule(plain, plain_zero, pipelines, capacity);
         const FamilyBound whatever = families.any_block(simplest, plain_zero, pipelines, capacity);
+        const FamilyBound as_is = families.any_recompute(plain, plain_zero, pipelines, capacity);
+        REQUIRE(as_is.step <= estimated);
+        REQUIRE(as_is.peak <= wherever.peak);
         REQUIRE(whatever.step <= wherever.step);
         REQUIRE(whatever.peak <= wherever.peak);
         REQUIRE(wherever.step <= here.step);
@@ -276,6 +279,17 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
         REQUIRE(alone.peak <= peak);
       }
       REQUIRE(bounder.any_state(plan) <= exact);
+      if (plan.zero_stage >= 2) {
+        // The one that stands for others of its ZeRO stage is bounded by no more than they are.
+        Plan stands = plan;
+        stands.overlap_gradients = true;
+        stands.reshard_after_forward = plan.zero_stage == 2;
+        // The update, of which ranks that share cores take a part each, is not counted.
+        if (*plan.offload_states > 0) stands.offload_states = 8;
+        stands.offload_parameters = 0;
+        REQUIRE(bounder.any_sharded(stands) <= bounder.time_before_update(plan));
+        ++sharded;
+      }
       const Bounder::Look closer = bounder.closer(plan);
       REQUIRE(exact <= closer.step);
       REQUIRE(closer.step <= estimated);
@@ -289,6 +303,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
   // Pass by pass memory is the Program's wherever no message comes early and no copies are gathered.
   CHECK(met > 900);
   CHECK(copying > 100);
+  CHECK(sharded > 50);
 }
 
 // A host link so slow that passes last as long as the copies beside them, or weights gathered so slowly: the bound must
