@@ -94,3 +94,36 @@ TEST_CASE("a run on a device repeats bit for bit, and its trace holds every op",
     CHECK(losses[0] == losses[1]);
   }
 }
+
+// What a checkpoint does when a run goes on from it: the weights of all ranks are read after setup, and others written.
+TEST_CASE("weights written between steps are those that a device goes on with", "[parity][device]") {
+  test::RandomRunLimits limits;
+  limits.precision = Precision::fp64;
+  limits.max_ranks = 4;
+  for (std::uint64_t seed = 7400; seed < 7408; ++seed) {
+    const PlannedRun run = test::random_run(seed, limits);
+    CAPTURE(seed, test::describe(run));
+    const Program program = lower(run.model, run.workload, run.plan);
+    const auto data = synthetic_data(run.model.vocabulary, seed);
+    RunOptions options;
+    options.warmup_steps = 0;
+    options.steps = 2;
+    GlobalTensors halves;
+    options.on_event = [&](const RunEvent& e) {
+      if (e.step != 0) return;
+      halves = gather(program, *e.buffers, "weights");
+      for (auto& [name, tensor] : halves) {
+        for (double& x : tensor.values) x *= 0.5;
+      }
+      scatter(program, *e.buffers, "weights", halves);
+      CHECK(gather(program, *e.buffers, "weights") == halves);
+    };
+    UnderTest device;
+    const std::vector<double> there =
+        execute_on_device(*device, "run device", program, run.workload, *data, options).result.losses;
+    const std::vector<double> here = execute(program, run.model, run.workload, run.plan, *data, options).losses;
+    REQUIRE(there.size() == here.size());
+    // fp64: sums in another order.
+    for (std::size_t i = 0; i < here.size(); ++i) CHECK(there[i] == Approx(here[i]).epsilon(1e-10));
+  }
+}
