@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cmath>
+
 #include "exec/kernels/device/global_place.hpp"
 #include "exec/kernels/device/launcher.hpp"
 

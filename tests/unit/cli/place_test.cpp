@@ -106,7 +106,6 @@ TEST_CASE("place refuses what it cannot do", "[unit][cli]") {
   CHECK(small.status == 2);
   CHECK(small.err ==
         "error: DGX-1V joins 8 GPUs, and the plan's cluster has 64 [cli.fabric]\n  8 nodes of 8 would do.\n");
-  CHECK(run(ORRERY_PROGRAM, "place llama-3-70b-8-dgx-h100").status == 2);  // on which wires?
   const Ran routes = run(ORRERY_PROGRAM, "place llama-3-70b-8-dgx-h100 --fabric dgx-h100-superpod --routes short");
   CHECK(routes.err ==
         "error: there are no routes \"short\" [cli.fabric]\n  Known: by-destination, hashed, rail-local.\n");
@@ -195,7 +194,7 @@ TEST_CASE("plan places the plan that it finds on a fabric", "[unit][cli]") {
   const TemporaryFolder folder;
   const std::string placed = folder.file("placed.toml"), found = folder.file("found.toml");
   const std::string plan =
-      "plan --model bert-large --cluster dgx-h100 --gpus 16 --batch 256 --seq 512 --top 1 --json -o ";
+      "plan --model llama-3-8b --cluster dgx-h100 --gpus 16 --batch 32 --seq 4096 --top 1 --json -o ";
   const std::string wires = " --fabric dgx-h100-superpod --routes rail-local";
   const json with = json::parse(run(ORRERY_PROGRAM, plan + placed + wires).out);
   const json without = json::parse(run(ORRERY_PROGRAM, plan + found).out);
@@ -210,7 +209,7 @@ TEST_CASE("plan places the plan that it finds on a fabric", "[unit][cli]") {
   text << in.rdbuf();
   CHECK(text.str() == placement["found"]["plan_file"].get<std::string>());
   const Ran shown = run(ORRERY_PROGRAM,
-                        "plan --model bert-large --cluster dgx-h100 --gpus 16 --batch 256 --seq 512 "
+                        "plan --model llama-3-8b --cluster dgx-h100 --gpus 16 --batch 32 --seq 4096 "
                         "--top 1" +
                             wires);
   CHECK(shown.out.find("The best plan on DGX H100 SuperPOD, 1024 GPUs, links shared\n") != std::string::npos);
@@ -258,19 +257,23 @@ bandwidths = ["300 GB/s", "100 Gbit/s"]
   CHECK(estimated <= simulated * (1 + 1e-12));
   CHECK(estimated > 0.95 * simulated);
   // The slow node has fewer layers: its stage no longer holds the other up as long.
-  CHECK(step("simulate", uneven) < 0.85 * simulated);
+  const double balanced = step("simulate", uneven);
+  CHECK(balanced < 0.85 * simulated);
   const Ran told = run(ORRERY_PROGRAM, "estimate " + even);
   CHECK(told.out.find("mixed, 8 x H100 and 8 x A100-80;") != std::string::npos);
-  // Both nodes are fast: faster; both slow: slower.
-  const std::string over = "simulate " + even + " --json --cluster ";
+  // Both nodes are fast: faster; both slow: slower, where the slow one is not what holds the step up.
+  const std::string over = "simulate " + uneven + " --json --cluster ";
   const double fast = json::parse(run(ORRERY_PROGRAM, over + "dgx-h100").out)["step_time_s"],
                slow = json::parse(run(ORRERY_PROGRAM, over + "dgx-a100").out)["step_time_s"];
-  CHECK(fast < simulated);
-  CHECK(simulated < slow);
+  CHECK(fast < balanced);
+  CHECK(balanced < slow);
   const json placed = json::parse(run(ORRERY_PROGRAM, "place " + even + " --tries 4 --json").out);
   CHECK(placed["found"]["step_time_s"].get<double>() <= placed["given"]["step_time_s"].get<double>());
   const Ran searched =
-      run(ORRERY_PROGRAM, "plan --model llama-3-8b --cluster " + cluster + " --batch 32 --seq 4096 --top 1 --json");
+      run(ORRERY_PROGRAM,
+          "plan --model llama-3-8b --cluster " + cluster +
+              " --batch 32 --seq 4096 --top 1 --json "
+              "--only \"schedule=1f1b tensor=1d context=off replica=off zero=1 recompute_layers=off offload=off\"");
   CAPTURE(searched.err);
   REQUIRE(searched.status == 0);
   const json best = json::parse(searched.out);
