@@ -19,20 +19,36 @@ void post(QObject* object, Emit&& emit_it) {
 
 PredictionService::PredictionService(QObject* parent)
     : QObject(parent),
-      worker_([this](const std::shared_ptr<const PricedRun>& request, const std::atomic<bool>& outdated) {
-        const auto tell = [this](Prediction&& p) {
-          post(this, [this, done = std::make_shared<const Prediction>(std::move(p))] { Q_EMIT predicted(done); });
-        };
+      completions_([this](const PredictionPointer& live, const std::atomic<bool>&) {
         try {
-          Prediction live = predict_live(request);
-          tell(Prediction(live));
-          if (!outdated) tell(completed(std::move(live)));
+          tell(completed(*live));
+        } catch (const std::exception& e) {
+          post(this, [this, why = QString::fromStdString(e.what())] { Q_EMIT failed(why); });
+        }
+      }),
+      worker_([this](const std::shared_ptr<const PricedRun>& request, const std::atomic<bool>& outdated) {
+        try {
+          const auto live = tell(predict_live(request));
+          if (!outdated) completions_.submit(live);
         } catch (const std::exception& e) {
           post(this, [this, why = QString::fromStdString(e.what())] { Q_EMIT failed(why); });
         }
       }) {}
 
-void PredictionService::request(std::shared_ptr<const PricedRun> run) { worker_.submit(std::move(run)); }
+PredictionPointer PredictionService::tell(Prediction&& p) {
+  auto done = std::make_shared<const Prediction>(std::move(p));
+  post(this, [this, done] {
+    // An older one that is complete only now is no news.
+    if (!done->complete || done->of == newest_) Q_EMIT predicted(done);
+  });
+  return done;
+}
+
+void PredictionService::request(std::shared_ptr<const PricedRun> run) {
+  newest_ = run;
+  completions_.cancel();
+  worker_.submit(std::move(run));
+}
 
 SimulationService::SimulationService(QObject* parent, bool analyses)
     : QObject(parent), worker_([this, analyses](const PredictionPointer& request, const std::atomic<bool>& outdated) {

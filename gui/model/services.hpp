@@ -33,8 +33,8 @@ struct StepAnalysis {
 };
 using AnalysisPointer = std::shared_ptr<const StepAnalysis>;
 
-/// Predicts on a thread of its own: latest request wins, answers come in the order of the requests.  Each request is
-/// answered at once, and, unless a newer one waits, again when it is complete.
+/// Predicts on threads of its own: latest request wins, answers come in the order of the requests.  Each request is
+/// answered at once, and, unless a newer one has come, again when it is complete, which nobody waits for.
 class PredictionService : public QObject {
   Q_OBJECT
  public:
@@ -46,7 +46,11 @@ class PredictionService : public QObject {
   void failed(const QString& why);
 
  private:
-  LatestWorker<std::shared_ptr<const PricedRun>> worker_;
+  PredictionPointer tell(Prediction&&);
+
+  std::shared_ptr<const PricedRun> newest_;
+  LatestWorker<PredictionPointer> completions_;
+  LatestWorker<std::shared_ptr<const PricedRun>> worker_;  ///< last: its thread uses the others
 };
 
 /// Simulates on a thread of its own; a newer request stops the older.  When a step is there it is analysed: first who
