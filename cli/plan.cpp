@@ -7,10 +7,12 @@
 
 #include "cli/common.hpp"
 #include "cli/fabric.hpp"
+#include "cli/found_plans_text.hpp"
 #include "cli/memory_margin.hpp"
+#include "cli/nearest_fit.hpp"
 #include "cli/placement_text.hpp"
 #include "cli/progress.hpp"
-#include "cli/report_text.hpp"
+#include "cli/space_json.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
@@ -39,29 +41,6 @@ std::vector<std::string> strings(const std::vector<std::string_view>& names) { r
 /// from any folder.
 std::string portable(const std::string& reference) {
   return is_path(reference) ? std::filesystem::absolute(reference).lexically_normal().string() : reference;
-}
-
-/// The plan that needs least memory of the basic plans on the cluster.
-struct Leanest {
-  std::uint64_t peak = std::numeric_limits<std::uint64_t>::max();
-  Plan plan;
-};
-
-/// Tells `progress` how many plans of how many were looked at; empty when interrupted.
-std::optional<Leanest> leanest(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
-                               const Calibration& c,
-                               const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
-  const Space space = make_space(model, workload, cluster, basic_limits());
-  Bounder bounder(model, workload, cluster, c);
-  Leanest best;
-  for (std::uint64_t n = 0; n < space.count; ++n) {
-    if (interrupted().load()) return std::nullopt;
-    if (n % 1024 == 0) progress(n, space.count);
-    Plan plan = plan_at(space, n);
-    const std::uint64_t peak = bounder.peak_memory(plan);
-    if (peak < best.peak) best = {peak, std::move(plan)};
-  }
-  return best;
 }
 
 class PlanVerb final : public Verb {
@@ -114,23 +93,15 @@ class PlanVerb final : public Verb {
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
   /// Judges the plans that are shown by the memory of their processes on the whole device.
   void add_processes(std::vector<FoundPlan>& plans) const;
-  /// Where the ranks of the best plan sit best on --fabric; nothing where none is given or no plan was found.
-  std::optional<PlacementSearch> place(const SearchResult&, const Fabric&, Progress&) const;
+  /// Where the ranks of the best plan sit best on --fabric; nothing where no plan was found or the search was
+  /// interrupted.
+  std::optional<PlacementSearch> place(const SearchResult&, const FabricRoutes&, Progress&) const;
   std::string text(const SearchResult&) const;
   /// Plans whose simulation was asked for and interrupted.
   std::size_t unsimulated(const SearchResult&) const;
-  /// For a search without a result: what came nearest, and how many devices
-  /// would do (doubling the number, up to 64 times).
-  struct NearestFit {
-    std::optional<Leanest> here, fits;
-    std::optional<ClusterSpec> on;                ///< where it fits
-    std::optional<std::uint64_t> interrupted_at;  ///< devices
-  };
-  NearestFit nearest_fit() const;
-  std::string nearest_text() const;
   nlohmann::ordered_json nearest_json() const;
   void write_json(const SearchResult&, const std::optional<std::string>& exported, const Diagnostics& refused,
-                  nlohmann::ordered_json placement) const;
+                  std::optional<nlohmann::ordered_json> placement) const;
   std::optional<std::string> exported(const SearchResult&, Diagnostics& refused) const;
 
   CommonFlags flags_;
@@ -232,53 +203,8 @@ PlannedRun PlanVerb::planned(const FoundPlan& found, std::size_t place) const {
   return planned(found.plan, fmt::format("{}-{}-{}-{}", spec_.name, machine_.devices(), machine_.name, place + 1));
 }
 
-PlanVerb::NearestFit PlanVerb::nearest_fit() const {
-  Progress bar;
-  NearestFit out;
-  for (std::uint64_t factor = 1; factor <= 64; factor *= 2) {
-    const std::uint64_t gpus = searched_.devices() * factor;
-    Diagnostics ignored;  // the cluster may not grow that far
-    const auto larger =
-        gpus <= max_devices ? resized(searched_, static_cast<std::uint32_t>(gpus), ignored) : std::nullopt;
-    if (!larger) break;
-    auto found = leanest(
-        spec_, workload_, *larger, calibration_.calibration,
-        [&](std::uint64_t done, std::uint64_t total) { bar.show(fmt::format("try {} GPUs", gpus), done, total); });
-    if (!found) {
-      out.interrupted_at = gpus;
-      break;
-    }
-    if (found->peak == std::numeric_limits<std::uint64_t>::max()) continue;
-    if (factor == 1) {
-      out.here = std::move(found);
-    } else if (static_cast<double>(found->peak) <= least_memory(searched_).base()) {
-      out.fits = std::move(found);
-      out.on = *larger;
-      break;
-    }
-  }
-  return out;
-}
-
-std::string PlanVerb::nearest_text() const {
-  const auto bytes = [](std::uint64_t n) { return short_text(Bytes::of(static_cast<double>(n))); };
-  const NearestFit fit = nearest_fit();
-  const char* of_basic = all_ || only_ ? " of plans with data, 1D tensor and pipeline axes" : "";
-  std::string out;
-  if (fit.here) {
-    out += fmt::format("Nearest{}: {} on its fullest device, with {}.\n", of_basic, bytes(fit.here->peak),
-                       describe(fit.here->plan));
-  }
-  if (fit.fits) {
-    out += fmt::format("With --gpus {} (doublings were tried) it fits: {} with {}.\n", fit.on->devices(),
-                       bytes(fit.fits->peak), describe(fit.fits->plan));
-  }
-  if (fit.interrupted_at) out += fmt::format("Interrupted while looking at {} GPUs.\n", *fit.interrupted_at);
-  return out;
-}
-
 nlohmann::ordered_json PlanVerb::nearest_json() const {
-  const NearestFit fit = nearest_fit();
+  const NearestFit fit = nearest_fit(spec_, workload_, searched_, calibration_.calibration);
   const auto entry = [&](const std::optional<Leanest>& found, const ClusterSpec& cluster) {
     if (!found) return nlohmann::ordered_json(nullptr);
     PlannedRun run = planned(found->plan, "");
@@ -292,58 +218,6 @@ nlohmann::ordered_json PlanVerb::nearest_json() const {
   json["least_memory"] = entry(fit.here, searched_);
   json["would_fit"] = entry(fit.fits, fit.on.value_or(searched_));
   json["complete"] = !fit.interrupted_at;
-  return json;
-}
-
-/// The space, mesh by mesh, with the values of every dimension.
-nlohmann::ordered_json space_json(const Space& space) {
-  nlohmann::ordered_json json;
-  json["space"] = space.count;
-  json["orders_left_out"] = space.orders_left_out;
-  json["stage_layers"] = nlohmann::ordered_json::object();
-  for (const auto& [stages, splits] : space.stage_layers) json["stage_layers"][std::to_string(stages)] = splits;
-  json["shapes"] = nlohmann::ordered_json::array();
-  for (const ShapeSpace& s : space.shapes) {
-    nlohmann::ordered_json shape;
-    shape["tensor"] = name_of(s.tensor);
-    shape["sizes"] = nlohmann::ordered_json::object();
-    for (std::size_t a = 0; a < axis_count; ++a) {
-      if (s.sizes[a] > 1) shape["sizes"][std::string(name_of(static_cast<Axis>(a)))] = s.sizes[a];
-    }
-    shape["first"] = s.first;
-    shape["count"] = s.count;
-    shape["orders"] = s.orders;
-    shape["microbatches"] = nlohmann::ordered_json::array();
-    for (const MicrobatchSpace& m : s.microbatches) {
-      nlohmann::ordered_json schedules = nlohmann::ordered_json::array();
-      for (const ScheduleChoice& c : m.schedules) {
-        schedules.push_back({{"schedule", name_of(c.schedule)}, {"chunks", c.chunks}});
-      }
-      shape["microbatches"].push_back({{"size", m.size}, {"schedules", std::move(schedules)}});
-    }
-    shape["blocks"] = nlohmann::ordered_json::array();
-    for (const BlockChoice& b : s.blocks) {
-      shape["blocks"].push_back({{"attention", name_of(b.attention)},
-                                 {"recompute", name_of(b.recompute)},
-                                 {"fewest_recomputed", b.fewest},
-                                 {"fewest_activations_offloaded", b.offload},
-                                 {"sequence_parallel", b.sequence_parallel},
-                                 {"context", name_of(b.context)},
-                                 {"zigzag", b.zigzag},
-                                 {"inner_ring", b.inner_ring},
-                                 {"save_gathered", b.save_gathered}});
-    }
-    shape["states"] = nlohmann::ordered_json::array();
-    for (const StateChoice& c : s.states) {
-      shape["states"].push_back({{"zero_stage", c.zero_stage},
-                                 {"reshard_after_forward", c.reshard_after_forward},
-                                 {"prefetch", c.prefetch},
-                                 {"overlap_gradients", c.overlap_gradients},
-                                 {"offload_states", c.offload_states},
-                                 {"offload_parameters", c.offload_parameters}});
-    }
-    json["shapes"].push_back(std::move(shape));
-  }
   return json;
 }
 
@@ -379,128 +253,12 @@ std::string PlanVerb::text(const SearchResult& result) const {
     out.insert(out.size() - 1, fmt::format("tensors get {} of the {} of a device (--memory-margin)\n",
                                            short_text(least_memory(searched_)), short_text(least_memory(machine_))));
   }
-  if (plans.empty() && result.complete) return out + "No plan fits.\n" + result.certificate + "\n" + nearest_text();
+  if (plans.empty() && result.complete) {
+    const NearestFit fit = nearest_fit(spec_, workload_, searched_, calibration_.calibration);
+    return out + "No plan fits.\n" + result.certificate + "\n" + nearest_text(fit, all_ || only_);
+  }
   if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.certificate + "\n";
-  // Side by side: a column for each plan, a row for each decision and figure.
-  constexpr std::size_t most_columns = 8;
-  const std::size_t shown = std::min(plans.size(), most_columns);
-  std::vector<std::string> headers{"plan"};
-  for (std::size_t i = 0; i < shown; ++i) headers.push_back(fmt::format("#{}", i + 1));
-  Table table(headers);
-  const auto row = [&](const std::string& name, auto value) {
-    std::vector<std::string> cells{name};
-    for (std::size_t i = 0; i < shown; ++i) cells.push_back(value(plans[i]));
-    table.row(std::move(cells));
-  };
-  using P = const FoundPlan&;
-  const auto any = [&](auto&& holds) {
-    return std::any_of(plans.begin(), plans.begin() + static_cast<std::ptrdiff_t>(shown), holds);
-  };
-  for (const Axis axis :
-       {Axis::data, Axis::tensor, Axis::pipeline, Axis::replica, Axis::context, Axis::depth, Axis::row, Axis::column}) {
-    const bool plain = axis == Axis::data || axis == Axis::tensor || axis == Axis::pipeline;
-    if (!plain && !any([&](P p) { return p.plan.mesh.size(axis) > 1; })) continue;
-    row(std::string(name_of(axis)), [&](P p) { return fmt::format("{}", p.plan.mesh.size(axis)); });
-  }
-  if (any([](P p) { return p.plan.tensor != TensorAlgorithm::one_d; })) {
-    row("tensor algorithm", [](P p) { return std::string(name_of(p.plan.tensor)); });
-  }
-  if (any([](P p) { return p.plan.mesh.size(Axis::context) > 1; })) {
-    row("context algorithm", [](P p) {
-      if (p.plan.mesh.size(Axis::context) == 1) return std::string("-");
-      return fmt::format("{}{}{}", name_of(p.plan.context), p.plan.zigzag ? " zigzag" : "",
-                         p.plan.inner_ring > 0 ? fmt::format(" in {}s", p.plan.inner_ring) : "");
-    });
-  }
-  row("axes, outermost first", [](P p) {
-    std::string order;
-    for (const MeshAxis& a : p.plan.mesh.axes) order += name_of(a.axis).substr(0, 1);
-    return order.empty() ? std::string("-") : order;
-  });
-  row("microbatch", [](P p) { return fmt::format("{}", p.plan.microbatch_size); });
-  row("microbatches", [&](P p) { return fmt::format("{}", microbatches(p.plan, workload_)); });
-  row("schedule", [](P p) { return std::string(name_of(p.plan.schedule)); });
-  if (any([](P p) { return p.plan.chunks > 1; })) {
-    row("chunks per rank", [](P p) { return fmt::format("{}", p.plan.chunks); });
-  }
-  row("layers of stages", [](P p) { return p.plan.stage_layers ? layers_text(*p.plan.stage_layers) : "auto"; });
-  row("sequence parallel", [](P p) { return p.plan.sequence_parallel ? "on" : "off"; });
-  row("recompute", [](P p) { return std::string(name_of(p.plan.recompute)); });
-  if (any([](P p) { return p.plan.recompute_layers.has_value(); })) {
-    row("layers recomputed", [](P p) {
-      if (p.plan.recompute_layers) return layers_text(*p.plan.recompute_layers);
-      return std::string(p.plan.recompute == Recompute::none ? "none" : "all");
-    });
-  }
-  const auto offloaded = [&](const char* name, const std::optional<std::uint32_t> Plan::*eighths) {
-    if (!any([&](P p) { return p.plan.*eighths != 0U; })) return;
-    row(name,
-        [&](P p) { return p.plan.*eighths == 0U ? std::string("none") : fmt::format("{}/8", *(p.plan.*eighths)); });
-  };
-  offloaded("states on host", &Plan::offload_states);
-  offloaded("parameters on host", &Plan::offload_parameters);
-  offloaded("activations on host", &Plan::offload_activations);
-  row("ZeRO", [](P p) {
-    if (p.plan.zero_stage < 3) return fmt::format("{}", p.plan.zero_stage);
-    return fmt::format("3{}{}", p.plan.reshard_after_forward ? "" : " kept", p.plan.prefetch > 0 ? "" : " no prefetch");
-  });
-  row("gradient overlap", [](P p) { return p.plan.overlap_gradients.value_or(false) ? "on" : "off"; });
-  row("attention", [](P p) { return p.plan.attention ? std::string(name_of(*p.plan.attention)) : "auto"; });
-  table.row({});
-  row("step time", [](P p) { return short_text(p.report.step_time, 4); });
-  row("  simulated", [](P p) { return p.simulated ? short_text(p.simulated->step_time, 4) : "-"; });
-  const auto range = [&](auto text) {
-    if (calibration_.software.errors) row("  eight in ten", text);
-  };
-  range([](P p) { return step_range(p.report); });
-  row("tokens/s", [](P p) { return short_count(p.report.tokens_per_s, 4); });
-  row("tokens/s per GPU", [](P p) { return short_count(p.report.tokens_per_s_per_gpu, 4); });
-  range([](P p) { return count_range(p.report, p.report.tokens_per_s_per_gpu); });
-  row("MFU", [](P p) { return percent(p.report.model_flops_utilization); });
-  range([](P p) { return percent_range(p.report, p.report.model_flops_utilization); });
-  row("bubble", [](P p) { return percent(p.report.bubble_fraction); });
-  row("exposed communication", [](P p) { return short_text(p.report.exposed_communication); });
-  if (machine_.price_per_gpu_hour) {
-    row("cost per step",
-        [](P p) { return p.report.cost_per_step ? fmt::format("{:.4g}", *p.report.cost_per_step) : "-"; });
-  }
-  row("peak memory", [](P p) { return short_text(Bytes::of(static_cast<double>(p.report.peak_memory_bytes))); });
-  row("  of the process", [](P p) {
-    if (!p.report.peak_memory_process_bytes) return std::string("-");
-    return short_text(Bytes::of(static_cast<double>(*p.report.peak_memory_process_bytes))) +
-           (p.report.fits ? "" : " (!)");
-  });
-  std::size_t stages = 0;
-  for (std::size_t i = 0; i < shown; ++i) stages = std::max(stages, plans[i].report.memory_by_stage.size());
-  const auto stage_text = [](P p, std::uint64_t bytes) {
-    const auto peak = static_cast<double>(bytes);
-    return fmt::format("{} {:>5}", short_text(Bytes::of(peak)),
-                       percent(peak / static_cast<double>(p.report.memory_capacity_bytes.value_or(1)), 0));
-  };
-  constexpr std::size_t most = 16;  // rows for stages; the best plan's are all listed below
-  for (std::size_t s = 0; s < std::min(stages, most); ++s) {
-    row(fmt::format("  stage {}", s), [&stage_text, s](P p) {
-      const auto& memory = p.report.memory_by_stage;
-      return s < memory.size() ? stage_text(p, memory[s].peak) : std::string();
-    });
-  }
-  if (stages > most) {
-    row(fmt::format("  fullest of the other {}", stages - most), [&stage_text](P p) {
-      std::uint64_t fullest = 0;
-      for (std::size_t s = most; s < p.report.memory_by_stage.size(); ++s) {
-        fullest = std::max(fullest, p.report.memory_by_stage[s].peak);
-      }
-      return fullest > 0 ? stage_text(p, fullest) : std::string();
-    });
-  }
-  out += table.str() + "\nThe best plan\n" + memory_text(plans[0].report);
-  if (plans.size() > 1) {
-    out += "\nWhy the others lose\n";
-    for (std::size_t i = 1; i < shown; ++i) {
-      out += fmt::format("  #{}  {}\n      with {}\n", i + 1, step_difference(plans[i].report, plans[0].report),
-                         fmt::join(differences(plans[i].plan, plans[0].plan), "; "));
-    }
-  }
+  out += found_plans_text(plans, workload_, machine_.price_per_gpu_hour.has_value());
   if (const Report& best = plans[0].report; !best.fits && best.peak_memory_process_bytes) {
     out += "\nThe best plan's tensors fit, and its process does not: a larger --memory-margin leaves it room.\n";
   }
@@ -523,7 +281,7 @@ std::optional<std::string> PlanVerb::exported(const SearchResult& result, Diagno
 }
 
 void PlanVerb::write_json(const SearchResult& result, const std::optional<std::string>& exported,
-                          const Diagnostics& refused, nlohmann::ordered_json placement) const {
+                          const Diagnostics& refused, std::optional<nlohmann::ordered_json> placement) const {
   nlohmann::ordered_json json;
   json["plans"] = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < result.plans.size(); ++i) {
@@ -549,18 +307,19 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
   json["infeasible"] = result.infeasible;
   json["space"] = result.space;
   json["wall_s"] = result.wall_s;
-  json["complete"] = result.complete && unsimulated(result) == 0;
+  const bool unplaced = placement && placement->is_null() && !result.plans.empty();
+  json["complete"] = result.complete && unsimulated(result) == 0 && !unplaced;
   json["certified"] = result.certified;
   json["simulated_certified"] = result.simulated_certified;
   json["certificate"] = result.certificate;
   if (result.plans.empty() && result.complete) json["nearest"] = nearest_json();
-  if (!placement.is_null()) json["placement"] = std::move(placement);
+  if (placement) json["placement"] = std::move(*placement);
   if (exported) json["export"] = *exported;
   if (!refused.empty()) json["errors"] = errors_json(refused);
   print_json(json);
 }
 
-std::optional<PlacementSearch> PlanVerb::place(const SearchResult& result, const Fabric& fabric,
+std::optional<PlacementSearch> PlanVerb::place(const SearchResult& result, const FabricRoutes& routes,
                                                Progress& progress) const {
   if (result.plans.empty() || interrupted().load()) return std::nullopt;
   const PlannedRun best = planned(result.plans[0], 0);
@@ -570,8 +329,8 @@ std::optional<PlacementSearch> PlanVerb::place(const SearchResult& result, const
     progress.show("place", done, total, {}, "best " + short_text(shortest));
   };
   try {
-    return search_placement(best, lower(best.model, best.workload, best.plan), calibration_.calibration,
-                            {&fabric, path_rule_of(routes_), 0}, options);
+    return search_placement(best, lower(best.model, best.workload, best.plan), calibration_.calibration, routes,
+                            options);
   } catch (const SimulationCancelled&) {
     return std::nullopt;
   }
@@ -580,9 +339,10 @@ std::optional<PlacementSearch> PlanVerb::place(const SearchResult& result, const
 int PlanVerb::run() {
   read();
   std::optional<Fabric> fabric;
+  FabricRoutes routes;
   if (fabric_) {
     fabric = fabric_for_cluster(library_of(flags_), *fabric_, machine_);
-    static_cast<void>(path_rule_of(routes_));
+    routes = {&*fabric, path_rule_of(routes_), 0};
   } else if (routes_) {
     refuse("cli.fabric", "--routes needs --fabric", {"A cluster's levels leave no choice of ways."});
   }
@@ -615,7 +375,7 @@ int PlanVerb::run() {
     if (found.simulated) tell_prices(*found.simulated, calibration_);
   }
   std::optional<PlacementSearch> placed;
-  if (fabric) placed = place(result, *fabric, progress);
+  if (fabric) placed = place(result, routes, progress);
   progress.clear();
   if (!result.plans.empty()) {
     PlannedRun best = planned(result.plans[0], 0);
@@ -627,14 +387,20 @@ int PlanVerb::run() {
   if (prints_output(flags_) && !result.plans.empty()) {
     // It has been printed.
   } else if (flags_.json) {
-    write_json(result, flags, refused,
-               placed ? placement_json({&*fabric, path_rule_of(routes_), 0}, planned(result.plans[0], 0), *placed)
-                      : nlohmann::ordered_json(nullptr));
+    std::optional<nlohmann::ordered_json> placement;
+    if (placed) {
+      placement = placement_json(routes, planned(result.plans[0], 0), *placed);
+    } else if (fabric) {
+      placement = nullptr;
+    }
+    write_json(result, flags, refused, std::move(placement));
   } else {
     print(text(result));
     if (placed) {
       print(fmt::format("\nThe best plan on {}, links shared\n\n", printable(fabric->spec().name)) +
-            placement_text({&*fabric, path_rule_of(routes_), 0}, machine_.devices(), *placed));
+            placement_text(routes, machine_.devices(), *placed));
+    } else if (fabric && !result.plans.empty()) {
+      print("\nInterrupted before its ranks were placed: they are in the order of its axes.\n");
     }
     if (flags) print("\n" + *flags);
     if (flags_.output && !result.plans.empty()) print(fmt::format("The best plan is in {}.\n", *flags_.output));
@@ -645,7 +411,8 @@ int PlanVerb::run() {
                   {"Without --all and --only most plans that are searched are within them."});
   }
   if (!refused.empty()) throw InputError(refused, flags_.json);
-  return result.plans.empty() || !result.complete || unsimulated(result) > 0 ? status_no : status_fine;
+  return result.plans.empty() || !result.complete || unsimulated(result) > 0 || (fabric && !placed) ? status_no
+                                                                                                    : status_fine;
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ ClusterSpec hosted(ClusterSpec c, Bytes memory, double host_gigabytes_per_second
 std::vector<Case> hosted_cases() {
   ModelSpec small = gpt(), deep = llama();
   small.layers = 3;
-  deep.layers = 8;
+  deep.layers = 5;
   ClusterSpec serial = hosted(test::small_cluster(1, 2, mebibyte * 12), gibibyte, 50.0);
   serial.device.concurrent_lanes = false;
   const char* plain = "tensor=1d context=off replica=off schedule=1f1b zero=0,1";

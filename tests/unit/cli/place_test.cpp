@@ -238,7 +238,7 @@ bandwidths = ["300 GB/s", "100 Gbit/s"]
   const auto plan = [&](const char* name, const char* layers) {
     const std::string file = folder.file(name);
     std::ofstream(file) << "schema = 1\nname = \"" << name << "\"\nmodel = \"llama-3-8b\"\ncluster = \"" << cluster
-                        << "\"\n[workload]\nbatch = 32\nsequence = 4096\nprecision = \"bf16\"\n[mesh]\norder = "
+                        << "\"\n[workload]\nbatch = 12\nsequence = 4096\nprecision = \"bf16\"\n[mesh]\norder = "
                            "[\"pipeline\", \"tensor\"]\npipeline = 2\ntensor = 8\n[plan]\nmicrobatch_size = 1\n"
                            "schedule = \"1f1b\"\nsequence_parallel = true\nstage_layers = "
                         << layers << "\n";
@@ -272,7 +272,7 @@ bandwidths = ["300 GB/s", "100 Gbit/s"]
   const Ran searched =
       run(ORRERY_PROGRAM,
           "plan --model llama-3-8b --cluster " + cluster +
-              " --batch 32 --seq 4096 --top 1 --json "
+              " --batch 12 --seq 4096 --top 1 --json "
               "--only \"schedule=1f1b tensor=1d context=off replica=off zero=1 recompute_layers=off offload=off\"");
   CAPTURE(searched.err);
   REQUIRE(searched.status == 0);

@@ -14,9 +14,9 @@ using nlohmann::json;
 
 namespace {
 
-std::string plan(const std::string& name, int data, int tensor) {
-  return "schema = 1\nname = \"" + name +
-         "\"\nmodel = \"llama-2-7b\"\ncluster = \"dgx-a100\"\ngpus = " + std::to_string(data * tensor) +
+std::string plan(const std::string& name, int data, int tensor, const std::string& model = "llama-2-7b") {
+  return "schema = 1\nname = \"" + name + "\"\nmodel = \"" + model +
+         "\"\ncluster = \"dgx-a100\"\ngpus = " + std::to_string(data * tensor) +
          "\n[workload]\nbatch = 64\nsequence = 1024\nprecision = \"bf16\"\n"
          "[workload.optimizer]\nkind = \"adam\"\nlearning_rate = 0.0001\n"
          "[mesh]\norder = [\"data\", \"tensor\"]\ndata = " +
@@ -127,6 +127,8 @@ TEST_CASE("two jobs say what sharing links costs each", "[unit][cli]") {
 
 TEST_CASE("the timeline of jobs has both on one axis", "[unit][cli]") {
   const Files files;
+  write(files.a, plan("a", 2, 4, "gpt2-124m"));
+  write(files.b, plan("b", 4, 2, "gpt2-124m"));
   const std::string trace = files.folder.file("jobs.json");
   REQUIRE(run(ORRERY_PROGRAM, files.jobs() + "--steps 2 --trace " + trace).status == 0);
   const json timeline = json::parse(contents(trace));

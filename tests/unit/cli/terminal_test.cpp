@@ -34,14 +34,14 @@ TEST_CASE("the first Ctrl-C while a timeline is written leaves a timeline that r
 }
 
 TEST_CASE("Ctrl-C while the best plans are simulated shows them with what is known", "[unit][cli]") {
-  // The bar of this phase is first drawn when a plan has been simulated; there are 400.
+  // The bar of this phase is first drawn when a plan has been simulated; there are 60.
   const std::vector<std::string> words{ORRERY_PROGRAM, "plan",   "--model", "llama-3-70b", "--cluster",
-                                       "dgx-h100",     "--gpus", "1024",    "--batch",     "1024",
-                                       "--seq",        "8192",   "--top",   "400"};
+                                       "dgx-h100",     "--gpus", "32",      "--batch",     "64",
+                                       "--seq",        "8192",   "--top",   "60"};
   const Shown shown = run_on_terminal(words, "simulate  ");
   CHECK(shown.status == 1);
   CHECK(shown.text.find("Interrupted: ") != std::string::npos);
-  CHECK(shown.text.find(" of the 400 best plans were not simulated; all plans were estimated.") != std::string::npos);
+  CHECK(shown.text.find(" of the 60 best plans were not simulated; all plans were estimated.") != std::string::npos);
   CHECK(shown.text.find("is proven.") != std::string::npos);
 }
 

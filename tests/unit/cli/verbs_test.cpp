@@ -374,7 +374,7 @@ TEST_CASE("README's first example is what the program prints", "[unit][cli]") {
 // Some candidates hold a rank's whole batch in one microbatch: one operation then takes hours.
 TEST_CASE("a step of hours is planned like any other", "[unit][cli]") {
   const Ran ran = run(ORRERY_PROGRAM,
-                      "plan --model gpt2-124m --cluster local-cpu --gpus 2 --batch 4096 --seq 1024 --precision fp32 "
+                      "plan --model gpt2-124m --cluster local-cpu --gpus 2 --batch 2048 --seq 1024 --precision fp32 "
                       "--top 1 --json");
   CAPTURE(ran.err);
   CHECK((ran.status == 0 || ran.status == 1));
