@@ -32,6 +32,9 @@ struct Fit {
   /// those of the linearized problem, the times the estimator's.
   ErrorSummary held_out;
   std::vector<double> held_out_pct;  ///< by run, in the order of the runs that are consistent
+  /// The same without all runs of its training program (the first label), and without all of its device: what to
+  /// expect of a program or a device that nothing was measured of.
+  ErrorSummary without_program, without_device;
 };
 
 /// Fits every constant with a spread.  `go_on` is told the share done and stops the fit by returning false: then
