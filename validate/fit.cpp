@@ -13,8 +13,8 @@
 namespace orrery {
 namespace {
 
-constexpr double own_error = 0.06;      ///< s
-constexpr double long_residual = 0.06;  ///< d
+constexpr double own_error = 0.04;      ///< s
+constexpr double long_residual = 0.02;  ///< d
 constexpr double step = 0.03;           ///< of a difference, in the logarithm of a constant
 constexpr double longest_move = 0.7;    ///< of a logarithm in one iteration
 constexpr double converged = 0.003;
