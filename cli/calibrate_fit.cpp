@@ -48,6 +48,8 @@ std::string fit_text(const Fit& fit, const FitComparison& compared) {
   Table errors({"", "n", "MAPE", "median", "p90", "max", "bias"});
   error_cells(errors, "fitted to all runs", fit.in_sample);
   error_cells(errors, "each without its architecture and size", fit.held_out);
+  error_cells(errors, "each without its training program", fit.without_program);
+  error_cells(errors, "each without its device", fit.without_device);
   return fmt::format(
       "{}\n{}\n{}\n{} free constants, {} runs: one for {:.1f}\n{} runs not seen before: {:.2f} % with the constants so "
       "far, {:.2f} % held out with the new ones\n",
@@ -84,6 +86,8 @@ nlohmann::ordered_json fit_json(const Fit& fit, const FitComparison& compared, b
           {"free_constants", fit.free_constants},
           {"in_sample", to_json(fit.in_sample)},
           {"held_out", to_json(fit.held_out)},
+          {"without_program", to_json(fit.without_program)},
+          {"without_device", to_json(fit.without_device)},
           {"unseen_runs", compared.unseen},
           {"before_mape_pct", compared.before_pct},
           {"after_mape_pct", compared.after_pct},

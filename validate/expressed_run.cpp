@@ -103,16 +103,23 @@ class Expression {
     if (!missing.empty()) return refuse("not published: " + missing);
     tensor_ = *run_.tp;
     pipeline_ = *run_.pp;
-    chunks_ = run_.vp.value_or(1);
     context_ = run_.cp.value_or(1);
     expert_ = run_.ep.value_or(1);
     if (!run_.vp && pipeline_ > 1) filled("vp");
     if (!run_.cp) filled("cp");
     const std::uint64_t inner = tensor_ * pipeline_ * context_;
     data_ = run_.dp.value_or(*run_.gpus / inner);
+    chunks_ = run_.vp.value_or(usual_chunks());
     if (data_ >= 1 && inner * data_ == *run_.gpus) return true;
     return refuse(fmt::format("tp {} x pp {} x cp {} x dp {} is not the {} GPUs", tensor_, pipeline_, context_, data_,
                               *run_.gpus));
+  }
+
+  /// Chunks of a pipeline rank where none are published.
+  [[nodiscard]] std::uint64_t usual_chunks() const {
+    const std::uint64_t layers = out_.run->model.layers, replica = data_ * *run_.mbs;
+    const bool whole = pipeline_ > 1 && layers % pipeline_ == 0 && replica > 0 && *run_.gbs / replica % pipeline_ == 0;
+    return framework_->interleaves && whole ? layers / pipeline_ : 1;
   }
 
   bool mesh() {

@@ -13,8 +13,8 @@
 namespace orrery {
 namespace {
 
-constexpr double own_error = 0.06;      ///< s
-constexpr double long_residual = 0.06;  ///< d
+constexpr double own_error = 0.04;      ///< s
+constexpr double long_residual = 0.02;  ///< d
 constexpr double step = 0.03;           ///< of a difference, in the logarithm of a constant
 constexpr double longest_move = 0.7;    ///< of a logarithm in one iteration
 constexpr double converged = 0.003;
@@ -148,18 +148,23 @@ class Fitting {
     return false;
   }
 
-  /// Logarithms of times, each from constants fitted without the runs of its architecture.
-  [[nodiscard]] Vector held_out() const {
+  /// Errors in percent, each from constants fitted without the runs that have the same `key`.
+  template <class Key>
+  [[nodiscard]] std::vector<double> held_out(const Key& key) const {
     std::map<std::string, std::vector<Eigen::Index>> groups;
-    for (Eigen::Index i = 0; i < measured_.size(); ++i) groups[run(i).architecture].push_back(i);
+    for (Eigen::Index i = 0; i < measured_.size(); ++i) groups[key(run(i))].push_back(i);
     const Vector r = measured_ - predicted_;
-    Vector out(measured_.size());
+    std::vector<double> out(runs_.size());
     for (const auto& [name, members] : groups) {
-      const auto left_out = [&, key = &name](Eigen::Index i) { return run(i).architecture == *key; };
+      std::vector<char> left_out(runs_.size(), 0);
+      for (const Eigen::Index i : members) left_out[static_cast<std::size_t>(i)] = 1;
+      const auto is_out = [&](Eigen::Index i) { return left_out[static_cast<std::size_t>(i)] != 0; };
       Vector x = x_;
-      for (int again = 0; again < 3; ++again) x += move(x, r - slope_ * (x - x_), left_out);
+      for (int again = 0; again < 3; ++again) x += move(x, r - slope_ * (x - x_), is_out);
       const std::vector<CostFile> files = with(x);
-      for (const Eigen::Index i : members) out[i] = std::log(step_time(run(i), costs_of(files, run(i).labels)));
+      for (const Eigen::Index i : members) {
+        out[static_cast<std::size_t>(i)] = error_pct(step_time(run(i), costs_of(files, run(i).labels)), run(i).measured);
+      }
     }
     return out;
   }
@@ -176,14 +181,17 @@ class Fitting {
       cost(j).value = std::exp(x_[j]);
       cost(j).uncertainty = std::sqrt(covariance(j, j));
     }
-    const Vector apart = held_out();
     std::vector<double> in_sample;
     for (Eigen::Index i = 0; i < measured_.size(); ++i) {
       in_sample.push_back(error_pct(std::exp(predicted_[i]), run(i).measured));
-      fit.held_out_pct.push_back(error_pct(std::exp(apart[i]), run(i).measured));
     }
     fit.in_sample = summarize_errors(in_sample);
+    fit.held_out_pct = held_out([](const PreparedRun& p) { return p.architecture; });
     fit.held_out = summarize_errors(fit.held_out_pct);
+    fit.without_program = summarize_errors(held_out([](const PreparedRun& p) {
+      return std::string(p.labels.frameworks.empty() ? std::string_view{} : p.labels.frameworks.front());
+    }));
+    fit.without_device = summarize_errors(held_out([](const PreparedRun& p) { return p.calibration.name; }));
     for (CostFile& file : files_) describe(file, fit);
     for (CostFile& file : files_) describe_unnamed(file);
     fit.files = std::move(files_);

@@ -16,8 +16,11 @@ namespace orrery {
 ///     minimize  sum over runs  2 d^2 (sqrt(1 + (r / d)^2) - 1) / s^2  +  sum over constants  ((x - x0) / w)^2
 ///     r = log(measured / predicted)     x = log(value)
 ///
-///     s   error that a run has anyway, 0.06        d   residual above which a run counts less, 0.06
+///     s   error that a run has anyway, 0.04        d   residual above which the loss grows as its size, 0.02
 ///     x0  logarithm of the prior                   w   its spread: few runs leave a value near the prior
+///
+/// s is 1.48 times the median residual that is left: the deviation of normal errors with that median.  d is half of
+/// it: fits are judged by mean absolute errors, and some sources contradict others.
 ///
 /// Source: Gauss-Newton on the pseudo-Huber loss (Charbonnier et al., IEEE Trans.
 /// Image Processing 6(2), 1997) with normal priors; differences of the
@@ -32,6 +35,9 @@ struct Fit {
   /// those of the linearized problem, the times the estimator's.
   ErrorSummary held_out;
   std::vector<double> held_out_pct;  ///< by run, in the order of the runs that are consistent
+  /// The same without all runs of its training program (the first label), and without all of its device: what to
+  /// expect of a program or a device that nothing was measured of.
+  ErrorSummary without_program, without_device;
 };
 
 /// Fits every constant with a spread.  `go_on` is told the share done and stops the fit by returning false: then

@@ -14,7 +14,7 @@ constexpr StateLayout contiguous = StateLayout::contiguous;
 
 /// The longest prefix that fits counts, so the order means nothing.
 //  name, prefix                                        attention dropout f32    overlap states vocabulary zero sp
-//  (recompute, context, weight gradients, cross-entropy, product libraries, expandable segments, states)
+//  (recompute, context, weight gradients, cross-entropy, product libraries, expandable segments, states, interleaves)
 constexpr std::array<Framework, 13> frameworks = {{
     {"Megatron-LM", "Megatron-LM", unfused, 0.1, false, false, false, 51200, 0, false},
     {"Megatron-LM", "Megatron-LM (2022)", unfused, 0.1, false, false, false, 51200, 0, false},
@@ -26,7 +26,8 @@ constexpr std::array<Framework, 13> frameworks = {{
      plain, 2, false, contiguous},
     {"Megatron-DeepSpeed", "Megatron-DeepSpeed", unfused, 0.1, false, false, false, 50304, 1, false},
     {"Megatron-DeepSpeed", "Megatron-DeepSpeed (Feb 2022)", unfused, 0.1, false, false, false, 250880, 1, false},
-    {"NeMo", "NeMo", flash, 0.0, false, true, true, 51200, 1, true},
+    {"NeMo", "NeMo", flash, 0.0, false, true, true, 51200, 1, true, false, ring, WeightGradients::in_place,
+     CrossEntropy::in_place, 0, false, StateLayout::listed, true},
     {"llm-foundry", "llm-foundry/Composer FSDP, mixed_precision=DEFAULT", flash, 0.0, true, true, false, 50368, 3,
      false},
     {"llm-foundry", "llm-foundry/Composer FSDP, mixed_precision=PURE", flash, 0.0, false, true, false, 50368, 3, false},

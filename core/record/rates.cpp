@@ -90,8 +90,7 @@ void add_rates(Report& report, const PlannedRun& run, const Program& program, do
   const ClusterSpec& cluster = *run.cluster;
   const std::optional<FlopRate> peak = total_peak(cluster, run.workload.precision, report.gpus);
   if (peak && peak->base() > 0.0 && step > 0.0) {
-    const double each = is_mixed(cluster) ? peak->base() / gpus : cluster.device.peak.at(run.workload.precision).base();
-    const double available = step * gpus * each;
+    const double available = step * peak->base();
     report.model_flops_utilization = model_flops(run.model, run.workload) / available;
     report.hardware_flops_utilization = executed_flops / available;
   }

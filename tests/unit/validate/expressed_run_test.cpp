@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "tests/unit/validate/runs.hpp"
@@ -93,6 +94,27 @@ TEST_CASE("virtual stages are interleaved, sharding groups become replicas", "[u
   CHECK(sharded.run->plan.mesh.axes == std::vector<MeshAxis>{{Axis::replica, 2}, {Axis::data, 4}});
   CHECK(sharded.run->plan.zero_stage == 3);
   CHECK(*sharded.run->plan.recompute_layers == Layers{24});
+}
+
+// NeMo's configurations interleave wherever there is a pipeline, most with one layer a chunk; Megatron-LM's table of 2021
+// states its chunks.
+TEST_CASE("chunks that are not published are one layer each in NeMo, one for all elsewhere", "[unit][validate]") {
+  MeasuredRun run = dense_run();  // 48 layers, 2 stages, 4 microbatches
+  run.vp = {};
+  CHECK(express(run, shipped_library()).run->plan.chunks == 1);
+  run.framework = "NeMo 24.07";
+  run.precision = "bf16";
+  const ExpressedRun e = express(run, shipped_library());
+  REQUIRE(e.run);
+  CHECK(e.run->plan.chunks == 24);
+  CHECK(e.run->plan.schedule == ScheduleName::interleaved);
+  CHECK(*e.run->plan.stage_layers == Layers(48, 1));
+  CHECK(std::count(e.filled.begin(), e.filled.end(), "vp") == 1);
+  run.layers = 47;  // do not divide
+  CHECK(express(run, shipped_library()).run->plan.chunks == 1);
+  run.layers = 48;
+  run.gbs = 6;  // three microbatches, which interleaving takes by twos
+  CHECK(express(run, shipped_library()).run->plan.chunks == 1);
 }
 
 TEST_CASE("mixtures take the shapes of the shipped model they name", "[unit][validate]") {

@@ -87,6 +87,42 @@ TEST_CASE("a run is held out with all of its architecture and size", "[unit][val
   CHECK(fit->held_out_pct[1] == Approx(-50.0).margin(1.0));
 }
 
+// Products of one device take twice as long, and of one program (four runs of eight each): told by nothing but its own
+// runs.  Where the other is fitted beside it, what is left is a constant of its own at its prior, 1.
+TEST_CASE("a run is held out with all of its program, and with all of its device", "[unit][validate]") {
+  std::vector<PreparedRun> runs = some_runs();
+  for (std::size_t i = 0; i < 4; ++i) runs[i].labels.frameworks = {"nemo"};
+  for (std::size_t i = 2; i < 6; ++i) {
+    runs[i].labels.devices = {"volta"};
+    runs[i].calibration.name = "v100";
+  }
+  std::vector<CostFile> files{key("volta", SoftwareCost::gemm, 1.0, 5.0), key("", SoftwareCost::memory, 1.0, 5.0)};
+  files[1].framework = "nemo";
+  std::vector<CostFile> truth = files;
+  truth[0].costs[0].value = 1.2;
+  truth[1].costs[0].value = 1.5;
+  measure(runs, truth);
+  const auto fit = fit_costs(runs, files);
+  REQUIRE(fit);
+  CHECK(fit->in_sample.max_pct < 0.2);
+  const auto without = [&](std::size_t f, auto alike) {
+    std::vector<CostFile> left = truth;
+    left[f].costs[0].value = 1.0;
+    std::vector<double> errors;
+    for (const PreparedRun& run : runs) {
+      errors.push_back(alike(run) ? error_pct(step_time(run, costs_of(left, run.labels)), run.measured) : 0.0);
+    }
+    return summarize_errors(errors);
+  };
+  const ErrorSummary program = without(1, [](const PreparedRun& r) { return r.labels.frameworks.front() == "nemo"; });
+  const ErrorSummary device = without(0, [](const PreparedRun& r) { return r.calibration.name == "v100"; });
+  CHECK(program.mape_pct > 1.0);
+  CHECK(device.mape_pct > 3.0);
+  // The linearized problem is as near as held-out times are above.
+  CHECK(fit->without_program.mape_pct == Approx(program.mape_pct).margin(0.5));
+  CHECK(fit->without_device.mape_pct == Approx(device.mape_pct).margin(0.5));
+}
+
 TEST_CASE("how far off runs are whose program is not named", "[unit][validate]") {
   std::vector<PreparedRun> runs = some_runs();
   for (std::size_t i = 0; i < 3; ++i) runs[i].labels.frameworks = {"nemo"};  // five of eight are Megatron-LM's

@@ -121,3 +121,37 @@ TEST_CASE("LLaMA's layers keep 32 to 34 times their width of a token", "[unit][r
     CHECK(static_cast<double>(kept) / gibibyte.base() == Approx(row.gib).margin(0.006));
   }
 }
+
+// DeepSeek-V3 (arXiv 2412.19437, section 4.2: ranks 1536 and 512, 128 heads of 128 + 64 and 128, 8 of 256 experts and one
+// shared of 2048), bf16, FlashAttention.  Bytes of a token in a mixture layer:
+//
+//     attention       4 h norm  + 4 q + 4 u latents before and behind their norms  + 4 a (d + r) queries, keys
+//                     + 4 a e values, result
+//     feed-forward    4 h norm  + 4 E logits in f32  + K (2 h + 6 f + 2 h) rows as they come, gate, up and product, rows
+//                     as they return  + 6 f shared
+//
+// is 570,368.  Statistics beside it: 4 a log-sums; f32 of four norms; of each choice expert, gate, its row's slot and the
+// slot's expert.  The count of 571 kB that is usually given (201,344 of attention, 369,664 of the rest) has the
+// log-sums, and the key's rotated part once more before it is given to all heads: 2 r.
+TEST_CASE("a mixture layer of DeepSeek-V3 keeps 571 kB of a token", "[unit][record]") {
+  ModelSpec m = shipped_model("deepseek-v3");
+  m.layers = 2;
+  m.mixture->first_dense = 1;
+  m.prediction_modules = 0;
+  const std::uint64_t tokens = 4096;
+  Workload w;
+  w.global_batch = 1;
+  w.sequence_length = tokens;
+  w.precision = Precision::bf16;
+  Plan plan = plan_of(m, Axis::data, 1);
+  plan.attention = AttentionKernel::flash;
+  const SavedActivations saved = totals_of(lower(m, w, plan), 0).saved[1];
+  const std::uint64_t h = 7168, q = 1536, u = 512, r = 64, d = 128, e = 128, a = 128, k = 8, f = 2048;
+  const std::uint64_t attention = 4 * h + 4 * q + 4 * u + 4 * a * (d + r) + 4 * a * e;
+  const std::uint64_t feed_forward = 4 * h + 4 * 256 + k * (4 * h + 6 * f) + 6 * f;
+  CHECK(saved.activations == (attention + feed_forward) * tokens);
+  CHECK(saved.statistics == (4 * a + 4 * 4 + k * 4 * 4) * tokens);
+  CHECK(attention + 4 * a + 2 * r == 201'344);
+  CHECK(feed_forward == 369'664);
+  CHECK(attention + feed_forward + 4 * a + 2 * r == 571'008);
+}
