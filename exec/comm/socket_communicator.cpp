@@ -226,6 +226,17 @@ std::string SocketWorld::reason() const {
   return reason_;
 }
 
+void SocketWorld::look() {
+  std::unique_lock lock(mutex_);
+  if (aborted()) return;
+  move_data(0, lock);
+  for (std::uint32_t r = 0; r < ranks() && !aborted(); ++r) {
+    if (r == index(rank_) || !peers_[r]->closed) continue;
+    reason_ = ended_text(rank_, Rank{r});
+    aborted_.store(true, std::memory_order_release);
+  }
+}
+
 void SocketWorld::finish(Posted& p) {
   p.done = true;
   --p.owner->pending;

@@ -69,6 +69,7 @@ class SocketWorld final : public ProcessWorld {
   void abort(const std::string& reason) override;
   [[nodiscard]] bool aborted() const override { return aborted_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string reason() const override;
+  void look() override;
   [[nodiscard]] bool crowded() const override { return options_.crowded; }
   [[nodiscard]] Rank rank() const override { return rank_; }
   [[nodiscard]] std::uint32_t ranks() const override { return static_cast<std::uint32_t>(peers_.size()); }
