@@ -28,6 +28,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// In which who has connected says who it is.
+constexpr std::chrono::seconds longest_hello{2};
 constexpr std::uint64_t magic = 0x31767a795252524fULL;  // with the protocol's version
 
 /// What a rank says of itself.
@@ -120,7 +122,7 @@ class Meeting {
       Socket one = accepted(listening, "a higher rank");
       Hello hello;
       try {
-        receive_all(one, &hello, sizeof hello);
+        receive_all(one, &hello, sizeof hello, longest_hello);
       } catch (const Gone&) {
         continue;
       }
@@ -223,7 +225,10 @@ class Meeting {
       if (poll(&wait, 1, left_ms()) == 0) throw Gone("time is over");
     }
   }
-  void receive_all(const Socket& s, void* data, std::size_t bytes) const {
+  /// A stranger may connect and say nothing: `longest` bounds the wait besides the limit.
+  void receive_all(const Socket& s, void* data, std::size_t bytes,
+                   std::chrono::milliseconds longest = std::chrono::hours(24)) const {
+    const Clock::time_point until = std::min(until_, Clock::now() + longest);
     auto* at = static_cast<char*>(data);
     while (bytes > 0) {
       const ssize_t n = recv(s.number(), at, bytes, 0);
@@ -235,7 +240,8 @@ class Meeting {
       if (n == 0) throw Gone("it has closed the connection");
       if (errno != EAGAIN && errno != EINTR) throw Gone(std::strerror(errno));
       pollfd wait{s.number(), POLLIN, 0};
-      if (poll(&wait, 1, left_ms()) == 0) throw Gone("time is over");
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
+      if (left <= 0 || poll(&wait, 1, static_cast<int>(left)) == 0) throw Gone("time is over");
     }
   }
 
@@ -259,7 +265,7 @@ class Meeting {
     Socket one = accepted(listening, (missing.find(',') == std::string::npos ? "rank " : "ranks ") + missing);
     Hello hello;
     try {
-      receive_all(one, &hello, sizeof hello);
+      receive_all(one, &hello, sizeof hello, longest_hello);
     } catch (const Gone&) {
       return 0;
     }
