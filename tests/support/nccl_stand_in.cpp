@@ -273,7 +273,7 @@ class Kernel {
  private:
   template <class Ready>
   void wait_until(Ready ready) const {
-    for (int look = 0; !ready() && !on_->aborted.load(); ++look) {
+    for (int look = 0; !on_->aborted.load() && !ready(); ++look) {
       if (look < 50) {
         std::this_thread::yield();
       } else {
