@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
+#include "cli/gpu_ranks.hpp"
 #include "cli/job.hpp"
 #include "cli/lifecycle_file.hpp"
 #include "cli/progress.hpp"
@@ -61,8 +62,14 @@ class RunVerb final : public Verb {
              "started, or a GPU");
     c.flag("--share-gpu", share_gpu_, "--backend cuda: all ranks of the plan take turns on one GPU");
     c.option("--gpu", gpu_, "--backend cuda: number of the GPU, from 0", {0, most_gpus});
-    c.option("--ranks", ranks_, "start so many processes, as --backend processes does; the plan's number of ranks",
+    c.option("--ranks", ranks_,
+             "start so many processes, as --backend processes does, or one for each GPU; the plan's number of ranks",
              {1, most_processes});
+    c.option("--rank", rank_, "--backend cuda: which rank this process is, where no launcher says so", {0, most_gpus});
+    c.option("--world-size", world_size_, "with --rank: of how many", {1, most_gpus});
+    c.option("--local-rank", local_rank_, "which of the job's processes on this host this is", {0, most_gpus});
+    c.option("--rendezvous", rendezvous_, "HOST:PORT of rank 0, or a file: where the processes of a job meet");
+    c.option("--nccl", nccl_, "--backend cuda: the NCCL library, libnccl.so.2 if not said");
     c.option("--steps", steps_, "optimizer steps to record", {1, most_steps});
     c.option("--warmup", warmup_, "steps before those", {0, most_steps});
     c.option("--trace", trace_, "write the median step's timeline here; opens in Perfetto (ui.perfetto.dev)");
@@ -82,6 +89,8 @@ class RunVerb final : public Verb {
         "  orrery run demo-2x2x2 --ranks 8 --heartbeat 2\n"
         "  mpirun -n 8 orrery run demo-2x2x2 --backend mpi\n"
         "  orrery run demo-2x2x2 --backend cuda --share-gpu\n"
+        "  orrery run demo-2x2x2 --backend cuda --ranks 8\n"
+        "  torchrun --no-python --nproc-per-node 8 orrery run demo-2x2x2 --backend cuda\n"
         "  orrery simulate plan.toml --trace predicted.json && orrery compare predicted.json measured.json");
   }
 
@@ -106,6 +115,14 @@ class RunVerb final : public Verb {
   int run_as_processes();
   int run_over_mpi();
   int run_on_gpu();
+  /// Refuses flags that do not go with the backend.
+  void check_backend() const;
+  /// A process for every rank, each with a GPU, started here.
+  int run_on_gpus();
+  /// This process is one of a job's that others have started.
+  int run_in_job(const JobPlace&);
+  /// Trains this process's rank: the exit status.
+  int train_on_gpu(ProcessWorld&, int gpu, const NcclCalls&, Prepared&, RunCheckpoints&, Recorder*);
   /// Shows how far the run is while `train` goes on; on rank 0.
   template <class Train>
   RunResult watched(Prepared&, RunCheckpoints&, Train train) const;
@@ -115,8 +132,8 @@ class RunVerb final : public Verb {
   CommonFlags flags_;
   CheckpointFlags checkpoints_;
   std::string plan_, backend_ = "threads";
-  std::optional<std::string> trace_, log_, disk_, records_;
-  std::optional<std::uint32_t> ranks_;
+  std::optional<std::string> trace_, log_, disk_, records_, rendezvous_, nccl_;
+  std::optional<std::uint32_t> ranks_, rank_, world_size_, local_rank_;
   std::optional<std::uint32_t> gpu_;
   bool share_gpu_ = false;
   std::uint64_t steps_ = 5, warmup_ = 1;
@@ -194,20 +211,43 @@ RunResult RunVerb::watched(Prepared& p, RunCheckpoints& checkpoints, Train train
   return train();
 }
 
-int RunVerb::run() {
-  if (ranks_ && backend_ == "threads") backend_ = "processes";
-  if (ranks_ && backend_ == "mpi")
+void RunVerb::check_backend() const {
+  if (ranks_ && backend_ == "mpi") {
     refuse("cli.ranks", "--ranks starts processes; those of --backend mpi are started by mpirun or srun");
-  if (backend_ != "cuda" && (share_gpu_ || gpu_)) {
+  }
+  const bool cuda = backend_ == "cuda";
+  if (!cuda && (share_gpu_ || gpu_)) {
     refuse("cli.gpu", fmt::format("{} is for --backend cuda", share_gpu_ ? "--share-gpu" : "--gpu"));
   }
-  if (ranks_ && backend_ == "cuda") {
-    refuse("cli.ranks", "--ranks starts processes; ranks on a GPU are of this one",
-           {"For all ranks of the plan on one GPU: --backend cuda --share-gpu."});
+  const bool place = rank_ || world_size_ || local_rank_ || rendezvous_;
+  if (!cuda && (place || nccl_)) {
+    const char* flag = rank_         ? "--rank"
+                       : world_size_ ? "--world-size"
+                       : local_rank_ ? "--local-rank"
+                       : rendezvous_ ? "--rendezvous"
+                                     : "--nccl";
+    refuse("cli.job", fmt::format("{} is for --backend cuda", flag));
   }
-  if (backend_ == "cuda") return run_on_gpu();
+  if (ranks_ && place) {
+    refuse("cli.job", "--ranks starts all processes here, and --rank, --world-size, --local-rank and --rendezvous say "
+                      "which of those that others start this one is");
+  }
+}
+
+int RunVerb::run() {
+  if (ranks_ && backend_ == "threads") backend_ = "processes";
+  check_backend();
   if (backend_ == "mpi") return run_over_mpi();
-  return backend_ == "processes" ? run_as_processes() : run_on_threads();
+  if (backend_ == "processes") return run_as_processes();
+  if (backend_ == "threads") return run_on_threads();
+  Diagnostics d;
+  const auto job = find_job({rank_, world_size_, local_rank_, rendezvous_}, process_environment(), d);
+  require_none(d);
+  if (!job || job->ranks == 1) return ranks_ ? run_on_gpus() : run_on_gpu();
+  if (!ranks_) return run_in_job(*job);
+  refuse("cli.job", fmt::format("--ranks starts processes, and this is one of a job's already: {} say rank {} of {}",
+                                job->source, job->rank, job->ranks),
+         {"Without --ranks it is that rank."});
 }
 
 int RunVerb::run_on_threads() {
@@ -224,9 +264,10 @@ int RunVerb::run_on_gpu() {
   Prepared p = prepare();
   const Program& program = p.loaded.program;
   if (program.mesh.size() > 1 && !share_gpu_) {
-    refuse(
-        "cli.share-gpu", fmt::format("the plan has {} ranks, and a GPU each is not covered", program.mesh.size()),
-        {"With --share-gpu all of them take turns on one GPU: the same numbers, but not the times of as many GPUs."});
+    refuse("cli.share-gpu", fmt::format("the plan has {} ranks, and this is one process", program.mesh.size()),
+           {fmt::format("With --ranks {} each is a process with a GPU; torchrun, mpirun and srun start them, too.",
+                        program.mesh.size()),
+            "With --share-gpu all of them take turns on one GPU: the same numbers, but not the times of as many GPUs."});
   }
   const std::unique_ptr<Device> gpu = open_cuda_device(cuda_module(), static_cast<int>(gpu_.value_or(0)));
   const double needed = needed_bytes(program);
@@ -243,6 +284,114 @@ int RunVerb::run_on_gpu() {
     return std::move(run.result);
   });
   return show(p, result, checkpoints);
+}
+
+int RunVerb::train_on_gpu(ProcessWorld& world, int number, const NcclCalls& nccl, Prepared& p,
+                          RunCheckpoints& checkpoints, Recorder* recorder) {
+  const Program& program = p.loaded.program;
+  if (share_gpu_) share_gpu_over_nccl(index(world.rank()), nccl.version);
+  const std::unique_ptr<Device> gpu = open_cuda_device(cuda_module(), number);
+  LiveMemory memory;
+  memory.read(program);
+  const std::uint64_t needed = memory.peak(program, class_of(program, world.rank())).peak;
+  if (const DeviceInfo& info = gpu->info(); needed > info.free_bytes) {
+    throw Error(fmt::format("rank {} needs {}; GPU {}, {}, has {} free", index(world.rank()),
+                            short_text(Bytes::of(static_cast<double>(needed))), number, info.name,
+                            short_text(Bytes::of(static_cast<double>(info.free_bytes)))));
+  }
+  const auto train = [&] {
+    return execute_device_rank(world, *gpu, nccl, "run cuda", program, p.loaded.run.workload, *p.data, p.options,
+                               recorder);
+  };
+  if (world.rank() != Rank{0}) {
+    checkpoints.attach(p.options);
+    static_cast<void>(train());
+    return status_fine;
+  }
+  const RunResult result = watched(p, checkpoints, [&] {
+    DeviceRun run = *train();
+    p.notes = std::move(run.notes);
+    if (share_gpu_) {
+      p.notes.push_back("the ranks share one GPU and meet over the loopback interface or inside it: times are not "
+                        "those of as many GPUs");
+    }
+    return std::move(run.result);
+  });
+  return show(p, result, checkpoints);
+}
+
+int RunVerb::run_on_gpus() {
+  Prepared p = prepare();
+  const Program& program = p.loaded.program;
+  if (*ranks_ != program.mesh.size()) {
+    refuse("cli.ranks", fmt::format("--ranks is {}, and the plan has {} ranks", *ranks_, program.mesh.size()));
+  }
+  const NcclCalls nccl = load_nccl(nccl_.value_or(nccl_library_name));
+  const int gpus = count_cuda_devices_apart(cuda_module());
+  if (const std::uint32_t last = gpu_.value_or(0) + (share_gpu_ ? 0 : *ranks_ - 1);
+      last >= static_cast<std::uint32_t>(gpus)) {
+    throw Error(fmt::format("{} GPU{} here, and {} ranks with one each need GPUs {} to {}; --share-gpu puts all on one",
+                            gpus, gpus == 1 ? " is" : "s are", *ranks_, gpu_.value_or(0), last));
+  }
+  catch_interrupt();
+  if (log_) p.log = std::make_unique<LifecycleFile>(*log_);
+  const RecordsFolder records(records_);
+  RunCheckpoints checkpoints(checkpoints_, p.loaded.run, program);
+  LaunchOptions how;
+  how.ranks = *ranks_;
+  how.watchdog = p.options.watchdog;
+  how.heartbeat = Seconds::of(heartbeat_);
+  how.records = records.path();
+  const LaunchOutcome outcome = launch(how, [&](ProcessWorld& world, Recorder& recorder) {
+    const std::uint32_t first = gpu_.value_or(0);
+    const int gpu = static_cast<int>(share_gpu_ ? first : first + index(world.rank()));
+    return train_on_gpu(world, gpu, nccl, p, checkpoints, &recorder);
+  });
+  if (!outcome.failure) return outcome.status;
+  const std::string what = post_mortem_text(program, *outcome.failure, outcome.recordings);
+  if (p.log) p.log->hooks().failure({what});
+  throw Error(records.kept(what));
+}
+
+int RunVerb::run_in_job(const JobPlace& job) {
+  Met met;
+  const std::unique_ptr<SocketWorld> world =
+      join_job(job, Seconds::of(watchdog_), Seconds::of(watchdog_), met);
+  std::optional<Prepared> p;
+  std::optional<RunCheckpoints> checkpoints;
+  std::optional<NcclCalls> nccl;
+  std::exception_ptr wrong;
+  JobState state;
+  int gpu = 0;
+  try {
+    p = prepare();
+    if (p->loaded.program.mesh.size() != job.ranks) refuse_world_size(p->loaded.program.mesh.size(), job.ranks);
+    nccl = load_nccl(nccl_.value_or(nccl_library_name));
+    const int gpus = count_cuda_devices_apart(cuda_module());
+    const std::uint32_t local = job.local_rank.value_or(met.local_rank(job.rank));
+    gpu = share_gpu_ ? static_cast<int>(gpu_.value_or(0)) : gpu_of(local, gpu_.value_or(0), gpus);
+    checkpoints.emplace(checkpoints_, p->loaded.run, p->loaded.program);
+    state.digest = digest_of({orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),
+                              fmt::format("{} {} {}", warmup_, steps_, checkpoints->first_step())});
+  } catch (const InputError&) {
+    wrong = std::current_exception();
+    state.status = status_input;
+  } catch (const std::exception&) {
+    wrong = std::current_exception();
+    state.status = status_world;
+  }
+  // Whatever is wrong is wrong for all, and said once.
+  if (const auto first = first_wrong(told_to_all(*world, state))) {
+    if (Rank{job.rank} != first->rank) return first->status;
+    if (wrong) std::rethrow_exception(wrong);
+    throw Error(first->what);
+  }
+  catch_interrupt();
+  try {
+    return train_on_gpu(*world, gpu, *nccl, *p, *checkpoints, nullptr);
+  } catch (const Aborted&) {
+    throw Error("the run has ended, and another rank says why");
+  }
 }
 
 int RunVerb::run_as_processes() {

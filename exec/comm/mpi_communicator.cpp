@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "core/base/diagnostics.hpp"
+#include "exec/comm/clock_offset.hpp"
 #include "exec/comm/mpi_calls.hpp"
 
 namespace orrery {
@@ -195,43 +196,12 @@ MpiWorld::MpiWorld(MpiSession& session, WaitOptions options, std::optional<std::
   for (std::uint32_t e = 0; e <= options_.ends; ++e) {
     endpoints_.push_back(std::make_unique<Endpoint>(*this, e == options_.ends));
   }
-  find_clock_offset();
+  std::vector<bool> shares_clock;
+  for (std::uint32_t r = 0; r < ranks_; ++r) shares_clock.push_back(session.shares_clock(Rank{r}));
+  clock_offset_ = measured_clock_offset(control(), shares_clock);
 }
 
 MpiWorld::~MpiWorld() = default;
-
-/// The shortest of some round trips tells best: the answer was given in its middle, give or take half of it
-/// (Cristian, "Probabilistic clock synchronization", 1989).  Rank 0 answers one rank after the other.
-void MpiWorld::find_clock_offset() {
-  constexpr int trips = 32;
-  constexpr std::uint64_t tag = std::uint64_t{0x7ffffffeU} << 32;
-  // The value itself may travel as "ready"; it is sent as bytes, so that each way is one message.
-  const auto say = [&](Rank peer, bool send, std::int64_t& value) {
-    const Piece piece{reinterpret_cast<std::byte*>(&value), sizeof value};
-    const Message m{send, peer, tag, std::span(&piece, 1)};
-    control().exchange(std::span(&m, 1), 0);
-  };
-  for (std::uint32_t r = 1; r < ranks(); ++r) {
-    if (session_.shares_clock(Rank{r}) || (rank() != Rank{0} && rank() != Rank{r})) continue;
-    std::int64_t best = std::numeric_limits<std::int64_t>::max();
-    for (int i = 0; i < trips; ++i) {
-      std::int64_t value = 0;
-      if (rank() == Rank{0}) {
-        say(Rank{r}, false, value);
-        value = steady_ns();
-        say(Rank{r}, true, value);
-        continue;
-      }
-      const std::int64_t asked = steady_ns();
-      say(Rank{0}, true, value);
-      say(Rank{0}, false, value);
-      const std::int64_t answered = steady_ns();
-      if (answered - asked >= best) continue;
-      best = answered - asked;
-      clock_offset_ = value - (asked + best / 2);
-    }
-  }
-}
 
 Communicator& MpiWorld::communicator(Rank rank, std::uint32_t end) {
   ORRERY_ASSERT(rank == session_.rank() && end < options_.ends, rank, end, options_.ends);

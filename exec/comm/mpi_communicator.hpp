@@ -97,8 +97,6 @@ class MpiWorld final : public ProcessWorld {
 
  private:
   class Endpoint;
-  /// Against rank 0's clock, where that is another host's.
-  void find_clock_offset();
 
   MpiSession& session_;
   WaitOptions options_;

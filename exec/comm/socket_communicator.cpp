@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "core/base/diagnostics.hpp"
+#include "exec/comm/clock_offset.hpp"
 
 namespace orrery {
 namespace {
@@ -224,6 +225,23 @@ void SocketWorld::abort(const std::string& reason) {
 std::string SocketWorld::reason() const {
   const std::lock_guard lock(mutex_);
   return reason_;
+}
+
+void SocketWorld::find_clock_offset(const std::vector<std::uint64_t>& hosts) {
+  std::vector<bool> shares_clock;
+  for (const std::uint64_t host : hosts) shares_clock.push_back(host == hosts[0]);
+  clock_offset_ = measured_clock_offset(control(), shares_clock);
+}
+
+void SocketWorld::look() {
+  std::unique_lock lock(mutex_);
+  if (aborted()) return;
+  move_data(0, lock);
+  for (std::uint32_t r = 0; r < ranks() && !aborted(); ++r) {
+    if (r == index(rank_) || !peers_[r]->closed) continue;
+    reason_ = ended_text(rank_, Rank{r});
+    aborted_.store(true, std::memory_order_release);
+  }
 }
 
 void SocketWorld::finish(Posted& p) {

@@ -51,7 +51,7 @@ struct WaitOptions {
   std::function<void(std::optional<Rank>)> waiting;
 };
 
-/// One rank's view of ranks that are processes of this machine, over sockets.
+/// One rank's view of ranks that are processes, over sockets: of this machine, or over TCP of several.
 ///
 /// A message travels as soon as it is sent, into the receiver's views where the
 /// receive has been posted and else beside them, and is acknowledged when it
@@ -69,10 +69,13 @@ class SocketWorld final : public ProcessWorld {
   void abort(const std::string& reason) override;
   [[nodiscard]] bool aborted() const override { return aborted_.load(std::memory_order_acquire); }
   [[nodiscard]] std::string reason() const override;
+  void look() override;
   [[nodiscard]] bool crowded() const override { return options_.crowded; }
   [[nodiscard]] Rank rank() const override { return rank_; }
   [[nodiscard]] std::uint32_t ranks() const override { return static_cast<std::uint32_t>(peers_.size()); }
-  [[nodiscard]] std::int64_t clock_offset() const override { return 0; }
+  [[nodiscard]] std::int64_t clock_offset() const override { return clock_offset_; }
+  /// Of ranks on several hosts, before the first message of a list; all must call it.  `hosts`: by rank.
+  void find_clock_offset(const std::vector<std::uint64_t>& hosts);
 
  private:
   class Endpoint;
@@ -95,6 +98,7 @@ class SocketWorld final : public ProcessWorld {
   std::vector<std::unique_ptr<Endpoint>> endpoints_;  ///< by end; the last is for control
   std::atomic<bool> aborted_{false};
   std::string reason_;
+  std::int64_t clock_offset_ = 0;
 };
 
 }  // namespace orrery

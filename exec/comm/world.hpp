@@ -26,6 +26,9 @@ class World {
   [[nodiscard]] virtual bool aborted() const = 0;
   /// Why; empty while the run goes well.
   [[nodiscard]] virtual std::string reason() const = 0;
+  /// Asked now and then by a rank that waits for something else than a message: notices a partner that is gone, and
+  /// ends the run then.
+  virtual void look() {}
   /// Whether more threads communicate than there are cores: waits then let others run.
   [[nodiscard]] virtual bool crowded() const = 0;
 };

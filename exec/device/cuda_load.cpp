@@ -1,7 +1,13 @@
 #include "exec/device/cuda_load.hpp"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
 #include <system_error>
 
 #include "core/base/diagnostics.hpp"
@@ -30,6 +36,30 @@ const CudaCalls& load_cuda(const std::filesystem::path& module) {
 
 std::unique_ptr<Device> open_cuda_device(const std::filesystem::path& module, int number) {
   return load_cuda(module).open(number);
+}
+
+int count_cuda_devices_apart(const std::filesystem::path& module) {
+  const CudaCalls& calls = load_cuda(module);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw Error(std::string("cannot ask for GPUs: ") + std::strerror(errno));
+  const pid_t child = fork();
+  if (child == 0) {
+    std::string why;
+    const int count = calls.count(why);
+    const std::string text = std::to_string(count) + " " + why;
+    _exit(write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
+  }
+  close(ends[1]);
+  char text[1024] = {};
+  const ssize_t got = child < 0 ? -1 : read(ends[0], text, sizeof text - 1);
+  close(ends[0]);
+  int state = 0;
+  if (child > 0) waitpid(child, &state, 0);
+  if (got <= 0) throw Error("cannot ask for GPUs: the process that does it ended without an answer");
+  char* why = nullptr;
+  const long count = std::strtol(text, &why, 10);
+  if (count <= 0) throw Error(std::string("no GPU to run on:") + why);
+  return static_cast<int>(count);
 }
 
 std::string cuda_state(const std::filesystem::path& module) {

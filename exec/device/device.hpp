@@ -47,6 +47,8 @@ class DeviceStream {
   /// Requires that the device runs the kernel.
   virtual void run(const Kernel&, std::span<const Operand>, const KernelContext&) = 0;
   virtual void reduce(const ReductionShare&) = 0;
+  /// What the device's own libraries call it: a cudaStream_t, or a HostStreamHandle.
+  [[nodiscard]] virtual void* native() = 0;
   /// Device memory that kernels of this stream use besides their operands.
   [[nodiscard]] virtual std::uint64_t scratch_bytes() const = 0;
 };

@@ -66,9 +66,9 @@ std::vector<std::string> DeviceNotes::host_kernels() const {
   return names;
 }
 
-DeviceRunner::DeviceRunner(Device& device, DeviceNotes& notes, const Program& program, const Workload& workload,
-                           const DataSource& data, World& world, Rank rank, const RankOptions& options,
-                           Seconds watchdog)
+DeviceRunner::DeviceRunner(Device& device, DeviceNotes& notes, const DeviceTransportMaker& transport,
+                           const Program& program, const Workload& workload, const DataSource& data, World& world,
+                           Rank rank, const RankOptions& options, Seconds watchdog)
     : device_(device),
       notes_(notes),
       program_(program),
@@ -83,7 +83,7 @@ DeviceRunner::DeviceRunner(Device& device, DeviceNotes& notes, const Program& pr
       storage_(program, make_pools(device, program, rank, options, lanes_of(program, rank).size(), pools_),
                Storage::Taking::at_alloc, options.room),
       issuer_(program, groups_, storage_),
-      shared_(device, communicator_) {
+      transport_(transport(world, communicator_, rank)) {
   device_.use();
   queue_of_.fill(no_queue);
   const std::vector<Lane> lanes = lanes_of(program, rank);
@@ -105,10 +105,16 @@ DeviceRunner::~DeviceRunner() {
   for (std::byte* p : old_staging_) device_.release_host(p);
 }
 
+void DeviceRunner::start() {
+  device_.use();
+  transport_->start();
+}
+
 void DeviceRunner::walk(std::uint64_t step, std::uint64_t data_step) {
   try {
     issue_all(step, data_step);
   } catch (...) {
+    transport_->abort();
     // Others' ops may still read this rank's memory, and its own do: all that was given to the device comes to an end.
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(watchdog_.base());
     for (const Queue& q : queues_) {
@@ -135,13 +141,14 @@ void DeviceRunner::issue_all(std::uint64_t step, std::uint64_t data_step) {
   }
   for (Queue& q : queues_) {
     q.issued.clear();
+    q.done = 0;
     q.waited.assign(queues_.size(), 0);
   }
-  std::int64_t base = now_ns() + options_.clock_offset;
+  base_time_ = now_ns() + options_.clock_offset;
   if (!queues_.empty()) {
     queues_[0].stream->record(*base_);
     while (!device_.done(*base_)) std::this_thread::yield();
-    base = now_ns() + options_.clock_offset;
+    base_time_ = now_ns() + options_.clock_offset;
   }
   TailHistory<After> tails;
   std::vector<After> in_block;  // the block's ops so far; count 0: took no lane
@@ -162,9 +169,11 @@ void DeviceRunner::issue_all(std::uint64_t step, std::uint64_t data_step) {
     progress_.list.current.store(LaneProgress::none, std::memory_order_relaxed);
   });
   drain();
-  take_times(base);
+  for (const Queue& q : queues_) {
+    for (const OpId id : q.issued) times_[index(id)] = times_of(id);
+  }
   // The instant at which the compute lane passed the ops without time.
-  std::int64_t passed = base;
+  std::int64_t passed = base_time_;
   for_each_op(program_, slots, [&](const OpRun& run) {
     OpTimes& times = times_[index(run.id)];
     if (!takes_lane(*run.op)) {
@@ -176,7 +185,7 @@ void DeviceRunner::issue_all(std::uint64_t step, std::uint64_t data_step) {
   for (ArenaPool* pool : pools_) pool->settle();
   for (std::byte* p : old_staging_) device_.release_host(p);
   old_staging_.clear();
-  shared_.begin_again();
+  transport_->begin_again();
 }
 
 void DeviceRunner::wait_on(Queue& q, const After& after) {
@@ -188,6 +197,8 @@ void DeviceRunner::wait_on(Queue& q, const After& after) {
 void DeviceRunner::issue(const OpRun& run, std::uint64_t data_step, TailHistory<After>& tails,
                          std::vector<After>& in_block) {
   issuer_.issue(run, data_step, op_);
+  if (options_.recorder != nullptr && takes_lane(*run.op)) report_done(queues_[queue_of_[lane_number(run.op->lane)]]);
+  say_in(run.id);
   if (options_.before_op) options_.before_op(rank_, run.id, progress_.step.load(std::memory_order_relaxed));
   if (!takes_lane(*run.op)) return;
   const std::uint32_t lane = queue_of_[lane_number(run.op->lane)];
@@ -297,7 +308,9 @@ void DeviceRunner::collective(Queue& q, const Collective& c, DeviceEvent& start)
     const View& v = view_of(op_.run, i);
     views.push_back({address_of(program_, op_, i, rank_), program_[v.buffer].dtype, v.count, v.use});
   }
-  shared_.collective(c, {group.ranks, index(*group.peer), op_.tags[0]}, views, *q.stream, start);
+  say_waits_for(next_member(group));
+  transport_->collective(c, {group.ranks, index(*group.peer), op_.tags[0]}, views, *q.stream, start);
+  say_waits_for(std::nullopt);
 }
 
 void DeviceRunner::exchange(Queue& q, const Exchange& e, DeviceEvent& start) {
@@ -305,10 +318,20 @@ void DeviceRunner::exchange(Queue& q, const Exchange& e, DeviceEvent& start) {
   for (std::uint32_t i = 0; i < e.transfers.count; ++i) {
     const Transfer& t = op_.run.block->transfers[e.transfers.first + i];
     const View& v = view_of(op_.run, t.view);
-    transfers.push_back({t.send, groups_[index(t.group)].ranks[index(t.peer)], op_.tags[i],
-                         address_of(program_, op_, t.view, rank_), v.count * size_of(program_[v.buffer].dtype)});
+    const GroupHere& group = groups_[index(t.group)];
+    DeviceTransfer transfer;
+    transfer.send = t.send;
+    transfer.peer = group.ranks[index(t.peer)];
+    transfer.tag = op_.tags[i];
+    transfer.channel = t.channel;
+    transfer.sender = index(t.send ? group.peer.value() : t.peer);
+    transfer.data = address_of(program_, op_, t.view, rank_);
+    transfer.bytes = v.count * size_of(program_[v.buffer].dtype);
+    transfers.push_back(transfer);
   }
-  shared_.exchange(transfers, *q.stream, start);
+  say_waits_for(first_peer(*op_.run.block, e));
+  transport_->exchange(transfers, *q.stream, start);
+  say_waits_for(std::nullopt);
 }
 
 void DeviceRunner::copy(Queue& q) {
@@ -316,40 +339,6 @@ void DeviceRunner::copy(Queue& q) {
     const View& from = view_of(op_.run, i);
     q.stream->copy(address_of(program_, op_, i + 1, rank_), address_of(program_, op_, i, rank_),
                    from.count * size_of(program_[from.buffer].dtype));
-  }
-}
-
-void DeviceRunner::drain() {
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point last = Clock::now();
-  for (std::size_t l = 0; l < queues_.size(); ++l) {
-    const std::vector<OpId>& issued = queues_[l].issued;
-    std::size_t done = 0;
-    while (done < issued.size()) {
-      if (device_.done(*ends_[index(issued[done])])) {
-        ++done;
-        last = Clock::now();
-        continue;
-      }
-      if (world_.aborted()) throw Aborted{};
-      if (std::chrono::duration<double>(Clock::now() - last).count() > watchdog_.base()) {
-        const std::uint64_t step = progress_.step.load(std::memory_order_relaxed);
-        throw OpFailed(op_text(program_, rank_, step == 0, index(issued[done])) +
-                       ": the device has not ended it within " + std::to_string(watchdog_.base()) + " s");
-      }
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-    }
-  }
-  const std::lock_guard lock(failure_mutex_);
-  if (!failure_.empty()) throw Error(failure_);
-}
-
-void DeviceRunner::take_times(std::int64_t base) {
-  const auto at = [&](const DeviceEvent& e) {
-    return base + static_cast<std::int64_t>(1e9 * device_.seconds_between(*base_, e));
-  };
-  for (const Queue& q : queues_) {
-    for (const OpId id : q.issued) times_[index(id)] = {at(*starts_[index(id)]), at(*ends_[index(id)])};
   }
 }
 
@@ -362,6 +351,7 @@ RoutingCounts DeviceRunner::routing() const {
 RankMemory DeviceRunner::memory() const {
   std::uint64_t outside = 0;
   for (const Queue& q : queues_) outside += q.stream->scratch_bytes();
+  outside += transport_->scratch_bytes();
   return {storage_.peak_bytes(),           storage_.held_bytes(),          storage_.reserved_bytes(), outside,
           storage_.peak_bytes(Tier::host), storage_.peak_bytes(Tier::disk)};
 }

@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,7 +14,7 @@
 #include "core/program/tail_history.hpp"
 #include "exec/device/arena_pool.hpp"
 #include "exec/device/device.hpp"
-#include "exec/device/shared_device.hpp"
+#include "exec/device/device_transport.hpp"
 #include "exec/run/rank_runner.hpp"
 
 namespace orrery {
@@ -29,6 +31,9 @@ class DeviceNotes {
   std::set<KernelKind> on_host_;
 };
 
+/// Makes what a rank's streams meet others with; the communicator is the rank's only end of the world.
+using DeviceTransportMaker = std::function<std::unique_ptr<DeviceTransport>(World&, Communicator&, Rank)>;
+
 /// Walks the lists of one rank on a device: lanes are streams, and what an op
 /// waits for are events.
 ///
@@ -40,11 +45,11 @@ class DeviceNotes {
 class DeviceRunner final : public RankWalker {
  public:
   /// The rank needs one end of the world.
-  DeviceRunner(Device&, DeviceNotes&, const Program&, const Workload&, const DataSource&, World&, Rank,
-               const RankOptions&, Seconds watchdog);
+  DeviceRunner(Device&, DeviceNotes&, const DeviceTransportMaker&, const Program&, const Workload&, const DataSource&,
+               World&, Rank, const RankOptions&, Seconds watchdog);
   ~DeviceRunner() override;
 
-  void start() override { device_.use(); }
+  void start() override;
   void walk(std::uint64_t step, std::uint64_t data_step) override;
   [[nodiscard]] const std::vector<OpTimes>& times() const override { return times_; }
   void barrier() override { wait_for_all(communicator_, program_.mesh); }
@@ -61,6 +66,7 @@ class DeviceRunner final : public RankWalker {
     Lane lane;
     std::unique_ptr<DeviceStream> stream;
     std::vector<OpId> issued;           ///< of this list, in order
+    std::size_t done = 0;               ///< so many of them are known to have ended
     std::vector<std::uint64_t> waited;  ///< by lane: so many ops of it have been waited for
     KernelScratch scratch;
     RoutingCounts routing;
@@ -85,7 +91,17 @@ class DeviceRunner final : public RankWalker {
   [[nodiscard]] std::byte* staging(Queue&, std::uint64_t bytes);
   /// Waits until the device has done all of the list.
   void drain();
-  void take_times(std::int64_t base);
+  /// Counts what has ended since, and tells the recorder.
+  void report_done(Queue&);
+  /// The device has been in an op for too long.
+  [[noreturn]] void give_up_on(const Queue&, OpId);
+  [[nodiscard]] std::optional<Rank> partner_in(OpId) const;
+  [[nodiscard]] static std::optional<Rank> next_member(const GroupHere&);
+  [[nodiscard]] std::optional<Rank> first_peer(const Block&, const Exchange&) const;
+  void say_in(OpId);
+  void say_waits_for(std::optional<Rank>);
+  /// Of an op that has ended.
+  [[nodiscard]] OpTimes times_of(OpId);
 
   Device& device_;
   DeviceNotes& notes_;
@@ -101,11 +117,12 @@ class DeviceRunner final : public RankWalker {
   std::array<ArenaPool*, tier_count> pools_{};
   Storage storage_;
   Issuer issuer_;
-  SharedDevice shared_;
+  std::unique_ptr<DeviceTransport> transport_;
   std::vector<Queue> queues_;
   std::array<std::uint32_t, lane_count> queue_of_{};  ///< by lane_number
   RankProgress progress_;
   std::unique_ptr<DeviceEvent> base_;
+  std::int64_t base_time_ = 0;  ///< of that event, nanoseconds of the clock that ranks share
   std::vector<std::unique_ptr<DeviceEvent>> starts_, ends_;  ///< by OpId
   std::vector<OpTimes> times_;
   IssuedOp op_;

@@ -3,36 +3,76 @@
 #include <fmt/format.h>
 
 #include "exec/device/device_runner.hpp"
+#include "exec/device/nccl_transport.hpp"
+#include "exec/device/shared_device.hpp"
+#include "exec/run/execute_rank.hpp"
 #include "exec/run/run_threads.hpp"
 
 namespace orrery {
+namespace {
 
-DeviceRun execute_on_device(Device& device, const std::string& origin, const Program& program, const Workload& workload,
-                            const DataSource& data, const RunOptions& options) {
+/// What holds of every run on a device.
+RunOptions on_streams(const RunOptions& options) {
   RunOptions lanes = options;
   lanes.concurrent_lanes = true;
   lanes.poison = false;
+  return lanes;
+}
+
+DeviceRun finished(RunResult result, const Device& device, const DeviceNotes& kernels, const std::string& meeting) {
+  DeviceRun run;
+  run.result = std::move(result);
+  run.result.cores = {};  // the device, not cores, sets the pace
+  run.result.streams = true;
+  const DeviceInfo& info = device.info();
+  run.notes.push_back(fmt::format("on {} ({})", info.name, info.software));
+  if (!meeting.empty()) run.notes.push_back(meeting);
+  if (const auto names = kernels.host_kernels(); !names.empty()) {
+    run.notes.push_back(fmt::format("computed by the host for want of a kernel: {}", fmt::join(names, ", ")));
+  }
+  return run;
+}
+
+}  // namespace
+
+DeviceRun execute_on_device(Device& device, const std::string& origin, const Program& program, const Workload& workload,
+                            const DataSource& data, const RunOptions& options) {
   DeviceNotes notes;
+  const DeviceTransportMaker transport = [&](World&, Communicator& communicator, Rank) {
+    return std::make_unique<SharedDevice>(device, communicator);
+  };
   ThreadedRanks ranks;
   ranks.origin = origin;
   ranks.make = [&](World& world, Rank rank, const RankOptions& how) {
-    return std::make_unique<DeviceRunner>(device, notes, program, workload, data, world, rank, how, options.watchdog);
+    return std::make_unique<DeviceRunner>(device, notes, transport, program, workload, data, world, rank, how,
+                                          options.watchdog);
   };
-  DeviceRun run;
-  run.result = run_threads(program, lanes, ranks);
-  run.result.cores = {};  // the device, not cores, sets the pace
-  const DeviceInfo& info = device.info();
-  run.notes.push_back(fmt::format("on {} ({})", info.name, info.software));
-  if (program.mesh.size() > 1) {
-    run.notes.push_back(fmt::format(
-        "{} ranks share one device: their kernels take turns, and messages are copies inside its memory, so times are "
-        "not those of as many devices",
-        program.mesh.size()));
-  }
-  if (const auto kernels = notes.host_kernels(); !kernels.empty()) {
-    run.notes.push_back(fmt::format("computed by the host for want of a kernel: {}", fmt::join(kernels, ", ")));
-  }
-  return run;
+  const std::uint64_t count = program.mesh.size();
+  return finished(
+      run_threads(program, on_streams(options), ranks), device, notes,
+      count == 1 ? ""
+                 : fmt::format("{} ranks share one device: their kernels take turns, and messages are copies inside "
+                               "its memory, so times are not those of as many devices",
+                               count));
+}
+
+std::optional<DeviceRun> execute_device_rank(ProcessWorld& world, Device& device, const NcclCalls& nccl,
+                                             const std::string& origin, const Program& program,
+                                             const Workload& workload, const DataSource& data,
+                                             const RunOptions& options, Recorder* recorder) {
+  DeviceNotes notes;
+  const DeviceTransportMaker transport = [&](World& w, Communicator& communicator, Rank rank) {
+    return std::make_unique<NcclTransport>(nccl, device, program, w, communicator, rank, options.watchdog);
+  };
+  auto result =
+      execute_rank(world, program, on_streams(options), origin, recorder, [&](const RankOptions& how) {
+        return std::make_unique<DeviceRunner>(device, notes, transport, program, workload, data, world, world.rank(),
+                                              how, options.watchdog);
+      });
+  if (!result) return std::nullopt;
+  return finished(*std::move(result), device, notes,
+                  fmt::format("{} processes, each with a device; messages by NCCL {}", program.mesh.size(),
+                              nccl_version_text(nccl.version)));
 }
 
 }  // namespace orrery

@@ -1,7 +1,14 @@
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exec/comm/nccl_calls.hpp"
+#include "exec/comm/world.hpp"
 #include "exec/device/device.hpp"
 #include "exec/run/execute.hpp"
+#include "exec/run/recorder.hpp"
 
 namespace orrery {
 
@@ -19,5 +26,13 @@ struct DeviceRun {
 /// device's kernels add up in another order.  Repeated, a run gives the same bits.
 [[nodiscard]] DeviceRun execute_on_device(Device&, const std::string& origin, const Program&, const Workload&,
                                           const DataSource&, const RunOptions&);
+
+/// As execute_rank(), with the rank's lists on a device of its own; ranks meet
+/// over NCCL, and over the world before it and between steps.  The result is
+/// rank 0's, as are the notes.
+[[nodiscard]] std::optional<DeviceRun> execute_device_rank(ProcessWorld&, Device&, const NcclCalls&,
+                                                           const std::string& origin, const Program&, const Workload&,
+                                                           const DataSource&, const RunOptions&,
+                                                           Recorder* recorder = nullptr);
 
 }  // namespace orrery

@@ -104,6 +104,7 @@ class HostDevice::Stream final : public DeviceStream {
   void reduce(const ReductionShare& share) override {
     push([this, share] { device::launch_reduction(launcher_, share); });
   }
+  [[nodiscard]] void* native() override { return &handle_; }
   [[nodiscard]] std::uint64_t scratch_bytes() const override { return 0; }
 
  private:
@@ -128,6 +129,9 @@ class HostDevice::Stream final : public DeviceStream {
     }
   }
 
+  HostStreamHandle handle_{this, [](void* stream, void (*task)(void*), void* argument) {
+                             static_cast<Stream*>(stream)->push([=] { task(argument); });
+                           }};
   device::HostLauncher launcher_;
   std::mutex mutex_;
   std::condition_variable changed_;

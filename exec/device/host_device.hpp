@@ -7,6 +7,13 @@
 
 namespace orrery {
 
+/// What native() of a HostDevice's stream points to, for libraries that give work of their own to it.
+struct HostStreamHandle {
+  void* stream = nullptr;
+  /// Queues `work(argument)`.
+  void (*call)(void* stream, void (*work)(void*), void* argument) = nullptr;
+};
+
 /// Threads of the host that behave like a GPU: a thread for each stream, events
 /// between them, memory of its own, and the GPU's kernel bodies.  What reads or
 /// writes too early does so here, too, and the thread checks see it.

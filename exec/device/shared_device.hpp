@@ -7,6 +7,7 @@
 
 #include "exec/comm/collective_algorithms.hpp"
 #include "exec/device/device.hpp"
+#include "exec/device/device_transport.hpp"
 
 namespace orrery {
 
@@ -24,15 +25,6 @@ class EventSupply {
   std::size_t used_ = 0;
 };
 
-/// A transfer in the memory of a device that ranks share.
-struct DeviceTransfer {
-  bool send = true;
-  Rank peer{};
-  std::uint64_t tag = 0;
-  std::byte* data = nullptr;
-  std::uint64_t bytes = 0;
-};
-
 /// Collectives and exchanges of ranks that are threads of this process on one
 /// device.
 ///
@@ -45,17 +37,18 @@ struct DeviceTransfer {
 ///
 /// Every wait is for an event that was recorded before the wait was given, so
 /// the device cannot deadlock, whatever it runs at the same time.
-class SharedDevice {
+class SharedDevice final : public DeviceTransport {
  public:
   SharedDevice(Device& device, Communicator& communicator) : events_(device), communicator_(communicator) {}
 
   /// `start` is recorded when the stream has waited for all members.  Throws Aborted, or Error for more members than
   /// one kernel takes.
-  void collective(const Collective&, const Members&, std::span<const MemoryView>, DeviceStream&, DeviceEvent& start);
-  void exchange(std::span<const DeviceTransfer>, DeviceStream&, DeviceEvent& start);
+  void collective(const Collective&, const Members&, std::span<const MemoryView>, DeviceStream&,
+                  DeviceEvent& start) override;
+  void exchange(std::span<const DeviceTransfer>, DeviceStream&, DeviceEvent& start) override;
 
   /// The last list has ended on the device.
-  void begin_again() { events_.begin_again(); }
+  void begin_again() override { events_.begin_again(); }
 
  private:
   EventSupply events_;

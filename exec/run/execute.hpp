@@ -97,6 +97,7 @@ struct RunResult {
   std::vector<double> losses;      ///< one per step, warm-up included
   CoreTime cores;                  ///< of all recorded steps: what their kernels needed, what the program had
   std::vector<RankMemory> memory;  ///< by rank
+  bool streams = false;            ///< lanes were streams of a device
   RoutingCounts routing;           ///< learned routing: of all tokens, over all steps
   bool cancelled = false;          ///< fewer steps than asked for
 };

@@ -49,12 +49,13 @@ RoutingCounts unpacked(const std::vector<std::uint64_t>& row) {
 /// One rank's run.
 class RankRun {
  public:
-  RankRun(ProcessWorld& world, const Program& program, const Workload& workload, const DataSource& data,
-          const RunOptions& options, const std::string& origin, Recorder* recorder)
+  RankRun(ProcessWorld& world, const Program& program, const RunOptions& options, const std::string& origin,
+          Recorder* recorder, const RankWalkerMaker& make)
       : world_(world),
         options_(options),
-        runner_(program, workload, data, world, world.rank(), ranks_options(recorder)),
-        buffers_(world, runner_.storage()),
+        made_(make(ranks_options(recorder))),
+        runner_(*made_),
+        buffers_(world, runner_),
         record_(program, options, origin) {}
 
   std::optional<RunResult> train() {
@@ -97,7 +98,7 @@ class RankRun {
   /// All ranks have ended the step and none begins another; whether one follows.
   bool pause(std::uint64_t step) {
     runner_.barrier();
-    const StepReport own{runner_.storage().peak_bytes(), sent_bytes_, runner_.times().size(),
+    const StepReport own{runner_.memory().peak_bytes, sent_bytes_, runner_.times().size(),
                          program_core_seconds() - core_seconds_before_};
     bool go = false;
     if (first()) {
@@ -107,7 +108,7 @@ class RankRun {
     } else {
       control_send(world_, Rank{0}, &own, sizeof own);
       control_send(world_, Rank{0}, runner_.times().data(), own.ops * sizeof(OpTimes));
-      go = serve_pause(world_, runner_.storage()) == PauseCommand::Kind::go;
+      go = serve_pause(world_, runner_) == PauseCommand::Kind::go;
     }
     if (go) runner_.barrier();  // all begin together
     return go;
@@ -151,7 +152,8 @@ class RankRun {
 
   ProcessWorld& world_;
   const RunOptions& options_;
-  RankRunner runner_;
+  std::unique_ptr<RankWalker> made_;
+  RankWalker& runner_;
   RemoteBuffers buffers_;
   RunRecord record_;
   std::uint64_t sent_bytes_ = 0;  ///< in the last list
@@ -163,6 +165,13 @@ class RankRun {
 std::optional<RunResult> execute_rank(ProcessWorld& world, const Program& program, const Workload& workload,
                                       const DataSource& data, const RunOptions& options, const std::string& origin,
                                       Recorder* recorder) {
+  return execute_rank(world, program, options, origin, recorder, [&](const RankOptions& how) {
+    return std::make_unique<RankRunner>(program, workload, data, world, world.rank(), how);
+  });
+}
+
+std::optional<RunResult> execute_rank(ProcessWorld& world, const Program& program, const RunOptions& options,
+                                      const std::string& origin, Recorder* recorder, const RankWalkerMaker& make) {
   ORRERY_ASSERT(world.ranks() == program.mesh.size(), world.ranks(), program.mesh.size());
   const std::string who = "rank " + std::to_string(index(world.rank()));
   const auto fail = [&](const std::string& why) {
@@ -172,7 +181,7 @@ std::optional<RunResult> execute_rank(ProcessWorld& world, const Program& progra
   };
   try {
     if (recorder != nullptr) recorder->set_state(RankState::running);
-    RankRun run(world, program, workload, data, options, origin, recorder);
+    RankRun run(world, program, options, origin, recorder, make);
     std::optional<RunResult> result = run.train();
     if (recorder != nullptr) recorder->set_state(RankState::finished);
     return result;

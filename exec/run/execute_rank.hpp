@@ -1,10 +1,13 @@
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "exec/comm/world.hpp"
 #include "exec/run/execute.hpp"
+#include "exec/run/rank_runner.hpp"
 #include "exec/run/recorder.hpp"
 
 namespace orrery {
@@ -23,5 +26,11 @@ namespace orrery {
 [[nodiscard]] std::optional<RunResult> execute_rank(ProcessWorld&, const Program&, const Workload&, const DataSource&,
                                                     const RunOptions&, const std::string& origin,
                                                     Recorder* recorder = nullptr);
+
+/// The same, whatever walks the rank's lists.  It is made here, so that what goes wrong then is told like the rest.
+using RankWalkerMaker = std::function<std::unique_ptr<RankWalker>(const RankOptions&)>;
+[[nodiscard]] std::optional<RunResult> execute_rank(ProcessWorld&, const Program&, const RunOptions&,
+                                                    const std::string& origin, Recorder* recorder,
+                                                    const RankWalkerMaker&);
 
 }  // namespace orrery

@@ -43,13 +43,17 @@ void RemoteBuffers::release() {
     control_send(world_, rank, copy.now.data(), copy.now.size());
   }
   copies_.clear();
+  own_.release_found();
 }
 
-PauseCommand::Kind serve_pause(ProcessWorld& world, const Storage& own) {
+PauseCommand::Kind serve_pause(ProcessWorld& world, RankWalker& own) {
   for (;;) {
     PauseCommand command;
     control_receive(world, Rank{0}, &command, sizeof command);
-    if (command.kind == PauseCommand::Kind::go || command.kind == PauseCommand::Kind::stop) return command.kind;
+    if (command.kind == PauseCommand::Kind::go || command.kind == PauseCommand::Kind::stop) {
+      own.release_found();
+      return command.kind;
+    }
     const std::span<std::byte> bytes = own.find({BufferId{command.buffer}, command.layer, command.microbatch});
     if (command.kind == PauseCommand::Kind::write) {
       control_receive(world, Rank{0}, bytes.data(), bytes.size());

@@ -7,7 +7,7 @@
 
 #include "exec/comm/world.hpp"
 #include "exec/run/execute.hpp"
-#include "exec/run/storage.hpp"
+#include "exec/run/rank_runner.hpp"
 
 namespace orrery {
 
@@ -25,7 +25,7 @@ inline constexpr std::uint64_t control_tag = std::uint64_t{0x7ffffffeU} << 32;
 /// into them is brought back by `release`.
 class RemoteBuffers final : public RunBuffers {
  public:
-  RemoteBuffers(ProcessWorld& world, const Storage& own) : world_(world), own_(own) {}
+  RemoteBuffers(ProcessWorld& world, RankWalker& own) : world_(world), own_(own) {}
 
   [[nodiscard]] std::span<std::byte> find(Rank, const Instance&) const override;
   /// Spans that were handed out are void afterwards.
@@ -36,12 +36,12 @@ class RemoteBuffers final : public RunBuffers {
     std::vector<std::byte> now, before;
   };
   ProcessWorld& world_;
-  const Storage& own_;
+  RankWalker& own_;
   mutable std::map<std::pair<Rank, Instance>, Copy> copies_;
 };
 
 /// The other side: answers rank 0 until it says go or stop; which of the two.
-[[nodiscard]] PauseCommand::Kind serve_pause(ProcessWorld&, const Storage& own);
+[[nodiscard]] PauseCommand::Kind serve_pause(ProcessWorld&, RankWalker& own);
 
 /// Tells every other rank to go on or to stop.
 void end_pause(ProcessWorld&, bool go);

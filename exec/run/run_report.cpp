@@ -88,8 +88,7 @@ Report report_of(const PlannedRun& run, const Program& program, const RunResult&
   report.assumptions.push_back(fmt::format("median{} of {} measured steps, {:.6f} s to {:.6f} s", kept,
                                            result.times.steps, static_cast<double>(result.times.fastest) * seconds,
                                            static_cast<double>(result.times.slowest) * seconds));
-  const bool device = trace.origin == "run cuda";
-  report.assumptions.push_back(device ? "lanes side by side, a stream of the device for each lane of a rank"
+  report.assumptions.push_back(result.streams ? "lanes side by side, a stream of the device for each lane of a rank"
                                : trace.concurrent_lanes ? "lanes side by side, a thread for each lane of a rank"
                                                         : "a rank does one operation at a time");
   report.assumptions.push_back(fmt::format(

@@ -64,6 +64,7 @@ class Stream final : public DeviceStream {
     kernels_.run(kernel, operands, context);
   }
   void reduce(const ReductionShare& share) override { kernels_.reduce(share); }
+  [[nodiscard]] void* native() override { return stream_.get(); }
   [[nodiscard]] std::uint64_t scratch_bytes() const override { return kernels_.held_bytes(); }
 
  private:

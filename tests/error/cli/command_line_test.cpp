@@ -283,11 +283,25 @@ TEST_CASE("cli.gpu, cli.share-gpu: what goes with --backend cuda", "[error]") {
   CHECK(refused("run demo-2x2x2 --share-gpu") == "error: --share-gpu is for --backend cuda [cli.gpu]\n");
   CHECK(refused("run demo-2x2x2 --backend mpi --gpu 1") == "error: --gpu is for --backend cuda [cli.gpu]\n");
   CHECK(refused("run demo-2x2x2 --backend cuda") ==
-        "error: the plan has 8 ranks, and a GPU each is not covered [cli.share-gpu]\n"
+        "error: the plan has 8 ranks, and this is one process [cli.share-gpu]\n"
+        "  With --ranks 8 each is a process with a GPU; torchrun, mpirun and srun start them, too.\n"
         "  With --share-gpu all of them take turns on one GPU: the same numbers, but not the times of as many GPUs.\n");
-  CHECK(refused("run demo-2x2x2 --backend cuda --ranks 8") ==
-        "error: --ranks starts processes; ranks on a GPU are of this one [cli.ranks]\n"
-        "  For all ranks of the plan on one GPU: --backend cuda --share-gpu.\n");
+  CHECK(refused("run demo-2x2x2 --backend cuda --ranks 4") ==
+        "error: --ranks is 4, and the plan has 8 ranks [cli.ranks]\n");
+}
+
+TEST_CASE("cli.job: which rank a process is, said badly", "[error]") {
+  CHECK(refused("run demo-2x2x2 --rank 1 --world-size 8") == "error: --rank is for --backend cuda [cli.job]\n");
+  CHECK(refused("run demo-2x2x2 --nccl here.so") == "error: --nccl is for --backend cuda [cli.job]\n");
+  CHECK(refused("run demo-2x2x2 --backend cuda --rank 1") ==
+        "error: --rank needs --world-size, the number of ranks [cli.job]\n");
+  CHECK(refused("run demo-2x2x2 --backend cuda --ranks 8 --rendezvous here:1") ==
+        "error: --ranks starts all processes here, and --rank, --world-size, --local-rank and --rendezvous say which "
+        "of those that others start this one is [cli.job]\n");
+  CHECK(refused("run demo-2x2x2 --backend cuda --rank 1 --world-size 8") ==
+        "error: the flags --rank and --world-size say rank 1 of 8, but not where the ranks meet [cli.job]\n"
+        "  --rendezvous HOST:PORT, with the host of rank 0 and a free port there, or --rendezvous FILE, which all hosts "
+        "see.\n");
 }
 
 TEST_CASE("cli.steps, cli.warmup, cli.noise, cli.slowdown, cli.tolerance, cli.watchdog: numbers out of range",

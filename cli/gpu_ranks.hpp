@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/job.hpp"
+#include "exec/comm/job_place.hpp"
+#include "exec/comm/rendezvous.hpp"
+
+namespace orrery {
+
+// Ranks that are processes with a GPU each: what they are told, and what they ask.
+
+/// The environment of this process.
+[[nodiscard]] Environment process_environment();
+
+/// So that NCCL joins ranks of one GPU: each claims a host of its own, and they
+/// meet over the loopback interface; from NCCL 2.30 on NCCL does it itself when
+/// told.  What the user has set stays.
+void share_gpu_over_nccl(std::uint32_t rank, int nccl_version);
+
+/// This process's part in a job that others have started: connected with all.
+[[nodiscard]] std::unique_ptr<SocketWorld> join_job(const JobPlace&, Seconds limit, Seconds watchdog, Met& met);
+
+/// Every process's state, by rank; all must call it.
+[[nodiscard]] std::vector<JobState> told_to_all(ProcessWorld&, const JobState& own);
+
+/// Which of a host's GPUs is for the process.  Throws Error where there are too few.
+[[nodiscard]] int gpu_of(std::uint32_t local_rank, std::uint32_t first, int gpus);
+
+}  // namespace orrery

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/comm/nccl_calls.hpp"
+#include "exec/device/device_runner.hpp"
+#include "exec/device/host_device.hpp"
+#include "exec/device/nccl_transport.hpp"
+#include "exec/run/run_threads.hpp"
+#include "tests/support/program_run.hpp"
+
+namespace orrery::test {
+
+/// The stand-in for NCCL, whose ranks meet in a folder of their own.
+class NcclUnderTest {
+ public:
+  NcclUnderTest() {
+    setenv("ORRERY_NCCL_STAND_IN_FOLDER", folder_.file("").c_str(), 1);
+    calls = load_nccl(ORRERY_NCCL_STAND_IN);
+  }
+  NcclCalls calls;
+
+ private:
+  TemporaryFolder folder_;
+};
+
+/// Ranks that are threads of this process, each with a device of its own, meeting over NCCL.
+inline RunResult run_on_devices(const NcclCalls& nccl, const Program& program, const Workload& workload,
+                                const DataSource& data, const RunOptions& options) {
+  RunOptions lanes = options;
+  lanes.concurrent_lanes = true;
+  lanes.poison = false;
+  std::vector<std::unique_ptr<HostDevice>> devices;
+  for (std::uint32_t r = 0; r < program.mesh.size(); ++r) devices.push_back(std::make_unique<HostDevice>());
+  DeviceNotes notes;
+  ThreadedRanks ranks;
+  ranks.origin = "run devices";
+  ranks.make = [&](World& world, Rank rank, const RankOptions& how) {
+    Device& device = *devices[index(rank)];
+    const DeviceTransportMaker transport = [&](World& w, Communicator& communicator, Rank r) {
+      return std::make_unique<NcclTransport>(nccl, device, program, w, communicator, r, options.watchdog);
+    };
+    return std::make_unique<DeviceRunner>(device, notes, transport, program, workload, data, world, rank, how,
+                                          options.watchdog);
+  };
+  return run_threads(program, lanes, ranks);
+}
+
+}  // namespace orrery::test
