@@ -33,6 +33,7 @@ std::uint32_t FlowNetwork::link_of(LinkId id) {
     links_.back().capacity = 1e-12 * capacity_(id).base();
     ORRERY_ASSERT(links_.back().capacity > 0.0, index(id), links_.back().capacity);
     level_.push_back(links_.back().capacity);
+    is_dirty_.push_back(0);
   }
   return slot;
 }
@@ -114,9 +115,8 @@ void FlowNetwork::advance(std::vector<std::uint32_t>& ended) {
     const std::uint32_t link = link_ends_.front();
     link_ends_.remove(link);
     for (const Member& m : links_[link].members) {
-      if (flow_[m.flow].binder == link && flow_[m.flow].finish <= at) ending_.push_back(m.flow);
+      if (flow_[m.flow].binder == link && end_of(flow_[m.flow]) <= at) ending_.push_back(m.flow);
     }
-    touch(link);
   }
   while (!flow_ends_.empty() && flow_ends_.time() == at) {
     ending_.push_back(flow_ends_.front());
@@ -170,7 +170,7 @@ void FlowNetwork::enter(std::uint32_t f) {
     set_shared({f, h}, true);
     mark(l);
   }
-  fresh_.push_back(f);
+  unsure_.push_back(f);
 }
 
 /// A hop of a flow becomes shared, or the flow's alone.
@@ -185,11 +185,17 @@ void FlowNetwork::set_shared(Member m, bool shared) {
   for (std::uint32_t h = flow.first_hop + flow.shared; h < flow.first_hop + flow.hops; ++h) {
     flow.alone = std::min(flow.alone, alone_on(hops_[h]));
   }
+  unsure_.push_back(m.flow);
 }
 
 /// The flow's last byte has arrived.
 void FlowNetwork::leave(std::uint32_t f) {
-  const Flow& flow = flow_[f];
+  Flow& flow = flow_[f];
+  if (flow.binder != none) {
+    --links_[flow.binder].bound;
+    rebind(flow.binder);
+    flow.binder = none;
+  }
   for (std::uint32_t i = 0; i < flow.hops; ++i) {
     const Hop& hop = hops_[flow.first_hop + i];
     SharedLink& link = links_[hop.link];
@@ -208,8 +214,8 @@ void FlowNetwork::leave(std::uint32_t f) {
 }
 
 void FlowNetwork::mark(std::uint32_t link) {
-  if (links_[link].dirty) return;
-  links_[link].dirty = true;
+  if (is_dirty_[link] != 0) return;
+  is_dirty_[link] = 1;
   dirty_.emplace_back(level_[link], link);
   std::push_heap(dirty_.begin(), dirty_.end(), std::greater<>());
 }
@@ -220,29 +226,38 @@ void FlowNetwork::touch(std::uint32_t link) {
   touched_.push_back(link);
 }
 
+/// A flow more or less is held back by the link.
+void FlowNetwork::rebind(std::uint32_t link) {
+  links_[link].rebound = true;
+  touch(link);
+}
+
+/// Brings up to now what the link has given to each flow that it holds back.  To be called before its level changes.
+void FlowNetwork::give(std::uint32_t l) {
+  SharedLink& link = links_[l];
+  if (link.since == now_) return;
+  if (link.bound > 0) link.given += level_[l] * static_cast<double>(now_ - link.since);
+  link.since = now_;
+}
+
+/// When a flow that the link holds back ends.
+Picoseconds FlowNetwork::end_on(std::uint32_t l, double left) const {
+  const SharedLink& link = links_[l];
+  return link.since + static_cast<Picoseconds>(std::max(0.0, left - link.given) / level_[l] + 0.5);
+}
+
 /// Brings levels, rates and ends up to date with the flows of now.
 void FlowNetwork::settle() {
   while (!dirty_.empty()) {
     const std::uint32_t link = dirty_.front().second;
     std::pop_heap(dirty_.begin(), dirty_.end(), std::greater<>());
     dirty_.pop_back();
-    links_[link].dirty = false;
+    is_dirty_[link] = 0;
     update_level(link);
   }
-  if (changed_.empty() && fresh_.empty() && touched_.empty()) return;
-  ++visits_;
-  for (const std::uint32_t link : changed_) {
-    links_[link].changed = false;
-    for (const Member& m : links_[link].members) {
-      if (flow_[m.flow].visit != visits_) assign_rate(m.flow);
-    }
-  }
-  for (const std::uint32_t f : fresh_) {
-    if (flow_[f].visit != visits_) assign_rate(f);
-  }
+  for (const std::uint32_t f : unsure_) bind(f);
   for (const std::uint32_t link : touched_) refresh_end(link);
-  changed_.clear();
-  fresh_.clear();
+  unsure_.clear();
   touched_.clear();
 }
 
@@ -332,14 +347,17 @@ void FlowNetwork::compute_level(std::uint32_t l) {
     level = links_[l].weighted > 0 ? fair_level<true>(l) : fair_level<false>(l);
   }
   if (!differ(before, level)) return;
-  level_[l] = level;
-  if (!links_[l].changed) {
-    links_[l].changed = true;
-    changed_.push_back(l);
+  if (links_[l].bound > 0) {
+    give(l);
+    touch(l);
   }
+  level_[l] = level;
   const double lower = std::min(before, level);
   for (std::size_t i = 0; i < members.size(); ++i) {
     // A flow that another link holds lower still, before and after, moves nothing elsewhere.
+    if (limits_[i] < lower) continue;
+    const std::uint32_t f = members[i].flow;
+    if (flow_[f].binder == l ? limits_[i] < level : limits_[i] > level) unsure_.push_back(f);
     if (limits_[i] > lower) pass_on(l, i, std::min(before, limits_[i]), std::min(level, limits_[i]));
   }
 }
@@ -359,46 +377,68 @@ void FlowNetwork::pass_on(std::uint32_t l, std::size_t member, double before, do
   }
 }
 
-void FlowNetwork::assign_rate(std::uint32_t f) {
+/// Finds what holds the flow back now.
+void FlowNetwork::bind(std::uint32_t f) {
   Flow& flow = flow_[f];
-  flow.visit = visits_;
   double rate = flow.alone;
   std::uint32_t binder = none;
   for (const Hop *hop = &hops_[flow.first_hop], *end = hop + flow.shared; hop != end; ++hop) {
-    if (level_[hop->link] < rate) {
-      rate = level_[hop->link];
+    const double level = level_[hop->link];
+    // Of equal levels that of before counts: nothing moves then.
+    if (level < rate || (level == rate && hop->link == flow.binder)) {
+      rate = level;
       binder = hop->link;
     }
   }
-  if (rate == flow.rate && binder == flow.binder) return;
-  flow.left = std::max(0.0, flow.left - flow.rate * static_cast<double>(now_ - flow.since));
-  flow.since = now_;
-  flow.rate = rate;
-  flow.finish = now_ + static_cast<Picoseconds>(flow.left / rate + 0.5);
+  if (binder == flow.binder && (binder != none || rate == flow.rate)) return;
+  double left = flow.left;
   if (flow.binder != none) {
-    touch(flow.binder);
-  } else if (binder != none) {
-    flow_ends_.remove(f);
+    give(flow.binder);
+    left -= links_[flow.binder].given;
+    --links_[flow.binder].bound;
+    rebind(flow.binder);
+  } else {
+    left -= flow.rate * static_cast<double>(now_ - flow.since);
+  }
+  left = std::max(0.0, left);
+  if (binder != none) {
+    if (flow.binder == none) flow_ends_.remove(f);
+    give(binder);
+    flow.left = left + links_[binder].given;
+    ++links_[binder].bound;
+    rebind(binder);
+  } else {
+    flow.left = left;
+    flow.rate = rate;
+    flow.since = now_;
+    flow_ends_.set(f, now_ + static_cast<Picoseconds>(left / rate + 0.5));
   }
   flow.binder = binder;
-  if (binder != none) {
-    touch(binder);
-  } else {
-    flow_ends_.set(f, flow.finish);
-  }
 }
 
-void FlowNetwork::refresh_end(std::uint32_t link) {
-  links_[link].touched = false;
-  Picoseconds first = std::numeric_limits<Picoseconds>::max();
-  for (const Member& m : links_[link].members) {
-    if (flow_[m.flow].binder == link) first = std::min(first, flow_[m.flow].finish);
+/// Finds the first end of the flows that the link holds back.
+void FlowNetwork::refresh_end(std::uint32_t l) {
+  SharedLink& link = links_[l];
+  link.touched = false;
+  if (link.bound == 0) {
+    link.rebound = false;
+    link.given = 0.0;
+    link_ends_.remove(l);
+    return;
   }
-  if (first == std::numeric_limits<Picoseconds>::max()) {
-    link_ends_.remove(link);
-  } else {
-    link_ends_.set(link, first);
+  if (link.rebound) {
+    link.rebound = false;
+    // Begin again at zero, so that sums stay as exact as what is left.
+    give(l);
+    link.first = infinity;
+    for (const Member& m : link.members) {
+      if (flow_[m.flow].binder != l) continue;
+      flow_[m.flow].left -= link.given;
+      link.first = std::min(link.first, flow_[m.flow].left);
+    }
+    link.given = 0.0;
   }
+  link_ends_.set(l, end_on(l, link.first));
 }
 
 Bytes FlowNetwork::carried(LinkId id) const {
@@ -410,7 +450,8 @@ Bandwidth FlowNetwork::rate(std::uint32_t number) {
   settle();
   for (const SharedLink& link : links_) {
     for (const Member& m : link.members) {
-      if (flow_[m.flow].number == number) return Bandwidth::of(1e12 * flow_[m.flow].rate);
+      const Flow& flow = flow_[m.flow];
+      if (flow.number == number) return Bandwidth::of(1e12 * (flow.binder == none ? flow.rate : level_[flow.binder]));
     }
   }
   return Bandwidth::of(0.0);
