@@ -67,20 +67,21 @@ class FlowNetwork {
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
   struct Hop {
-    std::uint32_t link;      ///< of links_
-    std::uint32_t position;  ///< of the flow in the link's list
-    double weight;           ///< of the flow's rate on the link
+    double weight = 1.0;         ///< of the flow's rate on the link
+    std::uint32_t position = 0;  ///< of the flow in the link's list
   };
-  /// What is asked of a flow whenever a level is computed stands first, in one line of the cache.
-  struct Flow {
-    double alone = 0.0;  ///< most, or less where the hops that no other flow crosses give less
-    std::uint32_t first_hop = 0;
+  /// What is asked of a flow whenever a level is computed, kept close together.
+  struct Course {
+    double alone = 0.0;           ///< most, or less where the hops that no other flow crosses give less
+    std::uint32_t first_hop = 0;  ///< a multiple of four
     std::uint32_t shared = 0;     ///< of its hops, those that others cross as well; they stand first
-    std::uint32_t binder = none;  ///< the shared link that holds it back; none: it is alone there
     std::uint32_t hops = 0;
-    double left = 0.0;      ///< bytes: alone, at `since`; else what the `given` of its binder ends it at
-    double rate = 0.0;      ///< bytes per picosecond, where it is alone
-    Picoseconds since = 0;  ///< its rate holds
+    std::uint32_t binder = none;  ///< the shared link that holds it back; none: it is alone there
+  };
+  struct Flow {
+    double left = 0.0;        ///< bytes: alone, at `since`; else what the `given` of its binder ends it at
+    double rate = 0.0;        ///< bytes per picosecond, where it is alone
+    Picoseconds since = 0;    ///< its rate holds
     std::uint64_t order = 0;  ///< of its start
     double most = 0.0;        ///< rate that it never exceeds
     double payload = 0.0;
@@ -122,23 +123,24 @@ class FlowNetwork {
   void compute_level(std::uint32_t link);
   template <bool weighted>
   [[nodiscard]] double fair_level(std::uint32_t link);
-  [[nodiscard]] double alone_on(const Hop& hop) const { return links_[hop.link].capacity / hop.weight; }
-  void pass_on(std::uint32_t link, std::size_t member, double before, double after);
+  [[nodiscard]] double alone_on(std::uint32_t hop) const { return links_[hop_link_[hop]].capacity / hops_[hop].weight; }
+  void pass_on(std::uint32_t flow, double before, double after);
   void bind(std::uint32_t flow);
   void rebind(std::uint32_t link);
   void give(std::uint32_t link);
   void refresh_end(std::uint32_t link);
-  [[nodiscard]] Picoseconds end_of(const Flow& flow) const { return end_on(flow.binder, flow.left); }
   [[nodiscard]] Picoseconds end_on(std::uint32_t link, double left) const;
   [[nodiscard]] Picoseconds next_entry() const;
 
   std::function<Bandwidth(LinkId)> capacity_;
   std::vector<std::uint32_t> slot_;  ///< of a LinkId in links_, none before its first flow
   std::vector<SharedLink> links_;
-  std::vector<double> level_;  ///< of links_: bytes per picosecond; infinity where not full
+  std::vector<double> level_;   ///< of links_: bytes per picosecond; infinity where not full
   std::vector<char> is_dirty_;  ///< of links_
   std::vector<Flow> flow_;
+  std::vector<Course> course_;  ///< of flow_
   std::vector<Hop> hops_;
+  std::vector<std::uint32_t> hop_link_;  ///< of hops_: of links_; after a flow's hops the first, which has no flow
   std::vector<std::uint32_t> free_;
 
   std::vector<Waiting> in_order_;  ///< waiting flows; entries from in_order_first_ on, by time
