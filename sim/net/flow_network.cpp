@@ -22,7 +22,7 @@ bool differ(double a, double b) { return a != b && !(std::abs(a - b) <= rounding
 }  // namespace
 
 FlowNetwork::FlowNetwork(std::uint32_t links, std::function<Bandwidth(LinkId)> capacity)
-    : capacity_(std::move(capacity)), slot_(links, none) {}
+    : capacity_(std::move(capacity)), slot_(links, none), links_(1), level_(1, infinity), is_dirty_(1, 0) {}
 
 std::uint32_t FlowNetwork::link_of(LinkId id) {
   ORRERY_ASSERT(index(id) < slot_.size(), index(id), slot_.size());
@@ -33,6 +33,7 @@ std::uint32_t FlowNetwork::link_of(LinkId id) {
     links_.back().capacity = 1e-12 * capacity_(id).base();
     ORRERY_ASSERT(links_.back().capacity > 0.0, index(id), links_.back().capacity);
     level_.push_back(links_.back().capacity);
+    is_dirty_.push_back(0);
   }
   return slot;
 }
@@ -43,16 +44,18 @@ std::uint32_t FlowNetwork::new_flow(std::uint32_t hops) {
   if (free_.empty()) {
     f = static_cast<std::uint32_t>(flow_.size());
     flow_.emplace_back();
+    course_.emplace_back();
   } else {
     f = free_.back();
     free_.pop_back();
   }
   if (flow_[f].room < hops) {
-    flow_[f].room = std::bit_ceil(hops);
-    flow_[f].first_hop = static_cast<std::uint32_t>(hops_.size());
+    flow_[f].room = std::max(std::bit_ceil(hops), 4U);
+    course_[f].first_hop = static_cast<std::uint32_t>(hops_.size());
     hops_.resize(hops_.size() + flow_[f].room);
+    hop_link_.resize(hops_.size(), 0);
   }
-  flow_[f].hops = hops;
+  course_[f].hops = hops;
   return f;
 }
 
@@ -67,9 +70,12 @@ void FlowNetwork::start(Picoseconds now, std::span<const LinkId> route, std::spa
   ORRERY_ASSERT(most.base() > 0.0 && (weights.empty() || weights.size() == route.size()), most.base(), weights.size());
   const std::uint32_t f = new_flow(static_cast<std::uint32_t>(route.size()));
   Flow& flow = flow_[f];
-  for (std::size_t i = 0; i < route.size(); ++i) {
-    hops_[flow.first_hop + i] = {link_of(route[i]), 0, weights.empty() ? 1.0 : weights[i]};
+  std::uint32_t h = course_[f].first_hop;
+  for (std::size_t i = 0; i < route.size(); ++i, ++h) {
+    hop_link_[h] = link_of(route[i]);
+    hops_[h].weight = weights.empty() ? 1.0 : weights[i];
   }
+  while (h % 4 != 0) hop_link_[h++] = 0;
   flow.most = 1e-12 * most.base();
   flow.left = flow.payload = payload.base();
   flow.order = orders_++;
@@ -114,9 +120,8 @@ void FlowNetwork::advance(std::vector<std::uint32_t>& ended) {
     const std::uint32_t link = link_ends_.front();
     link_ends_.remove(link);
     for (const Member& m : links_[link].members) {
-      if (flow_[m.flow].binder == link && flow_[m.flow].finish <= at) ending_.push_back(m.flow);
+      if (course_[m.flow].binder == link && end_on(link, flow_[m.flow].left) <= at) ending_.push_back(m.flow);
     }
-    touch(link);
   }
   while (!flow_ends_.empty() && flow_ends_.time() == at) {
     ending_.push_back(flow_ends_.front());
@@ -145,71 +150,81 @@ void FlowNetwork::advance(std::vector<std::uint32_t>& ended) {
 /// The flow's first byte has arrived: from now on it takes part in its links.
 void FlowNetwork::enter(std::uint32_t f) {
   Flow& flow = flow_[f];
+  Course& course = course_[f];
   flow.since = now_;
   flow.rate = 0.0;
-  flow.binder = none;
-  if (flow.left == 0.0 || (flow.hops == 0 && flow.most == infinity)) {
-    flow.hops = 0;
+  course.binder = none;
+  if (flow.left == 0.0 || (course.hops == 0 && flow.most == infinity)) {
+    course.hops = 0;
     ending_.push_back(f);
     return;
   }
-  flow.shared = 0;
-  flow.alone = flow.most;
-  for (std::uint32_t h = flow.first_hop; h < flow.first_hop + flow.hops; ++h) {
-    const std::uint32_t l = hops_[h].link;
+  course.shared = 0;
+  course.alone = flow.most;
+  for (std::uint32_t h = course.first_hop; h < course.first_hop + course.hops; ++h) {
+    const std::uint32_t l = hop_link_[h];
     std::vector<Member>& members = links_[l].members;
     hops_[h].position = static_cast<std::uint32_t>(members.size());
     members.push_back({f, h});
     links_[l].weighted += hops_[h].weight == 1.0 ? 0 : 1;
     if (members.size() == 1) {
-      level_[l] = alone_on(hops_[h]);
-      flow.alone = std::min(flow.alone, level_[l]);
+      level_[l] = alone_on(h);
+      course.alone = std::min(course.alone, level_[l]);
       continue;
     }
     if (members.size() == 2) set_shared(members.front(), true);
     set_shared({f, h}, true);
     mark(l);
   }
-  fresh_.push_back(f);
+  unsure_.push_back(f);
 }
 
 /// A hop of a flow becomes shared, or the flow's alone.
 void FlowNetwork::set_shared(Member m, bool shared) {
-  Flow& flow = flow_[m.flow];
-  if ((m.hop < flow.first_hop + flow.shared) == shared) return;
-  const std::uint32_t border = flow.first_hop + (shared ? flow.shared++ : --flow.shared);
-  std::swap(hops_[m.hop], hops_[border]);
-  links_[hops_[border].link].members[hops_[border].position].hop = border;
-  if (border != m.hop) links_[hops_[m.hop].link].members[hops_[m.hop].position].hop = m.hop;
-  flow.alone = flow.most;
-  for (std::uint32_t h = flow.first_hop + flow.shared; h < flow.first_hop + flow.hops; ++h) {
-    flow.alone = std::min(flow.alone, alone_on(hops_[h]));
+  Course& course = course_[m.flow];
+  if ((m.hop < course.first_hop + course.shared) == shared) return;
+  const std::uint32_t border = course.first_hop + (shared ? course.shared++ : --course.shared);
+  if (border != m.hop) {
+    std::swap(hops_[m.hop], hops_[border]);
+    std::swap(hop_link_[m.hop], hop_link_[border]);
+    links_[hop_link_[border]].members[hops_[border].position].hop = border;
+    links_[hop_link_[m.hop]].members[hops_[m.hop].position].hop = m.hop;
   }
+  course.alone = flow_[m.flow].most;
+  for (std::uint32_t h = course.first_hop + course.shared; h < course.first_hop + course.hops; ++h) {
+    course.alone = std::min(course.alone, alone_on(h));
+  }
+  unsure_.push_back(m.flow);
 }
 
 /// The flow's last byte has arrived.
 void FlowNetwork::leave(std::uint32_t f) {
-  const Flow& flow = flow_[f];
-  for (std::uint32_t i = 0; i < flow.hops; ++i) {
-    const Hop& hop = hops_[flow.first_hop + i];
-    SharedLink& link = links_[hop.link];
-    link.carried += hop.weight * flow.payload;
-    link.weighted -= hop.weight == 1.0 ? 0 : 1;
+  Course& course = course_[f];
+  if (course.binder != none) {
+    --links_[course.binder].bound;
+    rebind(course.binder);
+    course.binder = none;
+  }
+  for (std::uint32_t h = course.first_hop; h < course.first_hop + course.hops; ++h) {
+    const std::uint32_t l = hop_link_[h];
+    SharedLink& link = links_[l];
+    link.carried += hops_[h].weight * flow_[f].payload;
+    link.weighted -= hops_[h].weight == 1.0 ? 0 : 1;
     const Member last = link.members.back();
-    link.members[hop.position] = last;
-    hops_[last.hop].position = hop.position;
+    link.members[hops_[h].position] = last;
+    hops_[last.hop].position = hops_[h].position;
     link.members.pop_back();
     if (link.members.empty()) {
-      level_[hop.link] = link.capacity;
+      level_[l] = link.capacity;
     } else {
-      mark(hop.link);
+      mark(l);
     }
   }
 }
 
 void FlowNetwork::mark(std::uint32_t link) {
-  if (links_[link].dirty) return;
-  links_[link].dirty = true;
+  if (is_dirty_[link] != 0) return;
+  is_dirty_[link] = 1;
   dirty_.emplace_back(level_[link], link);
   std::push_heap(dirty_.begin(), dirty_.end(), std::greater<>());
 }
@@ -220,29 +235,38 @@ void FlowNetwork::touch(std::uint32_t link) {
   touched_.push_back(link);
 }
 
+/// A flow more or less is held back by the link.
+void FlowNetwork::rebind(std::uint32_t link) {
+  links_[link].rebound = true;
+  touch(link);
+}
+
+/// Brings up to now what the link has given to each flow that it holds back.  To be called before its level changes.
+void FlowNetwork::give(std::uint32_t l) {
+  SharedLink& link = links_[l];
+  if (link.since == now_) return;
+  if (link.bound > 0) link.given += level_[l] * static_cast<double>(now_ - link.since);
+  link.since = now_;
+}
+
+/// When a flow that the link holds back ends.
+Picoseconds FlowNetwork::end_on(std::uint32_t l, double left) const {
+  const SharedLink& link = links_[l];
+  return link.since + static_cast<Picoseconds>(std::max(0.0, left - link.given) / level_[l] + 0.5);
+}
+
 /// Brings levels, rates and ends up to date with the flows of now.
 void FlowNetwork::settle() {
   while (!dirty_.empty()) {
     const std::uint32_t link = dirty_.front().second;
     std::pop_heap(dirty_.begin(), dirty_.end(), std::greater<>());
     dirty_.pop_back();
-    links_[link].dirty = false;
+    is_dirty_[link] = 0;
     update_level(link);
   }
-  if (changed_.empty() && fresh_.empty() && touched_.empty()) return;
-  ++visits_;
-  for (const std::uint32_t link : changed_) {
-    links_[link].changed = false;
-    for (const Member& m : links_[link].members) {
-      if (flow_[m.flow].visit != visits_) assign_rate(m.flow);
-    }
-  }
-  for (const std::uint32_t f : fresh_) {
-    if (flow_[f].visit != visits_) assign_rate(f);
-  }
+  for (const std::uint32_t f : unsure_) bind(f);
   for (const std::uint32_t link : touched_) refresh_end(link);
-  changed_.clear();
-  fresh_.clear();
+  unsure_.clear();
   touched_.clear();
 }
 
@@ -316,89 +340,123 @@ void FlowNetwork::compute_level(std::uint32_t l) {
     weights_.assign(limits_.size(), 0.0);
     for (std::size_t i = 0; i < members.size(); ++i) weights_[i] = hops_[members[i].hop].weight;
   }
+  // While limits are looked for, the link itself is none.
+  const double before = std::exchange(level_[l], infinity);
   for (std::size_t i = 0; i < members.size(); ++i) {
-    const Flow& flow = flow_[members[i].flow];
-    double limit = flow.alone;
-    for (const Hop *hop = &hops_[flow.first_hop], *end = hop + flow.shared; hop != end; ++hop) {
-      if (hop->link != l) limit = std::min(limit, level_[hop->link]);
+    const Course& course = course_[members[i].flow];
+    double limit = course.alone;
+    // Four at a time, without asking which: what follows the shared hops are the flow's others, and then the first link.
+    for (const std::uint32_t *hop = &hop_link_[course.first_hop], *end = hop + course.shared; hop < end; hop += 4) {
+      const double a = std::min(level_[hop[0]], level_[hop[1]]), b = std::min(level_[hop[2]], level_[hop[3]]);
+      limit = std::min(limit, std::min(a, b));
     }
     limits_[i] = limit;
   }
-  const double before = level_[l];
+  level_[l] = before;
   double level = links_[l].capacity;
   if (members.size() == 1) {
-    level = alone_on(hops_[members.front().hop]);
+    level = alone_on(members.front().hop);
   } else if (members.size() > 1) {
     level = links_[l].weighted > 0 ? fair_level<true>(l) : fair_level<false>(l);
   }
   if (!differ(before, level)) return;
-  level_[l] = level;
-  if (!links_[l].changed) {
-    links_[l].changed = true;
-    changed_.push_back(l);
+  if (links_[l].bound > 0) {
+    give(l);
+    touch(l);
   }
+  level_[l] = level;
   const double lower = std::min(before, level);
+  is_dirty_[l] = 1;  // so that nothing is passed on to the link itself
   for (std::size_t i = 0; i < members.size(); ++i) {
     // A flow that another link holds lower still, before and after, moves nothing elsewhere.
-    if (limits_[i] > lower) pass_on(l, i, std::min(before, limits_[i]), std::min(level, limits_[i]));
+    if (limits_[i] < lower) continue;
+    const std::uint32_t f = members[i].flow;
+    if (course_[f].binder == l ? limits_[i] < level : limits_[i] > level) unsure_.push_back(f);
+    if (limits_[i] > lower) pass_on(f, std::min(before, limits_[i]), std::min(level, limits_[i]));
   }
+  is_dirty_[l] = 0;
 }
 
-/// A flow of link `l` goes from one rate to another: its other links have to be
-/// looked at, except those that stay far from full.
-void FlowNetwork::pass_on(std::uint32_t l, std::size_t member, double before, double after) {
-  const Flow& flow = flow_[links_[l].members[member].flow];
-  for (const Hop *hop = &hops_[flow.first_hop], *end = hop + flow.shared; hop != end; ++hop) {
-    if (hop->link == l) continue;
-    SharedLink& other = links_[hop->link];
-    if (level_[hop->link] == infinity) {
-      other.wanted += hop->weight * (after - before);
-      if (other.wanted < not_full * other.capacity) continue;
+/// A flow goes from one rate to another: its links have to be looked at, if
+/// they are not to be anyway, except those that stay far from full.
+void FlowNetwork::pass_on(std::uint32_t f, double before, double after) {
+  const Course& course = course_[f];
+  for (std::uint32_t h = course.first_hop; h < course.first_hop + course.shared; ++h) {
+    const std::uint32_t l = hop_link_[h];
+    if (is_dirty_[l] != 0) continue;
+    if (level_[l] == infinity) {
+      SharedLink& link = links_[l];
+      link.wanted += hops_[h].weight * (after - before);
+      if (link.wanted < not_full * link.capacity) continue;
     }
-    mark(hop->link);
+    mark(l);
   }
 }
 
-void FlowNetwork::assign_rate(std::uint32_t f) {
+/// Finds what holds the flow back now.
+void FlowNetwork::bind(std::uint32_t f) {
   Flow& flow = flow_[f];
-  flow.visit = visits_;
-  double rate = flow.alone;
-  std::uint32_t binder = none;
-  for (const Hop *hop = &hops_[flow.first_hop], *end = hop + flow.shared; hop != end; ++hop) {
-    if (level_[hop->link] < rate) {
-      rate = level_[hop->link];
-      binder = hop->link;
+  Course& course = course_[f];
+  const std::uint32_t binder_before = course.binder;
+  double rate = course.alone;
+  course.binder = none;
+  for (std::uint32_t h = course.first_hop; h < course.first_hop + course.shared; ++h) {
+    const std::uint32_t l = hop_link_[h];
+    // Of equal levels that of before counts: nothing moves then.
+    if (level_[l] < rate || (level_[l] == rate && l == binder_before)) {
+      rate = level_[l];
+      course.binder = l;
     }
   }
-  if (rate == flow.rate && binder == flow.binder) return;
-  flow.left = std::max(0.0, flow.left - flow.rate * static_cast<double>(now_ - flow.since));
-  flow.since = now_;
-  flow.rate = rate;
-  flow.finish = now_ + static_cast<Picoseconds>(flow.left / rate + 0.5);
-  if (flow.binder != none) {
-    touch(flow.binder);
-  } else if (binder != none) {
-    flow_ends_.remove(f);
-  }
-  flow.binder = binder;
-  if (binder != none) {
-    touch(binder);
+  const std::uint32_t binder = course.binder;
+  if (binder == binder_before && (binder != none || rate == flow.rate)) return;
+  double left = flow.left;
+  if (binder_before != none) {
+    give(binder_before);
+    left -= links_[binder_before].given;
+    --links_[binder_before].bound;
+    rebind(binder_before);
   } else {
-    flow_ends_.set(f, flow.finish);
+    left -= flow.rate * static_cast<double>(now_ - flow.since);
+  }
+  left = std::max(0.0, left);
+  if (binder != none) {
+    if (binder_before == none) flow_ends_.remove(f);
+    give(binder);
+    flow.left = left + links_[binder].given;
+    ++links_[binder].bound;
+    rebind(binder);
+  } else {
+    flow.left = left;
+    flow.rate = rate;
+    flow.since = now_;
+    flow_ends_.set(f, now_ + static_cast<Picoseconds>(left / rate + 0.5));
   }
 }
 
-void FlowNetwork::refresh_end(std::uint32_t link) {
-  links_[link].touched = false;
-  Picoseconds first = std::numeric_limits<Picoseconds>::max();
-  for (const Member& m : links_[link].members) {
-    if (flow_[m.flow].binder == link) first = std::min(first, flow_[m.flow].finish);
+/// Finds the first end of the flows that the link holds back.
+void FlowNetwork::refresh_end(std::uint32_t l) {
+  SharedLink& link = links_[l];
+  link.touched = false;
+  if (link.bound == 0) {
+    link.rebound = false;
+    link.given = 0.0;
+    link_ends_.remove(l);
+    return;
   }
-  if (first == std::numeric_limits<Picoseconds>::max()) {
-    link_ends_.remove(link);
-  } else {
-    link_ends_.set(link, first);
+  if (link.rebound) {
+    link.rebound = false;
+    // Begin again at zero, so that sums stay as exact as what is left.
+    give(l);
+    link.first = infinity;
+    for (const Member& m : link.members) {
+      if (course_[m.flow].binder != l) continue;
+      flow_[m.flow].left -= link.given;
+      link.first = std::min(link.first, flow_[m.flow].left);
+    }
+    link.given = 0.0;
   }
+  link_ends_.set(l, end_on(l, link.first));
 }
 
 Bytes FlowNetwork::carried(LinkId id) const {
@@ -410,7 +468,9 @@ Bandwidth FlowNetwork::rate(std::uint32_t number) {
   settle();
   for (const SharedLink& link : links_) {
     for (const Member& m : link.members) {
-      if (flow_[m.flow].number == number) return Bandwidth::of(1e12 * flow_[m.flow].rate);
+      if (flow_[m.flow].number != number) continue;
+      const std::uint32_t binder = course_[m.flow].binder;
+      return Bandwidth::of(1e12 * (binder == none ? flow_[m.flow].rate : level_[binder]));
     }
   }
   return Bandwidth::of(0.0);

@@ -67,34 +67,43 @@ class FlowNetwork {
   static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
 
   struct Hop {
-    std::uint32_t link;      ///< of links_
-    std::uint32_t position;  ///< of the flow in the link's list
-    double weight;           ///< of the flow's rate on the link
+    double weight = 1.0;         ///< of the flow's rate on the link
+    std::uint32_t position = 0;  ///< of the flow in the link's list
+  };
+  /// What is asked of a flow whenever a level is computed, kept close together.
+  struct Course {
+    double alone = 0.0;           ///< most, or less where the hops that no other flow crosses give less
+    std::uint32_t first_hop = 0;  ///< a multiple of four
+    std::uint32_t shared = 0;     ///< of its hops, those that others cross as well; they stand first
+    std::uint32_t hops = 0;
+    std::uint32_t binder = none;  ///< the shared link that holds it back; none: it is alone there
   };
   struct Flow {
-    double left = 0.0;  ///< bytes, at `since`
-    double rate = 0.0;  ///< bytes per picosecond
-    Picoseconds since = 0, finish = 0;
+    double left = 0.0;        ///< bytes: alone, at `since`; else what the `given` of its binder ends it at
+    double rate = 0.0;        ///< bytes per picosecond, where it is alone
+    Picoseconds since = 0;    ///< its rate holds
     std::uint64_t order = 0;  ///< of its start
-    std::uint32_t first_hop = 0, hops = 0, room = 0;
-    std::uint32_t shared = 0;  ///< of its hops, those that others cross as well; they stand first
-    double most = 0.0;         ///< rate that it never exceeds
-    double alone = 0.0;        ///< most, or less where the other hops give less
-    std::uint32_t number = 0;
-    std::uint32_t binder = none;  ///< the shared link that holds it back; none: it is alone there
-    std::uint32_t visit = 0;      ///< last settling that looked at it
+    double most = 0.0;        ///< rate that it never exceeds
     double payload = 0.0;
+    std::uint32_t number = 0, room = 0;
   };
   struct Member {
     std::uint32_t flow, hop;  ///< hop: of hops_
   };
+  /// All flows that a link holds back have one rate, its level.  So their ends
+  /// keep their order while the level changes, and a change costs nothing per flow.
   struct SharedLink {
     double capacity = 0.0;  ///< bytes per picosecond
-    double carried = 0.0;
-    double wanted = 0.0;  ///< where it is not full: the sum of its flows' rates
+    double wanted = 0.0;    ///< where it is not full: the sum of its flows' rates
     std::vector<Member> members;
     std::uint32_t weighted = 0;  ///< members whose weight is not 1
-    bool dirty = false, changed = false, touched = false;
+    std::uint32_t bound = 0;     ///< members that it holds back
+    double given = 0.0;          ///< bytes, to each of these up to `since`
+    double first = 0.0;          ///< what `given` comes to when the first of them ends
+    Picoseconds since = 0;
+    double carried = 0.0;
+    bool touched = false;
+    bool rebound = false;  ///< which flows it holds back has changed
   };
   struct Waiting {
     Picoseconds at;
@@ -114,18 +123,24 @@ class FlowNetwork {
   void compute_level(std::uint32_t link);
   template <bool weighted>
   [[nodiscard]] double fair_level(std::uint32_t link);
-  [[nodiscard]] double alone_on(const Hop& hop) const { return links_[hop.link].capacity / hop.weight; }
-  void pass_on(std::uint32_t link, std::size_t member, double before, double after);
-  void assign_rate(std::uint32_t flow);
+  [[nodiscard]] double alone_on(std::uint32_t hop) const { return links_[hop_link_[hop]].capacity / hops_[hop].weight; }
+  void pass_on(std::uint32_t flow, double before, double after);
+  void bind(std::uint32_t flow);
+  void rebind(std::uint32_t link);
+  void give(std::uint32_t link);
   void refresh_end(std::uint32_t link);
+  [[nodiscard]] Picoseconds end_on(std::uint32_t link, double left) const;
   [[nodiscard]] Picoseconds next_entry() const;
 
   std::function<Bandwidth(LinkId)> capacity_;
   std::vector<std::uint32_t> slot_;  ///< of a LinkId in links_, none before its first flow
   std::vector<SharedLink> links_;
-  std::vector<double> level_;  ///< of links_: bytes per picosecond; infinity where not full
+  std::vector<double> level_;   ///< of links_: bytes per picosecond; infinity where not full
+  std::vector<char> is_dirty_;  ///< of links_
   std::vector<Flow> flow_;
+  std::vector<Course> course_;  ///< of flow_
   std::vector<Hop> hops_;
+  std::vector<std::uint32_t> hop_link_;  ///< of hops_: of links_; after a flow's hops the first, which has no flow
   std::vector<std::uint32_t> free_;
 
   std::vector<Waiting> in_order_;  ///< waiting flows; entries from in_order_first_ on, by time
@@ -136,11 +151,12 @@ class FlowNetwork {
   Earliest flow_ends_;  ///< by flow: ends of those that are alone on the link that holds them back
 
   std::vector<std::pair<double, std::uint32_t>> dirty_;  ///< heap: links to look at again, lowest level first
-  std::vector<std::uint32_t> changed_, touched_, fresh_, ending_;
+  std::vector<std::uint32_t> touched_, ending_;
+  std::vector<std::uint32_t> unsure_;  ///< flows that another link may hold back now, or the first
   // Scratch of compute_level, filled up with infinities and zeros to whole fours.
   std::vector<double> limits_, weights_;
   std::uint64_t orders_ = 0, levels_computed_ = 0;
-  std::uint32_t flows_ = 0, visits_ = 0;
+  std::uint32_t flows_ = 0;
   Picoseconds now_ = 0;
 };
 
