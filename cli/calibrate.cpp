@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli/calibrate_fit.hpp"
@@ -19,6 +20,25 @@
 
 namespace orrery {
 namespace {
+
+/// The file of --log: a line for every hundredth of the work, {"event":"progress","share":0.25}, written at once.
+class ProgressLog {
+ public:
+  explicit ProgressLog(const std::optional<std::string>& file) {
+    if (file) out_.open(*file);
+    if (file && !out_) throw Error(fmt::format("cannot write {}", *file));
+  }
+  void tell(double share) {
+    const int hundredths = static_cast<int>(100.0 * share);
+    if (!out_.is_open() || hundredths <= told_) return;
+    told_ = hundredths;
+    out_ << fmt::format("{{\"event\":\"progress\",\"share\":{:.2f}}}\n", share) << std::flush;
+  }
+
+ private:
+  std::ofstream out_;
+  int told_ = -1;
+};
 
 /// Fastest matrix product measured in one type.
 double best_gemm(const Calibration& c, DType type) {
@@ -43,6 +63,7 @@ class CalibrateVerb final : public Verb {
         "fit what NCCL's model of links lacks to measured collectives: a table as validate --collectives reads it");
     c.choice("--backend", backend_, {"threads", "cuda"}, "what is measured: this machine's cores, or a GPU");
     c.option("--gpu", gpu_, "--backend cuda: number of the GPU, from 0", {0, 1024});
+    c.option("--log", log_, "write how far the measurement is: a line of JSON for every hundredth");
     declare_output(c, flags_, "write the calibration here; default: where the other verbs find it");
     c.examples(
         "  orrery calibrate                 predictions for local-cpu then use it\n"
@@ -54,6 +75,9 @@ class CalibrateVerb final : public Verb {
 
   int run() override {
     if (from_ && collectives_) refuse("cli.flags", "--from and --collectives fit different constants: give one");
+    if (log_ && (from_ || collectives_)) refuse("cli.flags", "--log tells of measurements, and --from and --collectives make none");
+    refuse_standard_output("--log", log_);
+    if (log_) require_folder(*log_);
     if (from_) return fit_to_runs(flags_, *from_);
     if (collectives_) return fit_to_collectives(flags_, *collectives_);
     if (gpu_ && backend_ != "cuda") refuse("cli.gpu", "--gpu is for --backend cuda");
@@ -67,11 +91,13 @@ class CalibrateVerb final : public Verb {
     }
     if (!prints_output(flags_)) require_folder(file);
     CalibrateOptions options;
+    ProgressLog log(log_);
     catch_interrupt();
     std::optional<Ticker> ticker(std::in_place, "calibrate");
     options.progress = [&](double share) {
       if (interrupted().load()) throw Interrupted{};
       ticker->show("calibrate", static_cast<std::uint64_t>(share * 1000.0), 1000);
+      log.tell(share);
     };
     MeasuredCalibration made;
     try {
@@ -135,8 +161,10 @@ class CalibrateVerb final : public Verb {
     Calibration measured;
     {
       Ticker ticker("calibrate");
+      ProgressLog log(log_);
       measured = calibrate_device(*gpu, *device, {Precision::bf16, Precision::fp32}, {}, [&](double share) {
         ticker.show("calibrate", static_cast<std::uint64_t>(share * 1000.0), 1000);
+        log.tell(share);
       });
     }
     write_output(flags_, calibration_text(measured));
@@ -161,7 +189,7 @@ class CalibrateVerb final : public Verb {
     return status_fine;
   }
   CommonFlags flags_;
-  std::optional<std::string> from_, collectives_;
+  std::optional<std::string> from_, collectives_, log_;
   std::string backend_ = "threads";
   std::optional<std::uint32_t> gpu_;
 };

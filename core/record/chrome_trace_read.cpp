@@ -8,6 +8,24 @@
 #include "core/record/json_fields.hpp"
 
 namespace orrery {
+namespace {
+
+/// What a trace is that orrery did not write, as far as it can be told: by its first bytes, or by the keys of its object.
+std::string foreign_bytes(std::string_view text) {
+  if (text.starts_with("SQLite format 3")) return "an SQLite file, as Nsight Systems exports";
+  if (text.starts_with("\x1f\x8b")) return "compressed with gzip";
+  return {};
+}
+std::string foreign_object(const nlohmann::json& root) {
+  if (root.is_array()) return "a list of events without its writer's name";
+  if (root.contains("schemaVersion") || root.contains("deviceProperties") || root.contains("distributedInfo")) {
+    return "of PyTorch's profiler (Kineto)";
+  }
+  if (root.contains("traceEvents")) return "of another program";
+  return {};
+}
+
+}  // namespace
 
 bool looks_like_trace(std::string_view text) {
   const std::string_view start = text.substr(0, 200);
@@ -22,6 +40,18 @@ std::optional<Trace> read_chrome_trace(std::string_view text, const std::string&
     diagnostics.add({file, {}, code, message, {}, {}});
     return std::nullopt;
   };
+  const auto refuse = [&](const std::string& whose) {
+    Diagnostic m;
+    m.file = file;
+    m.code = code;
+    m.message = "this trace is " + whose + ", not one that orrery wrote";
+    m.details.push_back(
+        "Its events are kernels of streams.  What is set beside a prediction is each operation of the plan, which only "
+        "orrery run --trace and orrery simulate --trace name.");
+    diagnostics.add(std::move(m));
+    return std::nullopt;
+  };
+  if (const std::string whose = foreign_bytes(text); !whose.empty()) return refuse(whose);
   struct Slice {
     std::uint64_t rank;
     std::uint64_t op;
@@ -66,6 +96,9 @@ std::optional<Trace> read_chrome_trace(std::string_view text, const std::string&
   if (!bad_event.empty())
     return fail("an event with args.op lacks pid, ts or dur, or they are out of range: " + bad_event);
   const json* own = root.is_object() && root.contains("orrery") ? &root["orrery"] : nullptr;
+  if (own == nullptr) {
+    if (const std::string whose = foreign_object(root); !whose.empty()) return refuse(whose);
+  }
   if (own == nullptr || !own->is_object() || own->value("trace", json()) != 1) {
     return fail("this is not a trace of version 1 that orrery wrote: the key \"orrery\" is missing or different");
   }

@@ -1,7 +1,9 @@
 #include <QApplication>
 #include <QCommandLineParser>
+#include <QLocale>
 #include <QSettings>
 #include <QStandardPaths>
+#include <QTranslator>
 #include <cstdio>
 #include <filesystem>
 #include <thread>
@@ -86,11 +88,18 @@ int main(int count, char** values) {
     return 2;
   }
 
+  const std::filesystem::path models = data_folder(parser.value(data));
+  QTranslator texts;  // of the person's language, where somebody made them (tools/translations)
+  if (texts.load(QLocale(), QStringLiteral("orrery"), QStringLiteral("_"),
+                 QString::fromStdString((models / "translation").string()))) {
+    QCoreApplication::installTranslator(&texts);
+  }
+
   using namespace orrery::gui;
   QSettings settings;
   const bool drawn = parser.isSet(pictures) || parser.isSet(exported);
   use_theme(parser.isSet(dark) || (!drawn && settings.value(QStringLiteral("dark")).toBool()));
-  MainWindow window(orrery::Library(data_folder(parser.value(data))), own_calibration(),
+  MainWindow window(orrery::Library(models), own_calibration(),
                     std::thread::hardware_concurrency(), usual_dialogs());
   const QStringList given = parser.positionalArguments();
   const QString plan = given.isEmpty() ? QStringLiteral("llama-3-70b-8-dgx-h100") : given.front();

@@ -20,6 +20,7 @@
 #include "gui/app/window_tools.hpp"
 #include "gui/widgets/compare_panel.hpp"
 #include "gui/widgets/memory_panel.hpp"
+#include "gui/widgets/message_label.hpp"
 #include "gui/widgets/results_strip.hpp"
 #include "gui/widgets/search_panel.hpp"
 #include "gui/widgets/setup_panel.hpp"
@@ -77,6 +78,7 @@ MainWindow::MainWindow(Library library, std::filesystem::path own_calibration, u
     if (step->prediction != prediction_) return;
     simulating_ = false;
     timeline_->set_step(step);
+    memory_->set_step(step);
     views_->set_step(step);
     if (is_settled()) Q_EMIT settled();
   });
@@ -95,7 +97,7 @@ void MainWindow::make_panels() {
   auto* column = new QVBoxLayout(centre);
   column->setContentsMargins(0, 0, 0, 0);
   column->setSpacing(0);
-  problem_ = new QLabel(centre);
+  problem_ = new MessageLabel(centre);
   problem_->setObjectName(QStringLiteral("problem"));
   problem_->setWordWrap(true);
   problem_->setTextFormat(Qt::PlainText);
@@ -291,7 +293,7 @@ void MainWindow::take_prediction(const PredictionPointer& p) {
     simulating_ = true;
     simulate_soon_.start();
   }
-  memory_->show_report(p->report);
+  memory_->show_prediction(p);
   views_->set_prediction(p);
   compare_->set_plan(p);
   validate_->set_plan(p);
@@ -349,10 +351,7 @@ void MainWindow::wait_until_settled() {
 }
 
 void MainWindow::show_problem(const QString& text) {
-  QPalette p = palette();
-  p.setColor(QPalette::WindowText, bad_colour(is_dark(p)));
-  problem_->setPalette(p);
-  problem_->setText(text);
+  problem_->tell(text, MessageLabel::Tone::bad);
   problem_->show();
 }
 

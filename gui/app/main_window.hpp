@@ -19,6 +19,7 @@ namespace orrery::gui {
 
 class ComparePanel;
 class MemoryPanel;
+class MessageLabel;
 class PlanViews;
 class ResultsStrip;
 class SearchPanel;
@@ -68,6 +69,7 @@ class MainWindow : public QMainWindow {
   /// Handles events until what is shown belongs to the document; at most a minute.
   void wait_until_settled();
   [[nodiscard]] ComparePanel& compare_panel() { return *compare_; }
+  [[nodiscard]] MemoryPanel& memory_panel() { return *memory_; }
   [[nodiscard]] ValidatePanel& validate_panel() { return *validate_; }
   /// The newest prediction; null before the first.
   [[nodiscard]] const PredictionPointer& prediction() const { return prediction_; }
@@ -117,7 +119,7 @@ class MainWindow : public QMainWindow {
   PlanViews* views_ = nullptr;
   WindowTools* tools_ = nullptr;
   QTextBrowser* explanation_ = nullptr;
-  QLabel* problem_ = nullptr;
+  MessageLabel* problem_ = nullptr;
   QLabel* status_ = nullptr;
 };
 

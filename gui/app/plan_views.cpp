@@ -47,6 +47,8 @@ PlanViews::PlanViews(MainWindow& window, QTabWidget& tabs) : QObject(&window), w
       case LessonView::timeline: tabs_.setCurrentIndex(0); break;
       case LessonView::memory:
         window_.findChild<QDockWidget*>(QStringLiteral("memory-dock"))->show();
+        window_.resizeDocks({window_.findChild<QDockWidget*>(QStringLiteral("memory-dock")), learn_dock_}, {230, 420},
+                            Qt::Vertical);
         window_.explain(Metric::peak_memory);
         break;
       case LessonView::topology: tabs_.setCurrentWidget(topology_); break;
@@ -69,11 +71,13 @@ void PlanViews::set_step(const SimulatedPointer& step) { topology_->set_step(ste
 
 void PlanViews::show_lessons(bool on) {
   learn_dock_->setVisible(on);
-  // Explanations give way: the lesson explains.
+  // Explanations give way: the lesson explains.  So does the memory, until a step is about it.
   auto* explanation = window_.findChild<QDockWidget*>(QStringLiteral("explanation-dock"));
+  auto* memory = window_.findChild<QDockWidget*>(QStringLiteral("memory-dock"));
   const bool was = explanation->isVisible();
   explanation->setVisible(!on);
-  if (on) window_.resizeDocks({learn_dock_}, {380}, Qt::Vertical);
+  memory->setVisible(!on || (!learn_->lessons().empty() && learn_->current().view == LessonView::memory));
+  if (on) window_.resizeDocks({learn_dock_}, {420}, Qt::Vertical);
   if (!on && !was) window_.resizeDocks({explanation}, {320}, Qt::Vertical);
 }
 

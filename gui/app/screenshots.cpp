@@ -2,6 +2,7 @@
 
 #include <QCoreApplication>
 #include <QDir>
+#include <QDockWidget>
 #include <QElapsedTimer>
 #include <QPushButton>
 #include <QToolButton>
@@ -11,7 +12,9 @@
 #include "gui/app/main_window.hpp"
 #include "gui/app/plan_views.hpp"
 #include "gui/widgets/compare_panel.hpp"
+#include "gui/widgets/compare_view.hpp"
 #include "gui/widgets/learn_panel.hpp"
+#include "gui/widgets/memory_panel.hpp"
 #include "gui/widgets/moves_panel.hpp"
 #include "gui/widgets/plan_graph_panel.hpp"
 #include "gui/widgets/search_panel.hpp"
@@ -31,6 +34,11 @@ bool wait_for(const std::function<bool()>& holds, int milliseconds = 120'000) {
   }
   QCoreApplication::processEvents();
   return true;
+}
+
+/// Gives the panels on the right so many pixels.
+void widen(MainWindow& window, int width) {
+  window.resizeDocks({window.findChild<QDockWidget*>(QStringLiteral("memory-dock"))}, {width}, Qt::Horizontal);
 }
 
 }  // namespace
@@ -94,14 +102,29 @@ int take_screenshots(MainWindow& window, const QString& folder) {
          button->setChecked(false);
          button->setChecked(true);
        }},
-      {"compare",
+      {"memory-over-time",
        [&] {
          window.timeline().findChild<QToolButton*>(QStringLiteral("show-path"))->setChecked(false);
+         window.focus().show_all();
+         window.focus().set_cursor(step / 3);
+         widen(window, 440);
+         window.memory_panel().show_page(MemoryPanel::Page::over_time);
+       }},
+      {"memory-tensors",
+       [&] {
+         window.focus().set_cursor(std::nullopt);
+         window.memory_panel().show_page(MemoryPanel::Page::tensors);
+         window.explain(Metric::peak_memory);
+       }},
+      {"compare",
+       [&] {
+         window.memory_panel().show_page(MemoryPanel::Page::peak);
          window.use_layout(Layout::compare);
        }},
       {"search",
        [&] {
          window.use_layout(Layout::explore);
+         widen(window, 280);
          window.show_tab(1);
          window.explain(Metric::mfu);
        }},
@@ -113,6 +136,7 @@ int take_screenshots(MainWindow& window, const QString& folder) {
       {"graph", [&] { window.views().show(window.views().graph()); }},
       {"lesson",
        [&] {
+         window.set_baseline(nullptr);  // of another model
          window.use_layout(Layout::learn);
          LearnPanel& learn = window.views().learn();
          learn.open_lesson(2);
@@ -145,6 +169,10 @@ int take_screenshots(MainWindow& window, const QString& folder) {
   window.use_layout(Layout::validate);
   window.validate_panel().findChild<QPushButton*>(QStringLiteral("validate-run"))->click();
   good = good && wait_for([&] { return window.validate_panel().is_settled(); });
+  if (!window.validate_panel().view().comparison()) {
+    std::fprintf(stderr, "error: the plan was not trained: is the program orrery built?\n");
+    good = false;
+  }
   if (!take({"validate", [] {}})) return 3;
   window.document().history().setClean();
   if (!good) std::fprintf(stderr, "error: the window did not come to rest\n");

@@ -19,7 +19,7 @@ namespace orrery::gui {
 namespace {
 
 QString q(const std::string& text) { return QString::fromStdString(text); }
-QString tr(const char* text) { return QCoreApplication::translate("comparison", text); }
+QString tr(const char* text) { return QCoreApplication::translate("orrery::gui", text); }
 
 Cell time(double seconds) { return {q(short_text(Seconds::of(seconds), 4)), seconds}; }
 Cell signed_time(double seconds) {

@@ -273,7 +273,7 @@ void set_loads(FabricPicture& picture, const Fabric& fabric, const std::vector<L
 }
 
 TableContent hot_links_table(const FabricPicture& picture) {
-  const auto tr = [](const char* text) { return QCoreApplication::translate("tables", text); };
+  const auto tr = [](const char* text) { return QCoreApplication::translate("orrery::gui", text); };
   TableContent out;
   out.headers = {tr("Link"), tr("Load"), tr("Carries")};
   for (const HotLink& l : picture.hottest) {

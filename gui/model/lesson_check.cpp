@@ -16,7 +16,7 @@ using Kind = LessonQuestion::Kind;
 /// Options nearer to each other than this are no question.
 constexpr double least_difference = 0.01;
 
-std::string tr(const char* text) { return QCoreApplication::translate("lesson", text).toStdString(); }
+std::string tr(const char* text) { return QCoreApplication::translate("orrery::gui", text).toStdString(); }
 std::string name_of(Measure m) { return QCoreApplication::translate("measure", label_of(m)).toStdString(); }
 
 double measure_of(const PlannedRun& base, const std::vector<PlanChange>& changes, Measure m, const Pricer& price) {

@@ -22,8 +22,6 @@ namespace {
 
 constexpr int most_error_bytes = 8'000;
 
-QString translated(const char* text) { return QCoreApplication::translate("OrreryProcess", text); }
-
 }  // namespace
 
 OrreryProcess::OrreryProcess(QObject* parent) : QObject(parent) {
@@ -80,7 +78,9 @@ void OrreryProcess::calibrate(const QString& file) {
   if (is_running()) return;
   trains_ = false;
   total_ = 0;
-  QStringList arguments{QStringLiteral("calibrate")};
+  folder_ = std::make_unique<QTemporaryDir>();
+  QStringList arguments{QStringLiteral("calibrate"), QStringLiteral("--log"),
+                        folder_->filePath(QStringLiteral("log.jsonl"))};
   if (!file.isEmpty()) arguments << QStringLiteral("--output") << file;
   start(arguments);
 }
@@ -110,7 +110,7 @@ void OrreryProcess::start(const QStringList& arguments) {
   process_->start(program(), arguments);
   if (process_ == nullptr) return;  // it could not be started, and that has been told
   group_ = process_->processId();
-  if (trains_) log_timer_.start();
+  log_timer_.start();
 }
 
 void OrreryProcess::could_not_start() {
@@ -166,7 +166,6 @@ void OrreryProcess::end_group(int signal) const {
 }
 
 void OrreryProcess::look_at_log() {
-  if (!trains_) return;
   QFile log(folder_->filePath(QStringLiteral("log.jsonl")));
   if (!log.open(QIODevice::ReadOnly) || !log.seek(log_read_)) return;
   const QByteArray more = log.readAll();
@@ -177,10 +176,14 @@ void OrreryProcess::look_at_log() {
   for (qsizetype end = line_.indexOf('\n'); end >= 0; end = line_.indexOf('\n', begin)) {
     const QByteArray line = line_.mid(begin, end - begin);
     begin = end + 1;
+    if (line.startsWith("{\"event\":\"progress\"")) {
+      const double share = QJsonDocument::fromJson(line).object()[QLatin1String("share")].toDouble();
+      Q_EMIT progressed(static_cast<int>(100.0 * share), 100, QString());
+    }
     if (!line.startsWith("{\"event\":\"step\"")) continue;
     const QJsonObject step = QJsonDocument::fromJson(line).object();
     const QString note = step.contains(QLatin1String("loss"))
-                             ? translated("loss %1").arg(step[QLatin1String("loss")].toDouble(), 0, 'f', 4)
+                             ? tr("loss %1").arg(step[QLatin1String("loss")].toDouble(), 0, 'f', 4)
                              : QString();
     Q_EMIT progressed(step[QLatin1String("step")].toInt(), total_, note);
   }

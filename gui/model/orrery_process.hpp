@@ -27,6 +27,8 @@ class OrreryProcess : public QObject {
   /// What is started; an empty name looks beside this program, in the build tree and along PATH.
   void set_program(const QString& program) { program_ = program; }
   [[nodiscard]] QString program() const;
+  /// Whether what runs, or ran last, trains; else it measures.
+  [[nodiscard]] bool trains() const { return trains_; }
   [[nodiscard]] bool is_running() const { return process_ != nullptr; }
   /// The process's group; 0 where none runs.
   [[nodiscard]] qint64 group() const { return group_; }
@@ -39,7 +41,8 @@ class OrreryProcess : public QObject {
   void cancel();
 
  Q_SIGNALS:
-  /// Steps that ended, of how many (0: not known), and the loss where there is one.
+  /// Training: steps that ended, of how many, and the loss where there is one.  Measuring: hundredths of it.  Of 0:
+  /// not known.
   void progressed(int done, int total, const QString& note);
   /// Where the trace and the report are, until the next start.
   void ran(const QString& trace, const QString& report);

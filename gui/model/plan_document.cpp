@@ -6,9 +6,10 @@
 #include <QSaveFile>
 #include <QUndoCommand>
 #include <fstream>
-#include <set>
 
+#include "core/base/toml_reader.hpp"
 #include "core/plan/plan_file.hpp"
+#include "core/record/chrome_trace.hpp"
 
 namespace orrery::gui {
 namespace {
@@ -198,19 +199,33 @@ bool PlanDocument::choose_cluster(const std::string& reference, Diagnostics& d) 
 
 bool PlanDocument::take_file(const std::filesystem::path& file, Diagnostics& d) {
   const std::string name = std::filesystem::absolute(file).string();
-  if (file.extension() == ".json") return choose_model(name, d);
-  // Each kind of file has a table that no other has.
-  std::set<std::string> tables;
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    const auto end = line.find(']');
-    if (line.starts_with("[") && end != std::string::npos) tables.insert(line.substr(1, end - 1));
+  const std::string known = "Known: plans, models and clusters (.toml), and config.json of a Hugging Face model.";
+  if (file.extension() == ".json") {
+    // Traces may be long; their heads tell them.
+    std::string head(4096, ' ');
+    std::ifstream(file, std::ios::binary).read(head.data(), static_cast<std::streamsize>(head.size()));
+    if (looks_like_trace(head) || head.find("\"traceEvents\"") != std::string::npos) {
+      d.error("gui.file", fmt::format("{} is a trace", file.filename().string()),
+              {"Validate (F8), Import sets a step that orrery recorded beside the prediction; Compare (F7) takes it as the "
+               "second side."});
+      return false;
+    }
+    return choose_model(name, d);
   }
-  if (tables.contains("plan") || tables.contains("mesh")) return open(file, d);
-  if (tables.contains("model")) return choose_model(name, d);
-  if (tables.contains("cluster")) return choose_cluster(name, d);
+  const auto text = read_text(file, d);
+  if (!text) return false;
+  if (text->find('\0') != std::string::npos) {
+    d.error("gui.file", fmt::format("{} is no text", file.filename().string()), {known});
+    return false;
+  }
+  const auto root = parse_toml(*text, name, d);
+  if (!root) return false;
+  // Each kind of file has a table that no other has; a plan names what others have in tables.
+  if (root->has("plan") || root->has("mesh") || root->is_text("model") || root->is_text("cluster")) return open(file, d);
+  if (root->has("model")) return choose_model(name, d);
+  if (root->has("cluster")) return choose_cluster(name, d);
   d.error("gui.file", fmt::format("{} is nothing that can be shown here", file.filename().string()),
-          {"Known: plans, models and clusters (.toml), and config.json of a Hugging Face model."});
+          {known});
   return false;
 }
 

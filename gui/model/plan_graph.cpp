@@ -163,7 +163,7 @@ PlanGraph make_plan_graph(const Prediction& p) {
 }
 
 TableContent plan_graph_table(const PlanGraph& graph) {
-  const auto tr = [](const char* text) { return QCoreApplication::translate("tables", text); };
+  const auto tr = [](const char* text) { return QCoreApplication::translate("orrery::gui", text); };
   const auto q = [](const std::string& text) { return QString::fromStdString(text); };
   TableContent out;
   out.headers = {tr("Stage"), tr("Group"), tr("Ranks"), tr("Operation"), tr("Count"), tr("Bytes of a rank")};

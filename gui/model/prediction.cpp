@@ -16,7 +16,7 @@ CostModel costs_of(const Prediction& p) {
 
 Prediction predict_live(std::shared_ptr<const PricedRun> given) {
   const auto start = std::chrono::steady_clock::now();
-  Prediction out{given, given->run, given->prices, {}, nullptr, {}, false, 0.0};
+  Prediction out{given, given->run, given->prices, {}, nullptr, {}, {}, false, 0.0};
   const Calibration& calibration = given->prices->calibration;
   PlannedRun& run = out.run;
   ResolvedPlan resolved = resolve(run.plan, run.model, run.workload, *run.cluster, calibration);
@@ -32,6 +32,7 @@ Prediction predict_live(std::shared_ptr<const PricedRun> given) {
 
 Prediction completed(Prediction p) {
   add_process_memory(p.report, p.run, *p.program, p.prices->calibration.memory);
+  p.tensors = peak_tensors(*p.program);
   p.complete = true;
   return p;
 }

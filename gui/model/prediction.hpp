@@ -11,6 +11,7 @@
 #include "planner/resolve.hpp"
 #include "sim/cost/cost_model.hpp"
 #include "sim/des/simulate.hpp"
+#include "sim/memory/live_tensors.hpp"
 #include "validate/calibration_choice.hpp"
 
 namespace orrery::gui {
@@ -29,14 +30,16 @@ struct Prediction {
   std::vector<Resolution> resolved;  ///< what was auto
   std::shared_ptr<const Program> program;
   Report report;
-  bool complete = false;  ///< what the process holds is in the report too
-  double seconds = 0.0;   ///< that the estimate took
+  std::vector<PeakTensors> tensors;  ///< what each stage holds at its peak, as `orrery estimate --memory`; once complete
+  bool complete = false;             ///< what the process holds is in the report too
+  double seconds = 0.0;              ///< that the estimate took
 };
 
 /// Resolves, lowers and estimates: milliseconds, whatever the cluster.  Requires a run that passes check().
 /// Throws Error when ranks wait for each other forever.
 [[nodiscard]] Prediction predict_live(std::shared_ptr<const PricedRun>);
-/// The same with what the process holds, for which the allocator is played through a step: ten times as long and more.
+/// The same with what the process holds, for which the allocator is played through a step, and with the tensors of the
+/// peaks: ten times as long and more.
 [[nodiscard]] Prediction completed(Prediction);
 /// Both.
 [[nodiscard]] Prediction predict(std::shared_ptr<const PricedRun>);

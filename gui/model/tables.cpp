@@ -13,7 +13,7 @@ namespace orrery::gui {
 namespace {
 
 QString q(const std::string& text) { return QString::fromStdString(text); }
-QString tr(const char* text) { return QCoreApplication::translate("tables", text); }
+QString tr(const char* text) { return QCoreApplication::translate("orrery::gui", text); }
 
 Cell bytes(std::uint64_t n) { return {q(short_text(Bytes::of(static_cast<double>(n)))), static_cast<double>(n)}; }
 Cell time(Seconds t) { return {q(short_text(t, 4)), t.base()}; }
@@ -62,6 +62,31 @@ TableContent memory_table(const Report& r) {
     for (std::size_t role = 0; role < memory_role_count; ++role) row.cells.push_back(bytes(memory_in_role(m, role)));
     out.rows.push_back(std::move(row));
   }
+  return out;
+}
+
+TableContent tensors_table(const PeakTensors& stage) {
+  TableContent out;
+  out.headers = {tr("Tensor"), tr("Together"), tr("Of the peak"), tr("Count"), tr("Role"), tr("Whose"), tr("Shape"), tr("Type")};
+  const auto share = [&](std::uint64_t n) {
+    return percent(stage.bytes == 0 ? 0.0 : static_cast<double>(n) / static_cast<double>(stage.bytes));
+  };
+  std::uint64_t tensors = 0;
+  for (const LiveTensor& t : stage.tensors) {
+    tensors += t.count;
+    CellRow row{out.rows.size(),
+                {{q(t.name)},
+                 bytes(t.bytes),
+                 share(t.bytes),
+                 count(t.count),
+                 {q(t.role)},
+                 {q(t.where)},
+                 {q(t.shape)},
+                 {q(t.dtype)}}};
+    for (Cell& cell : row.cells) cell.tip = q(fmt::format("{}: {}", t.name, with_commas(t.bytes) + " bytes"));
+    out.rows.push_back(std::move(row));
+  }
+  out.rows.push_back({out.rows.size(), {{tr("all")}, bytes(stage.bytes), share(stage.bytes), count(tensors), {}, {}, {}, {}}});
   return out;
 }
 

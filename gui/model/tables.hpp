@@ -21,6 +21,8 @@ struct TableContent {
 [[nodiscard]] TableContent results_table(const Prediction&, const Prediction* baseline);
 /// Pipeline stages: what each holds at its peak, by role, and the peak's share of the device.  Ids are stages.
 [[nodiscard]] TableContent memory_table(const Report&);
+/// Tensors that a stage holds at its peak, equal ones together, largest first; the last row is all of them.
+[[nodiscard]] TableContent tensors_table(const PeakTensors&);
 /// What a range of the timeline holds.
 [[nodiscard]] TableContent statistics_table(const std::vector<KindStatistics>&, TimeRange, std::size_t ranks);
 /// An op, what it waited for and who waits for it.  Without an op: headers alone.

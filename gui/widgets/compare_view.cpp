@@ -23,7 +23,16 @@ CompareView::CompareView(QWidget* parent) : QWidget(parent) {
   notes_->setMargin(6);
   notes_->hide();
   column->addWidget(notes_);
-  auto* split = new QSplitter(Qt::Vertical, this);
+  // Charts without figures are no sight.
+  empty_ = new QLabel(this);
+  empty_->setObjectName(QStringLiteral("compare-message"));
+  empty_->setAlignment(Qt::AlignCenter);
+  empty_->setWordWrap(true);
+  empty_->setTextFormat(Qt::PlainText);
+  empty_->setMargin(40);
+  column->addWidget(empty_, 1);
+  auto* split = split_ = new QSplitter(Qt::Vertical, this);
+  split_->hide();
   first_ = new TimelineView(focus_, split);
   second_ = new TimelineView(focus_, split);
   first_->setAccessibleName(tr("Timeline of the first"));
@@ -63,6 +72,8 @@ void CompareView::add_table(CellTable& model, const QString& title, const char* 
 
 void CompareView::show_comparison(const ComparisonPointer& comparison) {
   comparison_ = comparison;
+  empty_->hide();
+  split_->show();
   const PlanComparison& c = *comparison;
   focus_.set_duration(std::max(c.a.timeline.duration, c.b.timeline.duration));
   const auto show = [](TimelineView& view, const ComparedSide& side, const Timeline& timeline, const auto& owner) {
@@ -90,6 +101,7 @@ void CompareView::show_comparison(const ComparisonPointer& comparison) {
 }
 
 void CompareView::set_message(const QString& message) {
+  empty_->setText(message);
   first_->set_message(message);
   second_->set_message(QStringLiteral(" "));
 }

@@ -7,6 +7,7 @@
 #include "gui/model/focus.hpp"
 
 class QLabel;
+class QSplitter;
 class QTabWidget;
 class QTableView;
 
@@ -22,7 +23,7 @@ class CompareView : public QWidget {
  public:
   explicit CompareView(QWidget* parent = nullptr);
   void show_comparison(const ComparisonPointer&);
-  /// In place of the timelines.
+  /// In place of everything until there is a comparison, and of the timelines of an older one.
   void set_message(const QString&);
   [[nodiscard]] const ComparisonPointer& comparison() const { return comparison_; }
   [[nodiscard]] Focus& focus() { return focus_; }
@@ -40,7 +41,8 @@ class CompareView : public QWidget {
   ComparisonPointer comparison_;
   TimelineView *first_, *second_;
   QTabWidget* tabs_;
-  QLabel* notes_;
+  QLabel *notes_, *empty_;
+  QSplitter* split_;
   WaterfallChart* chart_;
   CellTable figures_, waterfall_, operations_, differences_;
 };

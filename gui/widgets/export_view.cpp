@@ -20,7 +20,7 @@ constexpr int fineness = 2;        ///< of pictures in pixels
 constexpr int dots_per_inch = 96;  ///< of the screen, and of pages
 constexpr double points_per_inch = 72.0;
 
-QString tr(const char* text) { return QCoreApplication::translate("export", text); }
+QString tr(const char* text) { return QCoreApplication::translate("orrery::gui", text); }
 
 /// Charts keep pictures of themselves, so they are drawn anew: in lines, where the paper takes lines.
 void paint(QWidget& view, QPaintDevice& paper) {

@@ -11,7 +11,7 @@
 #include <QVBoxLayout>
 #include <algorithm>
 
-#include "gui/widgets/theme.hpp"
+#include "gui/widgets/message_label.hpp"
 
 namespace orrery::gui {
 namespace {
@@ -67,10 +67,8 @@ LearnPanel::LearnPanel(PlanDocument& document, QWidget* parent) : QWidget(parent
   buttons->addWidget(show_);
   buttons->addStretch();
   question_column_->addLayout(buttons);
-  verdict_ = new QLabel(question_);
+  verdict_ = new MessageLabel(question_);
   verdict_->setObjectName(QStringLiteral("lesson-verdict"));
-  verdict_->setWordWrap(true);
-  verdict_->setTextFormat(Qt::PlainText);
   verdict_->setTextInteractionFlags(Qt::TextSelectableByMouse);
   question_column_->addWidget(verdict_);
   column->addWidget(question_);
@@ -247,11 +245,9 @@ void LearnPanel::check() {
 
 void LearnPanel::tell(bool right, const QString& text) {
   right_ = right;
-  QPalette p = palette();
-  p.setColor(QPalette::WindowText, right ? good_colour(is_dark(p)) : bad_colour(is_dark(p)));
-  verdict_->setPalette(p);
   // Right and wrong are not told by the colour alone.
-  verdict_->setText((right ? QStringLiteral("\u2713 ") : QStringLiteral("\u2717 ")) + text);
+  verdict_->tell((right ? QStringLiteral("\u2713 ") : QStringLiteral("\u2717 ")) + text,
+                 right ? MessageLabel::Tone::good : MessageLabel::Tone::bad);
 }
 
 }  // namespace orrery::gui

@@ -18,6 +18,8 @@ class QVBoxLayout;
 
 namespace orrery::gui {
 
+class MessageLabel;
+
 /// Lessons: a text, a button that sets the plan, a question, and the verdict of the engine.
 class LearnPanel : public QWidget {
   Q_OBJECT
@@ -26,6 +28,8 @@ class LearnPanel : public QWidget {
   [[nodiscard]] const std::vector<Lesson>& lessons() const { return lessons_; }
   void open_lesson(std::size_t lesson, std::size_t step = 0);
   [[nodiscard]] std::size_t step() const { return step_; }
+  /// The step in hand; there must be a lesson.
+  [[nodiscard]] const LessonStep& current() const { return lesson().steps[step_]; }
   /// Sets the step's plan and asks for its view.
   void set_plan();
   void check();
@@ -37,7 +41,6 @@ class LearnPanel : public QWidget {
 
  private:
   [[nodiscard]] const Lesson& lesson() const { return lessons_[lesson_]; }
-  [[nodiscard]] const LessonStep& current() const { return lesson().steps[step_]; }
   void read_lessons();
   void show_step();
   void show_question();
@@ -64,7 +67,7 @@ class LearnPanel : public QWidget {
   QDoubleSpinBox* number_ = nullptr;
   QPushButton* check_;
   QPushButton* show_;
-  QLabel* verdict_;
+  MessageLabel* verdict_;
 };
 
 }  // namespace orrery::gui

@@ -1,6 +1,7 @@
 #include "gui/widgets/memory_panel.hpp"
 
 #include <QHeaderView>
+#include <QLabel>
 #include <QTabWidget>
 #include <QTableView>
 #include <QVBoxLayout>
@@ -11,6 +12,7 @@
 #include "core/base/units_text.hpp"
 #include "gui/model/tables.hpp"
 #include "gui/widgets/chart.hpp"
+#include "gui/widgets/memory_time_chart.hpp"
 #include "gui/widgets/theme.hpp"
 
 namespace orrery::gui {
@@ -24,7 +26,8 @@ MemoryPanel::MemoryPanel(Focus& focus, QWidget* parent) : QWidget(parent), focus
   setObjectName(QStringLiteral("memory"));
   auto* column = new QVBoxLayout(this);
   column->setContentsMargins(0, 0, 0, 0);
-  auto* tabs = new QTabWidget(this);
+  auto* tabs = tabs_ = new QTabWidget(this);
+  tabs->setObjectName(QStringLiteral("memory-pages"));
   tabs->setDocumentMode(true);
   chart_ = new QCustomPlot(tabs);
   chart_->setAccessibleName(tr("Memory of the stages, as bars; the table beside it has the figures"));
@@ -36,7 +39,10 @@ MemoryPanel::MemoryPanel(Focus& focus, QWidget* parent) : QWidget(parent), focus
   view_->setSelectionMode(QAbstractItemView::SingleSelection);
   view_->setAlternatingRowColors(true);
   view_->setShowGrid(false);
-  tabs->addTab(chart_, tr("Chart"));
+  over_time_ = new MemoryTimeChart(focus_, tabs);
+  tabs->addTab(chart_, tr("Peak"));  // in the order of Page
+  tabs->addTab(over_time_, tr("Over time"));
+  tabs->addTab(tensors_page(), tr("Tensors"));
   tabs->addTab(view_, tr("Table"));
   column->addWidget(tabs);
 
@@ -73,6 +79,65 @@ MemoryPanel::MemoryPanel(Focus& focus, QWidget* parent) : QWidget(parent), focus
       focus_.set_stage(static_cast<std::uint32_t>(table_.rows()[static_cast<std::size_t>(at.row())].id));
   });
   connect(&focus_, &Focus::stage_changed, this, [this] { follow_stage(); });
+}
+
+QWidget* MemoryPanel::tensors_page() {
+  auto* page = new QWidget(tabs_);
+  auto* column = new QVBoxLayout(page);
+  column->setContentsMargins(0, 4, 0, 0);
+  tensors_title_ = new QLabel(page);
+  tensors_title_->setMargin(4);
+  tensors_title_->setWordWrap(true);
+  tensors_title_->setTextFormat(Qt::PlainText);
+  column->addWidget(tensors_title_);
+  sorted_tensors_.setSourceModel(&tensors_);
+  sorted_tensors_.setSortRole(order_role);
+  tensors_view_ = new QTableView(page);
+  tensors_view_->setModel(&sorted_tensors_);
+  tensors_view_->setObjectName(QStringLiteral("memory-tensors"));
+  tensors_view_->setAccessibleName(tr("Tensors that a stage holds at its peak"));
+  tensors_view_->setSortingEnabled(true);
+  tensors_view_->sortByColumn(-1, Qt::AscendingOrder);  // as they come: largest first
+  tensors_view_->verticalHeader()->hide();
+  tensors_view_->verticalHeader()->setDefaultSectionSize(fontMetrics().lineSpacing() + 5);
+  tensors_view_->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+  tensors_view_->setSelectionBehavior(QAbstractItemView::SelectRows);
+  tensors_view_->setAlternatingRowColors(true);
+  tensors_view_->setFrameShape(QFrame::NoFrame);
+  tensors_view_->setShowGrid(false);
+  column->addWidget(tensors_view_, 1);
+  return page;
+}
+
+void MemoryPanel::show_page(Page page) { tabs_->setCurrentIndex(static_cast<int>(page)); }
+
+void MemoryPanel::set_step(const SimulatedPointer& step) { over_time_->set_step(step); }
+
+void MemoryPanel::show_prediction(const PredictionPointer& p) {
+  prediction_ = p;
+  show_report(p->report);
+}
+
+void MemoryPanel::show_tensors() {
+  const PeakTensors* shown = nullptr;
+  if (prediction_) {
+    // Of the stage in hand, else of the fullest.
+    for (const PeakTensors& t : prediction_->tensors) {
+      if (focus_.stage() && t.stage != *focus_.stage()) continue;
+      if (shown == nullptr || t.bytes > shown->bytes) shown = &t;
+    }
+  }
+  if (shown == nullptr) {
+    // They come behind the figures; until then those of the plan before are no answer.
+    tensors_.set({}, {});
+    tensors_title_->setText(tr("Counting\u2026"));
+    return;
+  }
+  TableContent content = tensors_table(*shown);
+  tensors_.set(std::move(content.headers), std::move(content.rows));
+  tensors_title_->setText(tr("Stage %1 at its peak, %2; equal tensors together")
+                              .arg(shown->stage)
+                              .arg(QString::fromStdString(short_text(Bytes::of(static_cast<double>(shown->bytes))))));
 }
 
 void MemoryPanel::show_report(const Report& r) {
@@ -124,6 +189,7 @@ void MemoryPanel::follow_stage() {
       if (view_->currentIndex().row() != *row) view_->setCurrentIndex(table_.index(*row, 0));
     }
   }
+  show_tensors();
   marked_->setData(at, height, true);
   marked_->setWidth(1.0);
   chart_->replot(QCustomPlot::rpQueuedReplot);

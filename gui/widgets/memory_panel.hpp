@@ -1,6 +1,8 @@
 #pragma once
 
+#include <QSortFilterProxyModel>
 #include <QWidget>
+#include <cstdint>
 #include <vector>
 
 #include "gui/model/cell_table.hpp"
@@ -11,29 +13,48 @@ class QCPBars;
 class QCPItemText;
 class QCPItemStraightLine;
 class QCustomPlot;
+class QLabel;
+class QTabWidget;
 class QTableView;
 
 namespace orrery::gui {
 
-/// What each stage holds at its peak, as stacked bars against the device's capacity, and the same as a table.
+class MemoryTimeChart;
+
+/// What each stage holds: at its peak, as stacked bars against the device's capacity and as a table; over the simulated
+/// step; and tensor by tensor.
 class MemoryPanel : public QWidget {
   Q_OBJECT
  public:
   explicit MemoryPanel(Focus&, QWidget* parent = nullptr);
-  void show_report(const Report&);
+  void show_prediction(const PredictionPointer&);
+  void set_step(const SimulatedPointer&);
   [[nodiscard]] const CellTable& table() const { return table_; }
+  [[nodiscard]] const CellTable& tensors() const { return tensors_; }
+  [[nodiscard]] MemoryTimeChart& over_time() { return *over_time_; }
+  /// Brings a page to the front.
+  enum class Page : std::uint8_t { peak, over_time, tensors, table };
+  void show_page(Page);
 
  protected:
   void changeEvent(QEvent*) override;
 
  private:
+  QWidget* tensors_page();
+  void show_report(const Report&);
+  void show_tensors();
   void dress_chart();
   void follow_stage();
 
   Focus& focus_;
-  CellTable table_;
+  PredictionPointer prediction_;
+  CellTable table_, tensors_;
+  QTabWidget* tabs_;
   QCustomPlot* chart_;
-  QTableView* view_;
+  QTableView *view_, *tensors_view_;
+  QSortFilterProxyModel sorted_tensors_;
+  QLabel* tensors_title_;
+  MemoryTimeChart* over_time_;
   std::vector<QCPBars*> bars_;
   QCPItemStraightLine* capacity_;
   QCPItemText* capacity_text_;

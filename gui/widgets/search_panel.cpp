@@ -89,6 +89,8 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   bar_->setFixedWidth(110);
   bar_->setRange(0, 1000);
   bar_->setTextVisible(false);
+  bar_->setAccessibleName(tr("How far the search is"));
+  bar_->hide();  // of a search that runs
   progress->addWidget(bar_);
   status_ = new QLabel(tr("Searches every plan for this model, workload and cluster, and proves which is best."), this);
   status_->setObjectName(QStringLiteral("search-status"));
@@ -224,6 +226,7 @@ void SearchPanel::begin(const PricedRun& on) {
   focus_.set_found(std::nullopt);
   show_plans();
   bar_->setValue(0);
+  bar_->show();
   start_->setEnabled(false);
   cancel_->setEnabled(true);
   status_->setText(tr("Searching."));
@@ -250,13 +253,13 @@ void SearchPanel::take(const FoundPlan& found) {
 void SearchPanel::finish(const std::shared_ptr<const SearchEnd>& end) {
   start_->setEnabled(true);
   cancel_->setEnabled(false);
+  bar_->hide();
   if (!end->failure.empty()) {
     status_->setText(q(end->failure));
     return;
   }
   shown_soon_.stop();
   const SearchResult& r = end->result;
-  bar_->setValue(r.complete ? 1000 : bar_->value());
   plans_ = r.plans;
   show_plans();
   std::string text;

@@ -13,7 +13,7 @@
 
 #include "core/base/units_text.hpp"
 #include "gui/widgets/dimension_editor.hpp"
-#include "gui/widgets/theme.hpp"
+#include "gui/widgets/message_label.hpp"
 
 namespace orrery::gui {
 namespace {
@@ -112,7 +112,7 @@ SetupPanel::SetupPanel(PlanDocument& document, QWidget* parent) : QWidget(parent
   scroll->setMinimumWidth(inside->minimumSizeHint().width() + scroll->verticalScrollBar()->sizeHint().width());
   outer->addWidget(scroll, 1);
 
-  answer_ = new QLabel(this);
+  answer_ = new MessageLabel(this);
   answer_->setObjectName(QStringLiteral("answer"));
   answer_->setWordWrap(true);
   answer_->setTextFormat(Qt::PlainText);
@@ -132,10 +132,7 @@ SetupPanel::SetupPanel(PlanDocument& document, QWidget* parent) : QWidget(parent
     Q_EMIT settled();
   });
   connect(&document_, &PlanDocument::answered, this, [this, hint](Dimension, bool met, const QString& text) {
-    QPalette p = palette();
-    if (!met) p.setColor(QPalette::WindowText, bad_colour(is_dark(p)));
-    answer_->setPalette(p);
-    answer_->setText(text.isEmpty() ? hint : text);
+    answer_->tell(text.isEmpty() ? hint : text, met ? MessageLabel::Tone::plain : MessageLabel::Tone::bad);
   });
   if (document_.is_open()) show_document();
 }

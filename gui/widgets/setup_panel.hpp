@@ -12,6 +12,7 @@ class QLabel;
 namespace orrery::gui {
 
 class DimensionEditor;
+class MessageLabel;
 
 /// Model, cluster, workload and plan.  A Hugging Face config.json, a model, cluster or plan file can be dropped on it.
 class SetupPanel : public QWidget {
@@ -41,7 +42,7 @@ class SetupPanel : public QWidget {
   QComboBox* model_;
   QComboBox* cluster_;
   QLabel* about_;
-  QLabel* answer_;
+  MessageLabel* answer_;
   std::vector<DimensionEditor*> editors_;
 };
 

@@ -12,7 +12,7 @@
 
 #include "core/base/units_text.hpp"
 #include "gui/widgets/compare_view.hpp"
-#include "gui/widgets/theme.hpp"
+#include "gui/widgets/message_label.hpp"
 
 namespace orrery::gui {
 
@@ -52,7 +52,7 @@ ValidatePanel::ValidatePanel(PlanDocument& document, std::function<QString(QWidg
   bar_->setAccessibleName(tr("How far the run is"));
   bar_->hide();
   state->addWidget(bar_);
-  message_ = new QLabel(this);
+  message_ = new MessageLabel(this);
   message_->setObjectName(QStringLiteral("validate-message"));
   message_->setWordWrap(true);
   message_->setTextFormat(Qt::PlainText);
@@ -75,7 +75,9 @@ ValidatePanel::ValidatePanel(PlanDocument& document, std::function<QString(QWidg
   connect(&process_, &OrreryProcess::progressed, this, [this](int done, int total, const QString& note) {
     bar_->setRange(0, total);  // 0 of 0 is a bar that only shows that there is life
     bar_->setValue(done);
-    if (total > 0) message_->setText(tr("Step %1 of %2. %3").arg(done).arg(total).arg(note));
+    if (total == 0) return;
+    message_->setText(process_.trains() ? tr("Step %1 of %2. %3").arg(done).arg(total).arg(note)
+                                        : tr("Measuring this machine\u2026 %1 %").arg(done));
   });
   connect(&process_, &OrreryProcess::ran, this, [this](const QString& trace) {
     ended(tr("Trained %1 steps; the median one is below.").arg(steps_->value()), false);
@@ -137,8 +139,7 @@ void ValidatePanel::set_beside(const std::shared_ptr<const PricedRun>& run, cons
 }
 
 void ValidatePanel::began(const QString& what) {
-  message_->setPalette(palette());
-  message_->setText(what);
+  message_->tell(what, MessageLabel::Tone::plain);
   bar_->show();
   run_->setEnabled(false);
   calibrate_->setEnabled(false);
@@ -147,10 +148,7 @@ void ValidatePanel::began(const QString& what) {
 }
 
 void ValidatePanel::ended(const QString& message, bool bad) {
-  QPalette p = palette();
-  if (bad) p.setColor(QPalette::WindowText, bad_colour(is_dark(p)));
-  message_->setPalette(p);
-  message_->setText(message);
+  message_->tell(message, bad ? MessageLabel::Tone::bad : MessageLabel::Tone::plain);
   bar_->hide();
   run_->setEnabled(true);
   calibrate_->setEnabled(true);

@@ -7,7 +7,6 @@
 #include "gui/model/orrery_process.hpp"
 #include "gui/model/plan_document.hpp"
 
-class QLabel;
 class QProgressBar;
 class QPushButton;
 class QSpinBox;
@@ -15,6 +14,7 @@ class QSpinBox;
 namespace orrery::gui {
 
 class CompareView;
+class MessageLabel;
 
 /// The plan in hand, trained on this machine, beside what was predicted of it; this machine measured; a step that was
 /// recorded elsewhere.
@@ -47,7 +47,7 @@ class ValidatePanel : public QWidget {
   QPushButton *run_, *cancel_, *calibrate_, *import_;
   QSpinBox* steps_;
   QProgressBar* bar_;
-  QLabel* message_;
+  MessageLabel* message_;
   CompareView* view_;
   bool waiting_ = false;
   OrreryProcess process_;  ///< last: ends first

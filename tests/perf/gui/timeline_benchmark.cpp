@@ -1,6 +1,5 @@
 #include <benchmark/benchmark.h>
 
-#include <QApplication>
 #include <QImage>
 #include <random>
 
@@ -96,12 +95,3 @@ BENCHMARK(timeline_cursor)->Arg(1'000'000)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace orrery::gui
-
-int main(int count, char** values) {
-  if (!qEnvironmentVariableIsSet("QT_QPA_PLATFORM")) qputenv("QT_QPA_PLATFORM", "offscreen");
-  const QApplication app(count, values);
-  QApplication::setStyle(QStringLiteral("Fusion"));
-  benchmark::Initialize(&count, values);
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
-}

@@ -1,6 +1,5 @@
 #include <benchmark/benchmark.h>
 
-#include <QApplication>
 #include <QElapsedTimer>
 #include <QEventLoop>
 #include <QTimer>
@@ -103,12 +102,3 @@ BENCHMARK(search_in_window)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace
 }  // namespace orrery::gui
-
-int main(int count, char** values) {
-  if (!qEnvironmentVariableIsSet("QT_QPA_PLATFORM")) qputenv("QT_QPA_PLATFORM", "offscreen");
-  const QApplication app(count, values);
-  QApplication::setStyle(QStringLiteral("Fusion"));
-  benchmark::Initialize(&count, values);
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
-}

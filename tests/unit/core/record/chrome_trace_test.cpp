@@ -190,7 +190,7 @@ TEST_CASE("The size of a trace is known before it is made", "[unit][record]") {
 
 TEST_CASE("Files that are no traces of ours give diagnostics", "[unit][record]") {
   CHECK(message("{\"traceEvents\":[").find("this is not JSON [trace.json]") != std::string::npos);
-  CHECK(message("{\"traceEvents\":[]}") ==
+  CHECK(message("{\"orrery\":{\"trace\":2},\"traceEvents\":[]}") ==
         "t.json: error: this is not a trace of version 1 that orrery wrote: the key \"orrery\" is missing or different "
         "[trace.json]\n");
   CHECK(message("17").find("not a trace") != std::string::npos);
@@ -210,6 +210,23 @@ TEST_CASE("Files that are no traces of ours give diagnostics", "[unit][record]")
   CHECK(message(head + "2" + tail + R"({"ph":"X","pid":0,"ts":1,"dur":-2,"args":{"op":1}}]})").find("out of range") !=
         std::string::npos);
   CHECK(message(head + "99999999999999" + tail + "]}").find("more than the file") != std::string::npos);
+}
+
+// The heads of what the exporters write: PyTorch's profiler (export_chrome_trace), Nsight Systems (--type sqlite), gzip.
+TEST_CASE("Traces of other programs are refused with what they are", "[unit][record]") {
+  const auto refused = [](const std::string& whose) {
+    return "t.json: error: this trace is " + whose +
+           ", not one that orrery wrote [trace.json]\n"
+           "  Its events are kernels of streams.  What is set beside a prediction is each operation of the plan, which "
+           "only orrery run --trace and orrery simulate --trace name.\n";
+  };
+  CHECK(message(R"({"schemaVersion":1,"deviceProperties":[{"id":0}],"distributedInfo":{"backend":"nccl","rank":0},
+    "traceEvents":[{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":1.5,"dur":2,
+    "args":{"stream":7,"correlation":3}}]})") == refused("of PyTorch's profiler (Kineto)"));
+  CHECK(message(R"({"traceEvents":[]})") == refused("of another program"));
+  CHECK(message(R"([{"ph":"X","pid":0,"ts":1,"dur":2}])") == refused("a list of events without its writer's name"));
+  CHECK(message(std::string("SQLite format 3\0rest", 20)) == refused("an SQLite file, as Nsight Systems exports"));
+  CHECK(message("\x1f\x8b\x08 packed") == refused("compressed with gzip"));
 }
 
 }  // namespace orrery
