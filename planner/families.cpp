@@ -220,8 +220,8 @@ class Expander {
     const ScheduleChoice& schedule = on_mesh().schedules[family_.schedule];
     choose(plan_, schedule);
     const auto states = static_cast<std::uint32_t>(states_with(shape_, schedule));
-    const FamilyBound here = on_device(schedule);
-    const bool none_here = here.peak > capacity_ || worst_ < rating(objective_, here.step, here.peak);
+    std::optional<FamilyBound> here;  // once the passes of some split are fast enough
+    bool none_here = false;
     Family part = family_;
     for (const std::vector<std::uint32_t>& split : splits_of(space_, shape_, schedule)) {
       plan_.stage_layers = split;
@@ -242,10 +242,14 @@ class Expander {
         ++part.split;
         continue;
       }
+      if (!here) {
+        here = on_device(schedule);
+        none_here = left_out(*here);
+      }
       const auto plain = static_cast<std::uint32_t>(shape_.plain_states);
       const auto each_here = [&](std::uint32_t begin, std::size_t count) {
         const std::uint32_t end = std::min(states, begin + static_cast<std::uint32_t>(count));
-        if (none_here && range(begin, end)) add(part, Family::Level::plan, std::max(least, here.step), here.peak);
+        if (none_here && range(begin, end)) add(part, Family::Level::plan, std::max(least, here->step), here->peak);
         for (std::uint32_t i = begin; i < end && !none_here; ++i) {
           part.state = i;
           one(part, least);
@@ -326,10 +330,14 @@ class Expander {
   FamilyBound on_device(const ScheduleChoice& schedule) {
     if (!shape_.offloads_states) return {0, 0};
     choose(plan_, shape_.states.front());
+    const std::optional<std::uint32_t> eighths = plan_.offload_activations;
+    if (shape_.blocks[family_.block].offload) plan_.offload_activations.reset();
     std::vector<FamilyPipeline> pipelines{{schedule.schedule, schedule.chunks, &splits_of(space_, shape_, schedule),
                                            states_with(shape_, schedule) > shape_.plain_states, 0, 0, 0, 0, 0}};
     bounder_.weigh(pipelines, plan_);
-    return bounder_.each_schedule(plan_, plain_zero(), pipelines, capacity_).front();
+    const FamilyBound bound = bounder_.each_schedule(plan_, plain_zero(), pipelines, capacity_).front();
+    plan_.offload_activations = eighths;
+    return bound;
   }
 
   static bool same_but_offloaded(StateChoice a, const StateChoice& b) {

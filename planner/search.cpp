@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <limits>
 #include <map>
 #include <queue>
@@ -159,6 +160,18 @@ class Frontier {
   std::map<std::uint64_t, Candidates> candidates_;  ///< by kind
 };
 
+/// Calls task(i) for each i of `order` on the threads of the arena: whoever is free takes the next.
+template <class Task>
+void take_in_turn(const std::vector<std::size_t>& order, Task&& task) {
+  const std::size_t threads =
+      std::min(order.size(), static_cast<std::size_t>(tbb::this_task_arena::max_concurrency()));
+  std::atomic<std::size_t> next{0};
+  const auto work = [&](std::size_t) {
+    for (std::size_t i = next++; i < order.size(); i = next++) task(order[i]);
+  };
+  tbb::parallel_for(std::size_t{0}, threads, work, tbb::simple_partitioner());
+}
+
 class Search {
  public:
   Search(const Space& space, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
@@ -243,6 +256,7 @@ class Search {
   /// until the least bound left exceeds the worst of the best, or enough plans are known.
   void look_around(std::size_t side_by_side, bool until_enough) {
     std::vector<Family> inner, plans;
+    std::vector<std::size_t> order;  // of looking into those: the longest work first
     std::vector<Expansion> parts;
     std::vector<Estimated> batch;
     while (!stopped_ && !(until_enough && best_.size() == options_.top)) {
@@ -278,7 +292,15 @@ class Search {
       }
       parts.assign(inner.size(), {});
       batch.assign(plans.size(), {});
-      tbb::parallel_for(std::size_t{0}, inner.size() + plans.size(), [&](std::size_t i) {
+      order.clear();
+      const auto long_work = [&](std::size_t i) { return inner[i].level <= Family::Level::blocks; };
+      for (const bool first : {true, false}) {
+        for (std::size_t i = 0; i < inner.size(); ++i) {
+          if (long_work(i) == first) order.push_back(i);
+        }
+        for (std::size_t i = 0; first && i < plans.size(); ++i) order.push_back(inner.size() + i);
+      }
+      take_in_turn(order, [&](std::size_t i) {
         if (i < inner.size()) {
           parts[i] = expand(inner[i], space_, capacity_, options_.objective, limit, bounders_.local(), orders_.local());
         } else {

@@ -14,7 +14,12 @@ std::size_t mixed(std::size_t hash, std::uint64_t n) {
 }  // namespace
 
 MeshCosts::MeshCosts(const ModelSpec& m, const Workload& w, const ClusterSpec& c, const Calibration& k)
-    : model(m), workload(w), cluster(c), calibration(k), lowered_blocks_(std::make_shared<LoweredBlocks>()) {
+    : model(m),
+      workload(w),
+      cluster(c),
+      calibration(k),
+      lowered_blocks_(std::make_shared<LoweredBlocks>()),
+      lowered_states_(std::make_shared<KnownStates>()) {
   if (mixes_kinds(model)) kinds_ = std::make_shared<const LayerKinds>(model);
 }
 
@@ -22,6 +27,7 @@ MeshCosts MeshCosts::beside() const {
   MeshCosts other(model, workload, cluster, calibration);
   other.kinds_ = kinds_;
   other.lowered_blocks_ = lowered_blocks_;
+  other.lowered_states_ = lowered_states_;
   return other;
 }
 
@@ -60,10 +66,7 @@ void MeshCosts::enter(const Plan& plan) {
   Key key{plan.mesh, plan.placement, plan.tensor, plan.collective_algorithm, plan.gradient_bucket};
   auto known = meshes_.find(key);
   if (known == meshes_.end()) {
-    if (meshes_.size() >= most_meshes) {
-      lowered_.clear();
-      meshes_.clear();
-    }
+    if (meshes_.size() >= most_meshes) meshes_.clear();
     const bool usual = plan.placement.empty() && !plan.collective_algorithm;
     CostModel costs(cluster, calibration, plan.mesh, plan.placement, plan.collective_algorithm);
     known = meshes_.try_emplace(std::move(key), OnMesh{std::move(costs), usual ? 0 : ++numbered_, {}, {}}).first;
@@ -143,13 +146,17 @@ StateCosts& MeshCosts::states_of(const Plan& plan) {
   const std::uint32_t key = plan.zero_stage * 8 + (plan.sequence_parallel ? 4U : 0U) + turned;
   const auto known = on_->states.find(key);
   if (known != on_->states.end()) return known->second;
-  StateCosts& made = on_->states.try_emplace(key, model, workload, plan, costs()).first->second;
-  lowered_.push_back(&made);
-  if (lowered_.size() > most_lowered) {
-    lowered_.front()->rest();
-    lowered_.pop_front();
-  }
-  return made;
+  KnownStates::Key all{};
+  for (std::size_t a = 0; a < axis_count; ++a) all[a] = plan.mesh.size(static_cast<Axis>(a));
+  all[axis_count] = static_cast<std::uint32_t>(plan.tensor);
+  all[axis_count + 1] = key;
+  // Placements may share nodes in other ways.
+  const bool usual = on_->number == 0;
+  return on_->states
+      .try_emplace(key, usual ? lowered_states_->of(all, model, workload, plan, costs())
+                              : std::make_shared<LoweredStates>(model, workload, plan, costs()),
+                   costs())
+      .first->second;
 }
 
 Picoseconds MeshCosts::transfer(std::uint64_t bytes, std::uint32_t levels) const {

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -56,7 +55,7 @@ class LoweredBlocks {
 class MeshCosts {
  public:
   MeshCosts(const ModelSpec&, const Workload&, const ClusterSpec&, const Calibration&);
-  /// For another thread, with the same blocks.
+  /// For another thread, with the same blocks and states.
   [[nodiscard]] MeshCosts beside() const;
 
   ModelSpec model;
@@ -118,16 +117,15 @@ class MeshCosts {
   static constexpr std::size_t most_blocks = 300;   ///< of lowered_blocks_, looked up without its lock
   static constexpr std::size_t most_times = 20000;  ///< 1 kB each
   static constexpr std::size_t most_meshes = 5000;  ///< 10 to 20 kB each
-  static constexpr std::size_t most_lowered = 64;   ///< up to 50 kB each
 
   std::shared_ptr<const LayerKinds> kinds_;
   std::shared_ptr<LoweredBlocks> lowered_blocks_;
+  std::shared_ptr<KnownStates> lowered_states_;
   std::unordered_map<BlockKey, std::shared_ptr<const BlockCosts>, BlockKeyHash> blocks_;
   std::unordered_map<TimesKey, BlockTimes, TimesHash> times_;
   std::unordered_map<Key, OnMesh, KeyHash> meshes_;
   OnMesh* on_ = nullptr;
   const Key* key_ = nullptr;
-  std::deque<StateCosts*> lowered_;  ///< that do not rest
   std::uint32_t numbered_ = 0;
   std::uint64_t visit_ = 0;
 };

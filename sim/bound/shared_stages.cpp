@@ -274,6 +274,10 @@ Picoseconds SharedStages::passes(const Plan& plan, const MeshCosts& mesh) {
   const bool copies = *plan.offload_activations > 0 && mesh.cluster.device.concurrent_lanes;
   for (std::uint32_t i = 0; i < stages_.size(); ++i) {
     const StageShare& share = shares_[i];
+    if (i > 0 && share == shares_[i - 1]) {
+      stages_[i] = stages_[i - 1];
+      continue;
+    }
     const bool first = share.first, last = share.last;
     const BlockTimes& low = *layers_.times[share.lowest()];
     const BlockTimes& top = *layers_.times[share.highest()];
