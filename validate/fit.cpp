@@ -163,7 +163,8 @@ class Fitting {
       for (int again = 0; again < 3; ++again) x += move(x, r - slope_ * (x - x_), is_out);
       const std::vector<CostFile> files = with(x);
       for (const Eigen::Index i : members) {
-        out[static_cast<std::size_t>(i)] = error_pct(step_time(run(i), costs_of(files, run(i).labels)), run(i).measured);
+        out[static_cast<std::size_t>(i)] =
+            error_pct(step_time(run(i), costs_of(files, run(i).labels)), run(i).measured);
       }
     }
     return out;

@@ -66,8 +66,9 @@ TEST_CASE("calibrate --from writes no constants that are worse than those before
   const Ran ran = run(ORRERY_PROGRAM, from + " -o " + folder.file(""));
   CAPTURE(ran.err);
   CHECK(ran.status == 1);
-  for (const char* part : {"each without its architecture and size", "36 free constants, 3 runs",
-                           "Nothing was written: the new constants are worse."}) {
+  for (const char* part :
+       {"each without its architecture and size", "each without its training program", "each without its device",
+        "36 free constants, 3 runs", "Nothing was written: the new constants are worse."}) {
     CAPTURE(part);
     CHECK(ran.out.find(part) != std::string::npos);
   }

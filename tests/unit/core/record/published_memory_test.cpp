@@ -122,16 +122,16 @@ TEST_CASE("LLaMA's layers keep 32 to 34 times their width of a token", "[unit][r
   }
 }
 
-// DeepSeek-V3 (arXiv 2412.19437, section 4.2: ranks 1536 and 512, 128 heads of 128 + 64 and 128, 8 of 256 experts and one
-// shared of 2048), bf16, FlashAttention.  Bytes of a token in a mixture layer:
+// DeepSeek-V3 (arXiv 2412.19437, section 4.2: ranks 1536 and 512, 128 heads of 128 + 64 and 128, 8 of 256 experts and
+// one shared of 2048), bf16, FlashAttention.  Bytes of a token in a mixture layer:
 //
 //     attention       4 h norm  + 4 q + 4 u latents before and behind their norms  + 4 a (d + r) queries, keys
 //                     + 4 a e values, result
-//     feed-forward    4 h norm  + 4 E logits in f32  + K (2 h + 6 f + 2 h) rows as they come, gate, up and product, rows
-//                     as they return  + 6 f shared
+//     feed-forward    4 h norm  + 4 E logits in f32  + K (2 h + 6 f + 2 h) rows as they come; gate, up and product;
+//                     rows as they return  + 6 f shared
 //
-// is 570,368.  Statistics beside it: 4 a log-sums; f32 of four norms; of each choice expert, gate, its row's slot and the
-// slot's expert.  The count of 571 kB that is usually given (201,344 of attention, 369,664 of the rest) has the
+// is 570,368.  Statistics beside it: 4 a log-sums; f32 of four norms; of each choice expert, gate, its row's slot and
+// the slot's expert.  The count of 571 kB that is usually given (201,344 of attention, 369,664 of the rest) has the
 // log-sums, and the key's rotated part once more before it is given to all heads: 2 r.
 TEST_CASE("a mixture layer of DeepSeek-V3 keeps 571 kB of a token", "[unit][record]") {
   ModelSpec m = shipped_model("deepseek-v3");

@@ -1,5 +1,5 @@
-// Memory of a pipeline's first stage as Korthikanti et al., MLSys 2023, figure 1, has it: their bars, as Calculon's table of
-// validation (calculon-ai/calculon, llm/validation.py) states them to the last bit, in GiB of each GPU.
+// Memory of a pipeline's first stage as Korthikanti et al., MLSys 2023, figure 1, has it: their bars, as Calculon's
+// table of validation (calculon-ai/calculon, llm/validation.py) states them to the last bit, in GiB of each GPU.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -76,8 +76,8 @@ double gib(std::uint64_t bytes) { return static_cast<double>(bytes) / gibibyte.b
 
 }  // namespace
 
-// 18 bytes of every element of a layer's matrices, 12 L h^2 / (t p) on a rank.  Vectors (7 h / t of biases of columns, 6 h of
-// the rest) and tables are held beside that; figure 1 neglects them.
+// 18 bytes of every element of a layer's matrices, 12 L h^2 / (t p) on a rank.  Vectors (7 h / t of biases of columns,
+// 6 h of the rest) and tables are held beside that; figure 1 neglects them.
 TEST_CASE("weights, gradients and states of a stage are those of Korthikanti's figure 1", "[unit][record]") {
   for (const Row& row : rows) {
     CAPTURE(row.model);
@@ -94,7 +94,8 @@ TEST_CASE("weights, gradients and states of a stage are those of Korthikanti's f
   }
 }
 
-// Table 2 there times layers kept: sbh (10 + 24/t + 5as/ht) or 34 sbh/t, of L layers, interleaved L (1 + (p - 1) / p v).
+// Table 2 there times layers kept: sbh (10 + 24/t + 5as/ht) or 34 sbh/t, of L layers, where interleaved of
+// L (1 + (p - 1) / p v).
 TEST_CASE("activations of a first stage are those of Korthikanti's figure 1", "[unit][record]") {
   for (const Row& row : rows) {
     CAPTURE(row.model);

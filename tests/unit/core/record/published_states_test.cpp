@@ -52,9 +52,9 @@ Workload trained_with(OptimizerKind kind, Precision precision, std::optional<DTy
 
 // Rajbhandari et al., "ZeRO", SC 2020, section 3.1: 2 + 2 + 12 bytes with Adam in mixed precision.  Megatron-LM sums
 // gradients in f32: 18 (docs of its distributed optimizer).  Momentum alone keeps one f32 less: 12 (You et al., LARS:
-// the same states as SGD with momentum).  Peng et al., "FP8-LM", 2023: 1 and 2 bytes of moments, here beside an f32 master
-// and two f32 scales for 128.  DeepSeek-V3, section 3.3: f32 gradients and masters, bf16 moments, which is 13 where the
-// weights are kept in fp8 alone and 14 where they are in bf16, as here.
+// the same states as SGD with momentum).  Peng et al., "FP8-LM", 2023: 1 and 2 bytes of moments, here beside an f32
+// master and two f32 scales for 128.  DeepSeek-V3, section 3.3: f32 gradients and masters, bf16 moments, which is 13
+// where the weights are kept in fp8 alone and 14 where they are in bf16, as here.
 TEST_CASE("optimizers take the published bytes of a parameter", "[unit][record]") {
   struct Row {
     const char* name;
@@ -100,7 +100,8 @@ TEST_CASE("Adafactor keeps sums of rows and columns", "[unit][record]") {
   CHECK(held.weights + held.gradients + held.states == Approx(8.0).margin(0.02));  // "about 8"
 }
 
-// Megatron-LM, docs of its distributed optimizer: bf16 weights, f32 gradients: 6 + 12 / d bytes; both 16 bits: 4 + 12 / d.
+// Megatron-LM, docs of its distributed optimizer: bf16 weights, f32 gradients: 6 + 12 / d bytes; both 16 bits: 4 + 12 /
+// d.
 TEST_CASE("a distributed optimizer takes 6 + 12 / d bytes of a parameter", "[unit][record]") {
   for (const std::uint32_t d : {2U, 8U, 64U}) {
     CAPTURE(d);
