@@ -249,7 +249,8 @@ TEST_CASE("ranks with different versions of the library do not begin", "[nccl]")
     });
   }
   for (std::thread& t : threads) t.join();
-  for (const std::string& s : said) CHECK(s == "rank 0 has NCCL 2.28.9 and rank 1 NCCL 2.28.10; all ranks need the same");
+  for (const std::string& s : said)
+    CHECK(s == "rank 0 has NCCL 2.28.9 and rank 1 NCCL 2.28.10; all ranks need the same");
 }
 
 #ifdef NCCL_VERSION_CODE
@@ -299,8 +300,8 @@ TEST_CASE("what is said of NCCL's functions is what nccl.h says", "[nccl]") {
                                       ncclDataType_t, ncclRedOp_t, int, ncclComm_t, cudaStream_t>);
   static_assert(std::is_invocable_r_v<ncclResult_t, decltype(&ncclSend), const void*, std::size_t, ncclDataType_t, int,
                                       ncclComm_t, cudaStream_t>);
-  static_assert(std::is_invocable_r_v<ncclResult_t, decltype(&ncclCommSplit), ncclComm_t, int, int, ncclComm_t*,
-                                      ncclConfig_t*>);
+  static_assert(
+      std::is_invocable_r_v<ncclResult_t, decltype(&ncclCommSplit), ncclComm_t, int, int, ncclComm_t*, ncclConfig_t*>);
   static_assert(std::is_invocable_r_v<ncclResult_t, decltype(&ncclCommInitRankConfig), ncclComm_t*, int, ncclUniqueId,
                                       int, ncclConfig_t*>);
 }

@@ -76,8 +76,8 @@ TEST_CASE("processes with a device each compute what threads with a device each 
       HostDevice device;
       std::vector<std::string> notes;
       const auto train = [&](const RunOptions& o) {
-        auto done = execute_device_rank(world, device, nccl.calls, "run devices", program, run.workload, *data, o,
-                                        &recorder);
+        auto done =
+            execute_device_rank(world, device, nccl.calls, "run devices", program, run.workload, *data, o, &recorder);
         std::optional<RunResult> result;
         if (!done) return result;
         notes = done->notes;

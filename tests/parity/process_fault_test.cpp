@@ -157,7 +157,8 @@ TEST_CASE("a rank that lives but does not go on is named by those who wait for i
   const PlannedRun run = four_ranks();
   const Program program = lower(run.model, run.workload, run.plan);
   const Rank rank{2};
-  static_cast<void>(check_cell(run, program, {Fault::Kind::stalls, rank, ops_by_kind(program, rank).at("compute").at(3), 1}));
+  static_cast<void>(
+      check_cell(run, program, {Fault::Kind::stalls, rank, ops_by_kind(program, rank).at("compute").at(3), 1}));
 }
 
 TEST_CASE("a run of processes without a fault is none, whatever the lanes", "[parity][fault][processes]") {
