@@ -118,7 +118,7 @@ void fill(std::vector<std::byte>& bytes, DType t, std::uint32_t seed) {
 }  // namespace
 
 TEST_CASE("every collective over NCCL gives what the host's rings give", "[parity][nccl]") {
-  const test::NcclUnderTest nccl;
+  const test::NcclUnderTest nccl(ORRERY_NCCL_STAND_IN);
   const std::uint32_t p = GENERATE(2U, 3U, 4U);
   const Program program = copies(p);
   const GroupId group = group_of_all(program);
@@ -230,7 +230,7 @@ TEST_CASE("a library that is missing, another one, or too old is refused with wh
 }
 
 TEST_CASE("ranks with different versions of the library do not begin", "[nccl]") {
-  const test::NcclUnderTest nccl;
+  const test::NcclUnderTest nccl(ORRERY_NCCL_STAND_IN);
   const Program program = copies(2);
   ThreadWorld world(2, {Seconds::of(20), {}, 1});
   std::vector<std::string> said(2);
