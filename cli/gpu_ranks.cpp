@@ -40,7 +40,8 @@ void share_gpu_over_nccl(std::uint32_t rank, int nccl_version) {
 
 std::unique_ptr<SocketWorld> join_job(const JobPlace& job, Seconds limit, Seconds watchdog, Met& met) {
   if (job.meeting.empty() && job.ranks > 1) {
-    refuse("cli.job", fmt::format("{} say rank {} of {}, but not where the ranks meet", job.source, job.rank, job.ranks),
+    refuse("cli.job",
+           fmt::format("{} say rank {} of {}, but not where the ranks meet", job.source, job.rank, job.ranks),
            {"--rendezvous HOST:PORT, with the host of rank 0 and a free port there, or --rendezvous FILE, which all "
             "hosts see."});
   }

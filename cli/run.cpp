@@ -229,8 +229,9 @@ void RunVerb::check_backend() const {
     refuse("cli.job", fmt::format("{} is for --backend cuda", flag));
   }
   if (ranks_ && place) {
-    refuse("cli.job", "--ranks starts all processes here, and --rank, --world-size, --local-rank and --rendezvous say "
-                      "which of those that others start this one is");
+    refuse("cli.job",
+           "--ranks starts all processes here, and --rank, --world-size, --local-rank and --rendezvous say "
+           "which of those that others start this one is");
   }
 }
 
@@ -245,8 +246,9 @@ int RunVerb::run() {
   require_none(d);
   if (!job || job->ranks == 1) return ranks_ ? run_on_gpus() : run_on_gpu();
   if (!ranks_) return run_in_job(*job);
-  refuse("cli.job", fmt::format("--ranks starts processes, and this is one of a job's already: {} say rank {} of {}",
-                                job->source, job->rank, job->ranks),
+  refuse("cli.job",
+         fmt::format("--ranks starts processes, and this is one of a job's already: {} say rank {} of {}", job->source,
+                     job->rank, job->ranks),
          {"Without --ranks it is that rank."});
 }
 
@@ -264,10 +266,11 @@ int RunVerb::run_on_gpu() {
   Prepared p = prepare();
   const Program& program = p.loaded.program;
   if (program.mesh.size() > 1 && !share_gpu_) {
-    refuse("cli.share-gpu", fmt::format("the plan has {} ranks, and this is one process", program.mesh.size()),
-           {fmt::format("With --ranks {} each is a process with a GPU; torchrun, mpirun and srun start them, too.",
-                        program.mesh.size()),
-            "With --share-gpu all of them take turns on one GPU: the same numbers, but not the times of as many GPUs."});
+    refuse(
+        "cli.share-gpu", fmt::format("the plan has {} ranks, and this is one process", program.mesh.size()),
+        {fmt::format("With --ranks {} each is a process with a GPU; torchrun, mpirun and srun start them, too.",
+                     program.mesh.size()),
+         "With --share-gpu all of them take turns on one GPU: the same numbers, but not the times of as many GPUs."});
   }
   const std::unique_ptr<Device> gpu = open_cuda_device(cuda_module(), static_cast<int>(gpu_.value_or(0)));
   const double needed = needed_bytes(program);
@@ -312,8 +315,9 @@ int RunVerb::train_on_gpu(ProcessWorld& world, int number, const NcclCalls& nccl
     DeviceRun run = *train();
     p.notes = std::move(run.notes);
     if (share_gpu_) {
-      p.notes.push_back("the ranks share one GPU and meet over the loopback interface or inside it: times are not "
-                        "those of as many GPUs");
+      p.notes.push_back(
+          "the ranks share one GPU and meet over the loopback interface or inside it: times are not "
+          "those of as many GPUs");
     }
     return std::move(run.result);
   });
@@ -355,8 +359,7 @@ int RunVerb::run_on_gpus() {
 
 int RunVerb::run_in_job(const JobPlace& job) {
   Met met;
-  const std::unique_ptr<SocketWorld> world =
-      join_job(job, Seconds::of(watchdog_), Seconds::of(watchdog_), met);
+  const std::unique_ptr<SocketWorld> world = join_job(job, Seconds::of(watchdog_), Seconds::of(watchdog_), met);
   std::optional<Prepared> p;
   std::optional<RunCheckpoints> checkpoints;
   std::optional<NcclCalls> nccl;

@@ -126,7 +126,8 @@ std::string first_host(const std::string& list) {
   if (close == std::string::npos) return list;
   const std::size_t end_of_first = list.find_first_of("-,]", open);
   const std::size_t end_of_name = list.find(',', close);
-  const std::string after = list.substr(close + 1, end_of_name == std::string::npos ? end_of_name : end_of_name - close - 1);
+  const std::string after =
+      list.substr(close + 1, end_of_name == std::string::npos ? end_of_name : end_of_name - close - 1);
   return list.substr(0, open) + list.substr(open + 1, end_of_first - open - 1) + after;
 }
 
@@ -136,11 +137,12 @@ std::optional<JobPlace> find_job(const JobFlags& flags, const Environment& envir
   std::vector<Found> found;
   if (flags.rank || flags.ranks) {
     if (!flags.rank || !flags.ranks) {
-      d.error("cli.job", fmt::format("{} needs {}", flags.rank ? "--rank" : "--world-size",
-                                     flags.rank ? "--world-size, the number of ranks" : "--rank, which of them this is"));
+      d.error("cli.job",
+              fmt::format("{} needs {}", flags.rank ? "--rank" : "--world-size",
+                          flags.rank ? "--world-size, the number of ranks" : "--rank, which of them this is"));
     } else if (*flags.rank >= *flags.ranks) {
-      d.error("cli.job", fmt::format("--rank is {}, and --world-size is {}: ranks count from 0", *flags.rank,
-                                     *flags.ranks));
+      d.error("cli.job",
+              fmt::format("--rank is {}, and --world-size is {}: ranks count from 0", *flags.rank, *flags.ranks));
     } else {
       found.emplace_back();
       found.back().place.rank = *flags.rank;

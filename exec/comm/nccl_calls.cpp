@@ -50,8 +50,8 @@ NcclCalls load_nccl(const std::string& library) {
   find(calls.send, "ncclSend");
   find(calls.receive, "ncclRecv");
   if (calls.get_version(&calls.version) != NcclCalls::success || calls.version < NcclCalls::oldest) {
-    throw Error(library + " is NCCL " + nccl_version_text(calls.version) + "; " +
-                nccl_version_text(NcclCalls::oldest) + " or later is needed.");
+    throw Error(library + " is NCCL " + nccl_version_text(calls.version) + "; " + nccl_version_text(NcclCalls::oldest) +
+                " or later is needed.");
   }
   return calls;
 }

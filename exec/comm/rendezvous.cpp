@@ -68,8 +68,8 @@ class Meeting {
  public:
   explicit Meeting(const RendezvousOptions& options)
       : options_(options),
-        until_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                  std::chrono::duration<double>(options.limit.base()))) {
+        until_(Clock::now() +
+               std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.limit.base()))) {
     hello_.rank = options.rank;
     hello_.ranks = options.ranks;
     hello_.job = mixed(options.job);
@@ -379,8 +379,8 @@ class Meeting {
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(std::min(50, left_ms())));
     } while (left_ms() > 0);
-    throw Error(fmt::format("rank {} has waited {:g} s for rank 0 at {}: {}", options_.rank, options_.limit.base(), where,
-                            why));
+    throw Error(fmt::format("rank {} has waited {:g} s for rank 0 at {}: {}", options_.rank, options_.limit.base(),
+                            where, why));
   }
 
   /// All addresses of this host, those of the network first.

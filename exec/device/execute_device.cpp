@@ -64,11 +64,10 @@ std::optional<DeviceRun> execute_device_rank(ProcessWorld& world, Device& device
   const DeviceTransportMaker transport = [&](World& w, Communicator& communicator, Rank rank) {
     return std::make_unique<NcclTransport>(nccl, device, program, w, communicator, rank, options.watchdog);
   };
-  auto result =
-      execute_rank(world, program, on_streams(options), origin, recorder, [&](const RankOptions& how) {
-        return std::make_unique<DeviceRunner>(device, notes, transport, program, workload, data, world, world.rank(),
-                                              how, options.watchdog);
-      });
+  auto result = execute_rank(world, program, on_streams(options), origin, recorder, [&](const RankOptions& how) {
+    return std::make_unique<DeviceRunner>(device, notes, transport, program, workload, data, world, world.rank(), how,
+                                          options.watchdog);
+  });
   if (!result) return std::nullopt;
   return finished(*std::move(result), device, notes,
                   fmt::format("{} processes, each with a device; messages by NCCL {}", program.mesh.size(),

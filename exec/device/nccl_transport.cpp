@@ -114,8 +114,8 @@ struct NcclTransport::Job {
         break;
       case Collective::Kind::all_gather:
         for (std::size_t i = 0; i + 1 < views.size(); i += 2) {
-          require(calls.all_gather(views[i].data, views[i + 1].data, bytes_of(views[i]), NcclCalls::u8, on.get(),
-                                   queue()));
+          require(
+              calls.all_gather(views[i].data, views[i + 1].data, bytes_of(views[i]), NcclCalls::u8, on.get(), queue()));
         }
         break;
       case Collective::Kind::broadcast:
@@ -229,9 +229,9 @@ NcclCalls::Id NcclTransport::shared_id() {
   std::vector<Rank> ranks;
   for (std::uint32_t r = 0; r < program_.mesh.size(); ++r) ranks.push_back(Rank{r});
   std::vector<Told> all(ranks.size());
-  const MemoryView views[2] = {{reinterpret_cast<std::byte*>(&mine), DType::u8, sizeof mine, View::Use::read},
-                               {reinterpret_cast<std::byte*>(all.data()), DType::u8, sizeof(Told) * all.size(),
-                                View::Use::write}};
+  const MemoryView views[2] = {
+      {reinterpret_cast<std::byte*>(&mine), DType::u8, sizeof mine, View::Use::read},
+      {reinterpret_cast<std::byte*>(all.data()), DType::u8, sizeof(Told) * all.size(), View::Use::write}};
   Collective tell;
   tell.kind = Collective::Kind::all_gather;
   CollectiveScratch scratch;
@@ -262,7 +262,8 @@ std::byte* NcclTransport::scratch(DeviceStream& stream, std::uint64_t bytes) {
   Scratch& block = scratch_[&stream];
   if (block.bytes >= bytes) return block.at;
   std::byte* const more = device_.allocate(bytes);
-  if (more == nullptr) throw Error("no device memory for " + std::to_string(bytes) + " bytes that sums are received in");
+  if (more == nullptr)
+    throw Error("no device memory for " + std::to_string(bytes) + " bytes that sums are received in");
   if (block.at != nullptr) old_scratch_.push_back(block.at);
   scratch_bytes_ += bytes - block.bytes;
   block = {more, bytes};

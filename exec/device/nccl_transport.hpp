@@ -59,7 +59,7 @@ class NcclTransport final : public DeviceTransport {
   Seconds limit_;
   NcclGroups groups_;
   std::unique_ptr<NcclCommunicator> all_;
-  std::vector<std::unique_ptr<NcclCommunicator>> parts_;                 ///< by NcclGroups::parts; null: not in one
+  std::vector<std::unique_ptr<NcclCommunicator>> parts_;                  ///< by NcclGroups::parts; null: not in one
   std::map<std::uint32_t, std::unique_ptr<NcclCommunicator>> exchanges_;  ///< by exchange_key
   std::map<DeviceStream*, Scratch> scratch_;
   std::vector<std::byte*> old_scratch_;  ///< still in use by the list

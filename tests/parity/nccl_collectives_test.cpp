@@ -118,7 +118,7 @@ void fill(std::vector<std::byte>& bytes, DType t, std::uint32_t seed) {
 }  // namespace
 
 TEST_CASE("every collective over NCCL gives what the host's rings give", "[parity][nccl]") {
-  const test::NcclUnderTest nccl;
+  const test::NcclUnderTest nccl(ORRERY_NCCL_STAND_IN);
   const std::uint32_t p = GENERATE(2U, 3U, 4U);
   const Program program = copies(p);
   const GroupId group = group_of_all(program);
@@ -230,7 +230,7 @@ TEST_CASE("a library that is missing, another one, or too old is refused with wh
 }
 
 TEST_CASE("ranks with different versions of the library do not begin", "[nccl]") {
-  const test::NcclUnderTest nccl;
+  const test::NcclUnderTest nccl(ORRERY_NCCL_STAND_IN);
   const Program program = copies(2);
   ThreadWorld world(2, {Seconds::of(20), {}, 1});
   std::vector<std::string> said(2);
@@ -249,7 +249,8 @@ TEST_CASE("ranks with different versions of the library do not begin", "[nccl]")
     });
   }
   for (std::thread& t : threads) t.join();
-  for (const std::string& s : said) CHECK(s == "rank 0 has NCCL 2.28.9 and rank 1 NCCL 2.28.10; all ranks need the same");
+  for (const std::string& s : said)
+    CHECK(s == "rank 0 has NCCL 2.28.9 and rank 1 NCCL 2.28.10; all ranks need the same");
 }
 
 #ifdef NCCL_VERSION_CODE
@@ -299,8 +300,8 @@ TEST_CASE("what is said of NCCL's functions is what nccl.h says", "[nccl]") {
                                       ncclDataType_t, ncclRedOp_t, int, ncclComm_t, cudaStream_t>);
   static_assert(std::is_invocable_r_v<ncclResult_t, decltype(&ncclSend), const void*, std::size_t, ncclDataType_t, int,
                                       ncclComm_t, cudaStream_t>);
-  static_assert(std::is_invocable_r_v<ncclResult_t, decltype(&ncclCommSplit), ncclComm_t, int, int, ncclComm_t*,
-                                      ncclConfig_t*>);
+  static_assert(
+      std::is_invocable_r_v<ncclResult_t, decltype(&ncclCommSplit), ncclComm_t, int, int, ncclComm_t*, ncclConfig_t*>);
   static_assert(std::is_invocable_r_v<ncclResult_t, decltype(&ncclCommInitRankConfig), ncclComm_t*, int, ncclUniqueId,
                                       int, ncclConfig_t*>);
 }

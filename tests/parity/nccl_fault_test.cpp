@@ -66,7 +66,7 @@ double since(std::chrono::steady_clock::time_point start) {
 
 TEST_CASE("a rank with a device that is killed, stopped, leaves, throws or stalls ends the run, named",
           "[parity][fault][nccl]") {
-  const test::NcclUnderTest nccl;
+  const test::NcclUnderTest nccl(ORRERY_NCCL_STAND_IN);
   const PlannedRun run = four_ranks();
   const Program program = lower(run.model, run.workload, run.plan);
   const auto data = synthetic_data(run.model.vocabulary, 1);
@@ -115,7 +115,7 @@ TEST_CASE("a rank with a device that is killed, stopped, leaves, throws or stall
 
 // As torchrun or srun start them: nobody watches but the ranks themselves.
 TEST_CASE("where no launcher watches, a rank that is killed is noticed by the others", "[parity][fault][nccl]") {
-  const test::NcclUnderTest nccl;
+  const test::NcclUnderTest nccl(ORRERY_NCCL_STAND_IN);
   const PlannedRun run = four_ranks();
   const Program program = lower(run.model, run.workload, run.plan);
   const auto data = synthetic_data(run.model.vocabulary, 1);

@@ -31,7 +31,7 @@ std::string lines(const std::vector<std::string>& all) {
 
 TEST_CASE("plans on devices that meet over NCCL give the loss, gradients, updates, peaks and traffic of the reference",
           "[parity][nccl]") {
-  const test::NcclUnderTest nccl;
+  const test::NcclUnderTest nccl(ORRERY_NCCL_STAND_IN);
   test::RandomRunLimits limits;
   limits.max_ranks = 8;
   const std::uint64_t plans = std::getenv("ORRERY_LONG_TESTS") != nullptr ? 300 : 16;
@@ -55,7 +55,7 @@ TEST_CASE("plans on devices that meet over NCCL give the loss, gradients, update
 
 // Rank 0's process has what all ranks made; it leaves what it thinks of it in a file for this one.
 TEST_CASE("processes with a device each compute what threads with a device each do, to the bit", "[parity][nccl]") {
-  const test::NcclUnderTest nccl;
+  const test::NcclUnderTest nccl(ORRERY_NCCL_STAND_IN);
   test::RandomRunLimits limits;
   limits.max_ranks = 8;
   for (std::uint64_t seed = 7200; seed < 7204; ++seed) {
@@ -76,8 +76,8 @@ TEST_CASE("processes with a device each compute what threads with a device each 
       HostDevice device;
       std::vector<std::string> notes;
       const auto train = [&](const RunOptions& o) {
-        auto done = execute_device_rank(world, device, nccl.calls, "run devices", program, run.workload, *data, o,
-                                        &recorder);
+        auto done =
+            execute_device_rank(world, device, nccl.calls, "run devices", program, run.workload, *data, o, &recorder);
         std::optional<RunResult> result;
         if (!done) return result;
         notes = done->notes;

@@ -1,10 +1,12 @@
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
@@ -92,7 +94,8 @@ Outcome run_with(const PlannedRun& run, const Program& program, const RunOptions
 }
 
 /// A cell of the matrix: the culprit, its op and the last ops of everyone are named within the time.
-void check_cell(const PlannedRun& run, const Program& program, const Fault& fault) {
+/// Seconds from the start of the processes to the end of the last.
+double check_cell(const PlannedRun& run, const Program& program, const Fault& fault) {
   RunOptions options;
   options.steps = 2;
   options.watchdog = Seconds::of(fault.kind == Fault::Kind::stalls ? 4 * timeout : far_off);
@@ -122,6 +125,7 @@ void check_cell(const PlannedRun& run, const Program& program, const Fault& faul
   }
   // Half a second at most to notice; the rest is for starting processes and running to the op on a busy machine.
   CHECK(outcome.seconds < 10.0);
+  return outcome.seconds;
 }
 
 }  // namespace
@@ -139,7 +143,7 @@ TEST_CASE("a rank that is killed, stopped, leaves, throws or stalls at any kind 
         // Every rank in its turn, an early op and a late one.
         const Rank rank{r++ % 4};
         const std::vector<OpId> here = ops_by_kind(program, rank).at(name);
-        check_cell(run, program, {kind, rank, turn == 0 ? here.front() : here.back(), 1 + turn});
+        static_cast<void>(check_cell(run, program, {kind, rank, turn == 0 ? here.front() : here.back(), 1 + turn}));
         kinds.insert(name);
         ++cells;
       }
@@ -153,7 +157,8 @@ TEST_CASE("a rank that lives but does not go on is named by those who wait for i
   const PlannedRun run = four_ranks();
   const Program program = lower(run.model, run.workload, run.plan);
   const Rank rank{2};
-  check_cell(run, program, {Fault::Kind::stalls, rank, ops_by_kind(program, rank).at("compute").at(3), 1});
+  static_cast<void>(
+      check_cell(run, program, {Fault::Kind::stalls, rank, ops_by_kind(program, rank).at("compute").at(3), 1}));
 }
 
 TEST_CASE("a run of processes without a fault is none, whatever the lanes", "[parity][fault][processes]") {
@@ -168,21 +173,34 @@ TEST_CASE("a run of processes without a fault is none, whatever the lanes", "[pa
   CHECK(outcome.launched.status == 0);
 }
 
-// The whole matrix: some minutes.
+// The whole matrix: some minutes.  Prints its table, which docs/running.md keeps.
 TEST_CASE("the kill matrix: every rank, every op, every way to fail", "[.][kill-matrix][long]") {
   const PlannedRun run = four_ranks();
   const Program program = lower(run.model, run.workload, run.plan);
-  for (const Fault::Kind kind : {Fault::Kind::throws, Fault::Kind::exits, Fault::Kind::killed, Fault::Kind::stopped}) {
+  struct Row {
+    int cells = 0;
+    std::vector<double> seconds;
+  };
+  constexpr std::pair<Fault::Kind, const char*> kinds[] = {{Fault::Kind::killed, "SIGKILL"},
+                                                           {Fault::Kind::stopped, "SIGSTOP"},
+                                                           {Fault::Kind::exits, "exit"},
+                                                           {Fault::Kind::throws, "throw"}};
+  for (const auto& [kind, name] : kinds) {
+    std::map<std::string, Row> rows;
     for (std::uint32_t r = 0; r < 4; ++r) {
-      int cells = 0;
-      for (const auto& [name, ops] : ops_by_kind(program, Rank{r})) {
+      for (const auto& [op_kind, ops] : ops_by_kind(program, Rank{r})) {
         for (const OpId op : ops) {
-          check_cell(run, program, {kind, Rank{r}, op, 1});
-          ++cells;
+          Row& row = rows[op_kind];
+          row.seconds.push_back(check_cell(run, program, {kind, Rank{r}, op, 1}));
+          ++row.cells;
         }
       }
-      std::printf("%d rank %u: %d cells\n", static_cast<int>(index(kind)), r, cells);
-      std::fflush(stdout);
     }
+    for (auto& [op_kind, row] : rows) {
+      std::sort(row.seconds.begin(), row.seconds.end());
+      std::printf("| %s | %s | %d | %.2f | %.2f |\n", name, op_kind.c_str(), row.cells,
+                  row.seconds[row.seconds.size() / 2], row.seconds.back());
+    }
+    std::fflush(stdout);
   }
 }

@@ -333,8 +333,13 @@ class Kernel {
     for (std::size_t peer = 0; peer < n; ++peer) {
       if (peer == me) continue;
       if (from_root ? me == root : !to_root || peer == root) {
-        parts.push_back({true, static_cast<int>(peer), c.header,
-                         const_cast<std::byte*>(c.from) + (cut ? peer * bytes : 0), 0, 0, {}});
+        parts.push_back({true,
+                         static_cast<int>(peer),
+                         c.header,
+                         const_cast<std::byte*>(c.from) + (cut ? peer * bytes : 0),
+                         0,
+                         0,
+                         {}});
       }
       if (from_root ? peer == root : !to_root || me == root) {
         came[peer].resize(bytes);

@@ -17,9 +17,9 @@ namespace orrery::test {
 /// The stand-in for NCCL, whose ranks meet in a folder of their own.
 class NcclUnderTest {
  public:
-  NcclUnderTest() {
+  explicit NcclUnderTest(const std::string& library) {
     setenv("ORRERY_NCCL_STAND_IN_FOLDER", folder_.file("").c_str(), 1);
-    calls = load_nccl(ORRERY_NCCL_STAND_IN);
+    calls = load_nccl(library);
   }
   NcclCalls calls;
 

@@ -4,29 +4,10 @@
 
 #include "exec/kernels/cpu/eigen_here.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
+#include "exec/kernels/vocabulary_part.hpp"
 
 namespace orrery::cpu {
 namespace {
-
-/// This rank's part of the vocabulary: entries [first, first + valid); the
-/// columns beyond are padding, whose logits count as minus infinity.
-struct Vocabulary {
-  std::int64_t first = 0;
-  std::uint64_t valid = 0;
-
-  Vocabulary(const Kernel& k, const Place& logits) : valid(k.columns) {
-    if (logits.shard == nullptr) return;
-    const std::size_t last = logits.shard->rank - 1U;
-    const std::uint64_t begin = logits.box.offset[last];
-    const std::uint64_t whole = logits.shard->dims[last].valid;
-    first = static_cast<std::int64_t>(begin);
-    valid = whole > begin ? std::min(k.columns, whole - begin) : 0;
-  }
-  [[nodiscard]] bool holds(std::int64_t entry) const {
-    return entry >= first && entry < first + static_cast<std::int64_t>(valid);
-  }
-  [[nodiscard]] std::uint64_t column(std::int64_t entry) const { return static_cast<std::uint64_t>(entry - first); }
-};
 
 const std::int32_t* whole_numbers(const Operand& o) { return static_cast<const std::int32_t*>(o.data); }
 
@@ -34,7 +15,7 @@ const std::int32_t* whole_numbers(const Operand& o) { return static_cast<const s
 
 template <class T>
 void cross_entropy_max(const Kernel& k, Operands o, KernelScratch& scratch) {
-  const Vocabulary vocabulary(k, o[0].place);
+  const VocabularyPart vocabulary(k, o[0].place);
   T* in = scratch.get<T>(0, k.columns);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
     const T* x = read(o[0], row * k.columns, vocabulary.valid, in);
@@ -45,7 +26,7 @@ void cross_entropy_max(const Kernel& k, Operands o, KernelScratch& scratch) {
 
 template <class T>
 void cross_entropy_sum(const Kernel& k, Operands o, KernelScratch& scratch) {
-  const Vocabulary vocabulary(k, o[0].place);
+  const VocabularyPart vocabulary(k, o[0].place);
   T* in = scratch.get<T>(0, k.columns);
   T* e = scratch.get<T>(1, k.columns);
   for (std::uint64_t row = 0; row < k.rows; ++row) {
@@ -72,7 +53,7 @@ void cross_entropy_loss(const Kernel& k, Operands o) {
 
 template <class T>
 void cross_entropy_backward(const Kernel& k, Operands o, KernelScratch& scratch) {
-  const Vocabulary vocabulary(k, o[0].place);
+  const VocabularyPart vocabulary(k, o[0].place);
   // {scale, ...}: the loss gradient is scaled so that small 16-bit gradients do not vanish.
   const double scale = k.options.scaled ? read_scalar(o[5]) : 1.0;
   const double part = k.parameter > 0.0 ? k.parameter : 1.0;

@@ -19,7 +19,8 @@ class MatrixProducts {
   MatrixProducts(const MatrixProducts&) = delete;
   MatrixProducts& operator=(const MatrixProducts&) = delete;
 
-  /// Without the bias.  Throws Error where cuBLASLt has no algorithm.
+  /// With the bias, which has the result's type and no f64 (the launcher adds others itself).  Throws Error where
+  /// cuBLASLt has no algorithm.
   void multiply(const device::Product&);
   [[nodiscard]] std::uint64_t workspace_bytes() const { return workspace_ == nullptr ? 0 : workspace_size; }
 

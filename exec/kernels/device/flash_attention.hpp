@@ -31,7 +31,7 @@ struct FlashShape {
     group_width = s.group_width();
     context_width = s.context_width();
   }
-  [[nodiscard]] std::uint64_t tiles() const { return (length + tile - 1) / tile; }
+  [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t tiles() const { return (length + tile - 1) / tile; }
   [[nodiscard]] ORRERY_ON_DEVICE std::uint64_t qkv_row(std::uint64_t position, std::uint64_t sequence) const {
     return (position * batch + sequence) * qkv_width;
   }
@@ -83,7 +83,7 @@ struct FlashForward {
   /// A block for each (sequence, head, tile of queries).
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t number) const {
-    const std::uint64_t tiles = (s.length + s.tile - 1) / s.tile;
+    const std::uint64_t tiles = s.tiles();
     const std::uint64_t i0 = number % tiles * s.tile;
     const std::uint64_t head = number / tiles % s.heads;
     const std::uint64_t sequence = number / tiles / s.heads;
@@ -202,7 +202,7 @@ struct FlashBackwardQueries {
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t number) const {
     const FlashShape& s = g.s;
-    const std::uint64_t tiles = (s.length + s.tile - 1) / s.tile;
+    const std::uint64_t tiles = s.tiles();
     const std::uint64_t i0 = number % tiles * s.tile;
     const std::uint64_t head = number / tiles % s.heads;
     const std::uint64_t sequence = number / tiles / s.heads;
@@ -256,7 +256,7 @@ struct FlashBackwardKeys {
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t number) const {
     const FlashShape& s = g.s;
-    const std::uint64_t tiles = (s.length + s.tile - 1) / s.tile;
+    const std::uint64_t tiles = s.tiles();
     const std::uint64_t j0 = number % tiles * s.tile;
     const std::uint64_t kv_head = number / tiles % s.kv_heads;
     const std::uint64_t sequence = number / tiles / s.kv_heads;

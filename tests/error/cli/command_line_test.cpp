@@ -298,10 +298,11 @@ TEST_CASE("cli.job: which rank a process is, said badly", "[error]") {
   CHECK(refused("run demo-2x2x2 --backend cuda --ranks 8 --rendezvous here:1") ==
         "error: --ranks starts all processes here, and --rank, --world-size, --local-rank and --rendezvous say which "
         "of those that others start this one is [cli.job]\n");
-  CHECK(refused("run demo-2x2x2 --backend cuda --rank 1 --world-size 8") ==
-        "error: the flags --rank and --world-size say rank 1 of 8, but not where the ranks meet [cli.job]\n"
-        "  --rendezvous HOST:PORT, with the host of rank 0 and a free port there, or --rendezvous FILE, which all hosts "
-        "see.\n");
+  CHECK(
+      refused("run demo-2x2x2 --backend cuda --rank 1 --world-size 8") ==
+      "error: the flags --rank and --world-size say rank 1 of 8, but not where the ranks meet [cli.job]\n"
+      "  --rendezvous HOST:PORT, with the host of rank 0 and a free port there, or --rendezvous FILE, which all hosts "
+      "see.\n");
 }
 
 TEST_CASE("cli.steps, cli.warmup, cli.noise, cli.slowdown, cli.tolerance, cli.watchdog: numbers out of range",

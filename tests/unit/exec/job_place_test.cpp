@@ -33,15 +33,16 @@ std::string mistake(const Variables& set, const JobFlags& flags = {}) {
   return render(d);
 }
 
-const Variables torchrun{{"RANK", "5"},          {"WORLD_SIZE", "8"},         {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"},
-                         {"MASTER_ADDR", "n01"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "x"}};
+const Variables torchrun{
+    {"RANK", "5"},          {"WORLD_SIZE", "8"},      {"LOCAL_RANK", "1"},         {"LOCAL_WORLD_SIZE", "4"},
+    {"MASTER_ADDR", "n01"}, {"MASTER_PORT", "29500"}, {"TORCHELASTIC_RUN_ID", "x"}};
 const Variables open_mpi{{"OMPI_COMM_WORLD_RANK", "2"},
                          {"OMPI_COMM_WORLD_SIZE", "4"},
                          {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
                          {"PMIX_NAMESPACE", "12345"}};
-const Variables slurm{{"SLURM_PROCID", "3"},        {"SLURM_NTASKS", "4"},   {"SLURM_LOCALID", "1"},
-                      {"SLURM_JOB_ID", "77"},       {"SLURM_STEP_ID", "0"},  {"SLURM_STEP_NODELIST", "n[003-004]"}};
+const Variables slurm{{"SLURM_PROCID", "3"},  {"SLURM_NTASKS", "4"},  {"SLURM_LOCALID", "1"},
+                      {"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NODELIST", "n[003-004]"}};
 
 Variables both(Variables a, const Variables& b) {
   a.insert(b.begin(), b.end());
@@ -103,8 +104,9 @@ TEST_CASE("launchers within launchers agree, and what does not is refused", "[jo
   CHECK(place(both(slurm, {{"PMI_RANK", "3"}, {"PMI_SIZE", "4"}})).source == "MPICH (PMI) (PMI_RANK, PMI_SIZE)");
   CHECK(mistake(both(open_mpi, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}})).find("rank 2 of 4, and MPICH") !=
         std::string::npos);
-  CHECK(mistake(open_mpi, {0, 2, std::nullopt, std::nullopt}).find("the flags --rank and --world-size say rank 0 of 2") !=
-        std::string::npos);
+  CHECK(
+      mistake(open_mpi, {0, 2, std::nullopt, std::nullopt}).find("the flags --rank and --world-size say rank 0 of 2") !=
+      std::string::npos);
   // A batch script is no task.
   Diagnostics d;
   CHECK_FALSE(found({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "7"}}, d).has_value());
