@@ -22,7 +22,7 @@ bool differ(double a, double b) { return a != b && !(std::abs(a - b) <= rounding
 }  // namespace
 
 FlowNetwork::FlowNetwork(std::uint32_t links, std::function<Bandwidth(LinkId)> capacity)
-    : capacity_(std::move(capacity)), slot_(links, none), links_(1), level_(1, infinity), is_dirty_(1, 0) {}
+    : capacity_(std::move(capacity)), slot_(links, none), links_(1), level_(1, infinity), spare_(1, 0.0), is_dirty_(1, 0) {}
 
 std::uint32_t FlowNetwork::link_of(LinkId id) {
   ORRERY_ASSERT(index(id) < slot_.size(), index(id), slot_.size());
@@ -33,6 +33,7 @@ std::uint32_t FlowNetwork::link_of(LinkId id) {
     links_.back().capacity = 1e-12 * capacity_(id).base();
     ORRERY_ASSERT(links_.back().capacity > 0.0, index(id), links_.back().capacity);
     level_.push_back(links_.back().capacity);
+    spare_.push_back(0.0);
     is_dirty_.push_back(0);
   }
   return slot;
@@ -70,6 +71,7 @@ void FlowNetwork::start(Picoseconds now, std::span<const LinkId> route, std::spa
   ORRERY_ASSERT(most.base() > 0.0 && (weights.empty() || weights.size() == route.size()), most.base(), weights.size());
   const std::uint32_t f = new_flow(static_cast<std::uint32_t>(route.size()));
   Flow& flow = flow_[f];
+  course_[f].weighted = !weights.empty();
   std::uint32_t h = course_[f].first_hop;
   for (std::size_t i = 0; i < route.size(); ++i, ++h) {
     hop_link_[h] = link_of(route[i]);
@@ -84,8 +86,9 @@ void FlowNetwork::start(Picoseconds now, std::span<const LinkId> route, std::spa
   const Waiting w{now + latency, flow.order, f};
   // Most messages of a step have one latency: they arrive in the order in which they leave.
   if (in_order_first_ == in_order_.size() || in_order_.back().at <= w.at) {
-    if (in_order_first_ == in_order_.size()) {
-      in_order_.clear();
+    // What has begun is forgotten now and then, so that those that wait stay in the cache.
+    if (in_order_first_ == in_order_.size() || (in_order_first_ > 1000 && in_order_first_ > in_order_.size() / 2)) {
+      in_order_.erase(in_order_.begin(), in_order_.begin() + static_cast<std::ptrdiff_t>(in_order_first_));
       in_order_first_ = 0;
     }
     in_order_.push_back(w);
@@ -310,7 +313,7 @@ double FlowNetwork::fair_level(std::uint32_t l) {
     const double above = weighted ? counted : all - counted;
     if (above == 0.0) {
       if (below <= full) {
-        links_[l].wanted = below;
+        spare_[l] = not_full * capacity - below;
         return infinity;
       }
       level = capacity / all;
@@ -385,9 +388,8 @@ void FlowNetwork::pass_on(std::uint32_t f, double before, double after) {
     const std::uint32_t l = hop_link_[h];
     if (is_dirty_[l] != 0) continue;
     if (level_[l] == infinity) {
-      SharedLink& link = links_[l];
-      link.wanted += hops_[h].weight * (after - before);
-      if (link.wanted < not_full * link.capacity) continue;
+      spare_[l] -= course.weighted ? hops_[h].weight * (after - before) : after - before;
+      if (spare_[l] > 0.0) continue;
     }
     mark(l);
   }

@@ -77,6 +77,7 @@ class FlowNetwork {
     std::uint32_t shared = 0;     ///< of its hops, those that others cross as well; they stand first
     std::uint32_t hops = 0;
     std::uint32_t binder = none;  ///< the shared link that holds it back; none: it is alone there
+    bool weighted = false;        ///< its start gave weights
   };
   struct Flow {
     double left = 0.0;        ///< bytes: alone, at `since`; else what the `given` of its binder ends it at
@@ -94,7 +95,6 @@ class FlowNetwork {
   /// keep their order while the level changes, and a change costs nothing per flow.
   struct SharedLink {
     double capacity = 0.0;  ///< bytes per picosecond
-    double wanted = 0.0;    ///< where it is not full: the sum of its flows' rates
     std::vector<Member> members;
     std::uint32_t weighted = 0;  ///< members whose weight is not 1
     std::uint32_t bound = 0;     ///< members that it holds back
@@ -136,6 +136,7 @@ class FlowNetwork {
   std::vector<std::uint32_t> slot_;  ///< of a LinkId in links_, none before its first flow
   std::vector<SharedLink> links_;
   std::vector<double> level_;   ///< of links_: bytes per picosecond; infinity where not full
+  std::vector<double> spare_;   ///< of links_, where not full: what their flows leave of not_full times the capacity
   std::vector<char> is_dirty_;  ///< of links_
   std::vector<Flow> flow_;
   std::vector<Course> course_;  ///< of flow_
