@@ -22,7 +22,12 @@ bool differ(double a, double b) { return a != b && !(std::abs(a - b) <= rounding
 }  // namespace
 
 FlowNetwork::FlowNetwork(std::uint32_t links, std::function<Bandwidth(LinkId)> capacity)
-    : capacity_(std::move(capacity)), slot_(links, none), links_(1), level_(1, infinity), spare_(1, 0.0), is_dirty_(1, 0) {}
+    : capacity_(std::move(capacity)),
+      slot_(links, none),
+      links_(1),
+      level_(1, infinity),
+      spare_(1, 0.0),
+      is_dirty_(1, 0) {}
 
 std::uint32_t FlowNetwork::link_of(LinkId id) {
   ORRERY_ASSERT(index(id) < slot_.size(), index(id), slot_.size());
@@ -228,6 +233,7 @@ void FlowNetwork::leave(std::uint32_t f) {
 void FlowNetwork::mark(std::uint32_t link) {
   if (is_dirty_[link] != 0) return;
   is_dirty_[link] = 1;
+  spare_[link] = infinity;
   dirty_.emplace_back(level_[link], link);
   std::push_heap(dirty_.begin(), dirty_.end(), std::greater<>());
 }
@@ -313,7 +319,7 @@ double FlowNetwork::fair_level(std::uint32_t l) {
     const double above = weighted ? counted : all - counted;
     if (above == 0.0) {
       if (below <= full) {
-        spare_[l] = not_full * capacity - below;
+        wanted_ = below;
         return infinity;
       }
       level = capacity / all;
@@ -348,7 +354,8 @@ void FlowNetwork::compute_level(std::uint32_t l) {
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Course& course = course_[members[i].flow];
     double limit = course.alone;
-    // Four at a time, without asking which: what follows the shared hops are the flow's others, and then the first link.
+    // Four at a time, without asking which: what follows the shared hops are the flow's others, and then the first
+    // link.
     for (const std::uint32_t *hop = &hop_link_[course.first_hop], *end = hop + course.shared; hop < end; hop += 4) {
       const double a = std::min(level_[hop[0]], level_[hop[1]]), b = std::min(level_[hop[2]], level_[hop[3]]);
       limit = std::min(limit, std::min(a, b));
@@ -362,14 +369,21 @@ void FlowNetwork::compute_level(std::uint32_t l) {
   } else if (members.size() > 1) {
     level = links_[l].weighted > 0 ? fair_level<true>(l) : fair_level<false>(l);
   }
-  if (!differ(before, level)) return;
+  if (differ(before, level)) set_level(l, level);
+  spare_[l] = level_[l] < infinity ? -infinity : not_full * links_[l].capacity - wanted_;
+}
+
+/// Tells those whom the new level concerns.  Requires limits_ of the link's flows, and that it has all to spare, so
+/// that nothing is passed on to itself.
+void FlowNetwork::set_level(std::uint32_t l, double level) {
+  const std::vector<Member>& members = links_[l].members;
+  const double before = level_[l];
   if (links_[l].bound > 0) {
     give(l);
     touch(l);
   }
   level_[l] = level;
   const double lower = std::min(before, level);
-  is_dirty_[l] = 1;  // so that nothing is passed on to the link itself
   for (std::size_t i = 0; i < members.size(); ++i) {
     // A flow that another link holds lower still, before and after, moves nothing elsewhere.
     if (limits_[i] < lower) continue;
@@ -377,7 +391,6 @@ void FlowNetwork::compute_level(std::uint32_t l) {
     if (course_[f].binder == l ? limits_[i] < level : limits_[i] > level) unsure_.push_back(f);
     if (limits_[i] > lower) pass_on(f, std::min(before, limits_[i]), std::min(level, limits_[i]));
   }
-  is_dirty_[l] = 0;
 }
 
 /// A flow goes from one rate to another: its links have to be looked at, if
@@ -386,12 +399,8 @@ void FlowNetwork::pass_on(std::uint32_t f, double before, double after) {
   const Course& course = course_[f];
   for (std::uint32_t h = course.first_hop; h < course.first_hop + course.shared; ++h) {
     const std::uint32_t l = hop_link_[h];
-    if (is_dirty_[l] != 0) continue;
-    if (level_[l] == infinity) {
-      spare_[l] -= course.weighted ? hops_[h].weight * (after - before) : after - before;
-      if (spare_[l] > 0.0) continue;
-    }
-    mark(l);
+    spare_[l] -= course.weighted ? hops_[h].weight * (after - before) : after - before;
+    if (spare_[l] <= 0.0) mark(l);
   }
 }
 
