@@ -22,7 +22,12 @@ bool differ(double a, double b) { return a != b && !(std::abs(a - b) <= rounding
 }  // namespace
 
 FlowNetwork::FlowNetwork(std::uint32_t links, std::function<Bandwidth(LinkId)> capacity)
-    : capacity_(std::move(capacity)), slot_(links, none), links_(1), level_(1, infinity), is_dirty_(1, 0) {}
+    : capacity_(std::move(capacity)),
+      slot_(links, none),
+      links_(1),
+      level_(1, infinity),
+      spare_(1, 0.0),
+      is_dirty_(1, 0) {}
 
 std::uint32_t FlowNetwork::link_of(LinkId id) {
   ORRERY_ASSERT(index(id) < slot_.size(), index(id), slot_.size());
@@ -33,6 +38,7 @@ std::uint32_t FlowNetwork::link_of(LinkId id) {
     links_.back().capacity = 1e-12 * capacity_(id).base();
     ORRERY_ASSERT(links_.back().capacity > 0.0, index(id), links_.back().capacity);
     level_.push_back(links_.back().capacity);
+    spare_.push_back(0.0);
     is_dirty_.push_back(0);
   }
   return slot;
@@ -70,6 +76,7 @@ void FlowNetwork::start(Picoseconds now, std::span<const LinkId> route, std::spa
   ORRERY_ASSERT(most.base() > 0.0 && (weights.empty() || weights.size() == route.size()), most.base(), weights.size());
   const std::uint32_t f = new_flow(static_cast<std::uint32_t>(route.size()));
   Flow& flow = flow_[f];
+  course_[f].weighted = !weights.empty();
   std::uint32_t h = course_[f].first_hop;
   for (std::size_t i = 0; i < route.size(); ++i, ++h) {
     hop_link_[h] = link_of(route[i]);
@@ -84,8 +91,9 @@ void FlowNetwork::start(Picoseconds now, std::span<const LinkId> route, std::spa
   const Waiting w{now + latency, flow.order, f};
   // Most messages of a step have one latency: they arrive in the order in which they leave.
   if (in_order_first_ == in_order_.size() || in_order_.back().at <= w.at) {
-    if (in_order_first_ == in_order_.size()) {
-      in_order_.clear();
+    // What has begun is forgotten now and then, so that those that wait stay in the cache.
+    if (in_order_first_ == in_order_.size() || (in_order_first_ > 1000 && in_order_first_ > in_order_.size() / 2)) {
+      in_order_.erase(in_order_.begin(), in_order_.begin() + static_cast<std::ptrdiff_t>(in_order_first_));
       in_order_first_ = 0;
     }
     in_order_.push_back(w);
@@ -225,6 +233,7 @@ void FlowNetwork::leave(std::uint32_t f) {
 void FlowNetwork::mark(std::uint32_t link) {
   if (is_dirty_[link] != 0) return;
   is_dirty_[link] = 1;
+  spare_[link] = infinity;
   dirty_.emplace_back(level_[link], link);
   std::push_heap(dirty_.begin(), dirty_.end(), std::greater<>());
 }
@@ -310,7 +319,7 @@ double FlowNetwork::fair_level(std::uint32_t l) {
     const double above = weighted ? counted : all - counted;
     if (above == 0.0) {
       if (below <= full) {
-        links_[l].wanted = below;
+        wanted_ = below;
         return infinity;
       }
       level = capacity / all;
@@ -345,7 +354,8 @@ void FlowNetwork::compute_level(std::uint32_t l) {
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Course& course = course_[members[i].flow];
     double limit = course.alone;
-    // Four at a time, without asking which: what follows the shared hops are the flow's others, and then the first link.
+    // Four at a time, without asking which: what follows the shared hops are the flow's others, and then the first
+    // link.
     for (const std::uint32_t *hop = &hop_link_[course.first_hop], *end = hop + course.shared; hop < end; hop += 4) {
       const double a = std::min(level_[hop[0]], level_[hop[1]]), b = std::min(level_[hop[2]], level_[hop[3]]);
       limit = std::min(limit, std::min(a, b));
@@ -359,14 +369,21 @@ void FlowNetwork::compute_level(std::uint32_t l) {
   } else if (members.size() > 1) {
     level = links_[l].weighted > 0 ? fair_level<true>(l) : fair_level<false>(l);
   }
-  if (!differ(before, level)) return;
+  if (differ(before, level)) set_level(l, level);
+  spare_[l] = level_[l] < infinity ? -infinity : not_full * links_[l].capacity - wanted_;
+}
+
+/// Tells those whom the new level concerns.  Requires limits_ of the link's flows, and that it has all to spare, so
+/// that nothing is passed on to itself.
+void FlowNetwork::set_level(std::uint32_t l, double level) {
+  const std::vector<Member>& members = links_[l].members;
+  const double before = level_[l];
   if (links_[l].bound > 0) {
     give(l);
     touch(l);
   }
   level_[l] = level;
   const double lower = std::min(before, level);
-  is_dirty_[l] = 1;  // so that nothing is passed on to the link itself
   for (std::size_t i = 0; i < members.size(); ++i) {
     // A flow that another link holds lower still, before and after, moves nothing elsewhere.
     if (limits_[i] < lower) continue;
@@ -374,7 +391,6 @@ void FlowNetwork::compute_level(std::uint32_t l) {
     if (course_[f].binder == l ? limits_[i] < level : limits_[i] > level) unsure_.push_back(f);
     if (limits_[i] > lower) pass_on(f, std::min(before, limits_[i]), std::min(level, limits_[i]));
   }
-  is_dirty_[l] = 0;
 }
 
 /// A flow goes from one rate to another: its links have to be looked at, if
@@ -383,13 +399,8 @@ void FlowNetwork::pass_on(std::uint32_t f, double before, double after) {
   const Course& course = course_[f];
   for (std::uint32_t h = course.first_hop; h < course.first_hop + course.shared; ++h) {
     const std::uint32_t l = hop_link_[h];
-    if (is_dirty_[l] != 0) continue;
-    if (level_[l] == infinity) {
-      SharedLink& link = links_[l];
-      link.wanted += hops_[h].weight * (after - before);
-      if (link.wanted < not_full * link.capacity) continue;
-    }
-    mark(l);
+    spare_[l] -= course.weighted ? hops_[h].weight * (after - before) : after - before;
+    if (spare_[l] <= 0.0) mark(l);
   }
 }
 

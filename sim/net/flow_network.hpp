@@ -77,6 +77,7 @@ class FlowNetwork {
     std::uint32_t shared = 0;     ///< of its hops, those that others cross as well; they stand first
     std::uint32_t hops = 0;
     std::uint32_t binder = none;  ///< the shared link that holds it back; none: it is alone there
+    bool weighted = false;        ///< its start gave weights
   };
   struct Flow {
     double left = 0.0;        ///< bytes: alone, at `since`; else what the `given` of its binder ends it at
@@ -94,7 +95,6 @@ class FlowNetwork {
   /// keep their order while the level changes, and a change costs nothing per flow.
   struct SharedLink {
     double capacity = 0.0;  ///< bytes per picosecond
-    double wanted = 0.0;    ///< where it is not full: the sum of its flows' rates
     std::vector<Member> members;
     std::uint32_t weighted = 0;  ///< members whose weight is not 1
     std::uint32_t bound = 0;     ///< members that it holds back
@@ -124,6 +124,7 @@ class FlowNetwork {
   template <bool weighted>
   [[nodiscard]] double fair_level(std::uint32_t link);
   [[nodiscard]] double alone_on(std::uint32_t hop) const { return links_[hop_link_[hop]].capacity / hops_[hop].weight; }
+  void set_level(std::uint32_t link, double level);
   void pass_on(std::uint32_t flow, double before, double after);
   void bind(std::uint32_t flow);
   void rebind(std::uint32_t link);
@@ -135,7 +136,10 @@ class FlowNetwork {
   std::function<Bandwidth(LinkId)> capacity_;
   std::vector<std::uint32_t> slot_;  ///< of a LinkId in links_, none before its first flow
   std::vector<SharedLink> links_;
-  std::vector<double> level_;   ///< of links_: bytes per picosecond; infinity where not full
+  std::vector<double> level_;  ///< of links_: bytes per picosecond; infinity where not full
+  /// Of links_: how much more their flows may take before the level has to be computed.  Infinity: it will be anyway;
+  /// less than anything: the link is full.
+  std::vector<double> spare_;
   std::vector<char> is_dirty_;  ///< of links_
   std::vector<Flow> flow_;
   std::vector<Course> course_;  ///< of flow_
@@ -155,6 +159,7 @@ class FlowNetwork {
   std::vector<std::uint32_t> unsure_;  ///< flows that another link may hold back now, or the first
   // Scratch of compute_level, filled up with infinities and zeros to whole fours.
   std::vector<double> limits_, weights_;
+  double wanted_ = 0.0;  ///< where the link cannot be filled: the sum of its flows' rates
   std::uint64_t orders_ = 0, levels_computed_ = 0;
   std::uint32_t flows_ = 0;
   Picoseconds now_ = 0;

@@ -5,25 +5,13 @@
 
 #include "tests/support/net/naive.hpp"
 
-// Two independent ways to the same fluid model: progressive filling over all
-// flows at every event, and SimGrid.
+// An independent way to the same fluid model: progressive filling over all
+// flows at every event.  Another is in simgrid_test.cpp.
 
 using namespace orrery;
 using namespace orrery::test;
 
 namespace {
-
-double largest_difference(const Times& ours, const Times& theirs) {
-  double worst = 0.0;
-  REQUIRE(ours.size() == theirs.size());
-  for (std::size_t p = 0; p < ours.size(); ++p) {
-    REQUIRE(ours[p].size() == theirs[p].size());
-    for (std::size_t k = 0; k < ours[p].size(); ++k) {
-      worst = std::max(worst, std::abs(ours[p][k] - theirs[p][k]) / theirs[p][k]);
-    }
-  }
-  return worst;
-}
 
 struct Message {
   std::vector<LinkId> route;
@@ -103,24 +91,4 @@ TEST_CASE("times of traffic equal those of rates computed anew at every event", 
         1e-6);
   CHECK(largest_difference(run(tree, ring(tree.hosts, 16, 1e8, 2)), run_naive(tree, ring(tree.hosts, 16, 1e8, 2))) <
         1e-6);
-}
-
-TEST_CASE("times equal SimGrid's within 1e-6, on routes of equal latency", "[oracle][net]") {
-  if (!run_simgrid(star(2), ring(2, 1, 1e6), SimgridUpdate::lazy)) {
-    WARN("skipped: built without SimGrid");
-    return;
-  }
-  const std::uint32_t hosts = GENERATE(64U, 128U, 512U);
-  const Tree tree = GENERATE_COPY(star(hosts), two_to_one(hosts));
-  CAPTURE(hosts, tree.per_leaf);
-  const auto difference = [&](const Traffic& traffic, SimgridUpdate update = SimgridUpdate::lazy) {
-    return largest_difference(run(tree, traffic), *run_simgrid(tree, traffic, update));
-  };
-  if (hosts < 512) {  // the larger rings are in perf_network
-    CHECK(difference(ring(hosts, 1, 1e9)) < 1e-6);
-    CHECK(difference(ring(hosts, 16, 1e9)) < 1e-6);
-    CHECK(difference(ring(hosts, 1, 1e9, 2)) < 1e-6);
-  }
-  CHECK(difference(irregular(hosts, 1, 11)) < 1e-6);
-  CHECK(difference(irregular(hosts, hosts < 512 ? 6 : 2, 12, true), SimgridUpdate::full) < 1e-6);
 }

@@ -1,7 +1,10 @@
 #include "tests/support/net/traffic.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
+#include "core/base/diagnostics.hpp"
 #include "core/base/random.hpp"
 
 namespace orrery::test {
@@ -52,6 +55,16 @@ std::uint64_t flows_of(const Traffic& traffic) {
   std::uint64_t count = 0;
   for (const Process& p : traffic) count += p.sends.size();
   return count;
+}
+
+double largest_difference(const Times& a, const Times& b) {
+  double worst = 0.0;
+  ORRERY_ASSERT(a.size() == b.size(), a.size(), b.size());
+  for (std::size_t p = 0; p < a.size(); ++p) {
+    ORRERY_ASSERT(a[p].size() == b[p].size(), p, a[p].size(), b[p].size());
+    for (std::size_t k = 0; k < a[p].size(); ++k) worst = std::max(worst, std::abs(a[p][k] - b[p][k]) / b[p][k]);
+  }
+  return worst;
 }
 
 Times run(const Tree& tree, const Traffic& traffic, std::uint64_t* levels) {

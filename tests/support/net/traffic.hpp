@@ -56,6 +56,8 @@ using Traffic = std::vector<Process>;
 /// When every process has ended each of its steps, in seconds.
 using Times = std::vector<std::vector<double>>;
 [[nodiscard]] Times run(const Tree&, const Traffic&, std::uint64_t* levels = nullptr);
+/// Of all steps, relative to the second's.  Requires both to have as many.
+[[nodiscard]] double largest_difference(const Times&, const Times&);
 
 /// How SimGrid brings its flows up to date.  `lazy` is its default and the
 /// faster; in version 3.32 it gives links more than their capacity where hosts
