@@ -107,7 +107,7 @@ int take_screenshots(MainWindow& window, const QString& folder) {
          window.timeline().findChild<QToolButton*>(QStringLiteral("show-path"))->setChecked(false);
          window.focus().show_all();
          window.focus().set_cursor(step / 3);
-         widen(window, 440);
+         widen(window, 380);
          window.memory_panel().show_page(MemoryPanel::Page::over_time);
        }},
       {"memory-tensors",

@@ -67,7 +67,8 @@ TableContent memory_table(const Report& r) {
 
 TableContent tensors_table(const PeakTensors& stage) {
   TableContent out;
-  out.headers = {tr("Tensor"), tr("Together"), tr("Of the peak"), tr("Count"), tr("Role"), tr("Whose"), tr("Shape"), tr("Type")};
+  out.headers = {tr("Tensor"), tr("Together"), tr("Of the peak"), tr("Count"),
+                 tr("Role"),   tr("Whose"),    tr("Shape"),       tr("Type")};
   const auto share = [&](std::uint64_t n) {
     return percent(stage.bytes == 0 ? 0.0 : static_cast<double>(n) / static_cast<double>(stage.bytes));
   };
@@ -86,7 +87,8 @@ TableContent tensors_table(const PeakTensors& stage) {
     for (Cell& cell : row.cells) cell.tip = q(fmt::format("{}: {}", t.name, with_commas(t.bytes) + " bytes"));
     out.rows.push_back(std::move(row));
   }
-  out.rows.push_back({out.rows.size(), {{tr("all")}, bytes(stage.bytes), share(stage.bytes), count(tensors), {}, {}, {}, {}}});
+  out.rows.push_back(
+      {out.rows.size(), {{tr("all")}, bytes(stage.bytes), share(stage.bytes), count(tensors), {}, {}, {}, {}}});
   return out;
 }
 
