@@ -109,6 +109,7 @@ QTableView* TimelinePanel::add_table(CellTable& model, const QString& title, con
   table->verticalHeader()->hide();
   table->verticalHeader()->setDefaultSectionSize(fontMetrics().lineSpacing() + 5);
   table->horizontalHeader()->setSectionResizeMode(QHeaderView::Stretch);
+  table->horizontalHeader()->setTextElideMode(Qt::ElideRight);
   table->setSelectionBehavior(QAbstractItemView::SelectRows);
   table->setAlternatingRowColors(true);
   table->setFrameShape(QFrame::NoFrame);
