@@ -56,8 +56,8 @@ TEST_CASE("what is dropped and no plan, model or cluster is refused with a reaso
     const char* says;
   };
   const Case cases[] = {
-      {folder.path(), "directory"},
-      {folder.filePath(QStringLiteral("gone.toml")), "cannot"},
+      {folder.path(), "this is a folder"},
+      {folder.filePath(QStringLiteral("gone.toml")), "no such file"},
       {written(folder, "empty.toml", ""), "Known: plans"},
       {written(folder, "picture.png", QByteArray("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16)), "no text"},
       {written(folder, "half.toml", "[plan\nmodel ="), "half.toml:1"},
