@@ -144,7 +144,7 @@ TableContent dependency_table(const Timeline& timeline, const std::optional<OpPl
 
 TableContent path_table(const StepAnalysis& analysis) {
   TableContent out;
-  out.headers = {tr("On the critical path"), tr("Time"), tr("Of the step"), tr("\u221210 % saves"), tr("Of the step")};
+  out.headers = {tr("On the critical path"), tr("Time"), tr("Of the step"), tr("-10 % saves"), tr("Of the step")};
   const std::int64_t step = analysis.path.steps.empty() ? 0 : analysis.path.steps.back().end;
   const auto seconds_of = [](std::int64_t t) { return Seconds::of(static_cast<double>(t) * 1e-12); };
   const auto share = [&](std::int64_t t) {
