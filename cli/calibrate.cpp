@@ -75,7 +75,8 @@ class CalibrateVerb final : public Verb {
 
   int run() override {
     if (from_ && collectives_) refuse("cli.flags", "--from and --collectives fit different constants: give one");
-    if (log_ && (from_ || collectives_)) refuse("cli.flags", "--log tells of measurements, and --from and --collectives make none");
+    if (log_ && (from_ || collectives_))
+      refuse("cli.flags", "--log tells of measurements, and --from and --collectives make none");
     refuse_standard_output("--log", log_);
     if (log_) require_folder(*log_);
     if (from_) return fit_to_runs(flags_, *from_);

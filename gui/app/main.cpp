@@ -99,8 +99,7 @@ int main(int count, char** values) {
   QSettings settings;
   const bool drawn = parser.isSet(pictures) || parser.isSet(exported);
   use_theme(parser.isSet(dark) || (!drawn && settings.value(QStringLiteral("dark")).toBool()));
-  MainWindow window(orrery::Library(models), own_calibration(),
-                    std::thread::hardware_concurrency(), usual_dialogs());
+  MainWindow window(orrery::Library(models), own_calibration(), std::thread::hardware_concurrency(), usual_dialogs());
   const QStringList given = parser.positionalArguments();
   const QString plan = given.isEmpty() ? QStringLiteral("llama-3-70b-8-dgx-h100") : given.front();
   window.resize(pixels);

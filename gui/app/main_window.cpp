@@ -138,7 +138,7 @@ void MainWindow::make_panels() {
   setup_ = new SetupPanel(document_, this);
   dock(tr("Setup"), QStringLiteral("setup-dock"), setup_, Qt::LeftDockWidgetArea, 310);
   memory_ = new MemoryPanel(focus_, this);
-  auto* memory = dock(tr("Memory at peak"), QStringLiteral("memory-dock"), memory_, Qt::RightDockWidgetArea, 280);
+  auto* memory = dock(tr("Memory"), QStringLiteral("memory-dock"), memory_, Qt::RightDockWidgetArea, 280);
   explanation_ = new QTextBrowser(this);
   explanation_->setObjectName(QStringLiteral("explanation"));
   explanation_->setAccessibleName(tr("Explanation of the figure in hand"));
@@ -319,10 +319,12 @@ void MainWindow::show_tab(int at) { tabs_->setCurrentIndex(at); }
 void MainWindow::use_layout(Layout layout) {
   // Steps side by side want the width; figures and their reasons stand with the plan that is explored.
   const bool wide = layout == Layout::compare || layout == Layout::validate;
-  for (QDockWidget* d : findChildren<QDockWidget*>()) {
-    d->setVisible(!wide || d->objectName() == QStringLiteral("setup-dock"));
+  if (wide) {
+    for (QDockWidget* d : findChildren<QDockWidget*>()) d->setVisible(d->objectName() == QStringLiteral("setup-dock"));
+  } else {
+    findChild<QDockWidget*>(QStringLiteral("setup-dock"))->show();
+    views_->show_lessons(layout == Layout::learn);
   }
-  if (!wide) views_->show_lessons(layout == Layout::learn);
   if (layout != Layout::learn) show_tab(layout == Layout::explore ? 0 : layout == Layout::compare ? 2 : 3);
 }
 

@@ -43,12 +43,12 @@ PlanViews::PlanViews(MainWindow& window, QTabWidget& tabs) : QObject(&window), w
   });
   connect(learn_, &LearnPanel::problem, this, [this](const Diagnostics& d) { window_.show_problem(d); });
   connect(learn_, &LearnPanel::view_wished, this, [this](LessonView view, const QString& block) {
+    auto* memory = window_.findChild<QDockWidget*>(QStringLiteral("memory-dock"));
+    memory->setVisible(view == LessonView::memory);
     switch (view) {
       case LessonView::timeline: tabs_.setCurrentIndex(0); break;
       case LessonView::memory:
-        window_.findChild<QDockWidget*>(QStringLiteral("memory-dock"))->show();
-        window_.resizeDocks({window_.findChild<QDockWidget*>(QStringLiteral("memory-dock")), learn_dock_}, {230, 420},
-                            Qt::Vertical);
+        window_.resizeDocks({memory, learn_dock_}, {230, 420}, Qt::Vertical);
         window_.explain(Metric::peak_memory);
         break;
       case LessonView::topology: tabs_.setCurrentWidget(topology_); break;
@@ -70,15 +70,22 @@ void PlanViews::set_prediction(const PredictionPointer& prediction) {
 void PlanViews::set_step(const SimulatedPointer& step) { topology_->set_step(step); }
 
 void PlanViews::show_lessons(bool on) {
-  learn_dock_->setVisible(on);
-  // Explanations give way: the lesson explains.  So does the memory, until a step is about it.
+  // Explanations give way: the lesson explains.  So does the memory, until a step is about it.  What goes, goes first:
+  // all of them together are higher than a small window, which would grow.
   auto* explanation = window_.findChild<QDockWidget*>(QStringLiteral("explanation-dock"));
   auto* memory = window_.findChild<QDockWidget*>(QStringLiteral("memory-dock"));
   const bool was = explanation->isVisible();
-  explanation->setVisible(!on);
-  memory->setVisible(!on || (!learn_->lessons().empty() && learn_->current().view == LessonView::memory));
-  if (on) window_.resizeDocks({learn_dock_}, {420}, Qt::Vertical);
-  if (!on && !was) window_.resizeDocks({explanation}, {320}, Qt::Vertical);
+  if (on) {
+    explanation->hide();
+    memory->setVisible(!learn_->lessons().empty() && learn_->current().view == LessonView::memory);
+    learn_dock_->show();
+    window_.resizeDocks({learn_dock_}, {420}, Qt::Vertical);
+  } else {
+    learn_dock_->hide();
+    memory->show();
+    explanation->show();
+    if (!was) window_.resizeDocks({memory, explanation}, {320, 320}, Qt::Vertical);
+  }
 }
 
 bool PlanViews::shows_lessons() const { return learn_dock_->isVisibleTo(&window_); }

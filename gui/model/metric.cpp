@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <QString>
+#include <QtGlobal>
 #include <algorithm>
 #include <set>
 
@@ -167,13 +168,13 @@ bool more_is_better(Metric m) { return m == Metric::tokens_per_s || m == Metric:
 
 const char* label_of(Metric m) {
   switch (m) {
-    case Metric::step_time: return "Step time";
-    case Metric::tokens_per_s: return "Tokens/s";
-    case Metric::mfu: return "MFU";
-    case Metric::peak_memory: return "Peak memory";
-    case Metric::bubble: return "Bubble";
-    case Metric::exposed_communication: return "Exposed comm.";
-    case Metric::cost: return "Cost per step";
+    case Metric::step_time: return QT_TRANSLATE_NOOP("orrery::gui::MetricCard", "Step time");
+    case Metric::tokens_per_s: return QT_TRANSLATE_NOOP("orrery::gui::MetricCard", "Tokens/s");
+    case Metric::mfu: return QT_TRANSLATE_NOOP("orrery::gui::MetricCard", "MFU");
+    case Metric::peak_memory: return QT_TRANSLATE_NOOP("orrery::gui::MetricCard", "Peak memory");
+    case Metric::bubble: return QT_TRANSLATE_NOOP("orrery::gui::MetricCard", "Bubble");
+    case Metric::exposed_communication: return QT_TRANSLATE_NOOP("orrery::gui::MetricCard", "Exposed comm.");
+    case Metric::cost: return QT_TRANSLATE_NOOP("orrery::gui::MetricCard", "Cost per step");
   }
   return "";
 }

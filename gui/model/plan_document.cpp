@@ -205,9 +205,10 @@ bool PlanDocument::take_file(const std::filesystem::path& file, Diagnostics& d) 
     std::string head(4096, ' ');
     std::ifstream(file, std::ios::binary).read(head.data(), static_cast<std::streamsize>(head.size()));
     if (looks_like_trace(head) || head.find("\"traceEvents\"") != std::string::npos) {
-      d.error("gui.file", fmt::format("{} is a trace", file.filename().string()),
-              {"Validate (F8), Import sets a step that orrery recorded beside the prediction; Compare (F7) takes it as the "
-               "second side."});
+      d.error(
+          "gui.file", fmt::format("{} is a trace", file.filename().string()),
+          {"Validate (F8), Import sets a step that orrery recorded beside the prediction; Compare (F7) takes it as the "
+           "second side."});
       return false;
     }
     return choose_model(name, d);
@@ -221,11 +222,11 @@ bool PlanDocument::take_file(const std::filesystem::path& file, Diagnostics& d) 
   const auto root = parse_toml(*text, name, d);
   if (!root) return false;
   // Each kind of file has a table that no other has; a plan names what others have in tables.
-  if (root->has("plan") || root->has("mesh") || root->is_text("model") || root->is_text("cluster")) return open(file, d);
+  if (root->has("plan") || root->has("mesh") || root->is_text("model") || root->is_text("cluster"))
+    return open(file, d);
   if (root->has("model")) return choose_model(name, d);
   if (root->has("cluster")) return choose_cluster(name, d);
-  d.error("gui.file", fmt::format("{} is nothing that can be shown here", file.filename().string()),
-          {known});
+  d.error("gui.file", fmt::format("{} is nothing that can be shown here", file.filename().string()), {known});
   return false;
 }
 

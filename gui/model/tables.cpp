@@ -67,7 +67,8 @@ TableContent memory_table(const Report& r) {
 
 TableContent tensors_table(const PeakTensors& stage) {
   TableContent out;
-  out.headers = {tr("Tensor"), tr("Together"), tr("Of the peak"), tr("Count"), tr("Role"), tr("Whose"), tr("Shape"), tr("Type")};
+  out.headers = {tr("Tensor"), tr("Together"), tr("Of the peak"), tr("Count"),
+                 tr("Role"),   tr("Whose"),    tr("Shape"),       tr("Type")};
   const auto share = [&](std::uint64_t n) {
     return percent(stage.bytes == 0 ? 0.0 : static_cast<double>(n) / static_cast<double>(stage.bytes));
   };
@@ -86,7 +87,8 @@ TableContent tensors_table(const PeakTensors& stage) {
     for (Cell& cell : row.cells) cell.tip = q(fmt::format("{}: {}", t.name, with_commas(t.bytes) + " bytes"));
     out.rows.push_back(std::move(row));
   }
-  out.rows.push_back({out.rows.size(), {{tr("all")}, bytes(stage.bytes), share(stage.bytes), count(tensors), {}, {}, {}, {}}});
+  out.rows.push_back(
+      {out.rows.size(), {{tr("all")}, bytes(stage.bytes), share(stage.bytes), count(tensors), {}, {}, {}, {}}});
   return out;
 }
 
@@ -142,8 +144,7 @@ TableContent dependency_table(const Timeline& timeline, const std::optional<OpPl
 
 TableContent path_table(const StepAnalysis& analysis) {
   TableContent out;
-  out.headers = {tr("On the critical path"), tr("Time"), tr("Of the step"), tr("A tenth less saves"),
-                 tr("Of the step")};
+  out.headers = {tr("On the critical path"), tr("Time"), tr("Of the step"), tr("-10 % saves"), tr("Of the step")};
   const std::int64_t step = analysis.path.steps.empty() ? 0 : analysis.path.steps.back().end;
   const auto seconds_of = [](std::int64_t t) { return Seconds::of(static_cast<double>(t) * 1e-12); };
   const auto share = [&](std::int64_t t) {

@@ -87,7 +87,6 @@ QWidget* MemoryPanel::tensors_page() {
   column->setContentsMargins(0, 4, 0, 0);
   tensors_title_ = new QLabel(page);
   tensors_title_->setMargin(4);
-  tensors_title_->setWordWrap(true);
   tensors_title_->setTextFormat(Qt::PlainText);
   column->addWidget(tensors_title_);
   sorted_tensors_.setSourceModel(&tensors_);
@@ -105,6 +104,7 @@ QWidget* MemoryPanel::tensors_page() {
   tensors_view_->setAlternatingRowColors(true);
   tensors_view_->setFrameShape(QFrame::NoFrame);
   tensors_view_->setShowGrid(false);
+  tensors_view_->setMinimumHeight(1);
   column->addWidget(tensors_view_, 1);
   return page;
 }

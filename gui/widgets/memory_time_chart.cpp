@@ -28,7 +28,6 @@ MemoryTimeChart::MemoryTimeChart(Focus& focus, QWidget* parent) : QWidget(parent
   column->setContentsMargins(0, 4, 0, 0);
   title_ = new QLabel(tr("There is no simulated step yet."), this);
   title_->setMargin(4);
-  title_->setWordWrap(true);
   title_->setTextFormat(Qt::PlainText);
   column->addWidget(title_);
   auto* split = new QSplitter(Qt::Vertical, this);
@@ -45,6 +44,7 @@ MemoryTimeChart::MemoryTimeChart(Focus& focus, QWidget* parent) : QWidget(parent
   view->setAlternatingRowColors(true);
   view->setFrameShape(QFrame::NoFrame);
   view->setShowGrid(false);
+  view->setMinimumHeight(1);  // a low window has room for the chart at least
   split->setStretchFactor(0, 3);
   split->setStretchFactor(1, 1);
   split->setSizes({240, 80});
@@ -121,7 +121,7 @@ void MemoryTimeChart::draw() {
   if (!isVisible()) outdated_ = true;
   if (outdated_ || !step_) return;
   const TimeRange range = focus_.visible();
-  const auto pixels = static_cast<std::size_t>(std::clamp(chart_->axisRect()->width(), 64, 4096));
+  const auto pixels = static_cast<std::size_t>(std::clamp(chart_->width(), 64, 4096));
   const std::vector<HeldMemory> seen = course_in(course_, range, pixels);
   const double step = static_cast<double>(focus_.duration()) * 1e-12;
   const double unit = step < 1e-3 ? 1e6 : step < 1.0 ? 1e3 : 1.0;
@@ -150,7 +150,8 @@ void MemoryTimeChart::draw_cursor() {
   cursor_->setVisible(time.has_value());
   if (time && focus_.duration() > 0) {
     const TimeRange range = focus_.visible();
-    const double share = static_cast<double>(*time - range.start) / static_cast<double>(std::max<std::int64_t>(1, range.length()));
+    const double share =
+        static_cast<double>(*time - range.start) / static_cast<double>(std::max<std::int64_t>(1, range.length()));
     const double x = chart_->xAxis->range().lower + share * chart_->xAxis->range().size();
     cursor_->point1->setCoords(x, 0);
     cursor_->point2->setCoords(x, 1);

@@ -63,7 +63,7 @@ void MetricCard::paintEvent(QPaintEvent*) {
   if (!change_.text.empty()) {
     painter.setPen(change_.better ? good_colour(dark) : bad_colour(dark));
     // Better and worse are not told by the colour alone.
-    const std::string text = change_.text + (change_.better ? " better" : " worse");
+    const std::string text = change_.text + (change_.better ? tr(" better") : tr(" worse")).toStdString();
     painter.drawText(QRect(inside.x(), inside.y() + 4 * line - 4, inside.width(), line),
                      Qt::AlignLeft | Qt::AlignVCenter, elided(small, text));
   }

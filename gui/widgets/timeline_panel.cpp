@@ -22,6 +22,28 @@
 namespace orrery::gui {
 namespace {
 
+/// The range on show, or, where there is no room for its ends, its length.
+class RangeLabel : public QLabel {
+ public:
+  using QLabel::QLabel;
+  void tell(const QString& whole, const QString& length) {
+    whole_ = whole;
+    length_ = length;
+    choose();
+  }
+
+ protected:
+  void resizeEvent(QResizeEvent* event) override {
+    QLabel::resizeEvent(event);
+    choose();
+  }
+
+ private:
+  void choose() { setText(fontMetrics().horizontalAdvance(whole_) <= width() ? whole_ : length_); }
+
+  QString whole_, length_;
+};
+
 /// Tabs below the timeline; the first is of the range.
 constexpr int operation_tab = 1, path_tab = 2;
 constexpr int frame = 33;  ///< milliseconds between two pictures while playing
@@ -87,6 +109,7 @@ QTableView* TimelinePanel::add_table(CellTable& model, const QString& title, con
   table->verticalHeader()->hide();
   table->verticalHeader()->setDefaultSectionSize(fontMetrics().lineSpacing() + 5);
   table->horizontalHeader()->setSectionResizeMode(QHeaderView::Stretch);
+  table->horizontalHeader()->setTextElideMode(Qt::ElideRight);
   table->setSelectionBehavior(QAbstractItemView::SelectRows);
   table->setAlternatingRowColors(true);
   table->setFrameShape(QFrame::NoFrame);
@@ -125,7 +148,7 @@ void TimelinePanel::make_viewing_row(QHBoxLayout* row) {
     show_path();
     if (on) tables_->setCurrentIndex(path_tab);
   });
-  range_ = new QLabel(this);
+  range_ = new RangeLabel(this);
   range_->setTextFormat(Qt::PlainText);
   range_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
   range_->setAlignment(Qt::AlignRight | Qt::AlignVCenter);
@@ -215,8 +238,10 @@ void TimelinePanel::count() {
       statistics_table(orrery::gui::statistics(step_->timeline, range), range, step_->timeline.ranks.size());
   statistics_.set(std::move(content.headers), std::move(content.rows));
   const QString span = tr("%1 to %2 (%3)").arg(time_text(range.start), time_text(range.end), time_text(range.length()));
-  range_->setText(focus_.selected() ? tr("selected %1").arg(span) : span);
-  range_->setToolTip(tr("%1 slices on %2 ranks")
+  const QString text = focus_.selected() ? tr("selected %1").arg(span) : span;
+  static_cast<RangeLabel*>(range_)->tell(text, time_text(range.length()));
+  range_->setToolTip(tr("%1; %2 slices on %3 ranks")
+                         .arg(text)
                          .arg(QString::fromStdString(with_commas(step_->timeline.slices)))
                          .arg(step_->timeline.ranks.size()));
 }

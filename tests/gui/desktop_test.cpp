@@ -81,8 +81,10 @@ TEST_CASE("orrery-gui opens on a display with the demo's plan, and shows what it
   const QString plan = folder.filePath(QStringLiteral("llama-3-70b.toml"));
   const std::string data = std::string(ORRERY_SOURCE_DIR) + "/models";
   const orrery::test::Ran found =  // as in tools/demo
-      orrery::test::run(ORRERY_PROGRAM, "plan --model " + data + "/hf/llama-3-70b/config.json --cluster dgx-h100 --gpus 64 "
-                                        "--batch 128 --seq 8192 --precision bf16 --top 1 -o " + plan.toStdString());
+      orrery::test::run(ORRERY_PROGRAM, "plan --model " + data +
+                                            "/hf/llama-3-70b/config.json --cluster dgx-h100 --gpus 64 "
+                                            "--batch 128 --seq 8192 --precision bf16 --top 1 -o " +
+                                            plan.toStdString());
   INFO(found.err);
   REQUIRE(found.status == 0);
 

@@ -20,9 +20,8 @@ TEST_CASE("the course of a rank's memory has the peak of its stage, role by role
   for (std::size_t r = 0; r < step.simulation.trace.ranks.size(); ++r) {
     const RankTrace& rank = step.simulation.trace.ranks[r];
     const std::vector<HeldMemory> course = memory_course(program, rank);
-    const auto fullest = std::max_element(course.begin(), course.end(), [](const HeldMemory& a, const HeldMemory& b) {
-      return a.total() < b.total();
-    });
+    const auto fullest = std::max_element(
+        course.begin(), course.end(), [](const HeldMemory& a, const HeldMemory& b) { return a.total() < b.total(); });
     const StageMemory peak = memory.peak(program, class_of(program, rank.rank));
     CAPTURE(r);
     CHECK(fullest->total() == peak.peak);

@@ -14,8 +14,8 @@ VirtualDisplay::VirtualDisplay(QSize pixels) {
   process_.setStandardErrorFile(QProcess::nullDevice());
   process_.start(server(), {QStringLiteral("-displayfd"), QStringLiteral("1"), QStringLiteral("-screen"),
                             QStringLiteral("0"), QStringLiteral("%1x%2x24").arg(pixels.width()).arg(pixels.height()),
-                            QStringLiteral("-fbdir"), folder_.path(), QStringLiteral("-br"), QStringLiteral("-nocursor"),
-                            QStringLiteral("-nolisten"), QStringLiteral("tcp")});
+                            QStringLiteral("-fbdir"), folder_.path(), QStringLiteral("-br"),
+                            QStringLiteral("-nocursor"), QStringLiteral("-nolisten"), QStringLiteral("tcp")});
   QByteArray number;
   while (!number.contains('\n') && process_.waitForReadyRead(30'000)) number += process_.readAllStandardOutput();
   if (number.contains('\n')) name_ = u':' + QString::fromLatin1(number.trimmed());

@@ -212,7 +212,8 @@ TEST_CASE("Files that are no traces of ours give diagnostics", "[unit][record]")
   CHECK(message(head + "99999999999999" + tail + "]}").find("more than the file") != std::string::npos);
 }
 
-// The heads of what the exporters write: PyTorch's profiler (export_chrome_trace), Nsight Systems (--type sqlite), gzip.
+// The heads of what the exporters write: PyTorch's profiler (export_chrome_trace), Nsight Systems (--type sqlite),
+// gzip.
 TEST_CASE("Traces of other programs are refused with what they are", "[unit][record]") {
   const auto refused = [](const std::string& whose) {
     return "t.json: error: this trace is " + whose +
