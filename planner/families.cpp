@@ -454,7 +454,7 @@ class Expander {
     const StateChoice& last = shape_.states[part.state + part.count - 1];
     choose(plan_, first);
     choose_fewest(least_fewest);
-    Picoseconds step = std::max(least, bounder_.time_before_update(plan_));
+    Picoseconds step = std::max(least, bounder_.more_offloaded(plan_));
     const auto slow = [&] { return worst_ < rating(objective_, step, family_.peak); };
     if (!slow()) {
       choose(plan_, last);
@@ -462,9 +462,9 @@ class Expander {
         out_.infeasible += part.count;
         return;
       }
-      plan_.offload_parameters = first.offload_parameters;
-      step = std::max(step, bounder_.time_before_update(plan_));
-      if (!slow()) step = std::max(step, bounder_.closer_before_update(plan_));
+      choose(plan_, first);
+      step = std::max(step, bounder_.more_offloaded(plan_));
+      if (!slow()) step = std::max(step, bounder_.closer_more_offloaded(plan_));
     }
     add(part, Family::Level::plan, step, family_.peak);
   }

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <queue>
 
 #include "core/base/diagnostics.hpp"
@@ -163,8 +164,7 @@ class Frontier {
 /// Calls task(i) for each i of `order` on the threads of the arena: whoever is free takes the next.
 template <class Task>
 void take_in_turn(const std::vector<std::size_t>& order, Task&& task) {
-  const std::size_t threads =
-      std::min(order.size(), static_cast<std::size_t>(tbb::this_task_arena::max_concurrency()));
+  const std::size_t threads = std::min(order.size(), static_cast<std::size_t>(tbb::this_task_arena::max_concurrency()));
   std::atomic<std::size_t> next{0};
   const auto work = [&](std::size_t) {
     for (std::size_t i = next++; i < order.size(); i = next++) task(order[i]);
@@ -292,14 +292,13 @@ class Search {
       }
       parts.assign(inner.size(), {});
       batch.assign(plans.size(), {});
-      order.clear();
-      const auto long_work = [&](std::size_t i) { return inner[i].level <= Family::Level::blocks; };
-      for (const bool first : {true, false}) {
-        for (std::size_t i = 0; i < inner.size(); ++i) {
-          if (long_work(i) == first) order.push_back(i);
-        }
-        for (std::size_t i = 0; first && i < plans.size(); ++i) order.push_back(inner.size() + i);
-      }
+      order.resize(inner.size() + plans.size());
+      std::iota(order.begin(), order.end(), std::size_t{0});
+      const auto length = [&](std::size_t i) {  // lesser is longer
+        if (i >= inner.size()) return 1;
+        return inner[i].level == Family::Level::shape ? 0 : inner[i].level == Family::Level::blocks ? 2 : 3;
+      };
+      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return length(a) < length(b); });
       take_in_turn(order, [&](std::size_t i) {
         if (i < inner.size()) {
           parts[i] = expand(inner[i], space_, capacity_, options_.objective, limit, bounders_.local(), orders_.local());

@@ -170,4 +170,32 @@ Picoseconds update_time(const Plan& plan, const ChunkBuckets& chunks, StateCosts
   return concurrent_lanes ? std::max({compute, gather, updated, up}) : compute + all_host;
 }
 
+Picoseconds least_update_time(const Plan& plan, const ChunkBuckets& chunks, StateCosts& state, const CostModel& costs) {
+  const bool weights_away = *plan.offload_parameters > 0;
+  Picoseconds gather = 0;
+  for (const ChunkBucket& chunk : chunks) {
+    for (const BucketCosts& b : *chunk.list) gather += b.gather;
+  }
+  if (weights_away) gather = 0;
+  if (*plan.offload_states == 0) return gather;
+  const HostUpdates& host = state.host_updates(costs);
+  Picoseconds down = 0, updated = 0, up = 0;
+  const auto on_host = [&](const HostUpdate& module) {
+    down += module.down;
+    updated = std::max(updated, down) + module.update;
+    if (!weights_away) up = std::max(up, updated) + module.up;
+  };
+  const bool ends_away = *plan.offload_states == 8;
+  for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
+    const StageShare& share = *chunk->share;
+    const std::uint32_t layers = share.count();
+    if (share.first && ends_away) on_host(host.embedding);
+    for (std::uint32_t l = layers - offloaded_layers(layers, *plan.offload_states); l < layers; ++l) {
+      on_host(share.is_dense(l) ? host.dense_layer : host.layer);
+    }
+    if (share.last && ends_away) on_host(host.head);
+  }
+  return std::max({gather, updated, up});
+}
+
 }  // namespace orrery

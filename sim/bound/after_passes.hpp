@@ -29,4 +29,9 @@ using ChunkBuckets = std::vector<ChunkBucket>;
 [[nodiscard]] Picoseconds update_time(const Plan&, const ChunkBuckets&, StateCosts&, const CostModel&,
                                       bool concurrent_lanes);
 
+/// Of update_time, on lanes that run beside each other, what it is at least with as much or more in host memory: what
+/// the host does for the states that the plan has there, and, where no parameters are there, the gathers.  With more
+/// states there the host's chain of layers is longer; weights that live there neither come up nor are gathered here.
+[[nodiscard]] Picoseconds least_update_time(const Plan&, const ChunkBuckets&, StateCosts&, const CostModel&);
+
 }  // namespace orrery

@@ -200,8 +200,13 @@ Picoseconds Bounder::any_sharded(const Plan& plan) {
   return state_->shared.step_of(SharedStages::Counts::sharded, plan, state_->mesh, state);
 }
 
-Picoseconds Bounder::closer_before_update(const Plan& plan) {
-  const Picoseconds step = time_before_update(plan);
+Picoseconds Bounder::more_offloaded(const Plan& plan) {
+  StateCosts& state = state_->enter(plan);
+  return state_->shared.step_of(SharedStages::Counts::more_offloaded, plan, state_->mesh, state);
+}
+
+Picoseconds Bounder::closer_more_offloaded(const Plan& plan) {
+  const Picoseconds step = more_offloaded(plan);
   StateCosts& state = state_->enter(plan);
   MeshCosts& mesh = state_->mesh;
   SharedStages& shared = state_->shared;
@@ -210,7 +215,7 @@ Picoseconds Bounder::closer_before_update(const Plan& plan) {
   const std::vector<StageTimes>& stages = shared.stages(plan, mesh, state);
   const std::vector<Picoseconds>& ends =
       state_->walked_ends(KnownOrders::key_of(plan, count), *state_->orders->of(plan, count), stages, state);
-  return std::max(step, shared.step_after(ends, stages, plan, mesh, state, SharedStages::Counts::before_update));
+  return std::max(step, shared.step_after(ends, stages, plan, mesh, state, SharedStages::Counts::more_offloaded));
 }
 
 Bounder::Look Bounder::closer(const Plan& plan, std::uint64_t capacity) {

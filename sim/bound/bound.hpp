@@ -63,8 +63,11 @@ class Bounder {
   /// that gather them again, ahead or not, reduce without overlap, or have parameters in host memory, or states where
   /// this one has all of them there.
   [[nodiscard]] Picoseconds any_sharded(const Plan&);
+  /// A bound on all plans like this one with as many or more eighths of states and, if this one has some, of parameters
+  /// in host memory.
+  [[nodiscard]] Picoseconds more_offloaded(const Plan&);
   /// And closer, as closer() is.
-  [[nodiscard]] Picoseconds closer_before_update(const Plan&);
+  [[nodiscard]] Picoseconds closer_more_offloaded(const Plan&);
   /// Both, and closer: with the passes of all ranks one by one in the schedule's order (pass_walk.hpp).
   struct Look {
     Picoseconds step = 0;

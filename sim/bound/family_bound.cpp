@@ -31,7 +31,10 @@ FamilyBounds FamilyBounds::beside(MeshCosts& mesh) const {
 
 void FamilyBounds::enter(const Plan& plan) {
   mesh_->enter(plan);
-  if (!best_place_) best_place_.emplace(mesh_->costs());
+  if (best_place_) return;
+  best_place_.emplace(mesh_->costs());
+  down_ = mesh_->costs().tier_rate(Tier::device, Tier::host);
+  up_ = mesh_->costs().tier_rate(Tier::host, Tier::device);
 }
 
 FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan, LayerCase which) {
@@ -284,8 +287,8 @@ FamilyBound FamilyBounds::any_recompute(const Plan& plan, std::uint32_t plain_ze
 
 void FamilyBounds::add_offloaded(Parts& parts, const BlockFacts& facts) const {
   const Bytes bytes = Bytes::of(static_cast<double>(facts.copied));
-  const Picoseconds down = picoseconds(bytes / mesh_->costs().tier_rate(Tier::device, Tier::host));
-  const Picoseconds up = picoseconds(bytes / mesh_->costs().tier_rate(Tier::host, Tier::device));
+  const Picoseconds down = picoseconds(bytes / down_);
+  const Picoseconds up = picoseconds(bytes / up_);
   parts.copied = facts.copied;
   parts.copy = std::min(down, up);
   // As add_copies says: beside the passes of a layer below the stage's highest, or in front of the highest's.
@@ -369,6 +372,28 @@ FamilyBound FamilyBounds::any_order_of_kind(const Plan& plan, std::uint32_t plai
 
 FamilyBounds::Parts FamilyBounds::parts_on_mesh(const Plan& plan, std::uint32_t plain_zero,
                                                 std::span<const FamilyPipeline> pipelines) {
+  // A mesh is looked at for all schedules, then for each, then for each with all states on the device.
+  if (plan.collective_algorithm) return new_parts_on_mesh(plan, plain_zero, pipelines);
+  if (last_mesh_ != plan.mesh || last_placement_ != plan.placement || last_bucket_ != plan.gradient_bucket) {
+    on_mesh_.clear();
+    last_mesh_ = plan.mesh;
+    last_placement_ = plan.placement;
+    last_bucket_ = plan.gradient_bucket;
+  }
+  const bool shards = std::any_of(pipelines.begin(), pipelines.end(), [](const auto& with) { return with.shards; });
+  const PartsKey key{block_key(plan),
+                     block_key(plan, LayerCase::recomputed),
+                     plan.tensor,
+                     plain_zero,
+                     {plan.recompute_layers.has_value(), !plan.offload_states, !plan.offload_parameters,
+                      !plan.offload_activations, shards}};
+  const auto known = std::find_if(on_mesh_.begin(), on_mesh_.end(), [&](const auto& k) { return k.first == key; });
+  if (known != on_mesh_.end()) return known->second;
+  return on_mesh_.emplace_back(key, new_parts_on_mesh(plan, plain_zero, pipelines)).second;
+}
+
+FamilyBounds::Parts FamilyBounds::new_parts_on_mesh(const Plan& plan, std::uint32_t plain_zero,
+                                                    std::span<const FamilyPipeline> pipelines) {
   // These may enter another mesh.
   const BlockFacts facts = least_facts_of(plan, LayerCase::plain);
   if (plan.recompute_layers) least_facts_of(plan, LayerCase::recomputed);

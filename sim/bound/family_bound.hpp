@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/plan/plan.hpp"
@@ -114,8 +115,17 @@ class FamilyBounds {
   void add_offloaded(Parts&, const BlockFacts&) const;
   void add_recomputed(Parts&, const Plan&, const PerBlock<Picoseconds>& span, Picoseconds between);
   Parts parts_of(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);
-  /// On the plan's mesh.
+  /// On the plan's mesh; remembered for the last one.
   Parts parts_on_mesh(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);
+  Parts new_parts_on_mesh(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);
+  /// What they depend on besides mesh, placement and bucket.
+  struct PartsKey {
+    BlockKey block, recomputed;
+    TensorAlgorithm tensor = TensorAlgorithm::one_d;
+    std::uint32_t plain_zero = 0;
+    std::array<bool, 5> open{};  ///< what is to be counted, or offloaded as needed; whether any pipeline shards
+    friend bool operator==(const PartsKey&, const PartsKey&) = default;
+  };
   FamilyBound family(const Plan&, const Parts&, std::span<const FamilyPipeline>, std::uint64_t capacity);
   FamilyBound any_order_of_kind(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>,
                                 std::uint64_t capacity);
@@ -124,7 +134,12 @@ class FamilyBounds {
   FamilyBound least_of_kinds(const Plan&, const std::vector<FamilyPipeline>&, std::uint64_t capacity, Bound&& bound);
 
   MeshCosts* mesh_;
+  std::vector<std::pair<PartsKey, Parts>> on_mesh_;
+  Mesh last_mesh_;
+  std::vector<std::uint32_t> last_placement_;
+  std::optional<Bytes> last_bucket_;
   std::optional<BestPlace> best_place_;
+  Bandwidth down_, up_;  ///< of copies to and from host memory, on any mesh; once best_place_ is known
   std::shared_ptr<Facts> facts_;
 };
 

@@ -23,8 +23,7 @@ void add(LoweredStates::OfModule& sum, const LoweredStates::OfModule& other) {
                             &ModuleState::whole_weight_bytes, &ModuleState::whole_gradient_bytes}) {
     sum.state.*member += other.state.*member;
   }
-  for (const auto member :
-       {&ModuleState::clear, &ModuleState::clear_copy, &ModuleState::norm, &ModuleState::update}) {
+  for (const auto member : {&ModuleState::clear, &ModuleState::clear_copy, &ModuleState::norm, &ModuleState::update}) {
     sum.state.*member += other.state.*member;
   }
   sum.gather.insert(sum.gather.end(), other.gather.begin(), other.gather.end());
@@ -152,8 +151,8 @@ LoweredStates::LoweredStates(const ModelSpec& model, const Workload& workload, c
     const lowering::LayerKind& kind = lowered.kind_of(l);
     add(head, of_module(lowered.*kind.module, [&](const Blocks& b) { return b[kind].plain; }));
   }
-  head_apart = lowered.reduce_gradients &&
-               static_cast<double>(head.state.whole_gradient_bytes) >= plan_.gradient_bucket->base();
+  head_apart =
+      lowered.reduce_gradients && static_cast<double>(head.state.whole_gradient_bytes) >= plan_.gradient_bucket->base();
   if (factor) norm = collectives_of(program, block(lowering_->optimizer.reduce_norm));
   if (lowered.tied_apart) tied = collectives_of(program, block(lowering_->tied));
 }

@@ -122,7 +122,7 @@ class KnownStates {
                                                   const CostModel&);
 
  private:
-  static constexpr std::size_t most = 4000;          ///< a few kB each
+  static constexpr std::size_t most = 4000;         ///< a few kB each
   static constexpr std::size_t most_lowered = 128;  ///< up to 50 kB each
   struct Entry {
     Bytes bucket;

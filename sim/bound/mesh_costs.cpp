@@ -68,11 +68,15 @@ void MeshCosts::enter(const Plan& plan) {
   if (known == meshes_.end()) {
     if (meshes_.size() >= most_meshes) meshes_.clear();
     const bool usual = plan.placement.empty() && !plan.collective_algorithm;
-    CostModel costs(cluster, calibration, plan.mesh, plan.placement, plan.collective_algorithm);
-    known = meshes_.try_emplace(std::move(key), OnMesh{std::move(costs), usual ? 0 : ++numbered_, {}, {}}).first;
+    known = meshes_.try_emplace(std::move(key), OnMesh{{}, usual ? 0 : ++numbered_, {}, {}}).first;
   }
   key_ = &known->first;
   on_ = &known->second;
+}
+
+const CostModel& MeshCosts::costs() const {
+  if (!on_->costs) on_->costs.emplace(cluster, calibration, key_->mesh, key_->placement, key_->algorithm);
+  return *on_->costs;
 }
 
 std::uint32_t MeshCosts::levels_after(std::uint32_t i) {
@@ -153,8 +157,9 @@ StateCosts& MeshCosts::states_of(const Plan& plan) {
   // Placements may share nodes in other ways.
   const bool usual = on_->number == 0;
   return on_->states
-      .try_emplace(key, usual ? lowered_states_->of(all, model, workload, plan, costs())
-                              : std::make_shared<LoweredStates>(model, workload, plan, costs()),
+      .try_emplace(key,
+                   usual ? lowered_states_->of(all, model, workload, plan, costs())
+                         : std::make_shared<LoweredStates>(model, workload, plan, costs()),
                    costs())
       .first->second;
 }

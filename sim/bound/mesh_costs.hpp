@@ -65,7 +65,7 @@ class MeshCosts {
 
   /// Before anything below: the plan's mesh, placement, tensor algorithm and what else all of it depends on.
   void enter(const Plan&);
-  [[nodiscard]] const CostModel& costs() const { return on_->costs; }
+  [[nodiscard]] const CostModel& costs() const;
   /// Another number once another mesh is entered or what was handed out may be gone.
   [[nodiscard]] std::uint64_t visit() const { return visit_; }
 
@@ -98,7 +98,7 @@ class MeshCosts {
     std::size_t operator()(const Key&) const;
   };
   struct OnMesh {
-    CostModel costs;
+    std::optional<CostModel> costs;              ///< made when it is asked for: times of blocks may all be known
     std::uint32_t number = 0;                    ///< of those with a placement or an algorithm; others: 0
     std::map<std::uint32_t, StateCosts> states;  ///< by ZeRO stage, sequence parallelism and placement of stages
     std::vector<std::uint32_t> boundary_levels;  ///< by rank: CostModel::pair_levels to the next

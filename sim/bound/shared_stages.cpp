@@ -252,7 +252,10 @@ Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const
     const Picoseconds ready =
         end + held +
         exposed_reduction(plan, buckets_, layers_, state, concurrent, backward, tied ? state.tied_reduction() : 0);
-    const Picoseconds update = updates ? update_time(plan, buckets_, state, mesh.costs(), concurrent) : 0;
+    const Picoseconds update = updates ? update_time(plan, buckets_, state, mesh.costs(), concurrent)
+                               : concurrent && counts == Counts::more_offloaded
+                                   ? least_update_time(plan, buckets_, state, mesh.costs())
+                                   : 0;
     if (concurrent) {
       by_lane = std::max({by_lane, plain ? plain_lanes_[i] : busiest_lane(run, plan, mesh, state),
                           updates ? busiest_copies(run, plan, mesh, state) : 0});

@@ -49,7 +49,8 @@ class SharedStages {
   [[nodiscard]] Picoseconds step(const Plan&, MeshCosts&, StateCosts&);
   /// What of a step counts: all of it, or what is before the update, its gathers and copies.  `sharded`: of that what
   /// grows with whatever is gathered, cleared or waited for besides, so not what reductions hold up.
-  enum class Counts : std::uint8_t { all, before_update, sharded };
+  /// `more_offloaded`: it and of the update what least_update_time says.
+  enum class Counts : std::uint8_t { all, before_update, sharded, more_offloaded };
   [[nodiscard]] Picoseconds step_of(Counts, const Plan&, MeshCosts&, StateCosts&);
   /// The step where ranks end their passes then.
   [[nodiscard]] Picoseconds step_after(const std::vector<Picoseconds>& ends, const std::vector<StageTimes>&,

@@ -29,7 +29,7 @@ struct BucketCosts {
   bool head = false;
   bool embedding = false;
   std::uint32_t layers = 0;
-  std::uint32_t dense = 0;         ///< so many of them, of a model that has mixtures too
+  std::uint32_t dense = 0;             ///< so many of them, of a model that has mixtures too
   std::span<const LanePrice> reduce;   ///< after the last backward pass; with ZeRO-2 and 3 after every one
   std::span<const LanePrice> combine;  ///< ZeRO-2 and 3: once at the end
   Picoseconds gather = 0;              ///< of updated weights
@@ -84,7 +84,7 @@ class StateCosts {
   ModuleState embedding_, layer_, dense_layer_, head_;
   Picoseconds norm_reduction_ = 0;
   Picoseconds tied_reduction_ = 0;
-  std::vector<Picoseconds> prices_;                             ///< by StateCollective::number; negative: not yet known
+  std::vector<Picoseconds> prices_;                            ///< by StateCollective::number; negative: not yet known
   std::map<const LoweredStates::Messages*, Priced> messages_;  ///< buckets refer to them
   std::map<std::uint64_t, std::vector<BucketCosts>> buckets_;
   std::optional<HostUpdates> host_updates_;

@@ -199,7 +199,7 @@ TEST_CASE("no plan is estimated faster than its bound", "[property][planner]") {
 // Deeper pipelines and more microbatches than random_run draws: plans of the
 // planner's own space for models of up to 40 layers on up to 64 devices.
 TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]") {
-  int met = 0, copying = 0, sharded = 0;
+  int met = 0, copying = 0, sharded = 0, offloading = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     auto any = [&, counter = std::uint64_t{0}](std::uint64_t n) mutable {
       return random_bits(seed, stream_of("deep"), counter++) % n;
@@ -290,6 +290,16 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
         REQUIRE(bounder.any_sharded(stands) <= bounder.time_before_update(plan));
         ++sharded;
       }
+      if (*plan.offload_states > 0) {
+        // With the fewest eighths in host memory it bounds those with more.
+        Plan fewest = plan;
+        fewest.offload_states = 1;
+        fewest.offload_parameters = std::min(1U, *plan.offload_parameters);
+        REQUIRE(bounder.more_offloaded(fewest) <= exact);
+        REQUIRE(bounder.closer_more_offloaded(fewest) <= estimated);
+        REQUIRE(bounder.time_before_update(fewest) <= bounder.more_offloaded(fewest));
+        ++offloading;
+      }
       const Bounder::Look closer = bounder.closer(plan);
       REQUIRE(exact <= closer.step);
       REQUIRE(closer.step <= estimated);
@@ -304,6 +314,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
   CHECK(met > 900);
   CHECK(copying > 100);
   CHECK(sharded > 50);
+  CHECK(offloading > 100);
 }
 
 // A host link so slow that passes last as long as the copies beside them, or weights gathered so slowly: the bound must
