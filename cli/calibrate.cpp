@@ -32,7 +32,7 @@ class ProgressLog {
     const int hundredths = static_cast<int>(100.0 * share);
     if (!out_.is_open() || hundredths <= told_) return;
     told_ = hundredths;
-    out_ << fmt::format("{{\"event\":\"progress\",\"share\":{:.2f}}}\n", share) << std::flush;
+    out_ << fmt::format("{{\"event\":\"progress\",\"share\":{:.2f}}}\n", hundredths / 100.0) << std::flush;
   }
 
  private:

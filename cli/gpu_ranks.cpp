@@ -21,7 +21,7 @@ Environment process_environment() {
 
 void share_gpu_over_nccl(std::uint32_t rank, int nccl_version) {
   const auto set = [](const char* name, const std::string& value) { setenv(name, value.c_str(), 0); };
-  constexpr int shares_itself = 23003;
+  constexpr int shares_itself = 23003;  // 2.30.3
   if (nccl_version >= shares_itself) {
     set("NCCL_MULTI_RANK_GPU_ENABLE", "1");
   } else {
@@ -35,8 +35,9 @@ void share_gpu_over_nccl(std::uint32_t rank, int nccl_version) {
     set("NCCL_PROTO", "Simple");
   }
   set("NCCL_MAX_CTAS", "2");  // all ranks' kernels must have room at once
-  set("CUDA_MODULE_LOADING", "EAGER");
 }
+
+void load_kernels_early() { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
 
 std::unique_ptr<SocketWorld> join_job(const JobPlace& job, Seconds limit, Seconds watchdog, Met& met) {
   if (job.meeting.empty() && job.ranks > 1) {
@@ -57,7 +58,11 @@ std::unique_ptr<SocketWorld> join_job(const JobPlace& job, Seconds limit, Second
   WaitOptions waits;
   waits.watchdog = watchdog;
   auto world = std::make_unique<SocketWorld>(Rank{job.rank}, std::move(met.peers), std::move(waits));
-  world->find_clock_offset(met.hosts);
+  try {
+    world->find_clock_offset(met.hosts);
+  } catch (const Aborted&) {
+    throw Error(world->reason());
+  }
   return world;
 }
 
@@ -85,8 +90,9 @@ int gpu_of(std::uint32_t local_rank, std::uint32_t first, int gpus) {
   // A launcher that binds GPUs shows each process its own alone.
   if (gpus == 1 && first == 0) return 0;
   if (first + local_rank < static_cast<std::uint32_t>(gpus)) return static_cast<int>(first + local_rank);
-  throw Error(fmt::format("{} GPUs here, and the processes of this host need at least {}: one each{}", gpus,
-                          first + local_rank + 1, first > 0 ? fmt::format(", from GPU {} on", first) : ""));
+  throw Error(fmt::format("{} GPU{} here, and the processes of this host need at least {}: one each{}", gpus,
+                          gpus == 1 ? "" : "s", first + local_rank + 1,
+                          first > 0 ? fmt::format(", from GPU {} on", first) : ""));
 }
 
 }  // namespace orrery

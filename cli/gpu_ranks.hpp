@@ -20,9 +20,13 @@ namespace orrery {
 [[nodiscard]] Environment process_environment();
 
 /// So that NCCL joins ranks of one GPU: each claims a host of its own, and they
-/// meet over the loopback interface; from NCCL 2.30 on NCCL does it itself when
+/// meet over the loopback interface; from NCCL 2.30.3 on NCCL does it itself when
 /// told.  What the user has set stays.
 void share_gpu_over_nccl(std::uint32_t rank, int nccl_version);
+
+/// Before CUDA begins: a kernel that is loaded only when it is first launched may wait for the device, which waits in a
+/// message for another rank.  What the user has set stays.
+void load_kernels_early();
 
 /// This process's part in a job that others have started: connected with all.
 [[nodiscard]] std::unique_ptr<SocketWorld> join_job(const JobPlace&, Seconds limit, Seconds watchdog, Met& met);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <cstdio>
 #include <exception>
@@ -170,8 +171,6 @@ PlannedRun RunVerb::as_measured(const PlannedRun& planned) const {
 RunVerb::Prepared RunVerb::prepare() const {
   if (steps_ < 1 || steps_ > 1'000'000'000) refuse("cli.steps", "--steps is from 1 to 1000000000");
   if (warmup_ > 1'000'000'000) refuse("cli.warmup", "--warmup is from 0 to 1000000000");
-  if (!(watchdog_ > 0.0 && watchdog_ <= 1e6)) refuse("cli.watchdog", "--watchdog is above 0 and at most 1000000");
-  if (!(heartbeat_ >= 0.1 && heartbeat_ <= 1e6)) refuse("cli.heartbeat", "--heartbeat is from 0.1 to 1000000");
   keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, trace_, log_});
   Prepared p{load_plan(plan_, flags_, "local-cpu", ClusterUse::fall_back), nullptr, {}, nullptr, {}};
   if (const std::string& scaling = p.loaded.run.model.rope_scaling; !scaling.empty()) {
@@ -212,6 +211,8 @@ RunResult RunVerb::watched(Prepared& p, RunCheckpoints& checkpoints, Train train
 }
 
 void RunVerb::check_backend() const {
+  if (!(watchdog_ > 0.0 && watchdog_ <= 1e6)) refuse("cli.watchdog", "--watchdog is above 0 and at most 1000000");
+  if (!(heartbeat_ >= 0.1 && heartbeat_ <= 1e6)) refuse("cli.heartbeat", "--heartbeat is from 0.1 to 1000000");
   if (ranks_ && backend_ == "mpi") {
     refuse("cli.ranks", "--ranks starts processes; those of --backend mpi are started by mpirun or srun");
   }
@@ -292,6 +293,7 @@ int RunVerb::run_on_gpu() {
 int RunVerb::train_on_gpu(ProcessWorld& world, int number, const NcclCalls& nccl, Prepared& p,
                           RunCheckpoints& checkpoints, Recorder* recorder) {
   const Program& program = p.loaded.program;
+  load_kernels_early();
   if (share_gpu_) share_gpu_over_nccl(index(world.rank()), nccl.version);
   const std::unique_ptr<Device> gpu = open_cuda_device(cuda_module(), number);
   LiveMemory memory;
@@ -334,6 +336,8 @@ int RunVerb::run_on_gpus() {
   const int gpus = count_cuda_devices_apart(cuda_module());
   if (const std::uint32_t last = gpu_.value_or(0) + (share_gpu_ ? 0 : *ranks_ - 1);
       last >= static_cast<std::uint32_t>(gpus)) {
+    if (share_gpu_)
+      throw Error(fmt::format("{} GPU{} here, and none is GPU {}", gpus, gpus == 1 ? " is" : "s are", last));
     throw Error(fmt::format("{} GPU{} here, and {} ranks with one each need GPUs {} to {}; --share-gpu puts all on one",
                             gpus, gpus == 1 ? " is" : "s are", *ranks_, gpu_.value_or(0), last));
   }
@@ -372,6 +376,9 @@ int RunVerb::run_in_job(const JobPlace& job) {
     nccl = load_nccl(nccl_.value_or(nccl_library_name));
     const int gpus = count_cuda_devices_apart(cuda_module());
     const std::uint32_t local = job.local_rank.value_or(met.local_rank(job.rank));
+    if (share_gpu_ && std::any_of(met.hosts.begin(), met.hosts.end(), [&](auto h) { return h != met.hosts[0]; })) {
+      refuse("cli.gpu", "--share-gpu puts all ranks on one GPU, and the ranks are on several hosts");
+    }
     gpu = share_gpu_ ? static_cast<int>(gpu_.value_or(0)) : gpu_of(local, gpu_.value_or(0), gpus);
     checkpoints.emplace(checkpoints_, p->loaded.run, p->loaded.program);
     state.digest = digest_of({orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),

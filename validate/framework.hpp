@@ -38,7 +38,7 @@ struct Framework {
   std::uint32_t product_libraries = 0;  ///< that keep a workspace each: PyTorch's cuBLAS, Transformer Engine's
   bool expandable_segments = false;     ///< how its launch script sets up PyTorch's allocator
   StateLayout states = StateLayout::listed;
-  /// Chunks of one layer each wherever there is a pipeline, as far as layers and microbatches divide.
+  /// Where a row leaves its chunks out: of one layer each, as far as layers and microbatches divide.
   bool interleaves = false;
 };
 

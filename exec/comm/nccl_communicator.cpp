@@ -66,9 +66,9 @@ NcclCommunicator::~NcclCommunicator() {
   }
 }
 
-std::unique_ptr<NcclCommunicator> NcclCommunicator::split(int color, int key, const NcclPatience& patience) const {
+std::unique_ptr<NcclCommunicator> NcclCommunicator::split(int color, int key, const NcclPatience& patience) {
   NcclCalls::Config config;
-  NcclCalls::Communicator handle = nullptr;
+  NcclCalls::Communicator& handle = *split_.emplace_back(std::make_unique<NcclCalls::Communicator>(nullptr));
   require(calls_, calls_.split(handle_, color, key, &handle, &config), "form a group of ranks", handle_);
   settle(patience, "form a group of ranks");
   if (color < 0) return nullptr;
@@ -89,9 +89,9 @@ void NcclCommunicator::settle(const NcclPatience& patience, const char* what) co
   for (;;) {
     int state = NcclCalls::success;
     require(calls_, calls_.async_error(handle_, &state), "say how it is", handle_);
-    require(calls_, state, what, handle_);
     if (state == NcclCalls::success) return;
-    patience(what);
+    patience(what);  // before an error is told: a partner that is gone is the reason, not NCCL
+    require(calls_, state, what, handle_);
     pause();
   }
 }

@@ -28,7 +28,7 @@ class NcclCommunicator {
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;
 
   /// The part of one color, ordered by key; null for no_color.  All ranks of this one call it.
-  [[nodiscard]] std::unique_ptr<NcclCommunicator> split(int color, int key, const NcclPatience&) const;
+  [[nodiscard]] std::unique_ptr<NcclCommunicator> split(int color, int key, const NcclPatience&);
 
   [[nodiscard]] NcclCalls::Communicator get() const { return handle_; }
   /// Until what was asked of it last has been given to the device.
@@ -45,6 +45,8 @@ class NcclCommunicator {
   NcclCommunicator(const NcclCalls& calls, NcclCalls::Communicator handle) : calls_(calls), handle_(handle) {}
   const NcclCalls& calls_;
   NcclCalls::Communicator handle_ = nullptr;
+  /// What threads of NCCL write the handles of parts to: there until this one is ended, also where a split is given up.
+  std::vector<std::unique_ptr<NcclCalls::Communicator>> split_;
 };
 
 /// What is asked of NCCL between the beginning and `end` is one: sends and

@@ -94,8 +94,12 @@ class Meeting {
     remove_file();
     const Answer fine;
     for (std::uint32_t r = 1; r < options_.ranks; ++r) {
-      send_all(peers[r], &fine, sizeof fine);
-      send_all(peers[r], rows.data(), rows.size() * sizeof(Row));
+      try {
+        send_all(peers[r], &fine, sizeof fine);
+        send_all(peers[r], rows.data(), rows.size() * sizeof(Row));
+      } catch (const Gone& e) {
+        throw Error(fmt::format("rank 0 has lost rank {} while the ranks met: {}", r, e.what()));
+      }
     }
     return met(std::move(peers), rows);
   }
@@ -178,6 +182,9 @@ class Meeting {
       const auto known = address_of(host, port);
       if (!known) throw Error(fmt::format("rank {} knows no host {}", options_.rank, host));
       at = *known;
+      // Many hosts know their own name as 127.0.1.1, where no other host reaches them.
+      const bool loopback = ntohl(at.sin_addr.s_addr) >> 24 == 127;
+      if (loopback && host != "localhost" && !host.starts_with("127.")) at.sin_addr.s_addr = htonl(INADDR_ANY);
     }
     Socket s = fresh();
     const int on = 1;
@@ -203,11 +210,15 @@ class Meeting {
   Socket accepted(const Socket& listening, const std::string& whom) const {
     for (;;) {
       pollfd wait{listening.number(), POLLIN, 0};
-      if (poll(&wait, 1, left_ms()) == 0) {
+      if (left_ms() == 0 || poll(&wait, 1, left_ms()) == 0) {
         throw Error(fmt::format("rank {} has waited {:g} s for {}", options_.rank, options_.limit.base(), whom));
       }
       const int one = accept4(listening.number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (one >= 0) return Socket(one);
+      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+        throw Error(
+            fmt::format("rank {} cannot take the connection of {}: {}", options_.rank, whom, std::strerror(errno)));
+      }
     }
   }
 
@@ -288,13 +299,13 @@ class Meeting {
       refuse(fmt::format("two processes say that they are rank {}", hello.rank));
     }
     if (hello.program != hello_.program) {
-      refuse(fmt::format("rank {} has another version of the program, another plan, or other flags than rank 0",
-                         hello.rank));
+      refuse(fmt::format("rank {} has another version of the program than rank 0", hello.rank));
     }
     sockaddr_in from{};
     socklen_t size = sizeof from;
     getpeername(one.number(), reinterpret_cast<sockaddr*>(&from), &size);
-    const bool here = hello.host == options_.host;  // others reach it where they reach rank 0
+    // Who has come over the loopback is reached where rank 0 is; of one host, but with a network of its own, not.
+    const bool here = ntohl(from.sin_addr.s_addr) >> 24 == 127;
     rows[hello.rank] = {here ? 0 : from.sin_addr.s_addr, hello.port, hello.host};
     peers[hello.rank] = std::move(one);
     return 1;
@@ -405,7 +416,9 @@ class Meeting {
     }
     text << own;
     const std::string fresh_name = options_.place.file + ".new";
-    std::ofstream(fresh_name) << text.str();
+    std::ofstream out(fresh_name);
+    out << text.str() << std::flush;
+    if (!out) throw Error(fmt::format("rank 0 cannot write {}: {}", fresh_name, std::strerror(errno)));
     if (std::rename(fresh_name.c_str(), options_.place.file.c_str()) != 0) {
       throw Error(fmt::format("rank 0 cannot write {}: {}", options_.place.file, std::strerror(errno)));
     }

@@ -56,7 +56,12 @@ void DeviceRunner::drain() {
       told = false;
     }
     if (world_.aborted()) throw Aborted{};
-    transport_->look();
+    try {
+      transport_->look();
+    } catch (const Error& e) {
+      throw OpFailed(op_text(program_, rank_, progress_.step.load(std::memory_order_relaxed) == 0, index(stuck)) +
+                     ": " + e.what());
+    }
     const double waited = std::chrono::duration<double>(Clock::now() - last).count();
     if (!told && waited > 0.1 && meets(next->lane)) {
       say_waits_for(partner_in(stuck));

@@ -1,9 +1,9 @@
 #include "exec/device/nccl_transport.hpp"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <string>
+#include <thread>
 
 #include "core/base/diagnostics.hpp"
 
@@ -250,11 +250,16 @@ void NcclTransport::start() {
   const std::uint32_t me = index(rank_);
   const auto ranks = static_cast<int>(program_.mesh.size());
   all_ = std::make_unique<NcclCommunicator>(calls_, id, ranks, static_cast<int>(me), patience());
-  for (const RankParts& parts : groups_.parts) {
-    parts_.push_back(all_->split(parts.color[me], parts.key[me], patience()));
-  }
-  for (const std::uint32_t key : groups_.exchanges) {
-    exchanges_[key] = all_->split(0, static_cast<int>(me), patience());
+  try {
+    for (const RankParts& parts : groups_.parts) {
+      parts_.push_back(all_->split(parts.color[me], parts.key[me], patience()));
+    }
+    for (const std::uint32_t key : groups_.exchanges) {
+      exchanges_[key] = all_->split(0, static_cast<int>(me), patience());
+    }
+  } catch (...) {
+    abort();  // else each waits for partners before it ends
+    throw;
   }
 }
 
@@ -327,19 +332,32 @@ void NcclTransport::exchange(std::span<const DeviceTransfer> transfers, DeviceSt
 void NcclTransport::look() {
   world_.look();
   if (world_.aborted()) throw Aborted{};
-  if (all_) all_->look();
-  for (const auto& part : parts_) {
-    if (part) part->look();
+  try {
+    if (all_) all_->look();
+    for (const auto& part : parts_) {
+      if (part) part->look();
+    }
+    for (const auto& [key, exchange] : exchanges_) exchange->look();
+  } catch (const Error&) {
+    world_.look();  // NCCL's error may be that a partner is gone, which is that partner's fault
+    if (world_.aborted()) throw Aborted{};
+    throw;
   }
-  for (const auto& [key, exchange] : exchanges_) exchange->look();
 }
 
+/// All at once, each by a thread: NCCL's abort flags its own communicator and then waits for what the device does for
+/// it, which may in turn wait, in the stream, for another one's kernel that ends only when that one is flagged.
 void NcclTransport::abort() {
+  std::vector<NcclCommunicator*> all;
   for (const auto& part : parts_) {
-    if (part) part->abort();
+    if (part) all.push_back(part.get());
   }
-  for (const auto& [key, exchange] : exchanges_) exchange->abort();
-  if (all_) all_->abort();
+  for (const auto& [key, exchange] : exchanges_) all.push_back(exchange.get());
+  if (all_) all.push_back(all_.get());
+  std::vector<std::thread> threads;
+  threads.reserve(all.size());
+  for (NcclCommunicator* one : all) threads.emplace_back([one] { one->abort(); });
+  for (std::thread& t : threads) t.join();
 }
 
 void NcclTransport::begin_again() {

@@ -175,8 +175,9 @@ std::optional<RunResult> execute_rank(ProcessWorld& world, const Program& progra
   ORRERY_ASSERT(world.ranks() == program.mesh.size(), world.ranks(), program.mesh.size());
   const std::string who = "rank " + std::to_string(index(world.rank()));
   const auto fail = [&](const std::string& why) {
-    world.abort(why);
+    // First: others end once they see the world go, and whoever watches then asks whose fault it was.
     if (recorder != nullptr) recorder->set_state(RankState::failed, why);
+    world.abort(why);
     throw Error(why);
   };
   try {

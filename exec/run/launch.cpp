@@ -184,10 +184,11 @@ class Launch {
     for (std::uint32_t r = 0; r < options_.ranks; ++r) {
       const Child& c = children_[r];
       const RankState state = records_[r]->state();
-      if (!c.ended || ended_well(r)) continue;
+      // It has said so, though its process may take a while to end.
       if (state == RankState::failed) {
         return RankFailure{RankFailure::Kind::failed, Rank{r}, records_[r]->read().message};
       }
+      if (!c.ended || ended_well(r)) continue;
       if (state == RankState::starting || state == RankState::running) {
         return RankFailure{RankFailure::Kind::left, Rank{r}, left_text(Rank{r}, WEXITSTATUS(c.state))};
       }

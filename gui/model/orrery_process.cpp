@@ -178,7 +178,7 @@ void OrreryProcess::look_at_log() {
     begin = end + 1;
     if (line.startsWith("{\"event\":\"progress\"")) {
       const double share = QJsonDocument::fromJson(line).object()[QLatin1String("share")].toDouble();
-      Q_EMIT progressed(static_cast<int>(100.0 * share), 100, QString());
+      Q_EMIT progressed(qRound(100.0 * share), 100, QString());
     }
     if (!line.startsWith("{\"event\":\"step\"")) continue;
     const QJsonObject step = QJsonDocument::fromJson(line).object();

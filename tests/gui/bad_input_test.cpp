@@ -62,7 +62,7 @@ TEST_CASE("what is dropped and no plan, model or cluster is refused with a reaso
       {written(folder, "picture.png", QByteArray("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16)), "no text"},
       {written(folder, "half.toml", "[plan\nmodel ="), "half.toml:1"},
       {written(folder, "key.toml", "schema = 1\nmodel = \"tiny-gpt\"\nclustr = \"local-cpu\"\n"), "clust"},
-      {written(folder, "list.json", "[1, 2"), ""},
+      {written(folder, "list.json", "[1, 2"), "list.json"},
       {written(folder, "kineto.json",
                R"({"schemaVersion":1,"traceEvents":[{"ph":"X","cat":"kernel","pid":0,"tid":7,"ts":1,"dur":2}]})"),
        "Validate"},

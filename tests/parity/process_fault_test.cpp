@@ -150,7 +150,7 @@ TEST_CASE("a rank that is killed, stopped, leaves, throws or stalls at any kind 
     }
   }
   CHECK(kinds.size() == 6);
-  CHECK(cells >= 40);
+  CHECK(cells == 48);
 }
 
 TEST_CASE("a rank that lives but does not go on is named by those who wait for it", "[parity][fault][processes]") {

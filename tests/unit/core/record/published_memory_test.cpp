@@ -146,12 +146,12 @@ TEST_CASE("a mixture layer of DeepSeek-V3 keeps 571 kB of a token", "[unit][reco
   Plan plan = plan_of(m, Axis::data, 1);
   plan.attention = AttentionKernel::flash;
   const SavedActivations saved = totals_of(lower(m, w, plan), 0).saved[1];
-  const std::uint64_t h = 7168, q = 1536, u = 512, r = 64, d = 128, e = 128, a = 128, k = 8, f = 2048;
-  const std::uint64_t attention = 4 * h + 4 * q + 4 * u + 4 * a * (d + r) + 4 * a * e;
-  const std::uint64_t feed_forward = 4 * h + 4 * 256 + k * (4 * h + 6 * f) + 6 * f;
+  constexpr std::uint64_t h = 7168, q = 1536, u = 512, r = 64, d = 128, e = 128, a = 128, k = 8, f = 2048;
+  constexpr std::uint64_t attention = 4 * h + 4 * q + 4 * u + 4 * a * (d + r) + 4 * a * e;
+  constexpr std::uint64_t feed_forward = 4 * h + 4 * 256 + k * (4 * h + 6 * f) + 6 * f;
   CHECK(saved.activations == (attention + feed_forward) * tokens);
   CHECK(saved.statistics == (4 * a + 4 * 4 + k * 4 * 4) * tokens);
-  CHECK(attention + 4 * a + 2 * r == 201'344);
-  CHECK(feed_forward == 369'664);
-  CHECK(attention + feed_forward + 4 * a + 2 * r == 571'008);
+  static_assert(attention + 4 * a + 2 * r == 201'344);
+  static_assert(feed_forward == 369'664);
+  static_assert(attention + feed_forward + 4 * a + 2 * r == 571'008);
 }
