@@ -418,8 +418,7 @@ class Meeting {
     const std::string fresh_name = options_.place.file + ".new";
     std::ofstream out(fresh_name);
     out << text.str() << std::flush;
-    if (!out) throw Error(fmt::format("rank 0 cannot write {}: {}", fresh_name, std::strerror(errno)));
-    if (std::rename(fresh_name.c_str(), options_.place.file.c_str()) != 0) {
+    if (!out || std::rename(fresh_name.c_str(), options_.place.file.c_str()) != 0) {
       throw Error(fmt::format("rank 0 cannot write {}: {}", options_.place.file, std::strerror(errno)));
     }
   }

@@ -97,10 +97,10 @@ StateCollectives LoweredStates::collectives_of(const Program& program, const Blo
 }
 
 LoweredStates::LoweredStates(const ModelSpec& model, const Workload& workload, const Plan& plan, const CostModel& costs)
-    : model_(&model),
-      workload_(&workload),
+    : model_(model),
+      workload_(workload),
       plan_(without_counts(plan)),
-      lowering_(std::make_unique<Lowering>(model, workload, plan_)) {
+      lowering_(std::make_unique<Lowering>(model_, workload_, plan_)) {
   using lowering::Phase;
   lowering::State& lowered = lowering_->state;
   factor = lowered.factor;
@@ -162,7 +162,7 @@ const LoweredStates::HostModules& LoweredStates::host_updates(const CostModel& c
   if (host_updates_) return *host_updates_;
   Plan plan = plan_;
   plan.offload_states = 8;
-  lowering::State s(*model_, *workload_, plan);
+  lowering::State s(model_, workload_, plan);
   lowering::declare_parameters(s);
   static_cast<void>(lowering::build_optimizer(s));
   const lowering::ModuleBlocks& updates = s.blocks(lowering::Phase::update);
@@ -187,7 +187,7 @@ const LoweredStates::HostModules& LoweredStates::host_updates(const CostModel& c
                    updated(updates[s.main_kind()].plain, s.layer),
                    {},
                    updated(updates.head, s.head)};
-  if (mixes_kinds(*model_)) host_updates_->dense_layer = updated(updates[s.kinds.front()].plain, s.dense_layer);
+  if (mixes_kinds(model_)) host_updates_->dense_layer = updated(updates[s.kinds.front()].plain, s.dense_layer);
   return *host_updates_;
 }
 
@@ -201,8 +201,8 @@ const std::vector<LoweredStates::Bucket>& LoweredStates::buckets(const StageShar
   const std::uint64_t key = std::uint64_t{stage.low_layer} << 34 | std::uint64_t{layers} << 2 |
                             std::uint64_t{stage.first} << 1 | std::uint64_t{stage.last};
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto [at, fresh] = buckets_.try_emplace(key);
-  if (!fresh) return at->second;
+  if (const auto at = buckets_.find(key); at != buckets_.end()) return at->second;
+  std::vector<Bucket> made;
   const auto messages = [&](Messages sent) {
     const auto same = std::find(messages_.begin(), messages_.end(), sent);
     if (same != messages_.end()) return &*same;
@@ -210,31 +210,31 @@ const std::vector<LoweredStates::Bucket>& LoweredStates::buckets(const StageShar
     return &messages_.back();
   };
   const bool rests = lowering_ == nullptr;
-  if (rests) lowering_ = std::make_unique<Lowering>(*model_, *workload_, plan_);
+  if (rests) lowering_ = std::make_unique<Lowering>(model_, workload_, plan_);
   lowering::State& s = lowering_->state;
   if (!s.reduce_gradients) {
-    at->second.push_back({stage.last, stage.first, layers, stage.dense(), messages({})});
+    made.push_back({stage.last, stage.first, layers, stage.dense(), messages({})});
     if (rests) lowering_.reset();
-    return at->second;
+    return buckets_.emplace(key, std::move(made)).first->second;
   }
   lowering::Chunk chunk;
   chunk.embedding = stage.first;
   // Prediction modules lie right above the last layer.
-  chunk.low_layer = stage.last ? static_cast<std::uint32_t>(model_->layers) - layers : stage.low_layer;
+  chunk.low_layer = stage.last ? static_cast<std::uint32_t>(model_.layers) - layers : stage.low_layer;
   chunk.layers = layers;
   chunk.head = stage.last;
   const auto sent = [&](BlockId id) { return collectives_of(s.program, s[id].block); };
   for (const lowering::Chunk& bucket : lowering::build_buckets(s, 0, chunk)) {
-    const auto dense = [&](std::uint32_t l) { return mixes_kinds(*model_) && !is_mixture(*model_, l); };
+    const auto dense = [&](std::uint32_t l) { return mixes_kinds(model_) && !is_mixture(model_, l); };
     std::uint32_t of_them = 0;
     for (std::uint32_t l = 0; l < bucket.layers; ++l) of_them += dense(bucket.low_layer + l) ? 1 : 0;
     Messages of{sent(bucket.reduce), {}, {}};
     if (lowering::combines(s)) of.combine = sent(bucket.combine);
     if (lowering::gathers_updated(s)) of.gather = sent(bucket.gather);
-    at->second.push_back({bucket.head, bucket.embedding, bucket.layers, of_them, messages(std::move(of))});
+    made.push_back({bucket.head, bucket.embedding, bucket.layers, of_them, messages(std::move(of))});
   }
   if (rests) lowering_.reset();
-  return at->second;
+  return buckets_.emplace(key, std::move(made)).first->second;
 }
 
 std::shared_ptr<LoweredStates> KnownStates::of(const Key& key, const ModelSpec& model, const Workload& workload,

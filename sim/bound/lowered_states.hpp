@@ -78,7 +78,7 @@ class LoweredStates {
     const Messages* messages = nullptr;  ///< the same for buckets that send alike
   };
 
-  /// As StateCosts says of the plan.  `costs` prices kernels; its mesh does not matter.  Model and workload outlive it.
+  /// As StateCosts says of the plan.  `costs` prices kernels; its mesh does not matter.
   LoweredStates(const ModelSpec&, const Workload&, const Plan&, const CostModel& costs);
   ~LoweredStates();
 
@@ -102,8 +102,8 @@ class LoweredStates {
   [[nodiscard]] const StateCollective* known(const StateCollective&);
   [[nodiscard]] StateCollectives collectives_of(const Program&, const Block&);
 
-  const ModelSpec* model_;
-  const Workload* workload_;
+  ModelSpec model_;  // copies: whoever asked first may be gone before those who share this
+  Workload workload_;
   Plan plan_;
   std::mutex mutex_;  ///< of what follows
   std::unique_ptr<Lowering> lowering_;
