@@ -13,6 +13,7 @@
 #include "cli/common.hpp"
 #include "cli/status.hpp"
 #include "core/base/diagnostics.hpp"
+#include "core/base/fnv.hpp"
 
 namespace orrery {
 namespace {
@@ -37,12 +38,8 @@ std::filesystem::path cuda_module() { return module_path("orrery_cuda.so"); }
 const char* orrery_version() { return ORRERY_VERSION; }
 
 std::uint64_t digest_of(std::initializer_list<std::string_view> texts) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  const auto add = [&](char c) { hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL; };
-  for (const std::string_view text : texts) {
-    std::for_each(text.begin(), text.end(), add);
-    add('\0');
-  }
+  std::uint64_t hash = fnv1a("");
+  for (const std::string_view text : texts) hash = fnv1a(std::string_view("\0", 1), fnv1a(text, hash));
   return hash;
 }
 
@@ -59,6 +56,28 @@ std::optional<JobMistake> first_wrong(const std::vector<JobState>& by_rank) {
                     r)};
   }
   return std::nullopt;
+}
+
+OwnState own_state(const std::function<std::uint64_t()>& read) {
+  OwnState own;
+  try {
+    own.state.digest = read();
+  } catch (const InputError&) {
+    own.wrong = std::current_exception();
+    own.state.status = status_input;
+  } catch (const std::exception&) {
+    own.wrong = std::current_exception();
+    own.state.status = status_world;
+  }
+  return own;
+}
+
+std::optional<int> disagreement(const OwnState& own, Rank rank, const std::vector<JobState>& by_rank) {
+  const std::optional<JobMistake> first = first_wrong(by_rank);
+  if (!first) return std::nullopt;
+  if (rank != first->rank) return first->status;
+  if (own.wrong) std::rethrow_exception(own.wrong);
+  throw Error(first->what);
 }
 
 void refuse_world_size(std::uint64_t plan_ranks, std::uint32_t processes) {

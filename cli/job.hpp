@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -19,13 +21,13 @@ namespace orrery {
 /// Likewise, the module with all of CUDA.
 [[nodiscard]] std::filesystem::path cuda_module();
 
-/// What one process of an MPI job found when it had read its files.
+/// What one process of a job found when it had read its files.
 struct JobState {
   std::int32_t status = 0;   ///< exit status of what is wrong; 0: nothing
   std::uint64_t digest = 0;  ///< of plan, Program, flags and the program's version
 };
 [[nodiscard]] const char* orrery_version();
-/// The same numbers for the same texts, on every machine (FNV-1a, 64 bits).
+/// The same numbers for the same texts, on every machine.
 [[nodiscard]] std::uint64_t digest_of(std::initializer_list<std::string_view> texts);
 
 /// The process that is to say what is wrong, if something is: the first that
@@ -36,6 +38,17 @@ struct JobMistake {
   std::string what;  ///< where no process failed
 };
 [[nodiscard]] std::optional<JobMistake> first_wrong(const std::vector<JobState>& by_rank);
+
+/// This process's part before all agree: what it found, and the exception where something is wrong.
+struct OwnState {
+  JobState state;
+  std::exception_ptr wrong;
+};
+/// `read` reads this process's files and gives the digest; what it throws is told when all know of it.
+[[nodiscard]] OwnState own_state(const std::function<std::uint64_t()>& read);
+/// Whatever is wrong is wrong for all, and said once: the rank that is to say it throws, for others it is the exit
+/// status.  Nothing where all are about to run the same.
+[[nodiscard]] std::optional<int> disagreement(const OwnState& own, Rank rank, const std::vector<JobState>& by_rank);
 
 /// As many processes as ranks were not started: how to start them.
 [[noreturn]] void refuse_world_size(std::uint64_t plan_ranks, std::uint32_t processes);

@@ -367,10 +367,8 @@ int RunVerb::run_in_job(const JobPlace& job) {
   std::optional<Prepared> p;
   std::optional<RunCheckpoints> checkpoints;
   std::optional<NcclCalls> nccl;
-  std::exception_ptr wrong;
-  JobState state;
   int gpu = 0;
-  try {
+  const OwnState own = own_state([&] {
     p = prepare();
     if (p->loaded.program.mesh.size() != job.ranks) refuse_world_size(p->loaded.program.mesh.size(), job.ranks);
     nccl = load_nccl(nccl_.value_or(nccl_library_name));
@@ -381,21 +379,10 @@ int RunVerb::run_in_job(const JobPlace& job) {
     }
     gpu = share_gpu_ ? static_cast<int>(gpu_.value_or(0)) : gpu_of(local, gpu_.value_or(0), gpus);
     checkpoints.emplace(checkpoints_, p->loaded.run, p->loaded.program);
-    state.digest = digest_of({orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),
-                              fmt::format("{} {} {}", warmup_, steps_, checkpoints->first_step())});
-  } catch (const InputError&) {
-    wrong = std::current_exception();
-    state.status = status_input;
-  } catch (const std::exception&) {
-    wrong = std::current_exception();
-    state.status = status_world;
-  }
-  // Whatever is wrong is wrong for all, and said once.
-  if (const auto first = first_wrong(told_to_all(*world, state))) {
-    if (Rank{job.rank} != first->rank) return first->status;
-    if (wrong) std::rethrow_exception(wrong);
-    throw Error(first->what);
-  }
+    return digest_of({orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),
+                      fmt::format("{} {} {}", warmup_, steps_, checkpoints->first_step())});
+  });
+  if (const auto status = disagreement(own, Rank{job.rank}, told_to_all(*world, own.state))) return *status;
   catch_interrupt();
   try {
     return train_on_gpu(*world, gpu, *nccl, *p, *checkpoints, nullptr);
@@ -443,30 +430,17 @@ int RunVerb::run_over_mpi() {
   MpiSession session(mpi_module());
   std::optional<Prepared> p;
   std::optional<RunCheckpoints> checkpoints;
-  std::exception_ptr wrong;
-  JobState state;
-  try {
+  const OwnState own = own_state([&] {
     p = prepare();
-    if (p->loaded.program.mesh.size() != session.ranks())
+    if (p->loaded.program.mesh.size() != session.ranks()) {
       refuse_world_size(p->loaded.program.mesh.size(), session.ranks());
+    }
     checkpoints.emplace(checkpoints_, p->loaded.run, p->loaded.program);
-    state.digest = digest_of(
+    return digest_of(
         {orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),
          fmt::format("{} {} {} {}", warmup_, steps_, p->options.concurrent_lanes, checkpoints->first_step())});
-  } catch (const InputError&) {
-    wrong = std::current_exception();
-    state.status = status_input;
-  } catch (const std::exception&) {
-    wrong = std::current_exception();
-    state.status = status_world;
-  }
-  // Whatever is wrong is wrong for all, and said once.
-  const std::vector<JobState> states = session.all_gather(state);
-  if (const auto first = first_wrong(states)) {
-    if (session.rank() != first->rank) return first->status;
-    if (wrong) std::rethrow_exception(wrong);
-    throw Error(first->what);
-  }
+  });
+  if (const auto status = disagreement(own, session.rank(), session.all_gather(own.state))) return *status;
   catch_interrupt();
   const RecordsFolder records(records_, session);
   MpiRunOptions how;

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/base/fnv.hpp"
+
 namespace orrery {
 
 /// Counter-based random numbers: the value depends on the key alone, never on
@@ -30,11 +32,7 @@ namespace orrery {
 /// Standard normal (Box-Muller on two uniforms of the same key).
 [[nodiscard]] double random_normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t counter);
 
-/// A stream number from a name (FNV-1a), for keys such as parameter names.
-[[nodiscard]] constexpr std::uint64_t stream_of(std::string_view name) {
-  std::uint64_t h = 0xcbf29ce484222325ULL;
-  for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return h;
-}
+/// A stream number from a name, for keys such as parameter names.
+[[nodiscard]] constexpr std::uint64_t stream_of(std::string_view name) { return fnv1a(name); }
 
 }  // namespace orrery

@@ -4,6 +4,15 @@
 
 namespace orrery {
 
+std::optional<LiveChange> live_change(const Program& program, const Op& op) {
+  const auto* alloc = std::get_if<Alloc>(&op.action);
+  const auto* free = std::get_if<Free>(&op.action);
+  if (alloc == nullptr && free == nullptr) return std::nullopt;
+  const Buffer& buffer = program[alloc != nullptr ? alloc->what : free->what];
+  if (buffer.tier != Tier::device) return std::nullopt;
+  return LiveChange{buffer.role, static_cast<std::int64_t>(bytes_of(buffer)) * (alloc != nullptr ? 1 : -1)};
+}
+
 std::size_t LiveMemory::share_of(Role role) {
   switch (role) {
     case Role::weight:
@@ -24,14 +33,10 @@ void LiveMemory::read(const Program& program) {
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     BlockBytes bytes;
     for (const Op& op : program.blocks[b].ops) {
-      const auto* alloc = std::get_if<Alloc>(&op.action);
-      const auto* free = std::get_if<Free>(&op.action);
-      if (alloc == nullptr && free == nullptr) continue;
-      const Buffer& buffer = program[alloc != nullptr ? alloc->what : free->what];
-      if (buffer.tier != Tier::device) continue;
-      const auto size = static_cast<std::int64_t>(bytes_of(buffer)) * (alloc != nullptr ? 1 : -1);
-      bytes.net += size;
-      bytes.net_by_share[share_of(buffer.role)] += size;
+      const std::optional<LiveChange> change = live_change(program, op);
+      if (!change) continue;
+      bytes.net += change->bytes;
+      bytes.net_by_share[share_of(change->role)] += change->bytes;
       if (bytes.net > bytes.highest) {
         bytes.highest = bytes.net;
         bytes.at_highest = bytes.net_by_share;

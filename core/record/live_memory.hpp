@@ -2,12 +2,21 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/program/program.hpp"
 #include "core/record/report.hpp"
 
 namespace orrery {
+
+/// What an op does to live bytes of device memory.
+struct LiveChange {
+  Role role{};
+  std::int64_t bytes = 0;  ///< below 0 where they are freed
+};
+/// Nothing where the op allocates and frees none of them.
+[[nodiscard]] std::optional<LiveChange> live_change(const Program&, const Op&);
 
 /// Live bytes of a Program in device memory, from its Alloc and Free ops alone.
 ///

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <vector>
 
+#include "core/base/fnv.hpp"
+
 namespace orrery {
 namespace {
 
@@ -35,13 +37,8 @@ std::optional<std::uint32_t> number(const std::string& text) {
   return value;
 }
 
-/// FNV-1a: which port a job without one takes is the same on all hosts.
-std::uint32_t mixed(const std::string& text) {
-  std::uint32_t hash = 2166136261U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
-  return hash;
-}
-std::string port_for(const std::string& job) { return std::to_string(20000 + mixed(job) % 20000); }
+/// Which port a job without one takes: the same on all hosts.
+std::string port_for(const std::string& job) { return std::to_string(20000 + fnv1a(job) % 20000); }
 
 class Finder {
  public:

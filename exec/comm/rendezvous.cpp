@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "core/base/diagnostics.hpp"
+#include "core/base/fnv.hpp"
 
 namespace orrery {
 namespace {
@@ -52,12 +53,6 @@ struct Row {
   std::uint64_t host = 0;
 };
 
-std::uint64_t mixed(const std::string& text) {
-  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return hash;
-}
-
 /// The other side has closed, or time is over.
 class Gone : public Error {
  public:
@@ -72,8 +67,8 @@ class Meeting {
                std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.limit.base()))) {
     hello_.rank = options.rank;
     hello_.ranks = options.ranks;
-    hello_.job = mixed(options.job);
-    hello_.program = mixed(options.program);
+    hello_.job = fnv1a(options.job);
+    hello_.program = fnv1a(options.program);
     hello_.host = options.host;
   }
 
@@ -455,7 +450,7 @@ std::uint64_t this_host() {
   std::ifstream in("/proc/sys/kernel/random/boot_id");
   std::string id;
   std::getline(in, id);
-  return mixed(id);
+  return fnv1a(id);
 }
 
 Met meet(const RendezvousOptions& options) {

@@ -3,6 +3,7 @@
 #include <QCoreApplication>
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "core/base/units_text.hpp"
 #include "core/record/live_memory.hpp"
@@ -16,14 +17,9 @@ std::uint64_t HeldMemory::total() const { return std::accumulate(held.begin(), h
 std::vector<HeldMemory> memory_course(const Program& program, const RankTrace& trace) {
   HeldMemory now;
   const auto apply = [&](const OpRun& run) {
-    const auto* alloc = std::get_if<Alloc>(&run.op->action);
-    const auto* free = std::get_if<Free>(&run.op->action);
-    if (alloc == nullptr && free == nullptr) return false;
-    const Buffer& buffer = program[alloc != nullptr ? alloc->what : free->what];
-    if (buffer.tier != Tier::device) return false;
-    std::uint64_t& held = now.held[LiveMemory::share_of(buffer.role)];
-    alloc != nullptr ? held += bytes_of(buffer) : held -= bytes_of(buffer);
-    return true;
+    const std::optional<LiveChange> change = live_change(program, *run.op);
+    if (change) now.held[LiveMemory::share_of(change->role)] += static_cast<std::uint64_t>(change->bytes);  // wraps
+    return change.has_value();
   };
   const RankClass& ranks = program.classes[class_of(program, trace.rank)];
   for_each_op(program, ranks.setup, apply);

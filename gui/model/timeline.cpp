@@ -4,6 +4,7 @@
 #include <array>
 #include <variant>
 
+#include "core/record/live_memory.hpp"
 #include "core/record/operation.hpp"
 
 namespace orrery::gui {
@@ -48,12 +49,9 @@ class Names {
 std::vector<MemoryPoint> memory_of(const Program& program, const RankTrace& trace) {
   std::int64_t live = 0, peak = 0;
   const auto apply = [&](const OpRun& run) {
-    const auto* alloc = std::get_if<Alloc>(&run.op->action);
-    const auto* free = std::get_if<Free>(&run.op->action);
-    if (alloc == nullptr && free == nullptr) return false;
-    const Buffer& buffer = program[alloc != nullptr ? alloc->what : free->what];
-    if (buffer.tier != Tier::device) return false;
-    live += static_cast<std::int64_t>(bytes_of(buffer)) * (alloc != nullptr ? 1 : -1);
+    const std::optional<LiveChange> change = live_change(program, *run.op);
+    if (!change) return false;
+    live += change->bytes;
     peak = std::max(peak, live);
     return true;
   };

@@ -30,33 +30,19 @@
 #include "gui/widgets/theme.hpp"
 #include "gui/widgets/timeline_panel.hpp"
 #include "gui/widgets/validate_panel.hpp"
+#include "tests/gui/opened_window.hpp"
 #include "tests/support/program_run.hpp"
 
 using namespace orrery;
 using namespace orrery::gui;
+using gui::test::child;
+using gui::test::until;
 
 namespace {
 
-template <class Holds>
-bool until(Holds&& holds, int milliseconds = 120'000) {
-  QElapsedTimer timer;
-  timer.start();
-  while (!holds() && timer.elapsed() < milliseconds) QCoreApplication::processEvents(QEventLoop::AllEvents, 10);
-  QCoreApplication::processEvents();
-  return holds();
-}
-
-template <class Widget>
-Widget& child(QObject& of, const char* name) {
-  auto* found = of.findChild<Widget*>(QLatin1String(name));
-  INFO(name);
-  REQUIRE(found != nullptr);
-  return *found;
-}
-
 /// What `orrery estimate FILE --json` says.
 nlohmann::json estimated(const QString& file) {
-  const test::Ran ran = test::run(ORRERY_PROGRAM, "estimate " + file.toStdString() + " --json");
+  const orrery::test::Ran ran = orrery::test::run(ORRERY_PROGRAM, "estimate " + file.toStdString() + " --json");
   INFO(ran.err);
   REQUIRE(ran.status <= 1);  // 1: does not fit
   return nlohmann::json::parse(ran.out);
@@ -232,9 +218,9 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
     CompareView& compared = window.compare_panel().view();
     REQUIRE(compared.comparison());
     const QString baseline_file = folder.filePath(QStringLiteral("baseline.toml"));
-    test::write(baseline_file.toStdString(), write_plan(compared.comparison()->a.prediction->of->run));
-    const test::Ran ran =
-        test::run(ORRERY_PROGRAM, "compare " + baseline_file.toStdString() + " " + file.toStdString() + " --json");
+    orrery::test::write(baseline_file.toStdString(), write_plan(compared.comparison()->a.prediction->of->run));
+    const orrery::test::Ran ran = orrery::test::run(
+        ORRERY_PROGRAM, "compare " + baseline_file.toStdString() + " " + file.toStdString() + " --json");
     INFO(ran.err);
     REQUIRE(ran.status <= 1);
     const auto json = nlohmann::json::parse(ran.out);

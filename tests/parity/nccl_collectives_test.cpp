@@ -16,6 +16,7 @@
 #include "exec/kernels/convert.hpp"
 #include "tests/support/nccl_under_test.hpp"
 #include "tests/support/random_plan.hpp"
+#include "tests/support/tiny_run.hpp"
 
 using namespace orrery;
 using Kind = Collective::Kind;
@@ -24,24 +25,8 @@ namespace {
 
 /// `ranks` copies of a small model: one group has all of them.
 Program copies(std::uint32_t ranks) {
-  PlannedRun run;
-  run.model.name = "tiny";
-  run.model.layers = 1;
-  run.model.hidden = 8;
-  run.model.heads = 2;
-  run.model.kv_heads = 2;
-  run.model.head_dim = 4;
-  run.model.ffn = 16;
-  run.model.vocabulary = 10;
-  run.model.max_positions = 8;
-  run.workload.global_batch = ranks;
-  run.workload.sequence_length = 8;
-  run.workload.precision = Precision::fp32;
-  run.plan.mesh = Mesh{{{Axis::data, ranks}}};
-  run.plan.stage_layers = std::vector<std::uint32_t>{1};
-  run.plan.gradient_bucket = Bytes::of(0);
+  PlannedRun run = test::tiny_run(Mesh{{{Axis::data, ranks}}}, ranks);
   run.plan.overlap_gradients = false;
-  run.plan.attention = AttentionKernel::unfused;
   return lower(run.model, run.workload, run.plan);
 }
 

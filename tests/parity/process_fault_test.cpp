@@ -17,6 +17,7 @@
 #include "exec/run/rank_runner.hpp"
 #include "exec/train/data.hpp"
 #include "tests/support/program_run.hpp"
+#include "tests/support/tiny_run.hpp"
 
 using namespace orrery;
 
@@ -24,24 +25,7 @@ namespace {
 
 /// 4 ranks, pipeline 2 x tensor 2, 8 microbatches, optimizer states in host memory: every kind of op.
 PlannedRun four_ranks() {
-  PlannedRun run;
-  run.model.name = "tiny";
-  run.model.layers = 2;
-  run.model.hidden = 8;
-  run.model.heads = 2;
-  run.model.kv_heads = 2;
-  run.model.head_dim = 4;
-  run.model.ffn = 16;
-  run.model.vocabulary = 10;
-  run.model.max_positions = 8;
-  run.workload.global_batch = 8;
-  run.workload.sequence_length = 8;
-  run.workload.precision = Precision::fp32;
-  run.plan.mesh = Mesh{{{Axis::pipeline, 2}, {Axis::tensor, 2}}};
-  run.plan.stage_layers = std::vector<std::uint32_t>{1, 1};
-  run.plan.gradient_bucket = Bytes::of(0);
-  run.plan.overlap_gradients = true;
-  run.plan.attention = AttentionKernel::unfused;
+  PlannedRun run = test::tiny_run(Mesh{{{Axis::pipeline, 2}, {Axis::tensor, 2}}}, 8);
   run.plan.offload_states = 8;
   return run;
 }

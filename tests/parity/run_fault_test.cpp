@@ -8,33 +8,14 @@
 #include "core/program/lower/lower.hpp"
 #include "exec/run/execute.hpp"
 #include "exec/train/data.hpp"
+#include "tests/support/tiny_run.hpp"
 
 using namespace orrery;
 
 namespace {
 
 /// 2 x 2 x 2 ranks of a tiny GPT.
-PlannedRun cube() {
-  PlannedRun run;
-  run.model.name = "tiny";
-  run.model.layers = 2;
-  run.model.hidden = 8;
-  run.model.heads = 2;
-  run.model.kv_heads = 2;
-  run.model.head_dim = 4;
-  run.model.ffn = 16;
-  run.model.vocabulary = 10;
-  run.model.max_positions = 8;
-  run.workload.global_batch = 4;
-  run.workload.sequence_length = 8;
-  run.workload.precision = Precision::fp32;
-  run.plan.mesh = Mesh{{{Axis::pipeline, 2}, {Axis::data, 2}, {Axis::tensor, 2}}};
-  run.plan.stage_layers = std::vector<std::uint32_t>{1, 1};
-  run.plan.gradient_bucket = Bytes::of(0);
-  run.plan.overlap_gradients = true;
-  run.plan.attention = AttentionKernel::unfused;
-  return run;
-}
+PlannedRun cube() { return test::tiny_run(Mesh{{{Axis::pipeline, 2}, {Axis::data, 2}, {Axis::tensor, 2}}}, 4); }
 
 /// Number of the rank's first op of the step for which `wanted` holds.
 template <class Wanted>

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <catch2/catch.hpp>
+
+#include <dlfcn.h>
+
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -14,17 +18,29 @@
 
 namespace orrery::test {
 
-/// The stand-in for NCCL, whose ranks meet in a folder of their own.
+/// The stand-in for NCCL, whose ranks meet in a folder of their own; the test fails where its rules were broken.
 class NcclUnderTest {
  public:
   explicit NcclUnderTest(const std::string& library) {
     setenv("ORRERY_NCCL_STAND_IN_FOLDER", folder_.file("").c_str(), 1);
     calls = load_nccl(library);
+    void* const open = dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    REQUIRE(open != nullptr);
+    broken_rules_ = reinterpret_cast<int (*)()>(dlsym(open, "orrery_nccl_broken_rules"));
+    REQUIRE(broken_rules_ != nullptr);
+    broken_before_ = broken_rules_();
   }
+  NcclUnderTest(const NcclUnderTest&) = delete;
+  NcclUnderTest& operator=(const NcclUnderTest&) = delete;
+  ~NcclUnderTest() { CHECK(broken_rules() == 0); }
+  /// Calls of this process that NCCL forbids, its results ignored or not.
+  [[nodiscard]] int broken_rules() const { return broken_rules_() - broken_before_; }
   NcclCalls calls;
 
  private:
   TemporaryFolder folder_;
+  int (*broken_rules_)() = nullptr;
+  int broken_before_ = 0;
 };
 
 /// Ranks that are threads of this process, each with a device of its own, meeting over NCCL.

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tests/support/nccl_stand_in/shared_memory.hpp"
+
+// Handles of the NCCL stand-in, and its errors.
+
+namespace orrery::test::nccl_stand_in {
+
+enum Code { success, unhandled, system_error, internal, invalid_argument, invalid_usage, remote, in_progress };
+
+/// What went wrong last on this thread.
+[[nodiscard]] std::string& last_text();
+/// Of this process.
+[[nodiscard]] int broken_rules();
+/// A rule is: the code that says so.
+int broken(const std::string& what);
+
+struct Communicator {
+  std::string name;
+  int rank = 0, ranks = 0;
+  Shared* shared = nullptr;
+  int splits = 0;
+  std::uint32_t collectives = 0;
+  /// What is under way: asked, it says whether it has ended.
+  std::function<bool()> under_way;
+  int asked = 0;
+  std::atomic<int> failed{success};
+  bool finalized = false;
+  std::atomic<bool> aborted{false};
+  std::uint64_t launched = 0;
+  std::atomic<std::uint64_t> ended{0};  ///< kernels
+
+  ~Communicator();
+};
+using Pointer = std::shared_ptr<Communicator>;
+
+/// By its handle; null where there is none (any more).
+[[nodiscard]] Pointer find(void* handle);
+[[nodiscard]] Pointer make(std::string name, int rank, int ranks);
+/// It is no handle any more.
+void forget(const Pointer&);
+
+}  // namespace orrery::test::nccl_stand_in
