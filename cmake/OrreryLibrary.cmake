@@ -1,28 +1,48 @@
-# orrery_library(NAME SOURCES ... LINKS ...): one static library per folder.
-# Its links state which folders it may include; check_layers holds it to that.
+# orrery_library(NAME SOURCES ... LINKS ... [HEADERS ...] [OWN_FLAGS]): one static library per folder.
+# Its links state which folders it may include; check_layers holds it to that.  HEADERS: dear ones that most of its
+# sources include, which checked builds parse once for it.  OWN_FLAGS: it states how it is optimized, so what checked
+# builds precompile for others does not fit.
 function(orrery_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "OWN_FLAGS" "" "SOURCES;LINKS;PRIVATE;HEADERS" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   target_link_libraries(${name} PUBLIC orrery_options ${ARG_LINKS} PRIVATE orrery_warnings ${ARG_PRIVATE})
-  if(NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/(exec|tests)(/|$)")
-    target_link_libraries(${name} PRIVATE orrery_checks)
+  if(ARG_OWN_FLAGS OR CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/tests(/|$)")
+    return()
+  endif()
+  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${CMAKE_SOURCE_DIR}/exec(/|$)")
+    set(headers orrery_exec_headers)
     if(ORRERY_CHECKED)
-      target_link_libraries(${name} PRIVATE fmt::fmt)
-      target_precompile_headers(${name} REUSE_FROM orrery_headers)
+      target_link_libraries(${name} PRIVATE orrery_exec_flags)
+    endif()
+  else()
+    set(headers orrery_headers)
+    target_link_libraries(${name} PRIVATE orrery_checks)
+  endif()
+  if(ORRERY_CHECKED)
+    target_link_libraries(${name} PRIVATE fmt::fmt)
+    target_compile_options(${name} PRIVATE -Wno-array-bounds) # see orrery_headers
+    if(ARG_HEADERS)
+      target_precompile_headers(${name} PRIVATE ${orrery_common_headers} ${ARG_HEADERS})
+    else()
+      target_precompile_headers(${name} REUSE_FROM ${headers})
     endif()
   endif()
 endfunction()
 
-# orrery_test(NAME SOURCES ... LINKS ... [LABELS ...]): one Catch2 program, one CTest entry.
+# orrery_test(NAME SOURCES ... LINKS ... [LABELS ...] [HEADERS ...]): one Catch2 program, one CTest entry.
 function(orrery_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINKS;LABELS;HEADERS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 600)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE orrery_test_main ${ARG_LINKS})
   if(ORRERY_CHECKED)
-    target_precompile_headers(${name} REUSE_FROM orrery_test_headers)
+    if(ARG_HEADERS)
+      target_precompile_headers(${name} PRIVATE ${orrery_test_common_headers} ${ARG_HEADERS})
+    else()
+      target_precompile_headers(${name} REUSE_FROM orrery_test_headers)
+    endif()
   endif()
   add_test(NAME ${name} COMMAND ${name})
   # Tests that may take long begin first, so that all cores end together.
