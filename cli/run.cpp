@@ -333,9 +333,8 @@ int RunVerb::run_on_gpus() {
     refuse("cli.ranks", fmt::format("--ranks is {}, and the plan has {} ranks", *ranks_, program.mesh.size()));
   }
   const NcclCalls nccl = load_nccl(nccl_.value_or(nccl_library_name));
-  const int gpus = count_cuda_devices_apart(cuda_module());
-  if (const std::uint32_t last = gpu_.value_or(0) + (share_gpu_ ? 0 : *ranks_ - 1);
-      last >= static_cast<std::uint32_t>(gpus)) {
+  const std::size_t gpus = cuda_devices_apart(cuda_module()).size();
+  if (const std::uint32_t last = gpu_.value_or(0) + (share_gpu_ ? 0 : *ranks_ - 1); last >= gpus) {
     if (share_gpu_)
       throw Error(fmt::format("{} GPU{} here, and none is GPU {}", gpus, gpus == 1 ? " is" : "s are", last));
     throw Error(fmt::format("{} GPU{} here, and {} ranks with one each need GPUs {} to {}; --share-gpu puts all on one",
@@ -368,26 +367,37 @@ int RunVerb::run_in_job(const JobPlace& job) {
   std::optional<RunCheckpoints> checkpoints;
   std::optional<NcclCalls> nccl;
   int gpu = 0;
-  const OwnState own = own_state([&] {
+  const OwnState own = own_state([&](JobState& state) {
     p = prepare();
-    if (p->loaded.program.mesh.size() != job.ranks) refuse_world_size(p->loaded.program.mesh.size(), job.ranks);
+    if (p->loaded.program.mesh.size() != job.ranks) refuse_world_size(p->loaded.program.mesh.size(), job.ranks, true);
     nccl = load_nccl(nccl_.value_or(nccl_library_name));
-    const int gpus = count_cuda_devices_apart(cuda_module());
+    const std::vector<std::string> gpus = cuda_devices_apart(cuda_module());
     const std::uint32_t local = job.local_rank.value_or(met.local_rank(job.rank));
     if (share_gpu_ && std::any_of(met.hosts.begin(), met.hosts.end(), [&](auto h) { return h != met.hosts[0]; })) {
       refuse("cli.gpu", "--share-gpu puts all ranks on one GPU, and the ranks are on several hosts");
     }
-    gpu = share_gpu_ ? static_cast<int>(gpu_.value_or(0)) : gpu_of(local, gpu_.value_or(0), gpus);
+    gpu = share_gpu_ ? static_cast<int>(gpu_.value_or(0))
+                     : gpu_of(local, gpu_.value_or(0), static_cast<int>(gpus.size()));
+    if (!share_gpu_) state.gpu = digest_of({gpus.at(static_cast<std::size_t>(gpu))});
     checkpoints.emplace(checkpoints_, p->loaded.run, p->loaded.program);
-    return digest_of({orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),
-                      fmt::format("{} {} {}", warmup_, steps_, checkpoints->first_step())});
+    state.digest = digest_of({orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),
+                              fmt::format("{} {} {}", warmup_, steps_, checkpoints->first_step())});
   });
   if (const auto status = disagreement(own, Rank{job.rank}, told_to_all(*world, own.state))) return *status;
   catch_interrupt();
+  if (log_ && job.rank == 0) p->log = std::make_unique<LifecycleFile>(*log_);  // here, so that a failure is told
+  const auto tell = [&](const std::string& what) {
+    if (p->log) p->log->hooks().failure({what});
+  };
   try {
     return train_on_gpu(*world, gpu, *nccl, *p, *checkpoints, nullptr);
   } catch (const Aborted&) {
-    throw Error("the run has ended, and another rank says why");
+    const std::string what = "the run has ended, and another rank says why";
+    tell(what);
+    throw Error(what);
+  } catch (const std::exception& e) {
+    tell(e.what());
+    throw;
   }
 }
 
@@ -430,13 +440,13 @@ int RunVerb::run_over_mpi() {
   MpiSession session(mpi_module());
   std::optional<Prepared> p;
   std::optional<RunCheckpoints> checkpoints;
-  const OwnState own = own_state([&] {
+  const OwnState own = own_state([&](JobState& state) {
     p = prepare();
     if (p->loaded.program.mesh.size() != session.ranks()) {
-      refuse_world_size(p->loaded.program.mesh.size(), session.ranks());
+      refuse_world_size(p->loaded.program.mesh.size(), session.ranks(), false);
     }
     checkpoints.emplace(checkpoints_, p->loaded.run, p->loaded.program);
-    return digest_of(
+    state.digest = digest_of(
         {orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),
          fmt::format("{} {} {} {}", warmup_, steps_, p->options.concurrent_lanes, checkpoints->first_step())});
   });

@@ -174,6 +174,18 @@ int count_devices(std::string& why) {
   return 0;
 }
 
+std::string identity_of(int number) {
+  cudaDeviceProp properties{};
+  require(cudaGetDeviceProperties(&properties, number), "ask which GPU it is");
+  std::string digits;
+  for (const char c : properties.uuid.bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    digits += "0123456789abcdef"[byte >> 4];
+    digits += "0123456789abcdef"[byte & 15];
+  }
+  return digits;
+}
+
 std::unique_ptr<Device> open_device(int number) {
   std::string why;
   const int count = count_devices(why);
