@@ -63,6 +63,9 @@ class RunVerb final : public Verb {
              "started, or a GPU");
     c.flag("--share-gpu", share_gpu_, "--backend cuda: all ranks of the plan take turns on one GPU");
     c.option("--gpu", gpu_, "--backend cuda: number of the GPU, from 0", {0, most_gpus});
+    c.choice(
+        "--graphs", graphs_, {"off", "on"},
+        "--backend cuda: whether a step is given to the GPU as one CUDA graph, from the second on, where it can be");
     c.option("--ranks", ranks_,
              "start so many processes, as --backend processes does, or one for each GPU; the plan's number of ranks",
              {1, most_processes});
@@ -116,6 +119,7 @@ class RunVerb final : public Verb {
   int run_as_processes();
   int run_over_mpi();
   int run_on_gpu();
+  [[nodiscard]] Issue issue() const { return graphs_ == "on" ? Issue::graphs : Issue::ops; }
   /// Refuses flags that do not go with the backend.
   void check_backend() const;
   /// A process for every rank, each with a GPU, started here.
@@ -132,7 +136,7 @@ class RunVerb final : public Verb {
 
   CommonFlags flags_;
   CheckpointFlags checkpoints_;
-  std::string plan_, backend_ = "threads";
+  std::string plan_, backend_ = "threads", graphs_ = "off";
   std::optional<std::string> trace_, log_, disk_, records_, rendezvous_, nccl_;
   std::optional<std::uint32_t> ranks_, rank_, world_size_, local_rank_;
   std::optional<std::uint32_t> gpu_;
@@ -217,8 +221,10 @@ void RunVerb::check_backend() const {
     refuse("cli.ranks", "--ranks starts processes; those of --backend mpi are started by mpirun or srun");
   }
   const bool cuda = backend_ == "cuda";
-  if (!cuda && (share_gpu_ || gpu_)) {
-    refuse("cli.gpu", fmt::format("{} is for --backend cuda", share_gpu_ ? "--share-gpu" : "--gpu"));
+  if (!cuda && (share_gpu_ || gpu_ || graphs_ == "on")) {
+    refuse("cli.gpu", fmt::format("{} is for --backend cuda", share_gpu_ ? "--share-gpu"
+                                                              : gpu_     ? "--gpu"
+                                                                         : "--graphs"));
   }
   const bool place = rank_ || world_size_ || local_rank_ || rendezvous_;
   if (!cuda && (place || nccl_)) {
@@ -283,7 +289,7 @@ int RunVerb::run_on_gpu() {
   RunCheckpoints checkpoints(checkpoints_, p.loaded.run, program);
   catch_interrupt();
   const RunResult result = watched(p, checkpoints, [&] {
-    DeviceRun run = execute_on_device(*gpu, "run cuda", program, p.loaded.run.workload, *p.data, p.options);
+    DeviceRun run = execute_on_device(*gpu, "run cuda", program, p.loaded.run.workload, *p.data, p.options, issue());
     p.notes = std::move(run.notes);
     return std::move(run.result);
   });
@@ -306,7 +312,7 @@ int RunVerb::train_on_gpu(ProcessWorld& world, int number, const NcclCalls& nccl
   }
   const auto train = [&] {
     return execute_device_rank(world, *gpu, nccl, "run cuda", program, p.loaded.run.workload, *p.data, p.options,
-                               recorder);
+                               recorder, issue());
   };
   if (world.rank() != Rank{0}) {
     checkpoints.attach(p.options);

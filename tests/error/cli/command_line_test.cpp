@@ -281,6 +281,7 @@ TEST_CASE("cli.ranks, cli.records, cli.heartbeat: processes that cannot be start
 
 TEST_CASE("cli.gpu, cli.share-gpu: what goes with --backend cuda", "[error]") {
   CHECK(refused("run demo-2x2x2 --share-gpu") == "error: --share-gpu is for --backend cuda [cli.gpu]\n");
+  CHECK(refused("run demo-2x2x2 --graphs on") == "error: --graphs is for --backend cuda [cli.gpu]\n");
   CHECK(refused("run demo-2x2x2 --backend mpi --gpu 1") == "error: --gpu is for --backend cuda [cli.gpu]\n");
   CHECK(refused("run demo-2x2x2 --backend cuda") ==
         "error: the plan has 8 ranks, and this is one process [cli.share-gpu]\n"
