@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <system_error>
 
 #include "cli/common.hpp"
@@ -55,13 +56,23 @@ std::optional<JobMistake> first_wrong(const std::vector<JobState>& by_rank) {
                     "differ",
                     r)};
   }
+  std::map<std::uint64_t, std::uint32_t> taken;
+  for (std::uint32_t r = 0; r < by_rank.size(); ++r) {
+    if (by_rank[r].gpu == 0) continue;
+    const auto [at, alone] = taken.try_emplace(by_rank[r].gpu, r);
+    if (alone) continue;
+    return JobMistake{Rank{0}, status_world,
+                      fmt::format("ranks {} and {} have the same GPU. Start no more processes on a host than it has "
+                                  "GPUs; --share-gpu puts all ranks of one host on one.",
+                                  at->second, r)};
+  }
   return std::nullopt;
 }
 
-OwnState own_state(const std::function<std::uint64_t()>& read) {
+OwnState own_state(const std::function<void(JobState&)>& read) {
   OwnState own;
   try {
-    own.state.digest = read();
+    read(own.state);
   } catch (const InputError&) {
     own.wrong = std::current_exception();
     own.state.status = status_input;
@@ -80,11 +91,13 @@ std::optional<int> disagreement(const OwnState& own, Rank rank, const std::vecto
   throw Error(first->what);
 }
 
-void refuse_world_size(std::uint64_t plan_ranks, std::uint32_t processes) {
-  refuse("cli.world-size",
-         fmt::format("the plan has {} ranks, and {} process{} started", plan_ranks, processes,
-                     processes == 1 ? " was" : "es were"),
-         {fmt::format("Start as many: mpirun -n {0} orrery run ..., or srun -n {0} orrery run ...", plan_ranks)});
+void refuse_world_size(std::uint64_t plan_ranks, std::uint32_t processes, bool gpus) {
+  refuse(
+      "cli.world-size",
+      fmt::format("the plan has {} ranks, and {} process{} started", plan_ranks, processes,
+                  processes == 1 ? " was" : "es were"),
+      {fmt::format("Start as many: mpirun -n {0} orrery run ..., or srun -n {0} orrery run ...", plan_ranks) +
+       (gpus ? fmt::format("; on one host torchrun --no-python --nproc-per-node {} orrery run ...", plan_ranks) : "")});
 }
 
 RecordsFolder::RecordsFolder(const std::optional<std::string>& parent) : keep_(false) {

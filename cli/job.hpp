@@ -25,13 +25,14 @@ namespace orrery {
 struct JobState {
   std::int32_t status = 0;   ///< exit status of what is wrong; 0: nothing
   std::uint64_t digest = 0;  ///< of plan, Program, flags and the program's version
+  std::uint64_t gpu = 0;     ///< of the GPU that is for it alone; 0: of none
 };
 [[nodiscard]] const char* orrery_version();
 /// The same numbers for the same texts, on every machine.
 [[nodiscard]] std::uint64_t digest_of(std::initializer_list<std::string_view> texts);
 
 /// The process that is to say what is wrong, if something is: the first that
-/// failed, else rank 0 where not all are about to run the same.
+/// failed, else rank 0 where not all are about to run the same, or two on one GPU.
 struct JobMistake {
   Rank rank{};
   int status = 0;
@@ -44,14 +45,14 @@ struct OwnState {
   JobState state;
   std::exception_ptr wrong;
 };
-/// `read` reads this process's files and gives the digest; what it throws is told when all know of it.
-[[nodiscard]] OwnState own_state(const std::function<std::uint64_t()>& read);
+/// `read` reads this process's files and fills in what it is about to do; what it throws is told when all know of it.
+[[nodiscard]] OwnState own_state(const std::function<void(JobState&)>& read);
 /// Whatever is wrong is wrong for all, and said once: the rank that is to say it throws, for others it is the exit
 /// status.  Nothing where all are about to run the same.
 [[nodiscard]] std::optional<int> disagreement(const OwnState& own, Rank rank, const std::vector<JobState>& by_rank);
 
-/// As many processes as ranks were not started: how to start them.
-[[noreturn]] void refuse_world_size(std::uint64_t plan_ranks, std::uint32_t processes);
+/// As many processes as ranks were not started: how to start them, by torchrun too where they have GPUs.
+[[noreturn]] void refuse_world_size(std::uint64_t plan_ranks, std::uint32_t processes, bool gpus);
 
 /// The folder in which a run's processes keep their last operations: a new one
 /// inside the given folder, which exists, or inside the system's for temporary files.

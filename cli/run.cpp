@@ -63,6 +63,9 @@ class RunVerb final : public Verb {
              "started, or a GPU");
     c.flag("--share-gpu", share_gpu_, "--backend cuda: all ranks of the plan take turns on one GPU");
     c.option("--gpu", gpu_, "--backend cuda: number of the GPU, from 0", {0, most_gpus});
+    c.choice(
+        "--graphs", graphs_, {"off", "on"},
+        "--backend cuda: whether a step is given to the GPU as one CUDA graph, from the second on, where it can be");
     c.option("--ranks", ranks_,
              "start so many processes, as --backend processes does, or one for each GPU; the plan's number of ranks",
              {1, most_processes});
@@ -116,6 +119,7 @@ class RunVerb final : public Verb {
   int run_as_processes();
   int run_over_mpi();
   int run_on_gpu();
+  [[nodiscard]] Issue issue() const { return graphs_ == "on" ? Issue::graphs : Issue::ops; }
   /// Refuses flags that do not go with the backend.
   void check_backend() const;
   /// A process for every rank, each with a GPU, started here.
@@ -132,7 +136,7 @@ class RunVerb final : public Verb {
 
   CommonFlags flags_;
   CheckpointFlags checkpoints_;
-  std::string plan_, backend_ = "threads";
+  std::string plan_, backend_ = "threads", graphs_ = "off";
   std::optional<std::string> trace_, log_, disk_, records_, rendezvous_, nccl_;
   std::optional<std::uint32_t> ranks_, rank_, world_size_, local_rank_;
   std::optional<std::uint32_t> gpu_;
@@ -217,8 +221,10 @@ void RunVerb::check_backend() const {
     refuse("cli.ranks", "--ranks starts processes; those of --backend mpi are started by mpirun or srun");
   }
   const bool cuda = backend_ == "cuda";
-  if (!cuda && (share_gpu_ || gpu_)) {
-    refuse("cli.gpu", fmt::format("{} is for --backend cuda", share_gpu_ ? "--share-gpu" : "--gpu"));
+  if (!cuda && (share_gpu_ || gpu_ || graphs_ == "on")) {
+    refuse("cli.gpu", fmt::format("{} is for --backend cuda", share_gpu_ ? "--share-gpu"
+                                                              : gpu_     ? "--gpu"
+                                                                         : "--graphs"));
   }
   const bool place = rank_ || world_size_ || local_rank_ || rendezvous_;
   if (!cuda && (place || nccl_)) {
@@ -283,7 +289,7 @@ int RunVerb::run_on_gpu() {
   RunCheckpoints checkpoints(checkpoints_, p.loaded.run, program);
   catch_interrupt();
   const RunResult result = watched(p, checkpoints, [&] {
-    DeviceRun run = execute_on_device(*gpu, "run cuda", program, p.loaded.run.workload, *p.data, p.options);
+    DeviceRun run = execute_on_device(*gpu, "run cuda", program, p.loaded.run.workload, *p.data, p.options, issue());
     p.notes = std::move(run.notes);
     return std::move(run.result);
   });
@@ -306,7 +312,7 @@ int RunVerb::train_on_gpu(ProcessWorld& world, int number, const NcclCalls& nccl
   }
   const auto train = [&] {
     return execute_device_rank(world, *gpu, nccl, "run cuda", program, p.loaded.run.workload, *p.data, p.options,
-                               recorder);
+                               recorder, issue());
   };
   if (world.rank() != Rank{0}) {
     checkpoints.attach(p.options);
@@ -333,9 +339,8 @@ int RunVerb::run_on_gpus() {
     refuse("cli.ranks", fmt::format("--ranks is {}, and the plan has {} ranks", *ranks_, program.mesh.size()));
   }
   const NcclCalls nccl = load_nccl(nccl_.value_or(nccl_library_name));
-  const int gpus = count_cuda_devices_apart(cuda_module());
-  if (const std::uint32_t last = gpu_.value_or(0) + (share_gpu_ ? 0 : *ranks_ - 1);
-      last >= static_cast<std::uint32_t>(gpus)) {
+  const std::size_t gpus = cuda_devices_apart(cuda_module()).size();
+  if (const std::uint32_t last = gpu_.value_or(0) + (share_gpu_ ? 0 : *ranks_ - 1); last >= gpus) {
     if (share_gpu_)
       throw Error(fmt::format("{} GPU{} here, and none is GPU {}", gpus, gpus == 1 ? " is" : "s are", last));
     throw Error(fmt::format("{} GPU{} here, and {} ranks with one each need GPUs {} to {}; --share-gpu puts all on one",
@@ -368,26 +373,37 @@ int RunVerb::run_in_job(const JobPlace& job) {
   std::optional<RunCheckpoints> checkpoints;
   std::optional<NcclCalls> nccl;
   int gpu = 0;
-  const OwnState own = own_state([&] {
+  const OwnState own = own_state([&](JobState& state) {
     p = prepare();
-    if (p->loaded.program.mesh.size() != job.ranks) refuse_world_size(p->loaded.program.mesh.size(), job.ranks);
+    if (p->loaded.program.mesh.size() != job.ranks) refuse_world_size(p->loaded.program.mesh.size(), job.ranks, true);
     nccl = load_nccl(nccl_.value_or(nccl_library_name));
-    const int gpus = count_cuda_devices_apart(cuda_module());
+    const std::vector<std::string> gpus = cuda_devices_apart(cuda_module());
     const std::uint32_t local = job.local_rank.value_or(met.local_rank(job.rank));
     if (share_gpu_ && std::any_of(met.hosts.begin(), met.hosts.end(), [&](auto h) { return h != met.hosts[0]; })) {
       refuse("cli.gpu", "--share-gpu puts all ranks on one GPU, and the ranks are on several hosts");
     }
-    gpu = share_gpu_ ? static_cast<int>(gpu_.value_or(0)) : gpu_of(local, gpu_.value_or(0), gpus);
+    gpu = share_gpu_ ? static_cast<int>(gpu_.value_or(0))
+                     : gpu_of(local, gpu_.value_or(0), static_cast<int>(gpus.size()));
+    if (!share_gpu_) state.gpu = digest_of({gpus.at(static_cast<std::size_t>(gpu))});
     checkpoints.emplace(checkpoints_, p->loaded.run, p->loaded.program);
-    return digest_of({orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),
-                      fmt::format("{} {} {}", warmup_, steps_, checkpoints->first_step())});
+    state.digest = digest_of({orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),
+                              fmt::format("{} {} {}", warmup_, steps_, checkpoints->first_step())});
   });
   if (const auto status = disagreement(own, Rank{job.rank}, told_to_all(*world, own.state))) return *status;
   catch_interrupt();
+  if (log_ && job.rank == 0) p->log = std::make_unique<LifecycleFile>(*log_);  // here, so that a failure is told
+  const auto tell = [&](const std::string& what) {
+    if (p->log) p->log->hooks().failure({what});
+  };
   try {
     return train_on_gpu(*world, gpu, *nccl, *p, *checkpoints, nullptr);
   } catch (const Aborted&) {
-    throw Error("the run has ended, and another rank says why");
+    const std::string what = "the run has ended, and another rank says why";
+    tell(what);
+    throw Error(what);
+  } catch (const std::exception& e) {
+    tell(e.what());
+    throw;
   }
 }
 
@@ -430,13 +446,13 @@ int RunVerb::run_over_mpi() {
   MpiSession session(mpi_module());
   std::optional<Prepared> p;
   std::optional<RunCheckpoints> checkpoints;
-  const OwnState own = own_state([&] {
+  const OwnState own = own_state([&](JobState& state) {
     p = prepare();
     if (p->loaded.program.mesh.size() != session.ranks()) {
-      refuse_world_size(p->loaded.program.mesh.size(), session.ranks());
+      refuse_world_size(p->loaded.program.mesh.size(), session.ranks(), false);
     }
     checkpoints.emplace(checkpoints_, p->loaded.run, p->loaded.program);
-    return digest_of(
+    state.digest = digest_of(
         {orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),
          fmt::format("{} {} {} {}", warmup_, steps_, p->options.concurrent_lanes, checkpoints->first_step())});
   });

@@ -45,23 +45,27 @@ class Finder {
   Finder(const Environment& environment, Diagnostics& d) : environment_(environment), d_(d) {}
 
   std::optional<Found> find(const Launcher& by) {
-    const auto rank = value(by.rank), ranks = value(by.ranks);
+    // Of the step, where Slurm says it: the job may have more tasks.
+    const bool of_step = &by == &slurm && value("SLURM_STEP_NUM_TASKS");
+    const char* const ranks_name = of_step ? "SLURM_STEP_NUM_TASKS" : by.ranks;
+    const auto rank = value(by.rank), ranks = value(ranks_name);
     if (!rank && !ranks) return std::nullopt;
     Found found;
     found.launcher = &by;
-    found.place.source = fmt::format("{} ({}, {})", by.name, by.rank, by.ranks);
+    found.place.source = fmt::format("{} ({}, {})", by.name, by.rank, ranks_name);
     if (!rank || !ranks) {
-      d_.error("cli.job", fmt::format("{} is set and {} is not", rank ? by.rank : by.ranks, rank ? by.ranks : by.rank),
+      d_.error("cli.job",
+               fmt::format("{} is set and {} is not", rank ? by.rank : ranks_name, rank ? ranks_name : by.rank),
                {fmt::format("{} sets both. Unset the one, or say --rank and --world-size.", by.name)});
       return std::nullopt;
     }
     found.place.rank = number_of(by.rank, *rank);
-    found.place.ranks = number_of(by.ranks, *ranks);
+    found.place.ranks = number_of(ranks_name, *ranks);
     if (const auto local = value(by.local_rank)) found.place.local_rank = number_of(by.local_rank, *local);
     if (const auto locals = value(by.local_ranks)) found.local_ranks = number_of(by.local_ranks, *locals);
     if (d_.empty() && found.place.rank >= found.place.ranks) {
-      d_.error("cli.job", fmt::format("{} is {}, and {} is {}: ranks count from 0", by.rank, found.place.rank, by.ranks,
-                                      found.place.ranks));
+      d_.error("cli.job", fmt::format("{} is {}, and {} is {}: ranks count from 0", by.rank, found.place.rank,
+                                      ranks_name, found.place.ranks));
     }
     if (!d_.empty()) return std::nullopt;
     say_where(found);
@@ -116,16 +120,19 @@ bool agree(const Found& chosen, const Found& other) {
 }  // namespace
 
 std::string first_host(const std::string& list) {
-  const std::size_t open = list.find('[');
-  const std::size_t comma = list.find(',');
-  if (open == std::string::npos || comma < open) return list.substr(0, comma);
-  const std::size_t close = list.find(']', open);
-  if (close == std::string::npos) return list;
-  const std::size_t end_of_first = list.find_first_of("-,]", open);
-  const std::size_t end_of_name = list.find(',', close);
-  const std::string after =
-      list.substr(close + 1, end_of_name == std::string::npos ? end_of_name : end_of_name - close - 1);
-  return list.substr(0, open) + list.substr(open + 1, end_of_first - open - 1) + after;
+  std::string first;
+  for (std::size_t at = 0; at < list.size() && list[at] != ',';) {
+    if (list[at] != '[') {
+      first += list[at++];
+      continue;
+    }
+    // Of a name with several, the first of each.
+    const std::size_t close = list.find(']', at);
+    if (close == std::string::npos) return list;
+    first += list.substr(at + 1, list.find_first_of("-,]", at) - at - 1);
+    at = close + 1;
+  }
+  return first;
 }
 
 std::optional<JobPlace> find_job(const JobFlags& flags, const Environment& environment, Diagnostics& d) {
@@ -151,6 +158,12 @@ std::optional<JobPlace> find_job(const JobFlags& flags, const Environment& envir
     // A batch script has Slurm's variables, too, but is no task of a step.
     if (by == &slurm && !finder.value("SLURM_STEP_ID")) continue;
     if (auto more = finder.find(*by)) found.push_back(*std::move(more));
+  }
+  if (d.size() == before && found.empty() && (flags.local_rank || flags.meeting)) {
+    d.error("cli.job",
+            fmt::format("{} is for one of a job's processes, and nothing says which one this is",
+                        flags.meeting ? "--rendezvous" : "--local-rank"),
+            {"Say --rank and --world-size, or start the job by torchrun, mpirun or srun."});
   }
   if (d.size() > before || found.empty()) return std::nullopt;
   const Found& chosen = found.front();

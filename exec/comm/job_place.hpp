@@ -35,7 +35,7 @@ using Environment = std::function<std::optional<std::string>(const std::string&)
 /// What is incomplete, no number or contradictory is a mistake.
 [[nodiscard]] std::optional<JobPlace> find_job(const JobFlags&, const Environment&, Diagnostics&);
 
-/// The first host of Slurm's list: "n[003-007,9],m1" gives "n003".
+/// The first host of Slurm's list: "n[003-007,9],m1" gives "n003", "rack[1-2]n[3,5]" gives "rack1n3".
 [[nodiscard]] std::string first_host(const std::string& list);
 
 }  // namespace orrery

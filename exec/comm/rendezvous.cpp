@@ -2,32 +2,26 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <ifaddrs.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <memory>
-#include <optional>
-#include <sstream>
 #include <thread>
+#include <utility>
 
 #include "core/base/diagnostics.hpp"
 #include "core/base/fnv.hpp"
+#include "exec/comm/tcp.hpp"
 
 namespace orrery {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using tcp::Clock;
+using tcp::Gone;
 
 /// In which who has connected says who it is.
 constexpr std::chrono::seconds longest_hello{2};
@@ -53,12 +47,6 @@ struct Row {
   std::uint64_t host = 0;
 };
 
-/// The other side has closed, or time is over.
-class Gone : public Error {
- public:
-  using Error::Error;
-};
-
 class Meeting {
  public:
   explicit Meeting(const RendezvousOptions& options)
@@ -73,8 +61,9 @@ class Meeting {
   }
 
   Met gather() {
-    const Socket listening = listen_at(options_.place.host, options_.place.port);
-    if (!options_.place.file.empty()) write_file(port_of(listening));
+    const MeetingPlace& place = options_.place;
+    const Socket listening = listen_where_known();
+    if (!place.file.empty()) write_meeting_file(place, options_.job, tcp::port_of(listening));
     std::vector<Socket> peers(options_.ranks);
     std::vector<Row> rows(options_.ranks);
     rows[0].host = options_.host;
@@ -89,19 +78,20 @@ class Meeting {
     remove_file();
     const Answer fine;
     for (std::uint32_t r = 1; r < options_.ranks; ++r) {
-      try {
-        send_all(peers[r], &fine, sizeof fine);
-        send_all(peers[r], rows.data(), rows.size() * sizeof(Row));
-      } catch (const Gone& e) {
-        throw Error(fmt::format("rank 0 has lost rank {} while the ranks met: {}", r, e.what()));
-      }
+      with(r, [&] {
+        send(peers[r], &fine, sizeof fine);
+        send(peers[r], rows.data(), rows.size() * sizeof(Row));
+      });
     }
     return met(std::move(peers), rows);
   }
 
   Met join() {
-    const Socket listening = listen_at("", "0");
-    hello_.port = port_of(listening);
+    const Socket listening = tcp::listen_at(std::nullopt);
+    if (listening.number() < 0) {
+      throw Error(fmt::format("rank {} cannot listen: {}", options_.rank, std::strerror(errno)));
+    }
+    hello_.port = tcp::port_of(listening);
     std::vector<Socket> peers(options_.ranks);
     std::vector<Row> rows(options_.ranks);
     sockaddr_in first{};
@@ -110,26 +100,22 @@ class Meeting {
       sockaddr_in at = first;
       if (rows[r].address != 0) at.sin_addr.s_addr = rows[r].address;
       at.sin_port = htons(static_cast<std::uint16_t>(rows[r].port));
-      peers[r] = connected(at);
-      if (peers[r].number() < 0) {
-        throw Error(fmt::format("rank {} cannot connect to rank {} at {}:{}: {}", options_.rank, r,
-                                inet_ntoa(at.sin_addr), rows[r].port, std::strerror(errno)));
-      }
-      send_all(peers[r], &hello_, sizeof hello_);
+      peers[r] = come_to(r, at);
+      with(r, [&] { send(peers[r], &hello_, sizeof hello_); });
     }
-    for (std::uint32_t left = options_.ranks - options_.rank - 1; left > 0;) {
-      Socket one = accepted(listening, "a higher rank");
+    while (true) {
+      const std::string missing = missing_after(options_.rank, peers);
+      if (missing.empty()) break;
+      Socket one = accepted(listening, missing);
       Hello hello;
       try {
-        receive_all(one, &hello, sizeof hello, longest_hello);
+        receive(one, &hello, sizeof hello, longest_hello);
       } catch (const Gone&) {
         continue;
       }
       const bool known = hello.kind == magic && hello.job == hello_.job && hello.rank > options_.rank &&
                          hello.rank < options_.ranks && peers[hello.rank].number() < 0;
-      if (!known) continue;  // somebody else's
-      peers[hello.rank] = std::move(one);
-      --left;
+      if (known) peers[hello.rank] = std::move(one);  // else somebody else's
     }
     return met(std::move(peers), rows);
   }
@@ -148,115 +134,68 @@ class Meeting {
     return all;
   }
 
-  [[nodiscard]] int left_ms() const {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until_ - Clock::now()).count();
-    return static_cast<int>(std::max<std::int64_t>(left, 0));
+  void send(const Socket& s, const void* data, std::size_t bytes) const { tcp::send_all(s, data, bytes, until_); }
+  /// A stranger may connect and say nothing: `longest` bounds the wait besides the limit.
+  void receive(const Socket& s, void* data, std::size_t bytes, Clock::duration longest = std::chrono::hours(24)) const {
+    tcp::receive_all(s, data, bytes, std::min(until_, Clock::now() + longest));
+  }
+  /// Talks to a rank of the job, whose end ends the job.
+  template <class Talk>
+  void with(std::uint32_t rank, Talk talk) const {
+    try {
+      talk();
+    } catch (const Gone& e) {
+      throw Error(fmt::format("rank {} has lost rank {} while the ranks met: {}", options_.rank, rank, e.what()));
+    }
   }
 
-  static Socket fresh() { return Socket(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)); }
-
-  static std::optional<sockaddr_in> address_of(const std::string& host, const std::string& port) {
-    addrinfo hints{};
-    hints.ai_family = AF_INET;
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* list = nullptr;
-    if (getaddrinfo(host.c_str(), port.c_str(), &hints, &list) != 0) return std::nullopt;
-    sockaddr_in found{};
-    std::memcpy(&found, list->ai_addr, sizeof found);
-    freeaddrinfo(list);
-    return found;
-  }
-
-  /// At the address that rank 0 is known under, where it is one of this host's; with no host, at all.
-  Socket listen_at(const std::string& host, const std::string& port) const {
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_ANY);
-    at.sin_port = 0;
+  /// At the address that rank 0 is known under, where it is one of this host's; at all with a file.
+  Socket listen_where_known() const {
+    const std::string &host = options_.place.host, &port = options_.place.port;
+    std::optional<sockaddr_in> at;
     if (!host.empty()) {
-      const auto known = address_of(host, port);
-      if (!known) throw Error(fmt::format("rank {} knows no host {}", options_.rank, host));
-      at = *known;
+      at = tcp::address_of(host, port);
+      if (!at) throw Error(fmt::format("rank {} knows no host {}", options_.rank, host));
       // Many hosts know their own name as 127.0.1.1, where no other host reaches them.
-      const bool loopback = ntohl(at.sin_addr.s_addr) >> 24 == 127;
-      if (loopback && host != "localhost" && !host.starts_with("127.")) at.sin_addr.s_addr = htonl(INADDR_ANY);
+      if (tcp::is_loopback(*at) && host != "localhost" && !host.starts_with("127.")) {
+        at->sin_addr.s_addr = htonl(INADDR_ANY);
+      }
     }
-    Socket s = fresh();
-    const int on = 1;
-    setsockopt(s.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    int code = bind(s.number(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
-    if (code != 0 && errno == EADDRNOTAVAIL) {
-      at.sin_addr.s_addr = htonl(INADDR_ANY);
-      code = bind(s.number(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
-    }
-    if (code != 0 || listen(s.number(), 1024) != 0) {
-      throw Error(fmt::format("rank {} cannot listen at {}:{}: {}", options_.rank, host, port, std::strerror(errno)));
+    Socket s = tcp::listen_at(at);
+    if (s.number() < 0) {
+      throw Error(fmt::format("rank {} cannot listen at {}: {}", options_.rank,
+                              host.empty() ? "any port" : host + ":" + port, std::strerror(errno)));
     }
     return s;
   }
 
-  static std::uint32_t port_of(const Socket& s) {
-    sockaddr_in at{};
-    socklen_t size = sizeof at;
-    getsockname(s.number(), reinterpret_cast<sockaddr*>(&at), &size);
-    return ntohs(at.sin_port);
+  /// "ranks 3, 5": those above `rank` that have not come.
+  [[nodiscard]] std::string missing_after(std::uint32_t rank, const std::vector<Socket>& peers) const {
+    std::vector<std::uint32_t> missing;
+    for (std::uint32_t r = rank + 1; r < options_.ranks; ++r) {
+      if (peers[r].number() < 0) missing.push_back(r);
+    }
+    if (missing.empty()) return "";
+    return fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
   }
 
   Socket accepted(const Socket& listening, const std::string& whom) const {
-    for (;;) {
-      pollfd wait{listening.number(), POLLIN, 0};
-      if (left_ms() == 0 || poll(&wait, 1, left_ms()) == 0) {
-        throw Error(fmt::format("rank {} has waited {:g} s for {}", options_.rank, options_.limit.base(), whom));
-      }
-      const int one = accept4(listening.number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-      if (one >= 0) return Socket(one);
-      if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-        throw Error(
-            fmt::format("rank {} cannot take the connection of {}: {}", options_.rank, whom, std::strerror(errno)));
-      }
+    Socket one = tcp::accepted(listening, until_);
+    if (one.number() >= 0) return one;
+    if (errno == 0) {
+      throw Error(fmt::format("rank {} has waited {:g} s for {}", options_.rank, options_.limit.base(), whom));
     }
-  }
-
-  void send_all(const Socket& s, const void* data, std::size_t bytes) const {
-    const auto* at = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ssize_t n = send(s.number(), at, bytes, MSG_NOSIGNAL);
-      if (n > 0) {
-        at += n;
-        bytes -= static_cast<std::size_t>(n);
-        continue;
-      }
-      if (n < 0 && errno != EAGAIN && errno != EINTR) throw Gone(std::strerror(errno));
-      pollfd wait{s.number(), POLLOUT, 0};
-      if (poll(&wait, 1, left_ms()) == 0) throw Gone("time is over");
-    }
-  }
-  /// A stranger may connect and say nothing: `longest` bounds the wait besides the limit.
-  void receive_all(const Socket& s, void* data, std::size_t bytes,
-                   std::chrono::milliseconds longest = std::chrono::hours(24)) const {
-    const Clock::time_point until = std::min(until_, Clock::now() + longest);
-    auto* at = static_cast<char*>(data);
-    while (bytes > 0) {
-      const ssize_t n = recv(s.number(), at, bytes, 0);
-      if (n > 0) {
-        at += n;
-        bytes -= static_cast<std::size_t>(n);
-        continue;
-      }
-      if (n == 0) throw Gone("it has closed the connection");
-      if (errno != EAGAIN && errno != EINTR) throw Gone(std::strerror(errno));
-      pollfd wait{s.number(), POLLIN, 0};
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()).count();
-      if (left <= 0 || poll(&wait, 1, static_cast<int>(left)) == 0) throw Gone("time is over");
-    }
+    throw Error(fmt::format("rank {} cannot take the connection of {}: {}", options_.rank, whom, std::strerror(errno)));
   }
 
   void tell_wrong(const Socket& s, const std::string& text, bool other_job) const {
     if (s.number() < 0) return;
     try {
       const Answer answer{magic, static_cast<std::uint32_t>(text.size()), other_job ? 1U : 0U};
-      send_all(s, &answer, sizeof answer);
-      send_all(s, text.data(), text.size());
+      // Also when the limit, of which it may be told, is over.
+      const Clock::time_point until = std::max(until_, Clock::now() + longest_hello);
+      tcp::send_all(s, &answer, sizeof answer, until);
+      tcp::send_all(s, text.data(), text.size(), until);
     } catch (const Gone&) {
       // It knows already.
     }
@@ -264,14 +203,10 @@ class Meeting {
 
   /// Rank 0: one who comes; whether it is one of the job's.
   std::uint32_t take_one(const Socket& listening, std::vector<Socket>& peers, std::vector<Row>& rows) const {
-    std::string missing;
-    for (std::uint32_t r = 1; r < options_.ranks; ++r) {
-      if (peers[r].number() < 0) missing += (missing.empty() ? "" : ", ") + std::to_string(r);
-    }
-    Socket one = accepted(listening, (missing.find(',') == std::string::npos ? "rank " : "ranks ") + missing);
+    Socket one = accepted(listening, missing_after(0, peers));
     Hello hello;
     try {
-      receive_all(one, &hello, sizeof hello, longest_hello);
+      receive(one, &hello, sizeof hello, longest_hello);
     } catch (const Gone&) {
       return 0;
     }
@@ -300,69 +235,26 @@ class Meeting {
     socklen_t size = sizeof from;
     getpeername(one.number(), reinterpret_cast<sockaddr*>(&from), &size);
     // Who has come over the loopback is reached where rank 0 is; of one host, but with a network of its own, not.
-    const bool here = ntohl(from.sin_addr.s_addr) >> 24 == 127;
-    rows[hello.rank] = {here ? 0 : from.sin_addr.s_addr, hello.port, hello.host};
+    rows[hello.rank] = {tcp::is_loopback(from) ? 0 : from.sin_addr.s_addr, hello.port, hello.host};
     peers[hello.rank] = std::move(one);
     return 1;
-  }
-
-  Socket connected(const sockaddr_in& at) const {
-    Socket s = fresh();
-    if (connect(s.number(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0) return s;
-    if (errno != EINPROGRESS) return {};
-    pollfd wait{s.number(), POLLOUT, 0};
-    if (poll(&wait, 1, std::min(left_ms(), 2000)) == 0) {
-      errno = ETIMEDOUT;
-      return {};
-    }
-    int failure = 0;
-    socklen_t size = sizeof failure;
-    getsockopt(s.number(), SOL_SOCKET, SO_ERROR, &failure, &size);
-    errno = failure;
-    return failure == 0 ? std::move(s) : Socket();
-  }
-
-  /// Where rank 0 may be, as far as is known now.
-  [[nodiscard]] std::vector<sockaddr_in> places(std::string& why) const {
-    std::vector<sockaddr_in> all;
-    const MeetingPlace& place = options_.place;
-    if (place.file.empty()) {
-      if (const auto at = address_of(place.host, place.port)) all.push_back(*at);
-      if (all.empty()) why = "no such host";
-      return all;
-    }
-    std::ifstream in(place.file);
-    std::string kind, job, address, port;
-    if (!(std::getline(in, kind) && std::getline(in, job))) {
-      why = "the file is not there";
-      return all;
-    }
-    if (kind != "orrery meeting 1" || job != options_.job) {
-      why = "the file is of another job";
-      return all;
-    }
-    while (in >> address >> port) {
-      if (const auto at = address_of(address, port)) all.push_back(*at);
-    }
-    return all;
   }
 
   /// Asks until rank 0 is there.
   Socket come_to_first(std::vector<Row>& rows, sockaddr_in& first) const {
     std::string why = "nobody listens";
     const MeetingPlace& place = options_.place;
-    const std::string where = place.file.empty() ? place.host + ":" + place.port : place.file;
     do {
-      for (const sockaddr_in& at : places(why)) {
-        Socket s = connected(at);
+      for (const sockaddr_in& at : addresses_at(place, options_.job, why)) {
+        Socket s = tcp::connected(at, until_);
         if (s.number() < 0) {
           why = std::strerror(errno);
           continue;
         }
         Answer answer;
         try {
-          send_all(s, &hello_, sizeof hello_);
-          receive_all(s, &answer, sizeof answer);
+          send(s, &hello_, sizeof hello_);
+          receive(s, &answer, sizeof answer);
         } catch (const Gone& e) {
           why = e.what();
           continue;
@@ -373,50 +265,39 @@ class Meeting {
         }
         if (answer.text > 0) {
           std::string text(std::min<std::uint32_t>(answer.text, 4096), ' ');
-          receive_all(s, text.data(), text.size());
+          with(0, [&] { receive(s, text.data(), text.size()); });
           why = text;
           // What an earlier job left in a file.
           if (answer.other_job != 0 && !place.file.empty()) continue;
           throw Error(text);
         }
-        receive_all(s, rows.data(), rows.size() * sizeof(Row));
+        with(0, [&] { receive(s, rows.data(), rows.size() * sizeof(Row)); });
         first = at;
         return s;
       }
-      std::this_thread::sleep_for(std::chrono::milliseconds(std::min(50, left_ms())));
-    } while (left_ms() > 0);
+    } while (another_try());
     throw Error(fmt::format("rank {} has waited {:g} s for rank 0 at {}: {}", options_.rank, options_.limit.base(),
-                            where, why));
+                            place.text(), why));
   }
 
-  /// All addresses of this host, those of the network first.
-  void write_file(std::uint32_t port) const {
-    std::ostringstream text;
-    text << "orrery meeting 1\n" << options_.job << "\n";
-    ifaddrs* list = nullptr;
-    std::string own;
-    if (getifaddrs(&list) == 0) {
-      for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
-        if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET) continue;
-        sockaddr_in at{};
-        std::memcpy(&at, i->ifa_addr, sizeof at);
-        const std::string line = fmt::format("{} {}\n", inet_ntoa(at.sin_addr), port);
-        if (ntohl(at.sin_addr.s_addr) >> 24 == 127) {
-          own += line;
-        } else {
-          text << line;
-        }
-      }
-      freeifaddrs(list);
-    }
-    text << own;
-    const std::string fresh_name = options_.place.file + ".new";
-    std::ofstream out(fresh_name);
-    out << text.str() << std::flush;
-    if (!out || std::rename(fresh_name.c_str(), options_.place.file.c_str()) != 0) {
-      throw Error(fmt::format("rank 0 cannot write {}: {}", options_.place.file, std::strerror(errno)));
-    }
+  /// A rank that listens, as rank 0 has said: a network that loses the first try is asked again.
+  Socket come_to(std::uint32_t rank, const sockaddr_in& at) const {
+    std::string why;
+    do {
+      Socket s = tcp::connected(at, until_);
+      if (s.number() >= 0) return s;
+      why = std::strerror(errno);
+    } while (another_try());
+    throw Error(fmt::format("rank {} has tried for {:g} s to connect to rank {} at {}:{}: {}", options_.rank,
+                            options_.limit.base(), rank, inet_ntoa(at.sin_addr), ntohs(at.sin_port), why));
   }
+
+  /// After a short while; false when time is over.
+  [[nodiscard]] bool another_try() const {
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::min(50, tcp::milliseconds_until(until_))));
+    return tcp::milliseconds_until(until_) > 0;
+  }
+
   void remove_file() const {
     if (!options_.place.file.empty()) std::remove(options_.place.file.c_str());
   }
@@ -427,20 +308,6 @@ class Meeting {
 };
 
 }  // namespace
-
-MeetingPlace MeetingPlace::of(const std::string& text) {
-  MeetingPlace place;
-  const std::size_t colon = text.rfind(':');
-  const bool port = colon != std::string::npos && colon > 0 && colon + 1 < text.size() &&
-                    text.find_first_not_of("0123456789", colon + 1) == std::string::npos;
-  if (port) {
-    place.host = text.substr(0, colon);
-    place.port = text.substr(colon + 1);
-  } else {
-    place.file = text;
-  }
-  return place;
-}
 
 std::uint32_t Met::local_rank(std::uint32_t rank) const {
   return static_cast<std::uint32_t>(std::count(hosts.begin(), hosts.begin() + rank, hosts[rank]));

@@ -5,17 +5,10 @@
 #include <vector>
 
 #include "core/base/units.hpp"
+#include "exec/comm/meeting_place.hpp"
 #include "exec/comm/socket_communicator.hpp"
 
 namespace orrery {
-
-/// Where processes that others have started find each other.
-struct MeetingPlace {
-  std::string host, port;  ///< of rank 0; empty with a file
-  std::string file;        ///< in which rank 0 writes where it listens
-  /// "host:port", or else a file's name.
-  [[nodiscard]] static MeetingPlace of(const std::string& text);
-};
 
 struct RendezvousOptions {
   std::uint32_t rank = 0, ranks = 1;

@@ -14,13 +14,15 @@ namespace orrery {
 /// Program and module are of one build: C++ objects pass between them.  `shape`
 /// tells builds apart whose objects differ.
 struct CudaCalls {
-  static constexpr std::uint64_t version = 2;
+  static constexpr std::uint64_t version = 3;
   static constexpr std::uint64_t current = version << 48 ^ sizeof(Kernel) << 40 ^ sizeof(Operand) << 28 ^
                                            sizeof(KernelContext) << 16 ^ std::uint64_t{kernel_kind_count} << 4 ^
                                            sizeof(Workload);
   std::uint64_t shape;
   /// GPUs; 0 with the reason where there is none that can be used.
   int (*count)(std::string& why);
+  /// Which GPU in the world it is, whatever its number here.  Throws Error.
+  std::string (*identity)(int number);
   /// Throws Error.
   std::unique_ptr<Device> (*open)(int number);
 };

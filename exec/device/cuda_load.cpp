@@ -1,17 +1,14 @@
 #include "exec/device/cuda_load.hpp"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
+#include <exception>
+#include <sstream>
 #include <system_error>
 
 #include "core/base/diagnostics.hpp"
 #include "exec/device/cuda_calls.hpp"
+#include "exec/device/told_by_child.hpp"
 
 namespace orrery {
 
@@ -38,28 +35,30 @@ std::unique_ptr<Device> open_cuda_device(const std::filesystem::path& module, in
   return load_cuda(module).open(number);
 }
 
-int count_cuda_devices_apart(const std::filesystem::path& module) {
+std::vector<std::string> cuda_devices_apart(const std::filesystem::path& module) {
   const CudaCalls& calls = load_cuda(module);
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw Error(std::string("cannot ask for GPUs: ") + std::strerror(errno));
-  const pid_t child = fork();
-  if (child == 0) {
-    std::string why;
-    const int count = calls.count(why);
-    const std::string text = std::to_string(count) + " " + why;
-    _exit(write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
+  std::string text;
+  try {
+    text = told_by_child([&calls]() -> std::string {
+      try {
+        std::string why;
+        const int count = calls.count(why);
+        if (count == 0) return "no GPU to run on: " + why;
+        std::string lines = "\n";
+        for (int i = 0; i < count; ++i) lines += calls.identity(i) + "\n";
+        return lines;
+      } catch (const std::exception& e) {
+        return e.what();
+      }
+    });
+  } catch (const Error& e) {
+    throw Error(std::string("cannot ask for GPUs: ") + e.what());
   }
-  close(ends[1]);
-  char text[1024] = {};
-  const ssize_t got = child < 0 ? -1 : read(ends[0], text, sizeof text - 1);
-  close(ends[0]);
-  int state = 0;
-  if (child > 0) waitpid(child, &state, 0);
-  if (got <= 0) throw Error("cannot ask for GPUs: the process that does it ended without an answer");
-  char* why = nullptr;
-  const long count = std::strtol(text, &why, 10);
-  if (count <= 0) throw Error(std::string("no GPU to run on:") + why);
-  return static_cast<int>(count);
+  if (text[0] != '\n') throw Error(text);
+  std::vector<std::string> all;
+  std::istringstream lines(text.substr(1));
+  for (std::string line; std::getline(lines, line);) all.push_back(line);
+  return all;
 }
 
 std::string cuda_state(const std::filesystem::path& module) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "exec/device/device.hpp"
 
@@ -17,9 +18,9 @@ struct CudaCalls;
 /// A GPU of this machine.  Throws Error where there is none.
 [[nodiscard]] std::unique_ptr<Device> open_cuda_device(const std::filesystem::path& module, int number = 0);
 
-/// How many GPUs there are, asked in a process of its own: CUDA, once begun in a process, does not work in those that
-/// it forks.  Throws Error where there is none, and why.
-[[nodiscard]] int count_cuda_devices_apart(const std::filesystem::path& module);
+/// Which GPUs there are (CudaCalls::identity, by number), asked in a process of its own: CUDA, once begun in a process,
+/// does not work in those that it forks.  Throws Error where there is none, and why.
+[[nodiscard]] std::vector<std::string> cuda_devices_apart(const std::filesystem::path& module);
 
 /// One line for people: "2 GPUs", "no GPU: there is no NVIDIA driver", or what load_cuda throws.
 [[nodiscard]] std::string cuda_state(const std::filesystem::path& module);

@@ -53,6 +53,26 @@ class DeviceStream {
   [[nodiscard]] virtual std::uint64_t scratch_bytes() const = 0;
 };
 
+/// Work of several streams that the device is given at once (a CUDA graph), so that it need not wait for the host
+/// between two kernels.  Used by the thread of the streams.
+class DeviceGraph {
+ public:
+  DeviceGraph() = default;
+  DeviceGraph(const DeviceGraph&) = delete;
+  DeviceGraph& operator=(const DeviceGraph&) = delete;
+  virtual ~DeviceGraph() = default;
+
+  /// From here on, what the streams are given is gathered and not begun.  Requires that all earlier work of theirs has
+  /// ended.  The first time, each kind of work should have been done once: what it takes for itself it has then.
+  virtual void begin(std::span<DeviceStream* const> streams) = 0;
+  /// The device does what was gathered, the streams take work again, after it; whether the graph had to be built anew,
+  /// since its work has not the shape of what was gathered before.  An event of it that was recorded before may seem
+  /// done until the device comes to it: one recorded in the first stream from now on tells.
+  virtual bool launch() = 0;
+  /// Instead of launch(): nothing of it is done.
+  virtual void drop() noexcept = 0;
+};
+
 /// A device as the executor sees it: memory, streams and events (a GPU), or
 /// threads of the host that behave like one (HostDevice), on which the tests
 /// run everything but the GPU's own calls.
@@ -77,6 +97,7 @@ class Device {
   virtual void release_host(std::byte*) = 0;
   [[nodiscard]] virtual std::unique_ptr<DeviceStream> make_stream() = 0;
   [[nodiscard]] virtual std::unique_ptr<DeviceEvent> make_event() = 0;
+  [[nodiscard]] virtual std::unique_ptr<DeviceGraph> make_graph() = 0;
   /// Whether what came before the event has ended.
   [[nodiscard]] virtual bool done(const DeviceEvent&) = 0;
   /// Requires that both are done.

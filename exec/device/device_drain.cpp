@@ -2,6 +2,7 @@
 // looks on, tells the recorder how far the device is and for whom it waits, and
 // notices where it goes no further.
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -19,6 +20,7 @@ bool meets(Lane lane) { return lane.kind == LaneKind::collective || lane.kind ==
 }  // namespace
 
 void DeviceRunner::report_done(Queue& q) {
+  if (in_graph()) return;
   while (q.done < q.issued.size()) {
     const OpId id = q.issued[q.done];
     if (!device_.done(*ends_[index(id)])) return;
@@ -35,6 +37,9 @@ void DeviceRunner::drain() {
   const Queue* named = nullptr;  ///< whose next op the recorder says that the rank is in
   std::size_t done_before = 0;
   bool told = false;
+  // A graph ends as a whole, after as long as the step before, or a few times that.
+  const double longest =
+      now_ == Graph::launched ? std::max(watchdog_.base(), 10.0 * list_time_.base()) : watchdog_.base();
   for (;;) {
     std::size_t done = 0;
     const Queue* next = nullptr;
@@ -67,7 +72,7 @@ void DeviceRunner::drain() {
       say_waits_for(partner_in(stuck));
       told = true;
     }
-    if (waited > watchdog_.base()) give_up_on(*next, stuck);
+    if (waited > longest) give_up_on(*next, stuck);
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   if (told) say_waits_for(std::nullopt);

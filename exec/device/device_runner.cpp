@@ -66,9 +66,20 @@ std::vector<std::string> DeviceNotes::host_kernels() const {
   return names;
 }
 
+void DeviceNotes::on_graph(bool built_anew) {
+  const std::lock_guard lock(mutex_);
+  ++graphs_.steps;
+  graphs_.built += built_anew ? 1 : 0;
+}
+
+DeviceNotes::Graphs DeviceNotes::graphs() const {
+  const std::lock_guard lock(mutex_);
+  return graphs_;
+}
+
 DeviceRunner::DeviceRunner(Device& device, DeviceNotes& notes, const DeviceTransportMaker& transport,
                            const Program& program, const Workload& workload, const DataSource& data, World& world,
-                           Rank rank, const RankOptions& options, Seconds watchdog)
+                           Rank rank, const RankOptions& options, Seconds watchdog, bool graphs)
     : device_(device),
       notes_(notes),
       program_(program),
@@ -79,6 +90,7 @@ DeviceRunner::DeviceRunner(Device& device, DeviceNotes& notes, const DeviceTrans
       rank_(rank),
       options_(options),
       watchdog_(watchdog),
+      graphs_(graphs),
       groups_(groups_of(program, rank)),
       storage_(program, make_pools(device, program, rank, options, lanes_of(program, rank).size(), pools_),
                Storage::Taking::at_alloc, options.room),
@@ -115,6 +127,10 @@ void DeviceRunner::walk(std::uint64_t step, std::uint64_t data_step) {
     issue_all(step, data_step);
   } catch (...) {
     transport_->abort();
+    if (now_ == Graph::gathers) {
+      graph_->drop();
+      for (Queue& q : queues_) q.issued.clear();
+    }
     // Others' ops may still read this rank's memory, and its own do: all that was given to the device comes to an end.
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(watchdog_.base());
     for (const Queue& q : queues_) {
@@ -130,6 +146,7 @@ void DeviceRunner::walk(std::uint64_t step, std::uint64_t data_step) {
 void DeviceRunner::issue_all(std::uint64_t step, std::uint64_t data_step) {
   const RankClass& lists = program_.classes[class_of(program_, rank_)];
   const std::vector<Slot>& slots = step == 0 ? lists.setup : lists.step;
+  const auto began = std::chrono::steady_clock::now();
   progress_.list.reset();
   progress_.step.store(step, std::memory_order_relaxed);
   std::size_t ops = 0;
@@ -150,6 +167,9 @@ void DeviceRunner::issue_all(std::uint64_t step, std::uint64_t data_step) {
     while (!device_.done(*base_)) std::this_thread::yield();
     base_time_ = now_ns() + options_.clock_offset;
   }
+  // Not the first step: in it, kernels take what they need for themselves.
+  now_ = Graph::none;
+  if (graphs_ && step >= 2) begin_graph();
   TailHistory<After> tails;
   std::vector<After> in_block;  // the block's ops so far; count 0: took no lane
   std::uint32_t block_run = ~std::uint32_t{0};
@@ -168,6 +188,7 @@ void DeviceRunner::issue_all(std::uint64_t step, std::uint64_t data_step) {
     progress_.list.completed.store(index(run.id), std::memory_order_relaxed);
     progress_.list.current.store(LaneProgress::none, std::memory_order_relaxed);
   });
+  if (now_ == Graph::gathers) launch_graph();
   drain();
   for (const Queue& q : queues_) {
     for (const OpId id : q.issued) times_[index(id)] = times_of(id);
@@ -186,6 +207,28 @@ void DeviceRunner::issue_all(std::uint64_t step, std::uint64_t data_step) {
   for (std::byte* p : old_staging_) device_.release_host(p);
   old_staging_.clear();
   transport_->begin_again();
+  list_time_ = Seconds::of(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+}
+
+void DeviceRunner::begin_graph() {
+  if (!graph_) {
+    graph_ = device_.make_graph();
+    graph_end_ = device_.make_event();
+  }
+  std::vector<DeviceStream*> streams;
+  for (const Queue& q : queues_) streams.push_back(q.stream.get());
+  graph_->begin(streams);
+  now_ = Graph::gathers;
+}
+
+void DeviceRunner::launch_graph() {
+  notes_.on_graph(graph_->launch());
+  now_ = Graph::launched;
+  queues_[0].stream->record(*graph_end_);
+}
+
+bool DeviceRunner::in_graph() const {
+  return now_ == Graph::gathers || (now_ == Graph::launched && !device_.done(*graph_end_));
 }
 
 void DeviceRunner::wait_on(Queue& q, const After& after) {

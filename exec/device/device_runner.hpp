@@ -25,10 +25,17 @@ class DeviceNotes {
   /// A kernel that the device has not: the host computed it.
   void on_host(KernelKind);
   [[nodiscard]] std::vector<std::string> host_kernels() const;
+  /// A step that the device was given as a graph.
+  void on_graph(bool built_anew);
+  struct Graphs {
+    std::uint64_t steps = 0, built = 0;
+  };
+  [[nodiscard]] Graphs graphs() const;
 
  private:
   mutable std::mutex mutex_;
   std::set<KernelKind> on_host_;
+  Graphs graphs_;
 };
 
 /// Makes what a rank's streams meet others with; the communicator is the rank's only end of the world.
@@ -39,14 +46,15 @@ using DeviceTransportMaker = std::function<std::unique_ptr<DeviceTransport>(Worl
 ///
 /// The rank's thread issues all ops in list order and then waits for the device,
 /// so that it is ahead by as much as the device allows.  Memory comes from the
-/// rank's own pools (ArenaPool).  Kernels that the device has not, and ops on
+/// rank's own pools (ArenaPool).  With `graphs`, all steps but the first are
+/// given to the device as one graph each; nobody may be met on the way.  Kernels that the device has not, and ops on
 /// the host's lane, run on the host in the stream's order, on copies where their
 /// operands are the device's.
 class DeviceRunner final : public RankWalker {
  public:
   /// The rank needs one end of the world.
   DeviceRunner(Device&, DeviceNotes&, const DeviceTransportMaker&, const Program&, const Workload&, const DataSource&,
-               World&, Rank, const RankOptions&, Seconds watchdog);
+               World&, Rank, const RankOptions&, Seconds watchdog, bool graphs = false);
   ~DeviceRunner() override;
 
   void start() override;
@@ -80,6 +88,10 @@ class DeviceRunner final : public RankWalker {
   };
 
   void issue_all(std::uint64_t step, std::uint64_t data_step);
+  void begin_graph();
+  void launch_graph();
+  /// Nothing that was issued has been given to the device, or nothing of it has been seen to end.
+  [[nodiscard]] bool in_graph() const;
   void issue(const OpRun&, std::uint64_t data_step, TailHistory<After>&, std::vector<After>& in_block);
   void wait_on(Queue&, const After&);
   void compute(Queue&, const Compute&);
@@ -113,6 +125,11 @@ class DeviceRunner final : public RankWalker {
   Rank rank_;
   RankOptions options_;
   Seconds watchdog_;
+  bool graphs_;
+  enum class Graph : std::uint8_t { none, gathers, launched } now_ = Graph::none;  ///< of this list
+  std::unique_ptr<DeviceGraph> graph_;
+  std::unique_ptr<DeviceEvent> graph_end_;
+  Seconds list_time_{};  ///< that the last list took
   std::vector<GroupHere> groups_;
   std::array<ArenaPool*, tier_count> pools_{};
   Storage storage_;

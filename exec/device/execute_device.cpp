@@ -19,7 +19,17 @@ RunOptions on_streams(const RunOptions& options) {
   return lanes;
 }
 
-DeviceRun finished(RunResult result, const Device& device, const DeviceNotes& kernels, const std::string& meeting) {
+/// Why a rank's steps cannot be graphs; empty where they can.
+std::string graphs_hindered(const Program& program) {
+  if (program.mesh.size() > 1) return "ranks meet on the way, and are waited for by the host";
+  for (const Buffer& b : program.buffers) {
+    if (b.tier == Tier::disk) return "a graph has no copies to and from the disk";
+  }
+  return "";
+}
+
+DeviceRun finished(RunResult result, const Device& device, const DeviceNotes& kernels, const std::string& meeting,
+                   Issue issue, const Program& program) {
   DeviceRun run;
   run.result = std::move(result);
   run.result.cores = {};  // the device, not cores, sets the pace
@@ -27,6 +37,14 @@ DeviceRun finished(RunResult result, const Device& device, const DeviceNotes& ke
   const DeviceInfo& info = device.info();
   run.notes.push_back(fmt::format("on {} ({})", info.name, info.software));
   if (!meeting.empty()) run.notes.push_back(meeting);
+  if (issue == Issue::graphs) {
+    const std::string why_not = graphs_hindered(program);
+    const DeviceNotes::Graphs graphs = kernels.graphs();
+    run.notes.push_back(!why_not.empty()
+                            ? "no step was given to the device as a graph: " + why_not
+                            : fmt::format("given to the device as a graph each: {} steps; the graph was built {} times",
+                                          graphs.steps, graphs.built));
+  }
   if (const auto names = kernels.host_kernels(); !names.empty()) {
     run.notes.push_back(fmt::format("computed by the host for want of a kernel: {}", fmt::join(names, ", ")));
   }
@@ -36,8 +54,9 @@ DeviceRun finished(RunResult result, const Device& device, const DeviceNotes& ke
 }  // namespace
 
 DeviceRun execute_on_device(Device& device, const std::string& origin, const Program& program, const Workload& workload,
-                            const DataSource& data, const RunOptions& options) {
+                            const DataSource& data, const RunOptions& options, Issue issue) {
   DeviceNotes notes;
+  const bool graphs = issue == Issue::graphs && graphs_hindered(program).empty();
   const DeviceTransportMaker transport = [&](World&, Communicator& communicator, Rank) {
     return std::make_unique<SharedDevice>(device, communicator);
   };
@@ -45,7 +64,7 @@ DeviceRun execute_on_device(Device& device, const std::string& origin, const Pro
   ranks.origin = origin;
   ranks.make = [&](World& world, Rank rank, const RankOptions& how) {
     return std::make_unique<DeviceRunner>(device, notes, transport, program, workload, data, world, rank, how,
-                                          options.watchdog);
+                                          options.watchdog, graphs);
   };
   const std::uint64_t count = program.mesh.size();
   return finished(
@@ -53,13 +72,14 @@ DeviceRun execute_on_device(Device& device, const std::string& origin, const Pro
       count == 1 ? ""
                  : fmt::format("{} ranks share one device: their kernels take turns, and messages are copies inside "
                                "its memory, so times are not those of as many devices",
-                               count));
+                               count),
+      issue, program);
 }
 
 std::optional<DeviceRun> execute_device_rank(ProcessWorld& world, Device& device, const NcclCalls& nccl,
                                              const std::string& origin, const Program& program,
                                              const Workload& workload, const DataSource& data,
-                                             const RunOptions& options, Recorder* recorder) {
+                                             const RunOptions& options, Recorder* recorder, Issue issue) {
   DeviceNotes notes;
   const DeviceTransportMaker transport = [&](World& w, Communicator& communicator, Rank rank) {
     return std::make_unique<NcclTransport>(nccl, device, program, w, communicator, rank, options.watchdog);
@@ -71,7 +91,8 @@ std::optional<DeviceRun> execute_device_rank(ProcessWorld& world, Device& device
   if (!result) return std::nullopt;
   return finished(*std::move(result), device, notes,
                   fmt::format("{} processes, each with a device; messages by NCCL {}", program.mesh.size(),
-                              nccl_version_text(nccl.version)));
+                              nccl_version_text(nccl.version)),
+                  issue, program);
 }
 
 }  // namespace orrery

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <new>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "exec/kernels/device/device_kernels.hpp"
 #include "exec/kernels/device/host_launcher.hpp"
@@ -104,17 +106,23 @@ class HostDevice::Stream final : public DeviceStream {
   void reduce(const ReductionShare& share) override {
     push([this, share] { device::launch_reduction(launcher_, share); });
   }
-  [[nodiscard]] void* native() override { return &handle_; }
-  [[nodiscard]] std::uint64_t scratch_bytes() const override { return 0; }
-
- private:
+  /// What it is given goes there instead, in order; null: it does it.
+  void gather_in(std::vector<std::pair<Stream*, std::function<void()>>>* gathered) { gathered_ = gathered; }
   void push(std::function<void()> w) {
+    if (gathered_ != nullptr) {
+      gathered_->emplace_back(this, std::move(w));
+      return;
+    }
     {
       const std::lock_guard lock(mutex_);
       works_.push_back(std::move(w));
     }
     changed_.notify_all();
   }
+  [[nodiscard]] void* native() override { return &handle_; }
+  [[nodiscard]] std::uint64_t scratch_bytes() const override { return 0; }
+
+ private:
   void work() {
     for (;;) {
       std::function<void()> next;
@@ -133,11 +141,52 @@ class HostDevice::Stream final : public DeviceStream {
                              static_cast<Stream*>(stream)->push([=] { task(argument); });
                            }};
   device::HostLauncher launcher_;
+  std::vector<std::pair<Stream*, std::function<void()>>>* gathered_ = nullptr;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> works_;
   std::atomic<bool> stop_{false};
   std::thread thread_;  ///< last: it uses the others
+};
+
+class HostDevice::Graph final : public DeviceGraph {
+ public:
+  void begin(std::span<DeviceStream* const> streams) override {
+    for (DeviceStream* s : streams) {
+      streams_.push_back(static_cast<Stream*>(s));
+      streams_.back()->gather_in(&gathered_);
+    }
+  }
+  bool launch() override {
+    for (Stream* s : streams_) s->gather_in(nullptr);
+    // The shape of a list of works is the streams that they are for.
+    std::vector<Stream*> shape;
+    for (auto& [stream, work] : gathered_) {
+      shape.push_back(stream);
+      stream->push(std::move(work));
+    }
+    // As in a graph, what follows in the first stream comes after all of it.
+    for (Stream* s : streams_) {
+      if (s == streams_.front()) continue;
+      Event end;
+      s->record(end);
+      streams_.front()->wait(end);
+    }
+    gathered_.clear();
+    streams_.clear();
+    const bool anew = shape != shape_;
+    shape_ = std::move(shape);
+    return anew;
+  }
+  void drop() noexcept override {
+    for (Stream* s : streams_) s->gather_in(nullptr);
+    gathered_.clear();
+    streams_.clear();
+  }
+
+ private:
+  std::vector<Stream*> streams_, shape_;
+  std::vector<std::pair<Stream*, std::function<void()>>> gathered_;
 };
 
 HostDevice::HostDevice(std::uint64_t memory_bytes)
@@ -155,6 +204,7 @@ void HostDevice::release(std::byte* p) { taken_.fetch_sub(give_back(p)); }
 std::byte* HostDevice::allocate_host(std::uint64_t bytes) { return take(bytes); }
 void HostDevice::release_host(std::byte* p) { static_cast<void>(give_back(p)); }
 std::unique_ptr<DeviceStream> HostDevice::make_stream() { return std::make_unique<Stream>(); }
+std::unique_ptr<DeviceGraph> HostDevice::make_graph() { return std::make_unique<Graph>(); }
 std::unique_ptr<DeviceEvent> HostDevice::make_event() { return std::make_unique<Event>(); }
 
 bool HostDevice::done(const DeviceEvent& event) {

@@ -31,12 +31,14 @@ class HostDevice final : public Device {
   void release_host(std::byte*) override;
   [[nodiscard]] std::unique_ptr<DeviceStream> make_stream() override;
   [[nodiscard]] std::unique_ptr<DeviceEvent> make_event() override;
+  [[nodiscard]] std::unique_ptr<DeviceGraph> make_graph() override;
   [[nodiscard]] bool done(const DeviceEvent&) override;
   [[nodiscard]] double seconds_between(const DeviceEvent&, const DeviceEvent&) override;
   [[nodiscard]] bool runs(const Kernel&, std::span<const Operand>) const override;
 
  private:
   class Event;
+  class Graph;
   class Stream;
   DeviceInfo info_;
   std::atomic<std::uint64_t> taken_{0};

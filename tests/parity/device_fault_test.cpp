@@ -1,5 +1,7 @@
 #include <catch2/catch.hpp>
 
+#include <chrono>
+
 #include "core/program/lower/lower.hpp"
 #include "exec/device/cuda_load.hpp"
 #include "exec/device/execute_device.hpp"
@@ -23,6 +25,24 @@ TEST_CASE("a rank that fails on a device ends the run, and the others with it", 
     if (program.mesh.size() == 1 && kind != Fault::Kind::throws) continue;
     CHECK_THROWS_AS(execute_on_device(device, "run device", program, run.workload, *data, options), Error);
   }
+}
+
+// What has been gathered is dropped: nothing of the step begins, and nothing waits for it.
+TEST_CASE("an op that fails while a step is gathered ends the run at once", "[parity][device]") {
+  test::RandomRunLimits limits;
+  limits.max_ranks = 1;
+  const PlannedRun run = test::random_run(7500, limits);
+  const Program program = lower(run.model, run.workload, run.plan);
+  const auto data = synthetic_data(run.model.vocabulary, 1);
+  HostDevice device;
+  RunOptions options;
+  options.steps = 4;
+  options.watchdog = Seconds::of(60);
+  options.fault = Fault{Fault::Kind::throws, Rank{0}, OpId{5}, 3};
+  const auto began = std::chrono::steady_clock::now();
+  CHECK_THROWS_WITH(execute_on_device(device, "run device", program, run.workload, *data, options, Issue::graphs),
+                    Catch::Contains("op 5 (") && Catch::Contains("injected fault"));
+  CHECK(std::chrono::steady_clock::now() - began < std::chrono::seconds(30));  // far below the watchdog's wait
 }
 
 TEST_CASE("a device without room says so, with the op and the buffer", "[parity][device]") {

@@ -127,3 +127,62 @@ TEST_CASE("weights written between steps are those that a device goes on with", 
     for (std::size_t i = 0; i < here.size(); ++i) CHECK(there[i] == Approx(here[i]).epsilon(1e-10));
   }
 }
+
+// A graph has the work of the list, in the list's order of waits: the same bits, spans of every op, the same memory.
+TEST_CASE("steps given to a device as graphs are those given op by op", "[parity][device]") {
+  test::RandomRunLimits limits;
+  limits.max_ranks = 1;
+  bool offloads = false;
+  for (std::uint64_t seed = 7500; seed < 7516; ++seed) {
+    const PlannedRun run = test::random_run(seed, limits);
+    CAPTURE(seed, test::describe(run));
+    const Program program = lower(run.model, run.workload, run.plan);
+    const auto data = synthetic_data(run.model.vocabulary, seed);
+    RunOptions options;
+    options.warmup_steps = 0;
+    options.steps = 4;
+    const auto run_by = [&](Issue issue) {
+      UnderTest device;
+      return execute_on_device(*device, "run device", program, run.workload, *data, options, issue);
+    };
+    const DeviceRun ops = run_by(Issue::ops), graphs = run_by(Issue::graphs);
+    CHECK(graphs.result.losses == ops.result.losses);
+    CHECK(graphs.result.memory == ops.result.memory);
+    REQUIRE(graphs.result.traces.size() == ops.result.traces.size());
+    for (const Trace& trace : graphs.result.traces) {
+      for (const RankTrace& rank : trace.ranks) {
+        for (const Span& span : rank.spans) CHECK(span.end >= span.start);
+      }
+    }
+    bool disk = false;
+    for (const Buffer& b : program.buffers) {
+      disk = disk || b.tier == Tier::disk;
+      offloads = offloads || b.tier == Tier::host;
+    }
+    const std::string notes = lines(graphs.notes);
+    CAPTURE(notes);
+    if (disk) {
+      CHECK(notes.find("no step was given to the device as a graph: a graph has no copies to and from the disk") !=
+            std::string::npos);
+    } else {
+      CHECK(notes.find("given to the device as a graph each: 3 steps") != std::string::npos);
+    }
+  }
+  CHECK(offloads);
+}
+
+TEST_CASE("ranks that meet are given to a device op by op, and the report says why", "[parity][device]") {
+  test::RandomRunLimits limits;
+  limits.max_ranks = 2;
+  std::uint64_t seed = 7600;
+  while (test::random_run(seed, limits).plan.mesh.size() < 2) ++seed;
+  const PlannedRun run = test::random_run(seed, limits);
+  const Program program = lower(run.model, run.workload, run.plan);
+  UnderTest device;
+  RunOptions options;
+  options.steps = 1;
+  const DeviceRun done = execute_on_device(*device, "run device", program, run.workload,
+                                           *synthetic_data(run.model.vocabulary, seed), options, Issue::graphs);
+  CHECK(lines(done.notes).find("no step was given to the device as a graph: ranks meet on the way") !=
+        std::string::npos);
+}

@@ -31,7 +31,7 @@ class NotFirst {};
 RunResult run_on_mpi(MpiSession& session, const Program& program, const Workload& workload, const DataSource& data,
                      const RunOptions& options) {
   WaitOptions waits;
-  waits.watchdog = Seconds::of(200);
+  waits.watchdog = Seconds::of(1800);  // others wait while rank 0 computes its references, on a busy machine too
   waits.ends = ends_of(program, options.concurrent_lanes);
   MpiWorld world(session, std::move(waits), static_cast<std::uint32_t>(program.mesh.size()));
   auto result = execute_rank(world, program, workload, data, options, "run mpi");
@@ -70,44 +70,53 @@ std::string fault_of(MpiSession& session, const PlannedRun& run, std::uint64_t s
   }
 }
 
+/// All plans: the exit status.
+int run_plans(MpiSession& session, std::uint64_t begin, std::uint64_t wanted) {
+  const bool first = session.rank() == Rank{0};
+  std::map<std::uint64_t, int> by_ranks;
+  int plans = 0, wrong = 0;
+  for (std::uint64_t seed = begin; static_cast<std::uint64_t>(plans) < wanted; ++seed) {
+    test::RandomRunLimits limits;
+    // Of every size: drawn from all, most plans would have nearly all ranks.
+    limits.max_ranks = 2 + static_cast<std::uint32_t>(seed % (session.ranks() - 1));
+    const PlannedRun run = test::random_run(seed, limits);
+    const std::uint64_t ranks = run.plan.mesh.size();
+    if (ranks < 2 || ranks > session.ranks()) continue;
+    ++plans;
+    if (index(session.rank()) >= ranks) continue;
+    ++by_ranks[ranks];
+    const std::string fault = fault_of(session, run, seed);
+    if (fault.empty()) continue;
+    ++wrong;
+    std::fprintf(stderr, "seed %llu: %s\n  %s\n", static_cast<unsigned long long>(seed), fault.c_str(),
+                 test::describe(run).c_str());
+  }
+  if (first) {
+    std::printf("%d plans over %s, %d wrong; by ranks:", plans, session.library().c_str(), wrong);
+    for (const auto& [ranks, n] : by_ranks) std::printf(" %llu: %d", static_cast<unsigned long long>(ranks), n);
+    std::printf("\n");
+  }
+  if (wrong > 0) session.abort(1);
+  return 0;
+}
+
 }  // namespace
 
 int main(int count, char** values) {
   if (count != 4) return 2;
   try {
     MpiSession session(values[1]);
-    const bool first = session.rank() == Rank{0};
-    std::map<std::uint64_t, int> by_ranks;
-    int plans = 0, wrong = 0;
-    const std::uint64_t begin = std::strtoull(values[2], nullptr, 10);
-    const std::uint64_t wanted = std::strtoull(values[3], nullptr, 10);
-    for (std::uint64_t seed = begin; static_cast<std::uint64_t>(plans) < wanted; ++seed) {
-      test::RandomRunLimits limits;
-      // Of every size: drawn from all, most plans would have nearly all ranks.
-      limits.max_ranks = 2 + static_cast<std::uint32_t>(seed % (session.ranks() - 1));
-      const PlannedRun run = test::random_run(seed, limits);
-      const std::uint64_t ranks = run.plan.mesh.size();
-      if (ranks < 2 || ranks > session.ranks()) continue;
-      ++plans;
-      if (index(session.rank()) >= ranks) continue;
-      ++by_ranks[ranks];
-      const std::string fault = fault_of(session, run, seed);
-      if (fault.empty()) continue;
-      ++wrong;
-      std::fprintf(stderr, "seed %llu: %s\n  %s\n", static_cast<unsigned long long>(seed), fault.c_str(),
-                   test::describe(run).c_str());
+    try {
+      return run_plans(session, std::strtoull(values[2], nullptr, 10), std::strtoull(values[3], nullptr, 10));
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "%s\n", e.what());
+    } catch (const Aborted&) {
+      std::fprintf(stderr, "the run was ended\n");
     }
-    if (first) {
-      std::printf("%d plans over %s, %d wrong; by ranks:", plans, session.library().c_str(), wrong);
-      for (const auto& [ranks, n] : by_ranks) std::printf(" %llu: %d", static_cast<unsigned long long>(ranks), n);
-      std::printf("\n");
-    }
-    if (wrong > 0) session.abort(1);
-    return 0;
+    std::_Exit(
+        1);  // without MPI's end, in which messages could still come to what is gone; the launcher ends the others
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());
-  } catch (const Aborted&) {
-    std::fprintf(stderr, "the run was ended\n");
   }
-  std::_Exit(1);  // the launcher ends the others
+  return 1;
 }

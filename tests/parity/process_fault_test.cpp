@@ -157,7 +157,8 @@ TEST_CASE("a run of processes without a fault is none, whatever the lanes", "[pa
   CHECK(outcome.launched.status == 0);
 }
 
-// The whole matrix: some minutes.  Prints its table, which docs/running.md keeps.
+// The whole matrix: half an hour for each way to fail, which is a section of its own (parity_processes "[kill-matrix]"
+// -c SIGSTOP). Prints its table, which docs/running.md keeps.
 TEST_CASE("the kill matrix: every rank, every op, every way to fail", "[.][kill-matrix][long]") {
   const PlannedRun run = four_ranks();
   const Program program = lower(run.model, run.workload, run.plan);
@@ -170,21 +171,23 @@ TEST_CASE("the kill matrix: every rank, every op, every way to fail", "[.][kill-
                                                            {Fault::Kind::exits, "exit"},
                                                            {Fault::Kind::throws, "throw"}};
   for (const auto& [kind, name] : kinds) {
-    std::map<std::string, Row> rows;
-    for (std::uint32_t r = 0; r < 4; ++r) {
-      for (const auto& [op_kind, ops] : ops_by_kind(program, Rank{r})) {
-        for (const OpId op : ops) {
-          Row& row = rows[op_kind];
-          row.seconds.push_back(check_cell(run, program, {kind, Rank{r}, op, 1}));
-          ++row.cells;
+    SECTION(name) {
+      std::map<std::string, Row> rows;
+      for (std::uint32_t r = 0; r < 4; ++r) {
+        for (const auto& [op_kind, ops] : ops_by_kind(program, Rank{r})) {
+          for (const OpId op : ops) {
+            Row& row = rows[op_kind];
+            row.seconds.push_back(check_cell(run, program, {kind, Rank{r}, op, 1}));
+            ++row.cells;
+          }
         }
       }
+      for (auto& [op_kind, row] : rows) {
+        std::sort(row.seconds.begin(), row.seconds.end());
+        std::printf("| %s | %s | %d | %.2f | %.2f |\n", name, op_kind.c_str(), row.cells,
+                    row.seconds[row.seconds.size() / 2], row.seconds.back());
+      }
+      std::fflush(stdout);
     }
-    for (auto& [op_kind, row] : rows) {
-      std::sort(row.seconds.begin(), row.seconds.end());
-      std::printf("| %s | %s | %d | %.2f | %.2f |\n", name, op_kind.c_str(), row.cells,
-                  row.seconds[row.seconds.size() / 2], row.seconds.back());
-    }
-    std::fflush(stdout);
   }
 }

@@ -1,6 +1,7 @@
 #include "exec/kernels/cuda/cuda_device.hpp"
 
 #include <array>
+#include <vector>
 
 #include "exec/kernels/cuda/cuda_check.hpp"
 #include "exec/kernels/cuda/launch.hpp"
@@ -13,11 +14,23 @@ namespace {
 class Event final : public DeviceEvent {
  public:
   Event() { require(cudaEventCreate(&event_), "make an event"); }
-  ~Event() override { cudaEventDestroy(event_); }
+  ~Event() override {
+    cudaEventDestroy(event_);
+    if (within_ != nullptr) cudaEventDestroy(within_);
+  }
   [[nodiscard]] cudaEvent_t get() const { return event_; }
+  /// What stands for it between streams whose work is gathered: there, the event itself becomes a node that only tells
+  /// the time.
+  [[nodiscard]] cudaEvent_t within() const { return within_; }
+  [[nodiscard]] cudaEvent_t make_within() {
+    if (within_ == nullptr) {
+      require(cudaEventCreateWithFlags(&within_, cudaEventDisableTiming), "make an event");
+    }
+    return within_;
+  }
 
  private:
-  cudaEvent_t event_ = nullptr;
+  cudaEvent_t event_ = nullptr, within_ = nullptr;
 };
 
 cudaEvent_t get(const DeviceEvent& e) { return static_cast<const Event&>(e).get(); }
@@ -43,11 +56,19 @@ class Stream final : public DeviceStream {
   ~Stream() override { cudaStreamSynchronize(stream_.get()); }
 
   void record(DeviceEvent& e) override {
+    if (gathers_) {
+      require(cudaEventRecordWithFlags(orrery::cuda::get(e), stream_.get(), cudaEventRecordExternal),
+              "record an event in a graph");
+      require(cudaEventRecord(static_cast<Event&>(e).make_within(), stream_.get()), "record an event in a graph");
+      return;
+    }
     require(cudaEventRecord(orrery::cuda::get(e), stream_.get()), "record an event");
   }
   void wait(const DeviceEvent& e) override {
-    require(cudaStreamWaitEvent(stream_.get(), orrery::cuda::get(e), 0), "wait for an event");
+    const cudaEvent_t event = gathers_ ? static_cast<const Event&>(e).within() : orrery::cuda::get(e);
+    require(cudaStreamWaitEvent(stream_.get(), event, 0), "wait for an event");
   }
+  void gather(bool on) { gathers_ = on; }
   void copy(void* to, const void* from, std::uint64_t bytes) override {
     if (bytes > 0) require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.get()), "copy");
   }
@@ -70,6 +91,68 @@ class Stream final : public DeviceStream {
  private:
   OwnedStream stream_;
   KernelQueue kernels_;
+  bool gathers_ = false;
+};
+
+/// Gathers by stream capture, from the first stream: the others' work comes after a mark in it, and its end after
+/// theirs.  The executable graph is kept, and told of new arguments (steps, addresses) as long as the shape is the
+/// same.
+class Graph final : public DeviceGraph {
+ public:
+  ~Graph() override {
+    if (graph_ != nullptr) cudaGraphExecDestroy(graph_);
+  }
+  void begin(std::span<DeviceStream* const> streams) override {
+    streams_.clear();
+    for (DeviceStream* s : streams) streams_.push_back(static_cast<Stream*>(s));
+    while (marks_.size() < streams_.size()) marks_.push_back(std::make_unique<Event>());
+    // Relaxed: this thread may take memory meanwhile, and other threads may do as they like.
+    require(cudaStreamBeginCapture(queue(0), cudaStreamCaptureModeRelaxed), "begin a graph");
+    require(cudaEventRecord(marks_[0]->get(), queue(0)), "begin a graph");
+    for (std::size_t i = 1; i < streams_.size(); ++i) {
+      require(cudaStreamWaitEvent(queue(i), marks_[0]->get(), 0), "begin a graph");
+    }
+    for (Stream* s : streams_) s->gather(true);
+  }
+  bool launch() override {
+    for (Stream* s : streams_) s->gather(false);
+    for (std::size_t i = 1; i < streams_.size(); ++i) {
+      require(cudaEventRecord(marks_[i]->get(), queue(i)), "end a graph");
+      require(cudaStreamWaitEvent(queue(0), marks_[i]->get(), 0), "end a graph");
+    }
+    cudaGraph_t gathered = nullptr;
+    require(cudaStreamEndCapture(queue(0), &gathered), "end a graph");
+    bool anew = graph_ == nullptr;
+    if (!anew) {
+      cudaGraphExecUpdateResultInfo ignored{};
+      if (cudaGraphExecUpdate(graph_, gathered, &ignored) != cudaSuccess) {
+        static_cast<void>(cudaGetLastError());  // another shape
+        cudaGraphExecDestroy(graph_);
+        graph_ = nullptr;
+        anew = true;
+      }
+    }
+    const cudaError_t made = anew ? cudaGraphInstantiate(&graph_, gathered, 0) : cudaSuccess;
+    cudaGraphDestroy(gathered);
+    if (made != cudaSuccess) graph_ = nullptr;
+    require(made, "build a graph");
+    require(cudaGraphLaunch(graph_, queue(0)), "launch a graph");
+    return anew;
+  }
+  void drop() noexcept override {
+    for (Stream* s : streams_) s->gather(false);
+    cudaGraph_t gathered = nullptr;
+    static_cast<void>(cudaStreamEndCapture(queue(0), &gathered));
+    static_cast<void>(cudaGetLastError());
+    if (gathered != nullptr) cudaGraphDestroy(gathered);
+  }
+
+ private:
+  [[nodiscard]] cudaStream_t queue(std::size_t i) const { return static_cast<cudaStream_t>(streams_[i]->native()); }
+
+  std::vector<Stream*> streams_;
+  std::vector<std::unique_ptr<Event>> marks_;
+  cudaGraphExec_t graph_ = nullptr;
 };
 
 std::string version_text(int version) {
@@ -107,6 +190,7 @@ class Gpu final : public Device {
   void release_host(std::byte* p) override { cudaFreeHost(p); }
   [[nodiscard]] std::unique_ptr<DeviceStream> make_stream() override { return std::make_unique<Stream>(shared_limit_); }
   [[nodiscard]] std::unique_ptr<DeviceEvent> make_event() override { return std::make_unique<Event>(); }
+  [[nodiscard]] std::unique_ptr<DeviceGraph> make_graph() override { return std::make_unique<Graph>(); }
   [[nodiscard]] bool done(const DeviceEvent& e) override {
     const cudaError_t code = cudaEventQuery(get(e));
     if (code == cudaErrorNotReady) return false;
@@ -172,6 +256,18 @@ int count_devices(std::string& why) {
     why = std::string("CUDA does not start: ") + cudaGetErrorString(code) + " (" + cudaGetErrorName(code) + ")";
   }
   return 0;
+}
+
+std::string identity_of(int number) {
+  cudaDeviceProp properties{};
+  require(cudaGetDeviceProperties(&properties, number), "ask which GPU it is");
+  std::string digits;
+  for (const char c : properties.uuid.bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    digits += "0123456789abcdef"[byte >> 4];
+    digits += "0123456789abcdef"[byte & 15];
+  }
+  return digits;
 }
 
 std::unique_ptr<Device> open_device(int number) {

@@ -3,4 +3,4 @@
 
 extern "C" __attribute__((visibility("default"))) const orrery::CudaCalls orrery_cuda_calls;
 const orrery::CudaCalls orrery_cuda_calls = {orrery::CudaCalls::current, orrery::cuda::count_devices,
-                                             orrery::cuda::open_device};
+                                             orrery::cuda::identity_of, orrery::cuda::open_device};

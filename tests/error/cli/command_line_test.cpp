@@ -281,6 +281,7 @@ TEST_CASE("cli.ranks, cli.records, cli.heartbeat: processes that cannot be start
 
 TEST_CASE("cli.gpu, cli.share-gpu: what goes with --backend cuda", "[error]") {
   CHECK(refused("run demo-2x2x2 --share-gpu") == "error: --share-gpu is for --backend cuda [cli.gpu]\n");
+  CHECK(refused("run demo-2x2x2 --graphs on") == "error: --graphs is for --backend cuda [cli.gpu]\n");
   CHECK(refused("run demo-2x2x2 --backend mpi --gpu 1") == "error: --gpu is for --backend cuda [cli.gpu]\n");
   CHECK(refused("run demo-2x2x2 --backend cuda") ==
         "error: the plan has 8 ranks, and this is one process [cli.share-gpu]\n"
@@ -295,6 +296,9 @@ TEST_CASE("cli.job: which rank a process is, said badly", "[error]") {
   CHECK(refused("run demo-2x2x2 --nccl here.so") == "error: --nccl is for --backend cuda [cli.job]\n");
   CHECK(refused("run demo-2x2x2 --backend cuda --rank 1") ==
         "error: --rank needs --world-size, the number of ranks [cli.job]\n");
+  CHECK(refused("run demo-2x2x2 --backend cuda --share-gpu --rendezvous here:1") ==
+        "error: --rendezvous is for one of a job's processes, and nothing says which one this is [cli.job]\n"
+        "  Say --rank and --world-size, or start the job by torchrun, mpirun or srun.\n");
   CHECK(refused("run demo-2x2x2 --backend cuda --ranks 8 --rendezvous here:1") ==
         "error: --ranks starts all processes here, and --rank, --world-size, --local-rank and --rendezvous say which "
         "of those that others start this one is [cli.job]\n");

@@ -113,6 +113,24 @@ TEST_CASE("launchers within launchers agree, and what does not is refused", "[jo
   CHECK(d.empty());
 }
 
+TEST_CASE("a step of a Slurm job has the step's number of tasks", "[job]") {
+  Variables step = slurm;
+  step["SLURM_NTASKS"] = "16";  // of the job
+  step["SLURM_STEP_NUM_TASKS"] = "4";
+  const JobPlace s = place(step);
+  CHECK((s.rank == 3 && s.ranks == 4));
+  CHECK(s.source == "Slurm (SLURM_PROCID, SLURM_STEP_NUM_TASKS)");
+}
+
+TEST_CASE("where a job meets, without a job, is not passed over", "[job]") {
+  const std::string hint = "  Say --rank and --world-size, or start the job by torchrun, mpirun or srun.\n";
+  CHECK(mistake({}, {std::nullopt, std::nullopt, std::nullopt, "here:99"}) ==
+        "error: --rendezvous is for one of a job's processes, and nothing says which one this is [cli.job]\n" + hint);
+  CHECK(mistake({}, {std::nullopt, std::nullopt, 1, std::nullopt}) ==
+        "error: --local-rank is for one of a job's processes, and nothing says which one this is [cli.job]\n" + hint);
+  CHECK(place(slurm, {std::nullopt, std::nullopt, 2, "here:99"}).local_rank == 2U);
+}
+
 TEST_CASE("what is incomplete or no number is said", "[job]") {
   CHECK(mistake({{"RANK", "1"}}) ==
         "error: RANK is set and WORLD_SIZE is not [cli.job]\n"
@@ -130,4 +148,7 @@ TEST_CASE("the first host of Slurm's lists", "[job]") {
   CHECK(first_host("n[12]") == "n12");
   CHECK(first_host("a[1,3]-ib,b2") == "a1-ib");
   CHECK(first_host("m1,n[003-007]") == "m1");
+  CHECK(first_host("rack[1-2]n[3,5]") == "rack1n3");
+  CHECK(first_host("r[07]c[2-4]-ib,r[08]c[1]-ib") == "r07c2-ib");
+  CHECK(first_host("n[1-2") == "n[1-2");
 }

@@ -20,6 +20,36 @@ using namespace orrery;
 // Ranks are threads here; they meet as processes do, over TCP.
 namespace {
 
+/// A socket that listens at the port of the loopback interface; 0: at any.
+int listen_here(std::uint16_t port) {
+  const int s = socket(AF_INET, SOCK_STREAM, 0);
+  const int on = 1;
+  setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  sockaddr_in at{};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port = htons(port);
+  REQUIRE(bind(s, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0);
+  REQUIRE(listen(s, 8) == 0);
+  return s;
+}
+
+/// The protocol's messages as another program would write them.
+struct WrittenHello {
+  std::uint64_t kind;
+  std::uint32_t rank, ranks;
+  std::uint64_t job, program, host;
+  std::uint32_t port, rest;
+};
+struct WrittenAnswer {
+  std::uint64_t kind = 0x31767a795252524fULL;
+  std::uint32_t text = 0, other_job = 0;
+};
+struct WrittenRow {
+  std::uint32_t address = 0, port = 0;
+  std::uint64_t host = 1;
+};
+
 /// A port that nobody has now.
 std::string free_port() {
   const int s = socket(AF_INET, SOCK_STREAM, 0);
@@ -186,4 +216,72 @@ TEST_CASE("strangers at the port are no ranks", "[rendezvous]") {
   });
   stranger.join();
   check_connected(met);
+}
+
+TEST_CASE("a lower rank that does not answer at once is asked again, and one that goes is named", "[rendezvous]") {
+  const bool goes = GENERATE(false, true);
+  const std::string port = free_port(), second = free_port();
+  const int here = listen_here(static_cast<std::uint16_t>(std::stoi(port)));
+  // Rank 2 of 3 comes; ranks 0 and 1 are written out here.
+  std::string heard;
+  std::thread others([&] {
+    const int s = accept(here, nullptr, nullptr);
+    WrittenHello hello{};
+    static_cast<void>(recv(s, &hello, sizeof hello, MSG_WAITALL));
+    const WrittenAnswer fine;
+    static_cast<void>(send(s, &fine, sizeof fine, MSG_NOSIGNAL));
+    if (!goes) {
+      const WrittenRow rows[3] = {{}, {0, static_cast<std::uint32_t>(std::stoi(second)), 1}, {0, hello.port, 1}};
+      static_cast<void>(send(s, rows, sizeof rows, MSG_NOSIGNAL));
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      const int late = listen_here(static_cast<std::uint16_t>(std::stoi(second)));
+      const int one = accept(late, nullptr, nullptr);
+      if (recv(one, &hello, sizeof hello, MSG_WAITALL) == sizeof hello) heard = std::to_string(hello.rank);
+      close(one);
+      close(late);
+    }
+    close(s);
+  });
+  RendezvousOptions options;
+  options.rank = 2;
+  options.ranks = 3;
+  options.limit = Seconds::of(20);
+  options.place = MeetingPlace::of("127.0.0.1:" + port);
+  std::string error;
+  try {
+    const Met met = meet(options);
+    CHECK(met.peers.size() == 3);
+  } catch (const Error& e) {
+    error = e.what();
+  }
+  others.join();
+  close(here);
+  CHECK(error == (goes ? "rank 2 has lost rank 0 while the ranks met: it has closed the connection" : ""));
+  CHECK(heard == (goes ? "" : "2"));
+}
+
+TEST_CASE("a lower rank that never answers is named with its address", "[rendezvous]") {
+  const std::string port = free_port(), second = free_port();
+  const int here = listen_here(static_cast<std::uint16_t>(std::stoi(port)));
+  std::thread first([&] {
+    const int s = accept(here, nullptr, nullptr);
+    WrittenHello hello{};
+    static_cast<void>(recv(s, &hello, sizeof hello, MSG_WAITALL));
+    const WrittenAnswer fine;
+    const WrittenRow rows[3] = {{}, {0, static_cast<std::uint32_t>(std::stoi(second)), 1}, {0, hello.port, 1}};
+    static_cast<void>(send(s, &fine, sizeof fine, MSG_NOSIGNAL));
+    static_cast<void>(send(s, rows, sizeof rows, MSG_NOSIGNAL));
+    char end = 0;
+    static_cast<void>(recv(s, &end, 1, 0));
+    close(s);
+  });
+  RendezvousOptions options;
+  options.rank = 2;
+  options.ranks = 3;
+  options.limit = Seconds::of(0.5);
+  options.place = MeetingPlace::of("127.0.0.1:" + port);
+  CHECK_THROWS_WITH(meet(options),
+                    "rank 2 has tried for 0.5 s to connect to rank 1 at 127.0.0.1:" + second + ": Connection refused");
+  first.join();
+  close(here);
 }

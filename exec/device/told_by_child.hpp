@@ -1,0 +1,12 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace orrery {
+
+/// What `work` returns in a process of its own, which is a copy of this one, so that nothing that it begins stays here.
+/// Throws Error where that process ends without an answer, be it an exception of `work`.  Signals do not disturb it.
+[[nodiscard]] std::string told_by_child(const std::function<std::string()>& work);
+
+}  // namespace orrery
