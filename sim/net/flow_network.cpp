@@ -24,6 +24,9 @@ using Counts = std::int64_t __attribute__((vector_size(16)));
 Pair load(const double* from) { return Pair{from[0], from[1]}; }
 /// Zero where the mask is.
 Pair only(Counts mask, Pair x) { return std::bit_cast<Pair>(std::bit_cast<Counts>(x) & mask); }
+double only(bool keep, double x) {
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) & (std::uint64_t{0} - std::uint64_t{keep}));
+}
 
 bool differ(double a, double b) { return a != b && !(std::abs(a - b) <= rounding * std::min(a, b)); }
 
@@ -164,6 +167,18 @@ void FlowNetwork::advance(std::vector<std::uint32_t>& ended) {
   flows_ -= static_cast<std::uint32_t>(ending_.size());
 }
 
+/// What the flow's links let it have.
+inline double FlowNetwork::least_on(std::uint32_t f) const {
+  const Course& course = course_[f];
+  double least = course.alone;
+  // Four at a time, without asking which: what follows the shared hops are the flow's others, and then the first link.
+  for (const std::uint32_t *hop = &hop_link_[course.first_hop], *end = hop + course.shared; hop < end; hop += 4) {
+    const double a = std::min(level_[hop[0]], level_[hop[1]]), b = std::min(level_[hop[2]], level_[hop[3]]);
+    least = std::min(least, std::min(a, b));
+  }
+  return least;
+}
+
 /// The flow's first byte has arrived: from now on it takes part in its links.
 void FlowNetwork::enter(std::uint32_t f) {
   Flow& flow = flow_[f];
@@ -291,6 +306,52 @@ void FlowNetwork::settle() {
   touched_.clear();
 }
 
+/// Sums over limits_ against a level: of what is below it, and how many (their weights, or where there are weights:
+/// those of the others, so that where none is above, the sum is exactly zero).
+///
+/// Four sums side by side: added up one after another, each would wait for the last.  Masks, not branches, which half
+/// of the time would be guessed wrongly.
+template <bool weighted>
+FlowNetwork::Sums FlowNetwork::add_many(double level, std::size_t n) const {
+  Pair below[2] = {}, weight[2] = {};
+  Counts count[2] = {};
+  const Pair bound = {level, level};
+  for (std::size_t k = 0; k < n; k += 4) {
+    for (std::size_t j = 0; j < 2; ++j) {
+      const Pair limit = load(&limits_[k + 2 * j]);
+      const Counts is_below = limit < bound;
+      if constexpr (weighted) {
+        const Pair w = load(&weights_[k + 2 * j]);
+        below[j] += only(is_below, w * limit);
+        weight[j] += only(~is_below, w);
+      } else {
+        below[j] += only(is_below, limit);
+        count[j] -= is_below;
+      }
+    }
+  }
+  return {(below[0][0] + below[0][1]) + (below[1][0] + below[1][1]),
+          weighted ? (weight[0][0] + weight[0][1]) + (weight[1][0] + weight[1][1])
+                   : static_cast<double>((count[0][0] + count[0][1]) + (count[1][0] + count[1][1]))};
+}
+
+/// The same sums of four flows at most.  What was written a moment ago as single numbers is not read in pairs: a
+/// processor would have to wait for it.
+template <bool weighted>
+FlowNetwork::Sums FlowNetwork::add_few(double level) const {
+  double below[4], weight[4];
+  int count = 0;
+  for (std::size_t k = 0; k < 4; ++k) {
+    const double limit = limits_[k];
+    const bool is_below = limit < level;
+    below[k] = only(is_below, weighted ? weights_[k] * limit : limit);
+    weight[k] = weighted ? only(!is_below, weights_[k]) : 0.0;
+    count += is_below ? 1 : 0;
+  }
+  return {(below[0] + below[1]) + (below[2] + below[3]),
+          weighted ? (weight[0] + weight[1]) + (weight[2] + weight[3]) : static_cast<double>(count)};
+}
+
 /// The level at which the link is full, given what the other links leave of
 /// its flows; infinity when it cannot be filled.
 ///
@@ -311,30 +372,7 @@ double FlowNetwork::fair_level(std::uint32_t l) {
   const double full = capacity * (1.0 + rounding + 4e-16 * static_cast<double>(n));
   double above_before = -1.0;
   for (std::size_t i = 0; i < n + 3; ++i) {
-    // Four sums side by side: added up one after another, each would wait for the last.  Masks, not branches, which
-    // half of the time would be guessed wrongly.
-    Pair below_pair[2] = {}, weight_pair[2] = {};
-    Counts count_pair[2] = {};
-    const Pair bound = {level, level};
-    for (std::size_t k = 0; k < n; k += 4) {
-      for (std::size_t j = 0; j < 2; ++j) {
-        const Pair limit = load(&limits_[k + 2 * j]);
-        const Counts is_below = limit < bound;
-        if constexpr (weighted) {
-          // The weights above are added up, not taken from all: where none is above, the sum is exactly zero.
-          const Pair weight = load(&weights_[k + 2 * j]);
-          below_pair[j] += only(is_below, weight * limit);
-          weight_pair[j] += only(~is_below, weight);
-        } else {
-          below_pair[j] += only(is_below, limit);
-          count_pair[j] -= is_below;
-        }
-      }
-    }
-    const double below = (below_pair[0][0] + below_pair[0][1]) + (below_pair[1][0] + below_pair[1][1]);
-    const double counted =
-        weighted ? (weight_pair[0][0] + weight_pair[0][1]) + (weight_pair[1][0] + weight_pair[1][1])
-                 : static_cast<double>((count_pair[0][0] + count_pair[0][1]) + (count_pair[1][0] + count_pair[1][1]));
+    const auto [below, counted] = n <= 4 ? add_few<weighted>(level) : add_many<weighted>(level, n);
     const double above = weighted ? counted : all - counted;
     if (above == 0.0) {
       if (below <= full) {
@@ -358,18 +396,6 @@ void FlowNetwork::update_level(std::uint32_t l) {
   compute_level(l);
   // Only now: until the link's level is its capacity, that level holds for the flow that is left.
   if (links_[l].members.size() == 1) set_shared(links_[l].members.front(), false);
-}
-
-/// What the flow's links let it have.
-double FlowNetwork::least_on(std::uint32_t f) const {
-  const Course& course = course_[f];
-  double least = course.alone;
-  // Four at a time, without asking which: what follows the shared hops are the flow's others, and then the first link.
-  for (const std::uint32_t *hop = &hop_link_[course.first_hop], *end = hop + course.shared; hop < end; hop += 4) {
-    const double a = std::min(level_[hop[0]], level_[hop[1]]), b = std::min(level_[hop[2]], level_[hop[3]]);
-    least = std::min(least, std::min(a, b));
-  }
-  return least;
 }
 
 void FlowNetwork::compute_level(std::uint32_t l) {
@@ -449,10 +475,10 @@ void FlowNetwork::set_level(std::uint32_t l, double level) {
 void FlowNetwork::pass_on(std::uint32_t f, double before, double after) {
   const Course& course = course_[f];
   const double more = after - before;
-  if (course.weighted) {
+  if (course.weighted || course.shared <= 2) {
     for (std::uint32_t h = course.first_hop; h < course.first_hop + course.shared; ++h) {
       const std::uint32_t l = hop_link_[h];
-      spare_[l] -= hops_[h].weight * more;
+      spare_[l] -= course.weighted ? hops_[h].weight * more : more;
       if (spare_[l] <= 0.0) mark(l);
     }
     return;

@@ -122,6 +122,13 @@ class FlowNetwork {
   void update_level(std::uint32_t link);
   void compute_level(std::uint32_t link);
   [[nodiscard]] double least_on(std::uint32_t flow) const;
+  struct Sums {
+    double below, counted;
+  };
+  template <bool weighted>
+  [[nodiscard]] Sums add_few(double level) const;
+  template <bool weighted>
+  [[nodiscard]] Sums add_many(double level, std::size_t flows) const;
   template <bool weighted>
   [[nodiscard]] double fair_level(std::uint32_t link);
   [[nodiscard]] double alone_on(std::uint32_t hop) const { return links_[hop_link_[hop]].capacity / hops_[hop].weight; }
@@ -159,8 +166,8 @@ class FlowNetwork {
   std::vector<std::pair<double, std::uint32_t>> dirty_;  ///< heap: links to look at again, lowest level first
   std::vector<std::uint32_t> touched_, ending_;
   std::vector<std::uint32_t> unsure_;  ///< flows that another link may hold back now, or the first
-  std::vector<std::uint32_t> held_;  ///< scratch of compute_level: members at the link's level
-  std::size_t held_count_ = 0;       ///< as many of held_ count
+  std::vector<std::uint32_t> held_;    ///< scratch of compute_level: members at the link's level
+  std::size_t held_count_ = 0;         ///< as many of held_ count
   // The same, filled up with infinities and zeros to whole fours.
   std::vector<double> limits_, weights_;
   double wanted_ = 0.0;  ///< where the link cannot be filled: the sum of its flows' rates
