@@ -418,7 +418,7 @@ void FlowNetwork::compute_level(std::uint32_t l) {
   }
   for (std::size_t i = n; i % 4 != 0; ++i) limits_[i] = infinity;
   if (links_[l].weighted > 0) {
-    weights_.assign(limits_.size(), 0.0);
+    weights_.assign((n + 3) / 4 * 4, 0.0);
     for (std::size_t i = 0; i < n; ++i) weights_[i] = hops_[members[i].hop].weight;
   }
   // While limits are looked for, the link itself is none.
