@@ -75,8 +75,15 @@ class Earliest {
       const std::size_t first = 4 * i + 1;
       if (first >= count) break;
       std::size_t least = first;
-      for (std::size_t k = first + 1; k < first + 4 && k < count; ++k) {
-        if (heap_[k].at < heap_[least].at) least = k;
+      if (first + 4 <= count) {
+        // The least of four without a branch: no guess which it is would be right.
+        const std::size_t one = first + (heap_[first + 1].at < heap_[first].at ? 1 : 0);
+        const std::size_t two = first + 2 + (heap_[first + 3].at < heap_[first + 2].at ? 1 : 0);
+        least = one + (two - one) * (heap_[two].at < heap_[one].at ? 1 : 0);
+      } else {
+        for (std::size_t k = first + 1; k < count; ++k) {
+          if (heap_[k].at < heap_[least].at) least = k;
+        }
       }
       if (heap_[least].at >= e.at) break;
       put(i, heap_[least]);

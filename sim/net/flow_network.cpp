@@ -17,6 +17,17 @@ constexpr double rounding = 1e-12;
 // The sum that is kept of a link's rates may be off by rounding; this close to full it is added up anew.
 constexpr double not_full = 1.0 - 1e-9;
 
+// Two side by side, as every processor of 64 bits has them.
+using Pair = double __attribute__((vector_size(16)));
+using Counts = std::int64_t __attribute__((vector_size(16)));
+
+Pair load(const double* from) { return Pair{from[0], from[1]}; }
+/// Zero where the mask is.
+Pair only(Counts mask, Pair x) { return std::bit_cast<Pair>(std::bit_cast<Counts>(x) & mask); }
+double only(bool keep, double x) {
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) & (std::uint64_t{0} - std::uint64_t{keep}));
+}
+
 bool differ(double a, double b) { return a != b && !(std::abs(a - b) <= rounding * std::min(a, b)); }
 
 }  // namespace
@@ -26,7 +37,7 @@ FlowNetwork::FlowNetwork(std::uint32_t links, std::function<Bandwidth(LinkId)> c
       slot_(links, none),
       links_(1),
       level_(1, infinity),
-      spare_(1, 0.0),
+      spare_(1, infinity),
       is_dirty_(1, 0) {}
 
 std::uint32_t FlowNetwork::link_of(LinkId id) {
@@ -51,6 +62,7 @@ std::uint32_t FlowNetwork::new_flow(std::uint32_t hops) {
     f = static_cast<std::uint32_t>(flow_.size());
     flow_.emplace_back();
     course_.emplace_back();
+    rate_.push_back(0.0);
   } else {
     f = free_.back();
     free_.pop_back();
@@ -155,6 +167,18 @@ void FlowNetwork::advance(std::vector<std::uint32_t>& ended) {
   flows_ -= static_cast<std::uint32_t>(ending_.size());
 }
 
+/// What the flow's links let it have.
+inline double FlowNetwork::least_on(std::uint32_t f) const {
+  const Course& course = course_[f];
+  double least = course.alone;
+  // Four at a time, without asking which: what follows the shared hops are the flow's others, and then the first link.
+  for (const std::uint32_t *hop = &hop_link_[course.first_hop], *end = hop + course.shared; hop < end; hop += 4) {
+    const double a = std::min(level_[hop[0]], level_[hop[1]]), b = std::min(level_[hop[2]], level_[hop[3]]);
+    least = std::min(least, std::min(a, b));
+  }
+  return least;
+}
+
 /// The flow's first byte has arrived: from now on it takes part in its links.
 void FlowNetwork::enter(std::uint32_t f) {
   Flow& flow = flow_[f];
@@ -177,6 +201,7 @@ void FlowNetwork::enter(std::uint32_t f) {
     links_[l].weighted += hops_[h].weight == 1.0 ? 0 : 1;
     if (members.size() == 1) {
       level_[l] = alone_on(h);
+      spare_[l] = infinity;
       course.alone = std::min(course.alone, level_[l]);
       continue;
     }
@@ -184,6 +209,7 @@ void FlowNetwork::enter(std::uint32_t f) {
     set_shared({f, h}, true);
     mark(l);
   }
+  rate_[f] = least_on(f);
   unsure_.push_back(f);
 }
 
@@ -202,6 +228,7 @@ void FlowNetwork::set_shared(Member m, bool shared) {
   for (std::uint32_t h = course.first_hop + course.shared; h < course.first_hop + course.hops; ++h) {
     course.alone = std::min(course.alone, alone_on(h));
   }
+  rate_[m.flow] = least_on(m.flow);
   unsure_.push_back(m.flow);
 }
 
@@ -279,6 +306,52 @@ void FlowNetwork::settle() {
   touched_.clear();
 }
 
+/// Sums over limits_ against a level: of what is below it, and how many (their weights, or where there are weights:
+/// those of the others, so that where none is above, the sum is exactly zero).
+///
+/// Four sums side by side: added up one after another, each would wait for the last.  Masks, not branches, which half
+/// of the time would be guessed wrongly.
+template <bool weighted>
+FlowNetwork::Sums FlowNetwork::add_many(double level, std::size_t n) const {
+  Pair below[2] = {}, weight[2] = {};
+  Counts count[2] = {};
+  const Pair bound = {level, level};
+  for (std::size_t k = 0; k < n; k += 4) {
+    for (std::size_t j = 0; j < 2; ++j) {
+      const Pair limit = load(&limits_[k + 2 * j]);
+      const Counts is_below = limit < bound;
+      if constexpr (weighted) {
+        const Pair w = load(&weights_[k + 2 * j]);
+        below[j] += only(is_below, w * limit);
+        weight[j] += only(~is_below, w);
+      } else {
+        below[j] += only(is_below, limit);
+        count[j] -= is_below;
+      }
+    }
+  }
+  return {(below[0][0] + below[0][1]) + (below[1][0] + below[1][1]),
+          weighted ? (weight[0][0] + weight[0][1]) + (weight[1][0] + weight[1][1])
+                   : static_cast<double>((count[0][0] + count[0][1]) + (count[1][0] + count[1][1]))};
+}
+
+/// The same sums of four flows at most.  What was written a moment ago as single numbers is not read in pairs: a
+/// processor would have to wait for it.
+template <bool weighted>
+FlowNetwork::Sums FlowNetwork::add_few(double level) const {
+  double below[4], weight[4];
+  int count = 0;
+  for (std::size_t k = 0; k < 4; ++k) {
+    const double limit = limits_[k];
+    const bool is_below = limit < level;
+    below[k] = only(is_below, weighted ? weights_[k] * limit : limit);
+    weight[k] = weighted ? only(!is_below, weights_[k]) : 0.0;
+    count += is_below ? 1 : 0;
+  }
+  return {(below[0] + below[1]) + (below[2] + below[3]),
+          weighted ? (weight[0] + weight[1]) + (weight[2] + weight[3]) : static_cast<double>(count)};
+}
+
 /// The level at which the link is full, given what the other links leave of
 /// its flows; infinity when it cannot be filled.
 ///
@@ -292,30 +365,14 @@ double FlowNetwork::fair_level(std::uint32_t l) {
   double all = static_cast<double>(n);
   if constexpr (weighted) {
     all = 0.0;
-    for (const double w : weights_) all += w;
+    for (std::size_t i = 0; i < n; ++i) all += weights_[i];
   }
   double level = level_[l] < infinity ? level_[l] : capacity / all;
   // Limits that just fill the link may add up to a little more.
   const double full = capacity * (1.0 + rounding + 4e-16 * static_cast<double>(n));
   double above_before = -1.0;
   for (std::size_t i = 0; i < n + 3; ++i) {
-    // Four sums side by side: added up one after another, each would wait for the last.
-    double sum[4] = {}, count[4] = {};
-    for (std::size_t k = 0; k < limits_.size(); k += 4) {
-      for (std::size_t j = 0; j < 4; ++j) {
-        const double limit = limits_[k + j];
-        if constexpr (weighted) {
-          // The weights above are added up, not taken from all: where none is above, the sum is exactly zero.
-          sum[j] += limit < level ? weights_[k + j] * limit : 0.0;
-          count[j] += limit < level ? 0.0 : weights_[k + j];
-        } else {
-          sum[j] += limit < level ? limit : 0.0;
-          count[j] += limit < level ? 1.0 : 0.0;
-        }
-      }
-    }
-    const double below = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    const double counted = (count[0] + count[1]) + (count[2] + count[3]);
+    const auto [below, counted] = n <= 4 ? add_few<weighted>(level) : add_many<weighted>(level, n);
     const double above = weighted ? counted : all - counted;
     if (above == 0.0) {
       if (below <= full) {
@@ -344,24 +401,29 @@ void FlowNetwork::update_level(std::uint32_t l) {
 void FlowNetwork::compute_level(std::uint32_t l) {
   ++levels_computed_;
   const std::vector<Member>& members = links_[l].members;
-  limits_.assign((members.size() + 3) / 4 * 4, infinity);
+  const double before = level_[l];
+  const std::size_t n = members.size();
+  if (limits_.size() < n + 4) {
+    limits_.resize(2 * n + 4);
+    held_.resize(limits_.size());
+  }
+  // A flow slower than the link's level has its limit as its rate.  Those at the level are listed without asking which:
+  // no order in which they stand would be guessed right.
+  held_count_ = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double rate = rate_[members[i].flow];
+    limits_[i] = rate;
+    held_[held_count_] = static_cast<std::uint32_t>(i);
+    held_count_ += rate >= before ? 1 : 0;
+  }
+  for (std::size_t i = n; i % 4 != 0; ++i) limits_[i] = infinity;
   if (links_[l].weighted > 0) {
-    weights_.assign(limits_.size(), 0.0);
-    for (std::size_t i = 0; i < members.size(); ++i) weights_[i] = hops_[members[i].hop].weight;
+    weights_.assign((n + 3) / 4 * 4, 0.0);
+    for (std::size_t i = 0; i < n; ++i) weights_[i] = hops_[members[i].hop].weight;
   }
   // While limits are looked for, the link itself is none.
-  const double before = std::exchange(level_[l], infinity);
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    const Course& course = course_[members[i].flow];
-    double limit = course.alone;
-    // Four at a time, without asking which: what follows the shared hops are the flow's others, and then the first
-    // link.
-    for (const std::uint32_t *hop = &hop_link_[course.first_hop], *end = hop + course.shared; hop < end; hop += 4) {
-      const double a = std::min(level_[hop[0]], level_[hop[1]]), b = std::min(level_[hop[2]], level_[hop[3]]);
-      limit = std::min(limit, std::min(a, b));
-    }
-    limits_[i] = limit;
-  }
+  level_[l] = infinity;
+  for (std::size_t k = 0; k < held_count_; ++k) limits_[held_[k]] = least_on(members[held_[k]].flow);
   level_[l] = before;
   double level = links_[l].capacity;
   if (members.size() == 1) {
@@ -370,7 +432,11 @@ void FlowNetwork::compute_level(std::uint32_t l) {
     level = links_[l].weighted > 0 ? fair_level<true>(l) : fair_level<false>(l);
   }
   if (differ(before, level)) set_level(l, level);
-  spare_[l] = level_[l] < infinity ? -infinity : not_full * links_[l].capacity - wanted_;
+  if (members.size() < 2) {
+    spare_[l] = infinity;
+  } else {
+    spare_[l] = level_[l] < infinity ? -infinity : not_full * links_[l].capacity - wanted_;
+  }
 }
 
 /// Tells those whom the new level concerns.  Requires limits_ of the link's flows, and that it has all to spare, so
@@ -384,12 +450,23 @@ void FlowNetwork::set_level(std::uint32_t l, double level) {
   }
   level_[l] = level;
   const double lower = std::min(before, level);
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    // A flow that another link holds lower still, before and after, moves nothing elsewhere.
-    if (limits_[i] < lower) continue;
+  // A flow that another link holds lower still, before and after, moves nothing elsewhere.  Where the level rises, the
+  // others are those that were at it.
+  if (level < before) {
+    held_count_ = 0;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      held_[held_count_] = static_cast<std::uint32_t>(i);
+      held_count_ += limits_[i] >= level ? 1 : 0;
+    }
+  }
+  for (std::size_t k = 0; k < held_count_; ++k) {
+    const std::uint32_t i = held_[k];
     const std::uint32_t f = members[i].flow;
-    if (course_[f].binder == l ? limits_[i] < level : limits_[i] > level) unsure_.push_back(f);
-    if (limits_[i] > lower) pass_on(f, std::min(before, limits_[i]), std::min(level, limits_[i]));
+    const bool own = course_[f].binder == l;
+    if ((own && limits_[i] < level) || (!own && limits_[i] > level)) unsure_.push_back(f);
+    if (limits_[i] == lower) continue;
+    rate_[f] = std::min(level, limits_[i]);
+    pass_on(f, std::min(before, limits_[i]), rate_[f]);
   }
 }
 
@@ -397,10 +474,22 @@ void FlowNetwork::set_level(std::uint32_t l, double level) {
 /// they are not to be anyway, except those that stay far from full.
 void FlowNetwork::pass_on(std::uint32_t f, double before, double after) {
   const Course& course = course_[f];
-  for (std::uint32_t h = course.first_hop; h < course.first_hop + course.shared; ++h) {
-    const std::uint32_t l = hop_link_[h];
-    spare_[l] -= course.weighted ? hops_[h].weight * (after - before) : after - before;
-    if (spare_[l] <= 0.0) mark(l);
+  const double more = after - before;
+  if (course.weighted || course.shared <= 2) {
+    for (std::uint32_t h = course.first_hop; h < course.first_hop + course.shared; ++h) {
+      const std::uint32_t l = hop_link_[h];
+      spare_[l] -= course.weighted ? hops_[h].weight * more : more;
+      if (spare_[l] <= 0.0) mark(l);
+    }
+    return;
+  }
+  // Four at a time, as in least_on: the links behind the shared ones have all to spare.
+  for (const std::uint32_t *hop = &hop_link_[course.first_hop], *end = hop + course.shared; hop < end; hop += 4) {
+    for (std::size_t k = 0; k < 4; ++k) {
+      double& spare = spare_[hop[k]];
+      spare -= more;
+      if (spare <= 0.0) mark(hop[k]);
+    }
   }
 }
 

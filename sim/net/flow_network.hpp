@@ -121,6 +121,14 @@ class FlowNetwork {
   void touch(std::uint32_t link);
   void update_level(std::uint32_t link);
   void compute_level(std::uint32_t link);
+  [[nodiscard]] double least_on(std::uint32_t flow) const;
+  struct Sums {
+    double below, counted;
+  };
+  template <bool weighted>
+  [[nodiscard]] Sums add_few(double level) const;
+  template <bool weighted>
+  [[nodiscard]] Sums add_many(double level, std::size_t flows) const;
   template <bool weighted>
   [[nodiscard]] double fair_level(std::uint32_t link);
   [[nodiscard]] double alone_on(std::uint32_t hop) const { return links_[hop_link_[hop]].capacity / hops_[hop].weight; }
@@ -143,6 +151,7 @@ class FlowNetwork {
   std::vector<char> is_dirty_;  ///< of links_
   std::vector<Flow> flow_;
   std::vector<Course> course_;  ///< of flow_
+  std::vector<double> rate_;    ///< of flow_: the least level on its route, as far as levels are computed
   std::vector<Hop> hops_;
   std::vector<std::uint32_t> hop_link_;  ///< of hops_: of links_; after a flow's hops the first, which has no flow
   std::vector<std::uint32_t> free_;
@@ -157,7 +166,9 @@ class FlowNetwork {
   std::vector<std::pair<double, std::uint32_t>> dirty_;  ///< heap: links to look at again, lowest level first
   std::vector<std::uint32_t> touched_, ending_;
   std::vector<std::uint32_t> unsure_;  ///< flows that another link may hold back now, or the first
-  // Scratch of compute_level, filled up with infinities and zeros to whole fours.
+  std::vector<std::uint32_t> held_;    ///< scratch of compute_level: members at the link's level
+  std::size_t held_count_ = 0;         ///< as many of held_ count
+  // The same, filled up with infinities and zeros to whole fours.
   std::vector<double> limits_, weights_;
   double wanted_ = 0.0;  ///< where the link cannot be filled: the sum of its flows' rates
   std::uint64_t orders_ = 0, levels_computed_ = 0;
