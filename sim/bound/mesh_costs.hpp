@@ -124,6 +124,8 @@ class MeshCosts {
   std::unordered_map<BlockKey, std::shared_ptr<const BlockCosts>, BlockKeyHash> blocks_;
   std::unordered_map<TimesKey, BlockTimes, TimesHash> times_;
   std::unordered_map<Key, OnMesh, KeyHash> meshes_;
+  mutable std::optional<CostModel> plain_costs_;  ///< of the first mesh without placement or algorithm
+  mutable std::uint64_t plain_ranks_ = 0;
   OnMesh* on_ = nullptr;
   const Key* key_ = nullptr;
   std::uint32_t numbered_ = 0;
