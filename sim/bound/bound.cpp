@@ -69,8 +69,8 @@ struct Bounder::State {
   /// pass_memory of a stage, which neighbouring ranks have in common; known_shares are of the same plan but for its
   /// counts.
   const PassMemory& known_memory(const Plan& plan, const StageShare& share, const StateCosts& state) {
-    const auto known = std::find_if(known_shares.rbegin(), known_shares.rend(),
-                                    [&](const auto& k) { return k.first == share; });
+    const auto known =
+        std::find_if(known_shares.rbegin(), known_shares.rend(), [&](const auto& k) { return k.first == share; });
     if (known != known_shares.rend()) return known->second;
     if (known_shares.size() == most_shares) known_shares.clear();
     return known_shares
@@ -103,8 +103,7 @@ struct Bounder::State {
       StageShare share = shared.share(rank, c);
       set_recomputed(share, counts[map.stage(rank, c)]);
       over += signed_bytes(persistent_bytes(state, share, plan));
-      over += signed_bytes(shared.in_flight(rank)[c]) *
-              known_memory(plan, share, state).forward.net;
+      over += signed_bytes(shared.in_flight(rank)[c]) * known_memory(plan, share, state).forward.net;
     }
     while (over > 0) {
       const std::optional<std::uint32_t> raised = recompute_one_more(counts, *plan.stage_layers, map, rank);

@@ -43,7 +43,7 @@ class LoweredBlocks {
   void add(const BlockKey&, std::shared_ptr<const BlockCosts>);
 
  private:
-  static constexpr std::size_t most = 6000;  ///< up to 40 kB each, rings of many ranks more
+  static constexpr std::size_t most = 8000;  ///< up to 40 kB each, rings of many ranks more
   std::mutex mutex_;
   std::unordered_map<BlockKey, std::shared_ptr<const BlockCosts>, BlockKeyHash> blocks_;
 };

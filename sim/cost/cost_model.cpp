@@ -230,8 +230,9 @@ Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group&
   const auto priced = [&](const std::vector<GroupShape>& shapes) {
     return slowest(kind, payload, shapes, of, pace.empty() ? shapes : pace, why);
   };
-  const Seconds time = factor * (group.members.empty() ? priced(axis_shapes_[axis_set(group.axes, axis_bit_)])
-                                                       : priced(group_shapes(group, mesh_, placement_, devices_->cluster)));
+  const Seconds time =
+      factor * (group.members.empty() ? priced(axis_shapes_[axis_set(group.axes, axis_bit_)])
+                                      : priced(group_shapes(group, mesh_, placement_, devices_->cluster)));
   if (why != nullptr) why->made(NumberBy::product, 2, std::string(name_of(kind)), time);
   return time;
 }
@@ -247,7 +248,7 @@ std::uint32_t CostModel::device_of(Rank rank) const {
 Seconds CostModel::transfer(Bytes bytes, Rank from, Rank to) const {
   const auto kinds_of = [&](Rank r) { return kinds() > 1 ? static_cast<NodeKinds>(1U << kind_of(r)) : NodeKinds{0}; };
   return devices_->collectives.message(bytes, level_between(device_of(from), device_of(to), devices_->cluster),
-                                  kinds_of(from) | kinds_of(to));
+                                       kinds_of(from) | kinds_of(to));
 }
 
 /// `look(a, b)` for each pair, until one says that it has seen enough.

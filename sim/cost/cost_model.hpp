@@ -150,7 +150,7 @@ class CostModel {
   std::uint32_t ranks_on_node_ = 1;
   std::shared_ptr<const Devices> devices_;
   std::optional<CoreSharing> sharing_;
-  bool aligned_ = false;        ///< rank i on device i, and is_aligned
+  bool aligned_ = false;  ///< rank i on device i, and is_aligned
   /// Bit of each axis in `axis_shapes_`; axes of size 1 change no group and have none.
   std::array<std::uint16_t, axis_count> axis_bit_{};
   /// Shapes of the groups over each subset of axes (no member list), computed once.
