@@ -105,8 +105,11 @@ class Expander {
   }
 
   /// The pipelines of plans with one microbatch size; plan_ has a mesh of the shape and that size.
-  std::vector<FamilyPipeline> pipelines_with(const MicrobatchSpace& m) {
-    std::vector<FamilyPipeline> out;
+  const std::vector<FamilyPipeline>& pipelines_with(const MicrobatchSpace& m) {
+    if (pipelines_of_ == &m) return pipelines_;
+    pipelines_of_ = &m;
+    std::vector<FamilyPipeline>& out = pipelines_;
+    out.clear();
     for (const ScheduleChoice& s : m.schedules) {
       const bool shards = states_with(shape_, s) > shape_.plain_states;
       // A schedule without plain states has those of ZeRO-2 and 3, whose bound is taken besides.
@@ -142,7 +145,7 @@ class Expander {
       const MicrobatchSpace& m = shape_.microbatches[part.microbatch];
       plan_.microbatch_size = m.size;
       part.count = m.plans * shape_.orders;
-      const std::vector<FamilyPipeline> pipelines = pipelines_with(m);
+      const std::vector<FamilyPipeline>& pipelines = pipelines_with(m);
       // All block choices at once, where their matrix products alone take too long.
       choose(plan_, shape_.blocks.front());
       if (std::any_of(shape_.blocks.begin(), shape_.blocks.end(), [](const BlockChoice& b) { return b.offload; })) {
@@ -176,16 +179,18 @@ class Expander {
     }
     Family part = family_;
     part.count = m.plans;
-    const std::vector<FamilyPipeline> pipelines = pipelines_with(m);
+    const std::vector<FamilyPipeline>& pipelines = pipelines_with(m);
     // Those with a pipeline come last, when the best plans are nearly known, and have most schedules.
     const bool at_once = shape_.sizes[index(Axis::pipeline)] > 1;
     const Plan any = plan_;
     for (const Mesh& mesh : orders_.of(family_.shape)) {
-      plan_ = any;
       plan_.mesh = mesh;
       const FamilyBound bound = bounder_.any_schedule(plan_, plain_zero(), pipelines, capacity_);
       if (at_once) {
-        add_and_look(part, Family::Level::mesh, bound.step, bound.peak, [&] { schedules(); });
+        add_and_look(part, Family::Level::mesh, bound.step, bound.peak, [&] {
+          schedules();
+          plan_ = any;
+        });
       } else {
         add(part, Family::Level::mesh, bound.step, bound.peak);
       }
@@ -562,6 +567,8 @@ class Expander {
   Bounder& bounder_;
   MeshOrders& orders_;
   Plan plan_;
+  std::vector<FamilyPipeline> pipelines_;  ///< of the microbatches looked at last
+  const MicrobatchSpace* pipelines_of_ = nullptr;
   std::optional<Family> plain_;  ///< of ZeRO 0 and 1 on the device, of one split
   Expansion out_;
 };

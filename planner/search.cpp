@@ -4,6 +4,7 @@
 #include <tbb/global_control.h>
 #include <tbb/info.h>
 #include <tbb/parallel_for.h>
+#include <tbb/parallel_for_each.h>
 #include <tbb/task_arena.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <map>
 #include <numeric>
 #include <queue>
+#include <utility>
 
 #include "core/base/diagnostics.hpp"
 #include "core/program/lower/lower.hpp"
@@ -187,6 +189,10 @@ class Search {
         bounder_(model, workload, cluster, calibration),
         bounders_([this] { return bounder_.beside(); }),
         orders_([this] { return MeshOrders(space_); }) {}
+  /// What threads know of a large space takes a while to give up, so they do that side by side.
+  ~Search() {
+    tbb::parallel_for_each(bounders_, [](Bounder& of) { const Bounder gone = std::move(of); });
+  }
 
   SearchResult run() {
     ORRERY_ASSERT(options_.top >= 1, options_.top);
@@ -505,14 +511,13 @@ class Search {
 
 SearchResult search(const Space& space, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
                     const Calibration& calibration, const SearchOptions& options) {
-  Search run(space, model, workload, cluster, calibration, options);
   SearchResult result;
   // More threads than cores must be asked for, so that a test can.
   const auto wanted =
       std::max<std::size_t>(options.threads, static_cast<std::size_t>(tbb::info::default_concurrency()));
   const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, wanted);
   tbb::task_arena arena(options.threads == 0 ? tbb::task_arena::automatic : static_cast<int>(options.threads));
-  arena.execute([&] { result = run.run(); });
+  arena.execute([&] { result = Search(space, model, workload, cluster, calibration, options).run(); });
   return result;
 }
 

@@ -117,12 +117,19 @@ Recompute recompute_of(const Plan& plan, LayerCase which) {
 
 BlockKey block_key(const Plan& plan, LayerCase which) {
   BlockKey key;
-  for (std::size_t i = 0; i < key.sizes.size(); ++i) key.sizes[i] = plan.mesh.size(block_axes[i]);
+  key.sizes.fill(1);
+  bool pipeline = false;
+  for (const MeshAxis& a : plan.mesh.axes) {
+    pipeline = pipeline || (a.axis == Axis::pipeline && a.size > 1);
+    for (std::size_t i = 0; i < key.sizes.size(); ++i) {
+      if (block_axes[i] == a.axis) key.sizes[i] = a.size;
+    }
+  }
   key.microbatch_size = plan.microbatch_size;
   const auto add = [&](std::uint32_t values, auto value) {
     key.choices = key.choices * values + static_cast<std::uint32_t>(value);
   };
-  add(2, plan.mesh.size(Axis::pipeline) > 1);
+  add(2, pipeline);
   add(4, plan.tensor);
   add(2, plan.save_gathered);
   add(4, plan.context);

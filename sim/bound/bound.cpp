@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "core/base/diagnostics.hpp"
 #include "sim/bound/known_orders.hpp"
@@ -42,6 +43,8 @@ struct Bounder::State {
   std::shared_ptr<KnownOrders> orders = std::make_shared<KnownOrders>();
   KnownWalks walks;
   std::vector<PassMemory> memory;  ///< of a rank's chunks
+  static constexpr std::size_t most_shares = 16;
+  std::vector<std::pair<StageShare, PassMemory>> known_shares;
   explicit State(MeshCosts of) : mesh(std::move(of)), families(mesh) {}
 
   /// The plan's mesh, and what it shares with the plan before.
@@ -63,6 +66,17 @@ struct Bounder::State {
     }
     return held;
   }
+  /// pass_memory of a stage, which neighbouring ranks have in common; known_shares are of the same plan but for its
+  /// counts.
+  const PassMemory& known_memory(const Plan& plan, const StageShare& share, const StateCosts& state) {
+    const auto known =
+        std::find_if(known_shares.rbegin(), known_shares.rend(), [&](const auto& k) { return k.first == share; });
+    if (known != known_shares.rend()) return known->second;
+    if (known_shares.size() == most_shares) known_shares.clear();
+    return known_shares
+        .emplace_back(share, pass_memory(shared.layers().blocks, state, share, plan, shared.microbatch_count()))
+        .second;
+  }
   /// The same with other counts of recomputed layers, and its passes: in closed form, or in their order.
   std::uint64_t rank_peak(const Plan& plan, std::uint32_t rank, const StateCosts& state,
                           const std::vector<std::uint32_t>& counts, const lowering::Orders* order) {
@@ -71,7 +85,7 @@ struct Bounder::State {
     for (std::uint32_t c = 0; c < shared.map().chunks; ++c) {
       StageShare share = shared.share(rank, c);
       set_recomputed(share, counts[shared.map().stage(rank, c)]);
-      memory.push_back(pass_memory(shared.layers().blocks, state, share, plan, shared.microbatch_count()));
+      memory.push_back(known_memory(plan, share, state));
       held += persistent_bytes(state, share, plan);
     }
     return order != nullptr ? walked_peak((*order)[rank], memory, held)
@@ -89,8 +103,7 @@ struct Bounder::State {
       StageShare share = shared.share(rank, c);
       set_recomputed(share, counts[map.stage(rank, c)]);
       over += signed_bytes(persistent_bytes(state, share, plan));
-      over += signed_bytes(shared.in_flight(rank)[c]) *
-              pass_memory(blocks, state, share, plan, shared.microbatch_count()).forward.net;
+      over += signed_bytes(shared.in_flight(rank)[c]) * known_memory(plan, share, state).forward.net;
     }
     while (over > 0) {
       const std::optional<std::uint32_t> raised = recompute_one_more(counts, *plan.stage_layers, map, rank);
@@ -244,6 +257,7 @@ bool Bounder::recompute_fewest(Plan& plan, std::uint64_t capacity, Memory by) {
     return true;
   }
   const lowering::Orders* order = known ? &known->passes : nullptr;
+  state_->known_shares.clear();
   std::vector<std::uint32_t> counts = *plan.recompute_layers;
   for (std::uint32_t r = 0; r < shared.map().ranks; ++r) {
     if (order == nullptr && !state_->recompute_kept(plan, r, state, capacity, counts)) return false;
@@ -308,7 +322,6 @@ std::vector<FamilyBound> Bounder::each_schedule(const Plan& plan, std::uint32_t 
 
 Picoseconds Bounder::any_state(const Plan& plan) {
   state_->mesh.enter(plan);
-  state_->shared.enter(plan, state_->mesh);
   return state_->shared.passes(plan, state_->mesh);
 }
 

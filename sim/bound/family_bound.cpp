@@ -381,8 +381,9 @@ FamilyBounds::Parts FamilyBounds::parts_on_mesh(const Plan& plan, std::uint32_t 
     last_bucket_ = plan.gradient_bucket;
   }
   const bool shards = std::any_of(pipelines.begin(), pipelines.end(), [](const auto& with) { return with.shards; });
-  const PartsKey key{block_key(plan),
-                     block_key(plan, LayerCase::recomputed),
+  const BlockKey block = block_key(plan);
+  const PartsKey key{block,
+                     plan.recompute_layers ? block_key(plan, LayerCase::recomputed) : block,
                      plan.tensor,
                      plain_zero,
                      {plan.recompute_layers.has_value(), !plan.offload_states, !plan.offload_parameters,

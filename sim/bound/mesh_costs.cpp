@@ -75,8 +75,15 @@ void MeshCosts::enter(const Plan& plan) {
 }
 
 const CostModel& MeshCosts::costs() const {
-  if (!on_->costs) on_->costs.emplace(cluster, calibration, key_->mesh, key_->placement, key_->algorithm);
-  return *on_->costs;
+  if (on_->costs) return *on_->costs;
+  if (!key_->placement.empty() || key_->algorithm) {
+    return on_->costs.emplace(cluster, calibration, key_->mesh, key_->placement, key_->algorithm);
+  }
+  if (!plain_costs_ || plain_ranks_ != key_->mesh.size()) {
+    plain_costs_.emplace(cluster, calibration, key_->mesh);
+    plain_ranks_ = key_->mesh.size();
+  }
+  return on_->costs.emplace(*plain_costs_, key_->mesh);
 }
 
 std::uint32_t MeshCosts::levels_after(std::uint32_t i) {

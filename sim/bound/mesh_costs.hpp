@@ -43,7 +43,7 @@ class LoweredBlocks {
   void add(const BlockKey&, std::shared_ptr<const BlockCosts>);
 
  private:
-  static constexpr std::size_t most = 6000;  ///< up to 40 kB each, rings of many ranks more
+  static constexpr std::size_t most = 8000;  ///< up to 40 kB each, rings of many ranks more
   std::mutex mutex_;
   std::unordered_map<BlockKey, std::shared_ptr<const BlockCosts>, BlockKeyHash> blocks_;
 };
@@ -124,6 +124,8 @@ class MeshCosts {
   std::unordered_map<BlockKey, std::shared_ptr<const BlockCosts>, BlockKeyHash> blocks_;
   std::unordered_map<TimesKey, BlockTimes, TimesHash> times_;
   std::unordered_map<Key, OnMesh, KeyHash> meshes_;
+  mutable std::optional<CostModel> plain_costs_;  ///< of the first mesh without placement or algorithm
+  mutable std::uint64_t plain_ranks_ = 0;
   OnMesh* on_ = nullptr;
   const Key* key_ = nullptr;
   std::uint32_t numbered_ = 0;

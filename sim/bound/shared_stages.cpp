@@ -8,28 +8,37 @@
 
 namespace orrery {
 
-void SharedStages::enter(const Plan& plan, MeshCosts& mesh) {
-  static const std::vector<std::uint32_t> none;
-  const BlockKey block = block_key(plan), recomputed = block_key(plan, LayerCase::recomputed);
-  const std::vector<std::uint32_t>& counts = plan.recompute_layers ? *plan.recompute_layers : none;
+void SharedStages::enter_pipeline(const Plan& plan, MeshCosts& mesh) {
+  const BlockKey block = block_key(plan);
+  const BlockKey recomputed = plan.recompute_layers ? block_key(plan, LayerCase::recomputed) : block;
   const bool same_mesh = visit_ == mesh.visit() && block == block_ && recomputed == recomputed_;
   Pipeline pipeline{plan.schedule, plan.chunks, plan.mesh.size(Axis::pipeline), microbatches(plan, mesh.workload),
                     plan.action_times};
-  const bool same_pipeline = pipeline == pipeline_;
-  if (same_mesh && same_pipeline && stage_layers_ == *plan.stage_layers && recompute_layers_ == counts) return;
-  ++entered_;
   if (!same_mesh) {
+    stages_known_ = false;
     layers_ = mesh.layers_of(plan);
     visit_ = mesh.visit();
     block_ = block;
     recomputed_ = recomputed;
   }
+  if (pipeline == pipeline_) return;
+  stages_known_ = in_flight_known_ = false;
+  pipeline_ = pipeline;
+  microbatches_ = pipeline.microbatches;
+  map_ = stage_map(plan);
+}
+
+void SharedStages::enter(const Plan& plan, MeshCosts& mesh) {
+  static const std::vector<std::uint32_t> none;
+  const std::vector<std::uint32_t>& counts = plan.recompute_layers ? *plan.recompute_layers : none;
+  enter_pipeline(plan, mesh);
+  if (stages_known_ && stage_layers_ == *plan.stage_layers && recompute_layers_ == counts) return;
+  ++entered_;
+  stages_known_ = true;
   stage_layers_ = *plan.stage_layers;
   recompute_layers_ = counts;
-  map_ = stage_map(plan);
-  if (!same_pipeline) {
-    pipeline_ = pipeline;
-    microbatches_ = pipeline.microbatches;
+  if (!in_flight_known_) {
+    in_flight_known_ = true;
     in_flight_.resize(map_.ranks);
     for (std::uint32_t r = 0; r < map_.ranks; ++r) in_flight_[r] = microbatches_in_flight(plan, r, microbatches_);
   }
@@ -271,17 +280,32 @@ Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const
   return std::max({by_compute, by_lane, least_by_cores(plan, mesh, state)});
 }
 
-Picoseconds SharedStages::passes(const Plan& plan, const MeshCosts& mesh) {
+Picoseconds SharedStages::passes(const Plan& plan, MeshCosts& mesh) {
+  enter_pipeline(plan, mesh);
+  // Where layers are of two kinds a stage's follow from all stages below.
+  const bool one_kind = mesh.kinds() == nullptr;
+  if (!one_kind) enter(plan, mesh);
   const PerBlock<Picoseconds>& span = layers_.plain_times().span;
   stages_.assign(map_.stages(), {});
   const bool copies = *plan.offload_activations > 0 && mesh.cluster.device.concurrent_lanes;
+  const std::vector<std::uint32_t>& counts = *plan.stage_layers;
+  const auto again = [&](std::uint32_t i) { return plan.recompute_layers ? (*plan.recompute_layers)[i] : 0; };
+  StageShare alone;
   for (std::uint32_t i = 0; i < stages_.size(); ++i) {
-    const StageShare& share = shares_[i];
-    if (i > 0 && share == shares_[i - 1]) {
+    const bool first = i == 0, last = i + 1 == stages_.size();
+    const bool alike = one_kind ? i > 1 && !last && counts[i] == counts[i - 1] && again(i) == again(i - 1)
+                                : !first && shares_[i] == shares_[i - 1];
+    if (alike) {
       stages_[i] = stages_[i - 1];
       continue;
     }
-    const bool first = share.first, last = share.last;
+    if (one_kind) {
+      alone.first = first;
+      alone.last = last;
+      alone.layers = {0, 0, 0, counts[i]};
+      set_recomputed(alone, again(i));
+    }
+    const StageShare& share = one_kind ? alone : shares_[i];
     const BlockTimes& low = *layers_.times[share.lowest()];
     const BlockTimes& top = *layers_.times[share.highest()];
     const auto times = [&](std::size_t c) -> const PerBlock<Picoseconds>& { return layers_.times[c]->span; };

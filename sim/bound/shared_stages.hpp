@@ -58,7 +58,8 @@ class SharedStages {
   /// Bounder::host_is_slower, but for cores that ranks share.
   [[nodiscard]] bool host_is_slower(const Plan&, StateCosts&, const CostModel&) const;
   /// Entry, own work and drain, whatever the states.
-  [[nodiscard]] Picoseconds passes(const Plan&, const MeshCosts&);
+  /// Needs no enter(): most splits that are looked at are left out by it.
+  [[nodiscard]] Picoseconds passes(const Plan&, MeshCosts&);
 
  private:
   /// What all plans of one schedule on so many ranks share.
@@ -78,6 +79,8 @@ class SharedStages {
     friend bool operator==(const PlainPasses&, const PlainPasses&) = default;
   };
 
+  /// What plans share whatever their stages.
+  void enter_pipeline(const Plan&, MeshCosts&);
   /// The most that passes of any of the run's ranks hold.
   [[nodiscard]] std::uint64_t activations(const Run&, const Plan&, const StateCosts&);
   /// How long each collective lane of a rank of the run is busy in all its passes, at least: the busiest lane's time.
@@ -94,6 +97,8 @@ class SharedStages {
   LayerCosts layers_;
   Pipeline pipeline_;
   std::vector<std::uint32_t> stage_layers_, recompute_layers_;
+  bool stages_known_ = false;  ///< what follows from all of those
+  bool in_flight_known_ = false;
 
   StageMap map_;
   std::uint64_t microbatches_ = 0;

@@ -66,31 +66,55 @@ std::size_t axis_set(const AxisList& axes, const std::array<std::uint16_t, axis_
 
 }  // namespace
 
+std::shared_ptr<const CostModel::Devices> CostModel::devices_with(const ClusterSpec& cluster,
+                                                                  const Calibration& calibration,
+                                                                  std::uint32_t ranks_on_node) {
+  const std::uint32_t cores = cores_of(cluster, calibration);
+  Devices of{cluster,
+             {},
+             MixedCollectiveCost(cluster, calibration, cores > 0 && ranks_on_node > cores),
+             {},
+             largest(cluster, calibration, SoftwareCost::overlap),
+             largest(cluster, calibration, SoftwareCost::tensor)};
+  for (std::uint32_t k = 0; k < node_kinds(cluster); ++k) {
+    const Calibration& own = calibration_of(calibration, k);
+    of.kernels.emplace_back(orrery::device_of(cluster, k), own, cores > 1 && ranks_on_node > 1);
+    of.host_bandwidth.push_back(own.host_bandwidth);
+  }
+  return std::make_shared<const Devices>(std::move(of));
+}
+
 CostModel::CostModel(const ClusterSpec& cluster, const Calibration& calibration, const Mesh& mesh,
                      std::vector<std::uint32_t> placement, std::optional<CollectiveAlgorithm> algorithm)
-    : cluster_(cluster),
-      mesh_(mesh),
+    : mesh_(mesh),
       placement_(std::move(placement)),
       override_(algorithm),
       ranks_on_node_(ranks_per_node(cluster, mesh, placement_)),
-      collective_cost_(cluster, calibration,
-                       cores_of(cluster, calibration) > 0 && ranks_on_node_ > cores_of(cluster, calibration)),
-      overlap_loss_(largest(cluster, calibration, SoftwareCost::overlap)),
-      tensor_factor_(largest(cluster, calibration, SoftwareCost::tensor)) {
+      devices_(devices_with(cluster, calibration, ranks_on_node_)) {
   ORRERY_ASSERT(placement_.empty() || placement_.size() == mesh.size(), placement_.size(), mesh.size());
   ORRERY_ASSERT(!placement_.empty() || mesh.size() <= cluster.devices(), mesh.size(), cluster.devices());
   const std::uint32_t cores = cores_of(cluster, calibration);
-  for (std::uint32_t k = 0; k < node_kinds(cluster); ++k) {
-    const Calibration& own = calibration_of(calibration, k);
-    kernel_cost_.emplace_back(orrery::device_of(cluster, k), own, cores > 1 && ranks_on_node_ > 1);
-    host_bandwidth_.push_back(own.host_bandwidth);
-  }
   if (cores > 0 && ranks_on_node_ > cores) sharing_ = CoreSharing{cores, ranks_on_node_};
-  aligned_ = placement_.empty() && is_aligned(mesh_, cluster_);
+  lay_axes();
+}
+
+CostModel::CostModel(const CostModel& other, const Mesh& mesh)
+    : mesh_(mesh),
+      override_(other.override_),
+      ranks_on_node_(other.ranks_on_node_),
+      devices_(other.devices_),
+      sharing_(other.sharing_) {
+  ORRERY_ASSERT(other.placement_.empty() && mesh.size() == other.mesh_.size(), mesh.size(), other.mesh_.size());
+  lay_axes();
+}
+
+void CostModel::lay_axes() {
+  const ClusterSpec& cluster = devices_->cluster;
+  aligned_ = placement_.empty() && is_aligned(mesh_, cluster);
   AxisList present;
   for (std::size_t a = 0; a < axis_count; ++a) {
     const auto axis = static_cast<Axis>(a);
-    if (mesh.size(axis) <= 1) continue;
+    if (mesh_.size(axis) <= 1) continue;
     axis_bit_[a] = static_cast<std::uint16_t>(1U << present.count);
     present.axis[present.count++] = axis;
   }
@@ -100,7 +124,7 @@ CostModel::CostModel(const ClusterSpec& cluster, const Calibration& calibration,
     for (std::uint8_t i = 0; i < present.count; ++i) {
       if ((set >> i & 1U) != 0) axes.axis[axes.count++] = present.axis[i];
     }
-    axis_shapes_[set] = group_shapes(Group{axes, {}}, mesh_, placement_, cluster_);
+    axis_shapes_[set] = group_shapes(Group{axes, {}}, mesh_, placement_, cluster);
   }
 }
 
@@ -125,10 +149,10 @@ Seconds CostModel::kernel(const Kernel& k, Bytes touched, Derivation* why, std::
   if (kind == any_kind && kinds() > 1) {
     kind = 0;
     for (std::uint32_t other = 1; other < kinds(); ++other) {
-      if (kernel_cost_[other].kernel(k, touched) < kernel_cost_[kind].kernel(k, touched)) kind = other;
+      if (devices_->kernels[other].kernel(k, touched) < devices_->kernels[kind].kernel(k, touched)) kind = other;
     }
   }
-  return kernel_cost_[kind == any_kind ? 0 : kind].kernel(k, touched, why);
+  return devices_->kernels[kind == any_kind ? 0 : kind].kernel(k, touched, why);
 }
 
 /// The slowest of the groups of `shapes` that go at one pace with ranks of `kind`: those that `pace` joins.
@@ -143,7 +167,7 @@ Seconds CostModel::slowest(Collective::Kind kind, Bytes payload, const std::vect
       for (GroupShape shape : shapes) {
         if ((shape.kinds & joined) == 0) continue;
         shape.kinds = 0;
-        worst = std::max(worst, collective_cost_.choose(kind, payload, shape, override_).time);
+        worst = std::max(worst, devices_->collectives.choose(kind, payload, shape, override_).time);
         has = true;
       }
       if (has && (!least || worst < *least)) least = worst;
@@ -155,7 +179,7 @@ Seconds CostModel::slowest(Collective::Kind kind, Bytes payload, const std::vect
   std::size_t counted = 0;
   for (const GroupShape& shape : shapes) {
     if (joined != 0 && (shape.kinds & joined) == 0) continue;
-    worst = std::max(worst, collective_cost_.choose(kind, payload, shape, override_, why).time);
+    worst = std::max(worst, devices_->collectives.choose(kind, payload, shape, override_, why).time);
     ++counted;
   }
   if (why != nullptr && counted > 1) why->made(NumberBy::largest, counted, "slowest group", worst);
@@ -188,7 +212,7 @@ Seconds CostModel::collective(const Program& program, const Block& block, const 
 
 std::vector<GroupShape> CostModel::shapes_of(const Group& group) const {
   return group.members.empty() ? axis_shapes_[axis_set(group.axes, axis_bit_)]
-                               : group_shapes(group, mesh_, placement_, cluster_);
+                               : group_shapes(group, mesh_, placement_, devices_->cluster);
 }
 
 Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group& group, Derivation* why) const {
@@ -206,14 +230,15 @@ Seconds CostModel::collective(Collective::Kind kind, Bytes payload, const Group&
   const auto priced = [&](const std::vector<GroupShape>& shapes) {
     return slowest(kind, payload, shapes, of, pace.empty() ? shapes : pace, why);
   };
-  const Seconds time = factor * (group.members.empty() ? priced(axis_shapes_[axis_set(group.axes, axis_bit_)])
-                                                       : priced(group_shapes(group, mesh_, placement_, cluster_)));
+  const Seconds time =
+      factor * (group.members.empty() ? priced(axis_shapes_[axis_set(group.axes, axis_bit_)])
+                                      : priced(group_shapes(group, mesh_, placement_, devices_->cluster)));
   if (why != nullptr) why->made(NumberBy::product, 2, std::string(name_of(kind)), time);
   return time;
 }
 
 CollectiveCost::Choice CostModel::choice(Collective::Kind kind, Bytes payload, const GroupShape& shape) const {
-  return collective_cost_.choose(kind, payload, shape, override_);
+  return devices_->collectives.choose(kind, payload, shape, override_);
 }
 
 std::uint32_t CostModel::device_of(Rank rank) const {
@@ -222,8 +247,8 @@ std::uint32_t CostModel::device_of(Rank rank) const {
 
 Seconds CostModel::transfer(Bytes bytes, Rank from, Rank to) const {
   const auto kinds_of = [&](Rank r) { return kinds() > 1 ? static_cast<NodeKinds>(1U << kind_of(r)) : NodeKinds{0}; };
-  return collective_cost_.message(bytes, level_between(device_of(from), device_of(to), cluster_),
-                                  kinds_of(from) | kinds_of(to));
+  return devices_->collectives.message(bytes, level_between(device_of(from), device_of(to), devices_->cluster),
+                                       kinds_of(from) | kinds_of(to));
 }
 
 /// `look(a, b)` for each pair, until one says that it has seen enough.
@@ -261,10 +286,10 @@ void CostModel::for_each_pair(const AxisList& axes, Rank from, Rank to, const Lo
 
 std::uint32_t CostModel::pair_levels(const AxisList& axes, Rank from, Rank to) const {
   const auto level_of = [&](Rank a, Rank b) {
-    return std::uint32_t{1} << level_between(device_of(a), device_of(b), cluster_);
+    return std::uint32_t{1} << level_between(device_of(a), device_of(b), devices_->cluster);
   };
   if (aligned_ && axes.count == 1) return level_of(from, to);
-  const std::uint32_t all = (std::uint32_t{1} << cluster_.levels.size()) - 1;
+  const std::uint32_t all = (std::uint32_t{1} << devices_->cluster.levels.size()) - 1;
   std::uint32_t levels = 0;
   for_each_pair(axes, from, to, [&](Rank a, Rank b) { return (levels |= level_of(a, b)) == all; });
   return levels;
@@ -273,7 +298,7 @@ std::uint32_t CostModel::pair_levels(const AxisList& axes, Rank from, Rank to) c
 std::vector<PairWay> CostModel::pair_ways(const AxisList& axes, Rank from, Rank to) const {
   std::vector<PairWay> out;
   for_each_pair(axes, from, to, [&](Rank a, Rank b) {
-    PairWay way{level_between(device_of(a), device_of(b), cluster_), 0};
+    PairWay way{level_between(device_of(a), device_of(b), devices_->cluster), 0};
     if (kinds() > 1) way.kinds = static_cast<NodeKinds>(1U << kind_of(a) | 1U << kind_of(b));
     if (std::find(out.begin(), out.end(), way) == out.end()) out.push_back(way);
     return false;
@@ -284,7 +309,7 @@ std::vector<PairWay> CostModel::pair_ways(const AxisList& axes, Rank from, Rank 
 Seconds CostModel::transfer(Bytes bytes, const std::vector<PairWay>& ways, Derivation* why) const {
   Seconds slowest;
   for (const PairWay& way : ways) {
-    slowest = std::max(slowest, collective_cost_.message(bytes, way.level, way.kinds, why));
+    slowest = std::max(slowest, devices_->collectives.message(bytes, way.level, way.kinds, why));
   }
   if (why != nullptr && ways.size() > 1) why->made(NumberBy::largest, ways.size(), "slowest way", slowest);
   return slowest;
@@ -293,9 +318,9 @@ Seconds CostModel::transfer(Bytes bytes, const std::vector<PairWay>& ways, Deriv
 Seconds CostModel::transfer(Bytes bytes, std::uint32_t levels, Derivation* why) const {
   Seconds slowest;
   std::size_t crossed = 0;
-  for (std::size_t l = 0; l < cluster_.levels.size(); ++l) {
+  for (std::size_t l = 0; l < devices_->cluster.levels.size(); ++l) {
     if ((levels >> l & 1U) == 0) continue;
-    slowest = std::max(slowest, collective_cost_.message(bytes, l, 0, why));
+    slowest = std::max(slowest, devices_->collectives.message(bytes, l, 0, why));
     ++crossed;
   }
   if (why != nullptr && crossed > 1) why->made(NumberBy::largest, crossed, "slowest way", slowest);
@@ -320,7 +345,7 @@ Seconds CostModel::copy(const Program& program, const Block& block, const Op& op
   const auto* c = std::get_if<Copy>(&op.action);
   ORRERY_ASSERT(c != nullptr);
   const bool disk = c->from == Tier::disk || c->to == Tier::disk;
-  const Seconds latency = disk && cluster_.disk ? cluster_.disk->latency : Seconds();
+  const Seconds latency = disk && devices_->cluster.disk ? devices_->cluster.disk->latency : Seconds();
   const Bandwidth rate = tier_rate(c->from, c->to, kind);
   if (why != nullptr) {
     why->given("latency", latency, NumberSource::cluster, disk ? "disk.latency" : "none without a disk");
@@ -335,9 +360,9 @@ Seconds CostModel::copy(const Program& program, const Block& block, const Op& op
 }
 
 Bandwidth CostModel::host_rate(std::uint32_t kind) const {
-  if (cluster_.host_bandwidth) return (1.0 / ranks_on_node_) * *cluster_.host_bandwidth;
+  if (devices_->cluster.host_bandwidth) return (1.0 / ranks_on_node_) * *devices_->cluster.host_bandwidth;
   // Without host memory of its own the host works in the device's.
-  if (kind != any_kind) return orrery::device_of(cluster_, kind).memory_bandwidth;
+  if (kind != any_kind) return orrery::device_of(devices_->cluster, kind).memory_bandwidth;
   Bandwidth most;
   for (std::uint32_t k = 0; k < kinds(); ++k) most = std::max(most, host_rate(k));
   return most;
@@ -351,18 +376,18 @@ Bandwidth CostModel::tier_rate(Tier from, Tier to, std::uint32_t kind) const {
   }
   if (from == Tier::disk || to == Tier::disk) {
     // A file without a disk is memory.
-    if (!cluster_.disk) return 0.5 * host_rate(kind);
-    return (1.0 / ranks_on_node_) * (from == Tier::disk ? cluster_.disk->read : cluster_.disk->write);
+    if (!devices_->cluster.disk) return 0.5 * host_rate(kind);
+    return (1.0 / ranks_on_node_) * (from == Tier::disk ? devices_->cluster.disk->read : devices_->cluster.disk->write);
   }
   // Measured, as the link's datasheet has it, and what the node's ranks leave each other of the host's memory.
-  std::optional<Bandwidth> rate = host_bandwidth_[kind];
+  std::optional<Bandwidth> rate = devices_->host_bandwidth[kind];
   const auto at_most = [&](std::optional<Bandwidth> other) {
     if (other && (!rate || *other < *rate)) rate = other;
   };
-  at_most(cluster_.host_link);
-  if (cluster_.host_bandwidth) at_most(host_rate(kind));
+  at_most(devices_->cluster.host_link);
+  if (devices_->cluster.host_bandwidth) at_most(host_rate(kind));
   // Without a host link the tiers share the device's memory: read once, written once.
-  return rate.value_or(0.5 * orrery::device_of(cluster_, kind).memory_bandwidth);
+  return rate.value_or(0.5 * orrery::device_of(devices_->cluster, kind).memory_bandwidth);
 }
 
 Picoseconds CostModel::price(const Program& program, const Block& block, const Op& op, Rank rank) const {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,6 +62,9 @@ class CostModel {
   CostModel(const ClusterSpec&, const Calibration&, const Mesh&, std::vector<std::uint32_t> placement = {},
             std::optional<CollectiveAlgorithm> algorithm = std::nullopt);
 
+  /// Of another mesh of as many ranks on the same devices, rank i on device i, with which it shares what it knows of
+  /// them.
+  CostModel(const CostModel&, const Mesh&);
   /// A Compute op.
   [[nodiscard]] Seconds compute(const Program&, const Block&, const Op&, Derivation* why = nullptr,
                                 std::uint32_t kind = any_kind) const;
@@ -105,17 +109,17 @@ class CostModel {
   /// Set when the device's ranks share cores (CPU ranks) and a node holds more ranks than cores.
   [[nodiscard]] std::optional<CoreSharing> core_sharing() const { return sharing_; }
   /// Time that compute loses for each second of collectives beside it (SoftwareCost::overlap).
-  [[nodiscard]] double overlap_loss() const { return overlap_loss_; }
+  [[nodiscard]] double overlap_loss() const { return devices_->overlap_loss; }
   /// Of collectives over these axes (SoftwareCost::tensor).
   [[nodiscard]] double collective_factor(const AxisList& axes) const {
-    return axes.count == 1 && axes.axis[0] == Axis::tensor ? tensor_factor_ : 1.0;
+    return axes.count == 1 && axes.axis[0] == Axis::tensor ? devices_->tensor_factor : 1.0;
   }
-  [[nodiscard]] const ClusterSpec& cluster() const { return cluster_; }
+  [[nodiscard]] const ClusterSpec& cluster() const { return devices_->cluster; }
   [[nodiscard]] const Mesh& mesh() const { return mesh_; }
-  [[nodiscard]] const MixedCollectiveCost& collectives() const { return collective_cost_; }
-  [[nodiscard]] std::uint32_t kinds() const { return static_cast<std::uint32_t>(kernel_cost_.size()); }
+  [[nodiscard]] const MixedCollectiveCost& collectives() const { return devices_->collectives; }
+  [[nodiscard]] std::uint32_t kinds() const { return static_cast<std::uint32_t>(devices_->kernels.size()); }
   /// Of the node that a rank is on.
-  [[nodiscard]] std::uint32_t kind_of(Rank rank) const { return kind_of_device(cluster_, device_of(rank)); }
+  [[nodiscard]] std::uint32_t kind_of(Rank rank) const { return kind_of_device(devices_->cluster, device_of(rank)); }
 
  private:
   [[nodiscard]] Seconds collective(Collective::Kind, Bytes payload, const Group&, std::uint32_t kind,
@@ -127,18 +131,26 @@ class CostModel {
   template <class Look>
   void for_each_pair(const AxisList& axes, Rank from, Rank to, const Look& look) const;
 
-  ClusterSpec cluster_;
+  /// What all meshes of as many ranks share.
+  struct Devices {
+    ClusterSpec cluster;
+    std::vector<KernelCost> kernels;  ///< of each kind of nodes
+    MixedCollectiveCost collectives;
+    std::vector<std::optional<Bandwidth>> host_bandwidth;  ///< of each kind
+    double overlap_loss = 0.0;
+    double tensor_factor = 1.0;  ///< of collectives along the tensor axis
+  };
+  static std::shared_ptr<const Devices> devices_with(const ClusterSpec&, const Calibration&,
+                                                     std::uint32_t ranks_on_node);
+  void lay_axes();
+
   Mesh mesh_;
   std::vector<std::uint32_t> placement_;
   std::optional<CollectiveAlgorithm> override_;
   std::uint32_t ranks_on_node_ = 1;
-  std::vector<KernelCost> kernel_cost_;  ///< of each kind of nodes
-  MixedCollectiveCost collective_cost_;
-  std::vector<std::optional<Bandwidth>> host_bandwidth_;  ///< of each kind
+  std::shared_ptr<const Devices> devices_;
   std::optional<CoreSharing> sharing_;
-  double overlap_loss_ = 0.0;
-  double tensor_factor_ = 1.0;  ///< of collectives along the tensor axis
-  bool aligned_ = false;        ///< rank i on device i, and is_aligned
+  bool aligned_ = false;  ///< rank i on device i, and is_aligned
   /// Bit of each axis in `axis_shapes_`; axes of size 1 change no group and have none.
   std::array<std::uint16_t, axis_count> axis_bit_{};
   /// Shapes of the groups over each subset of axes (no member list), computed once.

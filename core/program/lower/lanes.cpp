@@ -84,27 +84,30 @@ class Accesses {
   void add(const Block& block, std::uint32_t op) {
     lanes_.set(lane_number(block.ops[op].lane));
     for (std::uint32_t i = 0; i < block.ops[op].views.count; ++i) {
-      const std::uint32_t view = block.ops[op].views.first + i;
-      const View& v = block.views[view];
-      const std::size_t list = list_of(v, lane_number(block.ops[op].lane), v.use != View::Use::read);
-      accesses_.push_back({op, view, latest_[list], list});
+      const View& v = block.views[block.ops[op].views.first + i];
+      const std::size_t list = list_of(memory_of(s_, v), lane_number(block.ops[op].lane), v.use != View::Use::read);
+      accesses_.push_back({op, latest_[list], list, part_of(v)});
       latest_[list] = static_cast<std::uint32_t>(accesses_.size() - 1);
     }
   }
   /// The latest op on each other lane that conflicts with `op`, latest first.
   const std::vector<std::uint32_t>& conflicts(const Block& block, const Op& op) {
     found_.clear();
+    touched_.clear();
+    for (std::uint32_t i = 0; i < op.views.count; ++i) {
+      const View& v = block.views[op.views.first + i];
+      touched_.push_back({memory_of(s_, v), v.use == View::Use::read, part_of(v)});
+    }
     for (std::size_t lane = 0; lane < lane_count; ++lane) {
       if (lane == lane_number(op.lane) || !lanes_[lane]) continue;
       std::uint32_t last = none;
-      for (std::uint32_t i = 0; i < op.views.count; ++i) {
-        const View& v = block.views[op.views.first + i];
+      for (const Touched& t : touched_) {
         for (const bool written : {true, false}) {
-          if (!written && v.use == View::Use::read) continue;
-          for (std::uint32_t at = latest_[list_of(v, lane, written)]; at != none; at = accesses_[at].before) {
+          if (!written && t.read) continue;
+          for (std::uint32_t at = latest_[list_of(t.memory, lane, written)]; at != none; at = accesses_[at].before) {
             const Access& earlier = accesses_[at];
             if (last != none && earlier.op <= last) break;
-            if (!overlap(s_, v, block.views[earlier.view])) continue;
+            if (!t.part.meets(earlier.part)) continue;
             last = earlier.op;
             break;
           }
@@ -118,19 +121,37 @@ class Accesses {
 
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
+  /// What overlap() asks of two views of one buffer.
+  struct Part {
+    std::uint64_t begin, end;
+    std::int8_t shift;
+    [[nodiscard]] bool meets(const Part& other) const {
+      return shift == other.shift && begin < other.end && other.begin < end;
+    }
+  };
+  static Part part_of(const View& v) {
+    return {v.offset, v.member_of.empty() ? v.offset + v.count : ~std::uint64_t{0}, v.layer_shift};
+  }
   struct Access {
-    std::uint32_t op, view;
+    std::uint32_t op;
     std::uint32_t before;  ///< of the list
     std::size_t list;
+    Part part;
   };
-  [[nodiscard]] std::size_t list_of(const View& v, std::size_t lane, bool written) const {
-    return (std::size_t{index(memory_of(s_, v))} * lane_count + lane) * 2 + (written ? 1 : 0);
+  struct Touched {
+    BufferId memory;
+    bool read;
+    Part part;
+  };
+  static std::size_t list_of(BufferId memory, std::size_t lane, bool written) {
+    return (std::size_t{index(memory)} * lane_count + lane) * 2 + (written ? 1 : 0);
   }
   const State& s_;
   std::vector<std::uint32_t> latest_;
   std::vector<Access> accesses_;
   std::bitset<lane_count> lanes_;  ///< that have any op so far
   std::vector<std::uint32_t> found_;
+  std::vector<Touched> touched_;  ///< by the op that is asked about
 };
 
 bool waits_for_compute(const Block& block, const Op& op) {
