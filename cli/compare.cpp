@@ -89,7 +89,7 @@ class CompareVerb final : public Verb {
       for (std::size_t i = 0; i < std::min<std::size_t>(c.mismatches.size(), 3); ++i) {
         details.push_back(fmt::format("{}.", escaped(c.mismatches[i])));
       }
-      details.emplace_back("orrery compare A.toml B.toml sets two plans side by side.");
+      if (kind != FileKind::profile) details.emplace_back("orrery compare A.toml B.toml sets two plans side by side.");
       refuse("cli.compare",
              kind == FileKind::profile ? "the profile is not of the plan"
                                        : fmt::format("the two {}s are not of the same plan", name_of(kind)),
