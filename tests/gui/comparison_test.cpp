@@ -226,12 +226,20 @@ TEST_CASE("cancelling ends the process and its children, and so does the end of 
 // 100 us it computes from 0 to 20, reduces to 50, sends to 60, and copies from 65 to 70.
 TEST_CASE("what PyTorch's profiler recorded is drawn and compared, with the figures of orrery compare", "[gui]") {
   const std::string file = std::string(ORRERY_SOURCE_DIR) + "/tests/fuzz/seeds/profile/two-steps.json";
-  auto two = *example_run("demo-2x2x2");
-  two.run.plan.mesh = Mesh({{Axis::tensor, 2}});
-  two.run.plan.stage_layers.clear();
-  two.run.cluster->nodes = 1;
-  two.run.cluster->devices_per_node = 2;
-  const auto run = std::make_shared<const PricedRun>(two);
+  const test::TemporaryFolder folder;
+  const std::string plan = folder.file("plan.toml"), foretold = folder.file("predicted.json");
+  test::write(
+      plan,
+      "schema = 1\nmodel = \"tiny-gpt\"\ncluster = \"local-cpu\"\ngpus = 2\n[workload]\nbatch = 4\nsequence = 64\n"
+      "[mesh]\norder = [\"tensor\"]\ntensor = 2\n[plan]\nmicrobatch_size = 4\n");
+  const Library library(std::filesystem::path(ORRERY_SOURCE_DIR) / "models");
+  Diagnostics d;
+  const auto two = read_plan_file(plan, library, std::nullopt, d);
+  INFO(orrery::render(d));
+  REQUIRE(two);
+  auto given = *example_run("demo-2x2x2");
+  given.run = *two;
+  const auto run = std::make_shared<const PricedRun>(std::move(given));
   CHECK(is_profile(QString::fromStdString(file)));
   const PlanComparison c = compare_sources({QStringLiteral("predicted"), run, {}},
                                            {QStringLiteral("measured"), run, QString::fromStdString(file)}, go_on);
@@ -253,10 +261,8 @@ TEST_CASE("what PyTorch's profiler recorded is drawn and compared, with the figu
   CHECK(c.figures.measured_step.base() == Approx(100e-6));
   CHECK(figures_table(c).rows.size() == 5);
 
-  const test::TemporaryFolder folder;
-  const std::string plan = folder.file("plan.toml"), foretold = folder.file("predicted.json");
-  test::write(plan, write_plan(c.a.prediction->run));
   test::write(foretold, write_chrome_trace(c.a.trace, *c.a.prediction->program));
+  test::write(plan, write_plan(c.a.prediction->run));
   const test::Ran compared =
       test::run(ORRERY_PROGRAM, "compare " + foretold + " " + file + " --plan " + plan + " --json");
   INFO(compared.err);
