@@ -178,8 +178,8 @@ TableContent path_table(const StepAnalysis& analysis) {
 
 TableContent found_table(const std::vector<FoundPlan>& plans) {
   TableContent out;
-  out.headers = {tr("#"),    tr("Step"),   tr("Tokens/s"), tr("MFU"),      tr("Memory"),  tr("Process"),   tr("Bubble"),
-                 tr("Data"), tr("Tensor"), tr("Pipeline"), tr("Schedule"), tr("Microb."), tr("Recompute"), tr("ZeRO")};
+  out.headers = {tr("#"),      tr("Step"),     tr("Tokens/s"), tr("MFU"),     tr("Memory"),    tr("Bubble"), tr("Data"),
+                 tr("Tensor"), tr("Pipeline"), tr("Schedule"), tr("Microb."), tr("Recompute"), tr("ZeRO")};
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const FoundPlan& f = plans[i];
     const Report& r = f.report;
@@ -190,7 +190,6 @@ TableContent found_table(const std::vector<FoundPlan>& plans) {
                  {q(short_count(r.tokens_per_s, 4)), r.tokens_per_s},
                  percent(r.model_flops_utilization),
                  bytes(r.peak_memory_bytes),
-                 r.peak_memory_process_bytes ? bytes(*r.peak_memory_process_bytes) : Cell{QStringLiteral("\u2013")},
                  percent(r.bubble_fraction),
                  count(mesh.size(Axis::data)),
                  count(size(mesh, AxisList{Axis::tensor, Axis::depth, Axis::row, Axis::column})),

@@ -118,9 +118,13 @@ QTableView* TimelinePanel::add_table(CellTable& model, const QString& title, con
   // The names in full.
   connect(&model, &QAbstractItemModel::modelReset, table,
           [table] { table->horizontalHeader()->setSectionResizeMode(0, QHeaderView::ResizeToContents); });
-  if (&model == &dependencies_) {  // there operations are in the second
-    connect(&model, &QAbstractItemModel::modelReset, table,
-            [table] { table->horizontalHeader()->setSectionResizeMode(1, QHeaderView::ResizeToContents); });
+  if (&model == &dependencies_) {  // there operations are in the second, and reasons in the last
+    connect(&model, &QAbstractItemModel::modelReset, table, [table] {
+      for (const int column : {1, 7}) {
+        if (column >= table->horizontalHeader()->count()) break;
+        table->horizontalHeader()->setSectionResizeMode(column, QHeaderView::ResizeToContents);
+      }
+    });
   }
   return table;
 }
