@@ -16,6 +16,7 @@
 #include "core/program/verify.hpp"
 #include "core/record/calibration_file.hpp"
 #include "core/record/chrome_trace.hpp"
+#include "core/record/profile.hpp"
 #include "core/record/report_file.hpp"
 #include "core/spec/hf_config.hpp"
 #include "core/spec/spec_check.hpp"
@@ -42,9 +43,10 @@ class CheckVerb final : public Verb {
   const char* summary() const override { return "say what a file is and what is wrong with it"; }
 
   void declare(Command& c) override {
-    c.positional("FILE", file_,
-                 "a model, workload, device, cluster, plan, calibration, config.json, report, trace, program, order "
-                 "of actions, fabric or table of measured runs");
+    c.positional(
+        "FILE", file_,
+        "a model, workload, device, cluster, plan, calibration, config.json, report, trace, profile of PyTorch, "
+        "program, order of actions, fabric or table of measured runs");
     c.option("--gpus", flags_.gpus, "plans and clusters: number of devices", {1, max_devices});
     declare_output(c, flags_, "write the answer here too, as JSON");
     c.examples(
@@ -133,6 +135,14 @@ class CheckVerb final : public Verb {
       case FileKind::trace:
         if (const auto t = read_chrome_trace(text, file_, d, told(ticker, "read"))) {
           return fmt::format("{}, {}", t->origin, counted(t->ranks.size(), "rank"));
+        }
+        return {};
+      case FileKind::profile:
+        if (const auto p = read_profile(text, file_, d, told(ticker, "read"))) {
+          std::string whose = p->rank ? fmt::format("rank {}", *p->rank) : "a rank";
+          if (p->ranks) whose += fmt::format(" of {}", *p->ranks);
+          return fmt::format("{}, {} on {}, {} marked", whose, counted(p->runs.size(), "kernel"),
+                             counted(p->streams.size(), "stream"), counted(p->steps.size(), "step"));
         }
         return {};
       case FileKind::program:

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
@@ -14,8 +17,10 @@
 #include "core/base/units_text.hpp"
 #include "core/record/chrome_trace.hpp"
 #include "core/record/compare.hpp"
+#include "core/record/compare_profile.hpp"
 #include "core/record/report_file.hpp"
 #include "core/spec/spec_files.hpp"
+#include "sim/des/simulate.hpp"
 #include "sim/estimate/estimate.hpp"
 
 namespace orrery {
@@ -37,7 +42,9 @@ class CompareVerb final : public Verb {
 
   void declare(Command& c) override {
     c.positional("A", a_, "a trace or report, predicted or measured, or a plan");
-    c.positional("B", b_, "another trace or report of the same plan, or another plan");
+    c.positional("B", b_,
+                 "another trace or report of the same plan, another plan, or what PyTorch's profiler recorded of the "
+                 "plan: a file, or a folder with a file of each rank");
     c.option("--plan", plan_, "traces: the plan of both, to split the error over kinds of operations");
     c.option("--tolerance", tolerance_.step_time, "step time: allowed relative error");
     c.option("--memory-tolerance", tolerance_.memory, "peak memory: allowed relative error");
@@ -47,6 +54,7 @@ class CompareVerb final : public Verb {
         "  orrery compare predicted-report.json measured-report.json\n"
         "  orrery compare predicted.json measured.json --plan plan.toml\n"
         "  orrery compare best.toml other.toml\n"
+        "  orrery compare best.toml profiles/\n"
         "Status 1: outside the tolerance.");
   }
 
@@ -56,6 +64,11 @@ class CompareVerb final : public Verb {
     }
     const auto [a, a_text] = look(a_);
     const auto [b, b_text] = look(b_);
+    if (b == FileKind::profile && (a == FileKind::plan || a == FileKind::trace)) return profile(a, a_text);
+    if (a == FileKind::profile || b == FileKind::profile) {
+      refuse("cli.compare", fmt::format("{} cannot be compared with {}", with_article(a), with_article(b)),
+             {"A profile is B, and A is its plan, or a trace that orrery simulate wrote, with --plan."});
+    }
     if (a != b) {
       refuse("cli.compare", fmt::format("{} cannot be compared with {}", with_article(a), with_article(b)),
              {"Two traces, two reports or two plans can."});
@@ -66,14 +79,21 @@ class CompareVerb final : public Verb {
              {"Two traces, two reports or two plans can be compared."});
     }
     std::vector<std::string> notes;
-    const Comparison c = a == FileKind::trace ? traces(a_text, b_text, notes) : reports(a_text, b_text, notes);
+    return tell(a, a == FileKind::trace ? traces(a_text, b_text, notes) : reports(a_text, b_text, notes), notes);
+  }
+
+ private:
+  int tell(FileKind kind, const Comparison& c, const std::vector<std::string>& notes) const {
     if (!c.same_plan) {
       std::vector<std::string> details;
       for (std::size_t i = 0; i < std::min<std::size_t>(c.mismatches.size(), 3); ++i) {
         details.push_back(fmt::format("{}.", escaped(c.mismatches[i])));
       }
-      details.emplace_back("orrery compare A.toml B.toml sets two plans side by side.");
-      refuse("cli.compare", fmt::format("the two {}s are not of the same plan", name_of(a)), std::move(details));
+      if (kind != FileKind::profile) details.emplace_back("orrery compare A.toml B.toml sets two plans side by side.");
+      refuse("cli.compare",
+             kind == FileKind::profile ? "the profile is not of the plan"
+                                       : fmt::format("the two {}s are not of the same plan", name_of(kind)),
+             std::move(details));
     }
     nlohmann::ordered_json json = to_json(c);
     json["notes"] = notes;
@@ -90,9 +110,9 @@ class CompareVerb final : public Verb {
     return c.within_tolerance ? status_fine : status_no;
   }
 
- private:
   std::pair<FileKind, std::string> look(const std::string& reference) {
     std::error_code failure;
+    if (std::filesystem::is_directory(reference, failure)) return {FileKind::profile, {}};
     const bool file = is_path(reference) || std::filesystem::exists(reference, failure);
     const std::string path = file ? reference : plan_path(reference, library_of(flags_)).string();
     Diagnostics d;
@@ -171,6 +191,56 @@ class CompareVerb final : public Verb {
       d.add(std::move(m));
       throw InputError(std::move(d));
     }
+  }
+
+  /// Files of a folder in the order of their names, or the file itself.
+  static std::vector<std::string> profiles_in(const std::string& reference) {
+    std::error_code failure;
+    if (!std::filesystem::is_directory(reference, failure)) return {reference};
+    std::vector<std::string> out;
+    for (const auto& entry : std::filesystem::directory_iterator(reference, failure)) {
+      if (entry.path().extension() == ".json") out.push_back(entry.path().string());
+    }
+    std::sort(out.begin(), out.end());
+    if (out.empty()) {
+      refuse("cli.compare", fmt::format("the folder {} has no .json file", reference),
+             {"A folder of profiles has what torch.profiler's export_chrome_trace wrote, a file of each rank."});
+    }
+    return out;
+  }
+
+  /// A plan as simulated, or its trace, beside what a profiler recorded; one file after the other is in memory.
+  int profile(FileKind a, const std::string& a_text) const {
+    if (a == FileKind::trace && !plan_) {
+      refuse("cli.compare", "a profile beside a trace needs the plan of both", {"Name it: --plan PLAN."});
+    }
+    Ticker ticker("read");
+    Diagnostics d;
+    std::vector<ProfiledRank> ranks;
+    for (const std::string& file : profiles_in(b_)) {
+      const std::optional<std::string> text = read_text(file, d, std::size_t{4} << 30);
+      if (!text) continue;
+      auto rank = read_profile(
+          *text, file, d, [&](std::uint64_t done, std::uint64_t total) { ticker.show(file.c_str(), done, total); });
+      if (rank) ranks.push_back(std::move(*rank));
+    }
+    require_none(d);
+    const std::optional<ProfiledStep> step = median_step(ranks, d);
+    require_none(d);
+    const LoadedPlan loaded = load_plan(a == FileKind::plan ? a_ : *plan_, flags_, std::nullopt);
+    std::optional<Trace> predicted;
+    if (a == FileKind::trace) {
+      predicted = read_chrome_trace(a_text, a_, d);
+      require_none(d);
+      refuse_foreign(a_, *predicted, loaded.program);
+    } else {
+      predicted = simulate(loaded.run, loaded.program, cost_model(loaded)).trace;
+    }
+    std::vector<std::string> notes;
+    for (const std::string& n : step->notes) notes.push_back("Of the profile: " + n + ".");
+    notes.emplace_back(
+        "A collective's kernel waits inside for its partners; the prediction counts from the last of them.");
+    return tell(FileKind::profile, compare(*predicted, loaded.program, *step, tolerance_), notes);
   }
 
   /// Two plans: their estimates, side by side.

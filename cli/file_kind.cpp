@@ -7,6 +7,7 @@
 #include "core/base/toml_reader.hpp"
 #include "core/record/chrome_trace.hpp"
 #include "core/record/json_fields.hpp"
+#include "core/record/profile.hpp"
 #include "core/record/report_file.hpp"
 
 namespace orrery {
@@ -22,6 +23,7 @@ std::string_view name_of(FileKind kind) {
     case FileKind::hf_config: return "Hugging Face config";
     case FileKind::report: return "report";
     case FileKind::trace: return "trace";
+    case FileKind::profile: return "profile of PyTorch";
     case FileKind::program: return "program";
     case FileKind::order: return "schedule";
     case FileKind::fabric: return "fabric";
@@ -43,6 +45,7 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
   }
   if (text[first] == '{') {
     if (looks_like_trace(text)) return FileKind::trace;
+    if (looks_like_profile(text)) return FileKind::profile;
     if (looks_like_report(text)) return FileKind::report;
     nlohmann::json object;
     if (!parse_json(text, file, "file.syntax", diagnostics, object)) return FileKind::unknown;

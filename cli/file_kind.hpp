@@ -20,6 +20,7 @@ enum class FileKind : std::uint8_t {
   hf_config,
   report,
   trace,
+  profile,
   program,
   order,
   fabric,

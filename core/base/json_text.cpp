@@ -85,14 +85,20 @@ std::vector<JsonMistake> parse_json_text(std::string_view text, json& to, const 
   std::vector<std::set<std::string>> open;  // keys of the objects around the place
   const auto look = [&](int depth, json::parse_event_t event, json& value) {
     switch (event) {
-      case json::parse_event_t::object_start: open.emplace_back(); return true;
+      case json::parse_event_t::object_start:
+        if (reading.keys_once) open.emplace_back();
+        return true;
       case json::parse_event_t::key:
+        if (!reading.keys_once) return true;
         if (!open.back().insert(value.get_ref<const std::string&>()).second && mistakes.size() < most) {
           mistakes.push_back(
               {JsonMistake::Kind::key, opening_quote(text, reach.at), value.get_ref<const std::string&>()});
         }
         return true;
-      case json::parse_event_t::object_end: open.pop_back(); return !reading.keep || reading.keep(depth, value);
+      case json::parse_event_t::object_end:
+        if (reading.keys_once) open.pop_back();
+        if (reading.at != nullptr) *reading.at = reach.at;
+        return !reading.keep || reading.keep(depth, value);
       case json::parse_event_t::array_start:
       case json::parse_event_t::array_end:
       case json::parse_event_t::value: return true;

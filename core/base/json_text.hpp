@@ -29,7 +29,9 @@ struct JsonReading {
   /// Called for every object when it ends, with the number of values around it;
   /// false drops the object, so that a long list does not stay in memory.
   std::function<bool(int depth, const nlohmann::json&)> keep;
-  WorkProgress progress;  ///< bytes read
+  WorkProgress progress;      ///< bytes read
+  bool keys_once = true;      ///< false: of a key that stands twice the last counts, as other programs' files have it
+  std::size_t* at = nullptr;  ///< where given, says inside `keep` how many bytes are read
 };
 
 /// Parses a JSON text into `to`.  Stricter than the language: a key that stands

@@ -47,8 +47,10 @@ std::optional<Trace> read_chrome_trace(std::string_view text, const std::string&
     m.code = code;
     m.message = "this trace is " + whose + ", not one that orrery wrote";
     m.details.push_back(
-        "Its events are kernels of streams.  What is set beside a prediction is each operation of the plan, which only "
-        "orrery run --trace and orrery simulate --trace name.");
+        whose.ends_with("gzip")
+            ? "gunzip unpacks it."
+            : "orrery run --trace and orrery simulate --trace name each operation of the plan.  Of other "
+              "programs orrery compare reads what torch.profiler's export_chrome_trace writes.");
     diagnostics.add(std::move(m));
     return std::nullopt;
   };

@@ -60,6 +60,7 @@ struct Comparison {
   std::vector<std::string> mismatches;  ///< what one side has and the other lacks
   bool same_plan = true;                ///< false: the two cannot be of one plan, and the figures say nothing
   Tolerance tolerance;
+  bool judges_memory = true;     ///< false: peaks are of unlike things, or one is not known (0), and do not count
   bool within_tolerance = true;  ///< false: exit status 1
 };
 

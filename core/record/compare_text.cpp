@@ -83,6 +83,7 @@ ordered_json to_json(const Comparison& c) {
   j["step_time_error"] = maybe(c.step_error);
   j["predicted_peak_memory_bytes"] = c.predicted_peak_bytes;
   j["measured_peak_memory_bytes"] = c.measured_peak_bytes;
+  if (!c.judges_memory) j["judges_memory"] = false;
   j["parts"] = rows(c.parts);
   j["operations"] = rows(c.operations);
   if (!c.ranks.empty()) {
@@ -127,8 +128,9 @@ std::string render(const Comparison& c) {
   step.error = c.step_error;
   row(step);
   for (const ComparedTime& t : c.parts) row(t);
+  const bool known = c.judges_memory || c.measured_peak_bytes != 0;
   table.row(
-      {"peak memory", bytes_text(c.predicted_peak_bytes), bytes_text(c.measured_peak_bytes),
+      {"peak memory", bytes_text(c.predicted_peak_bytes), known ? bytes_text(c.measured_peak_bytes) : "-",
        percent(relative_error(static_cast<double>(c.predicted_peak_bytes), static_cast<double>(c.measured_peak_bytes))),
        "", ""});
   if (!c.operations.empty()) {
@@ -150,7 +152,9 @@ std::string render(const Comparison& c) {
   if (!c.mismatches.empty()) out += "\n";
   out += fmt::format("\n{} tolerance: step time {} (allowed {:.0f} %), peak memory {}.\n",
                      c.within_tolerance ? "Within" : "Out of", percent(c.step_error), 100.0 * c.tolerance.step_time,
-                     c.predicted_peak_bytes == c.measured_peak_bytes ? "equal" : "different");
+                     !c.judges_memory                                  ? "not judged"
+                     : c.predicted_peak_bytes == c.measured_peak_bytes ? "equal"
+                                                                       : "different");
   return out;
 }
 

@@ -36,6 +36,9 @@ Dialogs usual_dialogs() {
   out.file_to_open = [files](QWidget* parent) {
     return QFileDialog::getOpenFileName(parent, QObject::tr("Open"), {}, files);
   };
+  out.traces_to_open = [](QWidget* parent) {
+    return QFileDialog::getOpenFileNames(parent, QObject::tr("Import"), {}, QObject::tr("Recorded steps (*.json)"));
+  };
   out.file_to_save = [](QWidget* parent, const QString& proposed) {
     return QFileDialog::getSaveFileName(parent, QObject::tr("Save plan"), proposed, QObject::tr("Plans (*.toml)"));
   };
@@ -121,7 +124,7 @@ void MainWindow::make_panels() {
   tabs_->addTab(search_panel_, tr("Sea&rch"));
   compare_ = new ComparePanel(document_, dialogs_.file_to_open, tabs_);
   tabs_->addTab(compare_, tr("&Compare"));
-  validate_ = new ValidatePanel(document_, dialogs_.file_to_open, tabs_);
+  validate_ = new ValidatePanel(document_, dialogs_.traces_to_open, tabs_);
   tabs_->addTab(validate_, tr("V&alidate"));
   column->addWidget(tabs_, 1);
   setCentralWidget(centre);

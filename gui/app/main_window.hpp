@@ -34,6 +34,8 @@ enum class Layout : std::uint8_t { explore, compare, validate, learn };
 /// What the window asks a person by a dialog; tests answer in their place.  Empty names: nothing was chosen.
 struct Dialogs {
   std::function<QString(QWidget*)> file_to_open;
+  /// A recorded step; a profile may have a file of each rank.
+  std::function<QStringList(QWidget*)> traces_to_open;
   std::function<QString(QWidget*, const QString& proposed)> file_to_save;
   /// A picture or a table of a view: .png, .svg, .pdf, .csv.
   std::function<QString(QWidget*, const QString& proposed)> file_to_export;

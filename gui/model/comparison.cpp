@@ -12,7 +12,9 @@
 #include "core/plan/plan_file.hpp"
 
 #include "core/record/chrome_trace.hpp"
+#include "core/record/compare_profile.hpp"
 #include "core/spec/spec_files.hpp"
+#include "gui/model/profile_timeline.hpp"
 #include "gui/model/services.hpp"
 
 namespace orrery::gui {
@@ -62,6 +64,28 @@ Trace read_measured(const ComparisonSource& source, const Program& program) {
     }
   }
   return std::move(*trace);
+}
+
+/// One file after the other is in memory, and that by the system's pages.
+ProfiledStep read_step(const ComparisonSource& source) {
+  Diagnostics d;
+  std::vector<ProfiledRank> ranks;
+  for (const QString& file : QStringList(source.trace_file) + source.more_files) {
+    QFile in(file);
+    if (!in.open(QIODevice::ReadOnly)) {
+      throw Error(fmt::format("cannot read {}: {}", file.toStdString(), in.errorString().toStdString()));
+    }
+    const uchar* text = in.size() == 0 ? nullptr : in.map(0, in.size());
+    if (text == nullptr) throw Error(fmt::format("cannot read {}", file.toStdString()));
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): bytes of a file
+    auto rank =
+        read_profile({reinterpret_cast<const char*>(text), static_cast<std::size_t>(in.size())}, file.toStdString(), d);
+    if (rank) ranks.push_back(std::move(*rank));
+  }
+  if (!d.empty()) throw Error(orrery::render(d));
+  auto step = median_step(ranks, d);
+  if (!step) throw Error(orrery::render(d));
+  return std::move(*step);
 }
 
 ComparedSide side_of(const ComparisonSource& source, bool all_ranks, const std::atomic<bool>& cancelled) {
@@ -122,6 +146,20 @@ std::vector<WaterfallTerm> waterfall(const Timeline& a, const Timeline& b) {
   };
   add(a, &WaterfallTerm::a);
   add(b, &WaterfallTerm::b);
+  if (!a.kernels.empty() || !b.kernels.empty()) {
+    std::vector<WaterfallTerm> coarse;
+    for (const WaterfallTerm& t : out) {
+      constexpr std::string_view waiting = "waiting for ";
+      std::string name = t.name;
+      if (t.group == TimePart::Group::compute) name = "compute";
+      if (t.group == TimePart::Group::communication) name = t.name.substr(0, t.name.find(' ', waiting.size()));
+      auto at = std::find_if(coarse.begin(), coarse.end(), [&](const WaterfallTerm& c) { return c.name == name; });
+      if (at == coarse.end()) at = coarse.insert(coarse.end(), {name, t.group, 0.0, 0.0});
+      at->a += t.a;
+      at->b += t.b;
+    }
+    out = std::move(coarse);
+  }
   std::stable_sort(out.begin(), out.end(), [](const WaterfallTerm& x, const WaterfallTerm& y) {
     return x.group != y.group ? x.group < y.group : std::abs(x.change()) > std::abs(y.change());
   });
@@ -156,11 +194,44 @@ std::vector<FieldDifference> field_differences(const PlannedRun& a, const Planne
   return out;
 }
 
+namespace {
+
+PlanComparison beside_profile(const ComparisonSource& a, const ComparisonSource& b,
+                              const std::atomic<bool>& cancelled) {
+  const ProfiledStep step = read_step(b);
+  PlanComparison out{side_of(a, false, cancelled), {}, {}, {}, {}, {}};
+  const Program& program = *out.a.prediction->program;
+  out.figures = compare(out.a.trace, program, step);
+  if (!out.figures.same_plan) {
+    throw Error(fmt::format("This profile is not of the plan {}: {}.", out.a.prediction->run.plan.name,
+                            out.figures.mismatches.front()));
+  }
+  out.b = {b.name, true, out.a.prediction, {}, make_timeline(program, step)};
+  // Of the prediction those classes of ranks that were profiled.
+  std::erase_if(out.a.timeline.ranks, [&](const TimelineRank& r) {
+    return std::none_of(step.ranks.begin(), step.ranks.end(),
+                        [&](const StepOfRank& m) { return class_of(program, m.rank) == class_of(program, r.rank); });
+  });
+  out.terms = waterfall(out.a.timeline, out.b.timeline);
+  out.notes = step.notes;
+  out.notes.emplace_back(
+      "a collective's kernel waits inside for its partners; the prediction counts from the last of them");
+  return out;
+}
+
+}  // namespace
+
+bool is_profile(const QString& file) {
+  QFile in(file);
+  return in.open(QIODevice::ReadOnly) && looks_like_profile(in.read(4096).toStdString());
+}
+
 PlanComparison compare_sources(const ComparisonSource& a, const ComparisonSource& b,
                                const std::atomic<bool>& cancelled) {
   const bool measured = !b.trace_file.isEmpty();
   ORRERY_ASSERT(measured || a.trace_file.isEmpty());
-  PlanComparison out{side_of(a, measured, cancelled), side_of(b, measured, cancelled), {}, {}, {}};
+  if (measured && is_profile(b.trace_file)) return beside_profile(a, b, cancelled);
+  PlanComparison out{side_of(a, measured, cancelled), side_of(b, measured, cancelled), {}, {}, {}, {}};
   const Prediction& pa = *out.a.prediction;
   const Prediction& pb = *out.b.prediction;
   if (measured && *pa.program == *pb.program) {
@@ -215,7 +286,8 @@ TableContent figures_table(const PlanComparison& c) {
   for (const ComparedTime& part : f.parts) seconds(q(part.name), part.predicted, part.measured);
   const std::uint64_t a_peak = swapped ? f.measured_peak_bytes : f.predicted_peak_bytes;
   const std::uint64_t b_peak = swapped ? f.predicted_peak_bytes : f.measured_peak_bytes;
-  add(tr("peak memory"), bytes(a_peak), bytes(b_peak),
+  const bool unknown = !f.judges_memory && b_peak == 0;
+  add(tr("peak memory"), bytes(a_peak), unknown ? Cell{QStringLiteral("\u2013")} : bytes(b_peak),
       relative_error(static_cast<double>(f.predicted_peak_bytes), static_cast<double>(f.measured_peak_bytes)));
   if (swapped) {
     const Report &a = c.a.prediction->report, &b = c.b.prediction->report;

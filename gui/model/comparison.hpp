@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/record/compare.hpp"
+#include "core/record/profiled_step.hpp"
 #include "gui/model/latest_worker.hpp"
 #include "gui/model/prediction.hpp"
 #include "gui/model/tables.hpp"
@@ -33,7 +34,8 @@ struct WaterfallTerm {
   double a = 0.0, b = 0.0;
   [[nodiscard]] double change() const { return b - a; }
 };
-/// Of two timelines, whose ranks stand for equally many each.  Changes add up to the difference of the steps.
+/// Of two timelines, whose ranks stand for equally many each.  Where one is of a profile, by what both know: computing,
+/// and what is waited for whoever takes part.  Changes add up to the difference of the steps.
 [[nodiscard]] std::vector<WaterfallTerm> waterfall(const Timeline& a, const Timeline& b);
 
 /// A decision, or what is trained on what, that two plans do not share.
@@ -47,7 +49,8 @@ struct FieldDifference {
 struct ComparisonSource {
   QString name;
   std::shared_ptr<const PricedRun> run;
-  QString trace_file;  ///< of `orrery run --trace`; empty: predicted
+  QString trace_file;        ///< of `orrery run --trace`, or of PyTorch's profiler; empty: predicted
+  QStringList more_files{};  ///< of the profiler: other ranks
 };
 struct ComparedSide {
   QString name;
@@ -64,9 +67,13 @@ struct PlanComparison {
   Comparison figures;
   std::vector<WaterfallTerm> terms;
   std::vector<FieldDifference> differences;
+  std::vector<std::string> notes;  ///< what was assumed of a profile
   [[nodiscard]] bool has_measurement() const { return b.measured; }
 };
 using ComparisonPointer = std::shared_ptr<const PlanComparison>;
+
+/// Whether the file begins as what PyTorch's profiler writes.
+[[nodiscard]] bool is_profile(const QString& file);
 
 /// Predicts, simulates, reads.  `a` must not be a measurement unless `b` is one.  A measurement set against a plan
 /// is compared with the prediction of its own ranks.  Throws Error with what is wrong with a trace, and

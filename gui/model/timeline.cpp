@@ -83,6 +83,7 @@ const char* name_of(SliceKind kind) {
     case SliceKind::collective: return "collective";
     case SliceKind::transfer: return "between stages";
     case SliceKind::copy: return "copy";
+    case SliceKind::kernel: return "kernel";
   }
   return "";
 }
@@ -92,7 +93,7 @@ Timeline make_timeline(const Program& program, const Trace& trace) {
   out.microbatches = program.microbatches;
   Names names(out.names);
   for (const RankTrace& ranks : trace.ranks) {
-    TimelineRank rank{ranks.rank, program.mesh.coordinate(ranks.rank, Axis::pipeline), {}, {}, {}};
+    TimelineRank rank{ranks.rank, program.mesh.coordinate(ranks.rank, Axis::pipeline), {}, {}, {}, {}};
     std::array<TimelineLane, lane_count> lanes;
     for_each_op(program, program.classes[class_of(program, ranks.rank)].step, [&](const OpRun& run) {
       const Span span = ranks.spans[index(run.id)];

@@ -22,9 +22,10 @@ enum class SliceKind : std::uint8_t {
   optimizer,
   collective,
   transfer,
-  copy
+  copy,
+  kernel  ///< of another program, whose kernels say no pass
 };
-inline constexpr std::size_t slice_kind_count = 8;
+inline constexpr std::size_t slice_kind_count = 9;
 [[nodiscard]] const char* name_of(SliceKind);
 
 /// One run of one operation on its lane.
@@ -70,15 +71,17 @@ struct TimelineRank {
   Rank rank{};
   std::uint32_t stage = 0;  ///< its place in the pipeline
   std::vector<TimelineLane> lanes;
-  std::vector<IdleRange> idle;      ///< in order; with the compute lane's slices they fill the step
-  std::vector<MemoryPoint> memory;  ///< in order, the first at 0
+  std::vector<IdleRange> idle;         ///< in order; with the compute lane's slices they fill the step
+  std::vector<MemoryPoint> memory;     ///< in order, the first at 0
+  std::vector<std::uint32_t> kernels;  ///< of a profile: what ran, by OpId, into Timeline::kernels
 };
 
 /// A step as it is drawn.
 struct Timeline {
-  std::int64_t duration = 0;        ///< end of the last op
-  std::vector<TimelineRank> ranks;  ///< in the order of the trace
-  std::vector<std::string> names;   ///< kinds of operations: "gemm", "all_reduce tensor"
+  std::int64_t duration = 0;         ///< end of the last op
+  std::vector<TimelineRank> ranks;   ///< in the order of the trace
+  std::vector<std::string> names;    ///< kinds of operations: "gemm", "all_reduce tensor"
+  std::vector<std::string> kernels;  ///< of a profile: their own names
   std::uint32_t microbatches = 1;
   std::uint64_t slices = 0;
   std::uint64_t most_memory = 0;  ///< bytes, of any rank

@@ -7,6 +7,10 @@ namespace orrery::gui {
 
 std::uint8_t colour_key(const Slice& slice, SliceColour colour) {
   const auto kind = static_cast<std::uint8_t>(slice.kind);
+  // Kernels tell no pass and no microbatch: each kind of work has a colour.
+  if (slice.kind == SliceKind::kernel) {
+    return static_cast<std::uint8_t>(slice_kind_count + microbatch_colours + slice.name % microbatch_colours);
+  }
   if (colour == SliceColour::kind) return kind;
   const auto turn = static_cast<std::uint8_t>(slice.microbatch % microbatch_colours);
   switch (slice.kind) {
@@ -17,7 +21,8 @@ std::uint8_t colour_key(const Slice& slice, SliceColour colour) {
     case SliceKind::optimizer:
     case SliceKind::collective:
     case SliceKind::transfer:
-    case SliceKind::copy: return kind;
+    case SliceKind::copy:
+    case SliceKind::kernel: return kind;
   }
   return kind;
 }

@@ -95,6 +95,7 @@ void CompareView::show_comparison(const ComparisonPointer& comparison) {
   // Of two plans the figures are of different things, which is the point; of a measurement it is a warning.
   if (c.has_measurement()) {
     for (const std::string& m : c.figures.mismatches) notes += QString::fromStdString(m);
+    for (const std::string& n : c.notes) notes += QString::fromStdString(n);
   }
   notes_->setText(notes.join(QStringLiteral("\n")));
   notes_->setVisible(!notes.isEmpty());

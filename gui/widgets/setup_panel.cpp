@@ -143,11 +143,11 @@ void SetupPanel::show_document() {
   fill(*cluster_, document_.library().clusters(), run.cluster_reference);
   const ClusterSpec& c = *run.cluster;
   const auto q = [](const std::string& text) { return QString::fromStdString(text); };
-  about_->setText(tr("%1 parameters, %2 layers, hidden %3\n%4 nodes of %5 %6, %7 each")
+  about_->setText(tr("%1 parameters, %2 layers, hidden %3\n%4 of %5 %6, %7 each")
                       .arg(q(short_count(static_cast<double>(parameter_count(run.model)))))
                       .arg(run.model.layers)
                       .arg(run.model.hidden)
-                      .arg(c.nodes)
+                      .arg(c.nodes == 1 ? tr("1 node") : tr("%n nodes", nullptr, static_cast<int>(c.nodes)))
                       .arg(c.devices_per_node)
                       .arg(q(c.device.name), q(short_text(c.device.memory))));
   for (DimensionEditor* editor : editors_) editor->show_run(run);

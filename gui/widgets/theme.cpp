@@ -44,7 +44,7 @@ QPalette palette_of(bool dark) {
 bool is_dark(const QPalette& p) { return p.color(QPalette::Window).lightness() < 128; }
 
 QColor slice_colour(std::uint8_t key, bool dark) {
-  static const QColor kinds[slice_kind_count] = {sky, blue, green, yellow, purple, vermilion, orange, grey};
+  static const QColor kinds[slice_kind_count] = {sky, blue, green, yellow, purple, vermilion, orange, grey, sky};
   static const QColor turns[microbatch_colours] = {sky,       orange, green, purple, QColor(120, 148, 60),
                                                    vermilion, yellow, blue};
   const QColor background = dark ? QColor(27, 29, 32) : QColor(255, 255, 255);

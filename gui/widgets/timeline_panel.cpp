@@ -118,6 +118,14 @@ QTableView* TimelinePanel::add_table(CellTable& model, const QString& title, con
   // The names in full.
   connect(&model, &QAbstractItemModel::modelReset, table,
           [table] { table->horizontalHeader()->setSectionResizeMode(0, QHeaderView::ResizeToContents); });
+  if (&model == &dependencies_) {  // there operations are in the second, and reasons in the last
+    connect(&model, &QAbstractItemModel::modelReset, table, [table] {
+      for (const int column : {1, 7}) {
+        if (column >= table->horizontalHeader()->count()) break;
+        table->horizontalHeader()->setSectionResizeMode(column, QHeaderView::ResizeToContents);
+      }
+    });
+  }
   return table;
 }
 
@@ -159,7 +167,7 @@ void TimelinePanel::make_finding_row(QHBoxLayout* row) {
   search_ = new QLineEdit(this);
   search_->setObjectName(QStringLiteral("find"));
   search_->setClearButtonEnabled(true);
-  search_->setPlaceholderText(tr("Find: gemm rank 8 microbatch 2"));
+  search_->setPlaceholderText(tr("Find: gemm rank 8"));
   search_->setAccessibleName(tr("Find operations"));
   search_->setToolTip(
       tr("Words of an operation's name, and: rank 8, stage 1, microbatch 2 (mb 2), layer 7, op 118.\n"

@@ -16,7 +16,7 @@
 
 namespace orrery::gui {
 
-ValidatePanel::ValidatePanel(PlanDocument& document, std::function<QString(QWidget*)> ask, QWidget* parent)
+ValidatePanel::ValidatePanel(PlanDocument& document, std::function<QStringList(QWidget*)> ask, QWidget* parent)
     : QWidget(parent), document_(document), ask_(std::move(ask)) {
   setObjectName(QStringLiteral("validate"));
   auto* column = new QVBoxLayout(this);
@@ -42,8 +42,10 @@ ValidatePanel::ValidatePanel(PlanDocument& document, std::function<QString(QWidg
   cancel_ = button(tr("Cance&l"), "validate-cancel", tr("End what runs, with all its processes"));
   calibrate_ = button(tr("Cali&brate"), "validate-calibrate",
                       tr("Measure this machine, so that predictions for it hold: a minute or two"));
-  import_ = button(tr("&Import\u2026"), "validate-import",
-                   tr("A step that orrery run --trace recorded, of the plan in hand"));
+  import_ =
+      button(tr("&Import\u2026"), "validate-import",
+             tr("A step of the plan in hand: what orrery run --trace recorded, or PyTorch's profiler on its cluster, "
+                "a file of each rank"));
   row->addStretch(1);
   column->addLayout(row);
   auto* state = new QHBoxLayout;
@@ -69,8 +71,10 @@ ValidatePanel::ValidatePanel(PlanDocument& document, std::function<QString(QWidg
   connect(cancel_, &QPushButton::clicked, this, [this] { process_.cancel(); });
   connect(calibrate_, &QPushButton::clicked, this, [this] { calibrate(); });
   connect(import_, &QPushButton::clicked, this, [this] {
-    const QString file = ask_(this);
-    if (!file.isEmpty()) import(file);
+    QStringList files = ask_(this);
+    if (files.isEmpty()) return;
+    const QString first = files.takeFirst();
+    import(first, files);
   });
   connect(&process_, &OrreryProcess::progressed, this, [this](int done, int total, const QString& note) {
     bar_->setRange(0, total);  // 0 of 0 is a bar that only shows that there is life
@@ -80,7 +84,9 @@ ValidatePanel::ValidatePanel(PlanDocument& document, std::function<QString(QWidg
                                         : tr("Measuring this machine\u2026 %1 %").arg(done));
   });
   connect(&process_, &OrreryProcess::ran, this, [this](const QString& trace) {
-    ended(tr("Trained %1 steps; the median one is below.").arg(steps_->value()), false);
+    ended(steps_->value() == 1 ? tr("Trained 1 step; it is below.")
+                               : tr("Trained %n steps; the median one is below.", nullptr, steps_->value()),
+          false);
     set_beside(trained_, trace, tr("measured"));
   });
   connect(&process_, &OrreryProcess::calibrated, this, [this] {
@@ -128,14 +134,17 @@ void ValidatePanel::calibrate() {
   process_.calibrate();
 }
 
-void ValidatePanel::import(const QString& trace) {
-  const auto run = here();
-  if (run) set_beside(run, trace, QFileInfo(trace).completeBaseName());
+void ValidatePanel::import(const QString& trace, const QStringList& more) {
+  // A profile is of the plan's own cluster, what orrery recorded of this machine.
+  auto run =
+      plan_ && is_profile(trace) ? std::make_shared<const PricedRun>(PricedRun{plan_->run, plan_->prices}) : here();
+  if (run) set_beside(run, trace, QFileInfo(trace).completeBaseName(), more);
 }
 
-void ValidatePanel::set_beside(const std::shared_ptr<const PricedRun>& run, const QString& trace, const QString& name) {
+void ValidatePanel::set_beside(const std::shared_ptr<const PricedRun>& run, const QString& trace, const QString& name,
+                               const QStringList& more) {
   waiting_ = true;
-  service_.request({tr("predicted"), run, {}}, {name, run, trace});
+  service_.request({tr("predicted"), run, {}}, {name, run, trace, more});
 }
 
 void ValidatePanel::began(const QString& what) {

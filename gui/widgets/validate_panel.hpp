@@ -21,26 +21,27 @@ class MessageLabel;
 class ValidatePanel : public QWidget {
   Q_OBJECT
  public:
-  /// `ask` names a trace to open; empty: none.
-  ValidatePanel(PlanDocument&, std::function<QString(QWidget*)> ask, QWidget* parent = nullptr);
+  /// `ask` names a trace to open, or profiles of several ranks; empty: none.
+  ValidatePanel(PlanDocument&, std::function<QStringList(QWidget*)> ask, QWidget* parent = nullptr);
   void set_plan(PredictionPointer p) { plan_ = std::move(p); }
   [[nodiscard]] OrreryProcess& process() { return process_; }
   [[nodiscard]] CompareView& view() { return *view_; }
   /// Runs nothing and waits for no comparison.
   [[nodiscard]] bool is_settled() const { return !process_.is_running() && !waiting_; }
   /// Sets a trace beside the prediction of the plan in hand.
-  void import(const QString& trace);
+  void import(const QString& trace, const QStringList& more = {});
 
  private:
   void run();
   void calibrate();
   void began(const QString& what);
   void ended(const QString& message, bool bad);
-  void set_beside(const std::shared_ptr<const PricedRun>&, const QString& trace, const QString& name);
+  void set_beside(const std::shared_ptr<const PricedRun>&, const QString& trace, const QString& name,
+                  const QStringList& more = {});
   [[nodiscard]] std::shared_ptr<const PricedRun> here();
 
   PlanDocument& document_;
-  std::function<QString(QWidget*)> ask_;
+  std::function<QStringList(QWidget*)> ask_;
   CompareService service_;
   PredictionPointer plan_;
   std::shared_ptr<const PricedRun> trained_;

@@ -12,6 +12,7 @@
 #include "core/program/verify.hpp"
 #include "core/record/calibration_file.hpp"
 #include "core/record/chrome_trace.hpp"
+#include "core/record/profiled_step.hpp"
 #include "core/record/report_file.hpp"
 #include "core/spec/hf_config.hpp"
 #include "core/spec/library.hpp"
@@ -124,6 +125,20 @@ std::string program(std::string_view bytes) {
 std::string trace(std::string_view bytes) {
   Diagnostics diagnostics;
   return verdict(read_chrome_trace(bytes, "fuzz.json", diagnostics), diagnostics);
+}
+
+std::string profile(std::string_view bytes) {
+  Diagnostics diagnostics, more;
+  const auto value = read_profile(bytes, "fuzz.json", diagnostics);
+  if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  const auto step = median_step({*value}, more);
+  if (const std::string fault = verdict(step, more); !fault.empty() || !step) return fault;
+  for (const StepOfRank& r : step->ranks) {
+    const ProfiledTimes t = account(*step, r);
+    if (t.busy + t.collectives + t.message + t.bubble != step->duration)
+      return "the parts of the step are not the step";
+  }
+  return {};
 }
 
 std::string report(std::string_view bytes) {
@@ -247,6 +262,7 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"cluster", cluster, {"models/cluster"}, ".toml"},
       {"hf_config", hf_config, {"models/hf/llama-3-70b", "tests/fuzz/seeds/hf_config"}, ".json"},
       {"trace", trace, {"tests/fuzz/seeds/trace"}, ".json"},
+      {"profile", profile, {"tests/fuzz/seeds/profile"}, ".json"},
       {"report", report, {"tests/fuzz/seeds/report"}, ".json"},
       {"checkpoint", checkpoint, {"tests/fuzz/seeds/checkpoint"}, ".json"},
       {"order", order, {"tests/fuzz/seeds/order"}, ".order"},

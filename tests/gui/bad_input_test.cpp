@@ -90,7 +90,11 @@ TEST_CASE("a trace that is none of the plan, or none at all, is refused in place
   const QTemporaryDir folder;
   panel.import(written(folder, "kineto.json", R"({"schemaVersion":1,"traceEvents":[]})"));
   REQUIRE(until([&] { return panel.is_settled(); }));
-  CHECK(message.text().contains(QStringLiteral("PyTorch's profiler")));
+  CHECK(message.text().contains(QStringLiteral("holds no kernel of a device")));
+  // A profile, but of 2 ranks and not of the plan's.
+  panel.import(QStringLiteral(ORRERY_SOURCE_DIR "/tests/fuzz/seeds/profile/two-steps.json"));
+  REQUIRE(until([&] { return panel.is_settled(); }));
+  CHECK(message.text().contains(QStringLiteral("of a run of 2 ranks, and the plan has")));
   panel.import(written(folder, "report.sqlite", QByteArray("SQLite format 3\0", 16)));
   REQUIRE(until([&] { return panel.is_settled(); }));
   CHECK(message.text().contains(QStringLiteral("Nsight Systems")));

@@ -221,3 +221,53 @@ TEST_CASE("cancelling ends the process and its children, and so does the end of 
   process.reset();
   CHECK(loop.until([&] { return ended(second); }, 5'000));
 }
+
+// A profile that a plan of 2 ranks fits: rank 0 alone, of the file that the reader is fuzzed with.  In its step of
+// 100 us it computes from 0 to 20, reduces to 50, sends to 60, and copies from 65 to 70.
+TEST_CASE("what PyTorch's profiler recorded is drawn and compared, with the figures of orrery compare", "[gui]") {
+  const std::string file = std::string(ORRERY_SOURCE_DIR) + "/tests/fuzz/seeds/profile/two-steps.json";
+  const test::TemporaryFolder folder;
+  const std::string plan = folder.file("plan.toml"), foretold = folder.file("predicted.json");
+  test::write(
+      plan,
+      "schema = 1\nmodel = \"tiny-gpt\"\ncluster = \"local-cpu\"\ngpus = 2\n[workload]\nbatch = 4\nsequence = 64\n"
+      "[mesh]\norder = [\"tensor\"]\ntensor = 2\n[plan]\nmicrobatch_size = 4\n");
+  const Library library(std::filesystem::path(ORRERY_SOURCE_DIR) / "models");
+  Diagnostics d;
+  const auto two = read_plan_file(plan, library, std::nullopt, d);
+  INFO(orrery::render(d));
+  REQUIRE(two);
+  auto given = *example_run("demo-2x2x2");
+  given.run = *two;
+  const auto run = std::make_shared<const PricedRun>(std::move(given));
+  CHECK(is_profile(QString::fromStdString(file)));
+  const PlanComparison c = compare_sources({QStringLiteral("predicted"), run, {}},
+                                           {QStringLiteral("measured"), run, QString::fromStdString(file)}, go_on);
+  const Timeline& t = c.b.timeline;
+  CHECK(t.duration == 100'000'000);
+  REQUIRE(t.ranks.size() == 1);
+  REQUIRE(t.ranks[0].lanes.size() == 4);
+  CHECK(t.ranks[0].lanes[1].name == "stream 7");
+  CHECK(t.ranks[0].lanes[2].name == "stream 20");
+  const Slice& reduce = t.ranks[0].lanes[2].slices.front();
+  CHECK(t.names[reduce.name] == "all_reduce over 2 ranks");
+  CHECK(t.kernels[t.ranks[0].kernels[index(reduce.op)]] == "ncclDevKernel_AllReduce_Sum_bf16_RING_LL");
+  std::int64_t sum = 0;
+  for (const TimePart& p : time_parts(t)) sum += p.time;
+  CHECK(sum == t.duration);
+  double change = 0.0;
+  for (const WaterfallTerm& term : c.terms) change += term.change();
+  CHECK(change == Approx(static_cast<double>(t.duration - c.a.timeline.duration) * 1e-12).margin(1e-12));
+  CHECK(c.figures.measured_step.base() == Approx(100e-6));
+  CHECK(figures_table(c).rows.size() == 5);
+
+  test::write(foretold, write_chrome_trace(c.a.trace, *c.a.prediction->program));
+  test::write(plan, write_plan(c.a.prediction->run));
+  const test::Ran compared =
+      test::run(ORRERY_PROGRAM, "compare " + foretold + " " + file + " --plan " + plan + " --json");
+  INFO(compared.err);
+  REQUIRE(compared.status <= 1);
+  const auto json = nlohmann::json::parse(compared.out), mine = nlohmann::json::parse(write_comparison(c.figures));
+  CHECK(json["operations"] == mine["operations"]);
+  CHECK(json["parts"] == mine["parts"]);
+}

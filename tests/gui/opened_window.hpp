@@ -53,6 +53,7 @@ struct Opened {
     use_theme(false);
     Dialogs answers;
     answers.file_to_open = [this](QWidget*) { return file; };
+    answers.traces_to_open = [this](QWidget*) { return QStringList(file); };
     answers.file_to_save = [this](QWidget*, const QString&) { return file; };
     answers.file_to_export = [this](QWidget*, const QString&) { return file; };
     answers.may_discard = [](QWidget*) { return true; };

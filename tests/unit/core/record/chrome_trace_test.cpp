@@ -216,10 +216,12 @@ TEST_CASE("Files that are no traces of ours give diagnostics", "[unit][record]")
 // gzip.
 TEST_CASE("Traces of other programs are refused with what they are", "[unit][record]") {
   const auto refused = [](const std::string& whose) {
-    return "t.json: error: this trace is " + whose +
-           ", not one that orrery wrote [trace.json]\n"
-           "  Its events are kernels of streams.  What is set beside a prediction is each operation of the plan, which "
-           "only orrery run --trace and orrery simulate --trace name.\n";
+    return "t.json: error: this trace is " + whose + ", not one that orrery wrote [trace.json]\n  " +
+           (whose.ends_with("gzip")
+                ? "gunzip unpacks it.\n"
+                : "orrery run --trace and orrery simulate --trace name each operation of the plan.  "
+                  "Of other programs orrery compare reads what torch.profiler's "
+                  "export_chrome_trace writes.\n");
   };
   CHECK(message(R"({"schemaVersion":1,"deviceProperties":[{"id":0}],"distributedInfo":{"backend":"nccl","rank":0},
     "traceEvents":[{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":1.5,"dur":2,
