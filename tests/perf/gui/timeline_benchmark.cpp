@@ -24,7 +24,7 @@ TimelinePointer timeline_of(std::int64_t slices) {
   out->names = {"gemm", "flash attention", "all_reduce tensor"};
   out->microbatches = 64;
   for (std::uint32_t r = 0; r < ranks; ++r) {
-    TimelineRank rank{Rank{r}, r, {}, {}, {}};
+    TimelineRank rank{.rank = Rank{r}, .stage = r, .lanes = {}, .idle = {}, .memory = {}, .kernels = {}};
     for (std::uint8_t l = 0; l < lanes; ++l) {
       TimelineLane lane{{l == 0 ? LaneKind::compute : LaneKind::collective, l}, "lane", {}};
       std::int64_t clock = 0;
