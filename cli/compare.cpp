@@ -63,8 +63,11 @@ class CompareVerb final : public Verb {
       refuse("cli.tolerance", "a tolerance is a number from 0");
     }
     const auto [a, a_text] = look(a_);
-    const auto [b, b_text] = look(b_);
-    if (b == FileKind::profile && (a == FileKind::plan || a == FileKind::trace)) return profile(a, a_text);
+    auto [b, b_text] = look(b_);
+    if (b == FileKind::profile && (a == FileKind::plan || a == FileKind::trace)) {
+      std::string().swap(b_text);  // files of profiles are long, and read one by one
+      return profile(a, a_text);
+    }
     if (a == FileKind::profile || b == FileKind::profile) {
       refuse("cli.compare", fmt::format("{} cannot be compared with {}", with_article(a), with_article(b)),
              {"A profile is B, and A is its plan, or a trace that orrery simulate wrote, with --plan."});
@@ -198,9 +201,15 @@ class CompareVerb final : public Verb {
     std::error_code failure;
     if (!std::filesystem::is_directory(reference, failure)) return {reference};
     std::vector<std::string> out;
-    for (const auto& entry : std::filesystem::directory_iterator(reference, failure)) {
-      if (entry.path().extension() == ".json") out.push_back(entry.path().string());
+    std::filesystem::directory_iterator at(reference, failure);
+    for (; !failure && at != std::filesystem::directory_iterator(); at.increment(failure)) {
+      const std::filesystem::path& file = at->path();
+      if (file.extension() == ".json") out.push_back(file.string());
+      if (file.extension() == ".gz") {
+        refuse("cli.compare", fmt::format("{} is compressed", file.string()), {"gunzip unpacks it."});
+      }
     }
+    if (failure) refuse("cli.compare", fmt::format("the folder {} cannot be read: {}", reference, failure.message()));
     std::sort(out.begin(), out.end());
     if (out.empty()) {
       refuse("cli.compare", fmt::format("the folder {} has no .json file", reference),
@@ -233,6 +242,10 @@ class CompareVerb final : public Verb {
       predicted = read_chrome_trace(a_text, a_, d);
       require_none(d);
       refuse_foreign(a_, *predicted, loaded.program);
+      if (predicted->origin.starts_with("run")) {
+        refuse("cli.compare", fmt::format("{} is a measurement, and a profile is set beside a prediction", a_),
+               {"Name the plan, or a trace that orrery simulate wrote."});
+      }
     } else {
       predicted = simulate(loaded.run, loaded.program, cost_model(loaded)).trace;
     }

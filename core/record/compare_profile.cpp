@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "core/base/diagnostics.hpp"
+
 namespace orrery {
 namespace {
 
@@ -71,6 +73,11 @@ Comparison compare(const Trace& predicted, const Program& program, const Profile
       c.mismatches.push_back("rank " + std::to_string(index(m.rank)) + " is not in the prediction");
       continue;
     }
+    std::size_t ops = 0;
+    for (const Slot& slot : program.classes[class_of(program, p->rank)].step) {
+      ops += program[slot.block].ops.size() * slot.repeat;
+    }
+    ORRERY_ASSERT(p->spans.size() == ops);  // the prediction is of the plan
     ++ranks;
     for_each_op(program, program.classes[class_of(program, m.rank)].step, [&](const OpRun& run) {
       if (!is_timed(*run.op)) return;

@@ -33,6 +33,9 @@ Category category_of(const json& e) {
   return Category::other;
 }
 
+/// What lasts longer is none of a step's: 11 days, in ns.  Times of a profile lie at most that far before its base.
+constexpr std::int64_t longest = 1'000'000'000'000'000;
+
 /// Nanoseconds of a time in microseconds: every one that a double tells, up to the year 2096.
 std::optional<std::int64_t> nanoseconds(const json& e, const char* key) {
   const auto at = e.find(key);
@@ -42,6 +45,8 @@ std::optional<std::int64_t> nanoseconds(const json& e, const char* key) {
   const double whole = std::floor(at->get<double>());
   return static_cast<std::int64_t>(whole) * 1000 + std::llround((at->get<double>() - whole) * 1e3);
 }
+
+bool is_length(std::optional<std::int64_t> ns) { return ns && *ns >= 0 && *ns <= longest; }
 
 template <class T>
 std::optional<T> whole(const json& object, const char* key) {
@@ -102,8 +107,8 @@ class ProfileReading {
     const auto name = e.find("name");
     const auto device = whole<std::uint32_t>(e, "pid");
     const auto stream = whole<std::uint32_t>(e, "tid");
-    const char* missing = !start                                  ? "ts, microseconds,"
-                          : !length || *length < 0                ? "dur, microseconds from 0,"
+    const char* missing = !start || *start < -longest             ? "ts, microseconds,"
+                          : !is_length(length)                    ? "dur, microseconds from 0,"
                           : name == e.end() || !name->is_string() ? "name"
                           : !device                               ? "pid, the number of the device,"
                           : !stream                               ? "tid, the number of the stream,"
@@ -138,7 +143,7 @@ class ProfileReading {
     if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size()) return;
     const auto start = nanoseconds(e, "ts");
     const auto length = nanoseconds(e, "dur");
-    if (!start || !length || *length < 0) return mistake("ts and dur, microseconds,");
+    if (!start || *start < -longest || !is_length(length)) return mistake("ts and dur, microseconds,");
     // On the device a mark stands on every stream that the step used: together they are the step.
     auto& marks = device ? device_marks_ : host_marks_;
     const auto [mark, is_new] = marks.try_emplace(number, ProfiledMark{number, *start, *start + *length});

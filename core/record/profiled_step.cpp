@@ -130,6 +130,15 @@ std::optional<ProfiledStep> median_step(const std::vector<ProfiledRank>& files, 
     out.notes.emplace_back("no steps are marked (profiler.step()): all that was recorded is taken as one");
   }
 
+  // Sums of picoseconds stay far below 2^63.
+  constexpr std::int64_t longest = 7'200'000'000'000;
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    if (windows[i].length() <= longest) continue;
+    refuse(diagnostics, files[i].file, "the step takes more than two hours",
+           "Steps are marked by profiler.step(), and times are microseconds of one clock.");
+    return std::nullopt;
+  }
+
   const auto [first, last] = std::minmax_element(windows.begin(), windows.end(),
                                                  [](const Window& a, const Window& b) { return a.start < b.start; });
   const bool one_clock =
@@ -159,6 +168,11 @@ std::optional<ProfiledStep> median_step(const std::vector<ProfiledRank>& files, 
       if (r.start < w.start || r.start >= w.end) continue;
       const Span span{(r.start - w.start) * 1000, (std::min(r.end, w.end) - w.start) * 1000};
       rank.runs.push_back({span, kernel[r.kernel], r.stream});
+    }
+    if (rank.runs.empty()) {
+      refuse(diagnostics, f.file, "no kernel of a device starts in the step that is taken",
+             "A device may lag behind the launches that mark a step: profile more steps.");
+      return std::nullopt;
     }
     out.ranks.push_back(std::move(rank));
   }

@@ -28,7 +28,7 @@ struct StepOfRank {
 
 /// One step of all ranks that were profiled.
 struct ProfiledStep {
-  std::string origin;                     ///< "PyTorch's profiler, ProfilerStep#12 of 3"
+  std::string origin;                     ///< "PyTorch's profiler, step 12 (the median of 3)"
   std::int64_t duration = 0;              ///< picoseconds
   std::optional<std::uint32_t> of_ranks;  ///< how many ranks the run had, where that is told
   std::vector<ProfiledKernel> kernels;

@@ -190,7 +190,9 @@ WorkKind work_kind_of(const Block& block, const Op& op) {
 }
 
 WorkKind work_kind_of_kernel(std::string_view name, std::string_view collective) {
-  const std::string lower = plain(name, true);
+  std::string lower = plain(name, true);
+  // PyTorch's elementwise kernels are named by lambdas, which are no LAMB.
+  for (std::size_t at = 0; (at = lower.find("lambda", at)) != std::string::npos;) lower.erase(at, 6);
   if (holds_any(lower, {"nccl", "rccl"})) {
     const WorkKind named = transfer_of(plain(collective, false));
     return named != WorkKind::collective ? named : transfer_of(plain(name, false));

@@ -100,7 +100,7 @@ class Meeting {
       sockaddr_in at = first;
       if (rows[r].address != 0) at.sin_addr.s_addr = rows[r].address;
       at.sin_port = htons(static_cast<std::uint16_t>(rows[r].port));
-      peers[r] = come_to(r, at);
+      peers[r] = come_to(r, at, peers[0]);
       with(r, [&] { send(peers[r], &hello_, sizeof hello_); });
     }
     while (true) {
@@ -281,12 +281,17 @@ class Meeting {
   }
 
   /// A rank that listens, as rank 0 has said: a network that loses the first try is asked again.
-  Socket come_to(std::uint32_t rank, const sockaddr_in& at) const {
+  Socket come_to(std::uint32_t rank, const sockaddr_in& at, const Socket& first) const {
     std::string why;
     do {
       Socket s = tcp::connected(at, until_);
       if (s.number() >= 0) return s;
       why = std::strerror(errno);
+      // Rank 0 sends nothing more until all have met: it ends where another rank is lost.
+      char more = 0;
+      with(0, [&] {
+        if (recv(first.number(), &more, 1, MSG_PEEK | MSG_DONTWAIT) == 0) throw Gone("it has closed the connection");
+      });
     } while (another_try());
     throw Error(fmt::format("rank {} has tried for {:g} s to connect to rank {} at {}:{}: {}", options_.rank,
                             options_.limit.base(), rank, inet_ntoa(at.sin_addr), ntohs(at.sin_port), why));

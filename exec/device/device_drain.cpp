@@ -8,6 +8,8 @@
 #include <string>
 #include <thread>
 
+#include <fmt/format.h>
+
 #include "exec/device/device_runner.hpp"
 #include "exec/run/op_text.hpp"
 
@@ -71,6 +73,10 @@ void DeviceRunner::drain() {
     if (!told && waited > 0.1 && meets(next->lane)) {
       say_waits_for(partner_in(stuck));
       told = true;
+    }
+    if (waited > longest && now_ == Graph::launched) {
+      throw OpFailed(fmt::format("step {}: the device has not ended its graph within {:g} s",
+                                 progress_.step.load(std::memory_order_relaxed), longest));
     }
     if (waited > longest) give_up_on(*next, stuck);
     std::this_thread::sleep_for(std::chrono::microseconds(20));

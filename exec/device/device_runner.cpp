@@ -134,7 +134,8 @@ void DeviceRunner::walk(std::uint64_t step, std::uint64_t data_step) {
     // Others' ops may still read this rank's memory, and its own do: all that was given to the device comes to an end.
     const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(watchdog_.base());
     for (const Queue& q : queues_) {
-      while (!q.issued.empty() && !device_.done(*ends_[index(q.issued.back())])) {
+      // The ends of a launched graph's ops may be those of the step before until it ends itself.
+      while (!q.issued.empty() && (in_graph() || !device_.done(*ends_[index(q.issued.back())]))) {
         if (std::chrono::steady_clock::now() > until) break;
         std::this_thread::sleep_for(std::chrono::microseconds(100));
       }

@@ -29,7 +29,7 @@ std::string graphs_hindered(const Program& program) {
 }
 
 DeviceRun finished(RunResult result, const Device& device, const DeviceNotes& kernels, const std::string& meeting,
-                   Issue issue, const Program& program) {
+                   Issue issue, const std::string& why_not) {
   DeviceRun run;
   run.result = std::move(result);
   run.result.cores = {};  // the device, not cores, sets the pace
@@ -38,7 +38,6 @@ DeviceRun finished(RunResult result, const Device& device, const DeviceNotes& ke
   run.notes.push_back(fmt::format("on {} ({})", info.name, info.software));
   if (!meeting.empty()) run.notes.push_back(meeting);
   if (issue == Issue::graphs) {
-    const std::string why_not = graphs_hindered(program);
     const DeviceNotes::Graphs graphs = kernels.graphs();
     run.notes.push_back(!why_not.empty()
                             ? "no step was given to the device as a graph: " + why_not
@@ -73,7 +72,7 @@ DeviceRun execute_on_device(Device& device, const std::string& origin, const Pro
                  : fmt::format("{} ranks share one device: their kernels take turns, and messages are copies inside "
                                "its memory, so times are not those of as many devices",
                                count),
-      issue, program);
+      issue, graphs_hindered(program));
 }
 
 std::optional<DeviceRun> execute_device_rank(ProcessWorld& world, Device& device, const NcclCalls& nccl,
@@ -89,10 +88,11 @@ std::optional<DeviceRun> execute_device_rank(ProcessWorld& world, Device& device
                                           options.watchdog);
   });
   if (!result) return std::nullopt;
+  const std::string hindered = graphs_hindered(program);
   return finished(*std::move(result), device, notes,
                   fmt::format("{} processes, each with a device; messages by NCCL {}", program.mesh.size(),
                               nccl_version_text(nccl.version)),
-                  issue, program);
+                  issue, hindered.empty() ? "the launcher of processes looks on op by op" : hindered);
 }
 
 }  // namespace orrery

@@ -67,7 +67,7 @@ Trace read_measured(const ComparisonSource& source, const Program& program) {
 }
 
 /// One file after the other is in memory, and that by the system's pages.
-ProfiledStep read_step(const ComparisonSource& source) {
+ProfiledStep read_step(const ComparisonSource& source, const std::atomic<bool>& cancelled) {
   Diagnostics d;
   std::vector<ProfiledRank> ranks;
   for (const QString& file : QStringList(source.trace_file) + source.more_files) {
@@ -78,8 +78,10 @@ ProfiledStep read_step(const ComparisonSource& source) {
     const uchar* text = in.size() == 0 ? nullptr : in.map(0, in.size());
     if (text == nullptr) throw Error(fmt::format("cannot read {}", file.toStdString()));
     // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): bytes of a file
-    auto rank =
-        read_profile({reinterpret_cast<const char*>(text), static_cast<std::size_t>(in.size())}, file.toStdString(), d);
+    const std::string_view all(reinterpret_cast<const char*>(text), static_cast<std::size_t>(in.size()));
+    auto rank = read_profile(all, file.toStdString(), d, [&](std::uint64_t, std::uint64_t) {
+      if (cancelled) throw SimulationCancelled(0, 0, {});
+    });
     if (rank) ranks.push_back(std::move(*rank));
   }
   if (!d.empty()) throw Error(orrery::render(d));
@@ -198,7 +200,7 @@ namespace {
 
 PlanComparison beside_profile(const ComparisonSource& a, const ComparisonSource& b,
                               const std::atomic<bool>& cancelled) {
-  const ProfiledStep step = read_step(b);
+  const ProfiledStep step = read_step(b, cancelled);
   PlanComparison out{side_of(a, false, cancelled), {}, {}, {}, {}, {}};
   const Program& program = *out.a.prediction->program;
   out.figures = compare(out.a.trace, program, step);
@@ -231,6 +233,11 @@ PlanComparison compare_sources(const ComparisonSource& a, const ComparisonSource
   const bool measured = !b.trace_file.isEmpty();
   ORRERY_ASSERT(measured || a.trace_file.isEmpty());
   if (measured && is_profile(b.trace_file)) return beside_profile(a, b, cancelled);
+  if (!b.more_files.isEmpty()) {
+    throw Error(
+        fmt::format("{} is not a profile of PyTorch. Only of those may several files be chosen, one of each rank.",
+                    b.trace_file.toStdString()));
+  }
   PlanComparison out{side_of(a, measured, cancelled), side_of(b, measured, cancelled), {}, {}, {}, {}};
   const Prediction& pa = *out.a.prediction;
   const Prediction& pb = *out.b.prediction;

@@ -205,10 +205,10 @@ bool PlanDocument::take_file(const std::filesystem::path& file, Diagnostics& d) 
     std::string head(4096, ' ');
     std::ifstream(file, std::ios::binary).read(head.data(), static_cast<std::streamsize>(head.size()));
     if (looks_like_trace(head) || head.find("\"traceEvents\"") != std::string::npos) {
-      d.error(
-          "gui.file", fmt::format("{} is a trace", file.filename().string()),
-          {"Validate (F8), Import sets a step that orrery recorded beside the prediction; Compare (F7) takes it as the "
-           "second side."});
+      d.error("gui.file", fmt::format("{} is a trace", file.filename().string()),
+              {"Validate (F8), Import sets a step that orrery or PyTorch's profiler recorded beside the prediction; "
+               "Compare (F7) takes it as the "
+               "second side."});
       return false;
     }
     return choose_model(name, d);

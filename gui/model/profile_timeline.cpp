@@ -8,8 +8,12 @@ namespace orrery::gui {
 Timeline make_timeline(const Program& program, const ProfiledStep& step) {
   Timeline out;
   out.duration = step.duration;
-  // Names of kinds in order of kinds, so that the same kind has the same colour in every profile.
+  // What computes stands first, whether it ran or not, so that the same kind has the same colour in every profile.
   std::map<std::pair<WorkKind, std::uint32_t>, std::uint32_t> kinds;
+  for (std::size_t k = 0; k < work_kind_count; ++k) {
+    const auto kind = static_cast<WorkKind>(k);
+    if (!is_transfer(kind)) kinds[{kind, 0}] = 0;
+  }
   for (const ProfiledKernel& k : step.kernels) kinds[{k.kind, k.ranks}] = 0;
   for (auto& [kind, number] : kinds) {
     number = static_cast<std::uint32_t>(out.names.size());

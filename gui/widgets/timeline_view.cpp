@@ -446,9 +446,11 @@ void TimelineView::reveal(const SlicePlace& place) {
 }
 
 QString TimelineView::describe(const Row& row, const Slice& s) const {
-  std::string text = fmt::format("{} ({})\n{} long, from {} to {}\nop {} of rank {}, {} lane", timeline_->names[s.name],
+  // What a profiler recorded has no number in the plan's Program.
+  const std::string op = rank_of(row).kernels.empty() ? fmt::format("op {} of ", index(s.op)) : "";
+  std::string text = fmt::format("{} ({})\n{} long, from {} to {}\n{}rank {}, {} lane", timeline_->names[s.name],
                                  name_of(s.kind), duration_text(s.end - s.start), duration_text(s.start),
-                                 duration_text(s.end), index(s.op), index(rank_of(row).rank), lane_of(row).name);
+                                 duration_text(s.end), op, index(rank_of(row).rank), lane_of(row).name);
   if (index(s.op) < rank_of(row).kernels.size()) text += "\n" + timeline_->kernels[rank_of(row).kernels[index(s.op)]];
   if (s.kind < SliceKind::optimizer) text += fmt::format("\nmicrobatch {}, layer {}", s.microbatch, s.layer);
   return q(text);

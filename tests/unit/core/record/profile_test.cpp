@@ -56,6 +56,9 @@ std::string refusal(const std::string& text) {
 TEST_CASE("Kernels' names tell what kind of work they do", "[unit][record]") {
   const std::tuple<const char*, const char*, WorkKind> table[] = {
       {"ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn", "", WorkKind::gemm},
+      {"void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&)::"
+       "{lambda()#1}::operator()() const::{lambda(float)#1}>",
+       "", WorkKind::elementwise},
       {"nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", "", WorkKind::gemm},
       {"void cutlass::Kernel2<cutlass_80_wmma_tensorop_bf16>(Params)", "", WorkKind::gemm},
       {"void cublasLt::splitKreduce_kernel<32, 16, int>", "", WorkKind::gemm},
