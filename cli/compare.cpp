@@ -26,15 +26,6 @@
 namespace orrery {
 namespace {
 
-/// Ops of one step on the ranks of a class.
-std::uint64_t step_ops(const Program& program, std::uint32_t rank_class) {
-  std::uint64_t ops = 0;
-  for (const Slot& slot : program.classes[rank_class].step) {
-    ops += std::uint64_t{slot.repeat} * program[slot.block].ops.size();
-  }
-  return ops;
-}
-
 class CompareVerb final : public Verb {
  public:
   const char* name() const override { return "compare"; }
@@ -180,7 +171,7 @@ class CompareVerb final : public Verb {
       std::string detail;
       if (rank >= program.mesh.size()) {
         detail = fmt::format("It has rank {}; the plan has ranks 0 to {}.", rank, program.mesh.size() - 1);
-      } else if (const std::uint64_t ops = step_ops(program, class_of(program, r.rank)); ops != r.spans.size()) {
+      } else if (const std::size_t ops = step_ops(program, r.rank); ops != r.spans.size()) {
         detail = fmt::format("Rank {} has {} operations; in the plan it has {}.", rank, r.spans.size(), ops);
       } else {
         continue;

@@ -80,6 +80,8 @@ void add_errors(Sums& sums, const Program& program, const RankTrace& predicted, 
   });
 }
 
+}  // namespace
+
 std::size_t step_ops(const Program& program, Rank rank) {
   std::size_t ops = 0;
   for (const Slot& slot : program.classes[class_of(program, rank)].step) {
@@ -87,8 +89,6 @@ std::size_t step_ops(const Program& program, Rank rank) {
   }
   return ops;
 }
-
-}  // namespace
 
 Comparison compare(const Trace& predicted, const Trace& measured, const Program* program, const Tolerance& tolerance) {
   Comparison c;

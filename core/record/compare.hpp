@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -63,6 +64,9 @@ struct Comparison {
   bool judges_memory = true;     ///< false: peaks are of unlike things, or one is not known (0), and do not count
   bool within_tolerance = true;  ///< false: exit status 1
 };
+
+/// Ops of one step on a rank, and so the spans of its trace.
+[[nodiscard]] std::size_t step_ops(const Program& program, Rank rank);
 
 /// Compares two traces of one Program: ops are joined on (rank, op), so the
 /// error of the step splits over kinds of operations.  Without `program` only

@@ -73,11 +73,7 @@ Comparison compare(const Trace& predicted, const Program& program, const Profile
       c.mismatches.push_back("rank " + std::to_string(index(m.rank)) + " is not in the prediction");
       continue;
     }
-    std::size_t ops = 0;
-    for (const Slot& slot : program.classes[class_of(program, p->rank)].step) {
-      ops += program[slot.block].ops.size() * slot.repeat;
-    }
-    ORRERY_ASSERT(p->spans.size() == ops);  // the prediction is of the plan
+    ORRERY_ASSERT(p->spans.size() == step_ops(program, p->rank));  // the prediction is of the plan
     ++ranks;
     for_each_op(program, program.classes[class_of(program, m.rank)].step, [&](const OpRun& run) {
       if (!is_timed(*run.op)) return;
