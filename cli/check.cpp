@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
@@ -21,6 +22,7 @@
 #include "core/spec/hf_config.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "edit/lesson_plans.hpp"
 #include "planner/space.hpp"
 #include "sim/net/fabric_spec.hpp"
 #include "validate/run_table.hpp"
@@ -46,12 +48,13 @@ class CheckVerb final : public Verb {
     c.positional(
         "FILE", file_,
         "a model, workload, device, cluster, plan, calibration, config.json, report, trace, profile of PyTorch, "
-        "program, order of actions, fabric or table of measured runs");
+        "program, order of actions, fabric, lesson or table of measured runs");
     c.option("--gpus", flags_.gpus, "plans and clusters: number of devices", {1, max_devices});
     declare_output(c, flags_, "write the answer here too, as JSON");
     c.examples(
         "  orrery check plan.toml\n"
         "  orrery check models/hf/llama-3-70b/config.json\n"
+        "  orrery check models/lesson/5-pipeline.toml\n"
         "  orrery show program plan.toml -o p.txt && orrery check p.txt");
   }
 
@@ -172,6 +175,22 @@ class CheckVerb final : public Verb {
           return fmt::format("{}, {} in {}", f->name, counted(f->gpus(), "GPU"), counted(f->nodes, "node"));
         }
         return {};
+      case FileKind::lesson:
+        if (const auto l = parse_lesson(text, file_, d)) {
+          const auto start = read_plan_file(l->plan, library, flags_.gpus, d);
+          if (!start) return {};
+          if (!start->cluster) {
+            d.error("lesson.plan", fmt::format("{} names no cluster, so nothing can be predicted", l->plan.string()),
+                    {"Write cluster = \"...\" into the plan."});
+            return {};
+          }
+          const std::size_t plans = try_lesson_plans(*l, *start, file_, d);
+          const auto questions = std::count_if(l->steps.begin(), l->steps.end(),
+                                               [](const LessonStep& s) { return s.question.has_value(); });
+          return fmt::format("{}, {}, {}, {} that can be", l->title, counted(l->steps.size(), "step"),
+                             counted(static_cast<std::uint64_t>(questions), "question"), counted(plans, "plan"));
+        }
+        return {};
       case FileKind::measured_runs:
         if (const auto runs = parse_runs(text, file_, d)) return counted(runs->size(), "run");
         return {};
@@ -181,8 +200,8 @@ class CheckVerb final : public Verb {
         m.code = "cli.kind";
         m.message = "this is no file of ours";
         m.details.push_back(
-            "A TOML file of ours has a table [model], [workload], [device], [cluster], [fabric] or [plan], or is a "
-            "calibration.");
+            "A TOML file of ours has a table [model], [workload], [device], [cluster], [fabric], [plan] or [[step]] "
+            "(a lesson), or is a calibration.");
         if (const std::size_t first = text.find_first_not_of(" \t\r\n");
             first != std::string::npos && (text[first] == '{' || text[first] == '[')) {
           m.details = {"JSON of ours is a report or a trace; a Hugging Face config.json names its model_type."};

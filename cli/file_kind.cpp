@@ -27,6 +27,7 @@ std::string_view name_of(FileKind kind) {
     case FileKind::program: return "program";
     case FileKind::order: return "schedule";
     case FileKind::fabric: return "fabric";
+    case FileKind::lesson: return "lesson";
     case FileKind::measured_runs: return "table of measured runs";
     case FileKind::unknown: return "unknown";
   }
@@ -58,6 +59,7 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
   if (text[first] == '[' && nlohmann::json::accept(text)) return FileKind::unknown;
   const std::optional<TomlTable> root = parse_toml(text, file, diagnostics);
   if (!root) return FileKind::unknown;
+  if (root->has("step")) return FileKind::lesson;
   // A plan names what other files say in tables.
   if (root->is_text("model") || root->is_text("cluster")) return FileKind::plan;
   if (root->has("plan") || root->has("mesh") || (root->has("workload") && root->has("model"))) return FileKind::plan;

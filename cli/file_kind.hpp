@@ -24,6 +24,7 @@ enum class FileKind : std::uint8_t {
   program,
   order,
   fabric,
+  lesson,
   measured_runs,
   unknown
 };

@@ -3,6 +3,7 @@
 #   core/base <- core/spec <- core/plan <- core/program <- core/record
 #   core      <- sim  <- planner <- validate <- cli
 #   core      <- exec <- cli
+#   planner   <- edit <- cli, gui/model
 #   validate  <- gui/model <- gui/widgets <- gui/app
 #   sim/cost  <- sim/bound, sim/estimate, sim/net <- sim/des;  sim/memory apart
 #
@@ -28,13 +29,14 @@ set(layers
   "sim/des"            "(core|sim/cost|sim/net|sim/des)/"
   "planner"            "(core|sim|planner)/"
   "validate"           "(core|sim|planner|validate)/"
+  "edit"               "(core|planner|edit)/"
   "exec"               "(core|exec)/"
-  "cli"                "(core|sim|planner|validate|exec|cli)/"
-  "gui/model"          "(core|sim|planner|validate|gui/model)/"
-  "gui/widgets"        "(core|sim|planner|validate|gui/(model|widgets))/"
-  "gui/app"            "(core|sim|planner|validate|gui)/"
-  "tests/(perf/)?gui"   "(core|sim|planner|validate|gui|tests)/"
-  "tests"              "(core|sim|planner|validate|exec|cli|tests)/")
+  "cli"                "(core|sim|planner|validate|exec|edit|cli)/"
+  "gui/model"          "(core|sim|planner|validate|edit|gui/model)/"
+  "gui/widgets"        "(core|sim|planner|validate|edit|gui/(model|widgets))/"
+  "gui/app"            "(core|sim|planner|validate|edit|gui)/"
+  "tests/(perf/)?gui"   "(core|sim|planner|validate|edit|gui|tests)/"
+  "tests"              "(core|sim|planner|validate|exec|edit|cli|tests)/")
 
 # Library (as included); folders that may include it; folders whose headers may too.
 set(none "^$")
@@ -68,7 +70,7 @@ endmacro()
 
 file(GLOB_RECURSE files RELATIVE "${ROOT}"
      "${ROOT}/core/*.[hc]pp" "${ROOT}/sim/*.[hc]pp" "${ROOT}/planner/*.[hc]pp" "${ROOT}/validate/*.[hc]pp" "${ROOT}/exec/*.[hc]pp"
-     "${ROOT}/cli/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
+     "${ROOT}/edit/*.[hc]pp" "${ROOT}/cli/*.[hc]pp" "${ROOT}/gui/*.[hc]pp" "${ROOT}/tests/*.[hc]pp")
 foreach(file IN LISTS files)
   set(allowed "")
   set(rest ${layers})

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
 
 #include "exec/calibrate/kernel_rates.hpp"
@@ -45,8 +44,7 @@ MeasuredCalibration calibrate(const CalibrateOptions& options) {
     if (options.progress) options.progress((done += 1.0) / parts);
   };
   MeasuredRates measured;
-  const double began = thread_core_seconds();
-  const auto began_at = std::chrono::steady_clock::now();
+  const SerialWork serial;
   for (const Precision p : options.precisions) {
     measure_gemm(p, measured);
     advance();
@@ -55,8 +53,7 @@ MeasuredCalibration calibrate(const CalibrateOptions& options) {
     measure_steps(p, measured);
     advance();
   }
-  out.cores.had = thread_core_seconds() - began;
-  out.cores.needed = std::chrono::duration<double>(std::chrono::steady_clock::now() - began_at).count();
+  out.cores = serial.so_far();
   if (const auto busy = core_shortage(out.cores)) c.source += "; " + *busy;
   c.kernels = std::move(measured.rates);
   c.spread = median(measured.spreads);

@@ -27,7 +27,7 @@ struct CalibrateOptions {
 
 struct MeasuredCalibration {
   Calibration calibration;  ///< its source says so where the machine was busy
-  CoreTime cores;           ///< of the part that one thread measures alone
+  CoreTime cores;           ///< of the part in which one thread at a time works
 };
 
 /// Throws Error when threads cannot be started.

@@ -6,15 +6,6 @@
 #include <algorithm>
 
 namespace orrery {
-namespace {
-
-double seconds_of(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-}  // namespace
 
 double needed_core_time(const Program& program, const Trace& trace, std::uint32_t cores) {
   constexpr double seconds = 1e-12;  // per picosecond
@@ -54,7 +45,15 @@ std::optional<std::string> core_shortage(const CoreTime& time) {
       time.had, time.needed, 100.0 * time.had / time.needed);
 }
 
-double thread_core_seconds() { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
-double program_core_seconds() { return seconds_of(CLOCK_PROCESS_CPUTIME_ID); }
+double program_core_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+CoreTime SerialWork::so_far() const {
+  return {std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count(),
+          program_core_seconds() - had_before_};
+}
 
 }  // namespace orrery

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,8 +28,18 @@ struct CoreTime {
 /// noise.
 [[nodiscard]] std::optional<std::string> core_shortage(const CoreTime&);
 
-/// Processor time of this thread and of the whole program, in seconds.
-[[nodiscard]] double thread_core_seconds();
+/// Processor time of all threads of the program, in seconds.
 [[nodiscard]] double program_core_seconds();
+
+/// From its making on: work of which one thread at a time runs, whichever that
+/// is (an executor's ranks have threads of their own), needs one core all the time.
+class SerialWork {
+ public:
+  [[nodiscard]] CoreTime so_far() const;
+
+ private:
+  std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  double had_before_ = program_core_seconds();
+};
 
 }  // namespace orrery

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "gui/model/dimension_move.hpp"
+#include "edit/dimension_move.hpp"
 #include "gui/model/latest_worker.hpp"
 #include "gui/model/prediction.hpp"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "gui/model/dimension_move.hpp"
+#include "edit/lesson_changes.hpp"
 
 namespace orrery::gui {
 namespace {
@@ -19,7 +19,7 @@ constexpr double least_difference = 0.01;
 std::string tr(const char* text) { return QCoreApplication::translate("orrery::gui", text).toStdString(); }
 std::string name_of(Measure m) { return QCoreApplication::translate("measure", label_of(m)).toStdString(); }
 
-double measure_of(const PlannedRun& base, const std::vector<PlanChange>& changes, Measure m, const Pricer& price) {
+double measure_of(const PlannedRun& base, const std::vector<LessonChange>& changes, Measure m, const Pricer& price) {
   std::string why;
   auto run = with_changes(base, changes, why);
   if (!run) throw Error("the lesson names a plan that cannot be: " + why);
@@ -90,62 +90,6 @@ Verdict judge_reach(const LessonQuestion& q, const PlannedRun& base, const std::
 }
 
 }  // namespace
-
-PlannedRun in_order(PlannedRun run, const std::vector<Axis>& order) {
-  const auto place = [&](Axis axis) {
-    return std::find(order.begin(), order.end(), axis) - order.begin();  // behind them all where it is not named
-  };
-  std::stable_sort(run.plan.mesh.axes.begin(), run.plan.mesh.axes.end(),
-                   [&](const MeshAxis& a, const MeshAxis& b) { return place(a.axis) < place(b.axis); });
-  run.plan.placement.clear();
-  return run;
-}
-
-std::optional<PlannedRun> with_swapped_devices(PlannedRun run, std::uint32_t one, std::uint32_t other,
-                                               std::string& why) {
-  const std::uint64_t devices = run.cluster->devices();
-  if (one >= devices || other >= devices) {
-    why = fmt::format("the plan's cluster has {} devices, and this is number {}", devices, std::max(one, other));
-    return std::nullopt;
-  }
-  std::vector<std::uint32_t>& placement = run.plan.placement;
-  if (placement.empty()) {
-    for (std::uint32_t r = 0; r < run.plan.mesh.size(); ++r) placement.push_back(r);
-  }
-  bool any = false;
-  for (std::uint32_t& device : placement) {
-    any = any || device == one || device == other;
-    device = device == one ? other : device == other ? one : device;
-  }
-  if (!any) {
-    why = "neither device runs a rank";
-    return std::nullopt;
-  }
-  // What is back where it began needs no list.
-  bool plain = true;
-  for (std::uint32_t r = 0; r < placement.size(); ++r) plain = plain && placement[r] == r;
-  if (plain) placement.clear();
-  return run;
-}
-
-std::optional<PlannedRun> with_changes(PlannedRun run, const std::vector<PlanChange>& changes, std::string& why) {
-  for (const PlanChange& c : changes) {
-    if (!c.dimension) {
-      run = in_order(std::move(run), c.order);
-    } else if (value_of(run, *c.dimension) != c.value) {
-      auto move = moved(run, *c.dimension, c.value, why);
-      if (!move) return std::nullopt;
-      run = std::move(move->run);
-    }
-  }
-  for (const PlanChange& c : changes) {
-    if (c.dimension && value_of(run, *c.dimension) != c.value) {
-      why = fmt::format("{} {} is undone by a change after it", info(*c.dimension).key, text_of(*c.dimension, c.value));
-      return std::nullopt;
-    }
-  }
-  return run;
-}
 
 std::vector<double> measured_answers(const LessonQuestion& q, const PlannedRun& base, const Pricer& price) {
   std::vector<double> out;

@@ -6,23 +6,11 @@
 #include <string>
 #include <variant>
 
-#include "gui/model/lesson.hpp"
+#include "edit/lesson.hpp"
+#include "gui/model/measured.hpp"
 #include "gui/model/prediction.hpp"
 
 namespace orrery::gui {
-
-/// The run with these changes, one after another as a person would make them; empty with the reason where one cannot be
-/// made, or where a later one undoes it.
-[[nodiscard]] std::optional<PlannedRun> with_changes(PlannedRun, const std::vector<PlanChange>&, std::string& why);
-
-/// The same axes in another order, outermost first: those of `order` first, the rest behind.  Ranks then lie by the
-/// mesh alone.
-[[nodiscard]] PlannedRun in_order(PlannedRun, const std::vector<Axis>& order);
-
-/// The run with the ranks of two devices changed round; one of them may be idle.  Empty with the reason where both are,
-/// or where a device is not of the plan's cluster.
-[[nodiscard]] std::optional<PlannedRun> with_swapped_devices(PlannedRun, std::uint32_t one, std::uint32_t other,
-                                                             std::string& why);
 
 /// Gives a run its prices; null where there are none.
 using Pricer = std::function<std::shared_ptr<const PricedRun>(PlannedRun)>;

@@ -9,7 +9,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/spec/library.hpp"
-#include "gui/model/dimension_move.hpp"
+#include "edit/dimension_move.hpp"
 #include "gui/model/prediction.hpp"
 
 namespace orrery::gui {
@@ -73,7 +73,7 @@ class PlanDocument : public QObject {
  Q_SIGNALS:
   void changed();
   /// What a wish came to: empty where it was met alone, else what changed with it, or why it could not be.
-  void answered(orrery::gui::Dimension, bool met, const QString& text);
+  void answered(orrery::Dimension, bool met, const QString& text);
 
  private:
   friend class RunChange;

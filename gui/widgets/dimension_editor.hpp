@@ -26,7 +26,7 @@ class DimensionEditor : public QWidget {
 
  Q_SIGNALS:
   /// `continues`: the same drag has already wished for something else.
-  void wished(orrery::gui::Dimension, std::uint64_t value, bool continues);
+  void wished(orrery::Dimension, std::uint64_t value, bool continues);
 
  private:
   void make_number();

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "gui/model/lesson.hpp"
+#include "edit/lesson.hpp"
 #include "gui/model/lesson_check.hpp"
 #include "gui/model/plan_document.hpp"
 
@@ -36,7 +36,7 @@ class LearnPanel : public QWidget {
   [[nodiscard]] bool answered_right() const { return right_; }
 
  Q_SIGNALS:
-  void view_wished(orrery::gui::LessonView, const QString& block);
+  void view_wished(orrery::LessonView, const QString& block);
   void problem(const orrery::Diagnostics&);
 
  private:

@@ -18,6 +18,7 @@
 #include "core/spec/library.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "edit/lesson.hpp"
 #include "exec/checkpoint/checksum.hpp"
 #include "exec/checkpoint/manifest.hpp"
 #include "exec/checkpoint/rank_file.hpp"
@@ -139,6 +140,11 @@ std::string profile(std::string_view bytes) {
       return "the parts of the step are not the step";
   }
   return {};
+}
+
+std::string lesson(std::string_view bytes) {
+  Diagnostics diagnostics;
+  return verdict(parse_lesson(std::string(bytes), "fuzz.toml", diagnostics), diagnostics);
 }
 
 std::string report(std::string_view bytes) {
@@ -263,6 +269,7 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"hf_config", hf_config, {"models/hf/llama-3-70b", "tests/fuzz/seeds/hf_config"}, ".json"},
       {"trace", trace, {"tests/fuzz/seeds/trace"}, ".json"},
       {"profile", profile, {"tests/fuzz/seeds/profile"}, ".json"},
+      {"lesson", lesson, {"models/lesson"}, ".toml"},
       {"report", report, {"tests/fuzz/seeds/report"}, ".json"},
       {"checkpoint", checkpoint, {"tests/fuzz/seeds/checkpoint"}, ".json"},
       {"order", order, {"tests/fuzz/seeds/order"}, ".order"},

@@ -1,6 +1,7 @@
 #include "exec/run/core_time.hpp"
 
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "core/program/lower/lower.hpp"
 #include "tests/support/random_plan.hpp"
@@ -47,4 +48,16 @@ TEST_CASE("a shortage of cores is said with its numbers, from a tenth", "[unit][
   CHECK(core_shortage({2.0, 1.0}) ==
         "this machine was busy: the threads were given 1 s of the 2 s of core time that they needed (50 %), so the "
         "times are too long; measure again when nothing else runs");
+}
+
+TEST_CASE("core time that a thread of its own was given counts as the program's", "[unit][exec]") {
+  const SerialWork serial;
+  const double before = program_core_seconds();
+  std::thread([&] {
+    while (program_core_seconds() < before + 0.02) {
+    }
+  }).join();
+  const CoreTime time = serial.so_far();
+  CHECK(time.had >= 0.02);
+  CHECK(time.needed > 0.0);
 }

@@ -1,4 +1,4 @@
-#include "gui/model/dimension_put.hpp"
+#include "edit/dimension_put.hpp"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 #include "core/spec/spec_files.hpp"
 #include "planner/space.hpp"
 
-namespace orrery::gui {
+namespace orrery {
 namespace {
 
 /// The whole root, or nothing.
@@ -223,4 +223,4 @@ bool put(PlannedRun& run, Dimension d, std::uint64_t value, std::string& reason)
   return true;
 }
 
-}  // namespace orrery::gui
+}  // namespace orrery

@@ -6,10 +6,9 @@
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/spec/library.hpp"
-#include "gui/model/dimension_move.hpp"
+#include "edit/dimension_move.hpp"
 
 using namespace orrery;
-using namespace orrery::gui;
 
 namespace {
 
@@ -37,7 +36,7 @@ const std::vector<Dimension> all_dimensions = every_dimension();
 
 }  // namespace
 
-TEST_CASE("every value that a dimension offers leads to a valid plan with that value", "[gui][property]") {
+TEST_CASE("every value that a dimension offers leads to a valid plan with that value", "[unit][property]") {
   const auto name = GENERATE("demo-2x2x2", "llama-3-70b-8-dgx-h100", "mixtral-8x7b-8-dgx-h100");
   const PlannedRun run = example(name);
   for (const Dimension d : all_dimensions) {
@@ -61,7 +60,7 @@ TEST_CASE("every value that a dimension offers leads to a valid plan with that v
   }
 }
 
-TEST_CASE("a legal move is undone by the move back, as far as its own dimension", "[gui][property]") {
+TEST_CASE("a legal move is undone by the move back, as far as its own dimension", "[unit][property]") {
   std::mt19937_64 random(7);
   PlannedRun run = example("llama-3-70b-8-dgx-h100");
   for (int i = 0; i < 60; ++i) {
@@ -77,7 +76,7 @@ TEST_CASE("a legal move is undone by the move back, as far as its own dimension"
   }
 }
 
-TEST_CASE("a wish that cannot be met is answered with the rule and the nearest legal value", "[gui]") {
+TEST_CASE("a wish that cannot be met is answered with the rule and the nearest legal value", "[unit]") {
   const PlannedRun run = example("llama-3-70b-8-dgx-h100");  // 64 heads, 8 kv heads, 64 devices
   SECTION("a tensor size that does not divide the heads") {
     const Answer a = answer(run, Dimension::tensor, 3);
@@ -105,7 +104,7 @@ TEST_CASE("a wish that cannot be met is answered with the rule and the nearest l
   }
 }
 
-TEST_CASE("another number of devices is taken up by data", "[gui]") {
+TEST_CASE("another number of devices is taken up by data", "[unit]") {
   const PlannedRun run = example("llama-3-70b-8-dgx-h100");
   std::string reason;
   const auto move = moved(run, Dimension::devices, 128, reason);
@@ -117,7 +116,7 @@ TEST_CASE("another number of devices is taken up by data", "[gui]") {
   CHECK(reason.find("12") != std::string::npos);
 }
 
-TEST_CASE("grids take as many ranks as make one", "[gui]") {
+TEST_CASE("grids take as many ranks as make one", "[unit]") {
   const PlannedRun run = example("llama-3-70b-8-dgx-h100");
   std::string reason;
   const auto grid = moved(run, Dimension::tensor_algorithm, static_cast<std::uint64_t>(TensorAlgorithm::two_d), reason);
@@ -129,7 +128,7 @@ TEST_CASE("grids take as many ranks as make one", "[gui]") {
   for (const std::uint64_t v : tensor.values) CHECK((v == 4 || v == 16 || v == 64));
 }
 
-TEST_CASE("models and clusters change with a plan that suits them", "[gui][property]") {
+TEST_CASE("models and clusters change with a plan that suits them", "[unit][property]") {
   const PlannedRun run = example("llama-3-70b-8-dgx-h100");
   for (const std::string name : {"tiny-gpt", "gpt3-175b", "mixtral-8x7b", "deepseek-v3", "bert-large", "vit-l-16"}) {
     Diagnostics d;

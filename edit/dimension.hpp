@@ -10,7 +10,7 @@
 
 // What a person turns to change a plan: one dimension at a time, through legal values only.
 
-namespace orrery::gui {
+namespace orrery {
 
 /// Dimensions of a training run and its plan.  Values are whole numbers: those of named choices are the enumerators of
 /// core/plan/plan.hpp and core/spec/workload.hpp, of switches 0 and 1, of choices that may be open 0 for "auto" and
@@ -85,4 +85,4 @@ struct DimensionInfo {
 /// "8", "1f1b", "auto".
 [[nodiscard]] std::string text_of(Dimension, std::uint64_t value);
 
-}  // namespace orrery::gui
+}  // namespace orrery

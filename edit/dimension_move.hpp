@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "gui/model/dimension.hpp"
+#include "edit/dimension.hpp"
 
 // How a run follows when one of its dimensions is turned.
 
-namespace orrery::gui {
+namespace orrery {
 
 /// The run with the wished value, and what had to change with it.
 struct Move {
@@ -43,4 +43,4 @@ struct Answer {
 [[nodiscard]] std::optional<Move> with_cluster(const PlannedRun&, ClusterSpec, const std::string& reference,
                                                std::string& reason);
 
-}  // namespace orrery::gui
+}  // namespace orrery

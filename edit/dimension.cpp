@@ -1,8 +1,7 @@
-#include "gui/model/dimension.hpp"
+#include "edit/dimension.hpp"
 
 #include <fmt/format.h>
 
-#include <QtGlobal>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,8 +9,9 @@
 #include "core/plan/plan_names.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/spec/spec_files.hpp"
+#include "edit/translate.hpp"
 
-namespace orrery::gui {
+namespace orrery {
 namespace {
 
 /// Names of choices that may be open: "auto" and those of the list.
@@ -339,4 +339,4 @@ std::string text_of(Dimension d, std::uint64_t value) {
   return std::string(info(d).names()[value]);
 }
 
-}  // namespace orrery::gui
+}  // namespace orrery

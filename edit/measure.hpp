@@ -5,9 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gui/model/prediction.hpp"
-
-namespace orrery::gui {
+namespace orrery {
 
 /// A figure of a prediction that a lesson asks for, in a fixed unit.
 enum class Measure : std::uint8_t {
@@ -29,8 +27,7 @@ enum class Measure : std::uint8_t {
 /// What it is called, with its unit in front of the number: "step time", "ms".
 [[nodiscard]] const char* label_of(Measure);
 [[nodiscard]] const char* unit_of(Measure);
-[[nodiscard]] double measured(Measure, const Prediction&);
 /// "12.3 ms".
 [[nodiscard]] std::string text_of(Measure, double value);
 
-}  // namespace orrery::gui
+}  // namespace orrery

@@ -7,30 +7,18 @@
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
-#include "core/plan/mesh.hpp"
-#include "gui/model/dimension.hpp"
-#include "gui/model/measure.hpp"
+#include "edit/lesson_changes.hpp"
+#include "edit/measure.hpp"
 
 // Lessons are files (models/lesson/*.toml): texts, plans to try, and questions.  No file holds an answer: what is right
 // is computed from predictions (lesson_check.hpp).
 
-namespace orrery::gui {
-
-/// One thing that a lesson turns: a dimension ("mesh.tensor 4", "plan.schedule zb-v"), or the order of axes, outermost
-/// first ("mesh.order data pipeline tensor").
-struct PlanChange {
-  std::optional<Dimension> dimension;
-  std::uint64_t value = 0;
-  std::vector<Axis> order;  ///< where there is no dimension
-  friend bool operator==(const PlanChange&, const PlanChange&) = default;
-};
-/// Empty where the text says no such thing; `why` then says what it could say.
-[[nodiscard]] std::optional<PlanChange> plan_change(const std::string& text, std::string& why);
+namespace orrery {
 
 /// A plan that is one of the answers.
 struct LessonOption {
   std::string text;
-  std::vector<PlanChange> changes;  ///< of the step's plan
+  std::vector<LessonChange> changes;  ///< of the step's plan
 };
 
 struct LessonQuestion {
@@ -44,12 +32,12 @@ struct LessonQuestion {
   Measure measure = Measure::step_time;
   bool most = false;                  ///< which: the most; reach: at least
   std::vector<LessonOption> options;  ///< which
-  std::vector<PlanChange> changes;    ///< number
-  std::optional<std::vector<PlanChange>> over;
-  double tolerance = 0.05;           ///< number: of the right one
-  double bound = 0.0;                ///< reach, in the unit of the measure
-  bool fits = false;                 ///< reach: and it fits in memory
-  std::vector<PlanChange> solution;  ///< reach: one way to get there, for who gives up; checked like any other
+  std::vector<LessonChange> changes;  ///< number
+  std::optional<std::vector<LessonChange>> over;
+  double tolerance = 0.05;             ///< number: of the right one
+  double bound = 0.0;                  ///< reach, in the unit of the measure
+  bool fits = false;                   ///< reach: and it fits in memory
+  std::vector<LessonChange> solution;  ///< reach: one way to get there, for who gives up; checked like any other
 };
 
 /// What a step shows beside its text.
@@ -57,7 +45,7 @@ enum class LessonView : std::uint8_t { timeline, memory, topology, graph, moves 
 
 struct LessonStep {
   std::string text;  ///< Markdown
-  std::vector<PlanChange> changes;
+  std::vector<LessonChange> changes;
   LessonView view = LessonView::timeline;
   std::string block;  ///< of the view of moves: whose collectives are shown; empty: the first layer's forward pass
   std::optional<LessonQuestion> question;
@@ -71,8 +59,10 @@ struct Lesson {
 
 /// Files of the lessons in the folder `lesson` of the data, in the order of their names.
 [[nodiscard]] std::vector<std::filesystem::path> lesson_files(const std::filesystem::path& data);
-/// Reads a lesson; nothing after a mistake, which is in the diagnostics.
+/// Reads a lesson; nothing after a mistake, which is in the diagnostics.  `file` is where the text comes from: the
+/// lesson's plan lies relative to it.
 /// Codes: lesson.change  lesson.question, and those of the reader.
-[[nodiscard]] std::optional<Lesson> read_lesson(const std::filesystem::path&, Diagnostics&);
+[[nodiscard]] std::optional<Lesson> parse_lesson(std::string text, const std::filesystem::path& file, Diagnostics&);
+[[nodiscard]] std::optional<Lesson> read_lesson(const std::filesystem::path& file, Diagnostics&);
 
-}  // namespace orrery::gui
+}  // namespace orrery

@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "gui/model/dimension.hpp"
+#include "edit/dimension.hpp"
 
 // Which values of a dimension are looked at.
 
-namespace orrery::gui {
+namespace orrery {
 
 /// Values worth trying; those that are legal are among them.
 [[nodiscard]] std::vector<std::uint64_t> candidates(const PlannedRun&, Dimension);
@@ -15,4 +15,4 @@ namespace orrery::gui {
 /// Sequences of a step that one rank trains.
 [[nodiscard]] std::uint64_t sequences_of_rank(const PlannedRun&);
 
-}  // namespace orrery::gui
+}  // namespace orrery

@@ -1,4 +1,4 @@
-#include "gui/model/dimension_mend.hpp"
+#include "edit/dimension_mend.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -7,10 +7,10 @@
 #include "core/plan/plan_check.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/spec/spec_check.hpp"
-#include "gui/model/dimension_candidates.hpp"
-#include "gui/model/dimension_put.hpp"
+#include "edit/dimension_candidates.hpp"
+#include "edit/dimension_put.hpp"
 
-namespace orrery::gui {
+namespace orrery {
 namespace {
 
 /// The first rule that the run breaks, with its numbers; empty where it is valid.
@@ -150,4 +150,4 @@ bool settle(const PlannedRun& before, PlannedRun& run, Dimension fixed, std::str
   return false;
 }
 
-}  // namespace orrery::gui
+}  // namespace orrery

@@ -1,16 +1,12 @@
-#include "gui/model/lesson.hpp"
+#include "edit/lesson.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
-#include <sstream>
 
-#include "core/base/nearest.hpp"
 #include "core/base/toml_reader.hpp"
 
-namespace orrery::gui {
+namespace orrery {
 namespace {
 
 constexpr std::uint64_t newest_schema = 1;
@@ -19,30 +15,7 @@ const std::vector<std::string_view> kind_names{"which", "number", "reach"};
 const std::vector<std::string_view> ends{"least", "most"};
 const std::vector<std::string_view> view_names{"timeline", "memory", "topology", "graph", "moves"};
 
-std::vector<std::string> keys_of_dimensions() {
-  std::vector<std::string> out{"mesh.order"};
-  for (std::size_t i = 0; i < dimension_count; ++i) out.emplace_back(info(static_cast<Dimension>(i)).key);
-  return out;
-}
-
-/// A number, or the name of a choice.
-std::optional<std::uint64_t> value_named(Dimension d, const std::string& text, std::string& why) {
-  std::uint64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_number = failure == std::errc{} && end == text.data() + text.size();
-  if (info(d).form != DimensionForm::choice) {
-    if (!is_number) why = fmt::format("{} takes a whole number, not \"{}\"", info(d).key, text);
-    return is_number ? std::optional(number) : std::nullopt;
-  }
-  std::vector<std::string> names;
-  for (std::uint64_t v = 0; v < info(d).names().size(); ++v) names.push_back(text_of(d, v));
-  const auto at = std::find(names.begin(), names.end(), text);
-  if (at != names.end()) return static_cast<std::uint64_t>(at - names.begin());
-  why = fmt::format("{} is one of {}, not \"{}\"", info(d).key, fmt::join(names, ", "), text);
-  return std::nullopt;
-}
-
-bool read_changes(TomlTable& table, const char* key, std::vector<PlanChange>& into) {
+bool read_changes(TomlTable& table, const char* key, std::vector<LessonChange>& into) {
   std::vector<std::string> texts;
   if (!table.has(key)) return true;
   if (!table.read(key, texts, 32)) return false;
@@ -111,40 +84,6 @@ LessonQuestion read_question(TomlTable& table) {
 
 }  // namespace
 
-std::optional<PlanChange> plan_change(const std::string& text, std::string& why) {
-  std::istringstream in(text);
-  std::string key, word;
-  std::vector<std::string> words;
-  in >> key;
-  while (in >> word) words.push_back(word);
-  PlanChange out;
-  if (key == "mesh.order") {
-    for (const std::string& name : words) {
-      const auto axis = axis_named(name);
-      if (!axis) {
-        why = fmt::format("no axis is named \"{}\": there are {}", name, plan_axes_text());
-        return std::nullopt;
-      }
-      out.order.push_back(*axis);
-    }
-    if (out.order.empty()) why = "mesh.order names the axes, outermost first";
-    return out.order.empty() ? std::nullopt : std::optional(std::move(out));
-  }
-  const std::vector<std::string> keys = keys_of_dimensions();
-  const auto at = std::find(keys.begin() + 1, keys.end(), key);
-  if (at == keys.end() || words.size() != 1) {
-    why = at == keys.end() ? fmt::format("nothing that a lesson turns is named \"{}\"; nearest: {}", key,
-                                         fmt::join(nearest(key, keys, 2), ", "))
-                           : fmt::format("\"{}\" is not a key and its value, as in \"mesh.tensor 4\"", text);
-    return std::nullopt;
-  }
-  out.dimension = static_cast<Dimension>(at - keys.begin() - 1);
-  const auto value = value_named(*out.dimension, words.front(), why);
-  if (!value) return std::nullopt;
-  out.value = *value;
-  return out;
-}
-
 std::vector<std::filesystem::path> lesson_files(const std::filesystem::path& data) {
   std::vector<std::filesystem::path> out;
   std::error_code failure;
@@ -156,8 +95,8 @@ std::vector<std::filesystem::path> lesson_files(const std::filesystem::path& dat
   return out;
 }
 
-std::optional<Lesson> read_lesson(const std::filesystem::path& file, Diagnostics& d) {
-  auto root = open_toml(file, d);
+std::optional<Lesson> parse_lesson(std::string text, const std::filesystem::path& file, Diagnostics& d) {
+  auto root = parse_toml(std::move(text), file.string(), d);
   if (!root || !read_schema(*root, "lesson", newest_schema)) return std::nullopt;
   const std::size_t before = d.size();
   Lesson out;
@@ -182,4 +121,9 @@ std::optional<Lesson> read_lesson(const std::filesystem::path& file, Diagnostics
   return d.size() == before ? std::optional(std::move(out)) : std::nullopt;
 }
 
-}  // namespace orrery::gui
+std::optional<Lesson> read_lesson(const std::filesystem::path& file, Diagnostics& d) {
+  auto text = read_text(file, d);
+  return text ? parse_lesson(std::move(*text), file, d) : std::nullopt;
+}
+
+}  // namespace orrery

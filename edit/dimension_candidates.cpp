@@ -1,8 +1,8 @@
-#include "gui/model/dimension_candidates.hpp"
+#include "edit/dimension_candidates.hpp"
 
 #include <algorithm>
 
-namespace orrery::gui {
+namespace orrery {
 namespace {
 
 std::vector<std::uint64_t> divisors_of(std::uint64_t n) {
@@ -98,4 +98,4 @@ std::vector<std::uint64_t> candidates(const PlannedRun& run, Dimension d) {
   return {};
 }
 
-}  // namespace orrery::gui
+}  // namespace orrery

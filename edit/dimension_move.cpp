@@ -1,4 +1,4 @@
-#include "gui/model/dimension_move.hpp"
+#include "edit/dimension_move.hpp"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include "core/plan/plan_file.hpp"
 #include "core/spec/library.hpp"
 #include "core/spec/spec_files.hpp"
-#include "gui/model/dimension_candidates.hpp"
-#include "gui/model/dimension_mend.hpp"
-#include "gui/model/dimension_put.hpp"
+#include "edit/dimension_candidates.hpp"
+#include "edit/dimension_mend.hpp"
+#include "edit/dimension_put.hpp"
 
-namespace orrery::gui {
+namespace orrery {
 namespace {
 
 /// What changed besides the dimension itself, in the words of plan files.
@@ -159,4 +159,4 @@ std::optional<Move> with_cluster(const PlannedRun& given, ClusterSpec cluster, c
   return out;
 }
 
-}  // namespace orrery::gui
+}  // namespace orrery

@@ -1,0 +1,131 @@
+#include "edit/lesson_changes.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "core/base/nearest.hpp"
+#include "edit/dimension_move.hpp"
+
+namespace orrery {
+namespace {
+
+std::vector<std::string> keys_of_dimensions() {
+  std::vector<std::string> out{"mesh.order"};
+  for (std::size_t i = 0; i < dimension_count; ++i) out.emplace_back(info(static_cast<Dimension>(i)).key);
+  return out;
+}
+
+/// A number, or the name of a choice.
+std::optional<std::uint64_t> value_named(Dimension d, const std::string& text, std::string& why) {
+  std::uint64_t number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_number = failure == std::errc{} && end == text.data() + text.size();
+  if (info(d).form != DimensionForm::choice) {
+    if (!is_number) why = fmt::format("{} takes a whole number, not \"{}\"", info(d).key, text);
+    return is_number ? std::optional(number) : std::nullopt;
+  }
+  std::vector<std::string> names;
+  for (std::uint64_t v = 0; v < info(d).names().size(); ++v) names.push_back(text_of(d, v));
+  const auto at = std::find(names.begin(), names.end(), text);
+  if (at != names.end()) return static_cast<std::uint64_t>(at - names.begin());
+  why = fmt::format("{} is one of {}, not \"{}\"", info(d).key, fmt::join(names, ", "), text);
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<LessonChange> plan_change(const std::string& text, std::string& why) {
+  std::istringstream in(text);
+  std::string key, word;
+  std::vector<std::string> words;
+  in >> key;
+  while (in >> word) words.push_back(word);
+  LessonChange out;
+  if (key == "mesh.order") {
+    for (const std::string& name : words) {
+      const auto axis = axis_named(name);
+      if (!axis) {
+        why = fmt::format("no axis is named \"{}\": there are {}", name, plan_axes_text());
+        return std::nullopt;
+      }
+      out.order.push_back(*axis);
+    }
+    if (out.order.empty()) why = "mesh.order names the axes, outermost first";
+    return out.order.empty() ? std::nullopt : std::optional(std::move(out));
+  }
+  const std::vector<std::string> keys = keys_of_dimensions();
+  const auto at = std::find(keys.begin() + 1, keys.end(), key);
+  if (at == keys.end() || words.size() != 1) {
+    why = at == keys.end() ? fmt::format("nothing that a lesson turns is named \"{}\"; nearest: {}", key,
+                                         fmt::join(nearest(key, keys, 2), ", "))
+                           : fmt::format("\"{}\" is not a key and its value, as in \"mesh.tensor 4\"", text);
+    return std::nullopt;
+  }
+  out.dimension = static_cast<Dimension>(at - keys.begin() - 1);
+  const auto value = value_named(*out.dimension, words.front(), why);
+  if (!value) return std::nullopt;
+  out.value = *value;
+  return out;
+}
+
+PlannedRun in_order(PlannedRun run, const std::vector<Axis>& order) {
+  const auto place = [&](Axis axis) {
+    return std::find(order.begin(), order.end(), axis) - order.begin();  // behind them all where it is not named
+  };
+  std::stable_sort(run.plan.mesh.axes.begin(), run.plan.mesh.axes.end(),
+                   [&](const MeshAxis& a, const MeshAxis& b) { return place(a.axis) < place(b.axis); });
+  run.plan.placement.clear();
+  return run;
+}
+
+std::optional<PlannedRun> with_swapped_devices(PlannedRun run, std::uint32_t one, std::uint32_t other,
+                                               std::string& why) {
+  const std::uint64_t devices = run.cluster->devices();
+  if (one >= devices || other >= devices) {
+    why = fmt::format("the plan's cluster has {} devices, and this is number {}", devices, std::max(one, other));
+    return std::nullopt;
+  }
+  std::vector<std::uint32_t>& placement = run.plan.placement;
+  if (placement.empty()) {
+    for (std::uint32_t r = 0; r < run.plan.mesh.size(); ++r) placement.push_back(r);
+  }
+  bool any = false;
+  for (std::uint32_t& device : placement) {
+    any = any || device == one || device == other;
+    device = device == one ? other : device == other ? one : device;
+  }
+  if (!any) {
+    why = "neither device runs a rank";
+    return std::nullopt;
+  }
+  // What is back where it began needs no list.
+  bool plain = true;
+  for (std::uint32_t r = 0; r < placement.size(); ++r) plain = plain && placement[r] == r;
+  if (plain) placement.clear();
+  return run;
+}
+
+std::optional<PlannedRun> with_changes(PlannedRun run, const std::vector<LessonChange>& changes, std::string& why) {
+  for (const LessonChange& c : changes) {
+    if (!c.dimension) {
+      run = in_order(std::move(run), c.order);
+    } else if (value_of(run, *c.dimension) != c.value) {
+      auto move = moved(run, *c.dimension, c.value, why);
+      if (!move) return std::nullopt;
+      run = std::move(move->run);
+    }
+  }
+  for (const LessonChange& c : changes) {
+    if (c.dimension && value_of(run, *c.dimension) != c.value) {
+      why = fmt::format("{} {} is undone by a change after it", info(*c.dimension).key, text_of(*c.dimension, c.value));
+      return std::nullopt;
+    }
+  }
+  return run;
+}
+
+}  // namespace orrery

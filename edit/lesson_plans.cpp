@@ -1,0 +1,42 @@
+#include "edit/lesson_plans.hpp"
+
+#include <fmt/format.h>
+
+namespace orrery {
+
+std::size_t try_lesson_plans(const Lesson& lesson, const PlannedRun& start, const std::string& file, Diagnostics& d) {
+  std::size_t tried = 0;
+  std::size_t number = 0;  // of the step
+  const auto attempt = [&](const PlannedRun& from, const std::vector<LessonChange>& changes, std::string_view what) {
+    std::string why;
+    auto run = with_changes(from, changes, why);
+    ++tried;
+    if (!run) {
+      Diagnostic m;
+      m.file = file;
+      m.code = "lesson.change";
+      m.message = fmt::format("step {}: {} cannot be: {}", number, what, why);
+      d.add(std::move(m));
+    }
+    return run;
+  };
+  for (const LessonStep& step : lesson.steps) {
+    ++number;
+    const auto base = attempt(start, step.changes, "its plan");
+    if (!base || !step.question) continue;
+    const LessonQuestion& q = *step.question;
+    switch (q.kind) {
+      case LessonQuestion::Kind::which:
+        for (const LessonOption& o : q.options) attempt(*base, o.changes, fmt::format("the plan of \"{}\"", o.text));
+        break;
+      case LessonQuestion::Kind::number:
+        attempt(*base, q.changes, "the plan whose number is asked for");
+        if (q.over) attempt(*base, *q.over, "the plan that it is divided by");
+        break;
+      case LessonQuestion::Kind::reach: attempt(*base, q.solution, "the solution"); break;
+    }
+  }
+  return tried;
+}
+
+}  // namespace orrery
