@@ -15,6 +15,7 @@
 #include "cli/table.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
+#include "sim/net/cluster_fabric.hpp"
 
 namespace orrery {
 namespace {
@@ -84,12 +85,10 @@ Fabric fabric_for_cluster(const Library& library, const std::string& reference, 
            {fmt::format("{} nodes of {} would do.", (cluster.devices() + spec.node.gpus - 1) / spec.node.gpus,
                         spec.node.gpus)});
   }
-  const bool unlike =
-      cluster.nodes > 1 ? spec.node.gpus != cluster.devices_per_node : spec.node.gpus < cluster.devices_per_node;
-  if (unlike) {
+  if (!same_boxes(spec, cluster)) {
     refuse("cli.fabric",
            fmt::format("nodes of {} have {} GPUs, and those of the plan's cluster {}", printable(spec.name),
-                       spec.node.gpus, cluster.devices_per_node),
+                       spec.node.gpus, fmt::join(box_sizes(cluster), " or ")),
            {"Both must be of the same boxes: prices come from the cluster, shares of links from the fabric."});
   }
   return std::move(*fabric);

@@ -88,6 +88,12 @@ std::string heading_text(const PlannedRun& run, const std::string& calibration, 
   return out;
 }
 
+std::string unfit_text(const std::string& plan, const Report& r) {
+  if (r.fits) return "";
+  return fmt::format("\n  {} does not fit in memory (above): exit status 1\n",
+                     plan.empty() ? "the plan" : printable(plan));
+}
+
 std::string memory_text(const Report& r) {
   std::string out;
   const double capacity = static_cast<double>(r.memory_capacity_bytes.value_or(r.peak_memory_bytes));

@@ -25,6 +25,10 @@ namespace orrery {
 /// capacity, and the time of each kind of operation.
 [[nodiscard]] std::string report_text(const Report&);
 
+/// The last line of a step that does not fit: why the exit status is 1, which the tables above say by stage and tier.
+/// Empty where it fits.
+[[nodiscard]] std::string unfit_text(const std::string& plan, const Report&);
+
 /// One line per pipeline stage: peak, share of the capacity as a bar, and what
 /// it consists of.  More than 16 stages show the first and last eight.
 [[nodiscard]] std::string memory_text(const Report&);

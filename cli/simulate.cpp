@@ -248,7 +248,7 @@ class SimulateVerb final : public Verb {
       } else if (trace_) {
         out += fmt::format("  timeline of {} in {}\n", counted(written, "rank"), *trace_);
       }
-      print(out);
+      print(out + unfit_text(loaded.run.plan.name, report));
     }
     return report.fits && !stopped ? status_fine : status_no;
   }

@@ -16,10 +16,7 @@ std::optional<FabricSpec> read_fabric(const Library& library, const std::string&
   return text ? parse_fabric(*text, file->string(), d) : std::nullopt;
 }
 
-bool has_place(const FabricSpec& f, const ClusterSpec& c) {
-  if (f.gpus() < c.devices()) return false;
-  return c.nodes > 1 ? f.node.gpus == c.devices_per_node : f.node.gpus >= c.devices_per_node;
-}
+bool has_place(const FabricSpec& f, const ClusterSpec& c) { return f.gpus() >= c.devices() && same_boxes(f, c); }
 
 Fabric fabric_of(const FabricRequest& request, const Library& library) {
   const ClusterSpec& cluster = *request.prediction->run.cluster;

@@ -9,6 +9,7 @@
 #include "core/record/summarize.hpp"
 #include "sim/des/machine.hpp"
 #include "sim/des/rank_totals.hpp"
+#include "sim/net/cluster_fabric.hpp"
 
 namespace orrery {
 
@@ -41,7 +42,7 @@ void require_disjoint(const std::vector<FabricJob>& jobs, const Fabric& fabric) 
     const ClusterSpec& cluster = job.costs->cluster();
     ORRERY_ASSERT(job.gpus.size() == job.program->mesh.size(), job.gpus.size());
     ORRERY_ASSERT(fabric.spec().gpus() >= cluster.devices(), fabric.gpus(), cluster.devices());
-    ORRERY_ASSERT(cluster.nodes == 1 || fabric.spec().node.gpus == cluster.devices_per_node, fabric.spec().node.gpus);
+    ORRERY_ASSERT(same_boxes(fabric.spec(), cluster), fabric.spec().node.gpus, cluster.devices_per_node);
     ORRERY_ASSERT(!job.costs->core_sharing(), cluster.devices());
     for (const std::uint32_t g : job.gpus) {
       ORRERY_ASSERT(g < cluster.devices() && !taken[g], g);

@@ -9,6 +9,7 @@
 #include "core/record/summarize.hpp"
 #include "sim/des/machine.hpp"
 #include "sim/des/rank_totals.hpp"
+#include "sim/net/cluster_fabric.hpp"
 
 namespace orrery {
 
@@ -78,9 +79,7 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
     const FabricSpec& spec = options.fabric->fabric->spec();
     const ClusterSpec& cluster = costs.cluster();
     ORRERY_ASSERT(spec.gpus() >= cluster.devices(), spec.gpus(), cluster.devices());
-    ORRERY_ASSERT(
-        cluster.nodes > 1 ? spec.node.gpus == cluster.devices_per_node : spec.node.gpus >= cluster.devices_per_node,
-        spec.node.gpus, cluster.devices_per_node);
+    ORRERY_ASSERT(same_boxes(spec, cluster), spec.node.gpus, cluster.devices_per_node);
     traffic.emplace(*options.fabric, program, costs, run.plan.placement);
   }
   std::optional<Folding> folding;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/spec/node_kinds.hpp"
 
@@ -111,6 +112,27 @@ FabricSpec cluster_fabric(const ClusterSpec& cluster) {
   FabricSpec f = fabric_of_equal(widest);
   f.other_nodes = shares_of(cluster, widest);
   return f;
+}
+
+std::vector<std::uint32_t> box_sizes(const ClusterSpec& cluster) {
+  std::vector<std::uint32_t> out{cluster.devices_per_node};
+  std::optional<Bandwidth> inside;  // of the last level that the box holds
+  std::uint64_t devices = 1;
+  for (const NetworkLevel& level : cluster.levels) {
+    devices *= level.size;
+    if (devices > cluster.devices_per_node) {
+      if (!inside || level.bandwidth < *inside) break;
+      if (level.size > 1) out.push_back(static_cast<std::uint32_t>(devices));
+    }
+    inside = level.bandwidth;
+  }
+  return out;
+}
+
+bool same_boxes(const FabricSpec& fabric, const ClusterSpec& cluster) {
+  const std::vector<std::uint32_t> sizes = box_sizes(cluster);
+  if (sizes.back() == cluster.devices() && fabric.node.gpus >= sizes.back()) return true;
+  return std::find(sizes.begin(), sizes.end(), fabric.node.gpus) != sizes.end();
 }
 
 }  // namespace orrery

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "core/spec/cluster_spec.hpp"
 #include "sim/net/fabric_spec.hpp"
 
@@ -18,5 +21,13 @@ namespace orrery {
 /// Nodes of several kinds have their own share of the widest links; units above nodes are as wide as the widest nodes
 /// would have them.
 [[nodiscard]] FabricSpec cluster_fabric(const ClusterSpec&);
+
+/// How many GPUs a node of a fabric may have for this cluster: those of the cluster's node, and what levels outside it
+/// join that are no narrower than the node's own, such as the trays of a rack by NVLink.
+[[nodiscard]] std::vector<std::uint32_t> box_sizes(const ClusterSpec&);
+
+/// Whether the fabric's nodes are boxes of the cluster: GPUs have the same numbers in both, and prices of the one go
+/// with links of the other.  Where one box holds the whole cluster, the fabric's may be larger.
+[[nodiscard]] bool same_boxes(const FabricSpec&, const ClusterSpec&);
 
 }  // namespace orrery

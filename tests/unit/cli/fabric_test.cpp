@@ -129,6 +129,12 @@ TEST_CASE("a fabric that is not the cluster's is refused", "[unit][cli]") {
   const Ran other = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric dragonfly-72");
   CHECK(other.status == 2);
   CHECK(other.err.find("[cli.fabric]") != std::string::npos);
+  const Ran trays = run(ORRERY_PROGRAM, "simulate " + plan + " --cluster gb200-nvl72 --fabric " + fabric);
+  CHECK(trays.status == 2);
+  CHECK(
+      trays.err ==
+      "error: nodes of DGX H100 SuperPOD, 1024 GPUs have 8 GPUs, and those of the plan's cluster 4 or 64 [cli.fabric]\n"
+      "  Both must be of the same boxes: prices come from the cluster, shares of links from the fabric.\n");
   const Ran unknown = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric dgx");
   CHECK(unknown.status == 2);
   CHECK(unknown.err ==
@@ -141,4 +147,15 @@ TEST_CASE("a fabric that is not the cluster's is refused", "[unit][cli]") {
   const Ran alone = run(ORRERY_PROGRAM, "simulate " + plan + " --routes hashed");
   CHECK(alone.status == 2);
   CHECK(alone.err == "error: --routes goes with --fabric only [cli.fabric]\n");
+}
+
+// Sixteen trays of four are sixteen nodes of the cluster and one box of the fabric: nothing leaves its NVLinks.
+TEST_CASE("racks that NVLink joins are nodes of a fabric", "[unit][cli]") {
+  const json step =
+      json::parse(run(ORRERY_PROGRAM, "simulate " + plan + " --cluster gb200-nvl72 --fabric gb200-nvl72 --json").out);
+  // A GPU's tensor traffic meets its own messages between stages there, for less than a hundredth of the step.
+  CHECK(step["step_time_s"].get<double>() >= step["unshared_step_time_s"].get<double>());
+  CHECK(step["step_time_s"].get<double>() < 1.01 * step["unshared_step_time_s"].get<double>());
+  REQUIRE(!step["links"].empty());
+  for (const auto& l : step["links"]) CHECK(l["name"].get<std::string>().find("nvswitch") != std::string::npos);
 }

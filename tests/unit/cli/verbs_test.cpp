@@ -127,6 +127,9 @@ TEST_CASE("a plan that does not fit is answered in full, with status 1", "[unit]
   CHECK(ran.status == 1);
   CHECK(ran.out.find("step time") != std::string::npos);
   CHECK(ran.out.find("DOES NOT FIT") != std::string::npos);
+  const std::string last = "\n  the plan does not fit in memory (above): exit status 1\n";
+  REQUIRE(ran.out.size() > last.size());
+  CHECK(ran.out.substr(ran.out.size() - last.size()) == last);
   const Ran why = orrery_run("explain " + folder.file("large.toml") + " --json");
   CHECK(why.status == 1);
   CHECK(json::parse(why.out).contains("smallest_fix"));

@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "sim/net/cluster_fabric.hpp"
 #include "sim/net/fabric.hpp"
 
 using namespace orrery;
@@ -398,4 +399,40 @@ TEST_CASE("other nodes of a fabric have their share of each kind of link", "[uni
         "    8 | first = 3\n"
         "      |         ^\n"
         "  They are nodes 3 to 4; the fabric has nodes 0 to 3.\n");
+}
+
+// Trays of 4 on one NVLink rack of 64, eight racks on narrower cables: a tray or a rack is a box, all racks are none.
+TEST_CASE("a box is a node, or what no narrower level joins it to", "[unit][net]") {
+  const auto level = [](std::uint32_t size, double bandwidth) {
+    NetworkLevel l;
+    l.size = size;
+    l.bandwidth = Bandwidth::of(bandwidth);
+    return l;
+  };
+  ClusterSpec racks;
+  racks.nodes = 128;
+  racks.devices_per_node = 4;
+  racks.levels = {level(4, 900e9), level(16, 900e9), level(8, 50e9)};
+  CHECK(box_sizes(racks) == std::vector<std::uint32_t>{4, 64});
+  FabricSpec fabric;
+  for (const auto& [gpus, fits] : std::vector<std::pair<std::uint32_t, bool>>{
+           {1, false}, {4, true}, {8, false}, {64, true}, {72, false}, {512, false}}) {
+    CAPTURE(gpus);
+    fabric.node.gpus = gpus;
+    CHECK(same_boxes(fabric, racks) == fits);
+  }
+  // One rack has its place in a larger one.
+  racks.nodes = 16;
+  racks.levels.back().size = 1;
+  fabric.node.gpus = 72;
+  CHECK(same_boxes(fabric, racks));
+  // Nodes on narrower cables, and nodes of one device, are boxes alone.
+  ClusterSpec nodes;
+  nodes.nodes = 16;
+  nodes.devices_per_node = 8;
+  nodes.levels = {level(8, 450e9), level(16, 50e9)};
+  CHECK(box_sizes(nodes) == std::vector<std::uint32_t>{8});
+  nodes.devices_per_node = 1;
+  nodes.levels = {level(16, 1e9)};
+  CHECK(box_sizes(nodes) == std::vector<std::uint32_t>{1});
 }
