@@ -142,6 +142,7 @@ class SimulateVerb final : public Verb {
                     : all            ? SimulateOptions::Ranks::all
                                      : SimulateOptions::Ranks::classes;
     options.critical_path = critical_path_;
+    options.exposed = true;
     if (noise_ > 0.0) options.noise = Noise{seed_, noise_};
     if (stragglers_ > loaded.program.mesh.size()) {
       refuse("cli.stragglers",
@@ -170,7 +171,7 @@ class SimulateVerb final : public Verb {
         SimulateOptions alone = options;
         alone.fabric.reset();
         alone.trace = SimulateOptions::Ranks::none;
-        alone.critical_path = false;
+        alone.critical_path = alone.exposed = false;
         unshared = simulate(loaded.run, loaded.program, cost_model(loaded), alone).report;
       }
       result = simulate(loaded.run, loaded.program, cost_model(loaded), options);
@@ -201,6 +202,10 @@ class SimulateVerb final : public Verb {
       json["events"] = result.events;
       json["history_hash"] = fmt::format("{:016x}", result.history_hash);
       json["rank_classes"] = result.rank_classes;
+      json["exposed_operations"] = nlohmann::ordered_json::array();
+      for (const ExposedOperation& e : result.exposed) {
+        json["exposed_operations"].push_back({{"name", e.name}, {"time_s", e.time.base()}});
+      }
       if (result.link_classes) {
         json["link_classes"] = *result.link_classes;
         json["flow_classes"] = *result.flow_classes;
@@ -222,6 +227,11 @@ class SimulateVerb final : public Verb {
     } else {
       std::string out = heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
                         resolutions_text(loaded.resolved) + "\n" + report_text(report);
+      Table exposed({"<exposed communication", "time", "of the step"});
+      for (const ExposedOperation& e : result.exposed) {
+        exposed.row({e.name, short_text(e.time), percent(e.time / report.step_time)});
+      }
+      if (!result.exposed.empty()) out += "\n" + exposed.str();
       if (fabric) {
         out += fmt::format("\n  {} with every link to itself; sharing them costs {}\n\n",
                            short_text(unshared->step_time), percent(report.step_time / unshared->step_time - 1.0));

@@ -139,6 +139,11 @@ Simulation simulate(const PlannedRun& run, const Program& program, const CostMod
   simulation.report =
       summarize(run, program, timing.trace, prices.concurrent_lanes,
                 folding ? std::span<const std::uint32_t>(classes.ranks) : std::span<const std::uint32_t>());
+  if (options.exposed) {
+    simulation.exposed =
+        exposed_operations(program, timing.trace, prices.concurrent_lanes,
+                           folding ? std::span<const std::uint32_t>(classes.ranks) : std::span<const std::uint32_t>());
+  }
   auto& assumptions = simulation.report.assumptions;
   assumptions.push_back(shared ? "communications share the links of " + options.fabric->fabric->spec().name
                                : std::string("every message has its link to itself"));

@@ -13,6 +13,7 @@
 #include "sim/cost/cost_model.hpp"
 #include "sim/cost/prices.hpp"
 #include "sim/des/critical_path.hpp"
+#include "sim/des/exposed_operations.hpp"
 #include "sim/des/perturbation.hpp"
 #include "sim/des/rank_classes.hpp"
 #include "sim/des/shared_network.hpp"
@@ -52,6 +53,7 @@ struct SimulateOptions {
   std::optional<FabricRoutes> fabric = {};  ///< communications share its links
   std::optional<Stragglers> stragglers = {};
   std::vector<SlowRank> slow = {};
+  bool exposed = false;        ///< say which groups' communication is exposed
   bool critical_path = false;  ///< find it, and what faster ops and links would bring
   SimulationProgress progress = {};
 };
@@ -66,6 +68,7 @@ struct Simulation {
   /// counted where links are shared and ranks are folded.
   std::uint32_t rank_classes = 0;
   std::optional<std::uint32_t> link_classes, flow_classes;
+  std::vector<ExposedOperation> exposed;  ///< where SimulateOptions::exposed asks for it
   std::optional<CriticalPath> critical_path;
   std::vector<Gain> gains;
 };

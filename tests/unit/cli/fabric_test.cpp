@@ -48,6 +48,11 @@ TEST_CASE("a step over a fabric says which links are busiest, and what sharing t
     CHECK(l["utilization"].get<double>() <= before + 1e-9);
     before = l["utilization"].get<double>();
   }
+  // What groups' communication leaves compute waiting, one by one, is what the report says of all.
+  REQUIRE(report["exposed_operations"].size() > 2);
+  double exposed = 0.0;
+  for (const auto& e : report["exposed_operations"]) exposed += e["time_s"].get<double>();
+  CHECK(exposed == Approx(report["exposed_communication_s"].get<double>()).epsilon(1e-9));
   // Full bandwidth, and rails: nothing is shared that the prices do not know.
   CHECK(report["step_time_s"].get<double>() >= report["unshared_step_time_s"].get<double>());
   const Ran text = run(ORRERY_PROGRAM, "simulate " + plan + " --fabric " + fabric);
