@@ -16,6 +16,7 @@
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
 #include "core/base/units_text.hpp"
+#include "core/program/op_count.hpp"
 #include "core/record/chrome_trace.hpp"
 #include "core/record/report_file.hpp"
 #include "planner/least_anywhere.hpp"
@@ -35,9 +36,7 @@ constexpr double most_bytes = 2e9;
 /// Ops of one step on all ranks.
 std::uint64_t step_ops(const Program& program) {
   std::uint64_t sum = 0;
-  for (const RankClass& c : program.classes) {
-    for (const Slot& slot : c.step) sum += std::uint64_t{slot.repeat} * program[slot.block].ops.size();
-  }
+  for (const RankClass& c : program.classes) sum += op_count(program, c.step);
   return sum * (program.mesh.size() / program.classes.size());
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/program/op_count.hpp"
 #include "core/record/summarize.hpp"
 
 namespace orrery {
@@ -83,11 +84,7 @@ void add_errors(Sums& sums, const Program& program, const RankTrace& predicted, 
 }  // namespace
 
 std::size_t step_ops(const Program& program, Rank rank) {
-  std::size_t ops = 0;
-  for (const Slot& slot : program.classes[class_of(program, rank)].step) {
-    ops += program[slot.block].ops.size() * slot.repeat;
-  }
-  return ops;
+  return op_count(program, program.classes[class_of(program, rank)].step);
 }
 
 Comparison compare(const Trace& predicted, const Trace& measured, const Program* program, const Tolerance& tolerance) {

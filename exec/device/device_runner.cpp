@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/op_count.hpp"
 #include "core/record/live_memory.hpp"
 #include "core/record/traffic.hpp"
 #include "exec/run/op_operands.hpp"
@@ -150,8 +151,7 @@ void DeviceRunner::issue_all(std::uint64_t step, std::uint64_t data_step) {
   const auto began = std::chrono::steady_clock::now();
   progress_.list.reset();
   progress_.step.store(step, std::memory_order_relaxed);
-  std::size_t ops = 0;
-  for (const Slot& slot : slots) ops += program_[slot.block].ops.size() * slot.repeat;
+  const std::size_t ops = op_count(program_, slots);
   times_.assign(ops, {});
   while (starts_.size() < ops) {
     starts_.push_back(device_.make_event());

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/op_count.hpp"
 #include "core/program/tail_history.hpp"
 #include "exec/run/op_text.hpp"
 
@@ -97,9 +98,7 @@ void RankRunner::walk(std::uint64_t step, std::uint64_t data_step) {
   progress_.list.reset();
   for (LaneProgress& lane : progress_.lanes) lane.reset();
   progress_.step.store(step, std::memory_order_relaxed);
-  std::size_t ops = 0;
-  for (const Slot& slot : list(step)) ops += program_[slot.block].ops.size() * slot.repeat;
-  times_.assign(ops, {});
+  times_.assign(op_count(program_, list(step)), {});
   lanes_.empty() ? walk_serially(data_step) : issue_all(data_step);
 }
 

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "core/program/op_count.hpp"
 #include "core/program/totals.hpp"
 #include "tests/unit/core/program/sample.hpp"
 
@@ -90,6 +91,8 @@ TEST_CASE("ops are visited in list order with running numbers, layers step by st
   // Block 0 at layers 5, 3, 1; a slot that repeats no times runs nothing; then block 1.
   CHECK(seen == decltype(seen){
                     {0, 0, 5, 1}, {1, 0, 5, 1}, {0, 1, 3, 1}, {1, 1, 3, 1}, {0, 2, 1, 1}, {1, 2, 1, 1}, {0, 3, 7, 2}});
+  CHECK(op_count(p, slots) == 7);  // 3 * 2 + 0 * 1 + 1 * 1
+  CHECK(op_count(p, {}) == 0);
 }
 
 TEST_CASE("an instance has only the numbers its scope distinguishes", "[program]") {
