@@ -223,7 +223,7 @@ TEST_CASE("cli.kind: what cannot be shown or recognised", "[error]") {
         folder.file("empty") +
             ": error: this is no file of ours [cli.kind]\n"
             "  A TOML file of ours has a table [model], [workload], "
-            "[device], [cluster], [fabric] or [plan], or is a calibration.\n");
+            "[device], [cluster], [fabric], [plan] or [[step]] (a lesson), or is a calibration.\n");
 }
 
 TEST_CASE("file.open: a device has no end", "[error]") {
