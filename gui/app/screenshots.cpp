@@ -5,6 +5,7 @@
 #include <QDockWidget>
 #include <QElapsedTimer>
 #include <QPushButton>
+#include <QThread>
 #include <QToolButton>
 #include <cstdio>
 #include <functional>
@@ -31,6 +32,7 @@ bool wait_for(const std::function<bool()>& holds, int milliseconds = 120'000) {
   while (!holds()) {
     if (timer.elapsed() > milliseconds) return false;
     QCoreApplication::processEvents(QEventLoop::AllEvents, 20);
+    QThread::msleep(5);  // what runs here meanwhile, to be measured, needs the core
   }
   QCoreApplication::processEvents();
   return true;
