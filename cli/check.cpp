@@ -177,14 +177,17 @@ class CheckVerb final : public Verb {
         return {};
       case FileKind::lesson:
         if (const auto l = parse_lesson(text, file_, d)) {
-          const auto start = read_plan_file(l->plan, library, flags_.gpus, d);
+          Diagnostics of_plan;
+          const auto start = read_plan_file(l->plan, library, flags_.gpus, of_plan);
+          d.add_from(l->origin, "plan", of_plan);
           if (!start) return {};
           if (!start->cluster) {
-            d.error("lesson.plan", fmt::format("{} names no cluster, so nothing can be predicted", l->plan.string()),
+            d.error(l->origin, "plan", "lesson.plan",
+                    fmt::format("{} names no cluster, so nothing can be predicted", l->plan.string()),
                     {"Write cluster = \"...\" into the plan."});
             return {};
           }
-          const std::size_t plans = try_lesson_plans(*l, *start, file_, d);
+          const std::size_t plans = try_lesson_plans(*l, *start, d);
           const auto questions = std::count_if(l->steps.begin(), l->steps.end(),
                                                [](const LessonStep& s) { return s.question.has_value(); });
           return fmt::format("{}, {}, {}, {} that can be", l->title, counted(l->steps.size(), "step"),

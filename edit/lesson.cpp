@@ -19,12 +19,14 @@ bool read_changes(TomlTable& table, const char* key, std::vector<LessonChange>& 
   std::vector<std::string> texts;
   if (!table.has(key)) return true;
   if (!table.read(key, texts, 32)) return false;
-  for (const std::string& text : texts) {
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const Position where = table.origin().position(fmt::format("{}.{}", table.path(key), i));
     std::string why;
-    if (auto change = plan_change(text, why)) {
+    if (auto change = plan_change(texts[i], why)) {
+      change->where = where;
       into.push_back(std::move(*change));
     } else {
-      table.error(key, "lesson.change", std::move(why));
+      table.diagnostics().error_at(table.origin(), where, "lesson.change", std::move(why));
       return false;
     }
   }
@@ -107,6 +109,7 @@ std::optional<Lesson> parse_lesson(std::string text, const std::filesystem::path
   std::string plan;
   root->read("plan", plan);
   out.plan = file.parent_path() / plan;
+  out.origin = root->origin();
   for (TomlTable& table : root->tables("step", 32)) {
     LessonStep& step = out.steps.emplace_back();
     table.read("text", step.text, Need::required, most_text);

@@ -54,6 +54,7 @@ struct LessonStep {
 struct Lesson {
   std::string name, title, goal, source;
   std::filesystem::path plan;  ///< from which every step starts
+  Origin origin;               ///< the file, for what is said of its plans
   std::vector<LessonStep> steps;
 };
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/diagnostics.hpp"
 #include "core/plan/mesh.hpp"
 #include "edit/dimension.hpp"
 
@@ -18,7 +19,7 @@ struct LessonChange {
   std::optional<Dimension> dimension;
   std::uint64_t value = 0;
   std::vector<Axis> order;  ///< where there is no dimension
-  friend bool operator==(const LessonChange&, const LessonChange&) = default;
+  Position where = {};      ///< in the lesson's file
 };
 /// Empty where the text says no such thing; `why` then says what it could say.
 [[nodiscard]] std::optional<LessonChange> plan_change(const std::string& text, std::string& why);

@@ -4,7 +4,22 @@
 
 namespace orrery {
 
-std::size_t try_lesson_plans(const Lesson& lesson, const PlannedRun& start, const std::string& file, Diagnostics& d) {
+namespace {
+
+/// The first change with which these no longer can be made; `changes` cannot.
+Position first_refused(const PlannedRun& from, const std::vector<LessonChange>& changes) {
+  std::vector<LessonChange> made;
+  std::string why;
+  for (const LessonChange& c : changes) {
+    made.push_back(c);
+    if (!with_changes(from, made, why)) return c.where;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::size_t try_lesson_plans(const Lesson& lesson, const PlannedRun& start, Diagnostics& d) {
   std::size_t tried = 0;
   std::size_t number = 0;  // of the step
   const auto attempt = [&](const PlannedRun& from, const std::vector<LessonChange>& changes, std::string_view what) {
@@ -12,11 +27,8 @@ std::size_t try_lesson_plans(const Lesson& lesson, const PlannedRun& start, cons
     auto run = with_changes(from, changes, why);
     ++tried;
     if (!run) {
-      Diagnostic m;
-      m.file = file;
-      m.code = "lesson.change";
-      m.message = fmt::format("step {}: {} cannot be: {}", number, what, why);
-      d.add(std::move(m));
+      d.error_at(lesson.origin, first_refused(from, changes), "lesson.change",
+                 fmt::format("step {}: {} cannot be: {}", number, what, why));
     }
     return run;
   };

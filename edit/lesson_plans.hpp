@@ -7,7 +7,8 @@
 namespace orrery {
 
 /// Tries every plan that a lesson names, of its steps, options, numbers and solutions, from the plan that it starts
-/// with; the number of plans.  One that cannot be is a diagnostic with the step and the reason (lesson.change).
-std::size_t try_lesson_plans(const Lesson&, const PlannedRun& start, const std::string& file, Diagnostics&);
+/// with; the number of plans.  One that cannot be is a diagnostic at the change that cannot be made, with the step and
+/// the reason (lesson.change).
+std::size_t try_lesson_plans(const Lesson&, const PlannedRun& start, Diagnostics&);
 
 }  // namespace orrery

@@ -44,6 +44,17 @@ void Diagnostics::error_at(const Origin& origin, Position where, std::string cod
        std::move(shown.pad)});
 }
 
+void Diagnostics::add_from(const Origin& origin, const std::string& key, const Diagnostics& found) {
+  for (Diagnostic m : found.list()) {
+    if (m.file.empty()) {
+      error(origin, key, std::move(m.code), std::move(m.message), std::move(m.details));
+    } else {
+      m.details.push_back(fmt::format("included from {}:{}", origin.file, origin.position(key).line));
+      add(std::move(m));
+    }
+  }
+}
+
 void Diagnostics::error(std::string code, std::string message, std::vector<std::string> details) {
   add({{}, {}, std::move(code), std::move(message), std::move(details), {}, {}});
 }

@@ -52,6 +52,9 @@ class Diagnostics {
   /// A mistake at a position in `origin`.
   void error_at(const Origin& origin, Position where, std::string code, std::string message,
                 std::vector<std::string> details = {});
+  /// Takes over what was found in a file that the value of `key` names, with a detail that says who names it; mistakes
+  /// that stand in no file are put at the key.
+  void add_from(const Origin& origin, const std::string& key, const Diagnostics& found);
   /// A mistake that stands in no file (a flag or an argument).
   void error(std::string code, std::string message, std::vector<std::string> details = {});
 

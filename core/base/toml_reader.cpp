@@ -344,15 +344,7 @@ std::vector<TomlTable> TomlTable::tables(std::string_view key, std::size_t most,
 }
 
 void TomlTable::add_from(std::string_view key, const Diagnostics& found) {
-  const Position at = origin().position(path(key));
-  for (Diagnostic d : found.list()) {
-    if (d.file.empty()) {
-      error(key, std::move(d.code), std::move(d.message), std::move(d.details));
-    } else {
-      d.details.push_back(fmt::format("included from {}:{}", origin().file, at.line));
-      diagnostics_->add(std::move(d));
-    }
-  }
+  diagnostics_->add_from(origin(), path(key), found);
 }
 
 void TomlTable::finish() {

@@ -105,8 +105,7 @@ class TomlTable {
 
   /// A mistake at a key of this table (at the table itself when the key is absent).
   void error(std::string_view key, std::string code, std::string message, std::vector<std::string> details = {});
-  /// Takes over what was found in a file that the value of `key` names, with a
-  /// detail that says who names it; mistakes that stand in no file are put at the key.
+  /// Takes over what was found in a file that the value of `key` names (Diagnostics::add_from).
   void add_from(std::string_view key, const Diagnostics& found);
   /// Reports every key that was never asked for.
   void finish();

@@ -48,15 +48,20 @@ TEST_CASE("a lesson with a mistake is refused with its place, or with the plan t
   };
   const Ran word = checked("plan.zero_stage 1", "plan.zero_stag 1");
   CHECK(word.status == 2);
-  const std::size_t line =
-      1 + static_cast<std::size_t>(std::count(
-              good.begin(), good.begin() + static_cast<std::ptrdiff_t>(good.find("plan.zero_stage 1")), '\n'));
-  CHECK(word.err.find("bad.toml:" + std::to_string(line) + ":") != std::string::npos);
+  const auto place_of = [&](const std::string& what) {
+    const std::size_t at = good.find(what);
+    REQUIRE(at != std::string::npos);
+    const auto end = good.begin() + static_cast<std::ptrdiff_t>(at);
+    return "bad.toml:" + std::to_string(1 + std::count(good.begin(), end, '\n')) + ":" +
+           std::to_string(at - good.rfind('\n', at)) + ":";
+  };
+  CHECK(word.err.find(place_of("\"plan.zero_stage 1\"")) != std::string::npos);
   CHECK(word.err.find("nearest: plan.zero_stage") != std::string::npos);
   CHECK(word.err.find("[lesson.change]") != std::string::npos);
 
   const Ran plan = checked("plan.zero_stage 1", "plan.zero_stage 7");
   CHECK(plan.status == 2);
+  CHECK(plan.err.find(place_of("\"plan.zero_stage 1\"")) != std::string::npos);
   CHECK(plan.err.find("step 1: the plan of \"1: optimizer states\" cannot be: ") != std::string::npos);
   CHECK(plan.err.find("[lesson.change]") != std::string::npos);
 
@@ -64,4 +69,19 @@ TEST_CASE("a lesson with a mistake is refused with its place, or with the plan t
   CHECK(file.status == 2);
   CHECK(file.err.find("none.toml") != std::string::npos);
   CHECK(file.err.find("[file.open]") != std::string::npos);
+  const std::string named = place_of("\"plan/data.toml\"");
+  CHECK(file.err.find("included from ") != std::string::npos);
+  CHECK(file.err.find(named.substr(0, named.rfind(':', named.size() - 2))) != std::string::npos);
+
+  std::istringstream lines(text_of(lessons / "plan" / "data.toml"));
+  std::ofstream alone(folder.file("plan/alone.toml"));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("cluster =", 0) != 0 && line.rfind("gpus =", 0) != 0) alone << line << '\n';
+  }
+  alone.close();
+  const Ran no_cluster = checked("plan/data.toml", "plan/alone.toml");
+  CHECK(no_cluster.status == 2);
+  CHECK(no_cluster.err.find(named) != std::string::npos);
+  CHECK(no_cluster.err.find("names no cluster") != std::string::npos);
+  CHECK(no_cluster.err.find("[lesson.plan]") != std::string::npos);
 }
