@@ -1,5 +1,6 @@
 #pragma once
 
+#include "exec/kernels/device/adafactor.hpp"
 #include "exec/kernels/device/attention.hpp"
 #include "exec/kernels/device/cross_entropy.hpp"
 #include "exec/kernels/device/elementwise.hpp"
@@ -8,6 +9,7 @@
 #include "exec/kernels/device/has_kernel.hpp"
 #include "exec/kernels/device/norm.hpp"
 #include "exec/kernels/device/optimizer.hpp"
+#include "exec/kernels/device/trust_ratio.hpp"
 
 namespace orrery::device {
 
@@ -34,7 +36,8 @@ template <class T, class Launcher>
 void launch_kernel(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
   const bool done = run_gemm(l, k, o) || run_elementwise<T>(l, k, o, c) || run_norms<T>(l, k, o, c) ||
                     run_embeddings<T>(l, k, o, c) || run_attention<T>(l, k, o, c) ||
-                    run_flash_attention<T>(l, k, o, c) || run_losses<T>(l, k, o, c) || run_optimizer<T>(l, k, o, c);
+                    run_flash_attention<T>(l, k, o, c) || run_losses<T>(l, k, o, c) || run_optimizer<T>(l, k, o, c) ||
+                    run_trust_ratios<T>(l, k, o, c) || run_adafactor<T>(l, k, o, c);
   ORRERY_ASSERT(done, name_of(k.kind));
 }
 

@@ -53,7 +53,14 @@ bool has_kernel(const Kernel& k, std::span<const Operand> operands) {
     case KernelKind::clip_factor:
     case KernelKind::advance_step:
     case KernelKind::sgd_update:
-    case KernelKind::adam_update: return true;
+    case KernelKind::adam_update:
+    case KernelKind::lamb_moments:
+    case KernelKind::lamb_update:
+    case KernelKind::lars_norms:
+    case KernelKind::lars_update:
+    case KernelKind::adafactor_squares:
+    case KernelKind::adafactor_moments:
+    case KernelKind::adafactor_update: return true;
     // What reads the data set, makes initial weights or routes tokens, and what has no body yet.
     case KernelKind::load_tokens:
     case KernelKind::load_targets:
@@ -91,14 +98,7 @@ bool has_kernel(const Kernel& k, std::span<const Operand> operands) {
     case KernelKind::dispatch_backward:
     case KernelKind::combine_forward:
     case KernelKind::combine_backward:
-    case KernelKind::expert_gemm:
-    case KernelKind::lamb_moments:
-    case KernelKind::lamb_update:
-    case KernelKind::lars_norms:
-    case KernelKind::lars_update:
-    case KernelKind::adafactor_squares:
-    case KernelKind::adafactor_moments:
-    case KernelKind::adafactor_update: return false;
+    case KernelKind::expert_gemm: return false;
   }
   return false;
 }
