@@ -6,6 +6,7 @@
 #include "exec/kernels/device/elementwise.hpp"
 #include "exec/kernels/device/embedding.hpp"
 #include "exec/kernels/device/flash_attention.hpp"
+#include "exec/kernels/device/fp8_product.hpp"
 #include "exec/kernels/device/has_kernel.hpp"
 #include "exec/kernels/device/norm.hpp"
 #include "exec/kernels/device/optimizer.hpp"
@@ -27,6 +28,7 @@ bool run_gemm(Launcher& l, const Kernel& k, std::span<const Operand> o) {
   if (k.options.bias) p.bias = Elements(o[3]);
   p.add = o[2].accumulate;
   p.compute = k.compute;
+  if (l.makes_fp8() && fits_fp8(k, o)) round_factors(l, k, p);
   l.multiply(p);
   return true;
 }

@@ -5,10 +5,8 @@
 namespace orrery::device {
 
 bool has_kernel(const Kernel& k, std::span<const Operand> operands) {
-  // Scaled moments are kept in blocks, which the host alone updates.
-  if (k.kind == KernelKind::adam_update && k.options.scaled) return false;
   if (std::any_of(operands.begin(), operands.end(), [](const Operand& o) { return o.dtype == DType::f8; })) {
-    return k.kind == KernelKind::fill;
+    return k.kind == KernelKind::fill || (k.kind == KernelKind::adam_update && k.options.scaled);
   }
   switch (k.kind) {
     case KernelKind::fill:

@@ -2,7 +2,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "exec/device/device.hpp"
 #include "exec/kernels/device/device_kernels.hpp"
 #include "exec/kernels/device/host_launcher.hpp"
 #include "tests/support/device_under_test.hpp"
@@ -18,9 +17,6 @@ std::vector<Operand> operands_of(Case& c, Memories& memories) {
   return operands;
 }
 
-namespace {
-
-/// What a kernel on the GPU makes of them.  Requires that it has the kernel.
 void run_on(Device& gpu, Case& c, Memories& memories, KernelContext context) {
   const auto stream = gpu.make_stream();
   const auto ended = gpu.make_event();
@@ -44,8 +40,6 @@ void run_on(Device& gpu, Case& c, Memories& memories, KernelContext context) {
   }
   for (std::byte* p : there) gpu.release(p);
 }
-
-}  // namespace
 
 void compare(Case c, double bound) {
   const Kernel& k = c.kernel;

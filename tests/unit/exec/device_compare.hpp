@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "exec/device/device.hpp"
 #include "tests/unit/exec/kernel_memory.hpp"
 
 // A kernel on a GPU, or its body on threads of the host, beside the kernel of
@@ -23,6 +24,8 @@ struct Case {
 
 /// With the memories that are given, and the case's places.
 [[nodiscard]] std::vector<Operand> operands_of(Case&, Memories&);
+/// What a kernel on the GPU makes of them.  Requires that it has the kernel.
+void run_on(Device& gpu, Case&, Memories&, KernelContext);
 /// Both ways, and the largest difference of any operand relative to its size.
 void compare(Case, double bound);
 
