@@ -78,7 +78,7 @@ class HostDevice::Event final : public DeviceEvent {
 
 class HostDevice::Stream final : public DeviceStream {
  public:
-  Stream() : thread_([this] { work(); }) {}
+  explicit Stream(bool fp8) : launcher_(1, device::most_blocks, fp8), thread_([this] { work(); }) {}
   ~Stream() override {
     {
       const std::lock_guard lock(mutex_);
@@ -214,8 +214,8 @@ class HostDevice::Graph final : public DeviceGraph {
   std::vector<std::pair<Stream*, std::function<void()>>> gathered_;
 };
 
-HostDevice::HostDevice(std::uint64_t memory_bytes)
-    : info_{"this host, as a device", "threads", memory_bytes, memory_bytes} {}
+HostDevice::HostDevice(std::uint64_t memory_bytes, bool fp8)
+    : info_{"this host, as a device", "threads", memory_bytes, memory_bytes, fp8} {}
 HostDevice::~HostDevice() = default;
 
 std::byte* HostDevice::allocate(std::uint64_t bytes) {
@@ -228,7 +228,7 @@ std::byte* HostDevice::allocate(std::uint64_t bytes) {
 void HostDevice::release(std::byte* p) { taken_.fetch_sub(give_back(p)); }
 std::byte* HostDevice::allocate_host(std::uint64_t bytes) { return take(bytes); }
 void HostDevice::release_host(std::byte* p) { static_cast<void>(give_back(p)); }
-std::unique_ptr<DeviceStream> HostDevice::make_stream() { return std::make_unique<Stream>(); }
+std::unique_ptr<DeviceStream> HostDevice::make_stream() { return std::make_unique<Stream>(info_.fp8); }
 std::unique_ptr<DeviceGraph> HostDevice::make_graph() { return std::make_unique<Graph>(); }
 std::unique_ptr<DeviceEvent> HostDevice::make_event() { return std::make_unique<Event>(); }
 
