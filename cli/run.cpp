@@ -241,7 +241,7 @@ int RunVerb::run_as_processes() {
 }
 
 int RunVerb::run_over_mpi() {
-  MpiSession session(mpi_module());
+  MpiSession& session = session_.emplace(mpi_module());
   std::optional<Prepared> p;
   std::optional<RunCheckpoints> checkpoints;
   const OwnState own = own_state([&](JobState& state) {

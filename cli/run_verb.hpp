@@ -12,6 +12,7 @@
 #include "cli/run_log.hpp"
 #include "cli/verbs.hpp"
 #include "exec/comm/job_place.hpp"
+#include "exec/comm/mpi_communicator.hpp"
 #include "exec/comm/nccl_calls.hpp"
 #include "exec/comm/world.hpp"
 #include "exec/device/execute_device.hpp"
@@ -69,6 +70,9 @@ class RunVerb final : public Verb {
 
   CommonFlags flags_;
   RunLog run_log_;
+  /// Until main has said what is wrong: ending it waits for all processes, and mpirun kills those that are left once
+  /// one has failed.
+  std::optional<MpiSession> session_;
   CheckpointFlags checkpoints_;
   std::string plan_, backend_ = "threads", graphs_ = "off";
   std::optional<std::string> trace_, log_, disk_, records_, rendezvous_, nccl_;
