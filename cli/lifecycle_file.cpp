@@ -23,13 +23,14 @@ LifecycleFile::~LifecycleFile() {
   if (file_ >= 0) close(file_);
 }
 
-void LifecycleFile::write(const std::string& line) const {
+void LifecycleFile::write(const std::string& line) {
   for (std::size_t at = 0; at < line.size();) {
     const ssize_t n = ::write(file_, line.data() + at, line.size() - at);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw Error("cannot write " + path_ + ": " + std::strerror(errno));
     at += static_cast<std::size_t>(n);
   }
+  told_failure_ = told_failure_ || line.rfind(R"({"event":"failure")", 0) == 0;
 }
 
 }  // namespace orrery

@@ -20,12 +20,15 @@ class LifecycleFile {
 
   /// A write that fails throws Error.
   [[nodiscard]] LifecycleHooks& hooks() { return *hooks_; }
+  /// Whether the hooks were told of a failure.
+  [[nodiscard]] bool told_failure() const { return told_failure_; }
 
  private:
-  void write(const std::string& line) const;
+  void write(const std::string& line);
 
   std::string path_;
   int file_;
+  bool told_failure_ = false;
   std::unique_ptr<LifecycleHooks> hooks_;
 };
 

@@ -1,6 +1,8 @@
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "cli/arguments.hpp"
 #include "cli/common.hpp"
@@ -13,9 +15,11 @@
 int main(int count, char** values) {
   using namespace orrery;
   const bool json = wants_json(count, values);
+  // Outlives what is said below: a job's other processes go on, and its launcher ends it, once a verb is gone.
+  const std::vector<std::unique_ptr<Verb>> verbs = all_verbs();
   try {
     try {
-      return dispatch(count, values, all_verbs());
+      return dispatch(count, values, verbs);
     } catch (const CutOff& cut) {
       Diagnostics d;
       d.error("fabric.cut-off", std::string(cut.what()),

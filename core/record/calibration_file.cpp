@@ -33,6 +33,16 @@ const std::vector<std::string_view>& types() {
   return names;
 }
 
+/// Of a measured product: f8 stands behind the others.
+const std::vector<std::string_view>& product_types() {
+  static const std::vector<std::string_view> names = [] {
+    std::vector<std::string_view> list = types();
+    list.push_back(name_of(DType::f8));
+    return list;
+  }();
+  return names;
+}
+
 const std::vector<std::string_view>& kinds() {
   static const std::vector<std::string_view> names = [] {
     std::vector<std::string_view> list;
@@ -131,7 +141,8 @@ void read_kernels(TomlTable& root, Calibration& into) {
   for (TomlTable& t : root.tables("kernels", most_tables, Need::optional)) {
     KernelRate k;
     t.read_enum("kind", kinds(), k.kind);
-    t.read_enum("compute", types(), k.compute);
+    t.read_enum("compute", k.kind == KernelKind::gemm ? product_types() : types(), k.compute);
+    if (static_cast<std::size_t>(k.compute) == types().size()) k.compute = DType::f8;
     t.read("transpose_a", k.transpose_a, Need::optional);
     t.read("transpose_b", k.transpose_b, Need::optional);
     t.read("dropout", k.dropout, Need::optional);

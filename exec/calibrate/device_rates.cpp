@@ -81,11 +81,13 @@ class DeviceOperands {
 
 std::vector<double> doubles(const std::vector<std::uint64_t>& sizes) { return {sizes.begin(), sizes.end()}; }
 
-void measure_gemm_on(Device& device, const Workload& w, const DeviceGrid& grid, MeasuredRates& into) {
+/// In f8 operands are those of bf16, and rounding them is a part of the product.
+void measure_gemm_on(Device& device, const Workload& w, DType compute, const DeviceGrid& grid, MeasuredRates& into) {
+  const DType stored = weight_dtype(w);
   for (const auto& [ta, tb] : {std::pair{false, false}, std::pair{false, true}, std::pair{true, false}}) {
     KernelRate table;
     table.kind = KernelKind::gemm;
-    table.compute = weight_dtype(w);
+    table.compute = compute;
     table.transpose_a = ta;
     table.transpose_b = tb;
     // The weight gradient multiplies over the tokens: its depth is what rows are elsewhere.
@@ -99,16 +101,17 @@ void measure_gemm_on(Device& device, const Workload& w, const DeviceGrid& grid, 
           Kernel k;
           k.kind = KernelKind::gemm;
           k.compute = table.compute;
+          k.pass = ta ? Pass::weight_gradient : tb ? Pass::input_gradient : Pass::forward;
           k.rows = m;
           k.columns = n;
           k.depth = d;
           k.options.transpose_a = ta;
           k.options.transpose_b = tb;
           DeviceOperands operands(device);
-          operands.add(k.compute, m * d);
-          operands.add(k.compute, d * n);
+          operands.add(stored, m * d);
+          operands.add(stored, d * n);
           // A transposed left factor is the weight gradient: it adds to the gradients.
-          operands.add(ta ? gradient_dtype(w) : k.compute, m * n, ta);
+          operands.add(ta ? gradient_dtype(w) : stored, m * n, ta);
           const MeasuredTime t = operands.time(k, {}, grid);
           table.rate.values.push_back(2.0 * static_cast<double>(m * n * d) / t.typical.base());
           into.spreads.push_back(t.spread);
@@ -205,7 +208,10 @@ Calibration calibrate_device(Device& device, const std::string& file, const std:
   MeasuredRates measured;
   for (const Precision p : precisions) {
     const SampleProgram any = sample_program({}, p);
-    measure_gemm_on(device, any.workload, grid, measured);
+    measure_gemm_on(device, any.workload, weight_dtype(any.workload), grid, measured);
+    if (p == Precision::bf16 && device.info().fp8) {
+      measure_gemm_on(device, any.workload, DType::f8, grid, measured);
+    }
     advance();
     measure_attention_on(device, any.workload, grid, measured);
     advance();

@@ -17,6 +17,7 @@ struct DeviceInfo {
   std::string software;            ///< "CUDA 13.0, driver 13.0"
   std::uint64_t memory_bytes = 0;  ///< of the whole device
   std::uint64_t free_bytes = 0;    ///< when it was opened
+  bool fp8 = false;                ///< products in fp8 are made so; else in bf16
 };
 
 /// A mark in a stream's work.  Recorded anew, it means the new place.

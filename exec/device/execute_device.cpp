@@ -35,6 +35,7 @@ DeviceRun finished(RunResult result, const Device& device, const DeviceNotes& ke
   run.result.cores = {};  // the device, not cores, sets the pace
   run.result.streams = true;
   const DeviceInfo& info = device.info();
+  run.result.fp8_products = info.fp8;
   run.notes.push_back(fmt::format("on {} ({})", info.name, info.software));
   if (!meeting.empty()) run.notes.push_back(meeting);
   if (issue == Issue::graphs) {

@@ -47,24 +47,38 @@ class HostDevice::Event final : public DeviceEvent {
     bool done = false;
     std::chrono::steady_clock::time_point at;
   };
-  [[nodiscard]] std::shared_ptr<Mark> mark() const {
-    const std::lock_guard lock(mutex_);
-    return mark_;
-  }
+  /// The recording that done() and seconds_between() see.  It outlives the event where gathered work will set it.
+  struct Seen {
+    std::mutex mutex;
+    std::shared_ptr<Mark> mark;
+    void set(std::shared_ptr<Mark> m) {
+      const std::lock_guard lock(mutex);
+      mark = std::move(m);
+    }
+    [[nodiscard]] std::shared_ptr<Mark> get() {
+      const std::lock_guard lock(mutex);
+      return mark;
+    }
+  };
+  [[nodiscard]] std::shared_ptr<Mark> mark() const { return seen_->get(); }
+  [[nodiscard]] const std::shared_ptr<Seen>& seen() const { return seen_; }
+  /// The recording that streams wait for whose work is gathered.
+  [[nodiscard]] const std::shared_ptr<Mark>& within() const { return within_; }
   std::shared_ptr<Mark> record() {
-    const std::lock_guard lock(mutex_);
-    mark_ = std::make_shared<Mark>();
-    return mark_;
+    auto m = std::make_shared<Mark>();
+    seen_->set(m);
+    return m;
   }
+  std::shared_ptr<Mark> record_within() { return within_ = std::make_shared<Mark>(); }
 
  private:
-  mutable std::mutex mutex_;
-  std::shared_ptr<Mark> mark_;
+  std::shared_ptr<Seen> seen_ = std::make_shared<Seen>();
+  std::shared_ptr<Mark> within_;
 };
 
 class HostDevice::Stream final : public DeviceStream {
  public:
-  Stream() : thread_([this] { work(); }) {}
+  explicit Stream(bool fp8) : launcher_(1, device::most_blocks, fp8), thread_([this] { work(); }) {}
   ~Stream() override {
     {
       const std::lock_guard lock(mutex_);
@@ -76,15 +90,20 @@ class HostDevice::Stream final : public DeviceStream {
   }
 
   void record(DeviceEvent& event) override {
-    push([mark = static_cast<Event&>(event).record()] {
-      const std::lock_guard lock(mark->mutex);
-      mark->done = true;
-      mark->at = std::chrono::steady_clock::now();
-      mark->reached.notify_all();
+    auto& e = static_cast<Event&>(event);
+    if (gathered_ == nullptr) {
+      push([mark = e.record()] { reach(*mark); });
+      return;
+    }
+    // As on a GPU: until the device comes to it, the event tells of its last recording.
+    push([mark = e.record_within(), seen = e.seen()] {
+      reach(*mark);
+      seen->set(mark);
     });
   }
   void wait(const DeviceEvent& event) override {
-    push([this, mark = static_cast<const Event&>(event).mark()] {
+    const auto& e = static_cast<const Event&>(event);
+    push([this, mark = gathered_ != nullptr ? e.within() : e.mark()] {
       if (!mark) return;
       std::unique_lock lock(mark->mutex);
       while (!mark->done && !stop_.load()) mark->reached.wait_for(lock, std::chrono::milliseconds(20));
@@ -123,6 +142,12 @@ class HostDevice::Stream final : public DeviceStream {
   [[nodiscard]] std::uint64_t scratch_bytes() const override { return 0; }
 
  private:
+  static void reach(Event::Mark& mark) {
+    const std::lock_guard lock(mark.mutex);
+    mark.done = true;
+    mark.at = std::chrono::steady_clock::now();
+    mark.reached.notify_all();
+  }
   void work() {
     for (;;) {
       std::function<void()> next;
@@ -189,8 +214,8 @@ class HostDevice::Graph final : public DeviceGraph {
   std::vector<std::pair<Stream*, std::function<void()>>> gathered_;
 };
 
-HostDevice::HostDevice(std::uint64_t memory_bytes)
-    : info_{"this host, as a device", "threads", memory_bytes, memory_bytes} {}
+HostDevice::HostDevice(std::uint64_t memory_bytes, bool fp8)
+    : info_{"this host, as a device", "threads", memory_bytes, memory_bytes, fp8} {}
 HostDevice::~HostDevice() = default;
 
 std::byte* HostDevice::allocate(std::uint64_t bytes) {
@@ -203,7 +228,7 @@ std::byte* HostDevice::allocate(std::uint64_t bytes) {
 void HostDevice::release(std::byte* p) { taken_.fetch_sub(give_back(p)); }
 std::byte* HostDevice::allocate_host(std::uint64_t bytes) { return take(bytes); }
 void HostDevice::release_host(std::byte* p) { static_cast<void>(give_back(p)); }
-std::unique_ptr<DeviceStream> HostDevice::make_stream() { return std::make_unique<Stream>(); }
+std::unique_ptr<DeviceStream> HostDevice::make_stream() { return std::make_unique<Stream>(info_.fp8); }
 std::unique_ptr<DeviceGraph> HostDevice::make_graph() { return std::make_unique<Graph>(); }
 std::unique_ptr<DeviceEvent> HostDevice::make_event() { return std::make_unique<Event>(); }
 

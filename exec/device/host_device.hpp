@@ -19,8 +19,8 @@ struct HostStreamHandle {
 /// writes too early does so here, too, and the thread checks see it.
 class HostDevice final : public Device {
  public:
-  /// `memory_bytes`: what it pretends to have.
-  explicit HostDevice(std::uint64_t memory_bytes = std::uint64_t{64} << 30);
+  /// `memory_bytes`: what it pretends to have; `fp8`: that it makes products in fp8.
+  explicit HostDevice(std::uint64_t memory_bytes = std::uint64_t{64} << 30, bool fp8 = false);
   ~HostDevice() override;
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }

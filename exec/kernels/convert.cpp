@@ -1,10 +1,5 @@
 #include "exec/kernels/convert.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <type_traits>
-
 namespace orrery {
 namespace {
 
@@ -20,31 +15,9 @@ void store_as(void* data, std::uint64_t first, std::uint64_t count, const T* in,
   for (std::uint64_t i = 0; i < count; ++i) out[i] = static_cast<Stored>(convert(in[i]));
 }
 
-/// Of 128 magnitudes that of 0x7f is a NaN.
-constexpr std::uint8_t e4m3_largest = 0x7e;
-
 constexpr auto same = [](auto x) { return x; };
 
 }  // namespace
-
-std::uint8_t e4m3_of(float value) {
-  const std::uint8_t sign = std::signbit(value) ? 0x80 : 0;
-  if (std::isnan(value)) return sign | 0x7f;
-  const float x = std::min(std::abs(value), 448.0F);
-  // Between 2^e and 2^(e + 1) the unit is 2^(e - 3), below 2^-6 it is 2^-9.
-  const int exponent = x < 0x1p-6F ? -6 : std::ilogb(x);
-  const float units = std::nearbyint(std::ldexp(x, 3 - exponent));  // at most 16, which carries into the exponent
-  const int code = (exponent + 6) * 8 + static_cast<int>(units);
-  return static_cast<std::uint8_t>(sign | std::min<int>(code, e4m3_largest));
-}
-
-float from_e4m3(std::uint8_t bits) {
-  const int magnitude = bits & 0x7f, exponent = magnitude >> 3, fraction = magnitude & 7;
-  if (magnitude > e4m3_largest) return std::numeric_limits<float>::quiet_NaN();
-  const float x = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -9)
-                                : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
-  return (bits & 0x80) != 0 ? -x : x;
-}
 
 template <class T>
 void load_elements(DType dtype, const void* data, std::uint64_t first, std::uint64_t count, T* out) {

@@ -46,10 +46,49 @@ namespace orrery {
   return std::bit_cast<float>(sign | ((bits & 0x7c00U) == 0x7c00U ? special : scaled));
 }
 
+/// A float of 8 bits with so many of fraction, without its sign; `largest` is a value of it.  NaN: all bits set.
+template <int fraction, int bias>
+[[nodiscard]] ORRERY_ON_DEVICE inline std::uint8_t small_float_of(float value, float largest) {
+  constexpr int shift = 23 - fraction;
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (bits >> 24) & 0x80U;
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  if (magnitude > 0x7f800000U) return static_cast<std::uint8_t>(sign | 0x7fU);
+  const auto most = std::bit_cast<std::uint32_t>(largest);
+  const std::uint32_t x = magnitude < most ? magnitude : most;
+  // As in f16_of: below the least normal number f32 has the same unit from 2^(24 - bias - fraction) on.
+  constexpr std::uint32_t with_unit = static_cast<std::uint32_t>(127 + 24 - bias - fraction) << 23;
+  constexpr std::uint32_t least = static_cast<std::uint32_t>(127 + 1 - bias) << 23;
+  const std::uint32_t subnormal =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(x) + std::bit_cast<float>(with_unit)) - with_unit;
+  const std::uint32_t half = (1U << (shift - 1)) - 1U + ((x >> shift) & 1U);
+  const std::uint32_t normal = (x + half - (static_cast<std::uint32_t>(127 - bias) << 23)) >> shift;
+  return static_cast<std::uint8_t>(sign | (x < least ? subnormal : normal));
+}
+
 /// E4M3: 1 sign, 4 exponent, 3 fraction bits (Micikevicius et al., "FP8 formats
 /// for deep learning", 2022); beyond 448: 448.  No infinity; 0x7f is a NaN.
-[[nodiscard]] std::uint8_t e4m3_of(float value);
-[[nodiscard]] float from_e4m3(std::uint8_t bits);
+inline constexpr float e4m3_largest = 448.0F;
+[[nodiscard]] ORRERY_ON_DEVICE inline std::uint8_t e4m3_of(float value) {
+  return small_float_of<3, 7>(value, e4m3_largest);
+}
+[[nodiscard]] ORRERY_ON_DEVICE inline float from_e4m3(std::uint8_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80U) << 24;
+  const std::uint32_t magnitude = bits & 0x7fU;
+  // Read as f32 they are 2^120 too small, as in from_f16.
+  const auto scaled = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude << 20) * 0x1.0p120F);
+  return std::bit_cast<float>(sign | (magnitude == 0x7fU ? 0x7fc00000U : scaled));
+}
+
+/// E5M2, of the same paper: 1 sign, 5 exponent, 2 fraction bits; beyond 57344: 57344, infinity, too.
+inline constexpr float e5m2_largest = 57344.0F;
+[[nodiscard]] ORRERY_ON_DEVICE inline std::uint8_t e5m2_of(float value) {
+  return small_float_of<2, 15>(value, e5m2_largest);
+}
+/// The upper half of an f16.
+[[nodiscard]] ORRERY_ON_DEVICE inline float from_e5m2(std::uint8_t bits) {
+  return from_f16(static_cast<std::uint16_t>(bits << 8));
+}
 
 /// `out[i] = data[first + i]` for i < count, converted.  T is float or double;
 /// i32 and u8 read as whole numbers.

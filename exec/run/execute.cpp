@@ -52,7 +52,11 @@ class Run final : public RunBuffers {
     }
     for (std::thread& t : threads) t.join();
     if (world_.aborted()) {
-      if (options_.hooks != nullptr) options_.hooks->failure({world_.reason()});
+      try {
+        if (options_.hooks != nullptr) options_.hooks->failure({world_.reason()});
+      } catch (const std::exception&) {
+        // A hook that fails, too, hides nothing.
+      }
       throw Error(world_.reason());
     }
     for (std::uint32_t r = 0; r < runners_.size(); ++r) {

@@ -98,6 +98,7 @@ struct RunResult {
   CoreTime cores;                  ///< of all recorded steps: what their kernels needed, what the program had
   std::vector<RankMemory> memory;  ///< by rank
   bool streams = false;            ///< lanes were streams of a device
+  bool fp8_products = false;       ///< which makes products in fp8 where the plan says so
   RoutingCounts routing;           ///< learned routing: of all tokens, over all steps
   bool cancelled = false;          ///< fewer steps than asked for
 };

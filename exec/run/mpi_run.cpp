@@ -7,6 +7,7 @@
 #include <chrono>
 #include <ctime>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -133,9 +134,11 @@ std::optional<RunResult> execute_mpi(MpiSession& session, const Program& program
     waits.ends = ends_of(program, options.concurrent_lanes);
     waits.last_end = [&] { return neighbours.last_end(); };
     waits.waiting = [&](std::optional<Rank> whom) { neighbours.own().set_waits_for(whom); };
+    // Outlives the handlers: until the job ends, MPI may still write into messages that it was given.
+    std::optional<MpiWorld> world;
     try {
-      MpiWorld world(session, std::move(waits));
-      result = execute_rank(world, program, workload, data, options, "run mpi", &neighbours.own());
+      world.emplace(session, std::move(waits));
+      result = execute_rank(*world, program, workload, data, options, "run mpi", &neighbours.own());
     } catch (const std::exception& e) {
       const auto kind =
           neighbours.own().state() == RankState::gave_up ? RankFailure::Kind::stalled : RankFailure::Kind::failed;

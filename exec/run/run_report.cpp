@@ -73,7 +73,12 @@ Report report_of(const PlannedRun& run, const Program& program, const RunResult&
   }
   if (!result.losses.empty()) report.loss = result.losses.back();
   if (run.workload.precision == Precision::fp8) {
-    report.assumptions.push_back("products that a device makes in fp8 are made in f32 here, of bf16 operands");
+    report.assumptions.push_back(
+        result.fp8_products
+            ? "products of layers are made in fp8: E4M3, gradients E5M2, each matrix scaled by its largest element; "
+              "those with a size that is no multiple of 16 in bf16"
+        : result.streams ? "products that other devices make in fp8 are made in bf16 here"
+                         : "products that a device makes in fp8 are made in f32 here, of bf16 operands");
   }
   std::uint64_t reserved = 0;
   std::uint64_t outside = 0;

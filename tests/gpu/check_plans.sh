@@ -7,8 +7,8 @@ orrery=$1
 source=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cp "$source"/tests/gpu/*.toml "$work/"
+cp -r "$source"/tests/gpu/*.toml "$source/tests/gpu/model" "$work/"
 sed 's/^device = .*/device = "h200"/' "$source/models/cluster/dgx-h100.toml" >"$work/cluster.toml"
-for plan in "$work"/[gs]*.toml; do
+for plan in "$work"/[gls]*.toml; do
   "$orrery" estimate "$plan" --software none >/dev/null
 done

@@ -8,10 +8,12 @@
 #include "exec/device/execute_device.hpp"
 #include "exec/device/host_device.hpp"
 #include "exec/run/gather.hpp"
+#include "exec/run/run_report.hpp"
 #include "exec/train/data.hpp"
 #include "tests/oracle/numerics/check_numerics.hpp"
 #include "tests/support/device_under_test.hpp"
 #include "tests/support/random_plan.hpp"
+#include "tests/support/tiny_run.hpp"
 
 using namespace orrery;
 
@@ -185,4 +187,41 @@ TEST_CASE("ranks that meet are given to a device op by op, and the report says w
                                            *synthetic_data(run.model.vocabulary, seed), options, Issue::graphs);
   CHECK(lines(done.notes).find("no step was given to the device as a graph: ranks meet on the way") !=
         std::string::npos);
+}
+
+// E4M3 has 3 bits of fraction: a factor is off by 2^-4 of itself at most, a sum of many products by far less.
+TEST_CASE("a device that makes products in fp8 trains as one that makes them in bf16, nearly", "[parity][device]") {
+  if (test::gpu_under_test() != nullptr) return;
+  for (const std::uint32_t tensor : {1U, 2U}) {
+    PlannedRun run = test::tiny_run(Mesh{{{Axis::data, 2}, {Axis::tensor, tensor}}}, 4);
+    // Every size of every product is a multiple of 16.
+    run.model.hidden = 32;
+    run.model.head_dim = 16;
+    run.model.ffn = 64;
+    run.model.max_positions = 16;
+    run.workload.sequence_length = 16;
+    run.workload.precision = Precision::fp8;
+    const Program program = lower(run.model, run.workload, run.plan);
+    const auto data = synthetic_data(run.model.vocabulary, 1);
+    RunOptions options;
+    options.steps = 3;
+    const auto run_on = [&](bool fp8) {
+      HostDevice device(std::uint64_t{4} << 30, fp8);
+      return execute_on_device(device, "run device", program, run.workload, *data, options).result;
+    };
+    const RunResult eight = run_on(true), sixteen = run_on(false);
+    REQUIRE(eight.losses.size() == sixteen.losses.size());
+    CHECK(eight.losses != sixteen.losses);
+    for (std::size_t i = 0; i < eight.losses.size(); ++i) {
+      CHECK(eight.losses[i] == Approx(sixteen.losses[i]).epsilon(0.03));
+    }
+    const auto made_in = [&](const RunResult& result) {
+      for (const std::string& line : report_of(run, program, result).assumptions) {
+        if (line.find("products ") == 0) return line.substr(0, line.find(':'));
+      }
+      return std::string();
+    };
+    CHECK(made_in(eight) == "products of layers are made in fp8");
+    CHECK(made_in(sixteen) == "products that other devices make in fp8 are made in bf16 here");
+  }
 }

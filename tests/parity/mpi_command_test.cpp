@@ -47,12 +47,15 @@ TEST_CASE("a run over MPI prints what a run on threads prints, and the same loss
   }
 }
 
-TEST_CASE("a wrong number of processes is said once, with the right one", "[mpi]") {
-  const test::Ran wrong = run_over_mpi(3, "run demo-2x2x2 --backend mpi");
+TEST_CASE("a wrong number of processes is said once, with the right one, and stands in the log", "[mpi]") {
+  const test::TemporaryFolder folder;
+  const test::Ran wrong = run_over_mpi(3, "run demo-2x2x2 --backend mpi --log " + folder.file("log"));
   CHECK(wrong.status == 2);
   CHECK(occurrences(wrong.err, "the plan has 8 ranks, and 3 processes were started [cli.world-size]") == 1);
   CHECK(wrong.err.find("mpirun -n 8 orrery run") != std::string::npos);
   CHECK(wrong.out.empty());
+  const auto event = nlohmann::json::parse(test::contents(folder.file("log")));
+  CHECK(event.at("event") == "failure");
 }
 
 TEST_CASE("a mistake in the plan is said once", "[mpi]") {

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "tests/support/program_run.hpp"
@@ -60,6 +61,35 @@ TEST_CASE("a killed process is named on standard error, in the log and by status
   CHECK(events.front() == "init");
   CHECK(events.back() == "failure");
   CHECK(std::count(events.begin(), events.end(), "step") > 0);
+}
+
+// Of one process, of processes started here, and of one that others have started, whose partners do not come.
+TEST_CASE("what fails before the first step stands in the log, once", "[processes]") {
+  const test::TemporaryFolder folder;
+  const test::TemporaryFolder saved;
+  REQUIRE(
+      test::run(ORRERY_PROGRAM, "run demo-2x2x2 --warmup 0 --steps 1 --checkpoint " + saved.file("training")).status ==
+      0);
+  const std::vector<std::tuple<std::string, int, std::string>> cases = {
+      {"run demo-2x2x2 --ranks 4", 2, "--ranks is 4, and the plan has 8 ranks"},
+      {"run demo-2x2x2 --ranks 8 --checkpoint " + saved.file("training"), 2, saved.file("training")},
+      {"run demo-2x2x2 --checkpoint " + saved.file("training"), 2, saved.file("training")},
+      {"run demo-2x2x2 --backend cuda --rank 0 --world-size 8 --watchdog 1 --rendezvous " + folder.file("place"), 3,
+       "rank 0 has waited 1 s for ranks 1, 2, 3, 4, 5, 6, 7"},
+  };
+  for (const auto& [arguments, status, why] : cases) {
+    const test::Ran ended = test::run(ORRERY_PROGRAM, arguments + " --log " + folder.file("log"));
+    CAPTURE(arguments, ended.err);
+    CHECK(ended.status == status);
+    std::istringstream log(test::contents(folder.file("log")));
+    std::string line, more;
+    REQUIRE(std::getline(log, line));
+    const auto event = nlohmann::json::parse(line);
+    CHECK(event.at("event") == "failure");
+    CHECK(event.at("what").get<std::string>().find(why) != std::string::npos);
+    CHECK(ended.err.find(why) != std::string::npos);
+    CHECK_FALSE(std::getline(log, more));
+  }
 }
 
 TEST_CASE("run and simulate log the same operations of a step", "[processes]") {

@@ -62,6 +62,24 @@ TEST_CASE("a rank that throws ends the run with its name, its op and what every 
   }
 }
 
+TEST_CASE("a hook that fails when it is told of a failure hides nothing of it", "[parity][fault]") {
+  struct Full final : LifecycleHooks {
+    void failure(const FailureEvent& e) override {
+      told = e.what;
+      throw Error("no space left");
+    }
+    std::string told;
+  } full;
+  const PlannedRun run = cube();
+  const Program program = lower(run.model, run.workload, run.plan);
+  RunOptions options;
+  options.fault = Fault{Fault::Kind::throws, Rank{3}, first_op(program, Rank{3}, is_collective), 1};
+  options.hooks = &full;
+  const std::string error = error_of(run, program, options);
+  CHECK(error.find("rank 3 failed in op ") == 0);
+  CHECK(error == full.told);
+}
+
 TEST_CASE("a rank that ends early is named by who waits for it, without waiting for the watchdog", "[parity][fault]") {
   const PlannedRun run = cube();
   const Program program = lower(run.model, run.workload, run.plan);

@@ -2,10 +2,9 @@
 #include <cmath>
 #include <vector>
 
-#include "core/program/factored.hpp"
-#include "core/program/flat_parts.hpp"
 #include "exec/kernels/cpu/kernels.hpp"
 #include "exec/kernels/cpu/update_operands.hpp"
+#include "exec/kernels/factored_runs.hpp"
 #include "exec/kernels/parameter_layout.hpp"
 
 // Shazeer and Stern, "Adafactor: adaptive learning rates with sublinear memory
@@ -30,16 +29,6 @@ struct Piece {
   [[nodiscard]] std::uint64_t row_at(std::uint64_t i) const { return begin() + row[i]; }
   [[nodiscard]] std::uint64_t column_at(std::uint64_t i) const { return begin() + tensor->rows + column[i]; }
 };
-
-/// The segment that the operand is a part of.
-const ParameterSegment& segment_of(const Place& place, const Mesh& mesh) {
-  const std::vector<FlatPart> parts = flat_parts(*place.table, mesh, place.flat_split);
-  const auto at = std::find_if(parts.begin(), parts.end(), [&](const FlatPart& p) {
-    return p.first <= place.flat_first && place.flat_first < p.first + p.count;
-  });
-  ORRERY_ASSERT(at != parts.end(), place.flat_first);
-  return *at->segment;
-}
 
 /// Global coordinates of the local ones over dimensions [from, to), `outside` in padding.
 std::vector<std::uint64_t> coordinates(const Shard& shard, const Box& box, std::size_t from, std::size_t to) {
@@ -126,7 +115,7 @@ void adafactor_squares(const Kernel& k, Operands o, const KernelContext& context
   const Factor factor(k.options.factor ? &o[1] : nullptr);
   if (factor.skip) return;
   const Operand& sums = o[o.size() - 1];
-  const FactoredSegment segment = factored(*o[0].place.table, segment_of(o[0].place, *context.mesh), *context.mesh);
+  const FactoredSegment segment = factored_segment(o[0], context);
   std::vector<double> added(segment.count);
   for_each_piece(o[0], segment, context, [&](const Piece& p) {
     T buffer[tile];
@@ -148,7 +137,7 @@ void adafactor_moments(const Kernel& k, Operands o, const KernelContext& context
   if (factor.skip) return;
   const Operand& moments = o[o.size() - 2];
   const Operand& norms = o[o.size() - 1];
-  const FactoredSegment segment = factored(*o[0].place.table, segment_of(o[0].place, *context.mesh), *context.mesh);
+  const FactoredSegment segment = factored_segment(o[0], context);
   const double kept = 1.0 - std::pow(read_scalar(o[2]), -adafactor_decay_exponent);
   const auto average = [&](std::uint64_t at, std::uint64_t elements) {
     const double mean = kept * read_scalar(moments, at) +
@@ -183,7 +172,7 @@ void adafactor_update(const Kernel& k, Operands o, const KernelContext& context)
   const Factor factor(u.factor);
   if (factor.skip) return;
   const Operand& norms = o[o.size() - 1];
-  const FactoredSegment segment = factored(*o[0].place.table, segment_of(o[0].place, *context.mesh), *context.mesh);
+  const FactoredSegment segment = factored_segment(o[0], context);
   const SecondMoment second(segment, u.moments[0]);
   const Workload& w = *context.workload;
   const double rate = learning_rate(w, static_cast<std::uint64_t>(read_scalar(o[1])));

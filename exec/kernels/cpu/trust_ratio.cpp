@@ -3,39 +3,13 @@
 
 #include "exec/kernels/cpu/kernels.hpp"
 #include "exec/kernels/cpu/update_operands.hpp"
-#include "exec/kernels/parameter_layout.hpp"
+#include "exec/kernels/tensor_runs.hpp"
 
 // LAMB: You et al., "Large batch optimization for deep learning: training BERT
 // in 76 minutes", ICLR 2020, algorithm 2.  LARS: You et al., "Large batch
 // training of convolutional networks", 2017, algorithm 1.
 namespace orrery::cpu {
 namespace {
-
-/// Elements of an operand that belong to one parameter tensor.
-struct TensorRun {
-  std::uint64_t tensor = 0;  ///< of the operand's segment
-  std::uint64_t first = 0;   ///< in the operand
-  std::uint64_t count = 0;
-};
-
-/// Calls visit for every part of a tensor that lies in `operand`, an operand on a segment of a parameter table.
-template <class Visit>
-void for_each_tensor(const Operand& operand, const KernelContext& context, Visit visit) {
-  const Place& place = operand.place;
-  ORRERY_ASSERT(place.table != nullptr);
-  const ParameterTable& table = *place.table;
-  for_each_run(table, *context.mesh, context.rank, place.flat_split, [&](const ParameterRun& run) {
-    const std::uint64_t low = std::max(run.buffer_first, place.flat_first);
-    const std::uint64_t high = std::min(run.buffer_first + run.count, place.flat_first + operand.count);
-    if (low >= high) return;
-    const auto segment = std::find_if(table.segments.rbegin(), table.segments.rend(),
-                                      [&](const ParameterSegment& s) { return s.offset <= run.slice->offset; });
-    const auto before = std::count_if(table.slices.begin(), table.slices.end(), [&](const ParameterSlice& s) {
-      return segment->offset <= s.offset && s.offset < run.slice->offset;
-    });
-    visit(TensorRun{static_cast<std::uint64_t>(before), low - place.flat_first, high - low});
-  });
-}
 
 /// Calls step(first, count) for tiles of at most `tile` elements.
 template <class Step>
@@ -82,7 +56,7 @@ void lamb_moments(const Kernel& k, Operands o, const KernelContext& context) {
   // 1 - beta in double, as in adam_update.
   const auto rest1 = static_cast<T>(1.0 - optimizer.beta1);
   const auto rest2 = static_cast<T>(1.0 - optimizer.beta2);
-  for_each_tensor(rest[0], context, [&](const TensorRun& run) {
+  for (const TensorRun& run : tensor_runs(rest[0], context)) {
     double of_weight = 0.0, of_direction = 0.0;
     for_each_piece(run, [&](std::uint64_t at, std::uint64_t n) {
       T g_buffer[tile], w_buffer[tile], m_buffer[tile], v_buffer[tile], u[tile];
@@ -102,7 +76,7 @@ void lamb_moments(const Kernel& k, Operands o, const KernelContext& context) {
       of_direction += squares(n, u);
     });
     add_pair(rest[3], run.tensor, k.parameter, of_weight, of_direction);
-  });
+  }
 }
 
 template <class T>
@@ -117,7 +91,7 @@ void lamb_update(const Kernel& k, Operands o, const KernelContext& context) {
   const double step = read_scalar(o[1]);
   const double rate = learning_rate(*context.workload, static_cast<std::uint64_t>(step));
   const Direction<T> direction(optimizer, step);
-  for_each_tensor(rest[0], context, [&](const TensorRun& run) {
+  for (const TensorRun& run : tensor_runs(rest[0], context)) {
     const double weight = std::sqrt(read_scalar(o[0], 2 * run.tensor));
     const double length = std::sqrt(read_scalar(o[0], 2 * run.tensor + 1));
     const double trusted = std::min(weight, optimizer.trust_clip.value_or(weight));
@@ -131,7 +105,7 @@ void lamb_update(const Kernel& k, Operands o, const KernelContext& context) {
       finish(exact, at, n, w);
       if (master != nullptr) store_elements(rest[0].dtype, rest[0].data, at, n, w);
     });
-  });
+  }
 }
 
 template <class T>
@@ -141,7 +115,7 @@ void lars_norms(const Kernel& k, Operands o, const KernelContext& context) {
   const Operand* rest = &o[k.options.factor ? 2 : 1];  // exact, norms
   // A scaled gradient's squares: the factor is taken off after the sum.
   const double share = k.parameter * factor.multiplier * factor.multiplier;
-  for_each_tensor(rest[0], context, [&](const TensorRun& run) {
+  for (const TensorRun& run : tensor_runs(rest[0], context)) {
     double of_weight = 0.0, of_gradient = 0.0;
     for_each_piece(run, [&](std::uint64_t at, std::uint64_t n) {
       T g_buffer[tile], w_buffer[tile];
@@ -149,7 +123,7 @@ void lars_norms(const Kernel& k, Operands o, const KernelContext& context) {
       of_weight += squares(n, read(rest[0], at, n, w_buffer));
     });
     add_pair(rest[1], run.tensor, 1.0, k.parameter * of_weight, share * of_gradient);
-  });
+  }
 }
 
 template <class T>
@@ -181,12 +155,12 @@ void lars_update(const Kernel& k, Operands o, const KernelContext& context) {
   };
   if (k.depth == 0) return apply({0, 0, o[0].count}, 1.0);
   const Operand& norms = o[o.size() - 1];
-  for_each_tensor(*u.weight, context, [&](const TensorRun& run) {
+  for (const TensorRun& run : tensor_runs(*u.weight, context)) {
     const double weight = std::sqrt(read_scalar(norms, 2 * run.tensor));
     const double gradient = std::sqrt(read_scalar(norms, 2 * run.tensor + 1));
     apply(run,
           weight > 0.0 && gradient > 0.0 ? optimizer.trust_coefficient * weight / (gradient + decay * weight) : 1.0);
-  });
+  }
 }
 
 template void lamb_moments<float>(const Kernel&, Operands, const KernelContext&);

@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "exec/device/host_calls.hpp"
 #include "exec/kernels/cuda/cuda_check.hpp"
 #include "exec/kernels/cuda/launch.hpp"
 #include "exec/kernels/cuda/matrix_products.hpp"
@@ -68,18 +69,20 @@ class Stream final : public DeviceStream {
     const cudaEvent_t event = gathers_ ? static_cast<const Event&>(e).within() : orrery::cuda::get(e);
     require(cudaStreamWaitEvent(stream_.get(), event, 0), "wait for an event");
   }
-  void gather(bool on) { gathers_ = on; }
+  void gather(bool on) {
+    gathers_ = on;
+    if (on) calls_.gather();
+  }
+  /// What became of the work that was gathered.
+  void launched() { calls_.launched(); }
+  void dropped() { calls_.dropped(); }
   void copy(void* to, const void* from, std::uint64_t bytes) override {
     if (bytes > 0) require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_.get()), "copy");
   }
   void call(std::function<void()> work) override {
-    auto kept = std::make_unique<std::function<void()>>(std::move(work));
-    const auto run = [](void* data) {
-      const std::unique_ptr<std::function<void()>> mine(static_cast<std::function<void()>*>(data));
-      (*mine)();
-    };
-    require(cudaLaunchHostFunc(stream_.get(), run, kept.get()), "call the host");
-    static_cast<void>(kept.release());  // the call's now
+    HostCall call = host_call(std::move(work));
+    require(cudaLaunchHostFunc(stream_.get(), run_host_call, call.get()), "call the host");
+    calls_.given(std::move(call));
   }
   void run(const Kernel& kernel, std::span<const Operand> operands, const KernelContext& context) override {
     kernels_.run(kernel, operands, context);
@@ -91,6 +94,7 @@ class Stream final : public DeviceStream {
  private:
   OwnedStream stream_;
   KernelQueue kernels_;
+  HostCalls calls_;
   bool gathers_ = false;
 };
 
@@ -137,6 +141,7 @@ class Graph final : public DeviceGraph {
     if (made != cudaSuccess) graph_ = nullptr;
     require(made, "build a graph");
     require(cudaGraphLaunch(graph_, queue(0)), "launch a graph");
+    for (Stream* s : streams_) s->launched();
     return anew;
   }
   void drop() noexcept override {
@@ -145,6 +150,7 @@ class Graph final : public DeviceGraph {
     static_cast<void>(cudaStreamEndCapture(queue(0), &gathered));
     static_cast<void>(cudaGetLastError());
     if (gathered != nullptr) cudaGraphDestroy(gathered);
+    for (Stream* s : streams_) s->dropped();
   }
 
  private:
@@ -175,7 +181,8 @@ class Gpu final : public Device {
     require(cudaRuntimeGetVersion(&runtime), "ask for the runtime's version");
     std::size_t free = 0, total = 0;
     require(cudaMemGetInfo(&free, &total), "ask for free memory");
-    info_ = {properties.name, "CUDA " + version_text(runtime) + ", driver for " + version_text(driver), total, free};
+    info_ = {properties.name, "CUDA " + version_text(runtime) + ", driver for " + version_text(driver), total, free,
+             MatrixProducts::takes_fp8(properties.major, properties.minor)};
   }
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }

@@ -65,7 +65,13 @@ __global__ void __launch_bounds__(device::usual_threads) run_body(const Body bod
 class Launcher {
  public:
   explicit Launcher(cudaStream_t stream, std::uint64_t shared_limit)
-      : stream_(stream), shared_limit_(shared_limit), products_(stream) {}
+      : stream_(stream), shared_limit_(shared_limit), products_(stream) {
+    int device = 0, major = 0, minor = 0;
+    require(cudaGetDevice(&device), "ask for the GPU in use");
+    require(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "ask what the GPU is");
+    require(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "ask what the GPU is");
+    makes_fp8_ = MatrixProducts::takes_fp8(major, minor);
+  }
   ~Launcher() {
     for (void* p : scratches_) cudaFree(p);
   }
@@ -113,11 +119,13 @@ class Launcher {
     return scratches_.back();
   }
   [[nodiscard]] std::uint64_t shared_limit() const { return shared_limit_; }
+  [[nodiscard]] bool makes_fp8() const { return makes_fp8_; }
   [[nodiscard]] std::uint64_t held_bytes() const { return held_bytes_ + products_.workspace_bytes(); }
 
  private:
   cudaStream_t stream_;
   std::uint64_t shared_limit_;
+  bool makes_fp8_ = false;
   MatrixProducts products_;
   std::vector<void*> scratches_;
   std::uint64_t scratch_bytes_ = 0, held_bytes_ = 0;

@@ -7,15 +7,15 @@
 namespace orrery::cuda {
 namespace {
 
-cudaDataType_t type_of(DType t) {
+cudaDataType_t type_of(DType t, device::Float8 format = device::Float8::e4m3) {
   switch (t) {
     case DType::f64: return CUDA_R_64F;
     case DType::f32: return CUDA_R_32F;
     case DType::bf16: return CUDA_R_16BF;
     case DType::f16: return CUDA_R_16F;
+    case DType::f8: return format == device::Float8::e4m3 ? CUDA_R_8F_E4M3 : CUDA_R_8F_E5M2;
     case DType::i32:
-    case DType::u8:
-    case DType::f8: break;
+    case DType::u8: break;
   }
   throw Error("cuBLASLt: no products of " + std::string(name_of(t)));
 }
@@ -34,7 +34,7 @@ class Layout {
  public:
   /// `rows` and `columns` as cuBLASLt sees what is stored.
   Layout(DType t, std::uint64_t rows, std::uint64_t columns, const device::Product::Factor& f, std::uint64_t batch) {
-    require(cublasLtMatrixLayoutCreate(&layout_, type_of(t), rows, columns, static_cast<std::int64_t>(f.row)),
+    require(cublasLtMatrixLayoutCreate(&layout_, type_of(t, f.format), rows, columns, static_cast<std::int64_t>(f.row)),
             "describe a matrix");
     if (batch == 1) return;
     const auto count = static_cast<std::int32_t>(batch);
@@ -119,6 +119,8 @@ MatrixProducts::Key MatrixProducts::key_of(const device::Product& p) {
       number(p.b.x.dtype),
       number(p.c.x.dtype),
       number(p.compute == DType::f64),
+      number(p.a.format),
+      number(p.b.format),
       p.a.row,
       p.b.row,
       p.c.row,
@@ -144,6 +146,10 @@ void MatrixProducts::multiply(const device::Product& p) {
     description.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     description.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(p.bias.data));
     description.set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(p.bias.dtype));
+  }
+  if (p.a.x.dtype == DType::f8) {  // the factors change places
+    description.set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(p.b.scale));
+    description.set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(p.a.scale));
   }
   const Layout first(p.b.x.dtype, p.b.transposed ? p.depth : p.columns, p.b.transposed ? p.columns : p.depth, p.b,
                      p.batch);

@@ -26,11 +26,13 @@ class MatrixProducts {
 
   /// Whether cuBLASLt multiplies such types: factors alike, and the result like them or f32.
   [[nodiscard]] static bool takes(DType factors, DType result, DType compute);
+  /// Whether a GPU of this compute capability multiplies fp8: Ada, Hopper and later.
+  [[nodiscard]] static bool takes_fp8(int major, int minor) { return major > 8 || (major == 8 && minor >= 9); }
 
  private:
   /// As NVIDIA recommends for Hopper; enough for every algorithm there.
   static constexpr std::uint64_t workspace_size = std::uint64_t{32} << 20;
-  using Key = std::array<std::uint64_t, 18>;
+  using Key = std::array<std::uint64_t, 20>;
   [[nodiscard]] static Key key_of(const device::Product&);
 
   cudaStream_t stream_;

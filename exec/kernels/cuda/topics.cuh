@@ -20,6 +20,8 @@ ORRERY_TOPIC(extern, run_attention)
 ORRERY_TOPIC(extern, run_flash_attention)
 ORRERY_TOPIC(extern, run_losses)
 ORRERY_TOPIC(extern, run_optimizer)
+ORRERY_TOPIC(extern, run_trust_ratios)
+ORRERY_TOPIC(extern, run_adafactor)
 #endif
 
 }  // namespace orrery::device

@@ -1,13 +1,16 @@
 #pragma once
 
+#include "exec/kernels/device/adafactor.hpp"
 #include "exec/kernels/device/attention.hpp"
 #include "exec/kernels/device/cross_entropy.hpp"
 #include "exec/kernels/device/elementwise.hpp"
 #include "exec/kernels/device/embedding.hpp"
 #include "exec/kernels/device/flash_attention.hpp"
+#include "exec/kernels/device/fp8_product.hpp"
 #include "exec/kernels/device/has_kernel.hpp"
 #include "exec/kernels/device/norm.hpp"
 #include "exec/kernels/device/optimizer.hpp"
+#include "exec/kernels/device/trust_ratio.hpp"
 
 namespace orrery::device {
 
@@ -25,6 +28,7 @@ bool run_gemm(Launcher& l, const Kernel& k, std::span<const Operand> o) {
   if (k.options.bias) p.bias = Elements(o[3]);
   p.add = o[2].accumulate;
   p.compute = k.compute;
+  if (l.makes_fp8() && fits_fp8(k, o)) round_factors(l, k, p);
   l.multiply(p);
   return true;
 }
@@ -34,7 +38,8 @@ template <class T, class Launcher>
 void launch_kernel(Launcher& l, const Kernel& k, std::span<const Operand> o, const KernelContext& c) {
   const bool done = run_gemm(l, k, o) || run_elementwise<T>(l, k, o, c) || run_norms<T>(l, k, o, c) ||
                     run_embeddings<T>(l, k, o, c) || run_attention<T>(l, k, o, c) ||
-                    run_flash_attention<T>(l, k, o, c) || run_losses<T>(l, k, o, c) || run_optimizer<T>(l, k, o, c);
+                    run_flash_attention<T>(l, k, o, c) || run_losses<T>(l, k, o, c) || run_optimizer<T>(l, k, o, c) ||
+                    run_trust_ratios<T>(l, k, o, c) || run_adafactor<T>(l, k, o, c);
   ORRERY_ASSERT(done, name_of(k.kind));
 }
 

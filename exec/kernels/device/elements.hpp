@@ -20,7 +20,7 @@ struct Elements {
   explicit Elements(const Operand& o) : data(o.data), dtype(o.dtype) {}
   ORRERY_ON_DEVICE Elements(void* memory, DType type) : data(memory), dtype(type) {}
 
-  /// As load_elements (exec/kernels/convert.hpp) converts, but for f8, which no body here takes.
+  /// As load_elements (exec/kernels/convert.hpp) converts.
   template <class T>
   [[nodiscard]] ORRERY_ON_DEVICE T load(std::uint64_t i) const {
     switch (dtype) {
@@ -30,7 +30,7 @@ struct Elements {
       case DType::f16: return static_cast<T>(from_f16(static_cast<const std::uint16_t*>(data)[i]));
       case DType::i32: return static_cast<T>(static_cast<const std::int32_t*>(data)[i]);
       case DType::u8: return static_cast<T>(static_cast<const std::uint8_t*>(data)[i]);
-      case DType::f8: break;
+      case DType::f8: return static_cast<T>(from_e4m3(static_cast<const std::uint8_t*>(data)[i]));
     }
     return T{0};
   }
@@ -42,9 +42,9 @@ struct Elements {
       case DType::f32: static_cast<float*>(data)[i] = static_cast<float>(value); return;
       case DType::bf16: static_cast<std::uint16_t*>(data)[i] = bf16_of(static_cast<float>(value)); return;
       case DType::f16: static_cast<std::uint16_t*>(data)[i] = f16_of(static_cast<float>(value)); return;
+      case DType::f8: static_cast<std::uint8_t*>(data)[i] = e4m3_of(static_cast<float>(value)); return;
       case DType::i32:
-      case DType::u8:
-      case DType::f8: return;
+      case DType::u8: return;
     }
   }
   [[nodiscard]] ORRERY_ON_DEVICE std::int32_t whole(std::uint64_t i) const {

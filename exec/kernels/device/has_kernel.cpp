@@ -5,10 +5,8 @@
 namespace orrery::device {
 
 bool has_kernel(const Kernel& k, std::span<const Operand> operands) {
-  // Scaled moments are kept in blocks, which the host alone updates.
-  if (k.kind == KernelKind::adam_update && k.options.scaled) return false;
   if (std::any_of(operands.begin(), operands.end(), [](const Operand& o) { return o.dtype == DType::f8; })) {
-    return k.kind == KernelKind::fill;
+    return k.kind == KernelKind::fill || (k.kind == KernelKind::adam_update && k.options.scaled);
   }
   switch (k.kind) {
     case KernelKind::fill:
@@ -53,7 +51,14 @@ bool has_kernel(const Kernel& k, std::span<const Operand> operands) {
     case KernelKind::clip_factor:
     case KernelKind::advance_step:
     case KernelKind::sgd_update:
-    case KernelKind::adam_update: return true;
+    case KernelKind::adam_update:
+    case KernelKind::lamb_moments:
+    case KernelKind::lamb_update:
+    case KernelKind::lars_norms:
+    case KernelKind::lars_update:
+    case KernelKind::adafactor_squares:
+    case KernelKind::adafactor_moments:
+    case KernelKind::adafactor_update: return true;
     // What reads the data set, makes initial weights or routes tokens, and what has no body yet.
     case KernelKind::load_tokens:
     case KernelKind::load_targets:
@@ -91,14 +96,7 @@ bool has_kernel(const Kernel& k, std::span<const Operand> operands) {
     case KernelKind::dispatch_backward:
     case KernelKind::combine_forward:
     case KernelKind::combine_backward:
-    case KernelKind::expert_gemm:
-    case KernelKind::lamb_moments:
-    case KernelKind::lamb_update:
-    case KernelKind::lars_norms:
-    case KernelKind::lars_update:
-    case KernelKind::adafactor_squares:
-    case KernelKind::adafactor_moments:
-    case KernelKind::adafactor_update: return false;
+    case KernelKind::expert_gemm: return false;
   }
   return false;
 }

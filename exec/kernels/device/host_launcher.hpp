@@ -75,8 +75,8 @@ class HostBlock {
 class HostLauncher {
  public:
   /// `most_blocks` bounds a launch, so that bodies take their work in strides.
-  explicit HostLauncher(std::uint32_t threads = 1, std::uint64_t blocks_at_once = most_blocks)
-      : threads_(threads), most_blocks_(blocks_at_once) {}
+  explicit HostLauncher(std::uint32_t threads = 1, std::uint64_t blocks_at_once = most_blocks, bool fp8 = false)
+      : threads_(threads), most_blocks_(blocks_at_once), fp8_(fp8) {}
 
   template <class Body>
   void launch(const Body& body, std::uint64_t blocks, std::uint32_t, std::uint64_t shared_bytes) {
@@ -104,6 +104,8 @@ class HostLauncher {
   }
   [[nodiscard]] static std::uint64_t shared_limit() { return std::uint64_t{160} << 10; }
 
+  [[nodiscard]] bool makes_fp8() const { return fp8_; }
+
   /// Plain loops.
   void multiply(const Product& p) { p.compute == DType::f64 ? multiply_as<double>(p) : multiply_as<float>(p); }
 
@@ -129,11 +131,14 @@ class HostLauncher {
   template <class T>
   static T element(const Product::Factor& f, std::uint64_t n, std::uint64_t row, std::uint64_t column) {
     const std::uint64_t at = f.transposed ? column * f.row + row : row * f.row + column;
-    return f.x.load<T>(n * f.step + at);
+    if (f.x.dtype != DType::f8) return f.x.load<T>(n * f.step + at);
+    const std::uint8_t bits = f.x.bytes()[n * f.step + at];
+    return static_cast<T>(f.format == Float8::e4m3 ? from_e4m3(bits) : from_e5m2(bits)) * static_cast<T>(*f.scale);
   }
 
   std::uint32_t threads_;
   std::uint64_t most_blocks_;
+  bool fp8_;
   std::vector<std::max_align_t> scratch_;
 };
 

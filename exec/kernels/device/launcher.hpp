@@ -22,6 +22,7 @@
 ///     multiply(Product)   one or several matrix products of one shape
 ///     scratch(bytes)      memory for one kernel's own use, in the stream's order: void at the next call of it
 ///     shared_limit()      most shared bytes of a block
+///     makes_fp8()         whether products of fp8 factors are made
 /// The GPU's are in exec/kernels/cuda, the host's in host_launcher.hpp, with
 /// which the tests hold every body to the kernels of exec/kernels/cpu.
 namespace orrery::device {
@@ -31,6 +32,9 @@ inline constexpr std::uint32_t usual_threads = 256;
 /// Blocks at most; bodies take more work than that in strides.  The limit of a grid is 2^31 - 1.
 inline constexpr std::uint64_t most_blocks = std::uint64_t{1} << 20;
 
+/// Formats of f8 in a product: E4M3 has finer steps, E5M2 the range that gradients need.
+enum class Float8 : std::uint8_t { e4m3, e5m2 };
+
 /// C = alpha op(A) op(B) (+ C) (+ bias), row-major, as many times as `batch`, each of the next ones `step` elements on.
 struct Product {
   struct Factor {
@@ -38,6 +42,8 @@ struct Product {
     bool transposed = false;
     std::uint64_t row = 0;  ///< elements from one row of the stored matrix to the next
     std::uint64_t step = 0;
+    Float8 format = Float8::e4m3;  ///< of elements in f8
+    const float* scale = nullptr;  ///< of elements in f8: what they are multiples of, in the device's memory
   };
   Factor a, b, c;
   Elements bias;  ///< of the columns; none where data is null

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/program/moment_scales.hpp"
 #include "exec/kernels/device/launcher.hpp"
 
 /// The global norm, the clip factor, and updates of weights.
@@ -154,31 +155,82 @@ struct SgdUpdate {
 // Kingma and Ba, "Adam", ICLR 2015, with the decoupled decay of Loshchilov and
 // Hutter, ICLR 2019.
 template <class T>
+struct AdamStep {
+  T rate, keep1, keep2, rest1, rest2, correct1, correct2, multiplier, epsilon, decay;
+  /// Of element i: the moments after it, and the weight.
+  ORRERY_ON_DEVICE void take(const UpdateOperands& u, std::uint64_t i, T& m, T& v) const {
+    const T g = u.gradient.load<T>(i) * multiplier;
+    m = keep1 * m + rest1 * g;
+    v = keep2 * v + rest2 * g * g;
+    const T w = u.exact<T>(i);
+    u.put(i, w - rate * (m * correct1 / (std::sqrt(v * correct2) + epsilon) + decay * w));
+  }
+};
+template <class T>
 struct AdamUpdate {
   UpdateOperands u;
   LearningRate schedule;
   double beta1, beta2;
   T epsilon, decay;
+  [[nodiscard]] ORRERY_ON_DEVICE AdamStep<T> at_step() const {
+    const double step = u.steps.load<double>(0);
+    return {static_cast<T>(schedule.at(step)),
+            static_cast<T>(beta1),
+            static_cast<T>(beta2),
+            static_cast<T>(1.0 - beta1),
+            static_cast<T>(1.0 - beta2),
+            static_cast<T>(1.0 / (1.0 - std::pow(beta1, step))),
+            static_cast<T>(1.0 / (1.0 - std::pow(beta2, step))),
+            u.multiplier<T>(),
+            epsilon,
+            decay};
+  }
   template <class Block>
   ORRERY_KERNEL_BODY void operator()(Block& b) const {
     if (u.skips()) return;
-    const double step = u.steps.load<double>(0);
-    const auto rate = static_cast<T>(schedule.at(step));
-    const auto keep1 = static_cast<T>(beta1);
-    const auto keep2 = static_cast<T>(beta2);
-    const auto rest1 = static_cast<T>(1.0 - beta1);
-    const auto rest2 = static_cast<T>(1.0 - beta2);
-    const auto correct1 = static_cast<T>(1.0 / (1.0 - std::pow(beta1, step)));
-    const auto correct2 = static_cast<T>(1.0 / (1.0 - std::pow(beta2, step)));
-    const T multiplier = u.multiplier<T>();
+    const AdamStep<T> one = at_step();
     for (std::uint64_t i = b.index() * b.threads() + b.thread(); i < u.count; i += b.blocks() * b.threads()) {
-      const T g = u.gradient.load<T>(i) * multiplier;
-      const T m = keep1 * u.moments[0].template load<T>(i) + rest1 * g;
-      const T v = keep2 * u.moments[1].template load<T>(i) + rest2 * g * g;
-      const T w = u.exact<T>(i);
-      u.put(i, w - rate * (m * correct1 / (std::sqrt(v * correct2) + epsilon) + decay * w));
+      T m = u.moments[0].template load<T>(i);
+      T v = u.moments[1].template load<T>(i);
+      one.take(u, i, m, v);
       u.moments[0].store(i, m);
       u.moments[1].store(i, v);
+    }
+  }
+};
+
+/// Adam with moments that are multiples of scales (core/program/moment_scales.hpp): a block of threads for each block
+/// of moments.
+template <class T>
+struct ScaledAdamUpdate {
+  AdamUpdate<T> adam;
+  Elements scales;
+  template <class Block>
+  ORRERY_KERNEL_BODY void operator()(Block& b, std::uint64_t row) const {
+    if (adam.u.skips()) return;
+    const AdamStep<T> one = adam.at_step();
+    const std::uint64_t first = row * moment_block;
+    const std::uint64_t count = adam.u.count - first < moment_block ? adam.u.count - first : moment_block;
+    T* moments = b.template shared<T>();  // [2][moment_block]
+    const T scale[2] = {scales.load<T>(2 * row), scales.load<T>(2 * row + 1)};
+    T most[2] = {T{0}, T{0}};
+    for (std::uint64_t i = b.thread(); i < count; i += b.threads()) {
+      T m = adam.u.moments[0].template load<T>(first + i) * scale[0];
+      T v = adam.u.moments[1].template load<T>(first + i) * scale[1];
+      one.take(adam.u, first + i, m, v);
+      moments[i] = m;
+      moments[moment_block + i] = v;
+      const T magnitude = m < T{0} ? -m : m;
+      most[0] = most[0] < magnitude ? magnitude : most[0];
+      most[1] = most[1] < v ? v : most[1];
+    }
+    for (std::uint32_t j = 0; j < 2; ++j) {
+      const Elements& stored = adam.u.moments[j];
+      const auto now = static_cast<float>(static_cast<double>(b.largest(most[j])) / largest_of(stored.dtype));
+      if (b.thread() == 0) scales.store(2 * row + j, now);
+      for (std::uint64_t i = b.thread(); i < count; i += b.threads()) {
+        stored.store(first + i, now > 0.0F ? moments[j * moment_block + i] / static_cast<T>(now) : T{0});
+      }
     }
   }
 };
@@ -216,9 +268,18 @@ bool run_optimizer(Launcher& l, const Kernel& k, std::span<const Operand> o, con
     }
     case KernelKind::adam_update: {
       const Optimizer& how = c.workload->optimizer;
-      long_vector(o[0].count, AdamUpdate<T>{UpdateOperands(k, o), LearningRate(*c.workload), how.beta1, how.beta2,
-                                            static_cast<T>(how.epsilon),
-                                            k.options.decay ? static_cast<T>(how.weight_decay) : T{0}});
+      const AdamUpdate<T> adam{UpdateOperands(k, o),
+                               LearningRate(*c.workload),
+                               how.beta1,
+                               how.beta2,
+                               static_cast<T>(how.epsilon),
+                               k.options.decay ? static_cast<T>(how.weight_decay) : T{0}};
+      if (k.options.scaled) {
+        for_each_row(l, (o[0].count + moment_block - 1) / moment_block, ScaledAdamUpdate<T>{adam, x(o.size() - 1)},
+                     moment_block, 2 * moment_block * sizeof(T));
+      } else {
+        long_vector(o[0].count, adam);
+      }
       return true;
     }
     default: return false;

@@ -71,6 +71,29 @@ TEST_CASE("E4M3 has its published values, and rounds to the nearest of them", "[
   CHECK(wrong == 0);
 }
 
+TEST_CASE("E5M2 has its published values, and rounds to the nearest of them", "[convert]") {
+  CHECK(from_e5m2(0x3c) == 1.0F);
+  CHECK(from_e5m2(0xc0) == -2.0F);
+  CHECK(from_e5m2(0x7b) == 57344.0F);
+  CHECK(from_e5m2(0x04) == 0x1p-14F);  // the least normal
+  CHECK(from_e5m2(0x01) == 0x1p-16F);  // the least subnormal
+  CHECK(from_e5m2(0x7c) == std::numeric_limits<float>::infinity());
+  CHECK(std::isnan(from_e5m2(e5m2_of(NAN))));
+  CHECK(e5m2_of(1e30F) == 0x7b);
+  CHECK(e5m2_of(-INFINITY) == 0xfb);
+  int wrong = 0;
+  for (std::uint32_t bits = 0; bits < 256; ++bits) {
+    const auto b = static_cast<std::uint8_t>(bits);
+    if (std::isfinite(from_e5m2(b))) wrong += e5m2_of(from_e5m2(b)) != b;
+  }
+  for (std::uint64_t i = 0; i < 20000; ++i) {
+    const double x = std::ldexp(2.0 * random_uniform(5, 1, i) - 1.0, static_cast<int>(i % 36) - 20);
+    wrong += static_cast<double>(from_e5m2(e5m2_of(static_cast<float>(x)))) !=
+             nearest(static_cast<double>(static_cast<float>(x)), 3, -14);
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("bf16 ties go to even and infinity stays", "[convert]") {
   CHECK(bf16_of(1.0F) == 0x3f80);
   CHECK(bf16_of(1.0F + 0x1p-8F) == 0x3f80);      // half of the unit 2^-7 above 1: even is 1

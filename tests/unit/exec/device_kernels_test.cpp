@@ -1,13 +1,11 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-#include "exec/device/device.hpp"
 #include "exec/kernels/combine.hpp"
 #include "exec/kernels/device/device_kernels.hpp"
 #include "exec/kernels/device/host_launcher.hpp"
 #include "exec/kernels/device/reduction.hpp"
-#include "tests/support/device_under_test.hpp"
-#include "tests/unit/exec/kernel_memory.hpp"
+#include "tests/unit/exec/device_compare.hpp"
 
 using namespace orrery;
 using namespace orrery::test;
@@ -20,102 +18,11 @@ using namespace orrery::test;
 // runs the same cases on a GPU, and is skipped where there is none.
 namespace {
 
-/// Operands by value: what a kernel reads and what it leaves.
-using Memories = std::vector<Memory>;
-
-struct Case {
-  Kernel kernel;
-  Memories memories;
-  std::vector<bool> accumulates;  ///< by operand; left out: none
-  Workload workload;
-  std::vector<Place> places = {};  ///< by operand; left out: whole
-};
-
-std::vector<Operand> operands_of(Case& c, Memories& memories) {
-  std::vector<Operand> operands;
-  for (std::size_t i = 0; i < memories.size(); ++i) {
-    operands.push_back(memories[i].operand(i < c.accumulates.size() && c.accumulates[i]));
-    if (i < c.places.size()) operands.back().place = c.places[i];
-  }
-  return operands;
-}
-
-/// What a kernel on the GPU makes of them.  Requires that it has the kernel.
-void run_on(Device& gpu, Case& c, Memories& memories, KernelContext context) {
-  const auto stream = gpu.make_stream();
-  const auto ended = gpu.make_event();
-  std::vector<Operand> operands = operands_of(c, memories);
-  std::vector<std::byte*> there;
-  for (Operand& o : operands) {
-    const std::uint64_t bytes = o.count * size_of(o.dtype);
-    there.push_back(gpu.allocate(bytes));
-    REQUIRE(there.back() != nullptr);
-    stream->copy(there.back(), o.data, bytes);
-    o.data = there.back();
-  }
-  REQUIRE(gpu.runs(c.kernel, operands));
-  stream->run(c.kernel, operands, context);
-  for (std::size_t i = 0; i < memories.size(); ++i) {
-    const Operand o = memories[i].operand();
-    stream->copy(o.data, there[i], o.count * size_of(o.dtype));
-  }
-  stream->record(*ended);
-  while (!gpu.done(*ended)) {
-  }
-  for (std::byte* p : there) gpu.release(p);
-}
-
-/// Both ways, and the largest difference of any operand relative to its size.
-void compare(Case c, double bound) {
-  const Kernel& k = c.kernel;
-  KernelContext context;
-  context.workload = &c.workload;
-  Memories expected = c.memories;
-  KernelScratch scratch;
-  context.scratch = &scratch;
-  run_kernel(k, operands_of(c, expected), context);
-  if (Device* gpu = test::gpu_under_test()) {
-    Memories got = c.memories;
-    run_on(*gpu, c, got, context);
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      if (got[i] == expected[i]) continue;  // infinite, too
-      CAPTURE(name_of(k.kind), name_of(k.compute), i);
-      CHECK(error(got[i], expected[i], 1e-6) <= bound);
-    }
-    return;
-  }
-  for (const std::uint32_t threads : {1U, 3U}) {
-    Memories got = c.memories;
-    const std::vector<Operand> operands = operands_of(c, got);
-    REQUIRE(device::has_kernel(k, operands));
-    device::HostLauncher launcher(threads, 5);
-    if (k.compute == DType::f64) {
-      device::launch_kernel<double>(launcher, k, operands, context);
-    } else {
-      device::launch_kernel<float>(launcher, k, operands, context);
-    }
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      if (got[i] == expected[i]) continue;  // infinite, too
-      CAPTURE(name_of(k.kind), name_of(k.compute), threads, i);
-      // Of a tensor of zeros, the difference itself.
-      CHECK(error(got[i], expected[i], 1e-6) <= bound);
-    }
-  }
-}
-
-/// Two computations of one result differ by twice what each may be off.
-double bound(DType t) { return 2 * tolerance(t); }
-
-Memory values(DType t, std::uint64_t n, std::uint64_t stream) { return Memory::random(t, n, stream); }
-Memory zeros(DType t, std::uint64_t n) { return Memory::of(t, std::vector<double>(n, 0.0)); }
 Memory whole_numbers(const std::vector<std::int32_t>& x) {
   Memory m(DType::i32, x.size());
   for (std::size_t i = 0; i < x.size(); ++i) static_cast<std::int32_t*>(m.operand().data)[i] = x[i];
   return m;
 }
-
-/// Arithmetic of storage t: f64 in f64, else f32, whose row sums are kept in f32.
-DType wide(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
 
 Kernel attention(KernelKind kind, DType t, bool causal, std::uint32_t kv_heads, std::uint32_t value_dim) {
   Kernel k = kernel(kind, t, 2 * 37, 0);

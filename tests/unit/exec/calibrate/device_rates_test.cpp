@@ -65,3 +65,30 @@ TEST_CASE("a device's calibration has a positive rate for every point of its tab
   CHECK(attention == 4);  // both kernel sets, forward and backward
   CHECK(others > 20);
 }
+
+TEST_CASE("a device that makes products in fp8 has a table of them for each transposition", "[unit][calibrate]") {
+  HostDevice device(std::uint64_t{1} << 30, true);
+  DeviceGrid small;
+  small.rows = small.columns = small.depths = {16, 32};
+  small.lengths = {8};
+  small.head_dims = {8};
+  small.heads = 2;
+  small.sequences = 1;
+  small.step_hidden = {16, 32};
+  small.step_length = 8;
+  small.least_sample = 1e-5;
+  small.samples = 2;
+  const Calibration c = calibrate_device(device, "h100", {Precision::bf16}, small, {});
+  const auto products = [&](DType t) {
+    return std::count_if(c.kernels.begin(), c.kernels.end(),
+                         [&](const KernelRate& k) { return k.kind == KernelKind::gemm && k.compute == t; });
+  };
+  CHECK(products(DType::bf16) == 3);
+  CHECK(products(DType::f8) == 3);
+  // The file keeps them.
+  Diagnostics d;
+  const auto again = parse_calibration(calibration_text(c), "calibration.toml", d);
+  CHECK(render(d) == "");
+  REQUIRE(again.has_value());
+  CHECK(again->kernels == c.kernels);
+}

@@ -1,0 +1,87 @@
+// What `orrery run` writes and prints of a run.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/report_text.hpp"
+#include "cli/run_verb.hpp"
+#include "cli/status.hpp"
+#include "core/record/chrome_trace.hpp"
+#include "core/record/report_file.hpp"
+#include "exec/run/run_report.hpp"
+
+namespace orrery {
+
+PlannedRun RunVerb::as_measured(const PlannedRun& planned) const {
+  PlannedRun run = planned;
+  if (run.cluster->device.cores_shared > 0 || backend_ == "cuda") return run;
+  // Threads of this machine are no GPUs: their utilization, memory and cost are not those of the plan's cluster.
+  Diagnostics d;
+  run.cluster = library_of(flags_).cluster("local-cpu", ".", std::nullopt, d);
+  require_none(d);
+  adapt_to_this_machine(*run.cluster);
+  // One machine, however many threads.
+  run.cluster->devices_per_node = static_cast<std::uint32_t>(run.plan.mesh.size());
+  for (NetworkLevel& level : run.cluster->levels) level.size = run.cluster->devices_per_node;
+  return run;
+}
+
+int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoints& checkpoints) const {
+  const LoadedPlan& loaded = p.loaded;
+  if (result.traces.empty()) {
+    print(flags_.json ? "{\n  \"complete\": false,\n  \"recorded_steps\": 0\n}\n"
+                      : "Interrupted before a step was recorded.\n");
+    return status_no;
+  }
+  const PlannedRun measured = as_measured(loaded.run);
+  Report report = report_of(measured, loaded.program, result);
+  if (measured.cluster != loaded.run.cluster) {
+    report.assumptions.push_back(
+        fmt::format("rates and memory are judged by the cores it ran on, not by {}", loaded.run.cluster->name));
+  }
+  report.assumptions.insert(report.assumptions.end(), p.notes.begin(), p.notes.end());
+  if (backend_ == "cuda") {
+    report.assumptions.push_back(
+        fmt::format("rates, utilization and cost are those of {}, which the plan names", measured.cluster->name));
+  }
+  if (trace_) {
+    ChromeTraceOptions chrome;
+    chrome.plan = loaded.run.plan.name;
+    write_file(*trace_, write_chrome_trace(median_trace(result), loaded.program, chrome));
+  }
+  write_output(flags_, write_report(report));
+  if (prints_output(flags_)) {
+    // It has been printed.
+  } else if (flags_.json) {
+    nlohmann::ordered_json json = to_json(report);
+    json["losses"] = result.losses;
+    json["recorded_steps"] = result.times.steps;
+    json["core_time_needed_s"] = result.cores.needed;
+    json["core_time_had_s"] = result.cores.had;
+    json["complete"] = !result.cancelled;
+    if (checkpoints_.folder) json["checkpoint"] = checkpoints.json();
+    print_json(json);
+  } else {
+    std::string out =
+        heading_text(loaded.run, "not used") + resolutions_text(loaded.resolved) + "\n" + report_text(report);
+    if (result.losses.size() > 1) {
+      out += fmt::format("\n  loss {:.4f} in step 1, {:.4f} in step {}", result.losses.front(), result.losses.back(),
+                         result.losses.size());
+      // Warm-up trains too.
+      const std::size_t warm = std::min<std::size_t>(warmup_, result.losses.size());
+      if (warm > 0) out += fmt::format(" ({} of warm-up, {} recorded)", warm, result.times.steps);
+      out += "\n";
+    }
+    if (const auto busy = core_shortage(result.cores)) out += fmt::format("  Not to be relied on: {}.\n", *busy);
+    out += checkpoints.text();
+    if (trace_) out += fmt::format("  timeline of the median step in {}\n", *trace_);
+    if (result.cancelled)
+      out += fmt::format("  Interrupted after {} recorded steps of {}.\n", result.times.steps, steps_);
+    print(out);
+  }
+  return result.cancelled || !report.fits ? status_no : status_fine;
+}
+
+}  // namespace orrery

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/common.hpp"
+#include "cli/run_checkpoints.hpp"
+#include "cli/run_log.hpp"
+#include "cli/verbs.hpp"
+#include "exec/comm/job_place.hpp"
+#include "exec/comm/mpi_communicator.hpp"
+#include "exec/comm/nccl_calls.hpp"
+#include "exec/comm/world.hpp"
+#include "exec/device/execute_device.hpp"
+#include "exec/run/execute.hpp"
+#include "exec/run/recorder.hpp"
+#include "exec/train/data.hpp"
+
+namespace orrery {
+
+/// `orrery run`: flags, preparation and ranks on CPUs in run.cpp, ranks on GPUs in run_gpu.cpp, what is shown of a run
+/// in run_show.cpp.
+class RunVerb final : public Verb {
+ public:
+  const char* name() const override { return "run"; }
+  const char* summary() const override { return "train a plan for real, its ranks being threads or processes"; }
+
+  void declare(Command&) override;
+  int run() override;
+
+ private:
+  /// All that is needed to begin.
+  struct Prepared {
+    LoadedPlan loaded;
+    std::unique_ptr<DataSource> data;
+    RunOptions options;
+    std::vector<std::string> notes;  ///< for the report: what it ran on
+  };
+  int run_by_backend();
+  /// Throws what is wrong with the files that are to be written, then begins the log: what fails from here on stands in
+  /// it.  Of several processes one `begins` it.
+  void open_log(bool begins);
+  /// Throws what is wrong with arguments and files.
+  [[nodiscard]] Prepared prepare() const;
+  void refuse_too_large(const Program&) const;
+  /// The run on the machine that it was measured on.
+  [[nodiscard]] PlannedRun as_measured(const PlannedRun& planned) const;
+
+  int run_on_threads();
+  int run_as_processes();
+  int run_over_mpi();
+  int run_on_gpu();
+  [[nodiscard]] Issue issue() const { return graphs_ == "on" ? Issue::graphs : Issue::ops; }
+  /// Refuses flags that do not go with the backend.
+  void check_backend() const;
+  /// A process for every rank, each with a GPU, started here.
+  int run_on_gpus();
+  /// This process is one of a job's that others have started.
+  int run_in_job(const JobPlace&);
+  /// Trains this process's rank: the exit status.
+  int train_on_gpu(ProcessWorld&, int gpu, const NcclCalls&, Prepared&, RunCheckpoints&, Recorder*);
+  /// Shows how far the run is while `train` goes on; on rank 0.
+  RunResult watched(Prepared&, RunCheckpoints&, const std::function<RunResult()>& train);
+  /// Writes and prints what came of it: the exit status.
+  int show(const Prepared&, const RunResult&, const RunCheckpoints&) const;
+
+  CommonFlags flags_;
+  RunLog run_log_;
+  /// Until main has said what is wrong: ending it waits for all processes, and mpirun kills those that are left once
+  /// one has failed.
+  std::optional<MpiSession> session_;
+  CheckpointFlags checkpoints_;
+  std::string plan_, backend_ = "threads", graphs_ = "off";
+  std::optional<std::string> trace_, log_, disk_, records_, rendezvous_, nccl_;
+  std::optional<std::uint32_t> ranks_, rank_, world_size_, local_rank_;
+  std::optional<std::uint32_t> gpu_;
+  bool share_gpu_ = false;
+  std::uint64_t steps_ = 5, warmup_ = 1;
+  double watchdog_ = 60.0, heartbeat_ = 5.0;
+};
+
+/// Live bytes of all ranks at their peaks.
+[[nodiscard]] double needed_bytes(const Program&);
+
+}  // namespace orrery

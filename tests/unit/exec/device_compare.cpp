@@ -1,0 +1,83 @@
+#include "tests/unit/exec/device_compare.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "exec/kernels/device/device_kernels.hpp"
+#include "exec/kernels/device/host_launcher.hpp"
+#include "tests/support/device_under_test.hpp"
+
+namespace orrery::test {
+
+std::vector<Operand> operands_of(Case& c, Memories& memories) {
+  std::vector<Operand> operands;
+  for (std::size_t i = 0; i < memories.size(); ++i) {
+    operands.push_back(memories[i].operand(i < c.accumulates.size() && c.accumulates[i]));
+    if (i < c.places.size()) operands.back().place = c.places[i];
+  }
+  return operands;
+}
+
+void run_on(Device& gpu, Case& c, Memories& memories, KernelContext context) {
+  const auto stream = gpu.make_stream();
+  const auto ended = gpu.make_event();
+  std::vector<Operand> operands = operands_of(c, memories);
+  std::vector<std::byte*> there;
+  for (Operand& o : operands) {
+    const std::uint64_t bytes = o.count * size_of(o.dtype);
+    there.push_back(gpu.allocate(bytes));
+    REQUIRE(there.back() != nullptr);
+    stream->copy(there.back(), o.data, bytes);
+    o.data = there.back();
+  }
+  REQUIRE(gpu.runs(c.kernel, operands));
+  stream->run(c.kernel, operands, context);
+  for (std::size_t i = 0; i < memories.size(); ++i) {
+    const Operand o = memories[i].operand();
+    stream->copy(o.data, there[i], o.count * size_of(o.dtype));
+  }
+  stream->record(*ended);
+  while (!gpu.done(*ended)) {
+  }
+  for (std::byte* p : there) gpu.release(p);
+}
+
+void compare(Case c, double bound) {
+  const Kernel& k = c.kernel;
+  KernelContext context;
+  context.workload = &c.workload;
+  context.mesh = c.mesh;
+  context.rank = c.rank;
+  Memories expected = c.memories;
+  KernelScratch scratch;
+  context.scratch = &scratch;
+  run_kernel(k, operands_of(c, expected), context);
+  if (Device* gpu = test::gpu_under_test()) {
+    Memories got = c.memories;
+    run_on(*gpu, c, got, context);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (got[i] == expected[i]) continue;  // infinite, too
+      CAPTURE(name_of(k.kind), name_of(k.compute), i);
+      CHECK(error(got[i], expected[i], 1e-6) <= bound);
+    }
+    return;
+  }
+  for (const std::uint32_t threads : {1U, 3U}) {
+    Memories got = c.memories;
+    const std::vector<Operand> operands = operands_of(c, got);
+    REQUIRE(device::has_kernel(k, operands));
+    device::HostLauncher launcher(threads, 5);
+    if (k.compute == DType::f64) {
+      device::launch_kernel<double>(launcher, k, operands, context);
+    } else {
+      device::launch_kernel<float>(launcher, k, operands, context);
+    }
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (got[i] == expected[i]) continue;  // infinite, too
+      CAPTURE(name_of(k.kind), name_of(k.compute), threads, i);
+      // Of a tensor of zeros, the difference itself.
+      CHECK(error(got[i], expected[i], 1e-6) <= bound);
+    }
+  }
+}
+
+}  // namespace orrery::test
