@@ -103,6 +103,7 @@ int main(int count, char** values) {
   const QStringList given = parser.positionalArguments();
   const QString plan = given.isEmpty() ? QStringLiteral("llama-3-70b-8-dgx-h100") : given.front();
   window.resize(pixels);
+  window.widen_side(MainWindow::usual_side);
   if (drawn) {
     if (!window.open(plan)) {
       std::fprintf(stderr, "error: the plan cannot be opened\n");

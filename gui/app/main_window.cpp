@@ -336,6 +336,10 @@ void MainWindow::explain(Metric m) {
   if (prediction_) explanation_->setHtml(QString::fromStdString(explanation(m, *prediction_)));
 }
 
+void MainWindow::widen_side(double share) {
+  resizeDocks({findChild<QDockWidget*>(QStringLiteral("memory-dock"))}, {qRound(share * width())}, Qt::Horizontal);
+}
+
 void MainWindow::pin_baseline() { set_baseline(prediction_); }
 
 void MainWindow::set_baseline(PredictionPointer baseline) {

@@ -80,6 +80,9 @@ class MainWindow : public QMainWindow {
   void show_tab(int);
   void use_layout(Layout);
   void explain(Metric);
+  /// Gives the panels on the right this share of the window's width.
+  void widen_side(double share);
+  static constexpr double usual_side = 0.22;
   void pin_baseline();
   void save();
   void save_as();

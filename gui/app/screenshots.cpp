@@ -2,7 +2,6 @@
 
 #include <QCoreApplication>
 #include <QDir>
-#include <QDockWidget>
 #include <QElapsedTimer>
 #include <QPushButton>
 #include <QThread>
@@ -36,11 +35,6 @@ bool wait_for(const std::function<bool()>& holds, int milliseconds = 120'000) {
   }
   QCoreApplication::processEvents();
   return true;
-}
-
-/// Gives the panels on the right so many pixels.
-void widen(MainWindow& window, int width) {
-  window.resizeDocks({window.findChild<QDockWidget*>(QStringLiteral("memory-dock"))}, {width}, Qt::Horizontal);
 }
 
 }  // namespace
@@ -109,7 +103,7 @@ int take_screenshots(MainWindow& window, const QString& folder) {
          window.timeline().findChild<QToolButton*>(QStringLiteral("show-path"))->setChecked(false);
          window.focus().show_all();
          window.focus().set_cursor(step / 3);
-         widen(window, 380);
+         window.widen_side(0.3);
          window.memory_panel().show_page(MemoryPanel::Page::over_time);
        }},
       {"memory-tensors",
@@ -126,7 +120,7 @@ int take_screenshots(MainWindow& window, const QString& folder) {
       {"search",
        [&] {
          window.use_layout(Layout::explore);
-         widen(window, 280);
+         window.widen_side(MainWindow::usual_side);
          window.show_tab(1);
          window.explain(Metric::mfu);
        }},

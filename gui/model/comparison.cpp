@@ -11,6 +11,7 @@
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
 
+#include "core/program/op_count.hpp"
 #include "core/record/chrome_trace.hpp"
 #include "core/record/compare_profile.hpp"
 #include "core/spec/spec_files.hpp"
@@ -54,10 +55,7 @@ Trace read_measured(const ComparisonSource& source, const Program& program) {
       throw Error(fmt::format("This trace is not of the plan {}: it has rank {}, and the plan has ranks 0 to {}.",
                               source.run->run.plan.name, rank, program.mesh.size() - 1));
     }
-    std::uint64_t ops = 0;
-    for (const Slot& slot : program.classes[class_of(program, r.rank)].step) {
-      ops += std::uint64_t{slot.repeat} * program[slot.block].ops.size();
-    }
+    const std::uint64_t ops = op_count(program, program.classes[class_of(program, r.rank)].step);
     if (ops != r.spans.size()) {
       throw Error(fmt::format("This trace is not of the plan {}: its rank {} has {} operations, and in the plan {}.",
                               source.run->run.plan.name, rank, r.spans.size(), ops));

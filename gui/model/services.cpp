@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "core/base/units_text.hpp"
+#include "core/program/op_count.hpp"
 
 namespace orrery::gui {
 namespace {
@@ -103,9 +104,7 @@ void SimulationService::request(PredictionPointer prediction) { worker_.submit(s
 
 std::uint64_t traced_operations(const Program& program) {
   std::uint64_t count = 0;
-  for (const RankClass& ranks : program.classes) {
-    for (const Slot& slot : ranks.step) count += std::uint64_t{slot.repeat} * program[slot.block].ops.size();
-  }
+  for (const RankClass& ranks : program.classes) count += op_count(program, ranks.step);
   return count;
 }
 
