@@ -33,8 +33,8 @@ using KindSeconds = std::array<double, operation_count + 1>;
 struct Subject {
   HerePlan what;
   Program program;
-  Report predicted{};
-  std::vector<double> steps{};  ///< measured, s
+  std::vector<Report> predicted{};  ///< with every calibration
+  std::vector<double> steps{};      ///< measured, s
   std::vector<Trace> traces{};
   std::uint64_t measured_peak = 0;  ///< bytes, of the rank with most
 
@@ -49,10 +49,17 @@ struct Subject {
     std::sort(sorted.begin(), sorted.end());
     return (sorted[sorted.size() * 3 / 4] - sorted[sorted.size() / 4]) / measured();
   }
-  [[nodiscard]] double error() const { return error_pct(predicted.step_time.base(), measured()); }
-  [[nodiscard]] bool memory_is_exact() const {
-    return measured_peak == static_cast<std::uint64_t>(predicted.peak_memory_bytes);
+  /// Mean over the calibrations, s.
+  [[nodiscard]] double predicted_step() const {
+    double sum = 0.0;
+    for (const Report& r : predicted) sum += r.step_time.base();
+    return sum / static_cast<double>(predicted.size());
   }
+  [[nodiscard]] std::uint64_t predicted_peak() const {
+    return static_cast<std::uint64_t>(predicted.front().peak_memory_bytes);  // no matter how fast the machine is
+  }
+  [[nodiscard]] double error() const { return error_pct(predicted_step(), measured()); }
+  [[nodiscard]] bool memory_is_exact() const { return measured_peak == predicted_peak(); }
 };
 
 void measure(Subject& s) {
@@ -109,10 +116,12 @@ std::vector<KindError> by_kind(const std::vector<Subject>& subjects, std::uint32
   for (const Subject& s : subjects) {
     if (s.program.mesh.size() > cores || s.traces.empty()) continue;
     add_measured(s, measured);
-    for (const OperationTime& o : s.predicted.operations) {
-      auto at = std::find_if(out.begin(), out.end(), [&](const KindError& k) { return k.name == o.name; });
-      if (at == out.end()) at = out.insert(at, KindError{o.name});
-      at->predicted += o.time.base();
+    for (const Report& report : s.predicted) {
+      for (const OperationTime& o : report.operations) {
+        auto at = std::find_if(out.begin(), out.end(), [&](const KindError& k) { return k.name == o.name; });
+        if (at == out.end()) at = out.insert(at, KindError{o.name});
+        at->predicted += o.time.base() / static_cast<double>(s.predicted.size());
+      }
     }
   }
   for (KindError& k : out) {
@@ -124,6 +133,20 @@ std::vector<KindError> by_kind(const std::vector<Subject>& subjects, std::uint32
   std::stable_sort(out.begin(), out.end(),
                    [](const KindError& a, const KindError& b) { return a.measured > b.measured; });
   return out;
+}
+
+/// How much longer steps take by the calibration behind the plans than by the one before them, in per cent, the median
+/// plan; empty where there is one calibration.
+std::optional<double> drift_of(const std::vector<Subject>& subjects) {
+  std::vector<double> drifts;
+  for (const Subject& s : subjects) {
+    if (s.predicted.size() < 2) return std::nullopt;
+    drifts.push_back(error_pct(s.predicted.back().step_time.base(), s.predicted.front().step_time.base()));
+  }
+  if (drifts.empty()) return std::nullopt;
+  const auto middle = drifts.begin() + static_cast<std::ptrdiff_t>(drifts.size() / 2);
+  std::nth_element(drifts.begin(), middle, drifts.end());
+  return *middle;
 }
 
 ErrorSummary errors_of(const std::vector<Subject>& subjects, std::uint32_t cores, bool crowded) {
@@ -146,15 +169,16 @@ nlohmann::ordered_json summary_json(const ErrorSummary& e) {
 nlohmann::ordered_json here_json(const std::vector<Subject>& subjects, const Calibration& c,
                                  const ErrorSummary& fitting, const ErrorSummary& crowded, bool exact) {
   nlohmann::ordered_json out{{"machine", c.machine}, {"calibration", c.source}, {"cores", c.cores}};
+  if (const auto drift = drift_of(subjects)) out["drift_pct"] = *drift;
   out["plans"] = nlohmann::ordered_json::array();
   for (const Subject& s : subjects) {
     out["plans"].push_back({{"name", s.what.name},
                             {"ranks", s.program.mesh.size()},
-                            {"predicted_s", s.predicted.step_time.base()},
+                            {"predicted_s", s.predicted_step()},
                             {"measured_s", s.measured()},
                             {"spread", s.spread()},
                             {"error_pct", s.error()},
-                            {"peak_memory_bytes", s.predicted.peak_memory_bytes},
+                            {"peak_memory_bytes", s.predicted_peak()},
                             {"measured_peak_memory_bytes", s.measured_peak}});
   }
   out["operations"] = nlohmann::ordered_json::array();
@@ -171,13 +195,15 @@ std::string here_text(const std::vector<Subject>& subjects, const Calibration& c
                       const ErrorSummary& crowded, bool exact) {
   const auto ms = [](double s) { return fmt::format("{:.2f} ms", 1e3 * s); };
   const auto pct = [](double p) { return fmt::format("{:+.1f} %", p); };
-  std::string out =
-      fmt::format("{}\ncalibration: {}\n\nPlans trained here, simulated beside measured step\n", c.machine, c.source);
+  std::string out = fmt::format("{}\ncalibration: {}\n", c.machine, c.source);
+  if (const auto drift = drift_of(subjects)) {
+    out += fmt::format("measured before and behind the plans; by the second, steps take {} longer\n", pct(*drift));
+  }
+  out += "\nPlans trained here, simulated beside measured step\n";
   Table table({"plan", "ranks", "predicted", "measured", "spread", "error", "peak memory", "measured"});
   for (const Subject& s : subjects) {
-    table.row({s.what.name, fmt::format("{}", s.program.mesh.size()), ms(s.predicted.step_time.base()),
-               ms(s.measured()), percent(s.spread(), 0), pct(s.error()),
-               with_commas(static_cast<std::uint64_t>(s.predicted.peak_memory_bytes)), with_commas(s.measured_peak)});
+    table.row({s.what.name, fmt::format("{}", s.program.mesh.size()), ms(s.predicted_step()), ms(s.measured()),
+               percent(s.spread(), 0), pct(s.error()), with_commas(s.predicted_peak()), with_commas(s.measured_peak)});
   }
   out += table.str();
   Table kinds({"operations of plans within the cores", "predicted", "measured", "error"});
@@ -199,23 +225,36 @@ std::string here_text(const std::vector<Subject>& subjects, const Calibration& c
          (exact ? "\nPeak memory is as predicted, to the byte.\n" : "\nPeak memory is NOT as predicted.\n");
 }
 
-Calibration calibration_for(const CommonFlags& flags, Ticker& ticker) {
-  if (flags.calibration) {
-    Diagnostics d;
-    std::optional<Calibration> read = read_calibration(*flags.calibration, d);
-    require_none(d);
-    if (read->device != "cpu-core") {
-      refuse("cli.calibration",
-             fmt::format("{} is of {}, not of this machine's cores", *flags.calibration, read->device));
-    }
-    return *read;
+Calibration read_for_here(const std::string& file) {
+  Diagnostics d;
+  std::optional<Calibration> read = read_calibration(file, d);
+  require_none(d);
+  if (read->device != "cpu-core") {
+    refuse("cli.calibration", fmt::format("{} is of {}, not of this machine's cores", file, read->device));
   }
+  return *read;
+}
+
+Calibration measured_here(Ticker& ticker) {
   CalibrateOptions options;
   options.progress = [&](double share) {
     if (interrupted().load()) throw Error("interrupted");
     ticker.show("calibrate", static_cast<std::uint64_t>(share * 1000.0), 1000);
   };
   return calibrate(options).calibration;
+}
+
+/// Simulates every plan with these prices; false where memory is not as measured.
+bool predict_all(std::vector<Subject>& subjects, const Library& library, const Calibration& prices) {
+  bool exact = true;
+  for (Subject& s : subjects) {
+    Diagnostics d;
+    const auto cluster = library.cluster("local-cpu", {}, static_cast<std::uint32_t>(s.program.mesh.size()), d);
+    require_none(d);
+    s.predicted.push_back(simulate(s.what.run, s.program, CostModel(*cluster, prices, s.program.mesh)).report);
+    exact = exact && s.memory_is_exact();
+  }
+  return exact;
 }
 
 }  // namespace
@@ -225,7 +264,7 @@ int validate_here(const CommonFlags& flags, const HereRequest& request) {
   catch_interrupt();
   const Library library = library_of(flags);
   std::optional<Ticker> ticker(std::in_place, "calibrate");
-  const Calibration calibration = calibration_for(flags, *ticker);
+  const Calibration calibration = flags.calibration ? read_for_here(*flags.calibration) : measured_here(*ticker);
   std::vector<Subject> subjects;
   for (HerePlan& plan : here_plans(request.plans, request.seed, calibration.cores)) {
     Program program = lower(plan.run.model, plan.run.workload, plan.run.plan);
@@ -240,14 +279,10 @@ int validate_here(const CommonFlags& flags, const HereRequest& request) {
     }
   }
   if (interrupted().load()) throw Error("interrupted: nothing was compared");
-  bool exact = true;
-  for (Subject& s : subjects) {
-    Diagnostics d;
-    const auto cluster = library.cluster("local-cpu", {}, static_cast<std::uint32_t>(s.program.mesh.size()), d);
-    require_none(d);
-    s.predicted = simulate(s.what.run, s.program, CostModel(*cluster, calibration, s.program.mesh)).report;
-    exact = exact && s.memory_is_exact();
-  }
+  bool exact = predict_all(subjects, library, calibration);
+  // Machines that are shared or grow warm are not as fast behind the plans as before them: what is measured at both
+  // ends says by how much, and the mean of both is what they were in between.
+  if (!flags.calibration) exact = predict_all(subjects, library, measured_here(*ticker)) && exact;
   ticker.reset();
   const ErrorSummary fitting = errors_of(subjects, calibration.cores, false);
   const ErrorSummary crowded = errors_of(subjects, calibration.cores, true);
