@@ -177,16 +177,18 @@ class CalibrateVerb final : public Verb {
            {"device", measured.device},
            {"spread", measured.spread},
            {"launch_s", measured.launch.base()},
+           {"host_bytes_per_s", measured.host_bandwidth->base()},
            {"gemm_flop_per_s", {{"bf16", best_gemm(measured, DType::bf16)}, {"f32", best_gemm(measured, DType::f32)}}},
            {"kernel_tables", measured.kernels.size()}});
       return status_fine;
     }
-    print(
-        fmt::format("{}\n  matrix products: bf16 {}, f32 {}\n  between kernels: {}\n  {} kernel tables, spread of "
-                    "measurements {}\n  written to {}\n",
-                    measured.machine, short_text(FlopRate::of(best_gemm(measured, DType::bf16))),
-                    short_text(FlopRate::of(best_gemm(measured, DType::f32))), short_text(measured.launch),
-                    measured.kernels.size(), percent(measured.spread), *flags_.output));
+    print(fmt::format(
+        "{}\n  matrix products: bf16 {}, f32 {}\n  between kernels: {}\n  copies to and from the host: {}\n  {} kernel "
+        "tables, spread of "
+        "measurements {}\n  written to {}\n",
+        measured.machine, short_text(FlopRate::of(best_gemm(measured, DType::bf16))),
+        short_text(FlopRate::of(best_gemm(measured, DType::f32))), short_text(measured.launch),
+        short_text(*measured.host_bandwidth), measured.kernels.size(), percent(measured.spread), *flags_.output));
     return status_fine;
   }
   CommonFlags flags_;

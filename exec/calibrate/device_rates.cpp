@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
 #include <ctime>
 #include <memory>
 #include <thread>
@@ -164,6 +165,43 @@ void measure_attention_on(Device& device, const Workload& w, const DeviceGrid& g
   }
 }
 
+/// Of copies to the host's memory and of those from it the slower: the median of each, one at a time.
+Bandwidth measure_host_copies(Device& device, const DeviceGrid& grid) {
+  struct Block {
+    Device& device;
+    std::byte *there, *here;
+    ~Block() {
+      if (there != nullptr) device.release(there);
+      if (here != nullptr) device.release_host(here);
+    }
+  };
+  const Block block{device, device.allocate(grid.copy_bytes), device.allocate_host(grid.copy_bytes)};
+  if (block.there == nullptr || block.here == nullptr) {
+    throw Error(fmt::format("no memory for {} bytes that copies are measured on", grid.copy_bytes));
+  }
+  std::memset(block.here, 1, grid.copy_bytes);
+  const auto stream = device.make_stream();
+  const auto begin = device.make_event(), end = device.make_event();
+  const auto seconds = [&](void* to, const void* from) {
+    stream->record(*begin);
+    stream->copy(to, from, grid.copy_bytes);
+    stream->record(*end);
+    while (!device.done(*end)) std::this_thread::yield();
+    return device.seconds_between(*begin, *end);
+  };
+  double slower = 0.0;
+  for (const bool up : {true, false}) {
+    std::vector<double> all;
+    for (std::uint32_t i = 0; i <= grid.samples; ++i) {
+      const double s = up ? seconds(block.here, block.there) : seconds(block.there, block.here);
+      if (i > 0) all.push_back(s);  // the first touches the memory
+    }
+    std::sort(all.begin(), all.end());
+    slower = std::max(slower, all[all.size() / 2]);
+  }
+  return Bandwidth::of(static_cast<double>(grid.copy_bytes) / slower);
+}
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0.0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -229,6 +267,7 @@ Calibration calibrate_device(Device& device, const std::string& file, const std:
   c.kernels = std::move(measured.rates);
   c.spread = median(measured.spreads);
   c.launch = Seconds::of(median(measured.gaps));
+  c.host_bandwidth = measure_host_copies(device, grid);
   return c;
 }
 

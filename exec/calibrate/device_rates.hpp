@@ -26,13 +26,14 @@ struct DeviceGrid {
   std::uint64_t heads = 16, sequences = 2;  ///< of attention
   std::vector<std::uint64_t> step_hidden{256, 1024, 2048};
   std::uint64_t step_length = 1024;
-  double least_sample = 2e-3;  ///< seconds of the device's clock; short work is repeated inside
+  std::uint64_t copy_bytes = std::uint64_t{64} << 20;  ///< to and from the host
+  double least_sample = 2e-3;                          ///< seconds of the device's clock; short work is repeated inside
   std::uint32_t samples = 5;
 };
 
 /// As calibrate(), of a device's own kernels by its own clock: matrix products
 /// and attention alone, then every kernel and the gap between kernels in
-/// training steps of several sizes.  `device` is the name of its file.
+/// training steps of several sizes, and copies between it and the host.  `device` is the name of its file.
 [[nodiscard]] Calibration calibrate_device(Device&, const std::string& device, const std::vector<Precision>&,
                                            const DeviceGrid& = {}, const std::function<void(double)>& progress = {});
 

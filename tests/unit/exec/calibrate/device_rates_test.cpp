@@ -37,6 +37,7 @@ TEST_CASE("a device's calibration has a positive rate for every point of its tab
   small.step_length = 8;
   small.least_sample = 1e-5;
   small.samples = 2;
+  small.copy_bytes = std::uint64_t{1} << 20;
   double last = 0.0;
   const Calibration c = calibrate_device(device, "h100", {Precision::fp32}, small, [&](double share) {
     CHECK(share > last);
@@ -64,6 +65,9 @@ TEST_CASE("a device's calibration has a positive rate for every point of its tab
   CHECK(products == 3);   // three transpositions
   CHECK(attention == 4);  // both kernel sets, forward and backward
   CHECK(others > 20);
+  REQUIRE(c.host_bandwidth.has_value());
+  CHECK(c.host_bandwidth->base() > 0.0);
+  CHECK(std::isfinite(c.host_bandwidth->base()));
 }
 
 TEST_CASE("a device that makes products in fp8 has a table of them for each transposition", "[unit][calibrate]") {
@@ -78,6 +82,7 @@ TEST_CASE("a device that makes products in fp8 has a table of them for each tran
   small.step_length = 8;
   small.least_sample = 1e-5;
   small.samples = 2;
+  small.copy_bytes = std::uint64_t{1} << 20;
   const Calibration c = calibrate_device(device, "h100", {Precision::bf16}, small, {});
   const auto products = [&](DType t) {
     return std::count_if(c.kernels.begin(), c.kernels.end(),
