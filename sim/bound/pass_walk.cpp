@@ -140,6 +140,15 @@ const std::vector<Picoseconds>& PassWalk::ends(const lowering::Orders& orders, c
 
 std::uint64_t walked_peak(const std::vector<Action>& order, const std::vector<PassMemory>& chunks, std::uint64_t held) {
   std::int64_t live = 0, peak = 0;
+  // Backward passes that are left of chunks whose weights are kept, and whether these are there.
+  const bool keeps = std::any_of(chunks.begin(), chunks.end(), [](const PassMemory& c) { return c.kept_weights > 0; });
+  std::vector<std::uint32_t> left;
+  std::vector<bool> there;
+  if (keeps) {
+    left.assign(chunks.size(), 0);
+    there.assign(chunks.size(), false);
+    for (const Action& a : order) left[a.chunk] += a.phase == Phase::backward ? 1 : 0;
+  }
   for (const Action& a : order) {
     const PassMemory& pass = chunks[a.chunk];
     const MemoryChange& change = a.phase == Phase::forward    ? pass.forward
@@ -147,6 +156,14 @@ std::uint64_t walked_peak(const std::vector<Action>& order, const std::vector<Pa
                                                               : pass.weight;
     peak = std::max(peak, live + change.peak);
     live += change.net;
+    if (!keeps) continue;
+    if (a.phase == Phase::forward && !there[a.chunk]) {
+      there[a.chunk] = true;
+      live += pass.kept_weights;
+      peak = std::max(peak, live);
+    } else if (a.phase == Phase::backward && --left[a.chunk] == 0) {
+      live -= pass.kept_weights;
+    }
   }
   return held + static_cast<std::uint64_t>(peak);
 }

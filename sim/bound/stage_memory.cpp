@@ -131,7 +131,9 @@ PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCost
     forward.move(-hidden);
   }
   Walk backward;
-  const bool head_first = stage.last && head_before_copies(state, plan, microbatches);
+  // A single layer that gathers ahead is a block of its own behind the head's (weight_copies.cpp).
+  const bool head_alone = gathers && plan.prefetch > 0 && count == 1;
+  const bool head_first = stage.last && (head_alone || head_before_copies(state, plan, microbatches));
   if (!head_first) copying.begin(backward, true);
   if (stage.last) {
     backward.run(change.head_backward);
@@ -150,11 +152,10 @@ PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCost
   for_each_run(stage, false, [&](std::size_t c, std::uint32_t layers, bool) {
     weight.run(blocks[c]->memory().layer_weight, layers);
   });
-  PassMemory pass{{forward.live, forward.peak, 0}, {backward.live, backward.peak, 0}, {weight.live, weight.peak, 0}};
-  // Kept weights are all there before the first backward pass.
+  PassMemory pass{{forward.live, forward.peak, 0}, {backward.live, backward.peak, 0}, {weight.live, weight.peak, 0}, 0};
   if (keeps) {
     for (std::size_t c = 0; c < stage.layers.size(); ++c) {
-      pass.backward.peak +=
+      pass.kept_weights +=
           static_cast<std::int64_t>(stage.layers[c] * state.layer(static_cast<LayerCase>(c)).whole_weight_bytes);
     }
   }
@@ -198,14 +199,19 @@ std::vector<std::uint64_t> microbatches_in_flight(const Plan& plan, std::uint32_
 
 std::uint64_t activation_peak(const PassMemory& pass, std::uint64_t in_flight) {
   const auto n = static_cast<std::int64_t>(in_flight);
-  return static_cast<std::uint64_t>(
-      std::max((n - 1) * pass.forward.net + pass.forward.peak, n * pass.forward.net + pass.backward.peak));
+  // The first forward pass may gather them on its way.
+  const std::int64_t before = n > 1 ? pass.kept_weights : 0;
+  return static_cast<std::uint64_t>(std::max((n - 1) * pass.forward.net + pass.forward.peak + before,
+                                             n * pass.forward.net + pass.backward.peak + pass.kept_weights));
 }
 
 std::uint64_t activation_bytes(const PassMemory* chunks, const std::vector<std::uint64_t>& in_flight) {
   const std::size_t last = in_flight.size() - 1;
   std::uint64_t bytes = activation_peak(chunks[last], in_flight[last]);
-  for (std::size_t c = 0; c < last; ++c) bytes += in_flight[c] * static_cast<std::uint64_t>(chunks[c].forward.net);
+  for (std::size_t c = 0; c < last; ++c) {
+    bytes += in_flight[c] * static_cast<std::uint64_t>(chunks[c].forward.net);
+    if (in_flight[c] > 0) bytes += static_cast<std::uint64_t>(chunks[c].kept_weights);
+  }
   return bytes;
 }
 

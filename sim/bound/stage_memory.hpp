@@ -14,6 +14,8 @@ namespace orrery {
 struct PassMemory {
   MemoryChange forward, backward;
   MemoryChange weight;  ///< weight gradients, where the schedule splits the backward pass
+  /// Whole weights that ZeRO-3 keeps from the stage's first forward to its last backward pass, in neither of them.
+  std::int64_t kept_weights = 0;
 };
 [[nodiscard]] PassMemory pass_memory(const PerCase<const BlockCosts*>&, const StateCosts&, const StageShare&,
                                      const Plan&, std::uint64_t microbatches);
@@ -36,7 +38,8 @@ struct PassMemory {
 /// the last.
 [[nodiscard]] std::uint64_t activation_bytes(const PassMemory* chunks, const std::vector<std::uint64_t>& in_flight);
 
-/// max((n - 1) K + P_f, n K + P_b): K what a forward pass leaves, P the peaks of the passes
+/// max((n - 1) K + P_f, n K + P_b): K what a forward pass leaves, P the peaks of the passes; and weights kept behind
+/// the first forward pass
 [[nodiscard]] std::uint64_t activation_peak(const PassMemory&, std::uint64_t in_flight);
 
 /// Of a stage's layers, those that so many eighths offload, rounded up.

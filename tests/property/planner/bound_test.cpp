@@ -317,6 +317,79 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
   CHECK(offloading > 100);
 }
 
+// Stages of one layer are rare among random plans: there a layer that gathers its weights ahead is a block of its own,
+// so that its activations come up behind the head's backward pass however large a bucket of gradients is.
+TEST_CASE("the closed form of memory knows stages of one layer that gather ahead", "[property][planner]") {
+  Workload w;
+  w.global_batch = 64;
+  w.sequence_length = 32;
+  const ClusterSpec cluster = test::small_cluster(2, 4, 64.0 * gibibyte);
+  Plan plan;
+  plan.mesh.axes = {{Axis::pipeline, 2}, {Axis::context, 2}, {Axis::tensor, 2}};
+  plan.context = ContextAlgorithm::ulysses;
+  plan.attention = AttentionKernel::unfused;
+  plan.microbatch_size = 32;
+  plan.zero_stage = 3;
+  plan.offload_states = plan.offload_parameters = 0;
+  plan.offload_activations = 1;
+  plan.gradient_bucket = 64.0 * mebibyte;
+  for (const std::uint64_t vocabulary : {200U, 1000U, 2000U, 3000U, 4000U}) {
+    const ModelSpec m = test::tiny_gpt({.layers = 18, .hidden = 64, .vocabulary = vocabulary});
+    for (const bool overlap : {false, true}) {
+      for (const bool chunks : {false, true}) {
+        plan.overlap_gradients = overlap;
+        plan.schedule = chunks ? ScheduleName::interleaved : ScheduleName::one_f_one_b;
+        plan.chunks = chunks ? 2 : 1;
+        plan.stage_layers = chunks ? std::vector<std::uint32_t>{1, 8, 8, 1} : std::vector<std::uint32_t>{17, 1};
+        const Program program = lower(m, w, plan);
+        const std::vector<std::uint64_t> peaks = Bounder(m, w, cluster, {}).stage_peaks(plan);
+        for (std::size_t s = 0; s < peaks.size(); ++s) {
+          CAPTURE(vocabulary, overlap, chunks, s);
+          CHECK(peaks[s] <= program_peak(program, program.classes[s]));
+        }
+      }
+    }
+  }
+}
+
+// ZeRO-3 that keeps its weights over a step has those of all of a rank's chunks at once, in closed form and pass by
+// pass.
+TEST_CASE("weights that are kept are held for every chunk of a rank", "[property][planner]") {
+  const ModelSpec m = test::tiny_gpt({.layers = 16, .hidden = 256, .vocabulary = 500});
+  Workload w;
+  w.global_batch = 16;
+  w.sequence_length = 16;
+  const ClusterSpec cluster = test::small_cluster(1, 8, 64.0 * gibibyte);
+  Plan plan;
+  plan.mesh.axes = {{Axis::pipeline, 2}, {Axis::data, 4}};
+  plan.attention = AttentionKernel::flash;
+  plan.zero_stage = 3;
+  plan.reshard_after_forward = false;
+  plan.overlap_gradients = true;
+  plan.gradient_bucket = Bytes::of(1.0);
+  plan.offload_states = plan.offload_parameters = plan.offload_activations = 0;
+  for (const ScheduleName schedule : {ScheduleName::interleaved, ScheduleName::breadth_first}) {
+    for (const std::uint32_t chunks : {2U, 4U, 8U}) {
+      plan.schedule = schedule;
+      plan.chunks = chunks;
+      plan.stage_layers = std::vector<std::uint32_t>(std::size_t{2} * chunks, 8 / chunks);
+      const Program program = lower(m, w, plan);
+      Bounder bounder(m, w, cluster, {});
+      const std::vector<std::uint64_t> peaks = bounder.stage_peaks(plan);
+      std::uint64_t most = 0;
+      for (std::size_t s = 0; s < peaks.size(); ++s) {
+        const std::uint64_t peak = program_peak(program, program.classes[s]);
+        most = std::max(most, peak);
+        CAPTURE(chunks, s, peaks[s], peak);
+        CHECK(peaks[s] <= peak);
+        CHECK(static_cast<double>(peaks[s]) > 0.85 * static_cast<double>(peak));
+      }
+      CHECK(bounder.closer(plan).peak <= most);
+      CHECK(static_cast<double>(bounder.closer(plan).peak) > 0.9 * static_cast<double>(most));
+    }
+  }
+}
+
 // A host link so slow that passes last as long as the copies beside them, or weights gathered so slowly: the bound must
 // know that, not only what the busiest lane has to do.
 TEST_CASE("bounds of passes that wait for copies and gathers come close to the estimate", "[property][planner]") {
