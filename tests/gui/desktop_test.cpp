@@ -123,6 +123,7 @@ TEST_CASE("orrery-gui opens on a display with the demo's plan, and shows what it
     answers.may_discard = [](QWidget*) { return true; };
     MainWindow window(Library(std::filesystem::path(data)), {}, std::thread::hardware_concurrency(), answers);
     window.resize(window_size);
+    window.widen_side(MainWindow::usual_side);  // as the program does
     REQUIRE(window.open(plan));
     window.show();
     window.wait_until_settled();
