@@ -49,11 +49,17 @@ struct Subject {
     std::sort(sorted.begin(), sorted.end());
     return (sorted[sorted.size() * 3 / 4] - sorted[sorted.size() / 4]) / measured();
   }
-  /// Mean over the calibrations, s.
+  /// Of all calibrations in order, s.
+  [[nodiscard]] std::vector<double> predicted_steps() const {
+    std::vector<double> sorted;
+    for (const Report& r : predicted) sorted.push_back(r.step_time.base());
+    std::sort(sorted.begin(), sorted.end());
+    return sorted;
+  }
+  /// Median over the calibrations, s.
   [[nodiscard]] double predicted_step() const {
-    double sum = 0.0;
-    for (const Report& r : predicted) sum += r.step_time.base();
-    return sum / static_cast<double>(predicted.size());
+    const std::vector<double> sorted = predicted_steps();
+    return 0.5 * (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]);
   }
   [[nodiscard]] std::uint64_t predicted_peak() const {
     return static_cast<std::uint64_t>(predicted.front().peak_memory_bytes);  // no matter how fast the machine is
@@ -135,13 +141,14 @@ std::vector<KindError> by_kind(const std::vector<Subject>& subjects, std::uint32
   return out;
 }
 
-/// How much longer steps take by the calibration behind the plans than by the one before them, in per cent, the median
-/// plan; empty where there is one calibration.
+/// How much longer steps take by the slowest calibration than by the fastest, in per cent, the median plan; empty where
+/// there is one calibration.
 std::optional<double> drift_of(const std::vector<Subject>& subjects) {
   std::vector<double> drifts;
   for (const Subject& s : subjects) {
     if (s.predicted.size() < 2) return std::nullopt;
-    drifts.push_back(error_pct(s.predicted.back().step_time.base(), s.predicted.front().step_time.base()));
+    const std::vector<double> steps = s.predicted_steps();
+    drifts.push_back(error_pct(steps.back(), steps.front()));
   }
   if (drifts.empty()) return std::nullopt;
   const auto middle = drifts.begin() + static_cast<std::ptrdiff_t>(drifts.size() / 2);
@@ -197,7 +204,8 @@ std::string here_text(const std::vector<Subject>& subjects, const Calibration& c
   const auto pct = [](double p) { return fmt::format("{:+.1f} %", p); };
   std::string out = fmt::format("{}\ncalibration: {}\n", c.machine, c.source);
   if (const auto drift = drift_of(subjects)) {
-    out += fmt::format("measured before and behind the plans; by the second, steps take {} longer\n", pct(*drift));
+    out += fmt::format("measured before the plans and after each round; by the slowest, steps take {:.1f} % longer\n",
+                       *drift);
   }
   out += "\nPlans trained here, simulated beside measured step\n";
   Table table({"plan", "ranks", "predicted", "measured", "spread", "error", "peak memory", "measured"});
@@ -244,17 +252,14 @@ Calibration measured_here(Ticker& ticker) {
   return calibrate(options).calibration;
 }
 
-/// Simulates every plan with these prices; false where memory is not as measured.
-bool predict_all(std::vector<Subject>& subjects, const Library& library, const Calibration& prices) {
-  bool exact = true;
+/// Simulates every plan with these prices.
+void predict_all(std::vector<Subject>& subjects, const Library& library, const Calibration& prices) {
   for (Subject& s : subjects) {
     Diagnostics d;
     const auto cluster = library.cluster("local-cpu", {}, static_cast<std::uint32_t>(s.program.mesh.size()), d);
     require_none(d);
     s.predicted.push_back(simulate(s.what.run, s.program, CostModel(*cluster, prices, s.program.mesh)).report);
-    exact = exact && s.memory_is_exact();
   }
-  return exact;
 }
 
 }  // namespace
@@ -270,19 +275,21 @@ int validate_here(const CommonFlags& flags, const HereRequest& request) {
     Program program = lower(plan.run.model, plan.run.workload, plan.run.plan);
     subjects.push_back({std::move(plan), std::move(program)});
   }
-  // In turn, so that a slow minute of the machine meets all of them.
+  predict_all(subjects, library, calibration);
+  // In turn, so that a slow minute of the machine meets all of them.  Machines that are shared or grow warm are not as
+  // fast behind the plans as before them, nor in every minute: they are measured again after each round, and the median
+  // is no minute's.
   for (std::uint32_t r = 0; r < request.rounds; ++r) {
     for (std::size_t i = 0; i < subjects.size(); ++i) {
       if (interrupted().load()) throw Error("interrupted: nothing was compared");
       ticker->show("train", r * subjects.size() + i, request.rounds * subjects.size());
       measure(subjects[i]);
     }
+    if (interrupted().load()) throw Error("interrupted: nothing was compared");
+    if (!flags.calibration) predict_all(subjects, library, measured_here(*ticker));
   }
-  if (interrupted().load()) throw Error("interrupted: nothing was compared");
-  bool exact = predict_all(subjects, library, calibration);
-  // Machines that are shared or grow warm are not as fast behind the plans as before them: what is measured at both
-  // ends says by how much, and the mean of both is what they were in between.
-  if (!flags.calibration) exact = predict_all(subjects, library, measured_here(*ticker)) && exact;
+  const bool exact =
+      std::all_of(subjects.begin(), subjects.end(), [](const Subject& s) { return s.memory_is_exact(); });
   ticker.reset();
   const ErrorSummary fitting = errors_of(subjects, calibration.cores, false);
   const ErrorSummary crowded = errors_of(subjects, calibration.cores, true);
