@@ -57,6 +57,8 @@ void RunVerb::declare(Command& c) {
   c.option("--world-size", world_size_, "with --rank: of how many", {1, most_gpus});
   c.option("--local-rank", local_rank_, "which of the job's processes on this host this is", {0, most_gpus});
   c.option("--rendezvous", rendezvous_, "HOST:PORT of rank 0, or a file: where the processes of a job meet");
+  c.flag("--mpi-collectives", mpi_collectives_,
+         "--backend mpi: all-reduce and the others are MPI's own, which add in an order that it chooses");
   c.option("--nccl", nccl_, "--backend cuda: the NCCL library, libnccl.so.2 if not said");
   c.option("--steps", steps_, "optimizer steps to record", {1, most_steps});
   c.option("--warmup", warmup_, "steps before those", {0, most_steps});
@@ -76,6 +78,7 @@ void RunVerb::declare(Command& c) {
       "  orrery run plan.toml --steps 5 --trace measured.json -o measured-report.json\n"
       "  orrery run demo-2x2x2 --ranks 8 --heartbeat 2\n"
       "  mpirun -n 8 orrery run demo-2x2x2 --backend mpi\n"
+      "  mpirun -n 8 orrery run demo-2x2x2 --backend mpi --mpi-collectives\n"
       "  orrery run demo-2x2x2 --backend cuda --share-gpu\n"
       "  orrery run demo-2x2x2 --backend cuda --ranks 8\n"
       "  torchrun --no-python --nproc-per-node 8 orrery run demo-2x2x2 --backend cuda\n"
@@ -145,6 +148,7 @@ void RunVerb::check_backend() const {
   if (ranks_ && backend_ == "mpi") {
     refuse("cli.ranks", "--ranks starts processes; those of --backend mpi are started by mpirun or srun");
   }
+  if (mpi_collectives_ && backend_ != "mpi") refuse("cli.mpi-collectives", "--mpi-collectives is for --backend mpi");
   const bool cuda = backend_ == "cuda";
   if (!cuda && (share_gpu_ || gpu_ || graphs_ == "on")) {
     refuse("cli.gpu", fmt::format("{} is for --backend cuda", share_gpu_ ? "--share-gpu"
@@ -250,10 +254,21 @@ int RunVerb::run_over_mpi() {
     if (p->loaded.program.mesh.size() != session.ranks()) {
       refuse_world_size(p->loaded.program.mesh.size(), session.ranks(), false);
     }
+    if (mpi_collectives_ && p->options.concurrent_lanes) {
+      refuse("cli.mpi-collectives", "--mpi-collectives needs one operation at a time",
+             {"MPI tells the collectives of a group apart by their order alone, and lanes side by side have none. With "
+              "--lanes serial it can be."});
+    }
+    if (mpi_collectives_) {
+      p->notes.push_back(
+          fmt::format("collectives are those of {}: their bytes are not counted, and waiting for their "
+                      "partners counts as communication",
+                      session.library()));
+    }
     checkpoints.emplace(checkpoints_, p->loaded.run, p->loaded.program);
-    state.digest = digest_of(
-        {orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),
-         fmt::format("{} {} {} {}", warmup_, steps_, p->options.concurrent_lanes, checkpoints->first_step())});
+    state.digest = digest_of({orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),
+                              fmt::format("{} {} {} {} {}", warmup_, steps_, p->options.concurrent_lanes,
+                                          checkpoints->first_step(), mpi_collectives_)});
   });
   if (const auto status = disagreement(own, session.rank(), session.all_gather(own.state))) return *status;
   catch_interrupt();
@@ -262,6 +277,7 @@ int RunVerb::run_over_mpi() {
   how.heartbeat = Seconds::of(heartbeat_);
   how.records = records.path();
   how.failed_status = status_world;
+  how.library_collectives = mpi_collectives_;
   how.tell = [&](const std::string& what) {
     run_log_.failed(what);
     std::fprintf(stderr, "error: %s\n", what.c_str());

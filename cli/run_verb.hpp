@@ -78,7 +78,7 @@ class RunVerb final : public Verb {
   std::optional<std::string> trace_, log_, disk_, records_, rendezvous_, nccl_;
   std::optional<std::uint32_t> ranks_, rank_, world_size_, local_rank_;
   std::optional<std::uint32_t> gpu_;
-  bool share_gpu_ = false;
+  bool share_gpu_ = false, mpi_collectives_ = false;
   std::uint64_t steps_ = 5, warmup_ = 1;
   double watchdog_ = 60.0, heartbeat_ = 5.0;
 };

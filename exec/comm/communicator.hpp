@@ -2,11 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "core/base/ids.hpp"
 
 namespace orrery {
+
+struct Collective;
+struct Members;
+struct MemoryView;
 
 /// Contiguous bytes of this rank's memory.
 struct Piece {
@@ -51,6 +56,16 @@ class Communicator {
   /// Throws Aborted when the run has ended: another rank failed, a partner of
   /// these messages is gone, or the wait was too long.  The transport knows why.
   virtual std::int64_t exchange(std::span<const Message> messages, std::int64_t ready) = 0;
+
+  /// A collective by the transport's own library, with the meaning of run_collective (collective_algorithms.hpp);
+  /// nothing where it has none or was not told to: then it is made of exchanges.  Waits and ends as they do, but counts
+  /// no bytes, and the result is `ready`: when partners came is not known.
+  virtual std::optional<std::int64_t> library_collective(const Collective&, const Members&,
+                                                         std::span<const MemoryView> views, std::int64_t ready) {
+    static_cast<void>(views);
+    static_cast<void>(ready);
+    return std::nullopt;
+  }
 
   /// Payload bytes of all sends of this end so far.
   [[nodiscard]] virtual std::uint64_t sent_bytes() const = 0;

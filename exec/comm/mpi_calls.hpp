@@ -3,6 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/dtype.hpp"
+#include "core/program/op.hpp"
+
 namespace orrery {
 
 /// What of an MPI library the project uses, as plain functions: the module that
@@ -12,12 +15,25 @@ namespace orrery {
 /// Functions that can fail return 0 or an MPI error code.
 struct MpiCalls {
   /// Of this table; a module of another version is refused.
-  static constexpr std::uint32_t current = 1;
+  static constexpr std::uint32_t current = 2;
   /// Messages travel on one of these, so that they never meet one of another.
   enum Plane : int { payload, acknowledgement, planes };
   struct Bytes {
     std::byte* data;
     std::uint64_t count;
+  };
+
+  /// Adds or compares what MPI has no type for: combine() (exec/kernels/combine.hpp).
+  using Combine = void (*)(DType, Collective::Reduction, void* sum, const void* part, std::uint64_t count);
+  /// One vector of a collective; `from` is null where it stands in `into` already.
+  struct Vector {
+    Collective::Kind kind;
+    Collective::Reduction reduction;
+    int root;
+    DType dtype;
+    const std::byte* from;
+    std::byte* into;
+    std::uint64_t count;  ///< elements; of all_gather, reduce_scatter and all_to_all of each member's part
   };
 
   std::uint32_t version;
@@ -37,6 +53,11 @@ struct MpiCalls {
   int (*receive)(void* batch, Plane, int peer, int tag, const Bytes* pieces, std::size_t count);
   /// Whether all of the batch are done; then it is empty.
   int (*test)(void* batch, bool* done);
+  /// A communicator of these ranks, in this order: all of them call it, every rank for its groups in one order.
+  int (*make_group)(const int* ranks, std::size_t count, Combine, void** group);
+  void (*drop_group)(void* group);  ///< all of its ranks, likewise
+  /// MPI's own collective, begun as a part of the batch.
+  int (*collective)(void* batch, void* group, const Vector&);
 };
 
 /// The module's only symbol.

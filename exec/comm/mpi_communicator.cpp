@@ -7,13 +7,16 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <thread>
 
 #include "core/base/diagnostics.hpp"
 #include "exec/comm/clock_offset.hpp"
+#include "exec/comm/collective_algorithms.hpp"
 #include "exec/comm/mpi_calls.hpp"
+#include "exec/kernels/combine.hpp"
 
 namespace orrery {
 namespace {
@@ -116,12 +119,102 @@ class MpiWorld::Endpoint final : public Communicator {
     own_ready_ = ready;
     partners_ready_.assign(messages.size(), unknown);
     for (std::size_t i = 0; i < messages.size(); ++i) post(messages[i], partners_ready_[i]);
-    wait(messages);
+    wait([&] {
+      const auto open = std::find(partners_ready_.begin(), partners_ready_.end(), unknown);
+      const auto which = open == partners_ready_.end() ? 0 : open - partners_ready_.begin();
+      return messages[static_cast<std::size_t>(which)].peer;
+    });
     for (const std::int64_t partner : partners_ready_) ready = std::max(ready, partner);
     return ready;
   }
 
+  std::optional<std::int64_t> library_collective(const Collective& c, const Members& members,
+                                                 std::span<const MemoryView> views, std::int64_t ready) override {
+    using Kind = Collective::Kind;
+    const std::uint64_t number = members.tag >> 32;
+    if (members.size() < 2 || c.kind == Kind::permute || c.kind == Kind::barrier || views.empty()) return std::nullopt;
+    if (number >= world_.groups_.size() || world_.groups_[number] == nullptr) return std::nullopt;
+    if (world_.aborted()) throw Aborted{};
+    const Steps steps = steps_of(c, members, views);
+    for (const MpiCalls::Vector& v : steps.vectors) {
+      world_.session_.require(calls_.collective(batch_, world_.groups_[number], v), "begin one of its own collectives");
+    }
+    // Who is late is not known: each waits for the next, and the last in that chain is the one that does not wait.
+    const Rank next = members.ranks[(members.me + 1) % members.size()];
+    wait([&] { return next; });
+    const std::byte* sum = sums_.data();
+    for (const MemoryView& v : steps.results) {
+      if (v.use == View::Use::accumulate) {
+        combine(v.dtype, c.reduction, v.data, sum, v.count);
+      } else {
+        std::memcpy(v.data, sum, v.count * size_of(v.dtype));
+      }
+      sum += v.count * size_of(v.dtype);
+    }
+    return ready;
+  }
+
  private:
+  /// What MPI is asked for, and the views into which sums_ goes after it.
+  struct Steps {
+    std::vector<MpiCalls::Vector> vectors;
+    std::vector<MemoryView> results;
+  };
+
+  /// One of MPI's collectives for each view or pair of views.
+  Steps steps_of(const Collective& c, const Members& members, std::span<const MemoryView> views) {
+    using Kind = Collective::Kind;
+    const std::uint64_t p = members.size();
+    const bool pairs = views.size() >= 2 && views[0].use == View::Use::read && views[1].use != View::Use::read;
+    const bool is_root = members.me == index(c.root);
+    Steps steps;
+    const auto ask = [&](const MemoryView& like, const std::byte* from, std::byte* into, std::uint64_t count) {
+      if (count == 0) return;
+      steps.vectors.push_back({c.kind, c.reduction, static_cast<int>(index(c.root)), like.dtype, from, into, count});
+    };
+    // Sums that are added to what is there, or whose place MPI must not write while it reads, come to sums_ first.
+    std::uint64_t bytes = 0;
+    for (const MemoryView& v : views) bytes += v.count * size_of(v.dtype);
+    std::byte* sum = nullptr;
+    if (c.kind == Kind::reduce_scatter || (c.kind == Kind::reduce && pairs && is_root)) {
+      sums_.resize(bytes);
+      sum = sums_.data();
+    }
+    const std::size_t stride =
+        pairs || c.kind == Kind::all_gather || c.kind == Kind::reduce_scatter || c.kind == Kind::all_to_all ? 2 : 1;
+    for (std::size_t i = 0; i + stride <= views.size(); i += stride) {
+      const MemoryView& a = views[i];
+      const MemoryView& b = views[i + stride - 1];
+      const std::uint64_t part = a.count * size_of(a.dtype);
+      switch (c.kind) {
+        case Kind::all_reduce: ask(a, nullptr, a.data, a.count); break;
+        case Kind::broadcast:
+          if (pairs && is_root && part > 0) std::memmove(b.data, a.data, part);
+          ask(b, nullptr, b.data, b.count);
+          break;
+        case Kind::reduce:
+          if (sum != nullptr) {
+            ask(a, a.data, sum, a.count);
+            steps.results.push_back(b);
+            sum += b.count * size_of(b.dtype);
+          } else {
+            ask(a, is_root ? nullptr : a.data, is_root ? a.data : nullptr, a.count);
+          }
+          break;
+        case Kind::all_gather: ask(a, a.data == b.data + members.me * part ? nullptr : a.data, b.data, a.count); break;
+        case Kind::reduce_scatter:
+          ask(a, a.data, sum, b.count);
+          steps.results.push_back(b);
+          sum += b.count * size_of(b.dtype);
+          break;
+        case Kind::all_to_all: ask(a, a.data, b.data, a.count / p); break;
+        case Kind::permute:
+        case Kind::barrier: break;
+      }
+    }
+    return steps;
+  }
+
   static constexpr std::int64_t unknown = std::numeric_limits<std::int64_t>::min();
 
   void post(const Message& m, std::int64_t& partner_ready) {
@@ -142,7 +235,9 @@ class MpiWorld::Endpoint final : public Communicator {
                             "exchange a message");
   }
 
-  void wait(std::span<const Message> messages) {
+  /// Until all of the batch are done.  `partner` names one that this rank waits for.
+  template <class Partner>
+  void wait(const Partner& partner) {
     const std::int64_t began = steady_ns();
     // Where others need the core, a long wait gives it up for longer than a turn.
     const std::uint64_t looks_before_sleep = world_.options_.crowded ? 200 : 20000;
@@ -158,9 +253,7 @@ class MpiWorld::Endpoint final : public Communicator {
       const std::uint64_t slept = look - looks_before_sleep;
       std::this_thread::sleep_for(std::chrono::microseconds(std::clamp<std::uint64_t>(slept, 20, 1000)));
       if (slept % 32 != 0) continue;
-      const auto open = std::find(partners_ready_.begin(), partners_ready_.end(), unknown);
-      const auto which = open == partners_ready_.end() ? 0 : open - partners_ready_.begin();
-      const Rank whom = messages[static_cast<std::size_t>(which)].peer;
+      const Rank whom = partner();
       if (!told && world_.options_.waiting) world_.options_.waiting(whom);
       told = true;
       give_up_if_late(began, whom);
@@ -183,6 +276,7 @@ class MpiWorld::Endpoint final : public Communicator {
   std::int64_t own_ready_ = 0;
   std::vector<std::int64_t> partners_ready_;
   std::vector<MpiCalls::Bytes> pieces_;
+  std::vector<std::byte> sums_;  ///< of a collective of MPI's own under way
   std::uint64_t sent_ = 0;
 };
 
@@ -201,7 +295,24 @@ MpiWorld::MpiWorld(MpiSession& session, WaitOptions options, std::optional<std::
   clock_offset_ = measured_clock_offset(control(), shares_clock);
 }
 
-MpiWorld::~MpiWorld() = default;
+MpiWorld::~MpiWorld() {
+  if (aborted()) return;  // others may never come to give theirs back
+  for (void* group : groups_) {
+    if (group != nullptr) session_.calls().drop_group(group);
+  }
+}
+
+void MpiWorld::use_library_collectives(const std::vector<std::vector<Rank>>& groups) {
+  ORRERY_ASSERT(options_.ends == 1, options_.ends);
+  for (const std::vector<Rank>& group : groups) {
+    std::vector<int> ranks;
+    for (const Rank r : group) ranks.push_back(static_cast<int>(index(r)));
+    groups_.push_back(nullptr);
+    if (group.size() < 2 || std::find(group.begin(), group.end(), rank()) == group.end()) continue;
+    session_.require(session_.calls().make_group(ranks.data(), ranks.size(), combine, &groups_.back()),
+                     "make a communicator of a group");
+  }
+}
 
 Communicator& MpiWorld::communicator(Rank rank, std::uint32_t end) {
   ORRERY_ASSERT(rank == session_.rank() && end < options_.ends, rank, end, options_.ends);

@@ -85,6 +85,12 @@ class MpiWorld final : public ProcessWorld {
   MpiWorld(MpiSession&, WaitOptions, std::optional<std::uint32_t> ranks = std::nullopt);
   ~MpiWorld() override;
 
+  /// From here on collectives on these groups, by the number that their tags begin with, are MPI's own, all but
+  /// permutes and barriers: sums have the order that MPI chooses.  All processes of the world call it with the same
+  /// groups, each as it sees them (a group's ranks in the order of peers); nothing for one that it is no part of.
+  /// Requires one end: MPI tells the collectives of a group apart by their order alone.
+  void use_library_collectives(const std::vector<std::vector<Rank>>& groups);
+
   [[nodiscard]] Communicator& communicator(Rank, std::uint32_t end = 0) override;
   [[nodiscard]] Communicator& control() override;
   void abort(const std::string& reason) override;
@@ -102,6 +108,7 @@ class MpiWorld final : public ProcessWorld {
   WaitOptions options_;
   std::uint32_t ranks_;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;  ///< by end; the last is for control
+  std::vector<void*> groups_;                         ///< MPI's communicators by group; null: it has none
   std::atomic<bool> aborted_{false};
   std::int64_t clock_offset_ = 0;
   mutable std::mutex reason_mutex_;

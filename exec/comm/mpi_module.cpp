@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <array>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ using orrery::MpiCalls;
 struct Session {
   std::array<MPI_Comm, MpiCalls::planes> planes{};
   MPI_Comm whole = MPI_COMM_NULL;
+  MpiCalls::Combine combine = nullptr;
+  std::array<std::array<MPI_Op, 2>, 2> narrow{};  ///< sums and maxima of bf16 and f16, made with the first group
+  bool has_narrow = false;
   std::string text;
 };
 
@@ -26,7 +30,7 @@ Session& session() {
 
 struct Batch {
   std::vector<MPI_Request> requests;
-  std::vector<MPI_Datatype> types;      ///< of the requests
+  std::vector<MPI_Datatype> types;      ///< of the requests; null: of a collective, which needs none of its own
   std::vector<std::uint64_t> expected;  ///< bytes of each receive; of a send its own
   std::vector<bool> receives;
   std::vector<MPI_Status> statuses;
@@ -56,6 +60,11 @@ int start(int* rank, int* ranks, bool* threads, std::int64_t* largest_tag) {
 
 void finish() {
   Session& s = session();
+  for (auto& ops : s.narrow) {
+    for (MPI_Op& op : ops) {
+      if (s.has_narrow) MPI_Op_free(&op);
+    }
+  }
   for (MPI_Comm& plane : s.planes) MPI_Comm_free(&plane);
   MPI_Comm_free(&s.whole);
   MPI_Finalize();
@@ -149,7 +158,7 @@ int test(void* opaque, bool* done) {
                               static_cast<std::uint64_t>(got) != batch.expected[i])) {
       wrong = MPI_ERR_TRUNCATE;
     }
-    MPI_Type_free(&batch.types[i]);
+    if (batch.types[i] != MPI_DATATYPE_NULL) MPI_Type_free(&batch.types[i]);
   }
   batch.requests.clear();
   batch.types.clear();
@@ -158,10 +167,108 @@ int test(void* opaque, bool* done) {
   return wrong;
 }
 
+template <orrery::DType type, orrery::Collective::Reduction reduction>
+void combine_narrow(void* in, void* sum, int* count, MPI_Datatype*) {
+  session().combine(type, reduction, sum, in, static_cast<std::uint64_t>(*count));
+}
+
+template <orrery::DType type>
+int make_narrow(std::array<MPI_Op, 2>& ops) {
+  using Reduction = orrery::Collective::Reduction;
+  const int code = MPI_Op_create(combine_narrow<type, Reduction::sum>, 1, &ops[0]);
+  return code == MPI_SUCCESS ? MPI_Op_create(combine_narrow<type, Reduction::max>, 1, &ops[1]) : code;
+}
+
+int make_group(const int* ranks, std::size_t count, MpiCalls::Combine combine, void** made) {
+  Session& s = session();
+  if (!s.has_narrow) {
+    s.combine = combine;
+    if (const int code = make_narrow<orrery::DType::bf16>(s.narrow[0]); code != MPI_SUCCESS) return code;
+    if (const int code = make_narrow<orrery::DType::f16>(s.narrow[1]); code != MPI_SUCCESS) return code;
+    s.has_narrow = true;
+  }
+  MPI_Group all = MPI_GROUP_NULL, part = MPI_GROUP_NULL;
+  MPI_Comm comm = MPI_COMM_NULL;
+  int code = MPI_Comm_group(s.whole, &all);
+  if (code == MPI_SUCCESS) code = MPI_Group_incl(all, static_cast<int>(count), ranks, &part);
+  if (code == MPI_SUCCESS) code = MPI_Comm_create_group(s.whole, part, 0, &comm);
+  if (code == MPI_SUCCESS) code = MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  if (part != MPI_GROUP_NULL) MPI_Group_free(&part);
+  if (all != MPI_GROUP_NULL) MPI_Group_free(&all);
+  if (code == MPI_SUCCESS) *made = new MPI_Comm(comm);
+  return code;
+}
+
+void drop_group(void* group) {
+  auto* const comm = static_cast<MPI_Comm*>(group);
+  MPI_Comm_free(comm);
+  delete comm;
+}
+
+/// Of elements that are moved or that MPI adds; 16-bit numbers are added by operations of ours.
+MPI_Datatype type_of(orrery::DType type) {
+  switch (type) {
+    case orrery::DType::f64: return MPI_DOUBLE;
+    case orrery::DType::f32: return MPI_FLOAT;
+    case orrery::DType::i32: return MPI_INT32_T;
+    case orrery::DType::bf16:
+    case orrery::DType::f16: return MPI_UINT16_T;
+    case orrery::DType::u8:
+    case orrery::DType::f8: return MPI_UINT8_T;
+  }
+  return MPI_DATATYPE_NULL;
+}
+
+MPI_Op op_of(orrery::DType type, orrery::Collective::Reduction reduction) {
+  const bool max = reduction == orrery::Collective::Reduction::max;
+  switch (type) {
+    case orrery::DType::f64:
+    case orrery::DType::f32: return max ? MPI_MAX : MPI_SUM;
+    case orrery::DType::bf16: return session().narrow[0][max ? 1 : 0];
+    case orrery::DType::f16: return session().narrow[1][max ? 1 : 0];
+    default: return MPI_OP_NULL;  // combine() has none either
+  }
+}
+
+int collective(void* opaque, void* group, const MpiCalls::Vector& v) {
+  if (v.count > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) return MPI_ERR_COUNT;
+  Batch& batch = *static_cast<Batch*>(opaque);
+  const MPI_Comm comm = *static_cast<MPI_Comm*>(group);
+  const MPI_Datatype type = type_of(v.dtype);
+  const int n = static_cast<int>(v.count);
+  const void* from = v.from != nullptr ? v.from : MPI_IN_PLACE;
+  MPI_Request request = MPI_REQUEST_NULL;
+  int code = MPI_ERR_OTHER;
+  using Kind = orrery::Collective::Kind;
+  switch (v.kind) {
+    case Kind::all_reduce:
+      code = MPI_Iallreduce(from, v.into, n, type, op_of(v.dtype, v.reduction), comm, &request);
+      break;
+    case Kind::reduce:
+      code = MPI_Ireduce(from, v.into, n, type, op_of(v.dtype, v.reduction), v.root, comm, &request);
+      break;
+    case Kind::broadcast: code = MPI_Ibcast(v.into, n, type, v.root, comm, &request); break;
+    case Kind::all_gather: code = MPI_Iallgather(from, n, type, v.into, n, type, comm, &request); break;
+    case Kind::reduce_scatter:
+      code = MPI_Ireduce_scatter_block(from, v.into, n, type, op_of(v.dtype, v.reduction), comm, &request);
+      break;
+    case Kind::all_to_all: code = MPI_Ialltoall(from, n, type, v.into, n, type, comm, &request); break;
+    case Kind::permute:
+    case Kind::barrier: break;  // messages between two, which are ours
+  }
+  if (code != MPI_SUCCESS) return code;
+  batch.requests.push_back(request);
+  batch.types.push_back(MPI_DATATYPE_NULL);
+  batch.expected.push_back(0);
+  batch.receives.push_back(false);
+  return code;
+}
+
 }  // namespace
 
 extern "C" {
 extern const MpiCalls orrery_mpi_calls;
-const MpiCalls orrery_mpi_calls = {MpiCalls::current, start,      finish,     abort_all, library, error_text,
-                                   all_gather,        make_batch, drop_batch, send,      receive, test};
+const MpiCalls orrery_mpi_calls = {MpiCalls::current, start,      finish,     abort_all,  library,
+                                   error_text,        all_gather, make_batch, drop_batch, send,
+                                   receive,           test,       make_group, drop_group, collective};
 }

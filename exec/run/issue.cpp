@@ -18,6 +18,12 @@ std::vector<GroupHere> groups_of(const Program& program, Rank rank) {
   return groups;
 }
 
+std::vector<std::vector<Rank>> ranks_of_groups(const Program& program, Rank rank) {
+  std::vector<std::vector<Rank>> all;
+  for (GroupHere& group : groups_of(program, rank)) all.push_back(std::move(group.ranks));
+  return all;
+}
+
 Issuer::Issuer(const Program& program, const std::vector<GroupHere>& groups, Storage& storage)
     : program_(program), groups_(groups), storage_(storage), collectives_(program.groups.size(), 0) {}
 

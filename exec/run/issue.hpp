@@ -20,6 +20,9 @@ struct GroupHere {
 /// By GroupId.
 [[nodiscard]] std::vector<GroupHere> groups_of(const Program&, Rank);
 
+/// Their ranks alone.
+[[nodiscard]] std::vector<std::vector<Rank>> ranks_of_groups(const Program&, Rank);
+
 /// An op with all that the order of issue decides: which memory its views mean
 /// and which of the partners' ops it meets.  It may run after later ops have
 /// been issued, and it keeps its memory alive.

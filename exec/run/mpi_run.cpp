@@ -14,6 +14,7 @@
 #include "core/base/diagnostics.hpp"
 #include "exec/run/execute_rank.hpp"
 #include "exec/run/heart.hpp"
+#include "exec/run/issue.hpp"
 #include "exec/run/op_runner.hpp"
 #include "exec/run/post_mortem.hpp"
 #include "exec/run/rank_runner.hpp"
@@ -138,6 +139,7 @@ std::optional<RunResult> execute_mpi(MpiSession& session, const Program& program
     std::optional<MpiWorld> world;
     try {
       world.emplace(session, std::move(waits));
+      if (how.library_collectives) world->use_library_collectives(ranks_of_groups(program, session.rank()));
       result = execute_rank(*world, program, workload, data, options, "run mpi", &neighbours.own());
     } catch (const std::exception& e) {
       const auto kind =

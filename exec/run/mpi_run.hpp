@@ -15,7 +15,8 @@ struct MpiRunOptions {
   std::filesystem::path records;       ///< folder of the records of this host's ranks; made and, after success, removed
   /// Called by one process of a host with what went wrong, before the job is ended.
   std::function<void(const std::string&)> tell;
-  int failed_status = 3;  ///< with which the job is ended
+  bool library_collectives = false;  ///< MPI's own in place of ours; requires one op at a time
+  int failed_status = 3;             ///< with which the job is ended
 };
 
 /// execute_rank for the processes of an MPI job, each calling it with the same

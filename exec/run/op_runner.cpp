@@ -79,6 +79,7 @@ std::int64_t OpRunner::collective(const IssuedOp& issued, const Collective& c, s
     memory_views_.push_back({address_of(program_, issued, i, rank_), program_[v.buffer].dtype, v.count, v.use});
   }
   const Members members{group.ranks, index(*group.peer), issued.tags[0]};
+  if (const auto done = communicator_.library_collective(c, members, memory_views_, ready)) return *done;
   return run_collective(communicator_, c, members, memory_views_, collective_scratch_, ready);
 }
 

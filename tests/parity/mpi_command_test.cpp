@@ -47,6 +47,36 @@ TEST_CASE("a run over MPI prints what a run on threads prints, and the same loss
   }
 }
 
+// Sums have another order: losses, near 4, differ by rounding of fp32 and what two steps make of it.
+TEST_CASE("MPI's own collectives give the losses of ours up to rounding, and the report names them", "[mpi]") {
+  const std::string arguments = "run demo-2x2x2 --steps 2 --warmup 0 --json";
+  const test::Ran mpi = run_over_mpi(8, arguments + " --backend mpi --mpi-collectives");
+  CAPTURE(mpi.err);
+  REQUIRE(mpi.status == 0);
+  const test::Ran threads = test::run(ORRERY_PROGRAM, arguments);
+  REQUIRE(threads.status == 0);
+  const auto a = nlohmann::json::parse(mpi.out);
+  const auto b = nlohmann::json::parse(threads.out);
+  REQUIRE(a.at("losses").size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(a.at("losses")[i].get<double>() == Approx(b.at("losses")[i].get<double>()).epsilon(1e-5));
+  }
+  CHECK(a.at("peak_memory_bytes") == b.at("peak_memory_bytes"));
+  // Counted are messages between stages alone.
+  CHECK(a.at("sent_bytes").get<std::uint64_t>() > 0);
+  CHECK(a.at("sent_bytes").get<std::uint64_t>() < b.at("sent_bytes").get<std::uint64_t>());
+  CHECK(a.at("assumptions").dump().find("their bytes are not counted") != std::string::npos);
+}
+
+TEST_CASE("MPI's own collectives need MPI, and one operation at a time", "[mpi]") {
+  const test::Ran threads = test::run(ORRERY_PROGRAM, "run demo-2x2x2 --mpi-collectives");
+  CHECK(threads.status == 2);
+  CHECK(threads.err.find("--mpi-collectives is for --backend mpi [cli.mpi-collectives]") != std::string::npos);
+  const test::Ran lanes = run_over_mpi(8, "run demo-2x2x2 --backend mpi --mpi-collectives --lanes concurrent");
+  CHECK(lanes.status == 2);
+  CHECK(occurrences(lanes.err, "--mpi-collectives needs one operation at a time [cli.mpi-collectives]") == 1);
+}
+
 TEST_CASE("a wrong number of processes is said once, with the right one, and stands in the log", "[mpi]") {
   const test::TemporaryFolder folder;
   const test::Ran wrong = run_over_mpi(3, "run demo-2x2x2 --backend mpi --log " + folder.file("log"));
@@ -67,14 +97,15 @@ TEST_CASE("a mistake in the plan is said once", "[mpi]") {
 // The launcher kills the others; one of them says first who is gone and what all were doing.
 TEST_CASE("a process that is killed or stopped is named with its op, and all are gone", "[mpi]") {
   const int signal = GENERATE(SIGKILL, SIGSTOP);
+  const std::string collectives = GENERATE("", " --mpi-collectives");
   const test::TemporaryFolder folder;
   const Rank victim{5};
   std::thread killer([&] { test::signal_rank(folder.file(""), victim, signal); });
   const auto start = std::chrono::steady_clock::now();
-  const test::Ran ended =
-      run_over_mpi(8, "run demo-2x2x2 --backend mpi --steps 1000000 --heartbeat 0.5 --records " + folder.file(""));
+  const test::Ran ended = run_over_mpi(
+      8, "run demo-2x2x2 --backend mpi --steps 1000000 --heartbeat 0.5 --records " + folder.file("") + collectives);
   killer.join();
-  CAPTURE(signal, ended.err, ended.out);
+  CAPTURE(signal, collectives, ended.err, ended.out);
   CHECK(ended.status != 0);
   CHECK(occurrences(ended.err, "error: rank 5 ") == 1);
   CHECK(ended.err.find(signal == SIGKILL ? " is gone: process " : " is stopped (SIGSTOP") != std::string::npos);

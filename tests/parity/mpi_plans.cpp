@@ -2,7 +2,10 @@
 // processes as it has ranks.  Rank 0 holds every one against the single-device
 // reference and, to the bit, against ranks that are threads.
 //
-//   mpirun -n 16 mpi_plans MODULE FIRST_SEED COUNT
+//   mpirun -n 16 mpi_plans MODULE FIRST_SEED COUNT [library]
+//
+// With `library` collectives are MPI's own, which add in another order: then
+// plans are held against the reference alone, and as it is held on threads.
 
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +18,7 @@
 #include "core/program/lower/lower.hpp"
 #include "exec/comm/mpi_communicator.hpp"
 #include "exec/run/execute_rank.hpp"
+#include "exec/run/issue.hpp"
 #include "exec/run/rank_runner.hpp"
 #include "exec/train/data.hpp"
 #include "tests/oracle/numerics/check_numerics.hpp"
@@ -28,12 +32,15 @@ namespace {
 /// Only rank 0 learns what came of a run.
 class NotFirst {};
 
+bool by_library = false;
+
 RunResult run_on_mpi(MpiSession& session, const Program& program, const Workload& workload, const DataSource& data,
                      const RunOptions& options) {
   WaitOptions waits;
   waits.watchdog = Seconds::of(1800);  // others wait while rank 0 computes its references, on a busy machine too
   waits.ends = ends_of(program, options.concurrent_lanes);
   MpiWorld world(session, std::move(waits), static_cast<std::uint32_t>(program.mesh.size()));
+  if (by_library) world.use_library_collectives(ranks_of_groups(program, session.rank()));
   auto result = execute_rank(world, program, workload, data, options, "run mpi");
   if (!result) throw NotFirst{};
   return *std::move(result);
@@ -44,7 +51,8 @@ std::string fault_of(MpiSession& session, const PlannedRun& run, std::uint64_t s
   try {
     test::NumericsOptions oracle;
     oracle.steps = seed % 4 == 0 ? 3 : 1;
-    oracle.concurrent_lanes = seed % 8 == 0 && session.threads();
+    oracle.concurrent_lanes = seed % 8 == 0 && session.threads() && !by_library;
+    oracle.traffic = !by_library;
     oracle.execute = [&](const Program& p, const DataSource& data, const RunOptions& options) {
       return run_on_mpi(session, p, run.workload, data, options);
     };
@@ -53,6 +61,7 @@ std::string fault_of(MpiSession& session, const PlannedRun& run, std::uint64_t s
   } catch (const NotFirst&) {
     // It takes part in the next run, too.
   }
+  if (by_library) return "";
   try {
     const Program program = lower(run.model, run.workload, run.plan);
     const auto data = data_of(run.model, run.workload);
@@ -92,7 +101,8 @@ int run_plans(MpiSession& session, std::uint64_t begin, std::uint64_t wanted) {
                  test::describe(run).c_str());
   }
   if (first) {
-    std::printf("%d plans over %s, %d wrong; by ranks:", plans, session.library().c_str(), wrong);
+    std::printf("%d plans over %s%s, %d wrong; by ranks:", plans, session.library().c_str(),
+                by_library ? " and its collectives" : "", wrong);
     for (const auto& [ranks, n] : by_ranks) std::printf(" %llu: %d", static_cast<unsigned long long>(ranks), n);
     std::printf("\n");
   }
@@ -103,7 +113,8 @@ int run_plans(MpiSession& session, std::uint64_t begin, std::uint64_t wanted) {
 }  // namespace
 
 int main(int count, char** values) {
-  if (count != 4) return 2;
+  by_library = count == 5 && std::string(values[4]) == "library";
+  if (count != (by_library ? 5 : 4)) return 2;
   try {
     MpiSession session(values[1]);
     try {

@@ -18,6 +18,7 @@ struct NumericsOptions {
   bool rough = true;
   std::uint64_t steps = 1;
   bool concurrent_lanes = false;         ///< of the execution
+  bool traffic = true;                   ///< whether the execution counts the bytes that are sent
   std::function<void(Program&)> damage;  ///< applied to the lowered Program, to see whether it is noticed
   /// Runs the Program in place of execute(): another backend.
   std::function<RunResult(const Program&, const DataSource&, const RunOptions&)> execute;
