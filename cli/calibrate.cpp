@@ -17,6 +17,7 @@
 #include "exec/calibrate/calibrate.hpp"
 #include "exec/calibrate/device_rates.hpp"
 #include "exec/device/cuda_load.hpp"
+#include "validate/measured_links.hpp"
 
 namespace orrery {
 namespace {
@@ -63,12 +64,16 @@ class CalibrateVerb final : public Verb {
         "fit what NCCL's model of links lacks to measured collectives: a table as validate --collectives reads it");
     c.choice("--backend", backend_, {"threads", "cuda"}, "what is measured: this machine's cores, or a GPU");
     c.option("--gpu", gpu_, "--backend cuda: number of the GPU, from 0", {0, 1024});
+    c.option("--groups", groups_,
+             "--backend cuda: collectives measured by run --measure-groups; the links' constants are fitted to them");
     c.option("--log", log_, "write how far the measurement is: a line of JSON for every hundredth");
     declare_output(c, flags_, "write the calibration here; default: where the other verbs find it");
     c.examples(
         "  orrery calibrate                 predictions for local-cpu then use it\n"
         "  orrery calibrate -o quiet.toml   and: orrery estimate plan.toml --calibration quiet.toml\n"
         "  orrery calibrate --backend cuda -o gpu.toml   and: orrery estimate plan.toml --calibration gpu.toml\n"
+        "  orrery calibrate --backend cuda -o gpu.toml --groups groups.csv   with those that run --measure-groups "
+        "wrote\n"
         "  orrery calibrate --from traces/measured/runs.csv   constants of training programs, refitted\n"
         "  orrery calibrate --collectives traces/measured/collectives.csv   constants of links, refitted");
   }
@@ -81,6 +86,7 @@ class CalibrateVerb final : public Verb {
     if (log_) require_folder(*log_);
     if (from_) return fit_to_runs(flags_, *from_);
     if (collectives_) return fit_to_collectives(flags_, *collectives_);
+    if (groups_ && backend_ != "cuda") refuse("cli.flags", "--groups is for --backend cuda");
     if (gpu_ && backend_ != "cuda") refuse("cli.gpu", "--gpu is for --backend cuda");
     if (backend_ == "cuda") return calibrate_gpu();
     const std::filesystem::path file =
@@ -159,6 +165,12 @@ class CalibrateVerb final : public Verb {
     const std::unique_ptr<Device> gpu = open_cuda_device(cuda_module(), static_cast<int>(gpu_.value_or(0)));
     const std::optional<std::string> device = device_file_of(gpu->info());
     if (!device) throw Error(fmt::format("models/device has no file for {}", gpu->info().name));
+    // What was not measured is as shipped: a box of these GPUs has the links of others.
+    const Calibration shipped = shipped_calibration(*device);
+    const std::vector<CurveFile> links = groups_ ? fitted_links(*groups_) : std::vector<CurveFile>{};
+    if (!links.empty() && !shipped.nccl) {
+      refuse("cli.flags", fmt::format("--groups: models/calibration/{}.toml has no constants of links", *device));
+    }
     Calibration measured;
     {
       Ticker ticker("calibrate");
@@ -168,6 +180,7 @@ class CalibrateVerb final : public Verb {
         log.tell(share);
       });
     }
+    measured = with_links(std::move(measured), shipped, links, groups_.value_or(""));
     write_output(flags_, calibration_text(measured));
     if (prints_output(flags_)) return status_fine;
     if (flags_.json) {
@@ -191,8 +204,14 @@ class CalibrateVerb final : public Verb {
         short_text(*measured.host_bandwidth), measured.kernels.size(), percent(measured.spread), *flags_.output));
     return status_fine;
   }
+  [[nodiscard]] Calibration shipped_calibration(const std::string& device) const {
+    Diagnostics d;
+    std::optional<Calibration> shipped = read_calibration(library_of(flags_).calibration(device), d);
+    require_none(d);
+    return *std::move(shipped);
+  }
   CommonFlags flags_;
-  std::optional<std::string> from_, collectives_, log_;
+  std::optional<std::string> from_, collectives_, groups_, log_;
   std::string backend_ = "threads";
   std::optional<std::uint32_t> gpu_;
 };

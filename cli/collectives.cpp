@@ -124,6 +124,8 @@ int validate_collectives(const CommonFlags& flags, const std::optional<std::stri
   return status_fine;
 }
 
+std::vector<CurveFile> fitted_links(const std::string& table) { return fit_curves(table_of(table)); }
+
 int fit_to_collectives(const CommonFlags& flags, const std::string& table) {
   const Library library = library_of(flags);
   const std::filesystem::path folder =

@@ -2,14 +2,19 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cli/common.hpp"
+#include "validate/collective_curve_file.hpp"
 
 namespace orrery {
 
 /// `orrery validate --collectives [COLLECTIVES.csv]`: measured collectives beside what the cost model makes of them,
 /// errors of each machine by size, and NCCL's choices where they are known.  Without a table, the shipped one.
 [[nodiscard]] int validate_collectives(const CommonFlags&, const std::optional<std::string>& table);
+
+/// Constants of the links that a table names, fitted to its rows.  Throws what is wrong with the file.
+[[nodiscard]] std::vector<CurveFile> fitted_links(const std::string& table);
 
 /// `orrery calibrate --collectives COLLECTIVES.csv`: fits the constants of each kind of link and writes one file for
 /// each into the folder -o, by default models/collectives of the data directory.

@@ -62,6 +62,8 @@ void RunVerb::declare(Command& c) {
   c.option("--nccl", nccl_, "--backend cuda: the NCCL library, libnccl.so.2 if not said");
   c.option("--steps", steps_, "optimizer steps to record", {1, most_steps});
   c.option("--warmup", warmup_, "steps before those", {0, most_steps});
+  c.option("--measure-groups", measure_groups_,
+           "train nothing; measure the collectives of the plan's groups, and write them here (CSV)");
   c.option("--trace", trace_, "write the median step's timeline here; opens in Perfetto (ui.perfetto.dev)");
   c.option("--log", log_, "write what happens here: a line of JSON for every operation, microbatch, step and so on");
   c.option("--disk", disk_, "folder for the files of the disk tier, removed after the run");
@@ -80,6 +82,7 @@ void RunVerb::declare(Command& c) {
       "  mpirun -n 8 orrery run demo-2x2x2 --backend mpi\n"
       "  mpirun -n 8 orrery run demo-2x2x2 --backend mpi --mpi-collectives\n"
       "  orrery run demo-2x2x2 --backend cuda --share-gpu\n"
+      "  orrery run demo-2x2x2 --backend cuda --ranks 8 --measure-groups groups.csv\n"
       "  orrery run demo-2x2x2 --backend cuda --ranks 8\n"
       "  torchrun --no-python --nproc-per-node 8 orrery run demo-2x2x2 --backend cuda\n"
       "  orrery simulate plan.toml --trace predicted.json && orrery compare predicted.json measured.json");
@@ -99,11 +102,13 @@ void RunVerb::refuse_too_large(const Program& program) const {
 }
 
 void RunVerb::open_log(bool begins) {
-  keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, trace_, log_});
+  keep_apart(plan_path(plan_, library_of(flags_)), {flags_.output, trace_, log_, measure_groups_});
   require_output(flags_);
   refuse_standard_output("--trace", trace_);
   refuse_standard_output("--log", log_);
+  refuse_standard_output("--measure-groups", measure_groups_);
   if (trace_) require_folder(*trace_);
+  if (measure_groups_) require_folder(*measure_groups_);
   if (log_) require_folder(*log_);
   run_log_.open(log_, begins);
 }
@@ -116,6 +121,12 @@ RunVerb::Prepared RunVerb::prepare() const {
     refuse("cli.rope-scaling",
            fmt::format("{} scales its rotary angles ({}), which no kernel here does", p.loaded.run.model.name, scaling),
            {"estimate and simulate hold, since it costs nothing. To train with plain angles, leave rope_scaling out."});
+  }
+  if (measure_groups_) {
+    if (checkpoints_.folder)
+      refuse("cli.measure-groups", "--measure-groups trains nothing: there is no checkpoint to keep");
+    p.trained = p.loaded.program;
+    p.loaded.program = program_of_groups(*p.trained);
   }
   if (backend_ != "cuda") refuse_too_large(p.loaded.program);
   if (records_ && !std::filesystem::is_directory(*records_)) {

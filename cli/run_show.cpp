@@ -35,6 +35,7 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
                       : "Interrupted before a step was recorded.\n");
     return status_no;
   }
+  if (measure_groups_) return show_groups(p, result);
   const PlannedRun measured = as_measured(loaded.run);
   Report report = report_of(measured, loaded.program, result);
   if (measured.cluster != loaded.run.cluster) {

@@ -39,6 +39,8 @@ class RunVerb final : public Verb {
     std::unique_ptr<DataSource> data;
     RunOptions options;
     std::vector<std::string> notes;  ///< for the report: what it ran on
+    /// With --measure-groups the plan's own Program; that of `loaded` is then the collectives of its groups.
+    std::optional<Program> trained{};
   };
   int run_by_backend();
   /// Throws what is wrong with the files that are to be written, then begins the log: what fails from here on stands in
@@ -65,6 +67,9 @@ class RunVerb final : public Verb {
   int train_on_gpu(ProcessWorld&, int gpu, const NcclCalls&, Prepared&, RunCheckpoints&, Recorder*);
   /// Shows how far the run is while `train` goes on; on rank 0.
   RunResult watched(Prepared&, RunCheckpoints&, const std::function<RunResult()>& train);
+  /// The collectives that --measure-groups measures in place of a plan's Program.
+  [[nodiscard]] Program program_of_groups(const Program&) const;
+  int show_groups(const Prepared&, const RunResult&) const;
   /// Writes and prints what came of it: the exit status.
   int show(const Prepared&, const RunResult&, const RunCheckpoints&) const;
 
@@ -75,7 +80,7 @@ class RunVerb final : public Verb {
   std::optional<MpiSession> session_;
   CheckpointFlags checkpoints_;
   std::string plan_, backend_ = "threads", graphs_ = "off";
-  std::optional<std::string> trace_, log_, disk_, records_, rendezvous_, nccl_;
+  std::optional<std::string> trace_, measure_groups_, log_, disk_, records_, rendezvous_, nccl_;
   std::optional<std::uint32_t> ranks_, rank_, world_size_, local_rank_;
   std::optional<std::uint32_t> gpu_;
   bool share_gpu_ = false, mpi_collectives_ = false;

@@ -41,7 +41,7 @@ bool RunRecord::take_stock(std::uint64_t step, std::span<const RankStep> ranks, 
     trace = trace_of(ranks);
     event.trace = &trace;
     event.loss = loss(buffers);
-    result_.losses.push_back(*event.loss);
+    if (event.loss) result_.losses.push_back(*event.loss);
   }
   if (options_.hooks != nullptr) {
     if (step == 0) options_.hooks->init({origin_, program_.mesh.size()});
@@ -117,7 +117,7 @@ Trace RunRecord::trace_of(std::span<const RankStep> ranks) const {
   return trace;
 }
 
-double RunRecord::loss(const RunBuffers& buffers) const {
+std::optional<double> RunRecord::loss(const RunBuffers& buffers) const {
   for (std::uint32_t b = 0; b < program_.buffers.size(); ++b) {
     if (program_.buffers[b].name != "loss") continue;
     const Rank rank = representative(program_, loss_class(program_));
@@ -125,8 +125,7 @@ double RunRecord::loss(const RunBuffers& buffers) const {
     ORRERY_ASSERT(program_.buffers[b].dtype == DType::f64 && bytes.size() == sizeof(double), bytes.size());
     return *reinterpret_cast<const double*>(bytes.data());
   }
-  ORRERY_ASSERT(false);
-  return 0.0;
+  return std::nullopt;  // a Program that trains nothing
 }
 
 }  // namespace orrery

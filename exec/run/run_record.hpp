@@ -35,7 +35,8 @@ class RunRecord {
 
  private:
   [[nodiscard]] Trace trace_of(std::span<const RankStep>) const;
-  [[nodiscard]] double loss(const RunBuffers&) const;
+  /// Nothing where the Program has none.
+  [[nodiscard]] std::optional<double> loss(const RunBuffers&) const;
   void record(Trace, std::uint64_t number);
 
   const Program& program_;

@@ -77,6 +77,26 @@ TEST_CASE("MPI's own collectives need MPI, and one operation at a time", "[mpi]"
   CHECK(occurrences(lanes.err, "--mpi-collectives needs one operation at a time [cli.mpi-collectives]") == 1);
 }
 
+TEST_CASE("collectives of a plan's groups are measured over MPI", "[mpi]") {
+  const test::TemporaryFolder folder;
+  const std::string own = GENERATE("", " --mpi-collectives");
+  const test::Ran ran = run_over_mpi(
+      8, "run demo-2x2x2 --backend mpi --steps 2 --json --measure-groups " + folder.file("groups.csv") + own);
+  CAPTURE(own, ran.err);
+  REQUIRE(ran.status == 0);
+  const auto json = nlohmann::json::parse(ran.out);
+  CHECK(json.at("ranks") == 8);
+  CHECK(json.at("groups").size() >= 5);
+  for (const auto& group : json.at("groups")) {
+    CAPTURE(group.dump());
+    CHECK(group.at("latency_s").get<double>() >= 0.0);
+    CHECK(group.at("bytes_per_s").get<double>() > 0.0);
+    CHECK(group.at("sizes").size() == 7);  // 1 KiB to 4 MiB in steps of 4
+  }
+  const std::string table = test::contents(folder.file("groups.csv"));
+  CHECK(occurrences(table, "\n") == static_cast<int>(1 + 7 * json.at("groups").size()));
+}
+
 TEST_CASE("a wrong number of processes is said once, with the right one, and stands in the log", "[mpi]") {
   const test::TemporaryFolder folder;
   const test::Ran wrong = run_over_mpi(3, "run demo-2x2x2 --backend mpi --log " + folder.file("log"));
