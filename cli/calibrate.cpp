@@ -16,6 +16,7 @@
 #include "core/record/calibration_file.hpp"
 #include "exec/calibrate/calibrate.hpp"
 #include "exec/calibrate/device_rates.hpp"
+#include "exec/calibrate/disk_rates.hpp"
 #include "exec/device/cuda_load.hpp"
 #include "validate/measured_links.hpp"
 
@@ -40,6 +41,15 @@ class ProgressLog {
   std::ofstream out_;
   int told_ = -1;
 };
+
+nlohmann::ordered_json disk_json(const DiskRate& d) {
+  return {{"read_bytes_per_s", d.read.base()}, {"write_bytes_per_s", d.write.base()}, {"latency_s", d.latency.base()}};
+}
+std::string disk_text(const Calibration& c) {
+  if (!c.disk) return "";
+  return fmt::format("  the disk reads {}, writes {}, and begins after {}\n", short_text(c.disk->read),
+                     short_text(c.disk->write), short_text(c.disk->latency));
+}
 
 /// Fastest matrix product measured in one type.
 double best_gemm(const Calibration& c, DType type) {
@@ -66,6 +76,7 @@ class CalibrateVerb final : public Verb {
     c.option("--gpu", gpu_, "--backend cuda: number of the GPU, from 0", {0, 1024});
     c.option("--groups", groups_,
              "--backend cuda: collectives measured by run --measure-groups; the links' constants are fitted to them");
+    c.option("--disk", disk_, "measure the disk of this folder, too; of clusters that have one");
     c.option("--log", log_, "write how far the measurement is: a line of JSON for every hundredth");
     declare_output(c, flags_, "write the calibration here; default: where the other verbs find it");
     c.examples(
@@ -80,12 +91,16 @@ class CalibrateVerb final : public Verb {
 
   int run() override {
     if (from_ && collectives_) refuse("cli.flags", "--from and --collectives fit different constants: give one");
+    if (disk_ && (from_ || collectives_)) refuse("cli.flags", "--disk goes with measurements alone");
     if (log_ && (from_ || collectives_))
       refuse("cli.flags", "--log tells of measurements, and --from and --collectives make none");
     refuse_standard_output("--log", log_);
     if (log_) require_folder(*log_);
     if (from_) return fit_to_runs(flags_, *from_);
     if (collectives_) return fit_to_collectives(flags_, *collectives_);
+    if (disk_ && !std::filesystem::is_directory(*disk_)) {
+      refuse("cli.flags", fmt::format("--disk names no folder: {}", printable(*disk_)));
+    }
     if (groups_ && backend_ != "cuda") refuse("cli.flags", "--groups is for --backend cuda");
     if (gpu_ && backend_ != "cuda") refuse("cli.gpu", "--gpu is for --backend cuda");
     if (backend_ == "cuda") return calibrate_gpu();
@@ -115,6 +130,7 @@ class CalibrateVerb final : public Verb {
       return status_no;
     }
     ticker.reset();
+    if (disk_) made.calibration.disk = measure_disk(*disk_);
     const Calibration& measured = made.calibration;
     const std::optional<std::string> busy = core_shortage(made.cores);
     if (flags_.output) {
@@ -134,6 +150,7 @@ class CalibrateVerb final : public Verb {
         json["gemm_flop_per_s"][std::string(name_of(t))] = best_gemm(measured, t);
       }
       json["kernel_tables"] = measured.kernels.size();
+      if (measured.disk) json["disk"] = disk_json(*measured.disk);
       json["core_time_needed_s"] = made.cores.needed;
       json["core_time_had_s"] = made.cores.had;
       json["assumptions"] = nlohmann::ordered_json::array();
@@ -148,6 +165,7 @@ class CalibrateVerb final : public Verb {
       std::string out = measured.machine + "\n" + table.str();
       if (measured.messages)
         out += fmt::format("  a message between ranks takes {} to start\n", short_text(measured.messages->latency));
+      out += disk_text(measured);
       out += fmt::format("  {} kernel tables, spread of measurements {}\n  written to {}\n", measured.kernels.size(),
                          percent(measured.spread), file.string());
       if (busy) out += fmt::format("  Not to be relied on: {}.\n", *busy);
@@ -180,28 +198,33 @@ class CalibrateVerb final : public Verb {
         log.tell(share);
       });
     }
+    if (disk_) measured.disk = measure_disk(*disk_);
     measured = with_links(std::move(measured), shipped, links, groups_.value_or(""));
     write_output(flags_, calibration_text(measured));
     if (prints_output(flags_)) return status_fine;
     if (flags_.json) {
-      print_json(
-          {{"file", *flags_.output},
-           {"machine", measured.machine},
-           {"device", measured.device},
-           {"spread", measured.spread},
-           {"launch_s", measured.launch.base()},
-           {"host_bytes_per_s", measured.host_bandwidth->base()},
-           {"gemm_flop_per_s", {{"bf16", best_gemm(measured, DType::bf16)}, {"f32", best_gemm(measured, DType::f32)}}},
-           {"kernel_tables", measured.kernels.size()}});
+      nlohmann::ordered_json json{
+          {"file", *flags_.output},
+          {"machine", measured.machine},
+          {"device", measured.device},
+          {"spread", measured.spread},
+          {"launch_s", measured.launch.base()},
+          {"host_bytes_per_s", measured.host_bandwidth->base()},
+          {"gemm_flop_per_s", {{"bf16", best_gemm(measured, DType::bf16)}, {"f32", best_gemm(measured, DType::f32)}}},
+          {"kernel_tables", measured.kernels.size()}};
+      if (measured.disk) json["disk"] = disk_json(*measured.disk);
+      print_json(json);
       return status_fine;
     }
-    print(fmt::format(
-        "{}\n  matrix products: bf16 {}, f32 {}\n  between kernels: {}\n  copies to and from the host: {}\n  {} kernel "
-        "tables, spread of "
-        "measurements {}\n  written to {}\n",
-        measured.machine, short_text(FlopRate::of(best_gemm(measured, DType::bf16))),
-        short_text(FlopRate::of(best_gemm(measured, DType::f32))), short_text(measured.launch),
-        short_text(*measured.host_bandwidth), measured.kernels.size(), percent(measured.spread), *flags_.output));
+    print(
+        fmt::format("{}\n  matrix products: bf16 {}, f32 {}\n  between kernels: {}\n  copies to and from the host: "
+                    "{}\n{}  {} kernel "
+                    "tables, spread of "
+                    "measurements {}\n  written to {}\n",
+                    measured.machine, short_text(FlopRate::of(best_gemm(measured, DType::bf16))),
+                    short_text(FlopRate::of(best_gemm(measured, DType::f32))), short_text(measured.launch),
+                    short_text(*measured.host_bandwidth), disk_text(measured), measured.kernels.size(),
+                    percent(measured.spread), *flags_.output));
     return status_fine;
   }
   [[nodiscard]] Calibration shipped_calibration(const std::string& device) const {
@@ -211,7 +234,7 @@ class CalibrateVerb final : public Verb {
     return *std::move(shipped);
   }
   CommonFlags flags_;
-  std::optional<std::string> from_, collectives_, groups_, log_;
+  std::optional<std::string> from_, collectives_, groups_, disk_, log_;
   std::string backend_ = "threads";
   std::optional<std::uint32_t> gpu_;
 };

@@ -18,6 +18,7 @@
 #include "exec/run/execute_rank.hpp"
 #include "exec/run/launch.hpp"
 #include "exec/run/mpi_run.hpp"
+#include "exec/run/op_runner.hpp"
 #include "exec/run/post_mortem.hpp"
 #include "exec/run/rank_runner.hpp"
 
@@ -147,6 +148,7 @@ RunResult RunVerb::watched(Prepared& p, RunCheckpoints& checkpoints, const std::
   // A step may take long: the bar goes on between two.
   Ticker ticker("run");
   p.options.on_event = [&](const RunEvent& event) {
+    if (p.power) p.power->step_ended(event.step, now_ns());
     ticker.show("run", event.step, warmup_ + steps_, event.loss ? fmt::format("loss {:.4f}", *event.loss) : "");
   };
   checkpoints.attach(p.options);

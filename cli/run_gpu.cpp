@@ -21,6 +21,12 @@
 
 namespace orrery {
 
+void RunVerb::watch_power(Prepared& p, const Device& gpu) const {
+  if (const auto counter = EnergyCounter::of(gpu.info().identity)) {
+    p.power = std::make_shared<PowerOfRun>(*counter, warmup_);
+  }
+}
+
 int RunVerb::run_on_gpu() {
   open_log(true);
   Prepared p = prepare();
@@ -41,6 +47,7 @@ int RunVerb::run_on_gpu() {
   }
   RunCheckpoints checkpoints(checkpoints_, p.loaded.run, program);
   catch_interrupt();
+  watch_power(p, *gpu);
   const RunResult result = watched(p, checkpoints, [&] {
     DeviceRun run = execute_on_device(*gpu, "run cuda", program, p.loaded.run.workload, *p.data, p.options, issue());
     p.notes = std::move(run.notes);
@@ -72,6 +79,7 @@ int RunVerb::train_on_gpu(ProcessWorld& world, int number, const NcclCalls& nccl
     static_cast<void>(train());
     return status_fine;
   }
+  watch_power(p, *gpu);
   const RunResult result = watched(p, checkpoints, [&] {
     DeviceRun run = *train();
     p.notes = std::move(run.notes);

@@ -43,6 +43,7 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
         fmt::format("rates and memory are judged by the cores it ran on, not by {}", loaded.run.cluster->name));
   }
   report.assumptions.insert(report.assumptions.end(), p.notes.begin(), p.notes.end());
+  if (const auto power = p.power ? p.power->text() : std::nullopt) report.assumptions.push_back(*power);
   if (backend_ == "cuda") {
     report.assumptions.push_back(
         fmt::format("rates, utilization and cost are those of {}, which the plan names", measured.cluster->name));

@@ -16,6 +16,7 @@
 #include "exec/comm/nccl_calls.hpp"
 #include "exec/comm/world.hpp"
 #include "exec/device/execute_device.hpp"
+#include "exec/device/power.hpp"
 #include "exec/run/execute.hpp"
 #include "exec/run/recorder.hpp"
 #include "exec/train/data.hpp"
@@ -41,6 +42,7 @@ class RunVerb final : public Verb {
     std::vector<std::string> notes;  ///< for the report: what it ran on
     /// With --measure-groups the plan's own Program; that of `loaded` is then the collectives of its groups.
     std::optional<Program> trained{};
+    std::shared_ptr<PowerOfRun> power{};  ///< of a GPU whose driver counts energy; rank 0's
   };
   int run_by_backend();
   /// Throws what is wrong with the files that are to be written, then begins the log: what fails from here on stands in
@@ -65,6 +67,8 @@ class RunVerb final : public Verb {
   int run_in_job(const JobPlace&);
   /// Trains this process's rank: the exit status.
   int train_on_gpu(ProcessWorld&, int gpu, const NcclCalls&, Prepared&, RunCheckpoints&, Recorder*);
+  /// Counts what this GPU uses, where its driver says so.
+  void watch_power(Prepared&, const Device&) const;
   /// Shows how far the run is while `train` goes on; on rank 0.
   RunResult watched(Prepared&, RunCheckpoints&, const std::function<RunResult()>& train);
   /// The collectives that --measure-groups measures in place of a plan's Program.

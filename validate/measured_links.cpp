@@ -17,8 +17,8 @@ Calibration with_links(Calibration measured, const Calibration& shipped, const s
   for (const CurveFile& link : links) {
     if (link.name != "node" && link.name != "network") continue;
     (link.name == "node" ? measured.nccl->node : measured.nccl->network) = link.curve;
-    measured.source += fmt::format("; links of a {}: {} collectives of {}, mean error from 1 MiB on {:.1f} %", link.name,
-                                   link.errors.rows, table, link.errors.from_pct);
+    measured.source += fmt::format("; links of a {}: {} collectives of {}, mean error from 1 MiB on {:.1f} %",
+                                   link.name, link.errors.rows, table, link.errors.from_pct);
   }
   return measured;
 }

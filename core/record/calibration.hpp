@@ -128,6 +128,13 @@ struct ProcessMemory {
   friend bool operator==(const ProcessMemory&, const ProcessMemory&) = default;
 };
 
+/// A node's disk as it was measured, in place of what the cluster's file says of it.
+struct DiskRate {
+  Bandwidth read, write;  ///< of one node
+  Seconds latency;        ///< of one copy, before its first byte
+  friend bool operator==(const DiskRate&, const DiskRate&) = default;
+};
+
 /// Constants that turn a Program's work into time on one kind of device:
 /// measured by `orrery calibrate` or shipped under models/calibration.
 ///
@@ -151,6 +158,8 @@ struct Calibration {
   std::vector<CollectiveAlgorithm> algorithms;  ///< offered by the library, in order of preference; empty: all
   std::optional<NcclConstants> nccl;            ///< in place of collective_launch and algorithms where NVLink is
   std::optional<Bandwidth> host_bandwidth;      ///< copies between device and host
+
+  std::optional<DiskRate> disk;  ///< where the cluster has one
 
   std::vector<KernelRate> kernels;
   std::optional<MessageRate> messages;

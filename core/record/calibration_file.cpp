@@ -197,6 +197,17 @@ void read_nccl(TomlTable& root, Calibration& into) {
   into.nccl = n;
 }
 
+void read_disk(TomlTable& root, Calibration& into) {
+  auto t = root.table("disk", Need::optional);
+  if (!t) return;
+  DiskRate d;
+  t->read("read", d.read, link);
+  t->read("write", d.write, link);
+  t->read("latency", d.latency, gap);
+  t->finish();
+  into.disk = d;
+}
+
 void read_memory(TomlTable& root, Calibration& into) {
   auto t = root.table("memory", Need::optional);
   if (!t) return;
@@ -247,6 +258,7 @@ std::optional<Calibration> read_root(TomlTable root, Diagnostics& diagnostics) {
   read_kernels(root, c);
   read_messages(root, c);
   read_nccl(root, c);
+  read_disk(root, c);
   read_memory(root, c);
   root.finish();
   if (diagnostics.size() != before) return std::nullopt;
@@ -347,6 +359,10 @@ std::string calibration_text(const Calibration& c) {
     out.table("nccl").text("generation", generations()[static_cast<std::size_t>(c.nccl->generation)]);
     write_link_curve(out.table("nccl.node"), c.nccl->node);
     write_link_curve(out.table("nccl.network"), c.nccl->network);
+  }
+  if (c.disk) {
+    out.table("disk").text("read", exact_text(c.disk->read)).text("write", exact_text(c.disk->write));
+    out.text("latency", exact_text(c.disk->latency));
   }
   if (c.memory) {
     out.table("memory").text("context", exact_text(c.memory->context));

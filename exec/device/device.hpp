@@ -18,6 +18,7 @@ struct DeviceInfo {
   std::uint64_t memory_bytes = 0;  ///< of the whole device
   std::uint64_t free_bytes = 0;    ///< when it was opened
   bool fp8 = false;                ///< products in fp8 are made so; else in bf16
+  std::string identity{};          ///< which GPU in the world it is: 32 digits of its UUID; empty: none
 };
 
 /// A mark in a stream's work.  Recorded anew, it means the new place.

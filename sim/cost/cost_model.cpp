@@ -74,12 +74,19 @@ std::shared_ptr<const CostModel::Devices> CostModel::devices_with(const ClusterS
              {},
              MixedCollectiveCost(cluster, calibration, cores > 0 && ranks_on_node > cores),
              {},
+             false,
              largest(cluster, calibration, SoftwareCost::overlap),
              largest(cluster, calibration, SoftwareCost::tensor)};
   for (std::uint32_t k = 0; k < node_kinds(cluster); ++k) {
     const Calibration& own = calibration_of(calibration, k);
     of.kernels.emplace_back(orrery::device_of(cluster, k), own, cores > 1 && ranks_on_node > 1);
     of.host_bandwidth.push_back(own.host_bandwidth);
+  }
+  if (of.cluster.disk && calibration.disk) {
+    of.disk_measured = true;
+    of.cluster.disk->read = calibration.disk->read;
+    of.cluster.disk->write = calibration.disk->write;
+    of.cluster.disk->latency = calibration.disk->latency;
   }
   return std::make_shared<const Devices>(std::move(of));
 }
@@ -348,9 +355,10 @@ Seconds CostModel::copy(const Program& program, const Block& block, const Op& op
   const Seconds latency = disk && devices_->cluster.disk ? devices_->cluster.disk->latency : Seconds();
   const Bandwidth rate = tier_rate(c->from, c->to, kind);
   if (why != nullptr) {
-    why->given("latency", latency, NumberSource::cluster, disk ? "disk.latency" : "none without a disk");
+    const NumberSource source = disk && devices_->disk_measured ? NumberSource::calibration : NumberSource::cluster;
+    why->given("latency", latency, source, disk ? "disk.latency" : "none without a disk");
     why->given("bytes", bytes, NumberSource::program);
-    why->given("rate", rate, NumberSource::cluster,
+    why->given("rate", rate, source,
                disk ? "disk.read or disk.write, a rank's share"
                     : "least of host_link, host_bandwidth (a rank's share) and the calibration's host_bandwidth");
     why->made(NumberBy::quotient, 2, "moving", bytes / rate);

@@ -99,7 +99,7 @@ class CostModel {
   /// What a kernel on the host has of the host memory's bandwidth: an equal share of each rank on the fullest node.
   [[nodiscard]] Bandwidth host_rate(std::uint32_t kind = any_kind) const;
   /// Of copies in one direction.  Device and host: the least of what the calibration measured, the cluster's host link
-  /// and host_rate; disk: a rank's share of its reading or writing.
+  /// and host_rate; disk: a rank's share of its reading or writing, as the calibration measured or the cluster has it.
   [[nodiscard]] Bandwidth tier_rate(Tier from, Tier to, std::uint32_t kind = any_kind) const;
 
   /// Any op as issued by `rank`: an Exchange costs its slowest message, Alloc
@@ -137,6 +137,7 @@ class CostModel {
     std::vector<KernelCost> kernels;  ///< of each kind of nodes
     MixedCollectiveCost collectives;
     std::vector<std::optional<Bandwidth>> host_bandwidth;  ///< of each kind
+    bool disk_measured = false;                            ///< the cluster's disk has the calibration's rates
     double overlap_loss = 0.0;
     double tensor_factor = 1.0;  ///< of collectives along the tensor axis
   };

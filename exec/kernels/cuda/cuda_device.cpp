@@ -181,8 +181,12 @@ class Gpu final : public Device {
     require(cudaRuntimeGetVersion(&runtime), "ask for the runtime's version");
     std::size_t free = 0, total = 0;
     require(cudaMemGetInfo(&free, &total), "ask for free memory");
-    info_ = {properties.name, "CUDA " + version_text(runtime) + ", driver for " + version_text(driver), total, free,
-             MatrixProducts::takes_fp8(properties.major, properties.minor)};
+    info_ = {properties.name,
+             "CUDA " + version_text(runtime) + ", driver for " + version_text(driver),
+             total,
+             free,
+             MatrixProducts::takes_fp8(properties.major, properties.minor),
+             identity_of(number_)};
   }
 
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }

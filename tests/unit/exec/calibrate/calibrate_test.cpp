@@ -1,14 +1,17 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
 #include <set>
 #include <string>
 
 #include "core/record/calibration_file.hpp"
 #include "exec/calibrate/calibrate.hpp"
+#include "exec/calibrate/disk_rates.hpp"
 #include "exec/calibrate/kernel_samples.hpp"
 #include "exec/calibrate/sample_programs.hpp"
 #include "exec/calibrate/timing.hpp"
+#include "tests/support/program_run.hpp"
 
 using namespace orrery;
 
@@ -120,4 +123,17 @@ TEST_CASE("A calibration covers every kernel of a step", "[calibrate]") {
   INFO(render(diagnostics));
   REQUIRE(back);
   CHECK(*back == c);
+}
+
+TEST_CASE("a folder's disk is measured, leaves nothing behind, and a folder that takes no file is said",
+          "[unit][calibrate]") {
+  const test::TemporaryFolder folder;
+  const DiskRate disk = measure_disk(folder.file(""), std::uint64_t{16} << 20);
+  CHECK(disk.read.base() > 0.0);
+  CHECK(disk.write.base() > 0.0);
+  CHECK(disk.latency > Seconds{});
+  CHECK(std::filesystem::is_empty(folder.file("")));
+  CHECK_THROWS_WITH(measure_disk(folder.file("none")),
+                    Catch::Contains("cannot make a file in") && Catch::Contains("No such file"));
+  CHECK_THROWS_WITH(measure_disk(folder.file(""), std::uint64_t{1} << 55), Catch::Contains("cannot keep"));
 }

@@ -25,6 +25,7 @@ Calibration full() {
   c.collective_launch = 7.0 * microsecond;
   c.algorithms = {CollectiveAlgorithm::ring, CollectiveAlgorithm::recursive};
   c.host_bandwidth = 48.0 * gigabyte_per_second;
+  c.disk = DiskRate{7.0 * gigabyte_per_second, 3.5 * gigabyte_per_second, 80.0 * microsecond};
   c.kernels = {{KernelKind::gemm,
                 DType::f32,
                 true,

@@ -77,6 +77,16 @@ TEST_CASE("A copy from or to the disk costs its latency and a rank's share of th
   CHECK(price(Tier::disk, Tier::host) == 100'000'000 + 2'000'000);  // 100 us, 4000 bytes at 2 GB/s
   CHECK(price(Tier::host, Tier::disk) == 100'000'000 + 4'000'000);
   CHECK(price(Tier::host, Tier::device) == 4000 * 2);  // read and written in the device's memory, 1 TB/s
+  // Measured, it is as fast as measured; a cluster without a disk has none, whatever was measured elsewhere.
+  Calibration measured;
+  measured.disk = DiskRate{Bandwidth::of(4e9), Bandwidth::of(1e9), Seconds::of(2e-4)};
+  const Op write{Copy{Tier::host, Tier::disk}, {}, {}, {0, 2}}, read{Copy{Tier::disk, Tier::host}, {}, {}, {0, 2}};
+  const CostModel by_measurement(cluster, measured, p.mesh);
+  CHECK(by_measurement.price(p, block, read, Rank{0}) == 200'000'000 + 4'000'000);
+  CHECK(by_measurement.price(p, block, write, Rank{0}) == 200'000'000 + 16'000'000);
+  cluster.disk.reset();
+  CHECK(CostModel(cluster, measured, p.mesh).price(p, block, write, Rank{0}) ==
+        CostModel(cluster, {}, p.mesh).price(p, block, write, Rank{0}));
 }
 
 // Four ranks on two nodes of two: a ring of all crosses nodes with every pass, rings of two consecutive ranks do not,
