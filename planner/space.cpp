@@ -236,8 +236,6 @@ class Maker {
           continue;
         }
         const std::uint64_t square = std::uint64_t{cut} * cut;
-        const bool plain = model_.architecture == Architecture::decoder && !model_.mixture && !model_.latent;
-        if (!plain || model_.prediction_modules > 0) continue;  // not searched on grids
         if (cut < 2 || devices % square != 0 || !cuts(cut) || model_.hidden % cut != 0) continue;
         shape.sizes[index(Axis::row)] = shape.sizes[index(Axis::column)] = cut;
         for (const std::uint32_t depth : divisors(devices / square)) {

@@ -46,14 +46,17 @@ Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, cons
   if (state.zero() >= 2) {
     // The last bucket of the chunk that comes last, which is the lowest, is reduced after its pass; without overlap all
     // parts are combined behind.
-    const std::vector<BucketCosts>& lowest = *chunks.back().list;
+    const BucketCosts& last = chunks.back().list->back();
     Picoseconds reduced = 0;
-    for (const LanePrice& p : lowest.back().reduce) reduced = std::max(reduced, p.price);
-    for (const ChunkBucket& chunk : chunks) {
-      for (const BucketCosts& b : *chunk.list) {
-        if (*plan.overlap_gradients && &b != &lowest.back()) continue;
-        for (const LanePrice& p : b.combine) lane[p.lane] += p.price;
-      }
+    for (const LanePrice& p : last.reduce) reduced = std::max(reduced, p.price);
+    const auto combine = [&](const BucketCosts& b) {
+      for (const LanePrice& p : b.combine) lane[p.lane] += p.price;
+    };
+    // Chunks that hold as much have one list in common: the last is not known by its address.
+    if (*plan.overlap_gradients) {
+      combine(last);
+    } else {
+      for (const ChunkBucket& chunk : chunks) std::for_each(chunk.list->begin(), chunk.list->end(), combine);
     }
     return reduced + after_sums(lane, tied);
   }

@@ -452,6 +452,42 @@ TEST_CASE("bounds of passes that wait for copies and gathers come close to the e
   }
 }
 
+// Chunks that hold as many layers have one list of buckets in common, of which the last chunk's last alone is combined
+// behind the passes.
+TEST_CASE("gradients of several chunks are combined behind the passes once", "[property][planner]") {
+  const ModelSpec m = test::tiny_gpt({.layers = 22, .hidden = 64, .vocabulary = 2000});
+  Workload w;
+  w.global_batch = 512;
+  w.sequence_length = 32;
+  ClusterSpec cluster = test::small_cluster(8, 2, 64.0 * gibibyte);
+  cluster.device.concurrent_lanes = true;
+  for (auto& level : cluster.levels) level.bandwidth = 4.0 * gigabyte_per_second;
+  Plan plan;
+  plan.mesh.axes = {{Axis::pipeline, 2}, {Axis::replica, 4}, {Axis::data, 2}};
+  plan.attention = AttentionKernel::flash;
+  plan.schedule = ScheduleName::breadth_first;
+  plan.microbatch_size = 64;
+  plan.gradient_bucket = Bytes::of(1.0);
+  plan.offload_states = plan.offload_parameters = plan.offload_activations = 0;
+  for (const std::uint32_t chunks : {1U, 11U}) {
+    plan.chunks = chunks;
+    plan.stage_layers = std::vector<std::uint32_t>(std::size_t{2} * chunks, 11 / chunks);
+    for (const std::uint32_t zero : {2U, 3U}) {
+      plan.zero_stage = zero;
+      plan.reshard_after_forward = zero == 2;
+      for (const bool overlap : {false, true}) {
+        plan.overlap_gradients = overlap;
+        const Program program = lower(m, w, plan);
+        const Picoseconds estimated = picoseconds(Estimator().step_time(program, CostModel(cluster, {}, plan.mesh)));
+        const Picoseconds bounded = Bounder(m, w, cluster, {}).closer(plan).step;
+        CAPTURE(chunks, zero, overlap);
+        CHECK(bounded <= estimated);
+        CHECK(static_cast<double>(bounded) > 0.85 * static_cast<double>(estimated));
+      }
+    }
+  }
+}
+
 TEST_CASE("a bounder that has seen other plans answers as a fresh one", "[property][planner]") {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     const PlannedRun run = bounded_run(seed);
