@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 
+#include <span>
 #include <utility>
 
 #include "cli/common.hpp"
 #include "core/base/diagnostics.hpp"
 #include "exec/comm/collective_algorithms.hpp"
+#include "exec/comm/communicator.hpp"
 
 namespace orrery {
 
@@ -84,6 +86,18 @@ std::vector<JobState> told_to_all(ProcessWorld& world, const JobState& own) {
     throw Error(world.reason());
   }
   return all;
+}
+
+void wait_for_end(ProcessWorld& world, Rank rank) {
+  constexpr std::uint64_t tag = std::uint64_t{0x7ffffffbU} << 32;
+  std::byte none{};
+  const Piece piece{&none, sizeof none};
+  const Message never{false, rank, tag, std::span<const Piece>(&piece, 1)};
+  try {
+    world.communicator(world.rank()).exchange(std::span<const Message>(&never, 1), 0);
+  } catch (const Aborted&) {
+    // It has ended, or waits itself for whoever reads what it says.
+  }
 }
 
 int gpu_of(std::uint32_t local_rank, std::uint32_t first, int gpus) {

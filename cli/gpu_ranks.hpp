@@ -34,6 +34,10 @@ void load_kernels_early();
 /// Every process's state, by rank; all must call it.
 [[nodiscard]] std::vector<JobState> told_to_all(ProcessWorld&, const JobState& own);
 
+/// Until that rank's process has ended, or the world's watchdog has: a launcher ends all processes once one has failed,
+/// so who has nothing to say waits for the one that has.
+void wait_for_end(ProcessWorld&, Rank);
+
 /// Which of a host's GPUs is for the process.  Throws Error where there are too few.
 [[nodiscard]] int gpu_of(std::uint32_t local_rank, std::uint32_t first, int gpus);
 

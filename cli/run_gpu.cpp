@@ -136,7 +136,7 @@ int RunVerb::run_in_job(const JobPlace& job) {
     no_log = std::current_exception();
   }
   Met met;
-  const std::unique_ptr<SocketWorld> world = join_job(job, Seconds::of(watchdog_), Seconds::of(watchdog_), met);
+  world_ = join_job(job, Seconds::of(watchdog_), Seconds::of(watchdog_), met);
   std::optional<Prepared> p;
   std::optional<RunCheckpoints> checkpoints;
   std::optional<NcclCalls> nccl;
@@ -158,11 +158,15 @@ int RunVerb::run_in_job(const JobPlace& job) {
     state.digest = digest_of({orrery_version(), write_plan(p->loaded.run), write_program(p->loaded.program),
                               fmt::format("{} {} {}", warmup_, steps_, checkpoints->first_step())});
   });
-  if (const auto status = disagreement(own, Rank{job.rank}, told_to_all(*world, own.state))) return *status;
+  const std::vector<JobState> states = told_to_all(*world_, own.state);
+  if (const auto status = disagreement(own, Rank{job.rank}, states)) {
+    wait_for_end(*world_, first_wrong(states)->rank);
+    return *status;
+  }
   catch_interrupt();
   if (job.rank != 0) run_log_.leave_to_others();
   try {
-    return train_on_gpu(*world, gpu, *nccl, *p, *checkpoints, nullptr);
+    return train_on_gpu(*world_, gpu, *nccl, *p, *checkpoints, nullptr);
   } catch (const Aborted&) {
     throw Error("the run has ended, and another rank says why");
   }

@@ -14,6 +14,7 @@
 #include "exec/comm/job_place.hpp"
 #include "exec/comm/mpi_communicator.hpp"
 #include "exec/comm/nccl_calls.hpp"
+#include "exec/comm/socket_communicator.hpp"
 #include "exec/comm/world.hpp"
 #include "exec/device/execute_device.hpp"
 #include "exec/device/power.hpp"
@@ -82,6 +83,8 @@ class RunVerb final : public Verb {
   /// Until main has said what is wrong: ending it waits for all processes, and mpirun kills those that are left once
   /// one has failed.
   std::optional<MpiSession> session_;
+  /// Likewise, of a job of ranks with GPUs: others end once they see that this process has gone.
+  std::unique_ptr<SocketWorld> world_;
   CheckpointFlags checkpoints_;
   std::string plan_, backend_ = "threads", graphs_ = "off";
   std::optional<std::string> trace_, measure_groups_, log_, disk_, records_, rendezvous_, nccl_;

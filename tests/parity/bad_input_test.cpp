@@ -43,6 +43,31 @@ void damage(const std::string& file, std::size_t at) {
 
 }  // namespace
 
+// torchrun, srun and mpirun end all processes once one has failed.  Rank 0's words go into a pipe that is full for two
+// seconds; rank 1, which has nothing to say, must not have ended by then.
+TEST_CASE("of a job's processes the one that says what is wrong does not see the others end first", "[processes]") {
+  const test::TemporaryFolder folder;
+  const auto rank = [&](int r) {
+    return std::string(ORRERY_PROGRAM) + " run demo-2x2x2 --backend cuda --rank " + std::to_string(r) +
+           " --world-size 2 --watchdog 20 --rendezvous " + folder.file("place");
+  };
+  const std::string pipe = folder.file("pipe"), said = folder.file("said");
+  constexpr int room = 65536;  // of a pipe, in bytes: pipe(7)
+  const std::string script =
+      "mkfifo " + pipe + "; exec 3<>" + pipe + "; head -c " + std::to_string(room) + " /dev/zero >&3; " + rank(0) +
+      " 2>" + pipe + " 3>&- & first=$!; " + rank(1) +
+      " 3>&- & second=$!; sleep 2; kill -0 $second && echo waits; exec 4<" + pipe + "; exec 3>&-; cat <&4 >" + said +
+      " & drain=$!; exec 4<&-; wait $drain; wait $first; a=$?; wait $second; exit $((10 * a + $?))";
+  const test::Ran ran = test::run("bash", "-c '" + script + "'");
+  CAPTURE(ran.err);
+  CHECK(ran.out == "waits\n");
+  CHECK(ran.err.empty());
+  CHECK(ran.status == 22);
+  const std::string text = test::contents(said);
+  REQUIRE(text.size() > room);
+  CHECK(text.find("the plan has 8 ranks, and 2 processes were started [cli.world-size]") != std::string::npos);
+}
+
 TEST_CASE("bad input to several processes is said once, ends all of them, and with the status that is documented",
           "[processes]") {
   const test::TemporaryFolder folder;
