@@ -139,7 +139,6 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
   const PerBlock<Picoseconds>& span = parts.span;
   const std::uint64_t kept = parts.kept;
   const bool copies = !plan.offload_activations;
-  ORRERY_ASSERT(!copies || !plan.recompute_layers, plan.name);  // not of both at once
   const std::uint64_t least_kept = plan.recompute_layers ? std::min(kept, parts.kept_recomputed)
                                    : copies              ? kept - std::min(kept, parts.copied)
                                                          : kept;
