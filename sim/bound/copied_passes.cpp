@@ -31,10 +31,23 @@ Layers longest(const StageShare& share, const LayerCosts& costs, bool sharded) {
 
 }  // namespace
 
-CopyTimes activation_copies(const BlockCosts& blocks, const CostModel& costs) {
-  const Bytes kept = Bytes::of(static_cast<double>(blocks.copied_bytes()));
-  return {picoseconds(kept / costs.tier_rate(Tier::device, Tier::host)),
-          picoseconds(kept / costs.tier_rate(Tier::host, Tier::device)), 0, false};
+CopyTimes activation_copies(const Plan& plan, const LayerCosts& of, const CostModel& costs) {
+  const auto way = [&](LayerCase c, Tier from, Tier to) {
+    return picoseconds(Bytes::of(static_cast<double>(of.blocks[index(c)]->copied_bytes())) / costs.tier_rate(from, to));
+  };
+  CopyTimes copies;
+  copies.down = way(LayerCase::plain, Tier::device, Tier::host);
+  copies.up = way(LayerCase::plain, Tier::host, Tier::device);
+  if (plan.recompute_layers) {
+    copies.down_again = way(LayerCase::recomputed, Tier::device, Tier::host);
+    copies.up_again = way(LayerCase::recomputed, Tier::host, Tier::device);
+  }
+  return copies;
+}
+
+Picoseconds sum_of_lowest(const StageShare& share, std::uint32_t layers, Picoseconds plain, Picoseconds again) {
+  const std::uint32_t recomputed = std::min(layers, share.recomputed);
+  return static_cast<Picoseconds>(layers - recomputed) * plain + static_cast<Picoseconds>(recomputed) * again;
 }
 
 void add_copies(StageTimes& t, const StageShare& share, std::uint32_t away, std::uint32_t weights_away,
@@ -46,7 +59,8 @@ void add_copies(StageTimes& t, const StageShare& share, std::uint32_t away, std:
   const auto times = [](std::uint32_t n, Picoseconds each) { return static_cast<Picoseconds>(n) * each; };
 
   // Forward, the block of layer l takes down what layer l - 1 keeps and brings the weights of layer l + 1.
-  const Picoseconds down = times(std::min(away, layers - 1), above(copies.down, of.forward));
+  const Picoseconds down = sum_of_lowest(share, std::min(away, layers - 1), above(copies.down, of.forward),
+                                         above(copies.down_again, of.forward));
   const auto come_forward = [&](std::uint32_t first_block, Picoseconds opening) {
     const std::uint32_t first = std::max(first_block + 1, on_device);  // layer that comes
     const std::uint32_t blocks = first < layers ? layers - first : 0;
@@ -69,19 +83,26 @@ void add_copies(StageTimes& t, const StageShare& share, std::uint32_t away, std:
     const std::uint32_t up = std::min(away, top_block);
     const std::uint32_t lowest = std::max(on_device + 1, 1U);  // block that brings weights
     const std::uint32_t with_weights = weights_away > 0 && lowest <= top_block ? top_block - lowest + 1 : 0;
+    // Blocks 1 .. n bring the activations of the n lowest layers, each beside so much more.
+    const auto activations = [&](std::uint32_t n, Picoseconds beside) {
+      return sum_of_lowest(share, n, above(copies.up + beside, of.backward),
+                           above(copies.up_again + beside, of.backward));
+    };
     Picoseconds sum = 0;
     if (copies.gathered) {
-      sum = std::max(opening.activations + times(up, above(copies.up, of.backward)),
+      sum = std::max(opening.activations + activations(up, 0),
                      opening.weights + times(with_weights, above(copies.weights, of.backward)));
     } else {
-      const std::uint32_t both = with_weights > 0 && up >= lowest ? up - lowest + 1 : 0;
-      sum = opening.activations + opening.weights + times(up - both, above(copies.up, of.backward)) +
-            times(with_weights - both, above(copies.weights, of.backward)) +
-            times(both, above(copies.up + copies.weights, of.backward));
+      // The blocks from `lowest` on bring weights too.
+      const std::uint32_t both = with_weights > 0 && up >= lowest ? up - lowest + 1 : 0, alone = up - both;
+      sum = opening.activations + opening.weights + activations(alone, 0) +
+            times(with_weights - both, above(copies.weights, of.backward)) + activations(up, copies.weights) -
+            activations(alone, copies.weights);
     }
     return std::max<Picoseconds>(0, sum - of.lead_backward);
   };
-  const Ways opening{away == layers ? copies.up : 0, weights_away > 0 ? copies.weights : 0};
+  const Picoseconds top = share.recomputed == layers ? copies.up_again : copies.up;
+  const Ways opening{away == layers ? top : 0, weights_away > 0 ? copies.weights : 0};
   const Picoseconds from_before = come_up(layers - 1, opening);
   if (share.last) {
     // The head comes first, beside what the pass begins with.

@@ -14,10 +14,13 @@ struct CopyTimes {
   Picoseconds weights = 0;       ///< of its weights, each time that they come
   bool gathered = false;         ///< these come in parts, which are gathered on a lane of their own
   bool sharded = false;          ///< and from ranks alone (ZeRO-3, one layer ahead): a block waits where it reads them
+  Picoseconds down_again = 0, up_again = 0;  ///< of the activations of a recomputed layer, where a stage has others too
   friend bool operator==(const CopyTimes&, const CopyTimes&) = default;
 };
 /// Of a layer's activations alone.
-[[nodiscard]] CopyTimes activation_copies(const BlockCosts&, const CostModel&);
+[[nodiscard]] CopyTimes activation_copies(const Plan&, const LayerCosts&, const CostModel&);
+/// Of the lowest `layers` of a stage: the sum of `plain`, or `again` of a recomputed one.
+[[nodiscard]] Picoseconds sum_of_lowest(const StageShare&, std::uint32_t layers, Picoseconds plain, Picoseconds again);
 
 /// Lengthens a stage's passes by what they wait for copies of layers (core/program/lower/host_copies.cpp):
 ///

@@ -55,7 +55,7 @@ bool bound_covers(const Plan& plan) {
                        plan.activations_tier == OffloadTier::disk;
   const bool rings = plan.inner_ring != 0 || plan.context == ContextAlgorithm::ring_self_attention;
   const bool copies = plan.offload_activations > 0U;
-  return !on_disk && !(copies && (rings || plan.recompute_layers)) && plan.parameter_chunk == Plan{}.parameter_chunk;
+  return !on_disk && !(copies && rings) && plan.parameter_chunk == Plan{}.parameter_chunk;
 }
 
 }  // namespace orrery

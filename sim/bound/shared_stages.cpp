@@ -95,7 +95,7 @@ const std::vector<StageTimes>& SharedStages::stages(const Plan& plan, MeshCosts&
   const bool copies = *plan.offload_activations > 0 || *plan.offload_parameters > 0;
   const PlainPasses passes{state.layer().clear, state.embedding().clear, state.head().clear,
                            copies ? copied_eighths(plan) : 0,
-                           copies ? copy_times(plan, shares_.front(), layers_, mesh, state) : CopyTimes{}};
+                           copies ? copy_times(plan, layers_, mesh, state) : CopyTimes{}};
   if (plain_stages_.empty() || passes != plain_passes_) {
     if (!plain_stages_.empty()) ++entered_;
     stage_times(plain_stages_, plan, map_, shares_, layers_, mesh, state);
@@ -156,10 +156,10 @@ Picoseconds SharedStages::busiest_copies(const Run& run, const Plan& plan, const
   const auto m = static_cast<Picoseconds>(microbatches_) / map_.pipes();
   for (std::uint32_t c = 0; c < map_.chunks; ++c) {
     const std::uint32_t layers = share(run.begin, c).count();
-    if (const auto away = static_cast<Picoseconds>(offloaded_layers(layers, *plan.offload_activations)); away > 0) {
-      const Bytes kept = Bytes::of(static_cast<double>(layers_.blocks[share(run.begin, c).highest()]->copied_bytes()));
-      down += m * away * picoseconds(kept / mesh.costs().tier_rate(Tier::device, Tier::host));
-      up += m * away * picoseconds(kept / mesh.costs().tier_rate(Tier::host, Tier::device));
+    if (const std::uint32_t away = offloaded_layers(layers, *plan.offload_activations); away > 0) {
+      const CopyTimes copies = activation_copies(plan, layers_, mesh.costs());
+      down += m * sum_of_lowest(share(run.begin, c), away, copies.down, copies.down_again);
+      up += m * sum_of_lowest(share(run.begin, c), away, copies.up, copies.up_again);
     }
     if (const auto away = static_cast<Picoseconds>(offloaded_layers(layers, *plan.offload_parameters)); away > 0) {
       const HostUpdate& layer = state.host_updates(mesh.costs()).layer;
@@ -319,7 +319,7 @@ Picoseconds SharedStages::passes(const Plan& plan, MeshCosts& mesh) {
     t.weight = over_layers(share, [&](std::size_t c) { return times(c).layer_weight; }) + (last ? span.head_weight : 0);
     if (copies) {
       add_copies(t, share, offloaded_layers(share.count(), *plan.offload_activations), 0, layers_,
-                 activation_copies(*layers_.blocks[share.highest()], mesh.costs()));
+                 activation_copies(plan, layers_, mesh.costs()));
     }
   }
   const std::vector<Picoseconds>& ends =

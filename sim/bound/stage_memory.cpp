@@ -33,11 +33,13 @@ MemoryChange with_copies(MemoryChange change, std::uint64_t gradients, std::uint
 /// backward pass on; weights come in before the layer below in the order of the pass runs, and leave behind their own.
 class CopyingLayers {
  public:
-  CopyingLayers(const StageShare& stage, const Plan& plan, std::uint64_t kept, std::uint64_t weights)
-      : count_(stage.count()),
+  CopyingLayers(const StageShare& stage, const Plan& plan, const PerCase<const BlockCosts*>& blocks,
+                std::uint64_t weights)
+      : stage_(&stage),
+        blocks_(&blocks),
+        count_(stage.count()),
         away_(offloaded_layers(count_, *plan.offload_activations)),
         on_device_(count_ - offloaded_layers(count_, *plan.offload_parameters)),
-        kept_(static_cast<std::int64_t>(kept)),
         weights_(static_cast<std::int64_t>(weights)) {}
   [[nodiscard]] bool any() const { return away_ > 0 || on_device_ < count_; }
 
@@ -45,27 +47,34 @@ class CopyingLayers {
   void begin(Walk& walk, bool backward) const {
     const bool brings = backward ? on_device_ < count_ : on_device_ == 0;
     if (brings) walk.move(weights_);
-    if (backward && away_ == count_) walk.move(kept_);
+    if (backward && away_ == count_) walk.move(kept(count_ - 1));
   }
   /// Layer `l` of the stage, which without copies does `change`.
   void run(Walk& walk, std::uint32_t l, MemoryChange change, bool backward) const {
     const bool own_weights = l >= on_device_;
     const bool next_weights = backward ? l > on_device_ : l + 1 < count_ && l + 1 >= on_device_;
     const bool copies = l > 0 && l <= away_;  // of the layer below
-    const std::int64_t comes = (next_weights ? weights_ : 0) + (backward && copies ? kept_ : 0);
-    const std::int64_t leaves = (own_weights ? weights_ : 0) + (!backward && copies ? kept_ : 0);
+    const std::int64_t below = copies ? kept(l - 1) : 0;
+    const std::int64_t comes = (next_weights ? weights_ : 0) + (backward ? below : 0);
+    const std::int64_t leaves = (own_weights ? weights_ : 0) + (backward ? 0 : below);
     change.peak += comes;
     change.net += comes - leaves;
     walk.run(change);
   }
   /// Between the top layer and the head.
   void end_forward(Walk& walk) const {
-    if (away_ == count_) walk.move(-kept_);
+    if (away_ == count_) walk.move(-kept(count_ - 1));
   }
 
  private:
+  /// Of a layer; recomputed ones keep less.
+  [[nodiscard]] std::int64_t kept(std::uint32_t l) const {
+    return static_cast<std::int64_t>((*blocks_)[stage_->at(l)]->copied_bytes());
+  }
+  const StageShare* stage_;
+  const PerCase<const BlockCosts*>* blocks_;
   std::uint32_t count_, away_, on_device_;
-  std::int64_t kept_, weights_;
+  std::int64_t weights_;
 };
 
 bool head_before_copies(const StateCosts& state, const Plan& plan, std::uint64_t microbatches) {
@@ -99,7 +108,7 @@ PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCost
     if (layers > (apart ? 1 : 0)) walk.run(with, apart ? layers - 1 : layers);
     if (apart) walk.run(plain);
   };
-  const CopyingLayers copying(stage, plan, blocks[stage.highest()]->copied_bytes(), state.layer().weight_bytes);
+  const CopyingLayers copying(stage, plan, blocks, state.layer().weight_bytes);
   // Of layers without copies runs of a case at once, of others each.
   const auto run_all = [&](Walk& walk, bool backward) {
     const auto pass = backward ? &PerBlock<MemoryChange>::layer_backward : &PerBlock<MemoryChange>::layer_forward;

@@ -109,10 +109,9 @@ void delay_until(StageTimes& t, const StageTimes& other) {
 
 }  // namespace
 
-CopyTimes copy_times(const Plan& plan, const StageShare& share, const LayerCosts& costs, const MeshCosts& mesh,
-                     StateCosts& state) {
+CopyTimes copy_times(const Plan& plan, const LayerCosts& costs, const MeshCosts& mesh, StateCosts& state) {
   CopyTimes copies;
-  if (*plan.offload_activations > 0) copies = activation_copies(*costs.blocks[share.highest()], mesh.costs());
+  if (*plan.offload_activations > 0) copies = activation_copies(plan, costs, mesh.costs());
   if (*plan.offload_parameters > 0) {
     const HostUpdate& layer = state.host_updates(mesh.costs()).layer;
     copies.gathered = layer.gather > 0;
@@ -177,7 +176,7 @@ void stage_times(std::vector<StageTimes>& stages, const Plan& plan, const StageM
       StageTimes copied = plain;
       add_copies(copied, share, offloaded_layers(share.count(), *plan.offload_activations),
                  offloaded_layers(share.count(), *plan.offload_parameters), costs,
-                 copy_times(plan, share, costs, mesh, state));
+                 copy_times(plan, costs, mesh, state));
       delay_until(t, copied);
     }
     return t;

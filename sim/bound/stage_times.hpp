@@ -8,8 +8,8 @@
 
 namespace orrery {
 
-/// What copying for a layer of the stage takes.
-[[nodiscard]] CopyTimes copy_times(const Plan&, const StageShare&, const LayerCosts&, const MeshCosts&, StateCosts&);
+/// What copying for a layer takes.
+[[nodiscard]] CopyTimes copy_times(const Plan&, const LayerCosts&, const MeshCosts&, StateCosts&);
 
 /// Times of every virtual stage of a plan on the mesh entered.  With ZeRO 0 and 1 nothing but `clear` depends on how
 /// states are kept, and copies of weights from host memory.
