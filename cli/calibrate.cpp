@@ -124,13 +124,12 @@ class CalibrateVerb final : public Verb {
     MeasuredCalibration made;
     try {
       made = calibrate(options);
+      if (disk_) made.calibration.disk = measure_disk(*disk_, disk_bytes, shown_as("disk", *ticker));
     } catch (const Interrupted&) {
       ticker.reset();
-      print(flags_.json ? "{\n  \"complete\": false\n}\n" : "Interrupted: nothing was written.\n");
-      return status_no;
+      return say_interrupted();
     }
     ticker.reset();
-    if (disk_) made.calibration.disk = measure_disk(*disk_);
     const Calibration& measured = made.calibration;
     const std::optional<std::string> busy = core_shortage(made.cores);
     if (flags_.output) {
@@ -176,6 +175,18 @@ class CalibrateVerb final : public Verb {
 
  private:
   struct Interrupted {};
+  [[nodiscard]] int say_interrupted() const {
+    print(flags_.json ? "{\n  \"complete\": false\n}\n" : "Interrupted: nothing was written.\n");
+    return status_no;
+  }
+  static constexpr std::uint64_t disk_bytes = std::uint64_t{1} << 30;
+  /// Shows how far a part of the work is, and ends it when the user does.
+  static std::function<void(double)> shown_as(const char* what, Ticker& ticker) {
+    return [what, &ticker](double share) {
+      if (interrupted().load()) throw Interrupted{};
+      ticker.show(what, static_cast<std::uint64_t>(share * 1000.0), 1000);
+    };
+  }
   /// Of a GPU nothing is written where other verbs find it: one machine may have several.
   int calibrate_gpu() {
     if (!flags_.output) refuse("cli.output", "--backend cuda needs -o: the file to write");
@@ -190,15 +201,19 @@ class CalibrateVerb final : public Verb {
       refuse("cli.flags", fmt::format("--groups: models/calibration/{}.toml has no constants of links", *device));
     }
     Calibration measured;
-    {
+    catch_interrupt();
+    try {
       Ticker ticker("calibrate");
       ProgressLog log(log_);
       measured = calibrate_device(*gpu, *device, {Precision::bf16, Precision::fp32}, {}, [&](double share) {
+        if (interrupted().load()) throw Interrupted{};
         ticker.show("calibrate", static_cast<std::uint64_t>(share * 1000.0), 1000);
         log.tell(share);
       });
+      if (disk_) measured.disk = measure_disk(*disk_, disk_bytes, shown_as("disk", ticker));
+    } catch (const Interrupted&) {
+      return say_interrupted();
     }
-    if (disk_) measured.disk = measure_disk(*disk_);
     measured = with_links(std::move(measured), shipped, links, groups_.value_or(""));
     write_output(flags_, calibration_text(measured));
     if (prints_output(flags_)) return status_fine;

@@ -35,6 +35,11 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
                       : "Interrupted before a step was recorded.\n");
     return status_no;
   }
+  if (trace_) {
+    ChromeTraceOptions chrome;
+    chrome.plan = loaded.run.plan.name;
+    write_file(*trace_, write_chrome_trace(median_trace(result), loaded.program, chrome));
+  }
   if (measure_groups_) return show_groups(p, result);
   const PlannedRun measured = as_measured(loaded.run);
   Report report = report_of(measured, loaded.program, result);
@@ -47,11 +52,6 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
   if (backend_ == "cuda") {
     report.assumptions.push_back(
         fmt::format("rates, utilization and cost are those of {}, which the plan names", measured.cluster->name));
-  }
-  if (trace_) {
-    ChromeTraceOptions chrome;
-    chrome.plan = loaded.run.plan.name;
-    write_file(*trace_, write_chrome_trace(median_trace(result), loaded.program, chrome));
   }
   write_output(flags_, write_report(report));
   if (prints_output(flags_)) {

@@ -128,7 +128,12 @@ TEST_CASE("A calibration covers every kernel of a step", "[calibrate]") {
 TEST_CASE("a folder's disk is measured, leaves nothing behind, and a folder that takes no file is said",
           "[unit][calibrate]") {
   const test::TemporaryFolder folder;
-  const DiskRate disk = measure_disk(folder.file(""), std::uint64_t{16} << 20);
+  double last = 0.0;
+  const DiskRate disk = measure_disk(folder.file(""), std::uint64_t{16} << 20, [&](double share) {
+    CHECK(share > last);
+    last = share;
+  });
+  CHECK(last == 1.0);
   CHECK(disk.read.base() > 0.0);
   CHECK(disk.write.base() > 0.0);
   CHECK(disk.latency > Seconds{});
