@@ -204,6 +204,7 @@ void add_states(ShapeSpace& shape, const ModelSpec& model, const SpaceLimits& li
       }
     }
   }
+  shape.chunks_shard = limits.zero_chunks;
   shape.plain_on_device = plain.size();
   shape.sharded_on_device = sharded.size();
   add_offloaded(shape.states, plain, shape);
@@ -259,7 +260,7 @@ class Maker {
 
   /// All sizes of the axes that are not of tensor parallelism.
   void others(ShapeSpace& shape, std::uint64_t devices) {
-    const bool may_cut = limits_.context && shape.tensor == TensorAlgorithm::one_d;
+    const bool may_cut = limits_.context && (limits_.grid_context || shape.tensor == TensorAlgorithm::one_d);
     for (const std::uint32_t pipeline : divisors(devices)) {
       if (pipeline > std::min<std::uint64_t>(model_.layers, stage_limit)) break;
       for (const std::uint32_t context : divisors(devices / pipeline)) {
@@ -474,7 +475,8 @@ std::vector<Mesh> orders_of(const Space& space, const ShapeSpace& shape) {
 
 std::size_t states_with(const ShapeSpace& shape, const ScheduleChoice& choice) {
   const ScheduleRules& rules = rules_of(choice.schedule);
-  const bool any = choice.chunks == 1 && !rules.splits_backward && rules.placement != StagePlacement::two_way;
+  const bool any = (choice.chunks == 1 || shape.chunks_shard) && !rules.splits_backward &&
+                   rules.placement != StagePlacement::two_way;
   return any ? shape.states.size() : shape.plain_states;
 }
 

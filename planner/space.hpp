@@ -67,7 +67,8 @@ struct ShapeSpace {
   std::vector<BlockChoice> blocks;
   std::vector<StateChoice> states;  ///< ZeRO 0 and 1 first, of them and of others those on the device first
   std::size_t plain_states =
-      0;  ///< so many of them; split backward passes, chunks and two directions go with these alone
+      0;  ///< so many of them; split backward passes and two directions go with these alone, and chunks, unless:
+  bool chunks_shard = false;          ///< several chunks go with all
   std::size_t plain_on_device = 0;    ///< so many with ZeRO 0 and 1 and nothing offloaded, at most 32
   std::size_t sharded_on_device = 0;  ///< so many of the others
   bool offloads_states = false;       ///< some of them do
@@ -96,12 +97,15 @@ struct SpaceLimits {
   bool expert = true;            ///< the axis expert, of models that have experts
   bool recompute_layers = true;  ///< as few recomputed layers as fit, beside none and all
   bool offload = true;           ///< states, parameters and activations in host memory, where the cluster has some
+  // What takes the search of large clusters longer than seconds is searched where it is asked for:
+  bool grid_context = false;  ///< the axis context beside grids of tensor axes
+  bool zero_chunks = false;   ///< ZeRO-2 and 3 with several chunks on a rank
 };
 /// Pipeline, data and 1D tensor axes, with experts that axis too, ZeRO 0 and 1, GPipe and 1F1B.
 [[nodiscard]] SpaceLimits basic_limits();
 /// Reads "tensor=1d,2d zero=0,1 schedule=1f1b chunks=2 replica=off context=off expert=off recompute_layers=off
-/// offload=off"; context may name its algorithms instead, "context=ulysses,ring inner_ring=off". What is wrong is in
-/// the diagnostics.
+/// offload=off"; context may name its algorithms instead, "context=ulysses,ring inner_ring=off"; "grid_context=on
+/// zero_chunks=on" add to the space.  What is wrong is in the diagnostics.
 [[nodiscard]] SpaceLimits limits_of(std::string_view text, Diagnostics&);
 
 /// Every plan that the planner considers: finite, ordered, countable.
@@ -121,10 +125,11 @@ struct SpaceLimits {
 ///  * order of axes, of which those that lay every communication group alike on the cluster's levels are listed once;
 ///  * schedule, and chunks per rank up to layers / pipeline (1F1B alone without pipeline);
 ///  * stages: `uneven_stages` below;
-///  * states: ZeRO 0 to 3 (2 and 3 with one chunk, a whole backward pass and one direction, and not with
-///    prediction modules), ZeRO-3 with and without reshard and prefetch (not ahead where some layers are dense and
-///    others mixtures), overlap of gradient reduction off, on where replicas have something to reduce; eighths of each
-///    stage's layers whose states, and of those whose weights too (not with ZeRO-3), live in host memory.
+///  * states: ZeRO 0 to 3 (2 and 3 with one chunk, or several where SpaceLimits say so, a whole backward pass and one
+///    direction, and not with prediction modules), ZeRO-3 with and without reshard and prefetch (not ahead where some
+///    layers are dense and others mixtures), overlap of gradient reduction off, on where replicas have something to
+///    reduce; eighths of each stage's layers whose states, and of those whose weights too (not with ZeRO-3), live in
+///    host memory.
 ///
 /// Something is offloaded only where the cluster says how much its hosts hold and how they are linked to devices, and
 /// of models that bound_covers knows with it.

@@ -117,8 +117,12 @@ std::vector<Case> wide_cases() {
   small.layers = 2;
   ModelSpec cube = llama();
   cube.layers = 2;
+  ModelSpec deep = llama();
+  deep.layers = 4;
   ClusterSpec serial = test::small_cluster(1, 4, mebibyte * 24);
   serial.device.concurrent_lanes = false;
+  ClusterSpec tight_serial = serial;
+  tight_serial.device.memory = mebibyte * 8;
   return {
       {"everything on 2", small, workload(4), test::small_cluster(1, 2, mebibyte * 24), {}},
       {"replicas and ZeRO", small, workload(4), test::small_cluster(2, 2, mebibyte * 14),
@@ -131,6 +135,23 @@ std::vector<Case> wide_cases() {
        only("tensor=2d schedule=gpipe,zb-h1,zb-v,dualpipe")},
       {"backward split on cubes", cube, workload(4), test::small_cluster(2, 8, mebibyte * 4),
        only("tensor=2.5d,3d schedule=zb-h1,zb-h2")},
+      {"context beside grids", small, workload(4), test::small_cluster(2, 4, mebibyte * 7),
+       only("tensor=2d schedule=1f1b zero=0,1,3 grid_context=on")},
+      {"context beside cubes", cube, workload(8), test::small_cluster(2, 8, mebibyte * 3),
+       only("tensor=2.5d,3d schedule=1f1b zero=0,1 recompute_layers=off grid_context=on")},
+      {"ZeRO 2 and 3 with chunks", deep, workload(8), test::small_cluster(2, 2, mebibyte * 7),
+       only("tensor=1d schedule=interleaved,breadth-first zero=2,3 replica=off context=off zero_chunks=on")},
+      {"ZeRO 2 and 3 with chunks, one op at a time", deep, workload(8), tight_serial,
+       only("tensor=1d schedule=interleaved,breadth-first zero=1,2,3 context=off zero_chunks=on")},
+      {"ZeRO 2 and 3 with chunks on grids", gpt(), workload(4), test::small_cluster(2, 8, mebibyte * 8),
+       only("tensor=2d schedule=interleaved,breadth-first zero=2,3 zero_chunks=on")},
+      {"ZeRO-2 with chunks and a host", deep, workload(2),
+       hosted(test::small_cluster(2, 2, mebibyte * 5), gibibyte, 40.0),
+       only("tensor=1d schedule=breadth-first zero=2 replica=off context=off recompute_layers=off zero_chunks=on")},
+      {"ZeRO 2 and 3 with chunks and a host", deep, workload(4),
+       hosted(test::small_cluster(2, 2, mebibyte * 5), gibibyte, 40.0),
+       only("tensor=1d schedule=interleaved,breadth-first zero=2,3 replica=off context=off recompute_layers=off "
+            "zero_chunks=on")},
       {"grids", small, workload(4), test::small_cluster(2, 4, mebibyte * 10), only("tensor=2d,2.5d zero=0,1")},
       {"cubes", cube, workload(8), test::small_cluster(2, 4, mebibyte * 12), only("tensor=3d")},
       {"ZeRO 2 and 3 on grids", small, workload(4), test::small_cluster(2, 4, mebibyte * 8),

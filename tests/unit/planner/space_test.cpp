@@ -98,9 +98,13 @@ TEST_CASE("a sample of a space with every dimension is valid and stands at its o
       test::tiny_llama({.layers = 12, .hidden = 64, .heads = 16, .kv_heads = 8, .ffn = 128, .vocabulary = 1000});
   const Workload w = workload(96);
   const ClusterSpec c = cluster(8, 8);
-  const Space space = make_space(m, w, c);
-  CAPTURE(space.count);
+  // With and without what is searched where it is asked for.
+  SpaceLimits limits;
+  limits.grid_context = limits.zero_chunks = GENERATE(false, true);
+  const Space space = make_space(m, w, c, limits);
+  CAPTURE(space.count, limits.zero_chunks);
   REQUIRE(space.count > 1'000'000);
+  int cut_grids = 0, sharded_chunks = 0;
   std::set<TensorAlgorithm> tensor;
   std::set<ScheduleName> schedules;
   std::set<ContextAlgorithm> context;
@@ -119,7 +123,11 @@ TEST_CASE("a sample of a space with every dimension is valid and stands at its o
     inner_rings.insert(plan.inner_ring);
     splits.insert({plan.tensor, splits_backward(plan)});
     zero.insert(plan.zero_stage);
+    cut_grids += plan.tensor != TensorAlgorithm::one_d && plan.mesh.size(Axis::context) > 1 ? 1 : 0;
+    sharded_chunks += plan.chunks > 1 && plan.zero_stage >= 2 ? 1 : 0;
   }
+  CHECK((cut_grids > 100) == limits.grid_context);
+  CHECK((sharded_chunks > 100) == limits.zero_chunks);
   CHECK(tensor.size() == 4);
   CHECK(schedules.size() == 13);
   CHECK(context.size() == 4);
@@ -161,7 +169,7 @@ TEST_CASE("limits leave out what they say", "[unit][planner]") {
         "error: --only does not know \"tensor=4d\" [cli.only]\n"
         "  Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;\n"
         "  replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;\n"
-        "  recompute_layers=off; offload=off.  Separate settings by spaces.\n");
+        "  recompute_layers=off; offload=off; grid_context=on; zero_chunks=on.  Separate settings by spaces.\n");
 }
 
 // Against the rules of check(): every mesh, microbatch size and choice that is
