@@ -67,7 +67,7 @@ class PlanVerb final : public Verb {
            "recomputed layers, host memory");
     c.option("--only", only_,
              "every dimension within limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"; "
-             "\"grid_context=on zero_chunks=on\" add what takes minutes on large clusters");
+             "\"grid_context=on zero_chunks=on disks=on\" add what takes longer");
     c.option("--memory-margin", margin_,
              "of every device's memory, what tensors do not get: context, communicators, fragments; \"4 GiB\"");
     c.option("--fabric", fabric_,

@@ -24,8 +24,13 @@ bool FewestOffloaded::fits(const PlannedRun& run, const Program& program) {
   if (!tiers.fits) return false;
   // Where the most that any rank has there fits once for each of a node, nodes need not be looked at.
   std::uint64_t most = 0;
-  for (const TierBytes& peaks : tier_peaks(program)) most = std::max(most, peaks[index(Tier::host)]);
-  if (static_cast<double>(most) * run.cluster->devices_per_node <= run.cluster->host_memory.base()) return true;
+  bool on_disk = false;
+  for (const TierBytes& peaks : tier_peaks(program)) {
+    most = std::max(most, peaks[index(Tier::host)]);
+    on_disk = on_disk || peaks[index(Tier::disk)] > 0;
+  }
+  if (!on_disk && static_cast<double>(most) * run.cluster->devices_per_node <= run.cluster->host_memory.base())
+    return true;
   add_tier_memory(tiers, run, program);
   return tiers.fits;
 }
@@ -36,7 +41,7 @@ bool FewestOffloaded::find(PlannedRun& run, Program& program, Bounder& bounder) 
   if (!bounder.offload_fewest(run.plan, capacity, Bounder::Memory::passes)) return false;
   for (; *run.plan.offload_activations <= 8; ++*run.plan.offload_activations) {
     program = lower(run.model, run.workload, run.plan);
-    if (fits(run, program)) return true;
+    if (static_cast<double>(peak(program)) <= run.cluster->device.memory.base()) return true;
   }
   return false;
 }

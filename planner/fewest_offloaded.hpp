@@ -18,8 +18,8 @@ namespace orrery {
 /// shortest step of all that do (docs/planner.md).
 class FewestOffloaded {
  public:
-  /// Sets the plan's offload_activations, which is at least 1, and `program` to the plan's; false where it fits with no
-  /// eighths.  Begins with what the bounder says that it needs at least.
+  /// Sets the plan's offload_activations, which is at least 1, and `program` to the plan's; false where it fits in its
+  /// devices with no eighths.  Begins with what the bounder says that it needs at least.
   [[nodiscard]] bool find(PlannedRun&, Program& program, Bounder&);
   /// Whether the run's Program fits its cluster, on every tier.
   [[nodiscard]] bool fits(const PlannedRun&, const Program&);

@@ -23,6 +23,7 @@
 #include "planner/families.hpp"
 #include "planner/fewest_offloaded.hpp"
 #include "planner/fewest_recomputed.hpp"
+#include "planner/nearest_tiers.hpp"
 #include "planner/outdone.hpp"
 #include "planner/progress_meter.hpp"
 #include "sim/des/simulate.hpp"
@@ -66,6 +67,7 @@ struct Estimated {
   std::vector<std::uint32_t> recomputed;  ///< layers of each stage, of a plan with the fewest
   std::uint32_t activations = 0;          ///< eighths in host memory
   bool same = false;                      ///< another plan of the space stands for it
+  Tiers tiers{};
   friend auto operator<=>(const Estimated&, const Estimated&) = default;
 };
 
@@ -352,16 +354,27 @@ class Search {
     return CostModel(cluster_, calibration_, plan.mesh, plan.placement, plan.collective_algorithm);
   }
 
-  /// Gives a plan of the space its recomputed layers and its activations in host memory; whether it fits.
+  /// Gives a plan of the space its recomputed layers, its activations in host memory and its tiers; whether it fits.
   bool settle(PlannedRun& run, Program& program) {
+    set_tiers(run.plan, {});
+    if (!settle_on_device(run, program)) return false;
+    if (!offloads(run.plan)) return true;
+    if (!space_.disks) return offloaded_.local().fits(run, program);
+    return find_nearest_tiers(
+        run, program, [&](const PlannedRun& of, const Program& with) { return offloaded_.local().fits(of, with); },
+        [&](const PlannedRun& of, const Program& with) {
+          return picoseconds(estimators_.local().step_time(with, costs_of(of.plan)));
+        });
+  }
+  /// The same, of device memory alone.
+  bool settle_on_device(PlannedRun& run, Program& program) {
     FewestOffloaded& offloaded = offloaded_.local();
     if (run.plan.recompute_layers) {
-      return fewest_.local().find(run.plan, program, model_, workload_, capacity_, bounders_.local()) &&
-             (!offloads(run.plan) || offloaded.fits(run, program));
+      return fewest_.local().find(run.plan, program, model_, workload_, capacity_, bounders_.local());
     }
     if (*run.plan.offload_activations > 0) return offloaded.find(run, program, bounders_.local());
     program = lower(model_, workload_, run.plan);
-    return offloaded.fits(run, program);
+    return offloaded.peak(program) <= capacity_;
   }
 
   /// `limit`: what is worse cannot be among the best.
@@ -396,11 +409,13 @@ class Search {
             fits,
             plan.recompute_layers.value_or(std::vector<std::uint32_t>{}),
             *plan.offload_activations,
-            false};
+            false,
+            tiers_of(plan)};
   }
 
   /// By a plan that its Program shows to fit.
-  bool is_outdone(const Plan& plan) {
+  bool is_outdone(Plan plan) {
+    set_tiers(plan, {});  // what holds on the host holds on a disk behind it
     return orrery::is_outdone(plan, bounders_.local(), [&](Plan& less) {
       if (!less.recompute_layers && *less.offload_activations == 0 && bounders_.local().peak_memory(less) > capacity_) {
         return false;
@@ -409,6 +424,7 @@ class Search {
       Program ignored;
       const bool settled = settle(other, ignored);
       less = other.plan;
+      set_tiers(less, {});
       return settled;
     });
   }
@@ -429,6 +445,7 @@ class Search {
       tidy_counts(space_, found.plan);
     }
     found.plan.offload_activations = e.activations;
+    set_tiers(found.plan, e.tiers);
     out.run = {model_, workload_, cluster_, found.plan, {}, {}};
     out.program = lower(model_, workload_, found.plan);
     found.report = estimators_.local().estimate(out.run, out.program, costs_of(found.plan));

@@ -222,6 +222,7 @@ class Maker {
     for (const NetworkLevel& level : cluster_.levels) space_.level_units.push_back(unit *= level.size);
     space_.layers = model_.layers;
     space_.prediction_modules = model_.prediction_modules;
+    space_.disks = limits_.disks && offloads() && cluster_.disk.has_value();
     const std::uint64_t devices = cluster_.devices();
     if (devices > plan_size_limit || workload_.global_batch > batch_limit) return std::move(space_);
     for (const TensorAlgorithm tensor :
@@ -526,10 +527,9 @@ Plan plan_at(const Space& space, std::uint64_t number) {
 std::uint64_t number_of(const Space& space, const Plan& plan) {
   ORRERY_ASSERT(is_resolved(plan));
   if (!plan.placement.empty() || plan.collective_algorithm) return space.count;
-  if (plan.states_tier == OffloadTier::disk || plan.parameters_tier == OffloadTier::disk ||
-      plan.activations_tier == OffloadTier::disk || plan.parameter_chunk != Bytes()) {
-    return space.count;
-  }
+  const bool on_disk = plan.states_tier == OffloadTier::disk || plan.parameters_tier == OffloadTier::disk ||
+                       plan.activations_tier == OffloadTier::disk;
+  if ((on_disk && !space.disks) || plan.parameter_chunk != Bytes()) return space.count;
   std::array<std::uint32_t, axis_count> sizes{};
   sizes.fill(1);
   Mesh mesh;

@@ -100,12 +100,13 @@ struct SpaceLimits {
   // What takes the search of large clusters longer than seconds is searched where it is asked for:
   bool grid_context = false;  ///< the axis context beside grids of tensor axes
   bool zero_chunks = false;   ///< ZeRO-2 and 3 with several chunks on a rank
+  bool disks = false;         ///< behind hosts, where the cluster has them
 };
 /// Pipeline, data and 1D tensor axes, with experts that axis too, ZeRO 0 and 1, GPipe and 1F1B.
 [[nodiscard]] SpaceLimits basic_limits();
 /// Reads "tensor=1d,2d zero=0,1 schedule=1f1b chunks=2 replica=off context=off expert=off recompute_layers=off
 /// offload=off"; context may name its algorithms instead, "context=ulysses,ring inner_ring=off"; "grid_context=on
-/// zero_chunks=on" add to the space.  What is wrong is in the diagnostics.
+/// zero_chunks=on disks=on" add to the space.  What is wrong is in the diagnostics.
 [[nodiscard]] SpaceLimits limits_of(std::string_view text, Diagnostics&);
 
 /// Every plan that the planner considers: finite, ordered, countable.
@@ -141,10 +142,12 @@ struct SpaceLimits {
 /// takes the place of a plan with none; selective from one layer on.  Which counts it has follows from the capacity of
 /// a device: the first that fit on each rank (Bounder::recompute_fewest).  Counts that make all layers are those of
 /// another plan of the space.  A plan whose activations wait in host memory stands for all eighths of them, of which it
-/// has the first that fit (OffloadFewest); it recomputes no layer or all.
+/// has the first that fit (OffloadFewest); it recomputes no layer or all.  With disks a plan that offloads something
+/// stands for all tiers of it (planner/nearest_tiers.hpp).
 struct Space {
   std::uint64_t layers = 0;
   std::uint64_t prediction_modules = 0;
+  bool disks = false;                      ///< what the host does not hold may be on a disk
   std::vector<std::uint64_t> level_units;  ///< devices in one unit of each network level, innermost first
   std::vector<ShapeSpace> shapes;
   std::map<std::uint32_t, std::vector<std::vector<std::uint32_t>>> stage_layers;  ///< by number of virtual stages

@@ -7,6 +7,7 @@
 
 #include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/lower.hpp"
+#include "planner/nearest_tiers.hpp"
 #include "planner/outdone.hpp"
 #include "planner/search.hpp"
 #include "sim/estimate/estimate.hpp"
@@ -81,7 +82,7 @@ struct Settled {
 inline Settled settle(Plan plan, std::uint64_t number, const ModelSpec& model, const Workload& workload,
                       const ClusterSpec& cluster, const Calibration& calibration) {
   Settled out;
-  const auto consider = [&] {
+  const auto consider_here = [&] {
     const Program program = lower(model, workload, plan);
     const Report report =
         estimate({model, workload, cluster, plan, {}, {}}, program, CostModel(cluster, calibration, plan.mesh));
@@ -95,6 +96,12 @@ inline Settled settle(Plan plan, std::uint64_t number, const ModelSpec& model, c
     for (std::size_t s = 0; s < out.counts.size(); ++s) {
       out.counts[s] = std::min(out.counts[s], (*plan.recompute_layers)[s]);
     }
+  };
+  // On every tier.
+  const auto consider = [&] {
+    if (!cluster.disk) return consider_here();
+    for_each_tiers(plan, consider_here);
+    set_tiers(plan, {});
   };
   if (*plan.offload_activations > 0) {
     for (plan.offload_activations = 1; *plan.offload_activations <= 8; ++*plan.offload_activations) consider();

@@ -1,9 +1,13 @@
 // What stands for what among plans with more or less in host memory (docs/planner.md), by looking at all eighths.
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
+#include <optional>
 
 #include "core/plan/plan_check.hpp"
 #include "core/program/lower/lower.hpp"
+#include "planner/fewest_offloaded.hpp"
+#include "planner/nearest_tiers.hpp"
 #include "planner/outdone.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "tests/support/random_plan.hpp"
@@ -71,6 +75,33 @@ TEST_CASE("an eighth more of activations in host memory never shortens a step", 
       longer += before && step > *before ? 1 : 0;
       before = step;
     }
+    ++tried;
+  }
+  CHECK(tried > 100);
+  CHECK(longer > 100);
+}
+
+TEST_CASE("a disk behind the host never shortens a step, and leaves devices as they are", "[oracle][planner]") {
+  int tried = 0, longer = 0;
+  for (std::uint64_t seed = 0; seed < 2500; ++seed) {
+    PlannedRun run = some_run(seed);
+    ClusterSpec cluster = cluster_of(run, seed);
+    // Of any speed, faster than the host's memory too.
+    const double speed = std::array{0.02, 5.0, 5000.0}[seed / 3 % 3];
+    cluster.disk = DiskSpec{gibibyte, speed * gigabyte_per_second, 0.5 * speed * gigabyte_per_second, {}};
+    if (!offloads(run.plan) || !is_valid(run, cluster)) continue;
+    std::optional<Picoseconds> on_host;
+    std::uint64_t device = 0;
+    for_each_tiers(run.plan, [&] {
+      CAPTURE(seed, test::describe(run));
+      const Program program = lower(run.model, run.workload, run.plan);
+      const Picoseconds step = step_of(run, cluster, seed);
+      const std::uint64_t peak = FewestOffloaded().peak(program);
+      if (!on_host) on_host = step, device = peak;
+      REQUIRE(step >= *on_host);
+      REQUIRE(peak == device);
+      longer += step > *on_host ? 1 : 0;
+    });
     ++tried;
   }
   CHECK(tried > 100);

@@ -45,6 +45,13 @@ ClusterSpec hosted(ClusterSpec c, Bytes memory, double host_gigabytes_per_second
   return c;
 }
 
+/// The same with a disk in each node.
+ClusterSpec disked(ClusterSpec c, double gigabytes_per_second) {
+  const Bandwidth rate = gigabytes_per_second * gigabyte_per_second;
+  c.disk = DiskSpec{gibibyte, rate, rate, 10.0 * microsecond};
+  return c;
+}
+
 /// Optimizer states, parameters and activations in host memory.
 std::vector<Case> hosted_cases() {
   ModelSpec small = gpt(), deep = llama();
@@ -61,6 +68,11 @@ std::vector<Case> hosted_cases() {
       {"little in the host", small, workload(4), hosted(test::small_cluster(1, 2, mebibyte * 9), mebibyte * 12, 30.0),
        only(plain)},
       {"one op at a time, with a host", small, workload(4), serial, only(plain)},
+      {"a disk behind a small host", small, workload(4),
+       disked(hosted(test::small_cluster(1, 2, mebibyte * 9), mebibyte * 12, 30.0), 5.0),
+       only("tensor=1d context=off replica=off schedule=1f1b zero=0,1 recompute_layers=off disks=on")},
+      {"a disk as fast as the host", deep, workload(2),
+       disked(hosted(test::small_cluster(1, 1, mebibyte * 12), mebibyte * 10, 30.0), 60.0), only("disks=on")},
       {"schedules with a host", gpt(), workload(4), hosted(test::small_cluster(1, 2, mebibyte * 9), gibibyte, 40.0),
        only("tensor=1d context=off replica=off schedule=gpipe,interleaved,zb-h1 zero=0 recompute_layers=off")},
       {"ZeRO with a host", small, workload(4), hosted(test::small_cluster(2, 1, mebibyte * 11), gibibyte, 40.0),
@@ -233,6 +245,27 @@ TEST_CASE("some of the plans found use host memory", "[oracle][planner]") {
   CHECK(states >= 5);
   CHECK(parameters >= 5);
   CHECK(activations >= 5);
+}
+
+TEST_CASE("some of the plans found have something on a disk", "[oracle][planner]") {
+  int states = 0, some = 0, tried = 0;
+  for (const Case& c : hosted_cases()) {
+    if (!c.cluster.disk) continue;
+    ++tried;
+    const Space space = c.space();
+    const SearchResult r =
+        search(space, c.model, c.workload, c.cluster, calibration(), test::search_options(Objective::step_time, 300));
+    for (const FoundPlan& f : r.plans) {
+      states += f.plan.states_tier == OffloadTier::disk ? 1 : 0;
+      some += tiers_of(f.plan) != Tiers{} ? 1 : 0;
+      CHECK(number_of(space, f.plan) == f.number);
+      CHECK((f.report.peak_disk_bytes.value_or(0) > 0) == (tiers_of(f.plan) != Tiers{}));
+    }
+  }
+  CAPTURE(states, some);
+  CHECK(tried == 2);
+  CHECK(states >= 3);
+  CHECK(some > states);
 }
 
 TEST_CASE("an order of axes that is left out costs what the listed one costs", "[oracle][planner]") {
