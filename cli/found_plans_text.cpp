@@ -78,14 +78,17 @@ void add_decisions(SideBySide& t, const Workload& workload) {
       return std::string(p.plan.recompute == Recompute::none ? "none" : "all");
     });
   }
-  const auto offloaded = [&](const char* name, const std::optional<std::uint32_t> Plan::*eighths) {
+  const auto offloaded = [&](const char* name, const std::optional<std::uint32_t> Plan::*eighths,
+                             OffloadTier Plan::*tier) {
     if (!t.any([&](P p) { return p.plan.*eighths != 0U; })) return;
-    t.row(name,
-          [&](P p) { return p.plan.*eighths == 0U ? std::string("none") : fmt::format("{}/8", *(p.plan.*eighths)); });
+    t.row(name, [&](P p) {
+      if (p.plan.*eighths == 0U) return std::string("none");
+      return fmt::format("{}/8{}", *(p.plan.*eighths), p.plan.*tier == OffloadTier::disk ? " (disk)" : "");
+    });
   };
-  offloaded("states on host", &Plan::offload_states);
-  offloaded("parameters on host", &Plan::offload_parameters);
-  offloaded("activations on host", &Plan::offload_activations);
+  offloaded("states on host", &Plan::offload_states, &Plan::states_tier);
+  offloaded("parameters on host", &Plan::offload_parameters, &Plan::parameters_tier);
+  offloaded("activations on host", &Plan::offload_activations, &Plan::activations_tier);
   t.row("ZeRO", [](P p) {
     if (p.plan.zero_stage < 3) return fmt::format("{}", p.plan.zero_stage);
     return fmt::format("3{}{}", p.plan.reshard_after_forward ? "" : " kept", p.plan.prefetch > 0 ? "" : " no prefetch");
