@@ -80,12 +80,14 @@ class Accesses {
     for (const Access& a : accesses_) latest_[a.list] = none;
     accesses_.clear();
     lanes_.reset();
+    present_.clear();
   }
   void add(const Block& block, std::uint32_t op) {
-    lanes_.set(lane_number(block.ops[op].lane));
+    const std::size_t lane = lane_number(block.ops[op].lane);
+    if (!lanes_[lane]) lanes_.set(lane), present_.push_back(lane);
     for (std::uint32_t i = 0; i < block.ops[op].views.count; ++i) {
       const View& v = block.views[block.ops[op].views.first + i];
-      const std::size_t list = list_of(memory_of(s_, v), lane_number(block.ops[op].lane), v.use != View::Use::read);
+      const std::size_t list = list_of(memory_of(s_, v), lane, v.use != View::Use::read);
       accesses_.push_back({op, latest_[list], list, part_of(v)});
       latest_[list] = static_cast<std::uint32_t>(accesses_.size() - 1);
     }
@@ -98,8 +100,9 @@ class Accesses {
       const View& v = block.views[op.views.first + i];
       touched_.push_back({memory_of(s_, v), v.use == View::Use::read, part_of(v)});
     }
-    for (std::size_t lane = 0; lane < lane_count; ++lane) {
-      if (lane == lane_number(op.lane) || !lanes_[lane]) continue;
+    const std::size_t own = lane_number(op.lane);
+    for (const std::size_t lane : present_) {
+      if (lane == own) continue;
       std::uint32_t last = none;
       for (const Touched& t : touched_) {
         for (const bool written : {true, false}) {
@@ -149,7 +152,8 @@ class Accesses {
   const State& s_;
   std::vector<std::uint32_t> latest_;
   std::vector<Access> accesses_;
-  std::bitset<lane_count> lanes_;  ///< that have any op so far
+  std::bitset<lane_count> lanes_;     ///< that have any op so far
+  std::vector<std::size_t> present_;  ///< these
   std::vector<std::uint32_t> found_;
   std::vector<Touched> touched_;  ///< by the op that is asked about
 };
@@ -179,6 +183,11 @@ void add_waits(Draft& draft, Accesses& accesses) {
       std::all_of(block.ops.begin(), block.ops.end(), [](const Op& op) { return is_memory(op) || op.lane == Lane{}; });
   accesses.clear();
   bool first = true, entered = false;
+  // Blocks of large rings have thousands of ops that wait for tails.
+  std::vector<std::pair<std::uint32_t, Lane>> tails = draft.tails;
+  const auto by_op = [](const auto& a, const auto& b) { return a.first < b.first; };
+  if (!std::is_sorted(tails.begin(), tails.end(), by_op)) std::stable_sort(tails.begin(), tails.end(), by_op);
+  auto tail = tails.begin();
   for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
     Op& op = block.ops[i];
     if (is_memory(op)) continue;
@@ -206,8 +215,8 @@ void add_waits(Draft& draft, Accesses& accesses) {
       entered = op.lane.kind == LaneKind::compute;
       first = false;
     }
-    for (const auto& [at, lane] : draft.tails) {
-      if (at == i) add({Wait::Kind::tail, lane, 0});
+    for (; tail != tails.end() && tail->first <= i; ++tail) {
+      if (tail->first == i) add({Wait::Kind::tail, tail->second, 0});
     }
   }
 }
