@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -113,7 +114,12 @@ class Expander {
     for (const ScheduleChoice& s : m.schedules) {
       const bool shards = states_with(shape_, s) > shape_.plain_states;
       // A schedule without plain states has those of ZeRO-2 and 3, whose bound is taken besides.
-      out.push_back({s.schedule, s.chunks, &splits_of(space_, shape_, s), shards, 0, 0, 0, 0});
+      FamilyPipeline with;
+      with.schedule = s.schedule;
+      with.chunks = s.chunks;
+      with.splits = &splits_of(space_, shape_, s);
+      with.shards = shards;
+      out.push_back(with);
     }
     bounder_.weigh(out, plan_);
     return out;
@@ -134,6 +140,35 @@ class Expander {
    private:
     std::array<std::optional<std::pair<BlockChoice, FamilyBound>>, 2> known_;  ///< by attention kernel
   };
+
+  /// A bound on plan_ whatever is recomputed, on any mesh of the shape; plan_ has one of them.
+  FamilyBound any_recompute(const std::vector<FamilyPipeline>& pipelines) {
+    const FamilyBound anywhere = bounder_.any_recompute(plan_, plain_zero(), pipelines, capacity_, slowest_step());
+    if (left_out(anywhere)) return anywhere;
+    const Mesh mesh = plan_.mesh;
+    if (meshes_.empty()) {
+      std::vector<BlockLayout> seen;
+      for (const Mesh& m : orders_.of(family_.shape)) {
+        plan_.mesh = m;
+        const BlockLayout layout = bounder_.block_layout(plan_);
+        if (std::find(seen.begin(), seen.end(), layout) != seen.end()) continue;
+        seen.push_back(layout);
+        meshes_.push_back(m);
+      }
+    }
+    FamilyBound least{~std::uint64_t{0}, std::numeric_limits<Picoseconds>::max()};
+    for (const Mesh& m : meshes_) {
+      plan_.mesh = m;
+      const FamilyBound on = bounder_.any_recompute_on_mesh(plan_, plain_zero(), pipelines, capacity_, slowest_step());
+      if (!left_out(on)) {
+        plan_.mesh = mesh;
+        return anywhere;
+      }
+      least = {std::min(least.peak, on.peak), on.peak > capacity_ ? least.step : std::min(least.step, on.step)};
+    }
+    plan_.mesh = mesh;
+    return least;
+  }
 
   void blocks() {
     for (std::size_t a = 0; a < axis_count; ++a) {
@@ -156,12 +191,18 @@ class Expander {
         continue;
       }
       KnownPasses known;
+      std::map<std::pair<bool, bool>, FamilyBound>
+          any_attention;  // of block choices that cut the rest of a layer alike
       for (part.block = 0; part.block < shape_.blocks.size(); ++part.block) {
         const BlockChoice& block = shape_.blocks[part.block];
         choose(plan_, block);
         // Then those that differ in what they recompute or copy alone: few of them need to be lowered.
-        FamilyBound bound =
-            known.of(block, [&] { return bounder_.any_recompute(plan_, plain_zero(), pipelines, capacity_); });
+        const auto [others, first] = any_attention.try_emplace({block.sequence_parallel, block.save_gathered});
+        if (first) others->second = bounder_.any_attention(plan_, plain_zero(), pipelines, capacity_, slowest_step());
+        FamilyBound bound = others->second;
+        if (!left_out(bound)) {
+          bound = known.of(block, [&] { return any_recompute(pipelines); });
+        }
         if (!left_out(bound)) bound = bounder_.any_order(plan_, plain_zero(), pipelines, capacity_);
         add(part, Family::Level::blocks, bound.step, bound.peak);
         part.first += part.count;
@@ -185,7 +226,9 @@ class Expander {
     const Plan any = plan_;
     for (const Mesh& mesh : orders_.of(family_.shape)) {
       plan_.mesh = mesh;
-      const FamilyBound bound = bounder_.any_schedule(plan_, plain_zero(), pipelines, capacity_);
+      std::optional<FamilyBound>& known = on_layout().any_schedule;
+      if (!known) known = bounder_.any_schedule(plan_, plain_zero(), pipelines, capacity_, slowest_step());
+      const FamilyBound bound = *known;
       if (at_once) {
         add_and_look(part, Family::Level::mesh, bound.step, bound.peak, [&] {
           schedules();
@@ -197,6 +240,20 @@ class Expander {
       part.first += part.count;
       ++part.order;
     }
+  }
+
+  /// What plans share whose meshes lay alike the axes that cut blocks; of the family's block choice.
+  struct OnLayout {
+    BlockLayout layout;
+    std::optional<FamilyBound> any_schedule;
+    std::vector<FamilyBound> each_schedule;
+    std::vector<std::vector<Picoseconds>> passes;  ///< by schedule and split: any_state; negative: not yet
+  };
+  OnLayout& on_layout() {
+    const BlockLayout layout = bounder_.block_layout(plan_);
+    const auto known =
+        std::find_if(layouts_.begin(), layouts_.end(), [&](const auto& l) { return l.layout == layout; });
+    return known != layouts_.end() ? *known : layouts_.emplace_back(OnLayout{layout, {}, {}, {}});
   }
 
   /// Gives plan_ what plans of the mesh share.
@@ -212,7 +269,11 @@ class Expander {
     const MicrobatchSpace& m = on_mesh();
     any_states();
     Family part = family_;
-    for (const FamilyBound& bound : bounder_.each_schedule(plan_, plain_zero(), pipelines_with(m), capacity_)) {
+    OnLayout& known = on_layout();
+    if (known.each_schedule.empty()) {
+      known.each_schedule = bounder_.each_schedule(plan_, plain_zero(), pipelines_with(m), capacity_);
+    }
+    for (const FamilyBound bound : std::vector<FamilyBound>(known.each_schedule)) {
       const ScheduleChoice& schedule = m.schedules[part.schedule];
       part.count = splits_of(space_, shape_, schedule).size() * states_with(shape_, schedule);
       add_and_look(part, Family::Level::schedule, bound.step, bound.peak, [&] { plans(); });
@@ -225,8 +286,7 @@ class Expander {
     const ScheduleChoice& schedule = on_mesh().schedules[family_.schedule];
     choose(plan_, schedule);
     const auto states = static_cast<std::uint32_t>(states_with(shape_, schedule));
-    std::optional<FamilyBound> here;  // once the passes of some split are fast enough
-    bool none_here = false;
+    std::optional<KeepingBounds> bounds;  // once the passes of some split are fast enough
     Family part = family_;
     for (const std::vector<std::uint32_t>& split : splits_of(space_, shape_, schedule)) {
       plan_.stage_layers = split;
@@ -239,7 +299,7 @@ class Expander {
         return begin < end;
       };
       // All states at once, where the passes alone take too long.
-      const Picoseconds least = bounder_.any_state(plan_);
+      const Picoseconds least = any_state(part.split);
       range(0, states);
       if (worst_ < rating(objective_, least, family_.peak)) {
         add(part, Family::Level::plan, least, family_.peak);
@@ -247,47 +307,78 @@ class Expander {
         ++part.split;
         continue;
       }
-      if (!here) {
-        here = on_device(schedule);
-        none_here = left_out(*here);
-      }
+      if (!bounds) bounds = bounds_of_keepings(schedule);
       const auto plain = static_cast<std::uint32_t>(shape_.plain_states);
-      const auto each_here = [&](std::uint32_t begin, std::size_t count) {
-        const std::uint32_t end = std::min(states, begin + static_cast<std::uint32_t>(count));
-        if (none_here && range(begin, end)) add(part, Family::Level::plan, std::max(least, here->step), here->peak);
-        for (std::uint32_t i = begin; i < end && !none_here; ++i) {
+      /// Leaves out states begin .. end - 1, which keep weights and gradients alike, where the schedule's bound does.
+      const auto none = [&](std::uint32_t begin, std::uint32_t end, const FamilyBound& bound) {
+        if (!left_out(bound)) return false;
+        if (range(begin, end)) add(part, Family::Level::plan, std::max(least, bound.step), bound.peak);
+        return true;
+      };
+      const auto each_here = [&](std::uint32_t begin, std::uint32_t end, Keeping keeping) {
+        if (none(begin, end, bounds->here[static_cast<std::size_t>(keeping)])) return;
+        for (std::uint32_t i = begin; i < end; ++i) {
           part.state = i;
           one(part, least);
         }
-        return end;
       };
       // Then all with ZeRO 0 and 1, and all with ZeRO 2 and 3, where these and what is reduced behind or beside them
       // do.
       plain_.reset();
-      std::uint32_t behind_plain = plain;
-      const std::optional<Picoseconds> slow_plain = least_of_slow_plain();
-      if (slow_plain && range(0, plain)) {
-        add(part, Family::Level::plan, std::max(least, *slow_plain), family_.peak);
-      } else {
-        behind_plain = each_here(0, shape_.plain_on_device);
-      }
-      if (plain_) add(*plain_, Family::Level::plan, plain_->step, plain_->peak);
-      const auto look_into = [&](std::uint32_t begin, std::uint32_t end, Picoseconds bound) {
-        if (!range(begin, end)) return;
-        add_and_look(part, Family::Level::plan, bound, family_.peak, [&] { look_into_range(); });
+      const auto look_into = [&](std::uint32_t begin, std::uint32_t end, Keeping keeping) {
+        if (none(begin, end, bounds->away[static_cast<std::size_t>(keeping)]) || !range(begin, end)) return;
+        add_and_look(part, Family::Level::plan, least, family_.peak, [&] { look_into_range(); });
       };
-      look_into(behind_plain, plain, least);
-      if (states > plain) {
-        const std::optional<Picoseconds> slow_sharded = least_of_slow_sharded();
-        if (slow_sharded && range(plain, states)) {
-          add(part, Family::Level::plan, std::max(least, *slow_sharded), family_.peak);
+      const auto plain_here = static_cast<std::uint32_t>(shape_.plain_on_device);
+      const auto k = static_cast<std::size_t>(Keeping::plain);
+      if (left_out(bounds->here[k]) && left_out(bounds->away[k])) {
+        each_here(0, plain_here, Keeping::plain);
+        look_into(plain_here, plain, Keeping::plain);
+      } else {
+        const std::optional<Picoseconds> slow_plain = least_of_slow_plain();
+        if (slow_plain && range(0, plain)) {
+          add(part, Family::Level::plan, std::max(least, *slow_plain), family_.peak);
         } else {
-          look_into(each_here(plain, shape_.sharded_on_device), states, least);
+          each_here(0, plain_here, Keeping::plain);
+          if (plain_) add(*plain_, Family::Level::plan, plain_->step, plain_->peak);
+          look_into(plain_here, plain, Keeping::plain);
         }
+      }
+      // States on the device, then those off it, each time by the way in which they keep weights and gradients.
+      const std::uint32_t away = plain + static_cast<std::uint32_t>(shape_.sharded_on_device);
+      std::array<std::optional<std::optional<Picoseconds>>, keepings> slow;  // once asked for
+      for (std::uint32_t begin = plain; begin < states;) {
+        const Keeping keeping = keeping_at(begin);
+        std::uint32_t end = begin + 1;
+        while (end < states && end != away && keeping_at(end) == keeping) ++end;
+        const std::array<FamilyBound, keepings>& of = begin < away ? bounds->here : bounds->away;
+        if (!none(begin, end, of[static_cast<std::size_t>(keeping)])) {
+          std::optional<std::optional<Picoseconds>>& known = slow[static_cast<std::size_t>(keeping)];
+          if (!known) known = least_of_slow_sharded(keeping);
+          if (*known) {
+            range(begin, end);
+            add(part, Family::Level::plan, std::max(least, **known), family_.peak);
+          } else if (begin < away) {
+            each_here(begin, end, keeping);
+          } else {
+            look_into(begin, end, keeping);
+          }
+        }
+        begin = end;
       }
       part.first += states;
       ++part.split;
     }
+  }
+
+  /// Bounder::any_state of plan_, which has the family's schedule and the split of that number.
+  Picoseconds any_state(std::uint32_t split) {
+    std::vector<std::vector<Picoseconds>>& passes = on_layout().passes;
+    if (passes.size() <= family_.schedule) passes.resize(family_.schedule + 1);
+    std::vector<Picoseconds>& known = passes[family_.schedule];
+    if (known.size() <= split) known.resize(split + 1, -1);
+    if (known[split] < 0) known[split] = bounder_.any_state(plan_);
+    return known[split];
   }
 
   bool too_slow(Picoseconds step) const { return worst_ < rating(objective_, step, family_.peak); }
@@ -320,29 +411,49 @@ class Expander {
         [&] { return bounder_.time_before_update(plan_); });
   }
 
-  /// The same for ZeRO 2 and 3.
-  std::optional<Picoseconds> least_of_slow_sharded() {
+  Keeping keeping_at(std::size_t state) const {
+    const StateChoice& s = shape_.states[state];
+    return s.zero_stage < 2          ? Keeping::plain
+           : s.zero_stage == 2       ? Keeping::zero_2
+           : s.reshard_after_forward ? Keeping::zero_3_anew
+                                     : Keeping::zero_3_kept;
+  }
+
+  /// The same for ZeRO 2 and 3 that keep weights and gradients so: whatever is gathered anew for every pass is no
+  /// faster than what is kept.
+  std::optional<Picoseconds> least_of_slow_sharded(Keeping keeping) {
     return least_if_slow(
         shape_.plain_states, shape_.plain_states + shape_.sharded_on_device,
         [&](std::size_t i) {
-          const StateChoice& s = shape_.states[i];
-          return s.overlap_gradients && (s.zero_stage == 2 || !s.reshard_after_forward);
+          const Keeping stands = keeping == Keeping::zero_3_anew ? Keeping::zero_3_kept : keeping;
+          return shape_.states[i].overlap_gradients && keeping_at(i) == stands;
         },
         [&] { return bounder_.any_sharded(plan_); });
   }
 
-  /// What plans of the family with all states on the device need.
-  FamilyBound on_device(const ScheduleChoice& schedule) {
-    if (!shape_.offloads_states) return {0, 0};
+  /// What plans of the family need, by how they keep weights and gradients: with all states on the device, or anywhere.
+  struct KeepingBounds {
+    std::array<FamilyBound, keepings> here, away;
+  };
+  KeepingBounds bounds_of_keepings(const ScheduleChoice& schedule) {
+    KeepingBounds bounds;
     choose(plan_, shape_.states.front());
     const std::optional<std::uint32_t> eighths = plan_.offload_activations;
     if (shape_.blocks[family_.block].offload) plan_.offload_activations.reset();
-    std::vector<FamilyPipeline> pipelines{{schedule.schedule, schedule.chunks, &splits_of(space_, shape_, schedule),
-                                           states_with(shape_, schedule) > shape_.plain_states, 0, 0, 0, 0, 0}};
+    std::vector<FamilyPipeline> pipelines(1);
+    pipelines[0].schedule = schedule.schedule;
+    pipelines[0].chunks = schedule.chunks;
+    pipelines[0].splits = &splits_of(space_, shape_, schedule);
+    pipelines[0].shards = states_with(shape_, schedule) > shape_.plain_states;
     bounder_.weigh(pipelines, plan_);
-    const FamilyBound bound = bounder_.each_schedule(plan_, plain_zero(), pipelines, capacity_).front();
+    bounds.here = bounds.away = bounder_.each_keeping(plan_, plain_zero(), pipelines[0], capacity_);
+    if (shape_.offloads_states) {
+      any_states();
+      bounds.away = bounder_.each_keeping(plan_, plain_zero(), pipelines[0], capacity_);
+      choose(plan_, shape_.states.front());
+    }
     plan_.offload_activations = eighths;
-    return bound;
+    return bounds;
   }
 
   static bool same_but_offloaded(StateChoice a, const StateChoice& b) {
@@ -479,6 +590,11 @@ class Expander {
     return bound.peak > capacity_ || worst_ < rating(objective_, bound.step, bound.peak);
   }
 
+  /// Steps above it are too slow.
+  Picoseconds slowest_step() const {
+    return objective_ == Objective::memory ? std::numeric_limits<Picoseconds>::max() : worst_.first;
+  }
+
   /// Leaves out all of `times` as many plans as the part has where the bound says so.
   bool leave_all(Family part, std::uint64_t times, const FamilyBound& bound) {
     if (!left_out(bound)) return false;
@@ -569,6 +685,8 @@ class Expander {
   Plan plan_;
   std::vector<FamilyPipeline> pipelines_;  ///< of the microbatches looked at last
   const MicrobatchSpace* pipelines_of_ = nullptr;
+  std::vector<Mesh> meshes_;  ///< of the shape one for each layout of blocks, once known
+  std::vector<OnLayout> layouts_;
   std::optional<Family> plain_;  ///< of ZeRO 0 and 1 on the device, of one split
   Expansion out_;
 };

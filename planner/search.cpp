@@ -190,7 +190,7 @@ class Search {
         meter_(options),
         bounder_(model, workload, cluster, calibration),
         bounders_([this] { return bounder_.beside(); }),
-        orders_([this] { return MeshOrders(space_); }) {}
+        orders_(space) {}
   /// What threads know of a large space takes a while to give up, so they do that side by side.
   ~Search() {
     tbb::parallel_for_each(bounders_, [](Bounder& of) { const Bounder gone = std::move(of); });
@@ -204,18 +204,20 @@ class Search {
     seed_ = seed();
     // First shapes without a pipeline, which have one schedule, and of each kind the plainest: a good plan among them
     // leaves out most of the others unseen.  The first good ones will do for a start.
+    constexpr int kinds = 4, last = 2 * kinds - 1;
     const auto turn_of = [&](const Family& f) {
       const ShapeSpace& s = space_.shapes[f.shape];
-      const bool plain = s.tensor == TensorAlgorithm::one_d && s.sizes[index(Axis::context)] == 1 &&
-                         s.sizes[index(Axis::replica)] == 1;
-      return (s.sizes[index(Axis::pipeline)] == 1 ? 0 : 2) + (plain ? 0 : 1);
+      const bool grid = s.tensor != TensorAlgorithm::one_d;
+      const bool context = s.sizes[index(Axis::context)] > 1, replicas = s.sizes[index(Axis::replica)] > 1;
+      const int kind = grid ? (context ? 3 : 2) : context || replicas ? 1 : 0;
+      return (s.sizes[index(Axis::pipeline)] == 1 ? 0 : kinds) + kind;
     };
     const std::vector<Family> shapes = shape_families(space_);
-    for (const int turn : {0, 1, 2, 3}) {
+    for (int turn = 0; turn <= last; ++turn) {
       for (const Family& f : shapes) {
         if (turn_of(f) == turn) frontier_.push(f);
       }
-      look_around(turn < 3 ? family_batch : last_family_batch, turn == 0);
+      look_around(turn <= kinds ? family_batch : last_family_batch, turn == 0);
     }
     result.complete = !stopped_;
     frontier_.drain([&](const Family& f) { leave(f); });
@@ -309,7 +311,7 @@ class Search {
       std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return length(a) < length(b); });
       take_in_turn(order, [&](std::size_t i) {
         if (i < inner.size()) {
-          parts[i] = expand(inner[i], space_, capacity_, options_.objective, limit, bounders_.local(), orders_.local());
+          parts[i] = expand(inner[i], space_, capacity_, options_.objective, limit, bounders_.local(), orders_);
         } else {
           batch[i - inner.size()] = estimate_one(plans[i - inner.size()], limit);
         }
@@ -511,7 +513,7 @@ class Search {
   ProgressMeter meter_;
   Bounder bounder_;
   tbb::enumerable_thread_specific<Bounder> bounders_;
-  tbb::enumerable_thread_specific<MeshOrders> orders_;
+  MeshOrders orders_;
   Frontier frontier_;
   std::vector<std::pair<Picoseconds, std::uint64_t>> left_;  ///< bounds on the step, of how many plans left out
   std::uint64_t infeasible_ = 0, same_ = 0;

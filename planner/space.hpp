@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -181,17 +182,19 @@ inline constexpr std::uint32_t stage_reach_limit = 4;
 
 /// The meshes of a shape, one for each order of axes that is listed.
 [[nodiscard]] std::vector<Mesh> orders_of(const Space&, const ShapeSpace&);
-/// The same, remembered.
+/// The same, remembered.  Several threads may ask at once.
 class MeshOrders {
  public:
   explicit MeshOrders(const Space& space) : space_(&space), of_(space.shapes.size()) {}
   [[nodiscard]] const std::vector<Mesh>& of(std::size_t shape) {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (of_[shape].empty()) of_[shape] = orders_of(*space_, space_->shapes[shape]);
     return of_[shape];
   }
 
  private:
   const Space* space_;
+  std::mutex mutex_;
   std::vector<std::vector<Mesh>> of_;  ///< by number of the shape
 };
 /// How many of the shape's states go with a schedule.

@@ -34,12 +34,9 @@ const std::vector<std::vector<GroupShape>>& BestPlace::places_of(std::uint32_t s
 }
 
 /// A collective where its axis lies best.
-Picoseconds BestPlace::price(const Program& program, const Block& block, const Op& op) {
-  const auto* c = std::get_if<Collective>(&op.action);
-  const Group& group = program[c->group];
-  if (group.axes.count != 1 || !group.members.empty()) return 0;
-  return price(c->kind, Bytes::of(static_cast<double>(payload_bytes(program, block, op))),
-               c->width != 0 ? c->width : program.mesh.size(group.axes.axis[0]), costs_.collective_factor(group.axes));
+Picoseconds BestPlace::price(const BlockCollective& c) {
+  if (c.group.axes.count != 1 || !c.group.members.empty()) return 0;
+  return price(c.kind, c.payload, c.width != 0 ? c.width : c.members, costs_.collective_factor(c.group.axes));
 }
 
 Picoseconds BestPlace::price(Collective::Kind kind, Bytes payload, std::uint32_t members, double factor) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/program/program.hpp"
+#include "sim/bound/block_costs.hpp"
 #include "sim/cost/cost_model.hpp"
 #include "sim/cost/group_shape.hpp"
 
@@ -19,8 +20,8 @@ class BestPlace {
 
   /// `factor`: CostModel::collective_factor of the axis.
   [[nodiscard]] Picoseconds price(Collective::Kind, Bytes payload, std::uint32_t members, double factor = 1.0);
-  /// Of a Collective op; over several axes or listed members: free.
-  [[nodiscard]] Picoseconds price(const Program&, const Block&, const Op&);
+  /// Of a block's collective; over several axes or listed members: free.
+  [[nodiscard]] Picoseconds price(const BlockCollective&);
 
  private:
   const std::vector<std::vector<GroupShape>>& places_of(std::uint32_t size);

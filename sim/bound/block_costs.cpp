@@ -10,9 +10,6 @@
 namespace orrery {
 namespace {
 
-/// Far enough in the past that a lane which waits for nothing delays nothing.
-constexpr Picoseconds long_ago = -(Picoseconds{1} << 60);
-
 /// A schedule of the kind that decides blocks: whole or split backward, last stage on the last or the first rank.
 ScheduleName kind_of(const Plan& plan) {
   const ScheduleRules& rules = rules_of(plan.schedule);
@@ -20,10 +17,23 @@ ScheduleName kind_of(const Plan& plan) {
   return rules.placement == StagePlacement::v ? ScheduleName::zb_v : ScheduleName::zb_h1;
 }
 
+/// By axis its place among block_axes; the number of those where it cuts no block.
+constexpr auto place_of = [] {
+  std::array<std::size_t, axis_count> places{};
+  places.fill(block_axes.size());
+  for (std::size_t i = 0; i < block_axes.size(); ++i) places[static_cast<std::size_t>(block_axes[i])] = i;
+  return places;
+}();
+
+/// Whether a pipeline changes what blocks do besides what they send and receive: tables that lie on its two ends.
+bool pipeline_counts(const Plan& plan, const ModelSpec& model) {
+  return plan.mesh.size(Axis::pipeline) > 1 && (model.tied_embeddings || model.prediction_modules > 0);
+}
+
 /// The plan without data parallelism and with the shortest pipeline of its kind, all layers of which recompute alike.
-Plan block_plan(const Plan& plan, LayerCase which) {
+Plan block_plan(const Plan& plan, const ModelSpec& model, LayerCase which) {
   Plan out;
-  if (plan.mesh.size(Axis::pipeline) > 1) out.mesh.axes.push_back({Axis::pipeline, 2});
+  if (pipeline_counts(plan, model) || splits_backward(plan)) out.mesh.axes.push_back({Axis::pipeline, 2});
   for (const Axis axis : block_axes) {
     if (plan.mesh.size(axis) > 1) out.mesh.axes.push_back({axis, plan.mesh.size(axis)});
   }
@@ -115,21 +125,18 @@ Recompute recompute_of(const Plan& plan, LayerCase which) {
   return plan.recompute_layers && !counted ? Recompute::none : plan.recompute;
 }
 
-BlockKey block_key(const Plan& plan, LayerCase which) {
+BlockKey block_key(const Plan& plan, const ModelSpec& model, LayerCase which) {
   BlockKey key;
   key.sizes.fill(1);
-  bool pipeline = false;
   for (const MeshAxis& a : plan.mesh.axes) {
-    pipeline = pipeline || (a.axis == Axis::pipeline && a.size > 1);
-    for (std::size_t i = 0; i < key.sizes.size(); ++i) {
-      if (block_axes[i] == a.axis) key.sizes[i] = a.size;
-    }
+    if (const std::size_t at = place_of[static_cast<std::size_t>(a.axis)]; at < key.sizes.size())
+      key.sizes[at] = a.size;
   }
   key.microbatch_size = plan.microbatch_size;
   const auto add = [&](std::uint32_t values, auto value) {
     key.choices = key.choices * values + static_cast<std::uint32_t>(value);
   };
-  add(2, pipeline);
+  add(2, pipeline_counts(plan, model));
   add(4, plan.tensor);
   add(2, plan.save_gathered);
   add(4, plan.context);
@@ -145,7 +152,7 @@ BlockKey block_key(const Plan& plan, LayerCase which) {
 
 BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const Plan& plan, LayerCase which,
                        const CostModel& costs) {
-  const Plan reduced = block_plan(plan, which);
+  const Plan reduced = block_plan(plan, model, which);
   lowering::State state(model, workload, reduced);
   lowering::declare_parameters(state);
   lowering::build_model(state);
@@ -169,13 +176,14 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
     ids.layer_weight = in_turn({state.blocks(Phase::weight)[layer].plain});
     ids.head_weight = head_blocks(state, Phase::weight);
   }
-  program_ = lowering::program_of(std::move(state));  // nothing else is in it, so blocks keep their numbers
-  const auto block_at = [&](const std::vector<BlockId>& of) { return of.empty() ? nullptr : &program_[of.front()]; };
-  copied_bytes_ = bytes_to_copy(program_, program_[ids.layer_forward.front()],
+  // Nothing else is in it, so blocks keep their numbers.
+  const Program program = lowering::program_of(std::move(state));
+  const auto block_at = [&](const std::vector<BlockId>& of) { return of.empty() ? nullptr : &program[of.front()]; };
+  copied_bytes_ = bytes_to_copy(program, program[ids.layer_forward.front()],
                                 {block_at(ids.layer_backward), block_at(ids.layer_weight)});
   parts_ = per_block<Parts>(ids, [&](const std::vector<BlockId>& of) {
     Parts parts;
-    for (const BlockId id : of) parts.push_back(part_of(id, costs));
+    for (const BlockId id : of) parts.push_back(part_of(program, program[id], costs));
     return parts;
   });
   const auto sum = [](Picoseconds Part::*member) {
@@ -187,196 +195,120 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
   };
   busy_ = per_block<Picoseconds>(parts_, sum(&Part::busy));
   products_ = per_block<Picoseconds>(parts_, sum(&Part::products));
-  memory_ = per_block<MemoryChange>(parts_, [&](const Parts& parts) {
+  memory_ = per_block<MemoryChange>(ids, [&](const std::vector<BlockId>& of) {
     MemoryChange change;
-    for (const Part& p : parts) add_memory_change(change, program_, program_[p.id]);
+    for (const BlockId id : of) add_memory_change(change, program, program[id]);
     return change;
   });
-  beginning_ = per_block<Beginning>(parts_, [&](const Parts& parts) { return beginning_of(parts); });
-  keep_collectives();
+  beginning_ = per_block<Beginning>(
+      parts_, [](const Parts& parts) { return parts.empty() ? Beginning{} : parts.front().begins; });
 }
 
-/// Collectives alone are priced again, and many of these are remembered: gives up what other ops were priced by.
-void BlockCosts::keep_collectives() {
-  program_.parameter_tables = std::vector<ParameterTable>();
-  for (Block& block : program_.blocks) {
-    block.kernels = std::vector<Kernel>();
-    std::vector<View> views;
-    for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
-      const bool priced = std::any_of(collectives_.begin(), collectives_.end(),
-                                      [&](const Collected& c) { return &program_[c.block] == &block && c.op == i; });
-      Range& of = block.ops[i].views;
-      const auto begin = block.views.begin() + of.first;
-      of = {static_cast<std::uint32_t>(views.size()), priced ? of.count : 0};
-      views.insert(views.end(), begin, begin + of.count);
-    }
-    views.shrink_to_fit();
-    block.views = std::move(views);
-  }
+std::uint32_t BlockCosts::number_of(const Program& program, const Block& block, const Op& op) {
+  const auto* c = std::get_if<Collective>(&op.action);
+  if (c == nullptr) return OpChain::no_collective;
+  const Group& group = program[c->group];
+  const BlockCollective wanted{c->kind, Bytes::of(static_cast<double>(payload_bytes(program, block, op))), group,
+                               c->width, group_size(group, program.mesh)};
+  const auto same = std::find(collectives_.begin(), collectives_.end(), wanted);
+  const auto number = static_cast<std::uint32_t>(same - collectives_.begin());
+  if (same == collectives_.end()) collectives_.push_back(wanted);
+  return number;
 }
 
-/// Of the collective: the place of the one that stands for its like.
-std::uint32_t BlockCosts::place_of(BlockId id, std::uint32_t op) {
-  const auto collective = [&](BlockId block, std::uint32_t at) -> const Collective& {
-    return std::get<Collective>(program_[block].ops[at].action);
-  };
-  const Collective& c = collective(id, op);
-  const std::uint64_t payload = payload_bytes(program_, program_[id], program_[id].ops[op]);
-  const auto same = std::find_if(collectives_.begin(), collectives_.end(), [&](const Collected& known) {
-    const Collective& k = collective(known.block, known.op);
-    return k.kind == c.kind && k.group == c.group && k.width == c.width && known.payload == payload;
-  });
-  const auto place = static_cast<std::uint32_t>(same - collectives_.begin());
-  if (same == collectives_.end()) collectives_.push_back({id, op, payload});
-  return place;
-}
-
-BlockCosts::Part BlockCosts::part_of(BlockId id, const CostModel& costs) {
-  const Block& block = program_[id];
+BlockCosts::Part BlockCosts::part_of(const Program& program, const Block& block, const CostModel& costs) {
   Part part;
-  part.id = id;
-  part.compute_prices.resize(block.ops.size());
-  part.collectives.assign(block.ops.size(), no_collective);
-  part.weights.resize(block.ops.size());
-  for (std::uint32_t i = 0; i < block.ops.size(); ++i) {
-    if (std::holds_alternative<Collective>(block.ops[i].action)) part.collectives[i] = place_of(id, i);
-    part.weights[i] = reads_weights(program_, block, block.ops[i]);
+  const auto price = [&](std::uint32_t i) -> Picoseconds {
     const auto* compute = std::get_if<Compute>(&block.ops[i].action);
-    if (compute == nullptr) continue;
-    part.compute_prices[i] = picoseconds(costs.compute(program_, block, block.ops[i]));
-    part.busy += part.compute_prices[i];
+    if (compute == nullptr) return 0;
+    const Picoseconds time = picoseconds(costs.compute(program, block, block.ops[i]));
+    part.busy += time;
     const KernelKind kind = block.kernels[compute->kernel].kind;
-    if (kind == KernelKind::gemm || kind == KernelKind::expert_gemm) part.products += part.compute_prices[i];
-  }
-  return part;
-}
-
-BlockCosts::Beginning BlockCosts::beginning_of(const Parts& parts) const {
-  if (parts.empty()) return {};
-  const Block& block = program_[parts.front().id];
+    if (kind == KernelKind::gemm || kind == KernelKind::expert_gemm) part.products += time;
+    return time;
+  };
+  part.ops = OpChain::of(
+      block, price, [&](std::uint32_t i) { return number_of(program, block, block.ops[i]); },
+      [&](std::uint32_t i) { return reads_weights(program, block, block.ops[i]); });
   const auto first = std::find_if(block.ops.begin(), block.ops.end(), [](const Op& op) {
     return !std::holds_alternative<Alloc>(op.action) && !std::holds_alternative<Free>(op.action);
   });
-  Beginning begins;
-  begins.computes = first != block.ops.end() && std::holds_alternative<Compute>(first->action);
-  begins.reads_weights = begins.computes && reads_weights(program_, block, *first);
-  return begins;
+  part.begins.computes = first != block.ops.end() && std::holds_alternative<Compute>(first->action);
+  part.begins.reads_weights = part.begins.computes && reads_weights(program, block, *first);
+  return part;
 }
 
-BlockCosts::Prices BlockCosts::prices(const Price& price) const {
-  Prices out;
-  for (const Collected& c : collectives_) {
-    out.push_back(price(program_, program_[c.block], program_[c.block].ops[c.op]));
-  }
-  return out;
+std::size_t BlockCosts::size() const {
+  std::size_t bytes = sizeof(BlockCosts) + collectives_.size() * sizeof(BlockCollective);
+  static_cast<void>(per_block<int>(parts_, [&](const Parts& parts) {
+    for (const Part& p : parts) bytes += sizeof(Part) + p.ops.bytes();
+    return 0;
+  }));
+  return bytes;
 }
 
 BlockCosts::Prices BlockCosts::prices(const CostModel& costs) const {
-  return prices([&costs](const Program& program, const Block& block, const Op& op) {
-    return picoseconds(costs.collective(program, block, op));
-  });
-}
-
-PerBlock<Picoseconds> BlockCosts::spans(const Prices& prices, bool concurrent_lanes) const {
-  return per_block<Picoseconds>(parts_,
-                                [&](const Parts& parts) { return span(parts, prices, concurrent_lanes, false); });
-}
-
-PerBlock<Picoseconds> BlockCosts::arrival_spans(const Prices& prices, bool concurrent_lanes) const {
-  PerBlock<Picoseconds> out;
-  out.layer_forward = span(parts_.layer_forward, prices, concurrent_lanes, true);
-  out.layer_backward = span(parts_.layer_backward, prices, concurrent_lanes, true);
+  Prices out;
+  out.reserve(collectives_.size());
+  for (const BlockCollective& c : collectives_) {
+    out.push_back(picoseconds(costs.collective(c.kind, c.payload, c.group, c.width)));
+  }
   return out;
 }
 
-template <class Awaits>
-Picoseconds BlockCosts::span_behind(const Parts& parts, const Prices& prices, Awaits&& awaits) const {
-  if (parts.size() != 1) return 0;
-  const Part& part = parts.front();
-  const Block& block = program_[part.id];
-  std::array<Picoseconds, lane_count> lane;
-  lane.fill(long_ago);
-  std::vector<Picoseconds> end(block.ops.size(), long_ago);
-  for (std::size_t i = 0; i < block.ops.size(); ++i) {
-    const Op& op = block.ops[i];
-    if (std::holds_alternative<Alloc>(op.action) || std::holds_alternative<Free>(op.action)) continue;
-    Picoseconds& at = lane[lane_number(op.lane)];
-    for (std::uint32_t w = 0; w < op.waits.count; ++w) {
-      const Wait& wait = block.waits[op.waits.first + w];
-      if (wait.kind == Wait::Kind::op) at = std::max(at, end[wait.op]);
-    }
-    if (awaits(part, i)) at = std::max(at, Picoseconds{0});
-    at += part.collectives[i] != no_collective ? prices[part.collectives[i]] : part.compute_prices[i];
-    end[i] = at;
-  }
-  return std::max<Picoseconds>(0, lane[0]);
+namespace {
+
+/// Of blocks that follow each other the sum: each begins when the last compute op of the one before has ended.
+template <class Parts>
+Picoseconds span(const Parts& parts, const OpChain::Prices& prices, bool concurrent_lanes, bool arrival,
+                 OpChain::Storage& storage, OpChain::Counts counts = OpChain::Counts::all) {
+  Picoseconds sum = 0;
+  for (const auto& part : parts) sum += part.ops.span(prices, concurrent_lanes, arrival, storage, counts);
+  return sum;
+}
+
+}  // namespace
+
+PerBlock<Picoseconds> BlockCosts::spans(const Prices& prices, bool concurrent_lanes, OpChain::Counts counts) const {
+  OpChain::Storage storage;
+  return per_block<Picoseconds>(
+      parts_, [&](const Parts& parts) { return span(parts, prices, concurrent_lanes, false, storage, counts); });
+}
+
+PerBlock<Picoseconds> BlockCosts::layer_spans(const Prices& prices, bool concurrent_lanes) const {
+  OpChain::Storage storage;
+  PerBlock<Picoseconds> out;
+  out.layer_forward = span(parts_.layer_forward, prices, concurrent_lanes, false, storage);
+  out.layer_backward = span(parts_.layer_backward, prices, concurrent_lanes, false, storage);
+  out.layer_weight = span(parts_.layer_weight, prices, concurrent_lanes, false, storage);
+  return out;
+}
+
+PerBlock<Picoseconds> BlockCosts::arrival_spans(const Prices& prices, bool concurrent_lanes) const {
+  OpChain::Storage storage;
+  PerBlock<Picoseconds> out;
+  out.layer_forward = span(parts_.layer_forward, prices, concurrent_lanes, true, storage);
+  out.layer_backward = span(parts_.layer_backward, prices, concurrent_lanes, true, storage);
+  return out;
 }
 
 BlockCosts::Behind BlockCosts::behind(const Prices& prices) const {
-  const auto lane = [&](const Part& part, std::size_t op) { return program_[part.id].ops[op].lane; };
-  const auto weights = [](const Part& part, std::size_t op) { return part.weights[op]; };
-  const auto tensor = [&](const Part& part, std::size_t op) {
-    const Lane on = lane(part, op);
-    return on.kind == LaneKind::collective && on.index == index(Axis::tensor);
+  OpChain::Storage storage;
+  const auto behind = [&](const Parts& parts, OpChain::Awaits awaits) {
+    return parts.size() == 1 ? parts.front().ops.span_behind(prices, awaits, storage) : 0;
   };
-  const auto compute = [&](const Part& part, std::size_t op) { return lane(part, op) == Lane{}; };
-  return {span_behind(parts_.layer_forward, prices, compute), span_behind(parts_.layer_backward, prices, compute),
-          span_behind(parts_.layer_forward, prices, weights), span_behind(parts_.layer_backward, prices, weights),
-          span_behind(parts_.layer_backward, prices, tensor)};
+  using Awaits = OpChain::Awaits;
+  return {behind(parts_.layer_forward, Awaits::compute), behind(parts_.layer_backward, Awaits::compute),
+          behind(parts_.layer_forward, Awaits::weights), behind(parts_.layer_backward, Awaits::weights),
+          behind(parts_.layer_backward, Awaits::tensor)};
 }
 
 PerBlock<LaneTimes> BlockCosts::lanes(const Prices& prices) const {
   return per_block<LaneTimes>(parts_, [&](const Parts& parts) {
     LaneTimes times{};
-    for (const Part& part : parts) {
-      const Block& block = program_[part.id];
-      for (std::size_t i = 0; i < part.collectives.size(); ++i) {
-        if (part.collectives[i] != no_collective) times[block.ops[i].lane.index] += prices[part.collectives[i]];
-      }
-    }
+    for (const Part& part : parts) part.ops.add_lanes(prices, times);
     return times;
   });
-}
-
-/// Of blocks that follow each other the sum: each begins when the last compute op of the one before has ended.
-Picoseconds BlockCosts::span(const Parts& parts, const Prices& prices, bool concurrent_lanes, bool arrival) const {
-  Picoseconds sum = 0;
-  for (const Part& part : parts) sum += span(part, prices, concurrent_lanes, arrival);
-  return sum;
-}
-
-Picoseconds BlockCosts::span(const Part& part, const Prices& prices, bool concurrent_lanes, bool arrival) const {
-  const Block& block = program_[part.id];
-  std::array<Picoseconds, lane_count> lane;
-  lane.fill(long_ago);
-  if (!arrival) lane[0] = 0;
-  std::vector<Picoseconds> end(block.ops.size(), long_ago);
-  Picoseconds sum = 0;
-  // The block's first op and its first compute op wait for the message.
-  bool first = true, entered = false;
-  for (std::size_t i = 0; i < block.ops.size(); ++i) {
-    const Op& op = block.ops[i];
-    Picoseconds price = part.compute_prices[i];
-    if (std::holds_alternative<Alloc>(op.action) || std::holds_alternative<Free>(op.action)) continue;
-    if (part.collectives[i] != no_collective) price = prices[part.collectives[i]];
-    sum += price;
-    Picoseconds& at = lane[lane_number(op.lane)];
-    for (std::uint32_t w = 0; w < op.waits.count; ++w) {
-      const Wait& wait = block.waits[op.waits.first + w];
-      if (wait.kind == Wait::Kind::op) {
-        at = std::max(at, end[wait.op]);
-      } else if (wait.lane == Lane{} && !arrival) {
-        at = std::max(at, Picoseconds{0});  // compute was busy until the block's entry
-      }
-    }
-    const bool compute = op.lane == Lane{};
-    if (first || (compute && !entered)) at = std::max(at, Picoseconds{0});
-    first = false;
-    entered = entered || compute;
-    at += price;
-    end[i] = at;
-  }
-  return concurrent_lanes ? lane[0] : sum;
 }
 
 }  // namespace orrery

@@ -2,11 +2,11 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
+#include "sim/bound/op_chain.hpp"
 #include "sim/cost/cost_model.hpp"
 
 namespace orrery {
@@ -35,7 +35,7 @@ struct BlockKey {
 struct BlockKeyHash {
   std::size_t operator()(const BlockKey&) const;
 };
-[[nodiscard]] BlockKey block_key(const Plan&, LayerCase = LayerCase::plain);
+[[nodiscard]] BlockKey block_key(const Plan&, const ModelSpec&, LayerCase = LayerCase::plain);
 
 /// What happens to live memory while a block runs, in bytes from its start.
 struct MemoryChange {
@@ -60,8 +60,15 @@ template <class T, class From, class Of>
           of(from.head_forward),      of(from.head_backward),      of(from.layer_weight),  of(from.head_weight)};
 }
 
-/// Collective lanes of a rank by their index: the mesh axes, all_lane and gather_lane.
-using LaneTimes = std::array<Picoseconds, axis_count + 2>;
+/// A collective of a block, as far as its price goes: the same wherever its group lies alike.
+struct BlockCollective {
+  Collective::Kind kind = Collective::Kind::all_reduce;
+  Bytes payload;
+  Group group;
+  std::uint32_t width = 0;    ///< of the narrow rings of a permute; 0: none
+  std::uint32_t members = 0;  ///< of the group
+  friend bool operator==(const BlockCollective&, const BlockCollective&) = default;
+};
 
 /// The blocks that all plans with one way to cut tensors and positions, one
 /// microbatch size, recomputation and attention kernel share: lowered once, by the
@@ -69,8 +76,9 @@ using LaneTimes = std::array<Picoseconds, axis_count + 2>;
 /// What ZeRO-2 and 3 add to blocks is not in them.
 class BlockCosts {
  public:
-  /// Only those choices of the plan matter, whether it has a pipeline, and
-  /// whether its schedule splits the backward pass or lays stages on a V.
+  /// Only those choices of the plan matter, whether it has a pipeline where a
+  /// table may be tied across it, and whether its schedule splits the backward
+  /// pass or lays stages on a V.
   /// `costs` prices kernels; its mesh does not matter.
   BlockCosts(const ModelSpec&, const Workload&, const Plan&, LayerCase, const CostModel& costs);
 
@@ -79,20 +87,20 @@ class BlockCosts {
   [[nodiscard]] std::uint64_t gradient_bytes() const { return gradient_bytes_; }  ///< of its gradient
   /// What a layer keeps from its forward to its backward pass, which may wait in host memory.
   [[nodiscard]] std::uint64_t copied_bytes() const { return copied_bytes_; }
+  /// Of memory that this takes.
+  [[nodiscard]] std::size_t size() const;
 
   /// What the blocks' collectives take, each kind of them priced once, to be given to what follows.
-  using Price = std::function<Picoseconds(const Program&, const Block&, const Op&)>;
-  using Prices = std::vector<Picoseconds>;
-  [[nodiscard]] Prices prices(const Price&) const;
+  using Prices = OpChain::Prices;
+  [[nodiscard]] const std::vector<BlockCollective>& collectives() const { return collectives_; }
   /// On the mesh of `costs`, on which the tensor groups lie.
   [[nodiscard]] Prices prices(const CostModel& costs) const;
 
-  /// How much later than the block's entry its last compute op ends, at least:
-  /// the longest chain of ops and waits from the compute lane's entry, with the
-  /// other lanes free and nothing to wait for from outside.  So spans of
-  /// successive blocks add up to a lower bound on the compute lane's time.
-  /// Where a device does one op at a time: the sum of all ops.
-  [[nodiscard]] PerBlock<Picoseconds> spans(const Prices&, bool concurrent_lanes) const;
+  /// OpChain::span of each block: spans of successive blocks add up to a lower bound on the compute lane's time.
+  [[nodiscard]] PerBlock<Picoseconds> spans(const Prices&, bool concurrent_lanes,
+                                            OpChain::Counts = OpChain::Counts::all) const;
+  /// Of a layer's blocks alone.
+  [[nodiscard]] PerBlock<Picoseconds> layer_spans(const Prices&, bool concurrent_lanes) const;
   /// The same for a layer's blocks from the arrival of a message that the block
   /// waits for: what waits for compute alone, such as a broadcast of weights, may have run before.
   [[nodiscard]] PerBlock<Picoseconds> arrival_spans(const Prices&, bool concurrent_lanes) const;
@@ -119,38 +127,21 @@ class BlockCosts {
   [[nodiscard]] const PerBlock<Beginning>& beginning() const { return beginning_; }
 
  private:
-  /// One of the Program's blocks.
+  /// One of the lowered Program's blocks.
   struct Part {
-    BlockId id{};
-    std::vector<Picoseconds> compute_prices;  ///< by op, 0 where not Compute
-    std::vector<std::uint32_t> collectives;   ///< by op, its place in collectives_; where it is none: no_collective
-    std::vector<bool> weights;                ///< by op, whether it reads any
+    OpChain ops;
     Picoseconds busy = 0, products = 0;
+    Beginning begins;
   };
   /// Those that run one after the other; none where a block does nothing.
   using Parts = std::vector<Part>;
 
-  /// A collective of the blocks: the first of those that take the same time wherever groups lie.
-  struct Collected {
-    BlockId block{};
-    std::uint32_t op = 0;
-    std::uint64_t payload = 0;
-  };
-  static constexpr std::uint32_t no_collective = ~std::uint32_t{0};
+  [[nodiscard]] Part part_of(const Program&, const Block&, const CostModel&);
+  /// Of the collective: its number among collectives_.
+  std::uint32_t number_of(const Program&, const Block&, const Op&);
 
-  [[nodiscard]] Part part_of(BlockId, const CostModel&);
-  std::uint32_t place_of(BlockId, std::uint32_t op);
-  void keep_collectives();
-  [[nodiscard]] Picoseconds span(const Parts&, const Prices&, bool concurrent_lanes, bool arrival) const;
-  [[nodiscard]] Picoseconds span(const Part&, const Prices&, bool concurrent_lanes, bool arrival) const;
-  /// `awaits(part, op)`: whether the op is one of those that may begin at 0.
-  template <class Awaits>
-  [[nodiscard]] Picoseconds span_behind(const Parts&, const Prices&, Awaits&& awaits) const;
-  [[nodiscard]] Beginning beginning_of(const Parts&) const;
-
-  Program program_;
   PerBlock<Parts> parts_;
-  std::vector<Collected> collectives_;
+  std::vector<BlockCollective> collectives_;
   PerBlock<Picoseconds> busy_, products_;
   PerBlock<MemoryChange> memory_;
   PerBlock<Beginning> beginning_;

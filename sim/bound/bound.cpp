@@ -291,6 +291,11 @@ bool Bounder::host_is_slower(const Plan& plan) {
 
 bool Bounder::knows_memory(const Plan& plan) const { return memory_is_exact(plan, state_->mesh.workload); }
 
+BlockLayout Bounder::block_layout(const Plan& plan) {
+  state_->mesh.enter(plan);
+  return state_->mesh.block_layout();
+}
+
 void Bounder::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& plan) {
   state_->families.weigh(pipelines, plan);
 }
@@ -305,14 +310,33 @@ FamilyBound Bounder::any_block(const Plan& plan, std::uint32_t plain_zero, const
   return state_->families.any_block(plan, plain_zero, pipelines, capacity);
 }
 
+FamilyBound Bounder::any_attention(const Plan& plan, std::uint32_t plain_zero,
+                                   const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity,
+                                   Picoseconds enough) {
+  return state_->families.any_attention(plan, plain_zero, pipelines, capacity, enough);
+}
+
 FamilyBound Bounder::any_recompute(const Plan& plan, std::uint32_t plain_zero,
-                                   const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
-  return state_->families.any_recompute(plan, plain_zero, pipelines, capacity);
+                                   const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity,
+                                   Picoseconds enough) {
+  return state_->families.any_recompute(plan, plain_zero, pipelines, capacity, enough);
+}
+
+FamilyBound Bounder::any_recompute_on_mesh(const Plan& plan, std::uint32_t plain_zero,
+                                           const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity,
+                                           Picoseconds enough) {
+  return state_->families.any_recompute_on_mesh(plan, plain_zero, pipelines, capacity, enough);
 }
 
 FamilyBound Bounder::any_schedule(const Plan& plan, std::uint32_t plain_zero,
-                                  const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
-  return state_->families.any_schedule(plan, plain_zero, pipelines, capacity);
+                                  const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity,
+                                  Picoseconds enough) {
+  return state_->families.any_schedule(plan, plain_zero, pipelines, capacity, enough);
+}
+
+std::array<FamilyBound, keepings> Bounder::each_keeping(const Plan& plan, std::uint32_t plain_zero,
+                                                        const FamilyPipeline& with, std::uint64_t capacity) {
+  return state_->families.each_keeping(plan, plain_zero, with, capacity);
 }
 
 std::vector<FamilyBound> Bounder::each_schedule(const Plan& plan, std::uint32_t plain_zero,

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -92,6 +94,10 @@ class Bounder {
   /// memory_is_exact, with the workload of the case.
   [[nodiscard]] bool knows_memory(const Plan&) const;
 
+  /// How the plan's mesh lays the axes that cut blocks.  any_recompute_on_mesh, any_schedule, each_schedule and
+  /// any_state are the same where it is.
+  [[nodiscard]] BlockLayout block_layout(const Plan&);
+
   // Lower bounds for all plans that share some choices, whatever their schedule, chunks, stages, ZeRO stage and
   // overlap. The given plan is any of them.  Where it has recompute_layers they are lower bounds for all counts of them
   // with which the plan fits in the capacity; where what it offloads is open, for all eighths of that.
@@ -109,13 +115,28 @@ class Bounder {
   /// products alone, and memory for states alone.
   [[nodiscard]] FamilyBound any_block(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                       std::uint64_t capacity);
+  /// Those of any_recompute whatever the attention kernel and the algorithm of the context axis: passes in which the
+  /// attention core and messages along that axis take no time.
+  /// A bound above `enough` need not be the closest.
+  [[nodiscard]] FamilyBound any_attention(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
+                                          std::uint64_t capacity,
+                                          Picoseconds enough = std::numeric_limits<Picoseconds>::max());
   /// Those of any_order with whatever is recomputed or waits in host memory: passes without any of that, which are no
-  /// slower (docs/planner.md), and memory for states alone.
+  /// slower (docs/planner.md), and memory for states alone.  A bound above `enough` need not be the closest.
   [[nodiscard]] FamilyBound any_recompute(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
-                                          std::uint64_t capacity);
-  /// Plans on this mesh.
+                                          std::uint64_t capacity,
+                                          Picoseconds enough = std::numeric_limits<Picoseconds>::max());
+  /// Those of any_recompute on this mesh: of layers alone.
+  [[nodiscard]] FamilyBound any_recompute_on_mesh(const Plan&, std::uint32_t plain_zero,
+                                                  const std::vector<FamilyPipeline>&, std::uint64_t capacity,
+                                                  Picoseconds enough);
+  /// Plans on this mesh.  A bound above `enough` need not be the closest.
   [[nodiscard]] FamilyBound any_schedule(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
-                                         std::uint64_t capacity);
+                                         std::uint64_t capacity,
+                                         Picoseconds enough = std::numeric_limits<Picoseconds>::max());
+  /// The same for one pipeline, and for each way of keeping weights and gradients alone.
+  [[nodiscard]] std::array<FamilyBound, keepings> each_keeping(const Plan&, std::uint32_t plain_zero,
+                                                               const FamilyPipeline&, std::uint64_t capacity);
   /// The same for each of the pipelines alone.
   [[nodiscard]] std::vector<FamilyBound> each_schedule(const Plan&, std::uint32_t plain_zero,
                                                        const std::vector<FamilyPipeline>&, std::uint64_t capacity);

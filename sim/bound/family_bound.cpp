@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/plan/schedule_rules.hpp"
 #include "sim/bound/stage_memory.hpp"
@@ -21,6 +22,12 @@ constexpr double forward_share = 0.24;
 
 }  // namespace
 
+Keeping keeping_of(const Plan& plan) {
+  if (plan.zero_stage < 2) return Keeping::plain;
+  if (plan.zero_stage == 2) return Keeping::zero_2;
+  return plan.reshard_after_forward ? Keeping::zero_3_anew : Keeping::zero_3_kept;
+}
+
 FamilyBounds::FamilyBounds(MeshCosts& mesh) : mesh_(&mesh), facts_(std::make_shared<Facts>()) {}
 
 FamilyBounds FamilyBounds::beside(MeshCosts& mesh) const {
@@ -37,8 +44,25 @@ void FamilyBounds::enter(const Plan& plan) {
   up_ = mesh_->costs().tier_rate(Tier::host, Tier::device);
 }
 
+FamilyBounds::Lead FamilyBounds::lead_of(const BlockCosts& of, const PerBlock<Picoseconds>& span,
+                                         const BlockCosts::Behind& behind) {
+  // Gathered ahead they come in front of what reads them, else in front of all that computes (stage_times.cpp).
+  constexpr Picoseconds all = std::numeric_limits<Picoseconds>::max();
+  const PerBlock<BlockCosts::Beginning>& begins = of.beginning();
+  return {begins.layer_forward.reads_weights
+              ? span.layer_forward - std::min(behind.weights_forward, of.busy().layer_forward)
+              : all,
+          begins.layer_backward.reads_weights
+              ? span.layer_backward - std::min(behind.weights_backward, of.busy().layer_backward)
+              : all};
+}
+
+FamilyBounds::Lead FamilyBounds::longer(const Lead& a, const Lead& b) {
+  return {std::max(a.forward, b.forward), std::max(a.backward, b.backward)};
+}
+
 FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan, LayerCase which) {
-  const BlockKey key = block_key(plan, which);
+  const BlockKey key = block_key(plan, mesh_->model, which);
   {
     const std::lock_guard<std::mutex> lock(facts_->mutex);
     const auto known = facts_->blocks.find(key);
@@ -47,14 +71,15 @@ FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan, LayerCase whic
   // Prices of kernels depend on no mesh.
   if (!best_place_) enter(plan);
   const BlockCosts& of = mesh_->blocks_of(plan, which);
-  const BlockCosts::Price price = [&](const Program& program, const Block& block, const Op& op) {
-    return best_place_->price(program, block, op);
-  };
   BlockFacts found;
-  const BlockCosts::Prices prices = of.prices(price);
+  BlockCosts::Prices prices;
+  for (const BlockCollective& c : of.collectives()) prices.push_back(best_place_->price(c));
   found.span = of.spans(prices, mesh_->cluster.device.concurrent_lanes);
-  found.behind_backward = of.behind(prices).compute_backward;
+  const BlockCosts::Behind behind = of.behind(prices);
+  found.behind_backward = behind.compute_backward;
+  found.lead = lead_of(of, found.span, behind);
   found.products = of.products();
+  found.busy = of.busy();
   found.between = std::max<Picoseconds>(
       0, found.span.layer_forward - of.busy().layer_forward + found.span.layer_backward - of.busy().layer_backward);
   found.kept = static_cast<std::uint64_t>(std::max<std::int64_t>(0, of.memory().layer_forward.net));
@@ -79,9 +104,56 @@ FamilyBounds::BlockFacts FamilyBounds::least_facts_of(const Plan& plan, LayerCas
   least.all_products += dense * layers(below.products);
   lessen_layers(least.span, below.span);
   lessen_layers(least.products, below.products);
+  lessen_layers(least.busy, below.busy);
   least.between = std::max(least.between, below.between);
+  least.lead = longer(least.lead, below.lead);
   least.kept = std::min(least.kept, below.kept);
   return least;
+}
+
+/// Of one layer of that case.
+FamilyBounds::LayerTimes FamilyBounds::relaxed(const Plan& plan, LayerCase which, Free what) {
+  auto& known = facts_->relaxed[what == Free::ring ? 0 : 1];
+  const BlockKey key = block_key(plan, mesh_->model, which);
+  {
+    const std::lock_guard<std::mutex> lock(facts_->mutex);
+    const auto at = known.find(key);
+    if (at != known.end()) return at->second;
+  }
+  if (!best_place_) enter(plan);
+  const BlockCosts& of = mesh_->blocks_of(plan, which);
+  BlockCosts::Prices prices;
+  for (const BlockCollective& c : of.collectives()) {
+    prices.push_back(contains(c.group.axes, Axis::context) ? 0 : best_place_->price(c));
+  }
+  const auto counts = what == Free::ring ? OpChain::Counts::without_packing : OpChain::Counts::without_attention;
+  LayerTimes found;
+  found.span = of.spans(prices, mesh_->cluster.device.concurrent_lanes, counts);
+  // Whatever begins ahead of a block's entry, products do not.
+  found.between = std::max<Picoseconds>(0, found.span.layer_forward - of.products().layer_forward +
+                                               found.span.layer_backward - of.products().layer_backward);
+  const std::lock_guard<std::mutex> lock(facts_->mutex);
+  known.try_emplace(key, found);
+  return found;
+}
+
+FamilyBounds::LayerTimes FamilyBounds::times_without(const Plan& plan, Free what) {
+  if (what == Free::nothing) {
+    const BlockFacts known = least_facts_of(plan, LayerCase::plain);
+    return {known.span, known.all_layers, known.between};
+  }
+  LayerTimes out = relaxed(plan, LayerCase::plain, what);
+  const auto layers = [](const LayerTimes& t) {
+    return t.span.layer_forward + t.span.layer_backward + t.span.layer_weight;
+  };
+  const auto dense = static_cast<Picoseconds>(mesh_->dense_layers());
+  out.all_layers = (static_cast<Picoseconds>(mesh_->model.layers) - dense) * layers(out);
+  if (dense == 0) return out;
+  const LayerTimes below = relaxed(plan, LayerCase::dense, what);
+  out.all_layers += dense * layers(below);
+  lessen_layers(out.span, below.span);
+  out.between = std::max(out.between, below.between);
+  return out;
 }
 
 FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t zero_stage) {
@@ -105,21 +177,24 @@ FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t
   plan.zero_stage = zero_stage;
   plan.sequence_parallel = false;
   enter(plan);
-  const StateCosts states(mesh_->model, mesh_->workload, plan, mesh_->costs());
-  const ModuleState& layer = states.layer();
+  const LoweredStates states(mesh_->model, mesh_->workload, plan, mesh_->costs());
+  const ModuleState& layer = states.layer.state;
   const std::uint64_t dense = mesh_->dense_layers();
   const auto bytes = [&](const ModuleState& module) {
     return module.persistent_bytes - (states_away ? module.state_bytes : 0) - (weights_away ? module.weight_bytes : 0);
   };
-  const std::uint64_t dense_bytes = bytes(dense > 0 ? states.layer(LayerCase::dense) : layer);
+  const std::uint64_t dense_bytes = bytes(dense > 0 ? states.dense_layer.state : layer);
   LayerState found{std::min(bytes(layer), dense_bytes),
-                   dense * dense_bytes + (mesh_->model.layers - dense) * bytes(layer), 0};
-  // Layers as large as a bucket are reduced one by one; experts over other ranks than the rest.
-  if (zero_stage >= 2 && !mesh_->model.mixture &&
-      static_cast<double>(layer.whole_gradient_bytes) >= plan.gradient_bucket->base()) {
-    found.reduce =
-        best_place_->price(Collective::Kind::reduce_scatter, Bytes::of(static_cast<double>(layer.whole_gradient_bytes)),
-                           static_cast<std::uint32_t>(size(plan.mesh, shard_axes_of(plan))));
+                   dense * dense_bytes + (mesh_->model.layers - dense) * bytes(layer),
+                   dense > 0 ? std::min(layer.whole_weight_bytes, states.dense_layer.state.whole_weight_bytes)
+                             : layer.whole_weight_bytes,
+                   0, 0};
+  // Experts are reduced and gathered over other ranks than the rest.
+  if (zero_stage >= 2 && !mesh_->model.mixture) found.gradients = layer.whole_gradient_bytes;
+  if (zero_stage == 3 && !mesh_->model.mixture) {
+    for (const StateCollective* c : states.layer.gather) {
+      found.gather += best_place_->price(c->kind, c->payload, group_size(c->group, plan.mesh));
+    }
   }
   const std::lock_guard<std::mutex> lock(facts_->mutex);
   return facts_->layer_states.try_emplace(key, found).first->second;
@@ -130,12 +205,34 @@ FamilyBounds::Parts FamilyBounds::parts_of(const Plan& plan, std::uint32_t plain
   const bool shards = std::any_of(pipelines.begin(), pipelines.end(), [](const auto& with) { return with.shards; });
   Parts parts;
   parts.plain = layer_state(plan, plain_zero);
-  parts.sharded = shards ? layer_state(plan, 3) : parts.plain;
+  parts.zero_2 = shards ? layer_state(plan, 2) : parts.plain;
+  parts.zero_3 = shards ? layer_state(plan, 3) : parts.plain;
+  if (shards && parts.zero_2.gradients > 0) {
+    // In whatever buckets: several messages take no less time than one of all.
+    const std::uint64_t p = plan.mesh.size(Axis::pipeline);
+    if (!best_place_) enter(plan);  // another thread may have known the states
+    parts.reduce =
+        reduction((mesh_->model.layers + p - 1) / p * parts.zero_2.gradients, size(plan.mesh, shard_axes_of(plan)));
+  }
   return parts;
 }
 
+Picoseconds FamilyBounds::reduction(std::uint64_t bytes, std::uint64_t members) {
+  const std::array<std::uint64_t, 2> key = {bytes, members};
+  {
+    const std::lock_guard<std::mutex> lock(facts_->mutex);
+    const auto known = facts_->reductions.find(key);
+    if (known != facts_->reductions.end()) return known->second;
+  }
+  const Picoseconds time = best_place_->price(Collective::Kind::reduce_scatter, Bytes::of(static_cast<double>(bytes)),
+                                              static_cast<std::uint32_t>(members));
+  const std::lock_guard<std::mutex> lock(facts_->mutex);
+  facts_->reductions.try_emplace(key, time);
+  return time;
+}
+
 FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span<const FamilyPipeline> pipelines,
-                                 std::uint64_t capacity) {
+                                 std::uint64_t capacity, std::optional<Keeping> only) {
   const PerBlock<Picoseconds>& span = parts.span;
   const std::uint64_t kept = parts.kept;
   const bool copies = !plan.offload_activations;
@@ -153,16 +250,30 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
   const bool forward_counts = static_cast<double>(span.layer_forward) >= forward_share * layer;
   FamilyBound best{~std::uint64_t{0}, 0};
   double least = -1;
-  const auto consider = [&](const FamilyPipeline& with, const LayerState& state, double lane) {
-    const double peak =
-        std::max({most * static_cast<double>(state.bytes + least_kept), static_cast<double>(state.all) / p,
-                  with.layers * static_cast<double>(state.bytes) + with.kept * static_cast<double>(least_kept)});
+  // What a pass of layers opens with where weights come for every pass: they come in front of it.
+  Picoseconds opening = 0;
+  if (parts.lead) {
+    opening = std::max<Picoseconds>(0, parts.zero_3.gather - parts.lead->forward) +
+              std::max<Picoseconds>(0, parts.zero_3.gather - parts.lead->backward);
+  }
+  const auto consider = [&](const FamilyPipeline& with, Keeping keeping) {
+    if (only && keeping != *only) return;
+    const LayerState& state = keeping == Keeping::plain    ? parts.plain
+                              : keeping == Keeping::zero_2 ? parts.zero_2
+                                                           : parts.zero_3;
+    double lane = keeping == Keeping::plain ? 0 : m * static_cast<double>(parts.reduce);
+    if (keeping == Keeping::zero_3_anew) lane = std::max(lane, 2 * m * most * static_cast<double>(state.gather));
+    const double weights =
+        keeping == Keeping::zero_3_kept && with.keeps_all ? with.layers * static_cast<double>(state.weights) : 0;
+    const double peak = std::max(
+        {most * static_cast<double>(state.bytes + least_kept), static_cast<double>(state.all) / p,
+         weights + with.layers * static_cast<double>(state.bytes) + with.kept * static_cast<double>(least_kept)});
     best.peak = std::min(best.peak, static_cast<std::uint64_t>(peak));
     if (peak > static_cast<double>(capacity)) return;
     const double passes = forward_counts ? std::max(with.passes, with.entered) : with.passes;
     // What does not fit is recomputed: each layer saves at most what all its microbatches in flight would keep.
-    const double shortage = with.layers * static_cast<double>(state.bytes) + with.kept * static_cast<double>(kept) -
-                            static_cast<double>(capacity);
+    const double shortage = weights + with.layers * static_cast<double>(state.bytes) +
+                            with.kept * static_cast<double>(kept) - static_cast<double>(capacity);
     const double saved = with.in_flight * static_cast<double>(parts.saved);
     const double recomputed =
         plan.recompute_layers && shortage > 0 && saved > 0 ? std::ceil(shortage / saved * (1.0 - 1e-12)) : 0.0;
@@ -183,6 +294,10 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
       delay = std::max(0.0, each - 1) *
               ((away - 1) * static_cast<double>(parts.delay) + static_cast<double>(parts.delay_at_head));
     }
+    // Of every rank's chunks one at most is the first or the last of all, which begin otherwise.
+    if (keeping == Keeping::zero_3_anew) {
+      delay = std::max(delay, std::max(0.0, each - 1) * (with.stages - 1.0) * static_cast<double>(opening));
+    }
     double step = std::max(on_compute + delay - most * static_cast<double>(parts.between), lane);
     if (recomputed > 0) {
       const double work = each * (with.layers * layer + recomputed * static_cast<double>(parts.again));
@@ -192,8 +307,9 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
     least = least < 0 ? step : std::min(least, step);
   };
   for (const FamilyPipeline& with : pipelines) {
-    consider(with, parts.plain, 0);
-    if (with.shards) consider(with, parts.sharded, m * most * static_cast<double>(parts.sharded.reduce));
+    consider(with, Keeping::plain);
+    if (!with.shards) continue;
+    for (const Keeping k : {Keeping::zero_2, Keeping::zero_3_kept, Keeping::zero_3_anew}) consider(with, k);
   }
   // Rounded down, and a little more than doubles may have rounded up.
   best.step = static_cast<Picoseconds>(std::max(0.0, least) * (1.0 - 1e-12));
@@ -215,6 +331,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
       const bool whole = !splits_backward(on);
       FamilyPipeline& known = at->second;
       bool first = true;
+      known.keeps_all = true;
       for (const std::vector<std::uint32_t>& split : *with.splits) {
         // Where backward is whole a microbatch takes a pass of all layers.
         double passes = whole ? static_cast<double>(mesh_->model.layers) : 0, entered = passes, kept = 0;
@@ -231,6 +348,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
             layers += n;
             held += static_cast<double>(in_flight[c]) * n;
             in_flight_most = std::max(in_flight_most, static_cast<double>(in_flight[c]));
+            known.keeps_all = known.keeps_all && in_flight[c] > 0;
           }
           // A rank enters after a forward pass of those layers, and where backward is whole their backward follows it.
           passes = std::max(passes, each * layers + (whole ? entry : 0.0));
@@ -253,6 +371,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
     with.kept = at->second.kept;
     with.layers = at->second.layers;
     with.in_flight = at->second.in_flight;
+    with.keeps_all = at->second.keeps_all;
     with.stages = at->second.stages;
   }
 }
@@ -269,20 +388,60 @@ FamilyBound FamilyBounds::any_block(const Plan& plan, std::uint32_t plain_zero,
   return family(plan, parts, pipelines, capacity);
 }
 
-FamilyBound FamilyBounds::any_recompute(const Plan& plan, std::uint32_t plain_zero,
-                                        const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
+Plan FamilyBounds::with_whole_backward(Plan plan) {
+  plan.schedule = ScheduleName::one_f_one_b;
+  plan.chunks = 1;
+  return plan;
+}
+
+FamilyBound FamilyBounds::without_recompute(const Plan& plan, std::uint32_t plain_zero,
+                                            const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity,
+                                            Picoseconds enough, Free what) {
   Plan plain = plan;
   plain.recompute = Recompute::none;
   plain.recompute_layers.reset();
   plain.offload_activations = 0;
   return least_of_kinds(plain, pipelines, capacity, [&](const Plan& on, std::span<const FamilyPipeline> with) {
-    const BlockFacts known = least_facts_of(on, LayerCase::plain);
+    if (splits_backward(on)) {
+      // The forward pass is that of a whole backward pass, whose kernels the parts have too.
+      const Plan whole = with_whole_backward(on);
+      const LayerTimes times = times_without(whole, what);
+      const Picoseconds products = least_facts_of(whole, LayerCase::plain).products.layer_backward;
+      Parts parts = parts_of(on, plain_zero, with);
+      parts.span = times.span;
+      parts.span.layer_backward = std::min(parts.span.layer_backward, products);
+      parts.span.head_backward = 0;
+      parts.span.embedding_backward = 0;
+      parts.between = times.between;
+      const FamilyBound bound = family(on, parts, with, capacity);
+      if (bound.peak > capacity || bound.step > enough) return bound;
+    }
+    const LayerTimes times = times_without(on, what);
     Parts parts = parts_of(on, plain_zero, with);
-    parts.span = known.span;
-    parts.all_layers = known.all_layers;
-    parts.between = known.between;
+    parts.span = times.span;
+    parts.all_layers = times.all_layers;
+    parts.between = times.between;
     return family(on, parts, with, capacity);
   });
+}
+
+FamilyBound FamilyBounds::any_attention(const Plan& plan, std::uint32_t plain_zero,
+                                        const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity,
+                                        Picoseconds enough) {
+  return without_recompute(plan, plain_zero, pipelines, capacity, enough, Free::attention);
+}
+
+FamilyBound FamilyBounds::any_recompute(const Plan& plan, std::uint32_t plain_zero,
+                                        const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity,
+                                        Picoseconds enough) {
+  // A ring of rings attends to as many pairs, piece by piece, and adds up as many gradients as one ring does.
+  if (plan.inner_ring > 0) {
+    Plan ring = plan;
+    ring.inner_ring = 0;
+    const FamilyBound bound = without_recompute(ring, plain_zero, pipelines, capacity, enough, Free::ring);
+    if (bound.peak > capacity || bound.step > enough) return bound;
+  }
+  return without_recompute(plan, plain_zero, pipelines, capacity, enough, Free::nothing);
 }
 
 void FamilyBounds::add_offloaded(Parts& parts, const BlockFacts& facts) const {
@@ -327,8 +486,9 @@ FamilyBound FamilyBounds::least_of_kinds(const Plan& plan, const std::vector<Fam
     Plan on = plan;
     on.schedule = with.schedule;
     on.chunks = with.chunks;
-    auto at = std::find_if(kinds.begin(), kinds.end(),
-                           [&](const auto& kind) { return block_key(kind.first) == block_key(on); });
+    auto at = std::find_if(kinds.begin(), kinds.end(), [&](const auto& kind) {
+      return block_key(kind.first, mesh_->model) == block_key(on, mesh_->model);
+    });
     if (at == kinds.end()) at = kinds.insert(at, {on, {}});
     at->second.push_back(with);
   }
@@ -359,6 +519,7 @@ FamilyBound FamilyBounds::any_order_of_kind(const Plan& plan, std::uint32_t plai
   parts.all_layers = known.all_layers;
   parts.between = known.between;
   parts.kept = known.kept;
+  parts.lead = known.lead;
   if (!plan.offload_activations) {
     if (!best_place_) enter(plan);  // copies take as long on any mesh
     add_offloaded(parts, known);
@@ -366,6 +527,7 @@ FamilyBound FamilyBounds::any_order_of_kind(const Plan& plan, std::uint32_t plai
   if (plan.recompute_layers) {
     const BlockFacts again = least_facts_of(plan, LayerCase::recomputed);
     add_recomputed(parts, plan, again.span, again.between);
+    parts.lead = longer(known.lead, again.lead);
   }
   return family(plan, parts, pipelines, capacity);
 }
@@ -381,9 +543,9 @@ FamilyBounds::Parts FamilyBounds::parts_on_mesh(const Plan& plan, std::uint32_t 
     last_bucket_ = plan.gradient_bucket;
   }
   const bool shards = std::any_of(pipelines.begin(), pipelines.end(), [](const auto& with) { return with.shards; });
-  const BlockKey block = block_key(plan);
+  const BlockKey block = block_key(plan, mesh_->model);
   const PartsKey key{block,
-                     plan.recompute_layers ? block_key(plan, LayerCase::recomputed) : block,
+                     plan.recompute_layers ? block_key(plan, mesh_->model, LayerCase::recomputed) : block,
                      plan.tensor,
                      plain_zero,
                      {plan.recompute_layers.has_value(), !plan.offload_states, !plan.offload_parameters,
@@ -424,16 +586,80 @@ FamilyBounds::Parts FamilyBounds::new_parts_on_mesh(const Plan& plan, std::uint3
     between_again = std::max(between_again, between(LayerCase::recomputed_dense, LayerCase::recomputed_dense));
   }
   parts.kept = facts.kept;
+  parts.lead = lead_of(costs.plain_blocks(), costs.plain_times().span, costs.plain_times().behind);
+  for (std::size_t c = 0; c < costs.times.size(); ++c) {
+    parts.lead = longer(*parts.lead, lead_of(*costs.blocks[c], costs.times[c]->span, costs.times[c]->behind));
+  }
   if (!plan.offload_activations) add_offloaded(parts, facts);
   if (plan.recompute_layers) add_recomputed(parts, plan, again, between_again);
   return parts;
 }
 
+FamilyBound FamilyBounds::any_recompute_on_mesh(const Plan& plan, std::uint32_t plain_zero,
+                                                const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity,
+                                                Picoseconds enough) {
+  Plan plain = plan;
+  plain.recompute = Recompute::none;
+  plain.recompute_layers.reset();
+  plain.offload_activations = 0;
+  return least_of_kinds(plain, pipelines, capacity, [&](const Plan& on, std::span<const FamilyPipeline> with) {
+    Parts parts = parts_of(on, plain_zero, with);
+    enter(on);
+    const auto layers = [](const PerBlock<Picoseconds>& b) {
+      return b.layer_forward + b.layer_backward + b.layer_weight;
+    };
+    const auto dense = static_cast<Picoseconds>(mesh_->dense_layers());
+    if (splits_backward(on)) {
+      const Plan whole = with_whole_backward(on);
+      const PerBlock<Picoseconds> busy = least_facts_of(whole, LayerCase::plain).busy;
+      enter(on);
+      const LayerSpan layer = mesh_->layer_span_of(whole);
+      parts.span = layer.span;
+      parts.between = layer.beyond_busy;
+      if (dense > 0) {
+        const LayerSpan below = mesh_->layer_span_of(whole, LayerCase::dense);
+        lessen_layers(parts.span, below.span);
+        parts.between = std::max(parts.between, below.beyond_busy);
+      }
+      parts.span.layer_backward = std::min(parts.span.layer_backward, busy.layer_backward);
+      const FamilyBound bound = family(on, parts, with, capacity);
+      if (bound.peak > capacity || bound.step > enough) return bound;
+    }
+    const LayerSpan layer = mesh_->layer_span_of(on);
+    parts.span = layer.span;
+    parts.between = layer.beyond_busy;
+    parts.all_layers = (static_cast<Picoseconds>(mesh_->model.layers) - dense) * layers(layer.span);
+    if (dense > 0) {
+      const LayerSpan below = mesh_->layer_span_of(on, LayerCase::dense);
+      lessen_layers(parts.span, below.span);
+      parts.between = std::max(parts.between, below.beyond_busy);
+      parts.all_layers += dense * layers(below.span);
+    }
+    return family(on, parts, with, capacity);
+  });
+}
+
 FamilyBound FamilyBounds::any_schedule(const Plan& plan, std::uint32_t plain_zero,
-                                       const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
+                                       const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity,
+                                       Picoseconds enough) {
+  const FamilyBound layers = any_recompute_on_mesh(plan, plain_zero, pipelines, capacity, enough);
+  if (layers.peak > capacity || layers.step > enough) return layers;
   return least_of_kinds(plan, pipelines, capacity, [&](const Plan& on, std::span<const FamilyPipeline> with) {
     return family(on, parts_on_mesh(on, plain_zero, with), with, capacity);
   });
+}
+
+std::array<FamilyBound, keepings> FamilyBounds::each_keeping(const Plan& plan, std::uint32_t plain_zero,
+                                                             const FamilyPipeline& with, std::uint64_t capacity) {
+  Plan on = plan;
+  on.schedule = with.schedule;
+  on.chunks = with.chunks;
+  const Parts parts = parts_on_mesh(on, plain_zero, {&with, 1});
+  std::array<FamilyBound, keepings> bounds;
+  for (std::size_t k = 0; k < keepings; ++k) {
+    bounds[k] = family(on, parts, {&with, 1}, capacity, static_cast<Keeping>(k));
+  }
+  return bounds;
 }
 
 std::vector<FamilyBound> FamilyBounds::each_schedule(const Plan& plan, std::uint32_t plain_zero,
@@ -447,7 +673,7 @@ std::vector<FamilyBound> FamilyBounds::each_schedule(const Plan& plan, std::uint
   for (const FamilyPipeline& with : pipelines) {
     on.schedule = with.schedule;
     on.chunks = with.chunks;
-    const BlockKey key = block_key(on);
+    const BlockKey key = block_key(on, mesh_->model);
     auto at = std::find_if(known.begin(), known.end(), [&](const auto& k) { return k.first == key; });
     if (at == known.end()) at = known.insert(at, {key, parts_on_mesh(on, plain_zero, pipelines)});
     bounds.push_back(family(on, at->second, {&with, 1}, capacity));

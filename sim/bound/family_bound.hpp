@@ -23,6 +23,16 @@ struct FamilyBound {
   Picoseconds step = 0;
 };
 
+/// How plans keep weights and gradients, as far as bounds of families tell them apart.
+enum class Keeping : std::uint8_t {
+  plain,        ///< ZeRO 0 and 1
+  zero_2,       ///< gradients are reduced after every microbatch
+  zero_3_kept,  ///< and weights are gathered once a step, and kept
+  zero_3_anew,  ///< or for every pass
+};
+inline constexpr std::size_t keepings = 4;
+[[nodiscard]] Keeping keeping_of(const Plan&);
+
 /// A schedule that plans of a family may have, with all its stage splits.
 struct FamilyPipeline {
   ScheduleName schedule = ScheduleName::one_f_one_b;
@@ -35,6 +45,7 @@ struct FamilyPipeline {
   double kept = 0;           ///< layers' activations on the fullest rank
   std::uint32_t layers = 0;  ///< on the rank with the fewest
   double in_flight = 0;      ///< most microbatches that a rank keeps of one layer
+  bool keeps_all = false;    ///< before a rank's first backward pass all its chunks have run a forward pass
   std::uint32_t stages = 1;  ///< of a rank
 };
 
@@ -47,42 +58,77 @@ class FamilyBounds {
   [[nodiscard]] FamilyBounds beside(MeshCosts&) const;
 
   void weigh(std::vector<FamilyPipeline>&, const Plan&);
-  /// Bounder::any_block, any_recompute, any_order and any_schedule.
+  /// Bounder::any_block, any_attention, any_recompute, any_order and any_schedule.
   [[nodiscard]] FamilyBound any_block(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                       std::uint64_t capacity);
+  [[nodiscard]] FamilyBound any_attention(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
+                                          std::uint64_t capacity, Picoseconds enough);
   [[nodiscard]] FamilyBound any_recompute(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
-                                          std::uint64_t capacity);
+                                          std::uint64_t capacity, Picoseconds enough);
+  [[nodiscard]] FamilyBound any_recompute_on_mesh(const Plan&, std::uint32_t plain_zero,
+                                                  const std::vector<FamilyPipeline>&, std::uint64_t capacity,
+                                                  Picoseconds enough);
   [[nodiscard]] FamilyBound any_order(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                       std::uint64_t capacity);
   [[nodiscard]] FamilyBound any_schedule(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
-                                         std::uint64_t capacity);
+                                         std::uint64_t capacity, Picoseconds enough);
+  /// Bounder::each_keeping.
+  [[nodiscard]] std::array<FamilyBound, keepings> each_keeping(const Plan&, std::uint32_t plain_zero,
+                                                               const FamilyPipeline&, std::uint64_t capacity);
   /// Bounder::each_schedule.
   [[nodiscard]] std::vector<FamilyBound> each_schedule(const Plan&, std::uint32_t plain_zero,
                                                        const std::vector<FamilyPipeline>&, std::uint64_t capacity);
 
  private:
+  /// Of a layer's passes, what may run at most before its weights have come.
+  struct Lead {
+    Picoseconds forward = 0, backward = 0;
+  };
+  static Lead lead_of(const BlockCosts&, const PerBlock<Picoseconds>& span, const BlockCosts::Behind&);
+  static Lead longer(const Lead&, const Lead&);
   /// Of blocks once they are lowered.
   struct BlockFacts {
     PerBlock<Picoseconds> span;       ///< with every collective at its best place
     PerBlock<Picoseconds> products;   ///< matrix products alone
+    PerBlock<Picoseconds> busy;       ///< kernels alone
     Picoseconds between = 0;          ///< of a layer, at most
     std::uint64_t kept = 0;           ///< by a layer's forward pass
     std::uint64_t copied = 0;         ///< of it what may wait in host memory
     Picoseconds behind_backward = 0;  ///< BlockCosts::Behind::compute_backward
-    Picoseconds all_layers = 0;       ///< spans of all layers of the model, both ways
-    Picoseconds all_products = 0;     ///< matrix products alone
+    Lead lead;
+    Picoseconds all_layers = 0;    ///< spans of all layers of the model, both ways
+    Picoseconds all_products = 0;  ///< matrix products alone
   };
+  /// What may take no time in passes that bound others from below.
+  enum class Free : std::uint8_t {
+    nothing,
+    ring,      ///< messages along the context axis, and packing for them
+    attention  ///< those, and the attention core
+  };
+  /// Of all layers, with every collective at its best place.
+  struct LayerTimes {
+    PerBlock<Picoseconds> span;  ///< of layers that take the least
+    Picoseconds all_layers = 0;
+    Picoseconds between = 0;
+  };
+  LayerTimes times_without(const Plan&, Free);
+  LayerTimes relaxed(const Plan&, LayerCase, Free);
   struct LayerState {
-    std::uint64_t bytes = 0;  ///< of the layer with the fewest
-    std::uint64_t all = 0;    ///< of all layers of the model
-    Picoseconds reduce = 0;   ///< of its gradients after every microbatch, at its best place
+    std::uint64_t bytes = 0;      ///< of the layer with the fewest
+    std::uint64_t all = 0;        ///< of all layers of the model
+    std::uint64_t weights = 0;    ///< whole ones, of the layer with the fewest
+    std::uint64_t gradients = 0;  ///< likewise; 0 where they are reduced over several sets of ranks
+    Picoseconds gather = 0;       ///< of a layer's weights, at its best place
   };
   /// What the threads of a search share.
   struct Facts {
     std::mutex mutex;
     std::unordered_map<BlockKey, BlockFacts, BlockKeyHash> blocks;
+    std::array<std::unordered_map<BlockKey, LayerTimes, BlockKeyHash>, 2>
+        relaxed;  ///< of one layer; by Free, from ring on
     std::map<std::array<std::uint32_t, 10>, LayerState> layer_states;
     std::map<std::array<std::uint64_t, 4>, FamilyPipeline> pipelines;
+    std::map<std::array<std::uint64_t, 2>, Picoseconds> reductions;  ///< by bytes and members
   };
 
   void enter(const Plan&);
@@ -94,9 +140,11 @@ class FamilyBounds {
   LayerState layer_state(const Plan&, std::uint32_t zero_stage);
   /// What the bounds of a family are made of.
   struct Parts {
-    LayerState plain, sharded;   ///< sharded: ZeRO-3, where any pipeline goes with it
-    PerBlock<Picoseconds> span;  ///< of layers: of those that take the least
-    Picoseconds all_layers = 0;  ///< a microbatch through all layers of the model, both ways
+    LayerState plain, zero_2, zero_3;  ///< of sharded ones where any pipeline goes with them
+    Picoseconds reduce = 0;            ///< of a microbatch's gradients on the fullest rank, at least
+    std::optional<Lead> lead;          ///< where layers are known
+    PerBlock<Picoseconds> span;        ///< of layers: of those that take the least
+    Picoseconds all_layers = 0;        ///< a microbatch through all layers of the model, both ways
     Picoseconds between = 0;
     std::uint64_t kept = 0;
     /// Where any number of layers may be recomputed: what a layer then keeps, and how much longer its passes take.
@@ -126,7 +174,16 @@ class FamilyBounds {
     std::array<bool, 5> open{};  ///< what is to be counted, or offloaded as needed; whether any pipeline shards
     friend bool operator==(const PartsKey&, const PartsKey&) = default;
   };
-  FamilyBound family(const Plan&, const Parts&, std::span<const FamilyPipeline>, std::uint64_t capacity);
+  /// Of plans that keep weights and gradients in any way, or in that one.
+  FamilyBound family(const Plan&, const Parts&, std::span<const FamilyPipeline>, std::uint64_t capacity,
+                     std::optional<Keeping> = std::nullopt);
+  /// Of gradients of so many bytes, at their best place.
+  Picoseconds reduction(std::uint64_t bytes, std::uint64_t members);
+  /// The same plan with a whole backward pass.
+  static Plan with_whole_backward(Plan);
+  /// As any_recompute, where that takes no time.
+  FamilyBound without_recompute(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
+                                std::uint64_t capacity, Picoseconds enough, Free);
   FamilyBound any_order_of_kind(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>,
                                 std::uint64_t capacity);
   /// The least of `bound(plan, pipelines)` over pipelines that run the same blocks.

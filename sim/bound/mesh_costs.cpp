@@ -19,7 +19,9 @@ MeshCosts::MeshCosts(const ModelSpec& m, const Workload& w, const ClusterSpec& c
       cluster(c),
       calibration(k),
       lowered_blocks_(std::make_shared<LoweredBlocks>()),
-      lowered_states_(std::make_shared<KnownStates>()) {
+      lowered_states_(std::make_shared<KnownStates>()),
+      layer_spans_(std::make_shared<LayerSpans>()),
+      layouts_(std::make_shared<KnownLayouts>()) {
   if (mixes_kinds(model)) kinds_ = std::make_shared<const LayerKinds>(model);
 }
 
@@ -28,6 +30,8 @@ MeshCosts MeshCosts::beside() const {
   other.kinds_ = kinds_;
   other.lowered_blocks_ = lowered_blocks_;
   other.lowered_states_ = lowered_states_;
+  other.layer_spans_ = layer_spans_;
+  other.layouts_ = layouts_;
   return other;
 }
 
@@ -39,8 +43,9 @@ std::shared_ptr<const BlockCosts> LoweredBlocks::find(const BlockKey& key) {
 
 void LoweredBlocks::add(const BlockKey& key, std::shared_ptr<const BlockCosts> of) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (blocks_.size() >= most) blocks_.clear();
-  blocks_.try_emplace(key, std::move(of));
+  const std::size_t more = of->size();
+  if (bytes_ + more > most_bytes) blocks_.clear(), bytes_ = 0;
+  if (blocks_.try_emplace(key, std::move(of)).second) bytes_ += more;
 }
 
 std::size_t MeshCosts::KeyHash::operator()(const Key& key) const {
@@ -53,7 +58,7 @@ std::size_t MeshCosts::KeyHash::operator()(const Key& key) const {
 
 std::size_t MeshCosts::TimesHash::operator()(const TimesKey& key) const {
   std::size_t hash = mixed(BlockKeyHash{}(key.block), key.ranks << 32 | key.number);
-  for (const std::uint32_t stride : key.strides) hash = mixed(hash, stride);
+  for (const std::uint32_t lies : key.layout) hash = mixed(hash, lies);
   return hash;
 }
 
@@ -68,10 +73,35 @@ void MeshCosts::enter(const Plan& plan) {
   if (known == meshes_.end()) {
     if (meshes_.size() >= most_meshes) meshes_.clear();
     const bool usual = plan.placement.empty() && !plan.collective_algorithm;
-    known = meshes_.try_emplace(std::move(key), OnMesh{{}, usual ? 0 : ++numbered_, {}, {}}).first;
+    known =
+        meshes_.try_emplace(std::move(key), OnMesh{{}, usual ? 0 : ++numbered_, layout_of(plan.mesh), {}, {}}).first;
   }
   key_ = &known->first;
   on_ = &known->second;
+}
+
+std::uint32_t KnownLayouts::number_of(const std::vector<std::uint32_t>& lies) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return numbers_.try_emplace(lies, static_cast<std::uint32_t>(numbers_.size()) + 1).first->second;
+}
+
+BlockLayout MeshCosts::layout_of(const Mesh& mesh) {
+  BlockLayout layout{};
+  const bool aligned = is_aligned(mesh, cluster);
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    const std::uint32_t size = mesh.size(block_axes[i]);
+    if (size == 1) continue;
+    std::vector<std::uint32_t> lies = {size};
+    if (aligned) {
+      const std::vector<std::uint32_t> members = axis_layout(mesh, block_axes[i], cluster);
+      lies.insert(lies.end(), members.begin(), members.end());
+    } else {
+      lies.push_back(static_cast<std::uint32_t>(mesh.stride(block_axes[i])));
+      lies.push_back(0);  // no unit has so few members
+    }
+    layout[i] = layouts_->number_of(lies);
+  }
+  return layout;
 }
 
 const CostModel& MeshCosts::costs() const {
@@ -99,7 +129,7 @@ std::uint32_t MeshCosts::levels_after(std::uint32_t i) {
 }
 
 const BlockCosts& MeshCosts::blocks_of(const Plan& plan, LayerCase which) {
-  const BlockKey key = block_key(plan, which);
+  const BlockKey key = block_key(plan, model, which);
   const auto known = blocks_.find(key);
   if (known != blocks_.end()) return *known->second;
   if (blocks_.size() >= most_blocks) blocks_.clear(), ++visit_;
@@ -112,10 +142,7 @@ const BlockCosts& MeshCosts::blocks_of(const Plan& plan, LayerCase which) {
 }
 
 const BlockTimes& MeshCosts::times_of(const Plan& plan, LayerCase which) {
-  TimesKey key{block_key(plan, which), {}, plan.mesh.size(), on_->number};
-  for (std::size_t i = 0; i < key.strides.size(); ++i) {
-    if (key.block.sizes[i] > 1) key.strides[i] = static_cast<std::uint32_t>(plan.mesh.stride(block_axes[i]));
-  }
+  const TimesKey key{block_key(plan, model, which), on_->layout, plan.mesh.size(), on_->number};
   const auto known = times_.find(key);
   if (known != times_.end()) return known->second;
   if (times_.size() >= most_times) times_.clear(), ++visit_;
@@ -126,6 +153,25 @@ const BlockTimes& MeshCosts::times_of(const Plan& plan, LayerCase which) {
       .try_emplace(key, BlockTimes{of.spans(prices, concurrent), of.arrival_spans(prices, concurrent), of.lanes(prices),
                                    of.behind(prices)})
       .first->second;
+}
+
+LayerSpan MeshCosts::layer_span_of(const Plan& plan, LayerCase which) {
+  const TimesKey key{block_key(plan, model, which), on_->layout, plan.mesh.size(), on_->number};
+  const bool usual = on_->number == 0;  // others are numbered thread by thread
+  if (usual) {
+    const std::lock_guard<std::mutex> lock(layer_spans_->mutex);
+    const auto at = layer_spans_->known.find(key);
+    if (at != layer_spans_->known.end()) return at->second;
+  }
+  const BlockCosts& of = blocks_of(plan, which);
+  LayerSpan found{of.layer_spans(of.prices(costs()), cluster.device.concurrent_lanes), 0};
+  found.beyond_busy = std::max<Picoseconds>(
+      0, found.span.layer_forward - of.busy().layer_forward + found.span.layer_backward - of.busy().layer_backward);
+  if (!usual) return found;
+  const std::lock_guard<std::mutex> lock(layer_spans_->mutex);
+  if (layer_spans_->known.size() >= most_layer_spans) layer_spans_->known.clear();
+  layer_spans_->known.try_emplace(key, found);
+  return found;
 }
 
 LayerCosts MeshCosts::layers_of(const Plan& plan) {

@@ -20,6 +20,10 @@
 
 namespace orrery {
 
+/// How the axes that cut blocks lie on the devices, in numbers that are equal where they lie alike: then all that
+/// blocks take is equal.
+using BlockLayout = std::array<std::uint32_t, block_axes.size()>;
+
 /// What a plan's blocks take on one mesh.
 struct BlockTimes {
   PerBlock<Picoseconds> span;
@@ -43,9 +47,27 @@ class LoweredBlocks {
   void add(const BlockKey&, std::shared_ptr<const BlockCosts>);
 
  private:
-  static constexpr std::size_t most = 8000;  ///< up to 40 kB each, rings of many ranks more
+  static constexpr std::size_t most_bytes = std::size_t{192} << 20;
   std::mutex mutex_;
+  std::size_t bytes_ = 0;
   std::unordered_map<BlockKey, std::shared_ptr<const BlockCosts>, BlockKeyHash> blocks_;
+};
+
+/// Ways in which axes lie on the devices, numbered for the MeshCosts of several threads.
+class KnownLayouts {
+ public:
+  /// Of an axis by its size and what else tells how it lies; from 1 on.
+  [[nodiscard]] std::uint32_t number_of(const std::vector<std::uint32_t>& lies);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::vector<std::uint32_t>, std::uint32_t> numbers_;
+};
+
+/// Spans of a layer alone, which most of what bounds look at does not get beyond, and of it what does not compute.
+struct LayerSpan {
+  PerBlock<Picoseconds> span;
+  Picoseconds beyond_busy = 0;
 };
 
 /// The costs that the bounds of one case are made of, on one mesh after the other.
@@ -69,8 +91,10 @@ class MeshCosts {
   /// Another number once another mesh is entered or what was handed out may be gone.
   [[nodiscard]] std::uint64_t visit() const { return visit_; }
 
+  [[nodiscard]] const BlockLayout& block_layout() const { return on_->layout; }
   const BlockCosts& blocks_of(const Plan&, LayerCase = LayerCase::plain);
   const BlockTimes& times_of(const Plan&, LayerCase = LayerCase::plain);
+  LayerSpan layer_span_of(const Plan&, LayerCase = LayerCase::plain);
   /// Of all cases that plans with these choices may have.
   LayerCosts layers_of(const Plan&);
   /// Of a model that has dense layers beside mixtures; null: of others.
@@ -98,15 +122,15 @@ class MeshCosts {
     std::size_t operator()(const Key&) const;
   };
   struct OnMesh {
-    std::optional<CostModel> costs;              ///< made when it is asked for: times of blocks may all be known
-    std::uint32_t number = 0;                    ///< of those with a placement or an algorithm; others: 0
+    std::optional<CostModel> costs;  ///< made when it is asked for: times of blocks may all be known
+    std::uint32_t number = 0;        ///< of those with a placement or an algorithm; others: 0
+    BlockLayout layout{};
     std::map<std::uint32_t, StateCosts> states;  ///< by ZeRO stage, sequence parallelism and placement of stages
     std::vector<std::uint32_t> boundary_levels;  ///< by rank: CostModel::pair_levels to the next
   };
-  /// Where the axes lie that cut blocks.
   struct TimesKey {
     BlockKey block;
-    std::array<std::uint32_t, block_axes.size()> strides{};
+    BlockLayout layout{};
     std::uint64_t ranks = 0;
     std::uint32_t number = 0;
     friend bool operator==(const TimesKey&, const TimesKey&) = default;
@@ -114,8 +138,11 @@ class MeshCosts {
   struct TimesHash {
     std::size_t operator()(const TimesKey&) const;
   };
-  static constexpr std::size_t most_blocks = 300;   ///< of lowered_blocks_, looked up without its lock
+  [[nodiscard]] BlockLayout layout_of(const Mesh&);
+
+  static constexpr std::size_t most_blocks = 3000;  ///< of lowered_blocks_, looked up without its lock
   static constexpr std::size_t most_times = 20000;  ///< 1 kB each
+  static constexpr std::size_t most_layer_spans = 100000;
   static constexpr std::size_t most_meshes = 5000;  ///< 10 to 20 kB each
 
   std::shared_ptr<const LayerKinds> kinds_;
@@ -123,9 +150,16 @@ class MeshCosts {
   std::shared_ptr<KnownStates> lowered_states_;
   std::unordered_map<BlockKey, std::shared_ptr<const BlockCosts>, BlockKeyHash> blocks_;
   std::unordered_map<TimesKey, BlockTimes, TimesHash> times_;
+  /// Of several threads.
+  struct LayerSpans {
+    std::mutex mutex;
+    std::unordered_map<TimesKey, LayerSpan, TimesHash> known;
+  };
+  std::shared_ptr<LayerSpans> layer_spans_;
   std::unordered_map<Key, OnMesh, KeyHash> meshes_;
   mutable std::optional<CostModel> plain_costs_;  ///< of the first mesh without placement or algorithm
   mutable std::uint64_t plain_ranks_ = 0;
+  std::shared_ptr<KnownLayouts> layouts_;
   OnMesh* on_ = nullptr;
   const Key* key_ = nullptr;
   std::uint32_t numbered_ = 0;

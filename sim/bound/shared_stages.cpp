@@ -9,8 +9,8 @@
 namespace orrery {
 
 void SharedStages::enter_pipeline(const Plan& plan, MeshCosts& mesh) {
-  const BlockKey block = block_key(plan);
-  const BlockKey recomputed = plan.recompute_layers ? block_key(plan, LayerCase::recomputed) : block;
+  const BlockKey block = block_key(plan, mesh.model);
+  const BlockKey recomputed = plan.recompute_layers ? block_key(plan, mesh.model, LayerCase::recomputed) : block;
   const bool same_mesh = visit_ == mesh.visit() && block == block_ && recomputed == recomputed_;
   Pipeline pipeline{plan.schedule, plan.chunks, plan.mesh.size(Axis::pipeline), microbatches(plan, mesh.workload),
                     plan.action_times};

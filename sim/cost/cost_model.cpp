@@ -199,18 +199,22 @@ Seconds CostModel::collective(const Program& program, const Block& block, const 
   const auto* c = std::get_if<Collective>(&op.action);
   ORRERY_ASSERT(c != nullptr);
   const auto payload = Bytes::of(static_cast<double>(payload_bytes(program, block, op)));
-  const Group& group = program[c->group];
-  if (c->width == 0) return collective(c->kind, payload, group, kind, {}, why);
+  return collective(c->kind, payload, program[c->group], c->width, why, kind);
+}
+
+Seconds CostModel::collective(Collective::Kind of, Bytes payload, const Group& group, std::uint32_t width,
+                              Derivation* why, std::uint32_t kind) const {
+  if (width == 0) return collective(of, payload, group, kind, {}, why);
   // Narrow rings of a permute: each is a group of its own, and all of a group keep pace.
   const std::vector<GroupShape> pace = kinds() > 1 ? shapes_of(group) : std::vector<GroupShape>{};
   Seconds worst;
   std::size_t rings = 0;
-  for (std::uint32_t first = 0; first < group_size(group, mesh_); first += c->width) {
+  for (std::uint32_t first = 0; first < group_size(group, mesh_); first += width) {
     Group ring{group.axes, {}};
-    for (std::uint32_t i = first; i < first + c->width; ++i) {
+    for (std::uint32_t i = first; i < first + width; ++i) {
       ring.members.push_back(group.members.empty() ? i : group.members[i]);
     }
-    worst = std::max(worst, collective(c->kind, payload, ring, kind, pace, why));
+    worst = std::max(worst, collective(of, payload, ring, kind, pace, why));
     ++rings;
   }
   if (why != nullptr && rings > 1) why->made(NumberBy::largest, rings, "slowest ring", worst);

@@ -76,6 +76,9 @@ class CostModel {
   [[nodiscard]] Seconds collective(const Program&, const Block&, const Op&, Derivation* why = nullptr,
                                    std::uint32_t kind = any_kind) const;
   [[nodiscard]] Seconds collective(Collective::Kind, Bytes payload, const Group&, Derivation* why = nullptr) const;
+  /// The same in narrow rings of `width` ranks of the group (Collective::width), each of them for itself; 0: the whole.
+  [[nodiscard]] Seconds collective(Collective::Kind, Bytes payload, const Group&, std::uint32_t width,
+                                   Derivation* why = nullptr, std::uint32_t kind = any_kind) const;
   /// What `collective` assumes for one shape.
   [[nodiscard]] CollectiveCost::Choice choice(Collective::Kind, Bytes payload, const GroupShape&) const;
   /// One message of an Exchange between two ranks.

@@ -64,6 +64,16 @@ bool is_aligned(const Mesh& mesh, const ClusterSpec& cluster) {
   return true;
 }
 
+std::vector<std::uint32_t> axis_layout(const Mesh& mesh, Axis axis, const ClusterSpec& cluster) {
+  std::vector<std::uint32_t> lies;
+  std::uint64_t unit = 1;
+  for (const NetworkLevel& level : cluster.levels) {
+    unit *= level.size;
+    lies.push_back(static_cast<std::uint32_t>(aligned_members(unit, mesh.stride(axis), mesh.size(axis), mesh.size())));
+  }
+  return lies;
+}
+
 namespace {
 
 /// Shape of a whole group (no member list) on an aligned mesh, without listing its ranks.

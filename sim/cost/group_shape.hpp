@@ -51,6 +51,10 @@ struct GroupShape {
 /// on that axis, whatever their other coordinates.
 [[nodiscard]] bool is_aligned(const Mesh&, const ClusterSpec&);
 
+/// How an axis of an aligned mesh lies on the cluster: how many of its members share a unit of each level, innermost
+/// first.  The shape of a group over some axes follows from how each of them lies.
+[[nodiscard]] std::vector<std::uint32_t> axis_layout(const Mesh&, Axis, const ClusterSpec&);
+
 /// The level over which two devices reach each other (index into
 /// ClusterSpec::levels).  Requires two different devices of the cluster.
 [[nodiscard]] std::size_t level_between(std::uint32_t a, std::uint32_t b, const ClusterSpec&);

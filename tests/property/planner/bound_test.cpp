@@ -201,8 +201,24 @@ TEST_CASE("no plan is estimated faster than its bound", "[property][planner]") {
 
 // Deeper pipelines and more microbatches than random_run draws: plans of the
 // planner's own space for models of up to 40 layers on up to 64 devices.
+/// The plan with the first block choice of its shape that cuts the rest of a layer as it does.
+Plan with_another_attention(const Space& space, Plan plan) {
+  const auto shape = std::find_if(space.shapes.begin(), space.shapes.end(), [&](const ShapeSpace& s) {
+    bool same = s.tensor == plan.tensor;
+    for (std::size_t a = 0; a < axis_count; ++a) same = same && s.sizes[a] == plan.mesh.size(static_cast<Axis>(a));
+    return same;
+  });
+  REQUIRE(shape != space.shapes.end());
+  const auto like = std::find_if(shape->blocks.begin(), shape->blocks.end(), [&](const BlockChoice& b) {
+    return b.sequence_parallel == plan.sequence_parallel && b.save_gathered == plan.save_gathered;
+  });
+  REQUIRE(like != shape->blocks.end());
+  choose(plan, *like);
+  return plan;
+}
+
 TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]") {
-  int met = 0, copying = 0, sharded = 0, offloading = 0;
+  int met = 0, copying = 0, sharded = 0, offloading = 0, chunks_sharded = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     auto any = [&, counter = std::uint64_t{0}](std::uint64_t n) mutable {
       return random_bits(seed, stream_of("deep"), counter++) % n;
@@ -217,7 +233,9 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
     if (any(2) == 0) w.clip_norm = 1.0;
     const ClusterSpec cluster = random_cluster(seed, std::uint64_t{8} << any(4));
     const Calibration calibration = random_calibration(seed);
-    const Space space = make_space(m, w, cluster);
+    SpaceLimits limits;
+    limits.zero_chunks = any(2) == 0;
+    const Space space = make_space(m, w, cluster, limits);
     REQUIRE(space.count > 0);
     Bounder bounder(m, w, cluster, calibration);
     for (int i = 0; i < 40; ++i) {
@@ -261,6 +279,14 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
         const FamilyBound as_is = families.any_recompute(plain, plain_zero, pipelines, capacity);
         REQUIRE(as_is.step <= estimated);
         REQUIRE(as_is.peak <= wherever.peak);
+        // Whatever is enough to leave all of them out is below what is known besides.
+        REQUIRE(families.any_recompute(plain, plain_zero, pipelines, capacity, 0).step <= as_is.step);
+        const Plan other = with_another_attention(space, plain);
+        REQUIRE(families.any_attention(other, plain_zero, pipelines, capacity).step <= as_is.step);
+        REQUIRE(families.any_attention(other, plain_zero, pipelines, capacity, 0).step <= as_is.step);
+        const FamilyBound layers = families.any_recompute_on_mesh(plain, plain_zero, pipelines, capacity, 0);
+        REQUIRE(layers.step <= here.step);
+        REQUIRE(layers.peak <= here.peak);
         REQUIRE(whatever.step <= wherever.step);
         REQUIRE(whatever.peak <= wherever.peak);
         REQUIRE(wherever.step <= here.step);
@@ -280,6 +306,14 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
         REQUIRE(each.back().peak == alone.peak);
         REQUIRE(alone.step <= estimated);
         REQUIRE(alone.peak <= peak);
+        // So is, of those that keep weights and gradients alike, what holds the plan.
+        const auto keeping = static_cast<std::size_t>(keeping_of(plan));
+        const FamilyBound kept = families.each_keeping(own, plain_zero, pipelines.front(), capacity)[keeping];
+        REQUIRE(kept.step >= alone.step);
+        REQUIRE(kept.step <= estimated);
+        REQUIRE(kept.peak >= alone.peak);
+        REQUIRE(kept.peak <= peak);
+        chunks_sharded += plan.chunks > 1 && keeping > 0 ? 1 : 0;
       }
       REQUIRE(bounder.any_state(plan) <= exact);
       if (plan.zero_stage >= 2) {
@@ -317,6 +351,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
   CHECK(met > 900);
   CHECK(copying > 100);
   CHECK(sharded > 50);
+  CHECK(chunks_sharded > 50);
   CHECK(offloading > 100);
 }
 
