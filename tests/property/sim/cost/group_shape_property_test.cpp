@@ -1,6 +1,11 @@
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <random>
+
+#include <map>
+#include <set>
+#include <utility>
 
 #include "sim/cost/group_shape.hpp"
 
@@ -36,6 +41,49 @@ Mesh random_mesh(std::mt19937_64& random, std::uint64_t devices) {
 }
 
 }  // namespace
+
+// What lets bounds of one mesh stand for another: a group's shape follows from how each of its axes lies, whatever the
+// order and the sizes of the others.
+TEST_CASE("Groups over axes that lie alike have one shape on all aligned meshes", "[property][group-shape]") {
+  const std::uint64_t seed = 20261125;
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  std::size_t ways = 0, meshes = 0;
+  for (int i = 0; i < 60; ++i) {
+    ClusterSpec cluster;
+    std::uint32_t devices = 1;
+    for (int l = 0; l < 3; ++l) {
+      const std::uint32_t size = 1U << (1 + random() % 3);
+      cluster.levels.push_back({"level", size, gigabyte_per_second, microsecond});
+      devices *= size;
+    }
+    cluster.devices_per_node = cluster.levels[0].size;
+    cluster.nodes = devices / cluster.devices_per_node;
+    using Lies = std::vector<std::vector<std::uint32_t>>;
+    std::map<Lies, std::vector<GroupShape>> known;
+    for (int n = 0; n < 200; ++n) {
+      // All devices, in powers of two over four axes in any order.
+      std::vector<Axis> order{Axis::pipeline, Axis::data, Axis::row, Axis::column};
+      std::shuffle(order.begin(), order.end(), random);
+      std::array<std::uint32_t, 4> sizes{1, 1, 1, 1};
+      for (std::uint32_t left = devices; left > 1; left /= 2) sizes[random() % 4] *= 2;
+      Mesh mesh;
+      for (std::size_t a = 0; a < 4; ++a) mesh.axes.push_back({order[a], sizes[a]});
+      REQUIRE(is_aligned(mesh, cluster));
+      const auto lies = [&](Axis axis) {
+        std::vector<std::uint32_t> of = axis_layout(mesh, axis, cluster);
+        of.push_back(mesh.size(axis));
+        return of;
+      };
+      const std::vector<GroupShape> shapes = group_shapes(Group{{Axis::row, Axis::column}, {}}, mesh, {}, cluster);
+      const auto [at, fresh] = known.try_emplace({lies(Axis::row), lies(Axis::column)}, shapes);
+      CHECK(at->second == shapes);
+      ++meshes;
+      ways += fresh ? 1 : 0;
+    }
+  }
+  CHECK(ways * 2 < meshes);  // most met another before them
+}
 
 // group_shapes answers from strides alone where it can; listing every group's
 // ranks, on an explicit placement of rank i to device i, must agree.
