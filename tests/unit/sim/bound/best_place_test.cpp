@@ -38,11 +38,11 @@ TEST_CASE("where it lies best a collective costs at most what it does on any mes
         for (const Op& op : block.ops) {
           if (!std::holds_alternative<Collective>(op.action)) continue;
           const Picoseconds here = picoseconds(costs.collective(program, block, op));
-          const auto& c = std::get<Collective>(op.action);
-          const Group& group = program[c.group];
+          const auto& sent = std::get<Collective>(op.action);
+          const Group& group = program[sent.group];
           const Picoseconds there =
-              best.price({c.kind, Bytes::of(static_cast<double>(payload_bytes(program, block, op))), group, c.width,
-                          group_size(group, program.mesh)});
+              best.price({sent.kind, Bytes::of(static_cast<double>(payload_bytes(program, block, op))), group,
+                          sent.width, group_size(group, program.mesh)});
           CHECK(there <= here);
           if (!outermost && group.axes.axis[0] == Axis::tensor)
             CHECK(there == here);  // inside a node: no place is better
