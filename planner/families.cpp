@@ -1,3 +1,4 @@
+// Long, since every level looks into the next at once with what is known of the plan, its mesh and its passes by then.
 #include "planner/families.hpp"
 
 #include <algorithm>

@@ -1,3 +1,5 @@
+// Long: the facts about blocks and states that bounds of families are made of stand beside them, as nothing else asks
+// for them.
 #include "sim/bound/family_bound.hpp"
 
 #include <algorithm>
