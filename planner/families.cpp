@@ -287,8 +287,10 @@ class Expander {
     const ScheduleChoice& schedule = on_mesh().schedules[family_.schedule];
     choose(plan_, schedule);
     const auto states = static_cast<std::uint32_t>(states_with(shape_, schedule));
-    std::optional<KeepingBounds> bounds;  // once the passes of some split are fast enough
+    const KeepingBounds bounds = bounds_of_keepings(schedule);
     Family part = family_;
+    // All splits at once, where no way of keeping weights and gradients is fast enough.
+    if (leave_all(part, 1, least_of(bounds, states > shape_.plain_states))) return;
     for (const std::vector<std::uint32_t>& split : splits_of(space_, shape_, schedule)) {
       plan_.stage_layers = split;
       start_fewest(plan_);
@@ -308,7 +310,6 @@ class Expander {
         ++part.split;
         continue;
       }
-      if (!bounds) bounds = bounds_of_keepings(schedule);
       const auto plain = static_cast<std::uint32_t>(shape_.plain_states);
       /// Leaves out states begin .. end - 1, which keep weights and gradients alike, where the schedule's bound does.
       const auto none = [&](std::uint32_t begin, std::uint32_t end, const FamilyBound& bound) {
@@ -317,7 +318,7 @@ class Expander {
         return true;
       };
       const auto each_here = [&](std::uint32_t begin, std::uint32_t end, Keeping keeping) {
-        if (none(begin, end, bounds->here[static_cast<std::size_t>(keeping)])) return;
+        if (none(begin, end, bounds.here[static_cast<std::size_t>(keeping)])) return;
         for (std::uint32_t i = begin; i < end; ++i) {
           part.state = i;
           one(part, least);
@@ -327,12 +328,12 @@ class Expander {
       // do.
       plain_.reset();
       const auto look_into = [&](std::uint32_t begin, std::uint32_t end, Keeping keeping) {
-        if (none(begin, end, bounds->away[static_cast<std::size_t>(keeping)]) || !range(begin, end)) return;
+        if (none(begin, end, bounds.away[static_cast<std::size_t>(keeping)]) || !range(begin, end)) return;
         add_and_look(part, Family::Level::plan, least, family_.peak, [&] { look_into_range(); });
       };
       const auto plain_here = static_cast<std::uint32_t>(shape_.plain_on_device);
       const auto k = static_cast<std::size_t>(Keeping::plain);
-      if (left_out(bounds->here[k]) && left_out(bounds->away[k])) {
+      if (left_out(bounds.here[k]) && left_out(bounds.away[k])) {
         each_here(0, plain_here, Keeping::plain);
         look_into(plain_here, plain, Keeping::plain);
       } else {
@@ -352,7 +353,7 @@ class Expander {
         const Keeping keeping = keeping_at(begin);
         std::uint32_t end = begin + 1;
         while (end < states && end != away && keeping_at(end) == keeping) ++end;
-        const std::array<FamilyBound, keepings>& of = begin < away ? bounds->here : bounds->away;
+        const std::array<FamilyBound, keepings>& of = begin < away ? bounds.here : bounds.away;
         if (!none(begin, end, of[static_cast<std::size_t>(keeping)])) {
           std::optional<std::optional<Picoseconds>>& known = slow[static_cast<std::size_t>(keeping)];
           if (!known) known = least_of_slow_sharded(keeping);
@@ -436,6 +437,20 @@ class Expander {
   struct KeepingBounds {
     std::array<FamilyBound, keepings> here, away;
   };
+  /// The least of those that go with a schedule.
+  FamilyBound least_of(const KeepingBounds& bounds, bool shards) const {
+    std::optional<FamilyBound> least;
+    std::uint64_t peak = ~std::uint64_t{0};
+    for (const auto& where : {bounds.here, bounds.away}) {
+      for (std::size_t k = 0; k < (shards ? keepings : 1); ++k) {
+        peak = std::min(peak, where[k].peak);
+        if (where[k].peak > capacity_) continue;
+        least =
+            least ? FamilyBound{std::min(least->peak, where[k].peak), std::min(least->step, where[k].step)} : where[k];
+      }
+    }
+    return least.value_or(FamilyBound{peak, 0});
+  }
   KeepingBounds bounds_of_keepings(const ScheduleChoice& schedule) {
     KeepingBounds bounds;
     choose(plan_, shape_.states.front());

@@ -59,6 +59,10 @@ FamilyBounds::Lead FamilyBounds::lead_of(const BlockCosts& of, const PerBlock<Pi
               : all};
 }
 
+FamilyBounds::Lead FamilyBounds::compute_lead_of(const PerBlock<Picoseconds>& span, const BlockCosts::Behind& behind) {
+  return {span.layer_forward - behind.compute_forward, span.layer_backward - behind.compute_backward};
+}
+
 FamilyBounds::Lead FamilyBounds::longer(const Lead& a, const Lead& b) {
   return {std::max(a.forward, b.forward), std::max(a.backward, b.backward)};
 }
@@ -80,15 +84,24 @@ FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan, LayerCase whic
   const BlockCosts::Behind behind = of.behind(prices);
   found.behind_backward = behind.compute_backward;
   found.lead = lead_of(of, found.span, behind);
+  found.compute = compute_lead_of(found.span, behind);
+  found.longest = {found.span.layer_forward, found.span.layer_backward};
   found.products = of.products();
   found.busy = of.busy();
-  found.between = std::max<Picoseconds>(
-      0, found.span.layer_forward - of.busy().layer_forward + found.span.layer_backward - of.busy().layer_backward);
+  found.arrival = of.arrival_spans(prices, mesh_->cluster.device.concurrent_lanes);
+  found.between =
+      found.span.layer_forward - found.arrival.layer_forward + found.span.layer_backward - found.arrival.layer_backward;
   found.kept = static_cast<std::uint64_t>(std::max<std::int64_t>(0, of.memory().layer_forward.net));
   found.copied = of.copied_bytes();
   const std::lock_guard<std::mutex> lock(facts_->mutex);
   facts_->blocks.try_emplace(key, found);
   return found;
+}
+
+Picoseconds FamilyBounds::between(const Plan& plan, LayerCase which, LayerCase begins) {
+  const BlockFacts of = facts_of(plan, which), other = facts_of(plan, begins);
+  return of.span.layer_forward - std::min(of.arrival.layer_forward, other.arrival.layer_forward) +
+         of.span.layer_backward - std::min(of.arrival.layer_backward, other.arrival.layer_backward);
 }
 
 FamilyBounds::BlockFacts FamilyBounds::least_facts_of(const Plan& plan, LayerCase which) {
@@ -109,6 +122,8 @@ FamilyBounds::BlockFacts FamilyBounds::least_facts_of(const Plan& plan, LayerCas
   lessen_layers(least.busy, below.busy);
   least.between = std::max(least.between, below.between);
   least.lead = longer(least.lead, below.lead);
+  least.compute = longer(least.compute, below.compute);
+  least.longest = longer(least.longest, below.longest);
   least.kept = std::min(least.kept, below.kept);
   return least;
 }
@@ -132,6 +147,7 @@ FamilyBounds::LayerTimes FamilyBounds::relaxed(const Plan& plan, LayerCase which
   LayerTimes found;
   found.span = of.spans(prices, mesh_->cluster.device.concurrent_lanes, counts);
   // Whatever begins ahead of a block's entry, products do not.
+  found.busy_forward = of.products().layer_forward;
   found.between = std::max<Picoseconds>(0, found.span.layer_forward - of.products().layer_forward +
                                                found.span.layer_backward - of.products().layer_backward);
   const std::lock_guard<std::mutex> lock(facts_->mutex);
@@ -142,7 +158,7 @@ FamilyBounds::LayerTimes FamilyBounds::relaxed(const Plan& plan, LayerCase which
 FamilyBounds::LayerTimes FamilyBounds::times_without(const Plan& plan, Free what) {
   if (what == Free::nothing) {
     const BlockFacts known = least_facts_of(plan, LayerCase::plain);
-    return {known.span, known.all_layers, known.between};
+    return {known.span, known.all_layers, known.between, known.busy.layer_forward};
   }
   LayerTimes out = relaxed(plan, LayerCase::plain, what);
   const auto layers = [](const LayerTimes& t) {
@@ -155,6 +171,7 @@ FamilyBounds::LayerTimes FamilyBounds::times_without(const Plan& plan, Free what
   out.all_layers += dense * layers(below);
   lessen_layers(out.span, below.span);
   out.between = std::max(out.between, below.between);
+  out.busy_forward = std::min(out.busy_forward, below.busy_forward);
   return out;
 }
 
@@ -190,7 +207,11 @@ FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t
                    dense * dense_bytes + (mesh_->model.layers - dense) * bytes(layer),
                    dense > 0 ? std::min(layer.whole_weight_bytes, states.dense_layer.state.whole_weight_bytes)
                              : layer.whole_weight_bytes,
-                   0, 0};
+                   0,
+                   0,
+                   !weights_away ? 0
+                   : dense > 0   ? std::min(layer.weight_bytes, states.dense_layer.state.weight_bytes)
+                                 : layer.weight_bytes};
   // Experts are reduced and gathered over other ranks than the rest.
   if (zero_stage >= 2 && !mesh_->model.mixture) found.gradients = layer.whole_gradient_bytes;
   if (zero_stage == 3 && !mesh_->model.mixture) {
@@ -216,7 +237,17 @@ FamilyBounds::Parts FamilyBounds::parts_of(const Plan& plan, std::uint32_t plain
     parts.reduce =
         reduction((mesh_->model.layers + p - 1) / p * parts.zero_2.gradients, size(plan.mesh, shard_axes_of(plan)));
   }
+  if (parts.plain.away > 0 && !mesh_->model.mixture) {
+    const bool in_parts = plain_zero > 0 || shards;
+    set_come(parts, plan, in_parts ? layer_state(plan, 3).gather : std::numeric_limits<Picoseconds>::max());
+  }
   return parts;
+}
+
+void FamilyBounds::set_come(Parts& parts, const Plan& plan, Picoseconds gather) {
+  if (!best_place_) enter(plan);  // another thread may have known the states
+  const Picoseconds whole = picoseconds(Bytes::of(static_cast<double>(parts.plain.away)) / up_);
+  parts.come = std::min(whole, gather);
 }
 
 Picoseconds FamilyBounds::reduction(std::uint64_t bytes, std::uint64_t members) {
@@ -233,6 +264,21 @@ Picoseconds FamilyBounds::reduction(std::uint64_t bytes, std::uint64_t members) 
   return time;
 }
 
+double FamilyBounds::waits_for(const Coming& weights, const Lead& longest) {
+  // As add_copies says, one layer ahead; not ahead they wait longer.
+  const auto way = [&](Picoseconds whole, Picoseconds lead, double opened) {
+    if (weights.each <= lead) return 0.0;
+    const double openings = std::max(0.0, opened) * static_cast<double>(weights.each - lead);
+    const double beside =
+        (weights.layers - weights.stages) * static_cast<double>(std::max<Picoseconds>(0, weights.each - whole));
+    return openings + std::max(0.0, beside - static_cast<double>(lead));
+  };
+  // Of every rank's chunks one at most is the first or the last of all, which begin otherwise; the rank's first pass
+  // follows no other.
+  return way(longest.forward, weights.lead.forward, weights.opened - 1) +
+         way(longest.backward, weights.lead.backward, weights.stages - 1);
+}
+
 FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span<const FamilyPipeline> pipelines,
                                  std::uint64_t capacity, std::optional<Keeping> only) {
   const PerBlock<Picoseconds>& span = parts.span;
@@ -242,7 +288,8 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
                                    : copies              ? kept - std::min(kept, parts.copied)
                                                          : kept;
   const auto p = static_cast<double>(plan.mesh.size(Axis::pipeline));
-  const double most = std::ceil(static_cast<double>(mesh_->model.layers) / p);
+  const auto layers_of_model = static_cast<double>(mesh_->model.layers);
+  const double most = std::ceil(layers_of_model / p);
   const auto m = static_cast<double>(microbatches(plan, mesh_->workload));
   const auto layer = static_cast<double>(span.layer_forward + span.layer_backward + span.layer_weight);
   const auto ends =
@@ -252,18 +299,19 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
   const bool forward_counts = static_cast<double>(span.layer_forward) >= forward_share * layer;
   FamilyBound best{~std::uint64_t{0}, 0};
   double least = -1;
-  // What a pass of layers opens with where weights come for every pass: they come in front of it.
-  Picoseconds opening = 0;
-  if (parts.lead) {
-    opening = std::max<Picoseconds>(0, parts.zero_3.gather - parts.lead->forward) +
-              std::max<Picoseconds>(0, parts.zero_3.gather - parts.lead->backward);
-  }
   const auto consider = [&](const FamilyPipeline& with, Keeping keeping) {
     if (only && keeping != *only) return;
     const LayerState& state = keeping == Keeping::plain    ? parts.plain
                               : keeping == Keeping::zero_2 ? parts.zero_2
                                                            : parts.zero_3;
-    double lane = keeping == Keeping::plain ? 0 : m * static_cast<double>(parts.reduce);
+    double lane = 0;
+    if (keeping != Keeping::plain) {
+      // Nothing is reduced before the first backward pass.
+      const double follow = std::max(0.0, with.ahead - with.stages);  // others may begin ahead of their messages
+      const double before = follow * static_cast<double>(span.layer_forward) +
+                            (with.ahead - follow) * static_cast<double>(parts.busy_forward);
+      lane = before + m * static_cast<double>(parts.reduce);
+    }
     if (keeping == Keeping::zero_3_anew) lane = std::max(lane, 2 * m * most * static_cast<double>(state.gather));
     const double weights =
         keeping == Keeping::zero_3_kept && with.keeps_all ? with.layers * static_cast<double>(state.weights) : 0;
@@ -280,7 +328,10 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
     const double recomputed =
         plan.recompute_layers && shortage > 0 && saved > 0 ? std::ceil(shortage / saved * (1.0 - 1e-12)) : 0.0;
     const bool two_way = rules_of(with.schedule).placement == StagePlacement::two_way;
-    const double on_compute = std::max({passes * layer, shared, two_way ? 0.0 : fullest});
+    // Of a stage's first passes a part may run before their messages arrive.
+    const auto early = static_cast<double>(parts.between);
+    const double on_compute = std::max(passes * layer - std::min(with.stages * p, layers_of_model) * early,
+                                       std::max(shared, two_way ? 0.0 : fullest) - with.stages * early);
     const double each = two_way ? m / 2 : m;  // microbatches of a stage
     double away = 0, delay = 0;
     if (copies) {
@@ -296,14 +347,30 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
       delay = std::max(0.0, each - 1) *
               ((away - 1) * static_cast<double>(parts.delay) + static_cast<double>(parts.delay_at_head));
     }
-    // Of every rank's chunks one at most is the first or the last of all, which begin otherwise.
-    if (keeping == Keeping::zero_3_anew) {
-      delay = std::max(delay, std::max(0.0, each - 1) * (with.stages - 1.0) * static_cast<double>(opening));
+    double gathered = 0;
+    if (keeping == Keeping::zero_3_anew && parts.lead) {
+      const auto stages = static_cast<double>(with.stages);
+      gathered = each * waits_for({state.gather, static_cast<double>(with.layers), stages, stages, *parts.lead},
+                                  parts.longest);
+    } else if (state.away > 0 && keeping != Keeping::zero_3_kept) {
+      // What does not fit of the weights comes for every pass.
+      const double room = static_cast<double>(capacity) - with.layers * static_cast<double>(state.bytes) -
+                          with.kept * static_cast<double>(least_kept);
+      const double stay = std::floor(std::max(0.0, room) / static_cast<double>(state.away) * (1.0 + 1e-12));
+      if (stay < with.layers) {
+        const auto stages = static_cast<double>(with.stages);
+        const double layers = std::max(with.layers - stay, stages);
+        lane = std::max(lane, 2 * each * layers * static_cast<double>(parts.come));
+        if (parts.lead) {
+          gathered = each * waits_for({parts.come, layers, stages, stages - stay, parts.compute}, parts.longest);
+        }
+      }
     }
-    double step = std::max(on_compute + delay - most * static_cast<double>(parts.between), lane);
+    delay = std::max(delay, gathered);
+    double step = std::max(on_compute + delay, lane);
     if (recomputed > 0) {
-      const double work = each * (with.layers * layer + recomputed * static_cast<double>(parts.again));
-      step = std::max(step, work - most * static_cast<double>(parts.between_again));
+      const double work = each * (with.layers * layer + recomputed * static_cast<double>(parts.again)) + gathered;
+      step = std::max(step, work - with.stages * static_cast<double>(parts.between_again));
     }
     if (copies) step = std::max(step, each * away * static_cast<double>(parts.copy));
     least = least < 0 ? step : std::min(least, step);
@@ -334,6 +401,8 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
       FamilyPipeline& known = at->second;
       bool first = true;
       known.keeps_all = true;
+      const std::uint64_t most = (mesh_->model.layers + map.ranks - 1) / map.ranks;
+      known.ahead = std::numeric_limits<double>::max();
       for (const std::vector<std::uint32_t>& split : *with.splits) {
         // Where backward is whole a microbatch takes a pass of all layers.
         double passes = whole ? static_cast<double>(mesh_->model.layers) : 0, entered = passes, kept = 0;
@@ -356,6 +425,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
           passes = std::max(passes, each * layers + (whole ? entry : 0.0));
           entered = std::max(entered, each * layers + forward_share * entry);
           kept = std::max(kept, held);
+          if (layers >= most) known.ahead = std::min(known.ahead, held);
           fewest = std::min(fewest, layers);
           if (!map.two_way()) entry += split[r];
         }
@@ -371,6 +441,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
     with.passes = at->second.passes;
     with.entered = at->second.entered;
     with.kept = at->second.kept;
+    with.ahead = at->second.ahead;
     with.layers = at->second.layers;
     with.in_flight = at->second.in_flight;
     with.keeps_all = at->second.keeps_all;
@@ -387,6 +458,7 @@ FamilyBound FamilyBounds::any_block(const Plan& plan, std::uint32_t plain_zero,
   const BlockFacts known = least_facts_of(plan, LayerCase::plain);
   parts.span = known.products;
   parts.all_layers = known.all_products;
+  parts.busy_forward = known.products.layer_forward;
   return family(plan, parts, pipelines, capacity);
 }
 
@@ -415,6 +487,7 @@ FamilyBound FamilyBounds::without_recompute(const Plan& plan, std::uint32_t plai
       parts.span.head_backward = 0;
       parts.span.embedding_backward = 0;
       parts.between = times.between;
+      parts.busy_forward = times.busy_forward;
       const FamilyBound bound = family(on, parts, with, capacity);
       if (bound.peak > capacity || bound.step > enough) return bound;
     }
@@ -423,6 +496,7 @@ FamilyBound FamilyBounds::without_recompute(const Plan& plan, std::uint32_t plai
     parts.span = times.span;
     parts.all_layers = times.all_layers;
     parts.between = times.between;
+    parts.busy_forward = times.busy_forward;
     return family(on, parts, with, capacity);
   });
 }
@@ -520,25 +594,34 @@ FamilyBound FamilyBounds::any_order_of_kind(const Plan& plan, std::uint32_t plai
   parts.span = known.span;
   parts.all_layers = known.all_layers;
   parts.between = known.between;
+  parts.busy_forward = known.busy.layer_forward;
   parts.kept = known.kept;
   parts.lead = known.lead;
+  parts.compute = known.compute;
+  parts.longest = known.longest;
   if (!plan.offload_activations) {
     if (!best_place_) enter(plan);  // copies take as long on any mesh
     add_offloaded(parts, known);
   }
   if (plan.recompute_layers) {
     const BlockFacts again = least_facts_of(plan, LayerCase::recomputed);
+    parts.between = std::max(parts.between, between(plan, LayerCase::plain, LayerCase::recomputed));
+    if (mesh_->dense_layers() > 0) {
+      parts.between = std::max(parts.between, between(plan, LayerCase::dense, LayerCase::recomputed_dense));
+    }
     add_recomputed(parts, plan, again.span, again.between);
     parts.lead = longer(known.lead, again.lead);
+    parts.compute = longer(known.compute, again.compute);
+    parts.longest = longer(known.longest, again.longest);
   }
   return family(plan, parts, pipelines, capacity);
 }
 
-FamilyBounds::Parts FamilyBounds::parts_on_mesh(const Plan& plan, std::uint32_t plain_zero,
-                                                std::span<const FamilyPipeline> pipelines) {
+const FamilyBounds::Parts& FamilyBounds::parts_on_mesh(const Plan& plan, std::uint32_t plain_zero,
+                                                       std::span<const FamilyPipeline> pipelines, bool own_shards) {
   // A mesh is looked at for all schedules, then for each, then for each with all states on the device.
-  if (plan.collective_algorithm) return new_parts_on_mesh(plan, plain_zero, pipelines);
-  if (last_mesh_ != plan.mesh || last_placement_ != plan.placement || last_bucket_ != plan.gradient_bucket) {
+  if (plan.collective_algorithm || last_mesh_ != plan.mesh || last_placement_ != plan.placement ||
+      last_bucket_ != plan.gradient_bucket) {
     on_mesh_.clear();
     last_mesh_ = plan.mesh;
     last_placement_ = plan.placement;
@@ -551,10 +634,13 @@ FamilyBounds::Parts FamilyBounds::parts_on_mesh(const Plan& plan, std::uint32_t 
                      plan.tensor,
                      plain_zero,
                      {plan.recompute_layers.has_value(), !plan.offload_states, !plan.offload_parameters,
-                      !plan.offload_activations, shards}};
+                      !plan.offload_activations, shards, own_shards}};
   const auto known = std::find_if(on_mesh_.begin(), on_mesh_.end(), [&](const auto& k) { return k.first == key; });
   if (known != on_mesh_.end()) return known->second;
-  return on_mesh_.emplace_back(key, new_parts_on_mesh(plan, plain_zero, pipelines)).second;
+  Parts parts =
+      own_shards ? parts_on_mesh(plan, plain_zero, pipelines) : new_parts_on_mesh(plan, plain_zero, pipelines);
+  if (own_shards) price_shards(parts, plan);
+  return on_mesh_.emplace_back(key, std::move(parts)).second;
 }
 
 FamilyBounds::Parts FamilyBounds::new_parts_on_mesh(const Plan& plan, std::uint32_t plain_zero,
@@ -587,10 +673,14 @@ FamilyBounds::Parts FamilyBounds::new_parts_on_mesh(const Plan& plan, std::uint3
     parts.between = std::max(parts.between, between(LayerCase::dense, LayerCase::recomputed_dense));
     between_again = std::max(between_again, between(LayerCase::recomputed_dense, LayerCase::recomputed_dense));
   }
+  parts.busy_forward = facts.busy.layer_forward;
   parts.kept = facts.kept;
   parts.lead = lead_of(costs.plain_blocks(), costs.plain_times().span, costs.plain_times().behind);
   for (std::size_t c = 0; c < costs.times.size(); ++c) {
-    parts.lead = longer(*parts.lead, lead_of(*costs.blocks[c], costs.times[c]->span, costs.times[c]->behind));
+    const PerBlock<Picoseconds>& layer = costs.times[c]->span;
+    parts.lead = longer(*parts.lead, lead_of(*costs.blocks[c], layer, costs.times[c]->behind));
+    parts.compute = longer(parts.compute, compute_lead_of(layer, costs.times[c]->behind));
+    parts.longest = longer(parts.longest, {layer.layer_forward, layer.layer_backward});
   }
   if (!plan.offload_activations) add_offloaded(parts, facts);
   if (plan.recompute_layers) add_recomputed(parts, plan, again, between_again);
@@ -651,12 +741,26 @@ FamilyBound FamilyBounds::any_schedule(const Plan& plan, std::uint32_t plain_zer
   });
 }
 
+void FamilyBounds::price_shards(Parts& parts, const Plan& plan) {
+  if (mesh_->model.mixture) return;
+  Plan sharded = plan;
+  sharded.zero_stage = 3;
+  enter(plan);
+  parts.zero_3.gather = mesh_->states_of(sharded).layer().gather_weights;
+  if (parts.come > 0) set_come(parts, plan, parts.zero_3.gather);
+  const std::uint64_t p = plan.mesh.size(Axis::pipeline);
+  const std::uint64_t bytes = (mesh_->model.layers + p - 1) / p * parts.zero_2.gradients;
+  parts.reduce = std::max(parts.reduce, picoseconds(mesh_->costs().collective(Collective::Kind::reduce_scatter,
+                                                                              Bytes::of(static_cast<double>(bytes)),
+                                                                              Group{shard_axes_of(plan)})));
+}
+
 std::array<FamilyBound, keepings> FamilyBounds::each_keeping(const Plan& plan, std::uint32_t plain_zero,
                                                              const FamilyPipeline& with, std::uint64_t capacity) {
   Plan on = plan;
   on.schedule = with.schedule;
   on.chunks = with.chunks;
-  const Parts parts = parts_on_mesh(on, plain_zero, {&with, 1});
+  const Parts& parts = parts_on_mesh(on, plain_zero, {&with, 1}, with.shards);
   std::array<FamilyBound, keepings> bounds;
   for (std::size_t k = 0; k < keepings; ++k) {
     bounds[k] = family(on, parts, {&with, 1}, capacity, static_cast<Keeping>(k));

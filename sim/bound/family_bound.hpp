@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -43,6 +44,7 @@ struct FamilyPipeline {
   double passes = 0;         ///< entry, own work and drain of the rank that ends last, in passes of a layer
   double entered = 0;        ///< without drain, where a forward pass is nearly a quarter of both or more
   double kept = 0;           ///< layers' activations on the fullest rank
+  double ahead = 0;          ///< layers' forward passes before the first backward pass of a rank with the most layers
   std::uint32_t layers = 0;  ///< on the rank with the fewest
   double in_flight = 0;      ///< most microbatches that a rank keeps of one layer
   bool keeps_all = false;    ///< before a rank's first backward pass all its chunks have run a forward pass
@@ -85,17 +87,19 @@ class FamilyBounds {
     Picoseconds forward = 0, backward = 0;
   };
   static Lead lead_of(const BlockCosts&, const PerBlock<Picoseconds>& span, const BlockCosts::Behind&);
+  static Lead compute_lead_of(const PerBlock<Picoseconds>& span, const BlockCosts::Behind&);
   static Lead longer(const Lead&, const Lead&);
   /// Of blocks once they are lowered.
   struct BlockFacts {
     PerBlock<Picoseconds> span;       ///< with every collective at its best place
     PerBlock<Picoseconds> products;   ///< matrix products alone
     PerBlock<Picoseconds> busy;       ///< kernels alone
-    Picoseconds between = 0;          ///< of a layer, at most
+    PerBlock<Picoseconds> arrival;    ///< of a layer: from the arrival of a message on
+    Picoseconds between = 0;          ///< of a layer, what may run before that
     std::uint64_t kept = 0;           ///< by a layer's forward pass
     std::uint64_t copied = 0;         ///< of it what may wait in host memory
     Picoseconds behind_backward = 0;  ///< BlockCosts::Behind::compute_backward
-    Lead lead;
+    Lead lead, compute, longest;
     Picoseconds all_layers = 0;    ///< spans of all layers of the model, both ways
     Picoseconds all_products = 0;  ///< matrix products alone
   };
@@ -110,6 +114,7 @@ class FamilyBounds {
     PerBlock<Picoseconds> span;  ///< of layers that take the least
     Picoseconds all_layers = 0;
     Picoseconds between = 0;
+    Picoseconds busy_forward = 0;  ///< kernels alone, at least
   };
   LayerTimes times_without(const Plan&, Free);
   LayerTimes relaxed(const Plan&, LayerCase, Free);
@@ -119,6 +124,7 @@ class FamilyBounds {
     std::uint64_t weights = 0;    ///< whole ones, of the layer with the fewest
     std::uint64_t gradients = 0;  ///< likewise; 0 where they are reduced over several sets of ranks
     Picoseconds gather = 0;       ///< of a layer's weights, at its best place
+    std::uint64_t away = 0;       ///< of the layer with the fewest: weights, where they may live in host memory
   };
   /// What the threads of a search share.
   struct Facts {
@@ -133,6 +139,9 @@ class FamilyBounds {
 
   void enter(const Plan&);
   BlockFacts facts_of(const Plan&, LayerCase = LayerCase::plain);
+  /// What may run before messages arrive of layers whose passes take as long as those of one case and begin as of
+  /// another.
+  Picoseconds between(const Plan&, LayerCase, LayerCase begins);
   /// What layers of both kinds have at least: `which` and, where dense layers lie below mixtures, its dense
   /// counterpart.
   BlockFacts least_facts_of(const Plan&, LayerCase which);
@@ -142,10 +151,14 @@ class FamilyBounds {
   struct Parts {
     LayerState plain, zero_2, zero_3;  ///< of sharded ones where any pipeline goes with them
     Picoseconds reduce = 0;            ///< of a microbatch's gradients on the fullest rank, at least
+    Picoseconds come = 0;              ///< for a pass, a layer's weights that live in host memory
     std::optional<Lead> lead;          ///< where layers are known
+    Lead compute;                      ///< then also: what may run before anything computes
+    Lead longest;                      ///< then also: whole passes of the layers that take the longest
     PerBlock<Picoseconds> span;        ///< of layers: of those that take the least
     Picoseconds all_layers = 0;        ///< a microbatch through all layers of the model, both ways
     Picoseconds between = 0;
+    Picoseconds busy_forward = 0;  ///< of a layer, kernels alone, where they are known
     std::uint64_t kept = 0;
     /// Where any number of layers may be recomputed: what a layer then keeps, and how much longer its passes take.
     std::uint64_t kept_recomputed = 0;
@@ -164,14 +177,16 @@ class FamilyBounds {
   void add_recomputed(Parts&, const Plan&, const PerBlock<Picoseconds>& span, Picoseconds between);
   Parts parts_of(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);
   /// On the plan's mesh; remembered for the last one.
-  Parts parts_on_mesh(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);
+  const Parts& parts_on_mesh(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>,
+                             bool own_shards = false);
   Parts new_parts_on_mesh(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);
   /// What they depend on besides mesh, placement and bucket.
   struct PartsKey {
     BlockKey block, recomputed;
     TensorAlgorithm tensor = TensorAlgorithm::one_d;
     std::uint32_t plain_zero = 0;
-    std::array<bool, 5> open{};  ///< what is to be counted, or offloaded as needed; whether any pipeline shards
+    /// What is to be counted, or offloaded as needed; whether any pipeline shards, and those shards lie as the mesh's.
+    std::array<bool, 6> open{};
     friend bool operator==(const PartsKey&, const PartsKey&) = default;
   };
   /// Of plans that keep weights and gradients in any way, or in that one.
@@ -179,6 +194,21 @@ class FamilyBounds {
                      std::optional<Keeping> = std::nullopt);
   /// Of gradients of so many bytes, at their best place.
   Picoseconds reduction(std::uint64_t bytes, std::uint64_t members);
+  /// What layers' gathers, and reductions of a microbatch's gradients, take on the plan's mesh instead of at their best
+  /// place.
+  void price_shards(Parts&, const Plan&);
+  /// Layers of a rank whose weights come for each pass.
+  struct Coming {
+    Picoseconds each = 0;  ///< for one layer's weights
+    double layers = 0;     ///< at least one of every stage
+    double stages = 1;     ///< of the rank
+    double opened = 0;     ///< those that a forward pass opens with, as all backward passes do
+    Lead lead;
+  };
+  /// What a microbatch's passes over the rank's stages take longer by them than its layers, at least.
+  static double waits_for(const Coming&, const Lead& longest);
+  /// Weights come up whole, or in parts that are gathered.
+  void set_come(Parts&, const Plan&, Picoseconds gather);
   /// The same plan with a whole backward pass.
   static Plan with_whole_backward(Plan);
   /// As any_recompute, where that takes no time.
@@ -191,7 +221,7 @@ class FamilyBounds {
   FamilyBound least_of_kinds(const Plan&, const std::vector<FamilyPipeline>&, std::uint64_t capacity, Bound&& bound);
 
   MeshCosts* mesh_;
-  std::vector<std::pair<PartsKey, Parts>> on_mesh_;
+  std::deque<std::pair<PartsKey, Parts>> on_mesh_;
   Mesh last_mesh_;
   std::vector<std::uint32_t> last_placement_;
   std::optional<Bytes> last_bucket_;
