@@ -26,6 +26,41 @@ Picoseconds backward_of(const BucketCosts& bucket, const StageShare& chunk, std:
          (bucket.head ? span.head_backward : 0) + (bucket.embedding ? span.embedding_backward : 0);
 }
 
+/// The host's updates, module by module: gradients go down, what waits on the disk is read, the host updates, that is
+/// written, weights come up, each in the order of modules.
+///
+///   updated = max(down, updated before + read) + update
+///
+/// What a module reads waits for the update before it, but for the first, which may be read beside the passes.
+class HostChain {
+ public:
+  explicit HostChain(const Plan& plan)
+      : states_on_disk_(plan.states_tier == OffloadTier::disk),
+        weights_on_disk_(plan.parameters_tier == OffloadTier::disk) {}
+
+  void add(const HostUpdate& module, bool comes_up, bool lives_there) {
+    const bool weights = weights_on_disk_ && lives_there;
+    const Picoseconds read = (states_on_disk_ ? module.read_states : 0) + (weights ? module.read_weights : 0);
+    const Picoseconds write = (states_on_disk_ ? module.write_states : 0) + (weights ? module.write_weights : 0);
+    down_ += module.down;
+    updated_ = std::max(down_, first_ ? 0 : updated_ + read) + module.update;
+    written_ = std::max(written_, updated_) + write;
+    if (comes_up) up_ = std::max(up_, updated_) + module.up;
+    all_ += module.down + read + module.update + write + (comes_up ? module.up : 0);
+    first_ = false;
+  }
+  /// When what has come up is there.
+  [[nodiscard]] Picoseconds up() const { return up_; }
+  [[nodiscard]] Picoseconds end() const { return std::max({updated_, written_, up_}); }
+  /// One op after the other.
+  [[nodiscard]] Picoseconds all() const { return all_; }
+
+ private:
+  bool states_on_disk_, weights_on_disk_;
+  bool first_ = true;
+  Picoseconds down_ = 0, updated_ = 0, written_ = 0, up_ = 0, all_ = 0;
+};
+
 }  // namespace
 
 Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, const LayerCosts& costs,
@@ -133,17 +168,10 @@ Picoseconds update_time(const Plan& plan, const ChunkBuckets& chunks, StateCosts
   const HostUpdates* host = offloads ? &state.host_updates(costs) : nullptr;
   const bool ends_away = *plan.offload_states == 8;
   Picoseconds compute = 0, gather = 0;
-  // Gradients go down, the host updates, weights come up: each of them in the order of modules.
-  Picoseconds down = 0, updated = 0, up = 0, all_host = 0;
-  const auto on_host = [&](const HostUpdate& module, bool comes_up) {
-    down += module.down;
-    updated = std::max(updated, down) + module.update;
-    if (comes_up) up = std::max(up, updated) + module.up;
-    all_host += module.down + module.update + (comes_up ? module.up : 0);
-  };
+  HostChain on_host(plan);
   const auto end = [&](const ModuleState& module, const HostUpdate HostUpdates::*there) {
     if (ends_away) {
-      on_host(host->*there, true);
+      on_host.add(host->*there, true, false);
     } else {
       compute += module.update;
     }
@@ -160,17 +188,17 @@ Picoseconds update_time(const Plan& plan, const ChunkBuckets& chunks, StateCosts
       compute += over_cases(here, [&](std::size_t c) { return state.layer(static_cast<LayerCase>(c)).update; });
       if (b->embedding) end(state.embedding(), &HostUpdates::embedding);
       for (std::uint32_t l = std::max(low, on_device); l < above; ++l) {
-        on_host(chunk->share->is_dense(l) ? host->dense_layer : host->layer, l < with_weights);
+        on_host.add(chunk->share->is_dense(l) ? host->dense_layer : host->layer, l < with_weights, l >= with_weights);
       }
       if (b->head) end(state.head(), &HostUpdates::head);
       const bool some_away = b->layers > 0 && above > with_weights;  // those are gathered before each use
       low = above;
       if (b->gather == 0 || some_away) continue;
-      gather = std::max({gather, compute, up}) + b->gather;
+      gather = std::max({gather, compute, on_host.up()}) + b->gather;
       if (!concurrent_lanes) compute += b->gather;
     }
   }
-  return concurrent_lanes ? std::max({compute, gather, updated, up}) : compute + all_host;
+  return concurrent_lanes ? std::max({compute, gather, on_host.end()}) : compute + on_host.all();
 }
 
 Picoseconds least_update_time(const Plan& plan, const ChunkBuckets& chunks, StateCosts& state, const CostModel& costs) {
@@ -182,23 +210,19 @@ Picoseconds least_update_time(const Plan& plan, const ChunkBuckets& chunks, Stat
   if (weights_away) gather = 0;
   if (*plan.offload_states == 0) return gather;
   const HostUpdates& host = state.host_updates(costs);
-  Picoseconds down = 0, updated = 0, up = 0;
-  const auto on_host = [&](const HostUpdate& module) {
-    down += module.down;
-    updated = std::max(updated, down) + module.update;
-    if (!weights_away) up = std::max(up, updated) + module.up;
-  };
+  HostChain on_host(plan);
   const bool ends_away = *plan.offload_states == 8;
   for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
     const StageShare& share = *chunk->share;
     const std::uint32_t layers = share.count();
-    if (share.first && ends_away) on_host(host.embedding);
+    const std::uint32_t with_weights = layers - offloaded_layers(layers, *plan.offload_parameters);
+    if (share.first && ends_away) on_host.add(host.embedding, !weights_away, false);
     for (std::uint32_t l = layers - offloaded_layers(layers, *plan.offload_states); l < layers; ++l) {
-      on_host(share.is_dense(l) ? host.dense_layer : host.layer);
+      on_host.add(share.is_dense(l) ? host.dense_layer : host.layer, !weights_away, l >= with_weights);
     }
-    if (share.last && ends_away) on_host(host.head);
+    if (share.last && ends_away) on_host.add(host.head, !weights_away, false);
   }
-  return std::max({gather, updated, up});
+  return std::max(gather, on_host.end());
 }
 
 }  // namespace orrery

@@ -42,7 +42,8 @@ struct Bounder::State {
   SharedStages shared;
   std::shared_ptr<KnownOrders> orders = std::make_shared<KnownOrders>();
   KnownWalks walks;
-  std::vector<PassMemory> memory;  ///< of a rank's chunks
+  std::vector<PassMemory> memory;       ///< of a rank's chunks
+  std::vector<std::uint64_t> in_hosts;  ///< held by those of pipeline ranks
   static constexpr std::size_t most_shares = 16;
   std::vector<std::pair<StageShare, PassMemory>> known_shares;
   explicit State(MeshCosts of) : mesh(std::move(of)), families(mesh) {}
@@ -190,6 +191,12 @@ std::vector<std::uint64_t> Bounder::stage_peaks(const Plan& plan) {
 std::uint64_t Bounder::peak_memory(const Plan& plan) {
   const StateCosts& state = state_->enter(plan);
   return state_->shared.peak(plan, state);
+}
+
+std::uint64_t Bounder::host_memory(const Plan& plan, HostHeld what) {
+  StateCosts& state = state_->enter(plan);
+  held_by_hosts(state_->in_hosts, what, plan, state_->shared, state, state_->mesh.costs());
+  return fullest_node(state_->in_hosts, plan, state_->mesh.cluster.devices_per_node);
 }
 
 Picoseconds Bounder::step_time(const Plan& plan) {

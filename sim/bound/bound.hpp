@@ -11,6 +11,7 @@
 #include "core/spec/cluster_spec.hpp"
 #include "sim/bound/coverage.hpp"
 #include "sim/bound/family_bound.hpp"
+#include "sim/bound/host_memory.hpp"
 #include "sim/cost/cost_model.hpp"
 
 namespace orrery {
@@ -57,6 +58,9 @@ class Bounder {
   [[nodiscard]] std::vector<std::uint64_t> stage_peaks(const Plan&);
   /// The largest of them.
   [[nodiscard]] std::uint64_t peak_memory(const Plan&);
+  /// At least so much the ranks of the fullest node keep in its host, on the tiers that the plan has
+  /// (host_memory.hpp); or of all plans like it with more eighths of what it offloads.
+  [[nodiscard]] std::uint64_t host_memory(const Plan&, HostHeld = HostHeld::plan);
   /// At most the step time of estimate().
   [[nodiscard]] Picoseconds step_time(const Plan&);
   /// The same without the update, its gathers and copies: for plans that differ in where states and parameters live.

@@ -31,16 +31,16 @@ Layers longest(const StageShare& share, const LayerCosts& costs, bool sharded) {
 
 }  // namespace
 
-CopyTimes activation_copies(const Plan& plan, const LayerCosts& of, const CostModel& costs) {
+CopyTimes activation_copies(const Plan& plan, const LayerCosts& of, const CostModel& costs, Tier near, Tier far) {
   const auto way = [&](LayerCase c, Tier from, Tier to) {
     return picoseconds(Bytes::of(static_cast<double>(of.blocks[index(c)]->copied_bytes())) / costs.tier_rate(from, to));
   };
   CopyTimes copies;
-  copies.down = way(LayerCase::plain, Tier::device, Tier::host);
-  copies.up = way(LayerCase::plain, Tier::host, Tier::device);
+  copies.down = way(LayerCase::plain, near, far);
+  copies.up = way(LayerCase::plain, far, near);
   if (plan.recompute_layers) {
-    copies.down_again = way(LayerCase::recomputed, Tier::device, Tier::host);
-    copies.up_again = way(LayerCase::recomputed, Tier::host, Tier::device);
+    copies.down_again = way(LayerCase::recomputed, near, far);
+    copies.up_again = way(LayerCase::recomputed, far, near);
   }
   return copies;
 }

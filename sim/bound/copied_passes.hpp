@@ -17,8 +17,9 @@ struct CopyTimes {
   Picoseconds down_again = 0, up_again = 0;  ///< of the activations of a recomputed layer, where a stage has others too
   friend bool operator==(const CopyTimes&, const CopyTimes&) = default;
 };
-/// Of a layer's activations alone.
-[[nodiscard]] CopyTimes activation_copies(const Plan&, const LayerCosts&, const CostModel&);
+/// Of a layer's activations alone, between two tiers.
+[[nodiscard]] CopyTimes activation_copies(const Plan&, const LayerCosts&, const CostModel&, Tier near = Tier::device,
+                                          Tier far = Tier::host);
 /// Of the lowest `layers` of a stage: the sum of `plain`, or `again` of a recomputed one.
 [[nodiscard]] Picoseconds sum_of_lowest(const StageShare&, std::uint32_t layers, Picoseconds plain, Picoseconds again);
 

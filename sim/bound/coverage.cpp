@@ -51,11 +51,9 @@ bool bound_covers(const Plan& plan) {
   // Reductions behind each part of a split pass, or of both pipes.
   const bool cuts = plan.zero_stage >= 2 && !shard_axes_of(plan).empty();
   if (cuts && (splits_backward(plan) || stage_map(plan).two_way())) return false;
-  const bool on_disk = plan.states_tier == OffloadTier::disk || plan.parameters_tier == OffloadTier::disk ||
-                       plan.activations_tier == OffloadTier::disk;
   const bool rings = plan.inner_ring != 0 || plan.context == ContextAlgorithm::ring_self_attention;
   const bool copies = plan.offload_activations > 0U;
-  return !on_disk && !(copies && rings) && plan.parameter_chunk == Plan{}.parameter_chunk;
+  return !(copies && rings) && plan.parameter_chunk == Plan{}.parameter_chunk;
 }
 
 }  // namespace orrery

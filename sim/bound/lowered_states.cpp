@@ -34,6 +34,7 @@ void add(LoweredStates::OfModule& sum, const LoweredStates::OfModule& other) {
 Plan without_counts(Plan plan) {
   plan.recompute_layers.reset();
   plan.offload_states = plan.offload_parameters = plan.offload_activations = 0;
+  plan.states_tier = plan.parameters_tier = plan.activations_tier = OffloadTier::host;
   return plan;
 }
 
@@ -178,6 +179,20 @@ const LoweredStates::HostModules& LoweredStates::host_updates(const CostModel& c
         (copy->to == Tier::device ? out.update.up : out.update.down) += picoseconds(costs.copy(s.program, block, op));
       }
     }
+    for (const Buffer& b : s.program.buffers) {
+      if (b.parameters != of.table || b.tier != Tier::host) continue;
+      (b.role == Role::weight                             ? out.update.weight_bytes
+       : b.role == Role::master || b.role == Role::moment ? out.update.state_bytes
+                                                          : out.update.gradient_bytes) += bytes_of(b);
+    }
+    if (has_scaled_moments(workload_)) out.update.state_bytes += bytes_of(s.program[of.host.scales]);
+    const auto moving = [&](std::uint64_t bytes, Tier from, Tier to) {
+      return picoseconds(Bytes::of(static_cast<double>(bytes)) / costs.tier_rate(from, to));
+    };
+    out.update.read_states = moving(out.update.state_bytes, Tier::disk, Tier::host);
+    out.update.write_states = moving(out.update.state_bytes, Tier::host, Tier::disk);
+    out.update.read_weights = moving(out.update.weight_bytes, Tier::disk, Tier::host);
+    out.update.write_weights = moving(out.update.weight_bytes, Tier::host, Tier::disk);
     if (s.shard_states) {
       for (const StateCollective& c : gathers_of(s, of)) out.gather.push_back(known(c));
     }

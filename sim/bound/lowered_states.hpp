@@ -36,6 +36,10 @@ struct HostUpdate {
   Picoseconds update = 0;  ///< by the host
   Picoseconds up = 0;      ///< weights to the device: behind the update, or before each use where they live there too
   Picoseconds gather = 0;  ///< of weights that come up in parts, before each use
+  Picoseconds read_states = 0, write_states = 0;  ///< of masters and moments that wait on a disk, its latency left out
+  Picoseconds read_weights = 0, write_weights = 0;  ///< of weights that live there
+  std::uint64_t state_bytes = 0, weight_bytes = 0;  ///< in host memory or on the disk
+  std::uint64_t gradient_bytes = 0;                 ///< in host memory during the update
 };
 
 /// A collective that states need; what it takes follows from how its axes lie on the devices.

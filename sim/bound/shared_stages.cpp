@@ -152,22 +152,40 @@ Picoseconds SharedStages::busiest_lane(const Run& run, const Plan& plan, const M
 
 Picoseconds SharedStages::busiest_copies(const Run& run, const Plan& plan, const MeshCosts& mesh,
                                          StateCosts& state) const {
-  Picoseconds down = 0, up = 0, gathers = 0;
+  Picoseconds down = 0, up = 0, gathers = 0, read = 0, written = 0;
+  const CostModel& costs = mesh.costs();
+  const bool acts_on_disk = plan.activations_tier == OffloadTier::disk;
+  const bool weights_on_disk = plan.parameters_tier == OffloadTier::disk;
   const auto m = static_cast<Picoseconds>(microbatches_) / map_.pipes();
   for (std::uint32_t c = 0; c < map_.chunks; ++c) {
     const std::uint32_t layers = share(run.begin, c).count();
     if (const std::uint32_t away = offloaded_layers(layers, *plan.offload_activations); away > 0) {
-      const CopyTimes copies = activation_copies(plan, layers_, mesh.costs());
+      const CopyTimes copies = activation_copies(plan, layers_, costs);
       down += m * sum_of_lowest(share(run.begin, c), away, copies.down, copies.down_again);
       up += m * sum_of_lowest(share(run.begin, c), away, copies.up, copies.up_again);
+      if (acts_on_disk) {
+        const CopyTimes there = activation_copies(plan, layers_, costs, Tier::host, Tier::disk);
+        written += m * sum_of_lowest(share(run.begin, c), away, there.down, there.down_again);
+        read += m * sum_of_lowest(share(run.begin, c), away, there.up, there.up_again);
+      }
     }
     if (const auto away = static_cast<Picoseconds>(offloaded_layers(layers, *plan.offload_parameters)); away > 0) {
-      const HostUpdate& layer = state.host_updates(mesh.costs()).layer;
+      const HostUpdate& layer = state.host_updates(costs).layer;
       up += 2 * m * away * layer.up;
       gathers += 2 * m * away * layer.gather;
+      if (weights_on_disk) {
+        read += (2 * m + 1) * away * layer.read_weights;
+        written += away * layer.write_weights;
+      }
+    }
+    const auto states = static_cast<Picoseconds>(offloaded_layers(layers, *plan.offload_states));
+    if (states > 0 && plan.states_tier == OffloadTier::disk) {
+      const HostUpdates& host = state.host_updates(costs);
+      read += states * host.layer.read_states;
+      written += states * host.layer.write_states;
     }
   }
-  return std::max({down, up, gathers});
+  return std::max({down, up, gathers, read, written});
 }
 
 bool SharedStages::host_is_slower(const Plan& plan, StateCosts& state, const CostModel& costs) const {
@@ -267,7 +285,7 @@ Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const
                                    : 0;
     if (concurrent) {
       by_lane = std::max({by_lane, plain ? plain_lanes_[i] : busiest_lane(run, plan, mesh, state),
-                          updates ? busiest_copies(run, plan, mesh, state) : 0});
+                          updates || counts == Counts::more_offloaded ? busiest_copies(run, plan, mesh, state) : 0});
     }
     if (state.factor()) {
       reduced = std::max(reduced, ready + norm);
