@@ -36,8 +36,9 @@ void write_certificate(SearchResult& result, const CertificateInput& input) {
   } else if (result.plans.empty()) {
     text = fmt::format(
         "None of the {} plans of the space fits: each needs more than the {:.1f} GiB of a device on "
-        "some stage, by a lower bound on its peak or by its Program.",
-        result.space, input.capacity.in(gibibyte));
+        "some stage{}, by a lower bound on its peak or by its Program.",
+        result.space, input.capacity.in(gibibyte),
+        input.host ? fmt::format(", or more than the {:.1f} GiB of a host", input.host->in(gibibyte)) : "");
   } else {
     text = fmt::format(
         "The least {} over all {} plans of the space is proven.  {} do not fit in memory (by a lower bound "

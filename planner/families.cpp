@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "planner/fewest_offloaded.hpp"
+#include "planner/nearest_tiers.hpp"
 #include "planner/outdone.hpp"
 
 namespace orrery {
@@ -32,12 +34,13 @@ namespace {
 
 class Expander {
  public:
-  Expander(const Family& family, const Space& space, std::uint64_t capacity, Objective objective, const Rating& worst,
+  Expander(const Family& family, const Space& space, const Room& room, Objective objective, const Rating& worst,
            Bounder& bounder, MeshOrders& orders)
       : family_(family),
         space_(space),
         shape_(space.shapes[family.shape]),
-        capacity_(capacity),
+        capacity_(room.device),
+        host_room_(room.host),
         objective_(objective),
         worst_(worst),
         bounder_(bounder),
@@ -68,7 +71,7 @@ class Expander {
   template <class Look>
   void add_and_look(Family part, Family::Level level, Picoseconds step, std::uint64_t peak, Look&& look) {
     if (!within(part, level, step, peak)) return;
-    if (worst_.first == std::numeric_limits<std::int64_t>::max()) {
+    if (!worst_is_known()) {
       out_.inside.push_back(part);
       return;
     }
@@ -76,6 +79,8 @@ class Expander {
     look();
     std::swap(part, family_);
   }
+
+  bool worst_is_known() const { return worst_.first < std::numeric_limits<std::int64_t>::max(); }
 
   /// Gives the part its bounds; false where it is left out with them.
   bool within(Family& part, Family::Level level, Picoseconds step, std::uint64_t peak) {
@@ -489,9 +494,13 @@ class Expander {
     }
     // More recomputed or copied takes no less time: its memory need not be known where this is too slow.
     const bool open = plan_.recompute_layers || *plan_.offload_activations > 0;
-    if (open) least = std::max(least, bounder_.step_time(plan_));
+    if (open && worst_is_known()) least = std::max(least, bounder_.step_time(plan_));
     if (worst_ < rating(objective_, least, family_.peak)) {
       add(part, Family::Level::plan, least, family_.peak);
+      return;
+    }
+    if (no_host_holds(HostHeld::plan)) {
+      ++out_.infeasible;
       return;
     }
     if (!fewest(Bounder::Memory::closed_form)) return;
@@ -500,7 +509,12 @@ class Expander {
       ++out_.infeasible;
       return;
     }
-    const Picoseconds step = std::max(least, bounder_.step_time(plan_));
+    const auto in_host = on_tiers(HostHeld::plan, [&](const Plan& plan) { return bounder_.step_time(plan); });
+    if (!in_host) {
+      ++out_.infeasible;
+      return;
+    }
+    const Picoseconds step = std::max(least, *in_host);
     const bool slow = worst_ < rating(objective_, step, std::max(peak, family_.peak));
     if (!slow && stands_elsewhere()) return;
     // ZeRO 0 and 1 share their passes.
@@ -516,6 +530,19 @@ class Expander {
       plain_->step = std::min(plain_->step, step);
       plain_->peak = std::min(plain_->peak, peak);
     }
+  }
+
+  /// Whether plan_ needs more than its hosts hold, and they have no disks; then it does with more activations there,
+  /// too.
+  bool no_host_holds(HostHeld what) {
+    return !space_.disks && offloads(plan_) && bounder_.host_memory(plan_, what) > host_room_;
+  }
+
+  /// The least of bounds on plan_ wherever its hosts, and disks, may hold what it offloads; none where they cannot.
+  template <class Bound>
+  std::optional<Picoseconds> on_tiers(HostHeld what, Bound&& bound) {
+    if (!offloads(plan_)) return bound(plan_);
+    return least_on_tiers(plan_, bounder_, host_room_, space_.disks, what, bound);
   }
 
   /// Where the choices from `begin` on end that differ in what is offloaded alone, with parameters there or without.
@@ -586,17 +613,31 @@ class Expander {
     const StateChoice& last = shape_.states[part.state + part.count - 1];
     choose(plan_, first);
     choose_fewest(least_fewest);
-    Picoseconds step = std::max(least, bounder_.more_offloaded(plan_));
+    Picoseconds step = worst_is_known() ? std::max(least, bounder_.more_offloaded(plan_)) : least;
     const auto slow = [&] { return worst_ < rating(objective_, step, family_.peak); };
     if (!slow()) {
+      if (no_host_holds(HostHeld::more_offloaded)) {
+        out_.infeasible += part.count;
+        return;
+      }
       choose(plan_, last);
       if (!fits_with_fewest() || least_peak(bounder_.peak_memory(plan_)) > capacity_) {
         out_.infeasible += part.count;
         return;
       }
       choose(plan_, first);
-      step = std::max(step, bounder_.more_offloaded(plan_));
-      if (!slow()) step = std::max(step, bounder_.closer_more_offloaded(plan_));
+      const auto raise = [&](auto&& bound) {
+        const auto in_host = on_tiers(HostHeld::more_offloaded, bound);
+        step = std::max(step, in_host.value_or(step));
+        return in_host.has_value();
+      };
+      if (!raise([&](const Plan& plan) { return bounder_.more_offloaded(plan); })) {
+        out_.infeasible += part.count;
+        return;
+      }
+      if (!slow()) {
+        static_cast<void>(raise([&](const Plan& plan) { return bounder_.closer_more_offloaded(plan); }));
+      }
     }
     add(part, Family::Level::plan, step, family_.peak);
   }
@@ -679,6 +720,15 @@ class Expander {
         if (!fewest(Bounder::Memory::passes)) continue;
         closer = bounder_.closer(plan_, capacity_);
       }
+      if (offloads(plan_)) {
+        const auto in_host =
+            on_tiers(HostHeld::plan, [&](const Plan& plan) { return bounder_.closer(plan, capacity_).step; });
+        if (!in_host) {
+          ++out_.infeasible;
+          continue;
+        }
+        closer.step = std::max(closer.step, *in_host);
+      }
       add(part, Family::Level::candidate, closer.step, closer.peak > capacity_ ? closer.peak : least_peak(closer.peak));
     }
   }
@@ -694,6 +744,7 @@ class Expander {
   const Space& space_;
   const ShapeSpace& shape_;
   const std::uint64_t capacity_;
+  const std::uint64_t host_room_;
   const Objective objective_;
   const Rating worst_;
   Bounder& bounder_;
@@ -709,9 +760,9 @@ class Expander {
 
 }  // namespace
 
-Expansion expand(const Family& family, const Space& space, std::uint64_t capacity, Objective objective,
-                 const Rating& worst, Bounder& bounder, MeshOrders& orders) {
-  return Expander(family, space, capacity, objective, worst, bounder, orders).run();
+Expansion expand(const Family& family, const Space& space, const Room& room, Objective objective, const Rating& worst,
+                 Bounder& bounder, MeshOrders& orders) {
+  return Expander(family, space, room, objective, worst, bounder, orders).run();
 }
 
 std::vector<Family> shape_families(const Space& space) {

@@ -21,6 +21,12 @@ struct Rating {
 
 [[nodiscard]] Rating rating(Objective, Picoseconds step, std::uint64_t peak_bytes);
 
+/// Bytes that plans may fill.
+struct Room {
+  std::uint64_t device = 0;  ///< of the smallest
+  std::uint64_t host = 0;    ///< of a node
+};
+
 /// Plans of the space that share their outer choices: a run of numbers, and one
 /// lower bound for all of them.
 ///
@@ -66,10 +72,10 @@ struct Expansion {
 [[nodiscard]] bool is_listed_elsewhere(const Space&, const Plan&);
 
 /// Looks into a family of a higher level than candidate: its parts with their own
-/// bounds.  Parts that cannot fit in `capacity` bytes are left out; parts whose
+/// bounds.  Parts that cannot fit in their devices and hosts are left out; parts whose
 /// bound exceeds `worst` are not looked into further.
-[[nodiscard]] Expansion expand(const Family&, const Space&, std::uint64_t capacity, Objective, const Rating& worst,
-                               Bounder&, MeshOrders&);
+[[nodiscard]] Expansion expand(const Family&, const Space&, const Room&, Objective, const Rating& worst, Bounder&,
+                               MeshOrders&);
 
 /// The families of level shape, all of the space.
 [[nodiscard]] std::vector<Family> shape_families(const Space&);

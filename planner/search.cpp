@@ -59,6 +59,8 @@ constexpr std::size_t ahead_of_turn = 4;
 constexpr std::size_t family_batch = 32;
 constexpr std::size_t last_family_batch = 128;
 
+std::uint64_t bytes_below(Bytes memory) { return static_cast<std::uint64_t>(std::min(memory.base(), 9e18)); }
+
 struct Estimated {
   Rating rating;
   std::uint64_t number = 0;
@@ -186,7 +188,8 @@ class Search {
         cluster_(cluster),
         calibration_(calibration),
         options_(options),
-        capacity_(static_cast<std::uint64_t>(std::min(least_memory(cluster).base(), 9e18))),
+        capacity_(bytes_below(least_memory(cluster))),
+        room_{capacity_, cluster.host_memory.base() > 0 ? bytes_below(cluster.host_memory) : ~std::uint64_t{0}},
         meter_(options),
         bounder_(model, workload, cluster, calibration),
         bounders_([this] { return bounder_.beside(); }),
@@ -311,7 +314,7 @@ class Search {
       std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return length(a) < length(b); });
       take_in_turn(order, [&](std::size_t i) {
         if (i < inner.size()) {
-          parts[i] = expand(inner[i], space_, capacity_, options_.objective, limit, bounders_.local(), orders_);
+          parts[i] = expand(inner[i], space_, room_, options_.objective, limit, bounders_.local(), orders_);
         } else {
           batch[i - inner.size()] = estimate_one(plans[i - inner.size()], limit);
         }
@@ -363,7 +366,8 @@ class Search {
     if (!offloads(run.plan)) return true;
     if (!space_.disks) return offloaded_.local().fits(run, program);
     return find_nearest_tiers(
-        run, program, [&](const PlannedRun& of, const Program& with) { return offloaded_.local().fits(of, with); },
+        run, program, bounders_.local(), room_.host,
+        [&](const PlannedRun& of, const Program& with) { return offloaded_.local().fits(of, with); },
         [&](const PlannedRun& of, const Program& with) {
           return picoseconds(estimators_.local().step_time(with, costs_of(of.plan)));
         });
@@ -481,6 +485,10 @@ class Search {
     CertificateInput input;
     input.objective = options_.objective;
     input.capacity = least_memory(cluster_);
+    if (std::any_of(space_.shapes.begin(), space_.shapes.end(),
+                    [](const ShapeSpace& s) { return s.offloads_states; })) {
+      input.host = cluster_.host_memory;
+    }
     std::optional<Picoseconds> least;
     for (const auto& [step, count] : left_) least = least ? std::min(*least, step) : step;
     if (least) input.least_bound_left = Seconds::of(static_cast<double>(*least) * 1e-12);
@@ -510,6 +518,7 @@ class Search {
   const Calibration& calibration_;
   const SearchOptions& options_;
   const std::uint64_t capacity_;
+  const Room room_;
   ProgressMeter meter_;
   Bounder bounder_;
   tbb::enumerable_thread_specific<Bounder> bounders_;
