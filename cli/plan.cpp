@@ -64,10 +64,10 @@ class PlanVerb final : public Verb {
     c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated");
     c.flag("--all", all_,
            "search every dimension: replica, context and grids of tensor axes, ZeRO 0 to 3, all schedules, counts of "
-           "recomputed layers, host memory");
+           "recomputed layers, host memory, disks");
     c.option("--only", only_,
              "every dimension within limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"; "
-             "\"grid_context=on zero_chunks=on disks=on\" add what takes longer");
+             "\"grid_context=on zero_chunks=on\" add what takes longer");
     c.option("--memory-margin", margin_,
              "of every device's memory, what tensors do not get: context, communicators, fragments; \"4 GiB\"");
     c.option("--fabric", fabric_,

@@ -98,16 +98,16 @@ struct SpaceLimits {
   bool expert = true;            ///< the axis expert, of models that have experts
   bool recompute_layers = true;  ///< as few recomputed layers as fit, beside none and all
   bool offload = true;           ///< states, parameters and activations in host memory, where the cluster has some
+  bool disks = true;             ///< and behind hosts that are too small on their disks, where the cluster has them
   // What takes the search of large clusters longer than seconds is searched where it is asked for:
   bool grid_context = false;  ///< the axis context beside grids of tensor axes
   bool zero_chunks = false;   ///< ZeRO-2 and 3 with several chunks on a rank
-  bool disks = false;         ///< behind hosts, where the cluster has them
 };
 /// Pipeline, data and 1D tensor axes, with experts that axis too, ZeRO 0 and 1, GPipe and 1F1B.
 [[nodiscard]] SpaceLimits basic_limits();
 /// Reads "tensor=1d,2d zero=0,1 schedule=1f1b chunks=2 replica=off context=off expert=off recompute_layers=off
-/// offload=off"; context may name its algorithms instead, "context=ulysses,ring inner_ring=off"; "grid_context=on
-/// zero_chunks=on disks=on" add to the space.  What is wrong is in the diagnostics.
+/// offload=off disks=off"; context may name its algorithms instead, "context=ulysses,ring inner_ring=off";
+/// "grid_context=on zero_chunks=on" add to the space.  What is wrong is in the diagnostics.
 [[nodiscard]] SpaceLimits limits_of(std::string_view text, Diagnostics&);
 
 /// Every plan that the planner considers: finite, ordered, countable.

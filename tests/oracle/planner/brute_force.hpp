@@ -123,7 +123,8 @@ inline Settled settle(Plan plan, std::uint64_t number, const ModelSpec& model, c
 /// called with the steps of either.
 template <class Slower>
 std::vector<Exact> brute_force(const Space& space, const ModelSpec& model, const Workload& workload,
-                               const ClusterSpec& cluster, const Calibration& calibration, Slower&& slower) {
+                               ClusterSpec cluster, const Calibration& calibration, Slower&& slower) {
+  if (!space.disks) cluster.disk.reset();
   std::vector<Exact> all;
   Bounder bounder(model, workload, cluster, calibration);
   for (std::uint64_t i = 0; i < space.count; ++i) {

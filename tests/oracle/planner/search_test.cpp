@@ -70,9 +70,18 @@ std::vector<Case> hosted_cases() {
       {"one op at a time, with a host", small, workload(4), serial, only(plain)},
       {"a disk behind a small host", small, workload(4),
        disked(hosted(test::small_cluster(1, 2, mebibyte * 9), mebibyte * 12, 30.0), 5.0),
-       only("tensor=1d context=off replica=off schedule=1f1b zero=0,1 recompute_layers=off disks=on")},
+       only("tensor=1d context=off replica=off schedule=1f1b zero=0,1 recompute_layers=off")},
       {"a disk as fast as the host", deep, workload(2),
        disked(hosted(test::small_cluster(1, 1, mebibyte * 12), mebibyte * 10, 30.0), 60.0), only("disks=on")},
+      {"disks of two nodes, ZeRO", small, workload(2),
+       disked(hosted(test::small_cluster(2, 1, mebibyte * 14), mebibyte * 6, 30.0), 5.0),
+       only("tensor=1d context=off replica=off schedule=1f1b zero=2 recompute_layers=off")},
+      {"chunks with a slow disk", gpt(), workload(1),
+       disked(hosted(test::small_cluster(1, 2, mebibyte * 10), mebibyte * 12, 2000.0), 0.5),
+       only("tensor=1d context=off replica=off schedule=interleaved zero=0 recompute_layers=off")},
+      {"a disk that is not used", small, workload(2),
+       disked(hosted(test::small_cluster(1, 2, mebibyte * 14), mebibyte * 12, 30.0), 5.0),
+       only("tensor=1d context=off replica=off schedule=1f1b zero=1 recompute_layers=off disks=off")},
       {"schedules with a host", gpt(), workload(4), hosted(test::small_cluster(1, 2, mebibyte * 9), gibibyte, 40.0),
        only("tensor=1d context=off replica=off schedule=gpipe,interleaved,zb-h1 zero=0 recompute_layers=off")},
       {"ZeRO with a host", small, workload(4), hosted(test::small_cluster(2, 1, mebibyte * 11), gibibyte, 40.0),
@@ -250,9 +259,9 @@ TEST_CASE("some of the plans found use host memory", "[oracle][planner]") {
 TEST_CASE("some of the plans found have something on a disk", "[oracle][planner]") {
   int states = 0, some = 0, tried = 0;
   for (const Case& c : hosted_cases()) {
-    if (!c.cluster.disk) continue;
-    ++tried;
     const Space space = c.space();
+    if (!space.disks) continue;
+    ++tried;
     const SearchResult r =
         search(space, c.model, c.workload, c.cluster, calibration(), test::search_options(Objective::step_time, 300));
     for (const FoundPlan& f : r.plans) {
@@ -263,7 +272,7 @@ TEST_CASE("some of the plans found have something on a disk", "[oracle][planner]
     }
   }
   CAPTURE(states, some);
-  CHECK(tried == 2);
+  CHECK(tried == 4);
   CHECK(states >= 3);
   CHECK(some > states);
 }

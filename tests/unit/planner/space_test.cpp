@@ -169,7 +169,7 @@ TEST_CASE("limits leave out what they say", "[unit][planner]") {
         "error: --only does not know \"tensor=4d\" [cli.only]\n"
         "  Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;\n"
         "  replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;\n"
-        "  recompute_layers=off; offload=off; grid_context=on; zero_chunks=on; disks=on.  Separate settings by "
+        "  recompute_layers=off; offload=off; disks=off; grid_context=on; zero_chunks=on.  Separate settings by "
         "spaces.\n");
 }
 
