@@ -317,9 +317,10 @@ class Expander {
       }
       const auto plain = static_cast<std::uint32_t>(shape_.plain_states);
       /// Leaves out states begin .. end - 1, which keep weights and gradients alike, where the schedule's bound does.
-      const auto none = [&](std::uint32_t begin, std::uint32_t end, const FamilyBound& bound) {
+      const auto none = [&](std::uint32_t begin, std::uint32_t end, FamilyBound bound) {
+        bound.step = std::max(bound.step, least + bound.besides);
         if (!left_out(bound)) return false;
-        if (range(begin, end)) add(part, Family::Level::plan, std::max(least, bound.step), bound.peak);
+        if (range(begin, end)) add(part, Family::Level::plan, bound.step, bound.peak);
         return true;
       };
       const auto each_here = [&](std::uint32_t begin, std::uint32_t end, Keeping keeping) {
@@ -338,7 +339,10 @@ class Expander {
       };
       const auto plain_here = static_cast<std::uint32_t>(shape_.plain_on_device);
       const auto k = static_cast<std::size_t>(Keeping::plain);
-      if (left_out(bounds.here[k]) && left_out(bounds.away[k])) {
+      const auto too_much = [&](const FamilyBound& bound) {
+        return left_out(bound) || too_slow(least + bound.besides);
+      };
+      if (too_much(bounds.here[k]) && too_much(bounds.away[k])) {
         each_here(0, plain_here, Keeping::plain);
         look_into(plain_here, plain, Keeping::plain);
       } else {

@@ -196,7 +196,7 @@ FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t
   plan.zero_stage = zero_stage;
   plan.sequence_parallel = false;
   enter(plan);
-  const LoweredStates states(mesh_->model, mesh_->workload, plan, mesh_->costs());
+  LoweredStates states(mesh_->model, mesh_->workload, plan, mesh_->costs());
   const ModuleState& layer = states.layer.state;
   const std::uint64_t dense = mesh_->dense_layers();
   const auto bytes = [&](const ModuleState& module) {
@@ -212,6 +212,12 @@ FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t
                    !weights_away ? 0
                    : dense > 0   ? std::min(layer.weight_bytes, states.dense_layer.state.weight_bytes)
                                  : layer.weight_bytes};
+  if (states_away) {
+    const HostUpdate& on_host = states.host_updates(mesh_->costs()).layer.update;
+    found.moved = found.away + layer.state_bytes;
+    found.host = std::max(on_host.down, on_host.update);
+    found.together = states.factor;
+  }
   // Experts are reduced and gathered over other ranks than the rest.
   if (zero_stage >= 2 && !mesh_->model.mixture) found.gradients = layer.whole_gradient_bytes;
   if (zero_stage == 3 && !mesh_->model.mixture) {
@@ -367,7 +373,28 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
       }
     }
     delay = std::max(delay, gathered);
-    double step = std::max(on_compute + delay, lane);
+    double besides = 0;
+    if (plan.recompute_layers && saved > 0) {
+      // Every rank recomputes what the one with the least in flight does.
+      const double missing = with.layers * static_cast<double>(state.bytes) + weights +
+                             with.held * static_cast<double>(kept) - static_cast<double>(capacity);
+      const double layers = std::ceil(std::max(0.0, missing) / saved * (1.0 - 1e-12));
+      besides = std::max(0.0, each * layers * static_cast<double>(parts.again) -
+                                  with.stages * static_cast<double>(parts.between_again - parts.between));
+    }
+    double step = std::max(on_compute + delay + besides, lane);
+    if (state.together) {
+      // What does not fit of states and weights is updated by the host, behind all passes, of every stage some.
+      const double over = with.layers * static_cast<double>(state.bytes + state.moved) +
+                          with.kept * static_cast<double>(least_kept) - static_cast<double>(capacity);
+      const double layers = std::ceil(over / static_cast<double>(state.moved) * (1.0 - 1e-12));
+      if (layers > 0) {
+        const double behind = std::max<double>(layers, with.stages) * static_cast<double>(state.host);
+        step += behind;
+        besides += behind;
+      }
+    }
+    if (only) best.besides = static_cast<Picoseconds>(besides * (1.0 - 1e-12));
     if (recomputed > 0) {
       const double work = each * (with.layers * layer + recomputed * static_cast<double>(parts.again)) + gathered;
       step = std::max(step, work - with.stages * static_cast<double>(parts.between_again));
@@ -408,7 +435,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
         double passes = whole ? static_cast<double>(mesh_->model.layers) : 0, entered = passes, kept = 0;
         std::uint32_t fewest = ~std::uint32_t{0};
         const double each = static_cast<double>(m) / map.pipes();
-        double in_flight_most = 0;
+        double in_flight_most = 0, held_least = std::numeric_limits<double>::max();
         double entry = 0;  // layers before the rank's lowest stage
         for (std::uint32_t r = 0; r < map.ranks; ++r) {
           const std::vector<std::uint64_t> in_flight = microbatches_in_flight(on, r, m);
@@ -425,6 +452,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
           passes = std::max(passes, each * layers + (whole ? entry : 0.0));
           entered = std::max(entered, each * layers + forward_share * entry);
           kept = std::max(kept, held);
+          held_least = std::min(held_least, held);
           if (layers >= most) known.ahead = std::min(known.ahead, held);
           fewest = std::min(fewest, layers);
           if (!map.two_way()) entry += split[r];
@@ -432,6 +460,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
         known.passes = first ? passes : std::min(known.passes, passes);
         known.entered = first ? entered : std::min(known.entered, entered);
         known.kept = first ? kept : std::min(known.kept, kept);
+        known.held = first ? held_least : std::min(known.held, held_least);
         known.layers = first ? fewest : std::min(known.layers, fewest);
         known.in_flight = in_flight_most;
         known.stages = map.chunks;
@@ -441,6 +470,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
     with.passes = at->second.passes;
     with.entered = at->second.entered;
     with.kept = at->second.kept;
+    with.held = at->second.held;
     with.ahead = at->second.ahead;
     with.layers = at->second.layers;
     with.in_flight = at->second.in_flight;
@@ -752,7 +782,7 @@ void FamilyBounds::price_shards(Parts& parts, const Plan& plan) {
   const std::uint64_t bytes = (mesh_->model.layers + p - 1) / p * parts.zero_2.gradients;
   parts.reduce = std::max(parts.reduce, picoseconds(mesh_->costs().collective(Collective::Kind::reduce_scatter,
                                                                               Bytes::of(static_cast<double>(bytes)),
-                                                                              Group{shard_axes_of(plan)})));
+                                                                              Group{shard_axes_of(plan), {}})));
 }
 
 std::array<FamilyBound, keepings> FamilyBounds::each_keeping(const Plan& plan, std::uint32_t plain_zero,

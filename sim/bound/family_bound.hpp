@@ -22,6 +22,7 @@ namespace orrery {
 struct FamilyBound {
   std::uint64_t peak = 0;
   Picoseconds step = 0;
+  Picoseconds besides = 0;  ///< each_keeping: what every rank has besides passes that recompute nothing
 };
 
 /// How plans keep weights and gradients, as far as bounds of families tell them apart.
@@ -44,6 +45,7 @@ struct FamilyPipeline {
   double passes = 0;         ///< entry, own work and drain of the rank that ends last, in passes of a layer
   double entered = 0;        ///< without drain, where a forward pass is nearly a quarter of both or more
   double kept = 0;           ///< layers' activations on the fullest rank
+  double held = 0;           ///< on the one with the fewest
   double ahead = 0;          ///< layers' forward passes before the first backward pass of a rank with the most layers
   std::uint32_t layers = 0;  ///< on the rank with the fewest
   double in_flight = 0;      ///< most microbatches that a rank keeps of one layer
@@ -125,6 +127,9 @@ class FamilyBounds {
     std::uint64_t gradients = 0;  ///< likewise; 0 where they are reduced over several sets of ranks
     Picoseconds gather = 0;       ///< of a layer's weights, at its best place
     std::uint64_t away = 0;       ///< of the layer with the fewest: weights, where they may live in host memory
+    std::uint64_t moved = 0;      ///< and states that may
+    Picoseconds host = 0;         ///< where states may: what the host's chain takes for a layer, at least
+    bool together = false;        ///< no rank updates before every rank has reduced
   };
   /// What the threads of a search share.
   struct Facts {

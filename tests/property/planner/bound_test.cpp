@@ -218,7 +218,7 @@ Plan with_another_attention(const Space& space, Plan plan) {
 }
 
 TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]") {
-  int met = 0, copying = 0, sharded = 0, offloading = 0, chunks_sharded = 0;
+  int met = 0, copying = 0, sharded = 0, offloading = 0, chunks_sharded = 0, counted = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     auto any = [&, counter = std::uint64_t{0}](std::uint64_t n) mutable {
       return random_bits(seed, stream_of("deep"), counter++) % n;
@@ -239,7 +239,15 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
     REQUIRE(space.count > 0);
     Bounder bounder(m, w, cluster, calibration);
     for (int i = 0; i < 40; ++i) {
-      const Plan plan = plan_at(space, any(space.count));
+      Plan plan = plan_at(space, any(space.count));
+      if (plan.recompute_layers) {
+        // As many as a device needs that holds something between none and all of them.
+        Plan all = plan;
+        all.recompute_layers = *plan.stage_layers;
+        const std::uint64_t most = bounder.peak_memory(plan), least = std::min(bounder.peak_memory(all), most);
+        REQUIRE(bounder.recompute_fewest(plan, least + any(most - least + 1), Bounder::Memory::closed_form));
+        counted += *std::max_element(plan.recompute_layers->begin(), plan.recompute_layers->end()) > 0 ? 1 : 0;
+      }
       const Program program = lower(m, w, plan);
       const CostModel costs(cluster, calibration, plan.mesh);
       CAPTURE(seed, describe(plan), w.global_batch, cluster.devices_per_node, cluster.device.concurrent_lanes);
@@ -314,6 +322,9 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
         REQUIRE(kept.step <= estimated);
         REQUIRE(kept.peak >= alone.peak);
         REQUIRE(kept.peak <= peak);
+        Plan start = plan;
+        if (start.recompute_layers) std::fill(start.recompute_layers->begin(), start.recompute_layers->end(), 0U);
+        REQUIRE(bounder.any_state(start) + kept.besides <= estimated);
         chunks_sharded += plan.chunks > 1 && keeping > 0 ? 1 : 0;
       }
       REQUIRE(bounder.any_state(plan) <= exact);
@@ -351,6 +362,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
   CHECK(copying > 100);
   CHECK(sharded > 50);
   CHECK(chunks_sharded > 50);
+  CHECK(counted > 100);
   CHECK(offloading > 100);
 }
 
