@@ -66,8 +66,7 @@ class PlanVerb final : public Verb {
            "search every dimension: replica, context and grids of tensor axes, ZeRO 0 to 3, all schedules, counts of "
            "recomputed layers, host memory, disks");
     c.option("--only", only_,
-             "every dimension within limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"; "
-             "\"grid_context=on zero_chunks=on\" add what takes longer");
+             "every dimension within limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
     c.option("--memory-margin", margin_,
              "of every device's memory, what tensors do not get: context, communicators, fragments; \"4 GiB\"");
     c.option("--fabric", fabric_,

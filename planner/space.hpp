@@ -99,15 +99,14 @@ struct SpaceLimits {
   bool recompute_layers = true;  ///< as few recomputed layers as fit, beside none and all
   bool offload = true;           ///< states, parameters and activations in host memory, where the cluster has some
   bool disks = true;             ///< and behind hosts that are too small on their disks, where the cluster has them
-  // What takes the search of large clusters longer than seconds is searched where it is asked for:
-  bool grid_context = false;  ///< the axis context beside grids of tensor axes
-  bool zero_chunks = false;   ///< ZeRO-2 and 3 with several chunks on a rank
+  bool grid_context = true;      ///< the axis context beside grids of tensor axes
+  bool zero_chunks = true;       ///< ZeRO-2 and 3 with several chunks on a rank
 };
 /// Pipeline, data and 1D tensor axes, with experts that axis too, ZeRO 0 and 1, GPipe and 1F1B.
 [[nodiscard]] SpaceLimits basic_limits();
 /// Reads "tensor=1d,2d zero=0,1 schedule=1f1b chunks=2 replica=off context=off expert=off recompute_layers=off
-/// offload=off disks=off"; context may name its algorithms instead, "context=ulysses,ring inner_ring=off";
-/// "grid_context=on zero_chunks=on" add to the space.  What is wrong is in the diagnostics.
+/// offload=off disks=off grid_context=off zero_chunks=off"; context may name its algorithms instead,
+/// "context=ulysses,ring inner_ring=off".  What is wrong is in the diagnostics.
 [[nodiscard]] SpaceLimits limits_of(std::string_view text, Diagnostics&);
 
 /// Every plan that the planner considers: finite, ordered, countable.
@@ -127,8 +126,8 @@ struct SpaceLimits {
 ///  * order of axes, of which those that lay every communication group alike on the cluster's levels are listed once;
 ///  * schedule, and chunks per rank up to layers / pipeline (1F1B alone without pipeline);
 ///  * stages: `uneven_stages` below;
-///  * states: ZeRO 0 to 3 (2 and 3 with one chunk, or several where SpaceLimits say so, a whole backward pass and one
-///    direction, and not with prediction modules), ZeRO-3 with and without reshard and prefetch (not ahead where some
+///  * states: ZeRO 0 to 3 (2 and 3 with a whole backward pass and one direction, and not with prediction modules),
+///  ZeRO-3 with and without reshard and prefetch (not ahead where some
 ///    layers are dense and others mixtures), overlap of gradient reduction off, on where replicas have something to
 ///    reduce; eighths of each stage's layers whose states, and of those whose weights too (not with ZeRO-3), live in
 ///    host memory.

@@ -86,7 +86,7 @@ SpaceLimits limits_of(std::string_view text, Diagnostics& out) {
         "cli.only", fmt::format("--only does not know \"{}\"", setting),
         {"Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;",
          "replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;",
-         "recompute_layers=off; offload=off; disks=off; grid_context=on; zero_chunks=on.  Separate settings by "
+         "recompute_layers=off; offload=off; disks=off; grid_context=off; zero_chunks=off.  Separate settings by "
          "spaces."});
   }
   return limits;

@@ -98,7 +98,7 @@ TEST_CASE("a sample of a space with every dimension is valid and stands at its o
       test::tiny_llama({.layers = 12, .hidden = 64, .heads = 16, .kv_heads = 8, .ffn = 128, .vocabulary = 1000});
   const Workload w = workload(96);
   const ClusterSpec c = cluster(8, 8);
-  // With and without what is searched where it is asked for.
+  // With and without what most searches do not need.
   SpaceLimits limits;
   limits.grid_context = limits.zero_chunks = GENERATE(false, true);
   const Space space = make_space(m, w, c, limits);
@@ -169,7 +169,7 @@ TEST_CASE("limits leave out what they say", "[unit][planner]") {
         "error: --only does not know \"tensor=4d\" [cli.only]\n"
         "  Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;\n"
         "  replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;\n"
-        "  recompute_layers=off; offload=off; disks=off; grid_context=on; zero_chunks=on.  Separate settings by "
+        "  recompute_layers=off; offload=off; disks=off; grid_context=off; zero_chunks=off.  Separate settings by "
         "spaces.\n");
 }
 
