@@ -286,7 +286,7 @@ double FamilyBounds::waits_for(const Coming& weights, const Lead& longest) {
 }
 
 FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span<const FamilyPipeline> pipelines,
-                                 std::uint64_t capacity, std::optional<Keeping> only) {
+                                 std::uint64_t capacity, std::optional<Keeping> only, Picoseconds enough) {
   const PerBlock<Picoseconds>& span = parts.span;
   const std::uint64_t kept = parts.kept;
   const bool copies = !plan.offload_activations;
@@ -303,6 +303,12 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
   const double shared = m * (static_cast<double>(parts.all_layers) + ends) / p;
   const double fullest = m * most * layer;
   const bool forward_counts = static_cast<double>(span.layer_forward) >= forward_share * layer;
+  // Of a stage's first passes a part may run before their messages arrive.
+  const auto early = static_cast<double>(parts.between);
+  const bool any_is_enough = enough < any_step;
+  if (const double average = shared - most * early; any_is_enough && average * (1.0 - 1e-12) >= static_cast<double>(enough) + 1) {
+    return {0, static_cast<Picoseconds>(average * (1.0 - 1e-12))};
+  }
   FamilyBound best{~std::uint64_t{0}, 0};
   double least = -1;
   const auto consider = [&](const FamilyPipeline& with, Keeping keeping) {
@@ -334,8 +340,6 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
     const double recomputed =
         plan.recompute_layers && shortage > 0 && saved > 0 ? std::ceil(shortage / saved * (1.0 - 1e-12)) : 0.0;
     const bool two_way = rules_of(with.schedule).placement == StagePlacement::two_way;
-    // Of a stage's first passes a part may run before their messages arrive.
-    const auto early = static_cast<double>(parts.between);
     const double on_compute = std::max(passes * layer - std::min(with.stages * p, layers_of_model) * early,
                                        std::max(shared, two_way ? 0.0 : fullest) - with.stages * early);
     const double each = two_way ? m / 2 : m;  // microbatches of a stage
@@ -404,8 +408,10 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
   };
   for (const FamilyPipeline& with : pipelines) {
     consider(with, Keeping::plain);
-    if (!with.shards) continue;
-    for (const Keeping k : {Keeping::zero_2, Keeping::zero_3_kept, Keeping::zero_3_anew}) consider(with, k);
+    if (with.shards) {
+      for (const Keeping k : {Keeping::zero_2, Keeping::zero_3_kept, Keeping::zero_3_anew}) consider(with, k);
+    }
+    if (any_is_enough && least >= 0 && least <= static_cast<double>(enough)) return {0, 0};
   }
   // Rounded down, and a little more than doubles may have rounded up.
   best.step = static_cast<Picoseconds>(std::max(0.0, least) * (1.0 - 1e-12));
@@ -518,7 +524,7 @@ FamilyBound FamilyBounds::without_recompute(const Plan& plan, std::uint32_t plai
       parts.span.embedding_backward = 0;
       parts.between = times.between;
       parts.busy_forward = times.busy_forward;
-      const FamilyBound bound = family(on, parts, with, capacity);
+      const FamilyBound bound = family(on, parts, with, capacity, std::nullopt, enough);
       if (bound.peak > capacity || bound.step > enough) return bound;
     }
     const LayerTimes times = times_without(on, what);
@@ -527,7 +533,7 @@ FamilyBound FamilyBounds::without_recompute(const Plan& plan, std::uint32_t plai
     parts.all_layers = times.all_layers;
     parts.between = times.between;
     parts.busy_forward = times.busy_forward;
-    return family(on, parts, with, capacity);
+    return family(on, parts, with, capacity, std::nullopt, enough);
   });
 }
 
@@ -744,7 +750,7 @@ FamilyBound FamilyBounds::any_recompute_on_mesh(const Plan& plan, std::uint32_t 
         parts.between = std::max(parts.between, below.beyond_busy);
       }
       parts.span.layer_backward = std::min(parts.span.layer_backward, busy.layer_backward);
-      const FamilyBound bound = family(on, parts, with, capacity);
+      const FamilyBound bound = family(on, parts, with, capacity, std::nullopt, enough);
       if (bound.peak > capacity || bound.step > enough) return bound;
     }
     const LayerSpan layer = mesh_->layer_span_of(on);
@@ -757,7 +763,7 @@ FamilyBound FamilyBounds::any_recompute_on_mesh(const Plan& plan, std::uint32_t 
       parts.between = std::max(parts.between, below.beyond_busy);
       parts.all_layers += dense * layers(below.span);
     }
-    return family(on, parts, with, capacity);
+    return family(on, parts, with, capacity, std::nullopt, enough);
   });
 }
 

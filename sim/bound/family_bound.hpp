@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -142,6 +143,7 @@ class FamilyBounds {
     std::map<std::array<std::uint64_t, 2>, Picoseconds> reductions;  ///< by bytes and members
   };
 
+  static constexpr Picoseconds any_step = std::numeric_limits<Picoseconds>::max();
   void enter(const Plan&);
   BlockFacts facts_of(const Plan&, LayerCase = LayerCase::plain);
   /// What may run before messages arrive of layers whose passes take as long as those of one case and begin as of
@@ -194,9 +196,10 @@ class FamilyBounds {
     std::array<bool, 6> open{};
     friend bool operator==(const PartsKey&, const PartsKey&) = default;
   };
-  /// Of plans that keep weights and gradients in any way, or in that one.
+  /// Of plans that keep weights and gradients in any way, or in that one.  Where `enough` is given: at most that if some
+  /// of them fit and are not bounded above it.
   FamilyBound family(const Plan&, const Parts&, std::span<const FamilyPipeline>, std::uint64_t capacity,
-                     std::optional<Keeping> = std::nullopt);
+                     std::optional<Keeping> = std::nullopt, Picoseconds enough = any_step);
   /// Of gradients of so many bytes, at their best place.
   Picoseconds reduction(std::uint64_t bytes, std::uint64_t members);
   /// What layers' gathers, and reductions of a microbatch's gradients, take on the plan's mesh instead of at their best
