@@ -306,7 +306,8 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
   // Of a stage's first passes a part may run before their messages arrive.
   const auto early = static_cast<double>(parts.between);
   const bool any_is_enough = enough < any_step;
-  if (const double average = shared - most * early; any_is_enough && average * (1.0 - 1e-12) >= static_cast<double>(enough) + 1) {
+  if (const double average = shared - most * early;
+      any_is_enough && average * (1.0 - 1e-12) >= static_cast<double>(enough) + 1) {
     return {0, static_cast<Picoseconds>(average * (1.0 - 1e-12))};
   }
   FamilyBound best{~std::uint64_t{0}, 0};
@@ -357,36 +358,40 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
       delay = std::max(0.0, each - 1) *
               ((away - 1) * static_cast<double>(parts.delay) + static_cast<double>(parts.delay_at_head));
     }
+    // Every rank recomputes what the one with the least in flight does, which holds so much beside its activations.
+    const auto recomputing = [&](double held) {
+      if (!plan.recompute_layers || saved <= 0) return 0.0;
+      const double missing = held + with.held * static_cast<double>(kept) - static_cast<double>(capacity);
+      const double layers = std::ceil(std::max(0.0, missing) / saved * (1.0 - 1e-12));
+      return std::max(0.0, each * layers * static_cast<double>(parts.again) -
+                               with.stages * static_cast<double>(parts.between_again - parts.between));
+    };
+    const double here = weights + with.layers * static_cast<double>(state.bytes);
+    const auto stages = static_cast<double>(with.stages);
+    const double recompute = recomputing(here);
+    double besides = recompute;  // of any rank
     double gathered = 0;
     if (keeping == Keeping::zero_3_anew && parts.lead) {
-      const auto stages = static_cast<double>(with.stages);
       gathered = each * waits_for({state.gather, static_cast<double>(with.layers), stages, stages, *parts.lead},
                                   parts.longest);
     } else if (state.away > 0 && keeping != Keeping::zero_3_kept) {
-      // What does not fit of the weights comes for every pass.
-      const double room = static_cast<double>(capacity) - with.layers * static_cast<double>(state.bytes) -
-                          with.kept * static_cast<double>(least_kept);
+      const auto coming = [&](double layers, double opened) {
+        return parts.lead ? each * waits_for({parts.come, layers, stages, opened, parts.compute}, parts.longest) : 0.0;
+      };
+      // Of weights that come for every pass every stage has some.
+      const double some = recompute + coming(stages, 0);
+      const double room = static_cast<double>(capacity) - here - with.kept * static_cast<double>(least_kept);
       const double stay = std::floor(std::max(0.0, room) / static_cast<double>(state.away) * (1.0 + 1e-12));
       if (stay < with.layers) {
-        const auto stages = static_cast<double>(with.stages);
         const double layers = std::max(with.layers - stay, stages);
         lane = std::max(lane, 2 * each * layers * static_cast<double>(parts.come));
-        if (parts.lead) {
-          gathered = each * waits_for({parts.come, layers, stages, stages - stay, parts.compute}, parts.longest);
-        }
+        gathered = coming(layers, stages - stay);
+        besides = some;
+      } else {
+        besides = std::min(some, recomputing(here + with.layers * static_cast<double>(state.away)));
       }
     }
-    delay = std::max(delay, gathered);
-    double besides = 0;
-    if (plan.recompute_layers && saved > 0) {
-      // Every rank recomputes what the one with the least in flight does.
-      const double missing = with.layers * static_cast<double>(state.bytes) + weights +
-                             with.held * static_cast<double>(kept) - static_cast<double>(capacity);
-      const double layers = std::ceil(std::max(0.0, missing) / saved * (1.0 - 1e-12));
-      besides = std::max(0.0, each * layers * static_cast<double>(parts.again) -
-                                  with.stages * static_cast<double>(parts.between_again - parts.between));
-    }
-    double step = std::max(on_compute + delay + besides, lane);
+    double step = std::max(on_compute + std::max(std::max(delay, gathered) + recompute, besides), lane);
     if (state.together) {
       // What does not fit of states and weights is updated by the host, behind all passes, of every stage some.
       const double over = with.layers * static_cast<double>(state.bytes + state.moved) +

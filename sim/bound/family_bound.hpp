@@ -196,8 +196,8 @@ class FamilyBounds {
     std::array<bool, 6> open{};
     friend bool operator==(const PartsKey&, const PartsKey&) = default;
   };
-  /// Of plans that keep weights and gradients in any way, or in that one.  Where `enough` is given: at most that if some
-  /// of them fit and are not bounded above it.
+  /// Of plans that keep weights and gradients in any way, or in that one.  Where `enough` is given: at most that if
+  /// some of them fit and are not bounded above it.
   FamilyBound family(const Plan&, const Parts&, std::span<const FamilyPipeline>, std::uint64_t capacity,
                      std::optional<Keeping> = std::nullopt, Picoseconds enough = any_step);
   /// Of gradients of so many bytes, at their best place.
