@@ -96,9 +96,10 @@ std::string describe(const Space& space) {
     }
     for (const BlockChoice& b : s.blocks) {
       kernels.insert(fmt::format("{} {}{}", name_of(b.attention), name_of(b.recompute),
-                                 b.fewest    ? " of the fewest layers"
-                                 : b.offload ? " with the fewest activations on the host"
-                                             : ""));
+                                 b.fewest                   ? " of the fewest layers"
+                                 : b.recomputed_eighths > 0 ? " of eighths with the fewest activations on the host"
+                                 : b.offload                ? " with the fewest activations on the host"
+                                                            : ""));
       if (s.sizes[index(Axis::context)] > 1) {
         context.insert(fmt::format("{}{}{}", name_of(b.context), b.zigzag ? " zigzag" : "",
                                    b.inner_ring > 0 ? fmt::format(" in rings of {}", b.inner_ring) : ""));

@@ -130,6 +130,12 @@ class Expander {
     bounder_.weigh(out, plan_);
     return out;
   }
+  /// The same, of which so many eighths of the layers are recomputed.
+  const std::vector<FamilyPipeline>& pipelines_with(const MicrobatchSpace& m, const BlockChoice& choice) {
+    pipelines_with(m);
+    for (FamilyPipeline& with : pipelines_) with.recomputed_eighths = choice.recomputed_eighths;
+    return pipelines_;
+  }
 
   /// Bounds of block choices that differ in what they recompute or copy alone, which follow each other.
   class KnownPasses {
@@ -138,6 +144,7 @@ class Expander {
     FamilyBound of(BlockChoice choice, Bound&& bound) {
       choice.recompute = Recompute::none;
       choice.fewest = choice.offload = false;
+      choice.recomputed_eighths = 0;
       auto& known = known_[static_cast<std::size_t>(choice.attention)];
       if (!known || known->first != choice) known = {choice, bound()};
       return known->second;
@@ -202,6 +209,7 @@ class Expander {
       for (part.block = 0; part.block < shape_.blocks.size(); ++part.block) {
         const BlockChoice& block = shape_.blocks[part.block];
         choose(plan_, block);
+        pipelines_with(m, block);
         // Then those that differ in what they recompute or copy alone: few of them need to be lowered.
         const auto [others, first] = any_attention.try_emplace({block.sequence_parallel, block.save_gathered});
         if (first) others->second = bounder_.any_attention(plan_, plain_zero(), pipelines, capacity_, slowest_step());
@@ -226,7 +234,7 @@ class Expander {
     }
     Family part = family_;
     part.count = m.plans;
-    const std::vector<FamilyPipeline>& pipelines = pipelines_with(m);
+    const std::vector<FamilyPipeline>& pipelines = pipelines_with(m, block());
     // Those with a pipeline come last, when the best plans are nearly known, and have most schedules.
     const bool at_once = shape_.sizes[index(Axis::pipeline)] > 1;
     const Plan any = plan_;
@@ -262,6 +270,9 @@ class Expander {
     return known != layouts_.end() ? *known : layouts_.emplace_back(OnLayout{layout, {}, {}, {}});
   }
 
+  /// The family's block choice.
+  const BlockChoice& block() const { return shape_.blocks[family_.block]; }
+
   /// Gives plan_ what plans of the mesh share.
   const MicrobatchSpace& on_mesh() {
     const MicrobatchSpace& m = shape_.microbatches[family_.microbatch];
@@ -277,7 +288,7 @@ class Expander {
     Family part = family_;
     OnLayout& known = on_layout();
     if (known.each_schedule.empty()) {
-      known.each_schedule = bounder_.each_schedule(plan_, plain_zero(), pipelines_with(m), capacity_);
+      known.each_schedule = bounder_.each_schedule(plan_, plain_zero(), pipelines_with(m, block()), capacity_);
     }
     for (const FamilyBound bound : std::vector<FamilyBound>(known.each_schedule)) {
       const ScheduleChoice& schedule = m.schedules[part.schedule];
@@ -298,7 +309,13 @@ class Expander {
     if (leave_all(part, 1, least_of(bounds, states > shape_.plain_states))) return;
     for (const std::vector<std::uint32_t>& split : splits_of(space_, shape_, schedule)) {
       plan_.stage_layers = split;
-      start_fewest(plan_);
+      if (block().recomputed_eighths > 0 && repeats_other_counts(split, block().recomputed_eighths)) {
+        out_.same += states;
+        part.first += states;
+        ++part.split;
+        continue;
+      }
+      start_fewest(plan_, block());
       choose(plan_, shape_.states.front());
       const auto range = [&](std::uint32_t begin, std::uint32_t end) {
         part.state = begin;
@@ -470,6 +487,7 @@ class Expander {
     pipelines[0].chunks = schedule.chunks;
     pipelines[0].splits = &splits_of(space_, shape_, schedule);
     pipelines[0].shards = states_with(shape_, schedule) > shape_.plain_states;
+    pipelines[0].recomputed_eighths = block().recomputed_eighths;
     bounder_.weigh(pipelines, plan_);
     bounds.here = bounds.away = bounder_.each_keeping(plan_, plain_zero(), pipelines[0], capacity_);
     if (shape_.offloads_states) {
@@ -491,7 +509,7 @@ class Expander {
   void one(Family part, Picoseconds least) {
     part.count = part.states = 1;
     choose(plan_, shape_.states[part.state]);
-    start_fewest(plan_);
+    start_fewest(plan_, block());
     if (repeats_less_offloaded(plan_)) {
       ++out_.same;
       return;
@@ -570,7 +588,7 @@ class Expander {
       return;
     }
     Picoseconds least = family_.step;
-    start_fewest(plan_);
+    start_fewest(plan_, block());
     if (family_.state < shape_.plain_states) {
       // What the last, which holds the least, recomputes or copies all of them do.
       choose(plan_, shape_.states[end - 1]);
@@ -578,7 +596,7 @@ class Expander {
         out_.infeasible += family_.count;
         return;
       }
-      const bool more = (plan_.recompute_layers &&
+      const bool more = (has_open_counts(plan_) &&
                          *std::max_element(plan_.recompute_layers->begin(), plan_.recompute_layers->end()) > 0) ||
                         *plan_.offload_activations > 1;
       if (more) {
@@ -675,7 +693,7 @@ class Expander {
       ++out_.infeasible;
       return false;
     }
-    if (!plan_.recompute_layers || !bounder_.knows_memory(plan_) || !is_listed_elsewhere(space_, plan_)) return true;
+    if (!has_open_counts(plan_) || !bounder_.knows_memory(plan_) || !is_listed_elsewhere(space_, plan_)) return true;
     ++out_.same;
     return false;
   }
@@ -716,7 +734,7 @@ class Expander {
       const std::uint32_t state = family_.state + i;
       choose(plan_, shape_.states[state]);
       part.first = family_.first + state;
-      start_fewest(plan_);
+      start_fewest(plan_, block());
       if (!fewest(Bounder::Memory::closed_form)) continue;
       Bounder::Look closer = bounder_.closer(plan_, capacity_);
       const bool open = plan_.recompute_layers || *plan_.offload_activations > 0;

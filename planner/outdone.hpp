@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "core/plan/plan.hpp"
+#include "planner/space.hpp"
 #include "sim/bound/bound.hpp"
 
 namespace orrery {
 
 /// Whether so much in host memory that a plan with less of it is no slower and fits (docs/planner.md):
-///  * activations wait there, and without any the plan fits;
+///  * activations wait there, and without any the plan fits with as few recomputed layers;
 ///  * states live there, more than parameters, and with an eighth less it fits with as few recomputed layers and
 ///    activations there, where an eighth more never shortens the step;
 ///  * parameters live there, of which none are gathered behind the update, and so it fits with states and parameters on
@@ -17,22 +18,22 @@ namespace orrery {
 /// own.
 template <class Fits>
 [[nodiscard]] bool is_outdone(const Plan& plan, Bounder& bounder, Fits&& fits) {
-  const auto fits_with = [&](std::uint32_t states, std::uint32_t parameters) {
-    Plan less = plan;
-    less.offload_states = states;
-    less.offload_parameters = parameters;
-    if (less.recompute_layers) std::fill(less.recompute_layers->begin(), less.recompute_layers->end(), 0U);
-    if (*less.offload_activations > 0) less.offload_activations = 1;
+  // With at most the plan's own recomputed layers, and from so many eighths of activations on at most its own.
+  const auto fits_with_as_few = [&](Plan less, std::uint32_t activations) {
+    less.offload_activations = activations;
+    if (has_open_counts(less)) std::fill(less.recompute_layers->begin(), less.recompute_layers->end(), 0U);
     if (!fits(less) || *less.offload_activations > *plan.offload_activations) return false;
     if (!plan.recompute_layers) return true;
     return std::equal(less.recompute_layers->begin(), less.recompute_layers->end(), plan.recompute_layers->begin(),
                       [](std::uint32_t a, std::uint32_t b) { return a <= b; });
   };
-  if (*plan.offload_activations > 0) {
+  const auto fits_with = [&](std::uint32_t states, std::uint32_t parameters) {
     Plan less = plan;
-    less.offload_activations = 0;
-    if (fits(less)) return true;
-  }
+    less.offload_states = states;
+    less.offload_parameters = parameters;
+    return fits_with_as_few(less, *plan.offload_activations > 0 ? 1 : 0);
+  };
+  if (*plan.offload_activations > 0 && fits_with_as_few(plan, 0)) return true;
   const std::uint32_t states = *plan.offload_states, parameters = *plan.offload_parameters;
   const bool gathers = (plan.zero_stage == 1 || plan.zero_stage == 2) && plan.mesh.size(Axis::data) > 1;
   const bool fewer_states = states > parameters, fewer_parameters = parameters > 0 && !gathers;

@@ -375,7 +375,7 @@ class Search {
   /// The same, of device memory alone.
   bool settle_on_device(PlannedRun& run, Program& program) {
     FewestOffloaded& offloaded = offloaded_.local();
-    if (run.plan.recompute_layers) {
+    if (has_open_counts(run.plan)) {
       return fewest_.local().find(run.plan, program, model_, workload_, capacity_, bounders_.local());
     }
     if (*run.plan.offload_activations > 0) return offloaded.find(run, program, bounders_.local());
@@ -391,7 +391,7 @@ class Search {
     const bool open = plan.recompute_layers || *plan.offload_activations > 0;
     if (open || offloads(plan)) {
       const bool fits = settle(run, program);
-      const bool same = fits && plan.recompute_layers && is_listed_elsewhere(space_, plan);
+      const bool same = fits && has_open_counts(plan) && is_listed_elsewhere(space_, plan);
       if (!fits || same) return {{}, candidate.first, 0, fits, {}, 0, same};
     } else {
       program = lower(model_, workload_, plan);

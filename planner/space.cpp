@@ -121,6 +121,7 @@ std::vector<BlockChoice> block_choices(const ShapeSpace& shape, const SpaceLimit
     Recompute recompute;
     bool fewest;
     bool offload = false;
+    std::uint32_t recomputed_eighths = 0;
   };
   // The fewest fully recomputed layers may be none.
   const Recompute least = counts ? Recompute::full : Recompute::none;
@@ -135,6 +136,11 @@ std::vector<BlockChoice> block_choices(const ShapeSpace& shape, const SpaceLimit
       kernels.push_back({AttentionKernel::unfused, r, false, true});
       if (r != Recompute::selective) kernels.push_back({AttentionKernel::flash, r, false, true});
     }
+    for (std::uint32_t eighths = 1; counts && limits.offload_beside && eighths < 8; ++eighths) {
+      kernels.push_back({AttentionKernel::unfused, Recompute::selective, false, true, eighths});
+      kernels.push_back({AttentionKernel::unfused, Recompute::full, false, true, eighths});
+      kernels.push_back({AttentionKernel::flash, Recompute::full, false, true, eighths});
+    }
   }
   const std::uint32_t ranks = shape.sizes[index(Axis::context)];
   std::vector<BlockChoice> choices;
@@ -146,8 +152,8 @@ std::vector<BlockChoice> block_choices(const ShapeSpace& shape, const SpaceLimit
         if (save && shape.tensor != TensorAlgorithm::three_d) continue;
         for (const Kernel& k : kernels) {
           if (k.offload && !copies) continue;
-          choices.push_back(
-              {k.attention, k.recompute, k.fewest, sequence, algorithm, zigzag, inner_ring, save, k.offload});
+          choices.push_back({k.attention, k.recompute, k.fewest, sequence, algorithm, zigzag, inner_ring, save,
+                             k.offload, k.recomputed_eighths});
         }
       }
     }
@@ -293,7 +299,7 @@ class Maker {
     if (!at->second.empty()) return at->second;
     for (const BlockChoice& choice : block_choices(shape, limits_, offloads(), space_.level_units)) {
       choose(plan, choice);
-      start_fewest(plan);
+      start_fewest(plan, choice);
       if (is_valid(plan, model_, workload_, cluster_)) at->second.push_back(choice);
     }
     return at->second;
@@ -405,6 +411,20 @@ class Maker {
   std::map<std::vector<std::uint32_t>, std::uint64_t> orders_;
 };
 
+/// The fewest eighths of a plan's layers that make its counts beside activations in host memory; 0 without such counts,
+/// none where no eighths do.
+std::optional<std::uint32_t> recomputed_eighths(const Plan& plan) {
+  if (!plan.recompute_layers || has_open_counts(plan)) return 0;
+  Plan other = plan;
+  for (std::uint32_t eighths = 1; eighths < 8; ++eighths) {
+    BlockChoice choice;
+    choice.recomputed_eighths = eighths;
+    start_fewest(other, choice);
+    if (other.recompute_layers == plan.recompute_layers) return eighths;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 bool hosts_are_known(const ClusterSpec& cluster) {
@@ -502,7 +522,8 @@ Plan plan_at(const Space& space, std::uint64_t number) {
       continue;
     }
     plan.microbatch_size = m.size;
-    choose(plan, shape.blocks[rest / (m.plans * shape.orders)]);
+    const BlockChoice& block = shape.blocks[rest / (m.plans * shape.orders)];
+    choose(plan, block);
     rest %= m.plans * shape.orders;
     plan.mesh = orders_of(space, shape)[rest / m.plans];
     rest %= m.plans;
@@ -516,7 +537,7 @@ Plan plan_at(const Space& space, std::uint64_t number) {
       choose(plan, s);
       plan.stage_layers = splits[rest / states];
       choose(plan, shape.states[rest % states]);
-      start_fewest(plan);
+      start_fewest(plan, block);
       return plan;
     }
   }
@@ -556,7 +577,9 @@ std::uint64_t number_of(const Space& space, const Plan& plan) {
   const bool counts = std::any_of(shape->blocks.begin(), shape->blocks.end(), [](const auto& b) { return b.fewest; });
   const bool offload = plan.offload_activations != 0U;
   const bool none = plan.recompute == Recompute::none && counts && !offload;
-  const bool fewest = none || plan.recompute_layers.has_value();
+  const bool fewest = none || has_open_counts(plan);
+  const std::optional<std::uint32_t> recomputed = recomputed_eighths(plan);
+  if (!recomputed) return space.count;
   const Recompute recompute = none ? Recompute::full : plan.recompute;
   std::uint64_t number = shape->first;
   for (const MicrobatchSpace& m : shape->microbatches) {
@@ -566,7 +589,7 @@ std::uint64_t number_of(const Space& space, const Plan& plan) {
     }
     const std::uint64_t block =
         place(shape->blocks, BlockChoice{*plan.attention, recompute, fewest, plan.sequence_parallel, plan.context,
-                                         plan.zigzag, plan.inner_ring, plan.save_gathered, offload});
+                                         plan.zigzag, plan.inner_ring, plan.save_gathered, offload, *recomputed});
     std::uint64_t order = 0;
     for (const Mesh& listed : orders_of(space, *shape)) {
       if (lie_alike(listed, mesh, space.level_units)) break;

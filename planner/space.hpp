@@ -30,6 +30,8 @@ struct BlockChoice {
   bool save_gathered = false;
   /// Activations of as few eighths of each stage's layers as let the plan fit wait in host memory, at least one.
   bool offload = false;
+  /// With those: so many eighths of each stage's layers are recomputed, rounded up, the others not; 0: all alike.
+  std::uint32_t recomputed_eighths = 0;
   friend bool operator==(const BlockChoice&, const BlockChoice&) = default;
 };
 
@@ -99,13 +101,14 @@ struct SpaceLimits {
   bool recompute_layers = true;  ///< as few recomputed layers as fit, beside none and all
   bool offload = true;           ///< states, parameters and activations in host memory, where the cluster has some
   bool disks = true;             ///< and behind hosts that are too small on their disks, where the cluster has them
+  bool offload_beside = true;    ///< counts of recomputed layers beside activations in host memory
   bool grid_context = true;      ///< the axis context beside grids of tensor axes
   bool zero_chunks = true;       ///< ZeRO-2 and 3 with several chunks on a rank
 };
 /// Pipeline, data and 1D tensor axes, with experts that axis too, ZeRO 0 and 1, GPipe and 1F1B.
 [[nodiscard]] SpaceLimits basic_limits();
 /// Reads "tensor=1d,2d zero=0,1 schedule=1f1b chunks=2 replica=off context=off expert=off recompute_layers=off
-/// offload=off disks=off grid_context=off zero_chunks=off"; context may name its algorithms instead,
+/// offload=off disks=off offload_beside=off grid_context=off zero_chunks=off"; context may name its algorithms instead,
 /// "context=ulysses,ring inner_ring=off".  What is wrong is in the diagnostics.
 [[nodiscard]] SpaceLimits limits_of(std::string_view text, Diagnostics&);
 
@@ -122,7 +125,8 @@ struct SpaceLimits {
 ///    (unfused only), full, of all layers or of the fewest (below); sequence parallelism off, on; with a context axis
 ///    its algorithm, zigzag and the inner rings of a ring (of no more ranks than a unit of a level below
 ///    the outermost has devices); with 3D whether gathered operands are saved; with all layers recomputed alike also
-///    the fewest activations in host memory, but beside ring self-attention and inner rings;
+///    the fewest activations in host memory, but beside ring self-attention and inner rings, and then with full and
+///    selective recomputation also of one eighth to seven eighths of each stage's layers, rounded up;
 ///  * order of axes, of which those that lay every communication group alike on the cluster's levels are listed once;
 ///  * schedule, and chunks per rank up to layers / pipeline (1F1B alone without pipeline);
 ///  * stages: `uneven_stages` below;
@@ -142,7 +146,7 @@ struct SpaceLimits {
 /// takes the place of a plan with none; selective from one layer on.  Which counts it has follows from the capacity of
 /// a device: the first that fit on each rank (Bounder::recompute_fewest).  Counts that make all layers are those of
 /// another plan of the space.  A plan whose activations wait in host memory stands for all eighths of them, of which it
-/// has the first that fit (OffloadFewest); it recomputes no layer or all.  With disks a plan that offloads something
+/// has the first that fit (FewestOffloaded); what it recomputes is fixed.  With disks a plan that offloads something
 /// stands for all tiers of it (planner/nearest_tiers.hpp).
 struct Space {
   std::uint64_t layers = 0;
@@ -201,13 +205,19 @@ class MeshOrders {
 /// Stage splits of the shape with a schedule.
 [[nodiscard]] const std::vector<std::vector<std::uint32_t>>& splits_of(const Space&, const ShapeSpace&,
                                                                        const ScheduleChoice&);
-/// Sets the block, schedule or state choices of a plan.  Of the fewest recomputed layers: recompute_layers, empty; of
-/// the fewest activations in host memory: offload_activations, open.
+/// Sets the block, schedule or state choices of a plan.  Of the fewest recomputed layers, or eighths of them:
+/// recompute_layers, empty; of the fewest activations in host memory: offload_activations, open.
 void choose(Plan&, const BlockChoice&);
 void choose(Plan&, const ScheduleChoice&);
 void choose(Plan&, const StateChoice&);
-/// Of a plan with the fewest recomputed layers: none yet; with the fewest activations in host memory: an eighth.
-void start_fewest(Plan&);
+/// Of a plan with the fewest recomputed layers: none yet; with the fewest activations in host memory: an eighth, beside
+/// as many recomputed layers as the choice says.
+void start_fewest(Plan&, const BlockChoice&);
+/// Whether a plan of the space has the fewest recomputed layers that fit: beside activations in host memory its counts
+/// are fixed.
+[[nodiscard]] inline bool has_open_counts(const Plan& plan) {
+  return plan.recompute_layers && plan.offload_activations == 0U;
+}
 
 /// Plan number `number`, resolved, of the space (0 <= number < space.count).  One with the fewest recomputed layers
 /// has recompute_layers, all 0; one with the fewest activations in host memory offload_activations 1.
@@ -219,6 +229,9 @@ void start_fewest(Plan&);
 /// Gives a plan with the fewest recomputed layers the form that a person would write: none of them is recomputation
 /// none, all of them need no counts.
 void tidy_counts(const Space&, Plan&);
+
+/// Whether a plan of which so many eighths are recomputed (at least one) is that with an eighth less, or with all.
+[[nodiscard]] bool repeats_other_counts(const std::vector<std::uint32_t>& stage_layers, std::uint32_t eighths);
 
 /// Whether the plan is that with an eighth less of states or parameters offloaded: on every stage it has as many
 /// layers.

@@ -9,7 +9,7 @@ void choose(Plan& plan, const BlockChoice& choice) {
   plan.attention = choice.attention;
   plan.recompute = choice.recompute;
   plan.recompute_layers.reset();
-  if (choice.fewest) plan.recompute_layers.emplace();
+  if (choice.fewest || choice.recomputed_eighths > 0) plan.recompute_layers.emplace();
   plan.offload_activations = 0;
   if (choice.offload) plan.offload_activations.reset();
   plan.sequence_parallel = choice.sequence_parallel;
@@ -31,9 +31,23 @@ void choose(Plan& plan, const StateChoice& choice) {
   plan.offload_parameters = choice.offload_parameters;
 }
 
-void start_fewest(Plan& plan) {
-  if (plan.recompute_layers) plan.recompute_layers->assign(plan.stage_layers->size(), 0);
+void start_fewest(Plan& plan, const BlockChoice& choice) {
+  if (plan.recompute_layers) {
+    plan.recompute_layers->clear();
+    for (const std::uint32_t layers : *plan.stage_layers) {
+      plan.recompute_layers->push_back(offloaded_layers(layers, choice.recomputed_eighths));
+    }
+  }
   if (plan.offload_activations != 0U) plan.offload_activations = 1;
+}
+
+bool repeats_other_counts(const std::vector<std::uint32_t>& stage_layers, std::uint32_t eighths) {
+  const auto as_many = [&](std::uint32_t others) {
+    return std::all_of(stage_layers.begin(), stage_layers.end(), [&](std::uint32_t layers) {
+      return offloaded_layers(layers, eighths) == offloaded_layers(layers, others);
+    });
+  };
+  return as_many(eighths - 1) || as_many(8);
 }
 
 bool repeats_less_offloaded(const Plan& plan) {

@@ -277,6 +277,9 @@ bool Bounder::recompute_fewest(Plan& plan, std::uint64_t capacity, Memory by) {
 }
 
 bool Bounder::offload_fewest(Plan& plan, std::uint64_t capacity, Memory by) {
+  // Most plans that fit with no eighths do not even without their passes, whose memory takes longest to know.
+  const StateCosts& states = state_->enter(plan);
+  if (state_->shared.held(plan, states) > capacity) return false;
   for (; *plan.offload_activations <= 8; ++*plan.offload_activations) {
     if (peak_memory(plan) > capacity) continue;
     if (by == Memory::closed_form) return true;

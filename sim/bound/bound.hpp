@@ -104,7 +104,8 @@ class Bounder {
 
   // Lower bounds for all plans that share some choices, whatever their schedule, chunks, stages, ZeRO stage and
   // overlap. The given plan is any of them.  Where it has recompute_layers they are lower bounds for all counts of them
-  // with which the plan fits in the capacity; where what it offloads is open, for all eighths of that.
+  // with which the plan fits in the capacity; where what it offloads is open, for all eighths of that, and with
+  // activations among it for the counts that the pipelines' recomputed_eighths make.
 
   /// Fills in what the others need of the pipelines.
   void weigh(std::vector<FamilyPipeline>&, const Plan&);

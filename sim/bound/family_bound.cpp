@@ -290,23 +290,30 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
   const PerBlock<Picoseconds>& span = parts.span;
   const std::uint64_t kept = parts.kept;
   const bool copies = !plan.offload_activations;
-  const std::uint64_t least_kept = plan.recompute_layers ? std::min(kept, parts.kept_recomputed)
-                                   : copies              ? kept - std::min(kept, parts.copied)
-                                                         : kept;
+  const auto but_copied = [](std::uint64_t of, std::uint64_t copied) { return of - std::min(of, copied); };
+  const std::uint64_t stays = but_copied(kept, parts.copied);
+  const std::uint64_t stays_again = std::min(kept, but_copied(parts.kept_recomputed, parts.copied_recomputed));
+  // Of every stage, rounded up; beside copies the counts are fixed.
+  const std::uint32_t eighths = copies ? pipelines.front().recomputed_eighths : 0;
+  const bool open = plan.recompute_layers && eighths == 0;
+  const std::uint64_t least_kept = eighths > 0 ? std::min(stays, stays_again)
+                                   : open      ? std::min(kept, parts.kept_recomputed)
+                                   : copies    ? stays
+                                               : kept;
   const auto p = static_cast<double>(plan.mesh.size(Axis::pipeline));
   const auto layers_of_model = static_cast<double>(mesh_->model.layers);
   const double most = std::ceil(layers_of_model / p);
   const auto m = static_cast<double>(microbatches(plan, mesh_->workload));
-  const auto layer = static_cast<double>(span.layer_forward + span.layer_backward + span.layer_weight);
+  // At least so much longer by what is recomputed.
+  const double again = eighths / 8.0 * static_cast<double>(parts.again);
+  const double layer = static_cast<double>(span.layer_forward + span.layer_backward + span.layer_weight) + again;
   const auto ends =
       static_cast<double>(span.embedding_forward + span.embedding_backward + span.head_forward + span.head_backward);
-  const double shared = m * (static_cast<double>(parts.all_layers) + ends) / p;
+  const double shared = m * (static_cast<double>(parts.all_layers) + layers_of_model * again + ends) / p;
   const double fullest = m * most * layer;
   const bool forward_counts = static_cast<double>(span.layer_forward) >= forward_share * layer;
-  // Of a stage's first passes a part may run before their messages arrive.
-  const auto early = static_cast<double>(parts.between);
   const bool any_is_enough = enough < any_step;
-  if (const double average = shared - most * early;
+  if (const double average = shared - most * static_cast<double>(std::max(parts.between, parts.between_again));
       any_is_enough && average * (1.0 - 1e-12) >= static_cast<double>(enough) + 1) {
     return {0, static_cast<Picoseconds>(average * (1.0 - 1e-12))};
   }
@@ -335,12 +342,19 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
     if (peak > static_cast<double>(capacity)) return;
     const double passes = forward_counts ? std::max(with.passes, with.entered) : with.passes;
     // What does not fit is recomputed: each layer saves at most what all its microbatches in flight would keep.
-    const double shortage = weights + with.layers * static_cast<double>(state.bytes) +
-                            with.kept * static_cast<double>(kept) - static_cast<double>(capacity);
+    // Beside copies recomputed layers are the first that are copied; what then is missing are plain ones.
+    const double kept_activations =
+        eighths > 0 ? with.kept * static_cast<double>(stays_again) +
+                          with.kept_plain[eighths] * (static_cast<double>(kept) - static_cast<double>(stays_again))
+                    : with.kept * static_cast<double>(kept);
+    const double shortage =
+        weights + with.layers * static_cast<double>(state.bytes) + kept_activations - static_cast<double>(capacity);
     const double saved = with.in_flight * static_cast<double>(parts.saved);
-    const double recomputed =
-        plan.recompute_layers && shortage > 0 && saved > 0 ? std::ceil(shortage / saved * (1.0 - 1e-12)) : 0.0;
+    const double recomputed = open && shortage > 0 && saved > 0 ? std::ceil(shortage / saved * (1.0 - 1e-12)) : 0.0;
     const bool two_way = rules_of(with.schedule).placement == StagePlacement::two_way;
+    // Of a stage's first passes a part may run before their messages arrive.
+    const bool wholly_again = eighths > 0 && with.smallest * (8 - eighths) < 8;  // some stage may be
+    const auto early = static_cast<double>(wholly_again ? parts.between_again : parts.between);
     const double on_compute = std::max(passes * layer - std::min(with.stages * p, layers_of_model) * early,
                                        std::max(shared, two_way ? 0.0 : fullest) - with.stages * early);
     const double each = two_way ? m / 2 : m;  // microbatches of a stage
@@ -348,19 +362,20 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
     if (copies) {
       // An eighth of every stage at least; and each layer in host memory saves at most what all its microbatches in
       // flight would keep.
-      const double one = std::max<double>(with.stages, std::ceil(with.layers / 8.0));
+      const double one = eighths > 0 ? 0 : std::max<double>(with.stages, std::ceil(with.layers / 8.0));
       away = one;
       if (shortage > 0 && with.in_flight > 0 && parts.copied > 0) {
         away =
             std::max(one, std::ceil(shortage / (with.in_flight * static_cast<double>(parts.copied)) * (1.0 - 1e-12)));
       }
       // What is copied for the first microbatch may be so ahead of its turn.
-      delay = std::max(0.0, each - 1) *
-              ((away - 1) * static_cast<double>(parts.delay) + static_cast<double>(parts.delay_at_head));
+      delay = away == 0 ? 0
+                        : std::max(0.0, each - 1) * ((away - 1) * static_cast<double>(parts.delay) +
+                                                     static_cast<double>(parts.delay_at_head));
     }
     // Every rank recomputes what the one with the least in flight does, which holds so much beside its activations.
     const auto recomputing = [&](double held) {
-      if (!plan.recompute_layers || saved <= 0) return 0.0;
+      if (!open || saved <= 0) return 0.0;
       const double missing = held + with.held * static_cast<double>(kept) - static_cast<double>(capacity);
       const double layers = std::ceil(std::max(0.0, missing) / saved * (1.0 - 1e-12));
       return std::max(0.0, each * layers * static_cast<double>(parts.again) -
@@ -439,6 +454,7 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
       FamilyPipeline& known = at->second;
       bool first = true;
       known.keeps_all = true;
+      known.smallest = 0;
       const std::uint64_t most = (mesh_->model.layers + map.ranks - 1) / map.ranks;
       known.ahead = std::numeric_limits<double>::max();
       for (const std::vector<std::uint32_t>& split : *with.splits) {
@@ -447,22 +463,27 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
         std::uint32_t fewest = ~std::uint32_t{0};
         const double each = static_cast<double>(m) / map.pipes();
         double in_flight_most = 0, held_least = std::numeric_limits<double>::max();
-        double entry = 0;  // layers before the rank's lowest stage
+        std::array<double, 8> kept_plain{};  // of the rank that keeps the most
+        double entry = 0;                    // layers before the rank's lowest stage
         for (std::uint32_t r = 0; r < map.ranks; ++r) {
           const std::vector<std::uint64_t> in_flight = microbatches_in_flight(on, r, m);
           std::uint32_t layers = 0;
           double held = 0;
+          std::array<double, 8> held_plain{};
           for (std::uint32_t c = 0; c < map.chunks; ++c) {
             const std::uint32_t n = split[map.stage(r, c)];
             layers += n;
             held += static_cast<double>(in_flight[c]) * n;
+            for (std::uint32_t e = 0; e < 8; ++e)
+              held_plain[e] += static_cast<double>(in_flight[c]) * (n * (8 - e) / 8);
+            known.smallest = known.smallest == 0 ? n : std::min(known.smallest, n);
             in_flight_most = std::max(in_flight_most, static_cast<double>(in_flight[c]));
             known.keeps_all = known.keeps_all && in_flight[c] > 0;
           }
           // A rank enters after a forward pass of those layers, and where backward is whole their backward follows it.
           passes = std::max(passes, each * layers + (whole ? entry : 0.0));
           entered = std::max(entered, each * layers + forward_share * entry);
-          kept = std::max(kept, held);
+          if (held > kept) kept = held, kept_plain = held_plain;
           held_least = std::min(held_least, held);
           if (layers >= most) known.ahead = std::min(known.ahead, held);
           fewest = std::min(fewest, layers);
@@ -472,6 +493,9 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
         known.entered = first ? entered : std::min(known.entered, entered);
         known.kept = first ? kept : std::min(known.kept, kept);
         known.held = first ? held_least : std::min(known.held, held_least);
+        for (std::uint32_t e = 0; e < 8; ++e) {
+          known.kept_plain[e] = first ? kept_plain[e] : std::min(known.kept_plain[e], kept_plain[e]);
+        }
         known.layers = first ? fewest : std::min(known.layers, fewest);
         known.in_flight = in_flight_most;
         known.stages = map.chunks;
@@ -487,6 +511,8 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
     with.in_flight = at->second.in_flight;
     with.keeps_all = at->second.keeps_all;
     with.stages = at->second.stages;
+    with.kept_plain = at->second.kept_plain;
+    with.smallest = at->second.smallest;
   }
 }
 
@@ -559,6 +585,19 @@ FamilyBound FamilyBounds::any_recompute(const Plan& plan, std::uint32_t plain_ze
     if (bound.peak > capacity || bound.step > enough) return bound;
   }
   return without_recompute(plan, plain_zero, pipelines, capacity, enough, Free::nothing);
+}
+
+void FamilyBounds::add_offloaded_beside(Parts& parts, const BlockFacts& facts, const BlockFacts& recomputed,
+                                        const PerBlock<Picoseconds>& span) const {
+  const Picoseconds backward = parts.span.layer_backward;
+  BlockFacts longest = facts;
+  // Longest passes with the longest lead.
+  const Picoseconds lead = std::max(backward - facts.behind_backward, span.layer_backward - recomputed.behind_backward);
+  parts.span.layer_backward = std::max(backward, span.layer_backward);
+  longest.behind_backward = parts.span.layer_backward - lead;
+  add_offloaded(parts, longest);
+  parts.span.layer_backward = backward;
+  parts.copied_recomputed = recomputed.copied;
 }
 
 void FamilyBounds::add_offloaded(Parts& parts, const BlockFacts& facts) const {
@@ -651,6 +690,7 @@ FamilyBound FamilyBounds::any_order_of_kind(const Plan& plan, std::uint32_t plai
       parts.between = std::max(parts.between, between(plan, LayerCase::dense, LayerCase::recomputed_dense));
     }
     add_recomputed(parts, plan, again.span, again.between);
+    if (!plan.offload_activations) add_offloaded_beside(parts, known, again, again.span);
     parts.lead = longer(known.lead, again.lead);
     parts.compute = longer(known.compute, again.compute);
     parts.longest = longer(known.longest, again.longest);
@@ -725,6 +765,9 @@ FamilyBounds::Parts FamilyBounds::new_parts_on_mesh(const Plan& plan, std::uint3
   }
   if (!plan.offload_activations) add_offloaded(parts, facts);
   if (plan.recompute_layers) add_recomputed(parts, plan, again, between_again);
+  if (plan.recompute_layers && !plan.offload_activations) {
+    add_offloaded_beside(parts, facts, least_facts_of(plan, LayerCase::recomputed), again);
+  }
   return parts;
 }
 

@@ -42,6 +42,9 @@ struct FamilyPipeline {
   std::uint32_t chunks = 1;
   const std::vector<std::vector<std::uint32_t>>* splits = nullptr;
   bool shards = false;  ///< goes with ZeRO-2 and 3
+  /// Of every stage's layers of plans with recompute_layers whose activations may wait in host memory, rounded up; the
+  /// same for all pipelines of a family.
+  std::uint32_t recomputed_eighths = 0;
   // Filled in by weigh(), least over the splits:
   double passes = 0;         ///< entry, own work and drain of the rank that ends last, in passes of a layer
   double entered = 0;        ///< without drain, where a forward pass is nearly a quarter of both or more
@@ -52,6 +55,8 @@ struct FamilyPipeline {
   double in_flight = 0;      ///< most microbatches that a rank keeps of one layer
   bool keeps_all = false;    ///< before a rank's first backward pass all its chunks have run a forward pass
   std::uint32_t stages = 1;  ///< of a rank
+  std::array<double, 8> kept_plain{};  ///< of `kept` those of layers that are not recomputed, by recomputed_eighths
+  std::uint32_t smallest = 0;          ///< layers of the smallest stage
 };
 
 /// Lower bounds for all plans that share some choices, whatever their schedule, chunks, stages, ZeRO stage and overlap.
@@ -175,12 +180,16 @@ class FamilyBounds {
     /// Where activations may wait in host memory: what a layer has there for each microbatch in flight, and how long it
     /// takes to copy that.
     std::uint64_t copied = 0;
+    std::uint64_t copied_recomputed = 0;  ///< of a recomputed layer
     Picoseconds copy = 0;
     Picoseconds delay = 0;          ///< of its two passes by copying that, at least
     Picoseconds delay_at_head = 0;  ///< of a layer that the head's backward pass is before
   };
   /// Where activations may wait in host memory.
   void add_offloaded(Parts&, const BlockFacts&) const;
+  /// Also where some are recomputed, whose passes hide more: `span` is theirs.  Behind add_recomputed.
+  void add_offloaded_beside(Parts&, const BlockFacts&, const BlockFacts& recomputed,
+                            const PerBlock<Picoseconds>& span) const;
   void add_recomputed(Parts&, const Plan&, const PerBlock<Picoseconds>& span, Picoseconds between);
   Parts parts_of(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);
   /// On the plan's mesh; remembered for the last one.

@@ -71,6 +71,18 @@ std::uint64_t SharedStages::activations(const Run& run, const Plan& plan, const 
   return most;
 }
 
+std::uint64_t SharedStages::held(const Run& run, const Plan& plan, const StateCosts& state) const {
+  std::uint64_t held = state.scalar_bytes();
+  for (std::uint32_t c = 0; c < map_.chunks; ++c) held += persistent_bytes(state, share(run.begin, c), plan);
+  return held;
+}
+
+std::uint64_t SharedStages::held(const Plan& plan, const StateCosts& state) const {
+  std::uint64_t most = 0;
+  for (const Run& run : runs_) most = std::max(most, held(run, plan, state));
+  return most;
+}
+
 std::uint64_t SharedStages::peak(const Plan& plan, const StateCosts& state) {
   const bool plain = state.zero() < 2;
   std::vector<std::uint64_t>& known = plain_activations_[copied_kind(state, plan, microbatches_)];
@@ -79,9 +91,7 @@ std::uint64_t SharedStages::peak(const Plan& plan, const StateCosts& state) {
   }
   std::uint64_t peak = 0;
   for (std::size_t i = 0; i < runs_.size(); ++i) {
-    std::uint64_t held = state.scalar_bytes();
-    for (std::uint32_t c = 0; c < map_.chunks; ++c) held += persistent_bytes(state, share(runs_[i].begin, c), plan);
-    peak = std::max(peak, held + (plain ? known[i] : activations(runs_[i], plan, state)));
+    peak = std::max(peak, held(runs_[i], plan, state) + (plain ? known[i] : activations(runs_[i], plan, state)));
   }
   return peak;
 }

@@ -43,6 +43,8 @@ class SharedStages {
 
   /// The most bytes of any rank, as Bounder says.
   [[nodiscard]] std::uint64_t peak(const Plan&, const StateCosts&);
+  /// The largest of what ranks hold besides their passes.
+  [[nodiscard]] std::uint64_t held(const Plan&, const StateCosts&) const;
   /// Times of the plan's stages, until the next call.
   const std::vector<StageTimes>& stages(const Plan&, MeshCosts&, StateCosts&);
   /// The step, by when the bounds of pipeline_bound.hpp say that ranks end their passes.
@@ -83,6 +85,7 @@ class SharedStages {
   void enter_pipeline(const Plan&, MeshCosts&);
   /// The most that passes of any of the run's ranks hold.
   [[nodiscard]] std::uint64_t activations(const Run&, const Plan&, const StateCosts&);
+  [[nodiscard]] std::uint64_t held(const Run&, const Plan&, const StateCosts&) const;
   /// How long each collective lane of a rank of the run is busy in all its passes, at least: the busiest lane's time.
   [[nodiscard]] Picoseconds busiest_lane(const Run&, const Plan&, const MeshCosts&, StateCosts&) const;
   /// How long a rank of the run copies in one direction, or gathers weights that come up in parts, at least.

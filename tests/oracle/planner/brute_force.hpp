@@ -129,6 +129,8 @@ std::vector<Exact> brute_force(const Space& space, const ModelSpec& model, const
   Bounder bounder(model, workload, cluster, calibration);
   for (std::uint64_t i = 0; i < space.count; ++i) {
     const Plan plan = plan_at(space, i);
+    // Eighths that make the same counts as others.
+    if (plan.recompute_layers && !has_open_counts(plan) && number_of(space, plan) != i) continue;
     const Settled at = settle(plan, i, model, workload, cluster, calibration);
     if (!at.best) continue;
     if (plan.recompute_layers) {

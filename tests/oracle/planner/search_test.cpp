@@ -59,9 +59,10 @@ std::vector<Case> hosted_cases() {
   deep.layers = 5;
   ClusterSpec serial = hosted(test::small_cluster(1, 2, mebibyte * 12), gibibyte, 50.0);
   serial.device.concurrent_lanes = false;
-  const char* plain = "tensor=1d context=off replica=off schedule=1f1b zero=0,1";
+  const char* plain = "tensor=1d context=off replica=off schedule=1f1b zero=0,1 offload_beside=off";
   return {
-      {"host, one device", deep, workload(2), hosted(test::small_cluster(1, 1, mebibyte * 16), gibibyte, 30.0), {}},
+      {"host, one device", deep, workload(2), hosted(test::small_cluster(1, 1, mebibyte * 16), gibibyte, 30.0),
+       only("offload_beside=off")},
       {"slow host", small, workload(4), hosted(test::small_cluster(1, 2, mebibyte * 10), gibibyte, 30.0), only(plain)},
       {"host as fast as devices", small, workload(4),
        hosted(test::small_cluster(1, 2, mebibyte * 10), gibibyte, 2000.0), only(plain)},
@@ -72,7 +73,8 @@ std::vector<Case> hosted_cases() {
        disked(hosted(test::small_cluster(1, 2, mebibyte * 9), mebibyte * 12, 30.0), 5.0),
        only("tensor=1d context=off replica=off schedule=1f1b zero=0,1 recompute_layers=off")},
       {"a disk as fast as the host", deep, workload(2),
-       disked(hosted(test::small_cluster(1, 1, mebibyte * 12), mebibyte * 10, 30.0), 60.0), only("disks=on")},
+       disked(hosted(test::small_cluster(1, 1, mebibyte * 12), mebibyte * 10, 30.0), 60.0),
+       only("disks=on offload_beside=off")},
       {"disks of two nodes, ZeRO", small, workload(2),
        disked(hosted(test::small_cluster(2, 1, mebibyte * 14), mebibyte * 6, 30.0), 5.0),
        only("tensor=1d context=off replica=off schedule=1f1b zero=2 recompute_layers=off")},
@@ -100,6 +102,43 @@ std::vector<Case> hosted_cases() {
   };
 }
 
+/// Some layers recomputed, of others or the same activations in host memory.
+std::vector<Case> beside_cases() {
+  ModelSpec deep = llama(), whole = llama();
+  deep.layers = 8;
+  whole.layers = 8;
+  whole.heads = whole.kv_heads = 1;  // which no tensor axis cuts
+  whole.head_dim = whole.hidden;
+  const auto devices = [](std::uint32_t nodes, std::uint32_t each, double mebibytes, double link) {
+    ClusterSpec c = hosted(test::small_cluster(nodes, each, mebibyte * mebibytes), gibibyte, 3 * link);
+    c.host_link = link * gigabyte_per_second;
+    return c;
+  };
+  ClusterSpec serial = devices(1, 2, 12, 20);
+  serial.device.concurrent_lanes = false;
+  const char* one_f_one_b = "tensor=1d context=off replica=off schedule=1f1b zero=0";
+  const char* zero_3 = "tensor=1d context=off replica=off zero=3";
+  return {
+      {"counts beside copies", llama(), workload(2), devices(1, 1, 16, 20), {}},
+      {"counts beside copies, a slow link", llama(), workload(1), devices(1, 1, 7, 5), {}},
+      {"counts beside copies, ZeRO-3", deep, workload(2), devices(1, 2, 12, 20), only(zero_3)},
+      {"counts beside copies, one op at a time", deep, workload(2), serial, only(zero_3)},
+      {"counts beside copies, a small host with a disk",
+       llama(),
+       workload(1),
+       disked(hosted(test::small_cluster(1, 1, mebibyte * 12), mebibyte * 10, 60.0), 5.0),
+       {}},
+      {"counts beside copies, ZeRO-3 with microbatches", deep, workload(4), devices(1, 2, 16, 20), only(zero_3)},
+      {"counts beside copies, two devices", deep, workload(4), devices(1, 2, 9, 5), only(one_f_one_b)},
+      {"counts beside copies, schedules", whole, workload(2), devices(1, 2, 16, 20),
+       only("tensor=1d context=off replica=off schedule=gpipe,interleaved,zb-h1 chunks=2 zero=0")},
+      {"counts beside copies, rings", llama(), workload(1), devices(1, 2, 12, 20),
+       only("tensor=1d context=ring,ulysses replica=off schedule=1f1b zero=0")},
+      {"counts beside copies, backward split on grids", llama(), workload(2), devices(2, 4, 4, 20),
+       only("tensor=2d schedule=zb-h1 context=off replica=off zero=0")},
+  };
+}
+
 /// Kernels and collectives as training software has them, none as the device's constants do.
 std::vector<Case> software_cases() {
   const auto priced = [](Case c, std::uint64_t seed) {
@@ -124,8 +163,14 @@ std::vector<Case> software_cases() {
               only("tensor=1d context=off replica=off zero=0,1")},
              6),
       priced({"software, a host", small, workload(4), hosted(test::small_cluster(1, 2, mebibyte * 10), gibibyte, 30.0),
-              only("tensor=1d context=off replica=off schedule=1f1b zero=0,1")},
+              only("tensor=1d context=off replica=off schedule=1f1b zero=0,1 offload_beside=off")},
              7),
+      priced({"software, counts beside copies",
+              llama(),
+              workload(1),
+              hosted(test::small_cluster(1, 1, mebibyte * 12), gibibyte, 60.0),
+              {}},
+             9),
       priced({"software, experts", mixture(false), routed(Routing::Kind::skewed),
               test::small_cluster(1, 2, mebibyte * 16), only("schedule=1f1b zero=0,1 context=off replica=off")},
              8),
@@ -193,12 +238,12 @@ std::vector<Case> wide_cases() {
   };
 }
 
-/// The larger ones take minutes, with address checks.
-void compare(const std::vector<Case>& all) {
+/// Those with more plans than `most` take minutes, with address checks.
+void compare(const std::vector<Case>& all, std::uint64_t most = 1'600) {
   const bool every = std::getenv("ORRERY_LONG_TESTS") != nullptr;
   std::size_t compared = 0;
   for (const Case& c : all) {
-    if (!every && c.space().count > 1'600) continue;
+    if (!every && c.space().count > most) continue;
     test::compare_with_brute_force(c);
     ++compared;
   }
@@ -212,6 +257,30 @@ TEST_CASE("the search finds what trying every plan finds", "[oracle][planner]") 
   for (Case& c : wide_cases()) all.push_back(std::move(c));
   for (Case& c : hosted_cases()) all.push_back(std::move(c));
   compare(all);
+}
+
+TEST_CASE("the search finds counts of recomputed layers beside activations in host memory", "[oracle][planner]") {
+  compare(beside_cases(), 3'000);
+}
+
+TEST_CASE("some of the best plans recompute some layers beside activations in host memory", "[oracle][planner]") {
+  int best = 0, some = 0;
+  for (const Case& c : beside_cases()) {
+    const SearchResult r =
+        search(c.space(), c.model, c.workload, c.cluster, calibration(), test::search_options(Objective::step_time, 5));
+    bool found = false;
+    for (const FoundPlan& f : r.plans) {
+      if (!f.plan.recompute_layers || *f.plan.offload_activations == 0) continue;
+      found = true;
+      best += &f == &r.plans.front() ? 1 : 0;
+      CHECK(number_of(c.space(), f.plan) == f.number);
+    }
+    CAPTURE(c.name);
+    some += found ? 1 : 0;
+  }
+  CAPTURE(best, some);
+  CHECK(best >= 3);
+  CHECK(some >= 6);
 }
 
 TEST_CASE("the search finds it with costs of training software, too", "[oracle][planner]") {

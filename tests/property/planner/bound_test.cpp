@@ -199,6 +199,18 @@ TEST_CASE("no plan is estimated faster than its bound", "[property][planner]") {
   CHECK(tightness[2] / (count[0] + count[1]) > 0.85);
 }
 
+/// The fewest eighths of each stage's layers that a plan with activations in host memory recomputes beside them.
+std::uint32_t eighths_of(const Plan& plan) {
+  if (!plan.recompute_layers || has_open_counts(plan)) return 0;
+  BlockChoice choice;
+  Plan other = plan;
+  do {
+    ++choice.recomputed_eighths;
+    start_fewest(other, choice);
+  } while (other.recompute_layers != plan.recompute_layers);
+  return choice.recomputed_eighths;
+}
+
 // Deeper pipelines and more microbatches than random_run draws: plans of the
 // planner's own space for models of up to 40 layers on up to 64 devices.
 /// The plan with the first block choice of its shape that cuts the rest of a layer as it does.
@@ -218,7 +230,7 @@ Plan with_another_attention(const Space& space, Plan plan) {
 }
 
 TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]") {
-  int met = 0, copying = 0, sharded = 0, offloading = 0, chunks_sharded = 0, counted = 0;
+  int met = 0, copying = 0, beside = 0, sharded = 0, offloading = 0, chunks_sharded = 0, counted = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     auto any = [&, counter = std::uint64_t{0}](std::uint64_t n) mutable {
       return random_bits(seed, stream_of("deep"), counter++) % n;
@@ -235,6 +247,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
     const Calibration calibration = random_calibration(seed);
     SpaceLimits limits;
     limits.zero_chunks = any(2) == 0;
+    limits.offload_beside = any(2) == 0;
     const Space space = make_space(m, w, cluster, limits);
     REQUIRE(space.count > 0);
     Bounder bounder(m, w, cluster, calibration);
@@ -275,7 +288,13 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
       simplest.sequence_parallel = simplest.save_gathered = false;
       Bounder families(m, w, cluster, calibration);
       const std::vector<std::vector<std::uint32_t>> splits{*plan.stage_layers};
-      std::vector<FamilyPipeline> pipelines{{plan.schedule, plan.chunks, &splits, plan.zero_stage >= 2, 0, 0, 0, 0}};
+      std::vector<FamilyPipeline> pipelines(1);
+      pipelines[0].schedule = plan.schedule;
+      pipelines[0].chunks = plan.chunks;
+      pipelines[0].splits = &splits;
+      pipelines[0].shards = plan.zero_stage >= 2;
+      pipelines[0].recomputed_eighths = eighths_of(plan);
+      beside += pipelines[0].recomputed_eighths > 0 ? 1 : 0;
       families.weigh(pipelines, plan);
       const std::uint32_t plain_zero = shard_axes_of(plan).empty() ? 0 : 1;
       const Picoseconds estimated = picoseconds(Estimator().step_time(program, costs));
@@ -360,6 +379,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
   // Pass by pass memory is the Program's wherever no message comes early and no copies are gathered.
   CHECK(met > 900);
   CHECK(copying > 100);
+  CHECK(beside > 60);
   CHECK(sharded > 50);
   CHECK(chunks_sharded > 50);
   CHECK(counted > 100);

@@ -136,6 +136,45 @@ TEST_CASE("a sample of a space with every dimension is valid and stands at its o
   CHECK(zero.size() == 4);
 }
 
+TEST_CASE("eighths of recomputed layers beside activations in host memory stand once each", "[unit][planner]") {
+  const ModelSpec m = model(10, 4);
+  const Workload w = workload(4);
+  ClusterSpec c = cluster(1, 2);
+  c.host_memory = gibibyte;
+  c.host_link = c.host_bandwidth = 20.0 * gigabyte_per_second;
+  Diagnostics wrong;
+  const char* small = "tensor=1d schedule=1f1b,interleaved zero=0 context=off replica=off chunks=2 offload_beside=on";
+  SpaceLimits limits = limits_of(small, wrong);
+  REQUIRE(wrong.empty());
+  const Space space = make_space(m, w, c, limits);
+  int listed = 0, repeated = 0;
+  for (std::uint64_t i = 0; i < space.count; ++i) {
+    const Plan plan = plan_at(space, i);
+    check(plan, m, w, &c, wrong);
+    if (!wrong.empty()) FAIL(describe(plan) + render(wrong));
+    const std::uint64_t number = number_of(space, plan);
+    if (!plan.recompute_layers || has_open_counts(plan)) {
+      REQUIRE(number == i);
+      continue;
+    }
+    REQUIRE(plan.offload_activations == 1U);
+    // The plan with the fewest eighths that make these counts stands for the others.
+    REQUIRE(number <= i);
+    REQUIRE(plan_at(space, number) == plan);
+    (number == i ? listed : repeated) += 1;
+  }
+  CHECK(listed > 1000);
+  CHECK(repeated > 1000);
+  CHECK_FALSE(repeats_other_counts({16, 16}, 3));
+  CHECK(repeats_other_counts({4, 4}, 2));
+  CHECK_FALSE(repeats_other_counts({4, 5}, 2));
+  CHECK(repeats_other_counts({1, 7}, 7));  // all of them
+  // They go with counts.
+  limits.recompute_layers = false;
+  const Space without = make_space(m, w, c, limits);
+  for (std::uint64_t i = 0; i < without.count; i += 5) REQUIRE_FALSE(plan_at(without, i).recompute_layers);
+}
+
 TEST_CASE("limits leave out what they say", "[unit][planner]") {
   Diagnostics wrong;
   const SpaceLimits limits =
@@ -169,8 +208,8 @@ TEST_CASE("limits leave out what they say", "[unit][planner]") {
         "error: --only does not know \"tensor=4d\" [cli.only]\n"
         "  Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;\n"
         "  replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;\n"
-        "  recompute_layers=off; offload=off; disks=off; grid_context=off; zero_chunks=off.  Separate settings by "
-        "spaces.\n");
+        "  recompute_layers=off; offload=off; disks=off; offload_beside=off; grid_context=off; zero_chunks=off.\n"
+        "  Separate settings by spaces.\n");
 }
 
 // Against the rules of check(): every mesh, microbatch size and choice that is
