@@ -253,7 +253,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
     Bounder bounder(m, w, cluster, calibration);
     for (int i = 0; i < 40; ++i) {
       Plan plan = plan_at(space, any(space.count));
-      if (plan.recompute_layers) {
+      if (has_open_counts(plan)) {
         // As many as a device needs that holds something between none and all of them.
         Plan all = plan;
         all.recompute_layers = *plan.stage_layers;
@@ -342,7 +342,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
         REQUIRE(kept.peak >= alone.peak);
         REQUIRE(kept.peak <= peak);
         Plan start = plan;
-        if (start.recompute_layers) std::fill(start.recompute_layers->begin(), start.recompute_layers->end(), 0U);
+        if (has_open_counts(start)) std::fill(start.recompute_layers->begin(), start.recompute_layers->end(), 0U);
         REQUIRE(bounder.any_state(start) + kept.besides <= estimated);
         chunks_sharded += plan.chunks > 1 && keeping > 0 ? 1 : 0;
       }
