@@ -86,6 +86,7 @@ std::string describe(const Space& space) {
   std::array<std::set<std::uint32_t>, axis_count> sizes;
   std::set<std::string> tensor, schedules, context, kernels;
   std::set<std::uint32_t> microbatches, zero, chunks, states, parameters;
+  bool parameter_chunks = false;
   for (const ShapeSpace& s : space.shapes) {
     for (std::size_t a = 0; a < axis_count; ++a) sizes[a].insert(s.sizes[a]);
     tensor.insert(std::string(name_of(s.tensor)));
@@ -107,6 +108,7 @@ std::string describe(const Space& space) {
     }
     for (const StateChoice& c : s.states) {
       zero.insert(c.zero_stage);
+      parameter_chunks = parameter_chunks || c.parameter_chunk > Bytes();
       if (!s.offloads_states) continue;
       states.insert(c.offload_states);
       parameters.insert(c.offload_parameters);
@@ -126,6 +128,7 @@ std::string describe(const Space& space) {
   row("schedule", schedules);
   row("chunks per rank", chunks);
   row("zero", zero);
+  if (parameter_chunks) out += fmt::format("  {:<18}none, one for each layer\n", "parameter chunks");
   row("states, eighths", states);
   row("weights, eighths", parameters);
   row("kernels", kernels);

@@ -103,6 +103,7 @@ class Expander {
     choose(plan_, shape_.states.front());
     if (shape_.offloads_states) plan_.offload_states.reset();
     if (shape_.offloads_parameters) plan_.offload_parameters.reset();
+    if (shape_.chunks_parameters()) plan_.parameter_chunk.reset();
   }
 
   std::uint32_t plain_zero() const {
@@ -405,7 +406,12 @@ class Expander {
     if (passes.size() <= family_.schedule) passes.resize(family_.schedule + 1);
     std::vector<Picoseconds>& known = passes[family_.schedule];
     if (known.size() <= split) known.resize(split + 1, -1);
-    if (known[split] < 0) known[split] = bounder_.any_state(plan_);
+    if (known[split] < 0) {
+      const std::optional<Bytes> chunk = plan_.parameter_chunk;
+      if (shape_.chunks_parameters()) plan_.parameter_chunk.reset();
+      known[split] = bounder_.any_state(plan_);
+      plan_.parameter_chunk = chunk;
+    }
     return known[split];
   }
 
@@ -441,14 +447,15 @@ class Expander {
 
   Keeping keeping_at(std::size_t state) const {
     const StateChoice& s = shape_.states[state];
-    return s.zero_stage < 2          ? Keeping::plain
-           : s.zero_stage == 2       ? Keeping::zero_2
-           : s.reshard_after_forward ? Keeping::zero_3_anew
-                                     : Keeping::zero_3_kept;
+    return s.zero_stage < 2              ? Keeping::plain
+           : s.zero_stage == 2           ? Keeping::zero_2
+           : s.parameter_chunk > Bytes() ? Keeping::zero_3_chunks
+           : s.reshard_after_forward     ? Keeping::zero_3_anew
+                                         : Keeping::zero_3_kept;
   }
 
   /// The same for ZeRO 2 and 3 that keep weights and gradients so: whatever is gathered anew for every pass is no
-  /// faster than what is kept.
+  /// faster than what is kept.  In chunks nothing is kept, but bounds know what that would take.
   std::optional<Picoseconds> least_of_slow_sharded(Keeping keeping) {
     return least_if_slow(
         shape_.plain_states, shape_.plain_states + shape_.sharded_on_device,
@@ -456,7 +463,10 @@ class Expander {
           const Keeping stands = keeping == Keeping::zero_3_anew ? Keeping::zero_3_kept : keeping;
           return shape_.states[i].overlap_gradients && keeping_at(i) == stands;
         },
-        [&] { return bounder_.any_sharded(plan_); });
+        [&] {
+          plan_.reshard_after_forward = plan_.zero_stage == 2;
+          return bounder_.any_sharded(plan_);
+        });
   }
 
   /// What plans of the family need, by how they keep weights and gradients: with all states on the device, or anywhere.
@@ -469,6 +479,7 @@ class Expander {
     std::uint64_t peak = ~std::uint64_t{0};
     for (const auto& where : {bounds.here, bounds.away}) {
       for (std::size_t k = 0; k < (shards ? keepings : 1); ++k) {
+        if (static_cast<Keeping>(k) == Keeping::zero_3_chunks && !shape_.chunks_parameters()) continue;
         peak = std::min(peak, where[k].peak);
         if (where[k].peak > capacity_) continue;
         least =

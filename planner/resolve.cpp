@@ -10,6 +10,7 @@
 
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/program/lower/layer_bytes.hpp"
 #include "core/program/lower/lower.hpp"
 #include "core/record/live_memory.hpp"
 #include "core/record/tier_memory.hpp"
@@ -67,19 +68,6 @@ std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const W
     return std::tie(a.unevenness, a.step) < std::tie(b.unevenness, b.step);
   };
   return std::min_element(rated.begin(), rated.end(), more_even)->split;
-}
-
-/// What a layer's weights take in the plan, the larger of two kinds: chunks do not span layers, so that one of it pads
-/// the least.
-Bytes layer_bytes(Plan plan, const ModelSpec& model, const Workload& workload) {
-  plan.parameter_chunk = Bytes();
-  plan.offload_states = plan.offload_parameters = plan.offload_activations = 0;
-  const Program program = lower(model, workload, plan);
-  std::uint64_t bytes = 0;
-  for (const Buffer& b : program.buffers) {
-    if (b.name == "layer.weights.whole" || b.name == "layer.dense.weights.whole") bytes = std::max(bytes, bytes_of(b));
-  }
-  return Bytes::of(static_cast<double>(bytes));
 }
 
 /// Eighths of what is in host memory.
@@ -250,7 +238,8 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
                              : "the most even split"});
   }
   if (!plan.parameter_chunk) {
-    plan.parameter_chunk = layer_bytes(plan, model, workload);
+    // Chunks do not span layers.
+    plan.parameter_chunk = whole_layer_bytes(plan, model, workload);
     out.resolved.push_back({"parameter_chunk", exact_text(*plan.parameter_chunk),
                             "a chunk for each layer, which pads the least and sends the fewest messages"});
   }

@@ -7,6 +7,7 @@
 #include "core/base/diagnostics.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/schedule_rules.hpp"
+#include "core/program/lower/layer_bytes.hpp"
 #include "planner/gradient_bucket.hpp"
 #include "sim/bound/coverage.hpp"
 
@@ -205,9 +206,17 @@ void add_states(ShapeSpace& shape, const ModelSpec& model, const SpaceLimits& li
         if (zero == 3 && prefetch > 0 && two_kinds) continue;
         for (const bool overlap : {false, true}) {
           if (overlap && !reduces) continue;
-          (zero < 2 ? plain : sharded).push_back({zero, reshard, prefetch, overlap, 0, 0});
+          (zero < 2 ? plain : sharded).push_back({zero, reshard, prefetch, overlap, 0, 0, {}});
         }
       }
+    }
+  }
+  if (shape.chunks_parameters()) {
+    // As they are without chunks, behind those.
+    for (const StateChoice& c : std::vector<StateChoice>(sharded)) {
+      if (c.zero_stage != 3 || !c.reshard_after_forward) continue;
+      sharded.push_back(c);
+      sharded.back().parameter_chunk = shape.parameter_chunk;
     }
   }
   shape.chunks_shard = limits.zero_chunks;
@@ -310,6 +319,22 @@ class Maker {
     return limits_.offload && hosts_are_known(cluster_) && bound_covers_offload(model_, workload_);
   }
 
+  /// A chunk for each layer, where check() accepts that of a plan of the shape; else 0.
+  Bytes parameter_chunk(const ShapeSpace& shape, Plan plan) {
+    const bool wanted =
+        limits_.parameter_chunks && std::find(limits_.zero.begin(), limits_.zero.end(), 3U) != limits_.zero.end();
+    if (!wanted || gradient_dtype(workload_) != weight_dtype(workload_) || shard_axes_of(plan).empty()) return {};
+    // Layers are cut by these, and shared out among those.
+    std::vector<std::uint32_t> key = {static_cast<std::uint32_t>(shape.tensor)};
+    for (const Axis a : {Axis::tensor, Axis::row, Axis::depth, Axis::data, Axis::context, Axis::expert})
+      key.push_back(shape.sizes[index(a)]);
+    const auto [at, fresh] = layer_bytes_.try_emplace(key);
+    if (fresh) at->second = whole_layer_bytes(plan, model_, workload_);
+    plan.zero_stage = 3;
+    plan.parameter_chunk = at->second;
+    return is_valid(plan, model_, workload_, cluster_) ? at->second : Bytes();
+  }
+
   const std::vector<std::vector<std::uint32_t>>& splits(std::uint32_t stages) {
     const auto [at, fresh] = space_.stage_layers.try_emplace(stages);
     if (fresh) at->second = uneven_stages(model_.layers, stages, stage_reach(model_));
@@ -380,6 +405,7 @@ class Maker {
       away.offload_parameters = 8;
       shape.offloads_parameters = is_valid(away, model_, workload_, cluster_);
     }
+    shape.parameter_chunk = parameter_chunk(shape, plan);
     add_states(shape, model_, limits_);
     if (shape.states.empty()) return;
     for (const std::uint32_t microbatch : sizes) {
@@ -409,6 +435,7 @@ class Maker {
   Space space_;
   std::map<std::vector<std::uint32_t>, std::vector<BlockChoice>> blocks_;
   std::map<std::vector<std::uint32_t>, std::uint64_t> orders_;
+  std::map<std::vector<std::uint32_t>, Bytes> layer_bytes_;
 };
 
 /// The fewest eighths of a plan's layers that make its counts beside activations in host memory; 0 without such counts,
@@ -550,7 +577,7 @@ std::uint64_t number_of(const Space& space, const Plan& plan) {
   if (!plan.placement.empty() || plan.collective_algorithm) return space.count;
   const bool on_disk = plan.states_tier == OffloadTier::disk || plan.parameters_tier == OffloadTier::disk ||
                        plan.activations_tier == OffloadTier::disk;
-  if ((on_disk && !space.disks) || plan.parameter_chunk != Bytes()) return space.count;
+  if (on_disk && !space.disks) return space.count;
   std::array<std::uint32_t, axis_count> sizes{};
   sizes.fill(1);
   Mesh mesh;
@@ -567,8 +594,8 @@ std::uint64_t number_of(const Space& space, const Plan& plan) {
   // Choices that make no difference are listed once: bring them to that form.
   ScheduleChoice schedule{plan.schedule, plan.chunks};
   if (sizes[index(Axis::pipeline)] == 1) schedule = {};
-  StateChoice state{plan.zero_stage,         plan.reshard_after_forward, plan.prefetch,
-                    *plan.overlap_gradients, *plan.offload_states,       *plan.offload_parameters};
+  StateChoice state{plan.zero_stage,      plan.reshard_after_forward, plan.prefetch,        *plan.overlap_gradients,
+                    *plan.offload_states, *plan.offload_parameters,   *plan.parameter_chunk};
   if (shard_axes_of(plan).empty()) {
     state.zero_stage = 0, state.reshard_after_forward = true, state.prefetch = 1;
     state.overlap_gradients = state.overlap_gradients && shape->plain_on_device > 1;

@@ -49,6 +49,7 @@ struct StateChoice {
   bool overlap_gradients = false;
   std::uint32_t offload_states = 0;
   std::uint32_t offload_parameters = 0;
+  Bytes parameter_chunk;  ///< of ZeRO-3 that gathers again: one for each layer of the shape (whole_layer_bytes), or 0
   friend bool operator==(const StateChoice&, const StateChoice&) = default;
 };
 
@@ -76,8 +77,10 @@ struct ShapeSpace {
   std::size_t sharded_on_device = 0;  ///< so many of the others
   bool offloads_states = false;       ///< some of them do
   bool offloads_parameters = false;
+  Bytes parameter_chunk;    ///< that states may have, or 0
   std::uint64_t first = 0;  ///< number of its first plan
   std::uint64_t count = 0;
+  [[nodiscard]] bool chunks_parameters() const { return parameter_chunk > Bytes(); }
 };
 
 /// What to leave out of the space.
@@ -104,12 +107,13 @@ struct SpaceLimits {
   bool offload_beside = true;    ///< counts of recomputed layers beside activations in host memory
   bool grid_context = true;      ///< the axis context beside grids of tensor axes
   bool zero_chunks = true;       ///< ZeRO-2 and 3 with several chunks on a rank
+  bool parameter_chunks = true;  ///< ZeRO-3 with chunks of parameters
 };
 /// Pipeline, data and 1D tensor axes, with experts that axis too, ZeRO 0 and 1, GPipe and 1F1B.
 [[nodiscard]] SpaceLimits basic_limits();
 /// Reads "tensor=1d,2d zero=0,1 schedule=1f1b chunks=2 replica=off context=off expert=off recompute_layers=off
-/// offload=off disks=off offload_beside=off grid_context=off zero_chunks=off"; context may name its algorithms instead,
-/// "context=ulysses,ring inner_ring=off".  What is wrong is in the diagnostics.
+/// offload=off disks=off offload_beside=off grid_context=off zero_chunks=off parameter_chunks=off"; context may name
+/// its algorithms instead, "context=ulysses,ring inner_ring=off".  What is wrong is in the diagnostics.
 [[nodiscard]] SpaceLimits limits_of(std::string_view text, Diagnostics&);
 
 /// Every plan that the planner considers: finite, ordered, countable.
@@ -132,7 +136,8 @@ struct SpaceLimits {
 ///  * stages: `uneven_stages` below;
 ///  * states: ZeRO 0 to 3 (2 and 3 with a whole backward pass and one direction, and not with prediction modules),
 ///  ZeRO-3 with and without reshard and prefetch (not ahead where some
-///    layers are dense and others mixtures), overlap of gradient reduction off, on where replicas have something to
+///    layers are dense and others mixtures) and, where it gathers again and gradients are of the weights' type, with a
+///    chunk of parameters for each layer, overlap of gradient reduction off, on where replicas have something to
 ///    reduce; eighths of each stage's layers whose states, and of those whose weights too (not with ZeRO-3), live in
 ///    host memory.
 ///

@@ -29,6 +29,7 @@ void choose(Plan& plan, const StateChoice& choice) {
   plan.overlap_gradients = choice.overlap_gradients;
   plan.offload_states = choice.offload_states;
   plan.offload_parameters = choice.offload_parameters;
+  plan.parameter_chunk = choice.parameter_chunk;
 }
 
 void start_fewest(Plan& plan, const BlockChoice& choice) {

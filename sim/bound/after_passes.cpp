@@ -132,6 +132,8 @@ Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, cons
 
 Picoseconds held_up(const Plan& plan, const ChunkBuckets& chunks, const LayerCosts& costs, const StageTimes& stage) {
   if (chunks.size() != 1 || splits_backward(plan) || !*plan.overlap_gradients) return 0;
+  // Blocks differ there in what runs before those sums.
+  if (plan.parameter_chunk != Bytes()) return 0;
   const StageShare& share = *chunks.front().share;
   const std::vector<BucketCosts>& buckets = *chunks.front().list;
   const PerBlock<Picoseconds>& ends = costs.plain_times().span;

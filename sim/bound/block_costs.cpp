@@ -71,6 +71,28 @@ void add_memory_change(MemoryChange& change, const Program& program, const Block
   }
 }
 
+/// Whether the op makes the gradient of a weight that is read behind it.
+bool is_later_in_chunks(const Program& program, const Block& block, const Op& op) {
+  const auto* compute = std::get_if<Compute>(&op.action);
+  if (compute == nullptr) return false;
+  const Kernel& kernel = block.kernels[compute->kernel];
+  if (kernel.kind == KernelKind::layer_norm_backward_weight || kernel.kind == KernelKind::rms_norm_backward_weight) {
+    return true;
+  }
+  if (kernel.kind != KernelKind::gemm || kernel.pass != Pass::weight_gradient) return false;
+  const auto is_router = [&](const View& v) {
+    const Buffer& b = program[v.buffer];
+    if (b.role != Role::gradient || !b.parameters) return false;
+    const std::vector<ParameterSlice>& slices = program.parameter_tables[*b.parameters].slices;
+    return std::any_of(slices.begin(), slices.end(),
+                       [&](const ParameterSlice& s) { return s.offset == v.offset && s.name == "ffn.router.weight"; });
+  };
+  for (std::uint32_t v = 0; v < op.views.count; ++v) {
+    if (is_router(block.views[op.views.first + v])) return true;
+  }
+  return false;
+}
+
 /// Blocks that a pass runs one after the other, without those that it does not have.
 std::vector<BlockId> in_turn(std::vector<BlockId> ids) {
   std::erase(ids, lowering::no_block);
@@ -200,6 +222,13 @@ BlockCosts::BlockCosts(const ModelSpec& model, const Workload& workload, const P
     for (const BlockId id : of) add_memory_change(change, program, program[id]);
     return change;
   });
+  for (const BlockId id : ids.layer_backward) {
+    for (const Op& op : program[id].ops) {
+      if (is_later_in_chunks(program, program[id], op)) {
+        later_in_chunks_ += picoseconds(costs.compute(program, program[id], op));
+      }
+    }
+  }
   beginning_ = per_block<Beginning>(
       parts_, [](const Parts& parts) { return parts.empty() ? Beginning{} : parts.front().begins; });
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -118,6 +119,13 @@ class BlockCosts {
   [[nodiscard]] const PerBlock<Picoseconds>& products() const { return products_; }
   /// Compute ops alone.
   [[nodiscard]] const PerBlock<Picoseconds>& busy() const { return busy_; }
+  /// Of a layer's backward pass what runs later where gradients take over the memory of weights (gradient_copies.cpp):
+  /// the order of the rest is the same.
+  [[nodiscard]] Picoseconds later_in_chunks() const { return later_in_chunks_; }
+  /// How much less its span may be then, of a backward pass that spans so much: other collectives may be beside those.
+  [[nodiscard]] Picoseconds less_in_chunks(Picoseconds span) const {
+    return span > busy_.layer_backward ? std::min(later_in_chunks_, span - busy_.layer_backward) : 0;
+  }
   /// Whether the block's first op computes, so that what is put in front of it delays the block, and whether that op
   /// reads weights, so that it waits for them.
   struct Beginning {
@@ -143,6 +151,7 @@ class BlockCosts {
   PerBlock<Parts> parts_;
   std::vector<BlockCollective> collectives_;
   PerBlock<Picoseconds> busy_, products_;
+  Picoseconds later_in_chunks_ = 0;
   PerBlock<MemoryChange> memory_;
   PerBlock<Beginning> beginning_;
   std::uint64_t hidden_bytes_ = 0;

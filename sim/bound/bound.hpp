@@ -65,9 +65,9 @@ class Bounder {
   [[nodiscard]] Picoseconds step_time(const Plan&);
   /// The same without the update, its gathers and copies: for plans that differ in where states and parameters live.
   [[nodiscard]] Picoseconds time_before_update(const Plan&);
-  /// A bound on all plans like this one, of ZeRO 2 or 3 with overlap and, of the latter, weights that are kept: those
-  /// that gather them again, ahead or not, reduce without overlap, or have parameters in host memory, or states where
-  /// this one has all of them there.
+  /// A bound on all plans like this one, of ZeRO 2 or 3 with overlap and, of the latter, weights that are kept, in
+  /// chunks of parameters or not: those that gather them again, ahead or not, reduce without overlap, or have
+  /// parameters in host memory, or states where this one has all of them there.
   [[nodiscard]] Picoseconds any_sharded(const Plan&);
   /// A bound on all plans like this one with as many or more eighths of states and, if this one has some, of parameters
   /// in host memory.
@@ -105,7 +105,8 @@ class Bounder {
   // Lower bounds for all plans that share some choices, whatever their schedule, chunks, stages, ZeRO stage and
   // overlap. The given plan is any of them.  Where it has recompute_layers they are lower bounds for all counts of them
   // with which the plan fits in the capacity; where what it offloads is open, for all eighths of that, and with
-  // activations among it for the counts that the pipelines' recomputed_eighths make.
+  // activations among it for the counts that the pipelines' recomputed_eighths make; where its chunks of parameters
+  // are, with them and without.
 
   /// Fills in what the others need of the pipelines.
   void weigh(std::vector<FamilyPipeline>&, const Plan&);

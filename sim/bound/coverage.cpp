@@ -53,7 +53,7 @@ bool bound_covers(const Plan& plan) {
   if (cuts && (splits_backward(plan) || stage_map(plan).two_way())) return false;
   const bool rings = plan.inner_ring != 0 || plan.context == ContextAlgorithm::ring_self_attention;
   const bool copies = plan.offload_activations > 0U;
-  return !(copies && rings) && plan.parameter_chunk == Plan{}.parameter_chunk;
+  return !(copies && rings);
 }
 
 }  // namespace orrery

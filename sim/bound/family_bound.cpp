@@ -27,6 +27,7 @@ constexpr double forward_share = 0.24;
 Keeping keeping_of(const Plan& plan) {
   if (plan.zero_stage < 2) return Keeping::plain;
   if (plan.zero_stage == 2) return Keeping::zero_2;
+  if (plan.parameter_chunk > Bytes()) return Keeping::zero_3_chunks;
   return plan.reshard_after_forward ? Keeping::zero_3_anew : Keeping::zero_3_kept;
 }
 
@@ -83,6 +84,8 @@ FamilyBounds::BlockFacts FamilyBounds::facts_of(const Plan& plan, LayerCase whic
   found.span = of.spans(prices, mesh_->cluster.device.concurrent_lanes);
   const BlockCosts::Behind behind = of.behind(prices);
   found.behind_backward = behind.compute_backward;
+  found.later = of.later_in_chunks();
+  found.less = of.less_in_chunks(found.span.layer_backward);
   found.lead = lead_of(of, found.span, behind);
   found.compute = compute_lead_of(found.span, behind);
   found.longest = {found.span.layer_forward, found.span.layer_backward};
@@ -125,6 +128,8 @@ FamilyBounds::BlockFacts FamilyBounds::least_facts_of(const Plan& plan, LayerCas
   least.compute = longer(least.compute, below.compute);
   least.longest = longer(least.longest, below.longest);
   least.kept = std::min(least.kept, below.kept);
+  least.later = std::max(least.later, below.later);
+  least.less = std::max(least.less, below.less);
   return least;
 }
 
@@ -194,6 +199,7 @@ FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t
   }
   Plan plan = of;
   plan.zero_stage = zero_stage;
+  plan.parameter_chunk = Bytes();  // chunks pad layers: they are no smaller
   plan.sequence_parallel = false;
   enter(plan);
   LoweredStates states(mesh_->model, mesh_->workload, plan, mesh_->costs());
@@ -304,16 +310,26 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
   const auto layers_of_model = static_cast<double>(mesh_->model.layers);
   const double most = std::ceil(layers_of_model / p);
   const auto m = static_cast<double>(microbatches(plan, mesh_->workload));
+  const auto less_of = [&](Keeping keeping) {
+    if (keeping != Keeping::zero_3_chunks) return 0.0;
+    return static_cast<double>(eighths > 0 ? std::max(parts.less_in_chunks, parts.less_again) : parts.less_in_chunks);
+  };
+  const auto later_of = [&](Keeping keeping) {
+    return keeping == Keeping::zero_3_chunks && p > 1 ? static_cast<double>(parts.later_in_chunks) : 0.0;
+  };
   // At least so much longer by what is recomputed.
   const double again = eighths / 8.0 * static_cast<double>(parts.again);
-  const double layer = static_cast<double>(span.layer_forward + span.layer_backward + span.layer_weight) + again;
+  const double whole_layer = static_cast<double>(span.layer_forward + span.layer_backward + span.layer_weight) + again;
   const auto ends =
       static_cast<double>(span.embedding_forward + span.embedding_backward + span.head_forward + span.head_backward);
-  const double shared = m * (static_cast<double>(parts.all_layers) + layers_of_model * again + ends) / p;
-  const double fullest = m * most * layer;
-  const bool forward_counts = static_cast<double>(span.layer_forward) >= forward_share * layer;
+  const double all_layers = static_cast<double>(parts.all_layers) + layers_of_model * again;
+  const bool forward_counts = static_cast<double>(span.layer_forward) >= forward_share * whole_layer;
   const bool any_is_enough = enough < any_step;
-  if (const double average = shared - most * static_cast<double>(std::max(parts.between, parts.between_again));
+  const bool any_chunks = plan.parameter_chunk != Bytes() || only == Keeping::zero_3_chunks;
+  const Keeping shortest = any_chunks ? Keeping::zero_3_chunks : Keeping::plain;
+  if (const double average =
+          m * (all_layers - layers_of_model * less_of(shortest) + ends) / p -
+          most * (static_cast<double>(std::max(parts.between, parts.between_again)) + later_of(shortest));
       any_is_enough && average * (1.0 - 1e-12) >= static_cast<double>(enough) + 1) {
     return {0, static_cast<Picoseconds>(average * (1.0 - 1e-12))};
   }
@@ -321,6 +337,11 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
   double least = -1;
   const auto consider = [&](const FamilyPipeline& with, Keeping keeping) {
     if (only && keeping != *only) return;
+    const bool chunks = keeping == Keeping::zero_3_chunks, anew = chunks || keeping == Keeping::zero_3_anew;
+    const double less = less_of(keeping);
+    const double layer = std::max(0.0, whole_layer - less);
+    const double shared = m * (all_layers - layers_of_model * less + ends) / p;
+    const double fullest = m * most * layer;
     const LayerState& state = keeping == Keeping::plain    ? parts.plain
                               : keeping == Keeping::zero_2 ? parts.zero_2
                                                            : parts.zero_3;
@@ -332,7 +353,7 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
                             (with.ahead - follow) * static_cast<double>(parts.busy_forward);
       lane = before + m * static_cast<double>(parts.reduce);
     }
-    if (keeping == Keeping::zero_3_anew) lane = std::max(lane, 2 * m * most * static_cast<double>(state.gather));
+    if (anew) lane = std::max(lane, 2 * m * most * static_cast<double>(state.gather));
     const double weights =
         keeping == Keeping::zero_3_kept && with.keeps_all ? with.layers * static_cast<double>(state.weights) : 0;
     const double peak = std::max(
@@ -354,7 +375,7 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
     const bool two_way = rules_of(with.schedule).placement == StagePlacement::two_way;
     // Of a stage's first passes a part may run before their messages arrive.
     const bool wholly_again = eighths > 0 && with.smallest * (8 - eighths) < 8;  // some stage may be
-    const auto early = static_cast<double>(wholly_again ? parts.between_again : parts.between);
+    const double early = static_cast<double>(wholly_again ? parts.between_again : parts.between) + later_of(keeping);
     const double on_compute = std::max(passes * layer - std::min(with.stages * p, layers_of_model) * early,
                                        std::max(shared, two_way ? 0.0 : fullest) - with.stages * early);
     const double each = two_way ? m / 2 : m;  // microbatches of a stage
@@ -378,15 +399,18 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
       if (!open || saved <= 0) return 0.0;
       const double missing = held + with.held * static_cast<double>(kept) - static_cast<double>(capacity);
       const double layers = std::ceil(std::max(0.0, missing) / saved * (1.0 - 1e-12));
-      return std::max(0.0, each * layers * static_cast<double>(parts.again) -
-                               with.stages * static_cast<double>(parts.between_again - parts.between));
+      // In chunks what a recomputed layer's passes take less counts too.
+      const double longer = static_cast<double>(parts.again) -
+                            (chunks ? std::max(0.0, static_cast<double>(parts.less_again) - less) : 0.0);
+      return std::max(0.0,
+                      each * layers * longer - with.stages * static_cast<double>(parts.between_again - parts.between));
     };
     const double here = weights + with.layers * static_cast<double>(state.bytes);
     const auto stages = static_cast<double>(with.stages);
     const double recompute = recomputing(here);
     double besides = recompute;  // of any rank
     double gathered = 0;
-    if (keeping == Keeping::zero_3_anew && parts.lead) {
+    if (anew && parts.lead) {
       gathered = each * waits_for({state.gather, static_cast<double>(with.layers), stages, stages, *parts.lead},
                                   parts.longest);
     } else if (state.away > 0 && keeping != Keeping::zero_3_kept) {
@@ -420,8 +444,10 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
     }
     if (only) best.besides = static_cast<Picoseconds>(besides * (1.0 - 1e-12));
     if (recomputed > 0) {
-      const double work = each * (with.layers * layer + recomputed * static_cast<double>(parts.again)) + gathered;
-      step = std::max(step, work - with.stages * static_cast<double>(parts.between_again));
+      const double either = chunks ? whole_layer - static_cast<double>(parts.less_again) : layer;
+      const double work = each * (with.layers * either + recomputed * static_cast<double>(parts.again)) + gathered;
+      const double early_again = static_cast<double>(parts.between_again + (chunks ? parts.later_in_chunks : 0));
+      step = std::max(step, work - with.stages * early_again);
     }
     if (copies) step = std::max(step, each * away * static_cast<double>(parts.copy));
     least = least < 0 ? step : std::min(least, step);
@@ -430,6 +456,7 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
     consider(with, Keeping::plain);
     if (with.shards) {
       for (const Keeping k : {Keeping::zero_2, Keeping::zero_3_kept, Keeping::zero_3_anew}) consider(with, k);
+      if (any_chunks) consider(with, Keeping::zero_3_chunks);
     }
     if (any_is_enough && least >= 0 && least <= static_cast<double>(enough)) return {0, 0};
   }
@@ -555,6 +582,7 @@ FamilyBound FamilyBounds::without_recompute(const Plan& plan, std::uint32_t plai
       parts.span.embedding_backward = 0;
       parts.between = times.between;
       parts.busy_forward = times.busy_forward;
+      add_chunks(parts, whole);
       const FamilyBound bound = family(on, parts, with, capacity, std::nullopt, enough);
       if (bound.peak > capacity || bound.step > enough) return bound;
     }
@@ -564,6 +592,7 @@ FamilyBound FamilyBounds::without_recompute(const Plan& plan, std::uint32_t plai
     parts.all_layers = times.all_layers;
     parts.between = times.between;
     parts.busy_forward = times.busy_forward;
+    add_chunks(parts, on);
     return family(on, parts, with, capacity, std::nullopt, enough);
   });
 }
@@ -598,6 +627,13 @@ void FamilyBounds::add_offloaded_beside(Parts& parts, const BlockFacts& facts, c
   add_offloaded(parts, longest);
   parts.span.layer_backward = backward;
   parts.copied_recomputed = recomputed.copied;
+}
+
+void FamilyBounds::add_chunks(Parts& parts, const Plan& plan) {
+  if (plan.parameter_chunk == Bytes()) return;
+  parts.later_in_chunks = least_facts_of(plan, LayerCase::plain).later;
+  const bool cut = std::any_of(block_axes.begin(), block_axes.end(), [&](Axis a) { return plan.mesh.size(a) > 1; });
+  parts.less_in_chunks = cut ? parts.later_in_chunks : 0;
 }
 
 void FamilyBounds::add_offloaded(Parts& parts, const BlockFacts& facts) const {
@@ -636,7 +672,9 @@ FamilyBound FamilyBounds::least_of_kinds(const Plan& plan, const std::vector<Fam
                                          std::uint64_t capacity, Bound&& bound) {
   // With 1D tensors a backward pass in two parts takes as long as a whole one, or longer.  On grids its sums of weight
   // gradients run beside other work.
-  if (plan.tensor == TensorAlgorithm::one_d) return bound(plan, pipelines);
+  // Under latent attention with sequence parallelism what it gathers for them runs beside other work, too.
+  const bool gathers_again = mesh_->model.latent && plan.sequence_parallel;
+  if (plan.tensor == TensorAlgorithm::one_d && !gathers_again) return bound(plan, pipelines);
   std::vector<std::pair<Plan, std::vector<FamilyPipeline>>> kinds;
   for (const FamilyPipeline& with : pipelines) {
     Plan on = plan;
@@ -679,6 +717,8 @@ FamilyBound FamilyBounds::any_order_of_kind(const Plan& plan, std::uint32_t plai
   parts.lead = known.lead;
   parts.compute = known.compute;
   parts.longest = known.longest;
+  parts.later_in_chunks = known.later;
+  parts.less_in_chunks = known.less;
   if (!plan.offload_activations) {
     if (!best_place_) enter(plan);  // copies take as long on any mesh
     add_offloaded(parts, known);
@@ -694,6 +734,7 @@ FamilyBound FamilyBounds::any_order_of_kind(const Plan& plan, std::uint32_t plai
     parts.lead = longer(known.lead, again.lead);
     parts.compute = longer(known.compute, again.compute);
     parts.longest = longer(known.longest, again.longest);
+    parts.less_again = std::max(known.less, again.less);
   }
   return family(plan, parts, pipelines, capacity);
 }
@@ -762,6 +803,11 @@ FamilyBounds::Parts FamilyBounds::new_parts_on_mesh(const Plan& plan, std::uint3
     parts.lead = longer(*parts.lead, lead_of(*costs.blocks[c], layer, costs.times[c]->behind));
     parts.compute = longer(parts.compute, compute_lead_of(layer, costs.times[c]->behind));
     parts.longest = longer(parts.longest, {layer.layer_forward, layer.layer_backward});
+    const bool recomputed = c == index(LayerCase::recomputed) || c == index(LayerCase::recomputed_dense);
+    const Picoseconds less = costs.blocks[c]->less_in_chunks(layer.layer_backward);
+    parts.later_in_chunks = std::max(parts.later_in_chunks, costs.blocks[c]->later_in_chunks());
+    if (!recomputed) parts.less_in_chunks = std::max(parts.less_in_chunks, less);
+    parts.less_again = std::max(parts.less_again, less);
   }
   if (!plan.offload_activations) add_offloaded(parts, facts);
   if (plan.recompute_layers) add_recomputed(parts, plan, again, between_again);
@@ -780,6 +826,7 @@ FamilyBound FamilyBounds::any_recompute_on_mesh(const Plan& plan, std::uint32_t 
   plain.offload_activations = 0;
   return least_of_kinds(plain, pipelines, capacity, [&](const Plan& on, std::span<const FamilyPipeline> with) {
     Parts parts = parts_of(on, plain_zero, with);
+    add_chunks(parts, with_whole_backward(on));
     enter(on);
     const auto layers = [](const PerBlock<Picoseconds>& b) {
       return b.layer_forward + b.layer_backward + b.layer_weight;
@@ -829,6 +876,7 @@ void FamilyBounds::price_shards(Parts& parts, const Plan& plan) {
   if (mesh_->model.mixture) return;
   Plan sharded = plan;
   sharded.zero_stage = 3;
+  sharded.parameter_chunk = Bytes();
   enter(plan);
   parts.zero_3.gather = mesh_->states_of(sharded).layer().gather_weights;
   if (parts.come > 0) set_come(parts, plan, parts.zero_3.gather);

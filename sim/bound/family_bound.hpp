@@ -28,12 +28,13 @@ struct FamilyBound {
 
 /// How plans keep weights and gradients, as far as bounds of families tell them apart.
 enum class Keeping : std::uint8_t {
-  plain,        ///< ZeRO 0 and 1
-  zero_2,       ///< gradients are reduced after every microbatch
-  zero_3_kept,  ///< and weights are gathered once a step, and kept
-  zero_3_anew,  ///< or for every pass
+  plain,          ///< ZeRO 0 and 1
+  zero_2,         ///< gradients are reduced after every microbatch
+  zero_3_kept,    ///< and weights are gathered once a step, and kept
+  zero_3_anew,    ///< or for every pass
+  zero_3_chunks,  ///< likewise, and gradients take over their memory
 };
-inline constexpr std::size_t keepings = 4;
+inline constexpr std::size_t keepings = 5;
 [[nodiscard]] Keeping keeping_of(const Plan&);
 
 /// A schedule that plans of a family may have, with all its stage splits.
@@ -107,6 +108,8 @@ class FamilyBounds {
     std::uint64_t kept = 0;           ///< by a layer's forward pass
     std::uint64_t copied = 0;         ///< of it what may wait in host memory
     Picoseconds behind_backward = 0;  ///< BlockCosts::Behind::compute_backward
+    Picoseconds later = 0;            ///< BlockCosts::later_in_chunks
+    Picoseconds less = 0;             ///< BlockCosts::less_in_chunks of the span
     Lead lead, compute, longest;
     Picoseconds all_layers = 0;    ///< spans of all layers of the model, both ways
     Picoseconds all_products = 0;  ///< matrix products alone
@@ -184,12 +187,17 @@ class FamilyBounds {
     Picoseconds copy = 0;
     Picoseconds delay = 0;          ///< of its two passes by copying that, at least
     Picoseconds delay_at_head = 0;  ///< of a layer that the head's backward pass is before
+    /// In chunks of parameters: how much less a layer's passes take at most, and what may run behind a stage's message.
+    Picoseconds less_in_chunks = 0, later_in_chunks = 0;
+    Picoseconds less_again = 0;  ///< likewise, where it may be recomputed
   };
   /// Where activations may wait in host memory.
   void add_offloaded(Parts&, const BlockFacts&) const;
   /// Also where some are recomputed, whose passes hide more: `span` is theirs.  Behind add_recomputed.
   void add_offloaded_beside(Parts&, const BlockFacts&, const BlockFacts& recomputed,
                             const PerBlock<Picoseconds>& span) const;
+  /// Of layers whose messages may take less than anywhere on the cluster.
+  void add_chunks(Parts&, const Plan&);
   void add_recomputed(Parts&, const Plan&, const PerBlock<Picoseconds>& span, Picoseconds between);
   Parts parts_of(const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>);
   /// On the plan's mesh; remembered for the last one.

@@ -38,24 +38,40 @@ Plan without_counts(Plan plan) {
   return plan;
 }
 
-/// Of a module's whole weights, a message for each set of ranks that share parts of them.
+/// Of a module's whole weights, a message for each set of ranks that share parts of them; of every chunk those.
 std::vector<StateCollective> gathers_of(lowering::State& s, const lowering::Module& module) {
   lowering::OperandsByAxes parts;
   const ParameterTable& table = s.program.parameter_tables[module.table];
+  const std::uint64_t element = size_of(s.program[module.whole_weights].dtype);
+  std::vector<StateCollective> gathers;
+  const auto send = [&] {
+    for (const auto& [axes, operands] : parts.all) {
+      std::uint64_t count = 0;
+      for (const lowering::Operand& o : operands) count += o.count;
+      const GroupId group = share_group(s, axes);
+      gathers.push_back({lowering::collective_lane(s.program, group).index, Collective::Kind::all_gather,
+                         Bytes::of(static_cast<double>(count * element)), s.program[group], 0});
+    }
+    parts.all.clear();
+  };
   for (const ParameterSegment& segment : table.segments) {
+    if (begins_chunk(s, table, segment)) send();
     parts.over(own_axes(s, table, segment))
         .push_back({module.whole_weights, View::Use::write, 0, segment.offset, segment.count, {}});
   }
-  const std::uint64_t element = size_of(s.program[module.whole_weights].dtype);
-  std::vector<StateCollective> gathers;
-  for (const auto& [axes, operands] : parts.all) {
-    std::uint64_t count = 0;
-    for (const lowering::Operand& o : operands) count += o.count;
-    const GroupId group = share_group(s, axes);
-    gathers.push_back({lowering::collective_lane(s.program, group).index, Collective::Kind::all_gather,
-                       Bytes::of(static_cast<double>(count * element)), s.program[group], 0});
-  }
+  send();
   return gathers;
+}
+
+/// Elements of a module's whole gradients that are cleared before its backward pass has ended: not what pads chunks.
+std::uint64_t cleared_count(const Program& program, const lowering::Module& module) {
+  const Buffer& copy = program[module.whole_gradients];
+  if (!copy.reuses) return copy.count;
+  std::uint64_t count = 0;
+  for (const ParameterSlice& s : program.parameter_tables[module.table].slices) {
+    count += local_count(s.shard, program.mesh);
+  }
+  return count;
 }
 
 }  // namespace
@@ -130,9 +146,10 @@ LoweredStates::LoweredStates(const ModelSpec& model, const Workload& workload, c
     s.whole_gradient_bytes = bytes_of(program[module.whole_gradients]);
     s.clear = compute_time(program, block(of(lowered.blocks(Phase::clear))), costs);
     if (zero >= 2) {
-      const Buffer& copy = program[module.whole_gradients];
-      s.clear_copy = picoseconds(costs.kernel(lowered.kernel(KernelKind::fill, Pass::weight_gradient, 1, copy.count),
-                                              Bytes::of(static_cast<double>(bytes_of(copy)))));
+      const std::uint64_t count = cleared_count(program, module);
+      const std::uint64_t bytes = count * size_of(program[module.whole_gradients].dtype);
+      s.clear_copy = picoseconds(costs.kernel(lowered.kernel(KernelKind::fill, Pass::weight_gradient, 1, count),
+                                              Bytes::of(static_cast<double>(bytes))));
     }
     if (zero >= 3) {
       for (const StateCollective& c : gathers_of(lowered, module)) out.gather.push_back(known(c));

@@ -22,7 +22,8 @@ struct ModuleState {
   std::uint64_t state_bytes = 0;           ///< of them masters and moments
   std::uint64_t weight_bytes = 0;          ///< and weights
   std::uint64_t whole_weight_bytes = 0;    ///< what compute reads: ZeRO-3 gathers it
-  std::uint64_t whole_gradient_bytes = 0;  ///< what compute adds to: ZeRO-2 and 3 hold it for a while
+  std::uint64_t whole_gradient_bytes = 0;  ///< what compute adds to: ZeRO-2 and 3 hold it for a while; in chunks the
+                                           ///< weights' memory, and none here
   Picoseconds clear = 0;
   Picoseconds clear_copy = 0;      ///< ZeRO-2 and 3, once a microbatch
   Picoseconds gather_weights = 0;  ///< ZeRO-3, before use
@@ -121,7 +122,7 @@ class LoweredStates {
 class KnownStates {
  public:
   /// Tensor algorithm, sizes of axes, and what else of a plan decides states but its bucket.
-  using Key = std::array<std::uint32_t, axis_count + 2>;
+  using Key = std::array<std::uint64_t, axis_count + 3>;
   [[nodiscard]] std::shared_ptr<LoweredStates> of(const Key&, const ModelSpec&, const Workload&, const Plan&,
                                                   const CostModel&);
 

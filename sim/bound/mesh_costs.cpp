@@ -200,13 +200,15 @@ StateCosts& MeshCosts::states_of(const Plan& plan) {
   const StageMap map = stage_map(plan);
   // Tables are tied on one rank, or there are two of each.
   const std::uint32_t turned = map.two_way() ? 2 : map.rank(map.stages() - 1) == 0 ? 1 : 0;
-  const std::uint32_t key = plan.zero_stage * 8 + (plan.sequence_parallel ? 4U : 0U) + turned;
+  const StatesKey key{plan.zero_stage * 8 + (plan.sequence_parallel ? 4U : 0U) + turned,
+                      static_cast<std::uint64_t>(plan.parameter_chunk->base())};
   const auto known = on_->states.find(key);
   if (known != on_->states.end()) return known->second;
   KnownStates::Key all{};
   for (std::size_t a = 0; a < axis_count; ++a) all[a] = plan.mesh.size(static_cast<Axis>(a));
   all[axis_count] = static_cast<std::uint32_t>(plan.tensor);
-  all[axis_count + 1] = key;
+  all[axis_count + 1] = key.first;
+  all[axis_count + 2] = key.second;
   // Placements may share nodes in other ways.
   const bool usual = on_->number == 0;
   return on_->states

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/plan/plan.hpp"
@@ -121,11 +122,13 @@ class MeshCosts {
   struct KeyHash {
     std::size_t operator()(const Key&) const;
   };
+  /// ZeRO stage, sequence parallelism and placement of stages; bytes of a chunk of parameters.
+  using StatesKey = std::pair<std::uint32_t, std::uint64_t>;
   struct OnMesh {
     std::optional<CostModel> costs;  ///< made when it is asked for: times of blocks may all be known
     std::uint32_t number = 0;        ///< of those with a placement or an algorithm; others: 0
     BlockLayout layout{};
-    std::map<std::uint32_t, StateCosts> states;  ///< by ZeRO stage, sequence parallelism and placement of stages
+    std::map<StatesKey, StateCosts> states;
     std::vector<std::uint32_t> boundary_levels;  ///< by rank: CostModel::pair_levels to the next
   };
   struct TimesKey {

@@ -344,6 +344,7 @@ Picoseconds SharedStages::passes(const Plan& plan, MeshCosts& mesh) {
     t.backward = over_layers(share, [&](std::size_t c) { return times(c).layer_backward; }) +
                  (first ? span.embedding_backward : 0) +
                  (last ? span.head_backward : top.arrival.layer_backward - top.span.layer_backward);
+    t.backward -= less_in_chunks(plan, share, layers_, mesh.cluster.device.concurrent_lanes);
     t.weight = over_layers(share, [&](std::size_t c) { return times(c).layer_weight; }) + (last ? span.head_weight : 0);
     if (copies) {
       add_copies(t, share, offloaded_layers(share.count(), *plan.offload_activations), 0, layers_,

@@ -91,6 +91,11 @@ PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCost
   const bool keeps = state.zero() >= 3 && !plan.reshard_after_forward;
   const bool gathers = state.zero() >= 3 && !keeps;
   const std::uint32_t count = stage.count();
+  // In chunks a layer's gradients take over its weights, which stay for all of its backward pass.
+  const bool in_chunks = state.zero() >= 3 && plan.parameter_chunk > Bytes();
+  const auto gradients_of = [&](const ModuleState& layer) {
+    return in_chunks ? layer.whole_weight_bytes : layer.whole_gradient_bytes;
+  };
   // Of layers that gather ahead the last on the way is left out: what it keeps is not.
   const bool uneven = state.zero() >= 2 && count > 1;
   const auto run_layers = [&](Walk& walk, std::size_t c, std::int64_t layers,
@@ -103,7 +108,8 @@ PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCost
     const ModuleState& layer = state.layer(static_cast<LayerCase>(c));
     const std::uint64_t weights = gathers ? layer.whole_weight_bytes : 0;
     const std::uint64_t ahead = plan.prefetch > 0 && count > 1 ? weights : 0;
-    const MemoryChange with = with_copies(plain, backward ? layer.whole_gradient_bytes : 0, weights, ahead);
+    const bool taken_over = backward && in_chunks;
+    const MemoryChange with = with_copies(plain, backward ? gradients_of(layer) : 0, taken_over ? 0 : weights, ahead);
     const bool apart = uneven && last;
     if (layers > (apart ? 1 : 0)) walk.run(with, apart ? layers - 1 : layers);
     if (apart) walk.run(plain);
@@ -118,7 +124,7 @@ PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCost
       });
       return;
     }
-    const std::uint64_t gradients = backward && state.zero() >= 2 ? state.layer().whole_gradient_bytes : 0;
+    const std::uint64_t gradients = backward && state.zero() >= 2 ? gradients_of(state.layer()) : 0;
     for (std::uint32_t n = 0; n < count; ++n) {
       const std::uint32_t l = backward ? count - 1 - n : n;
       const MemoryChange& plain = blocks[stage.at(l)]->memory().*pass;

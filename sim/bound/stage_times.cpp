@@ -109,6 +109,17 @@ void delay_until(StageTimes& t, const StageTimes& other) {
 
 }  // namespace
 
+Picoseconds less_in_chunks(const Plan& plan, const StageShare& share, const LayerCosts& costs, bool concurrent_lanes) {
+  if (plan.parameter_chunk == Bytes()) return 0;
+  // Of any case, so that layers that are recomputed besides take no less.
+  Picoseconds beside = 0, behind = 0;
+  for (std::size_t c = 0; c < costs.blocks.size(); ++c) {
+    beside = std::max(beside, costs.blocks[c]->less_in_chunks(costs.times[c]->span.layer_backward));
+    behind = std::max(behind, costs.blocks[c]->later_in_chunks());
+  }
+  return (concurrent_lanes ? static_cast<Picoseconds>(share.count()) * beside : 0) + (share.first ? 0 : behind);
+}
+
 CopyTimes copy_times(const Plan& plan, const LayerCosts& costs, const MeshCosts& mesh, StateCosts& state) {
   CopyTimes copies;
   if (*plan.offload_activations > 0) copies = activation_copies(plan, costs, mesh.costs());
@@ -163,6 +174,7 @@ void stage_times(std::vector<StageTimes>& stages, const Plan& plan, const StageM
     t.weight = over_layers(share, [&](std::size_t c) { return times(c).layer_weight; }) + ends(0, span.head_weight);
     t.clear = over_layers(share, [&](std::size_t c) { return state.layer(static_cast<LayerCase>(c)).clear; }) +
               ends(state.embedding().clear, state.head().clear);
+    t.backward -= less_in_chunks(plan, share, costs, mesh.cluster.device.concurrent_lanes);
     const StageTimes plain = t;
     add_sharding(plan, map, mesh, state, share, costs, t);
     if (!mesh.cluster.device.concurrent_lanes) return t;

@@ -41,7 +41,7 @@ struct BucketCosts {
 class StateCosts {
  public:
   /// Of the plan matter mesh, tensor algorithm, sequence parallelism, ZeRO
-  /// stage, bucket, and microbatch size and schedule (any valid ones of the
+  /// stage, chunks of parameters, bucket, and microbatch size and schedule (any valid ones of the
   /// schedule's kind: stages in a loop or on a V).  Model and workload outlive it.
   StateCosts(const ModelSpec&, const Workload&, const Plan&, const CostModel& costs);
   /// Of a plan whose mesh has axes of those sizes; it is that of `costs`.

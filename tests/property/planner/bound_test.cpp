@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/base/random.hpp"
+#include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/lower.hpp"
 #include "planner/space.hpp"
 #include "sim/estimate/estimate.hpp"
@@ -106,6 +107,7 @@ PlannedRun bounded_run(std::uint64_t seed) {
   limits.architectures = seed % 7 == 0;
   if (seed % 56 == 0) limits.tensor = seed % 112 == 0 ? TensorAlgorithm::two_d : TensorAlgorithm::two_half_d;
   limits.predictions = seed % 9 == 2 && !limits.architectures;
+  limits.chunks = seed % 4 != 1;
   PlannedRun run = test::random_run(seed, limits);
   // What the bound does not know and a plan may do without.
   if (seed % 4 == 0 || !bound_covers_offload(run.model, run.workload)) {
@@ -122,7 +124,7 @@ PlannedRun bounded_run(std::uint64_t seed) {
 TEST_CASE("the closed form of memory is the Program's peak on every stage, or below it", "[property][planner]") {
   std::uint64_t exact = 0, bounded = 0;
   std::map<std::string, int> kinds;
-  int beside_counts = 0;
+  int beside_counts = 0, in_chunks = 0;
   double tightness = 0.0;
   for (const std::uint64_t seed : seeds_for_memory()) {
     const PlannedRun run = bounded_run(seed);
@@ -151,6 +153,7 @@ TEST_CASE("the closed form of memory is the Program's peak on every stage, or be
             : mixes_kinds(run.model)                      ? "two kinds of layers"
                                                           : "others"];
     beside_counts += run.plan.recompute_layers && *run.plan.offload_activations > 0 ? 1 : 0;
+    in_chunks += run.plan.parameter_chunk > Bytes() ? 1 : 0;
     const bool is_exact = memory_is_exact(run.plan, run.workload);
     exact += is_exact ? 1 : 0;
     bounded += is_exact ? 0 : 1;
@@ -161,6 +164,7 @@ TEST_CASE("the closed form of memory is the Program's peak on every stage, or be
   }
   CHECK(kinds.size() == 5);
   CHECK(beside_counts >= 15);
+  CHECK(in_chunks >= 30);
   CHECK(exact > runs / 2);
   CHECK(bounded > runs / 8);
   CHECK(tightness / static_cast<double>(bounded) > 0.9);
@@ -229,8 +233,19 @@ Plan with_another_attention(const Space& space, Plan plan) {
   return plan;
 }
 
+/// That the shape's states may have, where the plan's schedule goes with them.
+Bytes chunk_of(const Space& space, const Plan& plan) {
+  for (const ShapeSpace& s : space.shapes) {
+    bool same = s.tensor == plan.tensor;
+    for (std::size_t a = 0; a < axis_count; ++a) same = same && s.sizes[a] == plan.mesh.size(static_cast<Axis>(a));
+    const bool all = same && states_with(s, {plan.schedule, plan.chunks}) == s.states.size();
+    if (same) return all ? s.parameter_chunk : Bytes();
+  }
+  return {};
+}
+
 TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]") {
-  int met = 0, copying = 0, beside = 0, sharded = 0, offloading = 0, chunks_sharded = 0, counted = 0;
+  int met = 0, copying = 0, beside = 0, sharded = 0, offloading = 0, chunks_sharded = 0, counted = 0, in_chunks = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     auto any = [&, counter = std::uint64_t{0}](std::uint64_t n) mutable {
       return random_bits(seed, stream_of("deep"), counter++) % n;
@@ -248,11 +263,21 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
     SpaceLimits limits;
     limits.zero_chunks = any(2) == 0;
     limits.offload_beside = any(2) == 0;
+    // Gradients of the weights' type may take over their memory.
+    if (any(2) == 0) w.gradient_dtype = weight_dtype(w);
     const Space space = make_space(m, w, cluster, limits);
     REQUIRE(space.count > 0);
     Bounder bounder(m, w, cluster, calibration);
     for (int i = 0; i < 40; ++i) {
       Plan plan = plan_at(space, any(space.count));
+      // Few have them, so that others are looked at a second time with them.
+      if (const Bytes chunk = chunk_of(space, plan); chunk > Bytes() && any(4) == 0) {
+        plan.zero_stage = 3;
+        plan.reshard_after_forward = true;
+        plan.parameter_chunk = chunk;
+        plan.offload_parameters = 0;
+        REQUIRE(number_of(space, plan) < space.count);
+      }
       if (has_open_counts(plan)) {
         // As many as a device needs that holds something between none and all of them.
         Plan all = plan;
@@ -282,6 +307,8 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
       if (*plan.offload_states > 0) plain.offload_states.reset();
       if (*plan.offload_parameters > 0) plain.offload_parameters.reset();
       if (*plan.offload_activations > 0) plain.offload_activations.reset(), ++copying;
+      // So are chunks of parameters.
+      if (plan.parameter_chunk > Bytes()) plain.parameter_chunk.reset(), ++in_chunks;
       Plan simplest = plain;
       simplest.recompute = Recompute::none;
       simplest.recompute_layers.reset();
@@ -343,6 +370,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
         REQUIRE(kept.peak <= peak);
         Plan start = plan;
         if (has_open_counts(start)) std::fill(start.recompute_layers->begin(), start.recompute_layers->end(), 0U);
+        if (plan.parameter_chunk > Bytes()) start.parameter_chunk.reset();
         REQUIRE(bounder.any_state(start) + kept.besides <= estimated);
         chunks_sharded += plan.chunks > 1 && keeping > 0 ? 1 : 0;
       }
@@ -382,8 +410,49 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
   CHECK(beside > 60);
   CHECK(sharded > 50);
   CHECK(chunks_sharded > 50);
+  CHECK(in_chunks >= 30);
   CHECK(counted > 100);
   CHECK(offloading > 100);
+}
+
+// What latent attention gathers again for weight gradients under sequence parallelism is beside other work where those
+// are made by themselves, so that a backward pass in two parts may be faster than a whole one.
+TEST_CASE("families of plans with split passes hold under latent attention, too", "[property][planner]") {
+  ModelSpec m = test::tiny_llama({.layers = 7, .hidden = 64, .heads = 8, .kv_heads = 8, .ffn = 64, .vocabulary = 500});
+  m.latent = LatentAttention{32, 16, 8, 16};
+  Workload w;
+  w.global_batch = 32;
+  w.sequence_length = 32;
+  Diagnostics wrong;
+  const SpaceLimits limits =
+      limits_of("tensor=1d zero=0 context=off replica=off schedule=zb-h1,zb-h2,zb-v,dualpipe-v,dualpipe", wrong);
+  REQUIRE(wrong.empty());
+  int tried = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const ClusterSpec cluster = random_cluster(seed, 8);
+    const Calibration calibration = random_calibration(seed);
+    const Space space = make_space(m, w, cluster, limits);
+    for (std::uint64_t i = 0; i < 60; ++i) {
+      Plan plan = plan_at(space, random_bits(seed, stream_of("latent"), i) % space.count);
+      if (!plan.sequence_parallel || !splits_backward(plan) || plan.recompute_layers) continue;
+      plan.offload_states = plan.offload_parameters = plan.offload_activations = 0;
+      const Picoseconds estimated =
+          picoseconds(Estimator().step_time(lower(m, w, plan), CostModel(cluster, calibration, plan.mesh)));
+      Bounder families(m, w, cluster, calibration);
+      const std::vector<std::vector<std::uint32_t>> splits{*plan.stage_layers};
+      std::vector<FamilyPipeline> pipelines{{plan.schedule, plan.chunks, &splits, false, 0, 0, 0, 0}};
+      families.weigh(pipelines, plan);
+      Plan any = plan;
+      any.schedule = ScheduleName::one_f_one_b;
+      any.chunks = 1;
+      CAPTURE(seed, describe(plan));
+      REQUIRE(families.any_schedule(any, 0, pipelines, ~std::uint64_t{0}).step <= estimated);
+      REQUIRE(families.any_order(any, 0, pipelines, ~std::uint64_t{0}).step <= estimated);
+      REQUIRE(families.any_recompute(any, 0, pipelines, ~std::uint64_t{0}).step <= estimated);
+      ++tried;
+    }
+  }
+  CHECK(tried > 200);
 }
 
 // Stages of one layer are rare among random plans: there a layer that gathers its weights ahead is a block of its own,
@@ -567,6 +636,7 @@ TEST_CASE("a bounder that has seen other plans answers as a fresh one", "[proper
     other.zero_stage = 0;
     other.reshard_after_forward = true;
     other.prefetch = 1;
+    other.parameter_chunk = Bytes();
     if (*other.attention == AttentionKernel::unfused || other.recompute == Recompute::none) {
       other.recompute = Recompute::full;
     }

@@ -7,6 +7,7 @@
 #include "core/base/random.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/schedule_rules.hpp"
+#include "planner/resolve.hpp"
 #include "tests/support/tiny_model.hpp"
 
 using namespace orrery;
@@ -96,15 +97,16 @@ TEST_CASE("every plan of the space is valid and stands at its own number", "[uni
 TEST_CASE("a sample of a space with every dimension is valid and stands at its own number", "[unit][planner]") {
   ModelSpec m =
       test::tiny_llama({.layers = 12, .hidden = 64, .heads = 16, .kv_heads = 8, .ffn = 128, .vocabulary = 1000});
-  const Workload w = workload(96);
+  Workload w = workload(96);
+  w.gradient_dtype = weight_dtype(w);
   const ClusterSpec c = cluster(8, 8);
   // With and without what most searches do not need.
   SpaceLimits limits;
-  limits.grid_context = limits.zero_chunks = GENERATE(false, true);
+  limits.grid_context = limits.zero_chunks = limits.parameter_chunks = GENERATE(false, true);
   const Space space = make_space(m, w, c, limits);
   CAPTURE(space.count, limits.zero_chunks);
   REQUIRE(space.count > 1'000'000);
-  int cut_grids = 0, sharded_chunks = 0;
+  int cut_grids = 0, sharded_chunks = 0, parameter_chunks = 0;
   std::set<TensorAlgorithm> tensor;
   std::set<ScheduleName> schedules;
   std::set<ContextAlgorithm> context;
@@ -125,9 +127,21 @@ TEST_CASE("a sample of a space with every dimension is valid and stands at its o
     zero.insert(plan.zero_stage);
     cut_grids += plan.tensor != TensorAlgorithm::one_d && plan.mesh.size(Axis::context) > 1 ? 1 : 0;
     sharded_chunks += plan.chunks > 1 && plan.zero_stage >= 2 ? 1 : 0;
+    if (plan.parameter_chunk == Bytes()) continue;
+    ++parameter_chunks;
+    // The chunk of the rule, and no other.
+    Plan open = plan;
+    open.parameter_chunk.reset();
+    REQUIRE(resolve(open, m, w, c, {}).plan == plan);
+    Plan larger = plan;
+    larger.parameter_chunk = 2.0 * *plan.parameter_chunk;
+    REQUIRE(number_of(space, larger) == space.count);
   }
   CHECK((cut_grids > 100) == limits.grid_context);
   CHECK((sharded_chunks > 100) == limits.zero_chunks);
+  CHECK((parameter_chunks > 100) == limits.parameter_chunks);
+  CHECK((describe(space).find("parameter chunks  none, one for each layer") != std::string::npos) ==
+        limits.parameter_chunks);
   CHECK(tensor.size() == 4);
   CHECK(schedules.size() == 13);
   CHECK(context.size() == 4);
@@ -208,8 +222,37 @@ TEST_CASE("limits leave out what they say", "[unit][planner]") {
         "error: --only does not know \"tensor=4d\" [cli.only]\n"
         "  Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;\n"
         "  replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;\n"
-        "  recompute_layers=off; offload=off; disks=off; offload_beside=off; grid_context=off; zero_chunks=off.\n"
-        "  Separate settings by spaces.\n");
+        "  recompute_layers=off; offload=off; disks=off; offload_beside=off; grid_context=off; zero_chunks=off;\n"
+        "  parameter_chunks=off.  Separate settings by spaces.\n");
+}
+
+TEST_CASE("chunks of parameters are in the space where check accepts them", "[unit][planner]") {
+  const ModelSpec m = model(6, 8);
+  Workload w = workload(12);
+  const auto chunked = [&](const char* text) {
+    Diagnostics wrong;
+    const Space space = make_space(m, w, cluster(2, 2), limits_of(text, wrong));
+    REQUIRE(wrong.empty());
+    std::uint64_t count = 0;
+    for (std::uint64_t i = 0; i < space.count; ++i) {
+      const Plan plan = plan_at(space, i);
+      if (plan.parameter_chunk == Bytes()) continue;
+      ++count;
+      CHECK((plan.zero_stage == 3 && plan.reshard_after_forward && !splits_backward(plan)));
+    }
+    return std::pair(count, space.count);
+  };
+  const char* all = "tensor=1d schedule=1f1b,zb-h1 context=off replica=off recompute_layers=off";
+  // Gradients in fp32 beside weights in bf16.
+  const auto [none, fewer] = chunked(all);
+  CHECK(none == 0);
+  w.gradient_dtype = weight_dtype(w);
+  const auto [some, more] = chunked(all);
+  CHECK(some > 0);
+  CHECK(more == fewer + some);
+  CHECK(chunked("tensor=1d schedule=1f1b,zb-h1 context=off replica=off recompute_layers=off parameter_chunks=off") ==
+        std::pair(none, fewer));
+  CHECK(chunked("tensor=1d zero=0,1,2 context=off replica=off recompute_layers=off").first == 0);
 }
 
 // Against the rules of check(): every mesh, microbatch size and choice that is
