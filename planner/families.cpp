@@ -301,13 +301,14 @@ class Expander {
   }
 
   void plans() {
-    const ScheduleChoice& schedule = on_mesh().schedules[family_.schedule];
+    const MicrobatchSpace& m = on_mesh();
+    const ScheduleChoice& schedule = m.schedules[family_.schedule];
     choose(plan_, schedule);
     const auto states = static_cast<std::uint32_t>(states_with(shape_, schedule));
-    const KeepingBounds bounds = bounds_of_keepings(schedule);
+    const KeepingBounds bounds = bounds_of_keepings(m);
     Family part = family_;
     // All splits at once, where no way of keeping weights and gradients is fast enough.
-    if (leave_all(part, 1, least_of(bounds, states > shape_.plain_states))) return;
+    if (leave_all(part, 1, least_of(bounds.away, states > shape_.plain_states))) return;
     for (const std::vector<std::uint32_t>& split : splits_of(space_, shape_, schedule)) {
       plan_.stage_layers = split;
       if (block().recomputed_eighths > 0 && repeats_other_counts(split, block().recomputed_eighths)) {
@@ -474,38 +475,33 @@ class Expander {
     std::array<FamilyBound, keepings> here, away;
   };
   /// The least of those that go with a schedule.
-  FamilyBound least_of(const KeepingBounds& bounds, bool shards) const {
+  FamilyBound least_of(const std::array<FamilyBound, keepings>& bounds, bool shards) const {
     std::optional<FamilyBound> least;
     std::uint64_t peak = ~std::uint64_t{0};
-    for (const auto& where : {bounds.here, bounds.away}) {
-      for (std::size_t k = 0; k < (shards ? keepings : 1); ++k) {
-        if (static_cast<Keeping>(k) == Keeping::zero_3_chunks && !shape_.chunks_parameters()) continue;
-        peak = std::min(peak, where[k].peak);
-        if (where[k].peak > capacity_) continue;
-        least =
-            least ? FamilyBound{std::min(least->peak, where[k].peak), std::min(least->step, where[k].step)} : where[k];
-      }
+    for (std::size_t k = 0; k < (shards ? keepings : 1); ++k) {
+      if (static_cast<Keeping>(k) == Keeping::zero_3_chunks && !shape_.chunks_parameters()) continue;
+      peak = std::min(peak, bounds[k].peak);
+      if (bounds[k].peak > capacity_) continue;
+      least =
+          least ? FamilyBound{std::min(least->peak, bounds[k].peak), std::min(least->step, bounds[k].step)} : bounds[k];
     }
     return least.value_or(FamilyBound{peak, 0});
   }
-  KeepingBounds bounds_of_keepings(const ScheduleChoice& schedule) {
+  /// Those on the device are looked at apart where those anywhere are not all left out.
+  KeepingBounds bounds_of_keepings(const MicrobatchSpace& m) {
     KeepingBounds bounds;
+    const FamilyPipeline with = pipelines_with(m, block())[family_.schedule];
     choose(plan_, shape_.states.front());
     const std::optional<std::uint32_t> eighths = plan_.offload_activations;
     if (shape_.blocks[family_.block].offload) plan_.offload_activations.reset();
-    std::vector<FamilyPipeline> pipelines(1);
-    pipelines[0].schedule = schedule.schedule;
-    pipelines[0].chunks = schedule.chunks;
-    pipelines[0].splits = &splits_of(space_, shape_, schedule);
-    pipelines[0].shards = states_with(shape_, schedule) > shape_.plain_states;
-    pipelines[0].recomputed_eighths = block().recomputed_eighths;
-    bounder_.weigh(pipelines, plan_);
-    bounds.here = bounds.away = bounder_.each_keeping(plan_, plain_zero(), pipelines[0], capacity_);
-    if (shape_.offloads_states) {
-      any_states();
-      bounds.away = bounder_.each_keeping(plan_, plain_zero(), pipelines[0], capacity_);
+    const auto of_plan = [&] { return bounder_.each_keeping(plan_, plain_zero(), with, capacity_); };
+    any_states();
+    bounds.here = bounds.away = of_plan();
+    if (shape_.offloads_states && !left_out(least_of(bounds.away, with.shards))) {
       choose(plan_, shape_.states.front());
+      bounds.here = of_plan();
     }
+    choose(plan_, shape_.states.front());
     plan_.offload_activations = eighths;
     return bounds;
   }

@@ -320,203 +320,205 @@ TEST_CASE("some of the best plans recompute some layers beside activations in ho
   CAPTURE(best, some);
   CHECK(best >= 3);
   CHECK(some >= 6);
-  TEST_CASE("the search finds it with chunks of parameters, too", "[oracle][planner]") {
-    compare(chunk_cases());
-    int among_five = 0;
-    for (const Case& c : chunk_cases()) {
-      const Space space = c.space();
-      const SearchResult r =
-          search(space, c.model, c.workload, c.cluster, c.constants, test::search_options(Objective::step_time, 5));
-      int here = 0;
-      for (const FoundPlan& f : r.plans) here += f.plan.parameter_chunk > Bytes() ? 1 : 0;
-      CAPTURE(c.name, r.plans.size());
-      CHECK(std::any_of(space.shapes.begin(), space.shapes.end(), [](const auto& s) { return s.chunks_parameters(); }));
-      among_five += here > 0 ? 1 : 0;
-    }
-    CHECK(among_five >= 5);
-  }
+}
 
-  TEST_CASE("the search finds it with costs of training software, too", "[oracle][planner]") {
-    compare(software_cases());
+TEST_CASE("the search finds it with chunks of parameters, too", "[oracle][planner]") {
+  compare(chunk_cases());
+  int among_five = 0;
+  for (const Case& c : chunk_cases()) {
+    const Space space = c.space();
+    const SearchResult r =
+        search(space, c.model, c.workload, c.cluster, c.constants, test::search_options(Objective::step_time, 5));
+    int here = 0;
+    for (const FoundPlan& f : r.plans) here += f.plan.parameter_chunk > Bytes() ? 1 : 0;
+    CAPTURE(c.name, r.plans.size());
+    CHECK(std::any_of(space.shapes.begin(), space.shapes.end(), [](const auto& s) { return s.chunks_parameters(); }));
+    among_five += here > 0 ? 1 : 0;
   }
+  CHECK(among_five >= 5);
+}
 
-  TEST_CASE("the memory of the cases leaves some plans out and some in", "[oracle][planner]") {
-    // Guards the test above: without both kinds it would not see the memory rule.
-    int both = 0;
-    for (const Case& c : cases()) {
-      const SearchResult r = search(c.space(), c.model, c.workload, c.cluster, calibration(),
-                                    test::search_options(Objective::step_time, 1));
-      both += r.infeasible > 0 && r.infeasible < r.space ? 1 : 0;
-    }
-    CHECK(both >= 5);
+TEST_CASE("the search finds it with costs of training software, too", "[oracle][planner]") {
+  compare(software_cases());
+}
+
+TEST_CASE("the memory of the cases leaves some plans out and some in", "[oracle][planner]") {
+  // Guards the test above: without both kinds it would not see the memory rule.
+  int both = 0;
+  for (const Case& c : cases()) {
+    const SearchResult r =
+        search(c.space(), c.model, c.workload, c.cluster, calibration(), test::search_options(Objective::step_time, 1));
+    both += r.infeasible > 0 && r.infeasible < r.space ? 1 : 0;
   }
+  CHECK(both >= 5);
+}
 
-  TEST_CASE("some of the plans found recompute some of their layers", "[oracle][planner]") {
-    int some = 0;
-    for (const Case& c : wide_cases()) {
-      const SearchResult r = search(c.space(), c.model, c.workload, c.cluster, calibration(),
-                                    test::search_options(Objective::step_time, 10));
-      for (const FoundPlan& f : r.plans) some += f.plan.recompute_layers ? 1 : 0;
-    }
-    CHECK(some >= 10);
+TEST_CASE("some of the plans found recompute some of their layers", "[oracle][planner]") {
+  int some = 0;
+  for (const Case& c : wide_cases()) {
+    const SearchResult r = search(c.space(), c.model, c.workload, c.cluster, calibration(),
+                                  test::search_options(Objective::step_time, 10));
+    for (const FoundPlan& f : r.plans) some += f.plan.recompute_layers ? 1 : 0;
   }
+  CHECK(some >= 10);
+}
 
-  TEST_CASE("some of the plans found use host memory", "[oracle][planner]") {
-    int states = 0, parameters = 0, activations = 0;
-    for (const Case& c : hosted_cases()) {
-      const SearchResult r = search(c.space(), c.model, c.workload, c.cluster, calibration(),
-                                    test::search_options(Objective::step_time, 10));
-      for (const FoundPlan& f : r.plans) {
-        states += *f.plan.offload_states > 0 ? 1 : 0;
-        parameters += *f.plan.offload_parameters > 0 ? 1 : 0;
-        activations += *f.plan.offload_activations > 0 ? 1 : 0;
-        CHECK(number_of(c.space(), f.plan) < c.space().count);
-      }
-    }
-    CHECK(states >= 5);
-    CHECK(parameters >= 5);
-    CHECK(activations >= 5);
-  }
-
-  TEST_CASE("some of the plans found have something on a disk", "[oracle][planner]") {
-    int states = 0, some = 0, tried = 0;
-    for (const Case& c : hosted_cases()) {
-      const Space space = c.space();
-      if (!space.disks) continue;
-      ++tried;
-      const SearchResult r =
-          search(space, c.model, c.workload, c.cluster, calibration(), test::search_options(Objective::step_time, 300));
-      for (const FoundPlan& f : r.plans) {
-        states += f.plan.states_tier == OffloadTier::disk ? 1 : 0;
-        some += tiers_of(f.plan) != Tiers{} ? 1 : 0;
-        CHECK(number_of(space, f.plan) == f.number);
-        CHECK((f.report.peak_disk_bytes.value_or(0) > 0) == (tiers_of(f.plan) != Tiers{}));
-      }
-    }
-    CAPTURE(states, some);
-    CHECK(tried == 4);
-    CHECK(states >= 3);
-    CHECK(some > states);
-  }
-
-  TEST_CASE("an order of axes that is left out costs what the listed one costs", "[oracle][planner]") {
-    for (const Case& c : cases()) {
-      const Space space = c.space();
-      std::uint64_t left_out = 0;
-      for (std::uint64_t i = 0; i < space.count; i += 37) {
-        const Plan listed = plan_at(space, i);
-        Plan other = listed;
-        std::sort(other.mesh.axes.begin(), other.mesh.axes.end(),
-                  [](const MeshAxis& a, const MeshAxis& b) { return a.axis < b.axis; });
-        do {
-          if (other.mesh == listed.mesh || number_of(space, other) != i) continue;
-          ++left_out;
-          const auto time = [&](const Plan& plan) {
-            const Program program = lower(c.model, c.workload, plan);
-            return Estimator().step_time(program, CostModel(c.cluster, calibration(), plan.mesh));
-          };
-          CAPTURE(c.name, describe(listed), describe(other));
-          CHECK(time(other) == time(listed));
-        } while (std::next_permutation(other.mesh.axes.begin(), other.mesh.axes.end(),
-                                       [](const MeshAxis& a, const MeshAxis& b) { return a.axis < b.axis; }));
-      }
-      if (std::string(c.name) == "16 devices") CHECK(left_out > 0);
-    }
-  }
-
-  TEST_CASE("the result does not depend on the number of threads", "[oracle][planner]") {
-    // The second has every schedule.
-    const bool wide = GENERATE(false, true);
-    const Case c = wide ? wide_cases()[5] : cases()[3];
-    CAPTURE(c.name);
-    SearchOptions o = test::search_options(Objective::step_time, 7);
-    o.simulate = true;
-    o.threads = 1;
-    const SearchResult one = search(c.space(), c.model, c.workload, c.cluster, calibration(), o);
-    REQUIRE(one.plans.size() == 7);
-    for (const std::uint32_t threads : {2U, 3U, 8U}) {
-      o.threads = threads;
-      const SearchResult many = search(c.space(), c.model, c.workload, c.cluster, calibration(), o);
-      CAPTURE(threads);
-      CHECK(many.certificate == one.certificate);
-      CHECK(many.evaluated == one.evaluated);
-      REQUIRE(many.plans.size() == one.plans.size());
-      for (std::size_t i = 0; i < one.plans.size(); ++i) {
-        CHECK(many.plans[i].number == one.plans[i].number);
-        CHECK(many.plans[i].report == one.plans[i].report);
-        CHECK(many.plans[i].simulated == one.plans[i].simulated);
-      }
-    }
-  }
-
-  TEST_CASE("what is simulated is no faster than its estimate, and the certificate says what that proves",
-            "[oracle][planner]") {
-    const Case c = cases()[2];
-    SearchOptions o = test::search_options(Objective::step_time, 3);
-    o.simulate = true;
-    const SearchResult r = search(c.space(), c.model, c.workload, c.cluster, calibration(), o);
-    REQUIRE(r.plans.size() == 3);
-    double best = 1e30;
+TEST_CASE("some of the plans found use host memory", "[oracle][planner]") {
+  int states = 0, parameters = 0, activations = 0;
+  for (const Case& c : hosted_cases()) {
+    const SearchResult r = search(c.space(), c.model, c.workload, c.cluster, calibration(),
+                                  test::search_options(Objective::step_time, 10));
     for (const FoundPlan& f : r.plans) {
-      REQUIRE(f.simulated);
-      CHECK(f.simulated->step_time >= f.report.step_time);
-      best = std::min(best, f.simulated->step_time.base());
+      states += *f.plan.offload_states > 0 ? 1 : 0;
+      parameters += *f.plan.offload_parameters > 0 ? 1 : 0;
+      activations += *f.plan.offload_activations > 0 ? 1 : 0;
+      CHECK(number_of(c.space(), f.plan) < c.space().count);
     }
-    // Proven exactly when no plan that was left unsimulated is estimated below the
-    // best simulated time (a bound below it would also do, and makes it unproven).
-    const auto exact = test::best_first(
-        test::brute_force(c.space(), c.model, c.workload, c.cluster, calibration(), [](double, double) {}),
-        Objective::step_time);
-    if (r.simulated_certified) CHECK(exact.front().step >= std::min(best, r.plans.front().report.step_time.base()));
-    CHECK((r.certificate.find("uncertified") != std::string::npos) == !r.simulated_certified);
   }
+  CHECK(states >= 5);
+  CHECK(parameters >= 5);
+  CHECK(activations >= 5);
+}
 
-  TEST_CASE("a space in which nothing fits says so", "[oracle][planner]") {
-    const Case c{"nothing", gpt(), workload(4), test::small_cluster(1, 2, mebibyte)};
+TEST_CASE("some of the plans found have something on a disk", "[oracle][planner]") {
+  int states = 0, some = 0, tried = 0;
+  for (const Case& c : hosted_cases()) {
+    const Space space = c.space();
+    if (!space.disks) continue;
+    ++tried;
     const SearchResult r =
-        search(c.space(), c.model, c.workload, c.cluster, calibration(), test::search_options(Objective::step_time, 3));
-    CHECK(r.plans.empty());
-    CHECK(r.complete);
-    CHECK_FALSE(r.certified);
-    CHECK(r.infeasible == r.space);
-    CHECK(r.certificate.find("None of the " + std::to_string(r.space) + " plans") == 0);
+        search(space, c.model, c.workload, c.cluster, calibration(), test::search_options(Objective::step_time, 300));
+    for (const FoundPlan& f : r.plans) {
+      states += f.plan.states_tier == OffloadTier::disk ? 1 : 0;
+      some += tiers_of(f.plan) != Tiers{} ? 1 : 0;
+      CHECK(number_of(space, f.plan) == f.number);
+      CHECK((f.report.peak_disk_bytes.value_or(0) > 0) == (tiers_of(f.plan) != Tiers{}));
+    }
   }
+  CAPTURE(states, some);
+  CHECK(tried == 4);
+  CHECK(states >= 3);
+  CHECK(some > states);
+}
 
-  TEST_CASE("a space without plans says why", "[oracle][planner]") {
-    // Two devices can share out neither one sequence, nor one head, nor one layer.
-    Case c{"none", gpt(), workload(1), test::small_cluster(1, 2, gibibyte)};
-    c.model.heads = c.model.kv_heads = c.model.layers = 1;
-    c.model.head_dim = c.model.hidden;
-    const SearchResult r =
-        search(c.space(), c.model, c.workload, c.cluster, calibration(), test::search_options(Objective::step_time, 3));
-    CHECK(r.space == 0);
-    CHECK(r.plans.empty());
-    CHECK(r.complete);
-    CHECK_FALSE(r.certified);
-    CHECK(r.certificate ==
-          "No plan of the space keeps the rules of docs/plan-file.md: no sizes of axes divide what they cut.");
+TEST_CASE("an order of axes that is left out costs what the listed one costs", "[oracle][planner]") {
+  for (const Case& c : cases()) {
+    const Space space = c.space();
+    std::uint64_t left_out = 0;
+    for (std::uint64_t i = 0; i < space.count; i += 37) {
+      const Plan listed = plan_at(space, i);
+      Plan other = listed;
+      std::sort(other.mesh.axes.begin(), other.mesh.axes.end(),
+                [](const MeshAxis& a, const MeshAxis& b) { return a.axis < b.axis; });
+      do {
+        if (other.mesh == listed.mesh || number_of(space, other) != i) continue;
+        ++left_out;
+        const auto time = [&](const Plan& plan) {
+          const Program program = lower(c.model, c.workload, plan);
+          return Estimator().step_time(program, CostModel(c.cluster, calibration(), plan.mesh));
+        };
+        CAPTURE(c.name, describe(listed), describe(other));
+        CHECK(time(other) == time(listed));
+      } while (std::next_permutation(other.mesh.axes.begin(), other.mesh.axes.end(),
+                                     [](const MeshAxis& a, const MeshAxis& b) { return a.axis < b.axis; }));
+    }
+    if (std::string(c.name) == "16 devices") CHECK(left_out > 0);
   }
+}
 
-  TEST_CASE("a cancelled search keeps what it has and claims nothing", "[oracle][planner]") {
-    const Case c = cases()[3];
-    const std::atomic<bool> cancelled{true};
-    SearchOptions o = test::search_options(Objective::step_time, 3);
-    o.cancel = &cancelled;
-    const SearchResult r = search(c.space(), c.model, c.workload, c.cluster, calibration(), o);
-    CHECK_FALSE(r.complete);
-    CHECK_FALSE(r.certified);
-    CHECK(r.certificate.find("stopped") != std::string::npos);
-
-    // Cancelled as soon as the first plans have been estimated: those remain.
-    std::atomic<bool> later{false};
-    o.cancel = &later;
-    o.prune = false;
-    o.progress_every = {};
-    o.progress = [&](const SearchProgress& p) { later = p.best.has_value(); };
-    const SearchResult some = search(c.space(), c.model, c.workload, c.cluster, calibration(), o);
-    CHECK_FALSE(some.complete);
-    CHECK_FALSE(some.certified);
-    CHECK(some.evaluated > 0);
-    CHECK(some.evaluated < some.space - some.infeasible);
-    CHECK(some.plans.size() == std::min<std::size_t>(3, some.evaluated));
+TEST_CASE("the result does not depend on the number of threads", "[oracle][planner]") {
+  // The second has every schedule.
+  const bool wide = GENERATE(false, true);
+  const Case c = wide ? wide_cases()[5] : cases()[3];
+  CAPTURE(c.name);
+  SearchOptions o = test::search_options(Objective::step_time, 7);
+  o.simulate = true;
+  o.threads = 1;
+  const SearchResult one = search(c.space(), c.model, c.workload, c.cluster, calibration(), o);
+  REQUIRE(one.plans.size() == 7);
+  for (const std::uint32_t threads : {2U, 3U, 8U}) {
+    o.threads = threads;
+    const SearchResult many = search(c.space(), c.model, c.workload, c.cluster, calibration(), o);
+    CAPTURE(threads);
+    CHECK(many.certificate == one.certificate);
+    CHECK(many.evaluated == one.evaluated);
+    REQUIRE(many.plans.size() == one.plans.size());
+    for (std::size_t i = 0; i < one.plans.size(); ++i) {
+      CHECK(many.plans[i].number == one.plans[i].number);
+      CHECK(many.plans[i].report == one.plans[i].report);
+      CHECK(many.plans[i].simulated == one.plans[i].simulated);
+    }
   }
+}
+
+TEST_CASE("what is simulated is no faster than its estimate, and the certificate says what that proves",
+          "[oracle][planner]") {
+  const Case c = cases()[2];
+  SearchOptions o = test::search_options(Objective::step_time, 3);
+  o.simulate = true;
+  const SearchResult r = search(c.space(), c.model, c.workload, c.cluster, calibration(), o);
+  REQUIRE(r.plans.size() == 3);
+  double best = 1e30;
+  for (const FoundPlan& f : r.plans) {
+    REQUIRE(f.simulated);
+    CHECK(f.simulated->step_time >= f.report.step_time);
+    best = std::min(best, f.simulated->step_time.base());
+  }
+  // Proven exactly when no plan that was left unsimulated is estimated below the
+  // best simulated time (a bound below it would also do, and makes it unproven).
+  const auto exact = test::best_first(
+      test::brute_force(c.space(), c.model, c.workload, c.cluster, calibration(), [](double, double) {}),
+      Objective::step_time);
+  if (r.simulated_certified) CHECK(exact.front().step >= std::min(best, r.plans.front().report.step_time.base()));
+  CHECK((r.certificate.find("uncertified") != std::string::npos) == !r.simulated_certified);
+}
+
+TEST_CASE("a space in which nothing fits says so", "[oracle][planner]") {
+  const Case c{"nothing", gpt(), workload(4), test::small_cluster(1, 2, mebibyte)};
+  const SearchResult r =
+      search(c.space(), c.model, c.workload, c.cluster, calibration(), test::search_options(Objective::step_time, 3));
+  CHECK(r.plans.empty());
+  CHECK(r.complete);
+  CHECK_FALSE(r.certified);
+  CHECK(r.infeasible == r.space);
+  CHECK(r.certificate.find("None of the " + std::to_string(r.space) + " plans") == 0);
+}
+
+TEST_CASE("a space without plans says why", "[oracle][planner]") {
+  // Two devices can share out neither one sequence, nor one head, nor one layer.
+  Case c{"none", gpt(), workload(1), test::small_cluster(1, 2, gibibyte)};
+  c.model.heads = c.model.kv_heads = c.model.layers = 1;
+  c.model.head_dim = c.model.hidden;
+  const SearchResult r =
+      search(c.space(), c.model, c.workload, c.cluster, calibration(), test::search_options(Objective::step_time, 3));
+  CHECK(r.space == 0);
+  CHECK(r.plans.empty());
+  CHECK(r.complete);
+  CHECK_FALSE(r.certified);
+  CHECK(r.certificate ==
+        "No plan of the space keeps the rules of docs/plan-file.md: no sizes of axes divide what they cut.");
+}
+
+TEST_CASE("a cancelled search keeps what it has and claims nothing", "[oracle][planner]") {
+  const Case c = cases()[3];
+  const std::atomic<bool> cancelled{true};
+  SearchOptions o = test::search_options(Objective::step_time, 3);
+  o.cancel = &cancelled;
+  const SearchResult r = search(c.space(), c.model, c.workload, c.cluster, calibration(), o);
+  CHECK_FALSE(r.complete);
+  CHECK_FALSE(r.certified);
+  CHECK(r.certificate.find("stopped") != std::string::npos);
+
+  // Cancelled as soon as the first plans have been estimated: those remain.
+  std::atomic<bool> later{false};
+  o.cancel = &later;
+  o.prune = false;
+  o.progress_every = {};
+  o.progress = [&](const SearchProgress& p) { later = p.best.has_value(); };
+  const SearchResult some = search(c.space(), c.model, c.workload, c.cluster, calibration(), o);
+  CHECK_FALSE(some.complete);
+  CHECK_FALSE(some.certified);
+  CHECK(some.evaluated > 0);
+  CHECK(some.evaluated < some.space - some.infeasible);
+  CHECK(some.plans.size() == std::min<std::size_t>(3, some.evaluated));
+}
