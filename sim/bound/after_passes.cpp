@@ -169,7 +169,8 @@ Picoseconds update_time(const Plan& plan, const ChunkBuckets& chunks, StateCosts
   const bool offloads = *plan.offload_states > 0;
   const HostUpdates* host = offloads ? &state.host_updates(costs) : nullptr;
   const bool ends_away = *plan.offload_states == 8;
-  Picoseconds compute = 0, gather = 0;
+  Picoseconds compute = 0;
+  LaneTimes gather{};
   HostChain on_host(plan);
   const auto end = [&](const ModuleState& module, const HostUpdate HostUpdates::*there) {
     if (ends_away) {
@@ -195,21 +196,28 @@ Picoseconds update_time(const Plan& plan, const ChunkBuckets& chunks, StateCosts
       if (b->head) end(state.head(), &HostUpdates::head);
       const bool some_away = b->layers > 0 && above > with_weights;  // those are gathered before each use
       low = above;
-      if (b->gather == 0 || some_away) continue;
-      gather = std::max({gather, compute, on_host.up()}) + b->gather;
-      if (!concurrent_lanes) compute += b->gather;
+      if (some_away) continue;
+      for (const LanePrice& p : b->gather) {
+        gather[p.lane] = std::max({gather[p.lane], compute, on_host.up()}) + p.price;
+      }
+      if (!concurrent_lanes) {
+        for (const LanePrice& p : b->gather) compute += p.price;
+      }
     }
   }
-  return concurrent_lanes ? std::max({compute, gather, on_host.end()}) : compute + on_host.all();
+  return concurrent_lanes ? std::max({compute, *std::max_element(gather.begin(), gather.end()), on_host.end()})
+                          : compute + on_host.all();
 }
 
 Picoseconds least_update_time(const Plan& plan, const ChunkBuckets& chunks, StateCosts& state, const CostModel& costs) {
   const bool weights_away = *plan.offload_parameters > 0;
-  Picoseconds gather = 0;
+  LaneTimes lanes{};
   for (const ChunkBucket& chunk : chunks) {
-    for (const BucketCosts& b : *chunk.list) gather += b.gather;
+    for (const BucketCosts& b : *chunk.list) {
+      for (const LanePrice& p : b.gather) lanes[p.lane] += p.price;
+    }
   }
-  if (weights_away) gather = 0;
+  const Picoseconds gather = weights_away ? 0 : *std::max_element(lanes.begin(), lanes.end());
   if (*plan.offload_states == 0) return gather;
   const HostUpdates& host = state.host_updates(costs);
   HostChain on_host(plan);

@@ -1,5 +1,6 @@
 #include "sim/bound/state_costs.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace orrery {
@@ -43,7 +44,7 @@ const StateCosts::Priced& StateCosts::priced(const LoweredStates::Messages& mess
     for (const StateCollective* c : of) prices.push_back({c->lane, price(*c, costs)});
     return prices;
   };
-  at->second = {each(messages.reduce), each(messages.combine), sum(messages.gather, costs)};
+  at->second = {each(messages.reduce), each(messages.combine), each(messages.gather)};
   return at->second;
 }
 

@@ -32,7 +32,7 @@ struct BucketCosts {
   std::uint32_t dense = 0;             ///< so many of them, of a model that has mixtures too
   std::span<const LanePrice> reduce;   ///< after the last backward pass; with ZeRO-2 and 3 after every one
   std::span<const LanePrice> combine;  ///< ZeRO-2 and 3: once at the end
-  Picoseconds gather = 0;              ///< of updated weights
+  std::span<const LanePrice> gather;   ///< of updated weights
 };
 
 /// Parameters, gradients and optimizer states on one mesh with one ZeRO stage:
@@ -73,8 +73,7 @@ class StateCosts {
 
  private:
   struct Priced {
-    std::vector<LanePrice> reduce, combine;
-    Picoseconds gather = 0;
+    std::vector<LanePrice> reduce, combine, gather;
   };
   [[nodiscard]] Picoseconds price(const StateCollective&, const CostModel&);
   [[nodiscard]] Picoseconds sum(const StateCollectives&, const CostModel&);

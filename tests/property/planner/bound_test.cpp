@@ -173,7 +173,11 @@ TEST_CASE("the closed form of memory is the Program's peak on every stage, or be
 TEST_CASE("no plan is estimated faster than its bound", "[property][planner]") {
   double tightness[3] = {};
   double count[2] = {};
-  for (std::uint64_t seed = 0; seed < runs; ++seed) {
+  std::vector<std::uint64_t> seeds(runs);
+  std::iota(seeds.begin(), seeds.end(), std::uint64_t{0});
+  // Updated weights of experts and of the rest are gathered beside each other.
+  seeds.insert(seeds.end(), {11316, 19010, 25280, 27050});
+  for (const std::uint64_t seed : seeds) {
     const PlannedRun run = bounded_run(seed);
     if (!bound_covers(run.plan, run.model, run.workload)) continue;
     const ClusterSpec cluster = random_cluster(seed, run.plan.mesh.size());
