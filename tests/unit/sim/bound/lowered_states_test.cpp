@@ -28,7 +28,7 @@ bool same(std::span<const LanePrice> a, std::span<const LanePrice> b) {
 
 bool same(const BucketCosts& a, const BucketCosts& b) {
   return a.head == b.head && a.embedding == b.embedding && a.layers == b.layers && a.dense == b.dense &&
-         a.gather == b.gather && same(a.reduce, b.reduce) && same(a.combine, b.combine);
+         same(a.gather, b.gather) && same(a.reduce, b.reduce) && same(a.combine, b.combine);
 }
 
 }  // namespace
