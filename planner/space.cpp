@@ -1,3 +1,4 @@
+// Long: the space is made, counted and numbered here, by the same order of its dimensions.
 #include "planner/space.hpp"
 
 #include <algorithm>

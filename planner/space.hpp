@@ -135,11 +135,11 @@ struct SpaceLimits {
 ///  * schedule, and chunks per rank up to layers / pipeline (1F1B alone without pipeline);
 ///  * stages: `uneven_stages` below;
 ///  * states: ZeRO 0 to 3 (2 and 3 with a whole backward pass and one direction, and not with prediction modules),
-///  ZeRO-3 with and without reshard and prefetch (not ahead where some
-///    layers are dense and others mixtures) and, where it gathers again and gradients are of the weights' type, with a
-///    chunk of parameters for each layer, overlap of gradient reduction off, on where replicas have something to
-///    reduce; eighths of each stage's layers whose states, and of those whose weights too (not with ZeRO-3), live in
-///    host memory.
+///    ZeRO-3 with and without reshard and prefetch (not ahead where some layers are dense and others mixtures) and,
+///    where it gathers again and gradients are of the weights' type, with a chunk of parameters for each layer; overlap
+///    of gradient reduction off, on where replicas have something to reduce;
+///    eighths of each stage's layers whose states, and of those whose weights too (not with ZeRO-3), live in host
+///    memory.
 ///
 /// Something is offloaded only where the cluster says how much its hosts hold and how they are linked to devices, and
 /// of models that bound_covers knows with it.

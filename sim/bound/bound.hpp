@@ -123,12 +123,13 @@ class Bounder {
                                       std::uint64_t capacity);
   /// Those of any_recompute whatever the attention kernel and the algorithm of the context axis: passes in which the
   /// attention core and messages along that axis take no time.
-  /// A bound above `enough` need not be the closest.
+  /// A bound above `enough` need not be the closest, another may be 0.
   [[nodiscard]] FamilyBound any_attention(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                           std::uint64_t capacity,
                                           Picoseconds enough = std::numeric_limits<Picoseconds>::max());
   /// Those of any_order with whatever is recomputed or waits in host memory: passes without any of that, which are no
-  /// slower (docs/planner.md), and memory for states alone.  A bound above `enough` need not be the closest.
+  /// slower (docs/planner.md), and memory for states alone.  A bound above `enough` need not be the closest, another
+  /// may be 0.
   [[nodiscard]] FamilyBound any_recompute(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                           std::uint64_t capacity,
                                           Picoseconds enough = std::numeric_limits<Picoseconds>::max());
@@ -136,7 +137,7 @@ class Bounder {
   [[nodiscard]] FamilyBound any_recompute_on_mesh(const Plan&, std::uint32_t plain_zero,
                                                   const std::vector<FamilyPipeline>&, std::uint64_t capacity,
                                                   Picoseconds enough);
-  /// Plans on this mesh.  A bound above `enough` need not be the closest.
+  /// Plans on this mesh.  A bound above `enough` need not be the closest, another may be 0.
   [[nodiscard]] FamilyBound any_schedule(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                          std::uint64_t capacity,
                                          Picoseconds enough = std::numeric_limits<Picoseconds>::max());

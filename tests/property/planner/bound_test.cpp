@@ -1,3 +1,4 @@
+// Long: one random plan is lowered once and held against every bound that may leave it out.
 #include "sim/bound/bound.hpp"
 
 #include <catch2/catch.hpp>
