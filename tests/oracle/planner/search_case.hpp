@@ -1,6 +1,8 @@
 #pragma once
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
+#include <vector>
 
 #include "tests/oracle/planner/brute_force.hpp"
 #include "tests/support/software.hpp"
@@ -116,6 +118,33 @@ inline void compare_with_brute_force(const SearchCase& c) {
     for (const PruneCount& p : found.pruned) others += p.reason == "bound" || p.reason == "same" ? p.count : 0;
     CHECK(found.evaluated + others + found.infeasible == space.count);
   }
+}
+
+/// A cluster whose hosts are linked to their devices.
+inline ClusterSpec hosted(ClusterSpec c, Bytes memory, double host_gigabytes_per_second) {
+  c.host_memory = memory;
+  c.host_link = 20.0 * gigabyte_per_second;
+  c.host_bandwidth = host_gigabytes_per_second * gigabyte_per_second;
+  return c;
+}
+
+/// The same with a disk in each node.
+inline ClusterSpec disked(ClusterSpec c, double gigabytes_per_second) {
+  const Bandwidth rate = gigabytes_per_second * gigabyte_per_second;
+  c.disk = DiskSpec{gibibyte, rate, rate, 10.0 * microsecond};
+  return c;
+}
+
+/// Those with more plans than `most` take minutes, with address checks.
+inline void compare(const std::vector<SearchCase>& all, std::uint64_t most = 1'600) {
+  const bool every = std::getenv("ORRERY_LONG_TESTS") != nullptr;
+  std::size_t compared = 0;
+  for (const SearchCase& c : all) {
+    if (!every && c.space().count > most) continue;
+    compare_with_brute_force(c);
+    ++compared;
+  }
+  CHECK(2 * compared >= all.size());
 }
 
 }  // namespace orrery::test

@@ -1,13 +1,15 @@
 #include "planner/search.hpp"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 
 #include "tests/oracle/planner/search_case.hpp"
 
 using namespace orrery;
 using test::calibration;
+using test::compare;
+using test::disked;
 using test::gpt;
+using test::hosted;
 using test::llama;
 using test::mixture;
 using test::only;
@@ -35,21 +37,6 @@ std::vector<Case> cases() {
       {"one op at a time", gpt(), plain, serial},
       {"16 devices", llama(), workload(8), test::small_cluster(2, 8, mebibyte * 8)},
   };
-}
-
-/// A cluster whose hosts are linked to their devices.
-ClusterSpec hosted(ClusterSpec c, Bytes memory, double host_gigabytes_per_second) {
-  c.host_memory = memory;
-  c.host_link = 20.0 * gigabyte_per_second;
-  c.host_bandwidth = host_gigabytes_per_second * gigabyte_per_second;
-  return c;
-}
-
-/// The same with a disk in each node.
-ClusterSpec disked(ClusterSpec c, double gigabytes_per_second) {
-  const Bandwidth rate = gigabytes_per_second * gigabyte_per_second;
-  c.disk = DiskSpec{gibibyte, rate, rate, 10.0 * microsecond};
-  return c;
 }
 
 /// Optimizer states, parameters and activations in host memory.
@@ -99,43 +86,6 @@ std::vector<Case> hosted_cases() {
       {"16 devices with a host", deep, workload(16),
        hosted(test::small_cluster(2, 8, mebibyte * 6), mebibyte * 60, 40.0),
        only("tensor=1d context=off replica=off schedule=1f1b zero=1 recompute_layers=off")},
-  };
-}
-
-/// Some layers recomputed, of others or the same activations in host memory.
-std::vector<Case> beside_cases() {
-  ModelSpec deep = llama(), whole = llama();
-  deep.layers = 8;
-  whole.layers = 8;
-  whole.heads = whole.kv_heads = 1;  // which no tensor axis cuts
-  whole.head_dim = whole.hidden;
-  const auto devices = [](std::uint32_t nodes, std::uint32_t each, double mebibytes, double link) {
-    ClusterSpec c = hosted(test::small_cluster(nodes, each, mebibyte * mebibytes), gibibyte, 3 * link);
-    c.host_link = link * gigabyte_per_second;
-    return c;
-  };
-  ClusterSpec serial = devices(1, 2, 12, 20);
-  serial.device.concurrent_lanes = false;
-  const char* one_f_one_b = "tensor=1d context=off replica=off schedule=1f1b zero=0";
-  const char* zero_3 = "tensor=1d context=off replica=off zero=3";
-  return {
-      {"counts beside copies", llama(), workload(2), devices(1, 1, 16, 20), {}},
-      {"counts beside copies, a slow link", llama(), workload(1), devices(1, 1, 7, 5), {}},
-      {"counts beside copies, ZeRO-3", deep, workload(2), devices(1, 2, 12, 20), only(zero_3)},
-      {"counts beside copies, one op at a time", deep, workload(2), serial, only(zero_3)},
-      {"counts beside copies, a small host with a disk",
-       llama(),
-       workload(1),
-       disked(hosted(test::small_cluster(1, 1, mebibyte * 12), mebibyte * 10, 60.0), 5.0),
-       {}},
-      {"counts beside copies, ZeRO-3 with microbatches", deep, workload(4), devices(1, 2, 16, 20), only(zero_3)},
-      {"counts beside copies, two devices", deep, workload(4), devices(1, 2, 9, 5), only(one_f_one_b)},
-      {"counts beside copies, schedules", whole, workload(2), devices(1, 2, 16, 20),
-       only("tensor=1d context=off replica=off schedule=gpipe,interleaved,zb-h1 chunks=2 zero=0")},
-      {"counts beside copies, rings", llama(), workload(1), devices(1, 2, 12, 20),
-       only("tensor=1d context=ring,ulysses replica=off schedule=1f1b zero=0")},
-      {"counts beside copies, backward split on grids", llama(), workload(2), devices(2, 4, 4, 20),
-       only("tensor=2d schedule=zb-h1 context=off replica=off zero=0")},
   };
 }
 
@@ -277,18 +227,6 @@ std::vector<Case> wide_cases() {
   };
 }
 
-/// Those with more plans than `most` take minutes, with address checks.
-void compare(const std::vector<Case>& all, std::uint64_t most = 1'600) {
-  const bool every = std::getenv("ORRERY_LONG_TESTS") != nullptr;
-  std::size_t compared = 0;
-  for (const Case& c : all) {
-    if (!every && c.space().count > most) continue;
-    test::compare_with_brute_force(c);
-    ++compared;
-  }
-  CHECK(2 * compared >= all.size());
-}
-
 }  // namespace
 
 TEST_CASE("the search finds what trying every plan finds", "[oracle][planner]") {
@@ -296,30 +234,6 @@ TEST_CASE("the search finds what trying every plan finds", "[oracle][planner]") 
   for (Case& c : wide_cases()) all.push_back(std::move(c));
   for (Case& c : hosted_cases()) all.push_back(std::move(c));
   compare(all);
-}
-
-TEST_CASE("the search finds counts of recomputed layers beside activations in host memory", "[oracle][planner]") {
-  compare(beside_cases(), 3'000);
-}
-
-TEST_CASE("some of the best plans recompute some layers beside activations in host memory", "[oracle][planner]") {
-  int best = 0, some = 0;
-  for (const Case& c : beside_cases()) {
-    const SearchResult r =
-        search(c.space(), c.model, c.workload, c.cluster, calibration(), test::search_options(Objective::step_time, 5));
-    bool found = false;
-    for (const FoundPlan& f : r.plans) {
-      if (!f.plan.recompute_layers || *f.plan.offload_activations == 0) continue;
-      found = true;
-      best += &f == &r.plans.front() ? 1 : 0;
-      CHECK(number_of(c.space(), f.plan) == f.number);
-    }
-    CAPTURE(c.name);
-    some += found ? 1 : 0;
-  }
-  CAPTURE(best, some);
-  CHECK(best >= 3);
-  CHECK(some >= 6);
 }
 
 TEST_CASE("the search finds it with chunks of parameters, too", "[oracle][planner]") {
