@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/plan/schedule_rules.hpp"
 #include "planner/fewest_offloaded.hpp"
 #include "planner/nearest_tiers.hpp"
 #include "planner/outdone.hpp"
@@ -487,6 +488,12 @@ class Expander {
     }
     return least.value_or(FamilyBound{peak, 0});
   }
+  /// Whether Bounder::each_keeping says the same of both on one mesh.
+  static bool bound_alike(const FamilyPipeline& a, FamilyPipeline b) {
+    const ScheduleRules &of_a = rules_of(a.schedule), &of_b = rules_of(b.schedule);
+    b.schedule = a.schedule;
+    return a == b && of_a.placement == of_b.placement && of_a.splits_backward == of_b.splits_backward;
+  }
   /// Those on the device are looked at apart where those anywhere are not all left out.
   KeepingBounds bounds_of_keepings(const MicrobatchSpace& m) {
     KeepingBounds bounds;
@@ -494,6 +501,12 @@ class Expander {
     choose(plan_, shape_.states.front());
     const std::optional<std::uint32_t> eighths = plan_.offload_activations;
     if (shape_.blocks[family_.block].offload) plan_.offload_activations.reset();
+    // Schedules on a V differ in few of the numbers that bounds are made of.
+    const std::array<std::uint64_t, 3> on = {family_.microbatch, family_.block, family_.order};
+    if (known_keepings_ && known_keepings_->on == on && bound_alike(known_keepings_->with, with)) {
+      plan_.offload_activations = eighths;
+      return known_keepings_->bounds;
+    }
     const auto of_plan = [&] { return bounder_.each_keeping(plan_, plain_zero(), with, capacity_); };
     any_states();
     bounds.here = bounds.away = of_plan();
@@ -503,6 +516,7 @@ class Expander {
     }
     choose(plan_, shape_.states.front());
     plan_.offload_activations = eighths;
+    known_keepings_ = {on, with, bounds};
     return bounds;
   }
 
@@ -783,7 +797,13 @@ class Expander {
   const MicrobatchSpace* pipelines_of_ = nullptr;
   std::vector<Mesh> meshes_;  ///< of the shape one for each layout of blocks, once known
   std::vector<OnLayout> layouts_;
-  std::optional<Family> plain_;  ///< of ZeRO 0 and 1 on the device, of one split
+  struct KnownKeepings {
+    std::array<std::uint64_t, 3> on{};  ///< microbatch size, block choice and order of axes
+    FamilyPipeline with;
+    KeepingBounds bounds;
+  };
+  std::optional<KnownKeepings> known_keepings_;  ///< of the schedule looked at last
+  std::optional<Family> plain_;                  ///< of ZeRO 0 and 1 on the device, of one split
   Expansion out_;
 };
 
