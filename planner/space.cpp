@@ -220,6 +220,7 @@ void add_states(ShapeSpace& shape, const ModelSpec& model, const SpaceLimits& li
     }
   }
   shape.chunks_shard = limits.zero_chunks;
+  shape.splits_shard = limits.zero_split;
   shape.plain_on_device = plain.size();
   shape.sharded_on_device = sharded.size();
   add_offloaded(shape.states, plain, shape);
@@ -523,8 +524,8 @@ std::vector<Mesh> orders_of(const Space& space, const ShapeSpace& shape) {
 
 std::size_t states_with(const ShapeSpace& shape, const ScheduleChoice& choice) {
   const ScheduleRules& rules = rules_of(choice.schedule);
-  const bool any = (choice.chunks == 1 || shape.chunks_shard) && !rules.splits_backward &&
-                   rules.placement != StagePlacement::two_way;
+  const bool split = rules.splits_backward || rules.placement == StagePlacement::two_way;
+  const bool any = split ? shape.splits_shard : choice.chunks == 1 || shape.chunks_shard;
   return any ? shape.states.size() : shape.plain_states;
 }
 
