@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/plan/schedule_rules.hpp"
 #include "planner/fewest_offloaded.hpp"
 #include "planner/nearest_tiers.hpp"
 #include "planner/outdone.hpp"
@@ -308,7 +309,7 @@ class Expander {
     const KeepingBounds bounds = bounds_of_keepings(m);
     Family part = family_;
     // All splits at once, where no way of keeping weights and gradients is fast enough.
-    if (leave_all(part, 1, least_of(bounds.away, states > shape_.plain_states))) return;
+    if (leave_all(part, 1, least_of(bounds.away, states))) return;
     for (const std::vector<std::uint32_t>& split : splits_of(space_, shape_, schedule)) {
       plan_.stage_layers = split;
       if (block().recomputed_eighths > 0 && repeats_other_counts(split, block().recomputed_eighths)) {
@@ -375,20 +376,20 @@ class Expander {
         }
       }
       // States on the device, then those off it, each time by the way in which they keep weights and gradients.
-      const std::uint32_t away = plain + static_cast<std::uint32_t>(shape_.sharded_on_device);
       std::array<std::optional<std::optional<Picoseconds>>, keepings> slow;  // once asked for
       for (std::uint32_t begin = plain; begin < states;) {
         const Keeping keeping = keeping_at(begin);
+        const bool here = on_device(begin);
         std::uint32_t end = begin + 1;
-        while (end < states && end != away && keeping_at(end) == keeping) ++end;
-        const std::array<FamilyBound, keepings>& of = begin < away ? bounds.here : bounds.away;
+        while (end < states && on_device(end) == here && keeping_at(end) == keeping) ++end;
+        const std::array<FamilyBound, keepings>& of = here ? bounds.here : bounds.away;
         if (!none(begin, end, of[static_cast<std::size_t>(keeping)])) {
           std::optional<std::optional<Picoseconds>>& known = slow[static_cast<std::size_t>(keeping)];
           if (!known) known = least_of_slow_sharded(keeping);
           if (*known) {
             range(begin, end);
             add(part, Family::Level::plan, std::max(least, **known), family_.peak);
-          } else if (begin < away) {
+          } else if (here) {
             each_here(begin, end, keeping);
           } else {
             look_into(begin, end, keeping);
@@ -446,6 +447,8 @@ class Expander {
         [&] { return bounder_.time_before_update(plan_); });
   }
 
+  bool on_device(std::size_t state) const { return shape_.states[state].offload_states == 0; }
+
   Keeping keeping_at(std::size_t state) const {
     const StateChoice& s = shape_.states[state];
     return s.zero_stage < 2              ? Keeping::plain
@@ -459,10 +462,10 @@ class Expander {
   /// faster than what is kept.  In chunks nothing is kept, but bounds know what that would take.
   std::optional<Picoseconds> least_of_slow_sharded(Keeping keeping) {
     return least_if_slow(
-        shape_.plain_states, shape_.plain_states + shape_.sharded_on_device,
+        shape_.plain_states, shape_.states.size(),
         [&](std::size_t i) {
           const Keeping stands = keeping == Keeping::zero_3_anew ? Keeping::zero_3_kept : keeping;
-          return shape_.states[i].overlap_gradients && keeping_at(i) == stands;
+          return shape_.states[i].overlap_gradients && keeping_at(i) == stands && on_device(i);
         },
         [&] {
           plan_.reshard_after_forward = plan_.zero_stage == 2;
@@ -474,12 +477,12 @@ class Expander {
   struct KeepingBounds {
     std::array<FamilyBound, keepings> here, away;
   };
-  /// The least of those that go with a schedule.
-  FamilyBound least_of(const std::array<FamilyBound, keepings>& bounds, bool shards) const {
+  /// The least of those that go with a schedule, which has so many of the shape's states.
+  FamilyBound least_of(const std::array<FamilyBound, keepings>& bounds, std::size_t states) const {
     std::optional<FamilyBound> least;
     std::uint64_t peak = ~std::uint64_t{0};
-    for (std::size_t k = 0; k < (shards ? keepings : 1); ++k) {
-      if (static_cast<Keeping>(k) == Keeping::zero_3_chunks && !shape_.chunks_parameters()) continue;
+    for (std::size_t k = 0; k < (states > shape_.plain_states ? keepings : 1); ++k) {
+      if (static_cast<Keeping>(k) == Keeping::zero_3_chunks && states == shape_.states_without_chunks) continue;
       peak = std::min(peak, bounds[k].peak);
       if (bounds[k].peak > capacity_) continue;
       least =
@@ -487,22 +490,36 @@ class Expander {
     }
     return least.value_or(FamilyBound{peak, 0});
   }
+  /// Whether Bounder::each_keeping says the same of both on one mesh.
+  static bool bound_alike(const FamilyPipeline& a, FamilyPipeline b) {
+    const ScheduleRules &of_a = rules_of(a.schedule), &of_b = rules_of(b.schedule);
+    b.schedule = a.schedule;
+    return a == b && of_a.placement == of_b.placement && of_a.splits_backward == of_b.splits_backward;
+  }
   /// Those on the device are looked at apart where those anywhere are not all left out.
   KeepingBounds bounds_of_keepings(const MicrobatchSpace& m) {
     KeepingBounds bounds;
     const FamilyPipeline with = pipelines_with(m, block())[family_.schedule];
+    const ScheduleChoice& schedule = m.schedules[family_.schedule];
     choose(plan_, shape_.states.front());
     const std::optional<std::uint32_t> eighths = plan_.offload_activations;
     if (shape_.blocks[family_.block].offload) plan_.offload_activations.reset();
+    // Schedules on a V differ in few of the numbers that bounds are made of.
+    const std::array<std::uint64_t, 3> on = {family_.microbatch, family_.block, family_.order};
+    if (known_keepings_ && known_keepings_->on == on && bound_alike(known_keepings_->with, with)) {
+      plan_.offload_activations = eighths;
+      return known_keepings_->bounds;
+    }
     const auto of_plan = [&] { return bounder_.each_keeping(plan_, plain_zero(), with, capacity_); };
     any_states();
     bounds.here = bounds.away = of_plan();
-    if (shape_.offloads_states && !left_out(least_of(bounds.away, with.shards))) {
+    if (shape_.offloads_states && !left_out(least_of(bounds.away, states_with(shape_, schedule)))) {
       choose(plan_, shape_.states.front());
       bounds.here = of_plan();
     }
     choose(plan_, shape_.states.front());
     plan_.offload_activations = eighths;
+    known_keepings_ = {on, with, bounds};
     return bounds;
   }
 
@@ -783,7 +800,13 @@ class Expander {
   const MicrobatchSpace* pipelines_of_ = nullptr;
   std::vector<Mesh> meshes_;  ///< of the shape one for each layout of blocks, once known
   std::vector<OnLayout> layouts_;
-  std::optional<Family> plain_;  ///< of ZeRO 0 and 1 on the device, of one split
+  struct KnownKeepings {
+    std::array<std::uint64_t, 3> on{};  ///< microbatch size, block choice and order of axes
+    FamilyPipeline with;
+    KeepingBounds bounds;
+  };
+  std::optional<KnownKeepings> known_keepings_;  ///< of the schedule looked at last
+  std::optional<Family> plain_;                  ///< of ZeRO 0 and 1 on the device, of one split
   Expansion out_;
 };
 

@@ -196,7 +196,7 @@ void add_states(ShapeSpace& shape, const ModelSpec& model, const SpaceLimits& li
   const bool reduces = shares || grid;
   const bool two_kinds = mixes_kinds(model);
   const std::uint32_t most = model.prediction_modules > 0 ? 1 : 3;
-  std::vector<StateChoice> plain, sharded;
+  std::vector<StateChoice> plain, sharded, in_chunks;
   for (std::uint32_t zero = 0; zero <= 3; ++zero) {
     if (std::find(limits.zero.begin(), limits.zero.end(), zero) == limits.zero.end()) continue;
     if (zero > 0 && !shares) continue;
@@ -213,19 +213,20 @@ void add_states(ShapeSpace& shape, const ModelSpec& model, const SpaceLimits& li
     }
   }
   if (shape.chunks_parameters()) {
-    // As they are without chunks, behind those.
-    for (const StateChoice& c : std::vector<StateChoice>(sharded)) {
+    for (const StateChoice& c : sharded) {
       if (c.zero_stage != 3 || !c.reshard_after_forward) continue;
-      sharded.push_back(c);
-      sharded.back().parameter_chunk = shape.parameter_chunk;
+      in_chunks.push_back(c);
+      in_chunks.back().parameter_chunk = shape.parameter_chunk;
     }
   }
   shape.chunks_shard = limits.zero_chunks;
+  shape.splits_shard = limits.zero_split;
   shape.plain_on_device = plain.size();
-  shape.sharded_on_device = sharded.size();
   add_offloaded(shape.states, plain, shape);
   shape.plain_states = shape.states.size();
   add_offloaded(shape.states, sharded, shape);
+  shape.states_without_chunks = shape.states.size();
+  add_offloaded(shape.states, in_chunks, shape);
 }
 
 class Maker {
@@ -524,9 +525,11 @@ std::vector<Mesh> orders_of(const Space& space, const ShapeSpace& shape) {
 
 std::size_t states_with(const ShapeSpace& shape, const ScheduleChoice& choice) {
   const ScheduleRules& rules = rules_of(choice.schedule);
-  const bool any = (choice.chunks == 1 || shape.chunks_shard) && !rules.splits_backward &&
-                   rules.placement != StagePlacement::two_way;
-  return any ? shape.states.size() : shape.plain_states;
+  const bool split = rules.splits_backward || rules.placement == StagePlacement::two_way;
+  const bool any = split ? shape.splits_shard : choice.chunks == 1 || shape.chunks_shard;
+  if (!any) return shape.plain_states;
+  // In chunks of parameters weights are gone before the second part of a backward pass.
+  return rules.splits_backward ? shape.states_without_chunks : shape.states.size();
 }
 
 const std::vector<std::vector<std::uint32_t>>& splits_of(const Space& space, const ShapeSpace& shape,

@@ -69,13 +69,15 @@ struct ShapeSpace {
   std::uint64_t orders = 0;  ///< of axes, those that lie alike counted once
   std::vector<MicrobatchSpace> microbatches;
   std::vector<BlockChoice> blocks;
-  std::vector<StateChoice> states;  ///< ZeRO 0 and 1 first, of them and of others those on the device first
+  /// ZeRO 0 and 1 first, then others, then those with chunks of parameters; of each those on the device first.
+  std::vector<StateChoice> states;
   std::size_t plain_states =
       0;  ///< so many of them; split backward passes and two directions go with these alone, and chunks, unless:
-  bool chunks_shard = false;          ///< several chunks go with all
-  std::size_t plain_on_device = 0;    ///< so many with ZeRO 0 and 1 and nothing offloaded, at most 32
-  std::size_t sharded_on_device = 0;  ///< so many of the others
-  bool offloads_states = false;       ///< some of them do
+  bool chunks_shard = false;  ///< several chunks of a loop go with all
+  bool splits_shard = false;  ///< split backward passes and two directions go with all
+  std::size_t states_without_chunks = 0;
+  std::size_t plain_on_device = 0;  ///< so many with ZeRO 0 and 1 and nothing offloaded, at most 32
+  bool offloads_states = false;     ///< some of them do
   bool offloads_parameters = false;
   Bytes parameter_chunk;    ///< that states may have, or 0
   std::uint64_t first = 0;  ///< number of its first plan
@@ -108,12 +110,14 @@ struct SpaceLimits {
   bool grid_context = true;      ///< the axis context beside grids of tensor axes
   bool zero_chunks = true;       ///< ZeRO-2 and 3 with several chunks on a rank
   bool parameter_chunks = true;  ///< ZeRO-3 with chunks of parameters
+  bool zero_split = false;       ///< ZeRO-2 and 3 with split backward passes and with two directions, where asked for
 };
 /// Pipeline, data and 1D tensor axes, with experts that axis too, ZeRO 0 and 1, GPipe and 1F1B.
 [[nodiscard]] SpaceLimits basic_limits();
 /// Reads "tensor=1d,2d zero=0,1 schedule=1f1b chunks=2 replica=off context=off expert=off recompute_layers=off
-/// offload=off disks=off offload_beside=off grid_context=off zero_chunks=off parameter_chunks=off"; context may name
-/// its algorithms instead, "context=ulysses,ring inner_ring=off".  What is wrong is in the diagnostics.
+/// offload=off disks=off offload_beside=off grid_context=off zero_chunks=off parameter_chunks=off zero_split=on";
+/// context may name its algorithms instead, "context=ulysses,ring inner_ring=off".  What is wrong is in the
+/// diagnostics.
 [[nodiscard]] SpaceLimits limits_of(std::string_view text, Diagnostics&);
 
 /// Every plan that the planner considers: finite, ordered, countable.

@@ -1,7 +1,9 @@
 #include "sim/bound/after_passes.hpp"
 
 #include <algorithm>
+#include <optional>
 
+#include "core/plan/schedule_rules.hpp"
 #include "sim/bound/stage_memory.hpp"
 
 namespace orrery {
@@ -14,6 +16,37 @@ Picoseconds after_sums(const LaneTimes& lane, Picoseconds tied) {
   Picoseconds data = 0;
   for (std::size_t l = 0; l < lane.size(); ++l) data = l == tensor ? data : std::max(data, lane[l]);
   return std::max(lane[tensor], data + tied);
+}
+
+/// Whether a rank's last pass is the backward pass of its lowest chunk.
+bool backward_ends_lowest(const Plan& plan) {
+  return !splits_backward(plan) && rules_of(plan.schedule).placement != StagePlacement::two_way;
+}
+
+/// With ZeRO-2 and 3, what comes at least behind a rank's last pass, whichever chunk that is of: the reduction of the
+/// chunk's last bucket that holds layers, and the sums of parts behind it. (Weight gradients are of layers alone.)
+Picoseconds after_any_chunk(const Plan& plan, const ChunkBuckets& chunks, Picoseconds tied) {
+  LaneTimes all{};
+  for (const ChunkBucket& chunk : chunks) {
+    for (const BucketCosts& b : *chunk.list) {
+      for (const LanePrice& p : b.combine) all[p.lane] += p.price;
+    }
+  }
+  std::optional<Picoseconds> least;
+  for (const ChunkBucket& chunk : chunks) {
+    const std::vector<BucketCosts>& list = *chunk.list;
+    std::size_t last = list.size() - 1;
+    while (splits_backward(plan) && last > 0 && list[last].layers == 0) --last;
+    Picoseconds reduced = 0;
+    for (const LanePrice& p : list[last].reduce) reduced = std::max(reduced, p.price);
+    LaneTimes lane{};
+    for (std::size_t b = last; b < list.size(); ++b) {
+      for (const LanePrice& p : list[b].combine) lane[p.lane] += p.price;
+    }
+    const Picoseconds after = reduced + after_sums(*plan.overlap_gradients ? lane : all, tied);
+    least = least ? std::min(*least, after) : after;
+  }
+  return *least;
 }
 
 /// Backward pass of the layers of a bucket, which are the uppermost of the chunk's lowest `left`, and then no more.
@@ -78,6 +111,7 @@ Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, cons
     }
     return sum;
   }
+  if (state.zero() >= 2 && !backward_ends_lowest(plan)) return after_any_chunk(plan, chunks, tied);
   if (state.zero() >= 2) {
     // The last bucket of the chunk that comes last, which is the lowest, is reduced after its pass; without overlap all
     // parts are combined behind.
@@ -130,12 +164,12 @@ Picoseconds exposed_reduction(const Plan& plan, const ChunkBuckets& chunks, cons
   return after_sums(lane, tied) - backward;
 }
 
-Picoseconds held_up(const Plan& plan, const ChunkBuckets& chunks, const LayerCosts& costs, const StageTimes& stage) {
-  if (chunks.size() != 1 || splits_backward(plan) || !*plan.overlap_gradients) return 0;
-  // Blocks differ there in what runs before those sums.
-  if (plan.parameter_chunk != Bytes()) return 0;
-  const StageShare& share = *chunks.front().share;
-  const std::vector<BucketCosts>& buckets = *chunks.front().list;
+namespace {
+
+/// Where the last backward pass is that of the chunk.
+Picoseconds held_up(const ChunkBucket& chunk, const LayerCosts& costs) {
+  const StageShare& share = *chunk.share;
+  const std::vector<BucketCosts>& buckets = *chunk.list;
   const PerBlock<Picoseconds>& ends = costs.plain_times().span;
   // What a pass takes by its blocks alone, from the arrival of its message on.
   Picoseconds alone = (share.first ? ends.embedding_backward : 0) + (share.last ? ends.head_backward : 0);
@@ -161,7 +195,34 @@ Picoseconds held_up(const Plan& plan, const ChunkBuckets& chunks, const LayerCos
     if (sum >= 0) held += std::max<Picoseconds>(0, reduce + sum - lead);
   }
   // What else the pass waits for may be beside that.
-  return std::max<Picoseconds>(0, held - (stage.backward + stage.before_backward - alone));
+  return std::max<Picoseconds>(0, held - (chunk.times->backward + chunk.times->before_backward - alone));
+}
+
+}  // namespace
+
+Picoseconds held_up(const Plan& plan, const ChunkBuckets& chunks, const LayerCosts& costs) {
+  if (splits_backward(plan) || !*plan.overlap_gradients) return 0;
+  // Blocks differ in chunks of parameters in what runs before those sums.
+  if (plan.parameter_chunk != Bytes()) return 0;
+  Picoseconds held = held_up(chunks.back(), costs);
+  if (backward_ends_lowest(plan)) return held;
+  for (const ChunkBucket& chunk : chunks) held = std::min(held, held_up(chunk, costs));
+  return held;
+}
+
+Picoseconds reductions_in_turn(const ChunkBuckets& chunks, std::uint64_t microbatches) {
+  LaneTimes lane{};
+  const auto add = [&](std::span<const LanePrice> prices, Picoseconds times) {
+    for (const LanePrice& p : prices) lane[p.lane] += times * p.price;
+  };
+  for (const ChunkBucket& chunk : chunks) {
+    for (const BucketCosts& b : *chunk.list) {
+      for (const auto& behind_pass : {b.reduce, b.reduce_first})
+        add(behind_pass, static_cast<Picoseconds>(microbatches));
+      add(b.combine, 1);
+    }
+  }
+  return *std::max_element(lane.begin(), lane.end());
 }
 
 Picoseconds update_time(const Plan& plan, const ChunkBuckets& chunks, StateCosts& state, const CostModel& costs,

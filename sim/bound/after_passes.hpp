@@ -7,10 +7,11 @@
 
 namespace orrery {
 
-/// Buckets of a rank's chunks, the last chunk's first, and what those chunks hold.
+/// Buckets of a rank's chunks, the last chunk's first, what those chunks hold, and their passes.
 struct ChunkBucket {
   const std::vector<BucketCosts>* list = nullptr;
   const StageShare* share = nullptr;
+  const StageTimes* times = nullptr;
 };
 using ChunkBuckets = std::vector<ChunkBucket>;
 
@@ -19,11 +20,14 @@ using ChunkBuckets = std::vector<ChunkBucket>;
 [[nodiscard]] Picoseconds exposed_reduction(const Plan&, const ChunkBuckets&, const LayerCosts&, const StateCosts&,
                                             bool concurrent_lanes, Picoseconds backward, Picoseconds tied);
 
-/// How much longer than its `stage` says the last backward pass of a rank takes with ZeRO-2 and 3 and sequence
+/// How much longer than its times say the last backward pass of a rank takes with ZeRO-2 and 3 and sequence
 /// parallelism: where reductions overlap each bucket of it but the last ends with a sum over tensor ranks, behind the
-/// bucket's reduction, and their lane takes nothing of the next layer meanwhile.  Of one chunk on lanes that run beside
-/// each other.
-[[nodiscard]] Picoseconds held_up(const Plan&, const ChunkBuckets&, const LayerCosts&, const StageTimes& stage);
+/// bucket's reduction, and their lane takes nothing of the next layer meanwhile.  On lanes that run beside each other.
+[[nodiscard]] Picoseconds held_up(const Plan&, const ChunkBuckets&, const LayerCosts&);
+
+/// With ZeRO-2 and 3, on such lanes: how long the reductions of a rank take at least from the first backward pass on
+/// that is before one, each of so many microbatches; they follow each other on the busiest lane.
+[[nodiscard]] Picoseconds reductions_in_turn(const ChunkBuckets&, std::uint64_t microbatches);
 
 /// Update of a rank's modules, on the device or the host, and the gathers of updated weights beside it, upwards.
 [[nodiscard]] Picoseconds update_time(const Plan&, const ChunkBuckets&, StateCosts&, const CostModel&,

@@ -48,9 +48,6 @@ bool bound_covers(const Plan& plan) {
     case ScheduleName::dualpipe: break;
     case ScheduleName::custom: return false;
   }
-  // Reductions behind each part of a split pass, or of both pipes.
-  const bool cuts = plan.zero_stage >= 2 && !shard_axes_of(plan).empty();
-  if (cuts && (splits_backward(plan) || stage_map(plan).two_way())) return false;
   const bool rings = plan.inner_ring != 0 || plan.context == ContextAlgorithm::ring_self_attention;
   const bool copies = plan.offload_activations > 0U;
   return !(copies && rings);

@@ -197,7 +197,8 @@ FamilyBounds::LayerState FamilyBounds::layer_state(const Plan& of, std::uint32_t
     const auto known = facts_->layer_states.find(key);
     if (known != facts_->layer_states.end()) return known->second;
   }
-  Plan plan = of;
+  // A split backward pass lays parameters in another order, but has as many.
+  Plan plan = with_whole_backward(of);
   plan.zero_stage = zero_stage;
   plan.parameter_chunk = Bytes();  // chunks pad layers: they are no smaller
   plan.sequence_parallel = false;
@@ -243,11 +244,11 @@ FamilyBounds::Parts FamilyBounds::parts_of(const Plan& plan, std::uint32_t plain
   parts.zero_2 = shards ? layer_state(plan, 2) : parts.plain;
   parts.zero_3 = shards ? layer_state(plan, 3) : parts.plain;
   if (shards && parts.zero_2.gradients > 0) {
-    // In whatever buckets: several messages take no less time than one of all.
-    const std::uint64_t p = plan.mesh.size(Axis::pipeline);
     if (!best_place_) enter(plan);  // another thread may have known the states
+    const std::uint64_t members = size(plan.mesh, shard_axes_of(plan));
     parts.reduce =
-        reduction((mesh_->model.layers + p - 1) / p * parts.zero_2.gradients, size(plan.mesh, shard_axes_of(plan)));
+        in_buckets(plan, parts.zero_2.gradients, [&](std::uint64_t bytes) { return reduction(bytes, members); });
+    parts.pair = parts.zero_2.gradients / members;
   }
   if (parts.plain.away > 0 && !mesh_->model.mixture) {
     const bool in_parts = plain_zero > 0 || shards;
@@ -262,15 +263,27 @@ void FamilyBounds::set_come(Parts& parts, const Plan& plan, Picoseconds gather) 
   parts.come = std::min(whole, gather);
 }
 
-Picoseconds FamilyBounds::reduction(std::uint64_t bytes, std::uint64_t members) {
-  const std::array<std::uint64_t, 2> key = {bytes, members};
+template <class Price>
+Picoseconds FamilyBounds::in_buckets(const Plan& plan, std::uint64_t of_layer, Price&& price) const {
+  const std::uint64_t p = plan.mesh.size(Axis::pipeline);
+  const std::uint64_t all = (mesh_->model.layers + p - 1) / p * of_layer;
+  // A bucket is closed as soon as it is large enough, so none holds more than this: several messages take no less time
+  // than one of all, nor than their share of the largest's.
+  const std::uint64_t most = of_layer + static_cast<std::uint64_t>(plan.gradient_bucket->base());
+  if (all <= most) return price(all);
+  return static_cast<Picoseconds>(static_cast<double>(all) / static_cast<double>(most) *
+                                  static_cast<double>(price(most)));
+}
+
+Picoseconds FamilyBounds::reduction(std::uint64_t bytes, std::uint64_t members, Collective::Kind kind) {
+  const std::array<std::uint64_t, 3> key = {bytes, members, static_cast<std::uint64_t>(kind)};
   {
     const std::lock_guard<std::mutex> lock(facts_->mutex);
     const auto known = facts_->reductions.find(key);
     if (known != facts_->reductions.end()) return known->second;
   }
-  const Picoseconds time = best_place_->price(Collective::Kind::reduce_scatter, Bytes::of(static_cast<double>(bytes)),
-                                              static_cast<std::uint32_t>(members));
+  const Picoseconds time =
+      best_place_->price(kind, Bytes::of(static_cast<double>(bytes)), static_cast<std::uint32_t>(members));
   const std::lock_guard<std::mutex> lock(facts_->mutex);
   facts_->reductions.try_emplace(key, time);
   return time;
@@ -335,7 +348,7 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
   }
   FamilyBound best{~std::uint64_t{0}, 0};
   double least = -1;
-  const auto consider = [&](const FamilyPipeline& with, Keeping keeping) {
+  const auto consider = [&](const FamilyPipeline& with, Keeping keeping, double after_pipes) {
     if (only && keeping != *only) return;
     const bool chunks = keeping == Keeping::zero_3_chunks, anew = chunks || keeping == Keeping::zero_3_anew;
     const double less = less_of(keeping);
@@ -345,15 +358,29 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
     const LayerState& state = keeping == Keeping::plain    ? parts.plain
                               : keeping == Keeping::zero_2 ? parts.zero_2
                                                            : parts.zero_3;
+    // Of two pipes each rank runs a part of either, of half of the microbatches.
+    const bool two_way = rules_of(with.schedule).placement == StagePlacement::two_way;
     double lane = 0;
     if (keeping != Keeping::plain) {
       // Nothing is reduced before the first backward pass.
       const double follow = std::max(0.0, with.ahead - with.stages);  // others may begin ahead of their messages
       const double before = follow * static_cast<double>(span.layer_forward) +
                             (with.ahead - follow) * static_cast<double>(parts.busy_forward);
-      lane = before + m * static_cast<double>(parts.reduce);
+      // Nor before a microbatch has gone up all layers.
+      const double begun = std::min(layers_of_model, with.stages * p / (two_way ? 2 : 1));
+      const double turn = (layers_of_model - begun) * static_cast<double>(span.layer_forward) +
+                          begun * static_cast<double>(parts.busy_forward) +
+                          static_cast<double>(span.embedding_forward + span.head_forward);
+      // Then it comes down again; of a stage's first pass a part may run before its message arrives.
+      const double back = std::max(
+          0.0, with.above * static_cast<double>(span.layer_backward) - (p - 1) * static_cast<double>(parts.between));
+      lane = std::max(std::max(before, turn) + m * with.reduced * static_cast<double>(parts.reduce),
+                      turn + back + m * with.reduced_any * static_cast<double>(parts.reduce));
     }
-    if (anew) lane = std::max(lane, 2 * m * most * static_cast<double>(state.gather));
+    const double fullest_layers = two_way ? std::ceil(2 * layers_of_model / p) / 2 : most;
+    if (anew) {
+      lane = std::max(lane, 2 * m * fullest_layers * static_cast<double>(state.gather));
+    }
     const double weights =
         keeping == Keeping::zero_3_kept && with.keeps_all ? with.layers * static_cast<double>(state.weights) : 0;
     const double peak = std::max(
@@ -372,7 +399,6 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
         weights + with.layers * static_cast<double>(state.bytes) + kept_activations - static_cast<double>(capacity);
     const double saved = with.in_flight * static_cast<double>(parts.saved);
     const double recomputed = open && shortage > 0 && saved > 0 ? std::ceil(shortage / saved * (1.0 - 1e-12)) : 0.0;
-    const bool two_way = rules_of(with.schedule).placement == StagePlacement::two_way;
     // Of a stage's first passes a part may run before their messages arrive.
     const bool wholly_again = eighths > 0 && with.smallest * (8 - eighths) < 8;  // some stage may be
     const double early = static_cast<double>(wholly_again ? parts.between_again : parts.between) + later_of(keeping);
@@ -450,13 +476,22 @@ FamilyBound FamilyBounds::family(const Plan& plan, const Parts& parts, std::span
       step = std::max(step, work - with.stages * early_again);
     }
     if (copies) step = std::max(step, each * away * static_cast<double>(parts.copy));
+    step += after_pipes;
     least = least < 0 ? step : std::min(least, step);
   };
   for (const FamilyPipeline& with : pipelines) {
-    consider(with, Keeping::plain);
+    double after_pipes = 0;
+    if (parts.pair > 0 && rules_of(with.schedule).placement == StagePlacement::two_way) {
+      // Behind all else both pipes' gradients are summed, of each rank's stages.
+      const std::uint64_t bytes = std::uint64_t{with.layers} * parts.pair;
+      after_pipes = static_cast<double>(reduction(bytes, 2, Collective::Kind::all_reduce));
+    }
+    consider(with, Keeping::plain, after_pipes);
     if (with.shards) {
-      for (const Keeping k : {Keeping::zero_2, Keeping::zero_3_kept, Keeping::zero_3_anew}) consider(with, k);
-      if (any_chunks) consider(with, Keeping::zero_3_chunks);
+      for (const Keeping k : {Keeping::zero_2, Keeping::zero_3_kept, Keeping::zero_3_anew}) {
+        consider(with, k, after_pipes);
+      }
+      if (any_chunks) consider(with, Keeping::zero_3_chunks, after_pipes);
     }
     if (any_is_enough && least >= 0 && least <= static_cast<double>(enough)) return {0, 0};
   }
@@ -491,12 +526,15 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
         const double each = static_cast<double>(m) / map.pipes();
         double in_flight_most = 0, held_least = std::numeric_limits<double>::max();
         std::array<double, 8> kept_plain{};  // of the rank that keeps the most
-        double entry = 0;                    // layers before the rank's lowest stage
+        double reduced = 0, reduced_any = std::numeric_limits<double>::max(), above = 0;
+        std::vector<double> layers_above(split.size() + 1, 0);
+        for (std::size_t s = split.size(); s-- > 0;) layers_above[s] = layers_above[s + 1] + split[s];
+        double entry = 0;  // layers before the rank's lowest stage
         for (std::uint32_t r = 0; r < map.ranks; ++r) {
           const std::vector<std::uint64_t> in_flight = microbatches_in_flight(on, r, m);
           std::uint32_t layers = 0;
-          double held = 0;
           std::array<double, 8> held_plain{};
+          double held = 0, of_most = 0, above_all = std::numeric_limits<double>::max();
           for (std::uint32_t c = 0; c < map.chunks; ++c) {
             const std::uint32_t n = split[map.stage(r, c)];
             layers += n;
@@ -504,6 +542,9 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
             for (std::uint32_t e = 0; e < 8; ++e)
               held_plain[e] += static_cast<double>(in_flight[c]) * (n * (8 - e) / 8);
             known.smallest = known.smallest == 0 ? n : std::min(known.smallest, n);
+            // A message takes at least as long as that of the most layers times its share of them.
+            of_most += std::min(1.0, n / static_cast<double>(most)) / map.pipes();
+            above_all = std::min(above_all, layers_above[map.stage(r, c) + 1]);
             in_flight_most = std::max(in_flight_most, static_cast<double>(in_flight[c]));
             known.keeps_all = known.keeps_all && in_flight[c] > 0;
           }
@@ -512,7 +553,14 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
           entered = std::max(entered, each * layers + forward_share * entry);
           if (held > kept) kept = held, kept_plain = held_plain;
           held_least = std::min(held_least, held);
-          if (layers >= most) known.ahead = std::min(known.ahead, held);
+          reduced = std::max(reduced, map.two_way() ? of_most : 1.0);
+          reduced_any = std::min(reduced_any, of_most);
+          above = std::max(above, above_all);
+          if (map.two_way()) {
+            known.ahead = 0;
+          } else if (layers >= most) {
+            known.ahead = std::min(known.ahead, held);
+          }
           fewest = std::min(fewest, layers);
           if (!map.two_way()) entry += split[r];
         }
@@ -523,6 +571,9 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
         for (std::uint32_t e = 0; e < 8; ++e) {
           known.kept_plain[e] = first ? kept_plain[e] : std::min(known.kept_plain[e], kept_plain[e]);
         }
+        known.reduced = first ? reduced : std::min(known.reduced, reduced);
+        known.reduced_any = first ? reduced_any : std::min(known.reduced_any, reduced_any);
+        known.above = first ? above : std::min(known.above, above);
         known.layers = first ? fewest : std::min(known.layers, fewest);
         known.in_flight = in_flight_most;
         known.stages = map.chunks;
@@ -534,6 +585,9 @@ void FamilyBounds::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& pla
     with.kept = at->second.kept;
     with.held = at->second.held;
     with.ahead = at->second.ahead;
+    with.reduced = at->second.reduced;
+    with.reduced_any = at->second.reduced_any;
+    with.above = at->second.above;
     with.layers = at->second.layers;
     with.in_flight = at->second.in_flight;
     with.keeps_all = at->second.keeps_all;
@@ -880,11 +934,12 @@ void FamilyBounds::price_shards(Parts& parts, const Plan& plan) {
   enter(plan);
   parts.zero_3.gather = mesh_->states_of(sharded).layer().gather_weights;
   if (parts.come > 0) set_come(parts, plan, parts.zero_3.gather);
-  const std::uint64_t p = plan.mesh.size(Axis::pipeline);
-  const std::uint64_t bytes = (mesh_->model.layers + p - 1) / p * parts.zero_2.gradients;
-  parts.reduce = std::max(parts.reduce, picoseconds(mesh_->costs().collective(Collective::Kind::reduce_scatter,
-                                                                              Bytes::of(static_cast<double>(bytes)),
-                                                                              Group{shard_axes_of(plan), {}})));
+  const Group shards{shard_axes_of(plan), {}};
+  const Picoseconds here = in_buckets(plan, parts.zero_2.gradients, [&](std::uint64_t bytes) {
+    return picoseconds(
+        mesh_->costs().collective(Collective::Kind::reduce_scatter, Bytes::of(static_cast<double>(bytes)), shards));
+  });
+  parts.reduce = std::max(parts.reduce, here);
 }
 
 std::array<FamilyBound, keepings> FamilyBounds::each_keeping(const Plan& plan, std::uint32_t plain_zero,

@@ -54,10 +54,14 @@ struct FamilyPipeline {
   double ahead = 0;          ///< layers' forward passes before the first backward pass of a rank with the most layers
   std::uint32_t layers = 0;  ///< on the rank with the fewest
   double in_flight = 0;      ///< most microbatches that a rank keeps of one layer
+  double reduced = 1;        ///< of the gradients of the fullest rank, what a microbatch adds, at least
+  double reduced_any = 1;    ///< the same of any rank
+  double above = 0;          ///< layers whose backward passes are before the first of some rank
   bool keeps_all = false;    ///< before a rank's first backward pass all its chunks have run a forward pass
   std::uint32_t stages = 1;  ///< of a rank
   std::array<double, 8> kept_plain{};  ///< of `kept` those of layers that are not recomputed, by recomputed_eighths
   std::uint32_t smallest = 0;          ///< layers of the smallest stage
+  friend bool operator==(const FamilyPipeline&, const FamilyPipeline&) = default;
 };
 
 /// Lower bounds for all plans that share some choices, whatever their schedule, chunks, stages, ZeRO stage and overlap.
@@ -148,7 +152,7 @@ class FamilyBounds {
         relaxed;  ///< of one layer; by Free, from ring on
     std::map<std::array<std::uint32_t, 10>, LayerState> layer_states;
     std::map<std::array<std::uint64_t, 4>, FamilyPipeline> pipelines;
-    std::map<std::array<std::uint64_t, 2>, Picoseconds> reductions;  ///< by bytes and members
+    std::map<std::array<std::uint64_t, 3>, Picoseconds> reductions;  ///< by bytes, members and kind
   };
 
   static constexpr Picoseconds any_step = std::numeric_limits<Picoseconds>::max();
@@ -166,6 +170,7 @@ class FamilyBounds {
   struct Parts {
     LayerState plain, zero_2, zero_3;  ///< of sharded ones where any pipeline goes with them
     Picoseconds reduce = 0;            ///< of a microbatch's gradients on the fullest rank, at least
+    std::uint64_t pair = 0;            ///< bytes of a layer's gradients that two pipes sum at the end, at least
     Picoseconds come = 0;              ///< for a pass, a layer's weights that live in host memory
     std::optional<Lead> lead;          ///< where layers are known
     Lead compute;                      ///< then also: what may run before anything computes
@@ -218,7 +223,11 @@ class FamilyBounds {
   FamilyBound family(const Plan&, const Parts&, std::span<const FamilyPipeline>, std::uint64_t capacity,
                      std::optional<Keeping> = std::nullopt, Picoseconds enough = any_step);
   /// Of gradients of so many bytes, at their best place.
-  Picoseconds reduction(std::uint64_t bytes, std::uint64_t members);
+  Picoseconds reduction(std::uint64_t bytes, std::uint64_t members,
+                        Collective::Kind = Collective::Kind::reduce_scatter);
+  /// `price(bytes)` of the fullest rank's gradients, which travel in buckets.
+  template <class Price>
+  Picoseconds in_buckets(const Plan&, std::uint64_t of_layer, Price&& price) const;
   /// What layers' gathers, and reductions of a microbatch's gradients, take on the plan's mesh instead of at their best
   /// place.
   void price_shards(Parts&, const Plan&);

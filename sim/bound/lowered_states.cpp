@@ -23,7 +23,8 @@ void add(LoweredStates::OfModule& sum, const LoweredStates::OfModule& other) {
                             &ModuleState::whole_weight_bytes, &ModuleState::whole_gradient_bytes}) {
     sum.state.*member += other.state.*member;
   }
-  for (const auto member : {&ModuleState::clear, &ModuleState::clear_copy, &ModuleState::norm, &ModuleState::update}) {
+  for (const auto member : {&ModuleState::clear, &ModuleState::clear_copy, &ModuleState::clear_products,
+                            &ModuleState::norm, &ModuleState::update}) {
     sum.state.*member += other.state.*member;
   }
   sum.gather.insert(sum.gather.end(), other.gather.begin(), other.gather.end());
@@ -36,6 +37,16 @@ Plan without_counts(Plan plan) {
   plan.offload_states = plan.offload_parameters = plan.offload_activations = 0;
   plan.states_tier = plan.parameters_tier = plan.activations_tier = OffloadTier::host;
   return plan;
+}
+
+/// Elements of a module's gradients that the first part of a split backward pass makes.
+std::uint64_t first_count(const lowering::State& s, const lowering::Module& module) {
+  std::uint64_t count = 0;
+  const ParameterTable& table = s.program.parameter_tables[module.table];
+  for (const ParameterSegment& segment : table.segments) {
+    if (is_in(lowering::GradientPart::first, table, segment)) count = segment.offset + segment.count;
+  }
+  return count;
 }
 
 /// Of a module's whole weights, a message for each set of ranks that share parts of them; of every chunk those.
@@ -122,6 +133,7 @@ LoweredStates::LoweredStates(const ModelSpec& model, const Workload& workload, c
   lowering::State& lowered = lowering_->state;
   factor = lowered.factor;
   zero = lowered.zero;
+  pipeline = lowered.pipeline;
   const Program& program = lowered.program;
   const auto block = [&](BlockId id) -> const Block& { return lowered[id].block; };
   for (const Buffer& b : program.buffers) {
@@ -146,10 +158,19 @@ LoweredStates::LoweredStates(const ModelSpec& model, const Workload& workload, c
     s.whole_gradient_bytes = bytes_of(program[module.whole_gradients]);
     s.clear = compute_time(program, block(of(lowered.blocks(Phase::clear))), costs);
     if (zero >= 2) {
-      const std::uint64_t count = cleared_count(program, module);
-      const std::uint64_t bytes = count * size_of(program[module.whole_gradients].dtype);
-      s.clear_copy = picoseconds(costs.kernel(lowered.kernel(KernelKind::fill, Pass::weight_gradient, 1, count),
-                                              Bytes::of(static_cast<double>(bytes))));
+      const Buffer& copy = program[module.whole_gradients];
+      const auto clearing = [&](std::uint64_t count) {
+        return picoseconds(costs.kernel(lowered.kernel(KernelKind::fill, Pass::weight_gradient, 1, count),
+                                        Bytes::of(static_cast<double>(count * size_of(copy.dtype)))));
+      };
+      const std::uint64_t first = lowering::splits_copies(lowered) ? first_count(lowered, module) : copy.count;
+      if (first < copy.count) {
+        // Products lie behind what is made first.
+        s.clear_copy = first > 0 ? clearing(first) : 0;
+        s.clear_products = clearing(copy.count - first);
+      } else {
+        s.clear_copy = clearing(cleared_count(program, module));
+      }
     }
     if (zero >= 3) {
       for (const StateCollective& c : gathers_of(lowered, module)) out.gather.push_back(known(c));
@@ -255,13 +276,17 @@ const std::vector<LoweredStates::Bucket>& LoweredStates::buckets(const StageShar
   chunk.low_layer = stage.last ? static_cast<std::uint32_t>(model_.layers) - layers : stage.low_layer;
   chunk.layers = layers;
   chunk.head = stage.last;
-  const auto sent = [&](BlockId id) { return collectives_of(s.program, s[id].block); };
+  const auto sent = [&](BlockId id) {
+    return id == lowering::no_block ? StateCollectives{} : collectives_of(s.program, s[id].block);
+  };
   for (const lowering::Chunk& bucket : lowering::build_buckets(s, 0, chunk)) {
     const auto dense = [&](std::uint32_t l) { return mixes_kinds(model_) && !is_mixture(model_, l); };
     std::uint32_t of_them = 0;
     for (std::uint32_t l = 0; l < bucket.layers; ++l) of_them += dense(bucket.low_layer + l) ? 1 : 0;
-    Messages of{sent(bucket.reduce), {}, {}};
+    Messages of{sent(bucket.reduce), {}, {}, {}, {}};
+    if (lowering::splits_copies(s)) of.reduce_first = sent(bucket.reduce_first);
     if (lowering::combines(s)) of.combine = sent(bucket.combine);
+    if (s.two_way) of.sum_pipes = sent(bucket.sum_pipes);
     if (lowering::gathers_updated(s)) of.gather = sent(bucket.gather);
     made.push_back({bucket.head, bucket.embedding, bucket.layers, of_them, messages(std::move(of))});
   }

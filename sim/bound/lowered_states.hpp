@@ -25,7 +25,8 @@ struct ModuleState {
   std::uint64_t whole_gradient_bytes = 0;  ///< what compute adds to: ZeRO-2 and 3 hold it for a while; in chunks the
                                            ///< weights' memory, and none here
   Picoseconds clear = 0;
-  Picoseconds clear_copy = 0;      ///< ZeRO-2 and 3, once a microbatch
+  Picoseconds clear_copy = 0;      ///< ZeRO-2 and 3, once a microbatch; where the backward pass is split: by its first
+  Picoseconds clear_products = 0;  ///< part, and by that of weight gradients
   Picoseconds gather_weights = 0;  ///< ZeRO-3, before use
   Picoseconds norm = 0;            ///< 0 without a factor
   Picoseconds update = 0;
@@ -70,9 +71,10 @@ class LoweredStates {
   struct HostModules {
     OfHost embedding, layer, dense_layer, head;
   };
-  /// What a bucket sends.
+  /// What a bucket sends; `reduce_first` behind the first part of a split backward pass.
   struct Messages {
-    StateCollectives reduce, combine, gather;
+    StateCollectives reduce, reduce_first, combine, gather;
+    StateCollectives sum_pipes;  ///< behind all else, of the outermost pair
     friend bool operator==(const Messages&, const Messages&) = default;
   };
   struct Bucket {
@@ -90,6 +92,7 @@ class LoweredStates {
   OfModule embedding, layer, dense_layer, head;
   std::uint64_t scalar_bytes = 0;
   std::uint32_t zero = 0;
+  std::uint32_t pipeline = 1;
   bool factor = false;
   bool head_apart = false;
   StateCollectives norm, tied;

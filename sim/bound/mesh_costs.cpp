@@ -200,7 +200,9 @@ StateCosts& MeshCosts::states_of(const Plan& plan) {
   const StageMap map = stage_map(plan);
   // Tables are tied on one rank, or there are two of each.
   const std::uint32_t turned = map.two_way() ? 2 : map.rank(map.stages() - 1) == 0 ? 1 : 0;
-  const StatesKey key{plan.zero_stage * 8 + (plan.sequence_parallel ? 4U : 0U) + turned,
+  // Behind a split backward pass ZeRO-2 and 3 reduce each part's gradients by themselves, which tables lay apart.
+  const std::uint32_t split = plan.zero_stage >= 2 && splits_backward(plan) ? 1 : 0;
+  const StatesKey key{split * 32 + plan.zero_stage * 8 + (plan.sequence_parallel ? 4U : 0U) + turned,
                       static_cast<std::uint64_t>(plan.parameter_chunk->base())};
   const auto known = on_->states.find(key);
   if (known != on_->states.end()) return known->second;

@@ -151,6 +151,7 @@ Picoseconds SharedStages::busiest_lane(const Run& run, const Plan& plan, const M
     if (state.zero() < 2) continue;
     for (const BucketCosts& b : state.buckets(holds, mesh.costs())) {
       for (const LanePrice& p : b.reduce) sum[p.lane] += p.price;
+      for (const LanePrice& p : b.reduce_first) sum[p.lane] += p.price;
     }
     if (state.zero() >= 3 && plan.reshard_after_forward) {
       sum[gather_lane] +=
@@ -256,6 +257,26 @@ Picoseconds SharedStages::least_by_cores(const Plan& plan, const MeshCosts& mesh
   return least / sharing->cores * sharing->ranks_per_node;
 }
 
+Picoseconds SharedStages::first_backward(const Run& run, const std::vector<StageTimes>& stages) {
+  if (turns_.empty()) {
+    // A microbatch goes up all stages of its pipe, and down to the one.
+    Picoseconds turn = 0;
+    for (const StageTimes& t : stages) turn += t.forward + t.send_hidden;
+    turns_.resize(stages.size());
+    for (std::size_t s = stages.size(); s-- > 0;) {
+      turns_[s] = turn;
+      turn += stages[s].backward + (s > 0 ? stages[s - 1].send_gradient : 0);
+    }
+  }
+  Picoseconds latest = 0;
+  for (std::uint32_t r = run.begin; r < run.end; ++r) {
+    Picoseconds first = turns_[map_.stage(r, 0)];
+    for (std::uint32_t c = 1; c < map_.chunks; ++c) first = std::min(first, turns_[map_.stage(r, c)]);
+    latest = std::max(latest, first);
+  }
+  return latest;
+}
+
 Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const std::vector<StageTimes>& stages,
                                      const Plan& plan, MeshCosts& mesh, StateCosts& state, Counts counts) {
   const bool updates = counts == Counts::all;
@@ -269,26 +290,29 @@ Picoseconds SharedStages::step_after(const std::vector<Picoseconds>& ends, const
   Picoseconds updated = 0;
   Picoseconds by_lane = 0;
   buckets_.resize(map_.chunks);
+  turns_.clear();
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     const Run& run = runs_[i];
-    Picoseconds norm = 0;
+    Picoseconds norm = 0, backward = 0, sum_pipes = 0;
     bool tied = false;
-    Picoseconds backward = 0;
     for (std::uint32_t c = 0; c < map_.chunks; ++c) {
       const StageShare& holds = share(run.begin, c);
-      buckets_[map_.chunks - 1 - c] = {&state.buckets(holds, mesh.costs()), &holds};
+      buckets_[map_.chunks - 1 - c] = {&state.buckets(holds, mesh.costs()), &holds, &stages[map_.stage(run.begin, c)]};
       norm += over_layers(holds, [&](std::size_t k) { return state.layer(static_cast<LayerCase>(k)).norm; }) +
               (holds.first ? state.embedding().norm : 0) + (holds.last ? state.head().norm : 0);
       tied = tied || holds.first || holds.last;
       backward += stages[map_.stage(run.begin, c)].backward;
+      for (const BucketCosts& b : *buckets_[map_.chunks - 1 - c].list) sum_pipes += b.sum_pipes;
     }
     const Picoseconds end = *std::max_element(&ends[run.begin], &ends[run.begin] + (run.end - run.begin));
-    const Picoseconds held = concurrent && !plain && counts != Counts::sharded
-                                 ? held_up(plan, buckets_, layers_, stages[map_.stage(run.begin, 0)])
-                                 : 0;
-    const Picoseconds ready =
+    const Picoseconds held = concurrent && !plain && counts != Counts::sharded ? held_up(plan, buckets_, layers_) : 0;
+    Picoseconds ready =
         end + held +
         exposed_reduction(plan, buckets_, layers_, state, concurrent, backward, tied ? state.tied_reduction() : 0);
+    if (concurrent && !plain) {
+      ready = std::max(ready, first_backward(run, stages) + reductions_in_turn(buckets_, microbatches_ / map_.pipes()));
+    }
+    ready += sum_pipes;
     const Picoseconds update = updates ? update_time(plan, buckets_, state, mesh.costs(), concurrent)
                                : concurrent && counts == Counts::more_offloaded
                                    ? least_update_time(plan, buckets_, state, mesh.costs())

@@ -90,6 +90,9 @@ class SharedStages {
   [[nodiscard]] Picoseconds busiest_lane(const Run&, const Plan&, const MeshCosts&, StateCosts&) const;
   /// How long a rank of the run copies in one direction, or gathers weights that come up in parts, at least.
   [[nodiscard]] Picoseconds busiest_copies(const Run&, const Plan&, const MeshCosts&, StateCosts&) const;
+  /// When the first backward pass of one of the run's ranks begins, on lanes that run beside each other; of the stages
+  /// given since turns_ was emptied.
+  [[nodiscard]] Picoseconds first_backward(const Run&, const std::vector<StageTimes>&);
   [[nodiscard]] Picoseconds least_by_cores(const Plan&, const MeshCosts&, const StateCosts&) const;
   const std::vector<Picoseconds>& ends(const std::vector<StageTimes>&, const Plan&, const MeshCosts&,
                                        const StateCosts&);
@@ -119,6 +122,7 @@ class SharedStages {
   PipelineStorage ends_;
   std::vector<PassMemory> memory_;
   ChunkBuckets buckets_;
+  std::vector<Picoseconds> turns_;  ///< by stage, when its first backward pass begins
 };
 
 }  // namespace orrery

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/plan/schedule_rules.hpp"
 #include "sim/bound/coverage.hpp"
 
 namespace orrery {
@@ -90,6 +91,8 @@ PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCost
   const auto gradient = static_cast<std::int64_t>(ends.gradient_bytes());
   const bool keeps = state.zero() >= 3 && !plan.reshard_after_forward;
   const bool gathers = state.zero() >= 3 && !keeps;
+  // Of a split backward pass the first part makes few of a layer's gradients: their copies are left out.
+  const bool whole_gradients = state.zero() >= 2 && !splits_backward(plan);
   const std::uint32_t count = stage.count();
   // In chunks a layer's gradients take over its weights, which stay for all of its backward pass.
   const bool in_chunks = state.zero() >= 3 && plan.parameter_chunk > Bytes();
@@ -109,7 +112,8 @@ PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCost
     const std::uint64_t weights = gathers ? layer.whole_weight_bytes : 0;
     const std::uint64_t ahead = plan.prefetch > 0 && count > 1 ? weights : 0;
     const bool taken_over = backward && in_chunks;
-    const MemoryChange with = with_copies(plain, backward ? gradients_of(layer) : 0, taken_over ? 0 : weights, ahead);
+    const MemoryChange with = with_copies(plain, backward && (whole_gradients || in_chunks) ? gradients_of(layer) : 0,
+                                          taken_over ? 0 : weights, ahead);
     const bool apart = uneven && last;
     if (layers > (apart ? 1 : 0)) walk.run(with, apart ? layers - 1 : layers);
     if (apart) walk.run(plain);
@@ -124,7 +128,7 @@ PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCost
       });
       return;
     }
-    const std::uint64_t gradients = backward && state.zero() >= 2 ? gradients_of(state.layer()) : 0;
+    const std::uint64_t gradients = backward && whole_gradients ? gradients_of(state.layer()) : 0;
     for (std::uint32_t n = 0; n < count; ++n) {
       const std::uint32_t l = backward ? count - 1 - n : n;
       const MemoryChange& plain = blocks[stage.at(l)]->memory().*pass;
@@ -165,7 +169,11 @@ PassMemory pass_memory(const PerCase<const BlockCosts*>& blocks, const StateCost
   Walk weight;
   if (stage.last) weight.run(change.head_weight);
   for_each_run(stage, false, [&](std::size_t c, std::uint32_t layers, bool) {
-    weight.run(blocks[c]->memory().layer_weight, layers);
+    MemoryChange products = blocks[c]->memory().layer_weight;
+    // A layer's copy is there while its products are made.
+    if (state.zero() >= 2)
+      products.peak += static_cast<std::int64_t>(state.layer(static_cast<LayerCase>(c)).whole_gradient_bytes);
+    weight.run(products, layers);
   });
   PassMemory pass{{forward.live, forward.peak, 0}, {backward.live, backward.peak, 0}, {weight.live, weight.peak, 0}, 0};
   if (keeps) {

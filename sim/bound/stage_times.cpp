@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/plan/schedule_rules.hpp"
 #include "sim/bound/copied_passes.hpp"
 #include "sim/bound/stage_memory.hpp"
 
@@ -11,9 +12,10 @@ namespace {
 
 /// What the layers of a stage have in common: of what delays them the least, of what hides that the most.
 struct CommonLayer {
-  Picoseconds idle_forward = 0, idle_backward = 0;
-  Picoseconds gather = 0, clear = 0;
-  bool forward_reads = true, backward_reads = true, backward_computes = true;
+  Picoseconds idle_forward = 0, idle_backward = 0, idle_weight = 0;
+  Picoseconds lead_backward = 0;  ///< what of it may run before any of its computation
+  Picoseconds gather = 0, clear = 0, clear_products = 0;
+  bool forward_reads = true, backward_reads = true;
 };
 
 CommonLayer common_layer(const StageShare& share, const LayerCosts& costs, const StateCosts& state) {
@@ -27,11 +29,14 @@ CommonLayer common_layer(const StageShare& share, const LayerCosts& costs, const
     const ModuleState& layer = state.layer(static_cast<LayerCase>(c));
     common.idle_forward = std::max(common.idle_forward, span.layer_forward - busy.layer_forward);
     common.idle_backward = std::max(common.idle_backward, span.layer_backward - busy.layer_backward);
+    common.lead_backward =
+        std::max(common.lead_backward, span.layer_backward - costs.times[c]->behind.compute_backward);
+    common.idle_weight = std::max(common.idle_weight, span.layer_weight - busy.layer_weight);
     common.gather = first ? layer.gather_weights : std::min(common.gather, layer.gather_weights);
     common.clear = first ? layer.clear_copy : std::min(common.clear, layer.clear_copy);
+    common.clear_products = first ? layer.clear_products : std::min(common.clear_products, layer.clear_products);
     common.forward_reads = common.forward_reads && begins.layer_forward.reads_weights;
     common.backward_reads = common.backward_reads && begins.layer_backward.reads_weights;
-    common.backward_computes = common.backward_computes && begins.layer_backward.computes;
     first = false;
   }
   return common;
@@ -52,22 +57,28 @@ void add_sharding(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateC
   const std::vector<BucketCosts>& buckets = state.buckets(share, mesh.costs());
   const bool concurrent = mesh.cluster.device.concurrent_lanes;
   // The sum of reductions, each less what other collectives leave compute idle anyway.
-  const auto reductions = [&](std::size_t count, Picoseconds idle) {
+  const auto reductions = [&](std::span<const LanePrice> BucketCosts::*behind, std::size_t count, Picoseconds idle) {
     Picoseconds sum = 0;
     for (std::size_t b = 0; b < count; ++b) {
       // Those on other lanes, as of experts, run beside each other.
       LaneTimes lanes{};
-      for (const LanePrice& p : buckets[b].reduce) lanes[concurrent ? p.lane : 0] += p.price;
+      for (const LanePrice& p : buckets[b].*behind) lanes[concurrent ? p.lane : 0] += p.price;
       sum += std::max<Picoseconds>(0, *std::max_element(lanes.begin(), lanes.end()) - idle);
     }
     return sum;
   };
+  const bool splits = splits_backward(plan);
+  const auto behind_backward = splits ? &BucketCosts::reduce_first : &BucketCosts::reduce;
   if (!concurrent) {
     // A table tied on one rank begins its copy once, for the embedding or the head.
     const bool tied_here = mesh.model.tied_embeddings && map.ranks == 1;
     const Picoseconds head = gathers && share.last && !tied_here ? state.head().gather_weights : 0;
     t.forward += (others + 1) * layer + embedding + head;
-    t.backward += (others + 1) * (layer + clear) + clear_embedding + head + reductions(buckets.size(), 0);
+    t.backward +=
+        (others + 1) * (layer + clear) + clear_embedding + head + reductions(behind_backward, buckets.size(), 0);
+    if (splits) {
+      t.weight += (others + 1) * common.clear_products + reductions(&BucketCosts::reduce, buckets.size(), 0);
+    }
     return;
   }
   // What stands in front of a block delays its compute at most: collectives of the block may run beside it.
@@ -79,21 +90,33 @@ void add_sharding(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateC
   const Picoseconds idle_embedding = span.embedding_backward - busy.embedding_backward;
   const Picoseconds before_forward = common.forward_reads ? delay(layer, idle_forward) : 0;
   const Picoseconds gather_backward = common.backward_reads ? layer : 0;
-  const bool waits = !*plan.overlap_gradients && common.backward_computes && begins.embedding_backward.computes;
+  // Without overlap what a block begins with waits for the reductions before it: a layer's clears its gradients.
+  const bool waits = !*plan.overlap_gradients;
+  const bool into_embedding = buckets.back().layers == 0 && !begins.embedding_backward.computes;
+  const std::size_t awaited = buckets.size() - std::min<std::size_t>(buckets.size(), into_embedding ? 2 : 1);
+  // What is cleared first delays all that the block computes, whatever that leads to.
+  const Picoseconds cleared = delay(clear, std::min(idle_backward, common.lead_backward));
   const bool ahead = plan.prefetch > 0;
   if (!ahead) t.forward += others * before_forward;
   // After the last reduction of a pass a message may leave before it ends.
-  t.backward +=
-      std::max({others * delay(std::max(clear, ahead ? 0 : gather_backward), idle_backward) +
-                    delay(clear_embedding, idle_embedding),
-                waits ? reductions(buckets.size() - 1, std::max(idle_backward, share.first ? idle_embedding : 0)) : 0});
+  t.backward += std::max(
+      {others * std::max(cleared, delay(ahead ? 0 : gather_backward, idle_backward)) +
+           delay(clear_embedding, idle_embedding),
+       waits ? reductions(behind_backward, awaited, std::max(idle_backward, share.first ? idle_embedding : 0)) : 0});
+  if (splits) {
+    // Behind the last bucket that holds layers no weight gradients follow.
+    std::size_t before_last = 0;
+    for (std::size_t b = 0; b < buckets.size(); ++b) before_last = buckets[b].layers > 0 ? b : before_last;
+    t.weight += std::max((others + 1) * delay(common.clear_products, common.idle_weight),
+                         waits ? reductions(&BucketCosts::reduce, before_last, common.idle_weight) : 0);
+  }
   if (ahead && share.first) {
     t.before_forward +=
         begins.embedding_forward.reads_weights ? delay(embedding, span.embedding_forward - busy.embedding_forward) : 0;
   } else {
     t.before_forward += before_forward;
   }
-  t.before_backward += delay(std::max(clear, ahead && share.last ? 0 : gather_backward), idle_backward);
+  t.before_backward += std::max(cleared, delay(ahead && share.last ? 0 : gather_backward, idle_backward));
 }
 
 /// Where both say what a pass takes at least, from its message's arrival and from the pass before it on: the later.

@@ -35,6 +35,20 @@ Picoseconds StateCosts::sum(const StateCollectives& of, const CostModel& costs) 
   return all;
 }
 
+Picoseconds StateCosts::sum_on_any_pair(const StateCollectives& of, const CostModel& costs) const {
+  Picoseconds all = 0;
+  for (const StateCollective* c : of) {
+    Picoseconds least = 0;
+    for (std::uint32_t r = 0; 2 * r < lowered_->pipeline; ++r) {
+      const Group pair{c->group.axes, {r, lowered_->pipeline - 1 - r}};
+      const Picoseconds on_pair = picoseconds(costs.collective(c->kind, c->payload, pair));
+      least = r == 0 ? on_pair : std::min(least, on_pair);
+    }
+    all += least;
+  }
+  return all;
+}
+
 const StateCosts::Priced& StateCosts::priced(const LoweredStates::Messages& messages, const CostModel& costs) {
   const auto [at, fresh] = messages_.try_emplace(&messages);
   if (!fresh) return at->second;
@@ -44,7 +58,8 @@ const StateCosts::Priced& StateCosts::priced(const LoweredStates::Messages& mess
     for (const StateCollective* c : of) prices.push_back({c->lane, price(*c, costs)});
     return prices;
   };
-  at->second = {each(messages.reduce), each(messages.combine), each(messages.gather)};
+  at->second = {each(messages.reduce), each(messages.reduce_first), each(messages.combine), each(messages.gather),
+                sum_on_any_pair(messages.sum_pipes, costs)};
   return at->second;
 }
 
@@ -67,7 +82,8 @@ const std::vector<BucketCosts>& StateCosts::buckets(const StageShare& stage, con
   if (!fresh) return at->second;
   for (const LoweredStates::Bucket& b : lowered_->buckets(stage)) {
     const Priced& of = priced(*b.messages, costs);
-    at->second.push_back({b.head, b.embedding, b.layers, b.dense, of.reduce, of.combine, of.gather});
+    at->second.push_back(
+        {b.head, b.embedding, b.layers, b.dense, of.reduce, of.reduce_first, of.combine, of.gather, of.sum_pipes});
   }
   return at->second;
 }

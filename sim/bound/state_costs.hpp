@@ -29,10 +29,13 @@ struct BucketCosts {
   bool head = false;
   bool embedding = false;
   std::uint32_t layers = 0;
-  std::uint32_t dense = 0;             ///< so many of them, of a model that has mixtures too
-  std::span<const LanePrice> reduce;   ///< after the last backward pass; with ZeRO-2 and 3 after every one
+  std::uint32_t dense = 0;            ///< so many of them, of a model that has mixtures too
+  std::span<const LanePrice> reduce;  ///< after the last backward pass; with ZeRO-2 and 3 after every one
+  /// ZeRO-2 and 3 where backward passes are split: after every first part; `reduce` after weight gradients.
+  std::span<const LanePrice> reduce_first;
   std::span<const LanePrice> combine;  ///< ZeRO-2 and 3: once at the end
   std::span<const LanePrice> gather;   ///< of updated weights
+  Picoseconds sum_pipes = 0;           ///< of both pipes' gradients, on any pair of ranks at least
 };
 
 /// Parameters, gradients and optimizer states on one mesh with one ZeRO stage:
@@ -73,10 +76,13 @@ class StateCosts {
 
  private:
   struct Priced {
-    std::vector<LanePrice> reduce, combine, gather;
+    std::vector<LanePrice> reduce, reduce_first, combine, gather;
+    Picoseconds sum_pipes = 0;
   };
   [[nodiscard]] Picoseconds price(const StateCollective&, const CostModel&);
   [[nodiscard]] Picoseconds sum(const StateCollectives&, const CostModel&);
+  /// The same on the pair of pipeline ranks that is the fastest.
+  [[nodiscard]] Picoseconds sum_on_any_pair(const StateCollectives&, const CostModel&) const;
   [[nodiscard]] const Priced& priced(const LoweredStates::Messages&, const CostModel&);
 
   std::shared_ptr<LoweredStates> lowered_;

@@ -207,6 +207,16 @@ std::vector<Case> wide_cases() {
        hosted(test::small_cluster(2, 2, mebibyte * 5), gibibyte, 40.0),
        only("tensor=1d schedule=interleaved,breadth-first zero=2,3 replica=off context=off recompute_layers=off "
             "zero_chunks=on")},
+      {"ZeRO 2 and 3 with split backward passes", deep, workload(8), test::small_cluster(2, 2, mebibyte * 7),
+       only("tensor=1d schedule=zb-h1,zb-v,v-half,chimera zero=2,3 replica=off context=off zero_split=on")},
+      {"ZeRO 2 and 3 with split backward passes, one op at a time", deep, workload(8), tight_serial,
+       only("tensor=1d schedule=zb-h2,v-min,chimera,dualpipe zero=1,2,3 context=off zero_split=on")},
+      {"ZeRO 2 and 3 with split backward passes on grids", gpt(), workload(4), test::small_cluster(2, 8, mebibyte * 8),
+       only("tensor=2d schedule=zb-h1,dualpipe-v,chimera,dualpipe zero=2,3 zero_split=on")},
+      {"ZeRO 2 and 3 with split backward passes and a host", deep, workload(4),
+       hosted(test::small_cluster(2, 2, mebibyte * 5), gibibyte, 40.0),
+       only("tensor=1d schedule=zb-h1,zb-v,dualpipe zero=2,3 replica=off context=off recompute_layers=off "
+            "zero_split=on")},
       {"grids", small, workload(4), test::small_cluster(2, 4, mebibyte * 10), only("tensor=2d,2.5d zero=0,1")},
       {"cubes", cube, workload(8), test::small_cluster(2, 4, mebibyte * 12), only("tensor=3d")},
       {"ZeRO 2 and 3 on grids", small, workload(4), test::small_cluster(2, 4, mebibyte * 8),

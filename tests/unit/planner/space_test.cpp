@@ -102,11 +102,11 @@ TEST_CASE("a sample of a space with every dimension is valid and stands at its o
   const ClusterSpec c = cluster(8, 8);
   // With and without what most searches do not need.
   SpaceLimits limits;
-  limits.grid_context = limits.zero_chunks = limits.parameter_chunks = GENERATE(false, true);
+  limits.grid_context = limits.zero_chunks = limits.parameter_chunks = limits.zero_split = GENERATE(false, true);
   const Space space = make_space(m, w, c, limits);
   CAPTURE(space.count, limits.zero_chunks);
   REQUIRE(space.count > 1'000'000);
-  int cut_grids = 0, sharded_chunks = 0, parameter_chunks = 0;
+  int cut_grids = 0, sharded_chunks = 0, parameter_chunks = 0, sharded_splits = 0;
   std::set<TensorAlgorithm> tensor;
   std::set<ScheduleName> schedules;
   std::set<ContextAlgorithm> context;
@@ -126,7 +126,8 @@ TEST_CASE("a sample of a space with every dimension is valid and stands at its o
     splits.insert({plan.tensor, splits_backward(plan)});
     zero.insert(plan.zero_stage);
     cut_grids += plan.tensor != TensorAlgorithm::one_d && plan.mesh.size(Axis::context) > 1 ? 1 : 0;
-    sharded_chunks += plan.chunks > 1 && plan.zero_stage >= 2 ? 1 : 0;
+    const bool split = splits_backward(plan) || rules_of(plan.schedule).placement == StagePlacement::two_way;
+    (split ? sharded_splits : sharded_chunks) += (split || plan.chunks > 1) && plan.zero_stage >= 2 ? 1 : 0;
     if (plan.parameter_chunk == Bytes()) continue;
     ++parameter_chunks;
     // The chunk of the rule, and no other.
@@ -142,6 +143,7 @@ TEST_CASE("a sample of a space with every dimension is valid and stands at its o
   CHECK((parameter_chunks > 100) == limits.parameter_chunks);
   CHECK((describe(space).find("parameter chunks  none, one for each layer") != std::string::npos) ==
         limits.parameter_chunks);
+  CHECK((sharded_splits > 100) == limits.zero_split);
   CHECK(tensor.size() == 4);
   CHECK(schedules.size() == 13);
   CHECK(context.size() == 4);
@@ -223,7 +225,7 @@ TEST_CASE("limits leave out what they say", "[unit][planner]") {
         "  Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;\n"
         "  replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;\n"
         "  recompute_layers=off; offload=off; disks=off; offload_beside=off; grid_context=off; zero_chunks=off;\n"
-        "  parameter_chunks=off.  Separate settings by spaces.\n");
+        "  parameter_chunks=off; zero_split=on.  Separate settings by spaces.\n");
 }
 
 TEST_CASE("chunks of parameters are in the space where check accepts them", "[unit][planner]") {
