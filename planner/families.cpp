@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "core/plan/schedule_rules.hpp"
 #include "planner/fewest_offloaded.hpp"
 #include "planner/nearest_tiers.hpp"
 #include "planner/outdone.hpp"
@@ -36,7 +35,7 @@ namespace {
 class Expander {
  public:
   Expander(const Family& family, const Space& space, const Room& room, Objective objective, const Rating& worst,
-           Bounder& bounder, MeshOrders& orders)
+           Bounder& bounder, ShapeMeshes& orders)
       : family_(family),
         space_(space),
         shape_(space.shapes[family.shape]),
@@ -55,7 +54,7 @@ class Expander {
       case Family::Level::shape: blocks(); break;
       case Family::Level::blocks: meshes(); break;
       case Family::Level::mesh: schedules(); break;
-      case Family::Level::schedule: plans(); break;
+      case Family::Level::schedule: schedule(); break;
       case Family::Level::plan: look(); break;
       case Family::Level::candidate: ORRERY_ASSERT(false, family_.first); break;
     }
@@ -79,6 +78,17 @@ class Expander {
     std::swap(part, family_);
     look();
     std::swap(part, family_);
+  }
+
+  /// Meshes of the shape.
+  const std::vector<Mesh>& orders() {
+    if (of_shape_ == nullptr) of_shape_ = &orders_.of(family_.shape);
+    return *of_shape_;
+  }
+
+  const std::vector<BlockLayout>& layouts() {
+    if (layouts_of_ == nullptr) layouts_of_ = &orders_.layouts(family_.shape, plan_, bounder_);
+    return *layouts_of_;
   }
 
   bool worst_is_known() const { return worst_.first < std::numeric_limits<std::int64_t>::max(); }
@@ -162,13 +172,10 @@ class Expander {
     if (left_out(anywhere)) return anywhere;
     const Mesh mesh = plan_.mesh;
     if (meshes_.empty()) {
-      std::vector<BlockLayout> seen;
-      for (const Mesh& m : orders_.of(family_.shape)) {
-        plan_.mesh = m;
-        const BlockLayout layout = bounder_.block_layout(plan_);
-        if (std::find(seen.begin(), seen.end(), layout) != seen.end()) continue;
-        seen.push_back(layout);
-        meshes_.push_back(m);
+      const std::vector<BlockLayout>& layouts = this->layouts();
+      for (auto layout = layouts.begin(); layout != layouts.end(); ++layout) {
+        if (std::find(layouts.begin(), layout, *layout) != layout) continue;
+        meshes_.push_back(orders()[static_cast<std::size_t>(layout - layouts.begin())]);
       }
     }
     FamilyBound least{~std::uint64_t{0}, std::numeric_limits<Picoseconds>::max()};
@@ -201,7 +208,8 @@ class Expander {
       if (std::any_of(shape_.blocks.begin(), shape_.blocks.end(), [](const BlockChoice& b) { return b.offload; })) {
         plan_.offload_activations.reset();
       }
-      if (leave_all(part, shape_.blocks.size(), bounder_.any_block(plan_, plain_zero(), pipelines, capacity_))) {
+      if (leave_all(part, shape_.blocks.size(),
+                    bounder_.any_block(plan_, plain_zero(), pipelines, capacity_, slowest_step()))) {
         part.first += part.count * shape_.blocks.size();
         continue;
       }
@@ -219,7 +227,7 @@ class Expander {
         if (!left_out(bound)) {
           bound = known.of(block, [&] { return any_recompute(pipelines); });
         }
-        if (!left_out(bound)) bound = bounder_.any_order(plan_, plain_zero(), pipelines, capacity_);
+        if (!left_out(bound)) bound = bounder_.any_order(plan_, plain_zero(), pipelines, capacity_, slowest_step());
         add(part, Family::Level::blocks, bound.step, bound.peak);
         part.first += part.count;
       }
@@ -240,9 +248,9 @@ class Expander {
     // Those with a pipeline come last, when the best plans are nearly known, and have most schedules.
     const bool at_once = shape_.sizes[index(Axis::pipeline)] > 1;
     const Plan any = plan_;
-    for (const Mesh& mesh : orders_.of(family_.shape)) {
+    for (const Mesh& mesh : orders()) {
       plan_.mesh = mesh;
-      std::optional<FamilyBound>& known = on_layout().any_schedule;
+      std::optional<FamilyBound>& known = on_layout(part.order).any_schedule;
       if (!known) known = bounder_.any_schedule(plan_, plain_zero(), pipelines, capacity_, slowest_step());
       const FamilyBound bound = *known;
       if (at_once) {
@@ -262,11 +270,12 @@ class Expander {
   struct OnLayout {
     BlockLayout layout;
     std::optional<FamilyBound> any_schedule;
-    std::vector<FamilyBound> each_schedule;
+    std::vector<std::pair<ShardPrices, std::vector<FamilyBounds::ByKeeping>>> each_keeping;  ///< by schedule
     std::vector<std::vector<Picoseconds>> passes;  ///< by schedule and split: any_state; negative: not yet
   };
-  OnLayout& on_layout() {
-    const BlockLayout layout = bounder_.block_layout(plan_);
+  OnLayout& on_layout() { return on_layout(family_.order); }
+  OnLayout& on_layout(std::uint32_t order) {
+    const BlockLayout& layout = layouts()[order];
     const auto known =
         std::find_if(layouts_.begin(), layouts_.end(), [&](const auto& l) { return l.layout == layout; });
     return known != layouts_.end() ? *known : layouts_.emplace_back(OnLayout{layout, {}, {}, {}});
@@ -280,36 +289,66 @@ class Expander {
     const MicrobatchSpace& m = shape_.microbatches[family_.microbatch];
     plan_.microbatch_size = m.size;
     choose(plan_, shape_.blocks[family_.block]);
-    plan_.mesh = orders_.of(family_.shape)[family_.order];
+    plan_.mesh = orders()[family_.order];
     return m;
+  }
+
+  /// Bounder::each_keeping of plan_, which has any states, whatever of activations waits in host memory.
+  std::vector<FamilyBounds::ByKeeping> bounds_of_keepings(std::span<const FamilyPipeline> pipelines) {
+    const std::optional<std::uint32_t> eighths = plan_.offload_activations;
+    if (block().offload) plan_.offload_activations.reset();
+    std::vector<FamilyBounds::ByKeeping> bounds =
+        bounder_.each_keeping(plan_, plain_zero(), pipelines, shard_prices(), capacity_, slowest_step());
+    plan_.offload_activations = eighths;
+    return bounds;
+  }
+
+  ShardPrices shard_prices() {
+    const bool any = std::any_of(pipelines_.begin(), pipelines_.end(), [](const auto& with) { return with.shards; });
+    return any ? orders_.shard_prices(family_.shape, plan_, bounder_)[family_.order] : ShardPrices();
   }
 
   void schedules() {
     const MicrobatchSpace& m = on_mesh();
     any_states();
-    Family part = family_;
-    OnLayout& known = on_layout();
-    if (known.each_schedule.empty()) {
-      known.each_schedule = bounder_.each_schedule(plan_, plain_zero(), pipelines_with(m, block()), capacity_);
+    pipelines_with(m, block());
+    // Meshes on which shards cost as much, too, are looked at once.
+    const ShardPrices prices = shard_prices();
+    auto& on_layouts = on_layout().each_keeping;
+    auto known = std::find_if(on_layouts.begin(), on_layouts.end(), [&](const auto& k) { return k.first == prices; });
+    if (known == on_layouts.end()) {
+      known = on_layouts.insert(known, {prices, bounds_of_keepings(pipelines_)});
     }
-    for (const FamilyBound bound : std::vector<FamilyBound>(known.each_schedule)) {
-      const ScheduleChoice& schedule = m.schedules[part.schedule];
-      part.count = splits_of(space_, shape_, schedule).size() * states_with(shape_, schedule);
-      add_and_look(part, Family::Level::schedule, bound.step, bound.peak, [&] { plans(); });
+    const std::vector<FamilyBounds::ByKeeping> bounds = known->second;
+    Family part = family_;
+    for (const ScheduleChoice& schedule : m.schedules) {
+      const std::size_t states = states_with(shape_, schedule);
+      const FamilyBound least = least_of(bounds[part.schedule], states);
+      part.count = splits_of(space_, shape_, schedule).size() * states;
+      add_and_look(part, Family::Level::schedule, least.step, least.peak, [&] { plans(bounds[part.schedule]); });
       part.first += part.count;
       ++part.schedule;
     }
   }
 
-  void plans() {
+  /// Of one schedule that was not looked into at once.
+  void schedule() {
+    const MicrobatchSpace& m = on_mesh();
+    any_states();
+    plans(bounds_of_keepings({&pipelines_with(m, block())[family_.schedule], 1}).front());
+  }
+
+  void plans(const FamilyBounds::ByKeeping& anywhere) {
     const MicrobatchSpace& m = on_mesh();
     const ScheduleChoice& schedule = m.schedules[family_.schedule];
-    choose(plan_, schedule);
     const auto states = static_cast<std::uint32_t>(states_with(shape_, schedule));
-    const KeepingBounds bounds = bounds_of_keepings(m);
+    KeepingBounds bounds{anywhere, anywhere};
+    choose(plan_, shape_.states.front());
+    if (shape_.offloads_states) {
+      bounds.here = bounds_of_keepings({&pipelines_with(m, block())[family_.schedule], 1}).front();
+    }
+    choose(plan_, schedule);
     Family part = family_;
-    // All splits at once, where no way of keeping weights and gradients is fast enough.
-    if (leave_all(part, 1, least_of(bounds.away, states))) return;
     for (const std::vector<std::uint32_t>& split : splits_of(space_, shape_, schedule)) {
       plan_.stage_layers = split;
       if (block().recomputed_eighths > 0 && repeats_other_counts(split, block().recomputed_eighths)) {
@@ -475,10 +514,10 @@ class Expander {
 
   /// What plans of the family need, by how they keep weights and gradients: with all states on the device, or anywhere.
   struct KeepingBounds {
-    std::array<FamilyBound, keepings> here, away;
+    FamilyBounds::ByKeeping here, away;
   };
   /// The least of those that go with a schedule, which has so many of the shape's states.
-  FamilyBound least_of(const std::array<FamilyBound, keepings>& bounds, std::size_t states) const {
+  FamilyBound least_of(const FamilyBounds::ByKeeping& bounds, std::size_t states) const {
     std::optional<FamilyBound> least;
     std::uint64_t peak = ~std::uint64_t{0};
     for (std::size_t k = 0; k < (states > shape_.plain_states ? keepings : 1); ++k) {
@@ -490,39 +529,6 @@ class Expander {
     }
     return least.value_or(FamilyBound{peak, 0});
   }
-  /// Whether Bounder::each_keeping says the same of both on one mesh.
-  static bool bound_alike(const FamilyPipeline& a, FamilyPipeline b) {
-    const ScheduleRules &of_a = rules_of(a.schedule), &of_b = rules_of(b.schedule);
-    b.schedule = a.schedule;
-    return a == b && of_a.placement == of_b.placement && of_a.splits_backward == of_b.splits_backward;
-  }
-  /// Those on the device are looked at apart where those anywhere are not all left out.
-  KeepingBounds bounds_of_keepings(const MicrobatchSpace& m) {
-    KeepingBounds bounds;
-    const FamilyPipeline with = pipelines_with(m, block())[family_.schedule];
-    const ScheduleChoice& schedule = m.schedules[family_.schedule];
-    choose(plan_, shape_.states.front());
-    const std::optional<std::uint32_t> eighths = plan_.offload_activations;
-    if (shape_.blocks[family_.block].offload) plan_.offload_activations.reset();
-    // Schedules on a V differ in few of the numbers that bounds are made of.
-    const std::array<std::uint64_t, 3> on = {family_.microbatch, family_.block, family_.order};
-    if (known_keepings_ && known_keepings_->on == on && bound_alike(known_keepings_->with, with)) {
-      plan_.offload_activations = eighths;
-      return known_keepings_->bounds;
-    }
-    const auto of_plan = [&] { return bounder_.each_keeping(plan_, plain_zero(), with, capacity_); };
-    any_states();
-    bounds.here = bounds.away = of_plan();
-    if (shape_.offloads_states && !left_out(least_of(bounds.away, states_with(shape_, schedule)))) {
-      choose(plan_, shape_.states.front());
-      bounds.here = of_plan();
-    }
-    choose(plan_, shape_.states.front());
-    plan_.offload_activations = eighths;
-    known_keepings_ = {on, with, bounds};
-    return bounds;
-  }
-
   static bool same_but_offloaded(StateChoice a, const StateChoice& b) {
     a.offload_states = b.offload_states;
     a.offload_parameters = b.offload_parameters;
@@ -794,26 +800,22 @@ class Expander {
   const Objective objective_;
   const Rating worst_;
   Bounder& bounder_;
-  MeshOrders& orders_;
+  ShapeMeshes& orders_;
+  const std::vector<Mesh>* of_shape_ = nullptr;           ///< once asked for
+  const std::vector<BlockLayout>* layouts_of_ = nullptr;  ///< likewise
   Plan plan_;
   std::vector<FamilyPipeline> pipelines_;  ///< of the microbatches looked at last
   const MicrobatchSpace* pipelines_of_ = nullptr;
   std::vector<Mesh> meshes_;  ///< of the shape one for each layout of blocks, once known
   std::vector<OnLayout> layouts_;
-  struct KnownKeepings {
-    std::array<std::uint64_t, 3> on{};  ///< microbatch size, block choice and order of axes
-    FamilyPipeline with;
-    KeepingBounds bounds;
-  };
-  std::optional<KnownKeepings> known_keepings_;  ///< of the schedule looked at last
-  std::optional<Family> plain_;                  ///< of ZeRO 0 and 1 on the device, of one split
+  std::optional<Family> plain_;  ///< of ZeRO 0 and 1 on the device, of one split
   Expansion out_;
 };
 
 }  // namespace
 
 Expansion expand(const Family& family, const Space& space, const Room& room, Objective objective, const Rating& worst,
-                 Bounder& bounder, MeshOrders& orders) {
+                 Bounder& bounder, ShapeMeshes& orders) {
   return Expander(family, space, room, objective, worst, bounder, orders).run();
 }
 

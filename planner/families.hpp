@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "planner/search.hpp"
+#include "planner/shape_meshes.hpp"
 #include "planner/space.hpp"
 #include "sim/bound/bound.hpp"
 #include "sim/cost/cost_model.hpp"
@@ -75,7 +76,7 @@ struct Expansion {
 /// bounds.  Parts that cannot fit in their devices and hosts are left out; parts whose
 /// bound exceeds `worst` are not looked into further.
 [[nodiscard]] Expansion expand(const Family&, const Space&, const Room&, Objective, const Rating& worst, Bounder&,
-                               MeshOrders&);
+                               ShapeMeshes&);
 
 /// The families of level shape, all of the space.
 [[nodiscard]] std::vector<Family> shape_families(const Space&);

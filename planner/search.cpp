@@ -167,15 +167,12 @@ class Frontier {
   std::map<std::uint64_t, Candidates> candidates_;  ///< by kind
 };
 
-/// Calls task(i) for each i of `order` on the threads of the arena: whoever is free takes the next.
+/// Calls task(i) for each i of `order` on the threads of the arena: each begins in a part of its own, since neighbours
+/// ask for the same blocks, and who has done with it takes over a part of another's.
 template <class Task>
 void take_in_turn(const std::vector<std::size_t>& order, Task&& task) {
-  const std::size_t threads = std::min(order.size(), static_cast<std::size_t>(tbb::this_task_arena::max_concurrency()));
-  std::atomic<std::size_t> next{0};
-  const auto work = [&](std::size_t) {
-    for (std::size_t i = next++; i < order.size(); i = next++) task(order[i]);
-  };
-  tbb::parallel_for(std::size_t{0}, threads, work, tbb::simple_partitioner());
+  tbb::parallel_for(
+      std::size_t{0}, order.size(), [&](std::size_t i) { task(order[i]); }, tbb::simple_partitioner());
 }
 
 class Search {
@@ -522,7 +519,7 @@ class Search {
   ProgressMeter meter_;
   Bounder bounder_;
   tbb::enumerable_thread_specific<Bounder> bounders_;
-  MeshOrders orders_;
+  ShapeMeshes orders_;
   Frontier frontier_;
   std::vector<std::pair<Picoseconds, std::uint64_t>> left_;  ///< bounds on the step, of how many plans left out
   std::uint64_t infeasible_ = 0, same_ = 0;

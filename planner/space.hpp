@@ -110,12 +110,12 @@ struct SpaceLimits {
   bool grid_context = true;      ///< the axis context beside grids of tensor axes
   bool zero_chunks = true;       ///< ZeRO-2 and 3 with several chunks on a rank
   bool parameter_chunks = true;  ///< ZeRO-3 with chunks of parameters
-  bool zero_split = false;       ///< ZeRO-2 and 3 with split backward passes and with two directions, where asked for
+  bool zero_split = true;        ///< ZeRO-2 and 3 with split backward passes and with two directions
 };
 /// Pipeline, data and 1D tensor axes, with experts that axis too, ZeRO 0 and 1, GPipe and 1F1B.
 [[nodiscard]] SpaceLimits basic_limits();
 /// Reads "tensor=1d,2d zero=0,1 schedule=1f1b chunks=2 replica=off context=off expert=off recompute_layers=off
-/// offload=off disks=off offload_beside=off grid_context=off zero_chunks=off parameter_chunks=off zero_split=on";
+/// offload=off disks=off offload_beside=off grid_context=off zero_chunks=off parameter_chunks=off zero_split=off";
 /// context may name its algorithms instead, "context=ulysses,ring inner_ring=off".  What is wrong is in the
 /// diagnostics.
 [[nodiscard]] SpaceLimits limits_of(std::string_view text, Diagnostics&);
@@ -194,21 +194,6 @@ inline constexpr std::uint32_t stage_reach_limit = 4;
 
 /// The meshes of a shape, one for each order of axes that is listed.
 [[nodiscard]] std::vector<Mesh> orders_of(const Space&, const ShapeSpace&);
-/// The same, remembered.  Several threads may ask at once.
-class MeshOrders {
- public:
-  explicit MeshOrders(const Space& space) : space_(&space), of_(space.shapes.size()) {}
-  [[nodiscard]] const std::vector<Mesh>& of(std::size_t shape) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (of_[shape].empty()) of_[shape] = orders_of(*space_, space_->shapes[shape]);
-    return of_[shape];
-  }
-
- private:
-  const Space* space_;
-  std::mutex mutex_;
-  std::vector<std::vector<Mesh>> of_;  ///< by number of the shape
-};
 /// How many of the shape's states go with a schedule.
 [[nodiscard]] std::size_t states_with(const ShapeSpace&, const ScheduleChoice&);
 /// Stage splits of the shape with a schedule.

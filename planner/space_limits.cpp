@@ -90,7 +90,7 @@ SpaceLimits limits_of(std::string_view text, Diagnostics& out) {
         {"Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;",
          "replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;",
          "recompute_layers=off; offload=off; disks=off; offload_beside=off; grid_context=off; zero_chunks=off;",
-         "parameter_chunks=off; zero_split=on.  Separate settings by spaces."});
+         "parameter_chunks=off; zero_split=off.  Separate settings by spaces."});
   }
   return limits;
 }

@@ -66,8 +66,8 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   limits_->setToolTip(
       tr("As --only takes them, separated by spaces: tensor=1d,2d,2.5d,3d; schedule=1f1b,...; zero=0,1,2,3; chunks=N; "
          "context=off or its algorithms; replica=off; expert=off; inner_ring=off; recompute_layers=off; offload=off; "
-         "disks=off; offload_beside=off; grid_context=off; zero_chunks=off; parameter_chunks=off. What is not named "
-         "stays free, but for zero_split=on."));
+         "disks=off; offload_beside=off; grid_context=off; zero_chunks=off; parameter_chunks=off; zero_split=off. "
+         "What is not named stays free."));
   limits_->setClearButtonEnabled(true);
   limits_->setVisible(false);
   controls->addWidget(limits_, 1);

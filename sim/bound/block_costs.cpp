@@ -11,12 +11,6 @@ namespace orrery {
 namespace {
 
 /// A schedule of the kind that decides blocks: whole or split backward, last stage on the last or the first rank.
-ScheduleName kind_of(const Plan& plan) {
-  const ScheduleRules& rules = rules_of(plan.schedule);
-  if (!splits_backward(plan)) return ScheduleName::one_f_one_b;
-  return rules.placement == StagePlacement::v ? ScheduleName::zb_v : ScheduleName::zb_h1;
-}
-
 /// By axis its place among block_axes; the number of those where it cuts no block.
 constexpr auto place_of = [] {
   std::array<std::size_t, axis_count> places{};
@@ -43,7 +37,7 @@ Plan block_plan(const Plan& plan, const ModelSpec& model, LayerCase which) {
   out.context = plan.context;
   out.zigzag = plan.zigzag;
   out.inner_ring = plan.inner_ring;
-  out.schedule = kind_of(plan);
+  out.schedule = block_schedule(plan);
   out.chunks = rules_of(out.schedule).least_chunks;
   out.sequence_parallel = plan.sequence_parallel;
   out.recompute = recompute_of(plan, which);
@@ -147,6 +141,12 @@ Recompute recompute_of(const Plan& plan, LayerCase which) {
   return plan.recompute_layers && !counted ? Recompute::none : plan.recompute;
 }
 
+ScheduleName block_schedule(const Plan& plan) {
+  const ScheduleRules& rules = rules_of(plan.schedule);
+  if (!splits_backward(plan)) return ScheduleName::one_f_one_b;
+  return rules.placement == StagePlacement::v ? ScheduleName::zb_v : ScheduleName::zb_h1;
+}
+
 BlockKey block_key(const Plan& plan, const ModelSpec& model, LayerCase which) {
   BlockKey key;
   key.sizes.fill(1);
@@ -168,7 +168,7 @@ BlockKey block_key(const Plan& plan, const ModelSpec& model, LayerCase which) {
   add(4, recompute_of(plan, which));
   add(2, is_dense(which));
   add(2, *plan.attention);
-  add(16, kind_of(plan));
+  add(16, block_schedule(plan));
   return key;
 }
 

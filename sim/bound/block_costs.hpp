@@ -36,6 +36,8 @@ struct BlockKey {
 struct BlockKeyHash {
   std::size_t operator()(const BlockKey&) const;
 };
+/// The schedule that stands for all those with the same blocks.
+[[nodiscard]] ScheduleName block_schedule(const Plan&);
 [[nodiscard]] BlockKey block_key(const Plan&, const ModelSpec&, LayerCase = LayerCase::plain);
 
 /// What happens to live memory while a block runs, in bytes from its start.

@@ -311,13 +311,13 @@ void Bounder::weigh(std::vector<FamilyPipeline>& pipelines, const Plan& plan) {
 }
 
 FamilyBound Bounder::any_order(const Plan& plan, std::uint32_t plain_zero, const std::vector<FamilyPipeline>& pipelines,
-                               std::uint64_t capacity) {
-  return state_->families.any_order(plan, plain_zero, pipelines, capacity);
+                               std::uint64_t capacity, Picoseconds enough) {
+  return state_->families.any_order(plan, plain_zero, pipelines, capacity, enough);
 }
 
 FamilyBound Bounder::any_block(const Plan& plan, std::uint32_t plain_zero, const std::vector<FamilyPipeline>& pipelines,
-                               std::uint64_t capacity) {
-  return state_->families.any_block(plan, plain_zero, pipelines, capacity);
+                               std::uint64_t capacity, Picoseconds enough) {
+  return state_->families.any_block(plan, plain_zero, pipelines, capacity, enough);
 }
 
 FamilyBound Bounder::any_attention(const Plan& plan, std::uint32_t plain_zero,
@@ -344,15 +344,14 @@ FamilyBound Bounder::any_schedule(const Plan& plan, std::uint32_t plain_zero,
   return state_->families.any_schedule(plan, plain_zero, pipelines, capacity, enough);
 }
 
-std::array<FamilyBound, keepings> Bounder::each_keeping(const Plan& plan, std::uint32_t plain_zero,
-                                                        const FamilyPipeline& with, std::uint64_t capacity) {
-  return state_->families.each_keeping(plan, plain_zero, with, capacity);
+std::vector<FamilyBounds::ByKeeping> Bounder::each_keeping(const Plan& plan, std::uint32_t plain_zero,
+                                                           std::span<const FamilyPipeline> pipelines,
+                                                           const ShardPrices& prices, std::uint64_t capacity,
+                                                           Picoseconds enough) {
+  return state_->families.each_keeping(plan, plain_zero, pipelines, prices, capacity, enough);
 }
 
-std::vector<FamilyBound> Bounder::each_schedule(const Plan& plan, std::uint32_t plain_zero,
-                                                const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity) {
-  return state_->families.each_schedule(plan, plain_zero, pipelines, capacity);
-}
+ShardPrices Bounder::shard_prices(const Plan& plan) { return state_->families.shard_prices(plan); }
 
 Picoseconds Bounder::any_state(const Plan& plan) {
   state_->mesh.enter(plan);

@@ -98,8 +98,8 @@ class Bounder {
   /// memory_is_exact, with the workload of the case.
   [[nodiscard]] bool knows_memory(const Plan&) const;
 
-  /// How the plan's mesh lays the axes that cut blocks.  any_recompute_on_mesh, any_schedule, each_schedule and
-  /// any_state are the same where it is.
+  /// How the plan's mesh lays the axes that cut blocks.  any_recompute_on_mesh, any_schedule and any_state are
+  /// the same where it is.
   [[nodiscard]] BlockLayout block_layout(const Plan&);
 
   // Lower bounds for all plans that share some choices, whatever their schedule, chunks, stages, ZeRO stage and
@@ -115,12 +115,15 @@ class Bounder {
   /// those over several axes free; the smallest states.  ZeRO-2 and 3 also reduce gradients after every microbatch.
   /// `plain_zero`: the highest ZeRO stage up to 1 that any of them has; `capacity` of a device.
   /// A peak above the capacity where no pipeline fits.
+  /// A bound above `enough` need not be the closest.
   [[nodiscard]] FamilyBound any_order(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
-                                      std::uint64_t capacity);
+                                      std::uint64_t capacity,
+                                      Picoseconds enough = std::numeric_limits<Picoseconds>::max());
   /// Plans with these sizes of axes, tensor algorithm and microbatch size, whatever their block choices: matrix
-  /// products alone, and memory for states alone.
+  /// products alone, and memory for states alone.  A bound above `enough` need not be the closest, another may be 0.
   [[nodiscard]] FamilyBound any_block(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
-                                      std::uint64_t capacity);
+                                      std::uint64_t capacity,
+                                      Picoseconds enough = std::numeric_limits<Picoseconds>::max());
   /// Those of any_recompute whatever the attention kernel and the algorithm of the context axis: passes in which the
   /// attention core and messages along that axis take no time.
   /// A bound above `enough` need not be the closest, another may be 0.
@@ -141,12 +144,13 @@ class Bounder {
   [[nodiscard]] FamilyBound any_schedule(const Plan&, std::uint32_t plain_zero, const std::vector<FamilyPipeline>&,
                                          std::uint64_t capacity,
                                          Picoseconds enough = std::numeric_limits<Picoseconds>::max());
-  /// The same for one pipeline, and for each way of keeping weights and gradients alone.
-  [[nodiscard]] std::array<FamilyBound, keepings> each_keeping(const Plan&, std::uint32_t plain_zero,
-                                                               const FamilyPipeline&, std::uint64_t capacity);
-  /// The same for each of the pipelines alone.
-  [[nodiscard]] std::vector<FamilyBound> each_schedule(const Plan&, std::uint32_t plain_zero,
-                                                       const std::vector<FamilyPipeline>&, std::uint64_t capacity);
+  /// The same for each of the pipelines, and for each way of keeping weights and gradients, alone; what ZeRO-2 and 3
+  /// move takes what they say.  A bound above `enough` need not be the closest.
+  [[nodiscard]] std::vector<FamilyBounds::ByKeeping> each_keeping(
+      const Plan&, std::uint32_t plain_zero, std::span<const FamilyPipeline>, const ShardPrices&,
+      std::uint64_t capacity, Picoseconds enough = std::numeric_limits<Picoseconds>::max());
+  /// each_keeping is the same on meshes with axes of the same sizes where this and block_layout are.
+  [[nodiscard]] ShardPrices shard_prices(const Plan&);
   /// Plans on this mesh with this schedule and these stages: passes alone, with entry and drain.
   [[nodiscard]] Picoseconds any_state(const Plan&);
 

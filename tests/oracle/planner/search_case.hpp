@@ -76,7 +76,8 @@ inline Workload routed(Routing::Kind kind) {
 /// Of what makes spaces large what is named alone.
 inline SpaceLimits only(const char* text) {
   Diagnostics wrong;
-  SpaceLimits limits = limits_of(std::string("grid_context=off zero_chunks=off parameter_chunks=off ") + text, wrong);
+  SpaceLimits limits =
+      limits_of(std::string("grid_context=off zero_chunks=off parameter_chunks=off zero_split=off ") + text, wrong);
   REQUIRE(wrong.empty());
   return limits;
 }

@@ -225,7 +225,7 @@ TEST_CASE("limits leave out what they say", "[unit][planner]") {
         "  Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;\n"
         "  replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;\n"
         "  recompute_layers=off; offload=off; disks=off; offload_beside=off; grid_context=off; zero_chunks=off;\n"
-        "  parameter_chunks=off; zero_split=on.  Separate settings by spaces.\n");
+        "  parameter_chunks=off; zero_split=off.  Separate settings by spaces.\n");
 }
 
 TEST_CASE("chunks of parameters are in the space where check accepts them", "[unit][planner]") {

@@ -1,0 +1,37 @@
+#include "planner/shape_meshes.hpp"
+
+namespace orrery {
+
+const std::vector<Mesh>& ShapeMeshes::of(std::size_t shape) {
+  Shape& of = of_[shape];
+  std::call_once(of.listed, [&] { of.meshes = orders_of(*space_, space_->shapes[shape]); });
+  return of.meshes;
+}
+
+const std::vector<BlockLayout>& ShapeMeshes::layouts(std::size_t shape, const Plan& plan, Bounder& bounder) {
+  const std::vector<Mesh>& meshes = of(shape);
+  Shape& of = of_[shape];
+  std::call_once(of.laid, [&] {
+    Plan on = plan;
+    for (const Mesh& mesh : meshes) {
+      on.mesh = mesh;
+      of.layouts.push_back(bounder.block_layout(on));
+    }
+  });
+  return of.layouts;
+}
+
+const std::vector<ShardPrices>& ShapeMeshes::shard_prices(std::size_t shape, const Plan& plan, Bounder& bounder) {
+  const std::vector<Mesh>& meshes = of(shape);
+  Shape& of = of_[shape];
+  std::call_once(of.priced, [&] {
+    Plan on = plan;
+    for (const Mesh& mesh : meshes) {
+      on.mesh = mesh;
+      of.prices.push_back(bounder.shard_prices(on));
+    }
+  });
+  return of.prices;
+}
+
+}  // namespace orrery
