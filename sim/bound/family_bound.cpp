@@ -79,12 +79,8 @@ FamilyBound FamilyBounds::family(const Plan& plan, const FamilyParts& parts, con
   }
   FamilyBound best{~std::uint64_t{0}, 0};
   double least = std::numeric_limits<double>::infinity();
-  for (const FamilyPipeline& with : pipelines.all) {
-    if (pipelines.blocks && with.blocks != *pipelines.blocks) continue;
-    if (by_time && !any_chunks && steps.passes_of(with) >= least) {
-      best.peak = 0;  // another fits
-      continue;
-    }
+  const auto is_one = [&](const FamilyPipeline& with) { return !pipelines.blocks || with.blocks == *pipelines.blocks; };
+  const auto look_at = [&](const FamilyPipeline& with) {
     const Picoseconds behind = after_pipes(parts, plan, with);
     for (std::size_t k = 0; k < (with.shards ? keepings : 1); ++k) {
       const auto keeping = static_cast<Keeping>(k);
@@ -93,7 +89,24 @@ FamilyBound FamilyBounds::family(const Plan& plan, const FamilyParts& parts, con
       best.peak = std::min(best.peak, static_cast<std::uint64_t>(needs.peak));
       if (needs.peak <= static_cast<double>(capacity)) least = std::min(least, needs.step);
     }
-    if (by_time && stops && least <= static_cast<double>(enough)) return {0, 0};
+    return by_time && stops && least <= static_cast<double>(enough);
+  };
+  // The one with the shortest passes leaves out most of the others.
+  const bool passes_alone = by_time && !any_chunks;
+  const FamilyPipeline* first = nullptr;
+  double shortest = std::numeric_limits<double>::infinity();
+  for (const FamilyPipeline& with : pipelines.all) {
+    if (!passes_alone || !is_one(with)) continue;
+    if (const double passes = steps.passes_of(with); passes < shortest) first = &with, shortest = passes;
+  }
+  if (first != nullptr && look_at(*first)) return {0, 0};
+  for (const FamilyPipeline& with : pipelines.all) {
+    if (!is_one(with) || &with == first) continue;
+    if (passes_alone && steps.passes_of(with) >= least) {
+      best.peak = 0;  // another fits
+      continue;
+    }
+    if (look_at(with)) return {0, 0};
   }
   if (least < std::numeric_limits<double>::infinity()) {
     best.step = static_cast<Picoseconds>(std::max(0.0, least) * rounding);
