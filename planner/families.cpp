@@ -86,9 +86,10 @@ class Expander {
     return *of_shape_;
   }
 
-  const std::vector<BlockLayout>& layouts() {
-    if (layouts_of_ == nullptr) layouts_of_ = &orders_.layouts(family_.shape, plan_, bounder_);
-    return *layouts_of_;
+  /// ShapeMeshes::alike of the shape.
+  const std::vector<std::size_t>& alike() {
+    if (alike_ == nullptr) alike_ = &orders_.alike(family_.shape, plan_, bounder_);
+    return *alike_;
   }
 
   bool worst_is_known() const { return worst_.first < std::numeric_limits<std::int64_t>::max(); }
@@ -105,7 +106,7 @@ class Expander {
     part.peak = std::max(peak, family_.peak);
     part.bound = rating(objective_, part.step, part.peak);
     if (!(worst_ < part.bound)) return true;
-    out_.beyond.push_back(part);
+    out_.beyond.push_back({part.step, part.count});
     return false;
   }
 
@@ -172,10 +173,8 @@ class Expander {
     if (left_out(anywhere)) return anywhere;
     const Mesh mesh = plan_.mesh;
     if (meshes_.empty()) {
-      const std::vector<BlockLayout>& layouts = this->layouts();
-      for (auto layout = layouts.begin(); layout != layouts.end(); ++layout) {
-        if (std::find(layouts.begin(), layout, *layout) != layout) continue;
-        meshes_.push_back(orders()[static_cast<std::size_t>(layout - layouts.begin())]);
+      for (std::size_t order = 0; order < orders().size(); ++order) {
+        if (alike()[order] == order) meshes_.push_back(orders()[order]);
       }
     }
     FamilyBound least{~std::uint64_t{0}, std::numeric_limits<Picoseconds>::max()};
@@ -268,17 +267,14 @@ class Expander {
 
   /// What plans share whose meshes lay alike the axes that cut blocks; of the family's block choice.
   struct OnLayout {
-    BlockLayout layout;
     std::optional<FamilyBound> any_schedule;
     std::vector<std::pair<ShardPrices, std::vector<FamilyBounds::ByKeeping>>> each_keeping;  ///< by schedule
     std::vector<std::vector<Picoseconds>> passes;  ///< by schedule and split: any_state; negative: not yet
   };
   OnLayout& on_layout() { return on_layout(family_.order); }
   OnLayout& on_layout(std::uint32_t order) {
-    const BlockLayout& layout = layouts()[order];
-    const auto known =
-        std::find_if(layouts_.begin(), layouts_.end(), [&](const auto& l) { return l.layout == layout; });
-    return known != layouts_.end() ? *known : layouts_.emplace_back(OnLayout{layout, {}, {}, {}});
+    if (layouts_.empty()) layouts_.resize(orders().size());
+    return layouts_[alike()[order]];
   }
 
   /// The family's block choice.
@@ -319,7 +315,7 @@ class Expander {
     if (known == on_layouts.end()) {
       known = on_layouts.insert(known, {prices, bounds_of_keepings(pipelines_)});
     }
-    const std::vector<FamilyBounds::ByKeeping> bounds = known->second;
+    const std::vector<FamilyBounds::ByKeeping>& bounds = known->second;
     Family part = family_;
     for (const ScheduleChoice& schedule : m.schedules) {
       const std::size_t states = states_with(shape_, schedule);
@@ -342,11 +338,7 @@ class Expander {
     const MicrobatchSpace& m = on_mesh();
     const ScheduleChoice& schedule = m.schedules[family_.schedule];
     const auto states = static_cast<std::uint32_t>(states_with(shape_, schedule));
-    KeepingBounds bounds{anywhere, anywhere};
-    choose(plan_, shape_.states.front());
-    if (shape_.offloads_states) {
-      bounds.here = bounds_of_keepings({&pipelines_with(m, block())[family_.schedule], 1}).front();
-    }
+    std::optional<KeepingBounds> of_keepings;  // once any states are looked at
     choose(plan_, schedule);
     Family part = family_;
     for (const std::vector<std::uint32_t>& split : splits_of(space_, shape_, schedule)) {
@@ -374,6 +366,8 @@ class Expander {
         ++part.split;
         continue;
       }
+      if (!of_keepings) of_keepings = bounds_of_keepings(m, anywhere);
+      const KeepingBounds& bounds = *of_keepings;
       const auto plain = static_cast<std::uint32_t>(shape_.plain_states);
       /// Leaves out states begin .. end - 1, which keep weights and gradients alike, where the schedule's bound does.
       const auto none = [&](std::uint32_t begin, std::uint32_t end, FamilyBound bound) {
@@ -529,6 +523,13 @@ class Expander {
     }
     return least.value_or(FamilyBound{peak, 0});
   }
+  /// Those on the device are bounded apart.
+  KeepingBounds bounds_of_keepings(const MicrobatchSpace& m, const FamilyBounds::ByKeeping& anywhere) {
+    if (!shape_.offloads_states) return {anywhere, anywhere};
+    choose(plan_, shape_.states.front());
+    return {bounds_of_keepings({&pipelines_with(m, block())[family_.schedule], 1}).front(), anywhere};
+  }
+
   static bool same_but_offloaded(StateChoice a, const StateChoice& b) {
     a.offload_states = b.offload_states;
     a.offload_parameters = b.offload_parameters;
@@ -801,14 +802,14 @@ class Expander {
   const Rating worst_;
   Bounder& bounder_;
   ShapeMeshes& orders_;
-  const std::vector<Mesh>* of_shape_ = nullptr;           ///< once asked for
-  const std::vector<BlockLayout>* layouts_of_ = nullptr;  ///< likewise
+  const std::vector<Mesh>* of_shape_ = nullptr;      ///< once asked for
+  const std::vector<std::size_t>* alike_ = nullptr;  ///< likewise
   Plan plan_;
   std::vector<FamilyPipeline> pipelines_;  ///< of the microbatches looked at last
   const MicrobatchSpace* pipelines_of_ = nullptr;
-  std::vector<Mesh> meshes_;  ///< of the shape one for each layout of blocks, once known
-  std::vector<OnLayout> layouts_;
-  std::optional<Family> plain_;  ///< of ZeRO 0 and 1 on the device, of one split
+  std::vector<Mesh> meshes_;       ///< of the shape one for each layout of blocks, once known
+  std::vector<OnLayout> layouts_;  ///< by the first order with that layout
+  std::optional<Family> plain_;    ///< of ZeRO 0 and 1 on the device, of one split
   Expansion out_;
 };
 

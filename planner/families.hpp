@@ -60,10 +60,16 @@ struct Family {
   friend bool operator==(const Family&, const Family&) = default;
 };
 
+/// Plans that are left out together, with a lower bound on the step of each.
+struct LeftOut {
+  Picoseconds step = 0;
+  std::uint64_t count = 0;
+};
+
 /// What comes of looking into a family: its plans are in `inside`, or left out.
 struct Expansion {
   std::vector<Family> inside;
-  std::vector<Family> beyond;    ///< bounds above the given rating
+  std::vector<LeftOut> beyond;   ///< bounds above the given rating
   std::uint64_t infeasible = 0;  ///< plans that do not fit
   std::uint64_t same = 0;        ///< plans for which another number stands
 };

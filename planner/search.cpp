@@ -260,7 +260,7 @@ class Search {
     return rating(options_.objective, picoseconds(last.step_time), last.peak_memory_bytes);
   }
 
-  void leave(const Family& f) { left_.emplace_back(f.step, f.count); }
+  void leave(const Family& f) { left_.push_back({f.step, f.count}); }
 
   /// Looks into families and estimates plans in ascending order of their bounds
   /// until the least bound left exceeds the worst of the best, or enough plans are known.
@@ -327,7 +327,7 @@ class Search {
     std::uint64_t decided = 0;
     for (const Expansion& e : parts) {
       for (const Family& f : e.inside) frontier_.push(f);
-      for (const Family& f : e.beyond) leave(f), decided += f.count;
+      for (const LeftOut& of : e.beyond) left_.push_back(of), decided += of.count;
       infeasible_ += e.infeasible;
       same_ += e.same;
       decided += e.infeasible + e.same;
@@ -521,7 +521,7 @@ class Search {
   tbb::enumerable_thread_specific<Bounder> bounders_;
   ShapeMeshes orders_;
   Frontier frontier_;
-  std::vector<std::pair<Picoseconds, std::uint64_t>> left_;  ///< bounds on the step, of how many plans left out
+  std::vector<LeftOut> left_;
   std::uint64_t infeasible_ = 0, same_ = 0;
   tbb::enumerable_thread_specific<Estimator> estimators_;
   tbb::enumerable_thread_specific<FewestRecomputed> fewest_;

@@ -1,5 +1,7 @@
 #include "planner/shape_meshes.hpp"
 
+#include <algorithm>
+
 namespace orrery {
 
 const std::vector<Mesh>& ShapeMeshes::of(std::size_t shape) {
@@ -8,17 +10,20 @@ const std::vector<Mesh>& ShapeMeshes::of(std::size_t shape) {
   return of.meshes;
 }
 
-const std::vector<BlockLayout>& ShapeMeshes::layouts(std::size_t shape, const Plan& plan, Bounder& bounder) {
+const std::vector<std::size_t>& ShapeMeshes::alike(std::size_t shape, const Plan& plan, Bounder& bounder) {
   const std::vector<Mesh>& meshes = of(shape);
   Shape& of = of_[shape];
   std::call_once(of.laid, [&] {
     Plan on = plan;
+    std::vector<BlockLayout> layouts;
     for (const Mesh& mesh : meshes) {
       on.mesh = mesh;
-      of.layouts.push_back(bounder.block_layout(on));
+      layouts.push_back(bounder.block_layout(on));
+      const auto first = std::find(layouts.begin(), layouts.end(), layouts.back());
+      of.alike.push_back(static_cast<std::size_t>(first - layouts.begin()));
     }
   });
-  return of.layouts;
+  return of.alike;
 }
 
 const std::vector<ShardPrices>& ShapeMeshes::shard_prices(std::size_t shape, const Plan& plan, Bounder& bounder) {

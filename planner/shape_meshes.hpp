@@ -16,8 +16,8 @@ class ShapeMeshes {
  public:
   explicit ShapeMeshes(const Space& space) : space_(&space), of_(space.shapes.size()) {}
   [[nodiscard]] const std::vector<Mesh>& of(std::size_t shape);
-  /// How each of them lays blocks.  `plan`: any of the shape.
-  [[nodiscard]] const std::vector<BlockLayout>& layouts(std::size_t shape, const Plan& plan, Bounder&);
+  /// Of each the number of the first of them that lays blocks as it does.  `plan`: any of the shape.
+  [[nodiscard]] const std::vector<std::size_t>& alike(std::size_t shape, const Plan& plan, Bounder&);
   /// What ZeRO-2 and 3 move on each of them.
   [[nodiscard]] const std::vector<ShardPrices>& shard_prices(std::size_t shape, const Plan& plan, Bounder&);
 
@@ -25,7 +25,7 @@ class ShapeMeshes {
   struct Shape {
     std::once_flag listed, laid, priced;
     std::vector<Mesh> meshes;
-    std::vector<BlockLayout> layouts;
+    std::vector<std::size_t> alike;
     std::vector<ShardPrices> prices;
   };
   const Space* space_;
