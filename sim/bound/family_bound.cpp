@@ -11,6 +11,14 @@ namespace {
 /// Rounded down, and a little more than doubles may have rounded up.
 constexpr double rounding = 1.0 - 1e-12;
 
+/// The plan with nothing recomputed, and no activations in host memory.
+Plan without_copies(Plan plan) {
+  plan.recompute = Recompute::none;
+  plan.recompute_layers.reset();
+  plan.offload_activations = 0;
+  return plan;
+}
+
 bool any_shards(std::span<const FamilyPipeline> pipelines) {
   return std::any_of(pipelines.begin(), pipelines.end(), [](const auto& with) { return with.shards; });
 }
@@ -131,11 +139,7 @@ FamilyBound FamilyBounds::any_block(const Plan& plan, std::uint32_t plain_zero,
 FamilyBound FamilyBounds::without_recompute(const Plan& plan, std::uint32_t plain_zero,
                                             const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity,
                                             Picoseconds enough, Relaxed what) {
-  Plan plain = plan;
-  plain.recompute = Recompute::none;
-  plain.recompute_layers.reset();
-  plain.offload_activations = 0;
-  return least_of_kinds(plain, pipelines, capacity, [&](const Plan& on, const Pipelines& with) {
+  return least_of_kinds(without_copies(plan), pipelines, capacity, [&](const Plan& on, const Pipelines& with) {
     if (splits_backward(on)) {
       // The forward pass is that of a whole backward pass, whose kernels the parts have too.
       const Plan whole = with_whole_backward(on);
@@ -232,14 +236,18 @@ void FamilyBounds::add_recomputed(FamilyParts& parts, const Plan& plan, const Pe
       0, span.layer_backward + span.layer_weight - parts.span.layer_backward - parts.span.layer_weight);
 }
 
-template <class Bound>
-FamilyBound FamilyBounds::least_of_kinds(const Plan& plan, const std::vector<FamilyPipeline>& pipelines,
-                                         std::uint64_t capacity, Bound&& bound) {
+bool FamilyBounds::whole_is_least(const Plan& plan) const {
   // With 1D tensors a backward pass in two parts takes as long as a whole one, or longer.  On grids its sums of weight
   // gradients run beside other work.
   // Under latent attention with sequence parallelism what it gathers for them runs beside other work, too.
   const bool gathers_again = mesh_->model.latent && plan.sequence_parallel;
-  if (plan.tensor == TensorAlgorithm::one_d && !gathers_again) return bound(plan, Pipelines{pipelines, {}});
+  return plan.tensor == TensorAlgorithm::one_d && !gathers_again;
+}
+
+template <class Bound>
+FamilyBound FamilyBounds::least_of_kinds(const Plan& plan, const std::vector<FamilyPipeline>& pipelines,
+                                         std::uint64_t capacity, Bound&& bound) {
+  if (whole_is_least(plan)) return bound(plan, Pipelines{pipelines, {}});
   FamilyBound least{~std::uint64_t{0}, 0};
   bool any = false;
   Plan on = plan;
@@ -376,46 +384,47 @@ FamilyParts FamilyBounds::new_parts_on_mesh(const Plan& plan, std::uint32_t plai
 FamilyBound FamilyBounds::any_recompute_on_mesh(const Plan& plan, std::uint32_t plain_zero,
                                                 const std::vector<FamilyPipeline>& pipelines, std::uint64_t capacity,
                                                 Picoseconds enough) {
-  Plan plain = plan;
-  plain.recompute = Recompute::none;
-  plain.recompute_layers.reset();
-  plain.offload_activations = 0;
-  return least_of_kinds(plain, pipelines, capacity, [&](const Plan& on, const Pipelines& with) {
-    FamilyParts parts = parts_of(on, plain_zero, any_shards(with.all));
-    add_chunks(parts, with_whole_backward(on));
+  return least_of_kinds(without_copies(plan), pipelines, capacity, [&](const Plan& on, const Pipelines& with) {
+    return layers_of_kind(on, plain_zero, with, capacity, enough);
+  });
+}
+
+FamilyBound FamilyBounds::layers_of_kind(const Plan& on, std::uint32_t plain_zero, const Pipelines& with,
+                                         std::uint64_t capacity, Picoseconds enough) {
+  FamilyParts parts = parts_of(on, plain_zero, any_shards(with.all));
+  add_chunks(parts, with_whole_backward(on));
+  facts_.enter(on);
+  const auto layers = [](const PerBlock<Picoseconds>& b) {
+    return b.layer_forward + b.layer_backward + b.layer_weight;
+  };
+  const auto dense = static_cast<Picoseconds>(mesh_->dense_layers());
+  if (splits_backward(on)) {
+    const Plan whole = with_whole_backward(on);
+    const PerBlock<Picoseconds> busy = facts_.least_block(whole, LayerCase::plain).busy;
     facts_.enter(on);
-    const auto layers = [](const PerBlock<Picoseconds>& b) {
-      return b.layer_forward + b.layer_backward + b.layer_weight;
-    };
-    const auto dense = static_cast<Picoseconds>(mesh_->dense_layers());
-    if (splits_backward(on)) {
-      const Plan whole = with_whole_backward(on);
-      const PerBlock<Picoseconds> busy = facts_.least_block(whole, LayerCase::plain).busy;
-      facts_.enter(on);
-      const LayerSpan layer = mesh_->layer_span_of(whole);
-      parts.span = layer.span;
-      parts.between = layer.beyond_busy;
-      if (dense > 0) {
-        const LayerSpan below = mesh_->layer_span_of(whole, LayerCase::dense);
-        lessen_layers(parts.span, below.span);
-        parts.between = std::max(parts.between, below.beyond_busy);
-      }
-      parts.span.layer_backward = std::min(parts.span.layer_backward, busy.layer_backward);
-      const FamilyBound bound = family(on, parts, with, capacity, enough);
-      if (bound.peak > capacity || bound.step > enough) return bound;
-    }
-    const LayerSpan layer = mesh_->layer_span_of(on);
+    const LayerSpan layer = mesh_->layer_span_of(whole);
     parts.span = layer.span;
     parts.between = layer.beyond_busy;
-    parts.all_layers = (static_cast<Picoseconds>(mesh_->model.layers) - dense) * layers(layer.span);
     if (dense > 0) {
-      const LayerSpan below = mesh_->layer_span_of(on, LayerCase::dense);
+      const LayerSpan below = mesh_->layer_span_of(whole, LayerCase::dense);
       lessen_layers(parts.span, below.span);
       parts.between = std::max(parts.between, below.beyond_busy);
-      parts.all_layers += dense * layers(below.span);
     }
-    return family(on, parts, with, capacity, enough);
-  });
+    parts.span.layer_backward = std::min(parts.span.layer_backward, busy.layer_backward);
+    const FamilyBound bound = family(on, parts, with, capacity, enough);
+    if (bound.peak > capacity || bound.step > enough) return bound;
+  }
+  const LayerSpan layer = mesh_->layer_span_of(on);
+  parts.span = layer.span;
+  parts.between = layer.beyond_busy;
+  parts.all_layers = (static_cast<Picoseconds>(mesh_->model.layers) - dense) * layers(layer.span);
+  if (dense > 0) {
+    const LayerSpan below = mesh_->layer_span_of(on, LayerCase::dense);
+    lessen_layers(parts.span, below.span);
+    parts.between = std::max(parts.between, below.beyond_busy);
+    parts.all_layers += dense * layers(below.span);
+  }
+  return family(on, parts, with, capacity, enough);
 }
 
 FamilyBound FamilyBounds::any_schedule(const Plan& plan, std::uint32_t plain_zero,
@@ -464,26 +473,49 @@ std::vector<FamilyBounds::ByKeeping> FamilyBounds::each_keeping(const Plan& plan
     ScheduleName blocks;
     FamilyParts parts;
     std::optional<FamilyStep> steps;
+    std::optional<FamilyBound> left_out;
   };
   std::deque<Kind> known;
-  const bool shards = any_shards(pipelines), any_chunks = plan.parameter_chunk != Bytes();
+  const bool shards = any_shards(pipelines);
+  const bool by_time = enough < any_step && plan.parameter_chunk == Bytes();
   for (const FamilyPipeline& with : pipelines) {
-    auto at = std::find_if(known.begin(), known.end(), [&](const Kind& k) { return k.blocks == with.blocks; });
-    if (at == known.end()) {
-      on.schedule = with.schedule;
-      on.chunks = with.chunks;
-      known.push_back({with.blocks, parts_on_mesh(on, plain_zero, shards), {}});
-      at = known.end() - 1;
-      if (shards) set_prices(at->parts, on, prices);
-      at->steps.emplace(on, at->parts, mesh_->model, mesh_->workload, with.recomputed_eighths, capacity);
-    }
-    const FamilyStep& steps = *at->steps;
     ByKeeping& of = bounds.emplace_back();
     of.fill({~std::uint64_t{0}, 0});
-    if (const double passes = steps.passes_of(with); !any_chunks && passes >= too_much) {
+    const auto passes_take_too_long = [&](const FamilyStep& steps) {
+      const double passes = steps.passes_of(with);
+      if (!by_time || passes < too_much) return false;
       of.fill({0, static_cast<Picoseconds>(passes * rounding)});
+      return true;
+    };
+    auto at = std::find_if(known.begin(), known.end(), [&](const Kind& k) { return k.blocks == with.blocks; });
+    if (at == known.end()) {
+      if (whole_is_least(plan) && !known.empty() && known.front().blocks == ScheduleName::one_f_one_b &&
+          passes_take_too_long(*known.front().steps)) {
+        continue;
+      }
+      on.schedule = with.schedule;
+      on.chunks = with.chunks;
+      Kind kind{with.blocks, {}, {}, {}};
+      if (by_time && with.blocks != ScheduleName::one_f_one_b && !whole_is_least(plan)) {
+        // The blocks of a split pass need not be lowered where those of a whole one say enough.
+        const FamilyBound layers =
+            layers_of_kind(without_copies(on), plain_zero, {pipelines, with.blocks}, capacity, enough);
+        if (layers.peak > capacity || layers.step > enough) kind.left_out = layers;
+      }
+      if (!kind.left_out) {
+        kind.parts = parts_on_mesh(on, plain_zero, shards);
+        if (shards) set_prices(kind.parts, on, prices);
+      }
+      known.push_back(std::move(kind));
+      at = known.end() - 1;
+      at->steps.emplace(on, at->parts, mesh_->model, mesh_->workload, with.recomputed_eighths, capacity);
+    }
+    if (at->left_out) {
+      of.fill(*at->left_out);
       continue;
     }
+    const FamilyStep& steps = *at->steps;
+    if (passes_take_too_long(steps)) continue;
     const Picoseconds behind = after_pipes(at->parts, on, with);
     for (std::size_t k = 0; k < (with.shards ? keepings : 1); ++k) {
       const FamilyStep::Needs needs = steps.of(with, static_cast<Keeping>(k), behind, too_much);

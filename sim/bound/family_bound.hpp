@@ -102,6 +102,11 @@ class FamilyBounds {
                                 std::uint64_t capacity, Picoseconds enough, Relaxed);
   FamilyBound any_order_of_kind(const Plan&, std::uint32_t plain_zero, const Pipelines&, std::uint64_t capacity,
                                 Picoseconds enough);
+  /// As any_recompute_on_mesh, of pipelines that run the same blocks.
+  FamilyBound layers_of_kind(const Plan&, std::uint32_t plain_zero, const Pipelines&, std::uint64_t capacity,
+                             Picoseconds enough);
+  /// Whether no split backward pass takes less than a whole one.
+  [[nodiscard]] bool whole_is_least(const Plan&) const;
   /// The least of `bound(plan, pipelines)` over pipelines that run the same blocks.
   template <class Bound>
   FamilyBound least_of_kinds(const Plan&, const std::vector<FamilyPipeline>&, std::uint64_t capacity, Bound&& bound);
