@@ -456,6 +456,7 @@ class Expander {
   /// of those are too slow; else none, as soon as one is not.
   template <class Stands, class Bound>
   std::optional<Picoseconds> least_if_slow(std::size_t begin, std::size_t end, Stands&& stands, Bound&& bound) {
+    if (!worst_is_known()) return std::nullopt;
     std::optional<Picoseconds> least;
     for (std::size_t i = end; i-- > begin;) {
       if (!stands(i)) continue;
@@ -562,7 +563,8 @@ class Expander {
       ++out_.infeasible;
       return;
     }
-    const auto in_host = on_tiers(HostHeld::plan, [&](const Plan& plan) { return bounder_.step_time(plan); });
+    const auto in_host =
+        on_tiers(HostHeld::plan, [&](const Plan& plan) { return worst_is_known() ? bounder_.step_time(plan) : least; });
     if (!in_host) {
       ++out_.infeasible;
       return;
@@ -684,11 +686,11 @@ class Expander {
         step = std::max(step, in_host.value_or(step));
         return in_host.has_value();
       };
-      if (!raise([&](const Plan& plan) { return bounder_.more_offloaded(plan); })) {
+      if (!raise([&](const Plan& plan) { return worst_is_known() ? bounder_.more_offloaded(plan) : least; })) {
         out_.infeasible += part.count;
         return;
       }
-      if (!slow()) {
+      if (worst_is_known() && !slow()) {
         static_cast<void>(raise([&](const Plan& plan) { return bounder_.closer_more_offloaded(plan); }));
       }
     }

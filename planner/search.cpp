@@ -58,6 +58,8 @@ constexpr std::size_t ahead_of_turn = 4;
 /// other.
 constexpr std::size_t family_batch = 32;
 constexpr std::size_t last_family_batch = 128;
+/// On the way down to the first plans one more after so many looks: where no plan fits all families are looked into so.
+constexpr std::size_t looks_down = 64;
 
 std::uint64_t bytes_below(Bytes memory) { return static_cast<std::uint64_t>(std::min(memory.base(), 9e18)); }
 
@@ -269,15 +271,16 @@ class Search {
     std::vector<std::size_t> order;  // of looking into those: the longest work first
     std::vector<Expansion> parts;
     std::vector<Estimated> batch;
-    while (!stopped_ && !(until_enough && best_.size() == options_.top)) {
+    for (std::size_t looks = 0; !stopped_ && !(until_enough && best_.size() == options_.top); ++looks) {
       const Rating limit = worst();
       const bool enough = seed_ || best_.size() == options_.top;
       inner.clear();
       plans.clear();
       // Straight down to the first plans, then the least bound first.
-      const std::size_t families = enough || !options_.prune              ? side_by_side
-                                   : frontier_.candidates() >= batch_size ? 0
-                                                                          : 1;
+      const std::size_t families = enough || !options_.prune ? side_by_side
+                                   : frontier_.candidates() >= batch_size
+                                       ? 0
+                                       : std::min(family_batch, 1 + looks / looks_down);
       while (inner.size() < families) {
         const Family* f = enough ? frontier_.least() : frontier_.deepest();
         if (f == nullptr || limit < f->bound) break;

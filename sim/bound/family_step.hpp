@@ -40,7 +40,8 @@ struct FamilyParts {
   Picoseconds less_again = 0;  ///< likewise, where it may be recomputed
 };
 
-/// What all plans with the same parts need at least (docs/formulas.md, "Bound on the steps of a family"), pipeline by pipeline.
+/// What all plans with the same parts need at least (docs/formulas.md, "Bound on the steps of a family"), pipeline by
+/// pipeline.
 class FamilyStep {
  public:
   /// `eighths`: FamilyPipeline::recomputed_eighths.  The parts outlive it.

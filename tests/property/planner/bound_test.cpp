@@ -251,7 +251,7 @@ Bytes chunk_of(const Space& space, const Plan& plan) {
 
 TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]") {
   int met = 0, copying = 0, beside = 0, sharded = 0, offloading = 0, chunks_sharded = 0, counted = 0, in_chunks = 0,
-      splits_sharded = 0;
+      splits_sharded = 0, left_early = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {
     auto any = [&, counter = std::uint64_t{0}](std::uint64_t n) mutable {
       return random_bits(seed, stream_of("deep"), counter++) % n;
@@ -378,6 +378,18 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
         REQUIRE(kept.step <= estimated);
         REQUIRE(kept.peak >= alone.peak);
         REQUIRE(kept.peak <= peak);
+        // With less looked at, as close where it is not too slow.
+        for (const Picoseconds enough : {Picoseconds{0}, kept.step / 2, kept.step, estimated}) {
+          const FamilyBound early =
+              families.each_keeping(own, plain_zero, pipelines, prices, capacity, enough).front()[keeping];
+          REQUIRE(early.step <= kept.step);
+          REQUIRE((early.step == kept.step || early.step > enough));
+          const FamilyBound order = families.any_order(plain, plain_zero, pipelines, capacity, enough);
+          REQUIRE(order.step <= wherever.step);
+          REQUIRE((order.step == wherever.step || order.step > enough));
+          REQUIRE(families.any_block(simplest, plain_zero, pipelines, capacity, enough).step <= whatever.step);
+          left_early += early.step < kept.step ? 1 : 0;
+        }
         Plan start = plan;
         if (has_open_counts(start)) std::fill(start.recompute_layers->begin(), start.recompute_layers->end(), 0U);
         if (plan.parameter_chunk > Bytes()) start.parameter_chunk.reset();
@@ -424,6 +436,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
   CHECK(chunks_sharded > 50);
   CHECK(in_chunks >= 30);
   CHECK(splits_sharded > 50);
+  CHECK(left_early > 500);
   CHECK(counted > 100);
   CHECK(offloading > 100);
 }
