@@ -528,6 +528,7 @@ class Expander {
   KeepingBounds bounds_of_keepings(const MicrobatchSpace& m, const FamilyBounds::ByKeeping& anywhere) {
     if (!shape_.offloads_states) return {anywhere, anywhere};
     choose(plan_, shape_.states.front());
+    if (shape_.chunks_parameters()) plan_.parameter_chunk.reset();
     return {bounds_of_keepings({&pipelines_with(m, block())[family_.schedule], 1}).front(), anywhere};
   }
 

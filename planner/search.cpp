@@ -9,10 +9,8 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <queue>
 #include <utility>
 
@@ -169,12 +167,11 @@ class Frontier {
   std::map<std::uint64_t, Candidates> candidates_;  ///< by kind
 };
 
-/// Calls task(i) for each i of `order` on the threads of the arena: each begins in a part of its own, since neighbours
-/// ask for the same blocks, and who has done with it takes over a part of another's.
+/// Calls task(i) for each i below n on the threads of the arena: each begins in a part of its own, since neighbours ask
+/// for the same blocks, and who has done with it takes over a part of another's.
 template <class Task>
-void take_in_turn(const std::vector<std::size_t>& order, Task&& task) {
-  tbb::parallel_for(
-      std::size_t{0}, order.size(), [&](std::size_t i) { task(order[i]); }, tbb::simple_partitioner());
+void for_each_below(std::size_t n, Task&& task) {
+  tbb::parallel_for(std::size_t{0}, n, std::forward<Task>(task), tbb::simple_partitioner());
 }
 
 class Search {
@@ -192,7 +189,7 @@ class Search {
         meter_(options),
         bounder_(model, workload, cluster, calibration),
         bounders_([this] { return bounder_.beside(); }),
-        orders_(space) {}
+        meshes_(space) {}
   /// What threads know of a large space takes a while to give up, so they do that side by side.
   ~Search() {
     tbb::parallel_for_each(bounders_, [](Bounder& of) { const Bounder gone = std::move(of); });
@@ -268,7 +265,6 @@ class Search {
   /// until the least bound left exceeds the worst of the best, or enough plans are known.
   void look_around(std::size_t side_by_side, bool until_enough) {
     std::vector<Family> inner, plans;
-    std::vector<std::size_t> order;  // of looking into those: the longest work first
     std::vector<Expansion> parts;
     std::vector<Estimated> batch;
     for (std::size_t looks = 0; !stopped_ && !(until_enough && best_.size() == options_.top); ++looks) {
@@ -305,16 +301,9 @@ class Search {
       }
       parts.assign(inner.size(), {});
       batch.assign(plans.size(), {});
-      order.resize(inner.size() + plans.size());
-      std::iota(order.begin(), order.end(), std::size_t{0});
-      const auto length = [&](std::size_t i) {  // lesser is longer
-        if (i >= inner.size()) return 1;
-        return inner[i].level == Family::Level::shape ? 0 : inner[i].level == Family::Level::blocks ? 2 : 3;
-      };
-      std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return length(a) < length(b); });
-      take_in_turn(order, [&](std::size_t i) {
+      for_each_below(inner.size() + plans.size(), [&](std::size_t i) {
         if (i < inner.size()) {
-          parts[i] = expand(inner[i], space_, room_, options_.objective, limit, bounders_.local(), orders_);
+          parts[i] = expand(inner[i], space_, room_, options_.objective, limit, bounders_.local(), meshes_);
         } else {
           batch[i - inner.size()] = estimate_one(plans[i - inner.size()], limit);
         }
@@ -522,7 +511,7 @@ class Search {
   ProgressMeter meter_;
   Bounder bounder_;
   tbb::enumerable_thread_specific<Bounder> bounders_;
-  ShapeMeshes orders_;
+  ShapeMeshes meshes_;
   Frontier frontier_;
   std::vector<LeftOut> left_;
   std::uint64_t infeasible_ = 0, same_ = 0;

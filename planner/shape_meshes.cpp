@@ -1,6 +1,7 @@
 #include "planner/shape_meshes.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace orrery {
 
@@ -16,12 +17,14 @@ const std::vector<std::size_t>& ShapeMeshes::alike(std::size_t shape, const Plan
   std::call_once(of.laid, [&] {
     Plan on = plan;
     std::vector<BlockLayout> layouts;
+    std::vector<std::size_t> alike;
     for (const Mesh& mesh : meshes) {
       on.mesh = mesh;
       layouts.push_back(bounder.block_layout(on));
       const auto first = std::find(layouts.begin(), layouts.end(), layouts.back());
-      of.alike.push_back(static_cast<std::size_t>(first - layouts.begin()));
+      alike.push_back(static_cast<std::size_t>(first - layouts.begin()));
     }
+    of.alike = std::move(alike);
   });
   return of.alike;
 }
@@ -31,10 +34,12 @@ const std::vector<ShardPrices>& ShapeMeshes::shard_prices(std::size_t shape, con
   Shape& of = of_[shape];
   std::call_once(of.priced, [&] {
     Plan on = plan;
+    std::vector<ShardPrices> prices;
     for (const Mesh& mesh : meshes) {
       on.mesh = mesh;
-      of.prices.push_back(bounder.shard_prices(on));
+      prices.push_back(bounder.shard_prices(on));
     }
+    of.prices = std::move(prices);
   });
   return of.prices;
 }

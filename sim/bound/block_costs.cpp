@@ -10,7 +10,6 @@
 namespace orrery {
 namespace {
 
-/// A schedule of the kind that decides blocks: whole or split backward, last stage on the last or the first rank.
 /// By axis its place among block_axes; the number of those where it cuts no block.
 constexpr auto place_of = [] {
   std::array<std::size_t, axis_count> places{};

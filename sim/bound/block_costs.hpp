@@ -36,7 +36,8 @@ struct BlockKey {
 struct BlockKeyHash {
   std::size_t operator()(const BlockKey&) const;
 };
-/// The schedule that stands for all those with the same blocks.
+/// The schedule that stands for all those with the same blocks: whole or split backward, last stage on the last or the
+/// first rank.
 [[nodiscard]] ScheduleName block_schedule(const Plan&);
 [[nodiscard]] BlockKey block_key(const Plan&, const ModelSpec&, LayerCase = LayerCase::plain);
 

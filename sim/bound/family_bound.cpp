@@ -312,7 +312,8 @@ const FamilyParts& FamilyBounds::parts_on_mesh(const Plan& plan, std::uint32_t p
   // Of each shape first all schedules are looked at on each layout, then each schedule.
   std::array<std::uint32_t, axis_count> sizes{};
   for (const MeshAxis& axis : plan.mesh.axes) sizes[index(axis.axis)] = axis.size;
-  if (plan.collective_algorithm || last_sizes_ != sizes || last_bucket_ != plan.gradient_bucket) {
+  if (plan.collective_algorithm || !plan.placement.empty() || last_sizes_ != sizes ||
+      last_bucket_ != plan.gradient_bucket) {
     on_mesh_.clear();
     last_sizes_ = sizes;
     last_bucket_ = plan.gradient_bucket;
@@ -466,6 +467,7 @@ std::vector<FamilyBounds::ByKeeping> FamilyBounds::each_keeping(const Plan& plan
   std::vector<ByKeeping> bounds;
   bounds.reserve(pipelines.size());
   Plan on = plan;
+  // Above `enough` even when it is rounded down.
   const double too_much =
       enough < any_step ? static_cast<double>(enough) * (1.0 + 1e-9) : std::numeric_limits<double>::infinity();
   // Few schedules differ in their blocks.
@@ -476,49 +478,54 @@ std::vector<FamilyBounds::ByKeeping> FamilyBounds::each_keeping(const Plan& plan
     std::optional<FamilyBound> left_out;
   };
   std::deque<Kind> known;
-  const bool shards = any_shards(pipelines);
-  const bool by_time = enough < any_step && plan.parameter_chunk == Bytes();
+  const bool shards = any_shards(pipelines), any_chunks = plan.parameter_chunk != Bytes();
   for (const FamilyPipeline& with : pipelines) {
     ByKeeping& of = bounds.emplace_back();
     of.fill({~std::uint64_t{0}, 0});
-    const auto passes_take_too_long = [&](const FamilyStep& steps) {
-      const double passes = steps.passes_of(with);
-      if (!by_time || passes < too_much) return false;
-      of.fill({0, static_cast<Picoseconds>(passes * rounding)});
-      return true;
+    const auto leave_out = [&](const FamilyBound& bound) {
+      std::fill(of.begin(), of.begin() + (with.shards ? keepings : 1), bound);
     };
     auto at = std::find_if(known.begin(), known.end(), [&](const Kind& k) { return k.blocks == with.blocks; });
     if (at == known.end()) {
-      if (whole_is_least(plan) && !known.empty() && known.front().blocks == ScheduleName::one_f_one_b &&
-          passes_take_too_long(*known.front().steps)) {
-        continue;
+      const bool splits = with.blocks != ScheduleName::one_f_one_b;  // these go without chunks of parameters
+      if (splits && whole_is_least(plan) && !known.empty() && known.front().steps) {
+        // The blocks of a split pass need not be lowered where those of a whole one say enough.
+        if (const double passes = known.front().steps->passes_of(with); passes >= too_much) {
+          leave_out({0, static_cast<Picoseconds>(passes * rounding)});
+          continue;
+        }
       }
       on.schedule = with.schedule;
       on.chunks = with.chunks;
-      Kind kind{with.blocks, {}, {}, {}};
-      if (by_time && with.blocks != ScheduleName::one_f_one_b && !whole_is_least(plan)) {
-        // The blocks of a split pass need not be lowered where those of a whole one say enough.
+      known.push_back({with.blocks, {}, {}, {}});
+      at = known.end() - 1;
+      if (splits && enough < any_step && !whole_is_least(plan)) {
         const FamilyBound layers =
             layers_of_kind(without_copies(on), plain_zero, {pipelines, with.blocks}, capacity, enough);
-        if (layers.peak > capacity || layers.step > enough) kind.left_out = layers;
+        if (layers.peak > capacity || layers.step > enough) at->left_out = layers;
       }
-      if (!kind.left_out) {
-        kind.parts = parts_on_mesh(on, plain_zero, shards);
-        if (shards) set_prices(kind.parts, on, prices);
+      if (!at->left_out) {
+        at->parts = parts_on_mesh(on, plain_zero, shards);
+        if (shards) set_prices(at->parts, on, prices);
+        at->steps.emplace(on, at->parts, mesh_->model, mesh_->workload, with.recomputed_eighths, capacity);
       }
-      known.push_back(std::move(kind));
-      at = known.end() - 1;
-      at->steps.emplace(on, at->parts, mesh_->model, mesh_->workload, with.recomputed_eighths, capacity);
     }
     if (at->left_out) {
-      of.fill(*at->left_out);
+      leave_out(*at->left_out);
       continue;
     }
     const FamilyStep& steps = *at->steps;
-    if (passes_take_too_long(steps)) continue;
+    const double passes = steps.passes_of(with);
     const Picoseconds behind = after_pipes(at->parts, on, with);
     for (std::size_t k = 0; k < (with.shards ? keepings : 1); ++k) {
-      const FamilyStep::Needs needs = steps.of(with, static_cast<Keeping>(k), behind, too_much);
+      const auto keeping = static_cast<Keeping>(k);
+      if (keeping == Keeping::zero_3_chunks) {
+        if (!any_chunks) continue;
+      } else if (passes >= too_much) {
+        of[k] = {0, static_cast<Picoseconds>(passes * rounding)};
+        continue;
+      }
+      const FamilyStep::Needs needs = steps.of(with, keeping, behind, too_much);
       of[k].peak = static_cast<std::uint64_t>(needs.peak);
       if (needs.peak > static_cast<double>(capacity)) continue;
       of[k].step = static_cast<Picoseconds>(std::max(0.0, needs.step) * rounding);

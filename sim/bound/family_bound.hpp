@@ -71,7 +71,7 @@ class FamilyBounds {
   void add_chunks(FamilyParts&, const Plan&);
   void add_recomputed(FamilyParts&, const Plan&, const PerBlock<Picoseconds>& span, Picoseconds between);
   FamilyParts parts_of(const Plan&, std::uint32_t plain_zero, bool shards);
-  /// On the plan's mesh; remembered for meshes with axes of these sizes that lay blocks alike.
+  /// On the plan's mesh; remembered for meshes with axes of these sizes that lay blocks alike, ranks in order.
   const FamilyParts& parts_on_mesh(const Plan&, std::uint32_t plain_zero, bool shards);
   FamilyParts new_parts_on_mesh(const Plan&, std::uint32_t plain_zero, bool shards);
   /// What they depend on besides the sizes of axes and the bucket.

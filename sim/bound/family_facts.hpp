@@ -76,8 +76,6 @@ class FamilyFacts {
   /// For another thread.
   [[nodiscard]] FamilyFacts beside(MeshCosts&) const;
 
-  [[nodiscard]] MeshCosts& mesh() { return *mesh_; }
-  [[nodiscard]] const MeshCosts& mesh() const { return *mesh_; }
   /// Makes the mesh that of the plan.
   void enter(const Plan&);
   void weigh(std::vector<FamilyPipeline>&, const Plan&);

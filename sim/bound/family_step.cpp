@@ -78,8 +78,10 @@ double FamilyStep::later_of(Keeping keeping) const {
 double FamilyStep::shared_of(double less) const { return m_ * (all_layers_ - layers_of_model_ * less + ends_) / p_; }
 
 double FamilyStep::average(Keeping keeping) const {
+  // A rank has no more stages than layers, or one of each of two pipes.
   return shared_of(less_of(keeping)) -
-         most_ * (static_cast<double>(std::max(parts_.between, parts_.between_again)) + later_of(keeping));
+         std::max(2.0, most_) *
+             (static_cast<double>(std::max(parts_.between, parts_.between_again)) + later_of(keeping));
 }
 
 double FamilyStep::on_compute(const FamilyPipeline& with, Keeping keeping) const {
@@ -130,8 +132,9 @@ FamilyStep::Needs FamilyStep::of(const FamilyPipeline& with, Keeping keeping, Pi
                         begun * static_cast<double>(parts.busy_forward) +
                         static_cast<double>(span.embedding_forward + span.head_forward);
     // Then it comes down again; of a stage's first pass a part may run before its message arrives.
-    const double back = std::max(
-        0.0, with.above * static_cast<double>(span.layer_backward) - (p_ - 1) * static_cast<double>(parts.between));
+    const double backward = std::max(0.0, static_cast<double>(span.layer_backward) - less);
+    const double back =
+        std::max(0.0, with.above * backward - (p_ - 1) * (static_cast<double>(parts.between) + later_of(keeping)));
     lane = std::max(std::max(before, turn) + m_ * with.reduced * static_cast<double>(parts.reduce),
                     turn + back + m_ * with.reduced_any * static_cast<double>(parts.reduce));
   }

@@ -122,7 +122,8 @@ class MeshCosts {
   struct KeyHash {
     std::size_t operator()(const Key&) const;
   };
-  /// ZeRO stage, sequence parallelism and placement of stages; bytes of a chunk of parameters.
+  /// ZeRO stage, sequence parallelism, placement of stages and whether backward is split; bytes of a chunk of
+  /// parameters.
   using StatesKey = std::pair<std::uint32_t, std::uint64_t>;
   struct OnMesh {
     std::optional<CostModel> costs;  ///< made when it is asked for: times of blocks may all be known

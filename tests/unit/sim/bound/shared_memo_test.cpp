@@ -1,6 +1,8 @@
 #include "sim/bound/shared_memo.hpp"
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
