@@ -28,6 +28,7 @@ struct ModuleState {
   Picoseconds clear_copy = 0;      ///< ZeRO-2 and 3, once a microbatch; where the backward pass is split: by its first
   Picoseconds clear_products = 0;  ///< part, and by that of weight gradients
   Picoseconds gather_weights = 0;  ///< ZeRO-3, before use
+  Picoseconds gather_some = 0;     ///< the least of its collectives: experts come beside what computes before them
   Picoseconds norm = 0;            ///< 0 without a factor
   Picoseconds update = 0;
 };
@@ -61,7 +62,7 @@ using StateCollectives = std::vector<const StateCollective*>;
 class LoweredStates {
  public:
   struct OfModule {
-    ModuleState state;  ///< without gather_weights
+    ModuleState state;  ///< without gather_weights and gather_some
     StateCollectives gather;
   };
   struct OfHost {

@@ -14,7 +14,7 @@ namespace {
 struct CommonLayer {
   Picoseconds idle_forward = 0, idle_backward = 0, idle_weight = 0;
   Picoseconds lead_backward = 0;  ///< what of it may run before any of its computation
-  Picoseconds gather = 0, clear = 0, clear_products = 0;
+  Picoseconds gather = 0, gather_some = 0, clear = 0, clear_products = 0;
   bool forward_reads = true, backward_reads = true;
 };
 
@@ -33,6 +33,7 @@ CommonLayer common_layer(const StageShare& share, const LayerCosts& costs, const
         std::max(common.lead_backward, span.layer_backward - costs.times[c]->behind.compute_backward);
     common.idle_weight = std::max(common.idle_weight, span.layer_weight - busy.layer_weight);
     common.gather = first ? layer.gather_weights : std::min(common.gather, layer.gather_weights);
+    common.gather_some = first ? layer.gather_some : std::min(common.gather_some, layer.gather_some);
     common.clear = first ? layer.clear_copy : std::min(common.clear, layer.clear_copy);
     common.clear_products = first ? layer.clear_products : std::min(common.clear_products, layer.clear_products);
     common.forward_reads = common.forward_reads && begins.layer_forward.reads_weights;
@@ -84,12 +85,13 @@ void add_sharding(const Plan& plan, const StageMap& map, MeshCosts& mesh, StateC
   // What stands in front of a block delays its compute at most: collectives of the block may run beside it.
   const PerBlock<BlockCosts::Beginning>& begins = of.beginning();
   const PerBlock<Picoseconds>& busy = of.busy();
-  const auto delay = [](Picoseconds in_front, Picoseconds idle) { return std::max<Picoseconds>(0, in_front - idle); };
+  const auto delay = [](Picoseconds what, Picoseconds idle) { return std::max<Picoseconds>(0, what - idle); };
   const Picoseconds idle_forward = common.idle_forward;
   const Picoseconds idle_backward = common.idle_backward;
   const Picoseconds idle_embedding = span.embedding_backward - busy.embedding_backward;
-  const Picoseconds before_forward = common.forward_reads ? delay(layer, idle_forward) : 0;
-  const Picoseconds gather_backward = common.backward_reads ? layer : 0;
+  const Picoseconds in_front = gathers ? common.gather_some : 0;
+  const Picoseconds before_forward = common.forward_reads ? delay(in_front, idle_forward) : 0;
+  const Picoseconds gather_backward = common.backward_reads ? in_front : 0;
   // Without overlap what a block begins with waits for the reductions before it: a layer's clears its gradients.
   const bool waits = !*plan.overlap_gradients;
   const bool into_embedding = buckets.back().layers == 0 && !begins.embedding_backward.computes;

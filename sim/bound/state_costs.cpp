@@ -12,6 +12,10 @@ StateCosts::StateCosts(std::shared_ptr<LoweredStates> lowered, const CostModel& 
   const auto state = [&](const LoweredStates::OfModule& of) {
     ModuleState s = of.state;
     s.gather_weights = sum(of.gather, costs);
+    for (const StateCollective* c : of.gather) {
+      const Picoseconds one = price(*c, costs);
+      s.gather_some = c == of.gather.front() ? one : std::min(s.gather_some, one);
+    }
     return s;
   };
   embedding_ = state(lowered_->embedding);

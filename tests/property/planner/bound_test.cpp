@@ -10,6 +10,7 @@
 #include "core/program/lower/lower.hpp"
 #include "planner/space.hpp"
 #include "sim/estimate/estimate.hpp"
+#include "tests/oracle/planner/search_case.hpp"
 #include "tests/support/random_plan.hpp"
 #include "tests/support/software.hpp"
 #include "tests/support/tiny_model.hpp"
@@ -252,15 +253,27 @@ Bytes chunk_of(const Space& space, const Plan& plan) {
 TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]") {
   int met = 0, copying = 0, beside = 0, sharded = 0, offloading = 0, chunks_sharded = 0, counted = 0, in_chunks = 0,
       splits_sharded = 0, left_early = 0;
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+  // Mixtures of experts from 1000 on, among them some of which bounds of waiting for gathers were too high.
+  std::vector<std::uint64_t> seeds = {1000, 1001, 1002, 1221, 1270, 1302};
+  for (std::uint64_t seed = 0; seed < 40; ++seed) seeds.push_back(seed);
+  for (const std::uint64_t seed : seeds) {
+    const bool mixture = seed >= 1000;
     auto any = [&, counter = std::uint64_t{0}](std::uint64_t n) mutable {
       return random_bits(seed, stream_of("deep"), counter++) % n;
     };
     test::Size size{.layers = 8 + any(33), .hidden = 64};
     size.vocabulary = 100 + any(5000);
     size.tied = any(2) == 0;
-    const ModelSpec m = test::tiny_gpt(size);
+    ModelSpec m = mixture ? test::mixture(any(2) == 0) : test::tiny_gpt(size);
     Workload w;
+    if (mixture) {
+      m.layers = 4 + any(20);
+      m.tied_embeddings = any(2) == 0;
+      m.vocabulary = 100 + any(5000);
+      m.mixture->first_dense = static_cast<std::uint32_t>(any(3));
+      if (any(4) == 0) m.mixture->every = 2;
+      w = test::routed(any(2) == 0 ? Routing::Kind::skewed : Routing::Kind::balanced);
+    }
     w.global_batch = std::uint64_t{16} << any(4);
     w.sequence_length = 32;
     if (any(2) == 0) w.clip_norm = 1.0;
@@ -283,6 +296,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
         plan.reshard_after_forward = true;
         plan.parameter_chunk = chunk;
         plan.offload_parameters = 0;
+        if (mixes_kinds(m)) plan.prefetch = 0;
         REQUIRE(number_of(space, plan) < space.count);
       }
       if (has_open_counts(plan)) {
@@ -300,7 +314,7 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
       const std::vector<std::uint64_t> peaks = bounder.stage_peaks(plan);
       for (std::size_t s = 0; s < peaks.size(); ++s) {
         const std::uint64_t peak = program_peak(program, program.classes[s]);
-        REQUIRE((memory_is_exact(plan) ? peaks[s] == peak : peaks[s] <= peak));
+        REQUIRE((memory_is_exact(plan, w) ? peaks[s] == peak : peaks[s] <= peak));
       }
       // Families that hold the plan need no more, and where it just fits too.
       const Picoseconds exact = bounder.step_time(plan);
@@ -349,7 +363,9 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
         const FamilyBound layers = families.any_recompute_on_mesh(plain, plain_zero, pipelines, capacity, 0);
         REQUIRE(layers.step <= estimated);
         REQUIRE(layers.peak <= here.peak);
-        REQUIRE(whatever.step <= wherever.step);
+        // Of layers of two kinds those that begin the earliest, and those that take the least, are not the same.
+        REQUIRE((mixture || whatever.step <= wherever.step));
+        REQUIRE(whatever.step <= estimated);
         REQUIRE(whatever.peak <= wherever.peak);
         REQUIRE(wherever.step <= estimated);
         REQUIRE(here.step <= estimated);
@@ -382,7 +398,8 @@ TEST_CASE("memory and bound hold for deep pipelines too", "[property][planner]")
         for (const Picoseconds enough : {Picoseconds{0}, kept.step / 2, kept.step, estimated}) {
           const FamilyBound early =
               families.each_keeping(own, plain_zero, pipelines, prices, capacity, enough).front()[keeping];
-          REQUIRE(early.step <= kept.step);
+          REQUIRE((mixture || early.step <= kept.step));
+          REQUIRE(early.step <= estimated);
           REQUIRE((early.step == kept.step || early.step > enough));
           const FamilyBound order = families.any_order(plain, plain_zero, pipelines, capacity, enough);
           REQUIRE(order.step <= wherever.step);
