@@ -488,7 +488,8 @@ std::vector<FamilyBounds::ByKeeping> FamilyBounds::each_keeping(const Plan& plan
     auto at = std::find_if(known.begin(), known.end(), [&](const Kind& k) { return k.blocks == with.blocks; });
     if (at == known.end()) {
       const bool splits = with.blocks != ScheduleName::one_f_one_b;  // these go without chunks of parameters
-      if (splits && whole_is_least(plan) && !known.empty() && known.front().steps) {
+      const bool whole_is_known = !known.empty() && known.front().blocks == ScheduleName::one_f_one_b;
+      if (splits && whole_is_known && whole_is_least(plan)) {
         // The blocks of a split pass need not be lowered where those of a whole one say enough.
         if (const double passes = known.front().steps->passes_of(with); passes >= too_much) {
           leave_out({0, static_cast<Picoseconds>(passes * rounding)});
