@@ -70,10 +70,9 @@ struct ShapeSpace {
   std::vector<BlockChoice> blocks;
   /// ZeRO 0 and 1 first, then others, then those with chunks of parameters; of each those on the device first.
   std::vector<StateChoice> states;
-  std::size_t plain_states =
-      0;  ///< so many of them; split backward passes and two directions go with these alone, and chunks, unless:
-  bool chunks_shard = false;  ///< several chunks of a loop go with all
-  bool splits_shard = false;  ///< split backward passes and two directions go with all
+  std::size_t plain_states = 0;  ///< so many of them; with others, where limits do not leave them out, go:
+  bool chunks_shard = false;     ///< several chunks of a loop
+  bool splits_shard = false;     ///< split backward passes and two directions
   std::size_t states_without_chunks = 0;
   std::size_t plain_on_device = 0;  ///< so many with ZeRO 0 and 1 and nothing offloaded, at most 32
   bool offloads_states = false;     ///< some of them do
@@ -137,7 +136,7 @@ struct SpaceLimits {
 ///  * order of axes, of which those that lay every communication group alike on the cluster's levels are listed once;
 ///  * schedule, and chunks per rank up to layers / pipeline (1F1B alone without pipeline);
 ///  * stages: `uneven_stages` below;
-///  * states: ZeRO 0 to 3 (2 and 3 with a whole backward pass and one direction, and not with prediction modules),
+///  * states: ZeRO 0 to 3 (2 and 3 not with prediction modules),
 ///    ZeRO-3 with and without reshard and prefetch (not ahead where some layers are dense and others mixtures) and,
 ///    where it gathers again and gradients are of the weights' type, with a chunk of parameters for each layer; overlap
 ///    of gradient reduction off, on where replicas have something to reduce;

@@ -1,6 +1,7 @@
 #include "sim/bound/family_facts.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "core/plan/schedule_rules.hpp"
 
