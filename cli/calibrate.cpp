@@ -77,6 +77,7 @@ class CalibrateVerb final : public Verb {
     c.option("--groups", groups_,
              "--backend cuda: collectives measured by run --measure-groups; the links' constants are fitted to them");
     c.option("--disk", disk_, "measure the disk of this folder, too; of clusters that have one");
+    c.flag("--force", force_, "write where the other verbs find it even what was measured on busy cores");
     c.option("--log", log_, "write how far the measurement is: a line of JSON for every hundredth");
     declare_output(c, flags_, "write the calibration here; default: where the other verbs find it");
     c.examples(
@@ -132,16 +133,18 @@ class CalibrateVerb final : public Verb {
     ticker.reset();
     const Calibration& measured = made.calibration;
     const std::optional<std::string> busy = core_shortage(made.cores);
+    // Every later prediction for this machine would be as wrong.
+    const bool kept = flags_.output || !busy || force_;
     if (flags_.output) {
       write_output(flags_, calibration_text(measured));
-    } else {
+    } else if (kept) {
       write_file(file, calibration_text(measured));
     }
     if (prints_output(flags_)) {
       // It has been printed.
     } else if (flags_.json) {
       nlohmann::ordered_json json;
-      json["file"] = file.string();
+      json["file"] = kept ? nlohmann::ordered_json(file.string()) : nlohmann::ordered_json(nullptr);
       json["machine"] = measured.machine;
       json["cores"] = usable_cores();
       json["spread"] = measured.spread;
@@ -165,12 +168,14 @@ class CalibrateVerb final : public Verb {
       if (measured.messages)
         out += fmt::format("  a message between ranks takes {} to start\n", short_text(measured.messages->latency));
       out += disk_text(measured);
-      out += fmt::format("  {} kernel tables, spread of measurements {}\n  written to {}\n", measured.kernels.size(),
-                         percent(measured.spread), file.string());
+      out += fmt::format("  {} kernel tables, spread of measurements {}\n", measured.kernels.size(),
+                         percent(measured.spread));
       if (busy) out += fmt::format("  Not to be relied on: {}.\n", *busy);
+      out += kept ? fmt::format("  written to {}\n", file.string())
+                  : std::string("  Nothing was written: measure again on an idle machine, or give --force or -o FILE.\n");
       print(out);
     }
-    return status_fine;
+    return kept ? status_fine : status_no;
   }
 
  private:
@@ -252,6 +257,7 @@ class CalibrateVerb final : public Verb {
   std::optional<std::string> from_, collectives_, groups_, disk_, log_;
   std::string backend_ = "threads";
   std::optional<std::uint32_t> gpu_;
+  bool force_ = false;
 };
 
 }  // namespace

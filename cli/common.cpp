@@ -2,17 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "cli/file_kind.hpp"
 #include "cli/table.hpp"
 #include "core/base/nearest.hpp"
+#include "core/base/toml_writer.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/program/lower/lower.hpp"
@@ -50,6 +54,7 @@ void declare_machine(Command& c, CommonFlags& flags) {
   c.option(
       "--software", flags.software,
       "training program whose costs are priced in: none, " + program_names() + "; auto: the usual one on the device");
+  c.option("--price", flags.price, "per GPU-hour, in place of the cluster's: \"2.50\", in USD, or \"2.20 EUR\"");
   c.choice("--lanes", flags.lanes, {"auto", "serial", "concurrent"},
            "whether a rank's lanes run one at a time or side by side; auto: as the device's file says");
 }
@@ -117,6 +122,24 @@ CalibrationChoice calibration_of(const CommonFlags& flags, const Library& librar
 
 void adapt_to_this_machine(ClusterSpec& cluster) { adapt_to_cores(cluster, std::thread::hardware_concurrency()); }
 
+void set_price(ClusterSpec& cluster, const CommonFlags& flags) {
+  if (!flags.price) return;
+  const std::string& text = *flags.price;
+  double value = 0.0;
+  const char* const last = text.data() + text.size();
+  const auto [end, failure] = std::from_chars(text.data(), last, value);
+  std::string_view currency(end, static_cast<std::size_t>(last - end));
+  if (currency.starts_with(' ')) currency.remove_prefix(1);
+  const bool letters = std::all_of(currency.begin(), currency.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+  if (failure != std::errc{} || !(value >= 0.0 && value <= 1e9) || !letters || (!currency.empty() && currency.size() != 3)) {
+    refuse("cli.price", fmt::format("--price: \"{}\" is no price", printable(text)),
+           {"A number from 0 to 1e9 is wanted, and its currency if that is not USD: 2.50, or \"2.20 EUR\"."});
+  }
+  cluster.price_per_gpu_hour = value;
+  cluster.price_currency = currency.empty() ? "USD" : std::string(currency);
+  cluster.price_source = "as --price says";
+}
+
 std::filesystem::path plan_path(const std::string& reference, const Library& library) {
   std::error_code failure;
   if (is_path(reference) || std::filesystem::exists(reference, failure)) {
@@ -164,6 +187,7 @@ UnresolvedPlan read_unresolved(const std::string& reference, const CommonFlags& 
     run->cluster_reference = *cluster;
   }
   adapt_to_this_machine(*run->cluster);
+  set_price(*run->cluster, flags);
   if (flags.lanes != "auto") run->cluster->device.concurrent_lanes = flags.lanes == "concurrent";
   static_cast<void>(check_sizes(run->model, run->workload, d));  // the mistakes are in d
   check(run->plan, run->model, run->workload, &*run->cluster, d);
@@ -192,6 +216,41 @@ CostModel cost_model(const LoadedPlan& loaded) {
                    plan.collective_algorithm);
 }
 
+namespace {
+
+/// Key by key, as files have them: "workload.clip_norm: 1 | not set".
+std::vector<std::string> unlike_workloads(const Workload& a, const Workload& b) {
+  const auto keys = [](const Workload& w) {
+    TomlWriter out;
+    write_workload(out, w, "workload");
+    std::vector<std::pair<std::string, std::string>> list;
+    std::string table;
+    std::istringstream lines(out.str());
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with('[')) table = line.substr(1, line.size() - 2);
+      const std::size_t sign = line.find(" = ");
+      if (sign != std::string::npos) list.emplace_back(table + "." + line.substr(0, sign), line.substr(sign + 3));
+    }
+    return list;
+  };
+  const auto left = keys(a), right = keys(b);
+  const auto value = [](const auto& list, const std::string& key) {
+    const auto at = std::find_if(list.begin(), list.end(), [&](const auto& k) { return k.first == key; });
+    return at == list.end() ? std::string("not set") : at->second;
+  };
+  std::vector<std::string> out;
+  for (const auto* list : {&left, &right}) {
+    for (const auto& [key, ignored] : *list) {
+      if (list == &right && value(left, key) != "not set") continue;
+      const std::string x = value(left, key), y = value(right, key);
+      if (x != y) out.push_back(fmt::format("{}: {} | {}", key, x, y));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<std::string> unlike_subjects(const PlannedRun& a, const PlannedRun& b) {
   std::vector<std::string> out;
   const auto differ = [&](std::string_view what, const std::string& left, const std::string& right) {
@@ -200,6 +259,7 @@ std::vector<std::string> unlike_subjects(const PlannedRun& a, const PlannedRun& 
   };
   const auto sourceless = [](auto spec) {
     spec.source.clear();
+    if constexpr (requires { spec.price_source; }) spec.price_source.clear();
     spec.origin = {};
     return spec;
   };
@@ -215,13 +275,11 @@ std::vector<std::string> unlike_subjects(const PlannedRun& a, const PlannedRun& 
     return is_mixed(c) ? fmt::format("{} of {}", c.name, devices_text(c))
                        : fmt::format("{} of {} {}", c.name, c.devices(), c.device.name);
   };
-  const auto work = [](const Workload& w) {
-    return fmt::format("{} x {} tokens, {}, {}", w.global_batch, w.sequence_length, name_of(w.precision),
-                       name_of(w.optimizer.kind));
-  };
   if (sourceless(a.model) != sourceless(b.model)) differ("model", a.model.name, b.model.name);
   if (sourceless(*a.cluster) != sourceless(*b.cluster)) differ("cluster", devices(*a.cluster), devices(*b.cluster));
-  if (priced(a.workload) != priced(b.workload)) differ("workload", work(a.workload), work(b.workload));
+  if (priced(a.workload) != priced(b.workload)) {
+    for (const std::string& line : unlike_workloads(priced(a.workload), priced(b.workload))) out.push_back(line);
+  }
   return out;
 }
 

@@ -30,6 +30,7 @@ struct CommonFlags {
   std::optional<std::uint32_t> gpus;
   std::optional<std::string> calibration;
   std::string software = "auto";  ///< a training program, "none" or "auto": the device's usual one
+  std::optional<std::string> price;  ///< per GPU-hour, in place of the cluster's: "2.50", "2.20 EUR"
   std::string lanes = "auto";     ///< "serial", "concurrent" or "auto": as the device's file says
   std::optional<std::string> data;
   bool expandable_segments = false;
@@ -40,7 +41,7 @@ struct CommonFlags {
 void declare_output(Command&, CommonFlags&, const std::string& output_help);
 /// --expandable-segments: how the process's caching allocator is set up.
 void declare_allocator(Command&, CommonFlags&);
-/// --gpus, --calibration, --software and --lanes.
+/// --gpus, --calibration, --software, --price and --lanes.
 void declare_machine(Command&, CommonFlags&);
 
 /// The user's mistakes, on their way to exit status 2.
@@ -75,6 +76,8 @@ void keep_apart(const std::filesystem::path& input, const std::vector<std::optio
 
 /// A built-in cluster whose devices are this machine's cores gets their true number.
 void adapt_to_this_machine(ClusterSpec&);
+/// What --price says, where it does.
+void set_price(ClusterSpec&, const CommonFlags&);
 
 /// A plan file with its cluster, before its autos have values.
 struct UnresolvedPlan {

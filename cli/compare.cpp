@@ -12,6 +12,7 @@
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "cli/wrapping.hpp"
 #include "core/base/source_excerpt.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
@@ -22,6 +23,7 @@
 #include "core/spec/spec_files.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/estimate.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
@@ -253,6 +255,8 @@ class CompareVerb final : public Verb {
     const LoadedPlan b = load_plan(b_, flags_, std::nullopt);
     Report ra = estimate(a.run, a.program, cost_model(a));
     Report rb = estimate(b.run, b.program, cost_model(b));
+    judge_memory(ra, a.run, a.program, a.calibration.calibration);
+    judge_memory(rb, b.run, b.program, b.calibration.calibration);
     tell_prices(ra, a.calibration);
     tell_prices(rb, b.calibration);
     nlohmann::ordered_json json;
@@ -288,15 +292,26 @@ class CompareVerb final : public Verb {
       row("compute", [](R r) { return short_text(r.compute); });
       row("waiting for collectives", [](R r) { return short_text(exposed_collectives(r)); });
       row("bubble", [](R r) { return short_text(r.bubble_fraction * r.step_time); });
-      row("peak memory", [](R r) { return short_text(Bytes::of(static_cast<double>(r.peak_memory_bytes))); });
+      const auto gib = [](std::uint64_t bytes) { return short_text(Bytes::of(static_cast<double>(bytes))); };
+      row("memory of tensors", [&](R r) { return gib(r.peak_memory_bytes); });
+      row("memory of a process",
+          [&](R r) { return r.peak_memory_process_bytes ? gib(*r.peak_memory_process_bytes) : std::string("-"); });
+      if (ra.cost_per_step || rb.cost_per_step) {
+        row("cost per step", [](R r) {
+          return r.cost_per_step ? fmt::format("{:.4g} {}", *r.cost_per_step, r.cost_currency) : std::string("-");
+        });
+      }
       row("fits", [](R r) { return std::string(r.fits ? "yes" : "no"); });
       std::string out;
       if (!unlike.empty()) out = "The plans are not of the same thing (A | B):\n";
       for (const std::string& u : unlike) out += "  " + u + "\n";
+      if (a.run.cluster->device.name != b.run.cluster->device.name) {
+        out += "  Devices differ, and with them prices and the software that the times are those of.\n";
+      }
       if (!unlike.empty()) out += "\n";
       out += table.str("") + "\nB is " + step_difference(rb, ra) + "\n";
       for (const std::string& d : differences(b.run.plan, a.run.plan)) out += "  B has " + d + "\n";
-      print(out);
+      print_wrapped(out);
     }
     return ra.fits && rb.fits ? status_fine : status_no;
   }

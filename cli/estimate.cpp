@@ -6,9 +6,10 @@
 #include "cli/status.hpp"
 #include "cli/tensors_text.hpp"
 #include "cli/verbs.hpp"
+#include "cli/wrapping.hpp"
 #include "core/record/report_file.hpp"
 #include "sim/estimate/estimate.hpp"
-#include "sim/memory/memory_report.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
@@ -42,8 +43,7 @@ class EstimateVerb final : public Verb {
     const LoadedPlan loaded = load_plan(plan_, flags_, cluster_);
     Report report = estimate(loaded.run, loaded.program, cost_model(loaded));
     tell_prices(report, loaded.calibration);
-    add_process_memory(report, loaded.run, loaded.program, loaded.calibration.calibration.memory,
-                       flags_.expandable_segments);
+    judge_memory(report, loaded.run, loaded.program, loaded.calibration.calibration, {{}, flags_.expandable_segments});
     std::vector<ExplainedOperation> prices;
     if (explained_) prices = explain_operations(loaded, *explained_);
     write_output(flags_, write_report(report));
@@ -55,7 +55,7 @@ class EstimateVerb final : public Verb {
       if (explained_) json["prices"] = prices_json(prices, loaded, library_of(flags_));
       print_json(json);
     } else {
-      print(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
+      print_wrapped(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
             resolutions_text(loaded.resolved) + "\n" + report_text(report) +
             (tensors_ ? tensors_text(peak_tensors(loaded.program)) : "") +
             (explained_ ? prices_text(prices, loaded, library_of(flags_)) : "") +

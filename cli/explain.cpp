@@ -1,12 +1,16 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
+#include "cli/memory_margin.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
 #include "cli/verbs.hpp"
+#include "cli/wrapping.hpp"
 #include "core/record/report_file.hpp"
 #include "planner/explain.hpp"
 #include "planner/space.hpp"
@@ -20,8 +24,9 @@ nlohmann::ordered_json change_json(const PlanChange& c) {
           {"from", c.from},
           {"to", c.to},
           {"step_time_s", c.step_time.base()},
-          {"peak_memory_bytes", c.peak_memory_bytes},
-          {"fits", c.fits}};
+          {"peak_memory_bytes", c.memory.live},
+          {"memory", text_of(c.memory)},
+          {"fits", c.memory.fits}};
 }
 
 std::string_view name_of(Binding b) {
@@ -42,6 +47,7 @@ class ExplainVerb final : public Verb {
     c.positional("PLAN", plan_, "a plan file, or the name of an example plan");
     c.positional("OTHER", other_, "another plan of the same model and workload");
     c.option("--cluster", cluster_, "in place of the plan's: a name or a .toml file");
+    c.option("--memory-margin", margin_, "that a change leaves free on every device: \"4 GiB\"; auto, as orrery plan");
     declare_machine(c, flags_);
     declare_output(c, flags_, "write the answer here, as JSON");
     c.examples(
@@ -60,15 +66,18 @@ class ExplainVerb final : public Verb {
     } else if (flags_.json) {
       print_json(json);
     } else {
-      print(text.ends_with('\n') ? text : text + "\n");
+      print_wrapped(text.ends_with('\n') ? text : text + "\n");
     }
   }
 
   int one() const {
     const UnresolvedPlan plan = read_unresolved(plan_, flags_, cluster_);
+    Diagnostics d;
+    const Bytes headroom = margin_of(margin_, *plan.run.cluster, plan.calibration.calibration, d);
+    require_none(d);
     std::optional<Ticker> ticker(std::in_place, "explain");
     Explanation e = explain(plan.run, plan.calibration.calibration,
-                            [&](std::uint64_t done, std::uint64_t total) { ticker->show("explain", done, total); });
+                            [&](std::uint64_t done, std::uint64_t total) { ticker->show("explain", done, total); }, headroom);
     ticker.reset();
     tell_prices(e.report, plan.calibration);
     nlohmann::ordered_json json = to_json(e.report);
@@ -97,12 +106,15 @@ class ExplainVerb final : public Verb {
     const UnresolvedPlan plan = read_unresolved(plan_, flags_, cluster_);
     const UnresolvedPlan other = read_unresolved(*other_, flags_, cluster_);
     // The difference is of decisions: all else must be the same.
-    std::vector<std::string> unlike = unlike_subjects(plan.run, other.run);
-    if (!unlike.empty()) {
-      unlike.emplace_back("--cluster and --gpus put both on one cluster; orrery compare sets such plans side by side.");
-      refuse("cli.explain", "the plans are not of the same thing", std::move(unlike));
+    const std::vector<std::string> unlike = unlike_subjects(plan.run, other.run);
+    std::vector<std::string> apart;
+    std::copy_if(unlike.begin(), unlike.end(), std::back_inserter(apart),
+                 [](const std::string& line) { return !line.starts_with("workload."); });
+    if (!apart.empty()) {
+      apart.emplace_back("--cluster and --gpus put both on one cluster; orrery compare sets such plans side by side.");
+      refuse("cli.explain", "the plans are not of the same thing", std::move(apart));
     }
-    Difference diff = explain_difference(plan.run, other.run.plan, plan.calibration.calibration);
+    Difference diff = explain_difference(plan.run, other.run, plan.calibration.calibration);
     nlohmann::ordered_json json;
     json["valid"] = diff.valid;
     json["first_violation"] = diff.first_violation;
@@ -115,6 +127,7 @@ class ExplainVerb final : public Verb {
       json["other"] = to_json(diff.other_report);
     }
     json["decisions"] = diff.decisions;
+    json["unlike"] = unlike;
     json["terms"] = nlohmann::ordered_json::array();
     for (const TermDifference& t : diff.terms) {
       json["terms"].push_back({{"name", t.name}, {"reference_s", t.reference.base()}, {"other_s", t.other.base()}});
@@ -123,13 +136,16 @@ class ExplainVerb final : public Verb {
     const auto named = [](const PlannedRun& run, const std::string& reference) {
       return run.plan.name.empty() ? reference : run.plan.name;
     };
-    show(json, fmt::format("Why not {} (right) instead of {} (left)\n{}\nsoftware: {}\n", named(other.run, *other_),
-                           named(plan.run, plan_), diff.text, describe(plan.calibration.software)));
+    std::string workloads;
+    if (!unlike.empty()) workloads = "Each is priced with its own workload; they differ there, too:\n";
+    for (const std::string& line : unlike) workloads += "  " + line + "\n";
+    show(json, fmt::format("Why not {} (right) instead of {} (left)\n{}{}\nsoftware: {}\n", named(other.run, *other_),
+                           named(plan.run, plan_), workloads, diff.text, describe(plan.calibration.software)));
     return diff.valid && diff.fits && diff.reference_fits ? status_fine : status_no;
   }
 
   CommonFlags flags_;
-  std::string plan_;
+  std::string plan_, margin_ = "auto";
   std::optional<std::string> other_, cluster_;
 };
 

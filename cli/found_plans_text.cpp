@@ -8,21 +8,26 @@
 
 #include "cli/report_text.hpp"
 #include "cli/table.hpp"
+#include "cli/wrapping.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_names.hpp"
+#include "planner/fewest_offloaded.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
 
 using P = const FoundPlan&;
 
-/// A column for each plan, a row for each decision and figure.
+/// A column for each plan, a row for each decision and figure.  Cells wider than a column go on in the next row.
 struct SideBySide {
   std::span<const FoundPlan> plans;
+  std::size_t width;  ///< of a column
   Table table;
 
-  explicit SideBySide(std::span<const FoundPlan> shown) : plans(shown), table(headers(shown.size())) {}
+  SideBySide(std::span<const FoundPlan> shown, std::size_t column)
+      : plans(shown), width(column), table(headers(shown.size())) {}
 
   static std::vector<std::string> headers(std::size_t plans) {
     std::vector<std::string> out{"plan"};
@@ -31,23 +36,71 @@ struct SideBySide {
   }
   template <class Value>
   void row(const std::string& name, Value value) {
-    std::vector<std::string> cells{name};
-    for (P p : plans) cells.push_back(value(p));
-    table.row(std::move(cells));
+    std::vector<std::vector<std::string>> cells;
+    std::size_t lines = 1;
+    for (P p : plans) {
+      cells.push_back(lines_of(wrapped(value(p), width)));
+      lines = std::max(lines, cells.back().size());
+    }
+    for (std::size_t line = 0; line < lines; ++line) {
+      std::vector<std::string> row{line == 0 ? name : ""};
+      for (const auto& cell : cells) row.push_back(line < cell.size() ? cell[line] : "");
+      table.row(std::move(row));
+    }
   }
   template <class Holds>
   bool any(Holds holds) const {
     return std::any_of(plans.begin(), plans.end(), holds);
   }
+
+ private:
+  static std::vector<std::string> lines_of(const std::string& text) {
+    std::vector<std::string> out;
+    for (std::size_t at = 0; at <= text.size();) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      const std::size_t begin = std::min(text.find_first_not_of(' ', at), end);
+      out.push_back(text.substr(begin, end - begin));
+      at = end + 1;
+    }
+    return out;
+  }
 };
 
-void add_decisions(SideBySide& t, const Workload& workload) {
-  for (const Axis axis :
-       {Axis::data, Axis::tensor, Axis::pipeline, Axis::replica, Axis::context, Axis::depth, Axis::row, Axis::column}) {
-    const bool plain = axis == Axis::data || axis == Axis::tensor || axis == Axis::pipeline;
-    if (!plain && !t.any([&](P p) { return p.plan.mesh.size(axis) > 1; })) continue;
+/// The names of axes that have more than one rank, outermost first.
+std::string axes_text(const Mesh& mesh) {
+  std::string out;
+  for (const MeshAxis& a : mesh.axes) {
+    if (a.size > 1) out += (out.empty() ? "" : ", ") + std::string(name_of(a.axis));
+  }
+  return out.empty() ? "one rank" : out;
+}
+
+std::string offloaded_text(const Plan& plan) {
+  std::string out;
+  const auto add = [&](const char* what, const std::optional<std::uint32_t>& eighths, OffloadTier tier) {
+    if (!eighths || *eighths == 0) return;
+    out += fmt::format("{}{}/8 of {}{}", out.empty() ? "" : ", ", *eighths, what,
+                       tier == OffloadTier::disk ? " (disk)" : "");
+  };
+  add("states", plan.offload_states, plan.states_tier);
+  add("weights", plan.offload_parameters, plan.parameters_tier);
+  add("activations", plan.offload_activations, plan.activations_tier);
+  return out.empty() ? "nothing" : out;
+}
+
+std::string recompute_text(const Plan& plan) {
+  if (plan.recompute == Recompute::none) return "none";
+  if (!plan.recompute_layers) return std::string(name_of(plan.recompute));
+  return fmt::format("{}, layers {}", name_of(plan.recompute), layers_text(*plan.recompute_layers));
+}
+
+void add_decisions(SideBySide& t, const Workload& workload, bool all) {
+  for (std::size_t a = 0; a < axis_count; ++a) {
+    const auto axis = static_cast<Axis>(a);
+    if (!t.any([&](P p) { return p.plan.mesh.size(axis) > 1; })) continue;
     t.row(std::string(name_of(axis)), [&](P p) { return fmt::format("{}", p.plan.mesh.size(axis)); });
   }
+  t.row("axes, outer first", [](P p) { return axes_text(p.plan.mesh); });
   if (t.any([](P p) { return p.plan.tensor != TensorAlgorithm::one_d; })) {
     t.row("tensor algorithm", [](P p) { return std::string(name_of(p.plan.tensor)); });
   }
@@ -58,115 +111,91 @@ void add_decisions(SideBySide& t, const Workload& workload) {
                          p.plan.inner_ring > 0 ? fmt::format(" in {}s", p.plan.inner_ring) : "");
     });
   }
-  t.row("axes, outermost first", [](P p) {
-    std::string order;
-    for (const MeshAxis& a : p.plan.mesh.axes) order += name_of(a.axis).substr(0, 1);
-    return order.empty() ? std::string("-") : order;
+  t.row("microbatch", [&](P p) {
+    return fmt::format("{} ({} of them)", p.plan.microbatch_size, microbatches(p.plan, workload));
   });
-  t.row("microbatch", [](P p) { return fmt::format("{}", p.plan.microbatch_size); });
-  t.row("microbatches", [&](P p) { return fmt::format("{}", microbatches(p.plan, workload)); });
-  t.row("schedule", [](P p) { return std::string(name_of(p.plan.schedule)); });
-  if (t.any([](P p) { return p.plan.chunks > 1; })) {
-    t.row("chunks per rank", [](P p) { return fmt::format("{}", p.plan.chunks); });
+  t.row("schedule", [](P p) {
+    return std::string(name_of(p.plan.schedule)) + (p.plan.chunks > 1 ? fmt::format(", {} chunks", p.plan.chunks) : "");
+  });
+  if (t.any([](P p) { return p.plan.mesh.size(Axis::pipeline) > 1; })) {
+    t.row("layers of stages", [](P p) { return p.plan.stage_layers ? layers_text(*p.plan.stage_layers) : "auto"; });
   }
-  t.row("layers of stages", [](P p) { return p.plan.stage_layers ? layers_text(*p.plan.stage_layers) : "auto"; });
-  t.row("sequence parallel", [](P p) { return p.plan.sequence_parallel ? "on" : "off"; });
-  t.row("recompute", [](P p) { return std::string(name_of(p.plan.recompute)); });
-  if (t.any([](P p) { return p.plan.recompute_layers.has_value(); })) {
-    t.row("layers recomputed", [](P p) {
-      if (p.plan.recompute_layers) return layers_text(*p.plan.recompute_layers);
-      return std::string(p.plan.recompute == Recompute::none ? "none" : "all");
-    });
-  }
-  const auto offloaded = [&](const char* name, const std::optional<std::uint32_t> Plan::*eighths,
-                             OffloadTier Plan::*tier) {
-    if (!t.any([&](P p) { return p.plan.*eighths != 0U; })) return;
-    t.row(name, [&](P p) {
-      if (p.plan.*eighths == 0U) return std::string("none");
-      return fmt::format("{}/8{}", *(p.plan.*eighths), p.plan.*tier == OffloadTier::disk ? " (disk)" : "");
-    });
-  };
-  offloaded("states on host", &Plan::offload_states, &Plan::states_tier);
-  offloaded("parameters on host", &Plan::offload_parameters, &Plan::parameters_tier);
-  offloaded("activations on host", &Plan::offload_activations, &Plan::activations_tier);
+  t.row("recompute", [](P p) { return recompute_text(p.plan); });
+  if (t.any([](P p) { return offloads(p.plan); })) t.row("in host memory", [](P p) { return offloaded_text(p.plan); });
   t.row("ZeRO", [](P p) {
     if (p.plan.zero_stage < 3) return fmt::format("{}", p.plan.zero_stage);
     return fmt::format("3{}{}", p.plan.reshard_after_forward ? "" : " kept", p.plan.prefetch > 0 ? "" : " no prefetch");
   });
-  t.row("gradient overlap", [](P p) { return p.plan.overlap_gradients.value_or(false) ? "on" : "off"; });
-  t.row("attention", [](P p) { return p.plan.attention ? std::string(name_of(*p.plan.attention)) : "auto"; });
-}
-
-void add_figures(SideBySide& t, bool priced) {
-  t.row("step time", [](P p) { return short_text(p.report.step_time, 4); });
-  t.row("  simulated", [](P p) { return p.simulated ? short_text(p.simulated->step_time, 4) : "-"; });
-  const auto range = [&](auto text) {
-    if (t.any([](P p) { return p.report.interval.has_value(); })) t.row("  eight in ten", text);
+  const auto flag = [&](const char* name, auto value) {
+    const bool first = value(t.plans[0]);
+    if (all || t.any([&](P p) { return value(p) != first; })) t.row(name, [&](P p) { return value(p) ? "on" : "off"; });
   };
-  range([](P p) { return step_range(p.report); });
-  t.row("tokens/s", [](P p) { return short_count(p.report.tokens_per_s, 4); });
-  t.row("tokens/s per GPU", [](P p) { return short_count(p.report.tokens_per_s_per_gpu, 4); });
-  range([](P p) { return count_range(p.report, p.report.tokens_per_s_per_gpu); });
-  t.row("MFU", [](P p) { return percent(p.report.model_flops_utilization); });
-  range([](P p) { return percent_range(p.report, p.report.model_flops_utilization); });
-  t.row("bubble", [](P p) { return percent(p.report.bubble_fraction); });
-  t.row("exposed communication", [](P p) { return short_text(p.report.exposed_communication); });
-  if (priced) {
-    t.row("cost per step",
-          [](P p) { return p.report.cost_per_step ? fmt::format("{:.4g}", *p.report.cost_per_step) : "-"; });
+  flag("sequence parallel", [](P p) { return p.plan.sequence_parallel; });
+  flag("gradient overlap", [](P p) { return p.plan.overlap_gradients.value_or(false); });
+  if (all) {
+    t.row("attention", [](P p) { return p.plan.attention ? std::string(name_of(*p.plan.attention)) : "auto"; });
   }
-  t.row("peak memory", [](P p) { return short_text(Bytes::of(static_cast<double>(p.report.peak_memory_bytes))); });
-  t.row("  of the process", [](P p) {
-    if (!p.report.peak_memory_process_bytes) return std::string("-");
-    return short_text(Bytes::of(static_cast<double>(*p.report.peak_memory_process_bytes))) +
-           (p.report.fits ? "" : " (!)");
-  });
 }
 
-void add_stages(SideBySide& t) {
-  std::size_t stages = 0;
-  for (P p : t.plans) stages = std::max(stages, p.report.memory_by_stage.size());
-  const auto stage_text = [](P p, std::uint64_t bytes) {
-    const auto peak = static_cast<double>(bytes);
-    return fmt::format("{} {:>5}", short_text(Bytes::of(peak)),
-                       percent(peak / static_cast<double>(p.report.memory_capacity_bytes.value_or(1)), 0));
-  };
-  constexpr std::size_t most = 16;  // rows for stages; the best plan's are all listed below
-  for (std::size_t s = 0; s < std::min(stages, most); ++s) {
-    t.row(fmt::format("  stage {}", s), [&stage_text, s](P p) {
-      const auto& memory = p.report.memory_by_stage;
-      return s < memory.size() ? stage_text(p, memory[s].peak) : std::string();
+void add_figures(SideBySide& t, bool all) {
+  const auto faster = [](P p) { return p.report.step_time / headline_step(p.report); };
+  const bool ranged = t.any([](P p) { return p.report.interval.has_value(); });
+  t.row("step time", [](P p) { return headline_text(p.report); });
+  if (ranged) t.row("  eight in ten", [](P p) { return step_range(p.report); });
+  if (all) t.row("  simulated", [](P p) { return p.simulated ? short_text(p.simulated->step_time, 4) : "-"; });
+  if (all) t.row("tokens/s", [&](P p) { return short_count(faster(p) * p.report.tokens_per_s, 4); });
+  t.row("tokens/s per GPU", [&](P p) { return short_count(faster(p) * p.report.tokens_per_s_per_gpu, 4); });
+  t.row("MFU", [&](P p) { return percent(faster(p) * p.report.model_flops_utilization); });
+  if (all) {
+    t.row("bubble", [](P p) { return percent(p.report.bubble_fraction); });
+    t.row("exposed communication", [](P p) { return short_text(p.report.exposed_communication); });
+  }
+  if (t.any([](P p) { return p.report.cost_per_step.has_value(); })) {
+    t.row("cost per step", [&](P p) {
+      if (!p.report.cost_per_step) return std::string("-");
+      return fmt::format("{:.4g} {}", *p.report.cost_per_step / faster(p), p.report.cost_currency);
     });
   }
-  if (stages > most) {
-    t.row(fmt::format("  fullest of the other {}", stages - most), [&stage_text](P p) {
-      std::uint64_t fullest = 0;
-      for (std::size_t s = most; s < p.report.memory_by_stage.size(); ++s) {
-        fullest = std::max(fullest, p.report.memory_by_stage[s].peak);
-      }
-      return fullest > 0 ? stage_text(p, fullest) : std::string();
+  const auto gib = [](std::uint64_t bytes) { return short_text(Bytes::of(static_cast<double>(bytes))); };
+  if (all) t.row("memory of tensors", [&](P p) { return gib(p.report.peak_memory_bytes); });
+  t.row("fullest device", [&](P p) {
+    const MemoryVerdict v = memory_verdict(p.report);
+    const bool device = v.where == MemoryVerdict::Where::device;
+    return device && v.room > 0
+               ? gib(v.need) + " of " + gib(v.room)
+               : gib(p.report.peak_memory_process_bytes.value_or(p.report.peak_memory_bytes));
+  });
+  if (t.any([](P p) { return p.report.peak_host_memory_bytes.has_value(); })) {
+    t.row("fullest host", [&](P p) {
+      if (!p.report.peak_host_memory_bytes) return std::string("-");
+      return gib(*p.report.peak_host_memory_bytes) +
+             (p.report.host_memory_capacity_bytes ? " of " + gib(*p.report.host_memory_capacity_bytes) : "");
     });
   }
 }
 
 }  // namespace
 
-std::string found_plans_text(const std::vector<FoundPlan>& plans, const Workload& workload, bool priced) {
-  constexpr std::size_t most_columns = 8;
-  const std::size_t shown = std::min(plans.size(), most_columns);
-  SideBySide t{std::span<const FoundPlan>(plans).first(shown)};
-  add_decisions(t, workload);
+std::string found_plans_text(const std::vector<FoundPlan>& plans, const Workload& workload, const TableSize& size) {
+  constexpr std::size_t label = 18, gap = 2, widest = 24;
+  const std::size_t columns = std::max<std::size_t>(size.columns, 60);
+  // As many plans as fit side by side; on a wide terminal columns do not grow without end.
+  const std::size_t room = columns - label - gap;
+  const std::size_t shown = std::min({plans.size(), size.most_plans, std::max<std::size_t>(1, room / (18 + gap))});
+  SideBySide t(std::span<const FoundPlan>(plans).first(shown), std::min(widest, room / shown - gap));
+  add_decisions(t, workload, size.all_rows);
   t.table.row({});
-  add_figures(t, priced);
-  add_stages(t);
-  std::string out = t.table.str() + "\nThe best plan\n" + memory_text(plans[0].report);
-  if (plans.size() > 1) {
-    out += "\nWhy the others lose\n";
-    for (std::size_t i = 1; i < shown; ++i) {
-      out += fmt::format("  #{}  {}\n      with {}\n", i + 1, step_difference(plans[i].report, plans[0].report),
-                         fmt::join(differences(plans[i].plan, plans[0].plan), "; "));
-    }
+  add_figures(t, size.all_rows);
+  std::string out = t.table.str();
+  if (shown < plans.size()) {
+    out += fmt::format("  {} more; a wider terminal or --json has them.\n", counted(plans.size() - shown, "plan"));
   }
+  if (plans.size() > 1) out += "\nWhy the others lose against #1\n";
+  for (std::size_t i = 1; i < shown; ++i) {
+    out += fmt::format("  #{}  {}; it has {}\n", i + 1, step_difference(plans[i].report, plans[0].report),
+                       fmt::join(differences(plans[i].plan, plans[0].plan), "; "));
+  }
+  out += "\n" + (size.all_rows ? memory_text(plans[0].report) : memory_bars(plans[0].report));
   return out;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -8,8 +9,15 @@
 
 namespace orrery {
 
-/// The plans that a search found, best first: side by side what each decides and what is predicted for it, the memory
-/// of the best one's stages, and where the others lose against it.  `priced`: with the cost of a step.
-[[nodiscard]] std::string found_plans_text(const std::vector<FoundPlan>&, const Workload&, bool priced);
+/// How much of found plans is shown.
+struct TableSize {
+  std::size_t columns = 80;
+  std::size_t most_plans = 3;
+  bool all_rows = false;  ///< every decision and figure
+};
+
+/// The plans that a search found, best first: side by side what each decides and what is predicted for it, a line for each
+/// of the others that says why it loses, and the memory of the best one's stages.
+[[nodiscard]] std::string found_plans_text(const std::vector<FoundPlan>&, const Workload&, const TableSize&);
 
 }  // namespace orrery

@@ -4,13 +4,14 @@
 
 #include "cli/table.hpp"
 #include "core/base/units_text.hpp"
-#include "sim/memory/memory_report.hpp"
+#include "core/spec/node_kinds.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 
-Bytes margin_of(const std::string& text, const DeviceSpec& device, const std::optional<ProcessMemory>& outside,
-                Diagnostics& d) {
-  if (text == "auto") return memory_margin(device.memory, outside);
+Bytes margin_of(const std::string& text, const ClusterSpec& cluster, const Calibration& calibration, Diagnostics& d) {
+  if (text == "auto") return default_headroom(cluster, calibration);
+  const Bytes memory = least_memory(cluster);
   Bytes margin;
   std::string problem;
   if (!parse_quantity(text, margin, problem)) {
@@ -18,10 +19,10 @@ Bytes margin_of(const std::string& text, const DeviceSpec& device, const std::op
             {fmt::format("It is {}: {}.", printable(text), problem)});
     return {};
   }
-  if (margin >= Bytes{} && margin < device.memory) return margin;
+  if (margin >= Bytes{} && margin < memory) return margin;
   d.error("cli.memory-margin", "--memory-margin is out of range",
           {fmt::format("It is {}; from 0 B to below the {} of a device is allowed.", exact_text(margin),
-                       exact_text(device.memory))});
+                       exact_text(memory))});
   return {};
 }
 

@@ -8,10 +8,8 @@
 
 namespace orrery {
 
-/// What a search leaves of every device's memory to all that is no tensor: what
-/// `text` says ("4 GiB"), or for "auto" memory_margin() of sim/memory.  A text
-/// that says nothing possible is a mistake, and none is left.
-[[nodiscard]] Bytes margin_of(const std::string& text, const DeviceSpec&, const std::optional<ProcessMemory>&,
-                              Diagnostics&);
+/// What is kept free of every device's memory: what `text` says ("4 GiB"), or for "auto" default_headroom
+/// (sim/memory/fit.hpp).  A text that says nothing possible is a mistake, and nothing is kept free.
+[[nodiscard]] Bytes margin_of(const std::string& text, const ClusterSpec&, const Calibration&, Diagnostics&);
 
 }  // namespace orrery

@@ -19,6 +19,7 @@
 #include "core/program/lower/lower.hpp"
 #include "planner/placement.hpp"
 #include "sim/des/simulate.hpp"
+#include "sim/memory/fit.hpp"
 #include "sim/net/cluster_fabric.hpp"
 #include "sim/net/import/nccl_channels.hpp"
 
@@ -81,6 +82,7 @@ class PlaceVerb final : public Verb {
       return status_no;
     }
     progress.clear();
+    const MemoryVerdict memory = verdict_of(loaded, result->found);
     write_output(flags_, plan_text(loaded, result->found));
     if (draw_) draw_loads(loaded, fabric, routes, result->found);
     if (prints_output(flags_)) {
@@ -88,13 +90,15 @@ class PlaceVerb final : public Verb {
     } else if (flags_.json) {
       nlohmann::ordered_json out = placement_json(routes, loaded.run, *result);
       out["software"] = describe(loaded.calibration.software);
+      out["fits"] = memory.fits;
       print_json(out);
     } else {
       print(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
             resolutions_text(loaded.resolved) + fmt::format("fabric: {}\n\n", printable(fabric.spec().name)) +
-            placement_text(routes, loaded.program.mesh.size(), *result));
+            placement_text(routes, loaded.program.mesh.size(), *result) +
+            (memory.fits ? "" : fmt::format("\n  It does not fit in memory: it needs {}.\n", text_of(memory))));
     }
-    return result->cancelled ? status_no : status_fine;
+    return result->cancelled || !memory.fits ? status_no : status_fine;
   }
 
  private:
@@ -133,6 +137,12 @@ class PlaceVerb final : public Verb {
              {"A graph of pattern 4 has them, and a log's lines \"Channel 00/04 : 0 3 2 1\"."});
     }
     return out;
+  }
+
+  static MemoryVerdict verdict_of(const LoadedPlan& loaded, const PlacedStep& step) {
+    PlannedRun run = loaded.run;
+    run.plan = step.plan;
+    return memory_verdict(run, lower(run.model, run.workload, run.plan), loaded.calibration.calibration);
   }
 
   static std::string plan_text(const LoadedPlan& loaded, const PlacedStep& step) {

@@ -12,10 +12,12 @@
 #include "cli/nearest_fit.hpp"
 #include "cli/placement_text.hpp"
 #include "cli/progress.hpp"
+#include "cli/report_text.hpp"
 #include "cli/space_json.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "cli/wrapping.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
@@ -30,7 +32,7 @@
 #include "planner/search.hpp"
 #include "planner/space.hpp"
 #include "sim/bound/bound.hpp"
-#include "sim/memory/memory_report.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
@@ -58,7 +60,9 @@ class PlanVerb final : public Verb {
     c.option("--dropout", dropout_, "rate of all dropout");
     c.option("--clip-norm", clip_norm_, "global gradient norm to clip at; 0: none");
     c.choice("--objective", objective_, {"step-time", "memory", "cost"}, "what to minimize");
-    c.option("--top", top_, "plans to show", {1, 10'000});
+    c.option("--top", top_, "plans to find; as many are shown as fit side by side", {1, 10'000});
+    c.flag("--wide", wide_, "show all of them side by side, however wide, with every decision and figure");
+    c.flag("--verbose", verbose_, "every decision and figure, what memory consists of, and the proof");
     c.option("--threads", threads_, "0: all cores", {0, 4096});
     c.option("--export", export_, "print the best plan as another program's launch flags: megatron");
     c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated");
@@ -68,7 +72,7 @@ class PlanVerb final : public Verb {
     c.option("--only", only_,
              "every dimension within limits: \"tensor=1d zero=0,3 schedule=1f1b,zb-v chunks=2 context=off\"");
     c.option("--memory-margin", margin_,
-             "of every device's memory, what tensors do not get: context, communicators, fragments; \"4 GiB\"");
+             "kept free on every device beside what the process holds: \"4 GiB\"; auto is the measured error");
     c.option("--fabric", fabric_,
              "then place the best plan's ranks on these wires, links shared (orrery place): a name or a .toml file");
     c.option("--routes", routes_,
@@ -91,11 +95,12 @@ class PlanVerb final : public Verb {
   void read();
   PlannedRun planned(const Plan& plan, const std::string& name) const;
   PlannedRun planned(const FoundPlan& found, std::size_t place) const;
-  /// Judges the plans that are shown by the memory of their processes on the whole device.
-  void add_processes(std::vector<FoundPlan>& plans) const;
   /// Where the ranks of the best plan sit best on --fabric; nothing where no plan was found or the search was
   /// interrupted.
   std::optional<PlacementSearch> place(const SearchResult&, const FabricRoutes&, Progress&) const;
+  std::string heading() const;
+  std::string headline(const Report& best) const;
+  std::string rejected_text(const SearchResult&) const;
   std::string text(const SearchResult&) const;
   /// Plans whose simulation was asked for and interrupted.
   std::size_t unsimulated(const SearchResult&) const;
@@ -108,14 +113,14 @@ class PlanVerb final : public Verb {
   std::string model_, cluster_;
   std::string precision_ = "bf16", optimizer_ = "adam", objective_ = "step-time", margin_ = "auto";
   double dropout_ = 0.0, clip_norm_ = 1.0;
-  std::uint32_t top_ = 5, threads_ = 0;
+  std::uint32_t top_ = 3, threads_ = 0;
   std::optional<std::string> export_, only_, fabric_, routes_;
   SpaceLimits limits_;
-  bool no_simulate_ = false, show_space_ = false, all_ = false;
+  bool no_simulate_ = false, show_space_ = false, all_ = false, wide_ = false, verbose_ = false;
   Workload workload_;
   ModelSpec spec_;
   ClusterSpec machine_;
-  ClusterSpec searched_;  ///< the same with the margin taken off its devices' memory
+  Bytes headroom_;
   CalibrationChoice calibration_;
 };
 
@@ -153,6 +158,7 @@ void PlanVerb::read() {
   spec_ = std::move(*model);
   machine_ = std::move(*cluster);
   adapt_to_this_machine(machine_);
+  set_price(machine_, flags_);
   if (spec_.positions == PositionEncoding::learned && workload_.sequence_length > spec_.max_positions) {
     d.error("workload.sequence", fmt::format("{} has {} positions", spec_.name, spec_.max_positions),
             {fmt::format("--seq is {}.", workload_.sequence_length)});
@@ -178,12 +184,7 @@ void PlanVerb::read() {
   }
   require_none(d);
   calibration_ = calibration_of(flags_, library, machine_, workload_.precision);
-  searched_ = machine_;
-  DeviceSpec smallest = machine_.device;
-  smallest.memory = least_memory(machine_);
-  const Bytes margin = margin_of(margin_, smallest, calibration_.calibration.memory, d);
-  searched_.device.memory = machine_.device.memory - margin;
-  for (OtherNodes& other : searched_.other_nodes) other.device.memory = other.device.memory - margin;
+  headroom_ = margin_of(margin_, machine_, calibration_.calibration, d);
   require_none(d);
 }
 
@@ -204,19 +205,20 @@ PlannedRun PlanVerb::planned(const FoundPlan& found, std::size_t place) const {
 }
 
 nlohmann::ordered_json PlanVerb::nearest_json() const {
-  const NearestFit fit = nearest_fit(spec_, workload_, searched_, calibration_.calibration);
-  const auto entry = [&](const std::optional<Leanest>& found, const ClusterSpec& cluster) {
+  const NearestFit fit = nearest_fit(spec_, workload_, machine_, calibration_.calibration, headroom_);
+  const auto entry = [&](const std::optional<PlanMemory>& found, const ClusterSpec& cluster) {
     if (!found) return nlohmann::ordered_json(nullptr);
     PlannedRun run = planned(found->plan, "");
     run.cluster = cluster;
     return nlohmann::ordered_json{{"gpus", cluster.devices()},
-                                  {"peak_memory_bytes", found->peak},
+                                  {"peak_memory_bytes", found->memory.live},
+                                  {"memory", text_of(found->memory)},
                                   {"description", describe(found->plan)},
                                   {"plan_file", write_plan(run)}};
   };
   nlohmann::ordered_json json;
-  json["least_memory"] = entry(fit.here, searched_);
-  json["would_fit"] = entry(fit.fits, fit.on.value_or(searched_));
+  json["least_memory"] = entry(fit.here, machine_);
+  json["would_fit"] = entry(fit.fits, fit.on.value_or(machine_));
   json["complete"] = !fit.interrupted_at;
   return json;
 }
@@ -227,48 +229,62 @@ std::size_t PlanVerb::unsimulated(const SearchResult& result) const {
       std::count_if(result.plans.begin(), result.plans.end(), [](const FoundPlan& p) { return !p.simulated; }));
 }
 
-void PlanVerb::add_processes(std::vector<FoundPlan>& plans) const {
-  constexpr std::size_t most = 16;
-  for (std::size_t i = 0; i < std::min(plans.size(), most); ++i) {
-    const PlannedRun run = planned(plans[i], i);
-    const Program program = lower(run.model, run.workload, run.plan);
-    for (Report* report : {&plans[i].report, plans[i].simulated ? &*plans[i].simulated : nullptr}) {
-      if (report == nullptr) continue;
-      if (report->memory_capacity_bytes) {
-        report->memory_capacity_bytes = static_cast<std::uint64_t>(least_memory(machine_).base());
-      }
-      add_process_memory(*report, run, program, calibration_.calibration.memory);
-    }
+/// What is planned, and how it is priced.
+std::string PlanVerb::heading() const {
+  std::string out = fmt::format("{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\n", printable(spec_.name),
+                                short_count(static_cast<double>(parameter_count(spec_))), printable(machine_.name),
+                                printable(devices_text(machine_)), workload_.global_batch, workload_.sequence_length,
+                                precision_, optimizer_);
+  out += fmt::format("software: {}\n", printable(describe(calibration_.software)));
+  if (verbose_) out += fmt::format("calibration: {}\n", printable(calibration_.origin));
+  return out + "\n";
+}
+
+/// The answer in two lines.
+std::string PlanVerb::headline(const Report& best) const {
+  std::string out = fmt::format("The best plan takes {} a step", headline_text(best));
+  if (best.interval) out += fmt::format("; eight measured runs in ten take {}", step_range(best));
+  out += fmt::format(".  It {}.\n", verdict_text(best));
+  if (best.software_assumed && best.interval) {
+    out += "Name your software (--software) for a closer answer.\n";
   }
+  return out + "\n";
+}
+
+/// The plan that would have been better, had it fitted.
+std::string PlanVerb::rejected_text(const SearchResult& result) const {
+  if (!result.rejected) return "";
+  const MemoryVerdict v = memory_verdict(result.rejected->report);
+  std::string out = fmt::format("Rejected: {}: it would take {}, and needs {}", describe(result.rejected->plan),
+                                short_text(result.rejected->report.step_time, 4), text_of(v));
+  if (v.fits) out += fmt::format(", which leaves less than the {} kept free", short_text(headroom_));
+  return out + ".\n";
 }
 
 std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
-  std::string out = fmt::format(
-      "{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\ncalibration: {}\nsoftware: {}\n\n",
-      printable(spec_.name), short_count(static_cast<double>(parameter_count(spec_))), printable(machine_.name),
-      printable(devices_text(machine_)), workload_.global_batch, workload_.sequence_length, precision_, optimizer_,
-      printable(calibration_.origin), printable(describe(calibration_.software)));
-  if (searched_.device.memory < machine_.device.memory) {
-    out.insert(out.size() - 1, fmt::format("tensors get {} of the {} of a device (--memory-margin)\n",
-                                           short_text(least_memory(searched_)), short_text(least_memory(machine_))));
-  }
+  std::string out = heading();
   if (plans.empty() && result.complete) {
-    const NearestFit fit = nearest_fit(spec_, workload_, searched_, calibration_.calibration);
-    return out + "No plan fits.\n" + result.certificate + "\n" + nearest_text(fit, all_ || only_);
+    const NearestFit fit = nearest_fit(spec_, workload_, machine_, calibration_.calibration, headroom_);
+    return out + "No plan fits.\n" + result.certificate + "\n" + rejected_text(result) + nearest_text(fit, all_ || only_);
   }
   if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.certificate + "\n";
-  out += found_plans_text(plans, workload_, machine_.price_per_gpu_hour.has_value());
-  if (const Report& best = plans[0].report; !best.fits && best.peak_memory_process_bytes) {
-    out += "\nThe best plan's tensors fit, and its process does not: a larger --memory-margin leaves it room.\n";
-  }
+  TableSize size{output_columns(), top_, verbose_ || wide_};
+  if (wide_) size.columns = std::max<std::size_t>(size.columns, 20 + 26 * plans.size());
+  out += headline(plans[0].report) + found_plans_text(plans, workload_, size);
   if (!result.complete) {
     out += "\nInterrupted: the best of the plans estimated so far.\n";
   } else if (unsimulated(result) > 0) {
     out += fmt::format("\nInterrupted: {} of the {} were not simulated; all plans were estimated.\n",
                        unsimulated(result), counted(plans.size(), "best plan"));
   }
-  return out + "\n" + result.certificate + "\n";
+  out += "\n" + rejected_text(result) + result.certificate + "\n";
+  if (headroom_ > Bytes()) {
+    out += fmt::format("{} of every device stay free, for the measured error of memory (--memory-margin).\n",
+                       short_text(headroom_));
+  }
+  if (verbose_ && !result.certificate_details.empty()) out += result.certificate_details + "\n";
+  return out;
 }
 
 /// The launch flags of the best plan, where asked for.
@@ -300,7 +316,7 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
     reasons[p.reason] = p.count;
     if (p.reason != "memory") pruned += p.count;
   }
-  json["memory_margin_bytes"] = static_cast<std::uint64_t>((machine_.device.memory - searched_.device.memory).base());
+  json["memory_margin_bytes"] = static_cast<std::uint64_t>(headroom_.base());
   json["evaluated"] = result.evaluated;
   json["pruned"] = pruned;
   json["pruned_by_reason"] = std::move(reasons);
@@ -312,6 +328,14 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
   json["certified"] = result.certified;
   json["simulated_certified"] = result.simulated_certified;
   json["certificate"] = result.certificate;
+  json["certificate_details"] = result.certificate_details;
+  if (result.rejected) {
+    json["rejected"] = {{"description", describe(result.rejected->plan)},
+                        {"step_time_s", result.rejected->report.step_time.base()},
+                        {"memory", text_of(memory_verdict(result.rejected->report))}};
+  } else {
+    json["rejected"] = nullptr;
+  }
   if (result.plans.empty() && result.complete) json["nearest"] = nearest_json();
   if (placement) json["placement"] = std::move(*placement);
   if (exported) json["export"] = *exported;
@@ -347,7 +371,7 @@ int PlanVerb::run() {
     refuse("cli.fabric", "--routes needs --fabric", {"A cluster's levels leave no choice of ways."});
   }
   if (show_space_) {
-    const Space space = make_space(spec_, workload_, searched_, limits_);
+    const Space space = make_space(spec_, workload_, machine_, limits_);
     const std::string shown = flags_.json ? json_text(space_json(space)) : describe(space) + "\n";
     flags_.output ? write_output(flags_, shown) : print(shown);
     return status_fine;
@@ -358,17 +382,17 @@ int PlanVerb::run() {
                       : objective_ == "cost" ? Objective::cost
                                              : Objective::step_time;
   options.top = top_;
+  options.headroom = headroom_;
   options.threads = threads_;
   options.simulate = !no_simulate_;
   options.cancel = &interrupted();
   catch_interrupt();
   Progress progress;
   options.progress = [&](const SearchProgress& p) {
-    progress.show(p.phase, p.done, p.total, p.eta_s, p.best ? "best " + short_text(*p.best) : "");
+    progress.settled(p.phase, p.done, p.total, p.best ? "best so far " + short_text(*p.best, 3) : "");
   };
-  SearchResult result = search(make_space(spec_, workload_, searched_, limits_), spec_, workload_, searched_,
+  SearchResult result = search(make_space(spec_, workload_, machine_, limits_), spec_, workload_, machine_,
                                calibration_.calibration, options);
-  add_processes(result.plans);
   progress.clear();
   for (FoundPlan& found : result.plans) {
     tell_prices(found.report, calibration_);
@@ -395,7 +419,7 @@ int PlanVerb::run() {
     }
     write_json(result, flags, refused, std::move(placement));
   } else {
-    print(text(result));
+    print(wrapped(text(result), wide_ ? std::size_t{1000} : output_columns()));
     if (placed) {
       print(fmt::format("\nThe best plan on {}, links shared\n\n", printable(fabric->spec().name)) +
             placement_text(routes, machine_.devices(), *placed));

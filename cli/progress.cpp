@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "cli/table.hpp"
+#include "core/base/units_text.hpp"
 
 namespace orrery {
 namespace {
@@ -60,26 +61,43 @@ Progress::Progress()
 
 Progress::~Progress() { clear(); }
 
-void Progress::show(const std::string& phase, std::uint64_t done, std::uint64_t total, std::optional<double> eta_s,
-                    const std::string& note) {
-  if (!terminal_) return;
-  const std::scoped_lock lock(mutex_);
+bool Progress::due(const std::string& phase) {
+  if (!terminal_) return false;
   const auto now = steady_clock::now();
   if (phase != phase_) {
     if (!phase_.empty()) phase_start_ = now;  // the first phase began with the program
     phase_ = phase;
   }
-  if (duration<double>(now - start_).count() < 1.0 || duration<double>(now - last_).count() < 0.1) return;
+  if (duration<double>(now - start_).count() < 1.0 || duration<double>(now - last_).count() < 0.1) return false;
   last_ = now;
+  return true;
+}
+
+void Progress::draw(const std::string& line) {
+  std::fprintf(stderr, "\r\x1b[2K%s", cut(line, terminal_columns() - 1).c_str());
+  std::fflush(stderr);
+  drawn_ = true;
+}
+
+void Progress::show(const std::string& phase, std::uint64_t done, std::uint64_t total, std::optional<double> eta_s,
+                    const std::string& note) {
+  const std::scoped_lock lock(mutex_);
+  if (!due(phase)) return;
   const double share = total > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 0.0;
-  if (!eta_s && share > 0.02) eta_s = duration<double>(now - phase_start_).count() * (1.0 - share) / share;
+  if (!eta_s && share > 0.02) eta_s = duration<double>(last_ - phase_start_).count() * (1.0 - share) / share;
   std::string line = total > 0 ? fmt::format("{:<10} [{}] {:5.1f} %", phase, bar(share, 24), 100.0 * share)
                                : fmt::format("{:<10} {}", phase, clock_text(static_cast<double>(done)));
   if (eta_s) line += ", " + clock_text(*eta_s) + " left";
   if (!note.empty()) line += ", " + note;
-  std::fprintf(stderr, "\r\x1b[2K%s", cut(line, terminal_columns() - 1).c_str());
-  std::fflush(stderr);
-  drawn_ = true;
+  draw(line);
+}
+
+void Progress::settled(const std::string& phase, std::uint64_t done, std::uint64_t total, const std::string& note) {
+  const std::scoped_lock lock(mutex_);
+  if (!due(phase)) return;
+  const double share = total > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 0.0;
+  draw(fmt::format("{}: {:.1f} % of {} plans settled{}{}", phase, 100.0 * share, with_commas(total),
+                   note.empty() ? "" : ", ", note));
 }
 
 void Progress::clear() {

@@ -24,10 +24,16 @@ class Progress {
   /// Without `eta_s` the time left is taken from the share done.
   void show(const std::string& phase, std::uint64_t done, std::uint64_t total, std::optional<double> eta_s = {},
             const std::string& note = {});
+  /// The same of a search, which settles most plans at once and the last ones slowly: nothing is said of the time left.
+  void settled(const std::string& phase, std::uint64_t done, std::uint64_t total, const std::string& note);
   /// Removes the bar.
   void clear();
 
  private:
+  /// Whether it is time for another line of the phase.
+  bool due(const std::string& phase);
+  void draw(const std::string& line);
+
   std::mutex mutex_;
   bool terminal_;
   bool drawn_ = false;

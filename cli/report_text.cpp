@@ -13,6 +13,7 @@
 #include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_files.hpp"
 #include "planner/space.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
@@ -70,7 +71,7 @@ std::string interval_text(const Report& r) {
   if (!r.interval) return "";
   std::string note = count_range(r, r.tokens_per_s) + " tokens/s";
   if (r.model_flops_utilization > 0) note += "; MFU " + percent_range(r, r.model_flops_utilization);
-  return line("  eight runs in ten", step_range(r), note);
+  return line("  eight measured runs in ten", step_range(r), note);
 }
 
 std::string heading_text(const PlannedRun& run, const std::string& calibration, const std::string& software) {
@@ -90,71 +91,156 @@ std::string heading_text(const PlannedRun& run, const std::string& calibration, 
 
 std::string unfit_text(const std::string& plan, const Report& r) {
   if (r.fits) return "";
-  return fmt::format("\n  {} does not fit in memory (above): exit status 1\n",
-                     plan.empty() ? "the plan" : printable(plan));
+  return fmt::format("\n  {} {}: exit status 1\n", plan.empty() ? "the plan" : printable(plan), verdict_text(r));
+}
+
+Seconds headline_step(const Report& r) {
+  if (!r.software_assumed || !r.interval) return r.step_time;
+  return Seconds::of(std::sqrt(r.interval->low.base() * r.interval->high.base()));
+}
+
+std::string headline_text(const Report& r) {
+  return (r.software_assumed && r.interval ? "about " : "") + short_text(headline_step(r), 4);
+}
+
+std::string verdict_text(const Report& r) {
+  const MemoryVerdict v = memory_verdict(r);
+  if (!v.fits) return "does not fit: it needs " + text_of(v);
+  if (v.room == 0) return "fits as far as is known: no device's memory is given";
+  const char* where = v.where == MemoryVerdict::Where::device ? "the fullest device"
+                      : v.where == MemoryVerdict::Where::host ? "the fullest host"
+                                                              : "the fullest disk";
+  return fmt::format("fits, {} to spare on {}", gib(v.room - std::min(v.room, v.need)), where);
+}
+
+namespace {
+
+/// One unit for all figures of a table, so that they compare at a glance.
+struct Unit {
+  double bytes;
+  const char* name;
+};
+Unit unit_for(double bytes) {
+  for (const Unit u : {Unit{0x1p30, "GiB"}, Unit{0x1p20, "MiB"}, Unit{0x1p10, "KiB"}}) {
+    if (bytes >= u.bytes) return u;
+  }
+  return {1.0, "B"};
+}
+
+std::string in(const Unit& unit, std::uint64_t bytes) {
+  const double value = static_cast<double>(bytes) / unit.bytes;
+  return value == 0.0 ? "0" : fmt::format("{:.{}f}", value, value < 0.995 ? 2 : value < 99.95 ? 1 : 0);
+}
+
+std::uint64_t held(const StageMemory& m) { return m.process.value_or(m.peak); }
+
+/// Calls row(stage) for the stages that are shown, and skipped() in place of others.
+template <class Row, class Skipped>
+void each_stage(const Report& r, Row&& row, Skipped&& skipped) {
+  for (std::size_t i = 0; i < r.memory_by_stage.size(); ++i) {
+    if (r.memory_by_stage.size() > 16 && i == 8) {
+      skipped();
+      i = r.memory_by_stage.size() - 8;
+    }
+    row(r.memory_by_stage[i]);
+  }
+}
+
+std::uint64_t largest_memory(const Report& r) {
+  std::uint64_t most = 0;
+  for (const StageMemory& m : r.memory_by_stage) most = std::max({most, held(m), m.capacity.value_or(0)});
+  return most;
+}
+
+double share_of_device(const StageMemory& m, std::uint64_t most) {
+  const std::uint64_t of = m.capacity.value_or(most);
+  return of > 0 ? static_cast<double>(held(m)) / static_cast<double>(of) : 0.0;
+}
+
+std::string memory_title(const Report& r) {
+  std::string out = r.peak_memory_process_bytes ? "  memory of each stage's process" : "  memory of each stage's tensors";
+  if (r.memory_capacity_bytes) out += ", of the " + gib(*r.memory_capacity_bytes) + " of its device";
+  return out + (r.fits ? "" : "  DOES NOT FIT") + "\n";
+}
+
+}  // namespace
+
+std::string memory_bars(const Report& r) {
+  const std::uint64_t most = largest_memory(r);
+  std::string out = memory_title(r);
+  each_stage(
+      r,
+      [&](const StageMemory& m) {
+        const double share = share_of_device(m, most);
+        out += fmt::format("    stage {:<3} [{}] {:>9} {:>6}\n", m.stage, bar(share, 30), gib(held(m)), percent(share, 0));
+      },
+      [&] { out += "    ...\n"; });
+  return out;
 }
 
 std::string memory_text(const Report& r) {
-  std::string out;
-  const double capacity = static_cast<double>(r.memory_capacity_bytes.value_or(r.peak_memory_bytes));
-  Table table({"stage", "<", "peak", "of it", "weights", "gradients", "optimizer", "activations", "workspace"});
-  for (std::size_t i = 0; i < r.memory_by_stage.size(); ++i) {
-    if (r.memory_by_stage.size() > 16 && i == 8) {
-      table.row({"..."});
-      i = r.memory_by_stage.size() - 8;
-    }
-    const StageMemory& m = r.memory_by_stage[i];
-    const double share = capacity > 0 ? static_cast<double>(m.peak) / capacity : 0.0;
-    table.row({fmt::format("{}", m.stage), "[" + bar(share, 20) + "]", gib(m.peak), percent(share, 0), gib(m.weights),
-               gib(m.gradients), gib(m.optimizer), gib(m.activations), gib(m.workspace)});
-  }
-  if (r.memory_capacity_bytes) {
-    out += fmt::format("  memory: peak of each pipeline stage against {}{}\n", gib(*r.memory_capacity_bytes),
-                       r.peak_memory_bytes <= *r.memory_capacity_bytes ? "" : "  DOES NOT FIT");
-  } else {
-    out += "  memory: peak of each pipeline stage\n";
-  }
-  std::string below;
-  if (r.peak_memory_reserved_bytes) {
+  const std::uint64_t most = largest_memory(r);
+  const Unit unit = unit_for(static_cast<double>(most));
+  const bool processes = r.peak_memory_process_bytes.has_value();
+  Table table({"stage", "<", processes ? "process" : "tensors", "of it", "weights", "grads", "optim", "activ", "work"});
+  each_stage(
+      r,
+      [&](const StageMemory& m) {
+        const double share = share_of_device(m, most);
+        table.row({fmt::format("{}", m.stage), "[" + bar(share, 12) + "]", in(unit, held(m)), percent(share, 0),
+                   in(unit, m.weights), in(unit, m.gradients), in(unit, m.optimizer), in(unit, m.activations),
+                   in(unit, m.workspace)});
+      },
+      [&] { table.row({"..."}); });
+  std::string out = memory_title(r) +
+                    fmt::format("  in {}; then its tensors at their peak: weights, gradients, optimizer states,\n"
+                                "  activations, workspace\n",
+                                unit.name) +
+                    table.str("    ");
+  if (r.peak_memory_reserved_bytes && processes) {
     const double live = static_cast<double>(r.peak_memory_bytes);
     const double more = live > 0 ? static_cast<double>(*r.peak_memory_reserved_bytes) / live - 1.0 : 0.0;
-    below += fmt::format("  held by the caching allocator: {}, {} more than is live\n",
-                         gib(*r.peak_memory_reserved_bytes), percent(std::max(0.0, more)));
+    out += fmt::format("  held by the caching allocator: {}, {} more than the {} of tensors\n",
+                       gib(*r.peak_memory_reserved_bytes), percent(std::max(0.0, more)), gib(r.peak_memory_bytes));
   }
   if (r.peak_memory_process_bytes) {
-    below += fmt::format("  held by the process: {}", gib(*r.peak_memory_process_bytes));
-    if (r.memory_capacity_bytes) {
-      below += fmt::format(" of {}{}", gib(*r.memory_capacity_bytes),
-                           *r.peak_memory_process_bytes <= *r.memory_capacity_bytes ? "" : "  DOES NOT FIT");
-    }
-    below += "\n";
+    out += fmt::format("  held by the process: {}", gib(*r.peak_memory_process_bytes));
+    if (r.memory_capacity_bytes) out += fmt::format(" of {}", gib(*r.memory_capacity_bytes));
+    out += "\n";
   }
-  if (r.peak_memory_setup_bytes) {
-    below += fmt::format("  live at initialisation: {}\n", gib(*r.peak_memory_setup_bytes));
-  }
+  if (r.peak_memory_setup_bytes) out += fmt::format("  live at initialisation: {}\n", gib(*r.peak_memory_setup_bytes));
   const auto tier = [&](const char* name, const std::optional<std::uint64_t>& peak,
                         const std::optional<std::uint64_t>& room) {
     if (!peak) return;
-    below += fmt::format("  {} of a node: {}", name, gib(*peak));
-    if (room) below += fmt::format(" of {}{}", gib(*room), *peak <= *room ? "" : "  DOES NOT FIT");
-    below += "\n";
+    out += fmt::format("  {} of a node: {}", name, gib(*peak));
+    if (room) out += fmt::format(" of {}{}", gib(*room), *peak <= *room ? "" : "  DOES NOT FIT");
+    out += "\n";
   };
   tier("host memory", r.peak_host_memory_bytes, r.host_memory_capacity_bytes);
   tier("disk", r.peak_disk_bytes, r.disk_capacity_bytes);
-  return out + table.str("    ") + below;
+  return out;
 }
 
 std::string report_text(const Report& r) {
   const double step = r.step_time.base();
   std::string out;
   const auto share = [&](Seconds t) { return step > 0 ? percent(t.base() / step) : std::string("-"); };
-  out += line("step time", short_text(r.step_time, 4), r.origin);
-  out += line("tokens/s", short_count(r.tokens_per_s, 4), short_count(r.tokens_per_s_per_gpu, 4) + " per device");
+  const double faster = step > 0 ? r.step_time / headline_step(r) : 1.0;
+  const bool middle = r.software_assumed && r.interval.has_value();
+  out += line("step time", headline_text(r), r.origin);
+  out += line("tokens/s", short_count(faster * r.tokens_per_s, 4),
+              short_count(faster * r.tokens_per_s_per_gpu, 4) + " per device");
   if (r.model_flops_utilization > 0) {
-    out += line("model FLOPs utilization", percent(r.model_flops_utilization),
-                "hardware " + percent(r.hardware_flops_utilization) + "; " + r.flop_convention);
+    out += line("model FLOPs utilization", percent(faster * r.model_flops_utilization),
+                "hardware " + percent(faster * r.hardware_flops_utilization) + "; " + r.flop_convention);
   }
   out += interval_text(r);
+  if (middle) {
+    out += fmt::format(
+        "  That is the middle of what is known, since no software is named; {} takes {}, and its\n"
+        "  times are below.  Name yours (--software) for a closer answer.\n",
+        printable(r.software), short_text(r.step_time, 4));
+  }
   out += line("compute", short_text(r.compute), share(r.compute));
   out += line("exposed communication", short_text(r.exposed_communication), share(r.exposed_communication));
   out += line("bubble", short_text(r.bubble_fraction * r.step_time), percent(r.bubble_fraction));
@@ -163,7 +249,7 @@ std::string report_text(const Report& r) {
                 share(r.exposed_exchange) + ", messages between stages");
   }
   out += line("sent by all ranks", short_text(Bytes::of(static_cast<double>(r.sent_bytes))));
-  if (r.cost_per_step) out += line("cost per step", fmt::format("{:.4g}", *r.cost_per_step));
+  if (r.cost_per_step) out += line("cost per step", fmt::format("{:.4g} {}", *r.cost_per_step / faster, r.cost_currency));
   if (r.loss) out += line("loss", fmt::format("{:.4f}", *r.loss));
   out += "\n" + memory_text(r);
   if (!r.operations.empty()) {

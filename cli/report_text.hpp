@@ -13,6 +13,12 @@ namespace orrery {
 [[nodiscard]] std::string heading_text(const PlannedRun&, const std::string& calibration,
                                        const std::string& software = "");
 
+/// The step time that is said first: the predicted one; where no software was named, the middle of the interval (its
+/// geometric mean), since the predicted one is that of the usual program alone.
+[[nodiscard]] Seconds headline_step(const Report&);
+/// "14.95 s", or "about 40.4 s" where it is such a middle.
+[[nodiscard]] std::string headline_text(const Report&);
+
 /// "13.2 s to 14.9 s": of the step, and of what is done in it at that rate or share when it takes the predicted time;
 /// slowest first.  "-" without an interval.
 [[nodiscard]] std::string step_range(const Report&);
@@ -29,9 +35,13 @@ namespace orrery {
 /// Empty where it fits.
 [[nodiscard]] std::string unfit_text(const std::string& plan, const Report&);
 
-/// One line per pipeline stage: peak, share of the capacity as a bar, and what
-/// it consists of.  More than 16 stages show the first and last eight.
+/// One line per pipeline stage: what a process holds, its share of the device as a bar, and the tensors that it consists
+/// of.  More than 16 stages show the first and last eight.
 [[nodiscard]] std::string memory_text(const Report&);
+/// The same without the tensors.
+[[nodiscard]] std::string memory_bars(const Report&);
+/// "fits, 3.2 GiB to spare on stage 0", or "does not fit: 80.2 GiB of the 79.6 GiB of a device (stage 0)".
+[[nodiscard]] std::string verdict_text(const Report&);
 
 /// "4 x 20", "19 20 20 21": layers of the stages, runs of equal ones folded.
 [[nodiscard]] std::string layers_text(const std::vector<std::uint32_t>&);

@@ -8,8 +8,11 @@
 #include "cli/report_text.hpp"
 #include "cli/run_verb.hpp"
 #include "cli/status.hpp"
+#include "cli/table.hpp"
+#include "cli/wrapping.hpp"
 #include "core/record/chrome_trace.hpp"
 #include "core/record/report_file.hpp"
+#include "core/spec/node_kinds.hpp"
 #include "exec/run/run_report.hpp"
 
 namespace orrery {
@@ -66,7 +69,12 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
     if (checkpoints_.folder) json["checkpoint"] = checkpoints.json();
     print_json(json);
   } else {
-    std::string out =
+    std::string out;
+    if (measured.cluster != loaded.run.cluster) {
+      out = fmt::format("These are times of this machine's CPU cores, not of {}.\n\n",
+                        printable(devices_text(*loaded.run.cluster)));
+    }
+    out +=
         heading_text(loaded.run, "not used") + resolutions_text(loaded.resolved) + "\n" + report_text(report);
     if (result.losses.size() > 1) {
       out += fmt::format("\n  loss {:.4f} in step 1, {:.4f} in step {}", result.losses.front(), result.losses.back(),
@@ -81,7 +89,7 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
     if (trace_) out += fmt::format("  timeline of the median step in {}\n", *trace_);
     if (result.cancelled)
       out += fmt::format("  Interrupted after {} recorded steps of {}.\n", result.times.steps, steps_);
-    print(out);
+    print_wrapped(out);
   }
   return result.cancelled || !report.fits ? status_no : status_fine;
 }

@@ -15,6 +15,7 @@
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "cli/wrapping.hpp"
 #include "core/base/units_text.hpp"
 #include "core/program/op_count.hpp"
 #include "core/record/chrome_trace.hpp"
@@ -22,7 +23,7 @@
 #include "planner/least_anywhere.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/estimate.hpp"
-#include "sim/memory/memory_report.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
@@ -185,8 +186,7 @@ class SimulateVerb final : public Verb {
       anywhere = least_anywhere(loaded.program, cost_model(loaded));
     Report& report = result.report;
     tell_prices(report, loaded.calibration);
-    add_process_memory(report, loaded.run, loaded.program, loaded.calibration.calibration.memory,
-                       flags_.expandable_segments);
+    judge_memory(report, loaded.run, loaded.program, loaded.calibration.calibration, {{}, flags_.expandable_segments});
     sort_by_load(result.links);
     if (log_) tell_all(loaded.program, result.trace, *log_);
     const std::size_t written = trace_ ? write_trace(loaded, result.trace, progress) : 0;
@@ -257,7 +257,7 @@ class SimulateVerb final : public Verb {
       } else if (trace_) {
         out += fmt::format("  timeline of {} in {}\n", counted(written, "rank"), *trace_);
       }
-      print(out + unfit_text(loaded.run.plan.name, report));
+      print_wrapped(out + unfit_text(loaded.run.plan.name, report));
     }
     return report.fits && !stopped ? status_fine : status_no;
   }
@@ -339,6 +339,7 @@ class SimulateVerb final : public Verb {
   /// and the estimate, which no simulation undercuts.
   int partial(const LoadedPlan& loaded, const SimulationCancelled& stopped) const {
     Report least = estimate(loaded.run, loaded.program, cost_model(loaded));
+    judge_memory(least, loaded.run, loaded.program, loaded.calibration.calibration, {{}, flags_.expandable_segments});
     tell_prices(least, loaded.calibration);
     const Seconds clock = Seconds::of(static_cast<double>(stopped.clock) * 1e-12);
     if (flags_.json) {
@@ -350,7 +351,7 @@ class SimulateVerb final : public Verb {
       json["estimate"] = to_json(least);
       print_json(json);
     } else {
-      print(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
+      print_wrapped(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
             resolutions_text(loaded.resolved) +
             fmt::format("\nInterrupted after {} of {} operations, {} into the step.  Its estimate:\n\n",
                         with_commas(stopped.done), with_commas(stopped.total), short_text(clock)) +

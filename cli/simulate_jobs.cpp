@@ -14,6 +14,7 @@
 #include "core/record/chrome_trace.hpp"
 #include "core/record/report_file.hpp"
 #include "core/spec/node_kinds.hpp"
+#include "sim/memory/fit.hpp"
 #include "sim/net/cluster_fabric.hpp"
 
 namespace orrery {
@@ -203,7 +204,8 @@ std::string text_of(const std::vector<LoadedJob>& jobs, const Fabric& fabric, co
                      short_text(together.time), together.events, together.history_hash);
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     if (together.jobs[j].last.fits) continue;
-    out += fmt::format("  {} does not fit in memory\n", printable(jobs[j].name));
+    out += fmt::format("  {} does not fit in memory: it needs {}\n", printable(jobs[j].name),
+                       text_of(memory_verdict(together.jobs[j].last)));
   }
   return out;
 }
@@ -357,7 +359,11 @@ int run_simulate_jobs(const JobsRequest& request, const CommonFlags& flags) {
   sort_by_load(together);
   if (request.trace) write_timeline(*request.trace, jobs, together);
   if (request.draw) write_drawing(*request.draw, fabric, loads_of(together), Seconds::of(1.0));
-  for (std::size_t j = 0; j < jobs.size(); ++j) tell_prices(together.jobs[j].last, jobs[j].loaded.calibration);
+  for (std::size_t j = 0; j < jobs.size(); ++j) {
+    const LoadedPlan& loaded = jobs[j].loaded;
+    judge_memory(together.jobs[j].last, loaded.run, loaded.program, loaded.calibration.calibration);
+    tell_prices(together.jobs[j].last, loaded.calibration);
+  }
   const nlohmann::ordered_json json = json_of(jobs, fabric, together, alone);
   write_output(flags, json_text(json));
   if (prints_output(flags)) {

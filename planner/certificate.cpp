@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/base/units_text.hpp"
+
 namespace orrery {
 namespace {
 
@@ -21,59 +23,68 @@ const char* what(Objective o) {
   return "";
 }
 
+std::string memory_rule(const CertificateInput& input) {
+  std::string text = fmt::format("the {:.1f} GiB of a device", input.capacity.in(gibibyte));
+  if (input.headroom > Bytes()) text += fmt::format(" less {:.1f} GiB kept free", input.headroom.in(gibibyte));
+  if (input.host) text += fmt::format(", or the {:.1f} GiB of a host", input.host->in(gibibyte));
+  return text;
+}
+
+/// What was done and found, in one sentence.
+std::string sentence(const SearchResult& result, const CertificateInput& input) {
+  if (!result.complete) {
+    return fmt::format("The search was stopped after {} of {} plans; these are the best of those.",
+                       with_commas(result.evaluated), with_commas(result.space));
+  }
+  if (result.space == 0) {
+    return "No plan of the space keeps the rules of docs/plan-file.md: no sizes of axes divide what they cut.";
+  }
+  if (result.plans.empty()) {
+    return fmt::format("None of the {} plans fits: each needs more than {}.", with_commas(result.space),
+                       memory_rule(input));
+  }
+  return fmt::format(
+      "#1 has the least {} of all {} plans: {} do not fit, {} are slower by a lower bound or the same as another, {} were "
+      "estimated one by one.",
+      what(input.objective), with_commas(result.space), with_commas(result.infeasible),
+      with_commas(pruned(result, "bound") + pruned(result, "same")), with_commas(result.evaluated));
+}
+
+/// The proof, figure by figure.
+std::string details(SearchResult& result, const CertificateInput& input) {
+  if (!result.certified) return "";
+  std::string text = fmt::format("A plan fits where its processes stay within {}.", memory_rule(input));
+  if (const std::uint64_t by_bound = pruned(result, "bound"); by_bound > 0) {
+    text += fmt::format("  {} plans have a lower bound above #{}", with_commas(by_bound), result.plans.size());
+    if (input.objective != Objective::memory && input.least_bound_left) {
+      text += fmt::format(" ({:.6f} s; the least such bound is {:.6f} s)",
+                          result.plans.back().report.step_time.in(second), input.least_bound_left->in(second));
+    }
+    text += ".";
+  }
+  if (const std::uint64_t same = pruned(result, "same"); same > 0) {
+    text += fmt::format(
+        "  For {} another plan stands, which is the same or, with less recomputed or in host memory, no slower.",
+        with_commas(same));
+  }
+  if (input.best_simulated) {
+    result.simulated_certified = input.below_simulated == 0;
+    text += result.simulated_certified
+                ? fmt::format("  No other plan's bound lies below the best simulated time, {:.6f} s.",
+                              input.best_simulated->in(second))
+                : fmt::format("  Up to {} plans that were not simulated may be faster than the best simulated time, "
+                              "{:.6f} s.",
+                              with_commas(input.below_simulated), input.best_simulated->in(second));
+  }
+  return text;
+}
+
 }  // namespace
 
 void write_certificate(SearchResult& result, const CertificateInput& input) {
-  std::string text;
   result.certified = result.complete && !result.plans.empty();
-  if (!result.complete) {
-    text = fmt::format(
-        "The search was stopped after {} of {} plans had been estimated.  The plans shown are the best of those; "
-        "nothing is proven about the rest.",
-        result.evaluated, result.space);
-  } else if (result.space == 0) {
-    text = "No plan of the space keeps the rules of docs/plan-file.md: no sizes of axes divide what they cut.";
-  } else if (result.plans.empty()) {
-    text = fmt::format(
-        "None of the {} plans of the space fits: each needs more than the {:.1f} GiB of a device on "
-        "some stage{}, by a lower bound on its peak or by its Program.",
-        result.space, input.capacity.in(gibibyte),
-        input.host ? fmt::format(", or more than the {:.1f} GiB of a host", input.host->in(gibibyte)) : "");
-  } else {
-    text = fmt::format(
-        "The least {} over all {} plans of the space is proven.  {} do not fit in memory (by a lower bound "
-        "on their peak, or by their Program). ",
-        what(input.objective), result.space, result.infeasible);
-    const std::uint64_t by_bound = pruned(result, "bound");
-    if (by_bound > 0) {
-      text += fmt::format(" {} have a lower bound above number {} of the best", by_bound, result.plans.size());
-      if (input.objective != Objective::memory && input.least_bound_left) {
-        text += fmt::format(" ({:.6f} s; the least such bound is {:.6f} s)",
-                            result.plans.back().report.step_time.in(second), input.least_bound_left->in(second));
-      }
-      text += ".";
-    }
-    if (const std::uint64_t same = pruned(result, "same"); same > 0) {
-      text += fmt::format(
-          "  For {} another plan of the space stands, which is the same or, with less recomputed or in host memory, no "
-          "slower.",
-          same);
-    }
-    text += fmt::format("  The remaining {} were lowered and estimated.", result.evaluated);
-  }
-  if (input.best_simulated && result.certified) {
-    result.simulated_certified = input.below_simulated == 0;
-    text += result.simulated_certified
-                ? fmt::format(
-                      "  No other plan's bound lies below the best simulated time, {:.6f} s: that minimum is "
-                      "proven too.",
-                      input.best_simulated->in(second))
-                : fmt::format(
-                      "  The simulated minimum is uncertified: up to {} plans that were not simulated have a bound "
-                      "below the best simulated time, {:.6f} s.",
-                      input.below_simulated, input.best_simulated->in(second));
-  }
-  result.certificate = std::move(text);
+  result.certificate = sentence(result, input);
+  result.certificate_details = details(result, input);
 }
 
 }  // namespace orrery

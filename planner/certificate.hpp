@@ -11,6 +11,7 @@ namespace orrery {
 struct CertificateInput {
   Objective objective = Objective::step_time;
   Bytes capacity;                           ///< memory of a device
+  Bytes headroom;                           ///< of it, kept free
   std::optional<Bytes> host;                ///< of a host, where the space has something there
   std::optional<Seconds> least_bound_left;  ///< least bound on the step of the plans not estimated
   std::optional<Seconds> best_simulated;

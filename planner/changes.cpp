@@ -97,7 +97,7 @@ class Changes {
         if (gathers && valid(plan)) plan = resolve(plan, model_, workload_, cluster_, calibration_).plan;
       }
     }
-    if (valid(plan)) list_.push_back({dimension, std::move(from), std::move(to), std::move(plan), {}, 0, false});
+    if (valid(plan)) list_.push_back({dimension, std::move(from), std::move(to), std::move(plan), {}, {}});
   }
 
   /// The plan's recomputed layers on other stages: as many of each where there are as many stages, else the same share.

@@ -6,6 +6,7 @@
 #include "core/plan/plan.hpp"
 #include "core/record/calibration.hpp"
 #include "core/spec/cluster_spec.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 
@@ -17,8 +18,7 @@ struct PlanChange {
   Plan plan;  ///< resolved; passes check()
   // Filled by whoever looks at it.
   Seconds step_time;
-  std::uint64_t peak_memory_bytes = 0;
-  bool fits = false;
+  MemoryVerdict memory;
 };
 
 /// Every valid plan that differs from `plan` in one decision, in a fixed order:

@@ -13,11 +13,10 @@
 #include "core/plan/plan_file.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/program/lower/lower.hpp"
-#include "core/program/totals.hpp"
-#include "core/spec/node_kinds.hpp"
 #include "planner/space.hpp"
 #include "sim/bound/bound.hpp"
 #include "sim/estimate/estimate.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
@@ -58,6 +57,7 @@ Priced price(const PlannedRun& run, const Calibration& calibration) {
   const Program program = lower(run.model, run.workload, run.plan);
   const CostModel costs(*run.cluster, calibration, run.plan.mesh, run.plan.placement, run.plan.collective_algorithm);
   Priced out{estimate(run, program, costs), {}};
+  judge_memory(out.report, run, program, calibration);
   const auto passes = compute_by_pass(program, costs);
   for (std::size_t p = 0; p < pass_count; ++p) {
     if (passes[p] == 0.0) continue;
@@ -76,35 +76,37 @@ std::string memory_text(const StageMemory& m) {
                      gib(m.gradients), gib(m.optimizer), gib(m.activations), gib(m.workspace));
 }
 
+std::uint64_t held(const StageMemory& m) { return m.process.value_or(m.peak); }
+
 std::uint32_t fullest(const Report& report) {
   std::uint32_t at = 0;
   for (std::uint32_t i = 0; i < report.memory_by_stage.size(); ++i) {
-    if (report.memory_by_stage[i].peak > report.memory_by_stage[at].peak) at = i;
+    if (held(report.memory_by_stage[i]) > held(report.memory_by_stage[at])) at = i;
   }
   return at;
 }
 
-std::string overflow_text(const Report& report, Bytes capacity) {
-  const std::uint32_t stage = fullest(report);
-  return fmt::format("stage {} needs {}; the device has {}.\n  At its peak: {}.\n", stage,
-                     short_text(Bytes::of(static_cast<double>(report.peak_memory_bytes))), short_text(capacity),
-                     memory_text(report.memory_by_stage[stage]));
+std::string overflow_text(const Report& report) {
+  const MemoryVerdict short_of = memory_verdict(report);
+  std::string out = "it needs " + text_of(short_of) + ".\n";
+  if (short_of.where != MemoryVerdict::Where::device) return out;
+  return out + fmt::format("  Tensors at their peak: {}.\n", memory_text(report.memory_by_stage[fullest(report)]));
 }
 
-std::string memory_of(const PlanChange& c) { return short_text(Bytes::of(static_cast<double>(c.peak_memory_bytes))); }
+std::string memory_of(const PlanChange& c) { return text_of(c.memory); }
 
 double percent(Seconds part, Seconds whole) { return whole > Seconds() ? 100.0 * (part / whole) : 0.0; }
 
 bool quicker(const PlanChange& a, const PlanChange& b) { return a.step_time < b.step_time; }
 
-std::string text_of(const Explanation& e, const ClusterSpec& cluster) {
+std::string text_of(const Explanation& e) {
   const Report& r = e.report;
   std::string text = describe(e.plan) + "\n";
   for (const Resolution& x : e.resolved) text += fmt::format("  auto: {} = {} ({})\n", x.key, x.value, x.reason);
-  if (!r.fits) text += "Does not fit: " + overflow_text(r, least_memory(cluster));
+  if (!r.fits) text += "Does not fit: " + overflow_text(r);
   if (e.smallest_fix) {
     const PlanChange& fix = *e.smallest_fix;
-    if (fix.fits) {
+    if (fix.memory.fits) {
       text += fmt::format("  Smallest single change that fits: {} ({}, {} a step).\n", describe(fix), memory_of(fix),
                           short_text(fix.step_time));
     } else {
@@ -117,9 +119,9 @@ std::string text_of(const Explanation& e, const ClusterSpec& cluster) {
   }
   if (r.fits && !r.memory_by_stage.empty()) {
     const StageMemory& m = r.memory_by_stage[e.fullest_stage];
-    text += fmt::format("Memory: stage {} is the fullest, {} of {}: {}.\n", m.stage,
-                        short_text(Bytes::of(static_cast<double>(m.peak))), short_text(least_memory(cluster)),
-                        memory_text(m));
+    const auto gib = [](std::uint64_t bytes) { return short_text(Bytes::of(static_cast<double>(bytes))); };
+    text += fmt::format("Memory: stage {} is the fullest, its process holds {}{}; tensors {}: {}.\n", m.stage, gib(held(m)),
+                        m.capacity ? " of " + gib(*m.capacity) : "", gib(m.peak), memory_text(m));
   }
   if (!r.fits) return text;
   switch (e.binding) {
@@ -145,19 +147,15 @@ std::string text_of(const Explanation& e, const ClusterSpec& cluster) {
   return text;
 }
 
-/// Largest peak of a stage, from the Program.
-std::uint64_t lowered_peak(const PlannedRun& run, const Plan& plan) {
-  const Program program = lower(run.model, run.workload, plan);
-  std::uint64_t most = 0;
-  for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
-    most = std::max(most, totals_of(program, c).peak[index(Tier::device)]);
-  }
-  return most;
+/// How far a plan is from fitting, in bytes: below 0 it does.
+std::int64_t shortage(const MemoryVerdict& v) {
+  return static_cast<std::int64_t>(v.need) - static_cast<std::int64_t>(v.room);
 }
 
 }  // namespace
 
-Explanation explain(const PlannedRun& given, const Calibration& calibration, const WorkProgress& progress) {
+Explanation explain(const PlannedRun& given, const Calibration& calibration, const WorkProgress& progress,
+                    std::optional<Bytes> headroom) {
   ORRERY_ASSERT(given.cluster.has_value());
   PlannedRun run = given;
   Explanation out;
@@ -173,26 +171,28 @@ Explanation explain(const PlannedRun& given, const Calibration& calibration, con
   // Neighbours: closed forms first, then exact times of those that matter.
   Bounder bounder(run.model, run.workload, *run.cluster, calibration);
   const Picoseconds now = picoseconds(out.report.step_time);
+  const MemoryRules rules{headroom.value_or(default_headroom(*run.cluster, calibration)), false};
+  PlannedRun changed = run;
   std::vector<PlanChange> fitting;
   std::optional<PlanChange> leanest;
   std::vector<PlanChange> changes = single_changes(run.plan, run.model, run.workload, *run.cluster, calibration);
   for (std::size_t i = 0; i < changes.size(); ++i) {
     PlanChange& change = changes[i];
     if (progress) progress(i, changes.size());
-    const bool bounded = bound_covers(change.plan, run.model, run.workload);
-    change.peak_memory_bytes = bounded && bounder.knows_memory(change.plan) ? bounder.peak_memory(change.plan)
-                                                                            : lowered_peak(run, change.plan);
-    change.fits = static_cast<double>(change.peak_memory_bytes) <= run.cluster->device.memory.base();
-    if (!leanest || change.peak_memory_bytes < leanest->peak_memory_bytes) leanest = change;
-    const bool may_be_faster = !bounded || bounder.step_time(change.plan) < now;
-    if (!may_be_faster && (out.report.fits || !change.fits)) continue;
+    const bool may_be_faster =
+        !bound_covers(change.plan, run.model, run.workload) || bounder.step_time(change.plan) < now;
+    if (!may_be_faster && out.report.fits) continue;
+    changed.plan = change.plan;
     const Program program = lower(run.model, run.workload, change.plan);
+    change.memory = memory_verdict(changed, program, calibration, rules);
+    if (!leanest || shortage(change.memory) < shortage(leanest->memory)) leanest = change;
+    if (!may_be_faster && !change.memory.fits) continue;
     const CostModel costs(*run.cluster, calibration, change.plan.mesh, change.plan.placement,
                           change.plan.collective_algorithm);
     change.step_time = Estimator().step_time(program, costs);
-    if (change.fits) fitting.push_back(change);
+    if (change.memory.fits) fitting.push_back(change);
     if (picoseconds(change.step_time) >= now) continue;
-    (change.fits ? out.faster : out.faster_if_it_fitted).push_back(std::move(change));
+    (change.memory.fits ? out.faster : out.faster_if_it_fitted).push_back(std::move(change));
   }
   std::stable_sort(out.faster.begin(), out.faster.end(), quicker);
   std::stable_sort(out.faster_if_it_fitted.begin(), out.faster_if_it_fitted.end(), quicker);
@@ -207,7 +207,7 @@ Explanation explain(const PlannedRun& given, const Calibration& calibration, con
   out.binding = !out.faster.empty()                ? Binding::choice
                 : !out.faster_if_it_fitted.empty() ? Binding::memory
                                                    : Binding::largest;
-  out.text = text_of(out, *run.cluster);
+  out.text = text_of(out);
   return out;
 }
 
@@ -268,7 +268,8 @@ std::vector<std::string> different_decisions(const Plan& a, const Plan& b) {
 
 }  // namespace
 
-Difference explain_difference(const PlannedRun& given, const Plan& given_other, const Calibration& calibration) {
+Difference explain_difference(const PlannedRun& given, const PlannedRun& given_other,
+                              const Calibration& calibration) {
   ORRERY_ASSERT(given.cluster.has_value());
   Difference out;
   PlannedRun run = given;
@@ -277,9 +278,9 @@ Difference explain_difference(const PlannedRun& given, const Plan& given_other, 
   out.reference_fits = a.report.fits;
   // Said first: a plan that cannot run is no reference for another.
   const std::string unfit =
-      a.report.fits ? "" : "This plan itself does not fit: " + overflow_text(a.report, given.cluster->device.memory);
+      a.report.fits ? "" : "This plan itself does not fit: " + overflow_text(a.report);
   Diagnostics wrong;
-  check(given_other, given.model, given.workload, &*given.cluster, wrong);
+  check(given_other.plan, given_other.model, given_other.workload, &*given.cluster, wrong);
   if (!wrong.empty()) {
     out.valid = false;
     out.fits = false;
@@ -287,8 +288,9 @@ Difference explain_difference(const PlannedRun& given, const Plan& given_other, 
     out.text = unfit + "That plan breaks a rule.\n" + out.first_violation;
     return out;
   }
-  PlannedRun other = given;
-  other.plan = resolve(given_other, given.model, given.workload, *given.cluster, calibration).plan;
+  PlannedRun other = given_other;
+  other.cluster = given.cluster;
+  other.plan = resolve(other.plan, other.model, other.workload, *other.cluster, calibration).plan;
   const Priced b = price(other, calibration);
   out.reference = a.report;
   out.other_report = b.report;
@@ -312,7 +314,7 @@ Difference explain_difference(const PlannedRun& given, const Plan& given_other, 
   text = unfit;
   for (const std::string& line : out.decisions) text += "  " + line + "\n";
   if (out.decisions.empty()) text += "  The plans decide everything alike.\n";
-  if (!b.report.fits) text += "That plan does not fit: " + overflow_text(b.report, given.cluster->device.memory);
+  if (!b.report.fits) text += "That plan does not fit: " + overflow_text(b.report);
   const Seconds difference = b.report.step_time - a.report.step_time;
   text += fmt::format("It takes {} a step, this one {}", short_text(b.report.step_time, 4),
                       short_text(a.report.step_time, 4));

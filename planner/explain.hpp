@@ -48,8 +48,10 @@ struct Explanation {
 /// fit, the smallest single change that would (the fitting one that costs the
 /// least time).  Requires run.cluster and a plan that passes check(); autos are
 /// resolved first.
+/// A change fits with `headroom` to spare on every device, as what a search finds does; unset: default_headroom.
 /// `progress` counts single changes.
-[[nodiscard]] Explanation explain(const PlannedRun& run, const Calibration&, const WorkProgress& progress = {});
+[[nodiscard]] Explanation explain(const PlannedRun& run, const Calibration&, const WorkProgress& progress = {},
+                                  std::optional<Bytes> headroom = {});
 
 struct TermDifference {
   std::string name;
@@ -71,8 +73,7 @@ struct Difference {
 
 /// Explains why `other` is not better than `reference`: the first rule that it
 /// breaks, or by how much it does not fit, or which terms of the step are
-/// longer.  Both are priced on reference.cluster (required); `other` is judged
-/// with the reference's model and workload.
-[[nodiscard]] Difference explain_difference(const PlannedRun& reference, const Plan& other, const Calibration&);
+/// longer.  Both are priced on reference.cluster (required), each with its own model and workload.
+[[nodiscard]] Difference explain_difference(const PlannedRun& reference, const PlannedRun& other, const Calibration&);
 
 }  // namespace orrery

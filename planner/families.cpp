@@ -40,6 +40,7 @@ class Expander {
         space_(space),
         shape_(space.shapes[family.shape]),
         capacity_(room.device),
+        safe_(room.safe),
         host_room_(room.host),
         objective_(objective),
         worst_(worst),
@@ -728,6 +729,14 @@ class Expander {
       return false;
     }
     if (!has_open_counts(plan_) || !bounder_.knows_memory(plan_) || !is_listed_elsewhere(space_, plan_)) return true;
+    // The process may ask for more of them than its tensors do.
+    Plan safe = plan_;
+    std::fill(safe.recompute_layers->begin(), safe.recompute_layers->end(), 0U);
+    if (!counts_are_all(space_, plan_) &&
+        (!bounder_.recompute_fewest(safe, safe_, Bounder::Memory::closed_form) ||
+         safe.recompute_layers != plan_.recompute_layers)) {
+      return true;
+    }
     ++out_.same;
     return false;
   }
@@ -737,19 +746,20 @@ class Expander {
     const bool elsewhere = is_outdone(plan_, bounder_, [&](Plan& less) {
       if (!bounder_.knows_memory(less)) return false;
       if (*less.offload_activations > 0) {
-        return bounder_.offload_fewest(less, capacity_, Bounder::Memory::closed_form);
+        return bounder_.offload_fewest(less, safe_, Bounder::Memory::closed_form);
       }
-      if (less.recompute_layers) return bounder_.recompute_fewest(less, capacity_, Bounder::Memory::closed_form);
-      return bounder_.peak_memory(less) <= capacity_;
+      if (less.recompute_layers) return bounder_.recompute_fewest(less, safe_, Bounder::Memory::closed_form);
+      return bounder_.peak_memory(less) <= safe_;
     });
     out_.same += elsewhere ? 1 : 0;
     return elsewhere;
   }
 
-  /// The Program may ask for more recomputed layers or offloaded activations than a closed form, and then hold less.
+  /// The Program, or its process, may ask for more recomputed layers or offloaded activations than a closed form, and
+  /// then hold less.
   std::uint64_t least_peak(std::uint64_t known) const {
     const bool open = plan_.recompute_layers || *plan_.offload_activations > 0;
-    return open && !bounder_.knows_memory(plan_) ? family_.peak : known;
+    return open && (known > safe_ || !bounder_.knows_memory(plan_)) ? family_.peak : known;
   }
 
   void look() {
@@ -800,6 +810,7 @@ class Expander {
   const Space& space_;
   const ShapeSpace& shape_;
   const std::uint64_t capacity_;
+  const std::uint64_t safe_;
   const std::uint64_t host_room_;
   const Objective objective_;
   const Rating worst_;

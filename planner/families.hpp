@@ -24,7 +24,8 @@ struct Rating {
 
 /// Bytes that plans may fill.
 struct Room {
-  std::uint64_t device = 0;  ///< of the smallest
+  std::uint64_t device = 0;  ///< most_for_tensors: with more a plan does not fit
+  std::uint64_t safe = 0;    ///< safe_for_tensors: with no more it does
   std::uint64_t host = 0;    ///< of a node
 };
 

@@ -18,9 +18,9 @@ std::uint64_t FewestOffloaded::peak(const Program& program) {
   return most;
 }
 
-bool FewestOffloaded::fits(const PlannedRun& run, const Program& program) {
+bool FewestOffloaded::fits(const PlannedRun& run, const Program& program, std::uint64_t capacity) {
   Report tiers;
-  tiers.fits = static_cast<double>(peak(program)) <= run.cluster->device.memory.base();
+  tiers.fits = peak(program) <= capacity;
   if (!tiers.fits) return false;
   // Where the most that any rank has there fits once for each of a node, nodes need not be looked at.
   std::uint64_t most = 0;
@@ -35,13 +35,12 @@ bool FewestOffloaded::fits(const PlannedRun& run, const Program& program) {
   return tiers.fits;
 }
 
-bool FewestOffloaded::find(PlannedRun& run, Program& program, Bounder& bounder) {
-  const auto capacity = static_cast<std::uint64_t>(std::min(run.cluster->device.memory.base(), 9e18));
+bool FewestOffloaded::find(PlannedRun& run, Program& program, std::uint64_t capacity, Bounder& bounder) {
   if (!bounder.offload_fewest(run.plan, capacity, Bounder::Memory::closed_form)) return false;
   if (!bounder.offload_fewest(run.plan, capacity, Bounder::Memory::passes)) return false;
   for (; *run.plan.offload_activations <= 8; ++*run.plan.offload_activations) {
     program = lower(run.model, run.workload, run.plan);
-    if (static_cast<double>(peak(program)) <= run.cluster->device.memory.base()) return true;
+    if (peak(program) <= capacity) return true;
   }
   return false;
 }

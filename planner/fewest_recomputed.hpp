@@ -8,6 +8,7 @@
 #include "core/spec/model_spec.hpp"
 #include "core/spec/workload.hpp"
 #include "sim/bound/bound.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 
@@ -19,10 +20,14 @@ namespace orrery {
 /// fixed the estimate is a longest path: so no counts that fit have a shorter step (docs/planner.md).
 class FewestRecomputed {
  public:
-  /// Sets the counts of the plan, which has recompute_layers, and `program` to the plan's; false where it does not fit
-  /// even with all layers.  Begins with what the bounder says that it needs at least; where that is not exact the
-  /// Program decides.
+  /// Sets the counts of the plan, which has recompute_layers, and `program` to the plan's; false where its tensors do
+  /// not fit in `capacity` even with all layers.  Begins with what the bounder says that it needs at least; where that
+  /// is not exact the Program decides.
   [[nodiscard]] bool find(Plan&, Program& program, const ModelSpec&, const Workload&, std::uint64_t capacity, Bounder&);
+
+  /// Gives every stage whose process does not fit one recomputed layer after the other until all do, and `program` to
+  /// the plan.  False where a stage has none left.
+  [[nodiscard]] static bool raise(PlannedRun&, Program& program, const Calibration&, const MemoryRules&);
 
  private:
   LiveMemory memory_;

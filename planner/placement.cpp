@@ -9,11 +9,14 @@
 #include "core/base/random.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/program/lower/lower.hpp"
+#include "core/spec/node_kinds.hpp"
 #include "planner/axis_orders.hpp"
 #include "planner/fabric_symmetry.hpp"
+#include "planner/fewest_offloaded.hpp"
 #include "planner/least_anywhere.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/estimate.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
@@ -60,6 +63,8 @@ class PlacementSearcher {
     if (run_.plan.placement.empty()) given.order = text_of(AxisOrder{long_axes()});
     out_.given = step_of(given);
     keep(given, out_.given.step);
+    const bool other_places = is_mixed(*run_.cluster) || offloads(run_.plan);
+    places_matter_ = other_places && fits_memory(run_, program_, calibration_);
     out_.worst = out_.given;
     out_.least = least_anywhere(program_, costs_of(run_.plan.placement));
     try {
@@ -150,10 +155,19 @@ class PlacementSearcher {
     best_step_ = step;
   }
 
+  /// Whether it fits where the plan as it is does: other nodes may have smaller devices, or share out hosts otherwise.
+  [[nodiscard]] bool fits(const Placement& placement) const {
+    if (!places_matter_) return true;
+    PlannedRun run = run_;
+    run.plan.placement = placement;
+    return fits_memory(run, program_, calibration_);
+  }
+
   /// Whether the placement is better than the best, which it then is.
   bool take(Look l) {
     const bool less_to_do = l.spares(best_);
     if (is_below(best_step_, l.bound()) || (!is_below(l.bound(), best_step_) && !less_to_do)) return false;
+    if (!fits(l.placement)) return false;
     const Seconds step = simulated(l);
     if (is_below(best_step_, step) || (!is_below(step, best_step_) && !less_to_do)) return false;
     keep(std::move(l), step);
@@ -307,6 +321,7 @@ class PlacementSearcher {
   const PlacementOptions& options_;
   StepTraffic sent_;
   std::uint32_t ranks_;
+  bool places_matter_ = false;  ///< to whether it fits
   Estimator estimator_;
   PlacementSearch out_;
   Look best_;

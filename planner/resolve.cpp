@@ -12,13 +12,12 @@
 #include "core/plan/plan_names.hpp"
 #include "core/program/lower/layer_bytes.hpp"
 #include "core/program/lower/lower.hpp"
-#include "core/record/live_memory.hpp"
-#include "core/record/tier_memory.hpp"
 #include "core/spec/node_kinds.hpp"
 #include "planner/gradient_bucket.hpp"
 #include "planner/space.hpp"
 #include "sim/bound/bound.hpp"
 #include "sim/estimate/estimate.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
@@ -81,7 +80,9 @@ bool at_most(const Eighths& a, const Eighths& b) {
 /// Looks for places of states and activations with which a plan fits.
 class Placement {
  public:
-  Placement(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster) {
+  Placement(const Plan& plan, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
+            const Calibration& calibration)
+      : calibration_(calibration), rules_{default_headroom(cluster, calibration), false} {
     run_.plan = plan;
     run_.model = model;
     run_.workload = workload;
@@ -115,15 +116,16 @@ class Placement {
   }
 
   /// The one with the least estimated step; of equals the first.
-  [[nodiscard]] Eighths quickest(const std::vector<Eighths>& list, const Calibration& calibration) const {
+  [[nodiscard]] Eighths quickest(const std::vector<Eighths>& list) const {
     if (list.size() == 1) return list.front();
-    const CostModel costs(*run_.cluster, calibration, run_.plan.mesh, run_.plan.placement,
+    const CostModel costs(*run_.cluster, calibration_, run_.plan.mesh, run_.plan.placement,
                           run_.plan.collective_algorithm);
     Estimator estimator;
     Eighths best;
     std::optional<Seconds> least;
     for (const Eighths& e : list) {
-      const Seconds time = estimator.step_time(program(e), costs);
+      Plan ignored;
+      const Seconds time = estimator.step_time(program(e, ignored), costs);
       if (least && *least <= time) continue;
       least = time;
       best = e;
@@ -131,33 +133,30 @@ class Placement {
     return best;
   }
 
-  /// Largest device peak of any rank.
-  [[nodiscard]] Bytes peak(const Eighths& e) const { return peak(program(e)); }
+  /// What the plan needs of what there is.
+  [[nodiscard]] std::string memory(const Eighths& e) const {
+    PlannedRun run = run_;
+    const Program p = program(e, run.plan);
+    return text_of(memory_verdict(run, p, calibration_, rules_));
+  }
 
  private:
-  [[nodiscard]] Program program(const Eighths& e) const {
-    Plan plan = run_.plan;
+  /// With these; `plan` becomes the plan that has them.
+  [[nodiscard]] Program program(const Eighths& e, Plan& plan) const {
+    plan = run_.plan;
     plan.offload_states = e.states;
     plan.offload_parameters = e.parameters;
     plan.offload_activations = e.activations;
     return lower(run_.model, run_.workload, plan);
   }
-  [[nodiscard]] static Bytes peak(const Program& program) {
-    LiveMemory memory;
-    memory.read(program);
-    std::uint64_t most = 0;
-    for (std::uint32_t c = 0; c < program.classes.size(); ++c) most = std::max(most, memory.peak(program, c).peak);
-    return Bytes::of(static_cast<double>(most));
-  }
-  /// On every tier.
   [[nodiscard]] bool fits(const Eighths& e) const {
-    const Program p = program(e);
-    Report tiers;
-    tiers.fits = peak(p) <= run_.cluster->device.memory;
-    add_tier_memory(tiers, run_, p);
-    return tiers.fits;
+    PlannedRun run = run_;
+    const Program p = program(e, run.plan);
+    return fits_memory(run, p, calibration_, rules_);
   }
 
+  const Calibration& calibration_;
+  MemoryRules rules_;
   PlannedRun run_;
 };
 
@@ -174,18 +173,17 @@ void decide_offload(Plan& plan, const ModelSpec& model, const Workload& workload
                             {"offload_activations", &plan.offload_activations, &Eighths::activations}};
   std::erase_if(open, [](const Open& o) { return o.eighths->has_value(); });
   if (open.empty()) return;
-  const Placement placement(plan, model, workload, cluster);
+  const Placement placement(plan, model, workload, cluster, calibration);
   const std::vector<Eighths> fitting = placement.least();
-  const Eighths chosen = fitting.empty() ? placement.most() : placement.quickest(fitting, calibration);
-  const std::string peak = short_text(placement.peak(chosen)), room = short_text(least_memory(cluster));
-  std::string reason = fmt::format("the fewest with which the plan fits: {} of {}", peak, room);
+  const Eighths chosen = fitting.empty() ? placement.most() : placement.quickest(fitting);
+  const std::string memory = placement.memory(chosen);
+  std::string reason = "the fewest with which the plan fits: " + memory;
   if (fitting.empty()) {
-    reason = fmt::format("even so the plan needs {}, and the device has {}", peak, room);
+    reason = "even so the plan does not fit: it needs " + memory;
   } else if (std::all_of(open.begin(), open.end(), [&](const Open& o) { return chosen.*o.choice == 0; })) {
-    reason = fmt::format("all fits: {} of {}", peak, room);
+    reason = "all fits: " + memory;
   } else if (fitting.size() > 1) {
-    reason =
-        fmt::format("the least estimated step of the {} least choices that fit: {} of {}", fitting.size(), peak, room);
+    reason = fmt::format("the least estimated step of the {} least choices that fit: {}", fitting.size(), memory);
   }
   for (const Open& o : open) {
     *o.eighths = chosen.*o.choice;

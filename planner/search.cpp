@@ -26,6 +26,7 @@
 #include "planner/progress_meter.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/estimate.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 
@@ -184,8 +185,10 @@ class Search {
         cluster_(cluster),
         calibration_(calibration),
         options_(options),
-        capacity_(bytes_below(least_memory(cluster))),
-        room_{capacity_, cluster.host_memory.base() > 0 ? bytes_below(cluster.host_memory) : ~std::uint64_t{0}},
+        rules_{options.headroom.value_or(default_headroom(cluster, calibration)), false},
+        capacity_(bytes_below(most_for_tensors(cluster, calibration, rules_.headroom))),
+        room_{capacity_, bytes_below(safe_for_tensors(cluster, calibration, rules_.headroom)),
+              cluster.host_memory.base() > 0 ? bytes_below(cluster.host_memory) : ~std::uint64_t{0}},
         meter_(options),
         bounder_(model, workload, cluster, calibration),
         bounders_([this] { return bounder_.beside(); }),
@@ -199,6 +202,7 @@ class Search {
     ORRERY_ASSERT(options_.top >= 1, options_.top);
     SearchResult result;
     result.space = space_.count;
+    result.headroom = rules_.headroom;
     meter_.phase("estimate", space_.count);
     seed_ = seed();
     // First shapes without a pipeline, which have one schedule, and of each kind the plainest: a good plan among them
@@ -332,6 +336,7 @@ class Search {
       }
       if (!e.fits) {
         ++infeasible_;
+        if (e.step > 0 && (!rejected_ || e < *rejected_)) rejected_ = e;
         continue;
       }
       evaluated_.push_back(e);
@@ -348,15 +353,16 @@ class Search {
     return CostModel(cluster_, calibration_, plan.mesh, plan.placement, plan.collective_algorithm);
   }
 
-  /// Gives a plan of the space its recomputed layers, its activations in host memory and its tiers; whether it fits.
+  /// Gives a plan of the space its recomputed layers, its activations in host memory and its tiers; whether its tensors
+  /// fit.
   bool settle(PlannedRun& run, Program& program) {
     set_tiers(run.plan, {});
     if (!settle_on_device(run, program)) return false;
     if (!offloads(run.plan)) return true;
-    if (!space_.disks) return offloaded_.local().fits(run, program);
+    if (!space_.disks) return offloaded_.local().fits(run, program, capacity_);
     return find_nearest_tiers(
         run, program, bounders_.local(), room_.host,
-        [&](const PlannedRun& of, const Program& with) { return offloaded_.local().fits(of, with); },
+        [&](const PlannedRun& of, const Program& with) { return offloaded_.local().fits(of, with, capacity_); },
         [&](const PlannedRun& of, const Program& with) {
           return picoseconds(estimators_.local().step_time(with, costs_of(of.plan)));
         });
@@ -367,9 +373,26 @@ class Search {
     if (has_open_counts(run.plan)) {
       return fewest_.local().find(run.plan, program, model_, workload_, capacity_, bounders_.local());
     }
-    if (*run.plan.offload_activations > 0) return offloaded.find(run, program, bounders_.local());
+    if (*run.plan.offload_activations > 0) return offloaded.find(run, program, capacity_, bounders_.local());
     program = lower(model_, workload_, run.plan);
     return offloaded.peak(program) <= capacity_;
+  }
+
+  /// Gives a plan whose tensors fit as many recomputed layers, or activations in host memory, more as its process needs;
+  /// whether it fits then.
+  bool settle_process(PlannedRun& run, Program& program) {
+    if (fits_memory(run, program, calibration_, rules_)) return true;
+    if (has_open_counts(run.plan)) {
+      return FewestRecomputed::raise(run, program, calibration_, rules_) &&
+             fits_memory(run, program, calibration_, rules_);
+    }
+    if (*run.plan.offload_activations == 0) return false;
+    while (*run.plan.offload_activations < 8) {
+      ++*run.plan.offload_activations;
+      program = lower(run.model, run.workload, run.plan);
+      if (fits_memory(run, program, calibration_, rules_)) return true;
+    }
+    return false;
   }
 
   /// `limit`: what is worse cannot be among the best.
@@ -386,13 +409,29 @@ class Search {
       program = lower(model_, workload_, plan);
     }
     std::uint64_t peak = candidate.peak;
-    const Picoseconds step = picoseconds(estimators_.local().step_time(program, costs_of(plan)));
-    // What is settled fits, on every tier.
-    if (!memory_is_exact(plan, workload_) || offloads(plan)) peak = offloaded_.local().peak(program);
-    const bool fits = peak <= capacity_;
-    ORRERY_ASSERT(step >= candidate.step && peak >= candidate.peak, candidate.first, step, candidate.step, peak,
-                  candidate.peak);
-    const Rating exact = rating(options_.objective, step, peak);
+    Picoseconds step = 0;
+    const auto price = [&] {
+      step = picoseconds(estimators_.local().step_time(program, costs_of(plan)));
+      // What is settled fits, on every tier.
+      if (!memory_is_exact(plan, workload_) || offloads(plan) || open) peak = offloaded_.local().peak(program);
+      ORRERY_ASSERT(step >= candidate.step && peak >= candidate.peak, candidate.first, step, candidate.step, peak,
+                    candidate.peak);
+      return rating(options_.objective, step, peak);
+    };
+    Rating exact = price();
+    bool fits = peak <= capacity_;
+    // Processes take longer to look at than tensors: only those of plans that may be among the best matter.
+    if (fits && !(limit < exact)) {
+      const Plan before = plan;
+      fits = settle_process(run, program);
+      if (!fits) {
+        // What was nearest is told: the plan as its tensors ask for it.
+        plan = before;
+      } else if (plan != before) {
+        if (has_open_counts(plan) && is_listed_elsewhere(space_, plan)) return {{}, candidate.first, 0, true, {}, 0, true};
+        exact = price();
+      }
+    }
     // Where closed forms know the memory they have said whether another plan outdoes it; of others only the best
     // matter.
     if (fits && !(limit < exact) && offloads(plan) && !bounders_.local().knows_memory(plan) && is_outdone(plan)) {
@@ -417,7 +456,7 @@ class Search {
       }
       PlannedRun other{model_, workload_, cluster_, less, {}, {}};
       Program ignored;
-      const bool settled = settle(other, ignored);
+      const bool settled = settle(other, ignored) && settle_process(other, ignored);
       less = other.plan;
       set_tiers(less, {});
       return settled;
@@ -444,11 +483,13 @@ class Search {
     out.run = {model_, workload_, cluster_, found.plan, {}, {}};
     out.program = lower(model_, workload_, found.plan);
     found.report = estimators_.local().estimate(out.run, out.program, costs_of(found.plan));
+    judge_memory(found.report, out.run, out.program, calibration_);
     return out;
   }
 
   /// Reports of the best, and their simulations.
   void report(SearchResult& result) {
+    if (rejected_ && (best_.empty() || *rejected_ < best_.back())) result.rejected = described(*rejected_).found;
     result.plans.resize(best_.size());
     meter_.phase("simulate", best_.size());
     tbb::parallel_for(std::size_t{0}, best_.size(), [&](std::size_t i) {
@@ -462,6 +503,7 @@ class Search {
         plain.progress.cancelled = options_.cancel;
         try {
           found.simulated = simulate(known.run, known.program, costs_of(found.plan), plain).report;
+          judge_memory(*found.simulated, known.run, known.program, calibration_);
         } catch (const SimulationCancelled&) {
           // The plan stands with its estimate.
         }
@@ -474,6 +516,7 @@ class Search {
     CertificateInput input;
     input.objective = options_.objective;
     input.capacity = least_memory(cluster_);
+    input.headroom = rules_.headroom;
     if (std::any_of(space_.shapes.begin(), space_.shapes.end(),
                     [](const ShapeSpace& s) { return s.offloads_states; })) {
       input.host = cluster_.host_memory;
@@ -506,7 +549,8 @@ class Search {
   const ClusterSpec& cluster_;
   const Calibration& calibration_;
   const SearchOptions& options_;
-  const std::uint64_t capacity_;
+  const MemoryRules rules_;
+  const std::uint64_t capacity_;  ///< for tensors
   const Room room_;
   ProgressMeter meter_;
   Bounder bounder_;
@@ -521,6 +565,7 @@ class Search {
   std::vector<Estimated> evaluated_;
   std::optional<Rating> seed_;
   std::vector<Estimated> best_;  ///< ascending, at most `top`
+  std::optional<Estimated> rejected_;  ///< the least of those whose tensors fit and whose process does not
   bool stopped_ = false;
 };
 

@@ -49,7 +49,8 @@ struct SearchOptions {
   std::uint32_t top = 5;      ///< plans wanted, at least 1
   bool simulate = true;       ///< simulate the plans found
   bool prune = true;          ///< false: estimate every plan that fits (the brute force of tests)
-  std::uint32_t threads = 0;  ///< 0: all cores; the result does not depend on it
+  std::optional<Bytes> headroom;  ///< of every device's memory kept free; unset: default_headroom (sim/memory/fit.hpp)
+  std::uint32_t threads = 0;      ///< 0: all cores; the result does not depend on it
   std::function<void(const SearchProgress&)> progress;  ///< called from one thread at a time
   /// Told of every plan that enters the best so far, with its estimate; called from one thread at a time.  Each costs
   /// another estimate.  May be empty.
@@ -67,7 +68,10 @@ struct PruneCount {
 };
 
 struct SearchResult {
-  std::vector<FoundPlan> plans;  ///< best first, at most `top`; all fit
+  std::vector<FoundPlan> plans;  ///< best first, at most `top`; all fit (sim/memory/fit.hpp), with the headroom
+  /// The plan with the least objective of those that were estimated before one of the best and do not fit.
+  std::optional<FoundPlan> rejected;
+  Bytes headroom;  ///< that was kept free
   std::uint64_t space = 0;       ///< plans in the space
   std::uint64_t evaluated = 0;   ///< lowered and estimated
   std::uint64_t infeasible = 0;  ///< do not fit in memory (by the bound or by their Program)
@@ -79,7 +83,8 @@ struct SearchResult {
   /// Whether the least simulated time of the space is proven too: no other
   /// plan's bound lies below the best simulated time.
   bool simulated_certified = false;
-  std::string certificate;  ///< the proof in words, with the counts
+  std::string certificate;          ///< what was done and found, in one sentence
+  std::string certificate_details;  ///< the proof, figure by figure; empty where nothing is proven
 };
 
 /// Finds the `top` best plans of a space.

@@ -276,6 +276,17 @@ class Maker {
     return experts && model_.heads % parts == 0 && model_.kv_heads % parts == 0 && model_.ffn % parts == 0;
   }
 
+  [[nodiscard]] bool is_wanted(const ShapeSpace& shape) const {
+    for (std::size_t a = 0; a < axis_count; ++a) {
+      if (static_cast<Axis>(a) == Axis::tensor) continue;
+      if (limits_.sizes[a] != 0 && limits_.sizes[a] != shape.sizes[a]) return false;
+    }
+    std::uint32_t cut = 1;
+    for (const Axis a : {Axis::tensor, Axis::row, Axis::column, Axis::depth}) cut *= shape.sizes[index(a)];
+    const std::uint32_t wanted = limits_.sizes[index(Axis::tensor)];
+    return wanted == 0 || wanted == cut;
+  }
+
   /// All sizes of the axes that are not of tensor parallelism.
   void others(ShapeSpace& shape, std::uint64_t devices) {
     const bool may_cut = limits_.context && (limits_.grid_context || shape.tensor == TensorAlgorithm::one_d);
@@ -294,7 +305,7 @@ class Maker {
             full.sizes[index(Axis::replica)] = replica;
             full.sizes[index(Axis::data)] = data;
             full.sizes[index(Axis::expert)] = expert;
-            add(std::move(full));
+            if (is_wanted(full)) add(std::move(full));
           }
         }
       }
@@ -411,6 +422,7 @@ class Maker {
     add_states(shape, model_, limits_);
     if (shape.states.empty()) return;
     for (const std::uint32_t microbatch : sizes) {
+      if (limits_.microbatch_size != 0 && limits_.microbatch_size != microbatch) continue;
       plan.microbatch_size = microbatch;
       if (!is_valid(plan, model_, workload_, cluster_)) continue;
       MicrobatchSpace with{microbatch, schedules(shape, workload_.global_batch / cut / microbatch), 0};

@@ -94,6 +94,9 @@ struct SpaceLimits {
       ScheduleName::v_min,       ScheduleName::dualpipe_v,    ScheduleName::chimera,
       ScheduleName::dualpipe};
   std::vector<std::uint32_t> zero{0, 1, 2, 3};
+  /// By Axis; 0: any size.  That of tensor is of all axes that cut matrices together.
+  std::array<std::uint32_t, axis_count> sizes{};
+  std::uint32_t microbatch_size = 0;  ///< 0: any
   std::uint32_t most_chunks = 0;  ///< 0: any
   bool replicas = true;           ///< the axis replica
   bool context = true;            ///< the axis context
@@ -112,7 +115,8 @@ struct SpaceLimits {
 };
 /// Pipeline, data and 1D tensor axes, with experts that axis too, ZeRO 0 and 1, GPipe and 1F1B.
 [[nodiscard]] SpaceLimits basic_limits();
-/// Reads "tensor=1d,2d zero=0,1 schedule=1f1b chunks=2 replica=off context=off expert=off recompute_layers=off
+/// Reads "tensor=1d,2d tensor=8 pp=2 mbs=1 zero=0,1 schedule=1f1b chunks=2 replica=off context=off expert=off
+/// recompute_layers=off
 /// offload=off disks=off offload_beside=off grid_context=off zero_chunks=off parameter_chunks=off zero_split=off";
 /// context may name its algorithms instead, "context=ulysses,ring inner_ring=off".  What is wrong is in the
 /// diagnostics.

@@ -68,7 +68,15 @@ SpaceLimits limits_of(std::string_view text, Diagnostics& out) {
     const std::string_view value = equals < setting.size() ? setting.substr(equals + 1) : std::string_view{};
     const std::vector<std::string_view> values = parts(value, ',');
     bool good = false;
-    if (key == "tensor") {
+    const std::optional<Axis> axis = axis_named(key);
+    const std::optional<std::uint32_t> size = number(value);
+    if (axis && size) {
+      good = *size >= 1;
+      limits.sizes[index(*axis)] = *size;
+    } else if ((key == "mbs" || key == "microbatch_size") && size) {
+      good = *size >= 1;
+      limits.microbatch_size = *size;
+    } else if (key == "tensor" || key == "tp") {
       good = keep(limits.tensor, values, [](TensorAlgorithm a) { return name_of(a); });
     } else if (key == "schedule") {
       good = keep(limits.schedules, values, [](ScheduleName s) { return name_of(s); });
@@ -78,16 +86,17 @@ SpaceLimits limits_of(std::string_view text, Diagnostics& out) {
       const auto n = number(value);
       good = n && *n >= 1;
       limits.most_chunks = n.value_or(0);
-    } else if (key == "context" && value != "off" && value != "on") {
+    } else if (axis == Axis::context && value != "off" && value != "on") {
       good = keep(limits.context_algorithms, values, [](ContextAlgorithm a) { return name_of(a); });
-    } else if (bool* limit = switch_named(limits, key)) {
+    } else if (bool* limit = switch_named(limits, axis ? name_of(*axis) : key)) {
       good = value == "off" || value == "on";
       *limit = value == "on";
     }
     if (good) continue;
     out.error(
         "cli.only", fmt::format("--only does not know \"{}\"", setting),
-        {"Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;",
+        {"Known: sizes as in tensor=8, pipeline=2, dp=4, cp=1, ep=8, microbatch_size=1; tensor=1d,2d,2.5d,3d;",
+         "schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;",
          "replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;",
          "recompute_layers=off; offload=off; disks=off; offload_beside=off; grid_context=off; zero_chunks=off;",
          "parameter_chunks=off; zero_split=off.  Separate settings by spaces."});

@@ -79,6 +79,7 @@ void tell_prices(Report& report, const CalibrationChoice& prices) {
   report.assumptions.push_back("calibration: " + prices.origin);
   report.assumptions.push_back("software: " + describe(prices.software));
   report.software = prices.software.name;
+  report.software_assumed = !prices.software.chosen && prices.software.name != "none";
   report.software_costs = prices.software.files;
   if (const auto& errors = prices.software.errors) {
     report.interval = StepInterval{errors->low * report.step_time, errors->high * report.step_time};

@@ -53,10 +53,28 @@ TomlTable::TomlTable(std::shared_ptr<const TomlDocument> document, const TomlNod
     : document_(std::move(document)), node_(node), path_(std::move(path)), diagnostics_(&diagnostics) {}
 
 const TomlNode* TomlTable::peek(std::string_view key) const {
+  const std::string_view written = as_written(key);
   for (const auto& [name, child] : std::get<TomlNode::Table>(node_->value)) {
-    if (name == key) return &child;
+    if (name == written) return &child;
   }
   return nullptr;
+}
+
+std::string_view TomlTable::as_written(std::string_view key) const {
+  for (const auto& [shorthand, full] : shorthands_) {
+    if (full == key) return shorthand;
+  }
+  return key;
+}
+
+void TomlTable::also(std::string_view key, std::string_view shorthand) {
+  if (!has(shorthand)) return;
+  known_.emplace_back(shorthand);
+  if (has(key)) {
+    error(shorthand, "file.twice", fmt::format("{} and {} are the same key", path(key), shorthand), {"Give one of them."});
+    return;
+  }
+  shorthands_.emplace_back(shorthand, key);
 }
 
 const TomlNode* TomlTable::find(std::string_view key, Need need) {
@@ -90,8 +108,9 @@ std::vector<std::string> TomlTable::keys() const {
 }
 
 std::string TomlTable::path(std::string_view key) const {
-  if (path_.empty()) return std::string(key);
-  return key.empty() ? path_ : path_ + "." + std::string(key);
+  const std::string written(as_written(key));
+  if (path_.empty()) return written;
+  return key.empty() ? path_ : path_ + "." + written;
 }
 
 const Origin& TomlTable::origin() const { return document_->origin; }

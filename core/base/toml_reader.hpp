@@ -56,6 +56,9 @@ class TomlTable {
   [[nodiscard]] bool is_text(std::string_view key) const;  ///< present, and in quotes
   /// The whole number at a key, when one stands there (the key does not count as read).
   [[nodiscard]] std::optional<std::int64_t> peek_whole(std::string_view key) const;
+  /// `shorthand` stands for `key` in files ("tp" for "tensor"): what is there is read as the key.  Both in one table are a
+  /// mistake (file.twice).
+  void also(std::string_view key, std::string_view shorthand);
   /// Keys in the order of the file.
   [[nodiscard]] std::vector<std::string> keys() const;
   /// Dotted path of a key of this table, as in Origin::positions: "plan.mesh", "cluster.level.0.size".
@@ -113,6 +116,7 @@ class TomlTable {
  private:
   const TomlNode* find(std::string_view key, Need);
   const TomlNode* peek(std::string_view key) const;
+  [[nodiscard]] std::string_view as_written(std::string_view key) const;
   void wrong_type(std::string_view key, std::string_view wanted, const TomlNode&);
   void out_of_range(std::string_view key, const std::string& value, const std::string& allowed);
   void too_many(std::string_view key, std::size_t count, std::size_t most);
@@ -124,6 +128,7 @@ class TomlTable {
   std::string path_;
   Diagnostics* diagnostics_;
   std::vector<std::string> known_;
+  std::vector<std::pair<std::string, std::string>> shorthands_;  ///< that the file has, with their keys
 };
 
 /// Parses TOML.  `file` is only the name shown in messages.  Empty after a

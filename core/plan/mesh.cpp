@@ -21,10 +21,25 @@ std::string_view name_of(Axis axis) {
   return "";
 }
 
+std::string_view shorthand_of(Axis axis) {
+  switch (axis) {
+    case Axis::pipeline: return "pp";
+    case Axis::data: return "dp";
+    case Axis::context: return "cp";
+    case Axis::expert: return "ep";
+    case Axis::tensor: return "tp";
+    case Axis::replica:
+    case Axis::depth:
+    case Axis::row:
+    case Axis::column: return "";
+  }
+  return "";
+}
+
 std::optional<Axis> axis_named(std::string_view name) {
   for (std::size_t i = 0; i < axis_count; ++i) {
     const auto axis = static_cast<Axis>(i);
-    if (name_of(axis) == name) return axis;
+    if (name_of(axis) == name || (!name.empty() && shorthand_of(axis) == name)) return axis;
   }
   return std::nullopt;
 }

@@ -25,7 +25,10 @@ enum class Axis : std::uint8_t {
 inline constexpr std::size_t axis_count = 9;
 
 [[nodiscard]] std::string_view name_of(Axis);
+/// By its name or its shorthand.
 [[nodiscard]] std::optional<Axis> axis_named(std::string_view);
+/// "tp" for tensor, "dp" for data, "pp", "cp", "ep"; empty where an axis has none.
+[[nodiscard]] std::string_view shorthand_of(Axis);
 
 struct MeshAxis {
   Axis axis;

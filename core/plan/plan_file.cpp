@@ -27,6 +27,7 @@ bool given(TomlTable& table, std::string_view key) { return !table.read_auto(key
 void read_mesh(TomlTable& table, Mesh& mesh) {
   std::vector<MeshAxis> sizes;
   for (const Axis axis : plan_axes) {
+    if (!shorthand_of(axis).empty()) table.also(name_of(axis), shorthand_of(axis));
     std::uint32_t size = 1;
     if (table.read(name_of(axis), size, {1, size_limit}, Need::optional)) sizes.push_back({axis, size});
   }
@@ -57,7 +58,7 @@ void read_mesh(TomlTable& table, Mesh& mesh) {
     const auto found = std::find_if(sizes.begin(), sizes.end(), is_axis);
     if (found != sizes.end()) {
       mesh.axes.push_back(*found);
-    } else if (!table.has(name)) {  // else its size was wrong, and said so
+    } else if (!table.has(name_of(*axis))) {  // else its size was wrong, and said so
       wrong(fmt::format("the order lists {}, which has no size", name), fmt::format("Add {} = SIZE to [mesh].", name));
     }
   }
@@ -109,6 +110,7 @@ void read_choices(TomlTable& table, const std::filesystem::path& folder, Plan& p
   table.read_enum("schedule", pipeline_schedule_names(), plan.schedule, Need::optional);
   table.read("chunks", plan.chunks, {1, size_limit}, Need::optional);
   read_custom_order(table, folder, plan);
+  table.also("microbatch_size", "mbs");
   table.read_enum("tensor", tensor_names(), plan.tensor, Need::optional);
   table.read("save_gathered", plan.save_gathered, Need::optional);
   table.read("sequence_parallel", plan.sequence_parallel, Need::optional);
@@ -194,6 +196,15 @@ std::optional<PlannedRun> read_plan(std::string text, const std::string& file, c
   }
   root->finish();
   run.plan.origin = root->origin();
+  // What is checked later looks for full keys.
+  auto& positions = run.plan.origin.positions;
+  const auto as_full = [&](const std::string& shorthand, const std::string& key) {
+    if (const auto at = positions.find(shorthand); at != positions.end()) positions.try_emplace(key, at->second);
+  };
+  for (const Axis axis : plan_axes) {
+    if (!shorthand_of(axis).empty()) as_full(fmt::format("mesh.{}", shorthand_of(axis)), fmt::format("mesh.{}", name_of(axis)));
+  }
+  as_full("plan.mbs", "plan.microbatch_size");
   if (diagnostics.size() != before || !model || !workload) return std::nullopt;
 
   run.model = *std::move(model);

@@ -1,5 +1,8 @@
 #include "core/record/rates.hpp"
 
+#include <fmt/format.h>
+
+#include "core/record/device_room.hpp"
 #include "core/record/tier_memory.hpp"
 #include "core/spec/node_kinds.hpp"
 
@@ -94,12 +97,14 @@ void add_rates(Report& report, const PlannedRun& run, const Program& program, do
     report.model_flops_utilization = model_flops(run.model, run.workload) / available;
     report.hardware_flops_utilization = executed_flops / available;
   }
-  const Bytes memory = least_memory(cluster);
-  if (memory.base() > 0.0) {
-    report.memory_capacity_bytes = static_cast<std::uint64_t>(memory.base());
-    report.fits = report.fits && report.peak_memory_bytes <= *report.memory_capacity_bytes;
+  add_device_room(report, run, program);
+  if (cluster.price_per_gpu_hour) {
+    report.cost_per_step = *cluster.price_per_gpu_hour * gpus * step / 3600.0;
+    report.cost_currency = cluster.price_currency;
+    report.assumptions.push_back(
+        fmt::format("price: {} {} per GPU-hour{}", *cluster.price_per_gpu_hour, cluster.price_currency,
+                    cluster.price_source.empty() ? "" : ", " + cluster.price_source));
   }
-  if (cluster.price_per_gpu_hour) report.cost_per_step = *cluster.price_per_gpu_hour * gpus * step / 3600.0;
 }
 
 }  // namespace orrery

@@ -19,6 +19,8 @@ struct StageMemory {
   std::uint64_t activations = 0;  ///< with statistics, masks and data
   std::uint64_t workspace = 0;
   std::optional<std::uint64_t> reserved{};  ///< by the caching allocator, largest over setup and two steps
+  std::optional<std::uint64_t> process{};   ///< by the whole process: reserved, context, communicators
+  std::optional<std::uint64_t> capacity{};  ///< of the smallest device that a rank of the stage is on
   friend bool operator==(const StageMemory&, const StageMemory&) = default;
 };
 
@@ -70,11 +72,13 @@ struct Report {
   std::optional<std::uint64_t> peak_memory_process_bytes;
   /// Live while weights and states are made, before the first step; largest over ranks.
   std::optional<std::uint64_t> peak_memory_setup_bytes;
-  std::optional<std::uint64_t> memory_capacity_bytes;
+  std::optional<std::uint64_t> memory_capacity_bytes;  ///< of the device that has least left
   /// Of the fullest node: the peaks of its ranks together.  Unset where nothing lives there.
   std::optional<std::uint64_t> peak_host_memory_bytes, peak_disk_bytes;
   std::optional<std::uint64_t> host_memory_capacity_bytes, disk_capacity_bytes;
-  bool fits = true;  ///< in every tier whose capacity is known; on the device the largest of the figures above
+  /// In every tier whose capacity is known.  judge_memory (sim/memory/fit.hpp) says so of processes; what only estimate,
+  /// simulate or run has filled speaks of tensors alone.
+  bool fits = true;
   std::vector<StageMemory> memory_by_stage;
   double bubble_fraction =
       0.0;  ///< compute-lane idle not spent waiting for a collective, mean over ranks, over step time
@@ -84,10 +88,12 @@ struct Report {
   std::vector<StageTime> time_by_stage;
   std::vector<OperationTime> operations;
   std::uint64_t sent_bytes = 0;             ///< by all ranks, ring algorithms
-  std::optional<double> cost_per_step;      ///< in the currency of the cluster's price
+  std::optional<double> cost_per_step;      ///< GPU-hours times the cluster's price
+  std::string cost_currency;                ///< of it
   std::optional<double> loss;               ///< run only
   std::string software;                     ///< training program that its times are those of; "none"; empty: not told
   std::vector<std::string> software_costs;  ///< files of models/software that priced it
+  bool software_assumed = false;            ///< the usual one on the device, since none was named
   std::optional<StepInterval> interval;     ///< of predictions; unset where nothing measured tells
   std::vector<std::string> assumptions;
   friend bool operator==(const Report&, const Report&) = default;

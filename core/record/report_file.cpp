@@ -64,6 +64,8 @@ ordered_json to_json(const Report& r) {
     s["activations_bytes"] = m.activations;
     s["workspace_bytes"] = m.workspace;
     if (m.reserved) s["reserved_bytes"] = *m.reserved;
+    if (m.process) s["process_bytes"] = *m.process;
+    if (m.capacity) s["capacity_bytes"] = *m.capacity;
     j["memory_by_stage"].push_back(std::move(s));
   }
   j["bubble_fraction"] = r.bubble_fraction;
@@ -89,9 +91,14 @@ ordered_json to_json(const Report& r) {
     j["operations"].push_back(std::move(s));
   }
   j["sent_bytes"] = r.sent_bytes;
-  if (r.cost_per_step) j["cost_per_step"] = *r.cost_per_step;
+  if (r.cost_per_step) {
+    j["cost_per_step"] = *r.cost_per_step;
+    j["cost_currency"] = r.cost_currency;
+  }
   if (r.loss) j["loss"] = *r.loss;
-  if (!r.software.empty()) j["software"] = {{"name", r.software}, {"costs", r.software_costs}};
+  if (!r.software.empty()) {
+    j["software"] = {{"name", r.software}, {"assumed", r.software_assumed}, {"costs", r.software_costs}};
+  }
   if (r.interval) j["interval"] = interval_json(r);
   j["assumptions"] = r.assumptions;
   return j;
@@ -149,6 +156,8 @@ std::optional<Report> read_report(std::string_view text, const std::string& file
     s.read("activations_bytes", m.activations);
     s.read("workspace_bytes", m.workspace);
     s.read_optional("reserved_bytes", m.reserved);
+    s.read_optional("process_bytes", m.process);
+    s.read_optional("capacity_bytes", m.capacity);
     r.memory_by_stage.push_back(m);
   });
   f.read("bubble_fraction", r.bubble_fraction);
@@ -173,6 +182,9 @@ std::optional<Report> read_report(std::string_view text, const std::string& file
   });
   f.read("sent_bytes", r.sent_bytes);
   f.read_optional("cost_per_step", r.cost_per_step);
+  std::optional<std::string> currency;
+  f.read_optional("cost_currency", currency);
+  r.cost_currency = currency.value_or("");
   f.read_optional("loss", r.loss);
   const auto texts = [](JsonFields& fields, const char* key, std::vector<std::string>& to) {
     const auto* list = fields.find(key);
@@ -189,6 +201,9 @@ std::optional<Report> read_report(std::string_view text, const std::string& file
   if (f.has("software")) {
     JsonFields s(*f.find("software"), "software", file, code, diagnostics);
     s.read("name", r.software);
+    std::optional<bool> assumed;
+    s.read_optional("assumed", assumed);
+    r.software_assumed = assumed.value_or(false);
     texts(s, "costs", r.software_costs);
     s.close();
   }

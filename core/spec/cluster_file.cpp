@@ -152,6 +152,8 @@ std::optional<ClusterSpec> read_cluster(TomlTable& t, const DeviceLookup& device
   }
   double price = 0.0;
   if (t.read("price_per_gpu_hour", price, {0.0, 1e9}, Need::optional)) c.price_per_gpu_hour = price;
+  t.read("price_currency", c.price_currency, Need::optional, 20);
+  t.read("price_source", c.price_source, Need::optional);
   t.read("source", c.source, Need::optional);
   for (TomlTable& row : t.tables("levels", max_levels, Need::optional)) {
     NetworkLevel level;
@@ -207,7 +209,10 @@ std::string write_cluster(const ClusterSpec& c) {
   out.text("host_memory", exact_text(c.host_memory));
   if (c.host_link) out.text("host_link", exact_text(*c.host_link));
   if (c.host_bandwidth) out.text("host_bandwidth", exact_text(*c.host_bandwidth));
-  if (c.price_per_gpu_hour) out.number("price_per_gpu_hour", *c.price_per_gpu_hour);
+  if (c.price_per_gpu_hour) {
+    out.number("price_per_gpu_hour", *c.price_per_gpu_hour).text("price_currency", c.price_currency);
+    if (!c.price_source.empty()) out.text("price_source", c.price_source);
+  }
   if (!c.source.empty()) out.text("source", c.source);
   if (c.disk) {
     out.table("cluster.disk").text("capacity", exact_text(c.disk->capacity));

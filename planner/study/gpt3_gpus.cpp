@@ -106,7 +106,7 @@ StudyResult gpt3_gpus_study(const Library& library) {
                       zero.report.fits ? Verdict::follows : Verdict::does_not_follow,
                       "ZeRO-3 cuts the states as 16 stages would, and gathers a layer's weights for each of 12 "
                       "microbatches, forward and backward, between boxes"});
-  const SearchOptions options{Objective::step_time, 1, false, true, 1, {}, nullptr};
+  const SearchOptions options{Objective::step_time, 1, false, true, {}, 1, {}, {}, nullptr};
   const Workload searched = study_workload(batch, sequence);
   const ClusterSpec& cluster = *plans[0].run.cluster;
   const SearchResult found = search(make_space(model, searched, cluster, basic_limits()), model, searched, cluster,

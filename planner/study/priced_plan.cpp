@@ -10,6 +10,7 @@
 #include "planner/resolve.hpp"
 #include "sim/cost/cost_model.hpp"
 #include "sim/estimate/estimate.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
@@ -71,6 +72,7 @@ PricedPlan priced(const ModelSpec& model, const Workload& workload, const Cluste
   out.report =
       estimate(out.run, out.program,
                CostModel(cluster, calibration, resolved.mesh, resolved.placement, resolved.collective_algorithm));
+  judge_memory(out.report, out.run, out.program, calibration);
   return out;
 }
 

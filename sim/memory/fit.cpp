@@ -1,0 +1,227 @@
+#include "sim/memory/fit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "core/base/units_text.hpp"
+#include "core/record/device_room.hpp"
+#include "core/record/live_memory.hpp"
+#include "core/record/tier_memory.hpp"
+#include "core/spec/node_kinds.hpp"
+#include "sim/memory/memory_report.hpp"
+
+namespace orrery {
+namespace {
+
+std::uint64_t whole(Bytes b) { return static_cast<std::uint64_t>(b.base()); }
+
+/// Of the devices of a kind of node.
+const std::optional<ProcessMemory>& constants_of(const Calibration& calibration, std::uint32_t kind) {
+  return kind == 0 || kind > calibration.others.size() ? calibration.memory : calibration.others[kind - 1].memory;
+}
+
+/// What a process holds beside its allocator's segments.
+std::uint64_t beside(const ProcessMemory& constants, std::uint64_t communicators) {
+  return whole(constants.context) + communicators * whole(constants.communicator);
+}
+
+/// What the allocators of all classes take on devices of one kind.
+std::vector<MemoryFigures> played(const Program& program, const std::optional<ProcessMemory>& constants,
+                                  std::uint64_t memory, std::uint64_t communicators, bool expandable) {
+  FrameworkMemory framework;
+  AllocatorRules rules;
+  rules.expandable = expandable;
+  std::uint64_t taken = 0;
+  if (constants) {
+    framework.workspaces = constants->workspace;
+    taken = beside(*constants, communicators);
+  }
+  if (memory > 0) rules.capacity = memory - std::min(memory, taken);
+  return memory_figures(program, framework, rules);
+}
+
+/// What tensors ask for, of every class.
+Report tensors_of(const Program& program) {
+  Report report;
+  LiveMemory live;
+  live.read(program);
+  for (std::uint32_t c = 0; c < program.classes.size(); ++c) report.memory_by_stage.push_back(live.peak(program, c));
+  return report;
+}
+
+void raise(std::optional<std::uint64_t>& most, std::uint64_t value) { most = std::max(most.value_or(0), value); }
+
+}  // namespace
+
+void judge_memory(Report& report, const PlannedRun& run, const Program& program, const Calibration& calibration,
+                  const MemoryRules& rules) {
+  report.fits = true;
+  report.peak_memory_reserved_bytes = report.peak_memory_process_bytes = report.peak_memory_setup_bytes = {};
+  report.memory_capacity_bytes = {};
+  const std::vector<ClassDevice> devices = class_devices(run, program);
+  const std::uint64_t communicators = communicator_count(program);
+  report.memory_by_stage.resize(devices.size());
+  std::map<std::uint32_t, std::vector<MemoryFigures>> by_kind;
+  std::uint64_t retries = 0;
+  std::optional<std::int64_t> least_left;
+  for (std::size_t c = 0; c < devices.size(); ++c) {
+    const auto& [kind, memory] = devices[c];
+    const std::optional<ProcessMemory>& constants = constants_of(calibration, kind);
+    const auto [at, fresh] = by_kind.try_emplace(kind);
+    if (fresh) at->second = played(program, constants, memory, communicators, rules.expandable);
+    const MemoryFigures& figures = at->second[c];
+    StageMemory& stage = report.memory_by_stage[c];
+    stage.stage = figures.stage;
+    stage.reserved = figures.reserved;
+    stage.process.reset();
+    stage.capacity.reset();
+    raise(report.peak_memory_reserved_bytes, figures.reserved);
+    raise(report.peak_memory_setup_bytes, figures.setup);
+    std::uint64_t held = std::max(stage.peak, figures.live);
+    if (constants) {
+      held = figures.reserved + beside(*constants, communicators);
+      stage.process = held;
+      raise(report.peak_memory_process_bytes, held);
+      retries = std::max(retries, figures.retries);
+    }
+    if (memory == 0) continue;
+    stage.capacity = memory;
+    const std::uint64_t room = memory - std::min(memory, constants ? whole(rules.headroom) : 0);
+    report.fits = report.fits && held <= room && (figures.fits || !constants);
+    const std::int64_t left = static_cast<std::int64_t>(memory) - static_cast<std::int64_t>(held);
+    if (least_left && *least_left <= left) continue;
+    least_left = left;
+    report.memory_capacity_bytes = memory;
+  }
+  add_tier_memory(report, run, program);
+  if (calibration.memory) {
+    const ProcessMemory& outside = *calibration.memory;
+    report.assumptions.push_back(fmt::format("process memory: {} of context, {} of {} communicators ({})",
+                                             short_text(outside.context),
+                                             short_text(static_cast<double>(communicators) * outside.communicator),
+                                             communicators, outside.source));
+  }
+  if (retries > 0) {
+    report.assumptions.push_back(
+        fmt::format("the caching allocator gives segments back {} times in two steps, each of which waits for the "
+                    "device; not in the step time",
+                    retries));
+  }
+}
+
+MemoryVerdict memory_verdict(const PlannedRun& run, const Program& program, const Calibration& calibration,
+                             const MemoryRules& rules) {
+  // What tensors ask for is quickly known, and often too much.
+  const std::vector<ClassDevice> devices = class_devices(run, program);
+  Report report = tensors_of(program);
+  const std::uint64_t communicators = communicator_count(program);
+  bool processes = false;
+  for (std::uint32_t c = 0; c < devices.size(); ++c) {
+    if (devices[c].memory == 0) continue;
+    StageMemory& stage = report.memory_by_stage[c];
+    stage.capacity = devices[c].memory;
+    std::uint64_t least = stage.peak;
+    if (const auto& constants = constants_of(calibration, devices[c].kind)) {
+      stage.process = least + beside(*constants, communicators) + whole(constants->workspace);
+      least = *stage.process + whole(rules.headroom);
+      processes = true;
+    }
+    report.fits = report.fits && least <= devices[c].memory;
+  }
+  if (report.fits && processes) {
+    judge_memory(report, run, program, calibration, rules);
+  } else {
+    add_tier_memory(report, run, program);
+  }
+  return memory_verdict(report);
+}
+
+std::vector<std::uint32_t> stages_that_do_not_fit(const PlannedRun& run, const Program& program,
+                                                  const Calibration& calibration, const MemoryRules& rules) {
+  Report report = tensors_of(program);
+  judge_memory(report, run, program, calibration, rules);
+  std::vector<std::uint32_t> out;
+  for (const StageMemory& stage : report.memory_by_stage) {
+    if (!stage.capacity) continue;
+    const std::uint64_t headroom = stage.process ? whole(rules.headroom) : 0;
+    if (stage.process.value_or(stage.peak) + headroom > *stage.capacity) out.push_back(stage.stage);
+  }
+  return out;
+}
+
+MemoryVerdict memory_verdict(const Report& report) {
+  MemoryVerdict out;
+  out.fits = report.fits;
+  std::optional<std::int64_t> least_left;
+  const auto look = [&](MemoryVerdict::Where where, std::uint32_t stage, std::uint64_t need, std::uint64_t room) {
+    const std::int64_t left = static_cast<std::int64_t>(room) - static_cast<std::int64_t>(need);
+    if (least_left && *least_left <= left) return;
+    least_left = left;
+    out.where = where;
+    out.stage = stage;
+    out.need = need;
+    out.room = room;
+  };
+  for (const StageMemory& stage : report.memory_by_stage) {
+    out.live = std::max(out.live, stage.peak);
+    if (stage.capacity) {
+      look(MemoryVerdict::Where::device, stage.stage, stage.process.value_or(stage.peak), *stage.capacity);
+    }
+  }
+  if (report.peak_host_memory_bytes && report.host_memory_capacity_bytes) {
+    look(MemoryVerdict::Where::host, 0, *report.peak_host_memory_bytes, *report.host_memory_capacity_bytes);
+  }
+  if (report.peak_disk_bytes && report.disk_capacity_bytes) {
+    look(MemoryVerdict::Where::disk, 0, *report.peak_disk_bytes, *report.disk_capacity_bytes);
+  }
+  return out;
+}
+
+std::string text_of(const MemoryVerdict& v) {
+  const auto text = [](std::uint64_t bytes) { return short_text(Bytes::of(static_cast<double>(bytes))); };
+  std::string out = text(v.need);
+  if (v.room == 0) return out;
+  out += fmt::format(" of the {} of a ", text(v.room));
+  switch (v.where) {
+    case MemoryVerdict::Where::device: return out + fmt::format("device (stage {})", v.stage);
+    case MemoryVerdict::Where::host: return out + "host";
+    case MemoryVerdict::Where::disk: return out + "disk";
+  }
+  return out;
+}
+
+Bytes most_for_tensors(const ClusterSpec& cluster, const Calibration& calibration, Bytes headroom) {
+  Bytes most;
+  for (std::uint32_t kind = 0; kind < node_kinds(cluster); ++kind) {
+    Bytes room = device_of(cluster, kind).memory;
+    if (const auto& constants = constants_of(calibration, kind)) {
+      const Bytes taken = constants->context + constants->workspace + headroom;
+      room = room - std::min(room, taken);
+    }
+    most = std::max(most, room);
+  }
+  return most;
+}
+
+Bytes safe_for_tensors(const ClusterSpec& cluster, const Calibration& calibration, Bytes headroom) {
+  std::optional<Bytes> least;
+  for (std::uint32_t kind = 0; kind < node_kinds(cluster); ++kind) {
+    Bytes room = device_of(cluster, kind).memory;
+    if (const auto& constants = constants_of(calibration, kind)) {
+      const Bytes taken = constants->context + constants->workspace + 8.0 * constants->communicator + headroom;
+      room = 0.8 * (room - std::min(room, taken));
+    }
+    least = std::min(least.value_or(room), room);
+  }
+  return *least;
+}
+
+Bytes default_headroom(const ClusterSpec& cluster, const Calibration& calibration) {
+  constexpr double headroom_share = 0.04;
+  return calibration.memory ? headroom_share * least_memory(cluster) : Bytes{};
+}
+
+}  // namespace orrery
