@@ -220,7 +220,7 @@ Bytes safe_for_tensors(const ClusterSpec& cluster, const Calibration& calibratio
 }
 
 Bytes default_headroom(const ClusterSpec& cluster, const Calibration& calibration) {
-  constexpr double headroom_share = 0.04;
+  constexpr double headroom_share = 0.03;
   return calibration.memory ? headroom_share * least_memory(cluster) : Bytes{};
 }
 

@@ -11,6 +11,7 @@
 #include "planner/outdone.hpp"
 #include "planner/search.hpp"
 #include "sim/estimate/estimate.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery::test {
 
@@ -84,8 +85,9 @@ inline Settled settle(Plan plan, std::uint64_t number, const ModelSpec& model, c
   Settled out;
   const auto consider_here = [&] {
     const Program program = lower(model, workload, plan);
-    const Report report =
-        estimate({model, workload, cluster, plan, {}, {}}, program, CostModel(cluster, calibration, plan.mesh));
+    const PlannedRun run{model, workload, cluster, plan, {}, {}};
+    Report report = estimate(run, program, CostModel(cluster, calibration, plan.mesh));
+    judge_memory(report, run, program, calibration, {default_headroom(cluster, calibration), false});
     if (!report.fits) return;
     if (!out.best || report.step_time.base() < out.best->step) {
       out.best = Exact{number, report.step_time.base(), report.peak_memory_bytes};

@@ -128,6 +128,24 @@ std::vector<Case> chunk_cases() {
   };
 }
 
+/// Processes that hold more than their tensors: segments of an allocator, a context, communicators.
+std::vector<Case> process_cases() {
+  const auto held = [](Case c) {
+    c.constants.memory = ProcessMemory{4.0 * mebibyte, 0.5 * mebibyte, 1.0 * mebibyte, "here"};
+    return c;
+  };
+  ModelSpec small = gpt();
+  small.layers = 3;
+  return {
+      held({"processes, one node", gpt(), workload(8), test::small_cluster(1, 4, mebibyte * 44)}),
+      held({"processes, two nodes of 3", llama(), workload(12), test::small_cluster(2, 3, mebibyte * 32)}),
+      held({"processes, ZeRO and schedules", small, workload(4), test::small_cluster(1, 2, mebibyte * 52),
+            only("tensor=1d context=off replica=off recompute_layers=off")}),
+      held({"processes, experts", mixture(false), routed(Routing::Kind::skewed),
+            test::small_cluster(1, 4, mebibyte * 40), only("schedule=1f1b zero=0,1 context=off recompute_layers=off")}),
+  };
+}
+
 /// Kernels and collectives as training software has them, none as the device's constants do.
 std::vector<Case> software_cases() {
   const auto priced = [](Case c, std::uint64_t seed) {
@@ -264,6 +282,27 @@ TEST_CASE("the search finds it with chunks of parameters, too", "[oracle][planne
 
 TEST_CASE("the search finds it with costs of training software, too", "[oracle][planner]") {
   compare(software_cases());
+}
+
+TEST_CASE("the search finds it where processes hold more than tensors", "[oracle][planner]") {
+  compare(process_cases());
+  // Guards it: some plans fit by their tensors and not by their processes, and one of those would have been the best.
+  int rejected = 0, between = 0;
+  for (const Case& c : process_cases()) {
+    const Space space = c.space();
+    const SearchResult r =
+        search(space, c.model, c.workload, c.cluster, c.constants, test::search_options(Objective::step_time, 1));
+    rejected += r.rejected ? 1 : 0;
+    for (const FoundPlan& f : r.plans) CHECK(f.report.fits);
+    const double room = most_for_tensors(c.cluster, c.constants, default_headroom(c.cluster, c.constants)).base();
+    for (std::uint64_t i = 0; i < space.count; i += 29) {
+      const PlannedRun run{c.model, c.workload, c.cluster, plan_at(space, i), {}, {}};
+      const MemoryVerdict v = memory_verdict(run, lower(run.model, run.workload, run.plan), c.constants);
+      between += !v.fits && static_cast<double>(v.live) <= room ? 1 : 0;
+    }
+  }
+  CHECK(between > 10);
+  CHECK(rejected > 0);
 }
 
 TEST_CASE("the memory of the cases leaves some plans out and some in", "[oracle][planner]") {
