@@ -26,7 +26,9 @@
 #include "gui/widgets/setup_panel.hpp"
 #include "gui/widgets/theme.hpp"
 #include "gui/widgets/timeline_panel.hpp"
+#include "gui/widgets/undo_keys.hpp"
 #include "gui/widgets/validate_panel.hpp"
+#include "gui/widgets/wheel_guard.hpp"
 
 namespace orrery::gui {
 
@@ -60,8 +62,10 @@ MainWindow::MainWindow(Library library, std::filesystem::path own_calibration, u
     : dialogs_(std::move(dialogs)), document_(std::move(library), std::move(own_calibration), cores) {
   setObjectName(QStringLiteral("orrery"));
   setWindowTitle(QStringLiteral("[*]Orrery"));
+  new WheelGuard(this);  // before there is a control that it has to know
   make_panels();
   make_actions();
+  undo_keys_ = new UndoKeys(*this);
   tools_ = new WindowTools(*this);
   simulate_soon_.setSingleShot(true);
   simulate_soon_.setInterval(120);  // a slider that moves predicts at once and simulates when it rests
@@ -70,6 +74,7 @@ MainWindow::MainWindow(Library library, std::filesystem::path own_calibration, u
   });
   connect(&document_, &PlanDocument::changed, this, [this] { document_changed(); });
   connect(&document_.history(), &QUndoStack::cleanChanged, this, [this](bool clean) { setWindowModified(!clean); });
+  connect(&document_.history(), &QUndoStack::indexChanged, this, [this] { undo_keys_->end_typing(); });
   connect(&predictions_, &PredictionService::predicted, this,
           [this](const PredictionPointer& p) { take_prediction(p); });
   connect(&predictions_, &PredictionService::failed, this, [this](const QString& why) {
@@ -204,10 +209,10 @@ void MainWindow::make_actions() {
 
   QMenu* edit = menuBar()->addMenu(tr("&Edit"));
   QAction* undo = document_.history().createUndoAction(this, tr("&Undo"));
-  undo->setShortcut(QKeySequence::Undo);
+  undo->setShortcuts(QKeySequence::Undo);
   edit->addAction(undo);
   QAction* redo = document_.history().createRedoAction(this, tr("&Redo"));
-  redo->setShortcut(QKeySequence::Redo);
+  redo->setShortcuts(QKeySequence::Redo);
   edit->addAction(redo);
   edit->addSeparator();
   action(edit, tr("Pin as &baseline"), QKeySequence(Qt::CTRL | Qt::Key_B), [this] { pin_baseline(); });

@@ -25,6 +25,7 @@ class ResultsStrip;
 class SearchPanel;
 class SetupPanel;
 class TimelinePanel;
+class UndoKeys;
 class ValidatePanel;
 class WindowTools;
 
@@ -115,6 +116,7 @@ class MainWindow : public QMainWindow {
 
   SetupPanel* setup_ = nullptr;
   ResultsStrip* results_ = nullptr;
+  UndoKeys* undo_keys_ = nullptr;
   QTabWidget* tabs_ = nullptr;
   TimelinePanel* timeline_ = nullptr;
   SearchPanel* search_panel_ = nullptr;
