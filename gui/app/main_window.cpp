@@ -73,7 +73,6 @@ MainWindow::MainWindow(Library library, std::filesystem::path own_calibration, u
     if (prediction_->complete) simulations_.request(prediction_);
   });
   connect(&document_, &PlanDocument::changed, this, [this] { document_changed(); });
-  connect(&document_.history(), &QUndoStack::cleanChanged, this, [this](bool clean) { setWindowModified(!clean); });
   connect(&document_.history(), &QUndoStack::indexChanged, this, [this] { undo_keys_->end_typing(); });
   connect(&predictions_, &PredictionService::predicted, this,
           [this](const PredictionPointer& p) { take_prediction(p); });
@@ -240,24 +239,18 @@ void MainWindow::make_actions() {
 }
 
 bool MainWindow::open(const QString& reference) {
-  if (document_.is_open() && !document_.history().isClean() && !reference.endsWith(QStringLiteral(".json")) &&
-      !dialogs_.may_discard(this)) {
-    return false;
-  }
   const std::string name = reference.toStdString();
   Diagnostics d;
   std::error_code failure;
   const bool example = !std::filesystem::exists(name, failure) && !is_path(name);
-  bool good = false;
-  if (example) {
-    good = document_.open_example(name, d);
-  } else if (document_.is_open()) {
-    good = document_.take_file(name, d);
-  } else {
-    good = document_.open(name, d);
+  auto found = example ? document_.look_at_example(name, d) : document_.look_at(name, d);
+  if (!found) {
+    show_problem(d);
+    return false;
   }
-  good ? problem_->hide() : show_problem(d);
-  return good;
+  if (found->replaces && document_.has_changes() && !dialogs_.may_discard(this)) return false;
+  document_.take(std::move(*found));
+  return true;
 }
 
 void MainWindow::save() {
@@ -283,10 +276,12 @@ void MainWindow::save_to(const QString& file) {
 }
 
 void MainWindow::document_changed() {
+  problem_->hide();  // it was of what was tried before
   const PlannedRun& run = document_.run();
   const QString name = document_.path().empty() ? QString::fromStdString(run.plan.name.empty() ? "plan" : run.plan.name)
                                                 : QString::fromStdString(document_.path().filename().string());
   setWindowTitle(name + QStringLiteral("[*] \u2013 Orrery"));
+  setWindowModified(document_.has_changes());
   if (asked_ ? asked_ == document_.priced() : prediction_ && prediction_->of == document_.priced()) return;
   asked_ = document_.priced();
   predictions_.request(asked_);
@@ -374,8 +369,11 @@ void MainWindow::show_problem(const Diagnostics& d) {
 }
 
 void MainWindow::closeEvent(QCloseEvent* event) {
-  const bool may = !document_.is_open() || document_.history().isClean() || dialogs_.may_discard(this);
-  may ? event->accept() : event->ignore();
+  if (document_.has_changes()) {
+    if (!dialogs_.may_discard(this)) return event->ignore();
+    tools_->discard_changes();
+  }
+  event->accept();
 }
 
 }  // namespace orrery::gui

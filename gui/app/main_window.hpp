@@ -52,7 +52,8 @@ class MainWindow : public QMainWindow {
   MainWindow(Library, std::filesystem::path own_calibration, unsigned cores, Dialogs);
   ~MainWindow() override;
 
-  /// Opens a plan, model or cluster file, or an example plan by its name; what is wrong is shown in the window.
+  /// Opens a plan, model or cluster file, or an example plan by its name.  What is wrong with it is shown in the
+  /// window; only a plan that can be opened raises the question whether changes may be lost.
   bool open(const QString& reference);
   [[nodiscard]] PlanDocument& document() { return document_; }
   [[nodiscard]] Focus& focus() { return focus_; }
