@@ -1,4 +1,3 @@
-#include <QApplication>
 #include <QCommandLineParser>
 #include <QLocale>
 #include <QSettings>
@@ -8,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "gui/app/application.hpp"
 #include "gui/app/main_window.hpp"
 #include "gui/app/screenshots.hpp"
 #include "gui/app/window_tools.hpp"
@@ -56,7 +56,7 @@ int export_views(orrery::gui::MainWindow& window, const QString& folder) {
 }  // namespace
 
 int main(int count, char** values) {
-  QApplication app(count, values);
+  const auto app = orrery::gui::make_application(count, values);
   QCoreApplication::setApplicationName(QStringLiteral("orrery-gui"));
   QCoreApplication::setOrganizationName(QStringLiteral("orrery"));
   QCoreApplication::setApplicationVersion(QStringLiteral(ORRERY_VERSION));
@@ -80,7 +80,7 @@ int main(int count, char** values) {
   const QCommandLineOption size(QStringLiteral("size"), QStringLiteral("of the window, in pixels"),
                                 QStringLiteral("WIDTHxHEIGHT"), QStringLiteral("1280x800"));
   parser.addOptions({dark, data, pictures, exported, size});
-  parser.process(app);
+  parser.process(*app);
   const QSize pixels = size_of(parser.value(size));
   if (pixels.isEmpty()) {
     std::fprintf(stderr, "error: --size is \"%s\"; it must be two numbers of pixels, as 2560x1440\n",

@@ -18,6 +18,7 @@
 #include "core/base/units_text.hpp"
 #include "gui/app/plan_views.hpp"
 #include "gui/app/window_tools.hpp"
+#include "gui/model/basis.hpp"
 #include "gui/widgets/compare_panel.hpp"
 #include "gui/widgets/memory_panel.hpp"
 #include "gui/widgets/message_label.hpp"
@@ -26,7 +27,10 @@
 #include "gui/widgets/setup_panel.hpp"
 #include "gui/widgets/theme.hpp"
 #include "gui/widgets/timeline_panel.hpp"
+#include "gui/widgets/undo_keys.hpp"
 #include "gui/widgets/validate_panel.hpp"
+#include "gui/widgets/verdict_strip.hpp"
+#include "gui/widgets/wheel_guard.hpp"
 
 namespace orrery::gui {
 
@@ -60,23 +64,24 @@ MainWindow::MainWindow(Library library, std::filesystem::path own_calibration, u
     : dialogs_(std::move(dialogs)), document_(std::move(library), std::move(own_calibration), cores) {
   setObjectName(QStringLiteral("orrery"));
   setWindowTitle(QStringLiteral("[*]Orrery"));
+  new WheelGuard(this);  // before there is a control that it has to know
   make_panels();
   make_actions();
+  undo_keys_ = new UndoKeys(*this);
   tools_ = new WindowTools(*this);
+  mark_soon_.setSingleShot(true);
+  mark_soon_.setInterval(300);
+  connect(&mark_soon_, &QTimer::timeout, this, [this] { mark_outdated(); });
   simulate_soon_.setSingleShot(true);
   simulate_soon_.setInterval(120);  // a slider that moves predicts at once and simulates when it rests
   connect(&simulate_soon_, &QTimer::timeout, this, [this] {
     if (prediction_->complete) simulations_.request(prediction_);
   });
   connect(&document_, &PlanDocument::changed, this, [this] { document_changed(); });
-  connect(&document_.history(), &QUndoStack::cleanChanged, this, [this](bool clean) { setWindowModified(!clean); });
+  connect(&document_.history(), &QUndoStack::indexChanged, this, [this] { undo_keys_->end_typing(); });
   connect(&predictions_, &PredictionService::predicted, this,
           [this](const PredictionPointer& p) { take_prediction(p); });
-  connect(&predictions_, &PredictionService::failed, this, [this](const QString& why) {
-    asked_.reset();
-    show_problem(why);
-    Q_EMIT settled();
-  });
+  connect(&predictions_, &PredictionService::failed, this, [this](const QString& why) { prediction_failed(why); });
   connect(&simulations_, &SimulationService::simulated, this, [this](const SimulatedPointer& step) {
     if (step->prediction != prediction_) return;
     simulating_ = false;
@@ -89,6 +94,8 @@ MainWindow::MainWindow(Library library, std::filesystem::path own_calibration, u
   connect(&simulations_, &SimulationService::failed, this, [this](const QString& why) {
     simulating_ = false;
     timeline_->set_message(why);
+    memory_->set_step(nullptr);
+    views_->set_step(nullptr);
     if (is_settled()) Q_EMIT settled();
   });
 }
@@ -115,6 +122,8 @@ void MainWindow::make_panels() {
   bar->toggleViewAction()->setEnabled(false);
   results_ = new ResultsStrip(bar);
   bar->addWidget(results_);
+  verdict_ = new VerdictStrip(centre);
+  column->addWidget(verdict_);
   tabs_ = new QTabWidget(centre);
   tabs_->setObjectName(QStringLiteral("views"));
   tabs_->setDocumentMode(true);
@@ -166,6 +175,10 @@ void MainWindow::make_panels() {
     document_.choose_cluster(name.toStdString(), d) ? problem_->hide() : show_problem(d);
   });
   connect(results_, &ResultsStrip::explanation_wished, this, [this](Metric m) { explain(m); });
+  connect(verdict_, &VerdictStrip::wished, this, [this](const Fix& fix) {
+    Diagnostics d;
+    if (!document_.take(fix.run->run, QString::fromStdString(fix.change), d)) show_problem(d);
+  });
   connect(search_panel_, &SearchPanel::start_wished, this, [this] {
     if (!document_.is_open()) return;
     Diagnostics d;
@@ -204,10 +217,10 @@ void MainWindow::make_actions() {
 
   QMenu* edit = menuBar()->addMenu(tr("&Edit"));
   QAction* undo = document_.history().createUndoAction(this, tr("&Undo"));
-  undo->setShortcut(QKeySequence::Undo);
+  undo->setShortcuts(QKeySequence::Undo);
   edit->addAction(undo);
   QAction* redo = document_.history().createRedoAction(this, tr("&Redo"));
-  redo->setShortcut(QKeySequence::Redo);
+  redo->setShortcuts(QKeySequence::Redo);
   edit->addAction(redo);
   edit->addSeparator();
   action(edit, tr("Pin as &baseline"), QKeySequence(Qt::CTRL | Qt::Key_B), [this] { pin_baseline(); });
@@ -235,24 +248,18 @@ void MainWindow::make_actions() {
 }
 
 bool MainWindow::open(const QString& reference) {
-  if (document_.is_open() && !document_.history().isClean() && !reference.endsWith(QStringLiteral(".json")) &&
-      !dialogs_.may_discard(this)) {
-    return false;
-  }
   const std::string name = reference.toStdString();
   Diagnostics d;
   std::error_code failure;
   const bool example = !std::filesystem::exists(name, failure) && !is_path(name);
-  bool good = false;
-  if (example) {
-    good = document_.open_example(name, d);
-  } else if (document_.is_open()) {
-    good = document_.take_file(name, d);
-  } else {
-    good = document_.open(name, d);
+  auto found = example ? document_.look_at_example(name, d) : document_.look_at(name, d);
+  if (!found) {
+    show_problem(d);
+    return false;
   }
-  good ? problem_->hide() : show_problem(d);
-  return good;
+  if (found->replaces && document_.has_changes() && !dialogs_.may_discard(this)) return false;
+  document_.take(std::move(*found));
+  return true;
 }
 
 void MainWindow::save() {
@@ -278,13 +285,39 @@ void MainWindow::save_to(const QString& file) {
 }
 
 void MainWindow::document_changed() {
+  problem_->hide();  // it was of what was tried before
   const PlannedRun& run = document_.run();
   const QString name = document_.path().empty() ? QString::fromStdString(run.plan.name.empty() ? "plan" : run.plan.name)
                                                 : QString::fromStdString(document_.path().filename().string());
   setWindowTitle(name + QStringLiteral("[*] \u2013 Orrery"));
+  setWindowModified(document_.has_changes());
+  search_panel_->follow(document_.priced());
   if (asked_ ? asked_ == document_.priced() : prediction_ && prediction_->of == document_.priced()) return;
   asked_ = document_.priced();
   predictions_.request(asked_);
+  mark_soon_.start();
+}
+
+void MainWindow::prediction_failed(const QString& why) {
+  asked_.reset();
+  mark_outdated();
+  show_problem(why);
+  Q_EMIT settled();
+}
+
+void MainWindow::mark_outdated() {
+  const bool figures = prediction_ != nullptr && prediction_->of != document_.priced();
+  results_->set_outdated(figures);
+  verdict_->set_outdated(figures);
+  for (QWidget* panel :
+       {static_cast<QWidget*>(memory_), static_cast<QWidget*>(explanation_), static_cast<QWidget*>(status_)}) {
+    set_greyed(*panel, figures);
+  }
+  if (figures && !status_->text().startsWith(tr("Of the plan before"))) {
+    status_->setText(tr("Of the plan before: %1").arg(status_->text()));
+  }
+  const SimulatedPointer& step = timeline_->step();
+  timeline_->set_outdated(step != nullptr && step->prediction->of != document_.priced());
 }
 
 void MainWindow::take_prediction(const PredictionPointer& p) {
@@ -296,6 +329,7 @@ void MainWindow::take_prediction(const PredictionPointer& p) {
     simulating_ = true;
     simulate_soon_.start();
   }
+  verdict_->show_prediction(p);
   memory_->show_prediction(p);
   views_->set_prediction(p);
   compare_->set_plan(p);
@@ -311,8 +345,14 @@ void MainWindow::show_results() {
   const auto q = [](const std::string& text) { return QString::fromStdString(text); };
   QString text = tr("Estimated in %1; %2; software: %3")
                      .arg(q(short_text(Seconds::of(p.seconds), 2)), q(p.prices->origin), q(p.prices->software.name));
-  if (baseline_) text += tr("; baseline: step %1").arg(q(short_text(baseline_->report.step_time, 4)));
+  if (baseline_) {
+    text += tr("; baseline: step %1").arg(q(short_text(baseline_->report.step_time, 4)));
+    const std::vector<BasisDifference> basis = basis_differences(*baseline_->of, *p.of);
+    if (!basis.empty()) text += tr(" (here %1)").arg(q(text_of(basis)));
+  }
   status_->setText(text);
+  status_->setToolTip(text);
+  if (!mark_soon_.isActive()) mark_outdated();
 }
 
 bool MainWindow::is_settled() const { return prediction_ && !asked_ && !simulating_ && setup_->is_settled(); }
@@ -369,8 +409,11 @@ void MainWindow::show_problem(const Diagnostics& d) {
 }
 
 void MainWindow::closeEvent(QCloseEvent* event) {
-  const bool may = !document_.is_open() || document_.history().isClean() || dialogs_.may_discard(this);
-  may ? event->accept() : event->ignore();
+  if (document_.has_changes()) {
+    if (!dialogs_.may_discard(this)) return event->ignore();
+    tools_->discard_changes();
+  }
+  event->accept();
 }
 
 }  // namespace orrery::gui

@@ -25,7 +25,9 @@ class ResultsStrip;
 class SearchPanel;
 class SetupPanel;
 class TimelinePanel;
+class UndoKeys;
 class ValidatePanel;
+class VerdictStrip;
 class WindowTools;
 
 /// Which panels are shown.
@@ -51,7 +53,8 @@ class MainWindow : public QMainWindow {
   MainWindow(Library, std::filesystem::path own_calibration, unsigned cores, Dialogs);
   ~MainWindow() override;
 
-  /// Opens a plan, model or cluster file, or an example plan by its name; what is wrong is shown in the window.
+  /// Opens a plan, model or cluster file, or an example plan by its name.  What is wrong with it is shown in the
+  /// window; only a plan that can be opened raises the question whether changes may be lost.
   bool open(const QString& reference);
   [[nodiscard]] PlanDocument& document() { return document_; }
   [[nodiscard]] Focus& focus() { return focus_; }
@@ -71,6 +74,7 @@ class MainWindow : public QMainWindow {
   /// Handles events until what is shown belongs to the document; at most a minute.
   void wait_until_settled();
   [[nodiscard]] ComparePanel& compare_panel() { return *compare_; }
+  [[nodiscard]] VerdictStrip& verdict_strip() { return *verdict_; }
   [[nodiscard]] MemoryPanel& memory_panel() { return *memory_; }
   [[nodiscard]] ValidatePanel& validate_panel() { return *validate_; }
   /// The newest prediction; null before the first.
@@ -97,6 +101,8 @@ class MainWindow : public QMainWindow {
   void make_actions();
   void make_panels();
   void document_changed();
+  void prediction_failed(const QString& why);
+  void mark_outdated();
   void take_prediction(const PredictionPointer&);
   void show_results();
   void save_to(const QString& file);
@@ -108,6 +114,7 @@ class MainWindow : public QMainWindow {
   SimulationService simulations_;
   SearchService search_;
   QTimer simulate_soon_;
+  QTimer mark_soon_;  ///< what is shown as of the plan before: most figures come before that
   PredictionPointer prediction_, baseline_;
   std::shared_ptr<const PricedRun> asked_;  ///< whose prediction is awaited
   bool simulating_ = false;
@@ -115,6 +122,8 @@ class MainWindow : public QMainWindow {
 
   SetupPanel* setup_ = nullptr;
   ResultsStrip* results_ = nullptr;
+  VerdictStrip* verdict_ = nullptr;
+  UndoKeys* undo_keys_ = nullptr;
   QTabWidget* tabs_ = nullptr;
   TimelinePanel* timeline_ = nullptr;
   SearchPanel* search_panel_ = nullptr;

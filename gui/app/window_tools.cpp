@@ -63,12 +63,14 @@ WindowTools::WindowTools(MainWindow& window) : QObject(&window), window_(window)
   file->insertAction(entries[entries.size() - 2], command);
   connect(command, &QAction::triggered, this, [this] {
     const std::string path = window_.document().path().string();
-    if (path.empty() || !window_.document().history().isClean()) {
+    if (path.empty() || window_.document().has_changes()) {
       window_.show_message(tr("Save the plan first: the command line reads its file."));
       return;
     }
     const QString quoted = QString::fromStdString(path).replace(QStringLiteral("'"), QStringLiteral("'\\''"));
-    const QString command_line = QStringLiteral("orrery estimate '%1'").arg(quoted);
+    QString command_line = QStringLiteral("orrery estimate '%1'").arg(quoted);
+    const std::string& software = window_.document().settings().software;
+    if (software != "auto") command_line += QStringLiteral(" --software ") + QString::fromStdString(software);
     QGuiApplication::clipboard()->setText(command_line);
     window_.show_message(tr("Copied: %1").arg(command_line));
   });
@@ -165,14 +167,15 @@ void WindowTools::keep_session(const std::filesystem::path& folder, bool take_up
 
 bool WindowTools::restore(const Session::Kept& kept) {
   Diagnostics d;
-  if (!window_.document().restore(kept.plan, kept.path, kept.saved, d)) {
+  window_.document().set_settings(kept.settings);
+  if (!window_.document().restore(kept.plan, kept.path, kept.as_saved, d)) {
     window_.show_problem(d);
     return false;
   }
   if (kept.baseline) {
     // A baseline that cannot be read is no reason to lose the plan.
     if (auto run = window_.document().read(*kept.baseline, d)) {
-      if (auto priced = window_.document().price(std::move(*run), d)) {
+      if (auto priced = window_.document().price(std::move(*run), kept.baseline_settings, d)) {
         window_.set_baseline(std::make_shared<const Prediction>(predict(std::move(priced))));
       }
     }
@@ -197,6 +200,13 @@ void WindowTools::keep() {
   if (!session_->keep(window_.document(), baseline ? baseline->of.get() : nullptr, place, why)) {
     window_.show_message(tr("The session cannot be kept: %1").arg(why));
   }
+}
+
+void WindowTools::discard_changes() {
+  keep_soon_.stop();
+  if (window_.document().discard_changes()) return keep();
+  if (session_) session_->forget();
+  session_.reset();
 }
 
 void WindowTools::end_session() {

@@ -35,6 +35,8 @@ class WindowTools : public QObject {
   void keep_session(const std::filesystem::path& folder, bool restore);
   /// Writes the session now.
   void keep();
+  /// What was changed since the plan was saved is discarded: neither the document nor the session has it any more.
+  void discard_changes();
   void end_session();
   void show_palette();
   void show_keys();

@@ -14,7 +14,7 @@
 #include "core/program/op_count.hpp"
 #include "core/record/chrome_trace.hpp"
 #include "core/record/compare_profile.hpp"
-#include "core/spec/spec_files.hpp"
+#include "gui/model/basis.hpp"
 #include "gui/model/profile_timeline.hpp"
 #include "gui/model/services.hpp"
 
@@ -36,6 +36,10 @@ Cell signed_percent(std::optional<double> share) {
   return {q(fmt::format("{:+.1f} %", 100.0 * *share)), *share};
 }
 Cell count(std::uint64_t n) { return {q(with_commas(n)), static_cast<double>(n)}; }
+/// A change from one plan to another, where it says something; the error of a prediction always does.
+Cell change_cell(const PlanComparison& c, std::optional<double> share) {
+  return signed_percent(c.are_comparable() ? share : std::nullopt);
+}
 
 /// The measured step, of the side's own Program.
 Trace read_measured(const ComparisonSource& source, const Program& program) {
@@ -166,22 +170,16 @@ std::vector<WaterfallTerm> waterfall(const Timeline& a, const Timeline& b) {
   return out;
 }
 
+std::vector<BasisDifference> PlanComparison::basis() const {
+  if (has_measurement()) return {};
+  return basis_differences(*a.prediction->of, *b.prediction->of);
+}
+
+bool PlanComparison::are_comparable() const { return is_comparable(basis()); }
+
 std::vector<FieldDifference> field_differences(const PlannedRun& a, const PlannedRun& b) {
   std::vector<FieldDifference> out;
-  const auto differ = [&](const char* field, const std::string& left, const std::string& right) {
-    if (left != right) out.push_back({field, left, right});
-  };
-  differ("model", a.model.name, b.model.name);
-  const auto cluster = [](const PlannedRun& r) {
-    return fmt::format("{} of {} {}", r.cluster->name, r.cluster->devices(), r.cluster->device.name);
-  };
-  differ("cluster", cluster(a), cluster(b));
-  differ("workload.batch", fmt::to_string(a.workload.global_batch), fmt::to_string(b.workload.global_batch));
-  differ("workload.sequence", fmt::to_string(a.workload.sequence_length), fmt::to_string(b.workload.sequence_length));
-  differ("workload.precision", std::string(orrery::name_of(a.workload.precision)),
-         std::string(orrery::name_of(b.workload.precision)));
-  differ("workload.optimizer", std::string(orrery::name_of(a.workload.optimizer.kind)),
-         std::string(orrery::name_of(b.workload.optimizer.kind)));
+  for (const BasisDifference& d : basis_differences(a, b)) out.push_back({d.field, d.a, d.b});
   std::map<std::string, std::string> right;
   for (const Decision& d : decisions(b.plan)) right[d.key] = d.value;
   for (const Decision& d : decisions(a.plan)) {
@@ -275,7 +273,7 @@ TableContent figures_table(const PlanComparison& c) {
   TableContent out;
   out.headers = {tr("Figure"), c.a.name, c.b.name, c.has_measurement() ? tr("Error") : tr("Change")};
   const auto add = [&](const QString& name, Cell a, Cell b, std::optional<double> error) {
-    out.rows.push_back({out.rows.size(), {{name}, std::move(a), std::move(b), signed_percent(error)}});
+    out.rows.push_back({out.rows.size(), {{name}, std::move(a), std::move(b), change_cell(c, error)}});
   };
   const auto bytes = [](std::uint64_t n) {
     return Cell{q(short_text(Bytes::of(static_cast<double>(n)))), static_cast<double>(n)};
@@ -323,7 +321,7 @@ TableContent waterfall_table(const PlanComparison& c) {
                          time(left),
                          time(right),
                          signed_time(right - left),
-                         signed_percent(step > 0 ? std::optional((right - left) / step) : std::nullopt)}});
+                         change_cell(c, step > 0 ? std::optional((right - left) / step) : std::nullopt)}});
   };
   for (const WaterfallTerm& t : c.terms) {
     add(q(t.name), t.a, t.b);
@@ -346,7 +344,7 @@ TableContent operations_table(const PlanComparison& c) {
                 {{q(o.name)},
                  time(a.base()),
                  time(b.base()),
-                 signed_percent(o.error),
+                 change_cell(c, o.error),
                  count(measured ? o.predicted_count : o.measured_count),
                  count(measured ? o.measured_count : o.predicted_count)}};
     if (measured) {

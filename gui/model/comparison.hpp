@@ -9,6 +9,7 @@
 
 #include "core/record/compare.hpp"
 #include "core/record/profiled_step.hpp"
+#include "gui/model/basis.hpp"
 #include "gui/model/latest_worker.hpp"
 #include "gui/model/prediction.hpp"
 #include "gui/model/tables.hpp"
@@ -69,6 +70,10 @@ struct PlanComparison {
   std::vector<FieldDifference> differences;
   std::vector<std::string> notes;  ///< what was assumed of a profile
   [[nodiscard]] bool has_measurement() const { return b.measured; }
+  /// What two plans stand on and do not share; nothing beside a measurement, which is of the plan itself.
+  [[nodiscard]] std::vector<BasisDifference> basis() const;
+  /// Whether changes between them are told as percentages.
+  [[nodiscard]] bool are_comparable() const;
 };
 using ComparisonPointer = std::shared_ptr<const PlanComparison>;
 

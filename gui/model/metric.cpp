@@ -10,6 +10,8 @@
 #include "core/base/units_text.hpp"
 #include "core/record/operation.hpp"
 #include "core/record/rates.hpp"
+#include "gui/model/basis.hpp"
+#include "gui/model/verdict.hpp"
 
 namespace orrery::gui {
 namespace {
@@ -118,7 +120,9 @@ std::string memory_explained(const Prediction& p) {
   if (r.peak_memory_process_bytes) table.row({"held by the process", bytes(*r.peak_memory_process_bytes)});
   if (r.memory_capacity_bytes) table.row({"of the device", bytes(*r.memory_capacity_bytes)});
   if (r.peak_host_memory_bytes) table.row({"host memory of a node", bytes(*r.peak_host_memory_bytes)});
-  return out + table.str() + (r.fits ? "<p>It fits.</p>" : "<p><b>It does not fit.</b></p>") +
+  const FitVerdict v = fit_verdict(r);
+  const std::string verdict = fmt::format("It {}: {}.", v.text, v.detail);
+  return out + table.str() + (v.fits ? "<p>" + verdict + "</p>" : "<p><b>" + verdict + "</b></p>") +
          "<p>How it is counted: docs/memory.md.</p>";
 }
 
@@ -216,6 +220,8 @@ Reading reading(Metric m, const Prediction& p) {
 }
 
 MetricChange change(Metric m, const Prediction& now, const Prediction& baseline) {
+  const std::vector<BasisDifference> basis = basis_differences(*baseline.of, *now.of);
+  if (!is_comparable(basis)) return {"baseline: " + short_text_of(basis), false, false};
   const Reading a = reading(m, baseline), b = reading(m, now);
   if (!a.known || !b.known || a.value == b.value) return {};
   const bool better = (b.value > a.value) == more_is_better(m);

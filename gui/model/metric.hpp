@@ -23,10 +23,12 @@ struct Reading {
 };
 [[nodiscard]] Reading reading(Metric, const Prediction&);
 
-/// Against a baseline: "+3.2 %", or "+1.2 points" for shares; empty where either is unknown or nothing differs.
+/// Against a baseline: "+3.2 %", or "+1.2 points" for shares; empty where either is unknown or nothing differs. Against
+/// one that stands on something else (is_comparable) no number: "baseline of another model".
 struct MetricChange {
   std::string text;
   bool better = false;
+  bool judged = true;  ///< better or worse; false: the text says why neither
 };
 [[nodiscard]] MetricChange change(Metric, const Prediction& now, const Prediction& baseline);
 

@@ -3,25 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <QSaveFile>
 #include <QUndoCommand>
-#include <fstream>
 
-#include "core/base/toml_reader.hpp"
 #include "core/plan/plan_file.hpp"
-#include "core/record/chrome_trace.hpp"
+#include "core/spec/node_kinds.hpp"
 
 namespace orrery::gui {
-namespace {
-
-/// Built-in names stay; paths become absolute, so that the plan means the same from any folder.
-std::string portable(const std::string& reference, const std::filesystem::path& folder) {
-  if (!is_path(reference)) return reference;
-  return std::filesystem::absolute(folder / reference).lexically_normal().string();
-}
-
-}  // namespace
-
 /// One step of the history.
 class RunChange : public QUndoCommand {
  public:
@@ -30,8 +17,8 @@ class RunChange : public QUndoCommand {
       : document_(document), before_(document.current_), after_(std::move(after)), of_(of), continues_(continues) {
     setText(what);
   }
-  void undo() override { document_.set(before_); }
-  void redo() override { document_.set(after_); }
+  void undo() override { document_.set(document_.renewed(before_)); }
+  void redo() override { document_.set(document_.renewed(after_)); }
   int id() const override { return of_ ? static_cast<int>(*of_) : -1; }
   bool mergeWith(const QUndoCommand* other) override {
     const auto* next = static_cast<const RunChange*>(other);
@@ -52,104 +39,87 @@ PlanDocument::PlanDocument(Library library, std::filesystem::path own_calibratio
     : QObject(parent), library_(std::move(library)), own_calibration_(std::move(own_calibration)), cores_(cores) {}
 
 std::shared_ptr<const CalibrationChoice> PlanDocument::prices_of(const ClusterSpec& cluster, Precision precision,
-                                                                 Diagnostics& d) {
+                                                                 const RunSettings& settings, Diagnostics& d) const {
   PriceWishes wishes;
   wishes.own_calibration = own_calibration_;
+  wishes.software = settings.software;
   auto chosen = choose_calibration(wishes, library_, cluster, precision, d);
   return chosen ? std::make_shared<const CalibrationChoice>(std::move(*chosen)) : nullptr;
 }
 
-std::optional<PlannedRun> PlanDocument::read(const std::filesystem::path& file, Diagnostics& d) const {
-  auto run = read_plan_file(file, library_, std::nullopt, d);
-  if (!run) return std::nullopt;
-  if (!run->cluster) {
-    d.error("gui.cluster", "the plan names no cluster", {"Write cluster = \"...\" into the plan."});
-    return std::nullopt;
+std::shared_ptr<const PricedRun> PlanDocument::price(PlannedRun run, Diagnostics& d) const {
+  return price(std::move(run), settings_, d);
+}
+
+std::shared_ptr<const PricedRun> PlanDocument::price(PlannedRun run, RunSettings settings, Diagnostics& d) const {
+  const ClusterSpec& cluster = *run.cluster;
+  if (settings.memory_margin && *settings.memory_margin >= least_memory(cluster)) settings.memory_margin.reset();
+  Diagnostics refused;
+  auto prices = prices_of(cluster, run.workload.precision, settings, refused);
+  if (prices == nullptr && settings.software != "auto") {
+    settings.software = "auto";
+    refused = {};
+    prices = prices_of(cluster, run.workload.precision, settings, refused);
   }
-  adapt_to_cores(*run->cluster, cores_);
-  const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
-  run->model_reference = portable(run->model_reference, folder);
-  run->cluster_reference = portable(run->cluster_reference, folder);
-  if (!run->plan.order_file.empty()) run->plan.order_file = std::filesystem::absolute(run->plan.order_file).string();
-  return run;
-}
-
-std::shared_ptr<const PricedRun> PlanDocument::read_priced(const std::filesystem::path& file, Diagnostics& d) {
-  auto run = read(file, d);
-  return run ? price(std::move(*run), d) : nullptr;
-}
-
-std::shared_ptr<const PricedRun> PlanDocument::price(PlannedRun run, Diagnostics& d) {
-  auto prices = prices_of(*run.cluster, run.workload.precision, d);
-  if (prices == nullptr) return nullptr;
-  return std::make_shared<const PricedRun>(PricedRun{std::move(run), std::move(prices)});
+  if (prices == nullptr) {
+    for (const Diagnostic& m : refused.list()) d.add(m);
+    return nullptr;
+  }
+  return std::make_shared<const PricedRun>(PricedRun{std::move(run), std::move(prices), settings});
 }
 
 bool PlanDocument::take(PlannedRun run, const QString& what, Diagnostics& d) {
   auto after = price(std::move(run), d);
   if (after == nullptr) return false;
-  history_.push(new RunChange(*this, std::move(after), what, std::nullopt, false));
+  push(std::move(after), what);
   return true;
 }
 
-bool PlanDocument::load(const std::filesystem::path& file, Diagnostics& d) {
-  auto opened = read_priced(file, d);
-  if (opened == nullptr) return false;
+bool PlanDocument::has_changes() const {
+  if (!is_open() || history_.isClean()) return false;
+  return saved_ == nullptr || write_plan(saved_->run) != write_plan(run());
+}
+
+bool PlanDocument::discard_changes() {
+  if (!has_changes()) return true;
+  if (saved_ == nullptr) return false;
+  // Settings are none of the plan's changes: they stay.
+  Diagnostics ignored;
+  auto back = price(saved_->run, ignored);
   history_.clear();
-  set(std::move(opened));
-  return true;
-}
-
-bool PlanDocument::restore(const std::filesystem::path& from, const std::filesystem::path& path, bool saved,
-                           Diagnostics& d) {
-  if (!load(from, d)) return false;
-  path_ = path;
-  if (!saved) history_.resetClean();
-  Q_EMIT changed();
-  return true;
-}
-
-bool PlanDocument::open(const std::filesystem::path& file, Diagnostics& d) {
-  if (!load(file, d)) return false;
-  path_ = file;
-  Q_EMIT changed();
-  return true;
-}
-
-bool PlanDocument::open_example(const std::string& name, Diagnostics& d) {
-  if (!load(library_.plan(name), d)) return false;
-  path_.clear();
-  Q_EMIT changed();
-  return true;
-}
-
-bool PlanDocument::save(const std::filesystem::path& file, QString& why) {
-  QSaveFile out(QString::fromStdString(file.string()));
-  const std::string text = write_plan(run());
-  if (!out.open(QIODevice::WriteOnly) || out.write(text.data(), static_cast<qint64>(text.size())) < 0 ||
-      !out.commit()) {
-    why = out.errorString();
-    return false;
-  }
-  path_ = file;
-  history_.setClean();
-  Q_EMIT changed();
+  set(back == nullptr ? saved_ : std::move(back));
   return true;
 }
 
 void PlanDocument::set(std::shared_ptr<const PricedRun> now) {
   current_ = std::move(now);
+  settings_ = current_->settings;
   Q_EMIT changed();
 }
 
-void PlanDocument::push(Move move, const QString& what, std::optional<Dimension> of, bool continues) {
-  auto prices = current_->prices;
-  if (move.run.cluster->device != run().cluster->device || move.run.workload.precision != run().workload.precision) {
+std::shared_ptr<const PricedRun> PlanDocument::priced(Move move) const {
+  const bool other =
+      move.run.cluster->device != run().cluster->device || move.run.workload.precision != run().workload.precision;
+  if (other) {
     Diagnostics d;  // shipped clusters have prices
-    if (auto other = prices_of(*move.run.cluster, move.run.workload.precision, d)) prices = std::move(other);
+    if (auto anew = price(move.run, d)) return anew;
   }
-  auto after = std::make_shared<const PricedRun>(PricedRun{std::move(move.run), std::move(prices)});
-  history_.push(new RunChange(*this, std::move(after), what, of, continues));
+  return std::make_shared<const PricedRun>(PricedRun{std::move(move.run), current_->prices, settings_});
+}
+
+void PlanDocument::push(Move move, const QString& what, std::optional<Dimension> of, bool continues) {
+  history_.push(new RunChange(*this, priced(std::move(move)), what, of, continues));
+}
+
+void PlanDocument::push(std::shared_ptr<const PricedRun> after, const QString& what) {
+  history_.push(new RunChange(*this, std::move(after), what, std::nullopt, false));
+}
+
+std::shared_ptr<const PricedRun> PlanDocument::renewed(const std::shared_ptr<const PricedRun>& given) const {
+  if (!calibrated_) return given;
+  Diagnostics ignored;
+  auto now = price(given->run, given->settings, ignored);
+  return now == nullptr || now->prices->calibration == given->prices->calibration ? given : now;
 }
 
 void PlanDocument::wish(Dimension d, std::uint64_t value, bool continues) {
@@ -168,69 +138,40 @@ void PlanDocument::wish(Dimension d, std::uint64_t value, bool continues) {
 }
 
 bool PlanDocument::choose_model(const std::string& reference, Diagnostics& d) {
-  const std::string name = portable(reference, ".");
-  auto model = library_.model(name, ".", d);
-  if (!model) return false;
-  std::string reason;
-  auto move = with_model(run(), std::move(*model), name, reason);
-  if (!move) {
-    d.error("gui.model", "no plan near this one trains the model on this cluster", {reason});
-    return false;
-  }
-  push(std::move(*move), tr("Model %1").arg(QString::fromStdString(reference)));
-  return true;
+  auto found = look_at_model(reference, d);
+  if (found) take(std::move(*found));
+  return found.has_value();
 }
 
 bool PlanDocument::choose_cluster(const std::string& reference, Diagnostics& d) {
-  const std::string name = portable(reference, ".");
-  auto cluster = library_.cluster(name, ".", std::nullopt, d);
-  if (!cluster) return false;
-  adapt_to_cores(*cluster, cores_);
-  if (!prices_of(*cluster, run().workload.precision, d)) return false;
-  std::string reason;
-  auto move = with_cluster(run(), std::move(*cluster), name, reason);
-  if (!move) {
-    d.error("gui.cluster", "no plan near this one runs on the cluster", {reason});
-    return false;
-  }
-  push(std::move(*move), tr("Cluster %1").arg(QString::fromStdString(reference)));
+  auto found = look_at_cluster(reference, d);
+  if (found) take(std::move(*found));
+  return found.has_value();
+}
+
+bool PlanDocument::choose_software(const std::string& name, Diagnostics& d) {
+  if (name == settings_.software) return true;
+  RunSettings wished = settings_;
+  wished.software = name;
+  auto prices = prices_of(*run().cluster, run().workload.precision, wished, d);
+  if (prices == nullptr) return false;
+  push(std::make_shared<const PricedRun>(PricedRun{run(), std::move(prices), wished}),
+       tr("Software %1").arg(QString::fromStdString(name)));
   return true;
 }
 
-bool PlanDocument::take_file(const std::filesystem::path& file, Diagnostics& d) {
-  const std::string name = std::filesystem::absolute(file).string();
-  const std::string known = "Known: plans, models and clusters (.toml), and config.json of a Hugging Face model.";
-  if (file.extension() == ".json") {
-    // Traces may be long; their heads tell them.
-    std::string head(4096, ' ');
-    std::ifstream(file, std::ios::binary).read(head.data(), static_cast<std::streamsize>(head.size()));
-    if (looks_like_trace(head) || head.find("\"traceEvents\"") != std::string::npos) {
-      d.error("gui.file", fmt::format("{} is a trace", file.filename().string()),
-              {"Validate (F8), Import sets a step that orrery or PyTorch's profiler recorded beside the prediction; "
-               "Compare (F7) takes it as the "
-               "second side."});
-      return false;
-    }
-    return choose_model(name, d);
-  }
-  const auto text = read_text(file, d);
-  if (!text) return false;
-  if (text->find('\0') != std::string::npos) {
-    d.error("gui.file", fmt::format("{} is no text", file.filename().string()), {known});
-    return false;
-  }
-  const auto root = parse_toml(*text, name, d);
-  if (!root) return false;
-  // Each kind of file has a table that no other has; a plan names what others have in tables.
-  if (root->has("plan") || root->has("mesh") || root->is_text("model") || root->is_text("cluster"))
-    return open(file, d);
-  if (root->has("model")) return choose_model(name, d);
-  if (root->has("cluster")) return choose_cluster(name, d);
-  d.error("gui.file", fmt::format("{} is nothing that can be shown here", file.filename().string()), {known});
-  return false;
+bool PlanDocument::choose_memory_margin(const std::string& text, Diagnostics& d) {
+  const auto margin = read_margin(text, *run().cluster, d);
+  if (!margin) return false;
+  if (*margin == settings_.memory_margin) return true;
+  PricedRun after = *current_;
+  after.settings.memory_margin = *margin;
+  push(std::make_shared<const PricedRun>(std::move(after)),
+       tr("Memory margin %1").arg(QString::fromStdString(margin_text(*margin))));
+  return true;
 }
 
-std::shared_ptr<const PricedRun> PlanDocument::on_this_machine(const PricedRun& given, Diagnostics& d) {
+std::shared_ptr<const PricedRun> PlanDocument::on_this_machine(const PricedRun& given, Diagnostics& d) const {
   PricedRun out = given;
   ClusterSpec& cluster = *out.run.cluster;
   if (cluster.device.cores_shared == 0) {
@@ -243,22 +184,21 @@ std::shared_ptr<const PricedRun> PlanDocument::on_this_machine(const PricedRun& 
     for (NetworkLevel& level : cluster.levels) level.size = cluster.devices_per_node;
     out.run.plan.placement.clear();
   }
-  out.prices = prices_of(cluster, out.run.workload.precision, d);
-  return out.prices == nullptr ? nullptr : std::make_shared<const PricedRun>(std::move(out));
+  return price(std::move(out.run), given.settings, d);
 }
 
 void PlanDocument::renew_prices() {
+  calibrated_ = true;
   if (!is_open()) return;
   Diagnostics d;
-  auto prices = prices_of(*run().cluster, run().workload.precision, d);
-  if (prices) set(std::make_shared<const PricedRun>(PricedRun{run(), std::move(prices)}));
+  if (auto now = price(run(), d)) set(std::move(now));
 }
 
 void PlanDocument::adopt(const Plan& plan, const PricedRun& on, const QString& what) {
-  Move move{on.run, {}};
-  move.run.plan = plan;
-  move.run.plan.name = run().plan.name;
-  push(std::move(move), what);
+  PricedRun after = on;
+  after.run.plan = plan;
+  after.run.plan.name = run().plan.name;
+  push(renewed(std::make_shared<const PricedRun>(std::move(after))), what);
 }
 
 }  // namespace orrery::gui

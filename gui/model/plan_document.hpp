@@ -34,6 +34,26 @@ class PlanDocument : public QObject {
   [[nodiscard]] QUndoStack& history() { return history_; }
   [[nodiscard]] const QUndoStack& history() const { return history_; }
 
+  /// Whether the plan is another than the one that was opened or saved last.
+  [[nodiscard]] bool has_changes() const;
+  /// The plan as it was opened or saved last; null where nobody knows.
+  [[nodiscard]] const std::shared_ptr<const PricedRun>& saved() const { return saved_; }
+  /// Goes back to saved() for good: there is no history left.  False where that is not known.
+  bool discard_changes();
+
+  /// What a file would make of the document.
+  struct Candidate {
+    std::shared_ptr<const PricedRun> run;
+    bool replaces = true;        ///< the plan in hand and its history; else it is one step of the history
+    std::filesystem::path path;  ///< of a plan that is edited from now on; empty: an example, or a step
+    QString what;                ///< of a step
+  };
+  /// Reads and checks a file of whatever kind (a plan, a model, a config.json, a cluster) and changes nothing.  Before
+  /// a plan is open only plans make sense.
+  [[nodiscard]] std::optional<Candidate> look_at(const std::filesystem::path&, Diagnostics&);
+  [[nodiscard]] std::optional<Candidate> look_at_example(const std::string& name, Diagnostics&);
+  void take(Candidate);
+
   /// Reads a plan file; after any mistake nothing has changed.  The file keeps its name for save().
   [[nodiscard]] bool open(const std::filesystem::path&, Diagnostics&);
   /// The same of an example plan, which has no file to be saved to.
@@ -48,26 +68,33 @@ class PlanDocument : public QObject {
   /// Another model or cluster, by a name of the library or a file; mistakes are in the diagnostics.
   bool choose_model(const std::string& reference, Diagnostics&);
   bool choose_cluster(const std::string& reference, Diagnostics&);
-  /// A file of whatever kind: a plan is opened, a model, config.json or cluster is chosen.
-  bool take_file(const std::filesystem::path&, Diagnostics&);
+  /// --software and --memory-margin of the command line, each a step of the history.
+  bool choose_software(const std::string& name, Diagnostics&);
+  bool choose_memory_margin(const std::string& text, Diagnostics&);
+  [[nodiscard]] const RunSettings& settings() const { return settings_; }
+  /// Settings of a session that is taken up; before a plan is open.
+  void set_settings(const RunSettings& settings) { settings_ = settings; }
   /// Takes a plan that was found, with the model, workload and cluster that it was found on.
   void adopt(const Plan&, const PricedRun& on, const QString& what);
-  /// The run with its prices; null with the reason where its device has none.
-  [[nodiscard]] std::shared_ptr<const PricedRun> price(PlannedRun, Diagnostics&);
+  /// The run with its prices, by the settings in use; null with the reason where its device has none.
+  [[nodiscard]] std::shared_ptr<const PricedRun> price(PlannedRun, Diagnostics&) const;
+  /// By settings of its own.  Those that do not go with the cluster are as if nobody had chosen them.
+  [[nodiscard]] std::shared_ptr<const PricedRun> price(PlannedRun, RunSettings, Diagnostics&) const;
   /// Reads a plan file that is not edited: a lesson's, a baseline's.
   [[nodiscard]] std::optional<PlannedRun> read(const std::filesystem::path&, Diagnostics&) const;
   /// Takes another run that passes check(), as one step of the history; mistakes are in the diagnostics.
   bool take(PlannedRun, const QString& what, Diagnostics&);
-  /// Reads the plan from one file and goes on editing another, or none where that is empty: changes that were never
-  /// saved.
-  [[nodiscard]] bool restore(const std::filesystem::path& from, const std::filesystem::path& path, bool saved,
-                             Diagnostics&);
+  /// Reads the plan from one file and goes on editing another, or none where that is empty.  `saved` is the file that
+  /// has the plan as it was saved; empty: as it is.
+  [[nodiscard]] bool restore(const std::filesystem::path& from, const std::filesystem::path& path,
+                             const std::filesystem::path& saved, Diagnostics&);
   /// A plan file's run, priced; the document stays as it is.  Null after any mistake.
-  [[nodiscard]] std::shared_ptr<const PricedRun> read_priced(const std::filesystem::path&, Diagnostics&);
+  [[nodiscard]] std::shared_ptr<const PricedRun> read_priced(const std::filesystem::path&, Diagnostics&) const;
   /// The run as this machine's cores train it: on its own cluster where that is of cores, else on one that has a core
   /// for each of its ranks, as `orrery run` judges it.  Null with the reason where that cannot be priced.
-  [[nodiscard]] std::shared_ptr<const PricedRun> on_this_machine(const PricedRun&, Diagnostics&);
-  /// Prices the run anew: the machine has been calibrated.  No step of the history.
+  [[nodiscard]] std::shared_ptr<const PricedRun> on_this_machine(const PricedRun&, Diagnostics&) const;
+  /// Prices the run anew: the machine has been calibrated.  No step of the history, whose runs get new prices when they
+  /// are gone back to.
   void renew_prices();
 
  Q_SIGNALS:
@@ -79,13 +106,21 @@ class PlanDocument : public QObject {
   friend class RunChange;
   void set(std::shared_ptr<const PricedRun>);
   void push(Move, const QString& what, std::optional<Dimension> of = std::nullopt, bool continues = false);
-  [[nodiscard]] bool load(const std::filesystem::path&, Diagnostics&);
-  [[nodiscard]] std::shared_ptr<const CalibrationChoice> prices_of(const ClusterSpec&, Precision, Diagnostics&);
+  void push(std::shared_ptr<const PricedRun>, const QString& what);
+  [[nodiscard]] std::shared_ptr<const PricedRun> priced(Move) const;
+  [[nodiscard]] std::optional<Candidate> look_at_model(const std::string& reference, Diagnostics&) const;
+  [[nodiscard]] std::optional<Candidate> look_at_cluster(const std::string& reference, Diagnostics&) const;
+  /// With prices of now, where the machine was calibrated since.
+  [[nodiscard]] std::shared_ptr<const PricedRun> renewed(const std::shared_ptr<const PricedRun>&) const;
+  [[nodiscard]] std::shared_ptr<const CalibrationChoice> prices_of(const ClusterSpec&, Precision, const RunSettings&,
+                                                                   Diagnostics&) const;
 
   Library library_;
   std::filesystem::path own_calibration_, path_;
   unsigned cores_;
-  std::shared_ptr<const PricedRun> current_;
+  RunSettings settings_;  ///< of current_, and of what is opened next
+  std::shared_ptr<const PricedRun> current_, saved_;
+  bool calibrated_ = false;  ///< since the program began
   QUndoStack history_;
 };
 

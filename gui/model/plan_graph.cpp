@@ -4,7 +4,9 @@
 
 #include <QCoreApplication>
 #include <algorithm>
+#include <charconv>
 #include <map>
+#include <set>
 #include <sstream>
 #include <tuple>
 
@@ -198,16 +200,21 @@ std::string dot_of(const PlanGraph& graph) {
   };
   for (std::size_t n = 0; n < graph.stages.size(); ++n) {
     const StageNode& stage = graph.stages[n];
-    out += fmt::format("  s{} [label=\"{}\"];\n", n, escaped(stage_label(stage)));
+    out += fmt::format("  s{} [label=\"{}\", group=stages];\n", n, escaped(stage_label(stage)));
+    // Whatever they send, stages stand below each other in their order: side by side they are too wide to be read.
+    if (n > 0) out += fmt::format("  s{} -> s{} [style=invis, weight=100];\n", n - 1, n);
     std::vector<std::pair<std::string, std::string>> groups;  // with what they do
     for (const GroupTraffic& t : graph.traffic) {
       if (t.stage != stage.first) continue;
       if (t.to) {
-        const std::size_t to = node_of(*t.to);
-        // Back, or between the stages of one node.
-        const char* constraint = to <= n ? ", constraint=false" : "";
-        out += fmt::format("  s{} -> s{} [label=\"{}\"{}];\n", n, to,
-                           escaped(fmt::format("{} in {}", bytes_text(t.bytes), with_commas(t.count))), constraint);
+        // Every stage of the node sends as far as its first does: to a neighbour in the node, or out of it.
+        std::set<std::size_t> to;
+        for (std::uint32_t from = stage.first; from <= stage.last; ++from) to.insert(node_of(*t.to + from - t.stage));
+        if (to.size() > 1) to.erase(n);  // what leaves it says what goes between its stages
+        for (const std::size_t node : to) {
+          out += fmt::format("  s{} -> s{} [label=\"{}\", constraint=false];\n", n, node,
+                             escaped(fmt::format("{} in {}", bytes_text(t.bytes), with_commas(t.count))));
+        }
         continue;
       }
       const std::string name = fmt::format("{} x {}", t.group, t.members);
@@ -226,6 +233,13 @@ std::string dot_of(const PlanGraph& graph) {
     out += fmt::format("  {{ rank=same; {}; }}\n", row);
   }
   return out + "}\n";
+}
+
+std::optional<std::size_t> stage_node(const std::string& name) {
+  if (!name.starts_with('s') || name.find('g') != std::string::npos) return std::nullopt;
+  std::size_t out = 0;
+  const auto [end, failure] = std::from_chars(name.data() + 1, name.data() + name.size(), out);
+  return failure == std::errc{} ? std::optional(out) : std::nullopt;
 }
 
 std::optional<GraphLayout> read_plain(const std::string& text) {
@@ -258,6 +272,7 @@ std::optional<GraphLayout> read_plain(const std::string& text) {
       const auto count = static_cast<std::size_t>(points);
       for (std::size_t i = 0; i < count; ++i) edge.curve.emplace_back(number(4 + 2 * i), number(5 + 2 * i));
       const std::size_t rest = 4 + 2 * count;
+      if (std::find(w.begin() + static_cast<std::ptrdiff_t>(rest), w.end(), "invis") != w.end()) continue;
       if (w.size() >= rest + 5) {  // label, its place, style, colour
         edge.label = w[rest];
         edge.label_x = number(rest + 1);

@@ -3,7 +3,6 @@
 #include <chrono>
 
 #include "core/program/lower/lower.hpp"
-#include "core/spec/node_kinds.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "sim/memory/memory_report.hpp"
 
@@ -48,10 +47,10 @@ Simulation simulate_step(const Prediction& p, const std::atomic<bool>& cancelled
   return out;
 }
 
-ClusterSpec searched_cluster(const ClusterSpec& cluster, const Calibration& calibration) {
-  ClusterSpec out = cluster;
-  const Bytes margin = memory_margin(least_memory(cluster), calibration.memory);
-  out.device.memory = cluster.device.memory - margin;
+ClusterSpec searched_cluster(const PricedRun& on) {
+  ClusterSpec out = *on.run.cluster;
+  const Bytes margin = margin_of(on.settings, out, on.prices->calibration);
+  out.device.memory = out.device.memory - margin;
   for (OtherNodes& other : out.other_nodes) other.device.memory = other.device.memory - margin;
   return out;
 }

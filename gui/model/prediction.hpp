@@ -8,6 +8,7 @@
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
 #include "core/record/report.hpp"
+#include "gui/model/run_settings.hpp"
 #include "planner/resolve.hpp"
 #include "sim/cost/cost_model.hpp"
 #include "sim/des/simulate.hpp"
@@ -20,6 +21,7 @@ namespace orrery::gui {
 struct PricedRun {
   PlannedRun run;
   std::shared_ptr<const CalibrationChoice> prices;
+  RunSettings settings{};  ///< that the prices follow
 };
 
 /// What `orrery estimate` answers, with the same numbers.
@@ -53,7 +55,7 @@ struct Prediction {
 [[nodiscard]] Simulation simulate_step(const Prediction&, const std::atomic<bool>& cancelled,
                                        bool critical_path = false);
 
-/// Of a search on the cluster: what its tensors may take of every device's memory ("auto" of --memory-margin).
-[[nodiscard]] ClusterSpec searched_cluster(const ClusterSpec&, const Calibration&);
+/// The cluster as a search sees it: without the margin of every device's memory that tensors do not get.
+[[nodiscard]] ClusterSpec searched_cluster(const PricedRun&);
 
 }  // namespace orrery::gui

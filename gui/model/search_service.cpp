@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "core/spec/node_kinds.hpp"
+
 namespace orrery::gui {
 
 SearchService::SearchService(QObject* parent) : QObject(parent) {}
@@ -29,7 +31,7 @@ bool SearchService::start(const PricedRun& on, const SearchWish& wish, Diagnosti
     end->on = on;
     const auto post = [this](auto&& emit_it) { QMetaObject::invokeMethod(this, emit_it, Qt::QueuedConnection); };
     try {
-      const ClusterSpec cluster = searched_cluster(*on.run.cluster, on.prices->calibration);
+      const ClusterSpec cluster = searched_cluster(on);
       SearchOptions options;
       options.objective = wish.objective;
       options.top = wish.top;
@@ -54,7 +56,7 @@ void complete_report(FoundPlan& found, const PricedRun& on) {
   for (Report* report : {&found.report, found.simulated ? &*found.simulated : nullptr}) {
     if (report == nullptr) continue;
     if (report->memory_capacity_bytes) {
-      report->memory_capacity_bytes = static_cast<std::uint64_t>(on.run.cluster->device.memory.base());
+      report->memory_capacity_bytes = static_cast<std::uint64_t>(least_memory(*on.run.cluster).base());
     }
     tell_prices(*report, *on.prices);
   }

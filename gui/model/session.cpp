@@ -6,12 +6,14 @@
 #include <QSettings>
 #include <string>
 
+#include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
 
 namespace orrery::gui {
 namespace {
 
 constexpr const char* plan_name = "plan.toml";
+constexpr const char* saved_name = "saved.toml";
 constexpr const char* baseline_name = "baseline.toml";
 constexpr const char* about_name = "session.ini";
 
@@ -24,6 +26,25 @@ bool write_whole(const QString& name, const std::string& text, QString& why) {
 }
 
 std::filesystem::path path_of(const QString& text) { return text.toStdString(); }
+
+QString key_of(const char* what, const char* key) {
+  return QStringLiteral("%1-%2").arg(QLatin1String(what), QLatin1String(key));
+}
+
+void write_settings(QSettings& about, const char* what, const RunSettings& settings) {
+  about.setValue(key_of(what, "software"), QString::fromStdString(settings.software));
+  about.setValue(key_of(what, "memory-margin"), QString::fromStdString(margin_text(settings.memory_margin)));
+}
+
+RunSettings read_settings(const QSettings& about, const char* what) {
+  RunSettings out;
+  out.software = about.value(key_of(what, "software"), QStringLiteral("auto")).toString().toStdString();
+  Bytes margin;
+  std::string problem;
+  const std::string text = about.value(key_of(what, "memory-margin")).toString().toStdString();
+  if (parse_quantity(text, margin, problem) && margin >= Bytes()) out.memory_margin = margin;
+  return out;
+}
 
 }  // namespace
 
@@ -41,14 +62,20 @@ QString Session::file(const char* name) const { return QString::fromStdString((f
 bool Session::keep(const PlanDocument& document, const PricedRun* baseline, const Place& place, QString& why) {
   if (!mine_ || !document.is_open()) return true;
   if (!write_whole(file(plan_name), write_plan(document.run()), why)) return false;
-  if (baseline == nullptr) {
-    QFile::remove(file(baseline_name));
-  } else if (!write_whole(file(baseline_name), write_plan(baseline->run), why)) {
+  const auto keep_run = [&](const char* name, const PricedRun* run) {
+    if (run != nullptr) return write_whole(file(name), write_plan(run->run), why);
+    QFile::remove(file(name));
+    return true;
+  };
+  const bool saved = !document.has_changes();
+  if (!keep_run(baseline_name, baseline) || !keep_run(saved_name, saved ? nullptr : document.saved().get())) {
     return false;
   }
   QSettings about(file(about_name), QSettings::IniFormat);
   about.setValue(QStringLiteral("path"), QString::fromStdString(document.path().string()));
-  about.setValue(QStringLiteral("saved"), document.history().isClean());
+  about.setValue(QStringLiteral("saved"), saved);
+  write_settings(about, "plan", document.settings());
+  if (baseline != nullptr) write_settings(about, "baseline", baseline->settings);
   about.setValue(QStringLiteral("ended"), false);
   about.setValue(QStringLiteral("view"), place.view);
   about.setValue(QStringLiteral("geometry"), place.geometry);
@@ -66,6 +93,11 @@ void Session::end() {
   about.setValue(QStringLiteral("ended"), true);
 }
 
+void Session::forget() {
+  if (!mine_) return;
+  for (const char* name : {plan_name, saved_name, baseline_name, about_name}) QFile::remove(file(name));
+}
+
 std::optional<Session::Kept> Session::kept() const {
   if (!QFile::exists(file(plan_name)) || !QFile::exists(file(about_name))) return std::nullopt;
   const QSettings about(file(about_name), QSettings::IniFormat);
@@ -73,6 +105,9 @@ std::optional<Session::Kept> Session::kept() const {
   out.plan = folder_ / plan_name;
   out.path = path_of(about.value(QStringLiteral("path")).toString());
   out.saved = about.value(QStringLiteral("saved")).toBool();
+  if (!out.saved) out.as_saved = folder_ / saved_name;
+  out.settings = read_settings(about, "plan");
+  out.baseline_settings = read_settings(about, "baseline");
   out.ended = about.value(QStringLiteral("ended")).toBool();
   if (QFile::exists(file(baseline_name))) out.baseline = folder_ / baseline_name;
   out.place = {about.value(QStringLiteral("view")).toString(), about.value(QStringLiteral("geometry")).toByteArray(),

@@ -14,8 +14,9 @@ namespace orrery::gui {
 /// What a window had open, kept in a folder while it is used, so that a program that ends, however it ends, begins
 /// where it was.
 ///
-/// The plan is kept as it is, saved or not, in a plan file of its own; so is the baseline.  Files are written whole. Of
-/// several programs on one folder the first keeps its session, and the others none.
+/// The plan is kept as it is, saved or not, in a plan file of its own, and beside it as it was saved; so is the
+/// baseline.  Settings that no plan file has are kept with each.  Files are written whole.  Of several programs on one
+/// folder the first keeps its session, and the others none.
 class Session {
  public:
   explicit Session(std::filesystem::path folder);
@@ -32,13 +33,17 @@ class Session {
   bool keep(const PlanDocument&, const PricedRun* baseline, const Place&, QString& why);
   /// Says that the program ends as it should.
   void end();
+  /// Nothing is kept: the next program begins as the first did.
+  void forget();
 
   struct Kept {
-    std::filesystem::path plan;  ///< the file that has it
-    std::filesystem::path path;  ///< the file that was edited; empty: none
-    bool saved = false;          ///< as that file has it
-    bool ended = false;          ///< as it should
+    std::filesystem::path plan;      ///< the file that has it
+    std::filesystem::path path;      ///< the file that was edited; empty: none
+    bool saved = false;              ///< as that file has it
+    std::filesystem::path as_saved;  ///< else the plan as it was saved, where that is known
+    bool ended = false;              ///< as it should
     std::optional<std::filesystem::path> baseline;
+    RunSettings settings, baseline_settings;
     Place place;
   };
   /// What was kept; nothing where no session was, or where its plan is gone.

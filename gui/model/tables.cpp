@@ -7,6 +7,7 @@
 
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_names.hpp"
+#include "gui/model/verdict.hpp"
 #include "planner/space.hpp"
 
 namespace orrery::gui {
@@ -33,6 +34,20 @@ std::uint64_t memory_in_role(const StageMemory& m, std::size_t role) {
   return held[role];
 }
 
+QString memory_part_name(std::size_t part) {
+  if (part < memory_role_count) return memory_role_name(part);
+  return part == memory_role_count ? tr("allocator") : tr("context");
+}
+
+std::uint64_t memory_in_part(const Report& r, const StageMemory& m, std::size_t part) {
+  if (part < memory_role_count) return memory_in_role(m, part);
+  std::uint64_t tensors = 0;
+  for (std::size_t role = 0; role < memory_role_count; ++role) tensors += memory_in_role(m, role);
+  const std::uint64_t reserved = std::max(tensors, m.reserved.value_or(0));
+  if (part == memory_role_count) return reserved - tensors;
+  return process_of(r, m) - std::min(process_of(r, m), reserved);
+}
+
 TableContent results_table(const Prediction& now, const Prediction* baseline) {
   TableContent out;
   out.headers = {tr("Figure"), tr("Value"), tr("Baseline"), tr("Change")};
@@ -43,7 +58,8 @@ TableContent results_table(const Prediction& now, const Prediction* baseline) {
     if (baseline != nullptr) {
       const Reading b = reading(metric, *baseline);
       row.cells[2] = {q(b.text), b.value};
-      row.cells[3] = {q(change(metric, now, *baseline).text), b.value == 0.0 ? 0.0 : r.value / b.value};
+      const MetricChange c = change(metric, now, *baseline);
+      row.cells[3] = {q(c.text), b.value == 0.0 || !c.judged ? 0.0 : r.value / b.value};
     }
     out.rows.push_back(std::move(row));
   }
@@ -52,14 +68,18 @@ TableContent results_table(const Prediction& now, const Prediction* baseline) {
 
 TableContent memory_table(const Report& r) {
   TableContent out;
-  out.headers = {tr("Stage"), tr("Peak"), tr("Of device")};
-  for (std::size_t role = 0; role < memory_role_count; ++role) out.headers.push_back(memory_role_name(role));
+  out.headers = {tr("Stage"), tr("Process"), tr("Of device"), tr("Tensors")};
+  for (std::size_t part = 0; part < memory_part_count; ++part) out.headers.push_back(memory_part_name(part));
+  const Cell unknown{QStringLiteral("-")};
   for (const StageMemory& m : r.memory_by_stage) {
-    CellRow row{m.stage, {count(m.stage), bytes(m.peak), {QStringLiteral("-")}}};
+    const std::uint64_t process = process_of(r, m);
+    CellRow row{m.stage, {count(m.stage), m.reserved ? bytes(process) : unknown, unknown, bytes(m.peak)}};
     if (r.memory_capacity_bytes) {
-      row.cells[2] = percent(static_cast<double>(m.peak) / static_cast<double>(*r.memory_capacity_bytes));
+      row.cells[2] = percent(static_cast<double>(process) / static_cast<double>(*r.memory_capacity_bytes));
     }
-    for (std::size_t role = 0; role < memory_role_count; ++role) row.cells.push_back(bytes(memory_in_role(m, role)));
+    for (std::size_t part = 0; part < memory_part_count; ++part) {
+      row.cells.push_back(part < memory_role_count || m.reserved ? bytes(memory_in_part(r, m, part)) : unknown);
+    }
     out.rows.push_back(std::move(row));
   }
   return out;

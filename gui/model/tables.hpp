@@ -19,7 +19,8 @@ struct TableContent {
 
 /// Metrics: value, and where there is a baseline its value and the change.  Ids are metrics.
 [[nodiscard]] TableContent results_table(const Prediction&, const Prediction* baseline);
-/// Pipeline stages: what each holds at its peak, by role, and the peak's share of the device.  Ids are stages.
+/// Pipeline stages: what each holds at its peak, by role, and its process, with its share of the device.  Ids are
+/// stages.
 [[nodiscard]] TableContent memory_table(const Report&);
 /// Tensors that a stage holds at its peak, equal ones together, largest first; the last row is all of them.
 [[nodiscard]] TableContent tensors_table(const PeakTensors&);
@@ -33,9 +34,14 @@ struct TableContent {
 /// Found plans, best first.  Ids are numbers in the space.
 [[nodiscard]] TableContent found_table(const std::vector<FoundPlan>&);
 
-/// The roles that memory is held in, in the order of the table, and what a stage holds in one.
+/// The roles that tensors hold memory in, in the order of the table, and what a stage holds in one.
 inline constexpr std::size_t memory_role_count = 5;
 [[nodiscard]] QString memory_role_name(std::size_t role);
 [[nodiscard]] std::uint64_t memory_in_role(const StageMemory&, std::size_t role);
+/// The same with what its process holds beside tensors: what the allocator keeps back, and the context with the
+/// communicators.  The parts add up to process_of().
+inline constexpr std::size_t memory_part_count = memory_role_count + 2;
+[[nodiscard]] QString memory_part_name(std::size_t part);
+[[nodiscard]] std::uint64_t memory_in_part(const Report&, const StageMemory&, std::size_t part);
 
 }  // namespace orrery::gui

@@ -43,12 +43,19 @@ ComparePanel::ComparePanel(PlanDocument& document, std::function<QString(QWidget
   connect(second_, &QComboBox::activated, this, [this] { choose(*second_, second_file_); });
   connect(&service_, &CompareService::compared, this, [this](const ComparisonPointer& done) {
     waiting_ = false;
+    told_soon_.stop();
     view_->show_comparison(done);
   });
   connect(&service_, &CompareService::failed, this, [this](const QString& why) {
     waiting_ = false;
+    told_soon_.stop();
     view_->set_message(why);
   });
+  // Most comparisons come at once.
+  told_soon_.setSingleShot(true);
+  told_soon_.setInterval(300);
+  connect(&told_soon_, &QTimer::timeout, this,
+          [this] { view_->set_outdated(tr("Of the sides as they were before; those of now are being compared.")); });
 }
 
 void ComparePanel::set_baseline(PredictionPointer p) {
@@ -126,6 +133,7 @@ void ComparePanel::compare() {
                                   : tr("There is no plan yet."));
   }
   waiting_ = true;
+  told_soon_.start();
   service_.request(std::move(a), std::move(b));
 }
 

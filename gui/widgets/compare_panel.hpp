@@ -1,5 +1,6 @@
 #pragma once
 
+#include <QTimer>
 #include <QWidget>
 #include <functional>
 
@@ -48,6 +49,7 @@ class ComparePanel : public QWidget {
   QComboBox *first_, *second_;
   CompareView* view_;
   bool waiting_ = false, outdated_ = true;
+  QTimer told_soon_;  ///< that what is shown is of sides that are no more
 };
 
 }  // namespace orrery::gui

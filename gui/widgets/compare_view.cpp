@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "core/base/units_text.hpp"
+#include "gui/widgets/theme.hpp"
 #include "gui/widgets/timeline_view.hpp"
 #include "gui/widgets/waterfall_chart.hpp"
 
@@ -17,12 +18,16 @@ namespace orrery::gui {
 CompareView::CompareView(QWidget* parent) : QWidget(parent) {
   auto* column = new QVBoxLayout(this);
   column->setContentsMargins(0, 0, 0, 0);
-  notes_ = new QLabel(this);
-  notes_->setWordWrap(true);
-  notes_->setTextFormat(Qt::PlainText);
-  notes_->setMargin(6);
-  notes_->hide();
-  column->addWidget(notes_);
+  for (QLabel** label : {&outdated_, &notes_}) {
+    *label = new QLabel(this);
+    (*label)->setWordWrap(true);
+    (*label)->setTextFormat(Qt::PlainText);
+    (*label)->setMargin(6);
+    (*label)->hide();
+    column->addWidget(*label);
+  }
+  outdated_->setObjectName(QStringLiteral("compare-outdated"));
+  notes_->setObjectName(QStringLiteral("compare-notes"));
   // Charts without figures are no sight.
   empty_ = new QLabel(this);
   empty_->setObjectName(QStringLiteral("compare-message"));
@@ -72,6 +77,7 @@ void CompareView::add_table(CellTable& model, const QString& title, const char* 
 
 void CompareView::show_comparison(const ComparisonPointer& comparison) {
   comparison_ = comparison;
+  set_outdated({});
   empty_->hide();
   split_->show();
   const PlanComparison& c = *comparison;
@@ -92,6 +98,10 @@ void CompareView::show_comparison(const ComparisonPointer& comparison) {
   fill(differences_, differences_table(c));
   chart_->show_comparison(comparison);
   QStringList notes;
+  if (!c.are_comparable()) {
+    notes +=
+        tr("The second has %1: changes are not told as percentages.").arg(QString::fromStdString(text_of(c.basis())));
+  }
   // Of two plans the figures are of different things, which is the point; of a measurement it is a warning.
   if (c.has_measurement()) {
     for (const std::string& m : c.figures.mismatches) notes += QString::fromStdString(m);
@@ -102,9 +112,23 @@ void CompareView::show_comparison(const ComparisonPointer& comparison) {
 }
 
 void CompareView::set_message(const QString& message) {
+  comparison_.reset();
+  set_outdated({});
+  for (CellTable* table : {&figures_, &waterfall_, &operations_, &differences_}) table->set({}, {});
   empty_->setText(message);
-  first_->set_message(message);
-  second_->set_message(QStringLiteral(" "));
+  empty_->show();
+  split_->hide();
+  notes_->hide();
+}
+
+bool CompareView::is_outdated() const { return !outdated_->text().isEmpty(); }
+
+void CompareView::set_outdated(const QString& why) {
+  const QString shown = comparison_ ? why : QString();
+  outdated_->setText(shown);
+  outdated_->setVisible(!shown.isEmpty());
+  for (TimelineView* view : {first_, second_}) view->set_outdated(!shown.isEmpty());
+  set_greyed(*tabs_, !shown.isEmpty());
 }
 
 }  // namespace orrery::gui

@@ -23,8 +23,11 @@ class CompareView : public QWidget {
  public:
   explicit CompareView(QWidget* parent = nullptr);
   void show_comparison(const ComparisonPointer&);
-  /// In place of everything until there is a comparison, and of the timelines of an older one.
+  /// In place of everything: there is no comparison any more.
   void set_message(const QString&);
+  /// Greys what is shown and says why it is not of what is in hand; empty: it is.
+  void set_outdated(const QString& why);
+  [[nodiscard]] bool is_outdated() const;
   [[nodiscard]] const ComparisonPointer& comparison() const { return comparison_; }
   [[nodiscard]] Focus& focus() { return focus_; }
   [[nodiscard]] const CellTable& figures() const { return figures_; }
@@ -41,7 +44,7 @@ class CompareView : public QWidget {
   ComparisonPointer comparison_;
   TimelineView *first_, *second_;
   QTabWidget* tabs_;
-  QLabel *notes_, *empty_;
+  QLabel *outdated_, *notes_, *empty_;
   QSplitter* split_;
   WaterfallChart* chart_;
   CellTable figures_, waterfall_, operations_, differences_;

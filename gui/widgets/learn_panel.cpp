@@ -85,6 +85,15 @@ LearnPanel::LearnPanel(PlanDocument& document, QWidget* parent) : QWidget(parent
   ways->addWidget(on_);
   column->addLayout(ways);
 
+  // A verdict on the plan in hand is of that plan, and every verdict of the software whose times it compares.
+  connect(&document_, &PlanDocument::changed, this, [this] {
+    const bool of_plan = !lessons_.empty() && current().question && current().question->kind == Kind::reach &&
+                         judged_ != document_.priced();
+    const bool of_software = judged_ && judged_->settings.software != document_.settings().software;
+    if (!judged_ || !(of_plan || of_software)) return;
+    right_ = false;
+    verdict_->clear();
+  });
   connect(list_, &QComboBox::activated, this, [this](int at) { open_lesson(static_cast<std::size_t>(at)); });
   connect(set_, &QPushButton::clicked, this, [this] { set_plan(); });
   connect(check_, &QPushButton::clicked, this, [this] { check(); });
@@ -245,6 +254,7 @@ void LearnPanel::check() {
 
 void LearnPanel::tell(bool right, const QString& text) {
   right_ = right;
+  judged_ = document_.is_open() ? document_.priced() : nullptr;
   // Right and wrong are not told by the colour alone.
   verdict_->tell((right ? QStringLiteral("\u2713 ") : QStringLiteral("\u2717 ")) + text,
                  right ? MessageLabel::Tone::good : MessageLabel::Tone::bad);

@@ -53,6 +53,7 @@ class LearnPanel : public QWidget {
   Diagnostics mistakes_;
   std::size_t lesson_ = 0, step_ = 0;
   bool right_ = false;
+  std::shared_ptr<const PricedRun> judged_;  ///< the plan in hand when the verdict was given
   QComboBox* list_;
   QTextBrowser* text_;
   QPushButton* set_;

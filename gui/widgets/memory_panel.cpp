@@ -11,6 +11,7 @@
 #include "core/base/units.hpp"
 #include "core/base/units_text.hpp"
 #include "gui/model/tables.hpp"
+#include "gui/model/verdict.hpp"
 #include "gui/widgets/chart.hpp"
 #include "gui/widgets/memory_time_chart.hpp"
 #include "gui/widgets/theme.hpp"
@@ -50,10 +51,10 @@ MemoryPanel::MemoryPanel(Focus& focus, QWidget* parent) : QWidget(parent), focus
   marked_ = new QCPBars(chart_->xAxis, chart_->yAxis);
   marked_->setPen(Qt::NoPen);
   marked_->removeFromLegend();
-  for (std::size_t role = 0; role < memory_role_count; ++role) {
+  for (std::size_t part = 0; part < memory_part_count; ++part) {
     auto* bars = new QCPBars(chart_->xAxis, chart_->yAxis);
-    bars->setName(memory_role_name(role));
-    bars->setBrush(role_colour(role));
+    bars->setName(memory_part_name(part));
+    bars->setBrush(role_colour(part));
     bars->setPen(Qt::NoPen);
     if (!bars_.empty()) bars->moveAbove(bars_.back());
     bars_.push_back(bars);
@@ -148,13 +149,13 @@ void MemoryPanel::show_report(const Report& r) {
   double most = 0.0;
   for (const StageMemory& m : r.memory_by_stage) {
     stages.push_back(m.stage);
-    most = std::max(most, gib(m.peak));
+    most = std::max(most, gib(process_of(r, m)));
   }
-  for (std::size_t role = 0; role < memory_role_count; ++role) {
+  for (std::size_t part = 0; part < memory_part_count; ++part) {
     QVector<double> held;
-    for (const StageMemory& m : r.memory_by_stage) held.push_back(gib(memory_in_role(m, role)));
-    bars_[role]->setData(stages, held, true);
-    bars_[role]->setWidth(0.72);
+    for (const StageMemory& m : r.memory_by_stage) held.push_back(gib(memory_in_part(r, m, part)));
+    bars_[part]->setData(stages, held, true);
+    bars_[part]->setWidth(0.72);
   }
   const bool known = r.memory_capacity_bytes.has_value();
   capacity_->setVisible(known);
@@ -179,6 +180,17 @@ void MemoryPanel::show_report(const Report& r) {
   chart_->xAxis->setNumberPrecision(0);
   follow_stage();
 }
+
+double MemoryPanel::bar_height(std::uint32_t stage) const {
+  double out = 0.0;
+  for (const QCPBars* bars : bars_) {
+    const auto at = bars->data()->findBegin(stage, false);
+    if (at != bars->data()->constEnd() && at->key == stage) out += at->value;
+  }
+  return out;
+}
+
+double MemoryPanel::capacity() const { return capacity_->visible() ? capacity_->point1->coords().y() : 0.0; }
 
 void MemoryPanel::follow_stage() {
   QVector<double> at, height;

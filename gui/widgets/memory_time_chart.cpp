@@ -26,7 +26,7 @@ MemoryTimeChart::MemoryTimeChart(Focus& focus, QWidget* parent) : QWidget(parent
   setObjectName(QStringLiteral("memory-over-time"));
   auto* column = new QVBoxLayout(this);
   column->setContentsMargins(0, 4, 0, 0);
-  title_ = new QLabel(tr("There is no simulated step yet."), this);
+  title_ = new QLabel(tr("There is no simulated step."), this);
   title_->setMargin(4);
   title_->setTextFormat(Qt::PlainText);
   column->addWidget(title_);
@@ -79,8 +79,19 @@ void MemoryTimeChart::set_step(SimulatedPointer step) {
   choose_rank();
 }
 
+void MemoryTimeChart::clear() {
+  course_.clear();
+  for (QCPGraph* graph : graphs_) graph->data()->clear();
+  table_.set({}, {});
+  capacity_->setVisible(false);
+  cursor_->setVisible(false);
+  title_->setText(tr("There is no simulated step."));
+  chart_->replot(QCustomPlot::rpQueuedReplot);
+}
+
 void MemoryTimeChart::choose_rank() {
   outdated_ = !isVisible();
+  if (!step_) clear();
   if (outdated_ || !step_) return;
   const Timeline& timeline = step_->timeline;
   const auto peak_of = [](const TimelineRank& rank) {

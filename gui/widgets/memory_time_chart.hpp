@@ -31,6 +31,7 @@ class MemoryTimeChart : public QWidget {
 
  private:
   void choose_rank();
+  void clear();
   void draw();
   void draw_cursor();
   void dress_chart();

@@ -5,6 +5,7 @@
 #include <QPainter>
 #include <QStyleOptionFocusRect>
 
+#include "gui/model/basis.hpp"
 #include "gui/widgets/theme.hpp"
 
 namespace orrery::gui {
@@ -24,6 +25,14 @@ void MetricCard::show_prediction(const Prediction& now, const Prediction* baseli
   reading_ = orrery::gui::reading(metric_, now);
   change_ = baseline == nullptr ? MetricChange{} : change(metric_, now, *baseline);
   setAccessibleDescription(QString::fromStdString(reading_.text + ", " + reading_.note));
+  setToolTip(change_.judged ? tr("Explain this figure")
+                            : tr("Not to be compared with the baseline: here %1")
+                                  .arg(QString::fromStdString(text_of(basis_differences(*baseline->of, *now.of)))));
+  update();
+}
+
+void MetricCard::set_outdated(bool on) {
+  outdated_ = on;
   update();
 }
 
@@ -50,7 +59,9 @@ void MetricCard::paintEvent(QPaintEvent*) {
   large.setPointSizeF(font().pointSizeF() * 1.45);
   large.setBold(true);
   painter.setFont(large);
-  painter.setPen(reading_.bad ? bad_colour(dark) : palette().color(QPalette::WindowText));
+  painter.setPen(outdated_      ? faint(palette())
+                 : reading_.bad ? bad_colour(dark)
+                                : palette().color(QPalette::WindowText));
   painter.drawText(QRect(inside.x(), inside.y() + line, inside.width(), 2 * line), Qt::AlignLeft | Qt::AlignVCenter,
                    elided(large, reading_.text));
   painter.setFont(font());
@@ -59,11 +70,12 @@ void MetricCard::paintEvent(QPaintEvent*) {
   small.setPointSizeF(font().pointSizeF() * 0.85);
   painter.setFont(small);
   painter.drawText(QRect(inside.x(), inside.y() + 3 * line - 2, inside.width(), line), Qt::AlignLeft | Qt::AlignVCenter,
-                   elided(small, reading_.note));
-  if (!change_.text.empty()) {
-    painter.setPen(change_.better ? good_colour(dark) : bad_colour(dark));
+                   elided(small, !outdated_ ? reading_.note : tr("of the plan before").toStdString()));
+  if (!change_.text.empty() && !outdated_) {
+    if (change_.judged) painter.setPen(change_.better ? good_colour(dark) : bad_colour(dark));
     // Better and worse are not told by the colour alone.
-    const std::string text = change_.text + (change_.better ? tr(" better") : tr(" worse")).toStdString();
+    const QString judged = !change_.judged ? QString() : change_.better ? tr(" better") : tr(" worse");
+    const std::string text = change_.text + judged.toStdString();
     painter.drawText(QRect(inside.x(), inside.y() + 4 * line - 4, inside.width(), line),
                      Qt::AlignLeft | Qt::AlignVCenter, elided(small, text));
   }
@@ -89,6 +101,10 @@ ResultsStrip::ResultsStrip(QWidget* parent) : QWidget(parent) {
     connect(cards_[i], &QAbstractButton::clicked, this, [this, metric] { Q_EMIT explanation_wished(metric); });
   }
   cards_[0]->setChecked(true);
+}
+
+void ResultsStrip::set_outdated(bool on) {
+  for (MetricCard* card : cards_) card->set_outdated(on);
 }
 
 void ResultsStrip::show_prediction(const PredictionPointer& now, const PredictionPointer& baseline) {

@@ -15,7 +15,11 @@ class MetricCard : public QAbstractButton {
  public:
   explicit MetricCard(Metric, QWidget* parent = nullptr);
   void show_prediction(const Prediction&, const Prediction* baseline);
+  /// Whether the figure is of the plan before: then it is faint and says so.
+  void set_outdated(bool);
+  [[nodiscard]] bool is_outdated() const { return outdated_; }
   [[nodiscard]] const Reading& reading() const { return reading_; }
+  [[nodiscard]] const MetricChange& shown_change() const { return change_; }
   [[nodiscard]] QSize sizeHint() const override;
   [[nodiscard]] QSize minimumSizeHint() const override { return sizeHint(); }
 
@@ -26,6 +30,7 @@ class MetricCard : public QAbstractButton {
   Metric metric_;
   Reading reading_;
   MetricChange change_;
+  bool outdated_ = false;
 };
 
 /// The figures of a prediction in a row; a click asks for the explanation of one.
@@ -34,6 +39,7 @@ class ResultsStrip : public QWidget {
  public:
   explicit ResultsStrip(QWidget* parent = nullptr);
   void show_prediction(const PredictionPointer&, const PredictionPointer& baseline);
+  void set_outdated(bool);
 
  Q_SIGNALS:
   void explanation_wished(orrery::gui::Metric);

@@ -17,6 +17,7 @@
 #include <cmath>
 
 #include "core/base/units_text.hpp"
+#include "gui/model/basis.hpp"
 #include "gui/model/tables.hpp"
 #include "gui/widgets/chart.hpp"
 #include "gui/widgets/theme.hpp"
@@ -119,6 +120,12 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   progress->addWidget(use_);
   column->addLayout(progress);
   column->addWidget(status_);
+  outdated_ = new QLabel(this);
+  outdated_->setObjectName(QStringLiteral("search-outdated"));
+  outdated_->setTextFormat(Qt::PlainText);
+  outdated_->setWordWrap(true);
+  outdated_->hide();
+  column->addWidget(outdated_);
 
   auto* split = new QSplitter(Qt::Vertical, this);
   chart_ = new QCustomPlot(split);
@@ -231,9 +238,31 @@ void SearchPanel::begin(const PricedRun& on) {
   start_->setEnabled(false);
   cancel_->setEnabled(true);
   status_->setText(tr("Searching."));
+  mark_outdated();
 }
 
 void SearchPanel::refuse(const QString& why) { status_->setText(why); }
+
+void SearchPanel::follow(const std::shared_ptr<const PricedRun>& now) {
+  now_ = now;
+  mark_outdated();
+}
+
+void SearchPanel::mark_outdated() {
+  QString why;
+  if (now_ && on_.prices) {  // something was searched
+    const std::vector<BasisDifference> basis = basis_differences(on_, *now_);
+    if (!basis.empty()) {
+      why = tr("Found for what was there before: now %1. Search finds the plans for it.").arg(q(text_of(basis)));
+    }
+  }
+  outdated_->setText(why);
+  outdated_->setVisible(!why.isEmpty());
+  for (QWidget* part : {static_cast<QWidget*>(view_), static_cast<QWidget*>(status_)})
+    set_greyed(*part, !why.isEmpty());
+  dress_chart();
+  follow_selection();
+}
 
 void SearchPanel::show_progress(const SearchProgress& p) {
   if (!service_.is_running()) return;
@@ -319,7 +348,7 @@ void SearchPanel::follow_selection() {
     const QModelIndex at = sorted_.mapFromSource(table_.index(*row, 0));
     if (at.isValid() && at.row() != view_->currentIndex().row()) view_->setCurrentIndex(at);
   }
-  use_->setEnabled(row.has_value());
+  use_->setEnabled(row.has_value() && !is_outdated());
   selected_->setData(x, y);
   chart_->replot(QCustomPlot::rpQueuedReplot);
 }
@@ -327,13 +356,13 @@ void SearchPanel::follow_selection() {
 void SearchPanel::wish_for_selected() {
   const auto found = focus_.found();
   const auto row = found ? table_.row_of(*found) : std::nullopt;
-  if (row) Q_EMIT plan_wished(plans_[static_cast<std::size_t>(*row)], on_);
+  if (row && !is_outdated()) Q_EMIT plan_wished(plans_[static_cast<std::size_t>(*row)], on_);
 }
 
 void SearchPanel::dress_chart() {
   dress(*chart_, palette());
   const bool dark = is_dark(palette());
-  const QColor good = good_colour(dark);
+  const QColor good = is_outdated() ? faint(palette()) : good_colour(dark);
   others_->setPen(QPen(faint(palette())));
   others_->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssCircle, faint(palette()), Qt::transparent, 6));
   front_->setPen(QPen(good, 1.2));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <QLabel>
 #include <QSortFilterProxyModel>
 #include <QTimer>
 #include <QWidget>
@@ -13,7 +14,6 @@ class QComboBox;
 class QCPCurve;
 class QCPGraph;
 class QCustomPlot;
-class QLabel;
 class QLineEdit;
 class QProgressBar;
 class QPushButton;
@@ -32,11 +32,15 @@ class SearchPanel : public QWidget {
   [[nodiscard]] SearchWish wish() const;
   [[nodiscard]] const CellTable& table() const { return table_; }
   [[nodiscard]] const std::vector<FoundPlan>& plans() const { return plans_; }
+  /// Whether they are of something else than what is edited.
+  [[nodiscard]] bool is_outdated() const { return !outdated_->text().isEmpty(); }
 
  public Q_SLOTS:
   /// Says that a search has begun, or why none can.
   void begin(const PricedRun& on);
   void refuse(const QString& why);
+  /// What is edited now: plans that were found for something else are marked as that, and cannot be taken.
+  void follow(const std::shared_ptr<const PricedRun>& now);
 
  Q_SIGNALS:
   void start_wished();
@@ -56,10 +60,12 @@ class SearchPanel : public QWidget {
   void follow_selection();
   void dress_chart();
   void wish_for_selected();
+  void mark_outdated();
 
   SearchService& service_;
   Focus& focus_;
-  PricedRun on_;                  ///< what was searched
+  PricedRun on_;  ///< what was searched
+  std::shared_ptr<const PricedRun> now_;
   std::vector<FoundPlan> plans_;  ///< best first
   QTimer shown_soon_;
   CellTable table_;
@@ -75,6 +81,7 @@ class SearchPanel : public QWidget {
   QPushButton* use_;
   QProgressBar* bar_;
   QLabel* status_;
+  QLabel* outdated_;
   QTableView* view_;
   QCustomPlot* chart_;
   QCPGraph* others_;

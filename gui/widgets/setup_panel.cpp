@@ -14,6 +14,7 @@
 #include "core/base/units_text.hpp"
 #include "gui/widgets/dimension_editor.hpp"
 #include "gui/widgets/message_label.hpp"
+#include "gui/widgets/settings_form.hpp"
 
 namespace orrery::gui {
 namespace {
@@ -79,11 +80,13 @@ SetupPanel::SetupPanel(PlanDocument& document, QWidget* parent) : QWidget(parent
   cluster_->setObjectName(QStringLiteral("cluster"));
   top->addRow(tr("&Model"), model_);
   top->addRow(tr("&Cluster"), cluster_);
+  settings_ = new SettingsForm(document_, *top, this);
   outer->addLayout(top);
   about_ = new QLabel(this);
   about_->setWordWrap(true);
   about_->setTextFormat(Qt::PlainText);
   outer->addWidget(about_);
+  outer->addWidget(&settings_->note());
 
   auto* scroll = new QScrollArea(this);
   scroll->setWidgetResizable(true);
@@ -124,7 +127,12 @@ SetupPanel::SetupPanel(PlanDocument& document, QWidget* parent) : QWidget(parent
 
   connect(model_, &QComboBox::activated, this, [this] { Q_EMIT model_wished(model_->currentData().toString()); });
   connect(cluster_, &QComboBox::activated, this, [this] { Q_EMIT cluster_wished(cluster_->currentData().toString()); });
-  connect(&document_, &PlanDocument::changed, this, [this] { show_document(); });
+  connect(settings_, &SettingsForm::refused, this,
+          [this](const QString& why) { answer_->tell(why, MessageLabel::Tone::bad); });
+  connect(&document_, &PlanDocument::changed, this, [this, hint] {
+    show_document();
+    answer_->tell(hint, MessageLabel::Tone::plain);  // what was said was said of the plan before
+  });
   connect(&legal_, &LegalService::found, this, [this](const ReachablePointer& found) {
     if (found->from != document_.priced()) return;
     reachable_from_ = found->from;
@@ -150,6 +158,7 @@ void SetupPanel::show_document() {
                       .arg(c.nodes == 1 ? tr("1 node") : tr("%n nodes", nullptr, static_cast<int>(c.nodes)))
                       .arg(c.devices_per_node)
                       .arg(q(c.device.name), q(short_text(c.device.memory))));
+  settings_->show_document();
   for (DimensionEditor* editor : editors_) editor->show_run(run);
   legal_.request(document_.priced());
 }

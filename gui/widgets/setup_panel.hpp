@@ -13,8 +13,10 @@ namespace orrery::gui {
 
 class DimensionEditor;
 class MessageLabel;
+class SettingsForm;
 
-/// Model, cluster, workload and plan.  A Hugging Face config.json, a model, cluster or plan file can be dropped on it.
+/// Model, cluster, settings, workload and plan.  A Hugging Face config.json, a model, cluster or plan file can be
+/// dropped on it.
 class SetupPanel : public QWidget {
   Q_OBJECT
  public:
@@ -42,6 +44,7 @@ class SetupPanel : public QWidget {
   QComboBox* model_;
   QComboBox* cluster_;
   QLabel* about_;
+  SettingsForm* settings_;
   MessageLabel* answer_;
   std::vector<DimensionEditor*> editors_;
 };

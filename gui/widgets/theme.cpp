@@ -1,5 +1,7 @@
 #include "gui/widgets/theme.hpp"
 
+#include <QApplication>
+#include <QWidget>
 #include <algorithm>
 #include <iterator>
 
@@ -56,7 +58,7 @@ QColor slice_colour(std::uint8_t key, bool dark) {
 }
 
 QColor role_colour(std::size_t role) {
-  static const QColor roles[] = {blue, orange, green, sky, purple};
+  static const QColor roles[] = {blue, orange, green, sky, purple, yellow, grey};
   return roles[role % std::size(roles)];
 }
 
@@ -74,5 +76,14 @@ QColor load_colour(double load, const QPalette& p) {
 QColor bad_colour(bool dark) { return dark ? QColor(255, 128, 80) : QColor(190, 66, 0); }
 QColor good_colour(bool dark) { return dark ? QColor(70, 200, 150) : QColor(0, 122, 88); }
 QColor faint(const QPalette& p) { return mixed(p.color(QPalette::WindowText), p.color(QPalette::Window), 0.35); }
+
+void set_greyed(QWidget& panel, bool on) {
+  QPalette own;  // of the roles that are set here alone
+  if (on) {
+    const QColor text = faint(QApplication::palette());
+    for (const auto role : {QPalette::Text, QPalette::WindowText, QPalette::ButtonText}) own.setColor(role, text);
+  }
+  panel.setPalette(own);
+}
 
 }  // namespace orrery::gui

@@ -26,4 +26,8 @@ namespace orrery::gui {
 /// Between the text and the background, for notes.
 [[nodiscard]] QColor faint(const QPalette&);
 
+/// Makes the texts of a panel faint, because they are of something else than what is in hand, or usual again.  It keeps
+/// the focus and can be read and scrolled.
+void set_greyed(QWidget&, bool);
+
 }  // namespace orrery::gui

@@ -18,6 +18,7 @@
 
 #include "core/base/units_text.hpp"
 #include "gui/model/tables.hpp"
+#include "gui/widgets/theme.hpp"
 
 namespace orrery::gui {
 namespace {
@@ -211,6 +212,7 @@ void TimelinePanel::set_step(SimulatedPointer step) {
   focus_.set_op(std::nullopt);
   step_ = std::move(step);
   analysis_.reset();
+  set_greyed(*tables_, false);
   focus_.set_duration(step_->timeline.duration);
   view_->set_timeline(timeline_of(step_));
   tell_limit();
@@ -218,6 +220,31 @@ void TimelinePanel::set_step(SimulatedPointer step) {
   count();
   show_path();
   show_op();
+}
+
+void TimelinePanel::set_message(const QString& message) {
+  play(false);
+  focus_.set_op(std::nullopt);
+  focus_.select(std::nullopt);
+  focus_.set_cursor(std::nullopt);
+  query_.reset();
+  analysis_.reset();
+  step_.reset();
+  view_->set_timeline(nullptr);
+  view_->set_message(message);
+  statistics_.set({}, {});
+  found_->clear();
+  range_->clear();
+  range_->setToolTip({});
+  set_greyed(*tables_, false);
+  show_path();
+  show_op();
+}
+
+void TimelinePanel::set_outdated(bool on) {
+  on = on && step_ != nullptr;
+  view_->set_outdated(on);
+  set_greyed(*tables_, on);
 }
 
 void TimelinePanel::tell_limit() {

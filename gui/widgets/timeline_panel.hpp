@@ -27,7 +27,11 @@ class TimelinePanel : public QWidget {
   void set_step(SimulatedPointer);
   /// Ignored unless it is of the step on show.
   void set_analysis(AnalysisPointer);
-  void set_message(const QString& message) { view_->set_message(message); }
+  /// In place of a step; nothing of one that was there before stays.
+  void set_message(const QString&);
+  /// Whether the step on show is of the plan before.
+  void set_outdated(bool);
+  [[nodiscard]] const SimulatedPointer& step() const { return step_; }
   [[nodiscard]] TimelineView& view() { return *view_; }
   [[nodiscard]] const CellTable& statistics() const { return statistics_; }
   [[nodiscard]] const CellTable& dependencies() const { return dependencies_; }

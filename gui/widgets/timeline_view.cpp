@@ -61,6 +61,7 @@ TimelineView::TimelineView(Focus& focus, QWidget* parent) : QAbstractScrollArea(
 void TimelineView::set_timeline(TimelinePointer timeline) {
   timeline_ = std::move(timeline);
   message_.clear();
+  outdated_ = false;
   path_.clear();
   arrows_.clear();
   rows_.clear();
@@ -98,6 +99,12 @@ void TimelineView::set_arrows(std::vector<Dependency> arrows) {
 
 void TimelineView::set_message(const QString& message) {
   message_ = message;
+  viewport()->update();
+}
+
+void TimelineView::set_outdated(bool on) {
+  if (on == outdated_) return;
+  outdated_ = on;
   viewport()->update();
 }
 
@@ -160,6 +167,13 @@ void TimelineView::paintEvent(QPaintEvent*) {
   paint_cursor(painter, scale);
   painter.restore();
   paint_ruler(painter, scale);
+  if (!outdated_) return;
+  QColor veil = palette().color(QPalette::Base);
+  veil.setAlpha(150);
+  painter.fillRect(viewport()->rect(), veil);
+  painter.setPen(palette().color(QPalette::WindowText));
+  painter.drawText(viewport()->rect().adjusted(label_width, ruler_height + 8, -8, -8),
+                   Qt::AlignHCenter | Qt::AlignTop | Qt::TextWordWrap, tr("Of the plan before."));
 }
 
 void TimelineView::paint_rows(QPainter& painter) const {

@@ -33,6 +33,9 @@ class TimelineView : public QAbstractScrollArea {
   void set_arrows(std::vector<Dependency>);
   /// What is painted in place of a timeline.
   void set_message(const QString&);
+  /// Covers the timeline with a veil and says that it is of the plan before.
+  void set_outdated(bool);
+  [[nodiscard]] bool is_outdated() const { return outdated_; }
   /// Written in the corner in place of the step's length.
   void set_title(const QString&);
   /// Scrolls and pans until the slice can be seen.
@@ -84,6 +87,7 @@ class TimelineView : public QAbstractScrollArea {
   SliceColour colour_ = SliceColour::microbatch;
   std::vector<PathMark> path_;
   std::vector<Dependency> arrows_;
+  bool outdated_ = false;
   QString message_, title_;
   std::vector<Row> rows_;
   QPixmap picture_;  ///< of the rows as they are; null: to be painted

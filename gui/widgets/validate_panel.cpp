@@ -12,7 +12,6 @@
 
 #include "core/base/units_text.hpp"
 #include "gui/widgets/compare_view.hpp"
-#include "gui/widgets/message_label.hpp"
 
 namespace orrery::gui {
 
@@ -86,26 +85,25 @@ ValidatePanel::ValidatePanel(PlanDocument& document, std::function<QStringList(Q
   connect(&process_, &OrreryProcess::ran, this, [this](const QString& trace) {
     ended(steps_->value() == 1 ? tr("Trained 1 step; it is below.")
                                : tr("Trained %n steps; the median one is below.", nullptr, steps_->value()),
-          false);
+          false, trained_from_);
+    waiting_from_ = trained_from_;
     set_beside(trained_, trace, tr("measured"));
   });
   connect(&process_, &OrreryProcess::calibrated, this, [this] {
     ended(tr("This machine is measured; predictions for it use that from now on."), false);
     document_.renew_prices();
   });
-  connect(&process_, &OrreryProcess::failed, this, [this](const QString& why) { ended(why, true); });
+  connect(&process_, &OrreryProcess::failed, this,
+          [this](const QString& why) { ended(why, true, process_.trains() ? trained_from_ : nullptr); });
   connect(&service_, &CompareService::compared, this, [this](const ComparisonPointer& done) {
     waiting_ = false;
+    shown_from_ = waiting_from_;
     view_->show_comparison(done);
-    const auto error = done->figures.step_error;
-    const auto text = [](Seconds t) { return QString::fromStdString(short_text(t, 4)); };
-    message_->setText(tr("Predicted %1, measured %2: %3")
-                          .arg(text(done->figures.predicted_step), text(done->figures.measured_step),
-                               error ? QString::fromStdString(fmt::format("{:+.1f} %", 100.0 * *error)) : QString()));
+    tell_comparison(*done);
   });
   connect(&service_, &CompareService::failed, this, [this](const QString& why) {
     waiting_ = false;
-    ended(why, true);
+    ended(why, true, waiting_from_);
   });
   ended({}, false);
 }
@@ -118,7 +116,7 @@ std::shared_ptr<const PricedRun> ValidatePanel::here() {
   // What was auto stays as it was resolved: what is run is what was predicted.
   Diagnostics d;
   auto run = document_.on_this_machine({plan_->run, plan_->prices}, d);
-  if (!run) ended(QString::fromStdString(orrery::render(d)).trimmed(), true);
+  if (!run) ended(QString::fromStdString(orrery::render(d)).trimmed(), true, plan_->of);
   return run;
 }
 
@@ -126,6 +124,7 @@ void ValidatePanel::run() {
   trained_ = here();
   if (!trained_) return;
   began(tr("Training\u2026"));
+  trained_from_ = plan_->of;
   process_.train(plan_->run, steps_->value(), 1);
 }
 
@@ -138,13 +137,52 @@ void ValidatePanel::import(const QString& trace, const QStringList& more) {
   // A profile is of the plan's own cluster, what orrery recorded of this machine.
   auto run =
       plan_ && is_profile(trace) ? std::make_shared<const PricedRun>(PricedRun{plan_->run, plan_->prices}) : here();
-  if (run) set_beside(run, trace, QFileInfo(trace).completeBaseName(), more);
+  if (!run) return;
+  waiting_from_ = plan_->of;
+  set_beside(run, trace, QFileInfo(trace).completeBaseName(), more);
 }
 
 void ValidatePanel::set_beside(const std::shared_ptr<const PricedRun>& run, const QString& trace, const QString& name,
                                const QStringList& more) {
   waiting_ = true;
   service_.request({tr("predicted"), run, {}}, {name, run, trace, more});
+}
+
+void ValidatePanel::set_plan(PredictionPointer p) {
+  plan_ = std::move(p);
+  mark_outdated();
+}
+
+void ValidatePanel::tell_comparison(const PlanComparison& c) {
+  const auto text = [](Seconds t) { return QString::fromStdString(short_text(t, 4)); };
+  const CalibrationChoice& prices = *c.a.prediction->prices;
+  const bool nominal = prices.calibration.name.empty() && prices.calibration.machine.empty();
+  QString verdict;
+  if (nominal) {
+    // How far off nominal figures are says nothing of the prediction.
+    verdict = tr("the prediction is of nominal figures, since this machine is not calibrated: Calibrate measures it");
+  } else if (c.figures.step_error) {
+    verdict = QString::fromStdString(fmt::format("{:+.1f} %", 100.0 * *c.figures.step_error));
+  }
+  ended(tr("Predicted %1, measured %2: %3").arg(text(c.figures.predicted_step), text(c.figures.measured_step), verdict),
+        false, shown_from_);
+}
+
+void ValidatePanel::mark_outdated() {
+  QString why;
+  if (plan_ && shown_from_ && shown_from_ != plan_->of) {
+    const std::vector<BasisDifference> basis = basis_differences(*shown_from_, *plan_->of);
+    why = basis.empty() ? tr("Of the plan before.")
+                        : tr("Of the plan before: now %1.").arg(QString::fromStdString(text_of(basis)));
+  }
+  view_->set_outdated(why);
+  show_message();
+}
+
+void ValidatePanel::show_message() {
+  if (process_.is_running()) return;  // its progress is shown
+  const bool before = said_of_ && plan_ && said_of_ != plan_->of && !said_.isEmpty();
+  message_->tell(before ? tr("Of the plan before: %1").arg(said_) : said_, before ? MessageLabel::Tone::plain : tone_);
 }
 
 void ValidatePanel::began(const QString& what) {
@@ -156,13 +194,16 @@ void ValidatePanel::began(const QString& what) {
   cancel_->setEnabled(true);
 }
 
-void ValidatePanel::ended(const QString& message, bool bad) {
-  message_->tell(message, bad ? MessageLabel::Tone::bad : MessageLabel::Tone::plain);
+void ValidatePanel::ended(const QString& message, bool bad, std::shared_ptr<const PricedRun> of) {
+  said_ = message;
+  said_of_ = std::move(of);
+  tone_ = bad ? MessageLabel::Tone::bad : MessageLabel::Tone::plain;
   bar_->hide();
   run_->setEnabled(true);
   calibrate_->setEnabled(true);
   import_->setEnabled(true);
   cancel_->setEnabled(false);
+  mark_outdated();
 }
 
 }  // namespace orrery::gui

@@ -6,6 +6,7 @@
 #include "gui/model/comparison.hpp"
 #include "gui/model/orrery_process.hpp"
 #include "gui/model/plan_document.hpp"
+#include "gui/widgets/message_label.hpp"
 
 class QProgressBar;
 class QPushButton;
@@ -14,7 +15,6 @@ class QSpinBox;
 namespace orrery::gui {
 
 class CompareView;
-class MessageLabel;
 
 /// The plan in hand, trained on this machine, beside what was predicted of it; this machine measured; a step that was
 /// recorded elsewhere.
@@ -23,7 +23,8 @@ class ValidatePanel : public QWidget {
  public:
   /// `ask` names a trace to open, or profiles of several ranks; empty: none.
   ValidatePanel(PlanDocument&, std::function<QStringList(QWidget*)> ask, QWidget* parent = nullptr);
-  void set_plan(PredictionPointer p) { plan_ = std::move(p); }
+  /// What was measured or said of another plan, or by other prices, stays and is marked as that.
+  void set_plan(PredictionPointer);
   [[nodiscard]] OrreryProcess& process() { return process_; }
   [[nodiscard]] CompareView& view() { return *view_; }
   /// Runs nothing and waits for no comparison.
@@ -35,7 +36,11 @@ class ValidatePanel : public QWidget {
   void run();
   void calibrate();
   void began(const QString& what);
-  void ended(const QString& message, bool bad);
+  /// `of`: the plan in hand that the message is of; null: of none.
+  void ended(const QString& message, bool bad, std::shared_ptr<const PricedRun> of = nullptr);
+  void show_message();
+  void mark_outdated();
+  void tell_comparison(const PlanComparison&);
   void set_beside(const std::shared_ptr<const PricedRun>&, const QString& trace, const QString& name,
                   const QStringList& more = {});
   [[nodiscard]] std::shared_ptr<const PricedRun> here();
@@ -45,6 +50,10 @@ class ValidatePanel : public QWidget {
   CompareService service_;
   PredictionPointer plan_;
   std::shared_ptr<const PricedRun> trained_;
+  std::shared_ptr<const PricedRun> trained_from_, waiting_from_, shown_from_;  ///< the plan in hand of that time
+  QString said_;                                                               ///< in the message, without marks
+  MessageLabel::Tone tone_ = MessageLabel::Tone::plain;
+  std::shared_ptr<const PricedRun> said_of_;  ///< null: of no plan
   QPushButton *run_, *cancel_, *calibrate_, *import_;
   QSpinBox* steps_;
   QProgressBar* bar_;

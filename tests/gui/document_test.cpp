@@ -129,7 +129,7 @@ TEST_CASE("a file that is wrong leaves the document as it was, and says what is 
   };
   const auto refused = [&](const std::filesystem::path& file, const std::string& code) {
     Diagnostics d;
-    CHECK_FALSE(document.take_file(file, d));
+    CHECK_FALSE(document.look_at(file, d));
     REQUIRE_FALSE(d.empty());
     CHECK(d.list().front().code == code);
     CHECK(write_plan(document.run()) == before);
@@ -153,9 +153,11 @@ TEST_CASE("a Hugging Face config becomes the model, whatever the plan was", "[gu
   const std::filesystem::path config = std::filesystem::path(ORRERY_SOURCE_DIR) / "models/hf/bert-base/config.json";
   if (!std::filesystem::exists(config)) FAIL("no such config: " << config);
   Diagnostics d;
-  const bool good = document.take_file(config, d);
+  auto found = document.look_at(config, d);
   INFO(render(d));
-  REQUIRE(good);
+  REQUIRE(found);
+  CHECK(document.run().model.layers == 80);  // looked at, not taken
+  document.take(std::move(*found));
   CHECK(document.run().model.layers == 12);
   CHECK(document.run().model_reference == config.string());
   document.history().undo();
@@ -223,8 +225,7 @@ TEST_CASE("plans stream in, the end is the planner's own, and a cancelled search
   SearchOptions options;
   options.top = 5;
   const SearchResult expected =
-      search(on.run.model, on.run.workload, searched_cluster(*on.run.cluster, on.prices->calibration),
-             on.prices->calibration, options);
+      search(on.run.model, on.run.workload, searched_cluster(on), on.prices->calibration, options);
   REQUIRE(end->result.plans.size() == expected.plans.size());
   for (std::size_t i = 0; i < expected.plans.size(); ++i) {
     const FoundPlan& found = end->result.plans[i];

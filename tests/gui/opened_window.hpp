@@ -56,7 +56,10 @@ struct Opened {
     answers.traces_to_open = [this](QWidget*) { return QStringList(file); };
     answers.file_to_save = [this](QWidget*, const QString&) { return file; };
     answers.file_to_export = [this](QWidget*, const QString&) { return file; };
-    answers.may_discard = [](QWidget*) { return true; };
+    answers.may_discard = [this](QWidget*) {
+      ++asked;
+      return discards;
+    };
     const std::filesystem::path data = std::filesystem::path(ORRERY_SOURCE_DIR) / "models";
     window = std::make_unique<MainWindow>(Library(data), std::filesystem::path(), 2, answers);
     window->resize(1280, 800);
@@ -68,6 +71,8 @@ struct Opened {
     return until([&] { return window->is_settled() && window->views().is_settled(); });
   }
   QString file;
+  int asked = 0;         ///< how often changes were about to be lost
+  bool discards = true;  ///< the answer
   std::unique_ptr<MainWindow> window;
 };
 

@@ -22,6 +22,7 @@
 #include <QTableView>
 #include <QTemporaryDir>
 #include <QTest>
+#include <algorithm>
 #include <set>
 
 #include "core/plan/plan_file.hpp"
@@ -31,6 +32,7 @@
 #include "gui/widgets/command_palette.hpp"
 #include "gui/widgets/export_view.hpp"
 #include "gui/widgets/fabric_view.hpp"
+#include "gui/widgets/graph_view.hpp"
 #include "gui/widgets/learn_panel.hpp"
 #include "gui/widgets/moves_panel.hpp"
 #include "gui/widgets/plan_graph_panel.hpp"
@@ -47,6 +49,30 @@ QByteArray contents(const QString& name) {
   QFile in(name);
   REQUIRE(in.open(QIODevice::ReadOnly));
   return in.readAll();
+}
+
+/// Boxes that can be seen as a whole; each of them has to have text in it.
+int readable_boxes(GraphView& view) {
+  const QImage picture = view.grab().toImage();
+  const qreal ratio = picture.devicePixelRatio();
+  int seen = 0;
+  for (const GraphLayout::Node& n : view.graph().nodes) {
+    const QRectF box = view.box_of(n).adjusted(4, 4, -4, -4);
+    if (!QRectF(view.rect()).contains(box)) continue;
+    const QRect inside = QRectF(box.topLeft() * ratio, box.size() * ratio).toRect();
+    const QColor paper = picture.pixelColor(inside.topLeft());
+    int written = 0;
+    for (int y = inside.top(); y <= inside.bottom(); ++y) {
+      for (int x = inside.left(); x <= inside.right(); ++x) {
+        written += std::abs(picture.pixelColor(x, y).lightness() - paper.lightness()) > 60 ? 1 : 0;
+      }
+    }
+    CAPTURE(n.name, n.label, box.height());
+    CHECK(written > 40);
+    CHECK(box.height() > 15.0);  // lines of letters that can be read
+    ++seen;
+  }
+  return seen;
 }
 
 QTableView& table_in(QWidget& panel, const char* name) { return child<QTableView>(panel, name); }
@@ -191,6 +217,58 @@ TEST_CASE("axes change places by the list of their order, and undo puts them bac
   }
 }
 
+TEST_CASE("no box of the plan's graph is empty, and stages stand below each other in their order", "[gui]") {
+  if (QStandardPaths::findExecutable(QStringLiteral("dot")).isEmpty()) return;
+  Opened opened("llama-3-70b-8-dgx-h100");
+  MainWindow& window = *opened.window;
+  PlanGraphPanel& panel = window.views().graph();
+  window.views().show(panel);
+  auto& view = child<GraphView>(panel, "plan-graph");
+  // The best plan of the example has stages of unlike lengths, so that none stands for two; 16 stages are many.
+  const std::vector<std::uint32_t> best{18, 21, 21, 20};
+  std::vector<std::uint32_t> many(16, 5);
+  for (std::size_t i = 0; i < many.size(); i += 2) --many[i], ++many[i + 1];
+  for (const auto& layers : {best, many}) {
+    PlannedRun run = window.document().run();
+    run.plan.mesh = Mesh{{{Axis::pipeline, static_cast<std::uint32_t>(layers.size())},
+                          {Axis::data, static_cast<std::uint32_t>(16 / layers.size())},
+                          {Axis::tensor, 4}}};
+    run.plan.placement.clear();
+    run.plan.schedule = ScheduleName::one_f_one_b;
+    run.plan.chunks = 1;
+    run.plan.stage_layers = layers;
+    run.plan.recompute_layers.reset();
+    run.plan.microbatch_size = 1;
+    Diagnostics d;
+    const bool good = window.document().take(run, QStringLiteral("stages"), d);
+    INFO(render(d));
+    REQUIRE(good);
+    REQUIRE(opened.settled());
+    CAPTURE(layers.size());
+    const GraphLayout& graph = view.graph();
+    double above = -1.0;
+    for (std::size_t s = 0; s < layers.size(); ++s) {
+      const auto at = std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                   [&](const GraphLayout::Node& n) { return n.name == "s" + std::to_string(s); });
+      if (at == graph.nodes.end()) break;  // the stages before it stand for it
+      CHECK(at->y > above);
+      above = at->y;
+    }
+    CHECK(readable_boxes(view) >= 4);
+    view.grab().save(QStringLiteral("graph-%1.png").arg(layers.size()));  // to look at
+    // Every stage but the last sends to the one below it.
+    for (std::size_t s = 0; s + 1 < graph.nodes.size(); ++s) {
+      const std::string from = "s" + std::to_string(s), to = "s" + std::to_string(s + 1);
+      const auto is_node = [&](const std::string& name) {
+        return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const auto& n) { return n.name == name; });
+      };
+      if (!is_node(to)) break;
+      CHECK(std::any_of(graph.edges.begin(), graph.edges.end(),
+                        [&](const GraphLayout::Edge& e) { return e.from == from && e.to == to && !e.label.empty(); }));
+    }
+  }
+}
+
 TEST_CASE("the plan's graph is laid out by Graphviz, with the table beside it", "[gui]") {
   Opened opened("llama-3-70b-8-dgx-h100");
   PlanGraphPanel& panel = opened.window->views().graph();
@@ -203,6 +281,7 @@ TEST_CASE("the plan's graph is laid out by Graphviz, with the table beside it", 
   if (QStandardPaths::findExecutable(QStringLiteral("dot")).isEmpty()) return;  // then there is a message
   CHECK(view.graph().nodes.size() >= 4);
   CHECK(view.graph().width > 0.0);
+  CHECK(readable_boxes(view) >= 4);
   // From stage to stage by keyboard; all views follow.
   QTest::keyClick(&view, Qt::Key_Right);
   const auto stage = opened.window->focus().stage();

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/record/report.hpp"
+
+// Whether a plan fits, and by how much: the one place that the window takes it from.
+
+namespace orrery::gui {
+
+/// What a process of the stage holds of its device, as far as the report tells: what the caching allocator reserves,
+/// with the context and the communicators; before that is known its live tensors.
+[[nodiscard]] std::uint64_t process_of(const Report&, const StageMemory&);
+
+/// A kind of memory whose size is known.
+struct MemoryUse {
+  enum class Where : std::uint8_t { device, host, disk };
+  Where where = Where::device;
+  std::uint64_t needs = 0, has = 0;      ///< of host and disk the fullest node's
+  std::optional<std::uint32_t> stage{};  ///< of the device: the one that holds most
+};
+
+/// What a report says of memory.  `fits` is Report::fits; the figures are the report's.
+struct FitVerdict {
+  bool fits = true;
+  bool whole = false;           ///< what processes hold is counted, not only tensors
+  std::vector<MemoryUse> uses;  ///< the device first
+  std::string text;             ///< "fits, 4.1 GiB to spare", "does not fit by 6.5 GiB"
+  std::string detail;           ///< what, and on which stage
+};
+[[nodiscard]] FitVerdict fit_verdict(const Report&);
+
+}  // namespace orrery::gui
