@@ -85,8 +85,9 @@ std::string validation_text(const Validation& v, std::optional<GroupBy> by) {
     }
     out += fmt::format("\nPlans in order: predicted beside measured time of a sequence\n{}", ranked.str());
   }
-  out += fmt::format("\nMeasured between from and to: {:.0f} % of the runs with a measured time\n",
-                     100.0 * interval_coverage(v));
+  if (summary_of_all(v).time.n > 0)
+    out += fmt::format("\nMeasured between from and to: {:.0f} % of the runs with a measured time\n",
+                       100.0 * interval_coverage(v));
   return out + fmt::format(
                    "\n{} rows: {} predicted, {} inconsistent, {} not predicted ({} of the {} with a full "
                    "configuration)\n",
