@@ -94,13 +94,13 @@ nlohmann::ordered_json fit_json(const Fit& fit, const FitComparison& compared, b
           {"keys", std::move(keys)}};
 }
 
-/// Rows that can be predicted; empty when interrupted.
+/// Rows whose time was measured and can be predicted; empty when interrupted.
 std::optional<std::vector<PreparedRun>> prepared(const std::vector<MeasuredRun>& table, const Library& library) {
   std::vector<PreparedRun> out;
   for (const MeasuredRun& row : table) {
     if (interrupted().load()) return std::nullopt;
     auto run = prepare(row, library);
-    if (auto* good = std::get_if<PreparedRun>(&run)) out.push_back(std::move(*good));
+    if (auto* good = std::get_if<PreparedRun>(&run); good != nullptr && good->measured) out.push_back(std::move(*good));
   }
   return out;
 }

@@ -31,8 +31,12 @@ class ImportVerb final : public Verb {
         "a network of ASTRA-sim (YAML), or a graph for Graphviz");
     c.choice("--as", kind_, kinds(), "what FILE is");
     c.option("--gpu", gpu_, "which GPUs these are (h100), where FILE does not say how fast their links are");
+    c.option(
+        "--nvlinks", nvlinks_,
+        "NVLinks of each GPU, where `nvidia-smi topo -mp` left them out: they lead to NVSwitches; 0: there are none",
+        {0, 36});
     c.option("--nic", nic_, "a network port's bandwidth (\"400 Gbit/s\"), where FILE does not say");
-    c.option("--without", without_, "NICs that carry no training, by name (those for storage): NIC4,NIC5");
+    c.option("--without", without_, "NICs that carry no training, by the file's names (those for storage): NIC4,NIC5");
     c.option(
         "--nodes", nodes_,
         "so many of the node that FILE describes, on one switch; of NCCL's graphs and log: on how many the run was",
@@ -105,9 +109,10 @@ class ImportVerb final : public Verb {
   /// Channels that NCCL found: as tables of a cluster's file, or in that file.
   int import_channels(ChannelFile kind, const std::string& text) {
     const char* what = kind == ChannelFile::graph ? "NCCL's graphs" : "NCCL's log";
-    for (const auto& [flag, given] : {std::pair("--gpu", gpu_.has_value()), std::pair("--nic", nic_.has_value()),
-                                      std::pair("--without", without_.has_value()),
-                                      std::pair("--node", node_.has_value()), std::pair("--name", name_.has_value())}) {
+    for (const auto& [flag, given] :
+         {std::pair("--gpu", gpu_.has_value()), std::pair("--nvlinks", nvlinks_.has_value()),
+          std::pair("--nic", nic_.has_value()), std::pair("--without", without_.has_value()),
+          std::pair("--node", node_.has_value()), std::pair("--name", name_.has_value())}) {
       if (given) refuse("cli.flags", fmt::format("{} says nothing about {}", flag, what));
     }
     Diagnostics d;
@@ -166,6 +171,7 @@ class ImportVerb final : public Verb {
         refuse("cli.flags", fmt::format("{} says nothing about a file of the kind {}", flag, name_of(kind)));
     };
     unused("--gpu", gpu_.has_value(), one_node);
+    unused("--nvlinks", nvlinks_.has_value(), kind == ImportKind::smi_topology);
     unused("--without", without_.has_value(), one_node);
     unused("--nodes", nodes_.has_value(), one_node);
     unused("--nic", nic_.has_value(), one_node || kind == ImportKind::slurm_topology);
@@ -174,6 +180,7 @@ class ImportVerb final : public Verb {
     out.name = name_.value_or(std::filesystem::path(file_).stem().string());
     if (out.name.empty() || out.name.size() > 200) out.name = "imported";
     out.gpu = gpu_;
+    out.nvlinks = nvlinks_;
     out.nodes = nodes_.value_or(1);
     for (std::size_t i = 0; without_ && i <= without_->size();) {
       const std::size_t comma = std::min(without_->find(',', i), without_->size());
@@ -201,7 +208,7 @@ class ImportVerb final : public Verb {
 
   std::string file_, kind_ = "auto";
   std::optional<std::string> gpu_, nic_, node_, name_, without_, cluster_;
-  std::optional<std::uint32_t> nodes_;
+  std::optional<std::uint32_t> nodes_, nvlinks_;
   CommonFlags flags_;
 };
 

@@ -28,9 +28,12 @@ std::string rows_text(const std::vector<ValidatedRun>& rows) {
   Table table(
       {"run", "predicted", "from", "to", "measured", "error", "predicted", "measured", "error", "<filled by rule"});
   for (const ValidatedRun& r : rows) {
-    const auto memory = [&](auto text) { return r.memory ? text(*r.memory) : std::string(); };
-    table.row({r.id, seconds_text(r.time.predicted), seconds_text(r.low), seconds_text(r.high),
-               seconds_text(r.time.measured), signed_percent(r.time.error_pct),
+    // Where reserved memory alone is published, that.
+    const std::optional<PredictedMeasured>& held = r.memory || r.time ? r.memory : r.reserved;
+    const auto memory = [&](auto text) { return held ? text(*held) : std::string(); };
+    table.row({r.id, seconds_text(r.step), seconds_text(r.low), seconds_text(r.high),
+               r.time ? seconds_text(r.time->measured) : std::string(),
+               r.time ? signed_percent(r.time->error_pct) : std::string(),
                memory([](const PredictedMeasured& c) { return gib_text(c.predicted); }),
                memory([](const PredictedMeasured& c) { return gib_text(c.measured); }),
                memory([](const PredictedMeasured& c) { return signed_percent(c.error_pct); }),
@@ -82,7 +85,9 @@ std::string validation_text(const Validation& v, std::optional<GroupBy> by) {
     }
     out += fmt::format("\nPlans in order: predicted beside measured time of a sequence\n{}", ranked.str());
   }
-  out += fmt::format("\nMeasured between from and to: {:.0f} % of the predicted runs\n", 100.0 * interval_coverage(v));
+  if (summary_of_all(v).time.n > 0)
+    out += fmt::format("\nMeasured between from and to: {:.0f} % of the runs with a measured time\n",
+                       100.0 * interval_coverage(v));
   return out + fmt::format(
                    "\n{} rows: {} predicted, {} inconsistent, {} not predicted ({} of the {} with a full "
                    "configuration)\n",

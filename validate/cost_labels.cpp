@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "validate/framework.hpp"
+#include "validate/framework_cell.hpp"
+#include "validate/plan_cells.hpp"
 
 namespace orrery {
 namespace {
@@ -22,24 +23,6 @@ constexpr std::array<DeviceLabels, 10> devices = {{{"v100", {"volta"}},
                                                    {"b300", {"blackwell", "blackwell-hgx"}},
                                                    {"gb200", {"blackwell", "gb200"}},
                                                    {"gb300", {"blackwell", "gb300"}}}};
-
-/// Which program a framework cell names: that of the longest prefix.
-struct Prefix {
-  std::string_view prefix;
-  std::string_view program;
-};
-constexpr std::array<Prefix, 12> prefixes = {{{"Megatron-LM", "megatron-lm-2022"},
-                                              {"Megatron-DeepSpeed", "megatron-lm-2022"},
-                                              {"Megatron-DeepSpeed (Feb 2022)", "megatron-deepspeed-2022"},
-                                              {"Megatron-LM main", "megatron-core"},
-                                              {"Megatron-LM 23e00ed0", "megatron-core"},
-                                              {"Megatron-Core", "megatron-core"},
-                                              {"NeMo", "nemo"},
-                                              {"NeMo container", "megatron-bridge-25.09"},
-                                              {"NeMo container 26.06", "megatron-bridge-26.06"},
-                                              {"NeMo container 26.08", "megatron-bridge-26.06"},
-                                              {"torchtitan", "torchtitan"},
-                                              {"llm-foundry", "llm-foundry"}}};
 
 template <class Row>
 void append(std::vector<std::string_view>& to, const Row& labels) {
@@ -70,7 +53,7 @@ const std::vector<TrainingProgram>& training_programs() {
       {"megatron-lm-2022", "Megatron-LM and Megatron-DeepSpeed of 2021 and 2022", {"unfused"}},
       {"megatron-deepspeed-2022", "the same over Omni-Path of Jean Zay", {"unfused", "megatron-deepspeed"}},
       {"megatron-core", "Megatron-LM with overlap and most fusions off", {"megatron-core"}},
-      {"nemo", "NeMo up to 25.05: Megatron-Core with Transformer Engine", {"nemo"}, true},
+      {"nemo", "NeMo before 25.09: Megatron-Core with Transformer Engine", {"nemo"}, true},
       {"megatron-bridge-25.09", "NeMo containers 25.09 to 26.04", {"megatron-bridge", "megatron-bridge-25.09"}, true},
       {"megatron-bridge-26.06", "NeMo containers from 26.06", {"megatron-bridge", "megatron-bridge-26.06"}, true},
       {"torchtitan", "PyTorch with FSDP2", {"eager-fsdp", "torchtitan"}, false, false},
@@ -94,12 +77,10 @@ CostLabels labels_of(const TrainingProgram& program, std::string_view calibratio
 }
 
 CostLabels labels_of(const MeasuredRun& run, std::string_view calibration) {
-  const Prefix* best = nullptr;
-  for (const Prefix& p : prefixes) {
-    if (run.framework.starts_with(p.prefix) && (best == nullptr || p.prefix.size() > best->prefix.size())) best = &p;
-  }
-  return labels(best == nullptr ? nullptr : training_program(best->program), calibration, is_fp8(run),
-                run.precision.find("mx") != std::string::npos);
+  const std::optional<FrameworkCell> cell = read_framework(run.framework);
+  const std::optional<PrecisionCell> precision = read_precision(run.precision);
+  return labels(cell ? training_program(cell->program) : nullptr, calibration,
+                precision && precision->precision == Precision::fp8, precision && precision->blocks);
 }
 
 std::vector<std::string_view> known_device_labels() {

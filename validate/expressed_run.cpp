@@ -3,54 +3,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "core/plan/plan_check.hpp"
 #include "core/spec/spec_check.hpp"
 #include "validate/framework.hpp"
 #include "validate/model_of.hpp"
+#include "validate/plan_cells.hpp"
 #include "validate/run_cluster.hpp"
+#include "validate/trained_weights.hpp"
 
 namespace orrery {
 namespace {
 
 std::uint32_t small(std::uint64_t n) { return static_cast<std::uint32_t>(std::min<std::uint64_t>(n, 0xffffffffU)); }
 
-/// The number that ends a text: "FSDP sharding group 64".
-std::optional<std::uint64_t> last_number(const std::string& text) {
-  std::size_t begin = text.size();
-  while (begin > 0 && text[begin - 1] >= '0' && text[begin - 1] <= '9') --begin;
-  std::uint64_t value = 0;
-  const auto [end, fault] = std::from_chars(text.data() + begin, text.data() + text.size(), value);
-  return fault == std::errc{} && end == text.data() + text.size() && value > 0 ? std::optional(value) : std::nullopt;
-}
-
-std::optional<Precision> precision_named(const MeasuredRun& run) {
-  const std::string& text = run.precision;
-  if (text.starts_with("bf16") || text.starts_with("amp_bf16")) return Precision::bf16;
-  if (text.starts_with("fp16")) return Precision::fp16;
-  return is_fp8(run) ? std::optional(Precision::fp8) : std::nullopt;
-}
-
-/// Sharding along the data axis: the ZeRO stage, and the ranks that share the states (0: all).
-struct Sharding {
-  std::uint32_t stage = 0;
-  std::uint64_t group = 0;
-};
-std::optional<Sharding> sharding_named(const std::string& text, const Framework& framework) {
-  if (text.empty()) return Sharding{framework.zero_stage, 0};
-  if (text == "none") return Sharding{};
-  if (text.starts_with("DDP")) return Sharding{framework.distributed_optimizer ? 1U : 0U, 0};
-  if (text.size() == 1 && text[0] >= '0' && text[0] <= '3') {
-    return Sharding{static_cast<std::uint32_t>(text[0] - '0'), 0};
+/// The ZeRO stage of a sharding cell.
+std::uint32_t zero_stage(const ShardingCell& cell, const Framework& framework) {
+  switch (cell.kind) {
+    case ShardingCell::Kind::unstated: return framework.zero_stage;
+    case ShardingCell::Kind::plain: return framework.distributed_optimizer ? 1 : 0;
+    case ShardingCell::Kind::stage: return cell.stage;
   }
-  if (text.starts_with("distributed optimizer")) return Sharding{1, 0};
-  if (text.starts_with("FSDP SHARD_GRAD_OP")) return Sharding{2, 0};
-  if (text.starts_with("FSDP FULL_SHARD") || text.starts_with("FSDP (ZeRO-3)")) return Sharding{3, 0};
-  if (text.starts_with("FSDP2") || text.starts_with("FSDP sharding group")) {
-    if (const auto group = last_number(text)) return Sharding{3, *group};
-  }
-  return std::nullopt;
+  return 0;
 }
 
 /// Turns one row into a plan, part by part; a part that fails leaves the reason.
@@ -76,7 +50,12 @@ class Expression {
       return refuse(run_.framework.empty() ? "not published: framework"
                                            : fmt::format("no rule says what {} does", run_.framework));
     }
-    if (run_.notes.find("LoRA") != std::string::npos) return refuse("fine-tuning of a few weights is not modelled");
+    switch (trained_weights(run_)) {
+      case TrainedWeights::all: break;
+      case TrainedWeights::few: return refuse("fine-tuning of a few weights is not modelled");
+      case TrainedWeights::unclear:
+        return refuse(fmt::format("whether all weights are trained is not clear: \"{}\"", run_.notes));
+    }
     RunCluster machine = run_cluster(run_, library_);
     if (!machine.cluster) return refuse(machine.reason);
     NamedModel named = model_of(run_, *framework_, library_);
@@ -123,7 +102,7 @@ class Expression {
   }
 
   bool mesh() {
-    const std::optional<Sharding> sharding = sharding_named(run_.zero, *framework_);
+    const std::optional<ShardingCell> sharding = read_sharding(run_.zero);
     if (!sharding) return refuse(fmt::format("the sharding \"{}\" is not modelled", run_.zero));
     if (run_.zero.empty() && data_ > 1) filled("zero");
     std::uint64_t shared = data_;  // ranks that share the states
@@ -145,7 +124,7 @@ class Expression {
     axis(Axis::expert, expert_);
     axis(Axis::context, context_);
     axis(Axis::tensor, tensor_);
-    plan.zero_stage = shard_axes_of(plan).empty() ? 0 : sharding->stage;
+    plan.zero_stage = shard_axes_of(plan).empty() ? 0 : zero_stage(*sharding, *framework_);
     return true;
   }
 
@@ -167,6 +146,9 @@ class Expression {
       plan.context = framework_->context;
       plan.zigzag = plan.context != ContextAlgorithm::ulysses && is_causal(out_.run->model);
     }
+    if (!run_.sp.empty() && run_.sp != "yes" && run_.sp != "no") {
+      return refuse(fmt::format("sp is \"{}\", which is neither yes nor no", run_.sp));
+    }
     if (run_.sp.empty() && tensor_ > 1) filled("sp");
     plan.sequence_parallel = tensor_ > 1 && (run_.sp.empty() ? framework_->sequence_parallel : run_.sp == "yes");
     if (!run_.etp || *run_.etp == tensor_) return true;
@@ -175,33 +157,40 @@ class Expression {
 
   bool recomputation() {
     Plan& plan = out_.run->plan;
-    const std::string& text = run_.recompute;
-    if (text.empty()) filled("recompute");
-    const bool all = text == "full" || (text.empty() && framework_->recompute);
-    if (!all && (text.empty() || text == "none")) return true;
-    if (all) {
-      plan.recompute = Recompute::full;
-    } else if (keeps_products(run_)) {
-      // torchtitan keeps every second product: as much is made again as with every second layer whole.
-      plan.recompute = Recompute::full;
-      plan.recompute_layers.emplace();
-      for (const std::uint32_t layers : *plan.stage_layers) plan.recompute_layers->push_back(layers / 2);
-    } else if (text.starts_with("selective")) {
-      // The flash kernel keeps no scores to drop.
-      if (plan.attention == AttentionKernel::unfused) plan.recompute = Recompute::selective;
-    } else {
-      return refuse(fmt::format("the recomputation \"{}\" is not modelled", text));
+    const std::optional<RecomputeCell> cell = read_recompute(run_.recompute);
+    // Other programs than Megatron-LM's kin choose by rules of their own.
+    if (!cell || (*cell == RecomputeCell::selective && !framework_->selective_is_attention)) {
+      return refuse(fmt::format("the recomputation \"{}\" is not modelled", run_.recompute));
+    }
+    switch (*cell) {
+      case RecomputeCell::unstated:
+        filled("recompute");
+        if (framework_->recompute) plan.recompute = Recompute::full;
+        break;
+      case RecomputeCell::none: break;
+      case RecomputeCell::full: plan.recompute = Recompute::full; break;
+      case RecomputeCell::selective:
+      case RecomputeCell::attention:
+        // The flash kernel keeps no scores to drop.
+        if (plan.attention == AttentionKernel::unfused) plan.recompute = Recompute::selective;
+        break;
+      case RecomputeCell::by_operation:
+        // torchtitan keeps every second product: as much is made again as with every second layer whole.
+        plan.recompute = Recompute::full;
+        plan.recompute_layers.emplace();
+        for (const std::uint32_t layers : *plan.stage_layers) plan.recompute_layers->push_back(layers / 2);
+        break;
     }
     return true;
   }
 
   bool workload() {
-    const std::optional<Precision> precision = precision_named(run_);
+    const std::optional<PrecisionCell> precision = read_precision(run_.precision);
     if (!precision) return refuse(fmt::format("the precision {} is not modelled", run_.precision));
     Workload& w = out_.run->workload;
     w.global_batch = *run_.gbs;
     w.sequence_length = *run_.seq;
-    w.precision = *precision;
+    w.precision = precision->precision;
     w.gradient_dtype = framework_->gradients_in_f32 ? DType::f32 : weight_dtype(w);
     // Megatron-LM of 2021 and 2022 adds bf16 gradients up in fp32, fp16 ones in fp16.
     if (w.precision == Precision::bf16 && framework_->attention == AttentionKernel::unfused) {

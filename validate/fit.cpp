@@ -43,7 +43,7 @@ class Fitting {
     const auto n = static_cast<Eigen::Index>(runs_.size());
     const auto p = static_cast<Eigen::Index>(places_.size());
     measured_ = Vector(n);
-    for (Eigen::Index i = 0; i < n; ++i) measured_[i] = std::log(run(i).measured);
+    for (Eigen::Index i = 0; i < n; ++i) measured_[i] = std::log(*run(i).measured);
     prior_ = Vector(p);
     weight_ = Vector(p);
     for (Eigen::Index j = 0; j < p; ++j) {
@@ -164,7 +164,7 @@ class Fitting {
       const std::vector<CostFile> files = with(x);
       for (const Eigen::Index i : members) {
         out[static_cast<std::size_t>(i)] =
-            error_pct(step_time(run(i), costs_of(files, run(i).labels)), run(i).measured);
+            error_pct(step_time(run(i), costs_of(files, run(i).labels)), *run(i).measured);
       }
     }
     return out;
@@ -184,7 +184,7 @@ class Fitting {
     }
     std::vector<double> in_sample;
     for (Eigen::Index i = 0; i < measured_.size(); ++i) {
-      in_sample.push_back(error_pct(std::exp(predicted_[i]), run(i).measured));
+      in_sample.push_back(error_pct(std::exp(predicted_[i]), *run(i).measured));
     }
     fit.in_sample = summarize_errors(in_sample);
     fit.held_out_pct = held_out([](const PreparedRun& p) { return p.architecture; });
@@ -219,7 +219,7 @@ class Fitting {
       const TrainingProgram* usual = family ? usual_program(files_, run->calibration.name) : nullptr;
       if (usual == nullptr) continue;
       const CostLabels labels = labels_of(*usual, run->calibration.name, run->run.workload.precision);
-      errors.push_back(error_pct(step_time(*run, costs_of(files_, labels)), run->measured));
+      errors.push_back(error_pct(step_time(*run, costs_of(files_, labels)), *run->measured));
     }
     file.unnamed = errors_of_list(errors);
   }
@@ -269,7 +269,7 @@ FitComparison compare_fits(const std::vector<PreparedRun>& runs, const std::vect
     if (run.inconsistent) continue;
     const double held_out = fit.held_out_pct[at++];
     if (std::binary_search(seen.begin(), seen.end(), run.id)) continue;
-    old_errors.push_back(error_pct(step_time(run, costs_of(before, run.labels)), run.measured));
+    old_errors.push_back(error_pct(step_time(run, costs_of(before, run.labels)), *run.measured));
     new_errors.push_back(held_out);
   }
   out.unseen = old_errors.size();

@@ -40,8 +40,8 @@ struct Fit {
   ErrorSummary without_program, without_device;
 };
 
-/// Fits every constant with a spread.  `go_on` is told the share done and stops the fit by returning false: then
-/// empty.  The same input gives the same bytes.
+/// Fits every constant with a spread to runs whose times were measured.  `go_on` is told the share done and stops the
+/// fit by returning false: then empty.  The same input gives the same bytes.
 [[nodiscard]] std::optional<Fit> fit_costs(const std::vector<PreparedRun>&, std::vector<CostFile> files,
                                            const std::function<bool(double)>& go_on = {});
 

@@ -2,6 +2,9 @@
 
 #include <array>
 
+#include "validate/framework_cell.hpp"
+#include "validate/plan_cells.hpp"
+
 namespace orrery {
 namespace {
 
@@ -12,39 +15,44 @@ constexpr WeightGradients placeholders = WeightGradients::placeholders;
 constexpr CrossEntropy plain = CrossEntropy::plain;
 constexpr StateLayout contiguous = StateLayout::contiguous;
 
-/// The longest prefix that fits counts, so the order means nothing.
-//  name, prefix                                        attention dropout f32    overlap states vocabulary zero sp
+/// By FrameworkRule.
+//  name                attention dropout f32    overlap states vocabulary zero sp
 //  (recompute, context, weight gradients, cross-entropy, product libraries, expandable segments, states, interleaves)
-constexpr std::array<Framework, 13> frameworks = {{
-    {"Megatron-LM", "Megatron-LM", unfused, 0.1, false, false, false, 51200, 0, false},
-    {"Megatron-LM", "Megatron-LM (2022)", unfused, 0.1, false, false, false, 51200, 0, false},
-    {"Megatron-LM Core", "Megatron-LM main", flash, 0.1, true, true, true, 128256, 1, true, false, ring, placeholders,
+constexpr std::array<Framework, 12> frameworks = {{
+    {"Megatron-LM", unfused, 0.1, false, false, false, 51200, 0, false},
+    {"Megatron-LM Core", flash, 0.1, true, true, true, 128256, 1, true, false, ring, placeholders, plain, 2, false,
+     contiguous},
+    {"Megatron-LM Core", flash, 0.0, true, false, true, 128256, 1, true, false, ContextAlgorithm::ulysses, placeholders,
      plain, 2, false, contiguous},
-    {"Megatron-LM Core", "Megatron-LM 23e00ed0", flash, 0.0, true, false, true, 128256, 1, true, false,
-     ContextAlgorithm::ulysses, placeholders, plain, 2, false, contiguous},
-    {"Megatron-LM Core", "Megatron-Core", flash, 0.0, true, true, true, 131072, 1, true, false, ring, placeholders,
-     plain, 2, false, contiguous},
-    {"Megatron-DeepSpeed", "Megatron-DeepSpeed", unfused, 0.1, false, false, false, 50304, 1, false},
-    {"Megatron-DeepSpeed", "Megatron-DeepSpeed (Feb 2022)", unfused, 0.1, false, false, false, 250880, 1, false},
-    {"NeMo", "NeMo", flash, 0.0, false, true, true, 51200, 1, true, false, ring, WeightGradients::in_place,
+    {"Megatron-LM Core", flash, 0.0, true, true, true, 131072, 1, true, false, ring, placeholders, plain, 2, false,
+     contiguous},
+    {"Megatron-DeepSpeed", unfused, 0.1, false, false, false, 50304, 1, false},
+    {"Megatron-DeepSpeed", unfused, 0.1, false, false, false, 250880, 1, false},
+    {"NeMo", flash, 0.0, false, true, true, 51200, 1, true, false, ring, WeightGradients::in_place,
      CrossEntropy::in_place, 0, false, StateLayout::listed, true},
-    {"llm-foundry", "llm-foundry/Composer FSDP, mixed_precision=DEFAULT", flash, 0.0, true, true, false, 50368, 3,
-     false},
-    {"llm-foundry", "llm-foundry/Composer FSDP, mixed_precision=PURE", flash, 0.0, false, true, false, 50368, 3, false},
-    {"torchtitan", "torchtitan", flash, 0.0, true, true, false, 128256, 3, true, false, ContextAlgorithm::all_gather,
-     WeightGradients::in_place, CrossEntropy::eager, 1, true, StateLayout::fsdp},
-    {"MaxText", "MaxText", flash, 0.0, true, true, false, 128256, 3, false, true},
-    {"OneFlow", "OneFlow-GPT", unfused, 0.1, false, false, false, 51200, 0, false},
+    {.name = "llm-foundry",
+     .gradients_in_f32 = true,
+     .vocabulary = 50368,
+     .zero_stage = 3,
+     .selective_is_attention = false},
+    {.name = "llm-foundry", .vocabulary = 50368, .zero_stage = 3, .selective_is_attention = false},
+    {"torchtitan", flash, 0.0, true, true, false, 128256, 3, true, false, ContextAlgorithm::all_gather,
+     WeightGradients::in_place, CrossEntropy::eager, 1, true, StateLayout::fsdp, false, false},
+    {.name = "MaxText",
+     .gradients_in_f32 = true,
+     .vocabulary = 128256,
+     .zero_stage = 3,
+     .recompute = true,
+     .selective_is_attention = false},
+    {"OneFlow", unfused, 0.1, false, false, false, 51200, 0, false},
 }};
+static_assert(frameworks.size() == static_cast<std::size_t>(FrameworkRule::oneflow) + 1);
 
 }  // namespace
 
 const Framework* framework_of(const MeasuredRun& run) {
-  const Framework* best = nullptr;
-  for (const Framework& f : frameworks) {
-    if (run.framework.starts_with(f.prefix) && (best == nullptr || f.prefix.size() > best->prefix.size())) best = &f;
-  }
-  return best;
+  const std::optional<FrameworkCell> cell = read_framework(run.framework);
+  return cell ? &frameworks[static_cast<std::size_t>(cell->rule)] : nullptr;
 }
 
 FrameworkMemory memory_of(const MeasuredRun& run, const Framework& framework, Bytes workspace) {
@@ -59,7 +67,7 @@ FrameworkMemory memory_of(const MeasuredRun& run, const Framework& framework, By
   return out;
 }
 
-bool keeps_products(const MeasuredRun& run) { return run.recompute == "selective (per-op SAC)"; }
+bool keeps_products(const MeasuredRun& run) { return read_recompute(run.recompute) == RecomputeCell::by_operation; }
 
 Bytes kept_products(const MeasuredRun& row, const PlannedRun& run) {
   const ModelSpec& m = run.model;
@@ -69,13 +77,6 @@ Bytes kept_products(const MeasuredRun& row, const PlannedRun& run) {
   const std::uint64_t width = 2 * attention + values + m.ffn + (compiled ? 0 : m.hidden);
   const std::uint64_t tokens = run.plan.microbatch_size * run.workload.sequence_length / mesh.size(Axis::context);
   return Bytes::of(static_cast<double>(tokens * (2 * width + 4 * m.heads) / mesh.size(Axis::tensor)));
-}
-
-bool is_fp8(const MeasuredRun& run) {
-  for (const char* eight : {"fp8", "mxfp8", "float8", "amp_fp8"}) {
-    if (run.precision.starts_with(eight)) return true;
-  }
-  return false;
 }
 
 }  // namespace orrery

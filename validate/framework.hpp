@@ -17,8 +17,7 @@ namespace orrery {
 /// the framework's own defaults and published scripts, named in
 /// docs/validate.md.
 struct Framework {
-  std::string_view name;    ///< of the family, as summaries group by it
-  std::string_view prefix;  ///< of the framework cell
+  std::string_view name;  ///< of the family, as summaries group by it
   // What it does.
   AttentionKernel attention = AttentionKernel::flash;
   double dropout = 0.0;                ///< of hidden states and of attention
@@ -40,9 +39,10 @@ struct Framework {
   StateLayout states = StateLayout::listed;
   /// Where a row leaves its chunks out: of one layer each, as far as layers and microbatches divide.
   bool interleaves = false;
+  bool selective_is_attention = true;  ///< "selective" recomputation is Megatron-LM's, of the attention core
 };
 
-/// The rule of the row's framework cell; null where there is none.
+/// The rule of the row's framework cell; null where the cell is not understood (read_framework).
 [[nodiscard]] const Framework* framework_of(const MeasuredRun&);
 /// What the run's program holds beside the tensors of the Program.  `workspace`: of one product library.
 [[nodiscard]] FrameworkMemory memory_of(const MeasuredRun&, const Framework&, Bytes workspace);
@@ -58,7 +58,5 @@ struct Framework {
 /// the last product made, so a compiled layer does not save it.  Source: torchtitan, parallelize_llama.py (_save_list,
 /// _get_custom_policy) at 9dec370.
 [[nodiscard]] Bytes kept_products(const MeasuredRun&, const PlannedRun&);
-/// Whether products are in fp8, by any recipe.
-[[nodiscard]] bool is_fp8(const MeasuredRun&);
 
 }  // namespace orrery

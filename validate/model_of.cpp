@@ -3,40 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <string_view>
+#include <string>
+
+#include "validate/shipped_model.hpp"
 
 namespace orrery {
 namespace {
 
-struct Alias {
-  std::string_view begins;  ///< the model cell, without regard to case
-  std::string_view model;   ///< shipped
-};
-constexpr std::array<Alias, 6> aliases = {{{"deepseekv3", "deepseek-v3"},
-                                           {"deepseekv2", "deepseek-v2"},
-                                           {"qwen3_30b_a3b", "qwen3-30b-a3b"},
-                                           {"qwen3_235b_a22b", "qwen3-235b-a22b"},
-                                           {"grok1", "grok-1"},
-                                           {"mixtral_8x22b", "mixtral-8x22b"}}};
-
-std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return text;
-}
-
-/// The shipped model that the cell names; empty: none.
-std::string shipped(const std::string& cell, const Library& library) {
-  const std::vector<std::string> known = library.models();
-  if (std::binary_search(known.begin(), known.end(), cell)) return cell;
-  const std::string small = lower_case(cell);
-  for (const Alias& a : aliases) {
-    if (small.starts_with(a.begins) && std::binary_search(known.begin(), known.end(), a.model))
-      return std::string(a.model);
-  }
-  return {};
-}
+/// Whether the columns of a table cannot state the model's shape.
+bool is_special(const ModelSpec& m) { return m.mixture || m.latent || m.heads * m.head_dim != m.hidden; }
 
 /// Key and value heads of the shipped dense decoder of this width, feed-forward width and number of heads; else heads.
 std::uint64_t usual_kv_heads(const ModelSpec& m, const Library& library) {
@@ -50,8 +25,9 @@ std::uint64_t usual_kv_heads(const ModelSpec& m, const Library& library) {
   return m.heads;
 }
 
-/// The family that an activation stands for: LLaMA's for gated ones, Nemotron's for the squared, else GPT's.
-void set_family(ModelSpec& m, const std::string& activation) {
+/// The family that an activation stands for: LLaMA's for gated ones, Nemotron's for the squared, GPT's for gelu and
+/// where none is stated; false for any other.
+bool set_family(ModelSpec& m, const std::string& activation) {
   const bool gated = activation == "swiglu" || activation == "geglu";
   const bool squared = activation == "squared-relu";
   m.activation = gated ? Activation::swiglu : Activation::gelu;
@@ -59,67 +35,109 @@ void set_family(ModelSpec& m, const std::string& activation) {
   m.positions = gated || squared ? PositionEncoding::rotary : PositionEncoding::learned;
   m.bias = !gated && !squared;
   m.tied_embeddings = !gated && !squared;
+  return gated || squared || activation.empty() || activation == "gelu";
+}
+
+std::string head_width_unknown(const ModelSpec& m) {
+  return fmt::format("hidden {} is no multiple of heads {}, and the head width is not published", m.hidden, m.heads);
+}
+
+std::string no_expert_shapes(const MeasuredRun& run) {
+  return fmt::format("no shipped model has the expert shapes of \"{}\"", run.model);
+}
+
+/// A shipped model in the sizes that the row states, which are no others where the columns cannot state its shape.
+NamedModel shipped_in_sizes(ModelSpec m, const MeasuredRun& run) {
+  NamedModel out;
+  if (is_special(m)) {
+    const auto other = [&](const char* column, const std::optional<std::uint64_t>& stated, std::uint64_t shipped) {
+      if (!stated || *stated == shipped) return false;
+      out.reason = fmt::format("{} is {}, and \"{}\" has {}", column, *stated, run.model, shipped);
+      return true;
+    };
+    if (other("hidden", run.hidden, m.hidden) || other("heads", run.heads, m.heads) ||
+        (!m.latent && other("kv_heads", run.kv_heads, m.kv_heads))) {
+      return out;
+    }
+    if (m.mixture && run.experts) m.mixture->experts = static_cast<std::uint32_t>(*run.experts);
+    if (m.mixture && run.topk) m.mixture->per_token = static_cast<std::uint32_t>(*run.topk);
+    // Cut short for a few devices, a model may begin with fewer dense layers than the whole one.
+    if (m.mixture && run.notes.find("first layer dense") != std::string::npos) m.mixture->first_dense = 1;
+  } else if (run.experts) {
+    out.reason = no_expert_shapes(run);
+    return out;
+  } else {
+    m.hidden = run.hidden.value_or(m.hidden);
+    m.heads = run.heads.value_or(m.heads);
+    m.kv_heads = run.kv_heads.value_or(m.kv_heads);
+    m.ffn = run.ffn.value_or(m.ffn);
+    if (m.hidden % m.heads != 0) return {{}, head_width_unknown(m), {}};
+    m.head_dim = m.hidden / m.heads;
+  }
+  m.layers = run.layers.value_or(m.layers);
+  m.vocabulary = run.vocab.value_or(m.vocabulary);
+  out.model = std::move(m);
+  return out;
+}
+
+/// A decoder in the sizes of the row, whose family follows from the activation.
+NamedModel decoder_of(const MeasuredRun& run, const Framework& framework, const Library& library) {
+  NamedModel out;
+  std::string missing;
+  const auto need = [&](const char* column, bool there) {
+    if (!there) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", column);
+  };
+  need("layers", run.layers.has_value());
+  need("hidden", run.hidden.has_value());
+  need("heads", run.heads.has_value());
+  if (!missing.empty()) {
+    out.reason = "not published: " + missing;
+    return out;
+  }
+  if (run.experts) {
+    out.reason = no_expert_shapes(run);
+    return out;
+  }
+  ModelSpec m;
+  if (run.activation.empty()) out.filled.emplace_back("activation");
+  if (!set_family(m, run.activation)) {
+    out.reason = fmt::format("the activation \"{}\" is not modelled", run.activation);
+    return out;
+  }
+  if (framework.name == "llm-foundry") m.bias = false;  // MPT
+  m.layers = *run.layers;
+  m.hidden = *run.hidden;
+  m.heads = *run.heads;
+  if (m.hidden % m.heads != 0) return {{}, head_width_unknown(m), {}};
+  m.head_dim = m.hidden / m.heads;
+  m.ffn = run.ffn.value_or(4 * m.hidden);
+  m.kv_heads = run.kv_heads ? *run.kv_heads : usual_kv_heads(m, library);
+  if (!run.kv_heads) out.filled.emplace_back("kv_heads");
+  if (!run.ffn) out.filled.emplace_back("ffn");
+  m.vocabulary = run.vocab.value_or(framework.vocabulary);
+  if (!run.vocab) out.filled.emplace_back("vocab");
+  out.model = std::move(m);
+  return out;
 }
 
 }  // namespace
 
 NamedModel model_of(const MeasuredRun& run, const Framework& framework, const Library& library) {
-  NamedModel out;
-  const std::string name = shipped(run.model, library);
-  ModelSpec m;
-  if (!name.empty()) {
+  std::optional<ModelSpec> shipped;
+  if (const std::string name = shipped_model_named(run.model, library.models()); !name.empty()) {
     Diagnostics d;
-    std::optional<ModelSpec> found = library.model(name, ".", d);
-    if (!found) throw Error("a shipped model cannot be read\n" + render(d));
-    m = std::move(*found);
-  } else {
-    std::string missing;
-    const auto need = [&](const char* column, bool there) {
-      if (!there) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", column);
-    };
-    need("layers", run.layers.has_value());
-    need("hidden", run.hidden.has_value());
-    need("heads", run.heads.has_value());
-    if (!missing.empty()) {
-      out.reason = "not published: " + missing;
-      return out;
-    }
-    if (run.experts) {
-      out.reason = fmt::format("no shipped model has the expert shapes of \"{}\"", run.model);
-      return out;
-    }
-    if (run.activation.empty()) out.filled.emplace_back("activation");
-    set_family(m, run.activation);
-    if (framework.name == "llm-foundry") m.bias = false;  // MPT
+    shipped = library.model(name, ".", d);
+    if (!shipped) throw Error("a shipped model cannot be read\n" + render(d));
+    // The row's own cells say what they can.
+    const bool stated = run.layers && run.hidden && run.heads;
+    if (name != run.model && stated && !is_special(*shipped)) shipped.reset();
   }
-  m.name = run.model;
-  if (run.layers) m.layers = *run.layers;
-  if (run.hidden) m.hidden = *run.hidden;
-  if (name.empty()) {
-    m.heads = *run.heads;
-    if (m.hidden % m.heads != 0) {
-      out.reason =
-          fmt::format("hidden {} is no multiple of heads {}, and the head width is not published", m.hidden, m.heads);
-      return out;
-    }
-    m.head_dim = m.hidden / m.heads;
-    m.ffn = run.ffn.value_or(4 * m.hidden);
-    m.kv_heads = run.kv_heads ? *run.kv_heads : usual_kv_heads(m, library);
-    if (!run.kv_heads) out.filled.emplace_back("kv_heads");
-    if (!run.ffn) out.filled.emplace_back("ffn");
-    m.vocabulary = run.vocab.value_or(framework.vocabulary);
-    if (!run.vocab) out.filled.emplace_back("vocab");
-  } else {
-    if (run.vocab) m.vocabulary = *run.vocab;
-    if (m.mixture && run.experts) m.mixture->experts = static_cast<std::uint32_t>(*run.experts);
-    if (m.mixture && run.topk) m.mixture->per_token = static_cast<std::uint32_t>(*run.topk);
-    // Cut short for a few devices, a model may begin with fewer dense layers than the whole one.
-    if (m.mixture && run.notes.find("first layer dense") != std::string::npos) m.mixture->first_dense = 1;
-  }
-  m.prediction_modules = 0;  // tables do not say that they were trained
-  m.max_positions = std::max<std::uint64_t>(m.max_positions, run.seq.value_or(1));
-  m.source = run.citation;
-  out.model = std::move(m);
+  NamedModel out = shipped ? shipped_in_sizes(std::move(*shipped), run) : decoder_of(run, framework, library);
+  if (!out.model) return out;
+  out.model->name = run.model;
+  out.model->prediction_modules = 0;  // tables do not say that they were trained
+  out.model->max_positions = std::max<std::uint64_t>(out.model->max_positions, run.seq.value_or(1));
+  out.model->source = run.citation;
   return out;
 }
 

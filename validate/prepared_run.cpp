@@ -9,6 +9,7 @@
 #include "sim/estimate/estimate.hpp"
 #include "validate/expressed_run.hpp"
 #include "validate/framework.hpp"
+#include "validate/measured_memory.hpp"
 #include "validate/validation.hpp"
 
 namespace orrery {
@@ -31,7 +32,7 @@ CostModel costs_of(const PreparedRun& p, const SoftwareCosts& software) {
 
 std::variant<PreparedRun, std::string> prepare(const MeasuredRun& row, const Library& library) {
   const std::optional<double> step = measured_step(row);
-  if (!step) return "no time is published";
+  if (!step && !measured_memory(row)) return "no time is published";
   ExpressedRun expressed = express(row, library);
   if (!expressed.run) return std::move(expressed.reason);
   PreparedRun out;
@@ -53,7 +54,7 @@ std::variant<PreparedRun, std::string> prepare(const MeasuredRun& row, const Lib
   const ModelSpec& m = out.run.model;
   out.architecture =
       fmt::format("{} {} {} {}", static_cast<int>(m.activation), m.hidden, m.ffn, m.mixture ? m.mixture->experts : 0);
-  out.measured = *step;
+  out.measured = step;
   out.inconsistent = row.notes.find("INCONSISTENT") != std::string::npos;
   out.filled = std::move(expressed.filled);
   return out;

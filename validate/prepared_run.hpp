@@ -25,8 +25,8 @@ struct PreparedRun {
   /// Which memory is played of, where the plan's own recomputation stands for another in time alone.
   std::optional<Program> held_program;
   AllocatorRules allocator;
-  std::string architecture;  ///< what its model is alike to: activation, width, feed-forward width, experts
-  double measured = 0.0;     ///< seconds of a step
+  std::string architecture;        ///< what its model is alike to: activation, width, feed-forward width, experts
+  std::optional<double> measured;  ///< seconds of a step; unset: the row publishes memory alone
   bool inconsistent = false;
   std::vector<std::string> filled;  ///< columns that a rule filled
 };

@@ -37,9 +37,9 @@ Ranking ranking_of(const std::string& work, const std::vector<const ValidatedRun
     Sum& sum = at->second;
     if (fresh) {
       order.push_back(r->plan);
-      sum.plan = {r->id, r->time.predicted / r->sequences, 0.0};
+      sum.plan = {r->id, r->step / r->sequences, 0.0};
     }
-    sum.plan.measured += r->time.measured / r->sequences;
+    sum.plan.measured += r->time->measured / r->sequences;
     sum.rows += 1.0;
   }
   Ranking out;
@@ -76,6 +76,7 @@ std::vector<Ranking> rankings(const std::vector<ValidatedRun>& rows) {
   std::vector<std::string> order;
   std::map<std::string, std::vector<const ValidatedRun*>> groups;
   for (const ValidatedRun& r : rows) {
+    if (!r.time) continue;
     std::vector<const ValidatedRun*>& group = groups[r.work];
     if (group.empty()) order.push_back(r.work);
     group.push_back(&r);

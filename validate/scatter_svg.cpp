@@ -48,8 +48,9 @@ Scale scale_of(const Validation& v) {
   double least = 1.0;
   double most = 1.0;
   for (const ValidatedRun& r : v.rows) {
-    least = std::min({least, r.time.predicted, r.time.measured});
-    most = std::max({most, r.time.predicted, r.time.measured});
+    if (!r.time) continue;
+    least = std::min({least, r.step, r.time->measured});
+    most = std::max({most, r.step, r.time->measured});
   }
   Scale s{static_cast<int>(std::floor(std::log10(least))), static_cast<int>(std::ceil(std::log10(most)))};
   s.high = std::max(s.high, s.low + 1);
@@ -119,13 +120,16 @@ std::string scatter_svg(const Validation& v, GroupBy by) {
   out += diagonal(s, 1.0, "") + diagonal(s, 1.1, " stroke-dasharray=\"4 3\"") +
          diagonal(s, 1.0 / 1.1, " stroke-dasharray=\"4 3\"");
   std::map<std::string, std::size_t> number;
-  for (const ValidatedRun& r : v.rows) number.emplace(group_name(r, by), 0);
+  for (const ValidatedRun& r : v.rows) {
+    if (r.time) number.emplace(group_name(r, by), 0);
+  }
   std::size_t next = 0;
   for (auto& [name, n] : number) n = next++;
   for (const ValidatedRun& r : v.rows) {
-    out += mark(number.at(group_name(r, by)), s.x(r.time.measured), s.y(r.time.predicted)) +
-           fmt::format("><title>{}: {:.4g} s predicted, {:.4g} s measured</title></{}>\n", escaped(r.id),
-                       r.time.predicted, r.time.measured,
+    if (!r.time) continue;
+    out += mark(number.at(group_name(r, by)), s.x(r.time->measured), s.y(r.step)) +
+           fmt::format("><title>{}: {:.4g} s predicted, {:.4g} s measured</title></{}>\n", escaped(r.id), r.step,
+                       r.time->measured,
                        std::array{"circle", "rect", "path"}[number.at(group_name(r, by)) / colours.size() % 3]);
   }
   for (const auto& [name, n] : number) {

@@ -5,12 +5,13 @@
 #include <tbb/parallel_for.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <variant>
 
 #include "validate/framework.hpp"
+#include "validate/measured_memory.hpp"
 #include "validate/prepared_run.hpp"
+#include "validate/trained_weights.hpp"
 
 namespace orrery {
 namespace {
@@ -63,14 +64,14 @@ Outcome predicted(const MeasuredRun& row, const Library& library, const std::vec
   out.source = row.source;
   out.precision = row.precision;
   out.framework = framework_of(row)->name;
-  const double step = step_time(p, costs_of(costs, p.labels));
-  out.time = {step, p.measured, error_pct(step, p.measured)};
+  out.step = step_time(p, costs_of(costs, p.labels));
+  if (p.measured) out.time = PredictedMeasured{out.step, *p.measured, error_pct(out.step, *p.measured)};
   out.work = work_of(row);
   out.plan = plan_of(row);
   out.sequences = static_cast<double>(p.run.workload.global_batch);
   const HeldOutErrors errors = errors_of(costs, p.labels);
-  out.low = errors.low * step;
-  out.high = errors.high * step;
+  out.low = errors.low * out.step;
+  out.high = errors.high * out.step;
   if (const std::optional<MeasuredMemory> measured = measured_memory(row)) compare_memory(out, p, *measured);
   out.filled = std::move(p.filled);
   return {std::move(out), p.inconsistent};
@@ -90,33 +91,9 @@ std::optional<double> measured_step(const MeasuredRun& r) {
   return static_cast<double>(*r.gbs) * static_cast<double>(*r.seq) / (*r.tok_s_gpu * static_cast<double>(*r.gpus));
 }
 
-std::optional<MeasuredMemory> measured_memory(const MeasuredRun& r) {
-  const std::string& kind = r.peak_mem_kind;
-  const auto says = [&](const char* words) { return kind.find(words) != std::string::npos; };
-  if (!r.peak_mem_gb) return std::nullopt;
-  MeasuredMemory out;
-  const double unit = (kind.starts_with("GiB") ? gibibyte : gigabyte).base();
-  if (says("max_allocated") || says("max allocated")) {
-    out.allocated = *r.peak_mem_gb * unit;
-  } else if (says("max_reserved") || says("torchtitan memory reading")) {
-    // torchtitan logs the allocator's max_reserved.
-    out.reserved = *r.peak_mem_gb * unit;
-  } else {
-    return std::nullopt;
-  }
-  out.last_rank = says("logged rank");
-  if (const std::size_t at = kind.find("reserved="); at != std::string::npos) {
-    double value = 0.0;
-    const char* begin = kind.data() + at + std::string_view("reserved=").size();
-    const auto [end, fault] = std::from_chars(begin, kind.data() + kind.size(), value);
-    if (fault == std::errc{} && end != begin && value > 0.0) out.reserved = value * unit;
-  }
-  return out;
-}
-
 bool has_full_configuration(const MeasuredRun& r) {
   return measured_step(r) && r.gpus && r.layers && r.hidden && r.heads && r.seq && r.gbs && r.mbs && r.tp && r.pp &&
-         !r.precision.empty() && r.notes.find("LoRA") == std::string::npos;
+         !r.precision.empty() && trained_weights(r) == TrainedWeights::all;
 }
 
 std::vector<CostFile> shipped_costs(const Library& library) {
@@ -127,9 +104,13 @@ std::vector<CostFile> shipped_costs(const Library& library) {
 }
 
 double interval_coverage(const Validation& v) {
-  std::size_t inside = 0;
-  for (const ValidatedRun& r : v.rows) inside += r.low <= r.time.measured && r.time.measured <= r.high ? 1 : 0;
-  return v.rows.empty() ? 0.0 : static_cast<double>(inside) / static_cast<double>(v.rows.size());
+  std::size_t timed = 0, inside = 0;
+  for (const ValidatedRun& r : v.rows) {
+    if (!r.time) continue;
+    ++timed;
+    inside += r.low <= r.time->measured && r.time->measured <= r.high ? 1 : 0;
+  }
+  return timed == 0 ? 0.0 : static_cast<double>(inside) / static_cast<double>(timed);
 }
 
 Validation validate(const std::vector<MeasuredRun>& table, const Library& library) {
@@ -156,7 +137,7 @@ RunSummary summarize_runs(const std::vector<const ValidatedRun*>& rows) {
   std::vector<double> memory;
   std::vector<double> reserved;
   for (const ValidatedRun* r : rows) {
-    time.push_back(r->time.error_pct);
+    if (r->time) time.push_back(r->time->error_pct);
     if (r->memory) memory.push_back(r->memory->error_pct);
     if (r->reserved) reserved.push_back(r->reserved->error_pct);
   }

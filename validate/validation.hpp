@@ -25,7 +25,8 @@ struct PredictedMeasured {
 struct ValidatedRun {
   std::string id;
   std::string gpu, source, precision, framework;  ///< what summaries group by
-  PredictedMeasured time;                         ///< seconds of a step
+  double step = 0.0;                              ///< seconds of a step, as predicted
+  std::optional<PredictedMeasured> time;          ///< the same beside what was measured; unset: memory alone was
   std::string work;                           ///< model, sequence, precision, devices and software, as the row has them
   std::string plan;                           ///< batch and plan, as the row has them
   double sequences = 1.0;                     ///< of a step
@@ -67,7 +68,7 @@ struct Validation {
 /// The constants of training software that the data directory holds (models/software).
 [[nodiscard]] std::vector<CostFile> shipped_costs(const Library&);
 
-/// Share of the predicted rows whose measured time lies inside the interval; 0 without rows.
+/// Share of the predicted rows with a measured time whose time lies inside the interval; 0 without such rows.
 [[nodiscard]] double interval_coverage(const Validation&);
 
 /// Of all rows, and of those where no rule filled a cell.
@@ -88,14 +89,6 @@ struct RunGroup {
 /// Measured seconds of a step: as published, else what the published tokens
 /// per second and GPU come to.  Unset where neither is known.
 [[nodiscard]] std::optional<double> measured_step(const MeasuredRun&);
-/// Measured bytes, by what the row says that they count.
-struct MeasuredMemory {
-  std::optional<double> allocated;  ///< in tensors: torch.cuda.max_memory_allocated
-  std::optional<double> reserved;   ///< by the caching allocator: torch.cuda.max_memory_reserved
-  bool last_rank = false;           ///< of the rank that logs, else the largest over ranks
-};
-/// Unset where the row publishes neither, or does not say which.
-[[nodiscard]] std::optional<MeasuredMemory> measured_memory(const MeasuredRun&);
 /// A row that says all that a prediction needs, and how long a step took.
 [[nodiscard]] bool has_full_configuration(const MeasuredRun&);
 

@@ -27,12 +27,9 @@ Json to_json(const PredictedMeasured& c) {
 }
 
 Json to_json(const ValidatedRun& r) {
-  Json out{{"id", r.id},
-           {"predicted", r.time.predicted},
-           {"measured", r.time.measured},
-           {"error", r.time.error_pct},
-           {"low", r.low},
-           {"high", r.high}};
+  Json out{{"id", r.id}, {"predicted", r.step}};
+  if (r.time) out.update({{"measured", r.time->measured}, {"error", r.time->error_pct}});
+  out.update({{"low", r.low}, {"high", r.high}});
   if (r.memory) out["memory"] = to_json(*r.memory);
   if (r.reserved) out["reserved"] = to_json(*r.reserved);
   out["filled"] = r.filled;

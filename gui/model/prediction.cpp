@@ -4,7 +4,7 @@
 
 #include "core/program/lower/lower.hpp"
 #include "sim/estimate/estimate.hpp"
-#include "sim/memory/memory_report.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery::gui {
 
@@ -30,7 +30,7 @@ Prediction predict_live(std::shared_ptr<const PricedRun> given) {
 }
 
 Prediction completed(Prediction p) {
-  add_process_memory(p.report, p.run, *p.program, p.prices->calibration.memory);
+  judge_memory(p.report, p.run, *p.program, p.prices->calibration);
   p.tensors = peak_tensors(*p.program);
   p.complete = true;
   return p;
@@ -43,15 +43,8 @@ Simulation simulate_step(const Prediction& p, const std::atomic<bool>& cancelled
   options.critical_path = critical_path;
   options.progress.cancelled = &cancelled;
   Simulation out = simulate(p.run, *p.program, costs_of(p), options);
+  judge_memory(out.report, p.run, *p.program, p.prices->calibration);
   tell_prices(out.report, *p.prices);
-  return out;
-}
-
-ClusterSpec searched_cluster(const PricedRun& on) {
-  ClusterSpec out = *on.run.cluster;
-  const Bytes margin = margin_of(on.settings, out, on.prices->calibration);
-  out.device.memory = out.device.memory - margin;
-  for (OtherNodes& other : out.other_nodes) other.device.memory = other.device.memory - margin;
   return out;
 }
 

@@ -55,7 +55,4 @@ struct Prediction {
 [[nodiscard]] Simulation simulate_step(const Prediction&, const std::atomic<bool>& cancelled,
                                        bool critical_path = false);
 
-/// The cluster as a search sees it: without the margin of every device's memory that tensors do not get.
-[[nodiscard]] ClusterSpec searched_cluster(const PricedRun&);
-
 }  // namespace orrery::gui

@@ -4,7 +4,7 @@
 
 #include "core/base/units_text.hpp"
 #include "core/spec/node_kinds.hpp"
-#include "sim/memory/memory_report.hpp"
+#include "sim/memory/fit.hpp"
 #include "validate/validation.hpp"
 
 namespace orrery::gui {
@@ -29,7 +29,7 @@ std::optional<std::optional<Bytes>> read_margin(const std::string& text, const C
 }
 
 Bytes margin_of(const RunSettings& settings, const ClusterSpec& cluster, const Calibration& calibration) {
-  return settings.memory_margin.value_or(memory_margin(least_memory(cluster), calibration.memory));
+  return settings.memory_margin.value_or(default_headroom(cluster, calibration));
 }
 
 std::vector<SoftwareOption> software_options(const Library& library, const ClusterSpec& cluster,

@@ -5,7 +5,6 @@
 #include <limits>
 #include <numeric>
 
-#include "core/spec/node_kinds.hpp"
 
 namespace orrery::gui {
 
@@ -31,8 +30,9 @@ bool SearchService::start(const PricedRun& on, const SearchWish& wish, Diagnosti
     end->on = on;
     const auto post = [this](auto&& emit_it) { QMetaObject::invokeMethod(this, emit_it, Qt::QueuedConnection); };
     try {
-      const ClusterSpec cluster = searched_cluster(on);
+      const ClusterSpec& cluster = *on.run.cluster;
       SearchOptions options;
+      options.headroom = margin_of(on.settings, cluster, on.prices->calibration);
       options.objective = wish.objective;
       options.top = wish.top;
       options.cancel = &cancel_;
@@ -54,11 +54,7 @@ bool SearchService::start(const PricedRun& on, const SearchWish& wish, Diagnosti
 
 void complete_report(FoundPlan& found, const PricedRun& on) {
   for (Report* report : {&found.report, found.simulated ? &*found.simulated : nullptr}) {
-    if (report == nullptr) continue;
-    if (report->memory_capacity_bytes) {
-      report->memory_capacity_bytes = static_cast<std::uint64_t>(least_memory(*on.run.cluster).base());
-    }
-    tell_prices(*report, *on.prices);
+    if (report != nullptr) tell_prices(*report, *on.prices);
   }
 }
 

@@ -16,11 +16,9 @@ std::uint64_t over(const MemoryUse& use) { return use.needs > use.has ? use.need
 std::string told(const MemoryUse& use, const Report& r) {
   switch (use.where) {
     case MemoryUse::Where::device: {
-      const char* what = r.peak_memory_process_bytes    ? "process"
-                         : r.peak_memory_reserved_bytes ? "allocator"
-                                                        : "tensors";
-      return fmt::format("stage {}: its {} {} {} of the device's {}", use.stage.value_or(0), what,
-                         r.peak_memory_reserved_bytes ? "holds" : "take", bytes(use.needs), bytes(use.has));
+      const bool process = r.peak_memory_process_bytes.has_value();
+      return fmt::format("stage {}: its {} {} of the device's {}", use.stage.value_or(0),
+                         process ? "process holds" : "tensors take", bytes(use.needs), bytes(use.has));
     }
     case MemoryUse::Where::host:
       return fmt::format("host memory of a node: {} of {}", bytes(use.needs), bytes(use.has));
@@ -32,9 +30,10 @@ std::string told(const MemoryUse& use, const Report& r) {
 }  // namespace
 
 std::uint64_t process_of(const Report& r, const StageMemory& m) {
-  if (!m.reserved) return m.peak;
+  if (m.process) return *m.process;
+  if (!m.reserved || !r.peak_memory_process_bytes) return m.peak;
   const std::uint64_t reserved = r.peak_memory_reserved_bytes.value_or(0);
-  const std::uint64_t process = r.peak_memory_process_bytes.value_or(reserved);
+  const std::uint64_t process = *r.peak_memory_process_bytes;
   // Context and communicators are the same in every process.
   return std::max(m.peak, *m.reserved) + (process - std::min(process, reserved));
 }
@@ -45,11 +44,13 @@ FitVerdict fit_verdict(const Report& r) {
   out.whole = r.peak_memory_reserved_bytes.has_value();
   if (r.memory_capacity_bytes) {
     MemoryUse device{MemoryUse::Where::device, 0, *r.memory_capacity_bytes};
+    const auto left = [](std::uint64_t needs, std::uint64_t has) {
+      return static_cast<std::int64_t>(has) - static_cast<std::int64_t>(needs);
+    };
     for (const StageMemory& m : r.memory_by_stage) {
-      const std::uint64_t held = process_of(r, m);
-      if (!device.stage || held > device.needs) {
-        device.needs = held;
-        device.stage = m.stage;
+      const std::uint64_t held = process_of(r, m), has = m.capacity.value_or(*r.memory_capacity_bytes);
+      if (!device.stage || left(held, has) < left(device.needs, device.has)) {
+        device = {MemoryUse::Where::device, held, has, m.stage};
       }
     }
     out.uses.push_back(device);

@@ -12,7 +12,7 @@
 namespace orrery::gui {
 
 /// What a process of the stage holds of its device, as far as the report tells: what the caching allocator reserves,
-/// with the context and the communicators; before that is known its live tensors.
+/// with the context and the communicators; before that is known, and where nothing is known of processes, its tensors.
 [[nodiscard]] std::uint64_t process_of(const Report&, const StageMemory&);
 
 /// A kind of memory whose size is known.
@@ -20,7 +20,7 @@ struct MemoryUse {
   enum class Where : std::uint8_t { device, host, disk };
   Where where = Where::device;
   std::uint64_t needs = 0, has = 0;      ///< of host and disk the fullest node's
-  std::optional<std::uint32_t> stage{};  ///< of the device: the one that holds most
+  std::optional<std::uint32_t> stage{};  ///< of the device: the one that leaves least
 };
 
 /// What a report says of memory.  `fits` is Report::fits; the figures are the report's.

@@ -30,9 +30,8 @@ SettingsForm::SettingsForm(PlanDocument& document, QFormLayout& form, QWidget* p
   margin_->setInsertPolicy(QComboBox::NoInsert);
   margin_->setCompleter(nullptr);
   margin_->setToolTip(
-      tr("What a search leaves of every device's memory, since more than tensors lies there: context, "
-         "communicators, what fragments.\n\"auto\", or a size as \"4 GiB\". As --memory-margin of the "
-         "command line"));
+      tr("What a search keeps free on every device, beside what the process holds.\n\"auto\" is the measured error of "
+         "memory; or a size as \"4 GiB\". As --memory-margin of the command line"));
   for (const char* size : {"auto", "0 B", "2 GiB", "4 GiB", "8 GiB", "16 GiB"}) margin_->addItem(QLatin1String(size));
   for (QComboBox* list : {software_, margin_}) {
     list->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
@@ -81,9 +80,8 @@ void SettingsForm::show_document() {
   software_->setCurrentIndex(software_->findData(q(now.settings.software)));
   margin_->setEditText(q(margin_text(now.settings.memory_margin)));
   const Bytes margin = margin_of(now.settings, cluster, now.prices->calibration), device = least_memory(cluster);
-  note_->setText(
-      tr("%1 A search gives tensors %2 of %3.")
-          .arg(q(software_note(now.prices->software)), q(short_text(device - margin)), q(short_text(device))));
+  note_->setText(tr("%1 A search keeps %2 of %3 free.")
+                     .arg(q(software_note(now.prices->software)), q(short_text(margin)), q(short_text(device))));
 }
 
 }  // namespace orrery::gui

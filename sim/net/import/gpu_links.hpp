@@ -9,22 +9,30 @@
 
 namespace orrery::importing {
 
+/// How GPUs of a kind reach each other without PCIe.
+enum class PeerLinks : std::uint8_t {
+  none,
+  by_box,    ///< modules whose NVLinks lead to other GPUs or to NVSwitches, as the box has it
+  switched,  ///< modules whose NVLinks lead to NVSwitches in most boxes
+  bridge,    ///< cards whose NVLinks are used where a bridge joins two of them
+  xgmi       ///< AMD's links between GPUs
+};
+
 /// How a GPU is linked, by its datasheet: nominal bandwidths in one direction.
 struct GpuLinks {
   std::string_view name;
-  std::uint32_t compute_capability;  ///< as NCCL writes it: 90 is 9.0
-  Bandwidth nvlink;                  ///< of one NVLink
-  std::uint32_t nvlinks;             ///< of one GPU
-  Bandwidth pcie;                    ///< of its 16 lanes
+  std::string_view architecture;  ///< as a dump writes it: NCCL's sm ("90" is 9.0), RCCL's gcn ("942")
+  PeerLinks kind;
+  Bandwidth link;       ///< one NVLink or xGMI link
+  std::uint32_t links;  ///< of one GPU
+  Bandwidth pcie;       ///< of its 16 lanes
 };
 
-/// NVIDIA's architecture white papers: Tesla P100 (2016), Tesla V100 (2017), A100 (2020), H100 (2022), Blackwell
-/// (2024).  PCIe: 8, 16 and 32 GT/s per lane, coded 128b/130b.
-[[nodiscard]] const std::vector<GpuLinks>& gpu_links();
-/// "p100, v100, ...", for messages.
+/// "h100, h200, ..." of those with NVLinks that a user may name for a file; for messages.
 [[nodiscard]] std::string gpu_link_names();
 [[nodiscard]] const GpuLinks* gpu_links_named(std::string_view name);
-/// Of the first with that compute capability.
-[[nodiscard]] const GpuLinks* gpu_links_of(std::uint32_t compute_capability);
+/// The first one with links of that architecture.  RCCL also writes "gfx90a:sramecc+:xnack-".
+[[nodiscard]] const GpuLinks* gpu_links_of_sm(std::string_view sm);
+[[nodiscard]] const GpuLinks* gpu_links_of_gcn(std::string_view gcn);
 
 }  // namespace orrery::importing

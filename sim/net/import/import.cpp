@@ -32,10 +32,6 @@ void Source::note(std::string text) {
   if (std::find(notes_.begin(), notes_.end(), text) == notes_.end()) notes_.push_back(std::move(text));
 }
 
-bool left_out(const ImportOptions& options, std::string_view name) {
-  return std::find(options.without.begin(), options.without.end(), name) != options.without.end();
-}
-
 std::string wire_name(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c <= 0x20 || c >= 0x7f; }, '_');

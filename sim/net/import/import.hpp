@@ -27,11 +27,12 @@ enum class ImportKind : std::uint8_t {
 /// What such files leave open.
 struct ImportOptions {
   std::string name = "imported";
-  std::optional<std::string> gpu;    ///< a name of gpu_links(): its NVLinks and PCIe, where the file has none
-  std::optional<Bandwidth> nic;      ///< of a network port, where the file does not say
-  std::vector<std::string> without;  ///< NICs of these names are left out (those for storage)
-  std::uint32_t nodes = 1;           ///< of the one that a file describes
-  std::optional<NodeWiring> node;    ///< Slurm: what stands in each node; none: one GPU
+  std::optional<std::string> gpu;        ///< a name of gpu_link_names(): its links and PCIe, where the file has none
+  std::optional<std::uint32_t> nvlinks;  ///< of each GPU, in a matrix of `nvidia-smi` that shows none
+  std::optional<Bandwidth> nic;          ///< of a network port, where the file does not say
+  std::vector<std::string> without;      ///< NICs of these names are left out (those for storage)
+  std::uint32_t nodes = 1;               ///< of the one that a file describes
+  std::optional<NodeWiring> node;        ///< Slurm: what stands in each node; none: one GPU
 };
 
 struct Imported {

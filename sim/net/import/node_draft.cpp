@@ -30,57 +30,102 @@ std::vector<std::uint32_t> NodeDraft::hops_from(const std::string& gpu) const {
   return out;
 }
 
-bool NodeDraft::arrange_nics(Source& source, Position where) {
-  std::vector<std::vector<std::uint32_t>> hops;
-  for (const std::string& g : gpus_) hops.push_back(hops_from(g));
+bool NodeDraft::leaves_out(const ImportOptions& options, const std::string& label) {
+  if (std::find(options.without.begin(), options.without.end(), label) == options.without.end()) return false;
+  left_out_.insert(label);
+  return true;
+}
+
+/// NICs that are farther from every GPU than the others, where the others can be shared out among the GPUs: as few as
+/// that takes, and none where no distance parts them so.
+std::vector<std::size_t> NodeDraft::far_nics(const Hops& hops) const {
+  std::vector<std::uint32_t> nearest;
+  for (std::size_t n = 0; n < nics_.size(); ++n) {
+    std::uint32_t least = hops.front()[n];
+    for (const auto& of_gpu : hops) least = std::min(least, of_gpu[n]);
+    nearest.push_back(least);
+  }
+  std::set<std::uint32_t, std::greater<>> distances(nearest.begin(), nearest.end());
+  for (auto within = distances.begin(); within != distances.end(); ++within) {
+    if (within == distances.begin()) continue;
+    std::vector<std::size_t> far;
+    for (std::size_t n = 0; n < nics_.size(); ++n) {
+      if (nearest[n] > *within) far.push_back(n);
+    }
+    const std::size_t left = nics_.size() - far.size();
+    if (left <= gpus_.size() || left % gpus_.size() == 0) return far;
+  }
+  return {};
+}
+
+/// "NIC4,NIC5", as --without takes them.
+std::string NodeDraft::labels_of(const std::vector<std::size_t>& nics) const {
+  std::string out;
+  for (const std::size_t n : nics) out += (out.empty() ? "" : ",") + brief(nics_[n].label);
+  return out;
+}
+
+/// More NICs than GPUs: those of each GPU become one.
+bool NodeDraft::bundle_nics(const Hops& hops, Source& source, Position where) {
   const std::size_t nics = nics_.size(), gpus = gpus_.size();
-  if (nics > gpus) {
-    if (nics % gpus != 0) {
-      source.error(where, "import.nics", "the NICs cannot be shared out equally among the GPUs",
-                   {fmt::format("There are {} and {}; a fabric's node has at most as many NICs as GPUs, so that those "
-                                "of each GPU would be taken together.",
-                                nics, gpus),
-                    "Those for storage can be left out: --without NIC4,NIC5"});
-      return false;
-    }
-    // Nearest first, each GPU as many as the others.
-    std::vector<std::vector<std::size_t>> of(gpus);
-    for (std::size_t n = 0; n < nics; ++n) {
-      std::size_t best = gpus;
-      for (std::size_t g = 0; g < gpus; ++g) {
-        if (of[g].size() == nics / gpus) continue;
-        if (best == gpus || std::pair(hops[g][n], of[g].size()) < std::pair(hops[best][n], of[best].size())) best = g;
-      }
-      of[best].push_back(n);
-    }
-    std::vector<Nic> bundles;
-    std::vector<Cable> wires;
-    for (const Cable& c : wires_) {
-      const auto is = [&](const Nic& n) { return n.name == c.a || n.name == c.b; };
-      if (std::none_of(nics_.begin(), nics_.end(), is)) wires.push_back(c);
-    }
+  if (nics % gpus != 0) {
+    std::vector<std::size_t> out = far_nics(hops);
+    const bool far = !out.empty();
+    for (std::size_t n = nics - nics % gpus; !far && n < nics; ++n) out.push_back(n);
+    source.error(where, "import.nics", "the NICs cannot be shared out equally among the GPUs",
+                 {fmt::format("There are {} and {}; a fabric's node has at most as many NICs as GPUs, so that those "
+                              "of each GPU would be taken together.",
+                              nics, gpus),
+                  fmt::format("{}: --without {}",
+                              far ? "Those that are far from every GPU, often those for storage, can be left out"
+                                  : fmt::format("{} of them would have to be left out, such as these", out.size()),
+                              labels_of(out))});
+    return false;
+  }
+  // Nearest first, each GPU as many as the others.
+  std::vector<std::vector<std::size_t>> of(gpus);
+  for (std::size_t n = 0; n < nics; ++n) {
+    std::size_t best = gpus;
     for (std::size_t g = 0; g < gpus; ++g) {
-      Nic bundle = nics_[of[g].front()];
-      std::optional<Cable> first;
-      for (const std::size_t n : of[g]) {
-        if (n != of[g].front() && bundle.port && nics_[n].port) *bundle.port += *nics_[n].port;
-        for (const Cable& c : wires_) {
-          if (c.a != nics_[n].name && c.b != nics_[n].name) continue;
-          if (first) {
-            first->link.bandwidth += c.link.bandwidth;
-          } else {
-            first = c;
-          }
+      if (of[g].size() == nics / gpus) continue;
+      if (best == gpus || std::pair(hops[g][n], of[g].size()) < std::pair(hops[best][n], of[best].size())) best = g;
+    }
+    of[best].push_back(n);
+  }
+  std::vector<Nic> bundles;
+  std::vector<Cable> wires;
+  for (const Cable& c : wires_) {
+    const auto is = [&](const Nic& n) { return n.name == c.a || n.name == c.b; };
+    if (std::none_of(nics_.begin(), nics_.end(), is)) wires.push_back(c);
+  }
+  for (std::size_t g = 0; g < gpus; ++g) {
+    Nic bundle = nics_[of[g].front()];
+    std::optional<Cable> first;
+    for (const std::size_t n : of[g]) {
+      if (n != of[g].front() && bundle.port && nics_[n].port) *bundle.port += *nics_[n].port;
+      for (const Cable& c : wires_) {
+        if (c.a != nics_[n].name && c.b != nics_[n].name) continue;
+        if (first) {
+          first->link.bandwidth += c.link.bandwidth;
+        } else {
+          first = c;
         }
       }
-      if (first) wires.push_back(*first);
-      bundles.push_back(std::move(bundle));
     }
-    source.note(fmt::format("{} NICs of each GPU are taken together as one", nics / gpus));
-    nics_ = std::move(bundles);
-    wires_ = std::move(wires);
-    return true;
+    if (first) wires.push_back(*first);
+    bundles.push_back(std::move(bundle));
   }
+  source.note(fmt::format("{} NICs of each GPU are taken together as one", nics / gpus));
+  nics_ = std::move(bundles);
+  wires_ = std::move(wires);
+  return true;
+}
+
+bool NodeDraft::arrange_nics(Source& source, Position where) {
+  Hops hops;
+  for (const std::string& g : gpus_) hops.push_back(hops_from(g));
+  const std::size_t nics = nics_.size(), gpus = gpus_.size();
+  if (nics > gpus) return bundle_nics(hops, source, where);
   std::vector<std::size_t> order(nics);
   std::vector<std::size_t> first(nics, gpus);  // GPU that each NIC is nearest to
   for (std::size_t n = 0; n < nics; ++n) {
@@ -92,12 +137,20 @@ bool NodeDraft::arrange_nics(Source& source, Position where) {
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return first[a] < first[b]; });
   std::vector<Nic> sorted;
   for (const std::size_t n : order) sorted.push_back(nics_[n]);
+  bool none_farther = true;
   for (std::size_t g = 0; g < gpus; ++g) {
     const std::uint32_t least = *std::min_element(hops[g].begin(), hops[g].end());
     if (hops[g][order[g * nics / gpus]] > least) {
+      none_farther = false;
       source.note(fmt::format("gpu{} uses nic{} although another is nearer: of n NICs, GPU g of m uses g n / m", g,
                               g * nics / gpus));
     }
+  }
+  if (const std::vector<std::size_t> far = far_nics(hops); !none_farther && !far.empty()) {
+    source.note(
+        fmt::format("NICs that are farther from every GPU than the others carry training, too; --without {} "
+                    "leaves them out",
+                    labels_of(far)));
   }
   nics_ = std::move(sorted);
   return true;
@@ -108,6 +161,13 @@ std::optional<FabricSpec> NodeDraft::finish(Source& source, const ImportOptions&
     source.error(where, "import.gpus",
                  gpus_.empty() ? std::string("there is no GPU") : fmt::format("there are {} GPUs", gpus_.size()),
                  {"A node has 1 to 1024."});
+    return std::nullopt;
+  }
+  for (const std::string& label : options.without) {
+    if (left_out_.count(label) != 0) continue;
+    source.error(where, "import.nics", fmt::format("there is no NIC \"{}\" to leave out", brief(label)),
+                 {nics_.empty() ? std::string("The file names no other.")
+                                : fmt::format("The first that is left is {}.", brief(nics_.front().label))});
     return std::nullopt;
   }
   if (nics_.empty()) {

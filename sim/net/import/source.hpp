@@ -50,9 +50,6 @@ inline constexpr Seconds pcie_latency = Seconds::of(200e-9);
 inline constexpr Seconds socket_latency = Seconds::of(300e-9);
 inline constexpr Seconds network_latency = Seconds::of(500e-9);
 
-/// Whether the user leaves a NIC of this name out.
-[[nodiscard]] bool left_out(const ImportOptions&, std::string_view name);
-
 /// The readers, one file each.
 [[nodiscard]] std::optional<FabricSpec> read_nccl_topology(Source&, const ImportOptions&);
 [[nodiscard]] std::optional<FabricSpec> read_smi_topology(Source&, const ImportOptions&);

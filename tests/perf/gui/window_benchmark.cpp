@@ -81,7 +81,7 @@ void search_in_window(benchmark::State& state) {
 
     state.PauseTiming();
     const PricedRun& on = *window->document().priced();
-    const ClusterSpec cluster = searched_cluster(on);
+    const ClusterSpec& cluster = *on.run.cluster;
     SearchOptions options;
     options.top = window->search_panel().wish().top;
     QElapsedTimer timer;

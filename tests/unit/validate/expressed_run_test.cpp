@@ -179,6 +179,18 @@ TEST_CASE("a row that says too little, or what is not modelled, says why", "[uni
   CHECK(changed([](MeasuredRun& r) { r.precision = "nvfp4"; }) == "the precision nvfp4 is not modelled");
   CHECK(changed([](MeasuredRun& r) { r.zero = "Gemini"; }) == "the sharding \"Gemini\" is not modelled");
   CHECK(changed([](MeasuredRun& r) { r.recompute = "some"; }) == "the recomputation \"some\" is not modelled");
+  CHECK(changed([](MeasuredRun& r) { r.recompute = "selective + mlp"; }) ==
+        "the recomputation \"selective + mlp\" is not modelled");
+  CHECK(changed([](MeasuredRun& r) { r.framework = "NeMo AutoModel"; }) == "no rule says what NeMo AutoModel does");
+  CHECK(changed([](MeasuredRun& r) { r.sp = "true"; }) == "sp is \"true\", which is neither yes nor no");
+  CHECK(changed([](MeasuredRun& r) { r.activation = "relu"; }) == "the activation \"relu\" is not modelled");
+  CHECK(changed([](MeasuredRun& r) { r.notes = "SFT or LoRA"; }) ==
+        "whether all weights are trained is not clear: \"SFT or LoRA\"");
+  CHECK(changed([](MeasuredRun& r) {
+          r.framework = "torchtitan 9dec370";
+          r.precision = "bf16";
+          r.recompute = "selective";  // torchtitan's choice is by operation or by layer
+        }) == "the recomputation \"selective\" is not modelled");
   CHECK(changed([](MeasuredRun& r) { r.notes = "LoRA"; }) == "fine-tuning of a few weights is not modelled");
   CHECK(changed([](MeasuredRun& r) { r.dp = 2; }) == "tp 4 x pp 2 x cp 1 x dp 2 is not the 8 GPUs");
   CHECK(changed([](MeasuredRun& r) { r.ep = 2; }) == "ep 2 does not lie inside dp 1");

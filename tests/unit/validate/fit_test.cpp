@@ -79,7 +79,7 @@ TEST_CASE("a run is held out with all of its architecture and size", "[unit][val
   measure(runs, {});
   // Both runs of one width take twice as long: without them nothing says so.
   for (PreparedRun& run : runs) {
-    if (run.architecture == runs[0].architecture) run.measured *= 2.0;
+    if (run.architecture == runs[0].architecture) *run.measured *= 2.0;
   }
   const auto fit = fit_costs(runs, {key("", SoftwareCost::gemm, 1.0, 0.5)});
   REQUIRE(fit);
@@ -110,7 +110,7 @@ TEST_CASE("a run is held out with all of its program, and with all of its device
     left[f].costs[0].value = 1.0;
     std::vector<double> errors;
     for (const PreparedRun& run : runs) {
-      errors.push_back(alike(run) ? error_pct(step_time(run, costs_of(left, run.labels)), run.measured) : 0.0);
+      errors.push_back(alike(run) ? error_pct(step_time(run, costs_of(left, run.labels)), *run.measured) : 0.0);
     }
     return summarize_errors(errors);
   };

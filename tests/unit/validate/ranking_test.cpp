@@ -17,7 +17,8 @@ ValidatedRun row(const char* work, const char* plan, double predicted, double me
   r.id = std::string(work) + " " + plan;
   r.work = work;
   r.plan = plan;
-  r.time = {predicted, measured, 0.0};
+  r.step = predicted;
+  r.time = PredictedMeasured{predicted, measured, 0.0};
   r.sequences = sequences;
   return r;
 }

@@ -5,6 +5,7 @@
 #include "core/spec/library.hpp"
 #include "tests/unit/validate/runs.hpp"
 #include "validate/framework.hpp"
+#include "validate/measured_memory.hpp"
 #include "validate/run_table.hpp"
 #include "validate/scatter_svg.hpp"
 #include "validate/validation.hpp"
@@ -112,6 +113,27 @@ TEST_CASE("memory is compared with the figure that is published", "[unit][valida
   CHECK(summary_of_all(v).reserved.n == 1);
 }
 
+TEST_CASE("a row that publishes memory alone is predicted, and is in the summaries of memory alone",
+          "[unit][validate]") {
+  MeasuredRun timed = named("timed"), memory = named("memory"), neither = named("neither");
+  for (MeasuredRun* r : {&timed, &memory}) {
+    r->peak_mem_gb = 10.0;
+    r->peak_mem_kind = "GiB max_allocated";
+  }
+  memory.iter_s = neither.iter_s = {};
+  const Validation v = validate({timed, memory, neither}, shipped_library());
+  REQUIRE(v.rows.size() == 2);
+  CHECK(v.rows[1].memory == v.rows[0].memory);
+  CHECK(v.rows[1].step == v.rows[0].step);
+  CHECK_FALSE(v.rows[1].time);
+  CHECK(summary_of_all(v).time.n == 1);
+  CHECK(summary_of_all(v).memory.n == 2);
+  CHECK(v.skipped == std::vector<SkippedRun>{{"neither", "no time is published", false}});
+  const nlohmann::ordered_json json = to_json(v, std::nullopt);
+  CHECK(json["rows"][0].contains("measured"));
+  CHECK_FALSE(json["rows"][1].contains("measured"));
+}
+
 TEST_CASE("what a framework holds beside tensors is its rule, unless the notes say otherwise", "[unit][validate]") {
   const Bytes workspace = 32.0 * mebibyte;
   MeasuredRun run = dense_run();
@@ -205,8 +227,8 @@ TEST_CASE("most measured times lie inside their intervals", "[unit][validate]") 
   const Validation v = validate(*table, shipped_library());
   for (const ValidatedRun& r : v.rows) {
     CAPTURE(r.id);
-    CHECK(r.low <= r.time.predicted);
-    CHECK(r.time.predicted <= r.high);
+    CHECK(r.low <= r.step);
+    CHECK(r.step <= r.high);
   }
   // Intervals hold eight runs in ten that the constants have not seen, and more of those that they were fitted to.
   CHECK(interval_coverage(v) >= 0.8);

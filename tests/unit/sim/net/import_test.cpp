@@ -117,7 +117,7 @@ TEST_CASE("a skeleton needs to be told its GPUs", "[unit][net]") {
         R"(x:2:2: error: this file has PCI devices alone; which NVLinks its GPUs have it cannot say [import.gpu]
     2 | <system version="1">
       |  ^
-  Name the GPU: --gpu, of p100, v100, a100, h100, h200, b200, gb200, b300.
+  Name the GPU: --gpu, of p100, v100, rtx-8000, rtx-5000, rtx-2080-ti, t4, a100, a800, a30, a40, a6000, rtx-3090, a10, l4, l40, l40s, rtx-4090, rtx-6000-ada, h100, h200, h800, h20, b200, gb200, b300, gb300, rtx-5090, rtx-pro-6000.
 )");
   ImportOptions h100;
   h100.gpu = "h100";
@@ -139,7 +139,7 @@ TEST_CASE("the matrix of nvidia-smi: NVLinks are what is hidden in it, NICs and 
           "[unit][net]") {
   ImportOptions h100;
   h100.gpu = "h100";
-  CHECK(mistakes(ImportKind::smi_topology, given("smi-8-h100.txt"), h100).find("--without NIC4,NIC5") !=
+  CHECK(mistakes(ImportKind::smi_topology, given("smi-8-h100.txt"), h100).find("--without NIC4,NIC9\n") !=
         std::string::npos);
   h100.without = {"NIC4", "NIC9"};
   const Fabric f = imported("smi-8-h100.txt", h100);
@@ -293,7 +293,7 @@ TEST_CASE("import.*: one wrong input for each, and what a person sees", "[error]
   CHECK(mistakes(K::nccl_topology, "<graphs version=\"1\"/>") ==
         "x:1:1: error: this is no topology of NCCL [import.kind]\n    1 | <graphs version=\"1\"/>\n      | ^\n"
         "  Its root element is <system>.\n");
-  CHECK(mistakes(K::nccl_topology, "<system version=\"2\"/>")
+  CHECK(mistakes(K::nccl_topology, "<system version=\"3\"/>")
             .find("error: the version of this topology is not known [import.version]") != std::string::npos);
   CHECK(mistakes(K::nccl_topology, system + "<pci class=\"0x030200\"/></cpu></system>")
             .find("error: a device has no busid [import.bus]") != std::string::npos);
@@ -301,8 +301,8 @@ TEST_CASE("import.*: one wrong input for each, and what a person sees", "[error]
         std::string::npos);
   const std::string gpu = "<pci busid=\"1\" class=\"0x030200\"><gpu dev=\"0\" sm=\"90\" rank=\"0\">";
   CHECK(mistakes(K::nccl_topology,
-                 system + gpu + "<nvlink target=\"9\" count=\"4\" tclass=\"0x030200\"/></gpu></pci></cpu></system>")
-            .find("error: an <nvlink> leads to no GPU of this file [import.target]") != std::string::npos);
+                 system + gpu + "<nvlink target=\"9\" count=\"4\" tclass=\"0x010802\"/></gpu></pci></cpu></system>")
+            .find("error: an <nvlink> leads to no GPU, NVSwitch or processor [import.target]") != std::string::npos);
   CHECK(mistakes(K::nccl_topology,
                  system + gpu + "<nvlink target=\"9\" count=\"0\" tclass=\"0x030200\"/></gpu></pci></cpu></system>")
             .find("error: an <nvlink> does not say how many links it stands for [import.value]") != std::string::npos);
@@ -317,8 +317,9 @@ TEST_CASE("import.*: one wrong input for each, and what a person sees", "[error]
   ImportOptions unknown;
   unknown.gpu = "tpu";
   CHECK(mistakes(K::nccl_topology, "", unknown) ==
-        "error: nothing is known of the links of \"tpu\" [import.gpu]\n  Known: p100, v100, a100, h100, h200, b200, "
-        "gb200, b300.\n");
+        "error: nothing is known of the links of \"tpu\" [import.gpu]\n  Known: p100, v100, rtx-8000, rtx-5000, "
+        "rtx-2080-ti, t4, a100, a800, a30, a40, a6000, rtx-3090, a10, l4, l40, l40s, rtx-4090, rtx-6000-ada, h100, "
+        "h200, h800, h20, b200, gb200, b300, gb300, rtx-5090, rtx-pro-6000.\n");
   ImportOptions many;
   many.nodes = 1U << 20;
   CHECK(mistakes(K::nccl_topology, given("nccl-8-h100.xml"), many)

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orrery {
+
+/// The text of a cell as words and remarks, to be taken one after the other: "H100-SXM (96GB HBM2e)" is "h100", "sxm"
+/// and the remark "96gb hbm2e", all in lower case.  A cell is understood where nothing is left.
+class CellWords {
+ public:
+  /// Words are parted by spaces and commas, and by each character of `also`.
+  explicit CellWords(std::string_view cell, std::string_view also = "");
+
+  [[nodiscard]] bool done() const { return sound_ && next_ == words_.size() && remarks_.empty(); }
+  /// The next word; empty at the end.
+  [[nodiscard]] std::string_view next() const;
+  /// Takes the next word if it is this one.
+  bool take(std::string_view word);
+  /// Takes the next word if `fits` says so.
+  template <class Fits>
+  bool take_if(const Fits& fits) {
+    if (next().empty() || !fits(next())) return false;
+    ++next_;
+    return true;
+  }
+  /// Takes away every remark that fits.
+  template <class Fits>
+  void take_remarks(const Fits& fits) {
+    std::erase_if(remarks_, [&](const std::string& remark) { return fits(std::string_view(remark)); });
+  }
+  [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
+
+ private:
+  std::vector<std::string> words_, remarks_;
+  std::size_t next_ = 0;
+  bool sound_ = true;  ///< brackets pair
+};
+
+[[nodiscard]] std::string lower_case(std::string_view text);
+
+/// "24.07", "v1.0", "r0.8.0", "2.7.0a0", "2.11.0+c188b533": digits around a point, with what follows of a release.
+[[nodiscard]] bool is_version(std::string_view word);
+/// "9dec370", "@d98e8a64dd": a commit's name, 7 to 40 hexadecimal digits.
+[[nodiscard]] bool is_commit(std::string_view word);
+/// "2024-12", "2025-06-30".
+[[nodiscard]] bool is_date(std::string_view word);
+/// The whole word as a number; 0: it is none.
+[[nodiscard]] std::uint64_t whole_number(std::string_view word);
+
+}  // namespace orrery

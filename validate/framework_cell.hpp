@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace orrery {
+
+/// Whose rule a framework cell falls under.
+enum class FrameworkRule {
+  megatron_lm,       ///< of 2021 and 2022
+  megatron_main,     ///< Megatron-LM's main branch, from 2024 on
+  megatron_simumax,  ///< the commit that SimuMax measured, with all overlap off
+  megatron_core,     ///< a release of Megatron-Core
+  megatron_deepspeed,
+  megatron_deepspeed_bloom,
+  nemo,
+  llm_foundry_default,  ///< mixed_precision=DEFAULT
+  llm_foundry_pure,
+  torchtitan,
+  maxtext,
+  oneflow
+};
+
+struct FrameworkCell {
+  FrameworkRule rule = FrameworkRule::megatron_lm;
+  std::string_view program;  ///< the training program whose costs price it (training_programs()); empty: none
+};
+
+/// What a framework cell says: a name, a version where the family has generations, and what is named beside them.  None
+/// where a part of the cell is not known: another program of the same name ("NeMo AutoModel"), another commit.
+[[nodiscard]] std::optional<FrameworkCell> read_framework(std::string_view cell);
+
+}  // namespace orrery
