@@ -18,7 +18,7 @@ namespace {
 /// At most this many pixels to an inch: small graphs stay small.
 constexpr double most_scale = 110.0;
 constexpr double font_inches = 11.0 / 72.0;  ///< of the nodes' font, as plan_graph asks for it
-constexpr double least_font = 9.0;           ///< pixels, that a graph is first shown with
+constexpr double least_font = 7.5;           ///< pixels, that a graph is first shown with
 constexpr double edge = 12.0;                ///< pixels around it
 
 void draw_arrow(QPainter& painter, const QPointF& from, const QPointF& to, double size) {
