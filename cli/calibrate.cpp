@@ -8,6 +8,7 @@
 #include "cli/collectives.hpp"
 #include "cli/common.hpp"
 #include "cli/job.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"

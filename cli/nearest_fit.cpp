@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "core/base/diagnostics.hpp"
 #include "core/base/units_text.hpp"

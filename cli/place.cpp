@@ -8,6 +8,7 @@
 #include "cli/drawing.hpp"
 #include "cli/fabric.hpp"
 #include "cli/placement_text.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"

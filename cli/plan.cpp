@@ -11,6 +11,7 @@
 #include "cli/memory_margin.hpp"
 #include "cli/nearest_fit.hpp"
 #include "cli/placement_text.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/space_json.hpp"
 #include "cli/status.hpp"

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include "cli/common.hpp"
 #include "cli/gpu_ranks.hpp"
 #include "cli/job.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/run_verb.hpp"
 #include "cli/status.hpp"
@@ -140,6 +142,10 @@ RunVerb::Prepared RunVerb::prepare() const {
   p.options.watchdog = Seconds::of(watchdog_);
   p.options.disk_folder = disk_ ? std::filesystem::path(*disk_) : std::filesystem::temp_directory_path();
   p.options.cancel = &interrupted();
+  p.options.own_signal = interrupting_signal;
+  p.options.heard_of_signal = [](int signal) {
+    if (!interrupted()) interrupt(signal);  // what several ranks were sent is one wish
+  };
   return p;
 }
 
@@ -217,7 +223,7 @@ int RunVerb::run_on_threads() {
   open_log(true);
   Prepared p = prepare();
   RunCheckpoints checkpoints(checkpoints_, p.loaded.run, p.loaded.program);
-  catch_interrupt();
+  catch_end_signals(SecondSignal::ends);
   const PlannedRun& run = p.loaded.run;
   const RunResult result = watched(
       p, checkpoints, [&] { return execute(p.loaded.program, run.model, run.workload, run.plan, *p.data, p.options); });
@@ -235,7 +241,7 @@ int RunVerb::run_as_processes() {
     refuse("cli.ranks",
            fmt::format("the plan has {} ranks; at most {} processes are started", program.mesh.size(), most_processes));
   }
-  catch_interrupt();
+  catch_end_signals(SecondSignal::is_watched);
   const RecordsFolder records(records_);
   RunCheckpoints checkpoints(checkpoints_, p.loaded.run, program);
   LaunchOptions how;
@@ -244,6 +250,8 @@ int RunVerb::run_as_processes() {
   how.watchdog = p.options.watchdog;
   how.heartbeat = Seconds::of(heartbeat_);
   how.records = records.path();
+  how.own_signal = interrupting_signal;
+  how.end_now = interrupted_again;
   const LaunchOutcome outcome = launch(how, [&](ProcessWorld& world, Recorder& recorder) {
     const auto train = [&] {
       return execute_rank(world, program, p.loaded.run.workload, *p.data, p.options, "run processes", &recorder);
@@ -253,6 +261,7 @@ int RunVerb::run_as_processes() {
     static_cast<void>(train());
     return status_fine;
   });
+  if (outcome.ended_now) return interrupted_again_status();
   if (!outcome.failure) return outcome.status;
   throw Error(records.kept(post_mortem_text(program, *outcome.failure, outcome.recordings)));
 }
@@ -284,13 +293,15 @@ int RunVerb::run_over_mpi() {
                                           checkpoints->first_step(), mpi_collectives_)});
   });
   if (const auto status = disagreement(own, session.rank(), session.all_gather(own.state))) return *status;
-  catch_interrupt();
+  catch_end_signals(SecondSignal::is_watched);
   const RecordsFolder records(records_, session);
   MpiRunOptions how;
   how.heartbeat = Seconds::of(heartbeat_);
   how.records = records.path();
   how.failed_status = status_world;
   how.library_collectives = mpi_collectives_;
+  how.asked_to_end = [] { interrupt(SIGTERM); };
+  how.end_now = [] { return interrupted_again() ? std::optional(interrupted_again_status()) : std::nullopt; };
   how.tell = [&](const std::string& what) {
     run_log_.failed(what);
     std::fprintf(stderr, "error: %s\n", what.c_str());

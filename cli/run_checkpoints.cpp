@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
-#include "cli/progress.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/table.hpp"
 #include "core/base/units_text.hpp"
 #include "exec/checkpoint/restore.hpp"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/interrupt.hpp"
 #include "cli/report_text.hpp"
 #include "cli/run_verb.hpp"
 #include "cli/status.hpp"
@@ -83,7 +84,8 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
       out += fmt::format("  Interrupted after {} recorded steps of {}.\n", result.times.steps, steps_);
     print(out);
   }
-  return result.cancelled || !report.fits ? status_no : status_fine;
+  if (result.cancelled) return interrupted_status();
+  return report.fits ? status_fine : status_no;
 }
 
 }  // namespace orrery

@@ -9,6 +9,7 @@
 #include "cli/drawing.hpp"
 #include "cli/fabric.hpp"
 #include "cli/lifecycle_file.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/simulate_jobs.hpp"
