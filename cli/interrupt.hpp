@@ -4,8 +4,8 @@
 
 namespace orrery {
 
-// Signals that ask the program to end.  The first asks for an end with all that belongs to it; a second one, a tenth of a
-// second later or more, for an end at once.  (One wish may be two signals: timeout(1) and job managers send one to a
+// Signals that ask the program to end.  The first asks for an end with all that belongs to it; a second one, a tenth of
+// a second later or more, for an end at once.  (One wish may be two signals: timeout(1) and job managers send one to a
 // process and one to its group.)
 
 /// From now on SIGINT sets `interrupted()`.  A second one ends the program.

@@ -8,15 +8,16 @@
 #include "cli/common.hpp"
 #include "cli/fabric.hpp"
 #include "cli/found_plans_text.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/memory_margin.hpp"
 #include "cli/nearest_fit.hpp"
 #include "cli/placement_text.hpp"
-#include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/space_json.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
@@ -245,11 +246,11 @@ void PlanVerb::add_processes(std::vector<FoundPlan>& plans) const {
 
 std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
-  std::string out = fmt::format(
-      "{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\ncalibration: {}\nsoftware: {}\n\n",
-      printable(spec_.name), short_count(static_cast<double>(parameter_count(spec_))), printable(machine_.name),
-      printable(devices_text(machine_)), workload_.global_batch, workload_.sequence_length, precision_, optimizer_,
-      printable(calibration_.origin), printable(describe(calibration_.software)));
+  std::string out =
+      fmt::format("{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\ncalibration: {}\nsoftware: {}\n\n",
+                  escaped(spec_.name), short_count(static_cast<double>(parameter_count(spec_))), escaped(machine_.name),
+                  escaped(devices_text(machine_)), workload_.global_batch, workload_.sequence_length, precision_,
+                  optimizer_, escaped(calibration_.origin), escaped(describe(calibration_.software)));
   if (searched_.device.memory < machine_.device.memory) {
     out.insert(out.size() - 1, fmt::format("tensors get {} of the {} of a device (--memory-margin)\n",
                                            short_text(least_memory(searched_)), short_text(least_memory(machine_))));
@@ -398,7 +399,7 @@ int PlanVerb::run() {
   } else {
     print(text(result));
     if (placed) {
-      print(fmt::format("\nThe best plan on {}, links shared\n\n", printable(fabric->spec().name)) +
+      print(fmt::format("\nThe best plan on {}, links shared\n\n", escaped(fabric->spec().name)) +
             placement_text(routes, machine_.devices(), *placed));
     } else if (fabric && !result.plans.empty()) {
       print("\nInterrupted before its ranks were placed: they are in the order of its axes.\n");

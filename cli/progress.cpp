@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "cli/table.hpp"
+#include "core/base/source_excerpt.hpp"
 
 namespace orrery {
 namespace {
@@ -61,7 +62,7 @@ void Progress::show(const std::string& phase, std::uint64_t done, std::uint64_t 
                                : fmt::format("{:<10} {}", phase, clock_text(static_cast<double>(done)));
   if (eta_s) line += ", " + clock_text(*eta_s) + " left";
   if (!note.empty()) line += ", " + note;
-  std::fprintf(stderr, "\r\x1b[2K%s", cut(line, terminal_columns() - 1).c_str());
+  std::fprintf(stderr, "\r\x1b[2K%s", cut(escaped(line), terminal_columns() - 1).c_str());
   std::fflush(stderr);
   drawn_ = true;
 }

@@ -304,7 +304,7 @@ int RunVerb::run_over_mpi() {
   how.end_now = [] { return interrupted_again() ? std::optional(interrupted_again_status()) : std::nullopt; };
   how.tell = [&](const std::string& what) {
     run_log_.failed(what);
-    std::fprintf(stderr, "error: %s\n", what.c_str());
+    say("error: " + what + "\n");
   };
   const auto train = [&] {
     return execute_mpi(session, p->loaded.program, p->loaded.run.workload, *p->data, p->options, how);

@@ -77,8 +77,8 @@ std::size_t opening_quote(std::string_view text, std::size_t end) {
   return 0;
 }
 
-/// Builds the value.  json::parse with a callback would look through an array once more for each object that ends in it,
-/// which takes minutes where a file has a million.
+/// Builds the value.  json::parse with a callback would look through an array once more for each object that ends in
+/// it, which takes minutes where a file has a million.
 class Builder {
  public:
   Builder(std::string_view text, const Reach& reach, const JsonReading& reading, json& to)

@@ -18,8 +18,8 @@ struct MeetingPlace {
   [[nodiscard]] std::string text() const { return file.empty() ? host + ":" + port : file; }
 };
 
-/// The address at which rank 0 listens, and no other: that of the host, or with a file that of the interface by which this
-/// host reaches others, with any port.  A host that knows its own name as 127.0.1.1, where no other reaches it, is
+/// The address at which rank 0 listens, and no other: that of the host, or with a file that of the interface by which
+/// this host reaches others, with any port.  A host that knows its own name as 127.0.1.1, where no other reaches it, is
 /// taken at that interface, too.  Nothing, and `why`, where there is none.
 [[nodiscard]] std::optional<sockaddr_in> address_of(const MeetingPlace&, std::string& why);
 
@@ -36,8 +36,8 @@ struct FoundPlace {
   sockaddr_in at{};
   std::string token;  ///< that stands in the file
 };
-/// Nothing, and `why`, where nothing is.  With `trusts_file` a file's token is to be relied on, so that others than this
-/// user may have neither written nor read it.
+/// Nothing, and `why`, where nothing is.  With `trusts_file` a file's token is to be relied on, so that others than
+/// this user may have neither written nor read it.
 [[nodiscard]] std::optional<FoundPlace> find_place(const MeetingPlace&, const std::string& job, bool trusts_file,
                                                    std::string& why);
 

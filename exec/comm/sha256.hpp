@@ -7,8 +7,8 @@
 
 namespace orrery {
 
-// For the few short messages by which ranks show each other that they hold the job's token.  Our own, since nothing that
-// the program links offers it, and since a GPU machine without a package registry should need no more than it does.
+// For the few short messages by which ranks show each other that they hold the job's token.  Our own: nothing that the
+// program links offers it, and a GPU machine without a package registry should need no more than it does.
 
 using Digest = std::array<std::uint8_t, 32>;
 

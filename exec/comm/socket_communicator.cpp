@@ -372,7 +372,8 @@ void SocketWorld::read_from(Peer& peer) {
   }
 }
 
-/// For what comes next of a message that nobody has asked for yet: memory is taken as bytes arrive, not as a header says.
+/// For what comes next of a message that nobody has asked for yet: memory is taken as bytes arrive, not as a header
+/// says.
 void SocketWorld::make_room(Peer& peer) {
   constexpr std::uint64_t at_once = std::uint64_t{4} << 20;
   Peer::Early& early = *peer.in_early;

@@ -36,7 +36,7 @@ class Gone : public Error {
 [[nodiscard]] std::optional<sockaddr_in> own_address_towards(const sockaddr_in&);
 
 /// Listens at an address of this host (port 0: any), and at no other.  Where it is none of this host's own, as behind a
-/// router that translates addresses, at the one on the way there.  What is wrong stands in errno where the socket is none.
+/// router that translates addresses, at the one on the way there.  Where the socket is none, errno says what is wrong.
 [[nodiscard]] Socket listen_at(const sockaddr_in&);
 /// This side's address and port.
 [[nodiscard]] sockaddr_in own_address(const Socket&);

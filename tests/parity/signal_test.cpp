@@ -17,14 +17,16 @@ struct Case {
 };
 
 std::vector<std::string> words_of(bool processes, const std::string& log, const std::string& saved) {
-  std::vector<std::string> words{ORRERY_PROGRAM, "run", "demo-2x2x2", "--steps", "1000000", "--log", log, "--heartbeat", "60"};
+  std::vector<std::string> words{ORRERY_PROGRAM, "run", "demo-2x2x2",  "--steps", "1000000",
+                                 "--log",        log,   "--heartbeat", "60"};
   if (processes) words.insert(words.end(), {"--ranks", "8"});
   if (!saved.empty()) words.insert(words.end(), {"--checkpoint", saved});
   return words;
 }
 
 void wait_for_steps(const std::string& log) {
-  REQUIRE(SignalledRun::eventually([&] { return test::contents(log).find("\"event\":\"step\"") != std::string::npos; }));
+  REQUIRE(
+      SignalledRun::eventually([&] { return test::contents(log).find("\"event\":\"step\"") != std::string::npos; }));
 }
 
 }  // namespace
@@ -57,7 +59,8 @@ TEST_CASE("a signal ends a run after its step, with a checkpoint, and leaves no 
 }
 
 // A rank that is stopped keeps the step from ending.
-TEST_CASE("a second signal ends a run of processes at once, and leaves no folder behind either", "[processes][signal]") {
+TEST_CASE("a second signal ends a run of processes at once, and leaves no folder behind either",
+          "[processes][signal]") {
   const test::TemporaryFolder folder;
   SignalledRun run(words_of(true, folder.file("log"), ""));
   wait_for_steps(folder.file("log"));
@@ -74,8 +77,9 @@ TEST_CASE("a second signal ends a run of processes at once, and leaves no folder
   for (const pid_t rank : ranks) CHECK(kill(rank, 0) != 0);
 }
 
-TEST_CASE("of two signals that are one wish the second ends nothing, and a SIGHUP that nohup has ignored does not either",
-          "[processes][signal]") {
+TEST_CASE(
+    "of two signals that are one wish the second ends nothing, and a SIGHUP that nohup has ignored does not either",
+    "[processes][signal]") {
   const test::TemporaryFolder folder;
   std::vector<std::string> words = words_of(false, folder.file("log"), "");
   words.insert(words.begin(), "/usr/bin/nohup");

@@ -37,7 +37,7 @@ struct Outcome {
 
 /// All ranks meet, each with its own view of the job.
 inline std::vector<Outcome> all_meet(std::uint32_t processes, const std::string& place,
-                              const std::function<void(std::uint32_t, RendezvousOptions&)>& change = {}) {
+                                     const std::function<void(std::uint32_t, RendezvousOptions&)>& change = {}) {
   std::vector<Outcome> outcomes(processes);
   std::vector<std::thread> threads;
   for (std::uint32_t p = 0; p < processes; ++p) {

@@ -68,7 +68,8 @@ TEST_CASE("a reader of JSON may drop objects and is told how far it is", "[unit]
   CHECK(last > text.size() / 2);
 }
 
-// Looking through the list for each of its objects would be 10^11 steps, minutes on any machine; reading takes a second.
+// Looking through the list for each of its objects would be 10^11 steps, minutes on any machine; reading takes a
+// second.
 TEST_CASE("a list of half a million objects is read in time that grows with its length", "[unit][base]") {
   std::string text = "[";
   for (int i = 0; i < 500'000; ++i) text += "{\"x\":1},";
@@ -86,7 +87,8 @@ TEST_CASE("what is dropped from an object is gone with its key, and what is read
   JsonReading reading;
   reading.keep = [](int, const json& object) { return !object.contains("drop"); };
   json value;
-  CHECK(parse_json_text(R"({"a": {"drop": 1}, "b": [{"drop": 2}, -3, {"k": [[], {}]}], "c": {}})", value, reading).empty());
+  CHECK(parse_json_text(R"({"a": {"drop": 1}, "b": [{"drop": 2}, -3, {"k": [[], {}]}], "c": {}})", value, reading)
+            .empty());
   CHECK(value.dump() == R"({"b":[-3,{"k":[[],{}]}],"c":{}})");
   CHECK(parse_json_text(R"({"drop": 1})", value, reading).empty());
   CHECK(value.is_null());

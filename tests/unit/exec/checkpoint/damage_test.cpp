@@ -103,8 +103,8 @@ TEST_CASE("a file of another checkpoint, or of another rank, is not taken for th
   CHECK_NOTHROW(open_checkpoint(disk, dir, newer));
 }
 
-// Checksums are no secret: a manifest may be forged whole.  A reader whose time grew with the square of the entries would
-// take minutes for these.
+// Checksums are no secret: a manifest may be forged whole.  A reader whose time grew with the square of the entries
+// would take minutes for these.
 TEST_CASE("a forged manifest is refused soon, however many entries and lines it has", "[checkpoint]") {
   const test::SavedState state;
   MemoryDisk disk;
@@ -134,8 +134,9 @@ TEST_CASE("a forged manifest is refused soon, however many entries and lines it 
   const std::string entry = R"({"bytes":1,"checksum":1})";
   const std::string most = with_ranks(entry, 1'600'000);
   // 4 MiB, and 160 bytes for each of the two.
-  CHECK(said(most) == fmt::format("{} is damaged: it has {} bytes, and a manifest beside 2 rank files has at most 4194624",
-                                  path, most.size() + 15));
+  CHECK(said(most) ==
+        fmt::format("{} is damaged: it has {} bytes, and a manifest beside 2 rank files has at most 4194624", path,
+                    most.size() + 15));
   CHECK_THAT(said(with_ranks(entry, 150'000)), Catch::Contains("rank-00000.bin is damaged: it ends at byte "));
   CHECK(said(with_ranks("1", 2'000'000)) == path + " cannot be used: ranks[0] is not an object");
   std::string model = body;
