@@ -8,8 +8,8 @@
 
 #include "cli/common.hpp"
 #include "cli/gpu_ranks.hpp"
-#include "cli/job.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/job.hpp"
 #include "cli/progress.hpp"
 #include "cli/run_verb.hpp"
 #include "cli/status.hpp"
@@ -60,6 +60,7 @@ void RunVerb::declare(Command& c) {
   c.option("--world-size", world_size_, "with --rank: of how many", {1, most_gpus});
   c.option("--local-rank", local_rank_, "which of the job's processes on this host this is", {0, most_gpus});
   c.option("--rendezvous", rendezvous_, "HOST:PORT of rank 0, or a file: where the processes of a job meet");
+  declare_token(c, token_);
   c.flag("--mpi-collectives", mpi_collectives_,
          "--backend mpi: all-reduce and the others are MPI's own, which add in an order that it chooses");
   c.option("--nccl", nccl_, "--backend cuda: the NCCL library, libnccl.so.2 if not said");
@@ -174,19 +175,21 @@ void RunVerb::check_backend() const {
                                                               : gpu_     ? "--gpu"
                                                                          : "--graphs"));
   }
-  const bool place = rank_ || world_size_ || local_rank_ || rendezvous_;
+  const bool place = rank_ || world_size_ || local_rank_ || rendezvous_ || token_.file || token_.none;
   if (!cuda && (place || nccl_)) {
     const char* flag = rank_         ? "--rank"
                        : world_size_ ? "--world-size"
                        : local_rank_ ? "--local-rank"
                        : rendezvous_ ? "--rendezvous"
+                       : token_.file ? "--token-file"
+                       : token_.none ? "--no-token"
                                      : "--nccl";
     refuse("cli.job", fmt::format("{} is for --backend cuda", flag));
   }
   if (ranks_ && place) {
     refuse("cli.job",
-           "--ranks starts all processes here, and --rank, --world-size, --local-rank and --rendezvous say "
-           "which of those that others start this one is");
+           "--ranks starts all processes here, and --rank, --world-size, --local-rank, --rendezvous, --token-file and "
+           "--no-token are for those that others start");
   }
 }
 

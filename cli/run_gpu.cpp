@@ -7,8 +7,8 @@
 #include <exception>
 
 #include "cli/gpu_ranks.hpp"
-#include "cli/job.hpp"
 #include "cli/interrupt.hpp"
+#include "cli/job.hpp"
 #include "cli/run_verb.hpp"
 #include "cli/status.hpp"
 #include "core/base/units_text.hpp"
@@ -139,7 +139,9 @@ int RunVerb::run_in_job(const JobPlace& job) {
     no_log = std::current_exception();
   }
   Met met;
-  world_ = join_job(job, Seconds::of(watchdog_), Seconds::of(watchdog_), met);
+  const std::string token = token_of(token_, process_environment());
+  require_token(job, token_, token);
+  world_ = join_job(job, token, Seconds::of(watchdog_), Seconds::of(watchdog_), met);
   std::optional<Prepared> p;
   std::optional<RunCheckpoints> checkpoints;
   std::optional<NcclCalls> nccl;
