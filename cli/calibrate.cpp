@@ -7,11 +7,13 @@
 #include "cli/calibrate_fit.hpp"
 #include "cli/collectives.hpp"
 #include "cli/common.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/job.hpp"
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/record/calibration_file.hpp"
 #include "exec/calibrate/calibrate.hpp"
@@ -100,7 +102,7 @@ class CalibrateVerb final : public Verb {
     if (from_) return fit_to_runs(flags_, *from_);
     if (collectives_) return fit_to_collectives(flags_, *collectives_);
     if (disk_ && !std::filesystem::is_directory(*disk_)) {
-      refuse("cli.flags", fmt::format("--disk names no folder: {}", printable(*disk_)));
+      refuse("cli.flags", fmt::format("--disk names no folder: {}", escaped(*disk_)));
     }
     if (groups_ && backend_ != "cuda") refuse("cli.flags", "--groups is for --backend cuda");
     if (gpu_ && backend_ != "cuda") refuse("cli.gpu", "--gpu is for --backend cuda");

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/table.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 
 namespace orrery {
@@ -34,7 +35,7 @@ std::string channels_text(const NcclChannelReport& r) {
                    t.children.empty() ? "nothing" : fmt::format("{}", fmt::join(t.children, " ")));
   }
   for (const auto& [way, count] : r.transports)
-    out += fmt::format("{} over {}\n", counted(count, "connection"), printable(way));
+    out += fmt::format("{} over {}\n", counted(count, "connection"), escaped(way));
   for (const std::string& n : r.notes) out += "note: " + n + "\n";
   return out;
 }
@@ -56,7 +57,7 @@ nlohmann::ordered_json channels_json(const NcclChannelReport& r) {
     json["trees"].push_back(std::move(place));
   }
   json["transports"] = nlohmann::ordered_json::object();
-  for (const auto& [way, count] : r.transports) json["transports"][printable(way)] = count;
+  for (const auto& [way, count] : r.transports) json["transports"][escaped(way)] = count;
   json["notes"] = r.notes;
   return json;
 }

@@ -9,6 +9,7 @@
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/compute_order.hpp"
@@ -83,7 +84,7 @@ class CheckVerb final : public Verb {
     } else if (flags_.json) {
       print_json(json);
     } else if (good) {
-      print(fmt::format("{}: {}: {}\n", printable(file_), with_article(kind), printable(found)));
+      print(fmt::format("{}: {}: {}\n", escaped(file_), with_article(kind), escaped(found)));
     }
     if (!good) throw InputError(d, flags_.json || prints_output(flags_));
     return status_fine;

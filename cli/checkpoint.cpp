@@ -9,6 +9,7 @@
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/spec/spec_files.hpp"
 #include "exec/checkpoint/generations.hpp"
@@ -110,7 +111,7 @@ class CheckpointVerb final : public Verb {
       } catch (const Damaged& damage) {
         all_whole = false;
         json["checkpoints"].push_back({{"name", name}, {"whole", false}, {"damage", damage.what()}});
-        text += fmt::format("{}: damaged\n  {}\n", printable(name), printable(damage.what()));
+        text += fmt::format("{}: damaged\n  {}\n", escaped(name), escaped(damage.what()));
       }
     }
     flags_.json ? print_json(json) : print(text);
@@ -153,15 +154,15 @@ class CheckpointVerb final : public Verb {
     const ModelSpec model = model_of(c.manifest);
     const Workload workload = workload_of(c.manifest);
     std::string out =
-        fmt::format("{}: whole, {} in {}\n", printable(c.name), short_text(Bytes::of(static_cast<double>(bytes_in(c)))),
+        fmt::format("{}: whole, {} in {}\n", escaped(c.name), short_text(Bytes::of(static_cast<double>(bytes_in(c)))),
                     counted(c.manifest.ranks.size(), "rank file"));
     out += fmt::format("  after step {}", c.manifest.step);
     if (const auto updates = scalar_of(c, "steps"); updates && *updates != static_cast<double>(c.manifest.step)) {
       out += fmt::format(" ({} of them skipped)", static_cast<double>(c.manifest.step) - *updates);
     }
     if (const auto scale = scalar_of(c, "loss_scale")) out += fmt::format(", loss scale {}", *scale);
-    out += fmt::format("\n  {}, {} in {}, saved by {}\n", printable(model.name), name_of(workload.optimizer.kind),
-                       name_of(workload.precision), printable(mesh_of(c.manifest.plan)));
+    out += fmt::format("\n  {}, {} in {}, saved by {}\n", escaped(model.name), name_of(workload.optimizer.kind),
+                       name_of(workload.precision), escaped(mesh_of(c.manifest.plan)));
     Table table({"state", "type", "tensors", "elements", "size"});
     for (const auto& [what, s] : states_of(c)) {
       table.row({what, std::string(name_of(s.dtype)), fmt::to_string(s.tensors), fmt::to_string(s.elements),
@@ -173,7 +174,7 @@ class CheckpointVerb final : public Verb {
   int reshard_newest() {
     const LoadedPlan loaded = load_plan(*to_, flags_, "local-cpu", ClusterUse::fall_back);
     NewestWhole found = newest_whole(*files_, folder_);
-    for (const std::string& damage : found.damaged) std::fputs(("warning: " + damage + "\n").c_str(), stderr);
+    for (const std::string& damage : found.damaged) say("warning: " + damage + "\n");
     if (!found.checkpoint) throw Error(fmt::format("no checkpoint in {} is whole", folder_));
     Checkpoint& from = *found.checkpoint;
     Diagnostics d;
@@ -194,7 +195,7 @@ class CheckpointVerb final : public Verb {
     } else {
       print(fmt::format("{} for {} in {}, after step {}\n", short_text(Bytes::of(static_cast<double>(saved.bytes))),
                         counted(loaded.program.mesh.size(), "rank"),
-                        printable((std::filesystem::path(*output_) / saved.name).string()), saved.step));
+                        escaped((std::filesystem::path(*output_) / saved.name).string()), saved.step));
     }
     return status_fine;
   }

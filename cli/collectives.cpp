@@ -7,6 +7,7 @@
 
 #include "cli/status.hpp"
 #include "cli/table.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "validate/collective_fit.hpp"
 #include "validate/collective_json.hpp"
@@ -131,7 +132,7 @@ int fit_to_collectives(const CommonFlags& flags, const std::string& table) {
   const std::filesystem::path folder =
       flags.output ? std::filesystem::path(*flags.output) : library.directory() / "collectives";
   if (!std::filesystem::is_directory(folder)) {
-    refuse("cli.flags", fmt::format("{} is no folder", printable(folder.string())),
+    refuse("cli.flags", fmt::format("{} is no folder", escaped(folder.string())),
            {"With --collectives, -o names the folder that gets one file for each kind of link."});
   }
   const std::vector<CurveFile> files = fit_curves(table_of(table));

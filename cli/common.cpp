@@ -16,6 +16,7 @@
 #include "cli/file_kind.hpp"
 #include "cli/table.hpp"
 #include "core/base/nearest.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/toml_writer.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
@@ -132,7 +133,7 @@ void set_price(ClusterSpec& cluster, const CommonFlags& flags) {
   if (currency.starts_with(' ')) currency.remove_prefix(1);
   const bool letters = std::all_of(currency.begin(), currency.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
   if (failure != std::errc{} || !(value >= 0.0 && value <= 1e9) || !letters || (!currency.empty() && currency.size() != 3)) {
-    refuse("cli.price", fmt::format("--price: \"{}\" is no price", printable(text)),
+    refuse("cli.price", fmt::format("--price: \"{}\" is no price", escaped(text)),
            {"A number from 0 to 1e9 is wanted, and its currency if that is not USD: 2.50, or \"2.20 EUR\"."});
   }
   cluster.price_per_gpu_hour = value;
@@ -254,7 +255,7 @@ std::vector<std::string> unlike_workloads(const Workload& a, const Workload& b) 
 std::vector<std::string> unlike_subjects(const PlannedRun& a, const PlannedRun& b) {
   std::vector<std::string> out;
   const auto differ = [&](std::string_view what, const std::string& left, const std::string& right) {
-    out.push_back(fmt::format("{}: {} | {}{}", what, printable(left), printable(right),
+    out.push_back(fmt::format("{}: {} | {}{}", what, escaped(left), escaped(right),
                               left == right ? " (with other details)" : ""));
   };
   const auto sourceless = [](auto spec) {
@@ -392,14 +393,18 @@ void write_file(const std::filesystem::path& file, std::string_view text) {
   out.close();
 }
 
-void print(std::string_view text) {
+void print(std::string_view raw) {
+  const std::string text = escaped(raw, "\n\t");
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     throw Error("cannot write to standard output");
   }
 }
 
+void say(std::string_view text) { std::fputs(escaped(text, "\n\t").c_str(), stderr); }
+
 std::string json_text(const nlohmann::ordered_json& json) {
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  // JSON itself lets the controls from U+007F on stand as they are.
+  return escaped(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace), "\n") + "\n";
 }
 
 void print_json(const nlohmann::ordered_json& json) { print(json_text(json)); }

@@ -151,8 +151,11 @@ class FileWriter {
 /// Writes a file whole: to a neighbour first, then renamed, so that an
 /// interrupted program leaves no half file.  Throws Error.
 void write_file(const std::filesystem::path&, std::string_view text);
-/// Prints to standard output; throws Error when that fails.
+/// Prints to standard output; throws Error when that fails.  What could steer a terminal is escaped() here and in
+/// `say`, whatever it has come from, but newlines and tabs.  (JSON and TOML read the same character back.)
 void print(std::string_view text);
+/// Prints to standard error.
+void say(std::string_view text);
 /// Prints JSON with two spaces of indentation.  Bytes that are no UTF-8 (names
 /// in files) become U+FFFD.
 void print_json(const nlohmann::ordered_json&);

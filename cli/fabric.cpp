@@ -13,6 +13,7 @@
 #include "cli/common.hpp"
 #include "cli/drawing.hpp"
 #include "cli/table.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
 #include "sim/net/cluster_fabric.hpp"
@@ -67,7 +68,7 @@ PathRule path_rule_of(const std::optional<std::string>& routes) {
   if (!routes) return PathRule::by_destination;
   const std::optional<PathRule> rule = path_rule_named(*routes);
   if (!rule) {
-    refuse("cli.fabric", fmt::format("there are no routes \"{}\"", printable(*routes)),
+    refuse("cli.fabric", fmt::format("there are no routes \"{}\"", escaped(*routes)),
            {"Known: by-destination, hashed, rail-local."});
   }
   return *rule;
@@ -80,14 +81,14 @@ Fabric fabric_for_cluster(const Library& library, const std::string& reference, 
   const FabricSpec& spec = fabric->spec();
   if (spec.gpus() < cluster.devices()) {
     refuse("cli.fabric",
-           fmt::format("{} joins {} GPUs, and the plan's cluster has {}", printable(spec.name), spec.gpus(),
+           fmt::format("{} joins {} GPUs, and the plan's cluster has {}", escaped(spec.name), spec.gpus(),
                        cluster.devices()),
            {fmt::format("{} nodes of {} would do.", (cluster.devices() + spec.node.gpus - 1) / spec.node.gpus,
                         spec.node.gpus)});
   }
   if (!same_boxes(spec, cluster)) {
     refuse("cli.fabric",
-           fmt::format("nodes of {} have {} GPUs, and those of the plan's cluster {}", printable(spec.name),
+           fmt::format("nodes of {} have {} GPUs, and those of the plan's cluster {}", escaped(spec.name),
                        spec.node.gpus, fmt::join(box_sizes(cluster), " or ")),
            {"Both must be of the same boxes: prices come from the cluster, shares of links from the fabric."});
   }
@@ -99,7 +100,7 @@ Fabric with_faults(const Fabric& fabric, const FaultFlags& flags) {
   FabricSpec spec = fabric.spec();
   const auto add = [&](const char* flag, const std::string& link, double left) {
     if (fabric.links_named(link).empty()) {
-      refuse("fabric.link-name", fmt::format("{}: {}", flag, unknown_link(printable(link))), links_like(fabric, link));
+      refuse("fabric.link-name", fmt::format("{}: {}", flag, unknown_link(escaped(link))), links_like(fabric, link));
     }
     spec.faults.push_back({link, left});
   };
@@ -111,7 +112,7 @@ Fabric with_faults(const Fabric& fabric, const FaultFlags& flags) {
     const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), left);
     if (failure != std::errc{} || end != number.data() + number.size() || !(left > 0.0 && left <= 1.0)) {
       refuse("cli.fabric",
-             fmt::format("--degrade: \"{}\" says no share of bandwidth above 0 and up to 1", printable(given)),
+             fmt::format("--degrade: \"{}\" says no share of bandwidth above 0 and up to 1", escaped(given)),
              {"\"leaf 0 -- spine 1=0.5\" leaves half of that cable's."});
     }
     add("--degrade", given.substr(0, at), left);
@@ -123,13 +124,13 @@ void require_drawing(const std::string& file, const Fabric& fabric) {
   refuse_standard_output("--draw", file);
   require_folder(file);
   if (format_of(file).empty()) {
-    refuse("cli.flags", fmt::format("{} says no kind of drawing", printable(file)),
+    refuse("cli.flags", fmt::format("{} says no kind of drawing", escaped(file)),
            {"A name that ends in .svg, .png or .pdf is drawn by Graphviz; .dot and .gv hold the graph as text."});
   }
   constexpr std::uint32_t most_drawn = 6000;
   if (format_of(file) != "dot" && fabric.links() > most_drawn) {
     refuse("cli.flags",
-           fmt::format("{} has {} links, too many for a picture", printable(fabric.spec().name), fabric.links()),
+           fmt::format("{} has {} links, too many for a picture", escaped(fabric.spec().name), fabric.links()),
            {fmt::format("At most {} are drawn; a name that ends in .dot takes any number, as text.", most_drawn)});
   }
 }
@@ -142,10 +143,10 @@ void write_drawing(const std::string& file, const Fabric& fabric, const std::vec
 
 std::string fabric_text(const Fabric& fabric, PathRule rule) {
   const FabricSpec& spec = fabric.spec();
-  std::string out = printable(spec.name) + "\n";
+  std::string out = escaped(spec.name) + "\n";
   out += fmt::format("  {} in {} of {}, {} each\n", counted(fabric.gpus(), "GPU"), counted(spec.nodes, "node"),
                      spec.node.gpus, counted(spec.node.nics, "NIC"));
-  if (!spec.source.empty()) out += "  source: " + printable(spec.source) + "\n";
+  if (!spec.source.empty()) out += "  source: " + escaped(spec.source) + "\n";
   Table links({"links, one way", "count", "bandwidth", "latency"});
   for (const auto& [link, count] : count_links(fabric)) {
     const auto& [kind, bandwidth, latency] = link;
@@ -171,7 +172,7 @@ std::string fabric_text(const Fabric& fabric, PathRule rule) {
     Bandwidth least = fabric.link(route.front()).bandwidth;
     for (const LinkId l : route) least = std::min(least, fabric.link(l).bandwidth);
     out += fmt::format("  to GPU {}: {}, {}\n", to, short_text(fabric.latency(route)), short_text(least));
-    for (const LinkId l : route) out += "    " + printable(fabric.name(l)) + "\n";
+    for (const LinkId l : route) out += "    " + escaped(fabric.name(l)) + "\n";
   }
   return out;
 }
@@ -204,7 +205,7 @@ std::string comparison_text(const Fabric& fabric, const CollectiveComparison& c)
   return fmt::format(
       "{}: the first {} of {}, the fabric to themselves, routes rail-local; * fastest\n\nall-reduce, bytes of each "
       "GPU\n{}\nall-to-all, bytes of each GPU's send buffer\n{}",
-      printable(fabric.spec().name), c.gpus, counted(fabric.gpus(), "GPU"), crossover_text(c.all_reduces),
+      escaped(fabric.spec().name), c.gpus, counted(fabric.gpus(), "GPU"), crossover_text(c.all_reduces),
       crossover_text(c.all_to_alls));
 }
 

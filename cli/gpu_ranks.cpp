@@ -41,7 +41,8 @@ void share_gpu_over_nccl(std::uint32_t rank, int nccl_version) {
 
 void load_kernels_early() { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
 
-std::unique_ptr<SocketWorld> join_job(const JobPlace& job, Seconds limit, Seconds watchdog, Met& met) {
+std::unique_ptr<SocketWorld> join_job(const JobPlace& job, const std::string& token, Seconds limit, Seconds watchdog,
+                                      Met& met) {
   if (job.meeting.empty() && job.ranks > 1) {
     refuse("cli.job",
            fmt::format("{} say rank {} of {}, but not where the ranks meet", job.source, job.rank, job.ranks),
@@ -52,10 +53,12 @@ std::unique_ptr<SocketWorld> join_job(const JobPlace& job, Seconds limit, Second
   options.rank = job.rank;
   options.ranks = job.ranks;
   options.place = MeetingPlace::of(job.meeting);
+  options.token = token;
   options.job = job.job;
   options.program = orrery_version();
   options.limit = limit;
   options.host = this_host();
+  options.warn = [](const std::string& what) { say("warning: " + what + "\n"); };
   met = meet(options);
   WaitOptions waits;
   waits.watchdog = watchdog;

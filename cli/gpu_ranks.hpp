@@ -28,8 +28,10 @@ void share_gpu_over_nccl(std::uint32_t rank, int nccl_version);
 /// message for another rank.  What the user has set stays.
 void load_kernels_early();
 
-/// This process's part in a job that others have started: connected with all.
-[[nodiscard]] std::unique_ptr<SocketWorld> join_job(const JobPlace&, Seconds limit, Seconds watchdog, Met& met);
+/// This process's part in a job that others have started: connected with all.  Connections that are turned away are
+/// warned of.
+[[nodiscard]] std::unique_ptr<SocketWorld> join_job(const JobPlace&, const std::string& token, Seconds limit,
+                                                    Seconds watchdog, Met& met);
 
 /// Every process's state, by rank; all must call it.
 [[nodiscard]] std::vector<JobState> told_to_all(ProcessWorld&, const JobState& own);

@@ -1,4 +1,5 @@
 #include "sim/net/import/import.hpp"
+#include "core/base/source_excerpt.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -70,7 +71,7 @@ class ImportVerb final : public Verb {
     if (cluster_) refuse("cli.flags", "--cluster goes with NCCL's graphs and log alone");
     const std::optional<ImportKind> kind = kind_ == "auto" ? import_kind_of(*text) : kind_named();
     if (!kind) {
-      refuse("import.kind", fmt::format("{}: what this file is cannot be seen", printable(file_)),
+      refuse("import.kind", fmt::format("{}: what this file is cannot be seen", escaped(file_)),
              {fmt::format("--as says it: {}, nccl-graph, nccl-log.", fmt::join(import_kind_names(), ", "))});
     }
     const ImportOptions options = options_for(*kind);
@@ -90,7 +91,7 @@ class ImportVerb final : public Verb {
       print_json(json);
     } else if (flags_.output) {
       std::string said = fabric_text(Fabric(imported->fabric), PathRule::by_destination);
-      for (const std::string& n : imported->notes) said += "assumed: " + printable(n) + "\n";
+      for (const std::string& n : imported->notes) said += "assumed: " + escaped(n) + "\n";
       print(said);
     } else {
       print(out);
@@ -119,7 +120,7 @@ class ImportVerb final : public Verb {
     const std::optional<NcclChannelReport> report = import_nccl_channels(kind, text, file_, nodes_, d);
     require_none(d);
     if (report->graphs.empty() && (flags_.output || cluster_)) {
-      refuse("import.missing", fmt::format("{} has no rates of channels to write", printable(file_)),
+      refuse("import.missing", fmt::format("{} has no rates of channels to write", escaped(file_)),
              {"NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH prints them."});
     }
     std::string out;
@@ -135,7 +136,7 @@ class ImportVerb final : public Verb {
       out = write_cluster(*cluster);
     } else {
       out = channel_tables(*report, {fmt::format("Imported from {}; for a cluster's file.",
-                                                 printable(std::filesystem::path(file_).filename().string()))});
+                                                 escaped(std::filesystem::path(file_).filename().string()))});
     }
     write_output(flags_, out);
     if (prints_output(flags_)) return status_fine;
@@ -192,7 +193,7 @@ class ImportVerb final : public Verb {
       std::string problem;
       if (!parse_quantity(*nic_, b, problem) || !(b.base() >= 1.0) || b.base() > 1e18) {
         refuse(
-            "cli.arguments", fmt::format("--nic \"{}\" is no bandwidth", printable(*nic_)),
+            "cli.arguments", fmt::format("--nic \"{}\" is no bandwidth", escaped(*nic_)),
             {problem.empty() ? std::string("It is out of range.") : problem, "--nic \"400 Gbit/s\" would be right."});
       }
       out.nic = b;

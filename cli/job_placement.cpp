@@ -9,6 +9,7 @@
 
 #include "cli/common.hpp"
 #include "cli/table.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/spec/spec_check.hpp"
 
@@ -41,7 +42,7 @@ std::vector<std::uint32_t> numbers_of(const char* flag, std::string_view text) {
     const std::optional<std::uint32_t> first = number_of(run.substr(0, dash));
     const std::optional<std::uint32_t> last = dash == std::string_view::npos ? first : number_of(run.substr(dash + 1));
     if (!first || !last || *last < *first) {
-      refuse("cli.jobs", fmt::format("{}: \"{}\" is neither a number nor a run of numbers", flag, printable(run)),
+      refuse("cli.jobs", fmt::format("{}: \"{}\" is neither a number nor a run of numbers", flag, escaped(run)),
              {"\"0-3/4,6\" would give 0 to 3 to the first plan, 4 and 6 to the second."});
     }
     for (std::uint32_t n = *first; n <= *last; ++n) out.push_back(n);
@@ -132,7 +133,7 @@ std::map<std::uint32_t, double> slow_gpus_of(const std::vector<std::string>& giv
     double factor = 0.0;
     const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), factor);
     if (failure != std::errc{} || end != number.data() + number.size() || !(factor >= 1.0 && factor <= 1000.0)) {
-      refuse("cli.slowdown", fmt::format("--slow-gpus: \"{}\" has no factor from 1 to 1000", printable(text)),
+      refuse("cli.slowdown", fmt::format("--slow-gpus: \"{}\" has no factor from 1 to 1000", escaped(text)),
              {"\"3,8-15=1.3\": GPUs 3 and 8 to 15 take 1.3 times as long."});
     }
     for (const std::uint32_t gpu : numbers_of("--slow-gpus", std::string_view(text).substr(0, at))) {

@@ -1,7 +1,7 @@
-#include <cstdio>
 #include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "cli/arguments.hpp"
@@ -25,15 +25,15 @@ int main(int count, char** values) {
       d.error("fabric.cut-off", std::string(cut.what()),
               {"Fewer failed links, other GPUs for the plan, or another fabric would do."});
       if (json) print_json({{"errors", errors_json(d)}});
-      std::fputs(render(d).c_str(), stderr);
+      say(render(d));
       return status_input;
     } catch (const InputError& wrong) {
       if (json && !wrong.answered) print_json({{"errors", errors_json(wrong.diagnostics)}});
-      std::fputs(render(wrong.diagnostics).c_str(), stderr);
+      say(render(wrong.diagnostics));
       return status_input;
     }
   } catch (const std::exception& failed) {  // Error, and out of memory and the like
-    std::fprintf(stderr, "error: %s\n", failed.what());
+    say(std::string("error: ") + failed.what() + "\n");
     if (json) {
       try {
         Diagnostics d;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/table.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/spec/node_kinds.hpp"
 #include "sim/memory/fit.hpp"
@@ -16,7 +17,7 @@ Bytes margin_of(const std::string& text, const ClusterSpec& cluster, const Calib
   std::string problem;
   if (!parse_quantity(text, margin, problem)) {
     d.error("cli.memory-margin", "--memory-margin is not a size",
-            {fmt::format("It is {}: {}.", printable(text), problem)});
+            {fmt::format("It is {}: {}.", escaped(text), problem)});
     return {};
   }
   if (margin >= Bytes{} && margin < memory) return margin;

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "core/base/diagnostics.hpp"
 #include "core/program/lower/lower.hpp"

@@ -7,12 +7,14 @@
 #include "cli/common.hpp"
 #include "cli/drawing.hpp"
 #include "cli/fabric.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/placement_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/toml_reader.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
@@ -94,7 +96,7 @@ class PlaceVerb final : public Verb {
       print_json(out);
     } else {
       print(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
-            resolutions_text(loaded.resolved) + fmt::format("fabric: {}\n\n", printable(fabric.spec().name)) +
+            resolutions_text(loaded.resolved) + fmt::format("fabric: {}\n\n", escaped(fabric.spec().name)) +
             placement_text(routes, loaded.program.mesh.size(), *result) +
             (memory.fits ? "" : fmt::format("\n  It does not fit in memory: it needs {}.\n", text_of(memory))));
     }
@@ -110,7 +112,7 @@ class PlaceVerb final : public Verb {
     const std::optional<ChannelFile> kind = channel_file_of(*text);
     if (!kind) {
       refuse(
-          "cli.rings", fmt::format("{} is neither NCCL's graph nor a log of it", printable(file)),
+          "cli.rings", fmt::format("{} is neither NCCL's graph nor a log of it", escaped(file)),
           {"NCCL_GRAPH_DUMP_FILE=graph.xml writes a graph; NCCL_DEBUG=INFO with NCCL_DEBUG_SUBSYS=INIT,GRAPH a log."});
     }
     const auto read = import_nccl_channels(*kind, std::move(*text), file, cluster.nodes, d);
@@ -118,22 +120,21 @@ class PlaceVerb final : public Verb {
     std::vector<std::vector<std::uint32_t>> out;
     for (const std::vector<std::uint32_t>& ring : read->rings) {
       if (ring.size() != cluster.devices_per_node && ring.size() != cluster.devices()) {
-        refuse("cli.rings",
-               fmt::format("the rings of {} are not over the GPUs of a node, nor over all", printable(file)),
-               {fmt::format("They pass {} GPUs; a node of {} has {}, all have {}.", ring.size(),
-                            printable(cluster.name), cluster.devices_per_node, cluster.devices())});
+        refuse("cli.rings", fmt::format("the rings of {} are not over the GPUs of a node, nor over all", escaped(file)),
+               {fmt::format("They pass {} GPUs; a node of {} has {}, all have {}.", ring.size(), escaped(cluster.name),
+                            cluster.devices_per_node, cluster.devices())});
       }
       std::vector<std::uint32_t> passed = ring;
       std::sort(passed.begin(), passed.end());
       for (std::uint32_t g = 0; g < passed.size(); ++g) {
         if (passed[g] == g) continue;
-        refuse("cli.rings", fmt::format("a ring of {} leaves GPU {} out", printable(file), g),
+        refuse("cli.rings", fmt::format("a ring of {} leaves GPU {} out", escaped(file), g),
                {fmt::format("It passes {}.", fmt::join(ring, " "))});
       }
       if (std::find(out.begin(), out.end(), ring) == out.end()) out.push_back(ring);
     }
     if (out.empty()) {
-      refuse("cli.rings", fmt::format("there are no rings in {}", printable(file)),
+      refuse("cli.rings", fmt::format("there are no rings in {}", escaped(file)),
              {"A graph of pattern 4 has them, and a log's lines \"Channel 00/04 : 0 3 2 1\"."});
     }
     return out;

@@ -8,6 +8,7 @@
 #include "cli/common.hpp"
 #include "cli/fabric.hpp"
 #include "cli/found_plans_text.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/memory_margin.hpp"
 #include "cli/nearest_fit.hpp"
 #include "cli/placement_text.hpp"
@@ -18,6 +19,7 @@
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
 #include "cli/wrapping.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_file.hpp"
@@ -231,12 +233,12 @@ std::size_t PlanVerb::unsimulated(const SearchResult& result) const {
 
 /// What is planned, and how it is priced.
 std::string PlanVerb::heading() const {
-  std::string out = fmt::format("{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\n", printable(spec_.name),
-                                short_count(static_cast<double>(parameter_count(spec_))), printable(machine_.name),
-                                printable(devices_text(machine_)), workload_.global_batch, workload_.sequence_length,
+  std::string out = fmt::format("{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\n", escaped(spec_.name),
+                                short_count(static_cast<double>(parameter_count(spec_))), escaped(machine_.name),
+                                escaped(devices_text(machine_)), workload_.global_batch, workload_.sequence_length,
                                 precision_, optimizer_);
-  out += fmt::format("software: {}\n", printable(describe(calibration_.software)));
-  if (verbose_) out += fmt::format("calibration: {}\n", printable(calibration_.origin));
+  out += fmt::format("software: {}\n", escaped(describe(calibration_.software)));
+  if (verbose_) out += fmt::format("calibration: {}\n", escaped(calibration_.origin));
   return out + "\n";
 }
 
@@ -421,7 +423,7 @@ int PlanVerb::run() {
   } else {
     print(wrapped(text(result), wide_ ? std::size_t{1000} : output_columns()));
     if (placed) {
-      print(fmt::format("\nThe best plan on {}, links shared\n\n", printable(fabric->spec().name)) +
+      print(fmt::format("\nThe best plan on {}, links shared\n\n", escaped(fabric->spec().name)) +
             placement_text(routes, machine_.devices(), *placed));
     } else if (fabric && !result.plans.empty()) {
       print("\nInterrupted before its ranks were placed: they are in the order of its axes.\n");

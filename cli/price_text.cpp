@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cli/table.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/program/program_text.hpp"
 #include "core/record/operation.hpp"
@@ -158,7 +159,7 @@ std::vector<ExplainedOperation> explain_operations(const LoadedPlan& loaded, con
     }
   }
   if (out.empty()) {
-    refuse("cli.explain-op", fmt::format("the plan has no operation of the kind {}", printable(wanted)),
+    refuse("cli.explain-op", fmt::format("the plan has no operation of the kind {}", escaped(wanted)),
            {fmt::format("Its kinds are all, {}.", fmt::join(kinds, ", "))});
   }
   std::stable_sort(out.begin(), out.end(),
@@ -182,7 +183,7 @@ std::string prices_text(const std::vector<ExplainedOperation>& operations, const
   }
   out += "\nSources\n";
   for (const auto& [name, what] : sources(operations, loaded, library)) {
-    out += fmt::format("  {}: {}\n", name, printable(what));
+    out += fmt::format("  {}: {}\n", name, escaped(what));
   }
   return out;
 }

@@ -8,6 +8,7 @@
 
 #include "cli/drawing.hpp"
 #include "cli/table.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/program/program_text.hpp"
 #include "core/record/operation.hpp"
 
@@ -25,7 +26,7 @@ constexpr std::size_t most_classes = 4;
 
 std::string quoted(const std::string& text) {
   std::string out = "\"";
-  for (const char c : printable(text)) {
+  for (const char c : escaped(text)) {
     if (c == '"' || c == '\\') out += '\\';
     out += c;
   }

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 
 #include "cli/table.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 
 namespace orrery {
@@ -16,14 +16,6 @@ namespace {
 
 using std::chrono::duration;
 using std::chrono::steady_clock;
-
-// A signal handler has no other place to write to.
-std::atomic<bool> interrupt_flag{false};
-
-void on_interrupt(int) {
-  interrupt_flag = true;
-  std::signal(SIGINT, SIG_DFL);
-}
 
 std::string clock_text(double seconds) {
   if (seconds < 90.0) return fmt::format("{:.0f} s", seconds);
@@ -48,13 +40,6 @@ std::string cut(const std::string& text, std::size_t columns) {
 }
 
 }  // namespace
-
-void catch_interrupt() {
-  static_assert(std::atomic<bool>::is_always_lock_free);
-  std::signal(SIGINT, on_interrupt);
-}
-
-const std::atomic<bool>& interrupted() { return interrupt_flag; }
 
 Progress::Progress()
     : terminal_(isatty(STDERR_FILENO) == 1), start_(steady_clock::now()), phase_start_(start_), last_(start_) {}

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -61,10 +60,5 @@ class Ticker {
   std::uint64_t done_ = 0, total_ = 0;
   std::thread thread_;
 };
-
-/// For verbs that ask for it: from now on Ctrl-C sets the flag, so that what is known so far is shown; a
-/// second Ctrl-C ends the program at once.
-void catch_interrupt();
-[[nodiscard]] const std::atomic<bool>& interrupted();
 
 }  // namespace orrery

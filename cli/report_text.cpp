@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "cli/table.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/plan/plan_names.hpp"
@@ -76,14 +77,14 @@ std::string interval_text(const Report& r) {
 
 std::string heading_text(const PlannedRun& run, const std::string& calibration, const std::string& software) {
   const Workload& w = run.workload;
-  std::string out = fmt::format("{}\n", run.plan.name.empty() ? "plan" : printable(run.plan.name));
-  out += fmt::format("  model    {}, {} parameters; batch {} x {} tokens, {}, {}\n", printable(run.model.name),
+  std::string out = fmt::format("{}\n", run.plan.name.empty() ? "plan" : escaped(run.plan.name));
+  out += fmt::format("  model    {}, {} parameters; batch {} x {} tokens, {}, {}\n", escaped(run.model.name),
                      short_count(static_cast<double>(parameter_count(run.model))), w.global_batch, w.sequence_length,
                      name_of(w.precision), name_of(w.optimizer.kind));
   if (run.cluster) {
-    out += fmt::format("  machine  {}, {}; calibration: {}\n", printable(run.cluster->name),
-                       printable(devices_text(*run.cluster)), printable(calibration));
-    if (!software.empty()) out += fmt::format("  software {}\n", printable(software));
+    out += fmt::format("  machine  {}, {}; calibration: {}\n", escaped(run.cluster->name),
+                       escaped(devices_text(*run.cluster)), escaped(calibration));
+    if (!software.empty()) out += fmt::format("  software {}\n", escaped(software));
   }
   out += fmt::format("  plan     {}\n", describe(run.plan));
   return out;
@@ -91,7 +92,7 @@ std::string heading_text(const PlannedRun& run, const std::string& calibration, 
 
 std::string unfit_text(const std::string& plan, const Report& r) {
   if (r.fits) return "";
-  return fmt::format("\n  {} {}: exit status 1\n", plan.empty() ? "the plan" : printable(plan), verdict_text(r));
+  return fmt::format("\n  {} {}: exit status 1\n", plan.empty() ? "the plan" : escaped(plan), verdict_text(r));
 }
 
 Seconds headline_step(const Report& r) {
@@ -239,7 +240,7 @@ std::string report_text(const Report& r) {
     out += fmt::format(
         "  That is the middle of what is known, since no software is named; {} takes {}, and its\n"
         "  times are below.  Name yours (--software) for a closer answer.\n",
-        printable(r.software), short_text(r.step_time, 4));
+        escaped(r.software), short_text(r.step_time, 4));
   }
   out += line("compute", short_text(r.compute), share(r.compute));
   out += line("exposed communication", short_text(r.exposed_communication), share(r.exposed_communication));
@@ -276,7 +277,7 @@ std::string report_text(const Report& r) {
   }
   if (!r.assumptions.empty()) {
     out += "\n  assumptions\n";
-    for (const std::string& a : r.assumptions) out += "    - " + printable(a) + "\n";
+    for (const std::string& a : r.assumptions) out += "    - " + escaped(a) + "\n";
   }
   return out;
 }

@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 
 #include "cli/common.hpp"
 #include "cli/gpu_ranks.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/job.hpp"
 #include "cli/progress.hpp"
 #include "cli/run_verb.hpp"
@@ -58,6 +60,7 @@ void RunVerb::declare(Command& c) {
   c.option("--world-size", world_size_, "with --rank: of how many", {1, most_gpus});
   c.option("--local-rank", local_rank_, "which of the job's processes on this host this is", {0, most_gpus});
   c.option("--rendezvous", rendezvous_, "HOST:PORT of rank 0, or a file: where the processes of a job meet");
+  declare_token(c, token_);
   c.flag("--mpi-collectives", mpi_collectives_,
          "--backend mpi: all-reduce and the others are MPI's own, which add in an order that it chooses");
   c.option("--nccl", nccl_, "--backend cuda: the NCCL library, libnccl.so.2 if not said");
@@ -140,6 +143,10 @@ RunVerb::Prepared RunVerb::prepare() const {
   p.options.watchdog = Seconds::of(watchdog_);
   p.options.disk_folder = disk_ ? std::filesystem::path(*disk_) : std::filesystem::temp_directory_path();
   p.options.cancel = &interrupted();
+  p.options.own_signal = interrupting_signal;
+  p.options.heard_of_signal = [](int signal) {
+    if (!interrupted()) interrupt(signal);  // what several ranks were sent is one wish
+  };
   return p;
 }
 
@@ -168,19 +175,21 @@ void RunVerb::check_backend() const {
                                                               : gpu_     ? "--gpu"
                                                                          : "--graphs"));
   }
-  const bool place = rank_ || world_size_ || local_rank_ || rendezvous_;
+  const bool place = rank_ || world_size_ || local_rank_ || rendezvous_ || token_.file || token_.none;
   if (!cuda && (place || nccl_)) {
     const char* flag = rank_         ? "--rank"
                        : world_size_ ? "--world-size"
                        : local_rank_ ? "--local-rank"
                        : rendezvous_ ? "--rendezvous"
+                       : token_.file ? "--token-file"
+                       : token_.none ? "--no-token"
                                      : "--nccl";
     refuse("cli.job", fmt::format("{} is for --backend cuda", flag));
   }
   if (ranks_ && place) {
     refuse("cli.job",
-           "--ranks starts all processes here, and --rank, --world-size, --local-rank and --rendezvous say "
-           "which of those that others start this one is");
+           "--ranks starts all processes here, and --rank, --world-size, --local-rank, --rendezvous, --token-file and "
+           "--no-token are for those that others start");
   }
 }
 
@@ -217,7 +226,7 @@ int RunVerb::run_on_threads() {
   open_log(true);
   Prepared p = prepare();
   RunCheckpoints checkpoints(checkpoints_, p.loaded.run, p.loaded.program);
-  catch_interrupt();
+  catch_end_signals(SecondSignal::ends);
   const PlannedRun& run = p.loaded.run;
   const RunResult result = watched(
       p, checkpoints, [&] { return execute(p.loaded.program, run.model, run.workload, run.plan, *p.data, p.options); });
@@ -235,7 +244,7 @@ int RunVerb::run_as_processes() {
     refuse("cli.ranks",
            fmt::format("the plan has {} ranks; at most {} processes are started", program.mesh.size(), most_processes));
   }
-  catch_interrupt();
+  catch_end_signals(SecondSignal::is_watched);
   const RecordsFolder records(records_);
   RunCheckpoints checkpoints(checkpoints_, p.loaded.run, program);
   LaunchOptions how;
@@ -244,6 +253,8 @@ int RunVerb::run_as_processes() {
   how.watchdog = p.options.watchdog;
   how.heartbeat = Seconds::of(heartbeat_);
   how.records = records.path();
+  how.own_signal = interrupting_signal;
+  how.end_now = interrupted_again;
   const LaunchOutcome outcome = launch(how, [&](ProcessWorld& world, Recorder& recorder) {
     const auto train = [&] {
       return execute_rank(world, program, p.loaded.run.workload, *p.data, p.options, "run processes", &recorder);
@@ -253,6 +264,7 @@ int RunVerb::run_as_processes() {
     static_cast<void>(train());
     return status_fine;
   });
+  if (outcome.ended_now) return interrupted_again_status();
   if (!outcome.failure) return outcome.status;
   throw Error(records.kept(post_mortem_text(program, *outcome.failure, outcome.recordings)));
 }
@@ -284,16 +296,18 @@ int RunVerb::run_over_mpi() {
                                           checkpoints->first_step(), mpi_collectives_)});
   });
   if (const auto status = disagreement(own, session.rank(), session.all_gather(own.state))) return *status;
-  catch_interrupt();
+  catch_end_signals(SecondSignal::is_watched);
   const RecordsFolder records(records_, session);
   MpiRunOptions how;
   how.heartbeat = Seconds::of(heartbeat_);
   how.records = records.path();
   how.failed_status = status_world;
   how.library_collectives = mpi_collectives_;
+  how.asked_to_end = [] { interrupt(SIGTERM); };
+  how.end_now = [] { return interrupted_again() ? std::optional(interrupted_again_status()) : std::nullopt; };
   how.tell = [&](const std::string& what) {
     run_log_.failed(what);
-    std::fprintf(stderr, "error: %s\n", what.c_str());
+    say("error: " + what + "\n");
   };
   const auto train = [&] {
     return execute_mpi(session, p->loaded.program, p->loaded.run.workload, *p->data, p->options, how);

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "cli/common.hpp"
-#include "cli/progress.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/table.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "exec/checkpoint/restore.hpp"
 
@@ -74,7 +74,7 @@ void RunCheckpoints::on_event(const RunEvent& event) {
   if (event.step == 0) {
     if (!from_) return;
     for (const std::string& damage : damaged_) {
-      std::fputs(fmt::format("warning: {}; {} is used instead\n", damage, from_->name).c_str(), stderr);
+      say(fmt::format("warning: {}; {} is used instead\n", damage, from_->name));
     }
     std::vector<Rank> ranks;
     for (std::uint32_t r = 0; r < program_.mesh.size(); ++r) ranks.push_back(Rank{r});
@@ -96,10 +96,10 @@ std::string RunCheckpoints::text() const {
   std::string out;
   if (!flags_.folder) return out;
   const auto path = [&](const std::string& name) {
-    return printable((std::filesystem::path(*flags_.folder) / name).string());
+    return escaped((std::filesystem::path(*flags_.folder) / name).string());
   };
   if (resumed_) out += fmt::format("  resumed from {}, after step {}\n", path(*resumed_), first_step_ - 1);
-  for (const std::string& change : changes_) out += fmt::format("  not as in the checkpoint: {}\n", printable(change));
+  for (const std::string& change : changes_) out += fmt::format("  not as in the checkpoint: {}\n", escaped(change));
   if (!saved_.empty()) {
     const SavedCheckpoint& last = saved_.back();
     out += fmt::format("  {} saved, the last in {} after step {}, {} in {}\n", counted(saved_.size(), "checkpoint"),

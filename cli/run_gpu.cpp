@@ -7,8 +7,8 @@
 #include <exception>
 
 #include "cli/gpu_ranks.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/job.hpp"
-#include "cli/progress.hpp"
 #include "cli/run_verb.hpp"
 #include "cli/status.hpp"
 #include "core/base/units_text.hpp"
@@ -46,7 +46,7 @@ int RunVerb::run_on_gpu() {
                             short_text(Bytes::of(static_cast<double>(info.free_bytes)))));
   }
   RunCheckpoints checkpoints(checkpoints_, p.loaded.run, program);
-  catch_interrupt();
+  catch_end_signals(SecondSignal::ends);
   watch_power(p, *gpu);
   const RunResult result = watched(p, checkpoints, [&] {
     DeviceRun run = execute_on_device(*gpu, "run cuda", program, p.loaded.run.workload, *p.data, p.options, issue());
@@ -108,7 +108,7 @@ int RunVerb::run_on_gpus() {
     throw Error(fmt::format("{} GPU{} here, and {} ranks with one each need GPUs {} to {}; --share-gpu puts all on one",
                             gpus, gpus == 1 ? " is" : "s are", *ranks_, gpu_.value_or(0), last));
   }
-  catch_interrupt();
+  catch_end_signals(SecondSignal::is_watched);
   const RecordsFolder records(records_);
   RunCheckpoints checkpoints(checkpoints_, p.loaded.run, program);
   LaunchOptions how;
@@ -116,11 +116,14 @@ int RunVerb::run_on_gpus() {
   how.watchdog = p.options.watchdog;
   how.heartbeat = Seconds::of(heartbeat_);
   how.records = records.path();
+  how.own_signal = interrupting_signal;
+  how.end_now = interrupted_again;
   const LaunchOutcome outcome = launch(how, [&](ProcessWorld& world, Recorder& recorder) {
     const std::uint32_t first = gpu_.value_or(0);
     const int gpu = static_cast<int>(share_gpu_ ? first : first + index(world.rank()));
     return train_on_gpu(world, gpu, nccl, p, checkpoints, &recorder);
   });
+  if (outcome.ended_now) return interrupted_again_status();
   if (!outcome.failure) return outcome.status;
   throw Error(records.kept(post_mortem_text(program, *outcome.failure, outcome.recordings)));
 }
@@ -136,7 +139,9 @@ int RunVerb::run_in_job(const JobPlace& job) {
     no_log = std::current_exception();
   }
   Met met;
-  world_ = join_job(job, Seconds::of(watchdog_), Seconds::of(watchdog_), met);
+  const std::string token = token_of(token_, process_environment());
+  require_token(job, token_, token);
+  world_ = join_job(job, token, Seconds::of(watchdog_), Seconds::of(watchdog_), met);
   std::optional<Prepared> p;
   std::optional<RunCheckpoints> checkpoints;
   std::optional<NcclCalls> nccl;
@@ -163,7 +168,7 @@ int RunVerb::run_in_job(const JobPlace& job) {
     wait_for_end(*world_, first_wrong(states)->rank);
     return *status;
   }
-  catch_interrupt();
+  catch_end_signals(SecondSignal::ends);
   if (job.rank != 0) run_log_.leave_to_others();
   try {
     return train_on_gpu(*world_, gpu, *nccl, *p, *checkpoints, nullptr);

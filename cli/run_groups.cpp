@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/interrupt.hpp"
 #include "cli/run_verb.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
@@ -141,7 +142,7 @@ int RunVerb::show_groups(const Prepared& p, const RunResult& result) const {
     if (result.cancelled) out += fmt::format("  Interrupted after {} steps of {}.\n", result.times.steps, steps_);
     print(out);
   }
-  return result.cancelled ? status_no : status_fine;
+  return result.cancelled ? interrupted_status() : status_fine;
 }
 
 }  // namespace orrery

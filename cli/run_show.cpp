@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/interrupt.hpp"
 #include "cli/report_text.hpp"
 #include "cli/run_verb.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/wrapping.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/record/chrome_trace.hpp"
 #include "core/record/report_file.hpp"
 #include "core/spec/node_kinds.hpp"
@@ -72,7 +74,7 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
     std::string out;
     if (measured.cluster != loaded.run.cluster) {
       out = fmt::format("These are times of this machine's CPU cores, not of {}.\n\n",
-                        printable(devices_text(*loaded.run.cluster)));
+                        escaped(devices_text(*loaded.run.cluster)));
     }
     out +=
         heading_text(loaded.run, "not used") + resolutions_text(loaded.resolved) + "\n" + report_text(report);
@@ -91,7 +93,8 @@ int RunVerb::show(const Prepared& p, const RunResult& result, const RunCheckpoin
       out += fmt::format("  Interrupted after {} recorded steps of {}.\n", result.times.steps, steps_);
     print_wrapped(out);
   }
-  return result.cancelled || !report.fits ? status_no : status_fine;
+  if (result.cancelled) return interrupted_status();
+  return report.fits ? status_fine : status_no;
 }
 
 }  // namespace orrery

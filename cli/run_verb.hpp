@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/common.hpp"
+#include "cli/job_token.hpp"
 #include "cli/run_checkpoints.hpp"
 #include "cli/run_log.hpp"
 #include "cli/verbs.hpp"
@@ -86,6 +87,7 @@ class RunVerb final : public Verb {
   /// Likewise, of a job of ranks with GPUs: others end once they see that this process has gone.
   std::unique_ptr<SocketWorld> world_;
   CheckpointFlags checkpoints_;
+  TokenFlags token_;
   std::string plan_, backend_ = "threads", graphs_ = "off";
   std::optional<std::string> trace_, measure_groups_, log_, disk_, records_, rendezvous_, nccl_;
   std::optional<std::uint32_t> ranks_, rank_, world_size_, local_rank_;

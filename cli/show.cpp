@@ -12,6 +12,7 @@
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
 #include "core/base/nearest.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/toml_json.hpp"
 #include "core/base/units_text.hpp"
 #include "core/plan/compute_order.hpp"
@@ -83,7 +84,7 @@ class ShowVerb final : public Verb {
       std::vector<std::string> details{fmt::format("Known: {}.", fmt::join(kinds, ", "))};
       const std::vector<std::string> near = nearest(kind_, kinds, 1);
       if (!near.empty()) details.insert(details.begin(), fmt::format("Did you mean {}?", near.front()));
-      refuse("cli.kind", fmt::format("\"{}\" cannot be shown", printable(kind_)), std::move(details));
+      refuse("cli.kind", fmt::format("\"{}\" cannot be shown", escaped(kind_)), std::move(details));
     }
     if (dot_ && kind_ == "device") {
       refuse("cli.flags", "a device cannot be drawn", {"--dot draws a model, cluster, fabric, plan or program."});
@@ -109,11 +110,11 @@ class ShowVerb final : public Verb {
     }
     if (dot_ && flags_.output && !prints_output(flags_) && format_of(*flags_.output).empty() &&
         std::filesystem::path(*flags_.output).has_extension()) {
-      refuse("cli.flags", fmt::format("{} says no kind of drawing", printable(*flags_.output)),
+      refuse("cli.flags", fmt::format("{} says no kind of drawing", escaped(*flags_.output)),
              {"A name that ends in .svg, .png or .pdf is drawn by Graphviz; .dot and .gv hold the graph as text."});
     }
     if (!dot_ && flags_.output && !format_of(*flags_.output).empty()) {
-      refuse("cli.flags", fmt::format("{} would be no picture", printable(*flags_.output)),
+      refuse("cli.flags", fmt::format("{} would be no picture", escaped(*flags_.output)),
              {"--dot draws a model, cluster, fabric, plan or program."});
     }
   }
@@ -125,7 +126,7 @@ class ShowVerb final : public Verb {
     std::vector<std::string> details{fmt::format("In order: {}.", fmt::join(names, ", "))};
     const std::vector<std::string> near = nearest(*after_, names, 1);
     if (!near.empty()) details.insert(details.begin(), fmt::format("Did you mean {}?", near.front()));
-    refuse("cli.pass", fmt::format("lowering has no pass \"{}\"", printable(*after_)), std::move(details));
+    refuse("cli.pass", fmt::format("lowering has no pass \"{}\"", escaped(*after_)), std::move(details));
   }
 
   void put(const std::string& text) const { flags_.output ? write_output(flags_, text) : print(text); }
@@ -270,7 +271,7 @@ class ShowVerb final : public Verb {
       std::string why;
       const std::optional<std::string> text = astra_text(f->spec(), why);
       if (!text)
-        refuse("export.astra-sim", fmt::format("{} has no form in ASTRA-sim", printable(f->spec().name)), {why + "."});
+        refuse("export.astra-sim", fmt::format("{} has no form in ASTRA-sim", escaped(f->spec().name)), {why + "."});
       put(*text);
     } else if (flags_.json) {
       put_json(fabric_json(*f));

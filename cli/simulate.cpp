@@ -8,6 +8,7 @@
 #include "cli/critical_path.hpp"
 #include "cli/drawing.hpp"
 #include "cli/fabric.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/lifecycle_file.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"

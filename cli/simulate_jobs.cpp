@@ -6,10 +6,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "core/base/random.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "core/base/units_text.hpp"
 #include "core/record/chrome_trace.hpp"
 #include "core/record/report_file.hpp"
@@ -52,7 +54,7 @@ std::vector<LoadedJob> load_jobs(const JobsRequest& request, const CommonFlags& 
     const std::uint64_t ranks = loaded.mesh.size();
     if (request.stragglers && request.stragglers->count > ranks) {
       refuse("cli.stragglers", fmt::format("--stragglers asks for {} of {} of {}", request.stragglers->count,
-                                           counted(ranks, "rank"), printable(jobs.back().name)));
+                                           counted(ranks, "rank"), escaped(jobs.back().name)));
     }
   }
   // Plans of one name are told apart by their places.
@@ -85,12 +87,12 @@ ClusterSpec sized_cluster(const JobsRequest& request, const CommonFlags& flags, 
   }
   if (needed > cluster->devices()) {
     refuse("cli.jobs",
-           fmt::format("{} has {} here, and the jobs reach up to GPU {}", printable(cluster->name),
+           fmt::format("{} has {} here, and the jobs reach up to GPU {}", escaped(cluster->name),
                        counted(cluster->devices(), "GPU"), needed - 1),
            {"--gpus N says how many it has; with --fabric it has those of the fabric."});
   }
   if (cluster->device.cores_shared > 0) {
-    refuse("cli.jobs", fmt::format("the ranks of {} share cores", printable(cluster->name)),
+    refuse("cli.jobs", fmt::format("the ranks of {} share cores", escaped(cluster->name)),
            {"Jobs side by side share links only; how they would share cores is not simulated."});
   }
   if (flags.lanes != "auto") cluster->device.concurrent_lanes = flags.lanes == "concurrent";
@@ -166,12 +168,12 @@ std::string links_text(const Fabric& fabric, const JobsSimulation& s, const std:
 std::string text_of(const std::vector<LoadedJob>& jobs, const Fabric& fabric, const JobsSimulation& together,
                     const std::vector<JobResult>& alone) {
   const ClusterSpec& cluster = *jobs.front().loaded.run.cluster;
-  std::string out = fmt::format("{} on {} ({}), over {}\n", counted(jobs.size(), "job"), printable(cluster.name),
-                                printable(devices_text(cluster)), printable(fabric.spec().name));
+  std::string out = fmt::format("{} on {} ({}), over {}\n", counted(jobs.size(), "job"), escaped(cluster.name),
+                                escaped(devices_text(cluster)), escaped(fabric.spec().name));
   for (const LoadedJob& job : jobs) {
-    out += fmt::format("  {}: {}, {}; nodes {}; calibration: {}\n", printable(job.name),
-                       printable(job.loaded.run.model.name), counted(job.gpus.size(), "rank"), runs_text(job.nodes),
-                       printable(job.loaded.calibration.origin));
+    out +=
+        fmt::format("  {}: {}, {}; nodes {}; calibration: {}\n", escaped(job.name), escaped(job.loaded.run.model.name),
+                    counted(job.gpus.size(), "rank"), runs_text(job.nodes), escaped(job.loaded.calibration.origin));
     out += resolutions_text(job.loaded.resolved);
   }
   std::vector<std::string> headers{""};
@@ -204,7 +206,7 @@ std::string text_of(const std::vector<LoadedJob>& jobs, const Fabric& fabric, co
                      short_text(together.time), together.events, together.history_hash);
   for (std::size_t j = 0; j < jobs.size(); ++j) {
     if (together.jobs[j].last.fits) continue;
-    out += fmt::format("  {} does not fit in memory: it needs {}\n", printable(jobs[j].name),
+    out += fmt::format("  {} does not fit in memory: it needs {}\n", escaped(jobs[j].name),
                        text_of(memory_verdict(together.jobs[j].last)));
   }
   return out;

@@ -1,4 +1,5 @@
 #include "planner/study/study.hpp"
+#include "core/base/source_excerpt.hpp"
 
 #include <fmt/format.h>
 
@@ -111,7 +112,7 @@ class StudyVerb final : public Verb {
     if (!name_) return list();
     refuse_standard_output("--svg", svg_);
     if (svg_ && std::filesystem::path(*svg_).extension() != ".svg") {
-      refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is none", printable(*svg_)));
+      refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is none", escaped(*svg_)));
     }
     if (svg_) require_folder(*svg_);
     std::optional<Ticker> ticker(std::in_place, "study");

@@ -5,24 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-namespace orrery {
+#include "core/base/source_excerpt.hpp"
 
-std::string printable(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F, in UTF-8 0xc2 0x80 to 0xc2 0x9f, are controls too.
-    const bool high = c == 0xc2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80;
-    if (high) {
-      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[++i]));
-    } else if (c < 0x20 || c == 0x7f) {
-      out += fmt::format("\\x{:02x}", c);
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
+namespace orrery {
 
 std::string counted(std::uint64_t count, std::string_view one, std::string_view many) {
   if (count == 1) return fmt::format("1 {}", one);
@@ -45,7 +30,7 @@ Table::Table(std::vector<std::string> headers) {
 
 Table& Table::row(std::vector<std::string> cells) {
   cells.resize(left_.size());
-  for (std::string& cell : cells) cell = printable(cell);
+  for (std::string& cell : cells) cell = escaped(cell);
   rows_.push_back(std::move(cells));
   return *this;
 }

@@ -9,7 +9,7 @@ namespace orrery {
 
 /// Text in columns: the first left-aligned, the others right-aligned unless
 /// their header begins with '<'.  Widths count characters, not bytes.  Cells are
-/// made printable().
+/// escaped().
 class Table {
  public:
   explicit Table(std::vector<std::string> headers);
@@ -22,10 +22,6 @@ class Table {
   std::vector<bool> left_;
   std::vector<std::vector<std::string>> rows_;  ///< the first is the header
 };
-
-/// Text from a file, safe on a terminal: control characters as \\x1b, lines
-/// and tabs included, so that no name can move the cursor or forge a line.
-[[nodiscard]] std::string printable(std::string_view text);
 
 /// "1 node", "8 nodes"; `many` where the plural is no "s" at the end.
 [[nodiscard]] std::string counted(std::uint64_t count, std::string_view one, std::string_view many = "");

@@ -12,6 +12,7 @@
 #include "cli/table.hpp"
 #include "cli/validate_here.hpp"
 #include "cli/verbs.hpp"
+#include "core/base/source_excerpt.hpp"
 #include "validate/ranking.hpp"
 #include "validate/run_table.hpp"
 #include "validate/scatter_svg.hpp"
@@ -144,7 +145,7 @@ class ValidateVerb final : public Verb {
     keep_apart(table, {flags_.output, svg_});
     refuse_standard_output("--svg", svg_);
     if (svg_ && std::filesystem::path(*svg_).extension() != ".svg") {
-      refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is none", printable(*svg_)));
+      refuse("cli.flags", fmt::format("--svg draws an .svg file, and {} is none", escaped(*svg_)));
     }
     require_output(flags_);
     if (svg_) require_folder(*svg_);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/here_plans.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"

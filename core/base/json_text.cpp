@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
+#include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -76,44 +77,108 @@ std::size_t opening_quote(std::string_view text, std::size_t end) {
   return 0;
 }
 
+/// Builds the value.  json::parse with a callback would look through an array once more for each object that ends in
+/// it, which takes minutes where a file has a million.
+class Builder {
+ public:
+  Builder(std::string_view text, const Reach& reach, const JsonReading& reading, json& to)
+      : text_(text), reach_(reach), reading_(reading), to_(to) {}
+
+  [[nodiscard]] std::vector<JsonMistake> take() { return std::move(mistakes_); }
+
+  // What json::sax_parse calls.
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(json::number_integer_t value) { return add(value); }
+  bool number_unsigned(json::number_unsigned_t value) { return add(value); }
+  bool number_float(json::number_float_t value, const std::string&) { return add(value); }
+  bool string(std::string& value) { return add(std::move(value)); }
+  bool binary(json::binary_t& value) { return add(std::move(value)); }
+  bool start_object(std::size_t) { return open(json::object()); }
+  bool start_array(std::size_t) { return open(json::array()); }
+  bool end_array() {
+    around_.pop_back();
+    return true;
+  }
+
+  bool key(std::string& name) {
+    Level& level = around_.back();
+    const auto [at, first] = level.value->get_ref<json::object_t&>().insert_or_assign(name, nullptr);
+    if (!first && reading_.keys_once && mistakes_.size() < most) {
+      mistakes_.push_back({JsonMistake::Kind::key, opening_quote(text_, reach_.at), name});
+    }
+    level.key = std::move(name);
+    level.place = &at->second;
+    return true;
+  }
+
+  bool end_object() {
+    const json& whole = *around_.back().value;
+    around_.pop_back();
+    if (reading_.at != nullptr) *reading_.at = reach_.at;
+    if (!reading_.keep || reading_.keep(static_cast<int>(around_.size()), whole)) return true;
+    if (around_.empty()) {
+      to_ = nullptr;
+    } else if (const Level& level = around_.back(); level.value->is_array()) {
+      level.value->erase(level.value->size() - 1);
+    } else {
+      level.value->erase(level.key);
+    }
+    return true;
+  }
+
+  bool parse_error(std::size_t byte, const std::string&, const json::exception& wrong) {
+    constexpr int number_out_of_range = 406;  // says no place; the number was the last thing read
+    if (wrong.id == number_out_of_range) {
+      mistakes_.assign(1, {JsonMistake::Kind::number, number_start(text_, std::min(reach_.at, text_.size())), {}});
+    } else {
+      mistakes_.assign(1, {JsonMistake::Kind::syntax, std::min(byte > 0 ? byte - 1 : 0, text_.size()), {}});
+    }
+    return false;
+  }
+
+ private:
+  static constexpr std::size_t most = 10;
+  /// An object or array around the place that is read.
+  struct Level {
+    json* value = nullptr;
+    std::string key;        ///< of an object the last, with
+    json* place = nullptr;  ///< where its value goes
+  };
+
+  template <class Value>
+  json& put(Value&& value) {
+    if (around_.empty()) return to_ = std::forward<Value>(value);
+    Level& level = around_.back();
+    if (level.value->is_object()) return *level.place = std::forward<Value>(value);
+    auto& list = level.value->get_ref<json::array_t&>();
+    return list.emplace_back(std::forward<Value>(value));
+  }
+  template <class Value>
+  bool add(Value&& value) {
+    put(std::forward<Value>(value));
+    return true;
+  }
+  bool open(json empty) {
+    around_.push_back({&put(std::move(empty)), {}, nullptr});
+    return true;
+  }
+
+  std::string_view text_;
+  const Reach& reach_;
+  const JsonReading& reading_;
+  json& to_;
+  std::vector<Level> around_;
+  std::vector<JsonMistake> mistakes_;
+};
+
 }  // namespace
 
 std::vector<JsonMistake> parse_json_text(std::string_view text, json& to, const JsonReading& reading) {
-  constexpr std::size_t most = 10;
   Reach reach{text, &reading.progress};
-  std::vector<JsonMistake> mistakes;
-  std::vector<std::set<std::string>> open;  // keys of the objects around the place
-  const auto look = [&](int depth, json::parse_event_t event, json& value) {
-    switch (event) {
-      case json::parse_event_t::object_start:
-        if (reading.keys_once) open.emplace_back();
-        return true;
-      case json::parse_event_t::key:
-        if (!reading.keys_once) return true;
-        if (!open.back().insert(value.get_ref<const std::string&>()).second && mistakes.size() < most) {
-          mistakes.push_back(
-              {JsonMistake::Kind::key, opening_quote(text, reach.at), value.get_ref<const std::string&>()});
-        }
-        return true;
-      case json::parse_event_t::object_end:
-        if (reading.keys_once) open.pop_back();
-        if (reading.at != nullptr) *reading.at = reach.at;
-        return !reading.keep || reading.keep(depth, value);
-      case json::parse_event_t::array_start:
-      case json::parse_event_t::array_end:
-      case json::parse_event_t::value: return true;
-    }
-    return true;
-  };
-  try {
-    to = json::parse(Reader(text.data(), &reach), Reader(text.data() + text.size(), &reach), look);
-  } catch (const json::parse_error& e) {
-    const std::size_t at = std::min<std::size_t>(e.byte > 0 ? e.byte - 1 : 0, text.size());
-    mistakes.assign(1, {JsonMistake::Kind::syntax, at, {}});
-  } catch (const json::exception&) {  // says no place; the number was the last thing read
-    mistakes.assign(1, {JsonMistake::Kind::number, number_start(text, std::min(reach.at, text.size())), {}});
-  }
-  return mistakes;
+  Builder builder(text, reach, reading, to);
+  json::sax_parse(Reader(text.data(), &reach), Reader(text.data() + text.size(), &reach), &builder);
+  return builder.take();
 }
 
 Position position_at(std::string_view text, std::size_t byte) {

@@ -43,7 +43,7 @@ bool hidden(char32_t c) {
 std::string shown(const Character& c) {
   if (c.valid && !hidden(c.point)) return std::string(c.bytes);
   const auto point = static_cast<std::uint32_t>(c.point);
-  return c.valid && point >= 0x80 ? fmt::format("\\u{:04x}", point) : fmt::format("\\x{:02x}", point);
+  return c.valid && point >= 0x7f ? fmt::format("\\u{:04x}", point) : fmt::format("\\x{:02x}", point);
 }
 
 /// Columns of a terminal: 0 for marks above another character, 2 for the wide
@@ -62,12 +62,15 @@ std::size_t width(const Character& c) {
 
 std::string escaped(std::string_view text, std::string_view keep) {
   std::string out;
-  while (!text.empty()) {
+  for (;;) {
+    const auto plain = std::find_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; });
+    out.append(text.begin(), plain);
+    text.remove_prefix(static_cast<std::size_t>(plain - text.begin()));
+    if (text.empty()) return out;
     const Character c = first_character(text);
     out += keep.find(text[0]) != std::string_view::npos ? std::string(c.bytes) : shown(c);
     text.remove_prefix(c.bytes.size());
   }
-  return out;
 }
 
 std::uint32_t character_count(std::string_view text) {

@@ -7,8 +7,8 @@
 namespace orrery {
 
 /// Text of a file as a terminal may show it: control characters, marks that
-/// turn the direction of writing, and bytes that are no UTF-8 as \xNN or
-/// \uNNNN.  `keep` names control characters that stay as they are.
+/// turn the direction of writing, and bytes that are no UTF-8 as \xNN or, from
+/// U+007F on, as \uNNNN, which JSON and TOML read back.  `keep` names control characters that stay as they are.
 [[nodiscard]] std::string escaped(std::string_view text, std::string_view keep = "");
 
 /// Characters of a text, as columns count them; a byte that is no UTF-8 counts as one.

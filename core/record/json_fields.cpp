@@ -75,7 +75,8 @@ void JsonFields::each(const char* key, const std::function<void(JsonFields&)>& v
     error(at(key), "is not an array");
     return;
   }
-  for (std::size_t i = 0; i < v->size(); ++i) {
+  constexpr std::size_t most_mistakes = 100;  // a list of a million wrong values has said enough by then
+  for (std::size_t i = 0; i < v->size() && diagnostics_.size() < most_mistakes; ++i) {
     JsonFields fields((*v)[i], at(key) + "[" + std::to_string(i) + "]", file_, code_, diagnostics_);
     if (!(*v)[i].is_object()) continue;
     visit(fields);

@@ -22,11 +22,19 @@ std::optional<std::uint64_t> generation_of(const std::string& name) {
   return number;
 }
 
-std::string read_whole(FileSystem& files, const fs::path& path) {
+/// Most bytes of a manifest of so many rank files: three texts, and for each rank an entry and its place in the plan.
+constexpr std::uint64_t most_manifest_bytes(std::uint64_t rank_files) {
+  return (std::uint64_t{4} << 20) + 160 * rank_files;
+}
+
+/// No longer than it can be, so that a file that somebody has made long costs no time.
+std::string read_manifest_text(FileSystem& files, const fs::path& path, std::uint64_t rank_files) {
   const auto file = files.open(path);
   if (!file) throw Damaged(path.string() + " is missing");
-  constexpr std::uint64_t most = std::uint64_t{1} << 30;  // of a text
-  if (file->size() > most) throw Damaged(fmt::format("{} is damaged: it has {} bytes", path.string(), file->size()));
+  if (const std::uint64_t most = most_manifest_bytes(rank_files); file->size() > most) {
+    throw Damaged(fmt::format("{} is damaged: it has {} bytes, and a manifest beside {} rank files has at most {}",
+                              path.string(), file->size(), rank_files, most));
+  }
   std::string text(file->size(), '\0');
   text.resize(file->read(0, std::as_writable_bytes(std::span(text))));
   return text;
@@ -52,8 +60,11 @@ Checkpoint open_checkpoint(FileSystem& files, const fs::path& folder, const std:
   c.name = name;
   c.folder = folder / name;
   const fs::path path = c.folder / manifest_name;
+  const std::vector<std::string> names = files.list(c.folder);
+  const auto rank_files = static_cast<std::uint64_t>(
+      std::count_if(names.begin(), names.end(), [](const std::string& n) { return n.starts_with("rank-"); }));
   Diagnostics d;
-  auto manifest = read_manifest(read_whole(files, path), path.string(), d);
+  auto manifest = read_manifest(read_manifest_text(files, path, rank_files), path.string(), d);
   if (!manifest) {
     const Diagnostic& first = d.list().front();
     std::string text = first.message;

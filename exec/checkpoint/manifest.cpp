@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "core/plan/plan_file.hpp"
 #include "core/record/json_fields.hpp"
@@ -92,6 +93,12 @@ std::optional<Manifest> read_manifest(std::string_view text, const std::string& 
         f.read("checksum", r.checksum);
       });
       fields.close();
+      // Far above any; what a reader says of each line of a long text takes time that grows with its square.
+      constexpr std::size_t most_text = 65536;
+      for (const auto& [key, given] : {std::pair{"model", &m.model}, std::pair{"workload", &m.workload}}) {
+        if (given->size() <= most_text) continue;
+        fields.error(key, fmt::format("has {} bytes, and at most {} are read", given->size(), most_text));
+      }
       if (found.empty() && (m.ranks.empty() || m.step > (std::uint64_t{1} << 53))) {
         fields.error("ranks", "or step are out of range");
       }

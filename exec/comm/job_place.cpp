@@ -37,6 +37,9 @@ std::optional<std::uint32_t> number(const std::string& text) {
   return value;
 }
 
+/// Where processes of one host meet: nobody else comes there.
+const std::string this_host_alone = "127.0.0.1";
+
 /// Which port a job without one takes: the same on all hosts.
 std::string port_for(const std::string& job) { return std::to_string(20000 + fnv1a(job) % 20000); }
 
@@ -86,21 +89,29 @@ class Finder {
   /// Where a job of the launcher meets.
   void say_where(Found& found) {
     JobPlace& place = found.place;
-    const bool one_host = found.local_ranks == place.ranks;
+    const bool one_host = found.local_ranks == place.ranks || is_one_node(found);
     if (found.launcher == &torchrun) {
       place.job = value("TORCHELASTIC_RUN_ID").value_or("") + "." + value("TORCHELASTIC_RESTART_COUNT").value_or("0");
       const auto host = value("MASTER_ADDR");
       const auto port = number(value("MASTER_PORT").value_or(""));
       // torchrun itself listens at that port.
-      if (host && port && *port < 65535) place.meeting = fmt::format("{}:{}", *host, *port + 1);
+      if (host && port && *port < 65535) {
+        place.meeting = fmt::format("{}:{}", one_host ? this_host_alone : *host, *port + 1);
+      }
     } else if (found.launcher == &slurm) {
       place.job = value("SLURM_JOB_ID").value_or("") + "." + value("SLURM_STEP_ID").value_or("");
       const auto hosts = value("SLURM_STEP_NODELIST") ? value("SLURM_STEP_NODELIST") : value("SLURM_JOB_NODELIST");
-      if (hosts) place.meeting = first_host(*hosts) + ":" + port_for(place.job);
+      if (hosts) place.meeting = (one_host ? this_host_alone : first_host(*hosts)) + ":" + port_for(place.job);
     } else {
       place.job = value(found.launcher == &open_mpi ? "PMIX_NAMESPACE" : "PMI_PORT").value_or("");
-      if (one_host && !place.job.empty()) place.meeting = "127.0.0.1:" + port_for(place.job);
+      if (one_host && !place.job.empty()) place.meeting = this_host_alone + ":" + port_for(place.job);
     }
+  }
+
+  [[nodiscard]] bool is_one_node(const Found& found) const {
+    if (found.launcher != &slurm) return false;
+    const auto of_step = value("SLURM_STEP_NUM_NODES");
+    return (of_step ? of_step : value("SLURM_JOB_NUM_NODES")) == "1";
   }
 
   const Environment& environment_;

@@ -10,11 +10,14 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <thread>
 #include <utility>
 
 #include "core/base/diagnostics.hpp"
 #include "core/base/fnv.hpp"
+#include "exec/comm/proof.hpp"
+#include "exec/comm/reception.hpp"
 #include "exec/comm/tcp.hpp"
 
 namespace orrery {
@@ -23,26 +26,17 @@ namespace {
 using tcp::Clock;
 using tcp::Gone;
 
-/// In which who has connected says who it is.
-constexpr std::chrono::seconds longest_hello{2};
-constexpr std::uint64_t magic = 0x31767a795252524fULL;  // with the protocol's version
+/// In which a process that listens shows that it is of the job; one that does not is asked again.
+constexpr std::chrono::seconds longest_proof{10};
 
-/// What a rank says of itself.
-struct Hello {
-  std::uint64_t kind = magic;
-  std::uint32_t rank = 0, ranks = 0;
-  std::uint64_t job = 0, program = 0, host = 0;
-  std::uint32_t port = 0;  ///< at which it listens for higher ranks
-  std::uint32_t rest = 0;
-};
 /// Rank 0's answer: a text says what is wrong, and else a row for every rank follows.
 struct Answer {
-  std::uint64_t kind = magic;
   std::uint32_t text = 0;  ///< bytes
   std::uint32_t other_job = 0;
 };
+/// Where a rank listens.
 struct Row {
-  std::uint32_t address = 0;  ///< IPv4 as rank 0 sees it, network order; 0: the one under which rank 0 is known
+  std::uint32_t address = 0;  ///< IPv4 as rank 0 sees it, network order
   std::uint32_t port = 0;
   std::uint64_t host = 0;
 };
@@ -62,14 +56,19 @@ class Meeting {
 
   Met gather() {
     const MeetingPlace& place = options_.place;
-    const Socket listening = listen_where_known();
-    if (!place.file.empty()) write_meeting_file(place, options_.job, tcp::port_of(listening));
+    Socket listening = listen_where_known();
+    if (!place.file.empty()) {
+      if (token_.empty()) token_ = hex_of(random_secret());
+      write_meeting_file(place, options_.job, tcp::own_address(listening), options_.token.empty() ? token_ : "");
+    }
+    Reception reception(std::move(listening), token_, warning());
     std::vector<Socket> peers(options_.ranks);
     std::vector<Row> rows(options_.ranks);
     rows[0].host = options_.host;
-    std::uint32_t here = 1;
     try {
-      while (here < options_.ranks) here += take_one(listening, peers, rows);
+      for (std::string missing; !(missing = missing_after(0, peers)).empty();) {
+        take_one(next_of(reception, missing), reception, peers, rows);
+      }
     } catch (const Error& e) {
       for (const Socket& s : peers) tell_wrong(s, e.what(), false);
       remove_file();
@@ -87,35 +86,28 @@ class Meeting {
   }
 
   Met join() {
-    const Socket listening = tcp::listen_at(std::nullopt);
-    if (listening.number() < 0) {
-      throw Error(fmt::format("rank {} cannot listen: {}", options_.rank, std::strerror(errno)));
-    }
-    hello_.port = tcp::port_of(listening);
     std::vector<Socket> peers(options_.ranks);
     std::vector<Row> rows(options_.ranks);
-    sockaddr_in first{};
-    peers[0] = come_to_first(rows, first);
+    Socket listening;
+    peers[0] = come_to_first(rows, listening);
     for (std::uint32_t r = 1; r < options_.rank; ++r) {
-      sockaddr_in at = first;
-      if (rows[r].address != 0) at.sin_addr.s_addr = rows[r].address;
+      sockaddr_in at{};
+      at.sin_family = AF_INET;
+      at.sin_addr.s_addr = rows[r].address;
       at.sin_port = htons(static_cast<std::uint16_t>(rows[r].port));
       peers[r] = come_to(r, at, peers[0]);
-      with(r, [&] { send(peers[r], &hello_, sizeof hello_); });
     }
-    while (true) {
-      const std::string missing = missing_after(options_.rank, peers);
-      if (missing.empty()) break;
-      Socket one = accepted(listening, missing);
-      Hello hello;
-      try {
-        receive(one, &hello, sizeof hello, longest_hello);
-      } catch (const Gone&) {
-        continue;
+    Reception reception(std::move(listening), token_, warning());
+    for (std::string missing; !(missing = missing_after(options_.rank, peers)).empty();) {
+      Reception::Guest guest = next_of(reception, missing);
+      const Hello& hello = guest.hello;
+      const bool known = hello.job == hello_.job && hello.rank > options_.rank && hello.rank < options_.ranks &&
+                         peers[hello.rank].number() < 0;
+      if (known) {
+        peers[hello.rank] = std::move(guest.socket);
+      } else {
+        reception.turn_away(guest, fmt::format("it says that it is rank {}, which is not missing", hello.rank));
       }
-      const bool known = hello.kind == magic && hello.job == hello_.job && hello.rank > options_.rank &&
-                         hello.rank < options_.ranks && peers[hello.rank].number() < 0;
-      if (known) peers[hello.rank] = std::move(one);  // else somebody else's
     }
     return met(std::move(peers), rows);
   }
@@ -135,10 +127,13 @@ class Meeting {
   }
 
   void send(const Socket& s, const void* data, std::size_t bytes) const { tcp::send_all(s, data, bytes, until_); }
-  /// A stranger may connect and say nothing: `longest` bounds the wait besides the limit.
-  void receive(const Socket& s, void* data, std::size_t bytes, Clock::duration longest = std::chrono::hours(24)) const {
-    tcp::receive_all(s, data, bytes, std::min(until_, Clock::now() + longest));
+  void receive(const Socket& s, void* data, std::size_t bytes) const { tcp::receive_all(s, data, bytes, until_); }
+
+  [[nodiscard]] std::function<void(const std::string&)> warning() const {
+    if (!options_.warn) return {};
+    return [this](const std::string& what) { options_.warn(fmt::format("rank {}: {}", options_.rank, what)); };
   }
+
   /// Talks to a rank of the job, whose end ends the job.
   template <class Talk>
   void with(std::uint32_t rank, Talk talk) const {
@@ -149,22 +144,14 @@ class Meeting {
     }
   }
 
-  /// At the address that rank 0 is known under, where it is one of this host's; at all with a file.
+  /// At the address that rank 0 is known under.
   Socket listen_where_known() const {
-    const std::string &host = options_.place.host, &port = options_.place.port;
-    std::optional<sockaddr_in> at;
-    if (!host.empty()) {
-      at = tcp::address_of(host, port);
-      if (!at) throw Error(fmt::format("rank {} knows no host {}", options_.rank, host));
-      // Many hosts know their own name as 127.0.1.1, where no other host reaches them.
-      if (tcp::is_loopback(*at) && host != "localhost" && !host.starts_with("127.")) {
-        at->sin_addr.s_addr = htonl(INADDR_ANY);
-      }
-    }
-    Socket s = tcp::listen_at(at);
+    std::string why;
+    const auto at = address_of(options_.place, why);
+    if (!at) throw Error(fmt::format("rank 0 cannot listen at {}: {}", options_.place.text(), why));
+    Socket s = tcp::listen_at(*at);
     if (s.number() < 0) {
-      throw Error(fmt::format("rank {} cannot listen at {}: {}", options_.rank,
-                              host.empty() ? "any port" : host + ":" + port, std::strerror(errno)));
+      throw Error(fmt::format("rank 0 cannot listen at {}: {}", options_.place.text(), std::strerror(errno)));
     }
     return s;
   }
@@ -179,21 +166,18 @@ class Meeting {
     return fmt::format("rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
   }
 
-  Socket accepted(const Socket& listening, const std::string& whom) const {
-    Socket one = tcp::accepted(listening, until_);
-    if (one.number() >= 0) return one;
-    if (errno == 0) {
-      throw Error(fmt::format("rank {} has waited {:g} s for {}", options_.rank, options_.limit.base(), whom));
-    }
-    throw Error(fmt::format("rank {} cannot take the connection of {}: {}", options_.rank, whom, std::strerror(errno)));
+  Reception::Guest next_of(Reception& reception, const std::string& whom) const {
+    if (auto guest = reception.next(until_)) return *std::move(guest);
+    throw Error(fmt::format("rank {} has waited {:g} s for {}{}", options_.rank, options_.limit.base(), whom,
+                            reception.turned_away_text()));
   }
 
   void tell_wrong(const Socket& s, const std::string& text, bool other_job) const {
     if (s.number() < 0) return;
     try {
-      const Answer answer{magic, static_cast<std::uint32_t>(text.size()), other_job ? 1U : 0U};
+      const Answer answer{static_cast<std::uint32_t>(text.size()), other_job ? 1U : 0U};
       // Also when the limit, of which it may be told, is over.
-      const Clock::time_point until = std::max(until_, Clock::now() + longest_hello);
+      const Clock::time_point until = std::max(until_, Clock::now() + std::chrono::seconds(2));
       tcp::send_all(s, &answer, sizeof answer, until);
       tcp::send_all(s, text.data(), text.size(), until);
     } catch (const Gone&) {
@@ -201,83 +185,80 @@ class Meeting {
     }
   }
 
-  /// Rank 0: one who comes; whether it is one of the job's.
-  std::uint32_t take_one(const Socket& listening, std::vector<Socket>& peers, std::vector<Row>& rows) const {
-    Socket one = accepted(listening, missing_after(0, peers));
-    Hello hello;
-    try {
-      receive(one, &hello, sizeof hello, longest_hello);
-    } catch (const Gone&) {
-      return 0;
+  /// Rank 0: one who has come with the job's token.  What does not fit is told, counted, and holds nobody up.
+  void take_one(Reception::Guest guest, Reception& reception, std::vector<Socket>& peers,
+                std::vector<Row>& rows) const {
+    const Hello& hello = guest.hello;
+    const bool other_job = hello.job != hello_.job;
+    const std::string wrong = what_is_wrong(hello, peers);
+    if (!wrong.empty()) {
+      tell_wrong(guest.socket, wrong, other_job);
+      reception.turn_away(guest, wrong);
+      return;
     }
-    if (hello.kind != magic) {
-      tell_wrong(one, "this is the meeting place of another program or version", false);
-      return 0;
-    }
-    if (hello.job != hello_.job) {
-      tell_wrong(one, fmt::format("rank 0 is of another job, {}", options_.job), true);
-      return 0;
-    }
-    const auto refuse = [&](const std::string& text) {
-      tell_wrong(one, text, false);
-      throw Error(text);
-    };
-    if (hello.ranks != options_.ranks) {
-      refuse(fmt::format("rank 0 expects {} ranks, and rank {} expects {}", options_.ranks, hello.rank, hello.ranks));
-    }
-    if (hello.rank == 0 || hello.rank >= options_.ranks || peers[hello.rank].number() >= 0) {
-      refuse(fmt::format("two processes say that they are rank {}", hello.rank));
-    }
-    if (hello.program != hello_.program) {
-      refuse(fmt::format("rank {} has another version of the program than rank 0", hello.rank));
-    }
-    sockaddr_in from{};
-    socklen_t size = sizeof from;
-    getpeername(one.number(), reinterpret_cast<sockaddr*>(&from), &size);
-    // Who has come over the loopback is reached where rank 0 is; of one host, but with a network of its own, not.
-    rows[hello.rank] = {tcp::is_loopback(from) ? 0 : from.sin_addr.s_addr, hello.port, hello.host};
-    peers[hello.rank] = std::move(one);
-    return 1;
+    rows[hello.rank] = {guest.address, hello.port, hello.host};
+    peers[hello.rank] = std::move(guest.socket);
   }
 
-  /// Asks until rank 0 is there.
-  Socket come_to_first(std::vector<Row>& rows, sockaddr_in& first) const {
+  [[nodiscard]] std::string what_is_wrong(const Hello& hello, const std::vector<Socket>& peers) const {
+    if (hello.job != hello_.job) return "rank 0 is of another job";
+    if (hello.ranks != options_.ranks) {
+      return fmt::format("rank 0 expects {} ranks, and rank {} expects {}", options_.ranks, hello.rank, hello.ranks);
+    }
+    if (hello.rank == 0 || hello.rank >= options_.ranks || peers[hello.rank].number() >= 0) {
+      return fmt::format("two processes say that they are rank {}", hello.rank);
+    }
+    if (hello.program != hello_.program) {
+      return fmt::format("rank {} has another version of the program than rank 0", hello.rank);
+    }
+    return "";
+  }
+
+  /// Asks until rank 0 is there.  From then on this rank listens, on the interface by which it has come.
+  Socket come_to_first(std::vector<Row>& rows, Socket& listening) {
     std::string why = "nobody listens";
     const MeetingPlace& place = options_.place;
     do {
-      for (const sockaddr_in& at : addresses_at(place, options_.job, why)) {
-        Socket s = tcp::connected(at, until_);
-        if (s.number() < 0) {
-          why = std::strerror(errno);
-          continue;
-        }
-        Answer answer;
-        try {
-          send(s, &hello_, sizeof hello_);
-          receive(s, &answer, sizeof answer);
-        } catch (const Gone& e) {
-          why = e.what();
-          continue;
-        }
-        if (answer.kind != magic) {
-          why = "another program listens there";
-          continue;
-        }
-        if (answer.text > 0) {
-          std::string text(std::min<std::uint32_t>(answer.text, 4096), ' ');
-          with(0, [&] { receive(s, text.data(), text.size()); });
-          why = text;
-          // What an earlier job left in a file.
-          if (answer.other_job != 0 && !place.file.empty()) continue;
-          throw Error(text);
-        }
-        with(0, [&] { receive(s, rows.data(), rows.size() * sizeof(Row)); });
-        first = at;
-        return s;
+      const auto found = find_place(place, options_.job, options_.token.empty(), why);
+      if (!found) continue;
+      Socket s = tcp::connected(found->at, until_);
+      if (s.number() < 0) {
+        why = std::strerror(errno);
+        continue;
       }
+      if (options_.token.empty()) token_ = found->token;
+      listening = listen_beside(s);
+      hello_.port = ntohs(tcp::own_address(listening).sin_port);
+      Answer answer;
+      try {
+        prove_to_host(s, token_, std::min(until_, Clock::now() + longest_proof));
+        send(s, &hello_, sizeof hello_);
+        receive(s, &answer, sizeof answer);
+      } catch (const Gone& e) {
+        why = e.what();
+        continue;
+      }
+      if (answer.text > 0) {
+        std::string text(std::min<std::uint32_t>(answer.text, 4096), ' ');
+        with(0, [&] { receive(s, text.data(), text.size()); });
+        why = text;
+        // What an earlier job left in a file.
+        if (answer.other_job != 0 && !place.file.empty()) continue;
+        throw Error(text);
+      }
+      with(0, [&] { receive(s, rows.data(), rows.size() * sizeof(Row)); });
+      return s;
     } while (another_try());
     throw Error(fmt::format("rank {} has waited {:g} s for rank 0 at {}: {}", options_.rank, options_.limit.base(),
                             place.text(), why));
+  }
+
+  Socket listen_beside(const Socket& connected) const {
+    sockaddr_in at = tcp::own_address(connected);
+    at.sin_port = 0;
+    Socket s = tcp::listen_at(at);
+    if (s.number() < 0) throw Error(fmt::format("rank {} cannot listen: {}", options_.rank, std::strerror(errno)));
+    return s;
   }
 
   /// A rank that listens, as rank 0 has said: a network that loses the first try is asked again.
@@ -285,8 +266,17 @@ class Meeting {
     std::string why;
     do {
       Socket s = tcp::connected(at, until_);
-      if (s.number() >= 0) return s;
-      why = std::strerror(errno);
+      if (s.number() >= 0) {
+        try {
+          prove_to_host(s, token_, std::min(until_, Clock::now() + longest_proof));
+          send(s, &hello_, sizeof hello_);
+          return s;
+        } catch (const Gone& e) {
+          why = e.what();
+        }
+      } else {
+        why = std::strerror(errno);
+      }
       // Rank 0 sends nothing more until all have met: it ends where another rank is lost.
       char more = 0;
       with(0, [&] {
@@ -308,6 +298,7 @@ class Meeting {
   }
 
   const RendezvousOptions& options_;
+  std::string token_ = options_.token;  ///< with a file, and none given, the one that stands there
   Clock::time_point until_;
   Hello hello_;
 };
@@ -326,6 +317,7 @@ std::uint64_t this_host() {
 }
 
 Met meet(const RendezvousOptions& options) {
+  raise_socket_limit();
   if (options.ranks == 1) return {std::vector<Socket>(1), {options.host}};
   return options.rank == 0 ? Meeting(options).gather() : Meeting(options).join();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,10 +14,13 @@ namespace orrery {
 struct RendezvousOptions {
   std::uint32_t rank = 0, ranks = 1;
   MeetingPlace place;
+  std::string token;    ///< a secret of the job, equal for all; empty: none, or with a file the one that stands there
   std::string job;      ///< equal for all; a process of another job is turned away
   std::string program;  ///< version of the program, and what it is about to do: equal for all
   Seconds limit = Seconds::of(60);
   std::uint64_t host = 0;  ///< tells this host from others
+  /// Told once of connections that are turned away; may be empty.
+  std::function<void(const std::string&)> warn;
 };
 
 /// What all know after they have met.
@@ -29,14 +33,16 @@ struct Met {
 
 /// Connects every two ranks of a job over TCP.
 ///
-/// Rank 0 listens at the place; the others come there, say who they are, are
-/// told where all listen, and connect among each other.  A file says where rank
-/// 0 listens where no port is agreed on; one that an earlier job left is passed
-/// over.
+/// Rank 0 listens at the place; the others come there, show that they hold the
+/// job's token (exec/comm/proof.hpp), say who they are, are told where all listen,
+/// and connect among each other in the same way.  A file says where rank 0 listens
+/// where no port is agreed on; one that an earlier job left is passed over.  Every
+/// rank listens on the interface at which they meet, and on no other.
 ///
-/// Throws Error on every rank when some are missing after the limit, when two
-/// say that they are the same, or when number of ranks, job or program differ:
-/// rank 0's text, which the others are told, names them.
+/// Who does not hold the token learns nothing, and holds nobody up.  Who holds it
+/// but does not fit (another number of ranks, another program, a rank that is there
+/// already) throws Error with rank 0's text; the others go on waiting.  Throws Error
+/// on every rank when some are missing after the limit.
 [[nodiscard]] Met meet(const RendezvousOptions&);
 
 /// Of this host as it runs: containers and addresses do not matter, a reboot does.

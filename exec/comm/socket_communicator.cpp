@@ -1,5 +1,6 @@
 #include "exec/comm/socket_communicator.hpp"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -57,6 +58,15 @@ struct Cursor {
   }
 };
 
+/// No message is larger than the memory of the host that takes it.
+std::uint64_t most_early_bytes() {
+  return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+std::string wrong_size(std::uint64_t sent, std::uint64_t right) {
+  return fmt::format("sends {} bytes where {} are expected", sent, right);
+}
+
 std::int64_t steady_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -68,12 +78,16 @@ Socket::~Socket() {
   if (number_ >= 0) close(number_);
 }
 
-std::vector<std::vector<Socket>> connected_sockets(std::uint32_t ranks) {
+void raise_socket_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
   }
+}
+
+std::vector<std::vector<Socket>> connected_sockets(std::uint32_t ranks) {
+  raise_socket_limit();
   std::vector<std::vector<Socket>> rows(ranks);
   for (auto& row : rows) row.resize(ranks);
   for (std::uint32_t a = 0; a < ranks; ++a) {
@@ -349,9 +363,35 @@ void SocketWorld::read_from(Peer& peer) {
     } else {
       peer.in_left -= static_cast<std::uint64_t>(got);
       peer.into.advance(static_cast<std::uint64_t>(got));
-      if (peer.in_left == 0) end_frame(peer);
+      if (peer.in_left == 0) {
+        end_frame(peer);
+      } else if (peer.in_early != nullptr && peer.into.piece == peer.into.pieces.size()) {
+        make_room(peer);
+      }
     }
   }
+}
+
+/// For what comes next of a message that nobody has asked for yet: memory is taken as bytes arrive, not as a header
+/// says.
+void SocketWorld::make_room(Peer& peer) {
+  constexpr std::uint64_t at_once = std::uint64_t{4} << 20;
+  Peer::Early& early = *peer.in_early;
+  const std::uint64_t here = early.bytes.size();
+  const std::uint64_t more = std::min(peer.in.bytes - here, std::max(here, at_once));
+  early.bytes.resize(here + more);
+  early.whole = {early.bytes.data(), early.bytes.size()};
+  peer.into = {std::span<const Piece>(&early.whole, 1)};
+  peer.into.advance(here);
+}
+
+/// The peer says what no rank says: the run ends, and with it what was to come from there.
+void SocketWorld::give_up_on(Peer& peer, const std::string& what) {
+  const auto at = std::find_if(peers_.begin(), peers_.end(), [&](const auto& p) { return p.get() == &peer; });
+  peer.closed = true;
+  if (aborted()) return;
+  reason_ = fmt::format("rank {} ends the run: rank {} {}", index(rank_), at - peers_.begin(), what);
+  aborted_.store(true, std::memory_order_release);
 }
 
 /// A header has come.
@@ -359,7 +399,7 @@ void SocketWorld::begin_frame(Peer& peer) {
   const auto with_tag = [&](const Posted* p) { return p->message->tag == peer.in.tag; };
   if (peer.in.acknowledges != 0) {
     const auto sent = std::find_if(peer.sends.begin(), peer.sends.end(), with_tag);
-    ORRERY_ASSERT(sent != peer.sends.end(), rank_, peer.in.tag);
+    if (sent == peer.sends.end()) return give_up_on(peer, "acknowledges what it was not sent");
     (*sent)->partner_ready = peer.in.ready;
     finish(**sent);
     peer.sends.erase(sent);
@@ -371,17 +411,20 @@ void SocketWorld::begin_frame(Peer& peer) {
   if (met != peer.receives.end()) {
     peer.in_posted = *met;
     peer.receives.erase(met);
-    ORRERY_ASSERT(bytes_of(peer.in_posted->message->pieces) == peer.in.bytes, rank_, peer.in.tag, peer.in.bytes);
+    if (const std::uint64_t right = bytes_of(peer.in_posted->message->pieces); right != peer.in.bytes) {
+      return give_up_on(peer, wrong_size(peer.in.bytes, right));
+    }
     peer.into = {peer.in_posted->message->pieces};
     peer.into.advance(0);
   } else {
+    if (peer.in.bytes > most_early_bytes()) {
+      return give_up_on(peer, fmt::format("announces a message of {} bytes, and this host has {}", peer.in.bytes,
+                                          most_early_bytes()));
+    }
     Peer::Early& early = peer.early.emplace_back();
     early.header = peer.in;
-    early.bytes.resize(peer.in.bytes);
-    early.whole = {early.bytes.data(), early.bytes.size()};
     peer.in_early = &early;
-    peer.into = {std::span<const Piece>(&early.whole, 1)};
-    peer.into.advance(0);
+    make_room(peer);
   }
   if (peer.in_left == 0) end_frame(peer);
 }
@@ -406,7 +449,9 @@ void SocketWorld::end_frame(Peer& peer) {
       continue;
     }
     Posted& own = *e->claimed_by;
-    ORRERY_ASSERT(bytes_of(own.message->pieces) == e->bytes.size(), rank_, own.message->tag, e->bytes.size());
+    if (const std::uint64_t right = bytes_of(own.message->pieces); right != e->bytes.size()) {
+      return give_up_on(peer, wrong_size(e->bytes.size(), right));
+    }
     const std::byte* from = e->bytes.data();
     for (const Piece& piece : own.message->pieces) {
       if (piece.bytes > 0) std::memcpy(piece.data, from, piece.bytes);

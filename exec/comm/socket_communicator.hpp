@@ -32,6 +32,9 @@ class Socket {
   int number_ = -1;
 };
 
+/// As many sockets as the system lets this process have; many ranks need more than it begins with.
+void raise_socket_limit();
+
 /// A connected stream socket between every two ranks, by rank and then by peer
 /// (a rank has none with itself).  Made before the ranks' processes are: each
 /// keeps its own row and drops the rest.
@@ -89,6 +92,8 @@ class SocketWorld final : public ProcessWorld {
   void write_to(Peer&);
   void read_from(Peer&);
   void begin_frame(Peer&);
+  void make_room(Peer&);
+  void give_up_on(Peer&, const std::string& what);
   void end_frame(Peer&);
 
   Rank rank_;

@@ -47,21 +47,33 @@ std::optional<sockaddr_in> address_of(const std::string& host, const std::string
 
 bool is_loopback(const sockaddr_in& at) { return ntohl(at.sin_addr.s_addr) >> 24 == 127; }
 
-Socket listen_at(const std::optional<sockaddr_in>& wanted) {
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_ANY);
-  if (wanted) at = *wanted;
+std::optional<sockaddr_in> own_address_towards(const sockaddr_in& to) {
+  // A datagram socket that is connected has been given its own address, and nothing is sent.
+  const Socket s(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in at = to;
+  if (at.sin_port == 0) at.sin_port = htons(9);
+  if (connect(s.number(), reinterpret_cast<const sockaddr*>(&at), sizeof at) != 0) return std::nullopt;
+  at = own_address(s);
+  at.sin_port = 0;
+  return at;
+}
+
+Socket listen_at(const sockaddr_in& wanted) {
   Socket s = fresh();
   if (s.number() < 0) return s;
   const int on = 1;
   setsockopt(s.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  int code = bind(s.number(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
-  if (code != 0 && errno == EADDRNOTAVAIL) {
-    at.sin_addr.s_addr = htonl(INADDR_ANY);
-    code = bind(s.number(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
+  const auto bound = [&](const sockaddr_in& at) {
+    return bind(s.number(), reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0;
+  };
+  bool good = bound(wanted);
+  if (!good && errno == EADDRNOTAVAIL) {
+    if (auto own = own_address_towards(wanted)) {
+      own->sin_port = wanted.sin_port;
+      good = bound(*own);
+    }
   }
-  if (code != 0 || listen(s.number(), 1024) != 0) {
+  if (!good || listen(s.number(), 1024) != 0) {
     const int failure = errno;
     s = Socket();
     errno = failure;
@@ -69,23 +81,11 @@ Socket listen_at(const std::optional<sockaddr_in>& wanted) {
   return s;
 }
 
-std::uint32_t port_of(const Socket& s) {
+sockaddr_in own_address(const Socket& s) {
   sockaddr_in at{};
   socklen_t size = sizeof at;
   getsockname(s.number(), reinterpret_cast<sockaddr*>(&at), &size);
-  return ntohs(at.sin_port);
-}
-
-Socket accepted(const Socket& listening, Clock::time_point until) {
-  for (;;) {
-    if (!ready(listening, POLLIN, until)) {
-      errno = 0;
-      return {};
-    }
-    const int one = accept4(listening.number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (one >= 0) return Socket(one);
-    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) return {};
-  }
+  return at;
 }
 
 Socket connected(const sockaddr_in& to, Clock::time_point until) {

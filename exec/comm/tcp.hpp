@@ -32,13 +32,15 @@ class Gone : public Error {
 /// Of the host itself, where no other host reaches it.
 [[nodiscard]] bool is_loopback(const sockaddr_in&);
 
-/// Listens at an address of this host, or at all of them where this one is none of its own; at all with no host.  What
-/// is wrong stands in errno where the socket is none.
-[[nodiscard]] Socket listen_at(const std::optional<sockaddr_in>&);
-[[nodiscard]] std::uint32_t port_of(const Socket&);
+/// This host's own address on the way to another; nothing where no way leads there.  Sends nothing.
+[[nodiscard]] std::optional<sockaddr_in> own_address_towards(const sockaddr_in&);
 
-/// One who has come; no socket when time is over, or with errno not 0.
-[[nodiscard]] Socket accepted(const Socket& listening, Clock::time_point until);
+/// Listens at an address of this host (port 0: any), and at no other.  Where it is none of this host's own, as behind a
+/// router that translates addresses, at the one on the way there.  Where the socket is none, errno says what is wrong.
+[[nodiscard]] Socket listen_at(const sockaddr_in&);
+/// This side's address and port.
+[[nodiscard]] sockaddr_in own_address(const Socket&);
+
 /// No socket, and why in errno, where nobody takes it within two seconds or until then.
 [[nodiscard]] Socket connected(const sockaddr_in& to, Clock::time_point until);
 

@@ -65,8 +65,12 @@ struct RunOptions {
   std::filesystem::path disk_folder = ".";  ///< where each rank keeps a file for its disk tier, if it has one
   bool poison = false;                      ///< fill new and freed buffers with NaN
   std::optional<Fault> fault;
-  LifecycleHooks* hooks = nullptr;                ///< told what happens; one thread, between steps
-  const std::atomic<bool>* cancel = nullptr;      ///< asked after every step
+  LifecycleHooks* hooks = nullptr;            ///< told what happens; one thread, between steps
+  const std::atomic<bool>* cancel = nullptr;  ///< asked after every step
+  /// Where ranks are processes: the signal by which this one was asked to end, 0 for none; asked after every step. What
+  /// another rank was asked by, `heard_of_signal` tells rank 0, before it asks `cancel`.  Both or neither.
+  std::function<int()> own_signal;
+  std::function<void(int)> heard_of_signal;
   std::function<void(const RunEvent&)> on_event;  ///< after setup and every step; one thread, all ranks paused
 };
 

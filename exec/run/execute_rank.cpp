@@ -19,6 +19,7 @@ namespace {
 struct StepReport {
   std::uint64_t peak_bytes = 0, sent_bytes = 0, ops = 0;
   double core_seconds = 0.0;
+  std::int64_t signal = 0;  ///< by which its process was asked to end; 0: by none
 };
 
 /// Counts as numbers in a row: layers, then for each its number, experts, choices of each, kept and room.
@@ -99,7 +100,8 @@ class RankRun {
   bool pause(std::uint64_t step) {
     runner_.barrier();
     const StepReport own{runner_.memory().peak_bytes, sent_bytes_, runner_.times().size(),
-                         program_core_seconds() - core_seconds_before_};
+                         program_core_seconds() - core_seconds_before_,
+                         options_.own_signal ? options_.own_signal() : 0};
     bool go = false;
     if (first()) {
       go = take_stock(step, own);
@@ -125,6 +127,7 @@ class RankRun {
       control_receive(world_, Rank{r}, times[r].data(), report.ops * sizeof(OpTimes));
       ranks.push_back({times[r], report.peak_bytes, report.sent_bytes});
       core_seconds += report.core_seconds;
+      if (report.signal != 0 && options_.heard_of_signal) options_.heard_of_signal(static_cast<int>(report.signal));
     }
     return record_.take_stock(step, ranks, core_seconds, buffers_);
   }

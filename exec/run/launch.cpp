@@ -53,9 +53,10 @@ class Launch {
     LaunchOutcome outcome;
     outcome.failure = watch();
     end_all();
+    outcome.ended_now = ended_now_;
     if (outcome.failure) {
       for (const auto& record : records_) outcome.recordings.push_back(record->read());
-    } else {
+    } else if (!ended_now_) {
       outcome.status = WEXITSTATUS(children_[0].state);
     }
     return outcome;
@@ -125,11 +126,23 @@ class Launch {
     return children_[r].ended && WIFEXITED(children_[r].state) && records_[r]->state() == RankState::finished;
   }
 
-  /// Waits until all have ended or one has failed.
+  /// What somebody else wants; false where all is to end now.
+  bool heed() {
+    ended_now_ = options_.end_now && options_.end_now();
+    const int signal = options_.own_signal ? options_.own_signal() : 0;
+    if (signal != 0 && !passed_on_ && !children_[0].ended) {
+      kill(children_[0].process, signal);
+      passed_on_ = true;
+    }
+    return !ended_now_;
+  }
+
+  /// Waits until all have ended, one has failed or nobody wants them any more.
   std::optional<RankFailure> watch() {
     const double period = std::clamp(options_.heartbeat.base() / 20.0, 0.002, 0.1);
     auto looked = std::chrono::steady_clock::now();
     while (reap()) {
+      if (!heed()) return std::nullopt;
       for (std::uint32_t r = 0; r < options_.ranks; ++r) {
         if (children_[r].ended && !ended_well(r)) return judge_ends();
       }
@@ -212,6 +225,8 @@ class Launch {
   std::vector<Silence> silences_;  ///< by rank
   std::vector<std::unique_ptr<Recorder>> records_;
   sigset_t mask_before_{};
+  bool passed_on_ = false;  ///< the signal, to rank 0's process
+  bool ended_now_ = false;
 };
 
 }  // namespace

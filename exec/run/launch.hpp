@@ -19,6 +19,11 @@ struct LaunchOptions {
   Seconds watchdog = Seconds::of(60);   ///< longest wait for a partner while no op of any rank ends
   Seconds heartbeat = Seconds::of(5);   ///< longest time in which a process gives no sign of life
   std::filesystem::path records = ".";  ///< folder of the ranks' records; it must exist
+  /// A signal by which the launcher was asked to end, 0 for none: rank 0's process is sent it, once, and is to end the
+  /// run by itself.  May be empty.
+  std::function<int()> own_signal;
+  /// Whether all is to end at once, no rank to blame.  May be empty.
+  std::function<bool()> end_now;
 };
 
 /// Why a run of processes ended early, and by whose fault.
@@ -40,6 +45,7 @@ struct LaunchOutcome {
   int status = 0;                      ///< what rank 0's work returned
   std::optional<RankFailure> failure;  ///< then all other processes were killed
   std::vector<Recording> recordings;   ///< of a failed run, by rank
+  bool ended_now = false;              ///< as `end_now` asked: all processes were killed
 };
 
 /// Starts a process for every rank as a copy of this one, which does `work` and

@@ -92,7 +92,16 @@ class Neighbours {
         fail({RankFailure::Kind::silent, r.rank, silent_text(r.rank, options_.heartbeat, r.process)});
       }
     }
-    if (ended) session_.abort(options_.failed_status);
+    if (ended) options_.asked_to_end();
+    if (const auto status = options_.end_now()) {
+      remove_records();
+      session_.abort(*status);
+    }
+  }
+
+  void remove_records() const {
+    std::error_code ignored;
+    std::filesystem::remove_all(options_.records, ignored);
   }
 
   /// One of this host's processes tells; then the job ends.
@@ -150,8 +159,7 @@ std::optional<RunResult> execute_mpi(MpiSession& session, const Program& program
     }
   }
   static_cast<void>(session.all_gather(0));  // nobody looks any more
-  std::error_code ignored;
-  std::filesystem::remove_all(how.records, ignored);
+  neighbours.remove_records();
   return result;
 }
 

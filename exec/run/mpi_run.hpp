@@ -17,6 +17,10 @@ struct MpiRunOptions {
   std::function<void(const std::string&)> tell;
   bool library_collectives = false;  ///< MPI's own in place of ours; requires one op at a time
   int failed_status = 3;             ///< with which the job is ended
+  /// Called when SIGTERM has come though all of this host's ranks live: somebody wants the job to end.
+  std::function<void()> asked_to_end;
+  /// The status with which the job is to end at once, no rank to blame, if it is; asked often.
+  std::function<std::optional<int>()> end_now;
 };
 
 /// execute_rank for the processes of an MPI job, each calling it with the same
@@ -26,7 +30,7 @@ struct MpiRunOptions {
 /// rank that fails, falls silent or waits too long ends the job, after one
 /// process of its host has told why; then this does not return.  A killed rank
 /// makes the launcher end the others with SIGTERM: while this runs, the signal
-/// is held back until one of them has told.
+/// is held back, and only where no rank of the host is gone is it a wish to end.
 [[nodiscard]] std::optional<RunResult> execute_mpi(MpiSession&, const Program&, const Workload&, const DataSource&,
                                                    const RunOptions&, const MpiRunOptions&);
 

@@ -300,13 +300,38 @@ TEST_CASE("cli.job: which rank a process is, said badly", "[error]") {
         "error: --rendezvous is for one of a job's processes, and nothing says which one this is [cli.job]\n"
         "  Say --rank and --world-size, or start the job by torchrun, mpirun or srun.\n");
   CHECK(refused("run demo-2x2x2 --backend cuda --ranks 8 --rendezvous here:1") ==
-        "error: --ranks starts all processes here, and --rank, --world-size, --local-rank and --rendezvous say which "
-        "of those that others start this one is [cli.job]\n");
+        "error: --ranks starts all processes here, and --rank, --world-size, --local-rank, --rendezvous, --token-file "
+        "and --no-token are for those that others start [cli.job]\n");
   CHECK(
       refused("run demo-2x2x2 --backend cuda --rank 1 --world-size 8") ==
       "error: the flags --rank and --world-size say rank 1 of 8, but not where the ranks meet [cli.job]\n"
       "  --rendezvous HOST:PORT, with the host of rank 0 and a free port there, or --rendezvous FILE, which all hosts "
       "see.\n");
+}
+
+TEST_CASE("cli.token: ranks of several hosts without a secret, and one that is none", "[error]") {
+  const std::string made = "  One is made by: head -c 32 /dev/urandom | sha256sum | cut -c 1-64\n";
+  const std::string run = "run demo-2x2x2 --backend cuda --rank 1 --world-size 8 --rendezvous ";
+  CHECK(refused(run + "192.0.2.1:29999") ==
+        "error: ranks that meet at 192.0.2.1:29999 need a token, so that no stranger joins them [cli.token]\n"
+        "  All of them are given the same, in the variable ORRERY_TOKEN or by --token-file FILE.\n" +
+            made + "  --rendezvous FILE, in a folder that all hosts see, needs none; --no-token goes without.\n");
+  const TemporaryFolder folder;
+  const std::string file = folder.file("token");
+  const std::string with_file = run + "127.0.0.1:9 --token-file " + file;
+  CHECK(refused(with_file) == "error: --token-file: " + file + " cannot be read [cli.token]\n");
+  write(file, "  fifteen letters \n");
+  std::filesystem::permissions(file, std::filesystem::perms(0640));
+  CHECK(refused(with_file) == "error: --token-file: others than you may read " + file +
+                                  " (mode 0640) [cli.token]\n  chmod 600 makes it yours alone.\n");
+  std::filesystem::permissions(file, std::filesystem::perms(0600));
+  CHECK(refused(with_file) ==
+        "error: the token in " + file + " has 15 characters; it needs 16 to 4096 [cli.token]\n" + made);
+  write(file, std::string(5000, 'x'));
+  CHECK(refused(with_file) ==
+        "error: the token in " + file + " has 4097 characters or more; it needs 16 to 4096 [cli.token]\n" + made);
+  CHECK(refused(with_file + " --no-token") == "error: --no-token and --token-file contradict each other [cli.token]\n");
+  CHECK(refused("run demo-2x2x2 --no-token") == "error: --no-token is for --backend cuda [cli.job]\n");
 }
 
 TEST_CASE("cli.steps, cli.warmup, cli.noise, cli.slowdown, cli.tolerance, cli.watchdog: numbers out of range",

@@ -70,6 +70,17 @@ TEST_CASE("every launcher's variables say which rank a process is and where the 
   CHECK(d.empty());
 }
 
+TEST_CASE("processes of one host meet on its loopback interface, where no stranger comes", "[job]") {
+  Variables one = torchrun;
+  one["LOCAL_WORLD_SIZE"] = "8";
+  CHECK(place(one).meeting == "127.0.0.1:29501");
+  Variables node = slurm;
+  node["SLURM_JOB_NUM_NODES"] = "1";
+  CHECK(place(node).meeting.starts_with("127.0.0.1:"));
+  node["SLURM_STEP_NUM_NODES"] = "2";  // of the step, where it is said
+  CHECK(place(node).meeting.starts_with("n003:"));
+}
+
 TEST_CASE("processes of one job meet at one port, those of another at another", "[job]") {
   Variables other = slurm;
   other["SLURM_PROCID"] = "0";

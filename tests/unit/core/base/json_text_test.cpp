@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <chrono>
+
 #include <nlohmann/json.hpp>
 
 #include "core/base/toml_json.hpp"
@@ -64,6 +66,36 @@ TEST_CASE("a reader of JSON may drop objects and is told how far it is", "[unit]
   CHECK(inner == 100'000);
   CHECK(value.size() == 1);
   CHECK(last > text.size() / 2);
+}
+
+// Looking through the list for each of its objects would be 10^11 steps, minutes on any machine; reading takes a
+// second.
+TEST_CASE("a list of half a million objects is read in time that grows with its length", "[unit][base]") {
+  std::string text = "[";
+  for (int i = 0; i < 500'000; ++i) text += "{\"x\":1},";
+  text += "0]";
+  json value;
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(parse_json_text(text, value).empty());
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
+  CHECK(value.size() == 500'001);
+  CHECK(value[499'999]["x"] == 1);
+}
+
+TEST_CASE("what is dropped from an object is gone with its key, and what is read again is what was written",
+          "[unit][base]") {
+  JsonReading reading;
+  reading.keep = [](int, const json& object) { return !object.contains("drop"); };
+  json value;
+  CHECK(parse_json_text(R"({"a": {"drop": 1}, "b": [{"drop": 2}, -3, {"k": [[], {}]}], "c": {}})", value, reading)
+            .empty());
+  CHECK(value.dump() == R"({"b":[-3,{"k":[[],{}]}],"c":{}})");
+  CHECK(parse_json_text(R"({"drop": 1})", value, reading).empty());
+  CHECK(value.is_null());
+  for (const char* text : {"1", "[]", "{}", "null", R"("\u00e9")", "[1,[2.5,[true,null,\"x\"]],{\"k\":{\"l\":[]}}]"}) {
+    CHECK(parse_json_text(text, value).empty());
+    CHECK(value == json::parse(text));
+  }
 }
 
 TEST_CASE("TOML of ours becomes JSON with all its values", "[unit][base]") {

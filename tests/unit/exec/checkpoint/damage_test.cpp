@@ -1,6 +1,13 @@
 #include <catch2/catch.hpp>
 
+#include <fmt/format.h>
+
+#include <chrono>
+#include <span>
+#include <string>
+
 #include "core/base/random.hpp"
+#include "exec/checkpoint/checksum.hpp"
 #include "tests/unit/exec/checkpoint/saved_state.hpp"
 
 using namespace orrery;
@@ -94,4 +101,47 @@ TEST_CASE("a file of another checkpoint, or of another rank, is not taken for th
   CHECK_THROWS_AS(open_checkpoint(disk, dir, newer), Damaged);
   disk.bytes(dir / newer / "rank-00000.bin") = right;
   CHECK_NOTHROW(open_checkpoint(disk, dir, newer));
+}
+
+// Checksums are no secret: a manifest may be forged whole.  A reader whose time grew with the square of the entries
+// would take minutes for these.
+TEST_CASE("a forged manifest is refused soon, however many entries and lines it has", "[checkpoint]") {
+  const test::SavedState state;
+  MemoryDisk disk;
+  const std::string name = state.save(disk, 4, {});
+  std::vector<std::byte>& bytes = disk.bytes(std::filesystem::path("dir") / name / "manifest");
+  const std::string whole(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const auto said = [&](std::string text) {
+    text += fmt::format("crc32 {:08x}\n", crc32_of(std::as_bytes(std::span(text))));
+    const auto all = std::as_bytes(std::span(text));
+    bytes.assign(all.begin(), all.end());
+    const auto start = std::chrono::steady_clock::now();
+    std::string what;
+    try {
+      static_cast<void>(open_checkpoint(disk, "dir", name));
+    } catch (const Error& e) {
+      what = e.what();
+    }
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+    return what;
+  };
+  const std::string body = whole.substr(0, whole.size() - 15), path = "dir/" + name + "/manifest";
+  const auto with_ranks = [&](const std::string& entry, std::size_t count) {
+    std::string ranks = entry;
+    for (std::size_t i = 1; i < count; ++i) ranks += "," + entry;
+    return body.substr(0, body.find("\"ranks\": [")) + "\"ranks\": [" + ranks + "]}\n";
+  };
+  const std::string entry = R"({"bytes":1,"checksum":1})";
+  const std::string most = with_ranks(entry, 1'600'000);
+  // 4 MiB, and 160 bytes for each of the two.
+  CHECK(said(most) ==
+        fmt::format("{} is damaged: it has {} bytes, and a manifest beside 2 rank files has at most 4194624", path,
+                    most.size() + 15));
+  CHECK_THAT(said(with_ranks(entry, 150'000)), Catch::Contains("rank-00000.bin is damaged: it ends at byte "));
+  CHECK(said(with_ranks("1", 2'000'000)) == path + " cannot be used: ranks[0] is not an object");
+  std::string model = body;
+  model.insert(model.find("\"model\": \"") + 10, std::string(1'000'000, '#') + "\\n");
+  CHECK_THAT(said(model), Catch::StartsWith(path + " cannot be used: model has 10") &&
+                              Catch::EndsWith(" bytes, and at most 65536 are read"));
+  CHECK(said(body).empty());
 }

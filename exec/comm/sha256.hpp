@@ -1,0 +1,30 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace orrery {
+
+// For the few short messages by which ranks show each other that they hold the job's token.  Our own: nothing that the
+// program links offers it, and a GPU machine without a package registry should need no more than it does.
+
+using Digest = std::array<std::uint8_t, 32>;
+
+/// SHA-256 (FIPS 180-4, section 6.2).
+[[nodiscard]] Digest sha256(std::string_view message);
+/// HMAC with SHA-256 (RFC 2104).
+[[nodiscard]] Digest hmac_sha256(std::string_view key, std::string_view message);
+
+/// In a time that does not tell where they differ.
+[[nodiscard]] bool same_digest(const Digest&, const Digest&);
+/// The bytes as text of as many characters.
+[[nodiscard]] std::string_view text_of(const Digest&);
+/// "e3b0c4...".
+[[nodiscard]] std::string hex_of(const Digest&);
+
+/// From the system's generator of secrets.  Throws Error where it gives none.
+[[nodiscard]] Digest random_secret();
+
+}  // namespace orrery
