@@ -1,7 +1,10 @@
 #include "core/base/json_text.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <limits>
+#include <map>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -76,10 +79,54 @@ std::size_t opening_quote(std::string_view text, std::size_t end) {
   return 0;
 }
 
+/// Offset behind the string whose opening quote stands at `at`; the text's end where it does not end.
+std::size_t string_end(std::string_view text, std::size_t at) {
+  for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
+  return std::min(at + 1, text.size());
+}
+
+/// A text with a string of the same length in place of every number that JSON does not have, so that all offsets
+/// stay, and these numbers by the offset behind them.
+struct Stated {
+  std::string text;
+  std::map<std::size_t, double> numbers;
+};
+
+Stated without_non_finite(std::string_view text) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr std::array<std::pair<std::string_view, double>, 3> words{
+      {{"NaN", std::numeric_limits<double>::quiet_NaN()}, {"Infinity", infinity}, {"-Infinity", -infinity}}};
+  constexpr std::string_view space = " \t\r\n", before = ":,[", behind = ",]}";
+  Stated out{std::string(text), {}};
+  for (std::size_t at = 0; at < text.size();) {
+    if (text[at] == '"') {
+      at = string_end(text, at);
+      continue;
+    }
+    std::size_t length = 1;
+    for (const auto& [word, number] : words) {
+      const std::size_t end = at + word.size();
+      if (text.substr(at, word.size()) != word) continue;
+      // It stands where a value may: keys, and letters beside it, stay as they are.
+      const std::size_t last = at == 0 ? std::string_view::npos : text.find_last_not_of(space, at - 1);
+      if (last != std::string_view::npos && before.find(text[last]) == std::string_view::npos) continue;
+      const std::size_t next = text.find_first_not_of(space, end);
+      if (next != std::string_view::npos && behind.find(text[next]) == std::string_view::npos) continue;
+      out.text.replace(at, word.size(), '"' + std::string(word.size() - 2, ' ') + '"');
+      out.numbers.emplace(end, number);
+      length = word.size();
+    }
+    at += length;
+  }
+  return out;
+}
+
 }  // namespace
 
-std::vector<JsonMistake> parse_json_text(std::string_view text, json& to, const JsonReading& reading) {
+std::vector<JsonMistake> parse_json_text(std::string_view given, json& to, const JsonReading& reading) {
   constexpr std::size_t most = 10;
+  const Stated stated = reading.non_finite ? without_non_finite(given) : Stated{};
+  const std::string_view text = reading.non_finite ? std::string_view(stated.text) : given;
   Reach reach{text, &reading.progress};
   std::vector<JsonMistake> mistakes;
   std::vector<std::set<std::string>> open;  // keys of the objects around the place
@@ -89,6 +136,8 @@ std::vector<JsonMistake> parse_json_text(std::string_view text, json& to, const 
         if (reading.keys_once) open.emplace_back();
         return true;
       case json::parse_event_t::key:
+        if (reading.key_seen)
+          reading.key_seen(depth, value.get_ref<const std::string&>(), opening_quote(text, reach.at));
         if (!reading.keys_once) return true;
         if (!open.back().insert(value.get_ref<const std::string&>()).second && mistakes.size() < most) {
           mistakes.push_back(
@@ -100,8 +149,10 @@ std::vector<JsonMistake> parse_json_text(std::string_view text, json& to, const 
         if (reading.at != nullptr) *reading.at = reach.at;
         return !reading.keep || reading.keep(depth, value);
       case json::parse_event_t::array_start:
-      case json::parse_event_t::array_end:
-      case json::parse_event_t::value: return true;
+      case json::parse_event_t::array_end: return true;
+      case json::parse_event_t::value:
+        if (const auto number = stated.numbers.find(reach.at); number != stated.numbers.end()) value = number->second;
+        return true;
     }
     return true;
   };
@@ -114,6 +165,11 @@ std::vector<JsonMistake> parse_json_text(std::string_view text, json& to, const 
     mistakes.assign(1, {JsonMistake::Kind::number, number_start(text, std::min(reach.at, text.size())), {}});
   }
   return mistakes;
+}
+
+std::size_t value_offset(std::string_view text, std::size_t key) {
+  const std::size_t at = text.find_first_not_of(" \t\r\n:", string_end(text, key));
+  return at == std::string_view::npos ? text.size() : at;
 }
 
 Position position_at(std::string_view text, std::size_t byte) {
