@@ -12,6 +12,7 @@
 #include "cli/nearest_fit.hpp"
 #include "cli/placement_text.hpp"
 #include "cli/progress.hpp"
+#include "cli/report_text.hpp"
 #include "cli/space_json.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
@@ -36,12 +37,6 @@ namespace orrery {
 namespace {
 
 std::vector<std::string> strings(const std::vector<std::string_view>& names) { return {names.begin(), names.end()}; }
-
-/// Built-in names stay; paths become absolute, so that the written plan works
-/// from any folder.
-std::string portable(const std::string& reference) {
-  return is_path(reference) ? std::filesystem::absolute(reference).lexically_normal().string() : reference;
-}
 
 class PlanVerb final : public Verb {
  public:
@@ -194,8 +189,8 @@ PlannedRun PlanVerb::planned(const Plan& plan, const std::string& name) const {
   run.cluster = machine_;
   run.plan = plan;
   run.plan.name = name;
-  run.model_reference = portable(model_);
-  run.cluster_reference = portable(cluster_);
+  run.model_reference = library_of(flags_).portable_model(model_, "");
+  run.cluster_reference = portable(cluster_, "");
   return run;
 }
 
@@ -244,11 +239,12 @@ void PlanVerb::add_processes(std::vector<FoundPlan>& plans) const {
 
 std::string PlanVerb::text(const SearchResult& result) const {
   const auto& plans = result.plans;
+  const std::string unread = unread_text(spec_);
   std::string out = fmt::format(
-      "{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\ncalibration: {}\nsoftware: {}\n\n",
+      "{}, {} parameters, on {} ({}); batch {} x {} tokens, {}, {}\n{}calibration: {}\nsoftware: {}\n\n",
       printable(spec_.name), short_count(static_cast<double>(parameter_count(spec_))), printable(machine_.name),
       printable(devices_text(machine_)), workload_.global_batch, workload_.sequence_length, precision_, optimizer_,
-      printable(calibration_.origin), printable(describe(calibration_.software)));
+      unread.empty() ? "" : unread + "\n", printable(calibration_.origin), printable(describe(calibration_.software)));
   if (searched_.device.memory < machine_.device.memory) {
     out.insert(out.size() - 1, fmt::format("tensors get {} of the {} of a device (--memory-margin)\n",
                                            short_text(least_memory(searched_)), short_text(least_memory(machine_))));

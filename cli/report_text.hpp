@@ -13,6 +13,9 @@ namespace orrery {
 [[nodiscard]] std::string heading_text(const PlannedRun&, const std::string& calibration,
                                        const std::string& software = "");
 
+/// "not read: swiglu_limit, use_mtp": keys of a config.json that nothing here knows; empty where there are none.
+[[nodiscard]] std::string unread_text(const ModelSpec&);
+
 /// "13.2 s to 14.9 s": of the step, and of what is done in it at that rate or share when it takes the predicted time;
 /// slowest first.  "-" without an interval.
 [[nodiscard]] std::string step_range(const Report&);
