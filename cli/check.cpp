@@ -6,6 +6,7 @@
 #include "cli/common.hpp"
 #include "cli/file_kind.hpp"
 #include "cli/progress.hpp"
+#include "cli/report_text.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
@@ -32,7 +33,9 @@ namespace orrery {
 namespace {
 
 std::string about(const ModelSpec& m) {
-  return fmt::format("{}, {} parameters", m.name, with_commas(parameter_count(m)));
+  const std::string unread = unread_text(m);
+  return fmt::format("{}, {} parameters{}{}", m.name, with_commas(parameter_count(m)), unread.empty() ? "" : "; ",
+                     unread);
 }
 
 /// Passes progress on to the terminal.
@@ -62,6 +65,9 @@ class CheckVerb final : public Verb {
   int run() override {
     std::optional<Ticker> ticker(std::in_place, "check");
     Diagnostics d;
+    // A folder stands for the config.json in it, as where a model is named.
+    std::error_code failure;
+    if (std::filesystem::is_directory(file_, failure)) file_ = (std::filesystem::path(file_) / "config.json").string();
     // Traces of large plans are long.
     const std::optional<std::string> text = read_text(file_, d, std::size_t{4} << 30);
     FileKind kind = FileKind::unknown;

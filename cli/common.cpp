@@ -158,11 +158,9 @@ std::filesystem::path plan_path(const std::string& reference, const Library& lib
 }
 
 std::optional<ModelSpec> named_model(const Library& library, const std::string& reference, Diagnostics& d) {
-  std::error_code failure;
-  if (is_path(reference) && !std::filesystem::is_directory(reference, failure)) {
-    require_kind(reference, {FileKind::model, FileKind::hf_config});
-  }
-  return library.model(reference, ".", d);
+  const std::optional<std::filesystem::path> file = library.model_file(reference, "");
+  if (file) require_kind(*file, {FileKind::model, FileKind::hf_config});
+  return library.model(reference, "", d);
 }
 
 std::optional<ClusterSpec> named_cluster(const Library& library, const std::string& reference,

@@ -49,7 +49,9 @@ FileKind kind_of(const std::string& text, const std::string& file, Diagnostics& 
     if (looks_like_profile(text)) return FileKind::profile;
     if (looks_like_report(text)) return FileKind::report;
     nlohmann::json object;
-    if (!parse_json(text, file, "file.syntax", diagnostics, object)) return FileKind::unknown;
+    JsonReading reading;
+    reading.non_finite = true;  // configs may have them
+    if (!parse_json(text, file, "file.syntax", diagnostics, object, reading)) return FileKind::unknown;
     for (const char* mark : {"model_type", "architectures", "hidden_size", "n_embd"}) {
       if (object.contains(mark)) return FileKind::hf_config;
     }

@@ -41,12 +41,6 @@ namespace {
 
 std::vector<std::string> strings(const std::vector<std::string_view>& names) { return {names.begin(), names.end()}; }
 
-/// Built-in names stay; paths become absolute, so that the written plan works
-/// from any folder.
-std::string portable(const std::string& reference) {
-  return is_path(reference) ? std::filesystem::absolute(reference).lexically_normal().string() : reference;
-}
-
 class PlanVerb final : public Verb {
  public:
   const char* name() const override { return "plan"; }
@@ -197,8 +191,8 @@ PlannedRun PlanVerb::planned(const Plan& plan, const std::string& name) const {
   run.cluster = machine_;
   run.plan = plan;
   run.plan.name = name;
-  run.model_reference = portable(model_);
-  run.cluster_reference = portable(cluster_);
+  run.model_reference = library_of(flags_).portable_model(model_, "");
+  run.cluster_reference = portable(cluster_, "");
   return run;
 }
 

@@ -59,7 +59,7 @@ bool Progress::due(const std::string& phase) {
 }
 
 void Progress::draw(const std::string& line) {
-  std::fprintf(stderr, "\r\x1b[2K%s", cut(line, terminal_columns() - 1).c_str());
+  std::fprintf(stderr, "\r\x1b[2K%s", cut(escaped(line), terminal_columns() - 1).c_str());
   std::fflush(stderr);
   drawn_ = true;
 }

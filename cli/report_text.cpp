@@ -1,6 +1,7 @@
 #include "cli/report_text.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +12,7 @@
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/spec/hf_config.hpp"
 #include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_files.hpp"
 #include "planner/space.hpp"
@@ -32,6 +34,11 @@ std::string signed_time(Seconds t) { return (t.base() < 0 ? "-" : "+") + short_t
 std::string yes(bool value) { return value ? "on" : "off"; }
 
 }  // namespace
+
+std::string unread_text(const ModelSpec& model) {
+  const std::vector<std::string> keys = unread_keys(model);
+  return keys.empty() ? "" : printable(fmt::format("not read: {}", fmt::join(keys, ", ")));
+}
 
 std::string layers_text(const std::vector<std::uint32_t>& layers) {
   std::string out;
@@ -81,6 +88,7 @@ std::string heading_text(const PlannedRun& run, const std::string& calibration, 
   out += fmt::format("  model    {}, {} parameters; batch {} x {} tokens, {}, {}\n", escaped(run.model.name),
                      short_count(static_cast<double>(parameter_count(run.model))), w.global_batch, w.sequence_length,
                      name_of(w.precision), name_of(w.optimizer.kind));
+  if (const std::string unread = unread_text(run.model); !unread.empty()) out += fmt::format("           {}\n", unread);
   if (run.cluster) {
     out += fmt::format("  machine  {}, {}; calibration: {}\n", escaped(run.cluster->name),
                        escaped(devices_text(*run.cluster)), escaped(calibration));

@@ -22,6 +22,7 @@
 #include "core/program/lower/schedule.hpp"
 #include "core/program/program_text.hpp"
 #include "core/record/summarize.hpp"
+#include "core/spec/hf_config.hpp"
 #include "core/spec/spec_files.hpp"
 #include "sim/net/import/import.hpp"
 
@@ -165,6 +166,7 @@ class ShowVerb final : public Verb {
       json["published_parameters"] = published_parameter_count(*m);
       json["active_parameters"] = active_parameter_count(*m);
       json["architecture"] = name_of(m->architecture);
+      json["not_read"] = unread_keys(*m);
       put_json(json);
     } else {
       std::string counts = fmt::format("# {} parameters, {} in each layer\n", with_commas(parameter_count(*m)),
@@ -181,6 +183,7 @@ class ShowVerb final : public Verb {
         counts +=
             fmt::format("# and {} in each prediction module\n", with_commas(prediction_module_parameter_count(*m)));
       }
+      if (const std::string unread = unread_text(*m); !unread.empty()) counts += fmt::format("# {}\n", unread);
       put(counts + write_model(*m));
     }
     return status_fine;

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 namespace orrery {
 namespace {
@@ -18,17 +20,87 @@ std::vector<const CostFile*> keys_of(const std::vector<CostFile>& files, const C
   return keys;
 }
 
-/// Runs behind every key: those alike in device, program and recipe.
-std::size_t runs_of_all(const std::vector<const CostFile*>& keys) {
-  std::size_t runs = 0;
-  if (keys.empty()) return runs;
+/// Which programs the runs on a family of devices were of.  Files name runs by id alone; but a run of a program is in
+/// every file of its labels, and in no file of another program's.
+class RunPrograms {
+ public:
+  RunPrograms(const std::vector<CostFile>& files, const std::vector<std::string_view>& devices) {
+    for (const CostFile& file : files) {
+      const bool here = file.device.empty() || std::find(devices.begin(), devices.end(), file.device) != devices.end();
+      if (!here || !is_of_program(file.framework)) continue;
+      filed_.insert(file.framework);
+      for (const std::string& id : file.runs) labels_[id].insert(file.framework);
+    }
+  }
+
+  /// Empty for a run of no program.  Of programs that no file tells apart it is the one with the fewest labels.
+  [[nodiscard]] std::string_view of(std::string_view run) const {
+    const auto found = labels_.find(run);
+    if (found == labels_.end()) return {};
+    const TrainingProgram* best = nullptr;
+    for (const TrainingProgram& p : training_programs()) {
+      std::set<std::string_view> filed;
+      for (const std::string_view label : p.labels) {
+        if (filed_.contains(label)) filed.insert(label);
+      }
+      if (filed == found->second && (best == nullptr || label_count(p) < label_count(*best))) best = &p;
+    }
+    return best == nullptr ? std::string_view{} : best->name;
+  }
+
+ private:
+  static std::size_t label_count(const TrainingProgram& p) {
+    return p.labels.size() - static_cast<std::size_t>(std::count(p.labels.begin(), p.labels.end(), ""));
+  }
+  static bool is_of_program(std::string_view label) {
+    const std::vector<TrainingProgram>& all = training_programs();
+    return !label.empty() && std::any_of(all.begin(), all.end(), [&](const TrainingProgram& p) {
+      return std::find(p.labels.begin(), p.labels.end(), label) != p.labels.end();
+    });
+  }
+
+  std::set<std::string_view> filed_;
+  std::map<std::string_view, std::set<std::string_view>> labels_;
+};
+
+/// Ids of the runs behind every key: those alike in device and recipe whose programs share all of these keys.
+std::vector<std::string_view> runs_behind(const std::vector<const CostFile*>& keys) {
+  std::vector<std::string_view> out;
+  if (keys.empty()) return out;
   for (const std::string& id : keys.front()->runs) {
     const bool in_all = std::all_of(keys.begin(), keys.end(), [&](const CostFile* key) {
       return std::find(key->runs.begin(), key->runs.end(), id) != key->runs.end();
     });
-    runs += in_all ? 1 : 0;
+    if (in_all) out.push_back(id);
   }
-  return runs;
+  return out;
+}
+
+std::vector<ProgramRuns> by_program(const std::vector<std::string_view>& runs, const RunPrograms& programs) {
+  std::map<std::string_view, std::size_t> counts;
+  for (const std::string_view id : runs) ++counts[programs.of(id)];
+  std::vector<ProgramRuns> out;
+  for (const auto& [program, count] : counts) out.push_back({std::string(program), count});
+  return out;
+}
+
+/// Takes the runs of one program out of the list.
+std::size_t take(std::vector<ProgramRuns>& runs, std::string_view program) {
+  const auto own = std::find_if(runs.begin(), runs.end(), [&](const ProgramRuns& r) { return r.program == program; });
+  if (own == runs.end()) return 0;
+  const std::size_t count = own->runs;
+  runs.erase(own);
+  return count;
+}
+
+/// "74 of llm-foundry and 3 of torchtitan"
+std::string others_text(const std::vector<ProgramRuns>& others) {
+  std::string out;
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    if (i > 0) out += i + 1 == others.size() ? " and " : ", ";
+    out += fmt::format("{} of {}", others[i].runs, others[i].program.empty() ? "other software" : others[i].program);
+  }
+  return out;
 }
 
 HeldOutErrors widest(const std::vector<const CostFile*>& keys) {
@@ -55,7 +127,7 @@ const TrainingProgram* usual_program(const std::vector<CostFile>& files, std::st
     labels.devices.resize(1);  // the family
     const std::vector<const CostFile*> keys = keys_of(files, labels);
     const bool has_own = std::any_of(keys.begin(), keys.end(), [](const CostFile* k) { return !k->framework.empty(); });
-    const std::size_t runs = has_own ? runs_of_all(keys) : 0;
+    const std::size_t runs = has_own ? runs_behind(keys).size() : 0;
     if (runs > most) best = &p, most = runs;
   }
   return best;
@@ -94,7 +166,8 @@ std::optional<Software> software_of(std::string_view name, const std::vector<Cos
   }
   for (const CostFile* key : keys) out.files.push_back(key->name);
   if (labels.devices.empty()) return out;
-  out.runs = runs_of_all(keys);
+  out.others = by_program(runs_behind(keys), RunPrograms(files, labels.devices));
+  out.runs = take(out.others, out.name);
   HeldOutErrors errors = out.runs > 0 ? errors_of(files, labels) : widest(keys);
   if (!out.chosen) {
     const auto family = std::find_if(keys.begin(), keys.end(), [&](const CostFile* key) {
@@ -115,8 +188,10 @@ std::string describe(const Software& s) {
   out += fmt::format("; costs of {}", fmt::join(s.files, ", "));
   if (s.runs > 0) {
     out += fmt::format("; {} measured run{} of it", s.runs, s.runs == 1 ? "" : "s");
+    if (!s.others.empty()) out += ", and " + others_text(s.others);
   } else if (s.errors) {
     out += "; none of its runs on this device was measured";
+    if (!s.others.empty()) out += fmt::format(", but {}", others_text(s.others));
   }
   return out;
 }

@@ -13,6 +13,13 @@
 
 namespace orrery {
 
+/// Measured runs of one training program.
+struct ProgramRuns {
+  std::string program;  ///< of a TrainingProgram; empty: of none of them
+  std::size_t runs = 0;
+  friend bool operator==(const ProgramRuns&, const ProgramRuns&) = default;
+};
+
 /// The training software that a prediction is priced with: its costs, where they come from, and how far off they are.
 struct Software {
   std::string name = "none";  ///< of a TrainingProgram; "none": kernels as the vendor's libraries run them; "any": what
@@ -20,13 +27,14 @@ struct Software {
   bool chosen = false;        ///< by the user
   SoftwareCosts costs;        ///< neutral for "none"
   std::vector<std::string> files;       ///< of models/software that it takes, in order of their names
-  std::size_t runs = 0;                 ///< measured runs behind all of them: of this program on this family of devices
+  std::size_t runs = 0;                 ///< measured runs of this program on this family of devices behind all of them
+  std::vector<ProgramRuns> others;      ///< such runs of programs that share all of its costs, by program
   std::optional<HeldOutErrors> errors;  ///< unset where nothing measured tells
   friend bool operator==(const Software&, const Software&) = default;
 };
 
-/// Of the programs that run tensor- and pipeline-parallel plans the one with most measured runs on the family of the
-/// device whose calibration is called so; null for a device of no family.
+/// Of the programs that run tensor- and pipeline-parallel plans the one with most measured runs behind its costs on the
+/// family of the device whose calibration is called so; null for a device of no family.
 [[nodiscard]] const TrainingProgram* usual_program(const std::vector<CostFile>&, std::string_view calibration);
 
 /// `name` is that of a training program, "none", or "auto": the usual program of the device's family; for a device of
@@ -40,7 +48,8 @@ struct Software {
 [[nodiscard]] std::optional<Software> software_of(std::string_view name, const std::vector<CostFile>&,
                                                   const Calibration&, const DeviceSpec&, Precision, Diagnostics&);
 
-/// "nemo; costs of all, hopper, nemo, transformer-engine; 62 measured runs of it".
+/// "nemo; costs of all, hopper, nemo, transformer-engine; 62 measured runs of it", and how many of which other
+/// programs.
 [[nodiscard]] std::string describe(const Software&);
 
 }  // namespace orrery

@@ -1,7 +1,11 @@
 #include "core/base/json_text.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <limits>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -77,12 +81,56 @@ std::size_t opening_quote(std::string_view text, std::size_t end) {
   return 0;
 }
 
+/// Offset behind the string whose opening quote stands at `at`; the text's end where it does not end.
+std::size_t string_end(std::string_view text, std::size_t at) {
+  for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\' ? 1 : 0;
+  return std::min(at + 1, text.size());
+}
+
+/// A text with a string of the same length in place of every number that JSON does not have, so that all offsets
+/// stay, and these numbers by the offset behind them.
+struct Stated {
+  std::string text;
+  std::map<std::size_t, double> numbers;
+};
+
+Stated without_non_finite(std::string_view text) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  constexpr std::array<std::pair<std::string_view, double>, 3> words{
+      {{"NaN", std::numeric_limits<double>::quiet_NaN()}, {"Infinity", infinity}, {"-Infinity", -infinity}}};
+  constexpr std::string_view space = " \t\r\n", before = ":,[", behind = ",]}";
+  Stated out{std::string(text), {}};
+  for (std::size_t at = 0; at < text.size();) {
+    if (text[at] == '"') {
+      at = string_end(text, at);
+      continue;
+    }
+    std::size_t length = 1;
+    for (const auto& [word, number] : words) {
+      const std::size_t end = at + word.size();
+      if (text.substr(at, word.size()) != word) continue;
+      // It stands where a value may: keys, and letters beside it, stay as they are.
+      const std::size_t last = at == 0 ? std::string_view::npos : text.find_last_not_of(space, at - 1);
+      if (last != std::string_view::npos && before.find(text[last]) == std::string_view::npos) continue;
+      const std::size_t next = text.find_first_not_of(space, end);
+      if (next != std::string_view::npos && behind.find(text[next]) == std::string_view::npos) continue;
+      out.text.replace(at, word.size(), '"' + std::string(word.size() - 2, ' ') + '"');
+      out.numbers.emplace(end, number);
+      length = word.size();
+    }
+    at += length;
+  }
+  return out;
+}
+
 /// Builds the value.  json::parse with a callback would look through an array once more for each object that ends in
 /// it, which takes minutes where a file has a million.
 class Builder {
  public:
-  Builder(std::string_view text, const Reach& reach, const JsonReading& reading, json& to)
-      : text_(text), reach_(reach), reading_(reading), to_(to) {}
+  /// `numbers`: of Stated.
+  Builder(std::string_view text, const Reach& reach, const std::map<std::size_t, double>& numbers,
+          const JsonReading& reading, json& to)
+      : text_(text), reach_(reach), numbers_(numbers), reading_(reading), to_(to) {}
 
   [[nodiscard]] std::vector<JsonMistake> take() { return std::move(mistakes_); }
 
@@ -92,7 +140,10 @@ class Builder {
   bool number_integer(json::number_integer_t value) { return add(value); }
   bool number_unsigned(json::number_unsigned_t value) { return add(value); }
   bool number_float(json::number_float_t value, const std::string&) { return add(value); }
-  bool string(std::string& value) { return add(std::move(value)); }
+  bool string(std::string& value) {
+    const auto number = numbers_.find(reach_.at);
+    return number == numbers_.end() ? add(std::move(value)) : add(number->second);
+  }
   bool binary(json::binary_t& value) { return add(std::move(value)); }
   bool start_object(std::size_t) { return open(json::object()); }
   bool start_array(std::size_t) { return open(json::array()); }
@@ -102,6 +153,9 @@ class Builder {
   }
 
   bool key(std::string& name) {
+    if (reading_.key_seen) {
+      reading_.key_seen(static_cast<int>(around_.size()), name, opening_quote(text_, reach_.at));
+    }
     Level& level = around_.back();
     const auto [at, first] = level.value->get_ref<json::object_t&>().insert_or_assign(name, nullptr);
     if (!first && reading_.keys_once && mistakes_.size() < most) {
@@ -166,6 +220,7 @@ class Builder {
 
   std::string_view text_;
   const Reach& reach_;
+  const std::map<std::size_t, double>& numbers_;
   const JsonReading& reading_;
   json& to_;
   std::vector<Level> around_;
@@ -174,11 +229,18 @@ class Builder {
 
 }  // namespace
 
-std::vector<JsonMistake> parse_json_text(std::string_view text, json& to, const JsonReading& reading) {
+std::vector<JsonMistake> parse_json_text(std::string_view given, json& to, const JsonReading& reading) {
+  const Stated stated = reading.non_finite ? without_non_finite(given) : Stated{};
+  const std::string_view text = reading.non_finite ? std::string_view(stated.text) : given;
   Reach reach{text, &reading.progress};
-  Builder builder(text, reach, reading, to);
+  Builder builder(text, reach, stated.numbers, reading, to);
   json::sax_parse(Reader(text.data(), &reach), Reader(text.data() + text.size(), &reach), &builder);
   return builder.take();
+}
+
+std::size_t value_offset(std::string_view text, std::size_t key) {
+  const std::size_t at = text.find_first_not_of(" \t\r\n:", string_end(text, key));
+  return at == std::string_view::npos ? text.size() : at;
 }
 
 Position position_at(std::string_view text, std::size_t byte) {

@@ -32,6 +32,10 @@ struct JsonReading {
   WorkProgress progress;      ///< bytes read
   bool keys_once = true;      ///< false: of a key that stands twice the last counts, as other programs' files have it
   std::size_t* at = nullptr;  ///< where given, says inside `keep` how many bytes are read
+  /// Called for every key with the number of values around it and the offset of its opening quote.
+  std::function<void(int depth, const std::string& key, std::size_t byte)> key_seen = {};
+  /// Takes NaN, Infinity and -Infinity, which are no JSON, but which Python's json module writes.
+  bool non_finite = false;
 };
 
 /// Parses a JSON text into `to`.  Stricter than the language: a key that stands
@@ -39,6 +43,9 @@ struct JsonReading {
 /// Empty: the text is right.  At most ten mistakes are listed.
 [[nodiscard]] std::vector<JsonMistake> parse_json_text(std::string_view text, nlohmann::json& to,
                                                        const JsonReading& = {});
+
+/// Offset of the value of the key whose opening quote stands at `key` in a valid JSON text.
+[[nodiscard]] std::size_t value_offset(std::string_view text, std::size_t key);
 
 /// Line and column of a byte of a text.
 [[nodiscard]] Position position_at(std::string_view text, std::size_t byte);

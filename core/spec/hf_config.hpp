@@ -3,31 +3,45 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "core/base/diagnostics.hpp"
 #include "core/spec/model_spec.hpp"
 
 namespace orrery {
 
-/// Reads the config.json of a Hugging Face model.
+/// Reads the config.json of a Hugging Face model of one of the types in
+/// hf_families.cpp.
 ///
-/// Model types gpt2, llama, bert, vit, and, without experts, deepseek_v2 and
-/// deepseek_v3.  Both spellings of the rotary base are read
-/// (rope_theta, and rope_parameters of newer files); absent keys take the
-/// defaults of that model type.  The kind of scaling of rotary angles is kept
-/// (ModelSpec::rope_scaling).  Keys that do not change the shape of training
-/// (token ids, dtypes, cache flags) are skipped; keys that would change it in a
-/// way this program does not know (another activation, experts) are refused.
+/// Every key of the file is one of four things: it is read; it is refused,
+/// because it asks for a model that this program does not have; it is known to
+/// change nothing (token ids, dtypes, cache flags); or nobody here knows it,
+/// and unread_keys() lists it.  An unknown key beside a known one is taken for a
+/// slip of the pen and refused.  Absent keys have the defaults of the library's
+/// class of that type.  `architectures`, where the file has it, must name the
+/// class with the head that is trained here.
+///
+/// rope_scaling with rope_theta, and rope_parameters of newer files, are read
+/// alike; the kind of scaling is kept (ModelSpec::rope_scaling).  NaN and
+/// Infinity are read as Python writes them, and judged by their key.
 ///
 /// The model's name is the last part of _name_or_path, else the folder of the
 /// file, else the model type.
 ///
 /// Codes: file.open  hf.syntax  hf.model-type  hf.missing-key  hf.type
-/// hf.range  hf.unsupported, and those of check_model
+/// hf.range  hf.unsupported  hf.unknown-key, and those of check_model
 [[nodiscard]] std::optional<ModelSpec> read_hf_config(const std::filesystem::path& file, Diagnostics& diagnostics);
 
 /// The same from text; `file` is shown in messages, and its folder may give the model's name.
 [[nodiscard]] std::optional<ModelSpec> parse_hf_config(std::string text, const std::filesystem::path& file,
                                                        Diagnostics& diagnostics);
+
+/// Keys of the config.json that a model was read from which nothing here knows, in the file's order; none for models
+/// from other files.
+[[nodiscard]] std::vector<std::string> unread_keys(const ModelSpec&);
+
+/// Whether a text is that of a config.json rather than a .toml file: it begins with a brace.
+[[nodiscard]] bool looks_like_hf_config(std::string_view text);
 
 }  // namespace orrery

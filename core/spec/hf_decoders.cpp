@@ -1,32 +1,26 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/spec/hf_family.hpp"
 #include "core/spec/spec_check.hpp"
 
+// GPT-2, LLaMA, and Mixtral, whose layers but for the experts are LLaMA's.
 namespace orrery::hf {
-
-using nlohmann::json;
 
 ModelSpec gpt2(Config& c) {
   ModelSpec m;
-  m.layers = c.whole("n_layer", 12, max_layers);
-  m.hidden = c.whole("n_embd", 768, max_width);
-  m.heads = c.whole("n_head", 12, max_width);
+  m.layers = c.whole("n_layer", max_layers);
+  m.hidden = c.whole("n_embd", max_width);
+  m.heads = c.whole("n_head", max_width);
   m.kv_heads = m.heads;
-  if (c.good() && m.hidden % m.heads != 0) {
-    c.error("n_head", "model.heads", "n_head does not divide n_embd",
-            {fmt::format("n_embd is {}, and {} / {} leaves {}.", m.hidden, m.hidden, m.heads, m.hidden % m.heads)});
-  }
+  heads_divide(c, m, "n_head", "n_embd");
   m.head_dim = std::max<std::uint64_t>(1, m.hidden / m.heads);
-  m.ffn = c.whole("n_inner", 4 * m.hidden, max_width);
-  m.vocabulary = c.whole("vocab_size", 50257, max_vocabulary);
-  m.max_positions = c.whole("n_positions", 1024, max_sequence);
-  m.norm_epsilon = c.number("layer_norm_epsilon", 1e-5, 0.0, 1.0);
-  c.only("activation_function", "gelu_new", {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"});
-  m.tied_embeddings = c.flag("tie_word_embeddings", true);
+  m.ffn = c.whole("n_inner", max_width, 4 * m.hidden);
+  m.vocabulary = c.whole("vocab_size", max_vocabulary);
+  m.max_positions = c.whole("n_positions", max_sequence);
+  m.norm_epsilon = c.number("layer_norm_epsilon", 0.0, 1.0);
+  c.choice("activation_function", gelu_names());
+  m.tied_embeddings = c.flag("tie_word_embeddings");
   m.norm = Norm::layer_norm;
   m.activation = Activation::gelu;
   m.positions = PositionEncoding::learned;
@@ -36,30 +30,21 @@ ModelSpec gpt2(Config& c) {
 
 ModelSpec llama(Config& c) {
   ModelSpec m;
-  m.layers = c.whole("num_hidden_layers", std::nullopt, max_layers);
-  m.hidden = c.whole("hidden_size", std::nullopt, max_width);
-  m.heads = c.whole("num_attention_heads", std::nullopt, max_width);
-  m.kv_heads = c.whole("num_key_value_heads", m.heads, max_width);
-  if (c.good() && c.find("head_dim") == nullptr && m.hidden % m.heads != 0) {
-    c.error(
-        "num_attention_heads", "model.heads", "num_attention_heads does not divide hidden_size",
-        {fmt::format("hidden_size is {}, and {} / {} leaves {}.", m.hidden, m.hidden, m.heads, m.hidden % m.heads)});
-  }
-  m.head_dim = c.whole("head_dim", std::max<std::uint64_t>(1, m.hidden / m.heads), max_width);
-  m.ffn = c.whole("intermediate_size", std::nullopt, max_width);
-  m.vocabulary = c.whole("vocab_size", std::nullopt, max_vocabulary);
-  m.max_positions = c.whole("max_position_embeddings", 2048, max_sequence);
-  m.norm_epsilon = c.number("rms_norm_eps", 1e-6, 0.0, 1.0);
-  m.rope_theta = c.number("rope_theta", 10000.0, 1.0, 1e12);
-  if (const json* rope = c.find("rope_parameters"); rope != nullptr && rope->is_object()) {
-    m.rope_theta = c.number_in(*rope, "rope_theta", "rope_parameters", m.rope_theta, 1.0, 1e12);
-  }
-  m.rope_scaling = rope_scaling(c, "rope_scaling");
-  if (m.rope_scaling.empty()) m.rope_scaling = rope_scaling(c, "rope_parameters");
-  c.only("hidden_act", "silu", {"silu", "swish"});
-  m.tied_embeddings = c.flag("tie_word_embeddings", false);
-  const bool attention_bias = c.flag("attention_bias", false);
-  const bool mlp_bias = c.flag("mlp_bias", false);
+  m.layers = c.whole("num_hidden_layers", max_layers);
+  m.hidden = c.whole("hidden_size", max_width);
+  m.heads = c.whole("num_attention_heads", max_width);
+  m.kv_heads = c.none("num_key_value_heads") ? m.heads : c.whole("num_key_value_heads", max_width);
+  if (c.none("head_dim")) heads_divide(c, m, "num_attention_heads", "hidden_size");
+  m.head_dim = c.whole("head_dim", max_width, std::max<std::uint64_t>(1, m.hidden / m.heads));
+  m.ffn = c.whole("intermediate_size", max_width);
+  m.vocabulary = c.whole("vocab_size", max_vocabulary);
+  m.max_positions = c.whole("max_position_embeddings", max_sequence);
+  m.norm_epsilon = c.number("rms_norm_eps", 0.0, 1.0);
+  read_rope(c, m);
+  c.choice("hidden_act", silu_names());
+  m.tied_embeddings = c.flag("tie_word_embeddings");
+  const bool attention_bias = c.flag("attention_bias");
+  const bool mlp_bias = c.flag("mlp_bias");
   if (attention_bias != mlp_bias) {
     c.error(attention_bias ? "attention_bias" : "mlp_bias", "hf.unsupported",
             "biases in only one of attention and feed-forward layers are not supported");
@@ -67,7 +52,16 @@ ModelSpec llama(Config& c) {
   m.bias = attention_bias && mlp_bias;
   m.norm = Norm::rms_norm;
   m.activation = Activation::swiglu;
-  m.positions = PositionEncoding::rotary;
+  return m;
+}
+
+ModelSpec mixtral(Config& c) {
+  ModelSpec m = llama(c);
+  Mixture x;
+  x.experts = static_cast<std::uint32_t>(c.whole("num_local_experts", 4096));
+  x.per_token = static_cast<std::uint32_t>(c.whole("num_experts_per_tok", 4096));
+  x.ffn = m.ffn;
+  m.mixture = x;
   return m;
 }
 

@@ -1,62 +1,84 @@
 #pragma once
 
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
+#include "core/spec/hf_keys.hpp"
 #include "core/spec/model_spec.hpp"
 
-/// What the readers of one family each, in hf_*.cpp, share: the keys of a
+/// What the readers of one family each, in hf_*.cpp, share: the values of a
 /// Hugging Face config.json.  Included by those files alone.
 namespace orrery::hf {
 
-/// The object of a file.  Readers return a usable value after every mistake.
+/// The object of a file of one model type.  Readers ask only for keys that the
+/// type's tables have as read; what the file leaves out, or has as null, is what
+/// the table says.  They return a usable value after every mistake.
 class Config {
  public:
-  Config(const nlohmann::json& object, const Origin& origin, Diagnostics& diagnostics)
-      : object_(object), origin_(origin), diagnostics_(diagnostics), before_(diagnostics.size()) {}
+  /// `object` has the names of the tables alone; `origin` the positions of values.
+  Config(const nlohmann::json& object, const Family& family, const Origin& origin, Diagnostics& diagnostics);
+  ~Config();
+  Config(const Config&) = delete;
+  Config& operator=(const Config&) = delete;
 
   /// No mistake so far: what was read may be compared.
   [[nodiscard]] bool good() const { return diagnostics_.size() == before_; }
-
-  /// Present and not null.
+  /// The value, or the table's; null where both are.
   [[nodiscard]] const nlohmann::json* find(const char* key) const;
-  void error(const char* key, std::string code, std::string message, std::vector<std::string> details = {});
-  std::uint64_t whole(const char* key, std::optional<std::uint64_t> absent, std::uint64_t most);
-  /// Required; 0 is allowed.
+  /// Whether the file says null, or nothing where the table says null.
+  [[nodiscard]] bool none(const char* key) const;
+
+  /// At the value of `key`, which may be one inside rope_scaling or rope_parameters: "rope_scaling.type".
+  void error(const std::string& key, std::string code, std::string message, std::vector<std::string> details = {});
+  /// At least 1, at most `most`; `derived` where neither file nor table say one.
+  std::uint64_t whole(const char* key, std::uint64_t most, std::optional<std::uint64_t> derived = std::nullopt);
+  /// 0 is allowed, and is what null means.
   std::uint64_t whole_from_zero(const char* key, std::uint64_t most);
-  /// Entries of an object or array, or `absent`.
-  std::uint64_t entries(const char* key, std::uint64_t absent);
-  double number(const char* key, double absent, double least, double most);
-  double number_in(const nlohmann::json& where, const char* key, const char* shown, double absent, double least,
-                   double most);
-  bool flag(const char* key, bool absent);
-  std::string text(const char* key, const char* absent);
-  void only(const char* key, const char* absent, const std::vector<std::string>& known);
+  /// A number, or a list of two equal ones.
+  std::uint64_t side(const char* key, std::uint64_t most);
+  /// Entries of an object or array; nothing where the file has none.
+  std::optional<std::uint64_t> entries(const char* key);
+  double number(const char* key, double least, double most);
+  /// The number in `key` of an object, which messages call `path`.
+  std::optional<double> number_in(const nlohmann::json& object, const char* key, const std::string& path, double least,
+                                  double most);
+  bool flag(const char* key);
+  std::string text(const char* key);
+  /// One of the known names.
+  std::string choice(const char* key, const std::vector<std::string>& known);
 
  private:
-  const nlohmann::json& object_;
+  std::uint64_t whole_of(const nlohmann::json& value, const char* key, std::uint64_t least, std::uint64_t most);
+
+  struct Values;
+  const Family& family_;
   const Origin& origin_;
   Diagnostics& diagnostics_;
+  std::unique_ptr<Values> values_;
   std::size_t before_;
 };
 
-/// The kind of scaling of rotary angles under `key`; empty: none.
-std::string rope_scaling(Config&, const char* key);
+/// Base and kind of scaling of rotary angles, from rope_scaling or rope_parameters.
+void read_rope(Config&, ModelSpec&);
 /// Refuses a number of heads that does not divide the width.
 void heads_divide(Config&, const ModelSpec&, const char* heads, const char* hidden);
+
+/// Names of the activations that are computed as gelu.  Some are the exact form, some the tanh form, which differs by
+/// less than 0.001 and costs the same.
+[[nodiscard]] const std::vector<std::string>& gelu_names();
+[[nodiscard]] const std::vector<std::string>& silu_names();
 
 // Readers by model_type.
 [[nodiscard]] ModelSpec gpt2(Config&);
 [[nodiscard]] ModelSpec llama(Config&);
 [[nodiscard]] ModelSpec bert(Config&);
 [[nodiscard]] ModelSpec vit(Config&);
-[[nodiscard]] ModelSpec deepseek(Config&);  ///< deepseek_v2, deepseek_v3
+[[nodiscard]] ModelSpec deepseek_v2(Config&);
+[[nodiscard]] ModelSpec deepseek_v3(Config&);
 [[nodiscard]] ModelSpec mixtral(Config&);
-
-/// DeepSeek's mixture: every layer from first_k_dense_replace on.
-void deepseek_experts(Config&, ModelSpec&);
 
 }  // namespace orrery::hf

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "core/base/nearest.hpp"
 #include "core/spec/hf_config.hpp"
@@ -30,10 +31,22 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::binary_search(names.begin(), names.end(), name);
 }
 
+/// What a file begins with, or nothing.
+std::string beginning(const std::filesystem::path& file) {
+  std::string out(256, ' ');
+  std::ifstream(file, std::ios::binary).read(out.data(), static_cast<std::streamsize>(out.size()));
+  return out;
+}
+
 }  // namespace
 
 bool is_path(const std::string& reference) {
   return reference.find('/') != std::string::npos || reference.ends_with(".toml") || reference.ends_with(".json");
+}
+
+std::string portable(const std::string& reference, const std::filesystem::path& relative_to) {
+  return is_path(reference) ? std::filesystem::absolute(relative_to / reference).lexically_normal().string()
+                            : reference;
 }
 
 std::vector<std::string> Library::names(const char* kind) const {
@@ -58,18 +71,30 @@ std::filesystem::path Library::calibration(const std::string& name) const {
 }
 std::filesystem::path Library::plan(const std::string& name) const { return data_ / "plan" / (name + ".toml"); }
 
-std::optional<ModelSpec> Library::model(const std::string& reference, const std::filesystem::path& relative_to,
-                                        Diagnostics& diagnostics) const {
-  if (!is_path(reference)) {
-    const std::vector<std::string> known = models();
-    if (contains(known, reference)) return read_model_file(data_ / "model" / (reference + ".toml"), diagnostics);
-    unknown("model", reference, known, diagnostics);
-    return std::nullopt;
-  }
+std::optional<std::filesystem::path> Library::model_file(const std::string& reference,
+                                                         const std::filesystem::path& relative_to) const {
+  if (!is_path(reference) && contains(models(), reference)) return data_ / "model" / (reference + ".toml");
   std::filesystem::path file = relative_to / reference;
   std::error_code failure;
   if (std::filesystem::is_directory(file, failure)) file /= "config.json";
-  return file.extension() == ".json" ? read_hf_config(file, diagnostics) : read_model_file(file, diagnostics);
+  if (is_path(reference) || (!reference.empty() && std::filesystem::exists(file, failure))) return file;
+  return std::nullopt;
+}
+
+std::string Library::portable_model(const std::string& reference, const std::filesystem::path& relative_to) const {
+  const bool file = !is_path(reference) && !contains(models(), reference) && model_file(reference, relative_to);
+  return portable(file ? "./" + reference : reference, relative_to);
+}
+
+std::optional<ModelSpec> Library::model(const std::string& reference, const std::filesystem::path& relative_to,
+                                        Diagnostics& diagnostics) const {
+  const std::optional<std::filesystem::path> file = model_file(reference, relative_to);
+  if (!file) {
+    unknown("model", reference, models(), diagnostics);
+    return std::nullopt;
+  }
+  const bool config = file->extension() == ".json" || looks_like_hf_config(beginning(*file));
+  return config ? read_hf_config(*file, diagnostics) : read_model_file(*file, diagnostics);
 }
 
 std::optional<DeviceSpec> Library::device(const std::string& name, Diagnostics& diagnostics) const {

@@ -14,11 +14,12 @@ namespace orrery {
 
 /// The shipped models, devices and clusters, and the meaning of references.
 ///
-/// A reference is the name of a file in the data directory (without .toml), a
-/// path that ends in .toml, or for models a Hugging Face config.json (or the
-/// folder that holds one).  Relative paths count from `relative_to`, the folder
-/// of the file that names them.  An unknown name is a diagnostic that lists the
-/// nearest known ones.
+/// A reference is the name of a file in the data directory (without .toml), or
+/// a path that ends in .toml.  A model's may also be any file that holds the JSON
+/// of a Hugging Face config.json, or a folder with a config.json in it, and needs
+/// no slash or ending where it is no name of the data directory.  Relative paths
+/// count from `relative_to`, the folder of the file that names them.  An unknown
+/// name is a diagnostic that lists the nearest known ones.
 ///
 /// Codes: library.unknown-model  library.unknown-cluster
 /// library.unknown-device  library.unknown-fabric  cluster.gpus, and those of the readers
@@ -28,6 +29,12 @@ class Library {
 
   [[nodiscard]] std::optional<ModelSpec> model(const std::string& reference, const std::filesystem::path& relative_to,
                                                Diagnostics& diagnostics) const;
+  /// The file that a reference to a model means; none where it is neither a path nor a known name.
+  [[nodiscard]] std::optional<std::filesystem::path> model_file(const std::string& reference,
+                                                                const std::filesystem::path& relative_to) const;
+  /// A reference to a model that means the same from any folder: names stay, paths become absolute.
+  [[nodiscard]] std::string portable_model(const std::string& reference,
+                                           const std::filesystem::path& relative_to) const;
   /// `gpus` resizes the cluster, see resized().
   [[nodiscard]] std::optional<ClusterSpec> cluster(const std::string& reference,
                                                    const std::filesystem::path& relative_to,
@@ -58,6 +65,9 @@ class Library {
 /// Whether a reference is a path (ends in .toml or .json, or holds a slash)
 /// rather than a built-in name.
 [[nodiscard]] bool is_path(const std::string& reference);
+
+/// A reference that means the same from any folder: names stay, paths become absolute.
+[[nodiscard]] std::string portable(const std::string& reference, const std::filesystem::path& relative_to);
 
 /// The cluster with another number of devices: part of a node below one node,
 /// whole nodes above.  The innermost levels fill first; the outermost grows.

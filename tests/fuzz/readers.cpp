@@ -73,6 +73,8 @@ std::string hf_config(std::string_view bytes) {
   Diagnostics diagnostics, again;
   const auto value = parse_hf_config(std::string(bytes), "config.json", diagnostics);
   if (const std::string fault = verdict(value, diagnostics); !fault.empty() || !value) return fault;
+  static_cast<void>(parameter_count(*value));
+  static_cast<void>(unread_keys(*value));
   return check_model(*value, again) ? "" : "accepted a model that breaks a rule";
 }
 
@@ -266,7 +268,10 @@ const std::vector<FuzzedReader>& fuzzed_readers() {
       {"plan", plan, {"models/plan", "tests/fuzz/seeds/plan"}, ".toml"},
       {"workload", workload, {"tests/fuzz/seeds/workload"}, ".toml"},
       {"cluster", cluster, {"models/cluster"}, ".toml"},
-      {"hf_config", hf_config, {"models/hf/llama-3-70b", "tests/fuzz/seeds/hf_config"}, ".json"},
+      {"hf_config",
+       hf_config,
+       {"models/hf/llama-3-70b", "models/hf/deepseek-v3", "tests/fuzz/seeds/hf_config"},
+       ".json"},
       {"trace", trace, {"tests/fuzz/seeds/trace"}, ".json"},
       {"profile", profile, {"tests/fuzz/seeds/profile"}, ".json"},
       {"lesson", lesson, {"models/lesson"}, ".toml"},

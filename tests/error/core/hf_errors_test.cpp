@@ -55,6 +55,7 @@ TEST_CASE("hf.type: a wrong number is the only mistake told of it", "[error]") {
         R"(config.json:1:34: error: n_embd is not a whole number [hf.type]
     1 | {"model_type": "gpt2", "n_embd": 12.5, "n_head": 7}
       |                                  ^
+  It is 12.5.
 )");
 }
 
@@ -116,7 +117,66 @@ TEST_CASE("hf.unsupported: another activation in a config.json", "[error]") {
   CHECK(config_error(text) == R"(config.json:3:26: error: activation_function "relu" is not supported [hf.unsupported]
     3 |   "activation_function": "relu"
       |                          ^
-  Supported: gelu_new, gelu_pytorch_tanh, gelu_fast.
+  Supported: gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, gelu_python.
+)");
+}
+
+TEST_CASE("hf.unsupported: a key that asks for another model", "[error]") {
+  CHECK(config_error("{\"model_type\": \"gpt2\",\n  \"add_cross_attention\": true}") ==
+        R"(config.json:2:26: error: add_cross_attention true is not supported [hf.unsupported]
+    2 |   "add_cross_attention": true}
+      |                          ^
+  It asks for cross-attention. Supported: false.
+)");
+  CHECK(config_error("{\"model_type\": \"mixtral\",\n  \"sliding_window\": 4096}") ==
+        R"(config.json:2:21: error: sliding_window 4096 is not supported [hf.unsupported]
+    2 |   "sliding_window": 4096}
+      |                     ^
+  It asks for attention to a window of positions. Supported: null.
+)");
+  CHECK(config_error("{\"model_type\": \"llama\",\n  \"rope_parameters\": {\"partial_rotary_factor\": 0.5}}") ==
+        R"(config.json:2:48: error: rope_parameters.partial_rotary_factor 0.5 is not supported [hf.unsupported]
+    2 |   "rope_parameters": {"partial_rotary_factor": 0.5}}
+      |                                                ^
+  It asks for angles for a part of each head. Supported: 1.0.
+)");
+}
+
+TEST_CASE("hf.unsupported: a class with another head", "[error]") {
+  CHECK(config_error("{\"model_type\": \"llama\",\n  \"architectures\": [\"LlamaForSequenceClassification\"]}") ==
+        R"(config.json:2:20: error: the class LlamaForSequenceClassification is not supported [hf.unsupported]
+    2 |   "architectures": ["LlamaForSequenceClassification"]}
+      |                    ^
+  Supported: LlamaForCausalLM. Others have another head, or none.
+  A file without architectures is read as the supported class.
+)");
+  const std::pair<const char*, const char*> classes[] = {
+      {"gpt2", "GPT2LMHeadModel"},       {"llama", "LlamaForCausalLM"},
+      {"bert", "BertForMaskedLM"},       {"vit", "ViTForImageClassification"},
+      {"mixtral", "MixtralForCausalLM"}, {"deepseek_v3", "DeepseekV3ForCausalLM"}};
+  for (const auto& [type, own] : classes) {
+    for (const auto& [other, name] : classes) {
+      const std::string text = R"({"model_type": ")" + std::string(type) + R"(", "architectures": [")" + name + "\"]}";
+      Diagnostics d;
+      CAPTURE(text);
+      CHECK(parse_hf_config(text, "config.json", d).has_value() == (own == name));
+    }
+  }
+  for (const char* none : {"null", "[]"}) {
+    Diagnostics d;
+    CHECK(parse_hf_config(with(R"({"model_type": "gpt2", "architectures": X})", "X", none), "config.json", d));
+  }
+  CHECK(
+      config_error(R"({"model_type": "vit", "architectures": "ViTModel"})").find("architectures is no list of names") !=
+      std::string::npos);
+}
+
+TEST_CASE("hf.unknown-key: a slip of the pen in a config.json", "[error]") {
+  CHECK(config_error("{\"model_type\": \"llama\", \"a\": {\"num_key_value_head\": 1},\n  \"num_key_value_head\": 8}") ==
+        R"(config.json:2:3: error: num_key_value_head is no key of llama [hf.unknown-key]
+    2 |   "num_key_value_head": 8}
+      |   ^
+  Did you mean num_key_value_heads?
 )");
 }
 

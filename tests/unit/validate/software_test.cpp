@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "core/record/calibration_file.hpp"
 #include "tests/unit/validate/runs.hpp"
+#include "validate/run_table.hpp"
 #include "validate/validation.hpp"
 
 using namespace orrery;
@@ -58,6 +60,55 @@ TEST_CASE("a run priced by its program's name costs what the table's rows of it 
     CHECK(s.errors == errors_of(files, labels));
     CHECK(s.runs > 0);
   }
+}
+
+// The table says in words what ran in each row; the files of costs name rows by id alone.
+TEST_CASE("measured runs of a program are those of the table that name it, and others are named", "[unit][validate]") {
+  Diagnostics d;
+  const auto table = read_runs(std::filesystem::path(ORRERY_SOURCE_DIR) / "traces" / "measured" / "runs.csv", d);
+  REQUIRE(table);
+  const std::vector<CostFile> files = shipped_costs(shipped_library());
+  for (const char* device : {"v100", "a100-80", "h100", "h100-96", "b200", "gb200", "gb300"}) {
+    for (const TrainingProgram& program : training_programs()) {
+      CAPTURE(device, program.name);
+      const Software s = chosen(program.name, device);
+      std::map<std::string, std::size_t> expected;
+      for (const MeasuredRun& run : *table) {
+        const auto behind = [&](const CostFile& f) {
+          return std::find(s.files.begin(), s.files.end(), f.name) == s.files.end() ||
+                 std::find(f.runs.begin(), f.runs.end(), run.id) != f.runs.end();
+        };
+        if (!std::all_of(files.begin(), files.end(), behind)) continue;
+        std::string named;
+        for (const TrainingProgram& p : training_programs()) {
+          MeasuredRun plain = run;
+          plain.precision = "bf16";
+          if (labels_of(plain, device) == labels_of(p, device, Precision::bf16)) named = p.name;
+        }
+        ++expected[named];
+      }
+      CHECK(s.runs == expected[std::string(program.name)]);
+      expected.erase(std::string(program.name));
+      std::map<std::string, std::size_t> others;
+      for (const ProgramRuns& o : s.others) others[o.program] = o.runs;
+      CHECK(others == expected);
+    }
+  }
+}
+
+TEST_CASE("runs of another program are not said to be of this one", "[unit][validate]") {
+  CHECK(describe(chosen("torchtitan", "a100-80")) ==
+        "torchtitan; costs of all, ampere, eager-fsdp; none of its runs on this device was measured, but 74 of "
+        "llm-foundry");
+  Software s;
+  s.name = "nemo";
+  s.chosen = true;
+  s.files = {"all"};
+  s.runs = 1;
+  CHECK(describe(s) == "nemo; costs of all; 1 measured run of it");
+  s.others = {{"", 3}, {"torchtitan", 2}, {"llm-foundry", 1}};
+  CHECK(describe(s) ==
+        "nemo; costs of all; 1 measured run of it, and 3 of other software, 2 of torchtitan and 1 of llm-foundry");
 }
 
 TEST_CASE("none is neutral, and has no interval", "[unit][validate]") {

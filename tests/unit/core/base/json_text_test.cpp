@@ -3,7 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include <chrono>
-
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/base/toml_json.hpp"
@@ -42,6 +43,39 @@ TEST_CASE("JSON is read as the library reads it, but no key may stand twice", "[
   std::string many = "{\"a\": 0";
   for (int i = 0; i < 20; ++i) many += ", \"a\": 1";
   CHECK(parse_json_text(many + "}", value).size() == 10);
+}
+
+TEST_CASE("numbers that are not finite are read where asked, and leave every place as it is", "[unit][base]") {
+  const std::string text = "{\"NaN\": [NaN, -Infinity ,Infinity, \"NaN, \\\" Infinity\"], \"b\": NaN, \"b\": 1}";
+  JsonReading reading;
+  reading.non_finite = true;
+  std::vector<std::pair<std::string, std::size_t>> keys;
+  reading.key_seen = [&](int depth, const std::string& key, std::size_t byte) {
+    CHECK(depth == 1);
+    keys.emplace_back(key, byte);
+  };
+  json value;
+  const auto mistakes = parse_json_text(text, value, reading);
+  REQUIRE(mistakes.size() == 1);
+  CHECK(mistakes[0].kind == JsonMistake::Kind::key);
+  CHECK(mistakes[0].byte == text.rfind("\"b\""));
+  const json& list = value["NaN"];
+  CHECK(std::isnan(list[0].get<double>()));
+  CHECK(list[1] == -std::numeric_limits<double>::infinity());
+  CHECK(list[2] == std::numeric_limits<double>::infinity());
+  CHECK(list[3] == "NaN, \" Infinity");
+  CHECK(keys == std::vector<std::pair<std::string, std::size_t>>{
+                    {"NaN", 1}, {"b", text.find("\"b\"")}, {"b", text.rfind("\"b\"")}});
+  CHECK(value_offset(text, 1) == text.find('['));
+  for (const char* wrong :
+       {"[NaNa]", "[aNaN]", "[1 NaN]", "{NaN: 1}", "{\"a\": 1, NaN : 1}", "[--Infinity]", "[nan]"}) {
+    CAPTURE(wrong);
+    CHECK(parse_json_text(wrong, value, reading).size() == 1);
+  }
+  // Without the wish they are no JSON, and what they are replaced with is a text like any other.
+  CHECK(parse_json_text("[NaN]", value).size() == 1);
+  CHECK(parse_json_text("[\" \", \"      \"]", value, reading).empty());
+  CHECK(value == json{" ", "      "});
 }
 
 TEST_CASE("a reader of JSON may drop objects and is told how far it is", "[unit][base]") {

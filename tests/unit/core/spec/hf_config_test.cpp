@@ -47,7 +47,7 @@ TEST_CASE("a configuration of DeepSeek gives latent attention", "[unit][hf]") {
   CHECK(m->latent == LatentAttention{1536, 512, 64, 128});
   CHECK(attention_parameter_count(*m) == 187'107'328);
   CHECK(m->prediction_modules == 1);
-  // DeepSeek-V2-Lite makes its queries from the stream: no key, or null.
+  // DeepSeek-V2-Lite makes its queries from the stream: null.
   std::string none = dense + "}";
   none.replace(none.find("1536"), 4, "null");
   CHECK(parse_hf_config(none, "x.json", d)->latent->query_rank == 0);
@@ -84,6 +84,9 @@ TEST_CASE("a configuration of DeepSeek-V3 gives its experts", "[unit][hf]") {
   x.scores = Mixture::Scores::sigmoid;
   x.scale = 2.5;
   x.score_bias = true;
+  x.groups = 8;  // what a file without n_group and topk_group has
+  x.groups_per_token = 4;
+  x.group_score = Mixture::GroupScore::two_best;
   CHECK(m->mixture == x);
   const std::uint64_t mixtures = 58 * (257ULL * 3 * 7168 * 2048 + 256 * 7168);
   CHECK(parameter_count(*m) ==

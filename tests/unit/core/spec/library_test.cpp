@@ -1,9 +1,13 @@
 #include "core/spec/library.hpp"
 
 #include <catch2/catch.hpp>
+#include <fstream>
 #include <tuple>
 
+#include "tests/support/program_run.hpp"
+
 using namespace orrery;
+using test::TemporaryFolder;
 
 namespace {
 const std::filesystem::path source_dir = ORRERY_SOURCE_DIR;
@@ -162,4 +166,38 @@ TEST_CASE("a path is relative to the file that names it", "[unit][library]") {
   const auto by_path = library.model("../model/gpt2-124m.toml", source_dir / "models" / "plan", d);
   CHECK(render(d) == "");
   CHECK(shipped == by_path);
+}
+
+TEST_CASE("a model is taken from a file of any name that holds JSON, and from a folder with a config.json",
+          "[unit][library]") {
+  const TemporaryFolder temporary;
+  const std::filesystem::path folder = temporary.file("models");
+  std::filesystem::create_directories(folder / "folder");
+  const std::string text = R"( {"model_type": "gpt2", "_name_or_path": "mine"})";
+  for (const char* name : {"my-model.json", "model", "model.txt", "folder/config.json", "gpt2-355m"}) {
+    std::ofstream(folder / name) << text;
+  }
+  for (const char* reference : {"my-model.json", "./my-model.json", "model", "./model", "model.txt", "folder",
+                                "./folder", "folder/config.json", "./gpt2-355m"}) {
+    CAPTURE(reference);
+    Diagnostics d;
+    const auto model = library.model(reference, folder, d);
+    CHECK(render(d) == "");
+    REQUIRE(model);
+    CHECK(model->name == "mine");
+    // Written into a plan it means the same file from elsewhere.
+    CHECK(library.model(library.portable_model(reference, folder), "/", d) == model);
+  }
+  // A shipped name stays what it is.
+  Diagnostics d;
+  CHECK(library.model("gpt2-355m", folder, d)->layers == 24);
+  CHECK(library.portable_model("gpt2-355m", folder) == "gpt2-355m");
+  CHECK(library.portable_model("no-such-model", folder) == "no-such-model");
+  CHECK_FALSE(library.model("no-such-model", folder, d));
+  CHECK(d.list().back().code == "library.unknown-model");
+  std::filesystem::create_directories(folder / "empty");
+  CHECK_FALSE(library.model("empty", folder, d));
+  CHECK(d.list().back().code == "library.unknown-model");
+  CHECK_FALSE(library.model("./", folder, d));
+  CHECK(d.list().back().code == "file.open");
 }

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/diagnostics.hpp"
+#include "core/spec/hf_keys.hpp"
+
+namespace orrery::hf {
+
+/// A key of a file.
+struct Place {
+  std::string name;
+  std::string outer;  ///< the key whose object it stands in, where `nested`
+  bool nested = false;
+  std::size_t byte = 0;  ///< offset of its opening quote
+
+  [[nodiscard]] std::string path() const { return nested ? outer + "." + name : name; }
+};
+
+/// The object of a config.json, and its keys and theirs in the file's order.
+struct File {
+  Origin origin;
+  std::shared_ptr<nlohmann::json> object;  ///< a pointer, since headers see the name of its type alone
+  std::vector<Place> keys;                 ///< of the object, and of objects in it
+};
+
+/// Codes: hf.syntax
+[[nodiscard]] std::optional<File> open_file(std::string text, std::string name, Diagnostics&);
+
+/// The row of model_type, whose keys the file is read with: hf.missing-key, hf.type or hf.model-type where there is
+/// none.
+[[nodiscard]] const Family* family_of(const File&, Diagnostics&);
+
+/// Sorts every key into what becomes of it (hf::Use): keeps the positions of known ones in `origin`, gives values under
+/// another name their own, refuses what changes the model otherwise than this program has it (hf.unsupported) and what
+/// is a slip of the pen (hf.unknown-key), and answers the keys that nobody knows, in the file's order.
+std::vector<std::string> sort_keys(File&, const Family&, Diagnostics&);
+
+}  // namespace orrery::hf

@@ -1,0 +1,201 @@
+#include "core/spec/hf_keys.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/base/nearest.hpp"
+#include "core/base/source_excerpt.hpp"
+
+namespace orrery::hf {
+namespace {
+
+constexpr std::array common{
+    read("model_type", "null"),
+    read("architectures", "null"),
+    read("_name_or_path", "\"\""),
+    only("is_encoder_decoder", "false", "an encoder and a decoder"),
+    only("add_cross_attention", "false", "cross-attention"),
+    only("pruned_heads", "{}", "heads that were cut out"),
+    only("per_layer_config", "{}", "layers unlike each other"),
+    only("text_config", "null", "a model inside the model"),
+    only("vision_config", "null", "a model inside the model"),
+    only("audio_config", "null", "a model inside the model"),
+    // Names, versions, types of released weights.
+    no_effect("name_or_path"),
+    no_effect("transformers_version"),
+    no_effect("torch_dtype"),
+    no_effect("dtype"),
+    no_effect("auto_map"),
+    no_effect("quantization_config"),
+    no_effect("tokenizer_class"),
+    no_effect("finetuning_task"),
+    no_effect("task_specific_params"),
+    no_effect("problem_type"),
+    no_effect("id2label"),
+    no_effect("label2id"),
+    no_effect("num_labels"),
+    no_effect("unsloth_version"),
+    no_effect("unsloth_fixed"),
+    // How the library runs the model.
+    no_effect("_commit_hash"),
+    no_effect("_attn_implementation"),
+    no_effect("_attn_implementation_autoset"),
+    no_effect("attn_implementation"),
+    no_effect("experts_implementation"),
+    no_effect("torchscript"),
+    no_effect("use_bfloat16"),
+    no_effect("tf_legacy_loss"),
+    no_effect("xla_device"),
+    no_effect("use_cache"),
+    no_effect("output_past"),
+    no_effect("output_attentions"),
+    no_effect("output_hidden_states"),
+    no_effect("return_dict"),
+    no_effect("return_dict_in_generate"),
+    no_effect("chunk_size_feed_forward"),
+    no_effect("gradient_checkpointing"),
+    no_effect("tie_encoder_decoder"),
+    no_effect("tie_last_hidden_states"),
+    no_effect("cross_attention_hidden_size"),
+    no_effect("pretraining_tp"),
+    // Where training starts, and rates that the workload states.
+    no_effect("initializer_range"),
+    no_effect("attention_dropout"),
+    no_effect("hidden_dropout"),
+    // Tokens and generation.
+    no_effect("bos_token_id"),
+    no_effect("eos_token_id"),
+    no_effect("pad_token_id"),
+    no_effect("sep_token_id"),
+    no_effect("cls_token_id"),
+    no_effect("mask_token_id"),
+    no_effect("unk_token_id"),
+    no_effect("decoder_start_token_id"),
+    no_effect("boi_token_id"),
+    no_effect("eoi_token_id"),
+    no_effect("boa_token_id"),
+    no_effect("eoa_token_id"),
+    no_effect("eod_token_id"),
+    no_effect("prefix"),
+    no_effect("max_length"),
+    no_effect("max_new_tokens"),
+    no_effect("min_length"),
+    no_effect("do_sample"),
+    no_effect("early_stopping"),
+    no_effect("num_beams"),
+    no_effect("num_beam_groups"),
+    no_effect("diversity_penalty"),
+    no_effect("temperature"),
+    no_effect("top_k"),
+    no_effect("top_p"),
+    no_effect("typical_p"),
+    no_effect("repetition_penalty"),
+    no_effect("length_penalty"),
+    no_effect("no_repeat_ngram_size"),
+    no_effect("encoder_no_repeat_ngram_size"),
+    no_effect("encoder_repetition_penalty"),
+    no_effect("bad_words_ids"),
+    no_effect("num_return_sequences"),
+    no_effect("output_scores"),
+    no_effect("forced_bos_token_id"),
+    no_effect("forced_eos_token_id"),
+    no_effect("remove_invalid_values"),
+    no_effect("exponential_decay_length_penalty"),
+    no_effect("suppress_tokens"),
+    no_effect("begin_suppress_tokens"),
+};
+
+constexpr std::array rotary{
+    read("rope_theta", "10000.0"),
+    read("rope_scaling", "null", "rope_scaling"),
+    read("rope_parameters", "null", "rope_scaling"),
+    only("partial_rotary_factor", "1.0", "angles for a part of each head"),
+};
+
+// The kind of scaling is kept; its constants change neither parameters nor costs.
+constexpr std::array rope{
+    read("rope_type", "null"),
+    read("type", "null"),
+    read("rope_theta", "null"),
+    only("partial_rotary_factor", "1.0", "angles for a part of each head"),
+    only("mrope_section", "null", "positions in several dimensions"),
+    only("full_attention", "null", "angles of their own for some layers"),
+    only("sliding_attention", "null", "angles of their own for some layers"),
+    no_effect("factor"),
+    no_effect("original_max_position_embeddings"),
+    no_effect("attention_factor"),
+    no_effect("beta_fast"),
+    no_effect("beta_slow"),
+    no_effect("mscale"),
+    no_effect("mscale_all_dim"),
+    no_effect("truncate"),
+    no_effect("short_factor"),
+    no_effect("long_factor"),
+    no_effect("low_freq_factor"),
+    no_effect("high_freq_factor"),
+    no_effect("finetuned"),
+};
+
+/// In small letters, with one mark between words.
+std::string plain(std::string_view name) {
+  std::string out(name);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c == '-' || c == '.' || c == ' ') c = '_';
+  }
+  return out;
+}
+
+}  // namespace
+
+Keys common_keys() { return common; }
+Keys rotary_keys() { return rotary; }
+Keys rope_keys() { return rope; }
+
+const Family* family_of(std::string_view type) {
+  const std::vector<Family>& all = families();
+  const auto at = std::find_if(all.begin(), all.end(), [&](const Family& f) { return f.type == type; });
+  return at == all.end() ? nullptr : &*at;
+}
+
+const Key* find_key(std::span<const Keys> tables, std::string_view name) {
+  for (const Keys& keys : tables) {
+    const auto at = std::find_if(keys.begin(), keys.end(), [&](const Key& k) { return k.name == name; });
+    if (at != keys.end()) return &*at;
+  }
+  return nullptr;
+}
+
+std::string_view near_key(std::span<const Keys> tables, std::string_view name) {
+  constexpr std::size_t longest = 48;  // no known key is longer
+  if (name.size() > longest) return {};
+  const std::string wanted = plain(name);
+  const std::size_t most = name.size() < 4 ? 0 : name.size() < 8 ? 1 : 2;
+  std::size_t best = most + 1;
+  std::string_view nearest;
+  for (const Keys& keys : tables) {
+    for (const Key& k : keys) {
+      const bool harmless = k.use == Use::no_effect;
+      const std::size_t below = std::min(best, harmless && most > 0 ? most : best);
+      if (k.name.size() + below <= name.size() || name.size() + below <= k.name.size()) continue;
+      const std::size_t distance = edit_distance(wanted, k.name);
+      if (distance < below) best = distance, nearest = k.name;
+    }
+  }
+  return nearest;
+}
+
+std::string shown(const nlohmann::json& value) {
+  constexpr std::size_t most = 60;
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    if (std::isnan(number)) return "NaN";
+    if (std::isinf(number)) return number < 0 ? "-Infinity" : "Infinity";
+  }
+  std::string text = escaped(value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+  return text.size() > most ? text.substr(0, most) + "..." : text;
+}
+
+}  // namespace orrery::hf

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/spec/model_spec.hpp"
+
+/// The keys of Hugging Face config.json files, one table for each model type.
+///
+/// Every key of a file is one of these: read; refused unless it has the one
+/// value that this program has; without effect on what is trained; unknown.  A
+/// model type is added by its row in hf_families.cpp, with its tables and the
+/// reader of its layers.
+namespace orrery::hf {
+
+class Config;
+
+enum class Use : std::uint8_t {
+  read,       ///< `value` is what a file without the key has, as JSON; null: its reader knows
+  only,       ///< changes the model unless it is `value` (JSON), null or empty; `about` says to what
+  no_effect,  ///< changes neither the parameters nor what a step computes
+  same_as     ///< another name of the key `value`
+};
+
+struct Key {
+  std::string_view name;
+  Use use = Use::no_effect;
+  std::string_view value = {};
+  std::string_view about = {};  ///< only: what it asks for; read: the key of [model] that it gives, where rules name it
+};
+using Keys = std::span<const Key>;
+
+constexpr Key read(std::string_view name, std::string_view absent, std::string_view gives = {}) {
+  return {name, Use::read, absent, gives};
+}
+constexpr Key only(std::string_view name, std::string_view value, std::string_view about) {
+  return {name, Use::only, value, about};
+}
+constexpr Key no_effect(std::string_view name) { return {name}; }
+constexpr Key same_as(std::string_view name, std::string_view other) { return {name, Use::same_as, other}; }
+
+/// A model type.
+struct Family {
+  std::string_view type;                  ///< model_type
+  std::vector<std::string_view> classes;  ///< of `architectures`: those that have the head which is trained here
+  std::vector<Keys> tables;               ///< the first that has a key counts
+  ModelSpec (*read)(Config&);
+};
+[[nodiscard]] const std::vector<Family>& families();
+[[nodiscard]] const Family* family_of(std::string_view type);
+
+/// Keys that files of every type may have, and those of rotary positions.
+[[nodiscard]] Keys common_keys();
+[[nodiscard]] Keys rotary_keys();
+/// Keys inside rope_scaling and rope_parameters.
+[[nodiscard]] Keys rope_keys();
+
+/// The row of a key; null where no table has it.
+[[nodiscard]] const Key* find_key(std::span<const Keys> tables, std::string_view name);
+
+/// A known key that `name` is likely to be meant for: at most two edits away, one where the name has less than 8
+/// letters, none below 4, and one less from keys without effect, which many files have names beside.  Capitals and
+/// hyphens do not count.  Empty where there is none.
+[[nodiscard]] std::string_view near_key(std::span<const Keys> tables, std::string_view name);
+
+/// A value as a message shows it, with Infinity and NaN as Python writes them.
+[[nodiscard]] std::string shown(const nlohmann::json& value);
+
+}  // namespace orrery::hf

@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/spec/hf_family.hpp"
+#include "core/spec/spec_files.hpp"
+
+// Rotary angles.  Files of version 5 of the library keep them in
+// rope_parameters, older ones in rope_scaling and rope_theta: both are read
+// alike, for every type.
+namespace orrery::hf {
+namespace {
+
+using nlohmann::json;
+
+struct Rope {
+  std::optional<double> theta;
+  std::string kind;  ///< of rope_scaling_names(), or empty
+  friend bool operator==(const Rope&, const Rope&) = default;
+};
+
+/// The kind of scaling: rope_type, or type in older files.
+std::string kind_of(Config& c, const std::string& key, const json& object) {
+  for (const char* name : {"rope_type", "type"}) {
+    const auto at = object.find(name);
+    if (at == object.end() || at->is_null()) continue;
+    if (!at->is_string()) {
+      c.error(key, "hf.type", fmt::format("{} of {} is not a text", name, key));
+      return "";
+    }
+    auto kind = at->get<std::string>();
+    const auto& known = rope_scaling_names();
+    if (kind == "default") return "";
+    if (kind == "su") return "longrope";  // what it was called first
+    if (std::find(known.begin(), known.end(), kind) != known.end()) return kind;
+    c.error(key, "hf.unsupported", fmt::format("{} of the kind {} is not supported", key, shown(*at)),
+            {fmt::format("Supported: default, {}.", fmt::join(known, ", "))});
+    return "";
+  }
+  if (object.contains("factor")) {
+    c.error(key, "hf.missing-key", fmt::format("{} does not say its kind (rope_type)", key));
+  }
+  return "";
+}
+
+std::optional<Rope> rope_in(Config& c, const char* key) {
+  const json* object = c.find(key);
+  if (object == nullptr || (object->is_object() && object->empty())) return std::nullopt;
+  if (!object->is_object()) {
+    c.error(key, "hf.type", fmt::format("{} is not an object", key));
+    return std::nullopt;
+  }
+  Rope out;
+  out.theta = c.number_in(*object, "rope_theta", std::string(key) + ".rope_theta", 1.0, 1e12);
+  out.kind = kind_of(c, key, *object);
+  return out;
+}
+
+}  // namespace
+
+void read_rope(Config& c, ModelSpec& m) {
+  m.positions = PositionEncoding::rotary;
+  m.rope_theta = c.number("rope_theta", 1.0, 1e12);
+  const std::optional<Rope> older = rope_in(c, "rope_scaling");
+  const std::optional<Rope> newer = rope_in(c, "rope_parameters");
+  const Rope none;
+  const Rope& chosen = older ? *older : newer ? *newer : none;
+  const bool differ =
+      older && newer &&
+      (older->kind != newer->kind || older->theta.value_or(m.rope_theta) != newer->theta.value_or(m.rope_theta));
+  if (differ && c.good()) {
+    c.error("rope_parameters", "hf.unsupported", "rope_scaling and rope_parameters do not say the same",
+            {"They are two spellings of one thing; give one of them."});
+  }
+  m.rope_theta = chosen.theta.value_or(m.rope_theta);
+  m.rope_scaling = chosen.kind;
+}
+
+}  // namespace orrery::hf
