@@ -231,6 +231,7 @@ std::string PlanVerb::heading() const {
                                 short_count(static_cast<double>(parameter_count(spec_))), escaped(machine_.name),
                                 escaped(devices_text(machine_)), workload_.global_batch, workload_.sequence_length,
                                 precision_, optimizer_);
+  if (const std::string unread = unread_text(spec_); !unread.empty()) out += unread + "\n";
   out += fmt::format("software: {}\n", escaped(describe(calibration_.software)));
   if (verbose_) out += fmt::format("calibration: {}\n", escaped(calibration_.origin));
   return out + "\n";

@@ -37,7 +37,7 @@ std::string yes(bool value) { return value ? "on" : "off"; }
 
 std::string unread_text(const ModelSpec& model) {
   const std::vector<std::string> keys = unread_keys(model);
-  return keys.empty() ? "" : printable(fmt::format("not read: {}", fmt::join(keys, ", ")));
+  return keys.empty() ? "" : escaped(fmt::format("not read: {}", fmt::join(keys, ", ")));
 }
 
 std::string layers_text(const std::vector<std::uint32_t>& layers) {

@@ -6,20 +6,12 @@
 #include "core/base/toml_reader.hpp"
 #include "core/plan/plan_file.hpp"
 #include "core/record/chrome_trace.hpp"
+#include "core/spec/hf_config.hpp"
 #include "gui/model/plan_document.hpp"
 
 // What files make of the document, and what it makes of them.
 
 namespace orrery::gui {
-namespace {
-
-/// Built-in names stay; paths become absolute, so that the plan means the same from any folder.
-std::string portable(const std::string& reference, const std::filesystem::path& folder) {
-  if (!is_path(reference)) return reference;
-  return std::filesystem::absolute(folder / reference).lexically_normal().string();
-}
-
-}  // namespace
 
 std::optional<PlannedRun> PlanDocument::read(const std::filesystem::path& file, Diagnostics& d) const {
   auto run = read_plan_file(file, library_, std::nullopt, d);
@@ -30,7 +22,7 @@ std::optional<PlannedRun> PlanDocument::read(const std::filesystem::path& file, 
   }
   adapt_to_cores(*run->cluster, cores_);
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
-  run->model_reference = portable(run->model_reference, folder);
+  run->model_reference = library_.portable_model(run->model_reference, folder);
   run->cluster_reference = portable(run->cluster_reference, folder);
   if (!run->plan.order_file.empty()) run->plan.order_file = std::filesystem::absolute(run->plan.order_file).string();
   return run;
@@ -42,7 +34,7 @@ std::shared_ptr<const PricedRun> PlanDocument::read_priced(const std::filesystem
 }
 
 std::optional<PlanDocument::Candidate> PlanDocument::look_at_model(const std::string& reference, Diagnostics& d) const {
-  const std::string name = portable(reference, ".");
+  const std::string name = library_.portable_model(reference, ".");
   auto model = library_.model(name, ".", d);
   if (!model) return std::nullopt;
   std::string reason;
@@ -80,10 +72,10 @@ std::optional<PlanDocument::Candidate> PlanDocument::look_at(const std::filesyst
   if (!is_open()) return plan();
   const std::string name = std::filesystem::absolute(file).string();
   const std::string known = "Known: plans, models and clusters (.toml), and config.json of a Hugging Face model.";
-  if (file.extension() == ".json") {
-    // Traces may be long; their heads tell them.
-    std::string head(4096, ' ');
-    std::ifstream(file, std::ios::binary).read(head.data(), static_cast<std::streamsize>(head.size()));
+  // Traces may be long; their heads tell them.
+  std::string head(4096, ' ');
+  std::ifstream(file, std::ios::binary).read(head.data(), static_cast<std::streamsize>(head.size()));
+  if (file.extension() == ".json" || looks_like_hf_config(head)) {
     if (looks_like_trace(head) || head.find("\"traceEvents\"") != std::string::npos) {
       d.error("gui.file", fmt::format("{} is a trace", file.filename().string()),
               {"Validate (F8), Import sets a step that orrery or PyTorch's profiler recorded beside the prediction; "
