@@ -2,36 +2,14 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
 #include "core/record/calibration.hpp"
 #include "core/record/report.hpp"
-#include "sim/memory/caching_allocator.hpp"
-#include "sim/memory/framework_memory.hpp"
+#include "sim/memory/memory_figures.hpp"
 
 namespace orrery {
-
-/// Device memory of the ranks of one class, over setup and two steps: the first
-/// finds the allocator empty, the second as the first has left it.  Where the
-/// first update makes the moments, the second step finds them in its way, and
-/// there is a third.
-struct MemoryFigures {
-  std::uint32_t stage = 0;
-  std::uint64_t live = 0;       ///< largest sum of what the tensors ask for
-  std::uint64_t setup = 0;      ///< the same while weights and states are made
-  std::uint64_t steady = 0;     ///< live between steps
-  std::uint64_t allocated = 0;  ///< largest sum of blocks in use: torch.cuda.max_memory_allocated
-  std::uint64_t reserved = 0;   ///< largest sum of segments: torch.cuda.max_memory_reserved
-  std::uint64_t retries = 0;    ///< how often the allocator gave segments back to make room
-  bool fits = true;             ///< into the rules' capacity, if need be by giving segments back
-  friend bool operator==(const MemoryFigures&, const MemoryFigures&) = default;
-};
-
-/// Of every class of ranks.
-[[nodiscard]] std::vector<MemoryFigures> memory_figures(const Program&, const FrameworkMemory& = {},
-                                                        const AllocatorRules& = {});
 
 /// Communicators of a process: distinct groups of several ranks in which the Program's ranks communicate.
 [[nodiscard]] std::uint64_t communicator_count(const Program&);
