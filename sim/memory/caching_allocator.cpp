@@ -47,7 +47,7 @@ void CachingAllocator::release_unused() {
     const std::uint32_t piece = rules_.expandable ? pool(run.small).last : run.first;
     const Piece& p = pieces_[piece];
     if (p.free && (rules_.expandable || p.size == run.size)) {
-      pool(run.small).free.erase(as_free(piece));
+      list_of(piece).erase(as_free(piece));
       reserved_ -= p.size;
       run.size -= p.size;
       unlink(piece);
@@ -64,6 +64,16 @@ bool CachingAllocator::make_room(std::uint64_t bytes) {
   return reserved_ + bytes <= *rules_.capacity;
 }
 
+/// A free segment, and `room` in front of the next.
+std::uint32_t CachingAllocator::new_segment(std::uint64_t size, std::uint64_t room, bool small) {
+  const std::uint32_t piece = new_piece({next_, size, 0, none, none, true, small});
+  runs_.push_back({next_, size, piece, small});
+  next_ += room;
+  reserved_ += size;
+  list_of(piece).insert(as_free(piece));
+  return piece;
+}
+
 /// A free piece of at least `size`, in a segment of its own.
 std::uint32_t CachingAllocator::grow(std::uint64_t size, bool small, bool& room) {
   std::uint64_t segment = rules_.small_segment;
@@ -71,12 +81,7 @@ std::uint32_t CachingAllocator::grow(std::uint64_t size, bool small, bool& room)
     segment = size < rules_.own_segment ? rules_.large_segment : rounded_up(size, rules_.segment_multiple);
   }
   room = make_room(segment);
-  const std::uint32_t piece = new_piece({next_, segment, 0, none, none, true, small});
-  runs_.push_back({next_, segment, piece, small});
-  next_ += segment;
-  reserved_ += segment;
-  pool(small).free.insert(as_free(piece));
-  return piece;
+  return new_segment(segment, segment, small);
 }
 
 /// Lets the pool's segment grow until its end has a free block of `size`.
@@ -93,52 +98,57 @@ std::uint32_t CachingAllocator::expand(std::uint64_t size, bool small, bool& roo
     room = reserved_ + missing() <= *rules_.capacity;
   }
   const std::uint64_t added = missing();
+  FreeBlocks& list = pool(small).parts;
+  if (last == none) return pool(small).last = new_segment(added, address_range, small);
   reserved_ += added;
-  if (last == none) {
-    const std::uint32_t piece = new_piece({next_, added, 0, none, none, true, small});
-    runs_.push_back({next_, added, piece, small});
-    next_ += address_range;
-    pool(small).last = piece;
-    pool(small).free.insert(as_free(piece));
-    return piece;
-  }
   std::find_if(runs_.begin(), runs_.end(), [&](const Run& run) { return run.small == small; })->size += added;
   if (pieces_[last].free) {
     const FreeBlocks::Block before = as_free(last);
     pieces_[last].size += added;
-    pool(small).free.replace(before, as_free(last));
+    list.replace(before, as_free(last));
     return last;
   }
   const Piece end = pieces_[last];
   const std::uint32_t piece = new_piece({end.address + end.size, added, 0, last, none, true, small});
   pieces_[last].after = piece;
-  pool(small).last = piece;
-  pool(small).free.insert(as_free(piece));
-  return piece;
+  list.insert(as_free(piece));
+  return pool(small).last = piece;
+}
+
+/// The smallest free piece of at least `size`, of equal ones the one at the lowest address; `none` where there is none.
+std::uint32_t CachingAllocator::find_free(std::uint64_t size, bool small) {
+  const Pool& of = pool(small);
+  const FreeBlocks::Block part = of.parts.best(size), whole = of.whole.best(size);
+  const FreeBlocks::Block& best = whole < part ? whole : part;
+  return best.size == FreeBlocks::unlimited ? none : best.piece;
 }
 
 bool CachingAllocator::allocate(std::uint64_t name, std::uint64_t bytes) {
   ORRERY_ASSERT(bytes > 0, bytes, name);
   const std::uint64_t size = (bytes + rules_.block - 1) & ~(rules_.block - 1);
   const bool small = is_small(size);
-  FreeBlocks& free = pool(small).free;
   bool room = true;
-  const FreeBlocks::Block* best = free.best(size);
-  const std::uint32_t piece = best != nullptr     ? best->piece
-                              : rules_.expandable ? expand(size, small, room)
-                                                  : grow(size, small, room);
-  const FreeBlocks::Block whole = as_free(piece);
-  const std::uint64_t rest = whole.size - size;
+  std::uint32_t piece = find_free(size, small);
+  if (piece == none) piece = rules_.expandable ? expand(size, small, room) : grow(size, small, room);
+  const FreeBlocks::Block found = as_free(piece);
+  FreeBlocks& list = list_of(piece);
+  const std::uint64_t rest = found.size - size;
   if (small || rules_.expandable ? rest >= rules_.block : rest > rules_.large_remainder) {
     const std::uint32_t after = pieces_[piece].after;
-    const std::uint32_t end = new_piece({whole.address + size, rest, 0, piece, after, true, small});
+    const std::uint32_t end = new_piece({found.address + size, rest, 0, piece, after, true, small});
     if (after != none) pieces_[after].before = end;
     if (pool(small).last == piece) pool(small).last = end;
     pieces_[piece].after = end;
     pieces_[piece].size = size;
-    free.replace(whole, as_free(end));
+    FreeBlocks& parts = pool(small).parts;
+    if (&list == &parts) {
+      parts.replace(found, as_free(end));
+    } else {
+      list.erase(found);
+      parts.insert(as_free(end));
+    }
   } else {
-    free.erase(whole);
+    list.erase(found);
   }
   Piece& used = pieces_[piece];
   used.free = false;
@@ -153,25 +163,29 @@ void CachingAllocator::free(std::uint64_t name) {
   const std::uint32_t piece = names_.take(name);
   ORRERY_ASSERT(piece != none, name);
   Piece& freed = pieces_[piece];
-  FreeBlocks& list = pool(freed.small).free;
+  FreeBlocks& parts = pool(freed.small).parts;
   allocated_ -= freed.size;
   freed.free = true;
-  std::optional<FreeBlocks::Block> joined;  // whose place in the list the freed one takes
+  std::uint32_t all = piece;                // the free block that it becomes
+  std::optional<FreeBlocks::Block> joined;  // one that is listed and becomes part of that
   if (const std::uint32_t after = freed.after; after != none && pieces_[after].free) {
     joined = as_free(after);
     freed.size += joined->size;
     unlink(after);
   }
   if (const std::uint32_t before = freed.before; before != none && pieces_[before].free) {
-    if (joined) list.erase(*joined);
+    if (joined) parts.erase(*joined);
     joined = as_free(before);
     pieces_[before].size += freed.size;
     unlink(piece);
-    list.replace(*joined, as_free(before));
-  } else if (joined) {
-    list.replace(*joined, as_free(piece));
+    all = before;
+  }
+  FreeBlocks& list = list_of(all);
+  if (joined && &list == &parts) {
+    parts.replace(*joined, as_free(all));
   } else {
-    list.insert(as_free(piece));
+    if (joined) parts.erase(*joined);
+    list.insert(as_free(all));
   }
 }
 

@@ -38,7 +38,7 @@ std::vector<SlotCycle> level_cycles(const HeldMemory& memory, const std::vector<
 }
 
 MemoryFigures figures_of(const HeldMemory& memory, std::uint32_t rank_class, const FrameworkMemory& framework,
-                         const AllocatorRules& rules, Repeats repeats) {
+                         const AllocatorRules& rules, Repeats repeats, StatesOfSteps& states_of_steps) {
   const Program& program = memory.program();
   const RankClass& ranks = program.classes[rank_class];
   MemoryFigures out;
@@ -48,7 +48,8 @@ MemoryFigures figures_of(const HeldMemory& memory, std::uint32_t rank_class, con
   // Setup, a step, what its update makes, and the steps after that.
   const auto play = [&](auto&& setup, StepMemory& step, auto&& first_update, int steps) {
     const bool skip = repeats == Repeats::skipped;
-    StepPlayer played(ranks.step, skip ? level_cycles(memory, ranks.step) : std::vector<SlotCycle>{}, step, player);
+    StepPlayer played(ranks.step, skip ? level_cycles(memory, ranks.step) : std::vector<SlotCycle>{}, step, player,
+                      states_of_steps);
     setup();
     out.setup = player.most_live();
     played.play();
@@ -93,8 +94,9 @@ std::vector<MemoryFigures> memory_figures(const Program& program, const Framewor
                                           const AllocatorRules& rules, Repeats repeats) {
   const HeldMemory memory(program, framework);
   std::vector<MemoryFigures> out;
+  StatesOfSteps states;
   for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
-    out.push_back(figures_of(memory, c, framework, rules, repeats));
+    out.push_back(figures_of(memory, c, framework, rules, repeats, states));
   }
   return out;
 }

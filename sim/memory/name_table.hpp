@@ -49,8 +49,9 @@ class NameTable {
   };
   [[nodiscard]] std::size_t mask() const { return entries_.size() - 1; }
   [[nodiscard]] std::size_t next(std::size_t i) const { return (i + 1) & mask(); }
-  /// Where a name lies unless others do.  The factor is 2^64 divided by the golden ratio, which parts near names.
-  [[nodiscard]] std::size_t first(std::uint64_t name) const { return (name * 0x9e3779b97f4a7c15ULL >> 20U) & mask(); }
+  /// Where a name lies unless others do.  The factor is 2^64 divided by the golden ratio, which parts near names; the
+  /// highest bits of the product depend on all of the name.
+  [[nodiscard]] std::size_t first(std::uint64_t name) const { return name * 0x9e3779b97f4a7c15ULL >> shift_; }
   [[nodiscard]] std::size_t place(std::uint64_t name) const {
     std::size_t i = first(name);
     while (entries_[i].number != none && entries_[i].name != name) i = next(i);
@@ -59,12 +60,14 @@ class NameTable {
   void grow() {
     std::vector<Entry> old(2 * entries_.size());
     old.swap(entries_);
+    --shift_;
     for (const Entry& e : old) {
       if (e.number != none) entries_[place(e.name)] = e;
     }
   }
 
   std::vector<Entry> entries_ = std::vector<Entry>(256);  ///< a power of two, at most half of them in use
+  unsigned shift_ = 64 - 8;                                 ///< 64 less their number of bits
   std::size_t count_ = 0;
 };
 

@@ -8,16 +8,20 @@ namespace {
 /// States of a step that are remembered take up to 32 MiB.
 constexpr std::size_t most_words = 4U << 20U;
 
-std::uint64_t hash_of(const std::uint64_t* words, std::size_t count) {
-  std::uint64_t hash = count;
-  for (std::size_t i = 0; i < count; ++i) hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15ULL, hash ^= hash >> 29U;
-  return hash;
+constexpr std::size_t at_start = ~std::size_t{0};  // of a step, before its first slot
+
+/// Of the last words: what lies at the highest addresses came last, and tells most states apart.
+std::uint64_t sign_of(const std::uint64_t* words, std::size_t count) {
+  constexpr std::size_t looked_at = 64;
+  std::uint64_t sign = count;
+  for (std::size_t i = count - std::min(count, looked_at); i < count; ++i) sign = (sign ^ words[i]) * 0x9e3779b97f4a7c15ULL;
+  return sign;
 }
 
 }  // namespace
 
-bool StepPlayer::same(const States& of_a, const State& a, const States& of_b, const State& b) {
-  return a.hash == b.hash && a.count == b.count &&
+bool StepPlayer::same(const MemoryStates& of_a, const State& a, const MemoryStates& of_b, const State& b) {
+  return a.sign == b.sign && a.count == b.count &&
          std::equal(&of_a.words[a.first], &of_a.words[a.first] + a.count, &of_b.words[b.first]);
 }
 
@@ -28,7 +32,7 @@ bool StepPlayer::remember(std::size_t slot, std::uint64_t moved) {
   player_.write_state(moved, now_.words);
   memory_.write_state(now_.words);
   s.count = now_.words.size() - s.first;
-  s.hash = hash_of(&now_.words[s.first], s.count);
+  s.sign = sign_of(&now_.words[s.first], s.count);
   now_.list.push_back(s);
   const auto then = std::find_if(before_.list.begin(), before_.list.end(),
                                  [&](const State& b) { return b.slot == slot && same(before_, b, now_, s); });

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
@@ -21,6 +23,22 @@ class StepMemory {
   virtual void write_state(std::vector<std::uint64_t>& out) const = 0;
 };
 
+/// States of memory in which a step or a period began.
+struct MemoryStates {
+  struct State {
+    std::size_t slot = 0;              ///< that came next
+    std::uint64_t sign = 0;            ///< of some of the words: states of unlike signs differ
+    std::size_t first = 0, count = 0;  ///< in `words`
+    std::uint64_t retries = 0;         ///< so far
+  };
+  std::vector<State> list;
+  std::vector<std::uint64_t> words;
+  std::uint64_t retries = 0;  ///< when the step had ended
+  void clear() { list.clear(), words.clear(); }
+};
+/// Of this step and the one before: room that one StepPlayer after another uses.
+using StatesOfSteps = std::array<MemoryStates, 2>;
+
 /// Plays steps of one list, and leaves out what repeats itself.
 ///
 /// The slots between a pipeline's warm-up and its end are the same again and again, of later microbatches
@@ -30,9 +48,17 @@ class StepMemory {
 /// compared as a whole, so that every figure is exactly that of the full play.
 class StepPlayer {
  public:
-  /// `slots` outlive it.
-  StepPlayer(const std::vector<Slot>& slots, std::vector<SlotCycle> cycles, StepMemory& memory, MemoryPlayer& player)
-      : slots_(slots), cycles_(std::move(cycles)), memory_(memory), player_(player) {}
+  /// All that is referred to outlives it.
+  StepPlayer(const std::vector<Slot>& slots, std::vector<SlotCycle> cycles, StepMemory& memory, MemoryPlayer& player,
+             StatesOfSteps& states)
+      : slots_(slots),
+        cycles_(std::move(cycles)),
+        memory_(memory),
+        player_(player),
+        now_(states[0]),
+        before_(states[1]) {
+    before_.clear();
+  }
 
   /// One step more.  Where it ends as the step before did, memory stays as it was when that was seen: nothing but
   /// steps may follow.
@@ -44,24 +70,11 @@ class StepPlayer {
   }
 
  private:
-  /// A state at the beginning of a step or period.
-  struct State {
-    std::size_t slot = 0;    ///< `at_start`, or what comes next
-    std::uint64_t hash = 0;  ///< of the words
-    std::size_t first = 0, count = 0;  ///< in `words`
-    std::uint64_t retries = 0;
-  };
-  struct States {
-    std::vector<State> list;
-    std::vector<std::uint64_t> words;
-    std::uint64_t retries = 0;  ///< when the step had ended
-    void clear() { list.clear(), words.clear(); }
-  };
-  static constexpr std::size_t at_start = ~std::size_t{0};
+  using State = MemoryStates::State;
 
   /// Remembers the state, where there is room; whether the step before was in the same one here.
   bool remember(std::size_t slot, std::uint64_t moved);
-  [[nodiscard]] static bool same(const States&, const State&, const States&, const State&);
+  [[nodiscard]] static bool same(const MemoryStates&, const State&, const MemoryStates&, const State&);
   bool play_slots();
   bool play_cycle(const SlotCycle&, std::size_t& at);
   void run(std::size_t& at, std::size_t until);
@@ -70,7 +83,7 @@ class StepPlayer {
   std::vector<SlotCycle> cycles_;
   StepMemory& memory_;
   MemoryPlayer& player_;
-  States now_, before_;
+  MemoryStates &now_, &before_;
   bool as_before_ = false;  ///< and so will all steps be
   std::uint64_t retries_ = 0;  ///< of such a step
 };
