@@ -88,6 +88,26 @@ class CachingAllocator {
       }
     }
   }
+  /// A number that is the same for the same state, and mostly another for another: of the last blocks alone, since what
+  /// lies at the highest addresses came last.
+  template <class Name>
+  [[nodiscard]] std::uint64_t sign(Name&& name_before) const {
+    std::uint64_t sign = reserved_ ^ (allocated_ << 20U);
+    int left = 64;
+    const auto add = [&](const Piece& p) {
+      sign = (sign ^ p.size ^ (p.free ? 0 : name_before(p.name))) * 0x9e3779b97f4a7c15ULL;
+      --left;
+    };
+    if (rules_.expandable) {
+      for (const Pool& pool : pools_) {
+        for (std::uint32_t p = pool.last; p != none && left > 0; p = pieces_[p].before) add(pieces_[p]);
+      }
+    }
+    for (auto run = runs_.rbegin(); run != runs_.rend() && left > 0; ++run) {
+      for (std::uint32_t p = run->first; p != none && left > 0; p = pieces_[p].after) add(pieces_[p]);
+    }
+    return sign;
+  }
   /// Gives everything live the name new_name(name); names stay apart.
   template <class Name>
   void rename(Name&& new_name) {

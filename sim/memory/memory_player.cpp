@@ -41,6 +41,14 @@ void MemoryPlayer::write_state(std::uint64_t first, std::vector<std::uint64_t>& 
   }
 }
 
+std::uint64_t MemoryPlayer::sign(std::uint64_t first) const {
+  std::uint64_t sign = live_;
+  for (const CachingAllocator& a : pools_) {
+    sign = sign * 31 + a.sign([&](std::uint64_t name) { return name_after(name, 0 - first); });
+  }
+  return sign;
+}
+
 void MemoryPlayer::move_on(std::uint64_t later) {
   for (CachingAllocator& a : pools_) a.rename([&](std::uint64_t name) { return name_after(name, later); });
 }

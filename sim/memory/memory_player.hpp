@@ -35,6 +35,8 @@ class MemoryPlayer {
 
   /// Appends what decides how the allocators go on, with microbatches counted from number `first`.
   void write_state(std::uint64_t first, std::vector<std::uint64_t>& out) const;
+  /// A number that is the same for the same state, and mostly another for another.
+  [[nodiscard]] std::uint64_t sign(std::uint64_t first) const;
   /// Takes every tensor of a microbatch for the one of `later` microbatches later.
   void move_on(std::uint64_t later);
 

@@ -10,12 +10,10 @@ constexpr std::size_t most_words = 4U << 20U;
 
 constexpr std::size_t at_start = ~std::size_t{0};  // of a step, before its first slot
 
-/// Of the last words: what lies at the highest addresses came last, and tells most states apart.
-std::uint64_t sign_of(const std::uint64_t* words, std::size_t count) {
-  constexpr std::size_t looked_at = 64;
-  std::uint64_t sign = count;
-  for (std::size_t i = count - std::min(count, looked_at); i < count; ++i) sign = (sign ^ words[i]) * 0x9e3779b97f4a7c15ULL;
-  return sign;
+/// Whether the state is kept in which a period begins: that of 0, 1, 2, 3, 4, 6, 8, 12, ...
+bool is_kept(std::size_t period) {
+  const std::size_t of_three = period % 3 == 0 ? period / 3 : period;
+  return (period & (period - 1)) == 0 || (of_three & (of_three - 1)) == 0;
 }
 
 }  // namespace
@@ -25,20 +23,34 @@ bool StepPlayer::same(const MemoryStates& of_a, const State& a, const MemoryStat
          std::equal(&of_a.words[a.first], &of_a.words[a.first] + a.count, &of_b.words[b.first]);
 }
 
-/// `moved`: by how many microbatches since the state that others are compared with.
-bool StepPlayer::remember(std::size_t slot, std::uint64_t moved) {
-  if (now_.words.size() > most_words) return false;
-  State s{slot, 0, now_.words.size(), 0, player_.retries()};
+/// `moved`: by how many microbatches since the state that others are compared with.  `first`: of the states of this
+/// step that are.
+StepPlayer::Known StepPlayer::look(std::size_t slot, std::uint64_t moved, std::size_t first, bool keep) {
+  Known out;
+  State s{slot, player_.sign(moved), now_.words.size(), 0, player_.retries()};
+  const auto begin = now_.list.begin() + static_cast<std::ptrdiff_t>(first);
+  const bool known = std::any_of(begin, now_.list.end(), [&](const State& o) { return o.sign == s.sign; }) ||
+                     std::any_of(before_.list.begin(), before_.list.end(),
+                                 [&](const State& o) { return o.slot == slot && o.sign == s.sign; });
+  if (!known && (!keep || now_.words.size() > most_words)) return out;
   player_.write_state(moved, now_.words);
   memory_.write_state(now_.words);
   s.count = now_.words.size() - s.first;
-  s.sign = sign_of(&now_.words[s.first], s.count);
-  now_.list.push_back(s);
   const auto then = std::find_if(before_.list.begin(), before_.list.end(),
-                                 [&](const State& b) { return b.slot == slot && same(before_, b, now_, s); });
-  if (then == before_.list.end()) return false;
-  player_.add_retries(before_.retries - then->retries);
-  return true;
+                                 [&](const State& o) { return o.slot == slot && same(before_, o, now_, s); });
+  if (then != before_.list.end()) {
+    out.as_before = true;
+    player_.add_retries(before_.retries - then->retries);
+    return out;
+  }
+  const auto earlier = std::find_if(begin, now_.list.end(), [&](const State& o) { return same(now_, o, now_, s); });
+  if (earlier != now_.list.end()) out.then = *earlier;
+  if (keep) {
+    now_.list.push_back(s);
+  } else {
+    now_.words.resize(s.first);
+  }
+  return out;
 }
 
 void StepPlayer::run(std::size_t& at, std::size_t until) {
@@ -52,18 +64,14 @@ bool StepPlayer::play_cycle(const SlotCycle& cycle, std::size_t& at) {
     return static_cast<std::uint64_t>(static_cast<std::int64_t>(periods) * cycle.shift);
   };
   for (std::size_t periods = 0; at + cycle.period <= cycle.last; ++periods) {
-    if (remember(at, microbatches(periods))) return true;
-    const State& here = now_.list.back();
-    if (here.slot == at) {
-      const auto then = std::find_if(now_.list.begin() + static_cast<std::ptrdiff_t>(states), now_.list.end() - 1,
-                                     [&](const State& s) { return same(now_, s, now_, here); });
-      if (then != now_.list.end() - 1) {
-        const std::size_t again = at - then->slot, times = (cycle.last - at) / again;
-        player_.add_retries(times * (here.retries - then->retries));
-        player_.move_on(microbatches(times * again / cycle.period));
-        at += times * again;
-        return false;
-      }
+    const Known known = look(at, microbatches(periods), states, is_kept(periods));
+    if (known.as_before) return true;
+    if (known.then) {
+      const std::size_t again = at - known.then->slot, times = (cycle.last - at) / again;
+      player_.add_retries(times * (player_.retries() - known.then->retries));
+      player_.move_on(microbatches(times * again / cycle.period));
+      at += times * again;
+      return false;
     }
     run(at, at + cycle.period);
   }
@@ -72,7 +80,7 @@ bool StepPlayer::play_cycle(const SlotCycle& cycle, std::size_t& at) {
 
 /// The same.
 bool StepPlayer::play_slots() {
-  if (remember(at_start, 0)) return true;
+  if (look(at_start, 0, 0, true).as_before) return true;
   memory_.begin(player_);
   std::size_t at = 0;
   for (const SlotCycle& cycle : cycles_) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -27,7 +28,7 @@ class StepMemory {
 struct MemoryStates {
   struct State {
     std::size_t slot = 0;              ///< that came next
-    std::uint64_t sign = 0;            ///< of some of the words: states of unlike signs differ
+    std::uint64_t sign = 0;            ///< MemoryPlayer::sign: states of unlike signs differ
     std::size_t first = 0, count = 0;  ///< in `words`
     std::uint64_t retries = 0;         ///< so far
   };
@@ -45,7 +46,8 @@ using StatesOfSteps = std::array<MemoryStates, 2>;
 /// (SlotCycle).  Where a period begins in a state that an earlier one began in, with microbatches counted from its own
 /// first, all that follows is what followed then: memory is moved on to the last such period at once.  Likewise a step
 /// that comes, at its beginning or at that of a period, to a state of the step before ends as that did.  States are
-/// compared as a whole, so that every figure is exactly that of the full play.
+/// compared as a whole, so that every figure is exactly that of the full play.  They are written down for ever fewer
+/// periods, and looked at where their signs agree.
 class StepPlayer {
  public:
   /// All that is referred to outlives it.
@@ -72,8 +74,12 @@ class StepPlayer {
  private:
   using State = MemoryStates::State;
 
-  /// Remembers the state, where there is room; whether the step before was in the same one here.
-  bool remember(std::size_t slot, std::uint64_t moved);
+  /// What the state is like in which a step or period begins.
+  struct Known {
+    bool as_before = false;    ///< the step ends as the one before
+    std::optional<State> then;  ///< of an earlier period
+  };
+  Known look(std::size_t slot, std::uint64_t moved, std::size_t first, bool keep);
   [[nodiscard]] static bool same(const MemoryStates&, const State&, const MemoryStates&, const State&);
   bool play_slots();
   bool play_cycle(const SlotCycle&, std::size_t& at);
