@@ -231,13 +231,14 @@ void PlanVerb::add_processes(std::vector<FoundPlan>& plans) const {
   constexpr std::size_t most = 16;
   for (std::size_t i = 0; i < std::min(plans.size(), most); ++i) {
     const PlannedRun run = planned(plans[i], i);
-    const Program program = lower(run.model, run.workload, run.plan);
+    const ProcessFigures process =
+        process_figures(run, lower(run.model, run.workload, run.plan), calibration_.calibration.memory);
     for (Report* report : {&plans[i].report, plans[i].simulated ? &*plans[i].simulated : nullptr}) {
       if (report == nullptr) continue;
       if (report->memory_capacity_bytes) {
         report->memory_capacity_bytes = static_cast<std::uint64_t>(least_memory(machine_).base());
       }
-      add_process_memory(*report, run, program, calibration_.calibration.memory);
+      add_process_memory(*report, process);
     }
   }
 }

@@ -30,35 +30,47 @@ Bytes memory_margin(Bytes device, const std::optional<ProcessMemory>& outside) {
   return std::min(margin, 0.5 * device);
 }
 
-void add_process_memory(Report& report, const PlannedRun& run, const Program& program,
-                        const std::optional<ProcessMemory>& outside, bool expandable) {
+namespace {
+
+std::uint64_t bytes_of_communicators(const ProcessFigures& p) {
+  return p.outside ? p.communicators * whole(p.outside->communicator) : 0;
+}
+
+}  // namespace
+
+ProcessFigures process_figures(const PlannedRun& run, const Program& program,
+                               const std::optional<ProcessMemory>& outside, bool expandable) {
+  ProcessFigures out{{}, communicator_count(program), outside};
   FrameworkMemory framework;
   AllocatorRules rules;
   rules.expandable = expandable;
-  std::uint64_t beside = 0;
-  if (outside) {
-    framework.workspaces = outside->workspace;
-    beside = whole(outside->context) + communicator_count(program) * whole(outside->communicator);
-  }
+  if (outside) framework.workspaces = outside->workspace;
+  const std::uint64_t beside = (outside ? whole(outside->context) : 0) + bytes_of_communicators(out);
   const std::uint64_t capacity = run.cluster ? whole(run.cluster->device.memory) : 0;
   if (capacity > 0) rules.capacity = capacity - std::min(capacity, beside);
-  const std::vector<MemoryFigures> classes = memory_figures(program, framework, rules);
+  out.classes = memory_figures(program, framework, rules);
+  return out;
+}
+
+void add_process_memory(Report& report, const ProcessFigures& process) {
   std::uint64_t reserved = 0, setup = 0, retries = 0;
-  for (std::size_t c = 0; c < classes.size(); ++c) {
-    reserved = std::max(reserved, classes[c].reserved);
-    setup = std::max(setup, classes[c].setup);
-    retries = std::max(retries, classes[c].retries);
-    report.fits = report.fits && classes[c].fits;
-    if (c < report.memory_by_stage.size()) report.memory_by_stage[c].reserved = classes[c].reserved;
+  for (std::size_t c = 0; c < process.classes.size(); ++c) {
+    const MemoryFigures& figures = process.classes[c];
+    reserved = std::max(reserved, figures.reserved);
+    setup = std::max(setup, figures.setup);
+    retries = std::max(retries, figures.retries);
+    report.fits = report.fits && figures.fits;
+    if (c < report.memory_by_stage.size()) report.memory_by_stage[c].reserved = figures.reserved;
   }
   report.peak_memory_reserved_bytes = reserved;
   report.peak_memory_setup_bytes = setup;
-  if (outside) {
-    report.peak_memory_process_bytes = reserved + beside;
+  if (process.outside) {
+    const std::uint64_t communicators = bytes_of_communicators(process);
+    report.peak_memory_process_bytes = reserved + whole(process.outside->context) + communicators;
     report.assumptions.push_back(
-        fmt::format("process memory: {} of context, {} of {} communicators ({})", short_text(outside->context),
-                    short_text(Bytes::of(static_cast<double>(beside - whole(outside->context)))),
-                    communicator_count(program), outside->source));
+        fmt::format("process memory: {} of context, {} of {} communicators ({})", short_text(process.outside->context),
+                    short_text(Bytes::of(static_cast<double>(communicators))), process.communicators,
+                    process.outside->source));
   }
   if (retries > 0) {
     report.assumptions.push_back(
@@ -66,6 +78,11 @@ void add_process_memory(Report& report, const PlannedRun& run, const Program& pr
                     "device; not in the step time",
                     retries));
   }
+}
+
+void add_process_memory(Report& report, const PlannedRun& run, const Program& program,
+                        const std::optional<ProcessMemory>& outside, bool expandable) {
+  add_process_memory(report, process_figures(run, program, outside, expandable));
 }
 
 }  // namespace orrery

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
@@ -27,16 +28,26 @@ namespace orrery {
 /// Nothing where the constants are not known; at most half of the memory.
 [[nodiscard]] Bytes memory_margin(Bytes device, const std::optional<ProcessMemory>&);
 
+/// What a plan's processes hold: of each class of ranks, and outside tensors.
+struct ProcessFigures {
+  std::vector<MemoryFigures> classes;
+  std::uint64_t communicators = 0;
+  std::optional<ProcessMemory> outside;
+};
+
+/// On a device whose memory is known, the allocator has what context and communicators leave of it, and gives unused
+/// segments back before it gives up.
+[[nodiscard]] ProcessFigures process_figures(const PlannedRun&, const Program&,
+                                             const std::optional<ProcessMemory>& outside, bool expandable = false);
+
 /// Fills the report's figures of reserved and process memory and of setup, and
 /// judges `fits` by the largest.
 ///
 ///     process = reserved + context + communicators x their buffers
 ///
-/// Without constants (`outside`), process memory stays unset.  On a device whose
-/// memory is known, the allocator has what is left of it, and gives unused
-/// segments back before it gives up: `fits` says whether that is enough.
-/// Memory outside a process, and pieces of segments that are lost between
-/// processes, are not known.
+/// Without constants (`outside`), process memory stays unset.  Memory outside a process, and pieces of segments that
+/// are lost between processes, are not known.
+void add_process_memory(Report&, const ProcessFigures&);
 void add_process_memory(Report&, const PlannedRun&, const Program&, const std::optional<ProcessMemory>& outside,
                         bool expandable = false);
 
