@@ -14,8 +14,8 @@ std::uint64_t bytes_16(const Buffer& b) { return b.count * size_of(DType::bf16);
 }  // namespace
 
 std::uint64_t FsdpMemory::name_of(Part part, std::uint32_t unit, std::uint32_t number) {
-  return tensor_name(NameOwner::fsdp, std::uint64_t{static_cast<std::uint8_t>(part)} << 48U |
-                                          std::uint64_t{unit} << 24U | number) |
+  return tensor_name(NameOwner::fsdp,
+                     std::uint64_t{static_cast<std::uint8_t>(part)} << 48U | std::uint64_t{unit} << 24U | number) |
          (part == Part::kept ? of_microbatch : 0);
 }
 
@@ -184,9 +184,8 @@ void FsdpMemory::run(const Slot& slot, MemoryPlayer& player) {
   for (std::uint32_t r = 0; r < slot.repeat; ++r) {
     const std::uint32_t layer = layer_of(slot, r);
     begin_block(use, layer, player);
-    memory_.walk(slot.block, layer, slot.microbatch, kept_, [&](bool alloc, std::uint64_t name, std::uint64_t bytes) {
-      on_event(alloc, name, bytes, player);
-    });
+    memory_.walk(slot.block, layer, slot.microbatch, kept_,
+                 [&](bool alloc, std::uint64_t name, std::uint64_t bytes) { on_event(alloc, name, bytes, player); });
     end_block(use, layer, slot.microbatch, player);
   }
 }

@@ -31,7 +31,8 @@ std::vector<SlotCycle> level_cycles(const HeldMemory& memory, const std::vector<
   std::vector<SlotCycle> cycles = slot_cycles(slots);
   std::erase_if(cycles, [&](const SlotCycle& c) {
     std::int64_t growth = 0;
-    for (std::size_t i = c.first; i < c.first + c.period; ++i) growth += slots[i].repeat * memory.growth(slots[i].block);
+    for (std::size_t i = c.first; i < c.first + c.period; ++i)
+      growth += slots[i].repeat * memory.growth(slots[i].block);
     return growth != 0;
   });
   return cycles;
@@ -66,7 +67,8 @@ MemoryFigures figures_of(const HeldMemory& memory, std::uint32_t rank_class, con
       const auto setup = [&] {
         for (const Slot& slot : ranks.setup) listed.run(slot, player);
       };
-      play(setup, listed, [] { return false; }, 2);
+      play(
+          setup, listed, [] { return false; }, 2);
       break;
     }
     case StateLayout::contiguous: {

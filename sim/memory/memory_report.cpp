@@ -12,6 +12,10 @@ namespace {
 
 std::uint64_t whole(Bytes b) { return static_cast<std::uint64_t>(b.base()); }
 
+std::uint64_t bytes_of_communicators(const ProcessFigures& p) {
+  return p.outside ? p.communicators * whole(p.outside->communicator) : 0;
+}
+
 }  // namespace
 
 std::uint64_t communicator_count(const Program& program) {
@@ -29,14 +33,6 @@ Bytes memory_margin(Bytes device, const std::optional<ProcessMemory>& outside) {
   const Bytes margin = outside->context + outside->workspace + 4.0 * outside->communicator + (1.0 / 20.0) * device;
   return std::min(margin, 0.5 * device);
 }
-
-namespace {
-
-std::uint64_t bytes_of_communicators(const ProcessFigures& p) {
-  return p.outside ? p.communicators * whole(p.outside->communicator) : 0;
-}
-
-}  // namespace
 
 ProcessFigures process_figures(const PlannedRun& run, const Program& program,
                                const std::optional<ProcessMemory>& outside, bool expandable) {
@@ -67,10 +63,9 @@ void add_process_memory(Report& report, const ProcessFigures& process) {
   if (process.outside) {
     const std::uint64_t communicators = bytes_of_communicators(process);
     report.peak_memory_process_bytes = reserved + whole(process.outside->context) + communicators;
-    report.assumptions.push_back(
-        fmt::format("process memory: {} of context, {} of {} communicators ({})", short_text(process.outside->context),
-                    short_text(Bytes::of(static_cast<double>(communicators))), process.communicators,
-                    process.outside->source));
+    report.assumptions.push_back(fmt::format(
+        "process memory: {} of context, {} of {} communicators ({})", short_text(process.outside->context),
+        short_text(Bytes::of(static_cast<double>(communicators))), process.communicators, process.outside->source));
   }
   if (retries > 0) {
     report.assumptions.push_back(

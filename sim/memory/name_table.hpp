@@ -67,7 +67,7 @@ class NameTable {
   }
 
   std::vector<Entry> entries_ = std::vector<Entry>(256);  ///< a power of two, at most half of them in use
-  unsigned shift_ = 64 - 8;                                 ///< 64 less their number of bits
+  unsigned shift_ = 64 - 8;                               ///< 64 less their number of bits
   std::size_t count_ = 0;
 };
 

@@ -76,7 +76,7 @@ class StepPlayer {
 
   /// What the state is like in which a step or period begins.
   struct Known {
-    bool as_before = false;    ///< the step ends as the one before
+    bool as_before = false;     ///< the step ends as the one before
     std::optional<State> then;  ///< of an earlier period
   };
   Known look(std::size_t slot, std::uint64_t moved, std::size_t first, bool keep);
@@ -90,7 +90,7 @@ class StepPlayer {
   StepMemory& memory_;
   MemoryPlayer& player_;
   MemoryStates &now_, &before_;
-  bool as_before_ = false;  ///< and so will all steps be
+  bool as_before_ = false;     ///< and so will all steps be
   std::uint64_t retries_ = 0;  ///< of such a step
 };
 
