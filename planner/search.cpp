@@ -503,7 +503,7 @@ class Search {
         plain.progress.cancelled = options_.cancel;
         try {
           found.simulated = simulate(known.run, known.program, costs_of(found.plan), plain).report;
-          judge_memory(*found.simulated, known.run, known.program, calibration_);
+          judge_alike(*found.simulated, found.report);
         } catch (const SimulationCancelled&) {
           // The plan stands with its estimate.
         }

@@ -8,7 +8,7 @@
 #include "core/record/calibration.hpp"
 #include "core/record/report.hpp"
 #include "core/spec/library.hpp"
-#include "sim/memory/memory_report.hpp"
+#include "sim/memory/memory_figures.hpp"
 #include "validate/cost_labels.hpp"
 #include "validate/measured_run.hpp"
 

@@ -16,44 +16,45 @@ constexpr std::uint64_t address_range = 1ULL << 50;
 
 }  // namespace
 
-CachingAllocator::Pieces::iterator CachingAllocator::add_free(std::uint64_t address, std::uint64_t size, bool small) {
-  free_list(small).emplace(size, address);
-  return pieces_.emplace(address, Piece{size, true, small}).first;
+CachingAllocator::CachingAllocator(const AllocatorRules& rules) : rules_(rules) {
+  ORRERY_ASSERT(rules.block > 1 && (rules.block & (rules.block - 1)) == 0, rules.block);
+}
+
+std::uint32_t CachingAllocator::new_piece(const Piece& piece) {
+  if (unused_.empty()) {
+    pieces_.push_back(piece);
+    return static_cast<std::uint32_t>(pieces_.size() - 1);
+  }
+  const std::uint32_t p = unused_.back();
+  unused_.pop_back();
+  pieces_[p] = piece;
+  return p;
+}
+
+/// Takes a piece from between its neighbours.
+void CachingAllocator::unlink(std::uint32_t piece) {
+  const Piece& p = pieces_[piece];
+  if (p.before != none) pieces_[p.before].after = p.after;
+  if (p.after != none) pieces_[p.after].before = p.before;
+  if (pool(p.small).last == piece) pool(p.small).last = p.before;
+  unused_.push_back(piece);
 }
 
 /// Gives back segments that hold nothing; of an expandable one, the free pages at its end.
 void CachingAllocator::release_unused() {
-  for (auto segment = segments_.begin(); segment != segments_.end();) {
-    const auto [address, size] = *segment;
-    const bool small = pieces_.at(address).small;
-    if (rules_.expandable) {
-      auto last = std::prev(pieces_.lower_bound(address + size));
-      if (!last->second.free) {
-        ++segment;
-        continue;
-      }
-      free_list(small).erase({last->second.size, last->first});
-      reserved_ -= last->second.size;
-      segment->second -= last->second.size;
-      const bool whole = last->first == address;
-      pieces_.erase(last);
-      if (!whole) {
-        ++segment;
-        continue;
-      }
-      (small ? expandable_small_ : expandable_large_).reset();
-    } else {
-      const Piece& first = pieces_.at(address);
-      if (!first.free || first.size != size) {
-        ++segment;
-        continue;
-      }
-      free_list(small).erase({size, address});
-      pieces_.erase(address);
-      reserved_ -= size;
+  std::size_t kept = 0;
+  for (Run run : runs_) {
+    const std::uint32_t piece = rules_.expandable ? pool(run.small).last : run.first;
+    const Piece& p = pieces_[piece];
+    if (p.free && (rules_.expandable || p.size == run.size)) {
+      list_of(piece).erase(as_free(piece));
+      reserved_ -= p.size;
+      run.size -= p.size;
+      unlink(piece);
     }
-    segment = segments_.erase(segment);
+    if (run.size > 0) runs_[kept++] = run;
   }
+  runs_.resize(kept);
 }
 
 bool CachingAllocator::make_room(std::uint64_t bytes) {
@@ -63,117 +64,137 @@ bool CachingAllocator::make_room(std::uint64_t bytes) {
   return reserved_ + bytes <= *rules_.capacity;
 }
 
-CachingAllocator::Pieces::iterator CachingAllocator::grow(std::uint64_t size, bool small, bool& room) {
+/// A free segment, and `room` in front of the next.
+std::uint32_t CachingAllocator::new_segment(std::uint64_t size, std::uint64_t room, bool small) {
+  const std::uint32_t piece = new_piece({next_, size, 0, none, none, true, small});
+  runs_.push_back({next_, size, piece, small});
+  next_ += room;
+  reserved_ += size;
+  list_of(piece).insert(as_free(piece));
+  return piece;
+}
+
+/// A free piece of at least `size`, in a segment of its own.
+std::uint32_t CachingAllocator::grow(std::uint64_t size, bool small, bool& room) {
   std::uint64_t segment = rules_.small_segment;
   if (!small) {
     segment = size < rules_.own_segment ? rules_.large_segment : rounded_up(size, rules_.segment_multiple);
   }
   room = make_room(segment);
-  const std::uint64_t address = next_;
-  next_ += segment;
-  segments_.emplace(address, segment);
-  reserved_ += segment;
-  return add_free(address, segment, small);
-}
-
-/// The free piece at the end of the pool's segment, if there is one.
-CachingAllocator::Pieces::iterator CachingAllocator::free_end(bool small) {
-  const std::optional<std::uint64_t>& base = small ? expandable_small_ : expandable_large_;
-  if (!base) return pieces_.end();
-  const auto last = std::prev(pieces_.lower_bound(*base + segments_.at(*base)));
-  return last->second.free ? last : pieces_.end();
+  return new_segment(segment, segment, small);
 }
 
 /// Lets the pool's segment grow until its end has a free block of `size`.
-CachingAllocator::Pieces::iterator CachingAllocator::expand(std::uint64_t size, bool small, bool& room) {
+std::uint32_t CachingAllocator::expand(std::uint64_t size, bool small, bool& room) {
   const std::uint64_t page = small ? rules_.small_segment : rules_.large_segment;
-  auto end = free_end(small);
-  const auto missing = [&] { return rounded_up(size - (end == pieces_.end() ? 0 : end->second.size), page); };
+  const std::uint32_t& last = pool(small).last;
+  const auto missing = [&] {
+    return rounded_up(size - (last != none && pieces_[last].free ? pieces_[last].size : 0), page);
+  };
   if (rules_.capacity && reserved_ + missing() > *rules_.capacity) {
     // What is given back may be that end.
     ++retries_;
     release_unused();
-    end = free_end(small);
     room = reserved_ + missing() <= *rules_.capacity;
   }
   const std::uint64_t added = missing();
-  std::optional<std::uint64_t>& base = small ? expandable_small_ : expandable_large_;
-  if (!base) {
-    base = next_;
-    next_ += address_range;
-    segments_.emplace(*base, 0);
-  }
-  std::uint64_t& mapped = segments_.at(*base);
-  std::uint64_t begin = *base + mapped, held = 0;
-  mapped += added;
+  FreeBlocks& list = pool(small).parts;
+  if (last == none) return pool(small).last = new_segment(added, address_range, small);
   reserved_ += added;
-  if (end != pieces_.end()) {
-    begin = end->first;
-    held = end->second.size;
-    free_list(small).erase({held, begin});
-    pieces_.erase(end);
+  std::find_if(runs_.begin(), runs_.end(), [&](const Run& run) { return run.small == small; })->size += added;
+  if (pieces_[last].free) {
+    const FreeBlocks::Block before = as_free(last);
+    pieces_[last].size += added;
+    list.replace(before, as_free(last));
+    return last;
   }
-  return add_free(begin, held + added, small);
+  const Piece end = pieces_[last];
+  const std::uint32_t piece = new_piece({end.address + end.size, added, 0, last, none, true, small});
+  pieces_[last].after = piece;
+  list.insert(as_free(piece));
+  return pool(small).last = piece;
+}
+
+/// The smallest free piece of at least `size`, of equal ones the one at the lowest address; `none` where there is none.
+std::uint32_t CachingAllocator::find_free(std::uint64_t size, bool small) {
+  const Pool& of = pool(small);
+  const FreeBlocks::Block part = of.parts.best(size), whole = of.whole.best(size);
+  const FreeBlocks::Block& best = whole < part ? whole : part;
+  return best.size == FreeBlocks::unlimited ? none : best.piece;
 }
 
 bool CachingAllocator::allocate(std::uint64_t name, std::uint64_t bytes) {
-  ORRERY_ASSERT(bytes > 0 && !holds(name), bytes, name);
-  const std::uint64_t size = rounded_up(bytes, rules_.block);
+  ORRERY_ASSERT(bytes > 0, bytes, name);
+  const std::uint64_t size = (bytes + rules_.block - 1) & ~(rules_.block - 1);
   const bool small = is_small(size);
-  FreeList& list = free_list(small);
   bool room = true;
-  const auto best = list.lower_bound({size, 0});
-  auto piece = best != list.end()  ? pieces_.find(best->second)
-               : rules_.expandable ? expand(size, small, room)
-                                   : grow(size, small, room);
-  const std::uint64_t rest = piece->second.size - size;
-  list.erase({piece->second.size, piece->first});
-  piece->second.free = false;
+  std::uint32_t piece = find_free(size, small);
+  if (piece == none) piece = rules_.expandable ? expand(size, small, room) : grow(size, small, room);
+  const FreeBlocks::Block found = as_free(piece);
+  FreeBlocks& list = list_of(piece);
+  const std::uint64_t rest = found.size - size;
   if (small || rules_.expandable ? rest >= rules_.block : rest > rules_.large_remainder) {
-    piece->second.size = size;
-    add_free(piece->first + size, rest, small);
+    const std::uint32_t after = pieces_[piece].after;
+    const std::uint32_t end = new_piece({found.address + size, rest, 0, piece, after, true, small});
+    if (after != none) pieces_[after].before = end;
+    if (pool(small).last == piece) pool(small).last = end;
+    pieces_[piece].after = end;
+    pieces_[piece].size = size;
+    FreeBlocks& parts = pool(small).parts;
+    if (&list == &parts) {
+      parts.replace(found, as_free(end));
+    } else {
+      list.erase(found);
+      parts.insert(as_free(end));
+    }
+  } else {
+    list.erase(found);
   }
-  live_.emplace(name, piece->first);
-  allocated_ += piece->second.size;
-  most_allocated_ = std::max(most_allocated_, allocated_);
+  Piece& used = pieces_[piece];
+  used.free = false;
+  used.name = name;
+  names_.insert(name, piece);
+  allocated_ += used.size;
   most_reserved_ = std::max(most_reserved_, reserved_);
   return room;
 }
 
 void CachingAllocator::free(std::uint64_t name) {
-  const auto live = live_.find(name);
-  ORRERY_ASSERT(live != live_.end(), name);
-  auto piece = pieces_.find(live->second);
-  live_.erase(live);
-  const bool small = piece->second.small;
-  std::uint64_t address = piece->first;
-  std::uint64_t size = piece->second.size;
-  allocated_ -= size;
-  if (const auto next = std::next(piece);
-      next != pieces_.end() && next->second.free && next->first == address + size && !starts_segment(next->first)) {
-    size += next->second.size;
-    free_list(small).erase({next->second.size, next->first});
-    pieces_.erase(next);
+  const std::uint32_t piece = names_.take(name);
+  ORRERY_ASSERT(piece != none, name);
+  Piece& freed = pieces_[piece];
+  FreeBlocks& parts = pool(freed.small).parts;
+  allocated_ -= freed.size;
+  freed.free = true;
+  std::uint32_t all = piece;                // the free block that it becomes
+  std::optional<FreeBlocks::Block> joined;  // one that is listed and becomes part of that
+  if (const std::uint32_t after = freed.after; after != none && pieces_[after].free) {
+    joined = as_free(after);
+    freed.size += joined->size;
+    unlink(after);
   }
-  if (!starts_segment(address)) {  // what stands before lies in the same segment
-    const auto before = std::prev(piece);
-    if (before->second.free) {
-      address = before->first;
-      size += before->second.size;
-      free_list(small).erase({before->second.size, before->first});
-      pieces_.erase(before);
-    }
+  if (const std::uint32_t before = freed.before; before != none && pieces_[before].free) {
+    if (joined) parts.erase(*joined);
+    joined = as_free(before);
+    pieces_[before].size += freed.size;
+    unlink(piece);
+    all = before;
   }
-  pieces_.erase(piece);
-  add_free(address, size, small);
+  FreeBlocks& list = list_of(all);
+  if (joined && &list == &parts) {
+    parts.replace(*joined, as_free(all));
+  } else {
+    if (joined) parts.erase(*joined);
+    list.insert(as_free(all));
+  }
 }
 
 std::vector<CachingAllocator::Segment> CachingAllocator::segments() const {
   std::vector<Segment> out;
-  for (const auto& [address, size] : segments_) {
-    Segment s{address, size, {}};
-    for (auto p = pieces_.lower_bound(address); p != pieces_.end() && p->first < address + size; ++p) {
-      s.blocks.push_back({p->first, p->second.size, p->second.free});
+  for (const Run& run : runs_) {
+    Segment s{run.address, run.size, {}};
+    for (std::uint32_t p = run.first; p != none; p = pieces_[p].after) {
+      s.blocks.push_back({pieces_[p].address, pieces_[p].size, pieces_[p].free});
     }
     out.push_back(std::move(s));
   }

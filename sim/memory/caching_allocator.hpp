@@ -1,18 +1,18 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <set>
-#include <unordered_map>
-#include <utility>
 #include <vector>
+
+#include "sim/memory/free_blocks.hpp"
+#include "sim/memory/name_table.hpp"
 
 namespace orrery {
 
 /// Sizes by which PyTorch's caching allocator of CUDA memory works, in bytes.
 struct AllocatorRules {
-  std::uint64_t block = 512;                    ///< requests are rounded up to a multiple of this
+  std::uint64_t block = 512;                    ///< requests are rounded up to a multiple of this, a power of two
   std::uint64_t small_request = 1ULL << 20;     ///< the largest that the pool of small blocks serves
   std::uint64_t small_segment = 2ULL << 20;     ///< what that pool takes from the device
   std::uint64_t large_segment = 20ULL << 20;    ///< what the other pool takes for requests below `own_segment`
@@ -57,7 +57,7 @@ class CachingAllocator {
     friend bool operator==(const Segment&, const Segment&) = default;
   };
 
-  explicit CachingAllocator(const AllocatorRules& rules = {}) : rules_(rules) {}
+  explicit CachingAllocator(const AllocatorRules& rules = {});
 
   /// Serves a request of `bytes` > 0 under a name that nothing live has.  False
   /// where not even giving back unused segments makes room: it is then served
@@ -66,45 +66,107 @@ class CachingAllocator {
   /// Frees what was allocated under the name.
   void free(std::uint64_t name);
 
-  [[nodiscard]] bool holds(std::uint64_t name) const { return live_.count(name) > 0; }
   /// In blocks that are in use: torch.cuda.memory_allocated.
   [[nodiscard]] std::uint64_t allocated() const { return allocated_; }
   /// In segments: torch.cuda.memory_reserved.
   [[nodiscard]] std::uint64_t reserved() const { return reserved_; }
-  [[nodiscard]] std::uint64_t most_allocated() const { return most_allocated_; }
   [[nodiscard]] std::uint64_t most_reserved() const { return most_reserved_; }
   /// How often segments went back to make room.
   [[nodiscard]] std::uint64_t retries() const { return retries_; }
   [[nodiscard]] std::vector<Segment> segments() const;
 
+  /// Appends all that what happens next depends on: segments in order of their addresses, their blocks, and the names
+  /// of those in use, as name_before(name) tells them.
+  template <class Name>
+  void write_state(std::vector<std::uint64_t>& out, Name&& name_before) const {
+    for (const Run& run : runs_) {
+      out.push_back(run.small ? 1 : 0);  // no size of a block
+      for (std::uint32_t p = run.first; p != none; p = pieces_[p].after) {
+        const Piece& piece = pieces_[p];
+        out.push_back(piece.size | (piece.free ? 1U : 0U));
+        if (!piece.free) out.push_back(name_before(piece.name));
+      }
+    }
+  }
+  /// A number that is the same for the same state, and mostly another for another: of the last blocks alone, since what
+  /// lies at the highest addresses came last.
+  template <class Name>
+  [[nodiscard]] std::uint64_t sign(Name&& name_before) const {
+    std::uint64_t sign = reserved_ ^ (allocated_ << 20U);
+    int left = 64;
+    const auto add = [&](const Piece& p) {
+      sign = (sign ^ p.size ^ (p.free ? 0 : name_before(p.name))) * 0x9e3779b97f4a7c15ULL;
+      --left;
+    };
+    if (rules_.expandable) {
+      for (const Pool& pool : pools_) {
+        for (std::uint32_t p = pool.last; p != none && left > 0; p = pieces_[p].before) add(pieces_[p]);
+      }
+    }
+    for (auto run = runs_.rbegin(); run != runs_.rend() && left > 0; ++run) {
+      for (std::uint32_t p = run->first; p != none && left > 0; p = pieces_[p].after) add(pieces_[p]);
+    }
+    return sign;
+  }
+  /// Gives everything live the name new_name(name); names stay apart.
+  template <class Name>
+  void rename(Name&& new_name) {
+    names_.clear();
+    for (const Run& run : runs_) {
+      for (std::uint32_t p = run.first; p != none; p = pieces_[p].after) {
+        if (!pieces_[p].free) names_.insert(pieces_[p].name = new_name(pieces_[p].name), p);
+      }
+    }
+  }
+
  private:
+  static constexpr std::uint32_t none = NameTable::none;
+  /// A block, between its neighbours in the segment.
   struct Piece {
-    std::uint64_t size = 0;
+    std::uint64_t address = 0, size = 0, name = 0;
+    std::uint32_t before = none, after = none;
     bool free = false;
     bool small = false;
   };
-  using Pieces = std::map<std::uint64_t, Piece>;                       ///< by address
-  using FreeList = std::set<std::pair<std::uint64_t, std::uint64_t>>;  ///< size, address
+  /// The blocks of a segment.
+  struct Run {
+    std::uint64_t address = 0, size = 0;
+    std::uint32_t first = none;
+    bool small = false;
+  };
+  struct Pool {
+    FreeBlocks whole;           ///< segments that hold nothing; none where they are expandable
+    FreeBlocks parts;           ///< of other segments
+    std::uint32_t last = none;  ///< expandable: the piece at the end of the pool's segment
+  };
 
   [[nodiscard]] bool is_small(std::uint64_t size) const { return size <= rules_.small_request; }
-  [[nodiscard]] bool starts_segment(std::uint64_t address) const { return segments_.count(address) > 0; }
-  FreeList& free_list(bool small) { return small ? free_small_ : free_large_; }
-  Pieces::iterator grow(std::uint64_t size, bool small, bool& room);
-  Pieces::iterator free_end(bool small);
-  Pieces::iterator expand(std::uint64_t size, bool small, bool& room);
+  Pool& pool(bool small) { return pools_[small ? 1 : 0]; }
+  [[nodiscard]] FreeBlocks::Block as_free(std::uint32_t piece) const {
+    return {pieces_[piece].size, pieces_[piece].address, piece};
+  }
+  /// Where a free piece is listed.
+  FreeBlocks& list_of(std::uint32_t piece) {
+    const Piece& p = pieces_[piece];
+    return p.before == none && p.after == none && !rules_.expandable ? pool(p.small).whole : pool(p.small).parts;
+  }
+  std::uint32_t find_free(std::uint64_t size, bool small);
+  std::uint32_t new_segment(std::uint64_t size, std::uint64_t room, bool small);
+  std::uint32_t new_piece(const Piece&);
+  void unlink(std::uint32_t piece);
+  std::uint32_t grow(std::uint64_t size, bool small, bool& room);
+  std::uint32_t expand(std::uint64_t size, bool small, bool& room);
   bool make_room(std::uint64_t bytes);
   void release_unused();
-  Pieces::iterator add_free(std::uint64_t address, std::uint64_t size, bool small);
 
   AllocatorRules rules_;
-  Pieces pieces_;
-  std::map<std::uint64_t, std::uint64_t> segments_;  ///< address to size
-  FreeList free_small_, free_large_;
-  std::unordered_map<std::uint64_t, std::uint64_t> live_;  ///< name to address
-  std::uint64_t next_ = 0;                                 ///< address of the next segment
-  /// Expandable: where each pool's segment begins.
-  std::optional<std::uint64_t> expandable_small_, expandable_large_;
-  std::uint64_t allocated_ = 0, reserved_ = 0, most_allocated_ = 0, most_reserved_ = 0, retries_ = 0;
+  std::vector<Piece> pieces_;
+  std::vector<std::uint32_t> unused_;  ///< numbers in `pieces_`
+  std::vector<Run> runs_;              ///< in order of addresses
+  std::array<Pool, 2> pools_;
+  NameTable names_;         ///< pieces in use
+  std::uint64_t next_ = 0;  ///< address of the next segment
+  std::uint64_t allocated_ = 0, reserved_ = 0, most_reserved_ = 0, retries_ = 0;
 };
 
 }  // namespace orrery

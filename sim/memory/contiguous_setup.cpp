@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <map>
 
+#include "sim/memory/tensor_name.hpp"
+
 namespace orrery {
 namespace {
 
 enum class Part : std::uint8_t { tensor, weights, gradients, copy, master, moment, other };
 
-/// Apart from names of buffers (held_memory.hpp), which leave the second bit from the top unset.
 std::uint64_t name_of(Part part, std::uint64_t number) {
-  return std::uint64_t{1} << 62U | std::uint64_t{static_cast<std::uint8_t>(part)} << 48U | number;
+  return tensor_name(NameOwner::contiguous, std::uint64_t{static_cast<std::uint8_t>(part)} << 48U | number);
 }
 
 bool cuts(const Shard& shard, Axis axis) {
@@ -62,9 +63,9 @@ void ContiguousSetup::read(const Buffer& b) {
   }
 }
 
-void ContiguousSetup::setup(const MemoryVisit& visit) {
+void ContiguousSetup::setup(MemoryPlayer& player) {
   const auto compute = [&](bool alloc, Part part, std::uint64_t number, std::uint64_t bytes) {
-    visit(alloc, name_of(part, number), bytes, StreamPool::compute);
+    player(alloc, name_of(part, number), bytes);
   };
   std::map<std::uint64_t, std::uint64_t> groups;  // elements, by ranks that share them out
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
@@ -94,10 +95,10 @@ void ContiguousSetup::setup(const MemoryVisit& visit) {
   for (std::size_t i = 0; i < others_.size(); ++i) compute(true, Part::other, i, others_[i]);
 }
 
-void ContiguousSetup::first_update(const MemoryVisit& visit) const {
+void ContiguousSetup::first_update(MemoryPlayer& player) const {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     for (std::size_t m = 0; m < moments_.size(); ++m) {
-      visit(true, name_of(Part::moment, i * 2 + m), states_[i] * size_of(moments_[m]), StreamPool::compute);
+      player(true, name_of(Part::moment, i * 2 + m), states_[i] * size_of(moments_[m]));
     }
   }
 }

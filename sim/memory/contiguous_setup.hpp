@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/program/program.hpp"
-#include "sim/memory/stream_pool.hpp"
+#include "sim/memory/memory_player.hpp"
 
 namespace orrery {
 
@@ -22,8 +22,8 @@ class ContiguousSetup {
  public:
   ContiguousSetup(const Program&, std::uint32_t rank_class);
 
-  void setup(const MemoryVisit&);
-  void first_update(const MemoryVisit&) const;
+  void setup(MemoryPlayer&);
+  void first_update(MemoryPlayer&) const;
 
  private:
   struct Tensor {

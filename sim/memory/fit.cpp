@@ -11,7 +11,7 @@
 #include "core/record/live_memory.hpp"
 #include "core/record/tier_memory.hpp"
 #include "core/spec/node_kinds.hpp"
-#include "sim/memory/memory_report.hpp"
+#include "sim/memory/memory_figures.hpp"
 
 namespace orrery {
 namespace {
@@ -178,6 +178,25 @@ MemoryVerdict memory_verdict(const Report& report) {
     look(MemoryVerdict::Where::disk, 0, *report.peak_disk_bytes, *report.disk_capacity_bytes);
   }
   return out;
+}
+
+std::uint64_t communicator_count(const Program& program) {
+  std::vector<Group> groups;
+  for (const Group& g : program.groups) {
+    if (group_size(g, program.mesh) > 1 && std::find(groups.begin(), groups.end(), g) == groups.end()) {
+      groups.push_back(g);
+    }
+  }
+  return groups.size();
+}
+
+void judge_alike(Report& report, const Report& judged) {
+  report.fits = judged.fits;
+  report.peak_memory_reserved_bytes = judged.peak_memory_reserved_bytes;
+  report.peak_memory_process_bytes = judged.peak_memory_process_bytes;
+  report.peak_memory_setup_bytes = judged.peak_memory_setup_bytes;
+  report.memory_capacity_bytes = judged.memory_capacity_bytes;
+  report.memory_by_stage = judged.memory_by_stage;
 }
 
 std::string text_of(const MemoryVerdict& v) {

@@ -50,6 +50,12 @@ struct MemoryVerdict {
 /// say how often.  Memory outside a process, and pieces of segments lost between processes, are not known.
 void judge_memory(Report&, const PlannedRun&, const Program&, const Calibration&, const MemoryRules& = {});
 
+/// Takes the judgement over from another report of the same Program on the same cluster.
+void judge_alike(Report&, const Report& judged);
+
+/// Communicators of a process: distinct groups of several ranks in which the Program's ranks communicate.
+[[nodiscard]] std::uint64_t communicator_count(const Program&);
+
 /// What judge_memory would say of a plan without a report.  Quick where tensors alone are too large: `need` is then the
 /// least that the process holds.
 [[nodiscard]] MemoryVerdict memory_verdict(const PlannedRun&, const Program&, const Calibration&,

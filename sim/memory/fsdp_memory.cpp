@@ -2,18 +2,21 @@
 
 #include <algorithm>
 
+#include "sim/memory/tensor_name.hpp"
+
 namespace orrery {
 namespace {
 
-constexpr std::uint32_t root = 0xffffffU;  // beside numbers of layers
+constexpr std::uint32_t root = 0xffffffU;  // beside numbers of layers, in 24 bits
 
 std::uint64_t bytes_16(const Buffer& b) { return b.count * size_of(DType::bf16); }
 
 }  // namespace
 
 std::uint64_t FsdpMemory::name_of(Part part, std::uint32_t unit, std::uint32_t number) {
-  return std::uint64_t{1} << 63U | std::uint64_t{static_cast<std::uint8_t>(part)} << 56U |
-         std::uint64_t{number} << 24U | unit;
+  return tensor_name(NameOwner::fsdp,
+                     std::uint64_t{static_cast<std::uint8_t>(part)} << 48U | std::uint64_t{unit} << 24U | number) |
+         (part == Part::kept ? of_microbatch : 0);
 }
 
 FsdpMemory::FsdpMemory(const HeldMemory& memory, std::uint32_t rank_class, std::uint64_t kept_products)
@@ -63,64 +66,66 @@ void FsdpMemory::read_tables() {
   });
 }
 
-void FsdpMemory::gather(std::uint32_t unit, std::uint64_t bytes, const MemoryVisit& visit) {
+void FsdpMemory::gather(std::uint32_t unit, std::uint64_t bytes, MemoryPlayer& player) {
   if (whole_.contains(unit) || !gathered_.emplace(unit, Output{bytes, false}).second) return;
-  visit(true, name_of(Part::gathered, unit), bytes, StreamPool::gathers);
+  player(true, name_of(Part::gathered, unit), bytes, StreamPool::gathers);
 }
 
 /// Outputs that were copied before go.
-void FsdpMemory::copied_out(std::uint32_t unit, const MemoryVisit& visit) {
+void FsdpMemory::copied_out(std::uint32_t unit, MemoryPlayer& player) {
   std::erase_if(gathered_, [&](const auto& output) {
     if (!output.second.copied) return false;
-    visit(false, name_of(Part::gathered, output.first), output.second.bytes, StreamPool::gathers);
+    player(false, name_of(Part::gathered, output.first), output.second.bytes, StreamPool::gathers);
     return true;
   });
   if (const auto output = gathered_.find(unit); output != gathered_.end()) output->second.copied = true;
   whole_.insert(unit);
 }
 
-void FsdpMemory::begin_block(const Use& use, std::uint32_t layer, const MemoryVisit& visit) {
+void FsdpMemory::begin_block(const Use& use, std::uint32_t layer, MemoryPlayer& player) {
   if (!use.weights || whole_.contains(layer)) return;
   const std::uint64_t bytes = bytes_of(program_[*use.weights]);
-  gather(layer, bytes, visit);
-  visit(true, name_of(Part::weights, layer), bytes, StreamPool::compute);
-  copied_out(layer, visit);
+  gather(layer, bytes, player);
+  player(true, name_of(Part::weights, layer), bytes);
+  copied_out(layer, player);
 }
 
-void FsdpMemory::end_block(const Use& use, std::uint32_t layer, std::uint32_t microbatch, const MemoryVisit& visit) {
+void FsdpMemory::end_block(const Use& use, std::uint32_t layer, std::uint32_t microbatch, MemoryPlayer& player) {
   if (!use.weights) return;
   if (kept_products_ > 0) {
-    visit(use.forward, name_of(Part::kept, layer, microbatch), kept_products_, StreamPool::compute);
+    player(use.forward, name_of(Part::kept, layer, microbatch), kept_products_);
   }
   if (use.forward && layer + 1 == program_.layers) return;
-  visit(false, name_of(Part::weights, layer), bytes_of(program_[*use.weights]), StreamPool::compute);
+  player(false, name_of(Part::weights, layer), bytes_of(program_[*use.weights]));
   whole_.erase(layer);
 }
 
-void FsdpMemory::reduce(std::uint32_t unit, std::uint64_t bytes, std::uint64_t shard, const MemoryVisit& visit) {
-  const Tensor input{name_of(Part::reduction, unit, ++reductions_), bytes};
-  visit(true, input.name, input.bytes, StreamPool::compute);
-  for (const Tensor& t : gradients_[unit]) visit(false, t.name, t.bytes, StreamPool::compute);
+void FsdpMemory::reduce(std::uint32_t unit, std::uint64_t bytes, std::uint64_t shard, MemoryPlayer& player) {
+  const std::uint64_t name = name_of(Part::reduction, unit);
+  const Tensor input{reduction_ && reduction_->name == name ? name_of(Part::reduction, unit, 1) : name, bytes};
+  player(true, input.name, input.bytes);
+  for (const Tensor& t : gradients_[unit]) player(false, t.name, t.bytes);
   gradients_.erase(unit);
-  if (reduction_) visit(false, reduction_->name, reduction_->bytes, StreamPool::compute);
+  if (reduction_) player(false, reduction_->name, reduction_->bytes);
   reduction_ = input;
   if (shards_.emplace(unit, shard).second) {
-    visit(true, name_of(Part::shard, unit), shard, StreamPool::reductions);
+    player(true, name_of(Part::shard, unit), shard, StreamPool::reductions);
   } else {  // added to what earlier microbatches left
-    visit(true, name_of(Part::shard, unit, 1), shard, StreamPool::reductions);
-    visit(false, name_of(Part::shard, unit, 1), shard, StreamPool::reductions);
+    player(true, name_of(Part::shard, unit, 1), shard, StreamPool::reductions);
+    player(false, name_of(Part::shard, unit, 1), shard, StreamPool::reductions);
   }
 }
 
-void FsdpMemory::on_event(bool alloc, const TensorId& id, std::uint64_t bytes, const MemoryVisit& visit) {
+void FsdpMemory::on_event(bool alloc, std::uint64_t name, std::uint64_t bytes, MemoryPlayer& player) {
+  const TensorId id = memory_.tensor_of(name);
   const BufferId what = id.instance.buffer;
   const Buffer* b = id.own ? nullptr : &program_[what];
   if (b == nullptr || (b->role != Role::weight && b->role != Role::gradient) || persistent_.contains(what)) {
-    visit(alloc, HeldMemory::name_of(id), bytes, StreamPool::compute);
+    player(alloc, name, bytes);
     return;
   }
   if (b->role == Role::weight) {
-    if (alloc && !is_root(*b)) gather(id.instance.layer, bytes, visit);
+    if (alloc && !is_root(*b)) gather(id.instance.layer, bytes, player);
     return;
   }
   const std::uint32_t unit = is_root(*b) ? root : id.instance.layer;
@@ -128,73 +133,91 @@ void FsdpMemory::on_event(bool alloc, const TensorId& id, std::uint64_t bytes, c
     const Tensor t{name_of(Part::gradients, unit, index(what)), weight_bytes(*b)};
     const std::vector<Tensor>& held = gradients_[unit];
     if (std::any_of(held.begin(), held.end(), [&](const Tensor& h) { return h.name == t.name; })) {
-      reduce(unit, root_gradients_, root_shards_, visit);  // of the root, by the backward pass before this one
+      reduce(unit, root_gradients_, root_shards_, player);  // of the root, by the backward pass before this one
     }
     gradients_[unit].push_back(t);
-    visit(true, t.name, t.bytes, StreamPool::compute);
+    player(true, t.name, t.bytes);
   } else if (unit != root) {
     std::uint64_t shard = 0;
     for (const BufferId kept : persistent_) {
       const Buffer& k = program_[kept];
       if (k.role == Role::gradient && k.parameters == b->parameters) shard = bytes_of(k);
     }
-    reduce(unit, bytes, shard, visit);
+    reduce(unit, bytes, shard, player);
   }
 }
 
-void FsdpMemory::setup(const MemoryVisit& visit) {
-  memory_.walk(ranks_.setup, kept_, [&](bool alloc, const TensorId& id, std::uint64_t bytes) {
+void FsdpMemory::setup(MemoryPlayer& player) {
+  memory_.walk(ranks_.setup, kept_, [&](bool alloc, std::uint64_t name, std::uint64_t bytes) {
+    const TensorId id = memory_.tensor_of(name);
     const Buffer* b = id.own ? nullptr : &program_[id.instance.buffer];
     const bool has_masters = std::any_of(persistent_.begin(), persistent_.end(),
                                          [&](BufferId p) { return program_[p].role == Role::master; });
     if (b != nullptr && (b->role == Role::gradient || (b->role == Role::weight && has_masters))) return;
     if (b != nullptr && b->role == Role::moment) {
-      moments_.push_back({HeldMemory::name_of(id), bytes});
+      moments_.push_back({name, bytes});
       if (b->name.ends_with("moment2")) {
         roots_.push_back({name_of(Part::square_root, static_cast<std::uint32_t>(roots_.size())), bytes});
       }
       return;
     }
-    visit(alloc, HeldMemory::name_of(id), bytes, StreamPool::compute);
+    player(alloc, name, bytes);
   });
 }
 
-void FsdpMemory::first_update(const MemoryVisit& visit) {
-  for (const Tensor& t : moments_) visit(true, t.name, t.bytes, StreamPool::compute);
+void FsdpMemory::first_update(MemoryPlayer& player) {
+  for (const Tensor& t : moments_) player(true, t.name, t.bytes);
 }
 
-void FsdpMemory::step(const MemoryVisit& visit) {
-  for (const auto& [unit, bytes] : shards_) visit(false, name_of(Part::shard, unit), bytes, StreamPool::reductions);
+void FsdpMemory::begin(MemoryPlayer& player) {
+  for (const auto& [unit, bytes] : shards_) player(false, name_of(Part::shard, unit), bytes, StreamPool::reductions);
   shards_.clear();
   if (root_weights_ > 0) {
-    gather(root, root_weights_, visit);
-    visit(true, name_of(Part::weights, root), root_weights_, StreamPool::compute);
-    copied_out(root, visit);
+    gather(root, root_weights_, player);
+    player(true, name_of(Part::weights, root), root_weights_);
+    copied_out(root, player);
   }
-  for (const Slot& slot : ranks_.step) {
-    Slot one = slot;
-    one.repeat = 1;
-    const Use& use = uses_[index(slot.block)];
-    for (std::uint32_t r = 0; r < slot.repeat; ++r) {
-      one.layer = static_cast<std::uint32_t>(static_cast<std::int64_t>(slot.layer) +
-                                             static_cast<std::int64_t>(r) * slot.layer_step);
-      begin_block(use, one.layer, visit);
-      memory_.walk({one}, kept_,
-                   [&](bool alloc, const TensorId& id, std::uint64_t bytes) { on_event(alloc, id, bytes, visit); });
-      end_block(use, one.layer, one.microbatch, visit);
-    }
+}
+
+void FsdpMemory::run(const Slot& slot, MemoryPlayer& player) {
+  const Use& use = uses_[index(slot.block)];
+  for (std::uint32_t r = 0; r < slot.repeat; ++r) {
+    const std::uint32_t layer = layer_of(slot, r);
+    begin_block(use, layer, player);
+    memory_.walk(slot.block, layer, slot.microbatch, kept_,
+                 [&](bool alloc, std::uint64_t name, std::uint64_t bytes) { on_event(alloc, name, bytes, player); });
+    end_block(use, layer, slot.microbatch, player);
   }
-  if (root_weights_ > 0) visit(false, name_of(Part::weights, root), root_weights_, StreamPool::compute);
-  if (root_gradients_ > 0) reduce(root, root_gradients_, root_shards_, visit);
-  if (reduction_) visit(false, reduction_->name, reduction_->bytes, StreamPool::compute);
+}
+
+void FsdpMemory::end(MemoryPlayer& player) {
+  if (root_weights_ > 0) player(false, name_of(Part::weights, root), root_weights_);
+  if (root_gradients_ > 0) reduce(root, root_gradients_, root_shards_, player);
+  if (reduction_) player(false, reduction_->name, reduction_->bytes);
   reduction_.reset();
   for (const auto& [unit, output] : gathered_) {
-    visit(false, name_of(Part::gathered, unit), output.bytes, StreamPool::gathers);
+    player(false, name_of(Part::gathered, unit), output.bytes, StreamPool::gathers);
   }
   gathered_.clear();
   whole_.clear();
-  for (const Tensor& t : roots_) visit(true, t.name, t.bytes, StreamPool::compute);
-  for (const Tensor& t : roots_) visit(false, t.name, t.bytes, StreamPool::compute);
+  for (const Tensor& t : roots_) player(true, t.name, t.bytes);
+  for (const Tensor& t : roots_) player(false, t.name, t.bytes);
+}
+
+/// Tensors live under their names, which say nothing of their order, of copies made and of which shard is there.
+void FsdpMemory::write_state(std::vector<std::uint64_t>& out) const {
+  for (const auto& [unit, output] : gathered_) out.insert(out.end(), {unit, output.copied ? 1U : 0U});
+  out.push_back(gathered_.size());
+  out.insert(out.end(), whole_.begin(), whole_.end());
+  out.push_back(whole_.size());
+  for (const auto& [unit, tensors] : gradients_) {
+    for (const Tensor& t : tensors) out.push_back(t.name);
+    out.insert(out.end(), {tensors.size(), unit});
+  }
+  out.push_back(gradients_.size());
+  for (const auto& [unit, bytes] : shards_) out.insert(out.end(), {unit, bytes});
+  out.push_back(shards_.size());
+  if (reduction_) out.insert(out.end(), {reduction_->name, reduction_->bytes});
 }
 
 }  // namespace orrery

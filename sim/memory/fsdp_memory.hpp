@@ -8,7 +8,8 @@
 
 #include "core/program/program.hpp"
 #include "sim/memory/held_memory.hpp"
-#include "sim/memory/stream_pool.hpp"
+#include "sim/memory/memory_player.hpp"
+#include "sim/memory/step_player.hpp"
 
 namespace orrery {
 
@@ -28,13 +29,16 @@ namespace orrery {
 /// Source: PyTorch 2, torch/distributed/_composable/fsdp (_fsdp_collectives.py, _fsdp_param_group.py, _fsdp_state.py)
 /// and torch/optim/adamw.py (foreach).  Leaves out: gathers in fp8, explicit prefetch, and layers that stay whole
 /// between passes by choice.
-class FsdpMemory {
+class FsdpMemory final : public StepMemory {
  public:
   FsdpMemory(const HeldMemory&, std::uint32_t rank_class, std::uint64_t kept_products);
 
-  void setup(const MemoryVisit&);
-  void step(const MemoryVisit&);
-  void first_update(const MemoryVisit&);
+  void setup(MemoryPlayer&);
+  void begin(MemoryPlayer&) override;
+  void run(const Slot&, MemoryPlayer&) override;
+  void end(MemoryPlayer&) override;
+  void write_state(std::vector<std::uint64_t>&) const override;
+  void first_update(MemoryPlayer&);
 
  private:
   enum class Part : std::uint8_t { gathered, weights, gradients, reduction, shard, kept, square_root };
@@ -52,12 +56,12 @@ class FsdpMemory {
   };
 
   void read_tables();
-  void begin_block(const Use&, std::uint32_t layer, const MemoryVisit&);
-  void end_block(const Use&, std::uint32_t layer, std::uint32_t microbatch, const MemoryVisit&);
-  void on_event(bool alloc, const TensorId&, std::uint64_t bytes, const MemoryVisit&);
-  void gather(std::uint32_t unit, std::uint64_t bytes, const MemoryVisit&);
-  void copied_out(std::uint32_t unit, const MemoryVisit&);
-  void reduce(std::uint32_t unit, std::uint64_t bytes, std::uint64_t shard, const MemoryVisit&);
+  void begin_block(const Use&, std::uint32_t layer, MemoryPlayer&);
+  void end_block(const Use&, std::uint32_t layer, std::uint32_t microbatch, MemoryPlayer&);
+  void on_event(bool alloc, std::uint64_t name, std::uint64_t bytes, MemoryPlayer&);
+  void gather(std::uint32_t unit, std::uint64_t bytes, MemoryPlayer&);
+  void copied_out(std::uint32_t unit, MemoryPlayer&);
+  void reduce(std::uint32_t unit, std::uint64_t bytes, std::uint64_t shard, MemoryPlayer&);
   [[nodiscard]] bool is_root(const Buffer&) const;
   [[nodiscard]] std::uint64_t weight_bytes(const Buffer& gradient) const;
   [[nodiscard]] static std::uint64_t name_of(Part, std::uint32_t unit, std::uint32_t number = 0);
@@ -78,7 +82,6 @@ class FsdpMemory {
   std::map<std::uint32_t, std::vector<Tensor>> gradients_;  ///< whole ones, by unit
   std::map<std::uint32_t, std::uint64_t> shards_;           ///< bytes, by unit
   std::optional<Tensor> reduction_;                         ///< the input that waits for the next reduction
-  std::uint32_t reductions_ = 0;
 };
 
 }  // namespace orrery

@@ -29,6 +29,9 @@ DType weight_type(const Program& program, const Buffer& gradient) {
   return gradient.dtype;
 }
 
+// Names: [mark of a microbatch | buffer | layer, 20 bits | microbatch, 24 bits].
+constexpr unsigned layer_at = 24, buffer_at = 44;
+
 bool is_head(const Program& program, const Buffer& gradient) {
   return gradient.parameters && !of_layers(program.parameter_tables[*gradient.parameters]);
 }
@@ -45,13 +48,48 @@ HeldMemory::HeldMemory(const Program& program, const FrameworkMemory& framework)
   }
   read_logits(framework);
   blocks_.resize(program.blocks.size());
-  for (std::size_t b = 0; b < blocks_.size(); ++b) read_block(program.blocks[b], framework, blocks_[b]);
+  growth_.assign(blocks_.size(), 0);
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    read_block(program.blocks[b], framework, blocks_[b]);
+    for (const Step& s : blocks_[b]) {
+      if (!s.stays) growth_[b] += (s.alloc ? 1 : -1) * static_cast<std::int64_t>(s.bytes);
+    }
+  }
 }
 
-std::uint64_t HeldMemory::name_of(const TensorId& id) {
-  if (id.own) return ~std::uint64_t{*id.own};
-  return std::uint64_t{index(id.instance.buffer)} << 44U | std::uint64_t{id.instance.layer} << 24U |
-         id.instance.microbatch;
+TensorId HeldMemory::tensor_of(std::uint64_t name) const {
+  if (name >= name_of_own(0)) return {{}, static_cast<std::uint32_t>(name - name_of_own(0))};
+  const std::uint64_t number = name & ~of_microbatch;
+  return {{static_cast<BufferId>(number >> buffer_at), static_cast<std::uint32_t>(number >> layer_at & 0xfffffU),
+           static_cast<std::uint32_t>(number & 0xffffffU)},
+          {}};
+}
+
+/// Of an instance in whichever layer and microbatch the block runs.
+HeldMemory::Step HeldMemory::step_of(bool alloc, BufferId what, std::int8_t layer_shift, std::uint64_t bytes) const {
+  const Scope scope = program_[what].scope;
+  Step s;
+  s.name = tensor_name(NameOwner::program, std::uint64_t{index(what)} << buffer_at);
+  if (per_layer(scope)) {
+    s.each_layer = 1ULL << layer_at;
+    s.name += static_cast<std::uint64_t>(std::int64_t{layer_shift}) << layer_at;
+  }
+  if (per_microbatch(scope)) {
+    s.each_microbatch = 1;
+    s.name += of_microbatch;
+  }
+  s.bytes = bytes;
+  s.alloc = alloc;
+  return s;
+}
+
+HeldMemory::Step HeldMemory::step_of(bool alloc, std::uint32_t own) const {
+  Step s;
+  s.name = name_of_own(own);
+  s.own = own;
+  s.bytes = own_[own].bytes;
+  s.alloc = alloc;
+  return s;
 }
 
 std::uint64_t HeldMemory::bytes_of(const TensorId& id) const {
@@ -88,13 +126,13 @@ void HeldMemory::read_logits(const FrameworkMemory& framework) {
 }
 
 void HeldMemory::hold_during(std::uint32_t own, std::vector<Step>& into) const {
-  into.push_back({true, false, {}, 0, own, own_[own].bytes});
-  into.push_back({false, false, {}, 0, own, own_[own].bytes});
+  into.push_back(step_of(true, own));
+  into.push_back(step_of(false, own));
 }
 
 std::uint32_t HeldMemory::hold(std::string name, std::uint64_t bytes, std::vector<Step>& into) {
   const std::uint32_t own = own_tensor(std::move(name), 0, 0, bytes);
-  into.push_back({true, false, {}, 0, own, bytes});
+  into.push_back(step_of(true, own));
   return own;
 }
 
@@ -103,7 +141,7 @@ std::uint32_t HeldMemory::hold(std::string name, std::uint64_t bytes, std::vecto
 void HeldMemory::begin_logits(const Buffer& buffer, std::uint64_t product, CrossEntropy entropy,
                               std::vector<Step>& into, std::vector<Step>& at_end) {
   const auto until_end = [&](const char* what, std::uint64_t bytes) {
-    at_end.push_back({false, false, {}, 0, hold(fmt::format("{} ({})", buffer.name, what), bytes, into), bytes});
+    at_end.push_back(step_of(false, hold(fmt::format("{} ({})", buffer.name, what), bytes, into)));
   };
   until_end("product", product);
   if (entropy != CrossEntropy::eager) return;
@@ -119,7 +157,7 @@ void HeldMemory::turn_into_gradient(const View& logits, CrossEntropy entropy, st
                                     std::vector<Step>& at_end) {
   const Buffer& buffer = program_[logits.buffer];
   const std::uint64_t kept = orrery::bytes_of(buffer), converted = logits_[index(logits.buffer)];
-  const auto let_go = [&](std::uint32_t own) { into.push_back({false, false, {}, 0, own, own_[own].bytes}); };
+  const auto let_go = [&](std::uint32_t own) { into.push_back(step_of(false, own)); };
   std::optional<std::uint32_t> of_copy;
   if (entropy == CrossEntropy::eager) {
     const std::uint32_t of_loss = hold(buffer.name + " (gradient of the log-softmax)", kept, into);
@@ -133,11 +171,11 @@ void HeldMemory::turn_into_gradient(const View& logits, CrossEntropy entropy, st
     if (sum) let_go(*sum);
     let_go(of_loss);
   }
-  const auto free_kept = [&] { into.push_back({false, false, logits.buffer, logits.layer_shift, {}, kept}); };
+  const auto free_kept = [&] { into.push_back(step_of(false, logits.buffer, logits.layer_shift, kept)); };
   if (of_copy) free_kept();
   const std::uint32_t gradient = hold(buffer.name + " (gradient)", converted, into);
   of_copy ? let_go(*of_copy) : free_kept();
-  at_end.push_back({false, false, {}, 0, gradient, converted});
+  at_end.push_back(step_of(false, gradient));
 }
 
 void HeldMemory::read_block(const Block& block, const FrameworkMemory& framework, std::vector<Step>& into) {
@@ -156,7 +194,7 @@ void HeldMemory::read_block(const Block& block, const FrameworkMemory& framework
       if (alloc != nullptr && in_fp32 && logits_[index(what)] > 0) {
         begin_logits(buffer, logits_[index(what)], framework.cross_entropy, into, at_end);
       }
-      into.push_back({alloc != nullptr, false, what, shift, {}, bytes});
+      into.push_back(step_of(alloc != nullptr, what, shift, bytes));
       continue;
     }
     const Kernel* k = kernel_of(block, op);
@@ -180,14 +218,15 @@ void HeldMemory::read_block(const Block& block, const FrameworkMemory& framework
       hold_during(own_tensor(fmt::format("gradient {}x{}", rows, columns), rows, columns, bytes), into);
     } else if (is_head(program_, *gradient)) {
       const std::uint32_t own = own_tensor(fmt::format("placeholder {}x{}", rows, columns), rows, columns, bytes);
-      into.push_back({true, false, {}, 0, own, bytes});
-      at_end.push_back({false, false, {}, 0, own, bytes});
+      into.push_back(step_of(true, own));
+      at_end.push_back(step_of(false, own));
     } else {
       const auto [at, is_new] = placeholders_.try_emplace({rows, columns}, 0U);
       if (is_new) {
         at->second = own_tensor(fmt::format("placeholder {}x{}", rows, columns), rows, columns, bytes);
       }
-      into.push_back({true, true, {}, 0, at->second, bytes});
+      into.push_back(step_of(true, at->second));
+      into.back().stays = true;
     }
   }
   into.insert(into.end(), at_end.begin(), at_end.end());

@@ -9,6 +9,7 @@
 
 #include "core/program/program.hpp"
 #include "sim/memory/framework_memory.hpp"
+#include "sim/memory/tensor_name.hpp"
 
 namespace orrery {
 
@@ -19,6 +20,12 @@ struct TensorId {
   std::optional<std::uint32_t> own;  ///< of a tensor of the training program: index into HeldMemory::own()
   friend auto operator<=>(const TensorId&, const TensorId&) = default;
 };
+
+/// The layer of a slot's run number `run`.
+[[nodiscard]] inline std::uint32_t layer_of(const Slot& slot, std::uint32_t run) {
+  return static_cast<std::uint32_t>(static_cast<std::int64_t>(slot.layer) +
+                                    static_cast<std::int64_t>(run) * slot.layer_step);
+}
 
 /// Device memory that a rank's list asks for and gives back, in issue order.
 ///
@@ -41,48 +48,53 @@ class HeldMemory {
   [[nodiscard]] const std::vector<Own>& own() const { return own_; }
   /// Of a tensor: what its buffer needs, or, of logits, what the training program holds them in.
   [[nodiscard]] std::uint64_t bytes_of(const TensorId&) const;
-  /// A number of the tensor's own.
-  [[nodiscard]] static std::uint64_t name_of(const TensorId&);
+  /// Which tensor a name is of.
+  [[nodiscard]] TensorId tensor_of(std::uint64_t name) const;
+  /// What a block adds to live memory, once shared tensors are there.
+  [[nodiscard]] std::int64_t growth(BlockId block) const { return growth_[index(block)]; }
 
-  /// Calls `visit(bool alloc, const TensorId&, std::uint64_t bytes)` for all that lives as long as the process.
+  /// Calls `visit(bool alloc, std::uint64_t name, std::uint64_t bytes)` for all that lives as long as the process.
   template <class Visit>
   void process(Visit&& visit) const {
-    if (workspace_) visit(true, TensorId{{}, workspace_}, own_[*workspace_].bytes);
+    if (workspace_) visit(true, name_of_own(*workspace_), own_[*workspace_].bytes);
   }
   /// The same for the slots of a setup or step.  `kept` remembers, from one call to the next, which shared tensors
   /// are there already.
   template <class Visit>
   void walk(const std::vector<Slot>& slots, std::vector<bool>& kept, Visit&& visit) const {
+    for (const Slot& slot : slots) walk(slot, kept, visit);
+  }
+  template <class Visit>
+  void walk(const Slot& slot, std::vector<bool>& kept, Visit&& visit) const {
+    for (std::uint32_t r = 0; r < slot.repeat; ++r) walk(slot.block, layer_of(slot, r), slot.microbatch, kept, visit);
+  }
+  template <class Visit>
+  void walk(BlockId block, std::uint32_t layer, std::uint32_t microbatch, std::vector<bool>& kept,
+            Visit&& visit) const {
     kept.resize(own_.size());
-    for (const Slot& slot : slots) {
-      for (std::uint32_t r = 0; r < slot.repeat; ++r) {
-        const auto layer = static_cast<std::uint32_t>(static_cast<std::int64_t>(slot.layer) +
-                                                      static_cast<std::int64_t>(r) * slot.layer_step);
-        for (const Step& s : blocks_[index(slot.block)]) {
-          TensorId id;
-          if (s.own) {
-            if (s.stays && kept[*s.own]) continue;
-            if (s.stays) kept[*s.own] = true;
-            id.own = s.own;
-          } else {
-            id.instance = instance_of(program_, s.buffer, s.layer_shift, layer, slot.microbatch);
-          }
-          visit(s.alloc, id, s.bytes);
-        }
+    for (const Step& s : blocks_[index(block)]) {
+      if (s.stays) {
+        if (kept[s.own]) continue;
+        kept[s.own] = true;
       }
+      visit(s.alloc, s.name + layer * s.each_layer + microbatch * s.each_microbatch, s.bytes);
     }
   }
 
  private:
   struct Step {
+    std::uint64_t name = 0;             ///< in layer and microbatch 0
+    std::uint64_t each_layer = 0;       ///< what a layer adds to it
+    std::uint32_t each_microbatch = 0;  ///< the same of a microbatch
+    std::uint32_t own = 0;              ///< of what stays
+    std::uint64_t bytes = 0;
     bool alloc = true;
     bool stays = false;  ///< shared, and never freed
-    BufferId buffer{};
-    std::int8_t layer_shift = 0;
-    std::optional<std::uint32_t> own;
-    std::uint64_t bytes = 0;
   };
 
+  [[nodiscard]] Step step_of(bool alloc, BufferId, std::int8_t layer_shift, std::uint64_t bytes) const;
+  [[nodiscard]] Step step_of(bool alloc, std::uint32_t own) const;
+  [[nodiscard]] static std::uint64_t name_of_own(std::uint32_t own) { return tensor_name(NameOwner::framework, own); }
   void read_logits(const FrameworkMemory&);
   void read_block(const Block&, const FrameworkMemory&, std::vector<Step>& into);
   std::uint32_t own_tensor(std::string name, std::uint64_t rows, std::uint64_t columns, std::uint64_t bytes);
@@ -94,6 +106,7 @@ class HeldMemory {
 
   const Program& program_;
   std::vector<std::vector<Step>> blocks_;
+  std::vector<std::int64_t> growth_;  ///< of each block
   std::vector<Own> own_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> placeholders_;  ///< by rows and columns
   std::optional<std::uint32_t> workspace_;

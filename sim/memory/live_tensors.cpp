@@ -65,7 +65,7 @@ PeakTensors peak_of(const HeldMemory& memory, std::uint32_t rank_class) {
     memory.walk(ranks.step, kept, visit);
     memory.walk(ranks.step, kept, visit);
   };
-  walk([&](bool alloc, const TensorId&, std::uint64_t bytes) {
+  walk([&](bool alloc, std::uint64_t, std::uint64_t bytes) {
     ++number;
     live += alloc ? bytes : -bytes;
     if (live <= out.bytes) return;
@@ -74,12 +74,12 @@ PeakTensors peak_of(const HeldMemory& memory, std::uint32_t rank_class) {
   });
   std::map<TensorId, std::uint64_t> there;
   number = 0;
-  walk([&](bool alloc, const TensorId& id, std::uint64_t bytes) {
+  walk([&](bool alloc, std::uint64_t name, std::uint64_t bytes) {
     if (++number > at) return;
     if (alloc) {
-      there.emplace(id, bytes);
+      there.emplace(memory.tensor_of(name), bytes);
     } else {
-      there.erase(id);
+      there.erase(memory.tensor_of(name));
     }
   });
   std::map<std::uint32_t, Held> buffers;

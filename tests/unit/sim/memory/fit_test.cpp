@@ -4,7 +4,7 @@
 
 #include "core/program/lower/lower.hpp"
 #include "core/record/tier_memory.hpp"
-#include "sim/memory/memory_report.hpp"
+#include "sim/memory/memory_figures.hpp"
 #include "tests/support/random_plan.hpp"
 
 namespace orrery {
@@ -64,6 +64,12 @@ TEST_CASE("a process holds what is reserved, its context and its communicators",
   CHECK(*report.memory_by_stage[0].process == *report.memory_by_stage[0].reserved + (100 + 10 * groups) * 1024 * 1024);
   CHECK(report.assumptions.size() == 1);
   CHECK_FALSE(judged(c, 10.0 * gibibyte, std::nullopt).peak_memory_process_bytes);
+}
+
+TEST_CASE("ranks alone have no communicators", "[unit][memory]") {
+  Case c = pipeline_case();
+  c.program.mesh.axes.clear();
+  CHECK(communicator_count(c.program) == 0);
 }
 
 TEST_CASE("a process that does not fit is said not to", "[unit][memory]") {

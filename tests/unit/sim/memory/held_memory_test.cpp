@@ -8,7 +8,7 @@
 #include "core/program/lower/lower.hpp"
 #include "core/record/live_memory.hpp"
 #include "sim/memory/live_tensors.hpp"
-#include "sim/memory/memory_report.hpp"
+#include "sim/memory/memory_figures.hpp"
 #include "tests/support/random_plan.hpp"
 #include "tests/support/tiny_model.hpp"
 
@@ -133,7 +133,8 @@ TEST_CASE("logits are held as the cross-entropy wants them", "[unit][memory]") {
     const HeldMemory memory(program, {WeightGradients::in_place, entropy, {}});
     std::vector<bool> kept;
     std::uint64_t live = 0;
-    memory.walk(program.classes[0].step, kept, [&](bool alloc, const TensorId& id, std::uint64_t bytes) {
+    memory.walk(program.classes[0].step, kept, [&](bool alloc, std::uint64_t tensor, std::uint64_t bytes) {
+      const TensorId id = memory.tensor_of(tensor);
       const std::string& name = id.own ? memory.own()[*id.own].name : program.buffers[index(id.instance.buffer)].name;
       if (name != "logits" && name.rfind("logits (", 0) != 0) return;
       live += alloc ? bytes : -bytes;

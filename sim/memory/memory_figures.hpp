@@ -1,13 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
-#include "core/plan/plan.hpp"
 #include "core/program/program.hpp"
-#include "core/record/calibration.hpp"
-#include "core/record/report.hpp"
 #include "sim/memory/caching_allocator.hpp"
 #include "sim/memory/framework_memory.hpp"
 
@@ -29,11 +25,11 @@ struct MemoryFigures {
   friend bool operator==(const MemoryFigures&, const MemoryFigures&) = default;
 };
 
+/// What repeats itself is left out, or played all the same, which gives the same figures and is there to be compared.
+enum class Repeats : std::uint8_t { skipped, played };
+
 /// Of every class of ranks.
 [[nodiscard]] std::vector<MemoryFigures> memory_figures(const Program&, const FrameworkMemory& = {},
-                                                        const AllocatorRules& = {});
-
-/// Communicators of a process: distinct groups of several ranks in which the Program's ranks communicate.
-[[nodiscard]] std::uint64_t communicator_count(const Program&);
+                                                        const AllocatorRules& = {}, Repeats = Repeats::skipped);
 
 }  // namespace orrery

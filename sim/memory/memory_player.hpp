@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "sim/memory/caching_allocator.hpp"
+
+namespace orrery {
+
+/// PyTorch's allocator keeps the blocks of each CUDA stream apart: what one stream has given back serves no other.
+enum class StreamPool : std::uint8_t { compute, gathers, reductions };
+inline constexpr std::size_t stream_pools = 3;
+
+/// Device memory of a process while tensors come and go: an allocator for each stream, and the most that they held.
+class MemoryPlayer {
+ public:
+  explicit MemoryPlayer(const AllocatorRules& rules)
+      : pools_{CachingAllocator(rules), CachingAllocator(rules), CachingAllocator(rules)} {}
+
+  /// A tensor comes or goes, under a name that nothing else alive has.
+  void operator()(bool alloc, std::uint64_t name, std::uint64_t bytes, StreamPool pool = StreamPool::compute);
+
+  /// What tensors ask for, now and at most.
+  [[nodiscard]] std::uint64_t live() const { return live_; }
+  [[nodiscard]] std::uint64_t most_live() const { return most_live_; }
+  [[nodiscard]] std::uint64_t most_allocated() const { return most_allocated_; }
+  /// Of each pool at its own time.
+  [[nodiscard]] std::uint64_t most_reserved() const;
+  /// How often segments went back, and how often they would have in what was not played.
+  [[nodiscard]] std::uint64_t retries() const;
+  void add_retries(std::uint64_t more) { unplayed_retries_ += more; }
+  /// Whether everything had room.
+  [[nodiscard]] bool fits() const { return fits_; }
+
+  /// Appends what decides how the allocators go on, with microbatches counted from number `first`.
+  void write_state(std::uint64_t first, std::vector<std::uint64_t>& out) const;
+  /// A number that is the same for the same state, and mostly another for another.
+  [[nodiscard]] std::uint64_t sign(std::uint64_t first) const;
+  /// Takes every tensor of a microbatch for the one of `later` microbatches later.
+  void move_on(std::uint64_t later);
+
+ private:
+  std::array<CachingAllocator, stream_pools> pools_;
+  std::uint64_t live_ = 0, most_live_ = 0;
+  std::uint64_t allocated_ = 0, most_allocated_ = 0;
+  std::uint64_t unplayed_retries_ = 0;
+  bool fits_ = true;
+};
+
+}  // namespace orrery
