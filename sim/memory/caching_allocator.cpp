@@ -47,7 +47,7 @@ void CachingAllocator::release_unused() {
     const std::uint32_t piece = rules_.expandable ? pool(run.small).last : run.first;
     const Piece& p = pieces_[piece];
     if (p.free && (rules_.expandable || p.size == run.size)) {
-      list_of(piece).erase(as_free(piece));
+      pool(run.small).free.erase(as_free(piece));
       reserved_ -= p.size;
       run.size -= p.size;
       unlink(piece);
@@ -70,7 +70,7 @@ std::uint32_t CachingAllocator::new_segment(std::uint64_t size, std::uint64_t ro
   runs_.push_back({next_, size, piece, small});
   next_ += room;
   reserved_ += size;
-  list_of(piece).insert(as_free(piece));
+  pool(small).free.insert(as_free(piece));
   return piece;
 }
 
@@ -98,7 +98,7 @@ std::uint32_t CachingAllocator::expand(std::uint64_t size, bool small, bool& roo
     room = reserved_ + missing() <= *rules_.capacity;
   }
   const std::uint64_t added = missing();
-  FreeBlocks& list = pool(small).parts;
+  FreeBlocks& list = pool(small).free;
   if (last == none) return pool(small).last = new_segment(added, address_range, small);
   reserved_ += added;
   std::find_if(runs_.begin(), runs_.end(), [&](const Run& run) { return run.small == small; })->size += added;
@@ -115,23 +115,15 @@ std::uint32_t CachingAllocator::expand(std::uint64_t size, bool small, bool& roo
   return pool(small).last = piece;
 }
 
-/// The smallest free piece of at least `size`, of equal ones the one at the lowest address; `none` where there is none.
-std::uint32_t CachingAllocator::find_free(std::uint64_t size, bool small) {
-  const Pool& of = pool(small);
-  const FreeBlocks::Block part = of.parts.best(size), whole = of.whole.best(size);
-  const FreeBlocks::Block& best = whole < part ? whole : part;
-  return best.size == FreeBlocks::unlimited ? none : best.piece;
-}
-
 bool CachingAllocator::allocate(std::uint64_t name, std::uint64_t bytes) {
   ORRERY_ASSERT(bytes > 0, bytes, name);
   const std::uint64_t size = (bytes + rules_.block - 1) & ~(rules_.block - 1);
   const bool small = is_small(size);
   bool room = true;
-  std::uint32_t piece = find_free(size, small);
+  FreeBlocks& list = pool(small).free;
+  std::uint32_t piece = list.best(size);
   if (piece == none) piece = rules_.expandable ? expand(size, small, room) : grow(size, small, room);
   const FreeBlocks::Block found = as_free(piece);
-  FreeBlocks& list = list_of(piece);
   const std::uint64_t rest = found.size - size;
   if (small || rules_.expandable ? rest >= rules_.block : rest > rules_.large_remainder) {
     const std::uint32_t after = pieces_[piece].after;
@@ -140,13 +132,7 @@ bool CachingAllocator::allocate(std::uint64_t name, std::uint64_t bytes) {
     if (pool(small).last == piece) pool(small).last = end;
     pieces_[piece].after = end;
     pieces_[piece].size = size;
-    FreeBlocks& parts = pool(small).parts;
-    if (&list == &parts) {
-      parts.replace(found, as_free(end));
-    } else {
-      list.erase(found);
-      parts.insert(as_free(end));
-    }
+    list.replace(found, as_free(end));
   } else {
     list.erase(found);
   }
@@ -163,7 +149,7 @@ void CachingAllocator::free(std::uint64_t name) {
   const std::uint32_t piece = names_.take(name);
   ORRERY_ASSERT(piece != none, name);
   Piece& freed = pieces_[piece];
-  FreeBlocks& parts = pool(freed.small).parts;
+  FreeBlocks& list = pool(freed.small).free;
   allocated_ -= freed.size;
   freed.free = true;
   std::uint32_t all = piece;                // the free block that it becomes
@@ -174,17 +160,15 @@ void CachingAllocator::free(std::uint64_t name) {
     unlink(after);
   }
   if (const std::uint32_t before = freed.before; before != none && pieces_[before].free) {
-    if (joined) parts.erase(*joined);
+    if (joined) list.erase(*joined);
     joined = as_free(before);
     pieces_[before].size += freed.size;
     unlink(piece);
     all = before;
   }
-  FreeBlocks& list = list_of(all);
-  if (joined && &list == &parts) {
-    parts.replace(*joined, as_free(all));
+  if (joined) {
+    list.replace(*joined, as_free(all));
   } else {
-    if (joined) parts.erase(*joined);
     list.insert(as_free(all));
   }
 }

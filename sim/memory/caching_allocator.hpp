@@ -135,8 +135,7 @@ class CachingAllocator {
     bool small = false;
   };
   struct Pool {
-    FreeBlocks whole;           ///< segments that hold nothing; none where they are expandable
-    FreeBlocks parts;           ///< of other segments
+    FreeBlocks free;
     std::uint32_t last = none;  ///< expandable: the piece at the end of the pool's segment
   };
 
@@ -145,12 +144,6 @@ class CachingAllocator {
   [[nodiscard]] FreeBlocks::Block as_free(std::uint32_t piece) const {
     return {pieces_[piece].size, pieces_[piece].address, piece};
   }
-  /// Where a free piece is listed.
-  FreeBlocks& list_of(std::uint32_t piece) {
-    const Piece& p = pieces_[piece];
-    return p.before == none && p.after == none && !rules_.expandable ? pool(p.small).whole : pool(p.small).parts;
-  }
-  std::uint32_t find_free(std::uint64_t size, bool small);
   std::uint32_t new_segment(std::uint64_t size, std::uint64_t room, bool small);
   std::uint32_t new_piece(const Piece&);
   void unlink(std::uint32_t piece);

@@ -22,13 +22,13 @@ class FreeBlocks {
     }
   };
 
-  static constexpr std::uint64_t unlimited = ~std::uint64_t{0};
+  static constexpr std::uint32_t none = ~std::uint32_t{0};
 
-  /// The smallest block of at least `size`, of equal ones the one at the lowest address; of size `unlimited` where
+  /// The piece of the smallest block of at least `size`, of equal ones the one at the lowest address; `none` where
   /// there is none.
-  [[nodiscard]] Block best(std::uint64_t size) const {
+  [[nodiscard]] std::uint32_t best(std::uint64_t size) const {
     const std::size_t at = first_of(size);
-    return at == sizes_.size() ? Block{unlimited, 0, 0} : Block{sizes_[at], places_[at].address, places_[at].piece};
+    return at == sizes_.size() ? none : places_[at].piece;
   }
   void insert(const Block& b) {
     sizes_.push_back(b.size);

@@ -1,25 +1,8 @@
 #include "sim/memory/memory_player.hpp"
 
-#include <algorithm>
-
 #include "sim/memory/tensor_name.hpp"
 
 namespace orrery {
-
-void MemoryPlayer::operator()(bool alloc, std::uint64_t name, std::uint64_t bytes, StreamPool pool) {
-  CachingAllocator& allocator = pools_[static_cast<std::size_t>(pool)];
-  allocated_ -= allocator.allocated();
-  if (alloc) {
-    live_ += bytes;
-    most_live_ = std::max(most_live_, live_);
-    fits_ = allocator.allocate(name, bytes) && fits_;
-  } else {
-    live_ -= bytes;
-    allocator.free(name);
-  }
-  allocated_ += allocator.allocated();
-  most_allocated_ = std::max(most_allocated_, allocated_);
-}
 
 std::uint64_t MemoryPlayer::most_reserved() const {
   std::uint64_t out = 0;

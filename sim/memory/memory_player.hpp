@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -19,7 +20,21 @@ class MemoryPlayer {
       : pools_{CachingAllocator(rules), CachingAllocator(rules), CachingAllocator(rules)} {}
 
   /// A tensor comes or goes, under a name that nothing else alive has.
-  void operator()(bool alloc, std::uint64_t name, std::uint64_t bytes, StreamPool pool = StreamPool::compute);
+  void operator()(bool alloc, std::uint64_t name, std::uint64_t bytes, StreamPool pool = StreamPool::compute) {
+    CachingAllocator& allocator = pools_[static_cast<std::size_t>(pool)];
+    const std::uint64_t before = allocator.allocated();
+    if (alloc) {
+      live_ += bytes;
+      most_live_ = std::max(most_live_, live_);
+      fits_ = allocator.allocate(name, bytes) && fits_;
+      allocated_ += allocator.allocated() - before;
+      most_allocated_ = std::max(most_allocated_, allocated_);
+    } else {
+      live_ -= bytes;
+      allocator.free(name);
+      allocated_ -= before - allocator.allocated();
+    }
+  }
 
   /// What tensors ask for, now and at most.
   [[nodiscard]] std::uint64_t live() const { return live_; }

@@ -1,6 +1,7 @@
 #include "sim/memory/step_player.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace orrery {
 namespace {
@@ -10,10 +11,10 @@ constexpr std::size_t most_words = 4U << 20U;
 
 constexpr std::size_t at_start = ~std::size_t{0};  // of a step, before its first slot
 
-/// Whether the state is kept in which a period begins: that of 0, 1, 2, 3, 4, 6, 8, 12, ...
+/// Whether the state is kept in which a period begins: of all up to 16, then of eight in each doubling.
 bool is_kept(std::size_t period) {
-  const std::size_t of_three = period % 3 == 0 ? period / 3 : period;
-  return (period & (period - 1)) == 0 || (of_three & (of_three - 1)) == 0;
+  const std::size_t apart = std::bit_floor(period) / 8;
+  return apart <= 1 || period % apart == 0;
 }
 
 }  // namespace
