@@ -232,7 +232,7 @@ std::string PlanVerb::heading() const {
                                 escaped(devices_text(machine_)), workload_.global_batch, workload_.sequence_length,
                                 precision_, optimizer_);
   if (const std::string unread = unread_text(spec_); !unread.empty()) out += unread + "\n";
-  out += fmt::format("software: {}\n", escaped(describe(calibration_.software)));
+  out += fmt::format("software: {}\n", escaped(verbose_ ? describe(calibration_.software) : describe_briefly(calibration_.software)));
   if (verbose_) out += fmt::format("calibration: {}\n", escaped(calibration_.origin));
   return out + "\n";
 }
@@ -240,7 +240,7 @@ std::string PlanVerb::heading() const {
 /// The answer in two lines.
 std::string PlanVerb::headline(const Report& best) const {
   std::string out = fmt::format("The best plan takes {} a step", headline_text(best));
-  if (best.interval) out += fmt::format("; eight measured runs in ten take {}", step_range(best));
+  if (best.interval) out += fmt::format(" ({} in eight of ten measured cases)", step_range(best));
   out += fmt::format(".  It {}.\n", verdict_text(best));
   if (best.software_assumed && best.interval) {
     out += "Name your software (--software) for a closer answer.\n";

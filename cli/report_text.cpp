@@ -79,7 +79,7 @@ std::string interval_text(const Report& r) {
   if (!r.interval) return "";
   std::string note = count_range(r, r.tokens_per_s) + " tokens/s";
   if (r.model_flops_utilization > 0) note += "; MFU " + percent_range(r, r.model_flops_utilization);
-  return line("  eight measured runs in ten", step_range(r), note);
+  return line("  eight runs in ten", step_range(r), note);
 }
 
 std::string heading_text(const PlannedRun& run, const std::string& calibration, const std::string& software) {
@@ -244,6 +244,7 @@ std::string report_text(const Report& r) {
                 "hardware " + percent(faster * r.hardware_flops_utilization) + "; " + r.flop_convention);
   }
   out += interval_text(r);
+  if (r.interval) out += "  Eight in ten measured runs of this kind lie in that range.\n";
   if (middle) {
     out += fmt::format(
         "  That is the middle of what is known, since no software is named; {} takes {}, and its\n"

@@ -44,7 +44,7 @@ std::string sentence(const SearchResult& result, const CertificateInput& input) 
                        memory_rule(input));
   }
   return fmt::format(
-      "#1 has the least {} of all {} plans: {} do not fit, {} are slower by a lower bound or the same as another, {} were "
+      "#1 has the least {} of all {} plans: {} do not fit, {} cannot be faster or are the same as another, {} were "
       "estimated one by one.",
       what(input.objective), with_commas(result.space), with_commas(result.infeasible),
       with_commas(pruned(result, "bound") + pruned(result, "same")), with_commas(result.evaluated));

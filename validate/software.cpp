@@ -179,13 +179,15 @@ std::optional<Software> software_of(std::string_view name, const std::vector<Cos
   return out;
 }
 
-std::string describe(const Software& s) {
+namespace {
+
+std::string described(const Software& s, bool with_files) {
   if (s.name == "none") return "none: kernels as the vendor's libraries run them";
   std::string out = s.name == "any" ? "no program in particular" : s.name;
   if (!s.chosen)
     out += s.name == "any" ? ", since none was measured on this device"
                            : ", the usual one on this device (--software names yours)";
-  out += fmt::format("; costs of {}", fmt::join(s.files, ", "));
+  if (with_files) out += fmt::format("; costs of {}", fmt::join(s.files, ", "));
   if (s.runs > 0) {
     out += fmt::format("; {} measured run{} of it", s.runs, s.runs == 1 ? "" : "s");
     if (!s.others.empty()) out += ", and " + others_text(s.others);
@@ -195,5 +197,10 @@ std::string describe(const Software& s) {
   }
   return out;
 }
+
+}  // namespace
+
+std::string describe(const Software& s) { return described(s, true); }
+std::string describe_briefly(const Software& s) { return described(s, false); }
 
 }  // namespace orrery

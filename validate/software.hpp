@@ -51,5 +51,7 @@ struct Software {
 /// "nemo; costs of all, hopper, nemo, transformer-engine; 62 measured runs of it", and how many of which other
 /// programs.
 [[nodiscard]] std::string describe(const Software&);
+/// The same without the files: "nemo, the usual one on this device (--software names yours); 62 measured runs of it".
+[[nodiscard]] std::string describe_briefly(const Software&);
 
 }  // namespace orrery
