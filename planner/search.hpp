@@ -27,13 +27,12 @@ enum class Objective : std::uint8_t {
 [[nodiscard]] std::optional<Objective> objective_named(std::string_view);
 
 /// How far a search has come.  `done` counts plans decided (bounded, pruned or
-/// estimated) of `total`; `eta_s` is unset until it can be told.
+/// estimated) of `total`.  Most are decided at once and the last ones slowly, so nothing is said of the time left.
 struct SearchProgress {
   std::string phase;  ///< "estimate", "simulate"
   std::uint64_t done = 0;
   std::uint64_t total = 0;
   double elapsed_s = 0.0;
-  std::optional<double> eta_s;
   std::optional<Seconds> best;  ///< best step time so far
 };
 

@@ -268,9 +268,8 @@ void SearchPanel::show_progress(const SearchProgress& p) {
   if (!service_.is_running()) return;
   bar_->setValue(p.total == 0 ? 0
                               : static_cast<int>(1000.0 * static_cast<double>(p.done) / static_cast<double>(p.total)));
-  std::string text = fmt::format("{}: {} of {} plans decided", p.phase, with_commas(p.done), with_commas(p.total));
-  if (p.eta_s) text += fmt::format(", about {} to go", short_text(Seconds::of(std::max(*p.eta_s, 0.001)), 2));
-  if (p.best) text += fmt::format("; best {}", short_text(*p.best, 4));
+  std::string text = fmt::format("{}: {} of {} plans settled", p.phase, with_commas(p.done), with_commas(p.total));
+  if (p.best) text += fmt::format("; best so far {}", short_text(*p.best, 4));
   status_->setText(q(text));
 }
 
