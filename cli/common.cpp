@@ -277,7 +277,9 @@ std::vector<std::string> unlike_subjects(const PlannedRun& a, const PlannedRun& 
   if (sourceless(a.model) != sourceless(b.model)) differ("model", a.model.name, b.model.name);
   if (sourceless(*a.cluster) != sourceless(*b.cluster)) differ("cluster", devices(*a.cluster), devices(*b.cluster));
   if (priced(a.workload) != priced(b.workload)) {
-    for (const std::string& line : unlike_workloads(priced(a.workload), priced(b.workload))) out.push_back(line);
+    std::vector<std::string> lines = unlike_workloads(priced(a.workload), priced(b.workload));
+    if (lines.empty()) lines.emplace_back("workload.routing: another table of loads");  // of which files have the path
+    out.insert(out.end(), lines.begin(), lines.end());
   }
   return out;
 }

@@ -251,11 +251,9 @@ std::string PlanVerb::headline(const Report& best) const {
 /// The plan that would have been better, had it fitted.
 std::string PlanVerb::rejected_text(const SearchResult& result) const {
   if (!result.rejected) return "";
-  const MemoryVerdict v = memory_verdict(result.rejected->report);
-  std::string out = fmt::format("Rejected: {}: it would take {}, and needs {}", describe(result.rejected->plan),
-                                short_text(result.rejected->report.step_time, 4), text_of(v));
-  if (v.fits) out += fmt::format(", which leaves less than the {} kept free", short_text(headroom_));
-  return out + ".\n";
+  const Report& report = result.rejected->report;
+  return fmt::format("Rejected: {}: it would take {}, and needs {}.\n", describe(result.rejected->plan),
+                     headline_text(report), text_of(memory_verdict(report, headroom_)));
 }
 
 std::string PlanVerb::text(const SearchResult& result) const {
@@ -329,7 +327,7 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
   if (result.rejected) {
     json["rejected"] = {{"description", describe(result.rejected->plan)},
                         {"step_time_s", result.rejected->report.step_time.base()},
-                        {"memory", text_of(memory_verdict(result.rejected->report))}};
+                        {"memory", text_of(memory_verdict(result.rejected->report, headroom_))}};
   } else {
     json["rejected"] = nullptr;
   }
@@ -395,6 +393,7 @@ int PlanVerb::run() {
     tell_prices(found.report, calibration_);
     if (found.simulated) tell_prices(*found.simulated, calibration_);
   }
+  if (result.rejected) tell_prices(result.rejected->report, calibration_);
   std::optional<PlacementSearch> placed;
   if (fabric) placed = place(result, routes, progress);
   progress.clear();
@@ -416,7 +415,7 @@ int PlanVerb::run() {
     }
     write_json(result, flags, refused, std::move(placement));
   } else {
-    print(wrapped(text(result), wide_ ? std::size_t{1000} : output_columns()));
+    wide_ ? print(text(result)) : print_wrapped(text(result));
     if (placed) {
       print(fmt::format("\nThe best plan on {}, links shared\n\n", escaped(fabric->spec().name)) +
             placement_text(routes, machine_.devices(), *placed));

@@ -13,6 +13,9 @@ namespace orrery {
 [[nodiscard]] std::string heading_text(const PlannedRun&, const std::string& calibration,
                                        const std::string& software = "");
 
+/// "not read: swiglu_limit, use_mtp": keys of a config.json that nothing here knows; empty where there are none.
+[[nodiscard]] std::string unread_text(const ModelSpec&);
+
 /// The step time that is said first: the predicted one; where no software was named, the middle of the interval (its
 /// geometric mean), since the predicted one is that of the usual program alone.
 [[nodiscard]] Seconds headline_step(const Report&);

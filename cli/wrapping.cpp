@@ -17,7 +17,7 @@ std::size_t hanging_indent(std::string_view line, std::size_t columns) {
   std::size_t indent = text;
   std::size_t column = text;
   for (std::size_t i = text; i < line.size() && column < columns / 2; ++i) {
-    if ((static_cast<unsigned char>(line[i]) & 0xc0) == 0x80) continue;
+    if ((static_cast<unsigned char>(line[i]) & 0xc0) == 0x80) continue;  // display_width counts characters, too
     const bool begins = i >= text + 3 && line[i] != ' ' && line[i - 1] == ' ' && line[i - 2] == ' ';
     if (begins && line[i - 3] != '.') indent = column;  // two spaces behind a sentence set off no column
     ++column;

@@ -24,7 +24,7 @@ const char* what(Objective o) {
 }
 
 std::string memory_rule(const CertificateInput& input) {
-  std::string text = fmt::format("the {:.1f} GiB of a device", input.capacity.in(gibibyte));
+  std::string text = fmt::format("the {:.1f} GiB of the smallest device", input.capacity.in(gibibyte));
   if (input.headroom > Bytes()) text += fmt::format(" less {:.1f} GiB kept free", input.headroom.in(gibibyte));
   if (input.host) text += fmt::format(", or the {:.1f} GiB of a host", input.host->in(gibibyte));
   return text;
@@ -44,7 +44,7 @@ std::string sentence(const SearchResult& result, const CertificateInput& input) 
                        memory_rule(input));
   }
   return fmt::format(
-      "#1 has the least {} of all {} plans: {} do not fit, {} cannot be faster or are the same as another, {} were "
+      "#1 has the least {} of all {} plans: {} do not fit, {} cannot be better or are the same as another, {} were "
       "estimated one by one.",
       what(input.objective), with_commas(result.space), with_commas(result.infeasible),
       with_commas(pruned(result, "bound") + pruned(result, "same")), with_commas(result.evaluated));

@@ -147,9 +147,9 @@ std::string text_of(const Explanation& e) {
   return text;
 }
 
-/// How far a plan is from fitting, in bytes: below 0 it does.
+/// How far a plan is from fitting, in bytes: up to 0 it does.
 std::int64_t shortage(const MemoryVerdict& v) {
-  return static_cast<std::int64_t>(v.need) - static_cast<std::int64_t>(v.room);
+  return static_cast<std::int64_t>(v.need + v.kept_free) - static_cast<std::int64_t>(v.room);
 }
 
 }  // namespace

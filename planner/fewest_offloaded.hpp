@@ -18,8 +18,8 @@ namespace orrery {
 /// shortest step of all that do (docs/planner.md).
 class FewestOffloaded {
  public:
-  /// Sets the plan's offload_activations, which is at least 1, and `program` to the plan's; false where its tensors fit
-  /// in `capacity` with no eighths.  Begins with what the bounder says that it needs at least.
+  /// Sets the plan's offload_activations, which is at least 1, and `program` to the plan's; false where no
+  /// eighths make its tensors fit in `capacity`.  Begins with what the bounder says that it needs at least.
   [[nodiscard]] bool find(PlannedRun&, Program& program, std::uint64_t capacity, Bounder&);
   /// Whether tensors fit, `capacity` of them on a device, and the hosts and disks of the run's cluster.
   [[nodiscard]] bool fits(const PlannedRun&, const Program&, std::uint64_t capacity);

@@ -70,6 +70,7 @@ struct Estimated {
   std::vector<std::uint32_t> recomputed;  ///< layers of each stage, of a plan with the fewest
   std::uint32_t activations = 0;          ///< eighths in host memory
   bool same = false;                      ///< another plan of the space stands for it
+  bool judged = false;                    ///< its processes were, and fit; of what is slower they are not looked at
   Tiers tiers{};
   friend auto operator<=>(const Estimated&, const Estimated&) = default;
 };
@@ -340,6 +341,7 @@ class Search {
         continue;
       }
       evaluated_.push_back(e);
+      if (!e.judged) continue;
       best_.insert(std::upper_bound(best_.begin(), best_.end(), e), e);
       const bool enters = best_.size() <= options_.top || e < best_.back();
       if (best_.size() > options_.top) best_.pop_back();
@@ -357,7 +359,10 @@ class Search {
   /// fit.
   bool settle(PlannedRun& run, Program& program) {
     set_tiers(run.plan, {});
-    if (!settle_on_device(run, program)) return false;
+    return settle_on_device(run, program) && settle_tiers(run, program);
+  }
+  /// The same of hosts and disks; the plan has nothing on a disk yet.
+  bool settle_tiers(PlannedRun& run, Program& program) {
     if (!offloads(run.plan)) return true;
     if (!space_.disks) return offloaded_.local().fits(run, program, capacity_);
     return find_nearest_tiers(
@@ -389,8 +394,9 @@ class Search {
     if (*run.plan.offload_activations == 0) return false;
     while (*run.plan.offload_activations < 8) {
       ++*run.plan.offload_activations;
+      set_tiers(run.plan, {});
       program = lower(run.model, run.workload, run.plan);
-      if (fits_memory(run, program, calibration_, rules_)) return true;
+      if (settle_tiers(run, program) && fits_memory(run, program, calibration_, rules_)) return true;
     }
     return false;
   }
@@ -404,7 +410,7 @@ class Search {
     if (open || offloads(plan)) {
       const bool fits = settle(run, program);
       const bool same = fits && has_open_counts(plan) && is_listed_elsewhere(space_, plan);
-      if (!fits || same) return {{}, candidate.first, 0, fits, {}, 0, same};
+      if (!fits || same) return {{}, candidate.first, 0, fits, {}, 0, same, false, {}};
     } else {
       program = lower(model_, workload_, plan);
     }
@@ -414,28 +420,29 @@ class Search {
       step = picoseconds(estimators_.local().step_time(program, costs_of(plan)));
       // What is settled fits, on every tier.
       if (!memory_is_exact(plan, workload_) || offloads(plan) || open) peak = offloaded_.local().peak(program);
-      ORRERY_ASSERT(step >= candidate.step && peak >= candidate.peak, candidate.first, step, candidate.step, peak,
-                    candidate.peak);
       return rating(options_.objective, step, peak);
     };
     Rating exact = price();
+    ORRERY_ASSERT(step >= candidate.step && peak >= candidate.peak, candidate.first, step, candidate.step, peak,
+                  candidate.peak);
     bool fits = peak <= capacity_;
+    const bool judged = !(limit < exact);
     // Processes take longer to look at than tensors: only those of plans that may be among the best matter.
-    if (fits && !(limit < exact)) {
+    if (fits && judged) {
       const Plan before = plan;
       fits = settle_process(run, program);
       if (!fits) {
         // What was nearest is told: the plan as its tensors ask for it.
         plan = before;
       } else if (plan != before) {
-        if (has_open_counts(plan) && is_listed_elsewhere(space_, plan)) return {{}, candidate.first, 0, true, {}, 0, true};
+        if (has_open_counts(plan) && is_listed_elsewhere(space_, plan)) return {{}, candidate.first, 0, true, {}, 0, true, false, {}};
         exact = price();
       }
     }
     // Where closed forms know the memory they have said whether another plan outdoes it; of others only the best
     // matter.
     if (fits && !(limit < exact) && offloads(plan) && !bounders_.local().knows_memory(plan) && is_outdone(plan)) {
-      return {{}, candidate.first, 0, true, {}, 0, true};
+      return {{}, candidate.first, 0, true, {}, 0, true, false, {}};
     }
     return {exact,
             candidate.first,
@@ -444,6 +451,7 @@ class Search {
             plan.recompute_layers.value_or(std::vector<std::uint32_t>{}),
             *plan.offload_activations,
             false,
+            judged,
             tiers_of(plan)};
   }
 
@@ -489,7 +497,7 @@ class Search {
 
   /// Reports of the best, and their simulations.
   void report(SearchResult& result) {
-    if (rejected_ && (best_.empty() || *rejected_ < best_.back())) result.rejected = described(*rejected_).found;
+    if (rejected_ && (best_.empty() || *rejected_ < best_.front())) result.rejected = described(*rejected_).found;
     result.plans.resize(best_.size());
     meter_.phase("simulate", best_.size());
     tbb::parallel_for(std::size_t{0}, best_.size(), [&](std::size_t i) {
@@ -565,7 +573,7 @@ class Search {
   std::vector<Estimated> evaluated_;
   std::optional<Rating> seed_;
   std::vector<Estimated> best_;  ///< ascending, at most `top`
-  std::optional<Estimated> rejected_;  ///< the least of those whose tensors fit and whose process does not
+  std::optional<Estimated> rejected_;  ///< the least of those that do not fit
   bool stopped_ = false;
 };
 

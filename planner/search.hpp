@@ -60,7 +60,7 @@ struct SearchOptions {
 
 /// Why plans were not estimated.
 struct PruneCount {
-  std::string reason;  ///< "memory": does not fit by a bound on its peak or by its Program; "bound": cannot be among
+  std::string reason;  ///< "memory": does not fit, by a bound on its peak, its Program or its process; "bound": cannot be among
                        ///< the best; "same": another plan of the space stands for it, which is the same or,
                        ///< with less recomputed or in host memory, no slower
   std::uint64_t count = 0;
@@ -68,12 +68,13 @@ struct PruneCount {
 
 struct SearchResult {
   std::vector<FoundPlan> plans;  ///< best first, at most `top`; all fit (sim/memory/fit.hpp), with the headroom
-  /// The plan with the least objective of those that were estimated before one of the best and do not fit.
+  /// Of the plans that would be better than the first and do not fit the best; where none fits, the best of all that were
+  /// looked at so far.
   std::optional<FoundPlan> rejected;
   Bytes headroom;  ///< that was kept free
   std::uint64_t space = 0;       ///< plans in the space
   std::uint64_t evaluated = 0;   ///< lowered and estimated
-  std::uint64_t infeasible = 0;  ///< do not fit in memory (by the bound or by their Program)
+  std::uint64_t infeasible = 0;  ///< do not fit in memory (by the bound, their Program or their process)
   std::vector<PruneCount> pruned;
   double wall_s = 0.0;
   bool complete = false;  ///< false: cancelled; the plans are the best of those estimated

@@ -9,18 +9,18 @@
 
 namespace orrery {
 
-/// The device that leaves a class of ranks least room: of the devices that its ranks are on, the kind with the least
-/// memory.
+/// A kind of device that ranks of a class are on.
 struct ClassDevice {
   std::uint32_t kind = 0;  ///< of its node (core/spec/node_kinds.hpp)
   std::uint64_t memory = 0;  ///< bytes; 0: unknown
 };
 
-/// One for every class of the Program.  Follows the plan's placement; without a cluster all are unknown.
-[[nodiscard]] std::vector<ClassDevice> class_devices(const PlannedRun&, const Program&);
+/// The kinds of every class of the Program, each once.  Follows the plan's placement; without a cluster there is one of
+/// unknown memory.
+[[nodiscard]] std::vector<std::vector<ClassDevice>> class_devices(const PlannedRun&, const Program&);
 
-/// Fills the capacities of the report, whose memory_by_stage has an entry for every class, and judges its tensors by
-/// them: `fits` stays as it is where each peak lies within its device.
+/// Fills the capacities of the report, whose memory_by_stage has an entry for every class, with the least of its devices,
+/// and judges its tensors by them: `fits` stays as it is where each peak lies within its device.
 void add_device_room(Report&, const PlannedRun&, const Program&);
 
 }  // namespace orrery

@@ -292,7 +292,9 @@ void MainWindow::document_changed() {
   setWindowTitle(name + QStringLiteral("[*] \u2013 Orrery"));
   setWindowModified(document_.has_changes());
   search_panel_->follow(document_.priced());
-  if (asked_ ? asked_ == document_.priced() : prediction_ && prediction_->of == document_.priced()) return;
+  if (asked_ ? asked_ == document_.priced() : prediction_ && prediction_->of == document_.priced()) {
+    return mark_outdated();  // it may be the plan that is shown again
+  }
   asked_ = document_.priced();
   predictions_.request(asked_);
   mark_soon_.start();
@@ -313,9 +315,9 @@ void MainWindow::mark_outdated() {
        {static_cast<QWidget*>(memory_), static_cast<QWidget*>(explanation_), static_cast<QWidget*>(status_)}) {
     set_greyed(*panel, figures);
   }
-  if (figures && !status_->text().startsWith(tr("Of the plan before"))) {
-    status_->setText(tr("Of the plan before: %1").arg(status_->text()));
-  }
+  const QString before = tr("Of the plan before: ");
+  const QString plain = status_->text().startsWith(before) ? status_->text().mid(before.size()) : status_->text();
+  status_->setText(figures ? before + plain : plain);
   const SimulatedPointer& step = timeline_->step();
   timeline_->set_outdated(step != nullptr && step->prediction->of != document_.priced());
 }

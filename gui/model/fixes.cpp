@@ -77,7 +77,9 @@ std::vector<Fix> smallest_fixes(const Prediction& now, const std::atomic<bool>& 
   std::stable_sort(tried.begin(), tried.end(),
                    [](const Tried& a, const Tried& b) { return a.fix.report.step_time < b.fix.report.step_time; });
   const Report& r = now.report;
-  const std::uint64_t beside = r.peak_memory_process_bytes.value_or(0) - r.peak_memory_reserved_bytes.value_or(0);
+  const std::uint64_t reserved = r.peak_memory_reserved_bytes.value_or(0);
+  const std::uint64_t process = r.peak_memory_process_bytes.value_or(reserved);
+  const std::uint64_t beside = process - std::min(process, reserved);
   std::vector<Fix> out;
   std::vector<std::string> decided;
   for (Tried& t : tried) {

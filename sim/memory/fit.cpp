@@ -18,7 +18,7 @@ namespace {
 
 std::uint64_t whole(Bytes b) { return static_cast<std::uint64_t>(b.base()); }
 
-/// Of the devices of a kind of node.
+/// Constants of the devices of a kind of node.
 const std::optional<ProcessMemory>& constants_of(const Calibration& calibration, std::uint32_t kind) {
   return kind == 0 || kind > calibration.others.size() ? calibration.memory : calibration.others[kind - 1].memory;
 }
@@ -52,6 +52,10 @@ Report tensors_of(const Program& program) {
   return report;
 }
 
+std::int64_t left_of(std::uint64_t room, std::uint64_t need) {
+  return static_cast<std::int64_t>(room) - static_cast<std::int64_t>(need);
+}
+
 void raise(std::optional<std::uint64_t>& most, std::uint64_t value) { most = std::max(most.value_or(0), value); }
 
 }  // namespace
@@ -61,40 +65,43 @@ void judge_memory(Report& report, const PlannedRun& run, const Program& program,
   report.fits = true;
   report.peak_memory_reserved_bytes = report.peak_memory_process_bytes = report.peak_memory_setup_bytes = {};
   report.memory_capacity_bytes = {};
-  const std::vector<ClassDevice> devices = class_devices(run, program);
+  const std::vector<std::vector<ClassDevice>> devices = class_devices(run, program);
   const std::uint64_t communicators = communicator_count(program);
   report.memory_by_stage.resize(devices.size());
   std::map<std::uint32_t, std::vector<MemoryFigures>> by_kind;
   std::uint64_t retries = 0;
   std::optional<std::int64_t> least_left;
   for (std::size_t c = 0; c < devices.size(); ++c) {
-    const auto& [kind, memory] = devices[c];
-    const std::optional<ProcessMemory>& constants = constants_of(calibration, kind);
-    const auto [at, fresh] = by_kind.try_emplace(kind);
-    if (fresh) at->second = played(program, constants, memory, communicators, rules.expandable);
-    const MemoryFigures& figures = at->second[c];
     StageMemory& stage = report.memory_by_stage[c];
-    stage.stage = figures.stage;
-    stage.reserved = figures.reserved;
     stage.process.reset();
     stage.capacity.reset();
-    raise(report.peak_memory_reserved_bytes, figures.reserved);
-    raise(report.peak_memory_setup_bytes, figures.setup);
-    std::uint64_t held = std::max(stage.peak, figures.live);
-    if (constants) {
-      held = figures.reserved + beside(*constants, communicators);
-      stage.process = held;
-      raise(report.peak_memory_process_bytes, held);
-      retries = std::max(retries, figures.retries);
+    std::optional<std::int64_t> least_of_stage;
+    for (const auto& [kind, memory] : devices[c]) {
+      const std::optional<ProcessMemory>& constants = constants_of(calibration, kind);
+      const auto [at, fresh] = by_kind.try_emplace(kind);
+      if (fresh) at->second = played(program, constants, memory, communicators, rules.expandable);
+      const MemoryFigures& figures = at->second[c];
+      raise(report.peak_memory_reserved_bytes, figures.reserved);
+      raise(report.peak_memory_setup_bytes, figures.setup);
+      std::uint64_t held = std::max(stage.peak, figures.live);
+      if (constants) {
+        held = figures.reserved + beside(*constants, communicators);
+        raise(report.peak_memory_process_bytes, held);
+        retries = std::max(retries, figures.retries);
+      }
+      const std::uint64_t kept_free = constants ? whole(rules.headroom) : 0;
+      const std::int64_t left = left_of(memory, held + kept_free);
+      if (memory > 0) report.fits = report.fits && left >= 0 && (figures.fits || !constants);
+      if (least_of_stage && *least_of_stage <= left) continue;
+      least_of_stage = left;
+      stage.stage = figures.stage;
+      stage.reserved = figures.reserved;
+      stage.process = constants ? std::optional(held) : std::nullopt;
+      if (memory > 0) stage.capacity = memory;
     }
-    if (memory == 0) continue;
-    stage.capacity = memory;
-    const std::uint64_t room = memory - std::min(memory, constants ? whole(rules.headroom) : 0);
-    report.fits = report.fits && held <= room && (figures.fits || !constants);
-    const std::int64_t left = static_cast<std::int64_t>(memory) - static_cast<std::int64_t>(held);
-    if (least_left && *least_left <= left) continue;
-    least_left = left;
-    report.memory_capacity_bytes = memory;
+    if (!stage.capacity || (least_left && *least_left <= *least_of_stage)) continue;
+    least_left = least_of_stage;
+    report.memory_capacity_bytes = stage.capacity;
   }
   add_tier_memory(report, run, program);
   if (calibration.memory) {
@@ -115,28 +122,36 @@ void judge_memory(Report& report, const PlannedRun& run, const Program& program,
 MemoryVerdict memory_verdict(const PlannedRun& run, const Program& program, const Calibration& calibration,
                              const MemoryRules& rules) {
   // What tensors ask for is quickly known, and often too much.
-  const std::vector<ClassDevice> devices = class_devices(run, program);
+  const std::vector<std::vector<ClassDevice>> devices = class_devices(run, program);
   Report report = tensors_of(program);
   const std::uint64_t communicators = communicator_count(program);
   bool processes = false;
   for (std::uint32_t c = 0; c < devices.size(); ++c) {
-    if (devices[c].memory == 0) continue;
     StageMemory& stage = report.memory_by_stage[c];
-    stage.capacity = devices[c].memory;
-    std::uint64_t least = stage.peak;
-    if (const auto& constants = constants_of(calibration, devices[c].kind)) {
-      stage.process = least + beside(*constants, communicators) + whole(constants->workspace);
-      least = *stage.process + whole(rules.headroom);
-      processes = true;
+    std::optional<std::int64_t> least_left;
+    for (const auto& [kind, memory] : devices[c]) {
+      if (memory == 0) continue;
+      std::optional<std::uint64_t> process;
+      std::uint64_t least = stage.peak;
+      if (const auto& constants = constants_of(calibration, kind)) {
+        process = least + beside(*constants, communicators) + whole(constants->workspace);
+        least = *process + whole(rules.headroom);
+        processes = true;
+      }
+      const std::int64_t left = left_of(memory, least);
+      report.fits = report.fits && left >= 0;
+      if (least_left && *least_left <= left) continue;
+      least_left = left;
+      stage.process = process;
+      stage.capacity = memory;
     }
-    report.fits = report.fits && least <= devices[c].memory;
   }
   if (report.fits && processes) {
     judge_memory(report, run, program, calibration, rules);
   } else {
     add_tier_memory(report, run, program);
   }
-  return memory_verdict(report);
+  return memory_verdict(report, rules.headroom);
 }
 
 std::vector<std::uint32_t> stages_that_do_not_fit(const PlannedRun& run, const Program& program,
@@ -152,30 +167,33 @@ std::vector<std::uint32_t> stages_that_do_not_fit(const PlannedRun& run, const P
   return out;
 }
 
-MemoryVerdict memory_verdict(const Report& report) {
+MemoryVerdict memory_verdict(const Report& report, Bytes headroom) {
   MemoryVerdict out;
   out.fits = report.fits;
   std::optional<std::int64_t> least_left;
-  const auto look = [&](MemoryVerdict::Where where, std::uint32_t stage, std::uint64_t need, std::uint64_t room) {
-    const std::int64_t left = static_cast<std::int64_t>(room) - static_cast<std::int64_t>(need);
+  const auto look = [&](MemoryVerdict::Where where, std::uint32_t stage, std::uint64_t need, std::uint64_t room,
+                        std::uint64_t kept_free) {
+    const std::int64_t left = left_of(room, need + kept_free);
     if (least_left && *least_left <= left) return;
     least_left = left;
     out.where = where;
     out.stage = stage;
     out.need = need;
     out.room = room;
+    out.kept_free = kept_free;
   };
   for (const StageMemory& stage : report.memory_by_stage) {
     out.live = std::max(out.live, stage.peak);
     if (stage.capacity) {
-      look(MemoryVerdict::Where::device, stage.stage, stage.process.value_or(stage.peak), *stage.capacity);
+      look(MemoryVerdict::Where::device, stage.stage, stage.process.value_or(stage.peak), *stage.capacity,
+           stage.process ? whole(headroom) : 0);
     }
   }
   if (report.peak_host_memory_bytes && report.host_memory_capacity_bytes) {
-    look(MemoryVerdict::Where::host, 0, *report.peak_host_memory_bytes, *report.host_memory_capacity_bytes);
+    look(MemoryVerdict::Where::host, 0, *report.peak_host_memory_bytes, *report.host_memory_capacity_bytes, 0);
   }
   if (report.peak_disk_bytes && report.disk_capacity_bytes) {
-    look(MemoryVerdict::Where::disk, 0, *report.peak_disk_bytes, *report.disk_capacity_bytes);
+    look(MemoryVerdict::Where::disk, 0, *report.peak_disk_bytes, *report.disk_capacity_bytes, 0);
   }
   return out;
 }
@@ -205,11 +223,12 @@ std::string text_of(const MemoryVerdict& v) {
   if (v.room == 0) return out;
   out += fmt::format(" of the {} of a ", text(v.room));
   switch (v.where) {
-    case MemoryVerdict::Where::device: return out + fmt::format("device (stage {})", v.stage);
-    case MemoryVerdict::Where::host: return out + "host";
-    case MemoryVerdict::Where::disk: return out + "disk";
+    case MemoryVerdict::Where::device: out += fmt::format("device (stage {})", v.stage); break;
+    case MemoryVerdict::Where::host: out += "host"; break;
+    case MemoryVerdict::Where::disk: out += "disk"; break;
   }
-  return out;
+  const bool decides = v.need <= v.room && v.need + v.kept_free > v.room;
+  return decides ? out + fmt::format(", of which {} stay free", text(v.kept_free)) : out;
 }
 
 Bytes most_for_tensors(const ClusterSpec& cluster, const Calibration& calibration, Bytes headroom) {

@@ -38,10 +38,12 @@ struct MemoryVerdict {
   std::uint32_t stage = 0;  ///< of a device
   std::uint64_t need = 0;   ///< bytes; on a device of the process, or of tensors where that is unknown
   std::uint64_t room = 0;   ///< bytes; 0: nothing is known of any memory
-  std::uint64_t live = 0;   ///< bytes of tensors on the fullest device
+  std::uint64_t kept_free = 0;  ///< bytes of the room: MemoryRules::headroom, of devices with process constants
+  std::uint64_t live = 0;       ///< bytes of tensors on the fullest device
 };
 
-/// "80.2 GiB of the 79.6 GiB of a device (stage 0)", "181.7 GiB of the 64 GiB of a host".
+/// "80.2 GiB of the 79.6 GiB of a device (stage 0)", "181.7 GiB of the 64 GiB of a host"; where the headroom alone
+/// decides it says so.
 [[nodiscard]] std::string text_of(const MemoryVerdict&);
 
 /// Fills the report's figures of reserved and process memory and of setup, all capacities, and `fits`, whatever it was.
@@ -70,14 +72,14 @@ void judge_alike(Report&, const Report& judged);
 [[nodiscard]] std::vector<std::uint32_t> stages_that_do_not_fit(const PlannedRun&, const Program&, const Calibration&,
                                                                 const MemoryRules& = {});
 
-/// What a judged report says of the tier that has least left.
-[[nodiscard]] MemoryVerdict memory_verdict(const Report&);
+/// What a judged report says of the tier that has least left, with the headroom that it was judged by.
+[[nodiscard]] MemoryVerdict memory_verdict(const Report&, Bytes headroom = {});
 
 /// What the tensors of a rank have at most, on the largest device: its memory less context, workspace and headroom.
 /// A plan whose tensors need more on some rank does not fit anywhere.
 [[nodiscard]] Bytes most_for_tensors(const ClusterSpec&, const Calibration&, Bytes headroom);
 
-/// Tensors of so much fit on every device, whatever the allocator makes of them: a fifth of what the smallest device has
+/// Tensors of so much are taken to fit on every device, whatever the allocator makes of them: a fifth of what the smallest device has
 /// for them is left to fragments, and eight communicators are counted.  Measured fragments took 3 to 8 %
 /// (docs/memory.md).
 [[nodiscard]] Bytes safe_for_tensors(const ClusterSpec&, const Calibration&, Bytes headroom);
@@ -87,7 +89,7 @@ void judge_alike(Report&, const Report& judged);
 ///
 ///     headroom = e M        e = 3 %     M  memory of the smallest device
 ///
-/// Of 31 published runs that say what the allocator reserved 28 reserved at most 3.0 % more than is predicted; the
+/// 31 published runs say what the allocator reserved; 28 reserved at most 3.0 % more than is predicted, and the
 /// quantile of 95 % is 4.9 % (orrery validate, docs/memory.md).  Nothing where the constants of a process are not known.
 [[nodiscard]] Bytes default_headroom(const ClusterSpec&, const Calibration&);
 

@@ -66,6 +66,7 @@ class Wiring {
     return groups;
   }
   bool crosses(const Groups& groups, std::size_t a, std::size_t b) const {
+    if (groups.of(a) == groups.of(b)) return false;
     for (std::size_t x = 0; x < size(); ++x) {
       for (std::size_t y = 0; groups.of(x) == groups.of(a) && y < size(); ++y) {
         if (groups.of(y) == groups.of(b) && distance(x, y) == SmiMatrix::sys) return true;

@@ -135,7 +135,7 @@ TEST_CASE("plan files know shorthands, and are written in full", "[unit][cli]") 
   write(folder.file("twice.toml"), text);
   const Ran twice = orrery_run("estimate " + folder.file("twice.toml"));
   CHECK(twice.status == 2);
-  CHECK(has(twice.err, "plan.microbatch_size and mbs are the same key [file.twice]"));
+  CHECK(has(twice.err, "plan.microbatch_size and plan.mbs are the same key [file.twice]"));
 }
 
 TEST_CASE("plans that differ in details of their workload are explained, and the details named", "[unit][cli]") {

@@ -52,6 +52,11 @@ bool fits(const PlannedRun& r, const Plan& plan) {
   return static_cast<double>(peak(r, plan)) <= r.cluster->device.memory.base();
 }
 
+PlannedRun with_plan(PlannedRun r, const Plan& plan) {
+  r.plan = plan;
+  return r;
+}
+
 Plan resolved(const PlannedRun& r) { return resolve(r.plan, r.model, r.workload, *r.cluster, calibration()).plan; }
 
 }  // namespace
@@ -284,7 +289,7 @@ TEST_CASE("the smallest change that fits is the fastest single change that fits"
   const Explanation e = explain(r, calibration());
   REQUIRE_FALSE(e.report.fits);
   REQUIRE(e.smallest_fix);
-  CHECK(e.smallest_fix->fits);
+  CHECK(e.smallest_fix->memory.fits);
   CHECK(fits(r, e.smallest_fix->plan));
   CHECK(e.text.find("Smallest single change that fits: " + describe(*e.smallest_fix)) != std::string::npos);
   for (const PlanChange& c : single_changes(r.plan, r.model, r.workload, *r.cluster, calibration())) {
@@ -296,14 +301,50 @@ TEST_CASE("the smallest change that fits is the fastest single change that fits"
   }
 }
 
+// Hosts that hold next to nothing, and nodes of two kinds, of which the second is smaller: what a device of the first kind
+// holds says nothing of either.
+TEST_CASE("changes that are offered fit in every host and on every node", "[unit][planner]") {
+  PlannedRun r = run(gibibyte);
+  r.plan = resolved(r);
+  const double whole = static_cast<double>(peak(r, r.plan));
+  r.cluster->host_link = 50.0 * gigabyte_per_second;
+  r.cluster->host_bandwidth = 100.0 * gigabyte_per_second;
+  std::size_t offered = 0, refused = 0;
+  for (const double host : {0.1, 40.0}) {
+    for (const double second_node : {0.6, 0.8, 1.0}) {
+      r.cluster->host_memory = host * mebibyte;
+      r.cluster->device.memory = Bytes::of(1.05 * whole);
+      OtherNodes other;
+      other.first = 1;
+      other.count = 1;
+      other.device = r.cluster->device;
+      other.device.memory = Bytes::of(second_node * whole);
+      r.cluster->other_nodes = {other};
+      const Explanation e = explain(r, calibration());
+      std::vector<PlanChange> fitting = e.faster;
+      if (e.smallest_fix && e.smallest_fix->memory.fits) fitting.push_back(*e.smallest_fix);
+      for (const PlanChange& c : fitting) {
+        CAPTURE(host, second_node, describe(c));
+        const PlannedRun changed = with_plan(r, c.plan);
+        const Program program = lower(r.model, r.workload, c.plan);
+        CHECK(fits_memory(changed, program, calibration()));
+        ++offered;
+      }
+      refused += e.faster_if_it_fitted.size();
+    }
+  }
+  CHECK(offered > 0);
+  CHECK(refused > 0);
+}
+
 TEST_CASE("where no single change fits, the one that needs least is shown", "[unit][planner]") {
   const PlannedRun r = run(mebibyte);
   const Explanation e = explain(r, calibration());
   REQUIRE(e.smallest_fix);
-  CHECK_FALSE(e.smallest_fix->fits);
+  CHECK_FALSE(e.smallest_fix->memory.fits);
   CHECK(e.text.find("No single change fits") != std::string::npos);
   for (const PlanChange& c : single_changes(e.plan, r.model, r.workload, *r.cluster, calibration())) {
-    CHECK(e.smallest_fix->peak_memory_bytes <= peak(r, c.plan));
+    CHECK(e.smallest_fix->memory.need <= peak(r, c.plan));
   }
 }
 
@@ -345,7 +386,7 @@ TEST_CASE("why not that one: the first violated rule", "[unit][planner]") {
   const PlannedRun r = run(gibibyte);
   Plan other = r.plan;
   other.mesh.axes = {{Axis::pipeline, 8}, {Axis::data, 1}, {Axis::tensor, 1}};
-  const Difference d = explain_difference(r, other, calibration());
+  const Difference d = explain_difference(r, with_plan(r, other), calibration());
   CHECK_FALSE(d.valid);
   CHECK(d.first_violation.find("there are more pipeline stages than layers [plan.pipeline-layers]") !=
         std::string::npos);
@@ -356,7 +397,7 @@ TEST_CASE("why not that one: the terms that are longer, which add up", "[unit][p
   const PlannedRun r = run(gibibyte);
   Plan other = r.plan;
   other.recompute = Recompute::full;
-  const Difference d = explain_difference(r, other, calibration());
+  const Difference d = explain_difference(r, with_plan(r, other), calibration());
   REQUIRE(d.valid);
   CHECK(d.decisions == std::vector<std::string>{"recompute: none | full"});
   REQUIRE_FALSE(d.terms.empty());
@@ -431,10 +472,10 @@ TEST_CASE("why not that one: it does not fit", "[unit][planner]") {
   other.recompute = Recompute::none;
   other.zero_stage = 0;
   r.cluster->device.memory = Bytes::of(static_cast<double>(peak(r, resolved(r))));
-  const Difference d = explain_difference(r, other, calibration());
+  const Difference d = explain_difference(r, with_plan(r, other), calibration());
   CHECK(d.valid);
   CHECK_FALSE(d.fits);
-  CHECK(d.text.find("That plan does not fit: stage ") != std::string::npos);
+  CHECK(d.text.find("That plan does not fit: it needs ") != std::string::npos);
 }
 
 // Choices of which none can be less; of those the quickest.  Brute force over all.
