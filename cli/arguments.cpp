@@ -130,12 +130,12 @@ void check_words(const CLI::App& app, int count, const char* const* values) {
     if (o->get_required() && positionals.size() < names.size()) missing.push_back(o->get_name(true));
     any_number = any_number || o->get_items_expected_max() > 1;
   }
-  const bool asks_for_help = std::any_of(given.begin(), given.end(), [&](const CLI::Option* o) {
-    return o == app.get_help_ptr();
-  });
+  const bool asks_for_help =
+      std::any_of(given.begin(), given.end(), [&](const CLI::Option* o) { return o == app.get_help_ptr(); });
   if (!missing.empty() && !asks_for_help) {
-    wrong(app, fmt::format("orrery {} needs {}{}{}", app.get_name(), fmt::join(missing.begin(), missing.end() - 1, ", "),
-                           missing.size() > 1 ? " and " : "", missing.back()));
+    wrong(app,
+          fmt::format("orrery {} needs {}{}{}", app.get_name(), fmt::join(missing.begin(), missing.end() - 1, ", "),
+                      missing.size() > 1 ? " and " : "", missing.back()));
   }
   if (positionals.size() > names.size() && !any_number) {
     wrong(app, fmt::format("\"{}\" is one argument too many", positionals[names.size()]),

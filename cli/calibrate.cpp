@@ -173,8 +173,9 @@ class CalibrateVerb final : public Verb {
       out += fmt::format("  {} kernel tables, spread of measurements {}\n", measured.kernels.size(),
                          percent(measured.spread));
       if (busy) out += fmt::format("  Not to be relied on: {}.\n", *busy);
-      out += kept ? fmt::format("  written to {}\n", file.string())
-                  : std::string("  Nothing was written: measure again on an idle machine, or give --force or -o FILE.\n");
+      out +=
+          kept ? fmt::format("  written to {}\n", file.string())
+               : std::string("  Nothing was written: measure again on an idle machine, or give --force or -o FILE.\n");
       print(out);
     }
     return kept ? status_fine : status_no;

@@ -132,7 +132,8 @@ void set_price(ClusterSpec& cluster, const CommonFlags& flags) {
   std::string_view currency(end, static_cast<std::size_t>(last - end));
   if (currency.starts_with(' ')) currency.remove_prefix(1);
   const bool letters = std::all_of(currency.begin(), currency.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
-  if (failure != std::errc{} || !(value >= 0.0 && value <= 1e9) || !letters || (!currency.empty() && currency.size() != 3)) {
+  if (failure != std::errc{} || !(value >= 0.0 && value <= 1e9) || !letters ||
+      (!currency.empty() && currency.size() != 3)) {
     refuse("cli.price", fmt::format("--price: \"{}\" is no price", escaped(text)),
            {"A number from 0 to 1e9 is wanted, and its currency if that is not USD: 2.50, or \"2.20 EUR\"."});
   }

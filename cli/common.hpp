@@ -29,9 +29,9 @@ struct CommonFlags {
   std::optional<std::string> output;
   std::optional<std::uint32_t> gpus;
   std::optional<std::string> calibration;
-  std::string software = "auto";  ///< a training program, "none" or "auto": the device's usual one
+  std::string software = "auto";     ///< a training program, "none" or "auto": the device's usual one
   std::optional<std::string> price;  ///< per GPU-hour, in place of the cluster's: "2.50", "2.20 EUR"
-  std::string lanes = "auto";     ///< "serial", "concurrent" or "auto": as the device's file says
+  std::string lanes = "auto";        ///< "serial", "concurrent" or "auto": as the device's file says
   std::optional<std::string> data;
   bool expandable_segments = false;
 };

@@ -56,10 +56,10 @@ class EstimateVerb final : public Verb {
       print_json(json);
     } else {
       print_wrapped(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
-            resolutions_text(loaded.resolved) + "\n" + report_text(report) +
-            (tensors_ ? tensors_text(peak_tensors(loaded.program)) : "") +
-            (explained_ ? prices_text(prices, loaded, library_of(flags_)) : "") +
-            unfit_text(loaded.run.plan.name, report));
+                    resolutions_text(loaded.resolved) + "\n" + report_text(report) +
+                    (tensors_ ? tensors_text(peak_tensors(loaded.program)) : "") +
+                    (explained_ ? prices_text(prices, loaded, library_of(flags_)) : "") +
+                    unfit_text(loaded.run.plan.name, report));
     }
     return report.fits ? status_fine : status_no;
   }

@@ -76,8 +76,9 @@ class ExplainVerb final : public Verb {
     const Bytes headroom = margin_of(margin_, *plan.run.cluster, plan.calibration.calibration, d);
     require_none(d);
     std::optional<Ticker> ticker(std::in_place, "explain");
-    Explanation e = explain(plan.run, plan.calibration.calibration,
-                            [&](std::uint64_t done, std::uint64_t total) { ticker->show("explain", done, total); }, headroom);
+    Explanation e = explain(
+        plan.run, plan.calibration.calibration,
+        [&](std::uint64_t done, std::uint64_t total) { ticker->show("explain", done, total); }, headroom);
     ticker.reset();
     tell_prices(e.report, plan.calibration);
     nlohmann::ordered_json json = to_json(e.report);

@@ -111,9 +111,8 @@ void add_decisions(SideBySide& t, const Workload& workload, bool all) {
                          p.plan.inner_ring > 0 ? fmt::format(" in {}s", p.plan.inner_ring) : "");
     });
   }
-  t.row("microbatch", [&](P p) {
-    return fmt::format("{} ({} of them)", p.plan.microbatch_size, microbatches(p.plan, workload));
-  });
+  t.row("microbatch",
+        [&](P p) { return fmt::format("{} ({} of them)", p.plan.microbatch_size, microbatches(p.plan, workload)); });
   t.row("schedule", [](P p) {
     return std::string(name_of(p.plan.schedule)) + (p.plan.chunks > 1 ? fmt::format(", {} chunks", p.plan.chunks) : "");
   });

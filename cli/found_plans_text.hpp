@@ -16,8 +16,8 @@ struct TableSize {
   bool all_rows = false;  ///< every decision and figure
 };
 
-/// The plans that a search found, best first: side by side what each decides and what is predicted for it, a line for each
-/// of the others that says why it loses, and the memory of the best one's stages.
+/// The plans that a search found, best first: side by side what each decides and what is predicted for it, a line for
+/// each of the others that says why it loses, and the memory of the best one's stages.
 [[nodiscard]] std::string found_plans_text(const std::vector<FoundPlan>&, const Workload&, const TableSize&);
 
 }  // namespace orrery

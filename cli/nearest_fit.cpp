@@ -45,13 +45,11 @@ NearestFit nearest_fit(const ModelSpec& model, const Workload& workload, const C
   NearestFit out;
   const auto judged = [&](const ClusterSpec& on, Plan plan) {
     const PlannedRun run{model, workload, on, plan, {}, {}};
-    MemoryVerdict memory =
-        memory_verdict(run, lower(model, workload, plan), calibration, {headroom, false});
+    MemoryVerdict memory = memory_verdict(run, lower(model, workload, plan), calibration, {headroom, false});
     return PlanMemory{std::move(plan), memory};
   };
-  if (auto plan = leanest(model, workload, cluster, calibration, [&](std::uint64_t done, std::uint64_t total) {
-        bar.show("least memory", done, total);
-      })) {
+  if (auto plan = leanest(model, workload, cluster, calibration,
+                          [&](std::uint64_t done, std::uint64_t total) { bar.show("least memory", done, total); })) {
     out.here = judged(cluster, std::move(*plan));
   }
   SearchOptions options;

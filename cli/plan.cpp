@@ -232,7 +232,8 @@ std::string PlanVerb::heading() const {
                                 escaped(devices_text(machine_)), workload_.global_batch, workload_.sequence_length,
                                 precision_, optimizer_);
   if (const std::string unread = unread_text(spec_); !unread.empty()) out += unread + "\n";
-  out += fmt::format("software: {}\n", escaped(verbose_ ? describe(calibration_.software) : describe_briefly(calibration_.software)));
+  out += fmt::format("software: {}\n",
+                     escaped(verbose_ ? describe(calibration_.software) : describe_briefly(calibration_.software)));
   if (verbose_) out += fmt::format("calibration: {}\n", escaped(calibration_.origin));
   return out + "\n";
 }
@@ -261,7 +262,8 @@ std::string PlanVerb::text(const SearchResult& result) const {
   std::string out = heading();
   if (plans.empty() && result.complete) {
     const NearestFit fit = nearest_fit(spec_, workload_, machine_, calibration_.calibration, headroom_);
-    return out + "No plan fits.\n" + result.certificate + "\n" + rejected_text(result) + nearest_text(fit, all_ || only_);
+    return out + "No plan fits.\n" + result.certificate + "\n" + rejected_text(result) +
+           nearest_text(fit, all_ || only_);
   }
   if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.certificate + "\n";
   TableSize size{output_columns(), top_, verbose_ || wide_};

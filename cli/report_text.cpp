@@ -167,7 +167,8 @@ double share_of_device(const StageMemory& m, std::uint64_t most) {
 }
 
 std::string memory_title(const Report& r) {
-  std::string out = r.peak_memory_process_bytes ? "  memory of each stage's process" : "  memory of each stage's tensors";
+  std::string out =
+      r.peak_memory_process_bytes ? "  memory of each stage's process" : "  memory of each stage's tensors";
   if (r.memory_capacity_bytes) out += ", of the " + gib(*r.memory_capacity_bytes) + " of its device";
   return out + (r.fits ? "" : "  DOES NOT FIT") + "\n";
 }
@@ -181,7 +182,8 @@ std::string memory_bars(const Report& r) {
       r,
       [&](const StageMemory& m) {
         const double share = share_of_device(m, most);
-        out += fmt::format("    stage {:<3} [{}] {:>9} {:>6}\n", m.stage, bar(share, 30), gib(held(m)), percent(share, 0));
+        out +=
+            fmt::format("    stage {:<3} [{}] {:>9} {:>6}\n", m.stage, bar(share, 30), gib(held(m)), percent(share, 0));
       },
       [&] { out += "    ...\n"; });
   return out;
@@ -202,9 +204,10 @@ std::string memory_text(const Report& r) {
       },
       [&] { table.row({"..."}); });
   std::string out = memory_title(r) +
-                    fmt::format("  in {}; then its tensors at their peak: weights, gradients, optimizer states,\n"
-                                "  activations, workspace\n",
-                                unit.name) +
+                    fmt::format(
+                        "  in {}; then its tensors at their peak: weights, gradients, optimizer states,\n"
+                        "  activations, workspace\n",
+                        unit.name) +
                     table.str("    ");
   if (r.peak_memory_reserved_bytes && processes) {
     const double live = static_cast<double>(r.peak_memory_bytes);
@@ -259,7 +262,8 @@ std::string report_text(const Report& r) {
                 share(r.exposed_exchange) + ", messages between stages");
   }
   out += line("sent by all ranks", short_text(Bytes::of(static_cast<double>(r.sent_bytes))));
-  if (r.cost_per_step) out += line("cost per step", fmt::format("{:.4g} {}", *r.cost_per_step / faster, r.cost_currency));
+  if (r.cost_per_step)
+    out += line("cost per step", fmt::format("{:.4g} {}", *r.cost_per_step / faster, r.cost_currency));
   if (r.loss) out += line("loss", fmt::format("{:.4f}", *r.loss));
   out += "\n" + memory_text(r);
   if (!r.operations.empty()) {

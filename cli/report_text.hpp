@@ -38,8 +38,8 @@ namespace orrery {
 /// Empty where it fits.
 [[nodiscard]] std::string unfit_text(const std::string& plan, const Report&);
 
-/// One line per pipeline stage: what a process holds, its share of the device as a bar, and the tensors that it consists
-/// of.  More than 16 stages show the first and last eight.
+/// One line per pipeline stage: what a process holds, its share of the device as a bar, and the tensors that it
+/// consists of.  More than 16 stages show the first and last eight.
 [[nodiscard]] std::string memory_text(const Report&);
 /// The same without the tensors.
 [[nodiscard]] std::string memory_bars(const Report&);

@@ -353,10 +353,10 @@ class SimulateVerb final : public Verb {
       print_json(json);
     } else {
       print_wrapped(heading_text(loaded.run, loaded.calibration.origin, describe(loaded.calibration.software)) +
-            resolutions_text(loaded.resolved) +
-            fmt::format("\nInterrupted after {} of {} operations, {} into the step.  Its estimate:\n\n",
-                        with_commas(stopped.done), with_commas(stopped.total), short_text(clock)) +
-            report_text(least));
+                    resolutions_text(loaded.resolved) +
+                    fmt::format("\nInterrupted after {} of {} operations, {} into the step.  Its estimate:\n\n",
+                                with_commas(stopped.done), with_commas(stopped.total), short_text(clock)) +
+                    report_text(least));
     }
     return status_no;
   }

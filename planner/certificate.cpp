@@ -72,9 +72,10 @@ std::string details(SearchResult& result, const CertificateInput& input) {
     text += result.simulated_certified
                 ? fmt::format("  No other plan's bound lies below the best simulated time, {:.6f} s.",
                               input.best_simulated->in(second))
-                : fmt::format("  Up to {} plans that were not simulated may be faster than the best simulated time, "
-                              "{:.6f} s.",
-                              with_commas(input.below_simulated), input.best_simulated->in(second));
+                : fmt::format(
+                      "  Up to {} plans that were not simulated may be faster than the best simulated time, "
+                      "{:.6f} s.",
+                      with_commas(input.below_simulated), input.best_simulated->in(second));
   }
   return text;
 }

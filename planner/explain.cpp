@@ -120,8 +120,8 @@ std::string text_of(const Explanation& e) {
   if (r.fits && !r.memory_by_stage.empty()) {
     const StageMemory& m = r.memory_by_stage[e.fullest_stage];
     const auto gib = [](std::uint64_t bytes) { return short_text(Bytes::of(static_cast<double>(bytes))); };
-    text += fmt::format("Memory: stage {} is the fullest, its process holds {}{}; tensors {}: {}.\n", m.stage, gib(held(m)),
-                        m.capacity ? " of " + gib(*m.capacity) : "", gib(m.peak), memory_text(m));
+    text += fmt::format("Memory: stage {} is the fullest, its process holds {}{}; tensors {}: {}.\n", m.stage,
+                        gib(held(m)), m.capacity ? " of " + gib(*m.capacity) : "", gib(m.peak), memory_text(m));
   }
   if (!r.fits) return text;
   switch (e.binding) {
@@ -268,8 +268,7 @@ std::vector<std::string> different_decisions(const Plan& a, const Plan& b) {
 
 }  // namespace
 
-Difference explain_difference(const PlannedRun& given, const PlannedRun& given_other,
-                              const Calibration& calibration) {
+Difference explain_difference(const PlannedRun& given, const PlannedRun& given_other, const Calibration& calibration) {
   ORRERY_ASSERT(given.cluster.has_value());
   Difference out;
   PlannedRun run = given;
@@ -277,8 +276,7 @@ Difference explain_difference(const PlannedRun& given, const PlannedRun& given_o
   const Priced a = price(run, calibration);
   out.reference_fits = a.report.fits;
   // Said first: a plan that cannot run is no reference for another.
-  const std::string unfit =
-      a.report.fits ? "" : "This plan itself does not fit: " + overflow_text(a.report);
+  const std::string unfit = a.report.fits ? "" : "This plan itself does not fit: " + overflow_text(a.report);
   Diagnostics wrong;
   check(given_other.plan, given_other.model, given_other.workload, &*given.cluster, wrong);
   if (!wrong.empty()) {

@@ -732,9 +732,8 @@ class Expander {
     // The process may ask for more of them than its tensors do.
     Plan safe = plan_;
     std::fill(safe.recompute_layers->begin(), safe.recompute_layers->end(), 0U);
-    if (!counts_are_all(space_, plan_) &&
-        (!bounder_.recompute_fewest(safe, safe_, Bounder::Memory::closed_form) ||
-         safe.recompute_layers != plan_.recompute_layers)) {
+    if (!counts_are_all(space_, plan_) && (!bounder_.recompute_fewest(safe, safe_, Bounder::Memory::closed_form) ||
+                                           safe.recompute_layers != plan_.recompute_layers)) {
       return true;
     }
     ++out_.same;

@@ -77,7 +77,7 @@ class PlacementSearcher {
     } catch (const SimulationCancelled&) {
       out_.cancelled = true;
     }
-    if (out_.every) out_.least = best_step_;
+    if (out_.every && !some_do_not_fit_) out_.least = best_step_;
     // Of those as short, that which is easiest to read.
     if (plain_ && !is_below(best_step_, plain_step_)) keep(*plain_, plain_step_);
     if (!is_below(best_step_, out_.given.step)) keep(given, out_.given.step);
@@ -156,11 +156,13 @@ class PlacementSearcher {
   }
 
   /// Whether it fits where the plan as it is does: other nodes may have smaller devices, or share out hosts otherwise.
-  [[nodiscard]] bool fits(const Placement& placement) const {
+  [[nodiscard]] bool fits(const Placement& placement) {
     if (!places_matter_) return true;
     PlannedRun run = run_;
     run.plan.placement = placement;
-    return fits_memory(run, program_, calibration_);
+    const bool fits = fits_memory(run, program_, calibration_);
+    some_do_not_fit_ = some_do_not_fit_ || !fits;
+    return fits;
   }
 
   /// Whether the placement is better than the best, which it then is.
@@ -322,6 +324,7 @@ class PlacementSearcher {
   StepTraffic sent_;
   std::uint32_t ranks_;
   bool places_matter_ = false;  ///< to whether it fits
+  bool some_do_not_fit_ = false;
   Estimator estimator_;
   PlacementSearch out_;
   Look best_;

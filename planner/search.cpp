@@ -383,8 +383,8 @@ class Search {
     return offloaded.peak(program) <= capacity_;
   }
 
-  /// Gives a plan whose tensors fit as many recomputed layers, or activations in host memory, more as its process needs;
-  /// whether it fits then.
+  /// Gives a plan whose tensors fit as many recomputed layers, or activations in host memory, more as its process
+  /// needs; whether it fits then.
   bool settle_process(PlannedRun& run, Program& program) {
     if (fits_memory(run, program, calibration_, rules_)) return true;
     if (has_open_counts(run.plan)) {
@@ -435,7 +435,8 @@ class Search {
         // What was nearest is told: the plan as its tensors ask for it.
         plan = before;
       } else if (plan != before) {
-        if (has_open_counts(plan) && is_listed_elsewhere(space_, plan)) return {{}, candidate.first, 0, true, {}, 0, true, false, {}};
+        if (has_open_counts(plan) && is_listed_elsewhere(space_, plan))
+          return {{}, candidate.first, 0, true, {}, 0, true, false, {}};
         exact = price();
       }
     }
@@ -572,7 +573,7 @@ class Search {
   tbb::enumerable_thread_specific<FewestOffloaded> offloaded_;
   std::vector<Estimated> evaluated_;
   std::optional<Rating> seed_;
-  std::vector<Estimated> best_;  ///< ascending, at most `top`
+  std::vector<Estimated> best_;        ///< ascending, at most `top`
   std::optional<Estimated> rejected_;  ///< the least of those that do not fit
   bool stopped_ = false;
 };

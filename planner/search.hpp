@@ -45,9 +45,9 @@ struct FoundPlan {
 
 struct SearchOptions {
   Objective objective = Objective::step_time;
-  std::uint32_t top = 5;      ///< plans wanted, at least 1
-  bool simulate = true;       ///< simulate the plans found
-  bool prune = true;          ///< false: estimate every plan that fits (the brute force of tests)
+  std::uint32_t top = 5;          ///< plans wanted, at least 1
+  bool simulate = true;           ///< simulate the plans found
+  bool prune = true;              ///< false: estimate every plan that fits (the brute force of tests)
   std::optional<Bytes> headroom;  ///< of every device's memory kept free; unset: default_headroom (sim/memory/fit.hpp)
   std::uint32_t threads = 0;      ///< 0: all cores; the result does not depend on it
   std::function<void(const SearchProgress&)> progress;  ///< called from one thread at a time
@@ -60,18 +60,18 @@ struct SearchOptions {
 
 /// Why plans were not estimated.
 struct PruneCount {
-  std::string reason;  ///< "memory": does not fit, by a bound on its peak, its Program or its process; "bound": cannot be among
-                       ///< the best; "same": another plan of the space stands for it, which is the same or,
+  std::string reason;  ///< "memory": does not fit, by a bound on its peak, its Program or its process; "bound": cannot
+                       ///< be among the best; "same": another plan of the space stands for it, which is the same or,
                        ///< with less recomputed or in host memory, no slower
   std::uint64_t count = 0;
 };
 
 struct SearchResult {
   std::vector<FoundPlan> plans;  ///< best first, at most `top`; all fit (sim/memory/fit.hpp), with the headroom
-  /// Of the plans that would be better than the first and do not fit the best; where none fits, the best of all that were
-  /// looked at so far.
+  /// The best of the plans that would be better than the first and do not fit; where none fits, the best of all that
+  /// were looked at so far.
   std::optional<FoundPlan> rejected;
-  Bytes headroom;  ///< that was kept free
+  Bytes headroom;                ///< that was kept free
   std::uint64_t space = 0;       ///< plans in the space
   std::uint64_t evaluated = 0;   ///< lowered and estimated
   std::uint64_t infeasible = 0;  ///< do not fit in memory (by the bound, their Program or their process)

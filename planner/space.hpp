@@ -97,9 +97,9 @@ struct SpaceLimits {
   /// By Axis; 0: any size.  That of tensor is of all axes that cut matrices together.
   std::array<std::uint32_t, axis_count> sizes{};
   std::uint32_t microbatch_size = 0;  ///< 0: any
-  std::uint32_t most_chunks = 0;  ///< 0: any
-  bool replicas = true;           ///< the axis replica
-  bool context = true;            ///< the axis context
+  std::uint32_t most_chunks = 0;      ///< 0: any
+  bool replicas = true;               ///< the axis replica
+  bool context = true;                ///< the axis context
   std::vector<ContextAlgorithm> context_algorithms{ContextAlgorithm::all_gather, ContextAlgorithm::ulysses,
                                                    ContextAlgorithm::ring, ContextAlgorithm::ring_self_attention};
   bool inner_rings = true;       ///< double rings

@@ -93,13 +93,12 @@ SpaceLimits limits_of(std::string_view text, Diagnostics& out) {
       *limit = value == "on";
     }
     if (good) continue;
-    out.error(
-        "cli.only", fmt::format("--only does not know \"{}\"", setting),
-        {"Known: sizes as in tensor=8, pipeline=2, dp=4, cp=1, ep=8, microbatch_size=1; tensor=1d,2d,2.5d,3d;",
-         "schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;",
-         "replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;",
-         "recompute_layers=off; offload=off; disks=off; offload_beside=off; grid_context=off; zero_chunks=off;",
-         "parameter_chunks=off; zero_split=off.  Separate settings by spaces."});
+    out.error("cli.only", fmt::format("--only does not know \"{}\"", setting),
+              {"Known: sizes as in tensor=8, pipeline=2, dp=4, cp=1, ep=8, microbatch_size=1; tensor=1d,2d,2.5d,3d;",
+               "schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;",
+               "replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;",
+               "recompute_layers=off; offload=off; disks=off; offload_beside=off; grid_context=off; zero_chunks=off;",
+               "parameter_chunks=off; zero_split=off.  Separate settings by spaces."});
   }
   return limits;
 }

@@ -71,7 +71,8 @@ void TomlTable::also(std::string_view key, std::string_view shorthand) {
   if (!has(shorthand)) return;
   known_.emplace_back(shorthand);
   if (has(key)) {
-    error(shorthand, "file.twice", fmt::format("{} and {} are the same key", path(key), path(shorthand)), {"Give one of them."});
+    error(shorthand, "file.twice", fmt::format("{} and {} are the same key", path(key), path(shorthand)),
+          {"Give one of them."});
     return;
   }
   shorthands_.emplace_back(shorthand, key);

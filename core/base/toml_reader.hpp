@@ -56,8 +56,8 @@ class TomlTable {
   [[nodiscard]] bool is_text(std::string_view key) const;  ///< present, and in quotes
   /// The whole number at a key, when one stands there (the key does not count as read).
   [[nodiscard]] std::optional<std::int64_t> peek_whole(std::string_view key) const;
-  /// `shorthand` stands for `key` in files ("tp" for "tensor"): what is there is read as the key.  Both in one table are a
-  /// mistake (file.twice).
+  /// `shorthand` stands for `key` in files ("tp" for "tensor"): what is there is read as the key.  Both in one table
+  /// are a mistake (file.twice).
   void also(std::string_view key, std::string_view shorthand);
   /// Keys in the order of the file.
   [[nodiscard]] std::vector<std::string> keys() const;

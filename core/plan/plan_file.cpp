@@ -202,7 +202,8 @@ std::optional<PlannedRun> read_plan(std::string text, const std::string& file, c
     if (const auto at = positions.find(shorthand); at != positions.end()) positions.try_emplace(key, at->second);
   };
   for (const Axis axis : plan_axes) {
-    if (!shorthand_of(axis).empty()) as_full(fmt::format("mesh.{}", shorthand_of(axis)), fmt::format("mesh.{}", name_of(axis)));
+    if (!shorthand_of(axis).empty())
+      as_full(fmt::format("mesh.{}", shorthand_of(axis)), fmt::format("mesh.{}", name_of(axis)));
   }
   as_full("plan.mbs", "plan.microbatch_size");
   if (diagnostics.size() != before || !model || !workload) return std::nullopt;

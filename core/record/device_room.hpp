@@ -11,7 +11,7 @@ namespace orrery {
 
 /// A kind of device that ranks of a class are on.
 struct ClassDevice {
-  std::uint32_t kind = 0;  ///< of its node (core/spec/node_kinds.hpp)
+  std::uint32_t kind = 0;    ///< of its node (core/spec/node_kinds.hpp)
   std::uint64_t memory = 0;  ///< bytes; 0: unknown
 };
 
@@ -19,8 +19,8 @@ struct ClassDevice {
 /// unknown memory.
 [[nodiscard]] std::vector<std::vector<ClassDevice>> class_devices(const PlannedRun&, const Program&);
 
-/// Fills the capacities of the report, whose memory_by_stage has an entry for every class, with the least of its devices,
-/// and judges its tensors by them: `fits` stays as it is where each peak lies within its device.
+/// Fills the capacities of the report, whose memory_by_stage has an entry for every class, with the least of its
+/// devices, and judges its tensors by them: `fits` stays as it is where each peak lies within its device.
 void add_device_room(Report&, const PlannedRun&, const Program&);
 
 }  // namespace orrery

@@ -101,9 +101,9 @@ void add_rates(Report& report, const PlannedRun& run, const Program& program, do
   if (cluster.price_per_gpu_hour) {
     report.cost_per_step = *cluster.price_per_gpu_hour * gpus * step / 3600.0;
     report.cost_currency = cluster.price_currency;
-    report.assumptions.push_back(
-        fmt::format("price: {} {} per GPU-hour{}", *cluster.price_per_gpu_hour, cluster.price_currency,
-                    cluster.price_source.empty() ? "" : ", " + cluster.price_source));
+    report.assumptions.push_back(fmt::format("price: {} {} per GPU-hour{}", *cluster.price_per_gpu_hour,
+                                             cluster.price_currency,
+                                             cluster.price_source.empty() ? "" : ", " + cluster.price_source));
   }
 }
 

@@ -76,8 +76,8 @@ struct Report {
   /// Of the fullest node: the peaks of its ranks together.  Unset where nothing lives there.
   std::optional<std::uint64_t> peak_host_memory_bytes, peak_disk_bytes;
   std::optional<std::uint64_t> host_memory_capacity_bytes, disk_capacity_bytes;
-  /// In every tier whose capacity is known.  judge_memory (sim/memory/fit.hpp) says so of processes; what only estimate,
-  /// simulate or run has filled speaks of tensors alone.
+  /// In every tier whose capacity is known.  judge_memory (sim/memory/fit.hpp) says so of processes; what only
+  /// estimate, simulate or run has filled speaks of tensors alone.
   bool fits = true;
   std::vector<StageMemory> memory_by_stage;
   double bubble_fraction =

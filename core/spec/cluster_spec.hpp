@@ -86,7 +86,7 @@ struct ClusterSpec {
   std::optional<DiskSpec> disk;
   std::optional<double> price_per_gpu_hour;
   std::string price_currency = "USD";
-  std::string price_source;  ///< whose price, and of when
+  std::string price_source;            ///< whose price, and of when
   std::vector<ChannelGraph> channels;  ///< that NCCL found on this cluster; for other groups they are derived
   std::string source;
   Origin origin;

@@ -31,7 +31,7 @@ constexpr std::array gpt2_keys{
     no_effect("embd_pdrop"),
     no_effect("resid_pdrop"),
     no_effect("predict_special_tokens"),
-    // Of a head that the class with the language model's head does not have.
+    // They are of a head that the class with the language model's head does not have.
     no_effect("summary_type"),
     no_effect("summary_use_proj"),
     no_effect("summary_activation"),
@@ -162,7 +162,7 @@ constexpr std::array bert_keys{
     only("is_decoder", "false", "BERT as a decoder"),
     only("tie_word_embeddings", "true", "a head that is not the word table"),
     no_effect("classifier_dropout"),
-    // Of a pooler, which the class with the head for masked words does not have.
+    // They are of a pooler, which the class with the head for masked words does not have.
     no_effect("directionality"),
     no_effect("pooler_fc_size"),
     no_effect("pooler_num_attention_heads"),
@@ -178,7 +178,7 @@ constexpr std::array vit_keys{
     read("id2label", "null"),
     read("num_labels", "2"),
     only("qkv_bias", "true", "biases in only some linear layers"),
-    // Of heads and poolers that the classifier does not have.
+    // They are of heads and poolers that the classifier does not have.
     no_effect("encoder_stride"),
     no_effect("pooler_act"),
     no_effect("pooler_output_size"),

@@ -22,7 +22,8 @@ namespace {
 /// The file's first line; then come the job's name, an address and a port, and the token.
 constexpr const char* first_line = "orrery meeting 2";
 
-/// Of the interface by which this host reaches others: that of the default route, else the first that is no loopback.
+/// The address of the interface by which this host reaches others: that of the default route, else the first that is no
+/// loopback.
 sockaddr_in interface_address() {
   sockaddr_in found{};
   found.sin_family = AF_INET;

@@ -64,7 +64,7 @@ std::optional<Reception::Guest> Reception::next(Clock::time_point until) {
 }
 
 void Reception::take_all() {
-  // Of a flood a part, so that those who are there are looked at in between.
+  // Only part of a flood is taken at once, so that those who are there are looked at in between.
   for (std::size_t taken = 0; taken < most_waiting / 4; ++taken) {
     sockaddr_in from{};
     socklen_t size = sizeof from;

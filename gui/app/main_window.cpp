@@ -292,8 +292,9 @@ void MainWindow::document_changed() {
   setWindowTitle(name + QStringLiteral("[*] \u2013 Orrery"));
   setWindowModified(document_.has_changes());
   search_panel_->follow(document_.priced());
-  if (asked_ ? asked_ == document_.priced() : prediction_ && prediction_->of == document_.priced()) {
-    return mark_outdated();  // it may be the plan that is shown again
+  if (asked_ && asked_ == document_.priced()) return;
+  if (!asked_ && prediction_ && prediction_->of == document_.priced()) {
+    return mark_outdated();  // the plan that is shown is back
   }
   asked_ = document_.priced();
   predictions_.request(asked_);

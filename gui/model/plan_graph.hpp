@@ -40,7 +40,7 @@ struct PlanGraph {
 /// For Graphviz; nodes are named s0, s1 (StageNode, in order) and s0g0 (a group of it).
 [[nodiscard]] std::string dot_of(const PlanGraph&);
 
-/// Of the StageNode that such a name stands for; nothing for a group of it.
+/// The StageNode that such a name stands for; nothing for a group of it.
 [[nodiscard]] std::optional<std::size_t> stage_node(const std::string& name);
 
 /// A graph as Graphviz lays it out (dot -Tplain), in inches, y upwards.

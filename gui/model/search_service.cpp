@@ -5,7 +5,6 @@
 #include <limits>
 #include <numeric>
 
-
 namespace orrery::gui {
 
 SearchService::SearchService(QObject* parent) : QObject(parent) {}

@@ -106,10 +106,9 @@ void judge_memory(Report& report, const PlannedRun& run, const Program& program,
   add_tier_memory(report, run, program);
   if (calibration.memory) {
     const ProcessMemory& outside = *calibration.memory;
-    report.assumptions.push_back(fmt::format("process memory: {} of context, {} of {} communicators ({})",
-                                             short_text(outside.context),
-                                             short_text(static_cast<double>(communicators) * outside.communicator),
-                                             communicators, outside.source));
+    report.assumptions.push_back(fmt::format(
+        "process memory: {} of context, {} of {} communicators ({})", short_text(outside.context),
+        short_text(static_cast<double>(communicators) * outside.communicator), communicators, outside.source));
   }
   if (retries > 0) {
     report.assumptions.push_back(

@@ -35,9 +35,9 @@ struct MemoryVerdict {
   enum class Where : std::uint8_t { device, host, disk };
   bool fits = true;
   Where where = Where::device;
-  std::uint32_t stage = 0;  ///< of a device
-  std::uint64_t need = 0;   ///< bytes; on a device of the process, or of tensors where that is unknown
-  std::uint64_t room = 0;   ///< bytes; 0: nothing is known of any memory
+  std::uint32_t stage = 0;      ///< of a device
+  std::uint64_t need = 0;       ///< bytes; on a device of the process, or of tensors where that is unknown
+  std::uint64_t room = 0;       ///< bytes; 0: nothing is known of any memory
   std::uint64_t kept_free = 0;  ///< bytes of the room: MemoryRules::headroom, of devices with process constants
   std::uint64_t live = 0;       ///< bytes of tensors on the fullest device
 };
@@ -79,9 +79,9 @@ void judge_alike(Report&, const Report& judged);
 /// A plan whose tensors need more on some rank does not fit anywhere.
 [[nodiscard]] Bytes most_for_tensors(const ClusterSpec&, const Calibration&, Bytes headroom);
 
-/// Tensors of so much are taken to fit on every device, whatever the allocator makes of them: a fifth of what the smallest device has
-/// for them is left to fragments, and eight communicators are counted.  Measured fragments took 3 to 8 %
-/// (docs/memory.md).
+/// Tensors of so much are taken to fit on every device, whatever the allocator makes of them: a fifth of what the
+/// smallest device has for them is left to fragments, and eight communicators are counted.  Measured fragments took 3
+/// to 8 % (docs/memory.md).
 [[nodiscard]] Bytes safe_for_tensors(const ClusterSpec&, const Calibration&, Bytes headroom);
 
 /// What a search keeps free of a device's memory unless told otherwise: the share by which processes were measured to
@@ -90,7 +90,8 @@ void judge_alike(Report&, const Report& judged);
 ///     headroom = e M        e = 3 %     M  memory of the smallest device
 ///
 /// 31 published runs say what the allocator reserved; 28 reserved at most 3.0 % more than is predicted, and the
-/// quantile of 95 % is 4.9 % (orrery validate, docs/memory.md).  Nothing where the constants of a process are not known.
+/// quantile of 95 % is 4.9 % (orrery validate, docs/memory.md).  Nothing where the constants of a process are not
+/// known.
 [[nodiscard]] Bytes default_headroom(const ClusterSpec&, const Calibration&);
 
 }  // namespace orrery

@@ -62,7 +62,7 @@ class FreeBlocks {
     sizes_[to] = sizes_[from];
     places_[to] = places_[from];
   }
-  /// Of the first block of at least `size`; halves without branches, which nothing could foretell.
+  /// The place of the first block of at least `size`; halves without branches, which nothing could foretell.
   [[nodiscard]] std::size_t first_of(std::uint64_t size) const {
     const std::uint64_t* at = sizes_.data();
     for (std::size_t count = sizes_.size(); count > 0;) {

@@ -65,7 +65,7 @@ TensorId HeldMemory::tensor_of(std::uint64_t name) const {
           {}};
 }
 
-/// Of an instance in whichever layer and microbatch the block runs.
+/// The name of an instance in whichever layer and microbatch the block runs.
 HeldMemory::Step HeldMemory::step_of(bool alloc, BufferId what, std::int8_t layer_shift, std::uint64_t bytes) const {
   const Scope scope = program_[what].scope;
   Step s;

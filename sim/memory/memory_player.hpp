@@ -40,7 +40,7 @@ class MemoryPlayer {
   [[nodiscard]] std::uint64_t live() const { return live_; }
   [[nodiscard]] std::uint64_t most_live() const { return most_live_; }
   [[nodiscard]] std::uint64_t most_allocated() const { return most_allocated_; }
-  /// Of each pool at its own time.
+  /// The peaks of each pool, at its own time.
   [[nodiscard]] std::uint64_t most_reserved() const;
   /// How often segments went back, and how often they would have in what was not played.
   [[nodiscard]] std::uint64_t retries() const;

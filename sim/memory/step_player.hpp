@@ -37,7 +37,7 @@ struct MemoryStates {
   std::uint64_t retries = 0;  ///< when the step had ended
   void clear() { list.clear(), words.clear(); }
 };
-/// Of this step and the one before: room that one StepPlayer after another uses.
+/// States of this step and the one before: room that one StepPlayer after another uses.
 using StatesOfSteps = std::array<MemoryStates, 2>;
 
 /// Plays steps of one list, and leaves out what repeats itself.

@@ -224,8 +224,7 @@ TEST_CASE("plans stream in, the end is the planner's own, and a cancelled search
   REQUIRE(end->result.complete);
   SearchOptions options;
   options.top = 5;
-  const SearchResult expected =
-      search(on.run.model, on.run.workload, *on.run.cluster, on.prices->calibration, options);
+  const SearchResult expected = search(on.run.model, on.run.workload, *on.run.cluster, on.prices->calibration, options);
   REQUIRE(end->result.plans.size() == expected.plans.size());
   for (std::size_t i = 0; i < expected.plans.size(); ++i) {
     const FoundPlan& found = end->result.plans[i];

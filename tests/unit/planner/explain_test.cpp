@@ -301,8 +301,8 @@ TEST_CASE("the smallest change that fits is the fastest single change that fits"
   }
 }
 
-// Hosts that hold next to nothing, and nodes of two kinds, of which the second is smaller: what a device of the first kind
-// holds says nothing of either.
+// Hosts that hold next to nothing, and nodes of two kinds, of which the second is smaller: what a device of the first
+// kind holds says nothing of either.
 TEST_CASE("changes that are offered fit in every host and on every node", "[unit][planner]") {
   PlannedRun r = run(gibibyte);
   r.plan = resolved(r);
