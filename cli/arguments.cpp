@@ -103,7 +103,6 @@ void check_words(const CLI::App& app, int count, const char* const* values) {
       const CLI::Option* o = option_of(app, flag);
       if (o == nullptr) refuse_flag(app, flag);
       const bool takes_value = o->get_items_expected_max() > 0;
-      if (!takes_value) given.insert(o);
       if (!takes_value && text != flag) {
         wrong(app, fmt::format("{} takes no value, and has \"{}\"", flag,
                                text.substr(flag.size() + (text[flag.size()] == '='))));
@@ -118,24 +117,12 @@ void check_words(const CLI::App& app, int count, const char* const* values) {
       ++i;
     }
   }
-  std::vector<std::string> missing;
-  for (const CLI::Option* o : app.get_options()) {
-    if (o->get_required() && !o->get_positional() && given.count(o) == 0) missing.push_back(o->get_name());
-  }
   std::vector<std::string> names;
   bool any_number = false;
   for (const CLI::Option* o : app.get_options()) {
     if (!o->get_positional()) continue;
     names.push_back(o->get_name(true));
-    if (o->get_required() && positionals.size() < names.size()) missing.push_back(o->get_name(true));
     any_number = any_number || o->get_items_expected_max() > 1;
-  }
-  const bool asks_for_help =
-      std::any_of(given.begin(), given.end(), [&](const CLI::Option* o) { return o == app.get_help_ptr(); });
-  if (!missing.empty() && !asks_for_help) {
-    wrong(app,
-          fmt::format("orrery {} needs {}{}{}", app.get_name(), fmt::join(missing.begin(), missing.end() - 1, ", "),
-                      missing.size() > 1 ? " and " : "", missing.back()));
   }
   if (positionals.size() > names.size() && !any_number) {
     wrong(app, fmt::format("\"{}\" is one argument too many", positionals[names.size()]),
@@ -143,6 +130,18 @@ void check_words(const CLI::App& app, int count, const char* const* values) {
                         : std::vector<std::string>{
                               fmt::format("orrery {} takes {}.", app.get_name(), fmt::join(names, " and "))});
   }
+}
+
+/// Says all that is required and was not given.
+[[noreturn]] void refuse_missing(const CLI::App& app) {
+  std::vector<std::string> missing;
+  for (const CLI::Option* o : app.get_options()) {
+    if (o->get_required() && o->count() == 0) missing.push_back(o->get_name(o->get_positional()));
+  }
+  const std::string last = missing.back();
+  missing.pop_back();
+  wrong(app, fmt::format("orrery {} needs {}{}{}", app.get_name(), fmt::join(missing, ", "),
+                         missing.empty() ? "" : " and ", last));
 }
 
 class AppCommand final : public Command {
@@ -300,6 +299,10 @@ int dispatch(int count, const char* const* values, const std::vector<std::unique
     app.exit(asked, out, out);
     print(out.str());
     return status_fine;
+  } catch (const CLI::RequiredError& failed) {
+    const auto parsed = app.get_subcommands();
+    if (parsed.empty()) wrong(app, failed.what());
+    refuse_missing(*parsed.front());
   } catch (const CLI::ParseError& failed) {
     const auto parsed = app.get_subcommands();
     wrong(parsed.empty() ? app : *parsed.front(), failed.what());

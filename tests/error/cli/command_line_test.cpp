@@ -34,7 +34,10 @@ TEST_CASE("cli.arguments: what the command line lacks or cannot read", "[error]"
         "import, checkpoint.\n"
         "  orrery --help lists what is accepted.\n");
   CHECK(refused("estimate") ==
-        "error: PLAN is required [cli.arguments]\n  orrery estimate --help lists what is accepted.\n");
+        "error: orrery estimate needs PLAN [cli.arguments]\n  orrery estimate --help lists what is accepted.\n");
+  CHECK(refused("plan --model tiny-gpt") ==
+        "error: orrery plan needs --cluster, --batch and --seq [cli.arguments]\n"
+        "  orrery plan --help lists what is accepted.\n");
   CHECK(refused("plan --model tiny-gpt --cluster local-cpu --seq 128 --batch -1") ==
         "error: --batch: \"-1\" is not a whole number from 1 to 16777216 [cli.arguments]\n"
         "  orrery plan --help lists what is accepted.\n");
@@ -183,7 +186,7 @@ TEST_CASE("cli.memory-margin: no size, or all of a device", "[error]") {
         "example \"80 GiB\".\n");
   CHECK(refused("plan --model gpt2-124m --cluster dgx-h100 --batch 8 --seq 128 --memory-margin 80GiB") ==
         "error: --memory-margin is out of range [cli.memory-margin]\n"
-        "  It is 80 GiB; from 0 B to below the 80 GiB of a device is allowed.\n");
+        "  It is 80 GiB; from 0 B to below the 81559 MiB of a device is allowed.\n");
 }
 
 TEST_CASE("cli.study, cli.flags: a study that is none, a drawing of none", "[error]") {
@@ -240,11 +243,10 @@ TEST_CASE("a given cluster takes the place of the plan's", "[error]") {
   CHECK(on(" --cluster dgx-h100") == on(""));
 }
 
-TEST_CASE("cli.explain: only plans of one model, cluster and workload differ by decisions", "[error]") {
+TEST_CASE("cli.explain: only plans of one model and cluster differ by decisions", "[error]") {
   CHECK(refused("explain demo-2x2x2 llama-3-70b-8-dgx-h100") ==
         "error: the plans are not of the same thing [cli.explain]\n  model: tiny-gpt | llama-3-70b\n"
         "  cluster: local-cpu of 8 cpu-core | dgx-h100 of 64 H100\n"
-        "  workload: 16 x 128 tokens, fp32, adam | 128 x 8192 tokens, bf16, adam\n"
         "  --cluster and "
         "--gpus put both on one cluster; orrery compare sets such plans side by side.\n");
 }

@@ -48,9 +48,11 @@ TEST_CASE("of many stages the first and last eight are shown", "[unit][cli]") {
     StageMemory m;
     m.stage = s;
     m.peak = 500;
+    m.capacity = 1000;
     r.memory_by_stage.push_back(m);
   }
   const std::string text = memory_text(r);
-  CHECK(std::count(text.begin(), text.end(), '\n') == 1 + 1 + 16 + 1);  // title, header, stages, "..."
+  CHECK(std::count(text.begin(), text.end(), '\n') ==
+        1 + 2 + 1 + 16 + 1);  // title, what columns are, header, stages, "..."
   CHECK(text.find("50 %") != std::string::npos);
 }

@@ -18,6 +18,13 @@ namespace {
 
 const std::string source_dir = ORRERY_SOURCE_DIR;
 Ran orrery_run(const std::string& arguments) { return run(ORRERY_PROGRAM, arguments); }
+/// The words of a text, whose lines are wrapped, with a space between them.
+std::string one_line(const std::string& text) {
+  std::istringstream in(text);
+  std::string out;
+  for (std::string word; in >> word;) out += (out.empty() ? "" : " ") + word;
+  return out;
+}
 
 }  // namespace
 
@@ -127,9 +134,9 @@ TEST_CASE("a plan that does not fit is answered in full, with status 1", "[unit]
   CHECK(ran.status == 1);
   CHECK(ran.out.find("step time") != std::string::npos);
   CHECK(ran.out.find("DOES NOT FIT") != std::string::npos);
-  const std::string last = "\n  the plan does not fit in memory (above): exit status 1\n";
-  REQUIRE(ran.out.size() > last.size());
-  CHECK(ran.out.substr(ran.out.size() - last.size()) == last);
+  // The largest process of 70.6e9 parameters on 8 devices: more than 16 bytes for each.
+  CHECK(one_line(ran.out).find("the plan does not fit: it needs ") != std::string::npos);
+  CHECK(one_line(ran.out).ends_with(" GiB of the 79.6 GiB of a device (stage 0): exit status 1"));
   const Ran why = orrery_run("explain " + folder.file("large.toml") + " --json");
   CHECK(why.status == 1);
   CHECK(json::parse(why.out).contains("smallest_fix"));
@@ -168,7 +175,7 @@ TEST_CASE("--json prints JSON whatever is shown", "[unit][cli]") {
   for (const json& shape : space["shapes"]) sum += shape["count"].get<std::uint64_t>();
   CHECK(space["space"] == sum);
   CHECK(json::parse(orrery_run(tiny + "--json").out)["space"] == sum);
-  CHECK(json::parse(orrery_run("show device h100 --json").out)["memory_bytes"] == 80.0 * 1073741824.0);
+  CHECK(json::parse(orrery_run("show device h100 --json").out)["memory_bytes"] == 81559.0 * 1048576.0);
   const json rank = json::parse(orrery_run("show program demo-2x2x2 --rank 3 --json").out);
   CHECK(rank["rank"] == 3);
   CHECK(rank["text"] == orrery_run("show program demo-2x2x2 --rank 3").out);
@@ -183,8 +190,9 @@ TEST_CASE("two plans of different things are compared after saying so", "[unit][
   const std::string both = "compare demo-2x2x2 llama-3-70b-8-dgx-h100";
   CHECK(orrery_run(both).out.find("The plans are not of the same thing (A | B):\n  model: tiny-gpt | llama-3-70b\n"
                                   "  cluster: local-cpu of 8 cpu-core | dgx-h100 of 64 H100\n"
-                                  "  workload: 16 x 128 tokens, fp32, adam | 128 x 8192 tokens, bf16, adam\n") == 0);
-  CHECK(json::parse(orrery_run(both + " --json").out)["unlike"].size() == 3);
+                                  "  workload.batch: 16 | 128\n  workload.sequence: 128 | 8192\n"
+                                  "  workload.precision: \"fp32\" | \"bf16\"\n") == 0);
+  CHECK(json::parse(orrery_run(both + " --json").out)["unlike"].size() == 5);
   CHECK(json::parse(orrery_run("compare demo-2x2x2 demo-2x2x2 --json").out)["unlike"].empty());
 }
 
@@ -200,7 +208,7 @@ TEST_CASE("why not B says first that A itself does not fit", "[unit][cli]") {
   const std::string command = "explain " + folder.file("a.toml") + " " + folder.file("b.toml");
   const Ran why = orrery_run(command);
   CHECK(why.status == 1);
-  const std::size_t reference = why.out.find("\nThis plan itself does not fit: stage 0 needs ");
+  const std::size_t reference = why.out.find("\nThis plan itself does not fit: it needs ");
   CHECK(reference != std::string::npos);
   CHECK(reference < why.out.find("That plan does not fit"));
   CHECK(json::parse(orrery_run(command + " --json").out)["reference_fits"] == false);
@@ -288,9 +296,9 @@ TEST_CASE("estimate --explain-op takes every price apart down to figures of file
   for (const char* part : {"roofline", "memory_efficiency", "calibration: gemm.bf16.tiles", "device: peak.bf16",
                            "full waves, tiles and depth", "Sources"}) {
     CAPTURE(part);
-    CHECK(other.out.find(part) != std::string::npos);
+    CHECK(one_line(other.out).find(part) != std::string::npos);
   }
-  CHECK(other.out.find("a product of 8192 x 7168 x 8192") != std::string::npos);
+  CHECK(one_line(other.out).find("a product of 8192 x 7168 x 8192") != std::string::npos);
   // [8192 tokens, 8192] of 2 bytes over the tensor ranks; a message says how much it moves.
   const Ran gathers = orrery_run("estimate llama-3-70b-8-dgx-h100 --explain-op \"all_gather tensor\"");
   CHECK(gathers.out.find("tensor all_gather tensor, 128 MiB") != std::string::npos);

@@ -67,7 +67,10 @@ TEST_CASE("Rates follow from the step time, the device and its price", "[unit][r
   run.cluster = cluster;
   Program program;
   program.mesh = Mesh{{{Axis::data, 2}}};
+  program.classes.resize(1);
   Report r;
+  r.memory_by_stage.resize(1);
+  r.memory_by_stage[0].peak = 101;
   r.step_time = Seconds::of(2);
   r.peak_memory_bytes = 101;
   add_rates(r, run, program, 4e12);
