@@ -250,8 +250,8 @@ std::string report_text(const Report& r) {
   if (r.interval) out += "  Eight in ten measured runs of this kind lie in that range.\n";
   if (middle) {
     out += fmt::format(
-        "  That is the middle of what is known, since no software is named; {} takes {}, and its\n"
-        "  times are below.  Name yours (--software) for a closer answer.\n",
+        "  That is the middle of what is known, since no software is named; {} takes {}, and "
+        "its times are below.  Name yours (--software) for a closer answer.\n",
         escaped(r.software), short_text(r.step_time, 4));
   }
   out += line("compute", short_text(r.compute), share(r.compute));

@@ -11,6 +11,7 @@
 #include <array>
 #include <limits>
 #include <map>
+#include <memory>
 #include <queue>
 #include <utility>
 
@@ -70,8 +71,9 @@ struct Estimated {
   std::vector<std::uint32_t> recomputed;  ///< layers of each stage, of a plan with the fewest
   std::uint32_t activations = 0;          ///< eighths in host memory
   bool same = false;                      ///< another plan of the space stands for it
-  bool judged = false;                    ///< its processes were, and fit; of what is slower they are not looked at
   Tiers tiers{};
+  /// What its processes hold, which fit; of a plan that is slower than the best they are not looked at.
+  std::shared_ptr<const Report> memory = nullptr;
   friend auto operator<=>(const Estimated&, const Estimated&) = default;
 };
 
@@ -341,7 +343,7 @@ class Search {
         continue;
       }
       evaluated_.push_back(e);
-      if (!e.judged) continue;
+      if (!e.memory) continue;
       best_.insert(std::upper_bound(best_.begin(), best_.end(), e), e);
       const bool enters = best_.size() <= options_.top || e < best_.back();
       if (best_.size() > options_.top) best_.pop_back();
@@ -384,21 +386,22 @@ class Search {
   }
 
   /// Gives a plan whose tensors fit as many recomputed layers, or activations in host memory, more as its process
-  /// needs; whether it fits then.
-  bool settle_process(PlannedRun& run, Program& program) {
-    if (fits_memory(run, program, calibration_, rules_)) return true;
+  /// needs; what it then holds, and nothing where it does not fit.
+  std::optional<Report> settle_process(PlannedRun& run, Program& program) {
+    if (auto held = judged_if_it_fits(run, program, calibration_, rules_)) return held;
     if (has_open_counts(run.plan)) {
-      return FewestRecomputed::raise(run, program, calibration_, rules_) &&
-             fits_memory(run, program, calibration_, rules_);
+      if (!FewestRecomputed::raise(run, program, calibration_, rules_)) return std::nullopt;
+      return judged_if_it_fits(run, program, calibration_, rules_);
     }
-    if (*run.plan.offload_activations == 0) return false;
+    if (*run.plan.offload_activations == 0) return std::nullopt;
     while (*run.plan.offload_activations < 8) {
       ++*run.plan.offload_activations;
       set_tiers(run.plan, {});
       program = lower(run.model, run.workload, run.plan);
-      if (settle_tiers(run, program) && fits_memory(run, program, calibration_, rules_)) return true;
+      if (!settle_tiers(run, program)) continue;
+      if (auto held = judged_if_it_fits(run, program, calibration_, rules_)) return held;
     }
-    return false;
+    return std::nullopt;
   }
 
   /// `limit`: what is worse cannot be among the best.
@@ -410,7 +413,7 @@ class Search {
     if (open || offloads(plan)) {
       const bool fits = settle(run, program);
       const bool same = fits && has_open_counts(plan) && is_listed_elsewhere(space_, plan);
-      if (!fits || same) return {{}, candidate.first, 0, fits, {}, 0, same, false, {}};
+      if (!fits || same) return {{}, candidate.first, 0, fits, {}, 0, same};
     } else {
       program = lower(model_, workload_, plan);
     }
@@ -426,24 +429,26 @@ class Search {
     ORRERY_ASSERT(step >= candidate.step && peak >= candidate.peak, candidate.first, step, candidate.step, peak,
                   candidate.peak);
     bool fits = peak <= capacity_;
-    const bool judged = !(limit < exact);
+    std::shared_ptr<const Report> memory;
     // Processes take longer to look at than tensors: only those of plans that may be among the best matter.
-    if (fits && judged) {
+    if (fits && !(limit < exact)) {
       const Plan before = plan;
-      fits = settle_process(run, program);
+      auto held = settle_process(run, program);
+      fits = held.has_value();
+      if (fits) memory = std::make_shared<const Report>(*std::move(held));
       if (!fits) {
         // What was nearest is told: the plan as its tensors ask for it.
         plan = before;
       } else if (plan != before) {
         if (has_open_counts(plan) && is_listed_elsewhere(space_, plan))
-          return {{}, candidate.first, 0, true, {}, 0, true, false, {}};
+          return {{}, candidate.first, 0, true, {}, 0, true};
         exact = price();
       }
     }
     // Where closed forms know the memory they have said whether another plan outdoes it; of others only the best
     // matter.
     if (fits && !(limit < exact) && offloads(plan) && !bounders_.local().knows_memory(plan) && is_outdone(plan)) {
-      return {{}, candidate.first, 0, true, {}, 0, true, false, {}};
+      return {{}, candidate.first, 0, true, {}, 0, true};
     }
     return {exact,
             candidate.first,
@@ -452,8 +457,8 @@ class Search {
             plan.recompute_layers.value_or(std::vector<std::uint32_t>{}),
             *plan.offload_activations,
             false,
-            judged,
-            tiers_of(plan)};
+            tiers_of(plan),
+            std::move(memory)};
   }
 
   /// By a plan that its Program shows to fit.
@@ -465,7 +470,7 @@ class Search {
       }
       PlannedRun other{model_, workload_, cluster_, less, {}, {}};
       Program ignored;
-      const bool settled = settle(other, ignored) && settle_process(other, ignored);
+      const bool settled = settle(other, ignored) && settle_process(other, ignored).has_value();
       less = other.plan;
       set_tiers(less, {});
       return settled;
@@ -492,7 +497,11 @@ class Search {
     out.run = {model_, workload_, cluster_, found.plan, {}, {}};
     out.program = lower(model_, workload_, found.plan);
     found.report = estimators_.local().estimate(out.run, out.program, costs_of(found.plan));
-    judge_memory(found.report, out.run, out.program, calibration_);
+    if (e.memory) {
+      judge_alike(found.report, *e.memory);
+    } else {
+      judge_memory(found.report, out.run, out.program, calibration_);
+    }
     return out;
   }
 
@@ -512,7 +521,7 @@ class Search {
         plain.progress.cancelled = options_.cancel;
         try {
           found.simulated = simulate(known.run, known.program, costs_of(found.plan), plain).report;
-          judge_alike(*found.simulated, found.report);
+          judge_alike(*found.simulated, *best_[i].memory);
         } catch (const SimulationCancelled&) {
           // The plan stands with its estimate.
         }

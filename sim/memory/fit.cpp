@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "core/base/units_text.hpp"
@@ -28,20 +30,25 @@ std::uint64_t beside(const ProcessMemory& constants, std::uint64_t communicators
   return whole(constants.context) + communicators * whole(constants.communicator);
 }
 
-/// What the allocators of all classes take on devices of one kind.
-std::vector<MemoryFigures> played(const Program& program, const std::optional<ProcessMemory>& constants,
-                                  std::uint64_t memory, std::uint64_t communicators, bool expandable) {
+/// How the allocators of processes on devices of one kind are played.
+struct Played {
   FrameworkMemory framework;
   AllocatorRules rules;
-  rules.expandable = expandable;
+};
+Played played(const std::optional<ProcessMemory>& constants, std::uint64_t memory, std::uint64_t communicators,
+              bool expandable) {
+  Played out;
+  out.rules.expandable = expandable;
   std::uint64_t taken = 0;
   if (constants) {
-    framework.workspaces = constants->workspace;
+    out.framework.workspaces = constants->workspace;
     taken = beside(*constants, communicators);
   }
-  if (memory > 0) rules.capacity = memory - std::min(memory, taken);
-  return memory_figures(program, framework, rules);
+  if (memory > 0) out.rules.capacity = memory - std::min(memory, taken);
+  return out;
 }
+
+using FiguresByKind = std::map<std::uint32_t, std::vector<MemoryFigures>>;
 
 /// What tensors ask for, of every class.
 Report tensors_of(const Program& program) {
@@ -60,15 +67,17 @@ void raise(std::optional<std::uint64_t>& most, std::uint64_t value) { most = std
 
 }  // namespace
 
-void judge_memory(Report& report, const PlannedRun& run, const Program& program, const Calibration& calibration,
-                  const MemoryRules& rules) {
+namespace {
+
+/// Plays what `by_kind` does not have.
+void judge(Report& report, const PlannedRun& run, const Program& program, const Calibration& calibration,
+           const MemoryRules& rules, FiguresByKind by_kind) {
   report.fits = true;
   report.peak_memory_reserved_bytes = report.peak_memory_process_bytes = report.peak_memory_setup_bytes = {};
   report.memory_capacity_bytes = {};
   const std::vector<std::vector<ClassDevice>> devices = class_devices(run, program);
   const std::uint64_t communicators = communicator_count(program);
   report.memory_by_stage.resize(devices.size());
-  std::map<std::uint32_t, std::vector<MemoryFigures>> by_kind;
   std::uint64_t retries = 0;
   std::optional<std::int64_t> least_left;
   for (std::size_t c = 0; c < devices.size(); ++c) {
@@ -79,7 +88,10 @@ void judge_memory(Report& report, const PlannedRun& run, const Program& program,
     for (const auto& [kind, memory] : devices[c]) {
       const std::optional<ProcessMemory>& constants = constants_of(calibration, kind);
       const auto [at, fresh] = by_kind.try_emplace(kind);
-      if (fresh) at->second = played(program, constants, memory, communicators, rules.expandable);
+      if (fresh) {
+        const Played how = played(constants, memory, communicators, rules.expandable);
+        at->second = memory_figures(program, how.framework, how.rules);
+      }
       const MemoryFigures& figures = at->second[c];
       raise(report.peak_memory_reserved_bytes, figures.reserved);
       raise(report.peak_memory_setup_bytes, figures.setup);
@@ -118,8 +130,43 @@ void judge_memory(Report& report, const PlannedRun& run, const Program& program,
   }
 }
 
-MemoryVerdict memory_verdict(const PlannedRun& run, const Program& program, const Calibration& calibration,
-                             const MemoryRules& rules) {
+/// Plays the fullest classes first, and no more of them once one does not fit; then `report` has that one's process.
+/// The figures of all otherwise.
+std::optional<std::vector<MemoryFigures>> figures_if_all_fit(Report& report, const Program& program,
+                                                             const ProcessMemory& constants, std::uint64_t memory,
+                                                             const MemoryRules& rules) {
+  const std::uint64_t communicators = communicator_count(program);
+  std::vector<std::uint32_t> order(program.classes.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    return report.memory_by_stage[a].peak > report.memory_by_stage[b].peak;
+  });
+  const Played how = played(constants, memory, communicators, rules.expandable);
+  const auto too_full = [&](std::uint32_t c, const MemoryFigures& figures) {
+    const std::uint64_t held = figures.reserved + beside(constants, communicators);
+    report.memory_by_stage[c].process = held;
+    report.fits = report.fits && figures.fits && held + whole(rules.headroom) <= memory;
+    return !report.fits;
+  };
+  std::vector<MemoryFigures> out;
+  for (std::optional<MemoryFigures>& f : memory_figures_until(program, how.framework, how.rules, order, too_full)) {
+    if (f) out.push_back(*f);
+  }
+  return report.fits ? std::optional(std::move(out)) : std::nullopt;
+}
+
+}  // namespace
+
+void judge_memory(Report& report, const PlannedRun& run, const Program& program, const Calibration& calibration,
+                  const MemoryRules& rules) {
+  judge(report, run, program, calibration, rules, {});
+}
+
+namespace {
+
+/// `fits` and the figures that decide it.
+Report quickly_judged(const PlannedRun& run, const Program& program, const Calibration& calibration,
+                      const MemoryRules& rules) {
   // What tensors ask for is quickly known, and often too much.
   const std::vector<std::vector<ClassDevice>> devices = class_devices(run, program);
   Report report = tensors_of(program);
@@ -145,12 +192,29 @@ MemoryVerdict memory_verdict(const PlannedRun& run, const Program& program, cons
       stage.capacity = memory;
     }
   }
-  if (report.fits && processes) {
-    judge_memory(report, run, program, calibration, rules);
+  if (!report.fits || !processes) {
+    add_tier_memory(report, run, program);
+  } else if (is_mixed(*run.cluster) || devices.empty()) {
+    judge(report, run, program, calibration, rules, {});
+  } else if (auto figures = figures_if_all_fit(report, program, *calibration.memory, devices[0][0].memory, rules)) {
+    judge(report, run, program, calibration, rules, {{0, *std::move(figures)}});
   } else {
     add_tier_memory(report, run, program);
   }
-  return memory_verdict(report, rules.headroom);
+  return report;
+}
+
+}  // namespace
+
+MemoryVerdict memory_verdict(const PlannedRun& run, const Program& program, const Calibration& calibration,
+                             const MemoryRules& rules) {
+  return memory_verdict(quickly_judged(run, program, calibration, rules), rules.headroom);
+}
+
+std::optional<Report> judged_if_it_fits(const PlannedRun& run, const Program& program, const Calibration& calibration,
+                                        const MemoryRules& rules) {
+  Report report = quickly_judged(run, program, calibration, rules);
+  return report.fits ? std::optional(std::move(report)) : std::nullopt;
 }
 
 std::vector<std::uint32_t> stages_that_do_not_fit(const PlannedRun& run, const Program& program,
@@ -214,6 +278,11 @@ void judge_alike(Report& report, const Report& judged) {
   report.peak_memory_setup_bytes = judged.peak_memory_setup_bytes;
   report.memory_capacity_bytes = judged.memory_capacity_bytes;
   report.memory_by_stage = judged.memory_by_stage;
+  report.peak_host_memory_bytes = judged.peak_host_memory_bytes;
+  report.host_memory_capacity_bytes = judged.host_memory_capacity_bytes;
+  report.peak_disk_bytes = judged.peak_disk_bytes;
+  report.disk_capacity_bytes = judged.disk_capacity_bytes;
+  report.assumptions.insert(report.assumptions.end(), judged.assumptions.begin(), judged.assumptions.end());
 }
 
 std::string text_of(const MemoryVerdict& v) {

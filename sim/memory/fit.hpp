@@ -52,7 +52,8 @@ struct MemoryVerdict {
 /// say how often.  Memory outside a process, and pieces of segments lost between processes, are not known.
 void judge_memory(Report&, const PlannedRun&, const Program&, const Calibration&, const MemoryRules& = {});
 
-/// Takes the judgement over from another report of the same Program on the same cluster.
+/// Takes the judgement over from another report of the same Program on the same cluster, with host and disk, and
+/// its assumptions.
 void judge_alike(Report&, const Report& judged);
 
 /// Communicators of a process: distinct groups of several ranks in which the Program's ranks communicate.
@@ -62,6 +63,9 @@ void judge_alike(Report&, const Report& judged);
 /// least that the process holds.
 [[nodiscard]] MemoryVerdict memory_verdict(const PlannedRun&, const Program&, const Calibration&,
                                            const MemoryRules& = {});
+/// The memory figures of a plan that fits, for judge_alike; nothing where it does not.
+[[nodiscard]] std::optional<Report> judged_if_it_fits(const PlannedRun&, const Program&, const Calibration&,
+                                                      const MemoryRules& = {});
 [[nodiscard]] inline bool fits_memory(const PlannedRun& run, const Program& program, const Calibration& calibration,
                                       const MemoryRules& rules = {}) {
   return memory_verdict(run, program, calibration, rules).fits;

@@ -103,4 +103,17 @@ std::vector<MemoryFigures> memory_figures(const Program& program, const Framewor
   return out;
 }
 
+std::vector<std::optional<MemoryFigures>> memory_figures_until(
+    const Program& program, const FrameworkMemory& framework, const AllocatorRules& rules,
+    const std::vector<std::uint32_t>& order, const std::function<bool(std::uint32_t, const MemoryFigures&)>& enough) {
+  const HeldMemory memory(program, framework);
+  std::vector<std::optional<MemoryFigures>> out(program.classes.size());
+  StatesOfSteps states;
+  for (const std::uint32_t c : order) {
+    out[c] = figures_of(memory, c, framework, rules, Repeats::skipped, states);
+    if (enough(c, *out[c])) break;
+  }
+  return out;
+}
+
 }  // namespace orrery

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/program/program.hpp"
@@ -31,5 +33,11 @@ enum class Repeats : std::uint8_t { skipped, played };
 /// The figures of every class of ranks.
 [[nodiscard]] std::vector<MemoryFigures> memory_figures(const Program&, const FrameworkMemory& = {},
                                                         const AllocatorRules& = {}, Repeats = Repeats::skipped);
+
+/// Plays the classes in `order` until `enough(class, its figures)`: each takes milliseconds.  Those that are not played
+/// have none.
+[[nodiscard]] std::vector<std::optional<MemoryFigures>> memory_figures_until(
+    const Program&, const FrameworkMemory&, const AllocatorRules&, const std::vector<std::uint32_t>& order,
+    const std::function<bool(std::uint32_t, const MemoryFigures&)>& enough);
 
 }  // namespace orrery
