@@ -61,7 +61,7 @@ class PlanVerb final : public Verb {
     c.flag("--verbose", verbose_, "every decision and figure, what memory consists of, and the proof");
     c.option("--threads", threads_, "0: all cores", {0, 4096});
     c.option("--export", export_, "print the best plan as another program's launch flags: megatron");
-    c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated");
+    c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated with --json, --verbose and --wide, too");
     c.flag("--all", all_,
            "search every dimension: replica, context and grids of tensor axes, ZeRO 0 to 3, all schedules, counts of "
            "recomputed layers, host memory, disks");
@@ -98,6 +98,8 @@ class PlanVerb final : public Verb {
   std::string headline(const Report& best) const;
   std::string rejected_text(const SearchResult&) const;
   std::string text(const SearchResult&) const;
+  /// Where the simulated times are shown: without a fabric they are the estimates, and take longer.
+  [[nodiscard]] bool simulates() const { return !no_simulate_ && (flags_.json || verbose_ || wide_); }
   /// Plans whose simulation was asked for and interrupted.
   std::size_t unsimulated(const SearchResult&) const;
   nlohmann::ordered_json nearest_json() const;
@@ -220,7 +222,7 @@ nlohmann::ordered_json PlanVerb::nearest_json() const {
 }
 
 std::size_t PlanVerb::unsimulated(const SearchResult& result) const {
-  if (no_simulate_) return 0;
+  if (!simulates()) return 0;
   return static_cast<std::size_t>(
       std::count_if(result.plans.begin(), result.plans.end(), [](const FoundPlan& p) { return !p.simulated; }));
 }
@@ -381,7 +383,7 @@ int PlanVerb::run() {
   options.top = top_;
   options.headroom = headroom_;
   options.threads = threads_;
-  options.simulate = !no_simulate_;
+  options.simulate = simulates();
   options.cancel = &interrupted();
   catch_interrupt();
   Progress progress;

@@ -1,6 +1,8 @@
 #include "sim/memory/memory_figures.hpp"
 
 #include <algorithm>
+#include <thread>
+#include <vector>
 
 #include "sim/memory/contiguous_setup.hpp"
 #include "sim/memory/fsdp_memory.hpp"
@@ -95,11 +97,20 @@ MemoryFigures figures_of(const HeldMemory& memory, std::uint32_t rank_class, con
 std::vector<MemoryFigures> memory_figures(const Program& program, const FrameworkMemory& framework,
                                           const AllocatorRules& rules, Repeats repeats) {
   const HeldMemory memory(program, framework);
-  std::vector<MemoryFigures> out;
-  StatesOfSteps states;
-  for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
-    out.push_back(figures_of(memory, c, framework, rules, repeats, states));
-  }
+  const auto classes = static_cast<std::uint32_t>(program.classes.size());
+  std::vector<MemoryFigures> out(classes);
+  // A class takes milliseconds, and a thread is not worth fewer than some of them.
+  const std::uint32_t threads = std::clamp(std::thread::hardware_concurrency(), 1U, std::max(1U, classes / 4));
+  const auto play = [&](std::uint32_t first) {
+    StatesOfSteps states;
+    for (std::uint32_t c = first; c < classes; c += threads) {
+      out[c] = figures_of(memory, c, framework, rules, repeats, states);
+    }
+  };
+  std::vector<std::jthread> others;
+  for (std::uint32_t t = 1; t < threads; ++t) others.emplace_back(play, t);
+  play(0);
+  others.clear();  // waits for them
   return out;
 }
 

@@ -30,7 +30,7 @@ struct MemoryFigures {
 /// What repeats itself is left out, or played all the same, which gives the same figures and is there to be compared.
 enum class Repeats : std::uint8_t { skipped, played };
 
-/// The figures of every class of ranks.
+/// The figures of every class of ranks; where there are many classes several threads play them.
 [[nodiscard]] std::vector<MemoryFigures> memory_figures(const Program&, const FrameworkMemory& = {},
                                                         const AllocatorRules& = {}, Repeats = Repeats::skipped);
 

@@ -37,7 +37,7 @@ TEST_CASE("Ctrl-C while the best plans are simulated shows them with what is kno
   // The bar of this phase is first drawn when a plan has been simulated; there are 60.
   const std::vector<std::string> words{ORRERY_PROGRAM, "plan",   "--model", "llama-3-70b", "--cluster",
                                        "dgx-h100",     "--gpus", "32",      "--batch",     "64",
-                                       "--seq",        "8192",   "--top",   "60"};
+                                       "--seq",        "8192",   "--top",   "60",          "--verbose"};
   const Shown shown = run_on_terminal(words, "simulate: ");
   CHECK(shown.status == 1);
   CHECK(shown.text.find("Interrupted: ") != std::string::npos);
