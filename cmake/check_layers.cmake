@@ -54,7 +54,8 @@ set(libraries
   "zlib"                    "exec/checkpoint/"                    "${none}"
   "atomic$"                 "(exec|planner|cli|gui/model|sim/des|core/record)/" "."   # sim/des, core/record: only to be told to stop
   "mutex$"                  "(exec|planner|cli|gui/model|sim/bound)/"       "."   # sim/bound: facts that threads of a search share
-  "(thread|shared_mutex|condition_variable|future|barrier|latch|semaphore|stop_token)$"
+  "thread$"                 "(exec|planner|cli|gui|sim/memory)/"  "."   # sim/memory: stages are played side by side
+  "(shared_mutex|condition_variable|future|barrier|latch|semaphore|stop_token)$"
                             "(exec|planner|cli|gui)/"             "."
   "qcustomplot"             "gui/widgets/"                        "."
   "Q(Widget|Dialog|Painter|[A-Za-z]+(View|Button|Box|Layout|Bar|Window))$"   # gui/model knows no widgets
