@@ -477,6 +477,12 @@ class Search {
     });
   }
 
+  /// What was played before is not played again.
+  void judge(Report& report, const PlannedRun& run, const Program& program, const Estimated& e) const {
+    if (e.memory && e.memory->peak_memory_reserved_bytes) return judge_alike(report, *e.memory);
+    judge_memory(report, run, program, calibration_);
+  }
+
   /// A plan that was estimated, in full.
   struct Described {
     FoundPlan found;
@@ -497,11 +503,7 @@ class Search {
     out.run = {model_, workload_, cluster_, found.plan, {}, {}};
     out.program = lower(model_, workload_, found.plan);
     found.report = estimators_.local().estimate(out.run, out.program, costs_of(found.plan));
-    if (e.memory) {
-      judge_alike(found.report, *e.memory);
-    } else {
-      judge_memory(found.report, out.run, out.program, calibration_);
-    }
+    judge(found.report, out.run, out.program, e);
     return out;
   }
 
@@ -521,7 +523,7 @@ class Search {
         plain.progress.cancelled = options_.cancel;
         try {
           found.simulated = simulate(known.run, known.program, costs_of(found.plan), plain).report;
-          judge_alike(*found.simulated, *best_[i].memory);
+          judge(*found.simulated, known.run, known.program, best_[i]);
         } catch (const SimulationCancelled&) {
           // The plan stands with its estimate.
         }

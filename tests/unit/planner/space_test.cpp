@@ -222,7 +222,8 @@ TEST_CASE("limits leave out what they say", "[unit][planner]") {
   static_cast<void>(limits_of("tensor=4d", wrong));
   CHECK(render(wrong) ==
         "error: --only does not know \"tensor=4d\" [cli.only]\n"
-        "  Known: tensor=1d,2d,2.5d,3d; schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;\n"
+        "  Known: sizes as in tensor=8, pipeline=2, dp=4, cp=1, ep=8, microbatch_size=1; tensor=1d,2d,2.5d,3d;\n"
+        "  schedule=1f1b,... of those in the space; zero=0,1,2,3; chunks=N, at most N;\n"
         "  replica=off; context=off or all_gather,ulysses,ring,ring_self_attention; inner_ring=off; expert=off;\n"
         "  recompute_layers=off; offload=off; disks=off; offload_beside=off; grid_context=off; zero_chunks=off;\n"
         "  parameter_chunks=off; zero_split=off.  Separate settings by spaces.\n");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 
+#include "core/plan/plan_check.hpp"
 #include "core/program/lower/lower.hpp"
 #include "sim/memory/held_memory.hpp"
 #include "sim/memory/memory_figures.hpp"
@@ -12,11 +13,15 @@
 namespace orrery {
 namespace {
 
-/// A random plan with many more microbatches, so that its pipeline has something to repeat.
+/// A random plan with many more microbatches, so that its pipeline has something to repeat.  An order of its own is for
+/// as many microbatches as it has.
 PlannedRun long_run(std::uint64_t seed) {
-  PlannedRun run = test::random_run(seed);
+  const PlannedRun drawn = test::random_run(seed);
+  PlannedRun run = drawn;
   run.workload.global_batch *= 4 + seed % 13;
-  return run;
+  Diagnostics wrong;
+  check(run.plan, run.model, run.workload, nullptr, wrong);
+  return wrong.empty() ? run : drawn;
 }
 
 /// Segments of a few KiB in place of MiB: tiny tensors then fill, split and share them as large ones do PyTorch's.
