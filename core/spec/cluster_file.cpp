@@ -209,10 +209,9 @@ std::string write_cluster(const ClusterSpec& c) {
   out.text("host_memory", exact_text(c.host_memory));
   if (c.host_link) out.text("host_link", exact_text(*c.host_link));
   if (c.host_bandwidth) out.text("host_bandwidth", exact_text(*c.host_bandwidth));
-  if (c.price_per_gpu_hour) {
-    out.number("price_per_gpu_hour", *c.price_per_gpu_hour).text("price_currency", c.price_currency);
-    if (!c.price_source.empty()) out.text("price_source", c.price_source);
-  }
+  if (c.price_per_gpu_hour) out.number("price_per_gpu_hour", *c.price_per_gpu_hour);
+  if (c.price_per_gpu_hour || c.price_currency != "USD") out.text("price_currency", c.price_currency);
+  if (!c.price_source.empty()) out.text("price_source", c.price_source);
   if (!c.source.empty()) out.text("source", c.source);
   if (c.disk) {
     out.table("cluster.disk").text("capacity", exact_text(c.disk->capacity));
