@@ -71,7 +71,6 @@ struct SearchResult {
   /// The best of the plans that would be better than the first and do not fit; where none fits, the best of all that
   /// were looked at so far.
   std::optional<FoundPlan> rejected;
-  Bytes headroom;                ///< that was kept free
   std::uint64_t space = 0;       ///< plans in the space
   std::uint64_t evaluated = 0;   ///< lowered and estimated
   std::uint64_t infeasible = 0;  ///< do not fit in memory (by the bound, their Program or their process)

@@ -33,8 +33,8 @@ struct Software {
   friend bool operator==(const Software&, const Software&) = default;
 };
 
-/// Of the programs that run tensor- and pipeline-parallel plans the one with most measured runs behind its costs on the
-/// family of the device whose calibration is called so; null for a device of no family.
+/// The program that runs tensor- and pipeline-parallel plans and has most measured runs behind its costs on the family
+/// of the device whose calibration is called so; null for a device of no family.
 [[nodiscard]] const TrainingProgram* usual_program(const std::vector<CostFile>&, std::string_view calibration);
 
 /// `name` is that of a training program, "none", or "auto": the usual program of the device's family; for a device of

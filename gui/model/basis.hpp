@@ -18,7 +18,7 @@ struct BasisDifference {
   std::string a, b;
 };
 [[nodiscard]] std::vector<BasisDifference> basis_differences(const PricedRun& a, const PricedRun& b);
-/// Those of model, cluster and workload alone.
+/// The differences of model, cluster and workload alone.
 [[nodiscard]] std::vector<BasisDifference> basis_differences(const PlannedRun& a, const PlannedRun& b);
 
 /// Whether the change from one to the other is one of the plan's making, so that a percentage says something: they

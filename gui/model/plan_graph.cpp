@@ -201,7 +201,7 @@ std::string dot_of(const PlanGraph& graph) {
   for (std::size_t n = 0; n < graph.stages.size(); ++n) {
     const StageNode& stage = graph.stages[n];
     out += fmt::format("  s{} [label=\"{}\", group=stages];\n", n, escaped(stage_label(stage)));
-    // Whatever they send, stages stand below each other in their order: side by side they are too wide to be read.
+    // Stages stand below each other in their order: side by side they are too wide to be read.
     if (n > 0) out += fmt::format("  s{} -> s{} [style=invis, weight=100];\n", n - 1, n);
     std::vector<std::pair<std::string, std::string>> groups;  // with what they do
     for (const GroupTraffic& t : graph.traffic) {

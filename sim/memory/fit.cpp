@@ -65,10 +65,6 @@ std::int64_t left_of(std::uint64_t room, std::uint64_t need) {
 
 void raise(std::optional<std::uint64_t>& most, std::uint64_t value) { most = std::max(most.value_or(0), value); }
 
-}  // namespace
-
-namespace {
-
 /// Plays what `by_kind` does not have.
 void judge(Report& report, const PlannedRun& run, const Program& program, const Calibration& calibration,
            const MemoryRules& rules, FiguresByKind by_kind) {
