@@ -97,7 +97,7 @@ inline constexpr std::size_t compute_lane = 0;
 /// an end no later than that delays nothing in the block.  So the outcomes met
 /// so far are kept by those relative ends.
 struct CompiledBlock {
-  static constexpr std::size_t max_watched = 4;
+  static constexpr std::size_t max_watched = 8;
   static constexpr std::size_t max_outcomes = 8;
   static constexpr Picoseconds never = INT64_MIN / 4;  ///< a lane end that delays nothing
   static constexpr Ending free{never, never, never};
