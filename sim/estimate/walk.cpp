@@ -243,11 +243,6 @@ Exposed Walk::run_once(LaneTails& lanes, CompiledBlock& block, CompiledBlock::Ou
     key[i] = CompiledBlock::free;
     const Picoseconds d = lanes[lane].end - origin;
     if (d <= block.free_until[i]) continue;
-    // Ends of messages hardly ever come twice at the same distance.
-    if (is_transfer_lane(lane)) {
-      gap.add(walk_local(*compiled_, block, lanes, ends_));
-      return gap;
-    }
     key[i] = {d, std::max<Picoseconds>(0, lanes[lane].from - origin),
               std::max<Picoseconds>(0, lanes[lane].collective_from - origin)};
   }
