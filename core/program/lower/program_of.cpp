@@ -106,22 +106,62 @@ bool waits_for_receives(const Block& block) {
                      [](const Wait& w) { return w.kind == Wait::Kind::tail && is_receive(w.lane); });
 }
 
-std::vector<Slot> slots_of(const State& state, const Stage& stage, const std::vector<Action>& actions,
-                           const std::vector<BlockId>& number, const std::vector<bool>& waits_for_receives) {
-  std::vector<Slot> slots;
-  slots.reserve(2 * actions.size() + 2);
-  ReceivesAhead receives(stage.own_chunks, state.program.microbatches);
-  for (const Action& a : actions) {
-    const std::uint32_t ahead = receives.see(a, whole_chunk(stage, a.chunk));
-    const std::size_t first = slots.size();
-    add_slots(state, stage, a, slots);
-    for (std::size_t i = first; i < slots.size(); ++i) {
-      slots[i].block = number[index(slots[i].block)];
-      if (waits_for_receives[index(slots[i].block)]) slots[i].receives_ahead = ahead;
+/// What the actions of a stage run, with blocks numbered as in the Program.  An action runs the same slots for each
+/// microbatch, so they are found once for each phase of each chunk.
+class StageSlots {
+ public:
+  StageSlots(const State& state, const Stage& stage, const std::vector<BlockId>& number,
+             const std::vector<bool>& waits_for_receives)
+      : state_(state),
+        stage_(stage),
+        number_(number),
+        waits_for_receives_(waits_for_receives),
+        patterns_(phases * stage.chunks.size()) {}
+
+  std::vector<Slot> of(const std::vector<Action>& actions) {
+    std::size_t count = 0;
+    for (const Action& a : actions) count += pattern(a).slots.count;
+    std::vector<Slot> slots;
+    slots.reserve(count);
+    ReceivesAhead receives(stage_.own_chunks, state_.program.microbatches);
+    for (const Action& a : actions) {
+      const Pattern& p = pattern(a);
+      const std::uint32_t ahead = receives.see(a, p.whole);
+      for (std::uint32_t i = p.slots.first; i < p.slots.first + p.slots.count; ++i) {
+        Slot& slot = slots.emplace_back(slots_[i]);
+        slot.microbatch = a.microbatch;
+        if (ahead > 0 && waits_for_receives_[index(slot.block)]) slot.receives_ahead = ahead;
+      }
     }
+    return slots;
   }
-  return slots;
-}
+
+ private:
+  struct Pattern {
+    bool found = false;
+    std::uint32_t whole = 0;  ///< chunk of `place`
+    Range slots;              ///< in `slots_`
+  };
+
+  const Pattern& pattern(const Action& a) {
+    Pattern& p = patterns_[phases * a.chunk + static_cast<std::size_t>(a.phase)];
+    if (p.found) return p;
+    p.found = true;
+    p.whole = whole_chunk(stage_, a.chunk);
+    p.slots.first = static_cast<std::uint32_t>(slots_.size());
+    add_slots(state_, stage_, a, slots_);
+    p.slots.count = static_cast<std::uint32_t>(slots_.size()) - p.slots.first;
+    for (std::uint32_t i = p.slots.first; i < slots_.size(); ++i) slots_[i].block = number_[index(slots_[i].block)];
+    return p;
+  }
+
+  const State& state_;
+  const Stage& stage_;
+  const std::vector<BlockId>& number_;
+  const std::vector<bool>& waits_for_receives_;
+  std::vector<Pattern> patterns_;  ///< by chunk and phase
+  std::vector<Slot> slots_;
+};
 
 }  // namespace
 
@@ -214,8 +254,8 @@ Program program_of(State&& state) {
   std::vector<RankClass> classes;
   classes.reserve(state.stages.size());
   for (const Stage& stage : state.stages) {
-    classes.push_back(
-        {slots_of(state, stage, stage.setup, number, waits), slots_of(state, stage, stage.step, number, waits)});
+    StageSlots slots(state, stage, number, waits);
+    classes.push_back({slots.of(stage.setup), slots.of(stage.step)});
   }
   Program program = std::move(state.program);
   program.blocks = std::move(blocks);
