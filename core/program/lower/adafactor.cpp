@@ -64,7 +64,7 @@ void build_adafactor(State& c, BlockBuilder& b, const Module& m, Home home) {
   };
   const auto shared = [&](Kernel k, const Part& p) {
     k.parameter =
-        1.0 / static_cast<double>(size(c.plan.mesh, held_alike(c, c.program.parameter_tables[m.table], p.segment)));
+        1.0 / static_cast<double>(size(c.plan.mesh, share_of(c, c.program.parameter_tables[m.table], p.segment).alike));
     return k;
   };
   const auto gradient = [&](const Part& p) { return own_part(c, gradients, p.segment, View::Use::read); };

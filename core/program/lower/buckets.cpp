@@ -20,15 +20,15 @@ OperandsByAxes sums_of(const State& c, const Chunk& bucket) {
   OperandsByAxes sums;
   for_each_module(c, bucket, [&](const Module& m, std::int8_t shift) {
     const ParameterTable& table = c.program.parameter_tables[m.table];
-    const AxisList all = sum_axes(c, table, table.segments.front());
-    const bool alike = std::all_of(table.segments.begin(), table.segments.end(),
-                                   [&](const ParameterSegment& s) { return sum_axes(c, table, s) == all; });
+    const std::vector<SegmentShare>& shares = c.shares.of_table[m.table];
+    const AxisList& all = shares.front().sum;
+    const bool alike = std::all_of(shares.begin(), shares.end(), [&](const SegmentShare& s) { return s.sum == all; });
     if (alike && !c.shard_states) {
       if (!all.empty()) sums.over(all).push_back(update(m.gradients, shift));
       return;
     }
     for (const ParameterSegment& s : table.segments) {
-      const AxisList axes = left_to_sum(c, table, s);
+      const AxisList& axes = share_of(c, table, s).left;
       if (!axes.empty()) sums.over(axes).push_back(own_part(c, m.gradients, s, View::Use::accumulate, shift));
     }
   });
@@ -78,7 +78,7 @@ BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket, Gradien
       const bool fresh = &m != last || shift != last_shift;
       if ((c.chunk > 0 && fresh) || begins_chunk(c, table, s)) send();
       last = &m, last_shift = shift;
-      const AxisList axes = own_axes(c, table, s);
+      const AxisList& axes = own_axes(c, table, s);
       if (axes.empty() && !each_microbatch) return;  // what the rank has is its own part
       std::vector<Operand>& operands = parts.over(axes);
       operands.push_back(whole(copy_of(m, part), s, View::Use::read, shift));
@@ -99,7 +99,7 @@ BlockId build_reduce(State& c, std::uint32_t stage, const Chunk& bucket, Gradien
 BlockId build_combine(State& c, std::uint32_t stage, const Chunk& bucket) {
   BlockBuilder b(c, "gradients.combine", Pass::optimizer, Section::reductions, stage);
   const auto after_scatters = [&] {
-    for (const Lane lane : scatter_lanes(c)) b.after_tail(lane);
+    for (const Lane lane : c.shares.scatter_lanes) b.after_tail(lane);
   };
   if (c.sequence_parallel) {
     const std::vector<Operand> operands = replicated_of(c, bucket);
@@ -116,7 +116,7 @@ BlockId build_combine(State& c, std::uint32_t stage, const Chunk& bucket) {
 /// Both holders of a stage have the sum over their half of the microbatches.
 BlockId build_sum_pipes(State& c, std::uint32_t stage, const Chunk& bucket) {
   BlockBuilder b(c, "gradients.sum_pipes", Pass::optimizer, Section::reductions, stage);
-  for (const Lane lane : gradient_sum_lanes(c)) b.after_tail(lane);
+  for (const Lane lane : c.shares.gradient_sum_lanes) b.after_tail(lane);
   for (const Lane lane : product_lanes(c)) b.after_tail(lane);
   if (c.sequence_parallel) b.after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
   b.after_tail({LaneKind::compute, 0});
@@ -139,7 +139,7 @@ BlockId build_gather(State& c, std::uint32_t stage, const Chunk& bucket) {
     const ParameterTable& table = c.program.parameter_tables[m.table];
     if (of_layers(table) && c.weights_on_host[bucket.low_layer + static_cast<std::uint32_t>(shift)]) return;
     for (const ParameterSegment& s : table.segments) {
-      const AxisList axes = own_axes(c, table, s);
+      const AxisList& axes = own_axes(c, table, s);
       if (axes.empty()) continue;
       std::vector<Operand>& operands = parts.over(axes);
       operands.push_back(own_part(c, m.weights, s, View::Use::read, shift));
@@ -168,16 +168,7 @@ bool alike(const State& c, const Chunk& a, const Chunk& b) {
 
 bool gathers_updated(const State& c) { return c.zero == 1 || c.zero == 2; }
 
-bool combines(const State& c) {
-  if (c.zero < 2) return false;
-  const auto sums_on = [&](const Module* m) {
-    const ParameterTable& table = c.program.parameter_tables[m->table];
-    return std::any_of(table.segments.begin(), table.segments.end(),
-                       [&](const ParameterSegment& s) { return !left_to_sum(c, table, s).empty(); });
-  };
-  const std::vector<const Module*> modules = c.all_modules();
-  return c.sequence_parallel || std::any_of(modules.begin(), modules.end(), sums_on);
-}
+bool combines(const State& c) { return c.zero >= 2 && (c.sequence_parallel || c.shares.left_to_sum); }
 
 std::vector<Chunk> build_buckets(State& c, std::uint32_t stage, const Chunk& chunk) {
   const double least = c.plan.gradient_bucket->base();

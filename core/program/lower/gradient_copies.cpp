@@ -135,7 +135,7 @@ void add_gradient_copies(State& s) {
   const auto enter = [&](BlockId b) {
     if (b == no_block || std::find(entered.begin(), entered.end(), b) != entered.end()) return;
     entered.push_back(b);
-    for (const Lane lane : scatter_lanes(s)) s[b].entry_tails.push_back(lane);
+    for (const Lane lane : s.shares.scatter_lanes) s[b].entry_tails.push_back(lane);
   };
   for (const Phase phase : {Phase::forward, Phase::backward, Phase::weight}) {
     ModuleBlocks& blocks = s.blocks(phase);

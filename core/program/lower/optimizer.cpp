@@ -57,7 +57,7 @@ namespace {
 
 /// Gradients come from reductions on these lanes.
 void after_reductions(const State& c, BlockBuilder& b) {
-  for (const Lane lane : gradient_sum_lanes(c)) b.enter_after_tail(lane);
+  for (const Lane lane : c.shares.gradient_sum_lanes) b.enter_after_tail(lane);
   for (const Lane lane : product_lanes(c)) b.enter_after_tail(lane);
   if (c.sequence_parallel) b.enter_after_tail({LaneKind::collective, static_cast<std::uint8_t>(Axis::tensor)});
   if (c.tied_apart || c.two_way) {
@@ -73,7 +73,7 @@ BlockId build_norm(State& c, const Module& m) {
     const Operand gradient = own_part(c, m.gradients, s, View::Use::read);
     Kernel k = c.kernel(KernelKind::sum_squares, Pass::optimizer, 1, gradient.count);
     // Every rank that holds a parameter adds its share, so that it counts once in the sum.
-    const std::uint64_t alike = size(c.plan.mesh, held_alike(c, c.program.parameter_tables[m.table], s));
+    const std::uint64_t alike = size(c.plan.mesh, share_of(c, c.program.parameter_tables[m.table], s).alike);
     k.parameter = 1.0 / static_cast<double>(alike * c.map.pipes());
     b.compute(k, {gradient, update(c.scalar.norm)});
   }
@@ -118,7 +118,7 @@ BufferId sum_tensor_norms(State& c, BlockBuilder& b, const Module& m, Home home)
     k.options.decay = true;
     k.options.factor = c.factor;
     k.options.master = has_master_weights(c.workload);
-    k.parameter = 1.0 / static_cast<double>(size(c.plan.mesh, held_alike(c, table(), s)));
+    k.parameter = 1.0 / static_cast<double>(size(c.plan.mesh, share_of(c, table(), s).alike));
     std::vector<Operand> operands = {gradient};
     if (lamb) operands.push_back(read(host ? c.scalar.host_steps : c.scalar.steps));
     if (c.factor) operands.push_back(read(host ? c.scalar.host_factor : c.scalar.factor));
@@ -280,7 +280,7 @@ BlockId build_tied_reduction(State& c, std::uint32_t stage) {
   const Module& m = first ? c.embedding : c.head;
   // The word table is the first segment of both modules.
   const ParameterSegment& s = c.program.parameter_tables[m.table].segments.front();
-  for (const Lane lane : gradient_sum_lanes(c)) b.enter_after_tail(lane);
+  for (const Lane lane : c.shares.gradient_sum_lanes) b.enter_after_tail(lane);
   for (const Lane lane : product_lanes(c)) b.enter_after_tail(lane);
   b.collective(Collective::Kind::all_reduce, c.tied_group, {own_part(c, m.gradients, s, View::Use::accumulate)});
   return b.finish(c);

@@ -54,10 +54,15 @@ class TableBuilder {
     }
     last.count = table_.count - last.offset;
     // In a chunk experts and the rest share a message's room: what follows begins at a part of either.
-    const AxisList axes = chunk_ > 0 ? context_.shard_axes : own_axes(context_, table_, last);
+    const AxisList axes = chunk_ > 0 ? context_.shard_axes : shares_of(last);
     const std::uint64_t parts = size(context_.program.mesh, axes);
     last.count = (last.count + parts - 1) / parts * parts;
     table_.count = last.offset + last.count;
+  }
+
+  /// SegmentShare::own of a table that is not declared yet.
+  AxisList shares_of(const ParameterSegment& segment) const {
+    return context_.shard_states ? uncut(context_.shard_axes, table_, segment) : AxisList{};
   }
 
   /// The segment goes on in a new chunk.
@@ -409,6 +414,7 @@ void declare_parameters(State& c) {
                    Scope::layer, on);
   }
   declare_module(c, c.head, head_table(c), Scope::stage, ends);
+  c.shares = segment_shares(c);
   const auto scalar = [&](const char* name, std::uint64_t count, Tier tier = Tier::device) {
     Buffer b;
     b.name = name;

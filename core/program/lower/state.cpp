@@ -6,7 +6,6 @@
 #include <set>
 
 #include "core/base/diagnostics.hpp"
-#include "core/program/flat_parts.hpp"
 #include "core/program/lower/tensor.hpp"
 
 namespace orrery::lowering {
@@ -310,83 +309,12 @@ std::vector<Operand> disk_pairs(const State& s, const Module& m, Home home, bool
   return pairs;
 }
 
-namespace {
-
-FlatPart part_of(const State& c, const ParameterTable& table, const ParameterSegment& segment) {
-  for (const FlatPart& part : flat_parts(table, c.program.mesh, c.shard_axes)) {
-    if (part.segment->offset == segment.offset) return part;
-  }
-  ORRERY_ASSERT(false, table.module, segment.offset);
-  return {};
-}
-
-bool has(const std::vector<Lane>& lanes, Lane lane) {
-  return std::find(lanes.begin(), lanes.end(), lane) != lanes.end();
-}
-
-}  // namespace
-
-Operand own_part(const State& c, BufferId buffer, const ParameterSegment& s, View::Use use, std::int8_t layer_shift) {
-  if (!c.shard_states) return {buffer, use, layer_shift, s.offset, s.count, {}};
-  const Buffer& b = c.program[buffer];
-  const FlatPart part = part_of(c, c.program.parameter_tables[*b.parameters], s);
-  // States that are stored sharded hold only this rank's part of every segment.
-  if (!b.flat_split.empty()) return {buffer, use, layer_shift, part.first, part.count, {}};
-  return {buffer, use, layer_shift, s.offset, part.count, part.axes};
-}
-
-AxisList own_axes(const State& c, const ParameterTable& table, const ParameterSegment& s) {
-  return c.shard_states ? uncut(c.shard_axes, table, s) : AxisList{};
-}
-
-GroupId share_group(State& c, const AxisList& axes) { return c.group(axes.empty() ? AxisList{Axis::data} : axes); }
-
-Lane lane_over(const AxisList& axes) {
-  return {LaneKind::collective, axes.count == 1 ? static_cast<std::uint8_t>(axes.axis[0]) : all_lane};
-}
-
-std::vector<Lane> scatter_lanes(const State& c) {
-  std::vector<Lane> lanes;
-  if (!c.shard_states) return lanes;
-  for (const Module* m : c.all_modules()) {
-    const ParameterTable& table = c.program.parameter_tables[m->table];
-    for (const ParameterSegment& s : table.segments) {
-      AxisList axes = own_axes(c, table, s);
-      if (axes.empty() && c.zero >= 2) axes = {Axis::data};  // share_group
-      if (!axes.empty() && !has(lanes, lane_over(axes))) lanes.push_back(lane_over(axes));
-    }
-  }
-  return lanes;
-}
-
-AxisList sum_axes(const State& c, const ParameterTable& table, const ParameterSegment& segment) {
-  return uncut(c.token_axes, table, segment);
-}
-
 Lane copy_lane(Tier from, Tier to) {
   const std::uint8_t index = to == Tier::device ? 0 : from == Tier::device ? 1 : from == Tier::disk ? 2 : 3;
   return {LaneKind::copy, index};
 }
 
 Lane collective_lane(const Program& program, GroupId group) { return lane_over(program[group].axes); }
-
-AxisList left_to_sum(const State& c, const ParameterTable& table, const ParameterSegment& segment) {
-  AxisList axes = sum_axes(c, table, segment);
-  for (const Axis axis : own_axes(c, table, segment)) axes = without(axes, axis);
-  return axes;
-}
-
-std::vector<Lane> gradient_sum_lanes(const State& c) {
-  std::vector<Lane> lanes = scatter_lanes(c);
-  for (const Module* m : c.all_modules()) {
-    const ParameterTable& table = c.program.parameter_tables[m->table];
-    for (const ParameterSegment& s : table.segments) {
-      const AxisList axes = left_to_sum(c, table, s);
-      if (!axes.empty() && !has(lanes, lane_over(axes))) lanes.push_back(lane_over(axes));
-    }
-  }
-  return lanes;
-}
 
 ShardDim position_dim(const State& s, Rows rows) {
   ShardDim d{s.workload.sequence_length, s.workload.sequence_length, {}, false};
@@ -396,15 +324,6 @@ ShardDim position_dim(const State& s, Rows rows) {
   }
   if (rows == Rows::sequence_parallel) d.split.axis[d.split.count++] = Axis::tensor;
   return d;
-}
-
-AxisList held_alike(const State& c, const ParameterTable& table, const ParameterSegment& segment) {
-  AxisList out;
-  for (const Axis axis : {Axis::expert, Axis::tensor, Axis::depth, Axis::row, Axis::column}) {
-    if (c.shard_states && contains(c.shard_axes, axis)) continue;  // each has a part
-    if (c.plan.mesh.size(axis) > 1) out.axis[out.count++] = axis;
-  }
-  return uncut(out, table, segment);
 }
 
 bool is_in(GradientPart part, const ParameterTable& table, const ParameterSegment& segment) {

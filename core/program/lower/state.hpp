@@ -7,6 +7,7 @@
 #include "core/plan/plan.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/draft.hpp"
+#include "core/program/lower/segment_share.hpp"
 #include "core/program/program.hpp"
 
 namespace orrery::lowering {
@@ -270,6 +271,7 @@ struct State {
   BufferId recomputed{};                 ///< a layer's output made again, used by nobody
 
   Program program;            ///< declarations alone; blocks and classes follow from the rest
+  SegmentShares shares;       ///< of its parameter tables
   std::vector<Draft> drafts;  ///< by BlockId
   std::array<ModuleBlocks, module_phases> modules{};
   std::vector<Stage> stages;
@@ -327,37 +329,15 @@ struct HeadMatrix {
 /// The weights that the host updates.
 [[nodiscard]] BufferId host_weights(const State&, const Module&, Home);
 
-/// The part of a segment that this rank updates: all of it, or its share under ZeRO.
-[[nodiscard]] Operand own_part(const State&, BufferId buffer, const ParameterSegment&, View::Use,
-                               std::int8_t layer_shift = 0);
-
-/// The axes over which ZeRO shares out a segment: of shard_axes those that do not cut its parameters anyway.
-[[nodiscard]] AxisList own_axes(const State&, const ParameterTable&, const ParameterSegment&);
-/// The group of the collectives over them: of one rank where there are none, and what it sends it keeps.
-[[nodiscard]] GroupId share_group(State&, const AxisList& own_axes);
-/// Lanes of the collectives over own_axes.
-[[nodiscard]] std::vector<Lane> scatter_lanes(const State&);
-
 /// Whether the segment is the first of a chunk; what lies in one chunk travels as one message.
 [[nodiscard]] inline bool begins_chunk(const State& s, const ParameterTable& table, const ParameterSegment& segment) {
   return s.chunk > 0 && of_layers(table) && segment.offset % s.chunk == 0;
 }
 
-/// The axes over which ranks hold parts of the sum that is a segment's gradient:
-/// those that cut tokens and none of the segment's parameters.
-[[nodiscard]] AxisList sum_axes(const State&, const ParameterTable&, const ParameterSegment&);
-/// Of these, what is left to sum over once ZeRO has scattered the sums over own_axes.
-[[nodiscard]] AxisList left_to_sum(const State&, const ParameterTable&, const ParameterSegment&);
-/// The axes of tensor parallelism, and the expert axis, along which ranks hold the same values of the segment.
-[[nodiscard]] AxisList held_alike(const State&, const ParameterTable&, const ParameterSegment&);
-
 /// Copies queue by direction: 0 to the device, 1 from it, 2 from the disk, 3 to it.
 [[nodiscard]] Lane copy_lane(Tier from, Tier to);
 /// Collectives of a group queue on the lane of its axis, or on that of groups over several axes.
 [[nodiscard]] Lane collective_lane(const Program&, GroupId);
-[[nodiscard]] Lane lane_over(const AxisList&);
-/// Lanes on which gradients are summed over token_axes.
-[[nodiscard]] std::vector<Lane> gradient_sum_lanes(const State&);
 /// Lanes on which the tensor algorithm adds products to weight gradients.
 [[nodiscard]] std::vector<Lane> product_lanes(const State&);
 
