@@ -78,6 +78,37 @@ Picoseconds whole(Seconds s) {
   return picoseconds(s);
 }
 
+/// Times of the collectives of one Program that were asked for so far: blocks of many stages, and the steps of a ring,
+/// send as much to as many.
+class KnownCollectives {
+ public:
+  KnownCollectives(const CostModel& costs, const Program& program) : costs_(costs), program_(program) {}
+
+  Seconds time(const Block& block, const Op& op, const Collective& c, std::uint32_t kind) {
+    const Asked asked{c.kind, c.group, c.width, kind, payload_bytes(program_, block, op)};
+    const auto known =
+        std::find_if(times_.begin(), times_.end(), [&](const auto& answer) { return answer.first == asked; });
+    if (known != times_.end()) return known->second;
+    const auto payload = Bytes::of(static_cast<double>(asked.payload));
+    const Seconds time = costs_.collective(c.kind, payload, program_[c.group], c.width, nullptr, kind);
+    times_.emplace_back(asked, time);
+    return time;
+  }
+
+ private:
+  struct Asked {
+    Collective::Kind collective;
+    GroupId group;
+    std::uint32_t width;
+    std::uint32_t kind;  ///< of nodes
+    std::uint64_t payload;
+    friend bool operator==(const Asked&, const Asked&) = default;
+  };
+  const CostModel& costs_;
+  const Program& program_;
+  std::vector<std::pair<Asked, Seconds>> times_;
+};
+
 /// What an op costs by itself; the messages of an Exchange are priced by class.
 struct Alone {
   const CostModel& costs;
@@ -86,8 +117,11 @@ struct Alone {
   const Op& op;
   std::uint32_t kind = 0;
   Derivation* why = nullptr;
+  KnownCollectives* known = nullptr;  ///< where nobody asks why
   Seconds operator()(const Compute&) const { return costs.compute(program, block, op, why, kind); }
-  Seconds operator()(const Collective&) const { return costs.collective(program, block, op, why, kind); }
+  Seconds operator()(const Collective& c) const {
+    return known != nullptr ? known->time(block, op, c, kind) : costs.collective(program, block, op, why, kind);
+  }
   Seconds operator()(const Copy&) const { return costs.copy(program, block, op, why, kind); }
   Seconds operator()(const Exchange&) const { return {}; }
   Seconds operator()(const Alloc&) const { return {}; }
@@ -103,9 +137,11 @@ bool runs_beside(const Op& op) {
 
 /// What each op of a block costs by itself, to ranks on nodes of one kind.
 void alone_times(std::vector<Seconds>& alone, const Program& program, const Block& block, const CostModel& costs,
-                 std::uint32_t kind) {
+                 std::uint32_t kind, KnownCollectives& known) {
   alone.clear();
-  for (const Op& op : block.ops) alone.push_back(std::visit(Alone{costs, program, block, op, kind}, op.action));
+  for (const Op& op : block.ops) {
+    alone.push_back(std::visit(Alone{costs, program, block, op, kind, nullptr, &known}, op.action));
+  }
 }
 
 /// T' = T + k min(C, T): the compute of a block, T, with collectives of C seconds beside it.
@@ -174,6 +210,7 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
     return w;
   };
   std::vector<bool> priced(program.blocks.size(), false);
+  KnownCollectives known(costs, program);
   std::vector<Seconds> alone;                                // of the block at hand
   std::vector<double> ops_time(program.blocks.size(), 0.0);  // of one run
   double all = 0.0;
@@ -186,7 +223,7 @@ void price(Prices& prices, const Program& program, const CostModel& costs) {
       if (!priced[b]) {
         priced[b] = true;
         for (std::uint32_t kind = 0; kind < prices.kinds; ++kind) {
-          alone_times(alone, program, block, costs, kind);
+          alone_times(alone, program, block, costs, kind, known);
           const double stretch = compute_stretch(costs.overlap_loss(), block, alone);
           double sum = 0.0;
           for (std::size_t i = 0; i < block.ops.size(); ++i) {
@@ -248,7 +285,8 @@ DerivedNumber derive(const Program& program, const CostModel& costs, std::uint32
   if (why.size() == 0) why.given("takes no time", Seconds{}, NumberSource::formula);
   if (op.lane.kind == LaneKind::compute && costs.overlap_loss() > 0.0) {
     std::vector<Seconds> times;
-    alone_times(times, program, block, costs, kind);
+    KnownCollectives known(costs, program);
+    alone_times(times, program, block, costs, kind, known);
     const double stretch = compute_stretch(costs.overlap_loss(), block, times, &why);
     if (stretch > 1.0) why.made(NumberBy::product, 2, "with collectives beside it", stretch * alone);
   }
