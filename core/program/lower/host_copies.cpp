@@ -106,12 +106,16 @@ class Builder {
   void chunk(const Chunk& whole) {
     for (std::uint32_t l = whole.low_layer; l < whole.low_layer + whole.layers; ++l) {
       const std::size_t of = copy_case(s_, l);
+      const LayerCopies forward = layer_copies(s_, whole, Phase::forward, l);
+      const LayerCopies backward = layer_copies(s_, whole, Phase::backward, l);
       for (std::size_t p = 0; p < module_phases; ++p) {
         const auto phase = static_cast<Phase>(p);
-        const LayerCopies copies = layer_copies(s_, whole, phase, l);
-        const BlockId base = block_of_case(s_, phase, of);
+        if (!is_forward(phase) && !is_backward(phase)) continue;
+        const LayerCopies& copies = is_forward(phase) ? forward : backward;
+        if (!copies.any()) continue;
         BlockId& block = copying_.layer[p][of][copies.number()];
-        if (copies.any() && base != no_block && block == no_block) block = with_copies(base, phase, of, copies);
+        const BlockId base = block == no_block ? block_of_case(s_, phase, of) : no_block;
+        if (base != no_block) block = with_copies(base, phase, of, copies);
       }
     }
     if (whole.layers == 0) return;

@@ -1,7 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bitset>
+#include <array>
+#include <bit>
 #include <functional>
 #include <vector>
 
@@ -74,56 +75,60 @@ bool conflict(const State& s, const Block& block, const Op& a, const Op& b) {
 /// thousands of ops.
 class Accesses {
  public:
-  explicit Accesses(const State& s) : s_(s), latest_(s.program.buffers.size() * lane_count * 2, none) {}
+  explicit Accesses(const State& s)
+      : s_(s), latest_(s.program.buffers.size() * lane_count * 2, none), lanes_(s.program.buffers.size()) {}
 
   void clear() {
-    for (const Access& a : accesses_) latest_[a.list] = none;
+    for (const Access& a : accesses_) {
+      latest_[a.list] = none;
+      lanes_[a.list / (2 * lane_count)] = {};
+    }
     accesses_.clear();
-    lanes_.reset();
-    present_.clear();
   }
   void add(const Block& block, std::uint32_t op) {
     const std::size_t lane = lane_number(block.ops[op].lane);
-    if (!lanes_[lane]) lanes_.set(lane), present_.push_back(lane);
-    for (std::uint32_t i = 0; i < block.ops[op].views.count; ++i) {
-      const View& v = block.views[block.ops[op].views.first + i];
-      const std::size_t list = list_of(memory_of(s_, v), lane, v.use != View::Use::read);
+    for_each_view(block, block.ops[op], [&](const View& v) {
+      const BufferId memory = memory_of(s_, v);
+      const bool writes = v.use != View::Use::read;
+      const std::size_t list = list_of(memory, lane, writes);
+      lanes_[index(memory)][writes ? 1 : 0] |= std::uint32_t{1} << lane;
       accesses_.push_back({op, latest_[list], list, part_of(v)});
       latest_[list] = static_cast<std::uint32_t>(accesses_.size() - 1);
-    }
+    });
   }
   /// The latest op on each other lane that conflicts with `op`, latest first.
   const std::vector<std::uint32_t>& conflicts(const Block& block, const Op& op) {
-    found_.clear();
-    touched_.clear();
-    for (std::uint32_t i = 0; i < op.views.count; ++i) {
-      const View& v = block.views[op.views.first + i];
-      touched_.push_back({memory_of(s_, v), v.use == View::Use::read, part_of(v)});
-    }
-    const std::size_t own = lane_number(op.lane);
-    for (const std::size_t lane : present_) {
-      if (lane == own) continue;
-      std::uint32_t last = none;
-      for (const Touched& t : touched_) {
-        for (const bool written : {true, false}) {
-          if (!written && t.read) continue;
-          for (std::uint32_t at = latest_[list_of(t.memory, lane, written)]; at != none; at = accesses_[at].before) {
+    std::array<std::uint32_t, lane_count> last;  // by lane
+    std::uint32_t found = 0;                     // lanes that have one
+    const std::uint32_t others = ~(std::uint32_t{1} << lane_number(op.lane));
+    for_each_view(block, op, [&](const View& v) {
+      const BufferId memory = memory_of(s_, v);
+      const Part part = part_of(v);
+      for (const bool written : {true, false}) {
+        if (!written && v.use == View::Use::read) continue;
+        for (std::uint32_t lanes = lanes_[index(memory)][written ? 1 : 0] & others; lanes != 0; lanes &= lanes - 1) {
+          const auto lane = static_cast<std::size_t>(std::countr_zero(lanes));
+          const bool has = (found >> lane & 1U) != 0;
+          for (std::uint32_t at = latest_[list_of(memory, lane, written)]; at != none; at = accesses_[at].before) {
             const Access& earlier = accesses_[at];
-            if (last != none && earlier.op <= last) break;
-            if (!t.part.meets(earlier.part)) continue;
-            last = earlier.op;
+            if (has && earlier.op <= last[lane]) break;
+            if (!part.meets(earlier.part)) continue;
+            last[lane] = earlier.op;
+            found |= std::uint32_t{1} << lane;
             break;
           }
         }
       }
-      if (last != none) found_.push_back(last);
-    }
+    });
+    found_.clear();
+    for (; found != 0; found &= found - 1) found_.push_back(last[static_cast<std::size_t>(std::countr_zero(found))]);
     std::sort(found_.begin(), found_.end(), std::greater<>());
     return found_;
   }
 
  private:
   static constexpr std::uint32_t none = ~std::uint32_t{0};
+  static_assert(lane_count <= 32, "lanes are bits of a number");
   /// What overlap() asks of two views of one buffer.
   struct Part {
     std::uint64_t begin, end;
@@ -141,21 +146,14 @@ class Accesses {
     std::size_t list;
     Part part;
   };
-  struct Touched {
-    BufferId memory;
-    bool read;
-    Part part;
-  };
   static std::size_t list_of(BufferId memory, std::size_t lane, bool written) {
     return (std::size_t{index(memory)} * lane_count + lane) * 2 + (written ? 1 : 0);
   }
   const State& s_;
-  std::vector<std::uint32_t> latest_;
+  std::vector<std::uint32_t> latest_;                ///< by list
+  std::vector<std::array<std::uint32_t, 2>> lanes_;  ///< by memory: bits of lanes that have read it, written it
   std::vector<Access> accesses_;
-  std::bitset<lane_count> lanes_;     ///< that have any op so far
-  std::vector<std::size_t> present_;  ///< these
   std::vector<std::uint32_t> found_;
-  std::vector<Touched> touched_;  ///< by the op that is asked about
 };
 
 bool waits_for_compute(const Block& block, const Op& op) {

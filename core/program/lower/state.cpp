@@ -380,12 +380,6 @@ std::uint32_t whole_chunk(const Stage& stage, std::uint32_t chunk) {
   return 0;
 }
 
-bool is_forward(Phase p) {
-  return p == Phase::forward || p == Phase::forward_to_head || p == Phase::forward_to_other ||
-         p == Phase::forward_last || p == Phase::forward_kept;
-}
-bool is_backward(Phase p) { return p == Phase::backward || p == Phase::backward_to_other || p == Phase::backward_last; }
-
 std::size_t copy_case(const State& s, std::uint32_t layer) {
   return 2 * std::size_t{s.kind_of(layer).number} + (s.recomputes[layer] ? 1 : 0);
 }

@@ -446,8 +446,13 @@ ModuleBlocks same_module_blocks(State& s, Build&& build) {
 [[nodiscard]] std::uint32_t whole_chunk(const Stage&, std::uint32_t chunk);
 
 /// Whether the phase takes layers forward, or backward, and reads what they compute with.
-[[nodiscard]] bool is_forward(Phase);
-[[nodiscard]] bool is_backward(Phase);
+[[nodiscard]] constexpr bool is_forward(Phase p) {
+  return p == Phase::forward || p == Phase::forward_to_head || p == Phase::forward_to_other ||
+         p == Phase::forward_last || p == Phase::forward_kept;
+}
+[[nodiscard]] constexpr bool is_backward(Phase p) {
+  return p == Phase::backward || p == Phase::backward_to_other || p == Phase::backward_last;
+}
 /// Layers that keep the same activations: of a kind, as it is or recomputed.
 [[nodiscard]] std::size_t copy_case(const State&, std::uint32_t layer);
 /// What the layer's run in a phase copies, in a chunk of `place`.
