@@ -131,7 +131,8 @@ void CostModel::lay_axes() {
     for (std::uint8_t i = 0; i < present.count; ++i) {
       if ((set >> i & 1U) != 0) axes.axis[axes.count++] = present.axis[i];
     }
-    axis_shapes_[set] = group_shapes(Group{axes, {}}, mesh_, placement_, cluster);
+    axis_shapes_[set] = aligned_ ? std::vector{aligned_shape(axes, mesh_, cluster)}
+                                 : group_shapes(Group{axes, {}}, mesh_, placement_, cluster);
   }
 }
 

@@ -74,10 +74,7 @@ std::vector<std::uint32_t> axis_layout(const Mesh& mesh, Axis axis, const Cluste
   return lies;
 }
 
-namespace {
-
-/// Shape of a whole group (no member list) on an aligned mesh, without listing its ranks.
-GroupShape product_shape(const AxisList& axes, const Mesh& mesh, const ClusterSpec& cluster) {
+GroupShape aligned_shape(const AxisList& axes, const Mesh& mesh, const ClusterSpec& cluster) {
   GroupShape shape;
   shape.members = static_cast<std::uint32_t>(size(mesh, axes));
   if (shape.members == 1) return shape;
@@ -99,12 +96,10 @@ GroupShape product_shape(const AxisList& axes, const Mesh& mesh, const ClusterSp
   return shape;
 }
 
-}  // namespace
-
 std::vector<GroupShape> group_shapes(const Group& group, const Mesh& mesh, std::span<const std::uint32_t> placement,
                                      const ClusterSpec& cluster) {
   const bool aligned = placement.empty() && is_aligned(mesh, cluster);
-  if (aligned && group.members.empty()) return {product_shape(group.axes, mesh, cluster)};
+  if (aligned && group.members.empty()) return {aligned_shape(group.axes, mesh, cluster)};
   std::vector<GroupShape> shapes;
   const auto ranks = static_cast<std::uint32_t>(mesh.size());
   for (std::uint32_t r = 0; r < ranks; ++r) {

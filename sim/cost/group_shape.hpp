@@ -38,6 +38,9 @@ struct GroupShape {
 /// Requires at least one device, all distinct and below cluster.devices().
 [[nodiscard]] GroupShape group_shape(std::span<const std::uint32_t> devices, const ClusterSpec&);
 
+/// Shape of a whole group (no member list) where is_aligned holds and rank i is on device i, without listing its ranks.
+[[nodiscard]] GroupShape aligned_shape(const AxisList& axes, const Mesh&, const ClusterSpec&);
+
 /// Distinct shapes over all groups of this kind, in order of their first rank.
 /// One shape when the levels' sizes fit the mesh strides; several when node
 /// boundaries cut the groups differently.  `placement[rank]` is the device;

@@ -238,7 +238,7 @@ class Builder {
   }
 
   BlockId with_copies(BlockId block, Phase phase, std::size_t of, const LayerCopies& copies) {
-    const Draft base = s_[block];
+    const Draft& base = s_[block];  // until finish() adds another
     const Module& module = s_.*kind_of_case(s_, of).module;
     BlockBuilder b(s_, base);
     Draft& draft = b.draft();

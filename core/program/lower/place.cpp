@@ -63,7 +63,7 @@ BlockId build_scalars(State& s) {
 
 void run(State& s) {
   declare_parameters(s);
-  s.drafts.reserve(24 + 6 * std::size_t{s.pipeline});
+  s.drafts.reserve(64 + 8 * std::size_t{s.pipeline});
   s.blocks(Phase::setup) = module_blocks(s, build_setup);
   const BlockId scalars = build_scalars(s);
   s.stages.reserve(s.pipeline);

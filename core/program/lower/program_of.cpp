@@ -188,7 +188,7 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
       const auto block = [&](std::uint32_t n) {
         return wanted(at(n)) ? layer_block(state, whole, a.phase, at(n)) : no_block;
       };
-      const std::uint32_t first = i;
+      const std::uint32_t first = i++;
       const BlockId same = block(first);
       while (i < chunk.layers && block(i) == same) ++i;
       run(same, at(first), i - first, up ? 1 : -1);
