@@ -6,6 +6,17 @@
 #include "core/spec/routing.hpp"
 
 namespace orrery::lowering {
+namespace {
+
+/// Whether every expert gets equally many choices of a routing group, whichever layer it is of.
+bool routes_alike(const Workload& w, const Mixture& m) {
+  const ExpertGroups groups = expert_groups(m);
+  const std::uint64_t tokens = routing_group(w);
+  return w.routing.kind == Routing::Kind::balanced && tokens * groups.per_token % groups.count == 0 &&
+         tokens * m.per_token % m.experts == 0;
+}
+
+}  // namespace
 
 MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
     : s_(s),
@@ -25,10 +36,16 @@ MixtureLayer::MixtureLayer(State& s, BufferId norm2_out)
     most = most_kept_of_any(s.workload, m_.experts, m_.per_token, local_);
     kept = static_cast<double>(most_kept_of_any(s.workload, m_.experts, m_.per_token, m_.experts));
   } else {
-    for (const std::uint32_t layer : s.main_kind().layers) {
-      const LayerRouting routing(s.workload, m_.experts, m_.per_token, layer, expert_groups(m_));
-      most = std::max(most, routing.most_kept(parts_));
-      kept += static_cast<double>(routing.kept()) / static_cast<double>(s.main_kind().layers.size());
+    const std::vector<std::uint32_t>& layers = s.main_kind().layers;
+    const bool alike = routes_alike(s.workload, m_);
+    std::uint64_t of_layer = 0;
+    for (const std::uint32_t layer : layers) {
+      if (!alike || layer == layers.front()) {
+        const LayerRouting routing(s.workload, m_.experts, m_.per_token, layer, expert_groups(m_));
+        most = std::max(most, routing.most_kept(parts_));
+        of_layer = routing.kept();
+      }
+      kept += static_cast<double>(of_layer) / static_cast<double>(layers.size());
     }
   }
   slots_ = parts_ * groups * most;
