@@ -1,8 +1,11 @@
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <random>
+#include <vector>
 
 #include "core/program/lower/lower.hpp"
 #include "core/record/calibration_file.hpp"
@@ -15,19 +18,17 @@ using namespace orrery;
 
 namespace {
 
-/// Llama-3-405B on 16,384 H100: the case of the speed goals.
 struct Case {
   ModelSpec model;
   Workload workload;
   ClusterSpec cluster;
   Calibration calibration;
-  Space space;
 
-  Case() {
+  Case(const char* name, std::uint32_t devices, std::uint64_t batch) {
     Diagnostics wrong;
     const Library library(ORRERY_SOURCE_DIR "/models");
-    const auto m = library.model("llama-3-405b", {}, wrong);
-    const auto c = library.cluster("dgx-h100", {}, 16384, wrong);
+    const auto m = library.model(name, {}, wrong);
+    const auto c = library.cluster("dgx-h100", {}, devices, wrong);
     const auto k = c ? read_calibration(library.calibration(c->device.calibration), wrong) : std::nullopt;
     if (!m || !c || !k) {
       std::cerr << render(wrong);
@@ -36,16 +37,20 @@ struct Case {
     model = *m;
     cluster = *c;
     calibration = *k;
-    workload.global_batch = 2048;
+    workload.global_batch = batch;
     workload.sequence_length = 8192;
     workload.clip_norm = 1.0;
-    space = make_space(model, workload, cluster, basic_limits());
   }
 };
 
+/// Llama-3-405B on 16,384 H100: the case of the speed goals.
 const Case& llama() {
-  static const Case c;
+  static const Case c("llama-3-405b", 16384, 2048);
   return c;
+}
+const Space& basic_space() {
+  static const Space space = make_space(llama().model, llama().workload, llama().cluster, basic_limits());
+  return space;
 }
 
 // Every plan of the space once: memory, and time where it fits.
@@ -53,16 +58,47 @@ void plans_bounded(benchmark::State& state) {
   const Case& c = llama();
   for (auto _ : state) {
     Bounder bounder(c.model, c.workload, c.cluster, c.calibration);
-    for (std::uint64_t i = 0; i < c.space.count; ++i) {
-      const Plan plan = plan_at(c.space, i);
+    for (std::uint64_t i = 0; i < basic_space().count; ++i) {
+      const Plan plan = plan_at(basic_space(), i);
       benchmark::DoNotOptimize(bounder.peak_memory(plan));
       benchmark::DoNotOptimize(bounder.step_time(plan));
     }
   }
   state.counters["plans/s"] =
-      benchmark::Counter(static_cast<double>(c.space.count), benchmark::Counter::kIsIterationInvariantRate);
+      benchmark::Counter(static_cast<double>(basic_space().count), benchmark::Counter::kIsIterationInvariantRate);
 }
 BENCHMARK(plans_bounded)->Unit(benchmark::kMillisecond);
+
+/// Plans of every dimension, drawn evenly.  What a search finds by memory is given: no layer is recomputed, and an
+/// eighth of those that may keep activations in host memory does.
+std::vector<Plan> random_plans(const Case& c, std::size_t count) {
+  const Space space = make_space(c.model, c.workload, c.cluster);
+  std::mt19937_64 engine(1);
+  std::vector<Plan> plans;
+  while (plans.size() < count) {
+    Plan plan = plan_at(space, engine() % space.count);
+    if (plan.recompute_layers) std::fill(plan.recompute_layers->begin(), plan.recompute_layers->end(), 0U);
+    if (!plan.offload_activations) plan.offload_activations = 1;
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+// What a search pays for a plan whose choices it has not met before, on the scale of most users.
+void plans_lowered_and_estimated(benchmark::State& state) {
+  const Case c("llama-3-70b", 64, 128);
+  const std::vector<Plan> plans = random_plans(c, 300);
+  const CostModel costs(c.cluster, c.calibration, plans.front().mesh);
+  Estimator estimator;
+  for (auto _ : state) {
+    for (const Plan& plan : plans) {
+      const Program program = lower(c.model, c.workload, plan);
+      benchmark::DoNotOptimize(estimator.step_time(program, CostModel(costs, plan.mesh)));
+    }
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(plans.size()));
+}
+BENCHMARK(plans_lowered_and_estimated)->Unit(benchmark::kMillisecond);
 
 // Lowered and estimated with the full breakdown: the best plan and its neighbours in the search.
 void plans_estimated(benchmark::State& state) {
@@ -70,7 +106,7 @@ void plans_estimated(benchmark::State& state) {
   SearchOptions options;
   options.top = 16;
   options.simulate = false;
-  const SearchResult best = search(c.space, c.model, c.workload, c.cluster, c.calibration, options);
+  const SearchResult best = search(basic_space(), c.model, c.workload, c.cluster, c.calibration, options);
   Estimator estimator;
   std::uint64_t done = 0;
   for (auto _ : state) {
@@ -88,7 +124,7 @@ void plans_lowered(benchmark::State& state) {
   SearchOptions options;
   options.top = 1;
   options.simulate = false;
-  const Plan plan = search(c.space, c.model, c.workload, c.cluster, c.calibration, options).plans.front().plan;
+  const Plan plan = search(basic_space(), c.model, c.workload, c.cluster, c.calibration, options).plans.front().plan;
   for (auto _ : state) benchmark::DoNotOptimize(lower(c.model, c.workload, plan));
 }
 BENCHMARK(plans_lowered)->Unit(benchmark::kMicrosecond);
