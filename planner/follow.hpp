@@ -20,8 +20,8 @@ namespace orrery {
 [[nodiscard]] PlannedRun unplaced(PlannedRun);
 
 /// Turns one dimension of a run after another, each from the run as it was given.  Model and cluster are copied once
-/// for all turns, so that a search may ask for hundreds.  The neighbours of a plan are, for each row that applies and
-/// each of values(), what turned() gives.
+/// for all turns, so that a search may ask for hundreds.  The neighbours of a plan are what turned() gives for each row
+/// that a person turns and that applies, and each of values().
 class Turner {
  public:
   /// Requires a valid run with a cluster.

@@ -48,7 +48,8 @@ struct Dimension {
   bool (*put)(PlannedRun&, std::uint64_t, std::string& reason) = nullptr;
   /// Values worth trying, ascending; null: every value from `least` to `most`, or every name.  Requires a cluster.
   std::vector<std::uint64_t> (*values)(const PlannedRun&) = nullptr;
-  /// Whether another value can make a difference; null: always.  What no longer applies goes back to its default.
+  /// Whether another value can make a difference; null: always.  What does not apply goes back to its default, unless
+  /// files say it always and no rule is broken.
   bool (*applies)(const PlannedRun&) = nullptr;
   /// Whether the value was counted in something that is no more as it was, and goes back to the default; null: never.
   bool (*outlived)(const PlannedRun& before, const PlannedRun& after) = nullptr;

@@ -55,7 +55,7 @@ TEST_CASE("every value that a dimension offers leads to a valid plan with that v
   }
 }
 
-TEST_CASE("a legal move is undone by the move back, as far as its own dimension", "[unit][property]") {
+TEST_CASE("a walk of legal moves stays among valid plans", "[unit][property]") {
   std::mt19937_64 random(7);
   PlannedRun run = example("llama-3-70b-8-dgx-h100");
   for (int i = 0; i < 60; ++i) {
