@@ -80,7 +80,7 @@ bool put(PlannedRun& run, const Dimension& d, std::uint64_t value, std::string& 
     reason = fmt::format("{} is {}; it is from {} to {}.", d.key, value, least, most);
     return false;
   }
-  return d.put(run, value, reason);
+  return value == d.get(run) || d.put(run, value, reason);  // what stands is kept to the byte
 }
 
 std::vector<std::uint64_t> values(const Dimension& d, const PlannedRun& run) {

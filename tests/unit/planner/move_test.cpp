@@ -55,6 +55,64 @@ TEST_CASE("every value that a dimension offers leads to a valid plan with that v
   }
 }
 
+TEST_CASE("a moved plan is read back from its file, and the value that stands changes nothing", "[unit][property]") {
+  const auto name = GENERATE("demo-2x2x2", "llama-3-70b-8-dgx-h100", "mixtral-8x7b-8-dgx-h100");
+  Turner turner(example(name));
+  std::string reason;
+  for (const Dimension& d : dimensions()) {
+    if (d.table() != "plan" && d.table() != "mesh") continue;
+    for (const std::uint64_t v : values(d, turner.from())) {
+      const PlannedRun* run = turner.turned(d, v, reason);
+      CAPTURE(name, d.key, v, reason);
+      if (run == nullptr) continue;
+      Diagnostics found;
+      auto again = read_plan(write_plan(*run), "plan.toml", library, std::nullopt, found);
+      CAPTURE(render(found));
+      REQUIRE(again);
+      again->plan.origin = {};
+      CHECK(again->plan == run->plan);
+      if (v == d.get(turner.from())) CHECK(run->plan == turner.from().plan);
+    }
+  }
+}
+
+TEST_CASE("a plan keeps its ZeRO stage while there is nothing to share out", "[unit]") {
+  PlannedRun run = example("llama-3-70b-8-dgx-h100");
+  run.plan.zero_stage = 1;
+  std::string reason;
+  const auto up = moved(run, dimension("mesh.data"), 1, reason);
+  CAPTURE(reason);
+  REQUIRE(up);
+  CHECK(up->run.plan.zero_stage == 1);
+  // ... and where nothing is shared out, the stage is nothing to turn.
+  CHECK_FALSE(applies(dimension("plan.zero_stage"), up->run));
+  CHECK_FALSE(moved(up->run, dimension("plan.zero_stage"), 2, reason));
+  CHECK(reason == "plan.zero_stage 2 makes no difference to this plan.");
+}
+
+TEST_CASE("weights follow their states off the device, and states their weights", "[unit]") {
+  PlannedRun run = example("llama-3-70b-8-dgx-h100");
+  run.plan.zero_stage = 1;
+  std::string reason;
+  const auto weights = moved(run, dimension("plan.offload_parameters"), 4, reason);
+  CAPTURE(reason);
+  REQUIRE(weights);
+  CHECK(weights->run.plan.offload_states == 4U);
+  const auto states = moved(weights->run, dimension("plan.offload_states"), 2, reason);
+  REQUIRE(states);
+  CHECK(states->run.plan.offload_parameters == 2U);
+  // What says where they go goes with them.
+  const auto disk = moved(states->run, dimension("plan.states_tier"), 1, reason);
+  REQUIRE(disk);
+  const auto none = moved(disk->run, dimension("plan.offload_states"), 0, reason);
+  REQUIRE(none);
+  CHECK(none->run.plan.states_tier == OffloadTier::host);
+  CHECK_FALSE(moved(none->run, dimension("plan.states_tier"), 1, reason));
+  CHECK(reason ==
+        "States_tier is of offloaded states, and there are none. offload_states is 0. Set offload_states to 8, "
+        "or leave out states_tier.");
+}
+
 TEST_CASE("a walk of legal moves stays among valid plans", "[unit][property]") {
   std::mt19937_64 random(7);
   PlannedRun run = example("llama-3-70b-8-dgx-h100");
