@@ -44,7 +44,8 @@ struct Dimension {
   std::uint64_t least = 0, most = 0;         ///< of other kinds
   std::uint64_t usual = 0;                   ///< the default
   std::uint64_t (*get)(const PlannedRun&) = nullptr;
-  /// Puts a value in place, and nothing that follows from it; false, with the reason, where it means nothing.
+  /// Puts a value in place, and nothing that follows from it; false, with the reason, where it means nothing.  Requires
+  /// a cluster.
   bool (*put)(PlannedRun&, std::uint64_t, std::string& reason) = nullptr;
   /// Values worth trying, ascending; null: every value from `least` to `most`, or every name.  Requires a cluster.
   std::vector<std::uint64_t> (*values)(const PlannedRun&) = nullptr;
