@@ -4,36 +4,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <sstream>
 
 #include "core/base/nearest.hpp"
-#include "edit/dimension_move.hpp"
+#include "planner/move.hpp"
 
 namespace orrery {
 namespace {
 
 std::vector<std::string> keys_of_dimensions() {
   std::vector<std::string> out{"mesh.order"};
-  for (std::size_t i = 0; i < dimension_count; ++i) out.emplace_back(info(static_cast<Dimension>(i)).key);
-  return out;
-}
-
-/// A number, or the name of a choice.
-std::optional<std::uint64_t> value_named(Dimension d, const std::string& text, std::string& why) {
-  std::uint64_t number = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_number = failure == std::errc{} && end == text.data() + text.size();
-  if (info(d).form != DimensionForm::choice) {
-    if (!is_number) why = fmt::format("{} takes a whole number, not \"{}\"", info(d).key, text);
-    return is_number ? std::optional(number) : std::nullopt;
+  for (const Dimension& d : dimensions()) {
+    if (is_turned(d)) out.emplace_back(d.key);
   }
-  std::vector<std::string> names;
-  for (std::uint64_t v = 0; v < info(d).names().size(); ++v) names.push_back(text_of(d, v));
-  const auto at = std::find(names.begin(), names.end(), text);
-  if (at != names.end()) return static_cast<std::uint64_t>(at - names.begin());
-  why = fmt::format("{} is one of {}, not \"{}\"", info(d).key, fmt::join(names, ", "), text);
-  return std::nullopt;
+  return out;
 }
 
 }  // namespace
@@ -58,14 +42,14 @@ std::optional<LessonChange> plan_change(const std::string& text, std::string& wh
     return out.order.empty() ? std::nullopt : std::optional(std::move(out));
   }
   const std::vector<std::string> keys = keys_of_dimensions();
-  const auto at = std::find(keys.begin() + 1, keys.end(), key);
-  if (at == keys.end() || words.size() != 1) {
-    why = at == keys.end() ? fmt::format("nothing that a lesson turns is named \"{}\"; nearest: {}", key,
-                                         fmt::join(nearest(key, keys, 2), ", "))
-                           : fmt::format("\"{}\" is not a key and its value, as in \"mesh.tensor 4\"", text);
+  const bool known = std::find(keys.begin(), keys.end(), key) != keys.end();
+  if (!known || words.size() != 1) {
+    why = !known ? fmt::format("nothing that a lesson turns is named \"{}\"; nearest: {}", key,
+                               fmt::join(nearest(key, keys, 2), ", "))
+                 : fmt::format("\"{}\" is not a key and its value, as in \"mesh.tensor 4\"", text);
     return std::nullopt;
   }
-  out.dimension = static_cast<Dimension>(at - keys.begin() - 1);
+  out.dimension = dimension_named(key);
   const auto value = value_named(*out.dimension, words.front(), why);
   if (!value) return std::nullopt;
   out.value = *value;
@@ -113,15 +97,15 @@ std::optional<PlannedRun> with_changes(PlannedRun run, const std::vector<LessonC
   for (const LessonChange& c : changes) {
     if (!c.dimension) {
       run = in_order(std::move(run), c.order);
-    } else if (value_of(run, *c.dimension) != c.value) {
+    } else if (c.dimension->get(run) != c.value) {
       auto move = moved(run, *c.dimension, c.value, why);
       if (!move) return std::nullopt;
       run = std::move(move->run);
     }
   }
   for (const LessonChange& c : changes) {
-    if (c.dimension && value_of(run, *c.dimension) != c.value) {
-      why = fmt::format("{} {} is undone by a change after it", info(*c.dimension).key, text_of(*c.dimension, c.value));
+    if (c.dimension && c.dimension->get(run) != c.value) {
+      why = fmt::format("{} {} is undone by a change after it", c.dimension->key, text_of(*c.dimension, c.value));
       return std::nullopt;
     }
   }

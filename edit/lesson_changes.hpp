@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "core/base/diagnostics.hpp"
-#include "core/plan/mesh.hpp"
-#include "edit/dimension.hpp"
+#include "core/plan/dimension.hpp"
 
 // What a lesson turns in a plan, and the plan after it.
 
@@ -16,7 +15,7 @@ namespace orrery {
 /// One thing that a lesson turns: a dimension ("mesh.tensor 4", "plan.schedule zb-v"), or the order of axes, outermost
 /// first ("mesh.order data pipeline tensor").
 struct LessonChange {
-  std::optional<Dimension> dimension;
+  const Dimension* dimension = nullptr;
   std::uint64_t value = 0;
   std::vector<Axis> order;  ///< where there is no dimension
   Position where = {};      ///< in the lesson's file

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "edit/translate.hpp"
+#include "core/base/translate.hpp"
 
 namespace orrery {
 namespace {

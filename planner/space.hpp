@@ -9,6 +9,7 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/plan/plan.hpp"
+#include "core/plan/stage_split.hpp"
 #include "core/spec/cluster_spec.hpp"
 #include "core/spec/model_spec.hpp"
 #include "core/spec/workload.hpp"
@@ -139,7 +140,7 @@ struct SpaceLimits {
 ///    selective recomputation also of one eighth to seven eighths of each stage's layers, rounded up;
 ///  * order of axes, of which those that lay every communication group alike on the cluster's levels are listed once;
 ///  * schedule, and chunks per rank up to layers / pipeline (1F1B alone without pipeline);
-///  * stages: `uneven_stages` below;
+///  * stages: `uneven_stages` (core/plan/stage_split.hpp);
 ///  * states: ZeRO 0 to 3 (2 and 3 not with prediction modules),
 ///    ZeRO-3 with and without reshard and prefetch (not ahead where some layers are dense and others mixtures) and,
 ///    where it gathers again and gradients are of the weights' type, with a chunk of parameters for each layer; overlap
@@ -172,17 +173,6 @@ struct Space {
 
 /// Whether a cluster says how much its hosts hold and how they are linked to its devices.
 [[nodiscard]] bool hosts_are_known(const ClusterSpec&);
-
-/// Stage splits of `layers` over `stages`, uneven in the first and the last:
-/// with q = layers / stages (rounded down) and r the rest, first and last each
-/// hold from max(1, q - reach) to q + min(1, r) layers, and the stages between
-/// share the remainder as equally as possible, larger shares first; every such
-/// split in which each stage holds at least one layer.  Ascending in (first,
-/// last).  With two stages, the first holds from max(1, q - reach) to
-/// q + r + reach and the last the remainder, at least 1.
-/// Requires 1 <= stages <= layers.
-[[nodiscard]] std::vector<std::vector<std::uint32_t>> uneven_stages(std::uint64_t layers, std::uint32_t stages,
-                                                                    std::uint32_t reach);
 
 /// How many layers weigh as much as the embedding or the head, rounded up:
 /// vocabulary x hidden over the matrix elements of a layer.  The reach of the

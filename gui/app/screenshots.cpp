@@ -49,7 +49,7 @@ int take_screenshots(MainWindow& window, const QString& folder) {
   bool good = settled();
   // A baseline, and then a plan that differs from it.
   window.pin_baseline();
-  window.document().wish(Dimension::microbatch_size, 2);
+  window.document().wish(dimension("plan.microbatch_size"), 2);
   good = good && settled();
   window.focus().set_stage(1);
   window.search_panel().findChild<QPushButton*>(QStringLiteral("search-start"))->click();

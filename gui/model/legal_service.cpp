@@ -2,7 +2,7 @@
 
 namespace orrery::gui {
 
-Reachable reachable(const PlannedRun& run, Dimension d) {
+Reachable reachable(const PlannedRun& run, const Dimension& d) {
   Reachable out{legal_values(run, d), {}};
   for (const std::uint64_t v : out.legal.refused) {
     if (std::string reason; !moved(run, d, v, reason)) out.reasons.emplace(v, std::move(reason));
@@ -14,9 +14,9 @@ LegalService::LegalService(QObject* parent)
     : QObject(parent), worker_([this](const std::shared_ptr<const PricedRun>& run, const std::atomic<bool>& outdated) {
         auto out = std::make_shared<ReachableRuns>();
         out->from = run;
-        for (std::size_t d = 0; d < dimension_count; ++d) {
+        for (const Dimension& d : dimensions()) {
           if (outdated) return;
-          out->of[d] = reachable(run->run, static_cast<Dimension>(d));
+          if (is_turned(d)) out->of.emplace(&d, reachable(run->run, d));
         }
         QMetaObject::invokeMethod(
             this, [this, done = ReachablePointer(std::move(out))] { Q_EMIT found(done); }, Qt::QueuedConnection);

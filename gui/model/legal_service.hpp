@@ -1,14 +1,13 @@
 #pragma once
 
 #include <QObject>
-#include <array>
 #include <map>
 #include <memory>
 #include <string>
 
-#include "edit/dimension_move.hpp"
 #include "gui/model/latest_worker.hpp"
 #include "gui/model/prediction.hpp"
+#include "planner/move.hpp"
 
 namespace orrery::gui {
 
@@ -17,12 +16,12 @@ struct Reachable {
   LegalValues legal;
   std::map<std::uint64_t, std::string> reasons;  ///< of refused choices: the rule
 };
-[[nodiscard]] Reachable reachable(const PlannedRun&, Dimension);
+[[nodiscard]] Reachable reachable(const PlannedRun&, const Dimension&);
 
-/// Of every dimension.
+/// By dimension.
 struct ReachableRuns {
   std::shared_ptr<const PricedRun> from;
-  std::array<Reachable, dimension_count> of;
+  std::map<const Dimension*, Reachable> of;  ///< those that a person turns
 };
 using ReachablePointer = std::shared_ptr<const ReachableRuns>;
 

@@ -12,14 +12,14 @@ namespace orrery::gui {
 /// One step of the history.
 class RunChange : public QUndoCommand {
  public:
-  RunChange(PlanDocument& document, std::shared_ptr<const PricedRun> after, const QString& what,
-            std::optional<Dimension> of, bool continues)
+  RunChange(PlanDocument& document, std::shared_ptr<const PricedRun> after, const QString& what, const Dimension* of,
+            bool continues)
       : document_(document), before_(document.current_), after_(std::move(after)), of_(of), continues_(continues) {
     setText(what);
   }
   void undo() override { document_.set(document_.renewed(before_)); }
   void redo() override { document_.set(document_.renewed(after_)); }
-  int id() const override { return of_ ? static_cast<int>(*of_) : -1; }
+  int id() const override { return of_ == nullptr ? -1 : static_cast<int>(of_ - dimensions().data()); }
   bool mergeWith(const QUndoCommand* other) override {
     const auto* next = static_cast<const RunChange*>(other);
     if (!next->continues_) return false;
@@ -31,7 +31,7 @@ class RunChange : public QUndoCommand {
  private:
   PlanDocument& document_;
   std::shared_ptr<const PricedRun> before_, after_;
-  std::optional<Dimension> of_;
+  const Dimension* of_;
   bool continues_;
 };
 
@@ -107,12 +107,12 @@ std::shared_ptr<const PricedRun> PlanDocument::priced(Move move) const {
   return std::make_shared<const PricedRun>(PricedRun{std::move(move.run), current_->prices, settings_});
 }
 
-void PlanDocument::push(Move move, const QString& what, std::optional<Dimension> of, bool continues) {
+void PlanDocument::push(Move move, const QString& what, const Dimension* of, bool continues) {
   history_.push(new RunChange(*this, priced(std::move(move)), what, of, continues));
 }
 
 void PlanDocument::push(std::shared_ptr<const PricedRun> after, const QString& what) {
-  history_.push(new RunChange(*this, std::move(after), what, std::nullopt, false));
+  history_.push(new RunChange(*this, std::move(after), what, nullptr, false));
 }
 
 std::shared_ptr<const PricedRun> PlanDocument::renewed(const std::shared_ptr<const PricedRun>& given) const {
@@ -122,19 +122,19 @@ std::shared_ptr<const PricedRun> PlanDocument::renewed(const std::shared_ptr<con
   return now == nullptr || now->prices->calibration == given->prices->calibration ? given : now;
 }
 
-void PlanDocument::wish(Dimension d, std::uint64_t value, bool continues) {
-  if (value == value_of(run(), d)) return;
+void PlanDocument::wish(const Dimension& d, std::uint64_t value, bool continues) {
+  if (value == d.get(run())) return;
   Answer got = answer(run(), d, value);
   const bool met = got.reason.empty();
   const std::string also = fmt::format("{}", fmt::join(got.move.also, "; "));
   const std::string text = met ? (also.empty() ? "" : "With it: " + also + ".")
                                : fmt::format("{} Nearest: {}.", got.reason, text_of(d, got.value));
-  const bool moves = got.value != value_of(run(), d);
-  const QString what = QString::fromStdString(fmt::format("{} {}", info(d).label, text_of(d, got.value)));
-  if (moves) push(std::move(got.move), what, d, continues);
+  const bool moves = got.value != d.get(run());
+  const QString what = QString::fromStdString(fmt::format("{} {}", d.label, text_of(d, got.value)));
+  if (moves) push(std::move(got.move), what, &d, continues);
   // A wish that moves nothing still ends with views that show what is.
   if (!moves) Q_EMIT changed();
-  Q_EMIT answered(d, met, QString::fromStdString(text));
+  Q_EMIT answered(met, QString::fromStdString(text));
 }
 
 bool PlanDocument::choose_model(const std::string& reference, Diagnostics& d) {

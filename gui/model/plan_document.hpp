@@ -9,8 +9,8 @@
 
 #include "core/base/diagnostics.hpp"
 #include "core/spec/library.hpp"
-#include "edit/dimension_move.hpp"
 #include "gui/model/prediction.hpp"
+#include "planner/move.hpp"
 
 namespace orrery::gui {
 
@@ -64,7 +64,7 @@ class PlanDocument : public QObject {
 
   /// A wish for one dimension; what came of it is told by answered().  One that continues a gesture joins the undo step
   /// of the wish before it.
-  void wish(Dimension, std::uint64_t value, bool continues = false);
+  void wish(const Dimension&, std::uint64_t value, bool continues = false);
   /// Another model or cluster, by a name of the library or a file; mistakes are in the diagnostics.
   bool choose_model(const std::string& reference, Diagnostics&);
   bool choose_cluster(const std::string& reference, Diagnostics&);
@@ -100,12 +100,12 @@ class PlanDocument : public QObject {
  Q_SIGNALS:
   void changed();
   /// What a wish came to: empty where it was met alone, else what changed with it, or why it could not be.
-  void answered(orrery::Dimension, bool met, const QString& text);
+  void answered(bool met, const QString& text);
 
  private:
   friend class RunChange;
   void set(std::shared_ptr<const PricedRun>);
-  void push(Move, const QString& what, std::optional<Dimension> of = std::nullopt, bool continues = false);
+  void push(Move, const QString& what, const Dimension* of = nullptr, bool continues = false);
   void push(std::shared_ptr<const PricedRun>, const QString& what);
   [[nodiscard]] std::shared_ptr<const PricedRun> priced(Move) const;
   [[nodiscard]] std::optional<Candidate> look_at_model(const std::string& reference, Diagnostics&) const;

@@ -27,17 +27,17 @@ class LegalSpinBox : public QSpinBox {
 
 }  // namespace
 
-DimensionEditor::DimensionEditor(Dimension dimension, QWidget* parent) : QWidget(parent), dimension_(dimension) {
-  const DimensionInfo& about = info(dimension);
-  setObjectName(QLatin1String(about.key));
-  const QString tip = tr(about.help) + QStringLiteral("\n") + QLatin1String(about.key);
+DimensionEditor::DimensionEditor(const Dimension& dimension, QWidget* parent) : QWidget(parent), dimension_(dimension) {
+  setObjectName(QLatin1String(dimension.key.data(), static_cast<qsizetype>(dimension.key.size())));
+  const QString tip = tr(dimension.help) + QStringLiteral("\n") +
+                      QLatin1String(dimension.key.data(), static_cast<qsizetype>(dimension.key.size()));
   setToolTip(tip);
   auto* row = new QHBoxLayout(this);
   row->setContentsMargins(0, 0, 0, 0);
-  label_ = new QLabel(tr(about.label), this);
+  label_ = new QLabel(tr(dimension.label), this);
   label_->setFixedWidth(fontMetrics().horizontalAdvance(QStringLiteral("Offload activations ")));
   row->addWidget(label_);
-  about.form == DimensionForm::choice ? make_choice() : make_number();
+  is_named(dimension) ? make_choice() : make_number();
 }
 
 void DimensionEditor::make_number() {
@@ -59,15 +59,15 @@ void DimensionEditor::make_number() {
     const auto place = static_cast<std::size_t>(at);
     const bool continues = slider_->isSliderDown() && dragged_;
     dragged_ = slider_->isSliderDown();
-    if (place < legal_.size()) Q_EMIT wished(dimension_, legal_[place], continues);
+    if (place < legal_.size()) Q_EMIT wished(legal_[place], continues);
   });
   number->step = [this](int steps) {
     const auto at = std::lower_bound(legal_.begin(), legal_.end(), value_) - legal_.begin();
     const auto next = std::clamp<std::ptrdiff_t>(at + steps, 0, static_cast<std::ptrdiff_t>(legal_.size()) - 1);
-    Q_EMIT wished(dimension_, legal_[static_cast<std::size_t>(next)], false);
+    Q_EMIT wished(legal_[static_cast<std::size_t>(next)], false);
   };
   connect(number_, &QSpinBox::valueChanged, this,
-          [this](int typed) { Q_EMIT wished(dimension_, static_cast<std::uint64_t>(typed), false); });
+          [this](int typed) { Q_EMIT wished(static_cast<std::uint64_t>(typed), false); });
 }
 
 void DimensionEditor::make_choice() {
@@ -76,16 +76,16 @@ void DimensionEditor::make_choice() {
   list_->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
   list_->setMinimumContentsLength(8);
   list_->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
-  const std::size_t count = info(dimension_).names().size();
-  for (std::uint64_t v = 0; v < count; ++v) list_->addItem(QString::fromStdString(text_of(dimension_, v)));
+  for (std::uint64_t v = 0; v < dimension_.names.size(); ++v) {
+    list_->addItem(QString::fromStdString(text_of(dimension_, v)));
+  }
   label_->setBuddy(list_);
   layout()->addWidget(list_);
-  connect(list_, &QComboBox::activated, this,
-          [this](int at) { Q_EMIT wished(dimension_, static_cast<std::uint64_t>(at), false); });
+  connect(list_, &QComboBox::activated, this, [this](int at) { Q_EMIT wished(static_cast<std::uint64_t>(at), false); });
 }
 
 void DimensionEditor::show_run(const PlannedRun& run) {
-  value_ = value_of(run, dimension_);
+  value_ = dimension_.get(run);
   if (list_ != nullptr) {
     const QSignalBlocker quiet(list_);
     list_->setCurrentIndex(static_cast<int>(value_));

@@ -17,23 +17,23 @@ namespace orrery::gui {
 class DimensionEditor : public QWidget {
   Q_OBJECT
  public:
-  explicit DimensionEditor(Dimension, QWidget* parent = nullptr);
+  explicit DimensionEditor(const Dimension&, QWidget* parent = nullptr);
   /// Shows the run's value; which others can be reached from it is told by show_reachable, and until then those of the
   /// run before stand.
   void show_run(const PlannedRun&);
   void show_reachable(const Reachable&);
-  [[nodiscard]] Dimension dimension() const { return dimension_; }
+  [[nodiscard]] const Dimension& dimension() const { return dimension_; }
 
  Q_SIGNALS:
   /// `continues`: the same drag has already wished for something else.
-  void wished(orrery::Dimension, std::uint64_t value, bool continues);
+  void wished(std::uint64_t value, bool continues);
 
  private:
   void make_number();
   void make_choice();
   void place_slider();
 
-  Dimension dimension_;
+  const Dimension& dimension_;
   std::vector<std::uint64_t> legal_;
   std::uint64_t value_ = 0;
   bool dragged_ = false;  ///< the slider is held, and has moved

@@ -20,29 +20,15 @@ namespace orrery::gui {
 namespace {
 
 struct Group {
+  DimensionGroup of;
   const char* title;
-  std::vector<Dimension> dimensions;
 };
-const std::vector<Group>& groups() {
-  static const std::vector<Group> all{
-      {QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Workload"),
-       {Dimension::batch, Dimension::sequence, Dimension::precision, Dimension::optimizer}},
-      {QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Mesh"),
-       {Dimension::devices, Dimension::data, Dimension::tensor, Dimension::pipeline, Dimension::context,
-        Dimension::expert, Dimension::replica}},
-      {QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Plan"),
-       {Dimension::schedule, Dimension::chunks, Dimension::microbatch_size, Dimension::sequence_parallel,
-        Dimension::tensor_algorithm, Dimension::save_gathered, Dimension::context_algorithm, Dimension::zigzag,
-        Dimension::inner_ring}},
-      {QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Memory"),
-       {Dimension::recompute, Dimension::recompute_layers, Dimension::attention, Dimension::zero_stage,
-        Dimension::reshard_after_forward, Dimension::prefetch, Dimension::parameter_chunk, Dimension::offload_states,
-        Dimension::states_tier, Dimension::offload_parameters, Dimension::parameters_tier,
-        Dimension::offload_activations, Dimension::activations_tier}},
-      {QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Communication"),
-       {Dimension::overlap_gradients, Dimension::gradient_bucket, Dimension::collective_algorithm}}};
-  return all;
-}
+constexpr Group groups[] = {
+    {DimensionGroup::workload, QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Workload")},
+    {DimensionGroup::mesh, QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Mesh")},
+    {DimensionGroup::plan, QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Plan")},
+    {DimensionGroup::memory, QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Memory")},
+    {DimensionGroup::communication, QT_TRANSLATE_NOOP("orrery::gui::SetupPanel", "Communication")}};
 
 /// Names of the library, and the reference in use where it is none of them.
 void fill(QComboBox& list, const std::vector<std::string>& names, const std::string& current) {
@@ -96,17 +82,18 @@ SetupPanel::SetupPanel(PlanDocument& document, QWidget* parent) : QWidget(parent
   auto* inside = new QWidget(scroll);
   auto* column = new QVBoxLayout(inside);
   column->setContentsMargins(0, 0, 4, 0);
-  for (const Group& group : groups()) {
+  for (const Group& group : groups) {
     auto* box = new QGroupBox(tr(group.title), inside);
     auto* rows = new QVBoxLayout(box);
     rows->setContentsMargins(6, 4, 6, 6);
     rows->setSpacing(3);
-    for (const Dimension d : group.dimensions) {
+    for (const Dimension& d : dimensions()) {
+      if (!is_turned(d) || d.group != group.of) continue;
       auto* editor = new DimensionEditor(d, box);
       editors_.push_back(editor);
       rows->addWidget(editor);
       connect(editor, &DimensionEditor::wished, this,
-              [this](Dimension of, std::uint64_t value, bool continues) { document_.wish(of, value, continues); });
+              [this, &d](std::uint64_t value, bool continues) { document_.wish(d, value, continues); });
     }
     column->addWidget(box);
   }
@@ -136,10 +123,10 @@ SetupPanel::SetupPanel(PlanDocument& document, QWidget* parent) : QWidget(parent
   connect(&legal_, &LegalService::found, this, [this](const ReachablePointer& found) {
     if (found->from != document_.priced()) return;
     reachable_from_ = found->from;
-    for (DimensionEditor* e : editors_) e->show_reachable(found->of[static_cast<std::size_t>(e->dimension())]);
+    for (DimensionEditor* e : editors_) e->show_reachable(found->of.at(&e->dimension()));
     Q_EMIT settled();
   });
-  connect(&document_, &PlanDocument::answered, this, [this, hint](Dimension, bool met, const QString& text) {
+  connect(&document_, &PlanDocument::answered, this, [this, hint](bool met, const QString& text) {
     answer_->tell(text.isEmpty() ? hint : text, met ? MessageLabel::Tone::plain : MessageLabel::Tone::bad);
   });
   if (document_.is_open()) show_document();

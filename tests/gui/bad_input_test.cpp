@@ -46,7 +46,7 @@ TEST_CASE("what is dropped and no plan, model or cluster is refused with a reaso
           "[gui][error]") {
   Opened opened;
   MainWindow& window = *opened.window;
-  window.document().wish(Dimension::microbatch_size, 1);  // not saved
+  window.document().wish(dimension("plan.microbatch_size"), 1);  // not saved
   REQUIRE(opened.settled());
   const std::string before = write_plan(window.document().run());
   const int steps = window.document().history().count();
@@ -119,7 +119,7 @@ TEST_CASE("a search in which nothing fits says so and keeps the plan", "[gui][er
   MainWindow& window = *opened.window;
   Diagnostics d;
   REQUIRE(window.document().choose_model("gpt3-175b", d));
-  window.document().wish(Dimension::devices, 1);
+  window.document().wish(dimension("gpus"), 1);
   REQUIRE(opened.settled());
   const std::string before = write_plan(window.document().run());
   window.show_tab(1);

@@ -65,18 +65,18 @@ TEST_CASE("a change that is discarded is not there at the next start", "[gui]") 
     Opened opened;
     opened.window->tools().keep_session(session, true);
     before = text_of(*opened.window);
-    opened.window->document().wish(Dimension::microbatch_size, 1);
+    opened.window->document().wish(dimension("plan.microbatch_size"), 1);
     opened.window->tools().keep();  // as the timer does
     close_and_discard(opened);
   }
   SECTION("of a file") {
     Opened opened;
     opened.window->tools().keep_session(session, true);
-    opened.window->document().wish(Dimension::microbatch_size, 1);
+    opened.window->document().wish(dimension("plan.microbatch_size"), 1);
     opened.file = folder.filePath(QStringLiteral("plan.toml"));
     opened.window->save();
     before = text_of(*opened.window);
-    opened.window->document().wish(Dimension::microbatch_size, 4);
+    opened.window->document().wish(dimension("plan.microbatch_size"), 4);
     opened.window->tools().keep();
     close_and_discard(opened);
     CHECK(orrery::test::contents(opened.file.toStdString()) == before);
@@ -86,7 +86,7 @@ TEST_CASE("a change that is discarded is not there at the next start", "[gui]") 
       Opened opened;
       opened.window->tools().keep_session(session, true);
       before = text_of(*opened.window);
-      opened.window->document().wish(Dimension::microbatch_size, 1);
+      opened.window->document().wish(dimension("plan.microbatch_size"), 1);
       opened.window->tools().keep();
     }
     Opened again(nullptr);
@@ -99,7 +99,7 @@ TEST_CASE("a change that is discarded is not there at the next start", "[gui]") 
     {
       Opened opened;
       opened.window->tools().keep_session(session, true);
-      opened.window->document().wish(Dimension::microbatch_size, 1);
+      opened.window->document().wish(dimension("plan.microbatch_size"), 1);
       opened.window->tools().keep();
     }
     std::filesystem::remove(session / "saved.toml");
@@ -116,14 +116,14 @@ TEST_CASE("a window whose changes may not be lost stays, with them and their his
   const QTemporaryDir folder;
   Opened opened;
   opened.window->tools().keep_session(folder.path().toStdString(), true);
-  opened.window->document().wish(Dimension::microbatch_size, 1);
+  opened.window->document().wish(dimension("plan.microbatch_size"), 1);
   const std::string changed = text_of(*opened.window);
   opened.discards = false;
   CHECK_FALSE(opened.window->close());
   CHECK(text_of(*opened.window) == changed);
   CHECK(opened.window->document().history().canUndo());
   // What was changed back is no change, and no question.
-  opened.window->document().wish(Dimension::microbatch_size, 2);
+  opened.window->document().wish(dimension("plan.microbatch_size"), 2);
   REQUIRE(opened.window->document().history().index() == 2);
   CHECK_FALSE(opened.window->isWindowModified());
   CHECK(opened.window->close());
@@ -134,7 +134,7 @@ TEST_CASE("a dropped file is read before anybody is asked about the plan in hand
   const QTemporaryDir folder;
   Opened opened;
   MainWindow& window = *opened.window;
-  window.document().wish(Dimension::microbatch_size, 1);
+  window.document().wish(dimension("plan.microbatch_size"), 1);
   REQUIRE(opened.settled());
   const std::string before = text_of(window);
   auto& problem = child<QLabel>(window, "problem");

@@ -70,7 +70,8 @@ TEST_CASE("undo and redo go through the same plans, and a drag is one step", "[g
   std::mt19937_64 random(5);
   std::vector<std::string> plans{write_plan(document.run())};
   for (int i = 0; i < 40; ++i) {
-    const auto d = static_cast<Dimension>(random() % dimension_count);
+    const Dimension& d = dimensions()[random() % dimensions().size()];
+    if (!is_turned(d)) continue;
     const LegalValues legal = legal_values(document.run(), d);
     document.wish(d, legal.values[random() % legal.values.size()]);
     if (const std::string now = write_plan(document.run()); now != plans.back()) plans.push_back(now);
@@ -87,10 +88,10 @@ TEST_CASE("undo and redo go through the same plans, and a drag is one step", "[g
   }
   const int before = document.history().count();
   const std::string start = write_plan(document.run());
-  const std::uint64_t batch = value_of(document.run(), Dimension::batch);
-  document.wish(Dimension::batch, 2 * batch);
-  document.wish(Dimension::batch, 4 * batch, true);
-  document.wish(Dimension::batch, 8 * batch, true);
+  const std::uint64_t batch = dimension("workload.batch").get(document.run());
+  document.wish(dimension("workload.batch"), 2 * batch);
+  document.wish(dimension("workload.batch"), 4 * batch, true);
+  document.wish(dimension("workload.batch"), 8 * batch, true);
   CHECK(document.history().count() == before + 1);
   document.history().undo();
   CHECK(write_plan(document.run()) == start);
@@ -99,8 +100,8 @@ TEST_CASE("undo and redo go through the same plans, and a drag is one step", "[g
 TEST_CASE("a plan that is saved opens equal, from any folder", "[gui]") {
   Opened opened("llama-3-70b-8-dgx-h100");
   PlanDocument& document = opened.document;
-  document.wish(Dimension::microbatch_size, 2);
-  document.wish(Dimension::schedule, static_cast<std::uint64_t>(ScheduleName::gpipe));
+  document.wish(dimension("plan.microbatch_size"), 2);
+  document.wish(dimension("plan.schedule"), static_cast<std::uint64_t>(ScheduleName::gpipe));
   const QTemporaryDir folder;
   const std::filesystem::path file = folder.filePath(QStringLiteral("plan.toml")).toStdString();
   QString why;
@@ -173,7 +174,7 @@ TEST_CASE("the answer to the last request is the last answer, and it is the libr
   int answers = 0;
   QObject::connect(&service, &PredictionService::predicted, [&](const PredictionPointer& p) { last = p, ++answers; });
   for (const std::uint64_t size : {1, 2, 4, 1, 2}) {
-    document.wish(Dimension::microbatch_size, size);
+    document.wish(dimension("plan.microbatch_size"), size);
     service.request(document.priced());
   }
   REQUIRE(loop.until([&] { return last && last->of == document.priced() && last->complete; }));
@@ -269,7 +270,7 @@ TEST_CASE("a newer request stops the simulation of an older one", "[gui]") {
   Opened opened("demo-2x2x2");
   SimulationService service;
   const auto first = std::make_shared<const Prediction>(predict(opened.document.priced()));
-  opened.document.wish(Dimension::microbatch_size, 1);
+  opened.document.wish(dimension("plan.microbatch_size"), 1);
   const auto second = std::make_shared<const Prediction>(predict(opened.document.priced()));
   SimulatedPointer last;
   QObject::connect(&service, &SimulationService::simulated, [&](const SimulatedPointer& s) { last = s; });

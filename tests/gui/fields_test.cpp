@@ -122,7 +122,7 @@ TEST_CASE("Ctrl+Z undoes one step of the plan, wherever the focus is", "[gui]") 
   window.views().show_lessons(true);
   auto& tabs = child<QTabWidget>(window, "views");
   QUndoStack& history = window.document().history();
-  window.document().wish(Dimension::microbatch_size, 1);
+  window.document().wish(dimension("plan.microbatch_size"), 1);
   int tried = 0;
   for (int page = 0; page < tabs.count(); ++page) {
     tabs.setCurrentIndex(page);
@@ -132,8 +132,8 @@ TEST_CASE("Ctrl+Z undoes one step of the plan, wherever the focus is", "[gui]") 
       w->setFocus();
       if (!w->hasFocus()) continue;  // a part that hands the focus on
       CAPTURE(page, w->metaObject()->className(), w->objectName().toStdString(), w->accessibleName().toStdString());
-      window.document().wish(Dimension::microbatch_size,
-                             value_of(window.document().run(), Dimension::microbatch_size) == 1 ? 2 : 1);
+      window.document().wish(dimension("plan.microbatch_size"),
+                             dimension("plan.microbatch_size").get(window.document().run()) == 1 ? 2 : 1);
       const int before = history.index();
       QTest::keyClick(w, Qt::Key_Z, Qt::ControlModifier);
       CHECK(history.index() == before - 1);
@@ -168,7 +168,7 @@ TEST_CASE("after a number or a filter was used Ctrl+Z is the plan's, and before 
     CHECK(number.value() == 4);
   }
   SECTION("a number that is being typed") {
-    window.document().wish(Dimension::microbatch_size, 2);
+    window.document().wish(dimension("plan.microbatch_size"), 2);
     REQUIRE(history.index() == 1);
     number.setFocus();
     typed.selectAll();
@@ -189,7 +189,7 @@ TEST_CASE("after a number or a filter was used Ctrl+Z is the plan's, and before 
   }
   SECTION("a filter") {
     window.show_tab(1);
-    window.document().wish(Dimension::microbatch_size, 2);
+    window.document().wish(dimension("plan.microbatch_size"), 2);
     QLineEdit* filter = nullptr;
     for (QLineEdit* l : window.findChildren<QLineEdit*>()) {
       if (l->accessibleName().startsWith(QStringLiteral("Filter"))) filter = l;
@@ -209,7 +209,7 @@ TEST_CASE("after a number or a filter was used Ctrl+Z is the plan's, and before 
     filter->setText({});
     QTest::keyClicks(filter, QStringLiteral("zb"));
     QTest::keyClick(filter, Qt::Key_Return);
-    window.document().wish(Dimension::microbatch_size, 4);
+    window.document().wish(dimension("plan.microbatch_size"), 4);
     const int steps = history.index();
     press_undo();
     CHECK(history.index() == steps - 1);
@@ -221,7 +221,7 @@ TEST_CASE("after a number or a filter was used Ctrl+Z is the plan's, and before 
     child<QComboBox>(window, "search-space").setCurrentIndex(2);
     limits.setFocus();
     QTest::keyClicks(&limits, QStringLiteral("tensor=1d"));
-    window.document().wish(Dimension::microbatch_size, 2);
+    window.document().wish(dimension("plan.microbatch_size"), 2);
     press_undo();
     CHECK(history.index() == 0);
     CHECK(limits.text() == QStringLiteral("tensor=1d"));

@@ -47,7 +47,7 @@ TEST_CASE("a baseline of another model, workload or cluster is no percentage, an
   MainWindow& window = *opened.window;
   window.pin_baseline();
   auto& card = child<MetricCard>(window, "metric-0");
-  window.document().wish(Dimension::microbatch_size, 2);
+  window.document().wish(dimension("plan.microbatch_size"), 2);
   REQUIRE(opened.settled());
   CHECK(QString::fromStdString(card.shown_change().text).endsWith(QStringLiteral(" %")));  // the same basis
   struct Case {
@@ -58,11 +58,12 @@ TEST_CASE("a baseline of another model, workload or cluster is no percentage, an
   Diagnostics d;
   const Case cases[] = {
       {"another model", [&] { choose_model(window, "gpt3-175b"); }, "model gpt3-175b, not llama-3-70b"},
-      {"another workload", [&] { window.document().wish(Dimension::batch, 256); }, "workload.batch 256, not 128"},
-      {"another workload", [&] { window.document().wish(Dimension::sequence, 4096); },
+      {"another workload", [&] { window.document().wish(dimension("workload.batch"), 256); },
+       "workload.batch 256, not 128"},
+      {"another workload", [&] { window.document().wish(dimension("workload.sequence"), 4096); },
        "workload.sequence 4096, not 8192"},
       {"another cluster", [&] { CHECK(window.document().choose_cluster("dgx-a100", d)); }, "A100"},
-      {"another cluster", [&] { window.document().wish(Dimension::devices, 128); }, "128"}};
+      {"another cluster", [&] { window.document().wish(dimension("gpus"), 128); }, "128"}};
   for (const Case& c : cases) {
     const int before = window.document().history().index();
     c.change();
@@ -104,7 +105,7 @@ TEST_CASE("plans that were found for something else are marked, and not taken", 
   auto& said = child<QLabel>(window, "search-outdated");
   REQUIRE(use.isEnabled());
   CHECK_FALSE(panel.is_outdated());
-  window.document().wish(Dimension::microbatch_size, 1);  // what was searched is another plan for the same
+  window.document().wish(dimension("plan.microbatch_size"), 1);  // what was searched is another plan for the same
   CHECK_FALSE(panel.is_outdated());
   struct Case {
     std::function<void()> change;
@@ -112,7 +113,7 @@ TEST_CASE("plans that were found for something else are marked, and not taken", 
   };
   Diagnostics d;
   const Case cases[] = {{[&] { choose_model(window, "bert-base"); }, "model bert-base, not gpt2-1.5b"},
-                        {[&] { window.document().wish(Dimension::sequence, 512); }, "workload.sequence 512"},
+                        {[&] { window.document().wish(dimension("workload.sequence"), 512); }, "workload.sequence 512"},
                         {[&] { CHECK(window.document().choose_software("none", d)); }, "software none"},
                         {[&] { CHECK(window.document().choose_memory_margin("1 GiB", d)); }, "memory margin 1 GiB"}};
   for (const Case& c : cases) {
@@ -145,7 +146,8 @@ TEST_CASE("what was measured of the plan before is marked as that", "[gui]") {
   CHECK(message.text().contains(QStringLiteral("not calibrated")));
   CHECK_FALSE(message.text().contains(u'%'));
 
-  window.document().wish(Dimension::sequence, value_of(window.document().run(), Dimension::sequence) / 2);
+  window.document().wish(dimension("workload.sequence"),
+                         dimension("workload.sequence").get(window.document().run()) / 2);
   REQUIRE(window.document().history().index() == 1);
   REQUIRE(opened.settled());
   CHECK(panel.view().is_outdated());
@@ -169,7 +171,7 @@ TEST_CASE("a calibration changes prices everywhere, and figures of the old price
   const auto settled = [&] { return until([&] { return window.is_settled(); }); };
   REQUIRE(settled());
   window.pin_baseline();
-  window.document().wish(Dimension::microbatch_size, 1);
+  window.document().wish(dimension("plan.microbatch_size"), 1);
   REQUIRE(settled());
   auto& card = child<MetricCard>(window, "metric-0");
   CHECK(card.shown_change().judged);
@@ -203,10 +205,10 @@ TEST_CASE("messages and judgements go when what they are of goes", "[gui]") {
   const QString hint = answer.text();
   CHECK_FALSE(window.open(QStringLiteral("no-such-plan")));
   CHECK(problem.isVisible());
-  window.document().wish(Dimension::tensor, 3);
+  window.document().wish(dimension("mesh.tensor"), 3);
   CHECK_FALSE(problem.isVisible());
   CHECK(answer.text().contains(QStringLiteral("Nearest")));
-  window.document().wish(Dimension::microbatch_size, 2);
+  window.document().wish(dimension("plan.microbatch_size"), 2);
   CHECK_FALSE(answer.text().contains(QStringLiteral("Nearest")));
   window.document().history().undo();
   CHECK(answer.text() == hint);

@@ -103,8 +103,8 @@ TEST_CASE("every text that the window shows through tr() is in the template for 
     window.show();
     window.wait_until_settled();
     window.pin_baseline();
-    window.document().wish(Dimension::tensor, 3);  // cannot be
-    window.document().wish(Dimension::microbatch_size, 1);
+    window.document().wish(dimension("mesh.tensor"), 3);  // cannot be
+    window.document().wish(dimension("plan.microbatch_size"), 1);
     window.wait_until_settled();
     for (const Layout layout : {Layout::compare, Layout::validate, Layout::learn, Layout::explore}) {
       window.use_layout(layout);

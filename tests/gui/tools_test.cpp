@@ -385,7 +385,7 @@ TEST_CASE("a session begins where the last one ended, however that was", "[gui]"
     window.tools().keep_session(kept, true);
     window.pin_baseline();
     baseline = write_plan(window.baseline()->of->run);
-    window.document().wish(Dimension::microbatch_size, 1);
+    window.document().wish(dimension("plan.microbatch_size"), 1);
     REQUIRE(opened.settled());
     window.views().show(window.views().graph());
     plan = write_plan(window.document().run());
@@ -393,7 +393,7 @@ TEST_CASE("a session begins where the last one ended, however that was", "[gui]"
     // A second window leaves the session alone.
     Opened other;
     other.window->tools().keep_session(kept, true);
-    other.window->document().wish(Dimension::microbatch_size, 4);
+    other.window->document().wish(dimension("plan.microbatch_size"), 4);
     other.window->tools().keep();
     // No end_session: the program is gone.
   }

@@ -43,8 +43,8 @@ QString shown(MainWindow& window) { return child<QLabel>(window, "verdict").text
 
 /// A plan that does not fit: everything is kept, and a microbatch is large.
 void overfill(PlanDocument& document) {
-  document.wish(Dimension::recompute, 0);
-  document.wish(Dimension::microbatch_size, 4);
+  document.wish(dimension("plan.recompute"), 0);
+  document.wish(dimension("plan.microbatch_size"), 4);
 }
 
 /// Where the highest bar ends, in GiB.
@@ -103,9 +103,9 @@ TEST_CASE("a plan fits in the window's words where its bars stay below the line,
   for (const std::uint64_t data : {1, 2, 4}) {
     for (const std::uint64_t recompute : {2, 1, 0}) {
       for (const std::uint64_t microbatch : {1, 4}) {
-        window.document().wish(Dimension::data, data);
-        window.document().wish(Dimension::recompute, recompute);
-        window.document().wish(Dimension::microbatch_size, microbatch);
+        window.document().wish(dimension("mesh.data"), data);
+        window.document().wish(dimension("plan.recompute"), recompute);
+        window.document().wish(dimension("plan.microbatch_size"), microbatch);
         REQUIRE(opened.settled());
         const Report& r = window.prediction()->report;
         CAPTURE(data, recompute, microbatch, shown(window).toStdString());

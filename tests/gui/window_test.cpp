@@ -112,7 +112,7 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
   QTest::keyClick(&slider, Qt::Key_Right);
   REQUIRE(settled());
   CHECK(number.value() > before);
-  CHECK(value_of(window.document().run(), Dimension::tensor) == static_cast<std::uint64_t>(number.value()));
+  CHECK(dimension("mesh.tensor").get(window.document().run()) == static_cast<std::uint64_t>(number.value()));
 
   // What cannot be is answered, and what is nearest is taken.
   number.setValue(3);

@@ -58,7 +58,7 @@ void slider_step(benchmark::State& state) {
   std::uint64_t turn = 0;
   for (auto _ : state) {
     const PredictionPointer before = window->prediction();
-    window->document().wish(Dimension::microbatch_size, turn++ % 2 == 0 ? 2 : 1);
+    window->document().wish(dimension("plan.microbatch_size"), turn++ % 2 == 0 ? 2 : 1);
     wait_for([&] { return window->prediction() != before; });
   }
 }

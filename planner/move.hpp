@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "edit/dimension.hpp"
+#include "core/plan/dimension.hpp"
 
-// How a run follows when one of its dimensions is turned.
+// A run of which a person turns one dimension, and the answer to a wish that cannot be met.
 
 namespace orrery {
 
@@ -19,14 +19,15 @@ struct Move {
 /// Changes one dimension of a valid run.  What depends on it follows: other mesh axes so that the mesh still covers the
 /// cluster (data first, else those that nearest_meshes finds), stages are split anew, choices that lose their axis go.
 /// Empty where no such run is valid; `reason` then has the first rule that the plain change breaks, with its numbers.
-[[nodiscard]] std::optional<Move> moved(const PlannedRun&, Dimension, std::uint64_t value, std::string& reason);
+[[nodiscard]] std::optional<Move> moved(const PlannedRun&, const Dimension&, std::uint64_t value, std::string& reason,
+                                        Dimensions = dimensions());
 
 /// Values that `moved` reaches, ascending, the run's own among them.
 struct LegalValues {
   std::vector<std::uint64_t> values;
-  std::vector<std::uint64_t> refused;  ///< of a choice: those that are not
+  std::vector<std::uint64_t> refused;  ///< of those that have names: the others
 };
-[[nodiscard]] LegalValues legal_values(const PlannedRun&, Dimension);
+[[nodiscard]] LegalValues legal_values(const PlannedRun&, const Dimension&, Dimensions = dimensions());
 
 /// The answer to a wish that may be impossible.
 struct Answer {
@@ -35,7 +36,7 @@ struct Answer {
   std::string reason;  ///< why it is not the wish; empty where it is
 };
 /// Nearest: by the factor between them, the smaller of two that are equally near.
-[[nodiscard]] Answer answer(const PlannedRun&, Dimension, std::uint64_t wish);
+[[nodiscard]] Answer answer(const PlannedRun&, const Dimension&, std::uint64_t wish);
 
 /// The run with another model or cluster, made valid as `moved` does; empty with `reason` where nothing near it is.
 [[nodiscard]] std::optional<Move> with_model(const PlannedRun&, ModelSpec, const std::string& reference,

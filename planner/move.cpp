@@ -1,4 +1,4 @@
-#include "edit/dimension_move.hpp"
+#include "planner/move.hpp"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,7 @@
 #include "core/plan/plan_file.hpp"
 #include "core/spec/library.hpp"
 #include "core/spec/spec_files.hpp"
-#include "edit/dimension_candidates.hpp"
-#include "edit/dimension_mend.hpp"
-#include "edit/dimension_put.hpp"
+#include "planner/follow.hpp"
 
 namespace orrery {
 namespace {
@@ -40,67 +38,50 @@ std::vector<std::string> changes(const PlannedRun& before, const PlannedRun& aft
   return out;
 }
 
-/// Without the places in the files that it was read from: they belong to the text as written.
-PlannedRun unplaced(const PlannedRun& run) {
-  PlannedRun out = run;
-  out.plan.origin = {};
-  out.workload.origin = {};
-  out.model.origin = {};
-  out.cluster->origin = {};
-  return out;
-}
-
 double apart(std::uint64_t a, std::uint64_t b) {
   const double x = static_cast<double>(a) + 1e-3, y = static_cast<double>(b) + 1e-3;
   return std::max(x, y) / std::min(x, y);
 }
 
-/// moved(), without what changed.
-std::optional<PlannedRun> moved_run(const PlannedRun& given, Dimension d, std::uint64_t value, std::string& reason) {
+/// The run with another model or cluster in place, settled.
+std::optional<Move> settled(const PlannedRun& given, PlannedRun run, std::string& reason) {
+  if (!settle(given, run, nullptr, reason)) return std::nullopt;
   reason.clear();
-  PlannedRun run = given;
-  if (!put(run, d, value, reason)) return std::nullopt;
-  if (!settle(given, run, d, reason)) return std::nullopt;
-  // What mends a rule must not undo the wish.
-  if (value_of(run, d) != value) return std::nullopt;
-  reason.clear();
-  return run;
+  std::vector<std::string> also = changes(given, run, "");
+  return Move{std::move(run), std::move(also)};
 }
 
 }  // namespace
 
-std::optional<Move> moved(const PlannedRun& given, Dimension d, std::uint64_t value, std::string& reason) {
-  auto run = moved_run(unplaced(given), d, value, reason);
-  if (!run) return std::nullopt;
-  Move out{std::move(*run), {}};
-  out.also = changes(given, out.run, info(d).key);
-  return out;
+std::optional<Move> moved(const PlannedRun& given, const Dimension& d, std::uint64_t value, std::string& reason,
+                          Dimensions table) {
+  Turner turner(given, table);
+  const PlannedRun* run = turner.turned(d, value, reason);
+  if (run == nullptr) return std::nullopt;
+  return Move{*run, changes(given, *run, d.key)};
 }
 
-LegalValues legal_values(const PlannedRun& run, Dimension d) {
+LegalValues legal_values(const PlannedRun& run, const Dimension& d, Dimensions table) {
   LegalValues out;
-  std::vector<std::uint64_t> all = candidates(run, d);
-  const std::uint64_t own = value_of(run, d);
-  if (std::find(all.begin(), all.end(), own) == all.end()) all.push_back(own);
-  std::sort(all.begin(), all.end());
+  const std::uint64_t own = d.get(run);
   std::string reason;
-  const PlannedRun from = unplaced(run);
-  for (const std::uint64_t v : all) {
-    if (v == own || moved_run(from, d, v, reason)) {
+  Turner turner(run, table);
+  for (const std::uint64_t v : values(d, run)) {
+    if (v == own || turner.turned(d, v, reason) != nullptr) {
       out.values.push_back(v);
-    } else if (info(d).form == DimensionForm::choice) {
+    } else if (is_named(d)) {
       out.refused.push_back(v);
     }
   }
   return out;
 }
 
-Answer answer(const PlannedRun& run, Dimension d, std::uint64_t wish) {
+Answer answer(const PlannedRun& run, const Dimension& d, std::uint64_t wish) {
   std::string reason;
   if (auto move = moved(run, d, wish, reason)) return {wish, std::move(*move), ""};
   std::vector<std::uint64_t> near = legal_values(run, d).values;
   // Numbers that are not in the list: multiples of what a step of the pipeline takes, on both sides of the wish.
-  if (d == Dimension::batch) {
+  if (d.key == "workload.batch") {
     const std::uint64_t unit = size(run.plan.mesh, sequence_axes(run.plan)) * run.plan.microbatch_size;
     near.push_back(wish / unit * unit);
     near.push_back((wish / unit + 1) * unit);
@@ -110,10 +91,10 @@ Answer answer(const PlannedRun& run, Dimension d, std::uint64_t wish) {
                    [&](std::uint64_t a, std::uint64_t b) { return apart(a, wish) < apart(b, wish); });
   for (const std::uint64_t v : near) {
     std::string ignored;
-    if (v == value_of(run, d)) return {v, {run, {}}, std::move(reason)};
+    if (v == d.get(run)) return {v, {run, {}}, std::move(reason)};
     if (auto move = moved(run, d, v, ignored)) return {v, std::move(*move), std::move(reason)};
   }
-  return {value_of(run, d), {run, {}}, std::move(reason)};
+  return {d.get(run), {run, {}}, std::move(reason)};
 }
 
 std::optional<Move> with_model(const PlannedRun& given, ModelSpec model, const std::string& reference,
@@ -126,17 +107,8 @@ std::optional<Move> with_model(const PlannedRun& given, ModelSpec model, const s
     run.workload.sequence_length =
         fixed ? run.model.max_positions : std::min(run.workload.sequence_length, run.model.max_positions);
   }
-  if (!run.model.mixture) {
-    set_size(run.plan.mesh, Axis::expert, 1);
-    run.workload.routing = {};
-  }
-  run.plan.stage_layers.reset();
-  run.plan.recompute_layers.reset();
-  if (!settle(given, run, Dimension::devices, reason)) return std::nullopt;
-  reason.clear();
-  Move out{std::move(run), {}};
-  out.also = changes(given, out.run, "");
-  return out;
+  if (!run.model.mixture) run.workload.routing = {};
+  return settled(given, std::move(run), reason);
 }
 
 std::optional<Move> with_cluster(const PlannedRun& given, ClusterSpec cluster, const std::string& reference,
@@ -152,11 +124,7 @@ std::optional<Move> with_cluster(const PlannedRun& given, ClusterSpec cluster, c
     const auto& peak = run.cluster->device.peak;
     run.workload.precision = peak.contains(Precision::bf16) ? Precision::bf16 : peak.begin()->first;
   }
-  if (!settle(given, run, Dimension::devices, reason)) return std::nullopt;
-  reason.clear();
-  Move out{std::move(run), {}};
-  out.also = changes(given, out.run, "");
-  return out;
+  return settled(given, std::move(run), reason);
 }
 
 }  // namespace orrery

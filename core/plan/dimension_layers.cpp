@@ -1,0 +1,185 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/base/toml_reader.hpp"
+#include "core/base/toml_writer.hpp"
+#include "core/plan/axis_sizes.hpp"
+#include "core/plan/dimension_rows.hpp"
+#include "core/plan/plan_check.hpp"
+#include "core/plan/plan_names.hpp"
+#include "core/plan/schedule_rules.hpp"
+#include "core/plan/stage_split.hpp"
+
+// Rows of the layers: how products and attention are cut, and what is computed again.
+
+namespace orrery {
+namespace {
+
+constexpr auto size_limit = static_cast<std::uint32_t>(plan_size_limit);
+
+/// The same number of ranks, else the nearest one above that makes a grid.
+bool put_tensor(PlannedRun& run, std::uint64_t value, std::string& reason) {
+  const std::uint64_t ranks = size(run.plan.mesh, tensor_axes), devices = run.cluster->devices();
+  const auto algorithm = static_cast<TensorAlgorithm>(value);
+  for (std::uint64_t n = ranks; n <= std::max<std::uint64_t>(64, 2 * ranks); ++n) {
+    if (devices % n == 0 && set_tensor(run.plan, algorithm, n)) return true;
+  }
+  reason = fmt::format("No number of ranks from {} on that divides {} devices makes a {} grid.", ranks, devices,
+                       name_of(algorithm));
+  return false;
+}
+
+bool has_context(const PlannedRun& run) { return run.plan.mesh.size(Axis::context) > 1; }
+
+std::vector<std::uint64_t> inner_rings(const PlannedRun& run) {
+  std::vector<std::uint64_t> out = divisors_of(run.plan.mesh.size(Axis::context));
+  out.front() = 0;  // one ring
+  return out;
+}
+
+/// Layers of the largest stage.
+std::uint32_t most_stage_layers(const PlannedRun& run) {
+  if (run.plan.stage_layers) return *std::max_element(run.plan.stage_layers->begin(), run.plan.stage_layers->end());
+  const std::uint64_t stages = stage_map(run.plan).stages();
+  return static_cast<std::uint32_t>((run.model.layers + stages - 1) / stages);
+}
+
+/// All of them where the plan counts none.
+std::uint64_t recomputed_layers(const PlannedRun& run) {
+  if (run.plan.recompute == Recompute::none) return 0;
+  if (!run.plan.recompute_layers) return most_stage_layers(run);
+  return *std::max_element(run.plan.recompute_layers->begin(), run.plan.recompute_layers->end());
+}
+/// As many layers of each stage, where it has them; all of them is what a plan without counts says.
+bool put_recomputed_layers(PlannedRun& run, std::uint64_t value, std::string& reason) {
+  Plan& plan = run.plan;
+  plan.recompute_layers.reset();
+  if (value == plan_size_limit) return true;
+  if (plan.recompute == Recompute::none) {
+    reason = "Nothing is recomputed.";
+    return value == 0;
+  }
+  const std::uint32_t most = most_stage_layers(run);
+  if (value > most) {
+    reason = fmt::format("A stage has {} layers at most.", most);
+    return false;
+  }
+  if (value == most) return true;
+  if (!plan.stage_layers) plan.stage_layers = uneven_stages(run.model.layers, stage_map(plan).stages(), 0).front();
+  plan.recompute_layers.emplace();
+  for (const std::uint32_t held : *plan.stage_layers) {
+    plan.recompute_layers->push_back(std::min(held, static_cast<std::uint32_t>(value)));
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<Dimension> layer_dimensions() {
+  using enum DimensionKind;
+  return {
+      {.key = "plan.tensor",
+       .kind = choice,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Tensor cut"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "How matrix products are cut over the tensor ranks."),
+       .names = tensor_names(),
+       .get = plan_value<&Plan::tensor>,
+       .put = put_tensor,
+       .said = Said::unless_default,
+       .read =
+           [](const Dimension& d, TomlTable& table, const std::filesystem::path&, PlannedRun& run) {
+             table.read_enum(d.word(), d.names, run.plan.tensor, Need::optional);  // the file has the mesh
+           }},
+      {.key = "plan.save_gathered",
+       .kind = toggle,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Keep gathered"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor",
+                                 "3D: keep gathered operands for the backward pass instead of gathering again."),
+       .names = switch_names(),
+       .get = plan_value<&Plan::save_gathered>,
+       .put = put_plan<&Plan::save_gathered>,
+       .applies = [](const PlannedRun& run) { return run.plan.tensor == TensorAlgorithm::three_d; },
+       .said = Said::unless_default},
+      {.key = "plan.sequence_parallel",
+       .kind = toggle,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Sequence parallel"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor",
+                                 "Norms and dropout cut along the sequence over the tensor ranks."),
+       .names = switch_names(),
+       .get = plan_value<&Plan::sequence_parallel>,
+       .put = put_plan<&Plan::sequence_parallel>,
+       .applies = [](const PlannedRun& run) { return run.plan.mesh.size(Axis::tensor) > 1; }},
+      {.key = "plan.context",
+       .kind = choice,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Context cut"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "How the context ranks share attention."),
+       .names = context_names(),
+       .get = plan_value<&Plan::context>,
+       .put = put_plan<&Plan::context>,
+       .applies = has_context,
+       .said = Said::where_it_applies},
+      {.key = "plan.zigzag",
+       .kind = toggle,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Zigzag"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor",
+                                 "Each context rank holds an early and a late chunk, so that causal work is equal."),
+       .names = switch_names(),
+       .get = plan_value<&Plan::zigzag>,
+       .put = put_plan<&Plan::zigzag>,
+       .applies = has_context,
+       .said = Said::where_it_applies},
+      {.key = "plan.inner_ring",
+       .kind = count,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Inner ring"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor",
+                                 "Context ranks of an inner ring, within a node; 0: one ring."),
+       .least = 2,
+       .most = plan_size_limit,
+       .get = plan_value<&Plan::inner_ring>,
+       .put = put_plan<&Plan::inner_ring>,
+       .values = inner_rings,
+       .applies = [](const PlannedRun& run) { return has_context(run) && run.plan.context == ContextAlgorithm::ring; },
+       .outlived =
+           [](const PlannedRun& before, const PlannedRun& after) {
+             return before.plan.mesh.size(Axis::context) != after.plan.mesh.size(Axis::context);
+           },
+       .said = Said::unless_default},
+      {.key = "plan.recompute",
+       .group = DimensionGroup::memory,
+       .kind = choice,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Recompute"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "What is computed again in place of being kept."),
+       .names = recompute_names(),
+       .get = plan_value<&Plan::recompute>,
+       .put = put_plan<&Plan::recompute>},
+      {.key = "plan.recompute_layers",
+       .group = DimensionGroup::memory,
+       .kind = count,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Layers recomputed"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor",
+                                 "Layers of each stage, from its first on, that are recomputed."),
+       .most = plan_size_limit,
+       .usual = plan_size_limit,
+       .get = recomputed_layers,
+       .put = put_recomputed_layers,
+       .values = [](const PlannedRun& run) { return numbers(0, most_stage_layers(run)); },
+       .applies = [](const PlannedRun& run) { return run.plan.recompute != Recompute::none; },
+       .outlived =
+           [](const PlannedRun& before, const PlannedRun& after) {
+             return before.plan.recompute != after.plan.recompute || before.model.layers != after.model.layers ||
+                    stage_map(before.plan).stages() != stage_map(after.plan).stages();
+           },
+       .read =
+           [](const Dimension& d, TomlTable& table, const std::filesystem::path&, PlannedRun& run) {
+             if (!table.has(d.word())) return;
+             table.read(d.word(), run.plan.recompute_layers.emplace(), {0, size_limit}, size_limit);
+           },
+       .write =
+           [](const Dimension& d, TomlWriter& out, const PlannedRun& run) {
+             if (run.plan.recompute_layers) out.wholes(d.word(), *run.plan.recompute_layers);
+           }},
+  };
+}
+
+}  // namespace orrery

@@ -1,0 +1,114 @@
+#include "core/plan/dimension_rows.hpp"
+#include "core/plan/plan_check.hpp"
+#include "core/spec/library.hpp"
+#include "core/spec/spec_check.hpp"
+#include "core/spec/spec_files.hpp"
+
+// Rows of the cluster and the workload, whose own files read and write them.
+
+namespace orrery {
+namespace {
+
+std::vector<std::uint64_t> device_counts(const PlannedRun& run) {
+  const std::uint64_t node = run.cluster->devices_per_node;
+  std::vector<std::uint64_t> out = divisors_of(node);
+  for (const std::uint64_t devices : doublings(2 * node, 65'536)) out.push_back(devices);
+  return out;
+}
+
+bool put_devices(PlannedRun& run, std::uint64_t value, std::string& reason) {
+  Diagnostics wrong;
+  auto other = resized(*run.cluster, static_cast<std::uint32_t>(value), wrong);
+  if (!other) {
+    const Diagnostic& first = wrong.list().front();
+    reason = first.message + ".";
+    for (const std::string& detail : first.details) reason += " " + detail;
+    return false;
+  }
+  run.cluster = std::move(other);
+  return true;
+}
+
+bool put_precision(PlannedRun& run, std::uint64_t value, std::string&) {
+  run.workload.precision = static_cast<Precision>(value);
+  run.workload.gradient_dtype.reset();
+  run.workload.moment_dtype.reset();
+  return true;
+}
+
+bool put_optimizer(PlannedRun& run, std::uint64_t value, std::string&) {
+  Workload& work = run.workload;
+  Optimizer usual;
+  usual.kind = static_cast<OptimizerKind>(value);
+  usual.learning_rate = work.optimizer.learning_rate;
+  usual.weight_decay = work.optimizer.weight_decay;
+  if (usual.kind == OptimizerKind::sgd || usual.kind == OptimizerKind::lars) usual.momentum = 0.9;
+  work.optimizer = usual;
+  work.moment_dtype.reset();
+  return true;
+}
+
+}  // namespace
+
+std::vector<Dimension> run_dimensions() {
+  using enum DimensionKind;
+  return {
+      {.key = "gpus",
+       .group = DimensionGroup::mesh,
+       .kind = count,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Devices"),
+       .help =
+           QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Devices of the cluster: part of a node, or whole nodes."),
+       .least = 1,
+       .most = plan_size_limit,
+       .usual = 1,
+       .get = [](const PlannedRun& run) { return run.cluster->devices(); },
+       .put = put_devices,
+       .values = device_counts},
+      {.key = "workload.batch",
+       .aliases = {"gbs"},
+       .group = DimensionGroup::workload,
+       .kind = count,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Batch"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Sequences in one optimizer step, over all replicas."),
+       .least = 1,
+       .most = max_batch,
+       .usual = 1,
+       .get = [](const PlannedRun& run) -> std::uint64_t { return run.workload.global_batch; },
+       .put = [](PlannedRun& run, std::uint64_t value,
+                 std::string&) { return run.workload.global_batch = value, true; },
+       .values = [](const PlannedRun&) { return doublings(1, 65'536); }},
+      {.key = "workload.sequence",
+       .group = DimensionGroup::workload,
+       .kind = count,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Sequence"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Tokens in a sequence."),
+       .least = 1,
+       .most = max_sequence,
+       .usual = 1,
+       .get = [](const PlannedRun& run) -> std::uint64_t { return run.workload.sequence_length; },
+       .put = [](PlannedRun& run, std::uint64_t value,
+                 std::string&) { return run.workload.sequence_length = value, true; },
+       .values = [](const PlannedRun&) { return doublings(128, std::uint64_t{1} << 20); }},
+      {.key = "workload.precision",
+       .group = DimensionGroup::workload,
+       .kind = choice,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Precision"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Of weights, activations and products."),
+       .names = precision_names(),
+       .usual = static_cast<std::uint64_t>(Workload{}.precision),
+       .get = [](const PlannedRun& run) { return static_cast<std::uint64_t>(run.workload.precision); },
+       .put = put_precision},
+      {.key = "workload.optimizer.kind",
+       .group = DimensionGroup::workload,
+       .kind = choice,
+       .label = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Optimizer"),
+       .help = QT_TRANSLATE_NOOP("orrery::gui::DimensionEditor", "Its moments take memory for every parameter."),
+       .names = optimizer_names(),
+       .usual = static_cast<std::uint64_t>(Optimizer{}.kind),
+       .get = [](const PlannedRun& run) { return static_cast<std::uint64_t>(run.workload.optimizer.kind); },
+       .put = put_optimizer},
+  };
+}
+
+}  // namespace orrery
