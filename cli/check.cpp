@@ -25,7 +25,7 @@
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
 #include "edit/lesson_plans.hpp"
-#include "planner/space.hpp"
+#include "planner/describe.hpp"
 #include "sim/net/fabric_spec.hpp"
 #include "validate/run_table.hpp"
 

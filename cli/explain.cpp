@@ -12,8 +12,8 @@
 #include "cli/verbs.hpp"
 #include "cli/wrapping.hpp"
 #include "core/record/report_file.hpp"
+#include "planner/describe.hpp"
 #include "planner/explain.hpp"
-#include "planner/space.hpp"
 
 namespace orrery {
 namespace {

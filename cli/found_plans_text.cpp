@@ -12,7 +12,6 @@
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_names.hpp"
-#include "planner/fewest_offloaded.hpp"
 #include "sim/memory/fit.hpp"
 
 namespace orrery {

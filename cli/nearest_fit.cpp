@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <functional>
-
 #include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "core/base/diagnostics.hpp"
@@ -11,30 +9,26 @@
 #include "core/spec/library.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "planner/describe.hpp"
 #include "planner/search.hpp"
-#include "planner/space.hpp"
-#include "sim/bound/bound.hpp"
 
 namespace orrery {
 namespace {
 
-/// Tells `progress` how many plans of how many were looked at; empty without a plan, or when interrupted.
+/// The plan that takes the least memory, whether it fits or not.
 std::optional<Plan> leanest(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
-                            const Calibration& c, const std::function<void(std::uint64_t, std::uint64_t)>& progress) {
-  const Space space = make_space(model, workload, cluster, basic_limits());
-  Bounder bounder(model, workload, cluster, c);
-  std::optional<Plan> best;
-  std::uint64_t least = 0;
-  for (std::uint64_t n = 0; n < space.count; ++n) {
-    if (interrupted().load()) return std::nullopt;
-    if (n % 1024 == 0) progress(n, space.count);
-    Plan plan = plan_at(space, n);
-    const std::uint64_t peak = bounder.peak_memory(plan);
-    if (best && peak >= least) continue;
-    least = peak;
-    best = std::move(plan);
-  }
-  return best;
+                            const Calibration& calibration, Progress& bar) {
+  SearchOptions options;
+  options.limits = basic_limits();
+  options.objective = Objective::memory;
+  options.judge_memory = false;
+  options.top = 1;
+  options.simulate = false;
+  options.cancel = &interrupted();
+  options.progress = [&](const SearchProgress& p) { bar.show("least memory", p.done, p.total); };
+  SearchResult found = search(model, workload, cluster, calibration, options);
+  if (!found.complete || found.plans.empty()) return std::nullopt;
+  return std::move(found.plans.front().plan);
 }
 
 }  // namespace
@@ -48,11 +42,11 @@ NearestFit nearest_fit(const ModelSpec& model, const Workload& workload, const C
     MemoryVerdict memory = memory_verdict(run, lower(model, workload, plan), calibration, {headroom, false});
     return PlanMemory{std::move(plan), memory};
   };
-  if (auto plan = leanest(model, workload, cluster, calibration,
-                          [&](std::uint64_t done, std::uint64_t total) { bar.show("least memory", done, total); })) {
+  if (auto plan = leanest(model, workload, cluster, calibration, bar)) {
     out.here = judged(cluster, std::move(*plan));
   }
   SearchOptions options;
+  options.limits = basic_limits();
   options.top = 1;
   options.simulate = false;
   options.headroom = headroom;

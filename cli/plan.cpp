@@ -14,7 +14,6 @@
 #include "cli/placement_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/report_text.hpp"
-#include "cli/space_json.hpp"
 #include "cli/status.hpp"
 #include "cli/table.hpp"
 #include "cli/verbs.hpp"
@@ -29,17 +28,27 @@
 #include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_check.hpp"
 #include "core/spec/spec_files.hpp"
+#include "planner/describe.hpp"
 #include "planner/export/megatron.hpp"
+#include "planner/levels.hpp"
 #include "planner/placement.hpp"
 #include "planner/search.hpp"
-#include "planner/space.hpp"
-#include "sim/bound/bound.hpp"
 #include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
 
 std::vector<std::string> strings(const std::vector<std::string_view>& names) { return {names.begin(), names.end()}; }
+
+nlohmann::ordered_json levels_json(const Levels& levels) {
+  nlohmann::ordered_json json;
+  json["shapes"] = levels.shapes;
+  for (const auto& [name, list] : {std::pair{"coarse", &levels.coarse}, {"changed", &levels.changed}}) {
+    json[name] = nlohmann::ordered_json::object();
+    for (const Level& level : *list) json[name][level.key] = level.values;
+  }
+  return json;
+}
 
 class PlanVerb final : public Verb {
  public:
@@ -58,7 +67,7 @@ class PlanVerb final : public Verb {
     c.choice("--objective", objective_, {"step-time", "memory", "cost"}, "what to minimize");
     c.option("--top", top_, "plans to find; as many are shown as fit side by side", {1, 10'000});
     c.flag("--wide", wide_, "show all of them side by side, however wide, with every decision and figure");
-    c.flag("--verbose", verbose_, "every decision and figure, what memory consists of, and the proof");
+    c.flag("--verbose", verbose_, "every decision and figure, and what memory consists of");
     c.option("--threads", threads_, "0: all cores", {0, 4096});
     c.option("--export", export_, "print the best plan as another program's launch flags: megatron");
     c.flag("--no-simulate", no_simulate_, "leave the found plans unsimulated with --json, --verbose and --wide, too");
@@ -113,7 +122,7 @@ class PlanVerb final : public Verb {
   double dropout_ = 0.0, clip_norm_ = 1.0;
   std::uint32_t top_ = 3, threads_ = 0;
   std::optional<std::string> export_, only_, fabric_, routes_;
-  SpaceLimits limits_;
+  SearchLimits limits_;
   bool no_simulate_ = false, show_space_ = false, all_ = false, wide_ = false, verbose_ = false;
   Workload workload_;
   ModelSpec spec_;
@@ -144,7 +153,7 @@ void PlanVerb::read() {
   if (export_ && *export_ != "megatron") {
     d.error("cli.export", fmt::format("there is no export to \"{}\"", *export_), {"Known: megatron."});
   }
-  limits_ = only_ ? limits_of(*only_, d) : all_ ? SpaceLimits{} : basic_limits();
+  limits_ = only_ ? limits_of(*only_, d) : all_ ? SearchLimits{} : basic_limits();
   if (threads_ > 4096) {
     d.error("cli.threads", "--threads is out of range",
             {fmt::format("It is {}; from 0 to 4096 is allowed.", threads_)});
@@ -264,10 +273,9 @@ std::string PlanVerb::text(const SearchResult& result) const {
   std::string out = heading();
   if (plans.empty() && result.complete) {
     const NearestFit fit = nearest_fit(spec_, workload_, machine_, calibration_.calibration, headroom_);
-    return out + "No plan fits.\n" + result.certificate + "\n" + rejected_text(result) +
-           nearest_text(fit, all_ || only_);
+    return out + "No plan fits.\n" + result.claim + "\n" + rejected_text(result) + nearest_text(fit, all_ || only_);
   }
-  if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.certificate + "\n";
+  if (plans.empty()) return out + "Interrupted before a plan was found.\n" + result.claim + "\n";
   TableSize size{output_columns(), top_, verbose_ || wide_};
   if (wide_) size.columns = std::max<std::size_t>(size.columns, 20 + 26 * plans.size());
   out += headline(plans[0].report) + found_plans_text(plans, workload_, size);
@@ -277,12 +285,11 @@ std::string PlanVerb::text(const SearchResult& result) const {
     out += fmt::format("\nInterrupted: {} of the {} were not simulated; all plans were estimated.\n",
                        unsimulated(result), counted(plans.size(), "best plan"));
   }
-  out += "\n" + rejected_text(result) + result.certificate + "\n";
+  out += "\n" + rejected_text(result) + result.claim + "\n";
   if (headroom_ > Bytes()) {
     out += fmt::format("{} of every device stay free, for the measured error of memory (--memory-margin).\n",
                        short_text(headroom_));
   }
-  if (verbose_ && !result.certificate_details.empty()) out += result.certificate_details + "\n";
   return out;
 }
 
@@ -303,31 +310,20 @@ void PlanVerb::write_json(const SearchResult& result, const std::optional<std::s
     const FoundPlan& found = result.plans[i];
     nlohmann::ordered_json entry = to_json(found.report);
     entry["plan"] = planned(found, i).plan.name;
-    entry["number"] = found.number;
     entry["description"] = describe(found.plan);
     entry["plan_file"] = write_plan(planned(found, i));
     entry["simulated"] = found.simulated ? to_json(*found.simulated) : nlohmann::ordered_json(nullptr);
     json["plans"].push_back(std::move(entry));
   }
-  std::uint64_t pruned = 0;
-  nlohmann::ordered_json reasons = nlohmann::ordered_json::object();
-  for (const PruneCount& p : result.pruned) {
-    reasons[p.reason] = p.count;
-    if (p.reason != "memory") pruned += p.count;
-  }
   json["memory_margin_bytes"] = static_cast<std::uint64_t>(headroom_.base());
-  json["evaluated"] = result.evaluated;
-  json["pruned"] = pruned;
-  json["pruned_by_reason"] = std::move(reasons);
-  json["infeasible"] = result.infeasible;
-  json["space"] = result.space;
+  json["coarse_plans"] = result.shapes;
+  json["looked_at"] = result.looked_at;
+  json["estimated"] = result.estimated;
+  json["changes"] = result.changes;
   json["wall_s"] = result.wall_s;
   const bool unplaced = placement && placement->is_null() && !result.plans.empty();
   json["complete"] = result.complete && unsimulated(result) == 0 && !unplaced;
-  json["certified"] = result.certified;
-  json["simulated_certified"] = result.simulated_certified;
-  json["certificate"] = result.certificate;
-  json["certificate_details"] = result.certificate_details;
+  json["claim"] = result.claim;
   if (result.rejected) {
     json["rejected"] = {{"description", describe(result.rejected->plan)},
                         {"step_time_s", result.rejected->report.step_time.base()},
@@ -370,8 +366,8 @@ int PlanVerb::run() {
     refuse("cli.fabric", "--routes needs --fabric", {"A cluster's levels leave no choice of ways."});
   }
   if (show_space_) {
-    const Space space = make_space(spec_, workload_, machine_, limits_);
-    const std::string shown = flags_.json ? json_text(space_json(space)) : describe(space) + "\n";
+    const Levels levels = levels_of(spec_, workload_, machine_, limits_);
+    const std::string shown = flags_.json ? json_text(levels_json(levels)) : describe(levels);
     flags_.output ? write_output(flags_, shown) : print(shown);
     return status_fine;
   }
@@ -390,8 +386,8 @@ int PlanVerb::run() {
   options.progress = [&](const SearchProgress& p) {
     progress.settled(p.phase, p.done, p.total, p.best ? "best so far " + short_text(*p.best, 3) : "");
   };
-  SearchResult result = search(make_space(spec_, workload_, machine_, limits_), spec_, workload_, machine_,
-                               calibration_.calibration, options);
+  options.limits = limits_;
+  SearchResult result = search(spec_, workload_, machine_, calibration_.calibration, options);
   progress.clear();
   for (FoundPlan& found : result.plans) {
     tell_prices(found.report, calibration_);

@@ -15,7 +15,7 @@
 #include "core/spec/hf_config.hpp"
 #include "core/spec/node_kinds.hpp"
 #include "core/spec/spec_files.hpp"
-#include "planner/space.hpp"
+#include "planner/describe.hpp"
 #include "sim/memory/fit.hpp"
 
 namespace orrery {

@@ -5,7 +5,7 @@
 #   core      <- exec <- cli
 #   planner   <- edit <- cli, gui/model
 #   validate  <- gui/model <- gui/widgets <- gui/app
-#   sim/cost  <- sim/bound, sim/estimate, sim/net <- sim/des;  sim/memory apart
+#   sim/cost  <- sim/estimate, sim/net <- sim/des;  sim/memory apart
 #
 # (a <- b: b may include a), when a third-party library is included outside the
 # folders it is for, or a heavy one in a header.
@@ -23,7 +23,6 @@ set(layers
   "core/record"        "core/"
   "sim/cost"           "(core|sim/cost)/"
   "sim/memory"         "(core|sim/memory)/"
-  "sim/bound"          "(core|sim/cost|sim/bound)/"
   "sim/estimate"       "(core|sim/cost|sim/estimate)/"
   "sim/net"            "(core|sim/cost|sim/net)/"
   "sim/des"            "(core|sim/cost|sim/net|sim/des)/"
@@ -53,7 +52,7 @@ set(libraries
   "hwloc"                   "exec/calibrate/"                     "${none}"
   "zlib"                    "exec/checkpoint/"                    "${none}"
   "atomic$"                 "(exec|planner|cli|gui/model|sim/des|core/record)/" "."   # sim/des, core/record: only to be told to stop
-  "mutex$"                  "(exec|planner|cli|gui/model|sim/bound)/"       "."   # sim/bound: facts that threads of a search share
+  "mutex$"                  "(exec|planner|cli|gui/model)/"       "."
   "thread$"                 "(exec|planner|cli|gui|sim/memory)/"  "."   # sim/memory: stages are played side by side
   "(shared_mutex|condition_variable|future|barrier|latch|semaphore|stop_token)$"
                             "(exec|planner|cli|gui)/"             "."

@@ -2,12 +2,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <set>
 
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_names.hpp"
-#include "planner/space.hpp"
+#include "planner/describe.hpp"
 
 namespace orrery {
 namespace {
@@ -44,7 +42,7 @@ std::string describe(const Plan& plan) {
     line += fmt::format(", context {}{}", name_of(plan.context), plan.zigzag ? " zigzag" : "");
     if (plan.inner_ring != 0) line += fmt::format(" in rings of {}", plan.inner_ring);
   }
-  if (plan.mesh.size(Axis::pipeline) > 1) {
+  if (plan.mesh.size(Axis::pipeline) > 1 || plan.chunks > 1 || plan.schedule != ScheduleName::one_f_one_b) {
     line += fmt::format(", {}{}, layers {}", name_of(plan.schedule),
                         plan.chunks > 1 ? fmt::format(" of {} chunks", plan.chunks) : "",
                         plan.stage_layers ? stages_text(*plan.stage_layers) : "auto");
@@ -74,81 +72,6 @@ std::string describe(const Plan& plan) {
                                                                     : "at the end");
   }
   return line;
-}
-
-std::string describe(const Space& space) {
-  std::string out = fmt::format("{} plans of {} shapes", space.count, space.shapes.size());
-  if (space.orders_left_out > 0) {
-    out += fmt::format(" ({} more orders of axes lie on the network like a listed one)", space.orders_left_out);
-  }
-  out += ".\n";
-  // The values of every dimension over all shapes.
-  std::array<std::set<std::uint32_t>, axis_count> sizes;
-  std::set<std::string> tensor, schedules, context, kernels;
-  std::set<std::uint32_t> microbatches, zero, chunks, states, parameters;
-  bool parameter_chunks = false;
-  for (const ShapeSpace& s : space.shapes) {
-    for (std::size_t a = 0; a < axis_count; ++a) sizes[a].insert(s.sizes[a]);
-    tensor.insert(std::string(name_of(s.tensor)));
-    for (const MicrobatchSpace& m : s.microbatches) {
-      microbatches.insert(m.size);
-      for (const ScheduleChoice& c : m.schedules)
-        schedules.insert(std::string(name_of(c.schedule))), chunks.insert(c.chunks);
-    }
-    for (const BlockChoice& b : s.blocks) {
-      kernels.insert(fmt::format("{} {}{}", name_of(b.attention), name_of(b.recompute),
-                                 b.fewest                   ? " of the fewest layers"
-                                 : b.recomputed_eighths > 0 ? " of eighths with the fewest activations on the host"
-                                 : b.offload                ? " with the fewest activations on the host"
-                                                            : ""));
-      if (s.sizes[index(Axis::context)] > 1) {
-        context.insert(fmt::format("{}{}{}", name_of(b.context), b.zigzag ? " zigzag" : "",
-                                   b.inner_ring > 0 ? fmt::format(" in rings of {}", b.inner_ring) : ""));
-      }
-    }
-    for (const StateChoice& c : s.states) {
-      zero.insert(c.zero_stage);
-      parameter_chunks = parameter_chunks || c.parameter_chunk > Bytes();
-      if (!s.offloads_states) continue;
-      states.insert(c.offload_states);
-      parameters.insert(c.offload_parameters);
-    }
-  }
-  for (std::size_t a = 0; a < axis_count; ++a) {
-    if (sizes[a].size() > 1 || (!sizes[a].empty() && *sizes[a].begin() > 1)) {
-      out += fmt::format("  {:<18}{}\n", name_of(static_cast<Axis>(a)), fmt::join(sizes[a], ", "));
-    }
-  }
-  const auto row = [&](const char* name, const auto& values) {
-    if (!values.empty()) out += fmt::format("  {:<18}{}\n", name, fmt::join(values, ", "));
-  };
-  row("tensor algorithm", tensor);
-  row("context algorithm", context);
-  row("microbatch", microbatches);
-  row("schedule", schedules);
-  row("chunks per rank", chunks);
-  row("zero", zero);
-  if (parameter_chunks) out += fmt::format("  {:<18}none, one for each layer\n", "parameter chunks");
-  row("states, eighths", states);
-  row("weights, eighths", parameters);
-  row("kernels", kernels);
-  std::size_t most = 0;
-  for (const auto& [stages, splits] : space.stage_layers) most = std::max(most, splits.size());
-  out += fmt::format("  {:<18}up to {} splits\n", "stages", most);
-  for (const ShapeSpace& s : space.shapes) {
-    Mesh mesh;
-    for (std::size_t a = 0; a < axis_count; ++a) {
-      if (s.sizes[a] > 1) mesh.axes.push_back({static_cast<Axis>(a), s.sizes[a]});
-    }
-    std::size_t most_schedules = 0;
-    for (const MicrobatchSpace& m : s.microbatches) most_schedules = std::max(most_schedules, m.schedules.size());
-    out += fmt::format(
-        "{}, {}: plans {} to {}; {} orders, {} microbatch sizes, {} kernels and cuts, up to {} schedules, {} "
-        "ways to keep states\n",
-        mesh_text(mesh), name_of(s.tensor), s.first, s.first + s.count - 1, s.orders, s.microbatches.size(),
-        s.blocks.size(), most_schedules, s.states.size());
-  }
-  return out;
 }
 
 }  // namespace orrery

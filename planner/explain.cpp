@@ -13,8 +13,8 @@
 #include "core/plan/plan_file.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/program/lower/lower.hpp"
-#include "planner/space.hpp"
-#include "sim/bound/bound.hpp"
+#include "planner/complete.hpp"
+#include "planner/describe.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "sim/memory/fit.hpp"
 
@@ -154,6 +154,17 @@ std::int64_t shortage(const MemoryVerdict& v) {
 
 }  // namespace
 
+std::vector<PlanChange> single_changes(const PlannedRun& run) {
+  std::vector<PlanChange> out;
+  for (const Reach reach : {Reach::plan, Reach::mesh}) {
+    for (Neighbour& n : neighbours(run, reach)) {
+      complete(n.plan, run.model, run.workload);
+      out.push_back({std::move(n), {}, {}});
+    }
+  }
+  return out;
+}
+
 Explanation explain(const PlannedRun& given, const Calibration& calibration, const WorkProgress& progress,
                     std::optional<Bytes> headroom) {
   ORRERY_ASSERT(given.cluster.has_value());
@@ -168,28 +179,25 @@ Explanation explain(const PlannedRun& given, const Calibration& calibration, con
   out.terms = std::move(priced.terms);
   out.fullest_stage = fullest(out.report);
 
-  // Neighbours: closed forms first, then exact times of those that matter.
-  Bounder bounder(run.model, run.workload, *run.cluster, calibration);
   const Picoseconds now = picoseconds(out.report.step_time);
   const MemoryRules rules{headroom.value_or(default_headroom(*run.cluster, calibration)), false};
   PlannedRun changed = run;
   std::vector<PlanChange> fitting;
   std::optional<PlanChange> leanest;
-  std::vector<PlanChange> changes = single_changes(run.plan, run.model, run.workload, *run.cluster, calibration);
+  std::vector<PlanChange> changes = single_changes(run);
+  Estimator estimator;
   for (std::size_t i = 0; i < changes.size(); ++i) {
     PlanChange& change = changes[i];
     if (progress) progress(i, changes.size());
-    const bool may_be_faster =
-        !bound_covers(change.plan, run.model, run.workload) || bounder.step_time(change.plan) < now;
-    if (!may_be_faster && out.report.fits) continue;
     changed.plan = change.plan;
     const Program program = lower(run.model, run.workload, change.plan);
-    change.memory = memory_verdict(changed, program, calibration, rules);
-    if (!leanest || shortage(change.memory) < shortage(leanest->memory)) leanest = change;
-    if (!may_be_faster && !change.memory.fits) continue;
     const CostModel costs(*run.cluster, calibration, change.plan.mesh, change.plan.placement,
                           change.plan.collective_algorithm);
-    change.step_time = Estimator().step_time(program, costs);
+    change.step_time = estimator.step_time(program, costs);
+    // How much a process holds takes longest to know, and matters of plans that are faster or make it fit.
+    if (picoseconds(change.step_time) >= now && out.report.fits) continue;
+    change.memory = memory_verdict(changed, program, calibration, rules);
+    if (!leanest || shortage(change.memory) < shortage(leanest->memory)) leanest = change;
     if (change.memory.fits) fitting.push_back(change);
     if (picoseconds(change.step_time) >= now) continue;
     (change.memory.fits ? out.faster : out.faster_if_it_fitted).push_back(std::move(change));

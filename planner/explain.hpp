@@ -9,8 +9,9 @@
 #include "core/plan/plan.hpp"
 #include "core/record/calibration.hpp"
 #include "core/record/report.hpp"
-#include "planner/changes.hpp"
+#include "planner/neighbours.hpp"
 #include "planner/resolve.hpp"
+#include "sim/memory/fit.hpp"
 
 namespace orrery {
 
@@ -19,6 +20,14 @@ struct TimeTerm {
   std::string name;  ///< "forward", ..., "waiting for collectives", "bubble"
   Seconds time;
 };
+
+/// A neighbour, priced.
+struct PlanChange : Neighbour {
+  Seconds step_time;
+  MemoryVerdict memory;
+};
+/// Neighbours with one decision changed, resolved, the mesh's factors among them.
+[[nodiscard]] std::vector<PlanChange> single_changes(const PlannedRun&);
 
 /// What keeps a plan from being faster.
 enum class Binding : std::uint8_t {

@@ -94,6 +94,13 @@ class Settling {
     return violation(run_);
   }
 
+  /// Whether the run breaks one of the rules whose codes begin so.
+  [[nodiscard]] bool breaks(std::string_view code) const {
+    Diagnostics d;
+    check(run_.plan, run_.model, run_.workload, &*run_.cluster, d);
+    return std::any_of(d.list().begin(), d.list().end(), [&](const Diagnostic& x) { return x.code.starts_with(code); });
+  }
+
   /// Ways to mend a run that breaks a rule, the smallest first; each is tried with those before it.
   bool mend() {
     Plan& plan = run_.plan;
@@ -103,6 +110,9 @@ class Settling {
           auto &states = plan.offload_states, &weights = plan.offload_parameters;
           if (states && weights && *weights > *states)
             (is("plan.offload_parameters") ? states = weights : weights = states);
+        },
+        [&] {  // chunks that another cut of the layers, or other ranks, make too small or uneven: a layer's size
+          if (!is("plan.parameter_chunk") && breaks("plan.chunk-")) plan.parameter_chunk.reset();
         },
         [&] {  // the largest microbatch that divides, no larger than it is
           if (is("plan.microbatch_size")) return;

@@ -12,7 +12,6 @@
 #include "core/spec/node_kinds.hpp"
 #include "planner/axis_orders.hpp"
 #include "planner/fabric_symmetry.hpp"
-#include "planner/fewest_offloaded.hpp"
 #include "planner/least_anywhere.hpp"
 #include "sim/des/simulate.hpp"
 #include "sim/estimate/estimate.hpp"

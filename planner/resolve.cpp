@@ -5,68 +5,67 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_names.hpp"
-#include "core/program/lower/layer_bytes.hpp"
+#include "core/plan/stage_split.hpp"
 #include "core/program/lower/lower.hpp"
+#include "core/record/live_memory.hpp"
 #include "core/spec/node_kinds.hpp"
-#include "planner/gradient_bucket.hpp"
-#include "planner/space.hpp"
-#include "sim/bound/bound.hpp"
+#include "planner/complete.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "sim/memory/fit.hpp"
 
 namespace orrery {
 namespace {
 
-// How far below the balanced share the first and the last stage may lie.
-constexpr std::uint32_t resolve_reach = 16;
+/// What a split of layers is judged by: whether the tensors of every rank fit, then the step.
+struct Rated {
+  bool fits = false;
+  Picoseconds step = 0;
+  /// By more than a thousandth: nearer times say nothing about which is faster.
+  [[nodiscard]] bool is_better_than(const Rated& other) const {
+    return fits != other.fits ? fits : step < other.step - other.step / 1000;
+  }
+};
 
-/// The split with the least bound, of those that fit in memory if any does; of
-/// a plan that has no bound the most even one.  Ties: the one whose largest and smallest stage differ least, then
-/// larger stages first.
+/// From the balanced split on, first and last stage a layer longer or shorter as long as that is better.
 std::vector<std::uint32_t> best_split(Plan plan, const ModelSpec& model, const Workload& workload,
                                       const ClusterSpec& cluster, const Calibration& calibration) {
-  Bounder bounder(model, workload, cluster, calibration);
-  const std::uint32_t stages = plan.mesh.size(Axis::pipeline) * plan.chunks;
-  struct Rated {
-    std::vector<std::uint32_t> split;
-    bool fits;
-    Picoseconds step;
-    std::uint32_t unevenness;
-  };
-  std::vector<Rated> rated;
-  // Descending, so that of equals the one with larger stages first stands.
-  auto splits = uneven_stages(model.layers, stages, resolve_reach);
-  const bool bounded = bound_covers(plan, model, workload);
-  std::sort(splits.rbegin(), splits.rend());
-  for (const std::vector<std::uint32_t>& split : splits) {
+  plan.stage_layers = balanced_stages(plan, model, workload);
+  const auto count = static_cast<std::uint32_t>(plan.stage_layers->size());
+  if (count == 1) return *plan.stage_layers;
+  const CostModel costs(cluster, calibration, plan.mesh, plan.placement, plan.collective_algorithm);
+  Estimator estimator;
+  LiveMemory memory;
+  const auto rated = [&](const std::vector<std::uint32_t>& split) {
     plan.stage_layers = split;
-    const bool fits = !bounded || static_cast<double>(bounder.peak_memory(plan)) <= least_memory(cluster).base();
-    const auto [low, high] = std::minmax_element(split.begin(), split.end());
-    std::uint32_t unevenness = *high - *low;
-    if (!bounded && model.prediction_modules > 0) {
-      // A module is a layer and a head, on the last stage.
-      std::vector<std::uint32_t> loads = split;
-      loads.back() += 2 * static_cast<std::uint32_t>(model.prediction_modules);
-      const auto [least_load, most_load] = std::minmax_element(loads.begin(), loads.end());
-      unevenness = *most_load - *least_load;
+    const Program program = lower(model, workload, plan);
+    memory.read(program);
+    bool fits = true;
+    for (std::uint32_t c = 0; c < program.classes.size(); ++c) {
+      fits = fits && static_cast<double>(memory.peak(program, c).peak) <= least_memory(cluster).base();
     }
-    rated.push_back({split, fits, bounded ? bounder.step_time(plan) : Picoseconds{0}, unevenness});
-  }
-  const bool some_fit = std::any_of(rated.begin(), rated.end(), [](const Rated& r) { return r.fits; });
-  std::erase_if(rated, [&](const Rated& r) { return r.fits != some_fit; });
-  const auto faster = [](const Rated& a, const Rated& b) { return a.step < b.step; };
-  const Picoseconds least = std::min_element(rated.begin(), rated.end(), faster)->step;
-  // Closer than a thousandth, times say nothing about which is faster: the most even of those.
-  std::erase_if(rated, [&](const Rated& r) { return r.step > least + least / 1000; });
-  const auto more_even = [](const Rated& a, const Rated& b) {
-    return std::tie(a.unevenness, a.step) < std::tie(b.unevenness, b.step);
+    return Rated{fits, picoseconds(estimator.step_time(program, costs))};
   };
-  return std::min_element(rated.begin(), rated.end(), more_even)->split;
+  std::vector<std::uint32_t> best = *plan.stage_layers;
+  Rated of_best = rated(best);
+  const auto near = [&](std::uint32_t a, std::uint32_t b) { return a <= b + 1 && b <= a + 1; };
+  const auto all = uneven_stages(model.layers, count, split_reach);
+  for (bool better = true; better;) {
+    better = false;
+    const std::vector<std::uint32_t> from = best;
+    for (const std::vector<std::uint32_t>& split : all) {
+      if (!near(split.front(), from.front()) || !near(split.back(), from.back()) || split == from) continue;
+      const Rated here = rated(split);
+      if (!here.is_better_than(of_best)) continue;
+      better = true;
+      of_best = here;
+      best = split;
+    }
+  }
+  return best;
 }
 
 /// Eighths of what is in host memory.
@@ -197,47 +196,39 @@ ResolvedPlan resolve(const Plan& given, const ModelSpec& model, const Workload& 
                      const Calibration& calibration) {
   ResolvedPlan out{given, {}};
   Plan& plan = out.plan;
-  const auto replicas = static_cast<std::uint32_t>(size(plan.mesh, batch_axes));
-  const std::uint32_t stages = plan.mesh.size(Axis::pipeline) * plan.chunks;
-  if (!plan.gradient_bucket) {
-    plan.gradient_bucket = default_gradient_bucket(workload, replicas);
+  complete(plan, model, workload);
+  const std::uint64_t sums = size(plan.mesh, batch_axes) * plan.mesh.size(Axis::context);
+  if (!given.gradient_bucket) {
     out.resolved.push_back({"gradient_bucket", exact_text(*plan.gradient_bucket),
                             "40 million gradients, or a million for every data-parallel replica where that is more"});
   }
-  if (!plan.overlap_gradients) {
-    const bool sums = std::uint64_t{replicas} * plan.mesh.size(Axis::context) > 1;
-    plan.overlap_gradients = sums;
+  if (!given.overlap_gradients) {
     out.resolved.push_back(
-        {"overlap_gradients", sums ? "true" : "false",
-         sums ? "reductions run beside the last backward pass" : "one replica has nothing to reduce"});
+        {"overlap_gradients", *plan.overlap_gradients ? "true" : "false",
+         sums > 1 ? "reductions run beside the last backward pass" : "one replica has nothing to reduce"});
   }
-  if (!plan.attention) {
-    const bool selective = plan.recompute == Recompute::selective;
-    const bool scores = plan.context == ContextAlgorithm::ring_self_attention;
-    plan.attention = scores || selective ? AttentionKernel::unfused : AttentionKernel::flash;
+  if (!given.attention) {
     out.resolved.push_back({"attention", std::string(name_of(*plan.attention)),
-                            scores      ? "ring self-attention keeps its scores"
-                            : selective ? "selective recomputation drops scores, which the flash kernel never keeps"
-                                        : "the flash kernel keeps no scores"});
+                            plan.context == ContextAlgorithm::ring_self_attention
+                                ? "ring self-attention keeps its scores"
+                            : plan.recompute == Recompute::selective
+                                ? "selective recomputation drops scores, which the flash kernel never keeps"
+                                : "the flash kernel keeps no scores"});
   }
-  if (!plan.stage_layers) {
+  if (!given.stage_layers) {
     Plan on_device = plan;  // what is to be offloaded shows later
     on_device.offload_states = plan.offload_states.value_or(0);
     on_device.offload_parameters = plan.offload_parameters.value_or(0);
     on_device.offload_activations = plan.offload_activations.value_or(0);
-    if (!plan.parameter_chunk) on_device.parameter_chunk = Bytes();
     plan.stage_layers = best_split(on_device, model, workload, cluster, calibration);
     // First in the order of a plan file, last to be known: it depends on the others.
     out.resolved.insert(out.resolved.begin(),
                         {"stage_layers", fmt::format("[{}]", fmt::join(*plan.stage_layers, ", ")),
-                         stages == 1 ? "one stage holds all layers"
-                         : bound_covers(on_device, model, workload)
-                             ? "the least bound on the step to a thousandth, with embedding and head counted"
-                             : "the most even split"});
+                         plan.stage_layers->size() == 1
+                             ? "one stage holds all layers"
+                             : "balanced, with the head counted; no layer more or less at either end is faster"});
   }
-  if (!plan.parameter_chunk) {
-    // Chunks do not span layers.
-    plan.parameter_chunk = whole_layer_bytes(plan, model, workload);
+  if (!given.parameter_chunk) {
     out.resolved.push_back({"parameter_chunk", exact_text(*plan.parameter_chunk),
                             "a chunk for each layer, which pads the least and sends the fewest messages"});
   }

@@ -24,14 +24,12 @@ struct ResolvedPlan {
 
 /// Puts a value in place of every `auto` of a plan.
 ///
-///   attention          flash, which keeps no scores; unfused where attention
-///                      dropout or selective recomputation asks for it
-///   gradient_bucket    default_gradient_bucket (planner/gradient_bucket.hpp)
-///   overlap_gradients  on where data > 1: the reduction runs beside the last
-///                      backward pass
-///   stage_layers       the split of `uneven_stages` (reach 16) with the least
-///                      bound on the step, of those that fit in memory if any
-///                      does; ties: the most even one, larger stages first
+///   attention, gradient_bucket, overlap_gradients, parameter_chunk
+///                      as complete() says (planner/complete.hpp)
+///   stage_layers       from the split whose busiest rank computes least on,
+///                      first and last stage a layer longer or shorter as long
+///                      as the estimated step is shorter by a thousandth; first
+///                      of all, that tensors fit
 ///   offload_states, offload_parameters, offload_activations
 ///                      the fewest eighths with which every rank's peak fits the
 ///                      device, and every node's the host; where several are open,

@@ -1,31 +1,27 @@
 #include "planner/search.hpp"
 
+#include <fmt/format.h>
+#include <tbb/concurrent_unordered_map.h>
 #include <tbb/enumerable_thread_specific.h>
 #include <tbb/global_control.h>
 #include <tbb/info.h>
 #include <tbb/parallel_for.h>
-#include <tbb/parallel_for_each.h>
 #include <tbb/task_arena.h>
 
 #include <algorithm>
 #include <limits>
-#include <memory>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "core/base/diagnostics.hpp"
 #include "core/program/lower/lower.hpp"
-#include "core/spec/node_kinds.hpp"
-#include "planner/certificate.hpp"
-#include "planner/families.hpp"
-#include "planner/fewest_offloaded.hpp"
-#include "planner/fewest_recomputed.hpp"
-#include "planner/frontier.hpp"
-#include "planner/nearest_tiers.hpp"
-#include "planner/outdone.hpp"
+#include "planner/appraiser.hpp"
+#include "planner/neighbours.hpp"
+#include "planner/openings.hpp"
+#include "planner/plan_key.hpp"
 #include "planner/progress_meter.hpp"
 #include "sim/des/simulate.hpp"
-#include "sim/estimate/estimate.hpp"
-#include "sim/memory/fit.hpp"
 
 namespace orrery {
 
@@ -47,386 +43,597 @@ std::optional<Objective> objective_named(std::string_view name) {
 
 namespace {
 
-/// Plans estimated side by side between two looks at the K-th best.  Fixed, so
-/// that what is evaluated does not depend on the number of threads.
-constexpr std::size_t batch_size = 16;
-constexpr std::size_t ahead_of_turn = 4;
+constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
-/// Families looked into side by side, and in the last turn, which finds few plans: there threads wait less for each
-/// other.
-constexpr std::size_t family_batch = 32;
-constexpr std::size_t last_family_batch = 128;
-/// On the way down to the first plans one more after so many looks: where no plan fits all families are looked into so.
-constexpr std::size_t looks_down = 64;
+/// Looked at side by side between two looks at the best.  Fixed, so that what is looked at does not depend on the
+/// number of threads.
+constexpr std::size_t starts_at_once = 16;
+constexpr std::size_t changes_at_once = 32;
+/// Shapes from whose best plan decisions are changed one by one, and of those the ones that are changed in pairs.
+constexpr std::size_t most_descents = 8;
+constexpr std::size_t most_paired = 3;
+/// Shapes whose leanest plans are made leaner where nothing fits.
+constexpr std::size_t most_squeezed = 4;
+/// Coarse plans in a row that may leave the best as it is before no more are looked at.
+constexpr std::size_t patience = 128;
+/// A coarse plan is arranged where its step may come so near to the best, made to fit where it then may come so near,
+/// and changed step by step where it is so near.
+constexpr double worth_arranging = 1.15, worth_fitting = 1.02, worth_changing = 1.1;
 
-std::uint64_t bytes_below(Bytes memory) { return static_cast<std::uint64_t>(std::min(memory.base(), 9e18)); }
+/// What is least: the objective, then the step.
+using Rating = std::pair<std::int64_t, std::int64_t>;
+constexpr Rating worst{never, never};
 
-struct Estimated {
-  Rating rating;
-  std::uint64_t number = 0;
-  Picoseconds step = 0;
-  bool fits = true;
-  std::vector<std::uint32_t> recomputed;  ///< layers of each stage, of a plan with the fewest
-  std::uint32_t activations = 0;          ///< eighths in host memory
-  bool same = false;                      ///< another plan of the space stands for it
-  Tiers tiers{};
-  /// What its processes hold, which fit; of a plan that is slower than the best they are not looked at.
-  std::shared_ptr<const Report> memory = nullptr;
-  friend auto operator<=>(const Estimated&, const Estimated&) = default;
+struct Seen {
+  Candidate from;
+  Appraisal what;
+  Rating rating = worst;  ///< worst where it does not fit
 };
 
-/// Calls task(i) for each i below n on the threads of the arena: each begins in a part of its own, since neighbours ask
-/// for the same blocks, and who has done with it takes over a part of another's.
-template <class Task>
-void for_each_below(std::size_t n, Task&& task) {
-  tbb::parallel_for(std::size_t{0}, n, std::forward<Task>(task), tbb::simple_partitioner());
-}
+struct Start {
+  Plan plan;
+  Picoseconds step = 0;
+  double hope = 0.0;  ///< a step that no schedule of this shape is likely to be below
+};
 
 class Search {
  public:
-  Search(const Space& space, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
-         const Calibration& calibration, const SearchOptions& options)
-      : space_(space),
-        model_(model),
+  Search(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster, const Calibration& calibration,
+         const SearchOptions& options)
+      : model_(model),
         workload_(workload),
         cluster_(cluster),
         calibration_(calibration),
         options_(options),
         rules_{options.headroom.value_or(default_headroom(cluster, calibration)), false},
-        capacity_(bytes_below(most_for_tensors(cluster, calibration, rules_.headroom))),
-        room_{capacity_, bytes_below(safe_for_tensors(cluster, calibration, rules_.headroom)),
-              cluster.host_memory.base() > 0 ? bytes_below(cluster.host_memory) : ~std::uint64_t{0}},
+        room_(options.judge_memory ? whole(most_for_tensors(cluster, calibration, rules_.headroom))
+                                   : ~std::uint64_t{0}),
+        hosts_(hosts_are_known(cluster) && options.judge_memory),
+        units_(level_units(cluster)),
         meter_(options),
-        bounder_(model, workload, cluster, calibration),
-        bounders_([this] { return bounder_.beside(); }),
-        meshes_(space) {}
-  /// What threads know of a large space takes a while to give up, so they do that side by side.
-  ~Search() {
-    tbb::parallel_for_each(bounders_, [](Bounder& of) { const Bounder gone = std::move(of); });
-  }
+        appraisers_([this] { return Appraiser(model_, workload_, cluster_, calibration_); }) {}
 
   SearchResult run() {
     ORRERY_ASSERT(options_.top >= 1, options_.top);
     SearchResult result;
-    result.space = space_.count;
-    meter_.phase("estimate", space_.count);
-    seed_ = seed();
-    // First shapes without a pipeline, which have one schedule, and of each kind the plainest: a good plan among them
-    // leaves out most of the others unseen.  The first good ones will do for a start.
-    constexpr int kinds = 4, last = 2 * kinds - 1;
-    const auto turn_of = [&](const Family& f) {
-      const ShapeSpace& s = space_.shapes[f.shape];
-      const bool grid = s.tensor != TensorAlgorithm::one_d;
-      const bool context = s.sizes[index(Axis::context)] > 1, replicas = s.sizes[index(Axis::replica)] > 1;
-      const int kind = grid ? (context ? 3 : 2) : context || replicas ? 1 : 0;
-      return (s.sizes[index(Axis::pipeline)] == 1 ? 0 : kinds) + kind;
-    };
-    const std::vector<Family> shapes = shape_families(space_);
-    for (int turn = 0; turn <= last; ++turn) {
-      for (const Family& f : shapes) {
-        if (turn_of(f) == turn) frontier_.push(f);
-      }
-      look_around(turn <= kinds ? family_batch : last_family_batch, turn == 0);
-    }
+    explore(result);
+    squeeze();
+    descend(result);
     result.complete = !stopped_;
-    frontier_.drain([&](const Family& f) { leave(f); });
-    result.evaluated = evaluated_.size();
-    result.infeasible = infeasible_;
-    if (infeasible_ > 0) result.pruned.push_back({"memory", infeasible_});
-    if (same_ > 0) result.pruned.push_back({"same", same_});
-    std::uint64_t left = 0;
-    for (const auto& [step, count] : left_) left += count;
-    if (result.complete && left > 0) result.pruned.push_back({"bound", left});
+    result.estimated = least_.size() + settled_.size() + raised_further_;
     report(result);
-    certify(result);
+    claim(result);
     result.wall_s = meter_.elapsed();
     return result;
   }
 
  private:
-  /// Plans whose bounds exceed it cannot be among the best.
-  [[nodiscard]] Rating worst() const {
-    constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-    const Rating known = seed_.value_or(Rating{most, most});
-    return options_.prune && best_.size() == options_.top ? std::min(known, best_.back().rating) : known;
+  static std::vector<std::uint64_t> level_units(const ClusterSpec& cluster) {
+    std::vector<std::uint64_t> out;
+    std::uint64_t unit = 1;
+    for (const NetworkLevel& level : cluster.levels) out.push_back(unit *= level.size);
+    return out;
+  }
+  static std::uint64_t whole(Bytes memory) { return static_cast<std::uint64_t>(std::min(memory.base(), 9e18)); }
+
+  [[nodiscard]] Rating rate(const Appraisal& a) const {
+    const auto peak = static_cast<std::int64_t>(a.peak);
+    return options_.objective == Objective::memory ? Rating{peak, a.step} : Rating{a.step, peak};
+  }
+  [[nodiscard]] bool is_allowed(const Plan& plan) {
+    return options_.limits.allow(appraisers_.local().run(plan), options_.dimensions);
   }
 
-  /// The worst of the best plans of the basic space, where this one is larger and has them all: K plans are no worse.
-  std::optional<Rating> seed() const {
-    if (!options_.prune) return std::nullopt;
-    const Space basic = make_space(model_, workload_, cluster_, basic_limits());
-    if (basic.count >= space_.count) return std::nullopt;
-    SearchOptions first = options_;
-    first.simulate = false;
-    first.progress = nullptr;
-    first.found = nullptr;
-    const SearchResult found = Search(basic, model_, workload_, cluster_, calibration_, first).run();
-    if (!found.complete || found.plans.size() < options_.top) return std::nullopt;
-    for (const FoundPlan& f : found.plans) {
-      if (number_of(space_, f.plan) == space_.count) return std::nullopt;
+  /// Appraisals that were asked for, by key of the plan and what is raised.
+  struct Known {
+    bool valid = false;
+    Raised raised = Raised::nothing;
+    Appraisal what;
+  };
+  using Memo = tbb::concurrent_unordered_map<std::string, Known>;
+
+  template <class Ask>
+  const Known& known(Memo& memo, const Candidate& c, Ask&& ask) {
+    const std::string key = key_of(appraisers_.local().run(c.plan), options_.dimensions) +
+                            static_cast<char>('0' + static_cast<int>(c.raised));
+    if (const auto at = memo.find(key); at != memo.end()) return at->second;
+    Known out;
+    Plan plan = c.plan;
+    Appraiser& appraiser = appraisers_.local();
+    out.valid = appraiser.is_valid(plan);
+    if (out.valid) {
+      out.raised = c.raised;
+      out.what = ask(appraiser, Candidate{std::move(plan), c.raised});
     }
-    const Report& last = found.plans.back().report;
-    return rating(options_.objective, picoseconds(last.step_time), last.peak_memory_bytes);
+    return memo.emplace(key, std::move(out)).first->second;
+  }
+  /// The plan with the least count, whatever memory it takes: its step is the least that the candidate can have.
+  const Known& least(const Candidate& c) {
+    return known(least_, {with_least(c), Raised::nothing},
+                 [&](Appraiser& a, const Candidate& plain) { return a.appraise(plain, room_); });
   }
 
-  void leave(const Family& f) { left_.push_back({f.step, f.count}); }
+  /// A look at a candidate that may be better than `limit`.
+  Seen look(const Candidate& c, const Rating& limit) {
+    Seen out{c, {}, worst};
+    if (c.raised == Raised::recomputed_layers && options_.limits.only.contains("plan.recompute_layers")) return out;
+    const Known& plain = least(c);
+    if (!plain.valid) return out;
+    out.what = plain.what;
+    if (options_.objective != Objective::memory && rate(plain.what) >= limit) return out;
+    if (!plain.what.fits) {
+      if (c.raised == Raised::nothing || !may_be_raised_below(c, plain.what, limit)) return out;
+      out.what = known(settled_, c, [&](Appraiser& a, const Candidate& open) { return a.appraise(open, room_); }).what;
+    }
+    if (out.what.fits && is_allowed(out.what.plan)) out.rating = rate(out.what);
+    return out;
+  }
 
-  /// Looks into families and estimates plans in ascending order of their bounds
-  /// until the least bound left exceeds the worst of the best, or enough plans are known.
-  void look_around(std::size_t side_by_side, bool until_enough) {
-    std::vector<Family> inner, plans;
-    std::vector<Expansion> parts;
-    std::vector<Estimated> batch;
-    for (std::size_t looks = 0; !stopped_ && !(until_enough && best_.size() == options_.top); ++looks) {
-      const Rating limit = worst();
-      const bool enough = seed_ || best_.size() == options_.top;
-      inner.clear();
-      plans.clear();
-      // Straight down to the first plans, then the least bound first.
-      const std::size_t families = enough || !options_.prune ? side_by_side
-                                   : frontier_.candidates() >= batch_size
-                                       ? 0
-                                       : std::min(family_batch, 1 + looks / looks_down);
-      while (inner.size() < families) {
-        const Family* f = enough ? frontier_.least() : frontier_.deepest();
-        if (f == nullptr || limit < f->bound) break;
-        inner.push_back(frontier_.take(f));
+  /// Whether the candidate fits with the most that can be raised, and a count in proportion to what is short leaves a
+  /// step that may be below the limit.
+  bool may_be_raised_below(const Candidate& c, const Appraisal& none, const Rating& limit) {
+    const Known& all = least(with_most(c));
+    if (!all.valid || all.what.peak > room_) return false;
+    if (options_.objective == Objective::memory || none.peak <= room_) return true;
+    const double share = static_cast<double>(none.peak - room_) / static_cast<double>(none.peak - all.what.peak);
+    constexpr double sure = 0.8;  // of the share: a rank that is not the fullest needs less
+    return static_cast<double>(none.step) + sure * share * static_cast<double>(all.what.step - none.step) <
+           static_cast<double>(limit.first);
+  }
+
+  /// Takes in what was seen: the best whose process fits is the best so far.
+  void take_in(std::vector<Seen> seen) {
+    std::stable_sort(seen.begin(), seen.end(), [](const Seen& a, const Seen& b) { return a.rating < b.rating; });
+    for (Seen& s : seen) {
+      if (s.rating == worst && !s.what.fits && s.what.step > 0) short_of_memory(s.what);
+      if (s.rating < best_.rating) judge(s);
+    }
+  }
+  /// All plans that were priced and fit as tensors, best first.
+  std::vector<Seen> ranked() {
+    std::vector<std::pair<std::string, Seen>> all;
+    for (const Memo* memo : {&least_, &settled_}) {
+      for (const auto& [key, k] : *memo) {
+        if (!k.valid || !k.what.fits || !is_allowed(k.what.plan)) continue;
+        all.emplace_back(key, Seen{{k.what.plan, k.raised}, k.what, rate(k.what)});
       }
-      // Plans whose bound is not the least may show others to be too slow; a few of those that promise to do.
-      const Family* least = frontier_.least();
-      while (plans.size() < batch_size) {
-        const Family* f = frontier_.candidate();
-        if (f == nullptr || limit < f->bound) break;
-        const bool next = !enough || least == nullptr || f->bound <= least->bound;
-        if (!next) f = plans.size() < ahead_of_turn ? frontier_.promising(limit) : nullptr;
-        if (f == nullptr) break;
-        plans.push_back(frontier_.take(f));
-      }
-      if (inner.empty() && plans.empty()) return;
-      if (meter_.cancelled()) {
-        for (const Family& f : inner) frontier_.push(f);
-        for (const Family& f : plans) frontier_.push(f);
-        stopped_ = true;
+    }
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+      return a.second.rating != b.second.rating ? a.second.rating < b.second.rating : a.first < b.first;
+    });
+    std::vector<Seen> out;
+    for (auto& [key, seen] : all) out.push_back(std::move(seen));
+    return out;
+  }
+  /// The best whose tensors fit and whose process does not.
+  void reject(const Appraisal& a) {
+    if (!rejected_ || rate(a) < rate(*rejected_)) rejected_ = a;
+  }
+  /// What lacks least of those whose tensors do not fit.
+  void short_of_memory(const Appraisal& a) {
+    if (!leanest_ || a.peak < leanest_->peak) leanest_ = a;
+  }
+  /// Whether the process fits, too.  Where it does not, its count is raised once more; of a plan without a count those
+  /// that make plans fit are tried.  As far as the plan then is still better than the best: the allocator does not need
+  /// less with every count (docs/decisions/0017), so each is asked for.
+  void judge(Seen& s) {
+    while (s.rating < best_.rating) {
+      const MemoryVerdict& verdict = judged(s.what.plan);
+      if (verdict.fits) {
+        best_ = s;
+        meter_.best(Seconds::of(static_cast<double>(s.what.step) * 1e-12));
+        if (options_.found) options_.found(described(s.what).found);
         return;
       }
-      parts.assign(inner.size(), {});
-      batch.assign(plans.size(), {});
-      for_each_below(inner.size() + plans.size(), [&](std::size_t i) {
-        if (i < inner.size()) {
-          parts[i] = expand(inner[i], space_, room_, options_.objective, limit, bounders_.local(), meshes_);
-        } else {
-          batch[i - inner.size()] = estimate_one(plans[i - inner.size()], limit);
+      reject(s.what);
+      Appraiser& appraiser = appraisers_.local();
+      const Seen before = std::exchange(s, Seen{});
+      if (before.from.raised != Raised::nothing) {
+        Appraisal more = before.what;
+        ++raised_further_;
+        if (appraiser.raise_once(more, before.from, verdict.stage, room_) && is_allowed(more.plan)) {
+          s = {before.from, more, rate(more)};
         }
-      });
-      for (std::size_t i = 0; i < plans.size(); ++i) {
-        if (batch[i].step > 0) frontier_.learn(plans[i], batch[i].rating);
-      }
-      take_in(parts, batch);
-    }
-  }
-
-  void take_in(const std::vector<Expansion>& parts, const std::vector<Estimated>& batch) {
-    std::uint64_t decided = 0;
-    for (const Expansion& e : parts) {
-      for (const Family& f : e.inside) frontier_.push(f);
-      for (const LeftOut& of : e.beyond) left_.push_back(of), decided += of.count;
-      infeasible_ += e.infeasible;
-      same_ += e.same;
-      decided += e.infeasible + e.same;
-    }
-    for (const Estimated& e : batch) {
-      ++decided;
-      if (e.same) {
-        ++same_;
         continue;
       }
-      if (!e.fits) {
-        ++infeasible_;
-        if (e.step > 0 && (!rejected_ || e < *rejected_)) rejected_ = e;
-        continue;
-      }
-      evaluated_.push_back(e);
-      if (!e.memory) continue;
-      best_.insert(std::upper_bound(best_.begin(), best_.end(), e), e);
-      const bool enters = best_.size() <= options_.top || e < best_.back();
-      if (best_.size() > options_.top) best_.pop_back();
-      if (enters && options_.found) options_.found(described(e).found);
-      meter_.best(Seconds::of(static_cast<double>(e.step) * 1e-12));
-    }
-    meter_.done(decided);
-  }
-
-  CostModel costs_of(const Plan& plan) const {
-    return CostModel(cluster_, calibration_, plan.mesh, plan.placement, plan.collective_algorithm);
-  }
-
-  /// Gives a plan of the space its recomputed layers, its activations in host memory and its tiers; whether its tensors
-  /// fit.
-  bool settle(PlannedRun& run, Program& program) {
-    set_tiers(run.plan, {});
-    return settle_on_device(run, program) && settle_tiers(run, program);
-  }
-  /// The same of hosts and disks; the plan has nothing on a disk yet.
-  bool settle_tiers(PlannedRun& run, Program& program) {
-    if (!offloads(run.plan)) return true;
-    if (!space_.disks) return offloaded_.local().fits(run, program, capacity_);
-    return find_nearest_tiers(
-        run, program, bounders_.local(), room_.host,
-        [&](const PlannedRun& of, const Program& with) { return offloaded_.local().fits(of, with, capacity_); },
-        [&](const PlannedRun& of, const Program& with) {
-          return picoseconds(estimators_.local().step_time(with, costs_of(of.plan)));
-        });
-  }
-  /// The same, of device memory alone.
-  bool settle_on_device(PlannedRun& run, Program& program) {
-    FewestOffloaded& offloaded = offloaded_.local();
-    if (has_open_counts(run.plan)) {
-      return fewest_.local().find(run.plan, program, model_, workload_, capacity_, bounders_.local());
-    }
-    if (*run.plan.offload_activations > 0) return offloaded.find(run, program, capacity_, bounders_.local());
-    program = lower(model_, workload_, run.plan);
-    return offloaded.peak(program) <= capacity_;
-  }
-
-  /// Gives a plan whose tensors fit as many recomputed layers, or activations in host memory, more as its process
-  /// needs; what it then holds, and nothing where it does not fit.
-  std::optional<Report> settle_process(PlannedRun& run, Program& program) {
-    if (auto held = judged_if_it_fits(run, program, calibration_, rules_)) return held;
-    if (has_open_counts(run.plan)) {
-      if (!FewestRecomputed::raise(run, program, calibration_, rules_)) return std::nullopt;
-      return judged_if_it_fits(run, program, calibration_, rules_);
-    }
-    if (*run.plan.offload_activations == 0) return std::nullopt;
-    while (*run.plan.offload_activations < 8) {
-      ++*run.plan.offload_activations;
-      set_tiers(run.plan, {});
-      program = lower(run.model, run.workload, run.plan);
-      if (!settle_tiers(run, program)) continue;
-      if (auto held = judged_if_it_fits(run, program, calibration_, rules_)) return held;
-    }
-    return std::nullopt;
-  }
-
-  /// `limit`: what is worse cannot be among the best.
-  Estimated estimate_one(const Family& candidate, const Rating& limit) {
-    PlannedRun run{model_, workload_, cluster_, plan_at(space_, candidate.first), {}, {}};
-    Plan& plan = run.plan;
-    Program program;
-    const bool open = plan.recompute_layers || *plan.offload_activations > 0;
-    if (open || offloads(plan)) {
-      const bool fits = settle(run, program);
-      const bool same = fits && has_open_counts(plan) && is_listed_elsewhere(space_, plan);
-      if (!fits || same) return {{}, candidate.first, 0, fits, {}, 0, same};
-    } else {
-      program = lower(model_, workload_, plan);
-    }
-    std::uint64_t peak = candidate.peak;
-    Picoseconds step = 0;
-    const auto price = [&] {
-      step = picoseconds(estimators_.local().step_time(program, costs_of(plan)));
-      // What is settled fits, on every tier.
-      if (!memory_is_exact(plan, workload_) || offloads(plan) || open) peak = offloaded_.local().peak(program);
-      return rating(options_.objective, step, peak);
-    };
-    Rating exact = price();
-    ORRERY_ASSERT(step >= candidate.step && peak >= candidate.peak, candidate.first, step, candidate.step, peak,
-                  candidate.peak);
-    bool fits = peak <= capacity_;
-    std::shared_ptr<const Report> memory;
-    // Processes take longer to look at than tensors: only those of plans that may be among the best matter.
-    if (fits && !(limit < exact)) {
-      const Plan before = plan;
-      auto held = settle_process(run, program);
-      fits = held.has_value();
-      if (fits) memory = std::make_shared<const Report>(*std::move(held));
-      if (!fits) {
-        // What was nearest is told: the plan as its tensors ask for it.
-        plan = before;
-      } else if (plan != before) {
-        if (has_open_counts(plan) && is_listed_elsewhere(space_, plan))
-          return {{}, candidate.first, 0, true, {}, 0, true};
-        exact = price();
+      for (Candidate& c : reliefs(before.what.plan, hosts_, all_mixtures)) {
+        if (c.raised == Raised::nothing || !appraiser.is_valid(c.plan)) continue;
+        if (c.raised == Raised::recomputed_layers && options_.limits.only.contains("plan.recompute_layers")) continue;
+        ++raised_further_;
+        const Appraisal a = appraiser.appraise(c, before.what.peak - 1);
+        if (a.fits && is_allowed(a.plan) && rate(a) < s.rating) s = {c, a, rate(a)};
       }
     }
-    // Where closed forms know the memory they have said whether another plan outdoes it; of others only the best
-    // matter.
-    if (fits && !(limit < exact) && offloads(plan) && !bounders_.local().knows_memory(plan) && is_outdone(plan)) {
-      return {{}, candidate.first, 0, true, {}, 0, true};
-    }
-    return {exact,
-            candidate.first,
-            step,
-            fits,
-            plan.recompute_layers.value_or(std::vector<std::uint32_t>{}),
-            *plan.offload_activations,
-            false,
-            tiers_of(plan),
-            std::move(memory)};
+  }
+  const MemoryVerdict& judged(const Plan& plan) {
+    const auto [at, fresh] = verdicts_.try_emplace(key_of(appraisers_.local().run(plan), options_.dimensions));
+    if (fresh && options_.judge_memory) at->second = appraisers_.local().processes(plan, rules_);
+    return at->second;
   }
 
-  /// By a plan that its Program shows to fit.
-  bool is_outdone(Plan plan) {
-    set_tiers(plan, {});  // what holds on the host holds on a disk behind it
-    return orrery::is_outdone(plan, bounders_.local(), [&](Plan& less) {
-      if (!less.recompute_layers && *less.offload_activations == 0 && bounders_.local().peak_memory(less) > capacity_) {
-        return false;
+  /// Calls task(i) for each i below n, side by side.
+  template <class Task>
+  void side_by_side(std::size_t n, Task&& task) {
+    tbb::parallel_for(std::size_t{0}, n, std::forward<Task>(task), tbb::simple_partitioner());
+  }
+  bool stop() { return stopped_ = stopped_ || meter_.cancelled(); }
+
+  // The coarse space.
+
+  /// The best of a plan and others, by what they need without regard to what fits.
+  class Contest {
+   public:
+    explicit Contest(Search& search) : search_(search) {}
+    void look_at(Plan plan) {
+      if (!search_.is_allowed(plan)) {
+        PlannedRun near = search_.appraisers_.local().run(plan);
+        put_within(near, search_.options_.limits, search_.options_.dimensions);
+        plan = near.plan;
+        if (!search_.is_allowed(plan)) return;
       }
-      PlannedRun other{model_, workload_, cluster_, less, {}, {}};
-      Program ignored;
-      const bool settled = settle(other, ignored) && settle_process(other, ignored).has_value();
-      less = other.plan;
-      set_tiers(less, {});
-      return settled;
+      const Known& k = search_.least({plan, Raised::nothing});
+      if (!k.valid || search_.rate(k.what) >= rating) return;
+      rating = search_.rate(k.what);
+      best = {plan, k.what.step, static_cast<double>(k.what.step)};
+      fits = k.what.fits;
+    }
+    /// Orders of axes and ways to cut a layer, one after another.
+    void look_around() {
+      for (const auto& others : {orders_of, cuts_of, sequence_cuts_of}) {
+        for (const Plan& plan : others(best.plan)) look_at(plan);
+      }
+    }
+    Start best;
+    Rating rating = worst;
+    bool fits = false;
+
+   private:
+    Search& search_;
+  };
+
+  /// Coarse plans, arranged, with microbatches that are worth a look; in ascending order of hope.
+  std::vector<Start> starts() {
+    const std::vector<Plan> shapes = coarse_shapes(appraisers_.local(), options_.limits, options_.dimensions);
+    std::vector<std::vector<Start>> by_shape(shapes.size());
+    meter_.phase("coarse plans", 2 * shapes.size());
+    side_by_side(shapes.size(), [&](std::size_t i) {
+      if (meter_.cancelled()) return;
+      Contest arranged(*this);
+      arranged.look_at(shapes[i]);
+      arranged.look_around();
+      meter_.done(1);
+      if (arranged.rating == worst) return;
+      add_sizes(by_shape[i], arranged.best.plan);
+      // Grids that are faster than one dimension are shapes of their own.
+      for (const Plan& plan : grids_of(arranged.best.plan)) {
+        Contest grid(*this);
+        grid.look_at(plan);
+        if (grid.rating < arranged.rating) add_sizes(by_shape[i], plan);
+      }
     });
+    std::vector<Start> out;
+    for (const std::vector<Start>& of : by_shape) out.insert(out.end(), of.begin(), of.end());
+    std::stable_sort(out.begin(), out.end(), [](const Start& a, const Start& b) { return a.hope < b.hope; });
+    return out;
   }
 
-  /// What was played before is not played again.
-  void judge(Report& report, const PlannedRun& run, const Program& program, const Estimated& e) const {
-    if (e.memory && e.memory->peak_memory_reserved_bytes) return judge_alike(report, *e.memory);
-    judge_memory(report, run, program, calibration_);
+  /// The plan with every size of microbatch, until larger ones take longer and hold more.
+  void add_sizes(std::vector<Start>& to, const Plan& shape) {
+    Picoseconds shortest = never;
+    int longer = 0;
+    for (const std::uint32_t size : microbatch_sizes(shape, workload_)) {
+      if (!options_.limits.allow("plan.microbatch_size", size)) continue;
+      Plan plan = shape;
+      plan.microbatch_size = size;
+      Contest cut(*this);
+      cut.look_at(plan);
+      for (const Plan& other : sequence_cuts_of(plan)) cut.look_at(other);
+      if (cut.rating == worst) continue;
+      const Picoseconds step = cut.best.step;
+      to.push_back({cut.best.plan, step, static_cast<double>(step) * bubble_left(plan)});
+      longer = step < shortest ? 0 : longer + 1;
+      shortest = std::min(shortest, step);
+      if (longer > 1) break;
+    }
   }
 
-  /// A plan that was estimated, in full.
+  /// What schedules with less bubble than 1F1B may leave of its step: of m + p - 1 passes of a microbatch one after the
+  /// other m, and a fifth of the rest.
+  [[nodiscard]] double bubble_left(const Plan& plan) const {
+    const double p = plan.mesh.size(Axis::pipeline);
+    const double m = static_cast<double>(microbatches(plan, workload_));
+    const auto others = options_.limits.only.find("plan.schedule");
+    const bool plain = others != options_.limits.only.end() &&
+                       std::all_of(others->second.begin(), others->second.end(), [](std::uint64_t s) {
+                         return s <= static_cast<std::uint64_t>(ScheduleName::eager_one_f_one_b);
+                       });
+    return plain ? 1.0 : (m + 0.2 * (p - 1)) / (m + p - 1);
+  }
+
+  /// Coarse plans in ascending order of hope, until the rest is too slow for the best, or many in a row have not
+  /// changed it.
+  void explore(SearchResult& result) {
+    const std::vector<Start> all = starts();
+    result.shapes = all.size();
+    const bool memory = options_.objective == Objective::memory;
+    std::size_t in_vain = 0;
+    for (std::size_t next = 0; next < all.size() && !stop(); next += starts_at_once) {
+      const bool any = best_.rating == worst || memory;
+      const double best = any ? static_cast<double>(never) : static_cast<double>(best_.rating.first);
+      if (all[next].hope >= worth_arranging * best || in_vain >= patience) break;
+      const std::size_t n = std::min(starts_at_once, all.size() - next);
+      std::vector<std::vector<Seen>> seen(n);
+      side_by_side(n, [&](std::size_t i) {
+        if (meter_.cancelled()) return;
+        for (const Start& s : arrange(all[next + i].plan, worth_fitting * best)) {
+          if (s.hope >= worth_fitting * best) continue;
+          for (Seen& found : fit(s.plan, {any ? never : static_cast<std::int64_t>(worth_fitting * best), never})) {
+            seen[i].push_back(std::move(found));
+          }
+        }
+        meter_.done(1);
+      });
+      result.looked_at = next + n;
+      const Rating before = best_.rating;
+      std::vector<Seen> found;
+      for (std::vector<Seen>& of : seen) found.insert(found.end(), of.begin(), of.end());
+      take_in(std::move(found));
+      in_vain = best_.rating < before || best_.rating == worst ? 0 : in_vain + n;
+    }
+  }
+
+  /// A coarse plan in its fastest schedule and with its states shared out in the fastest way, where its step then is
+  /// within the limit; and where that does not fit, with more shared out, and with sequence parallelism.
+  std::vector<Start> arrange(const Plan& coarse, double limit) {
+    Contest fastest(*this);
+    fastest.look_at(coarse);
+    for (const Plan& plan : schedules_of(coarse, model_)) fastest.look_at(plan);
+    const Plan scheduled = fastest.best.plan;
+    std::vector<Start> out;
+    if (fastest.rating == worst || (options_.objective != Objective::memory && fastest.best.hope > limit)) return out;
+    for (const Plan& plan : states_of(scheduled, units_)) fastest.look_at(plan);
+    const Plan first = fastest.best.plan;
+    out.push_back(fastest.best);
+    const auto offer = [&](Contest& c) {
+      if (c.rating == worst) return;
+      if (c.best.plan != first) out.push_back(c.best);
+      if (c.fits || c.best.plan.mesh.size(Axis::tensor) == 1 || c.best.plan.sequence_parallel) return;
+      Contest cut(*this);
+      Plan plan = c.best.plan;
+      plan.sequence_parallel = true;
+      cut.look_at(plan);
+      if (cut.rating != worst) out.push_back(cut.best);
+    };
+    offer(fastest);
+    if (fastest.fits && options_.objective != Objective::memory) return out;
+    for (const Plan& plan : lean_schedules_of(coarse)) {
+      Contest lean(*this);
+      lean.look_at(plan);
+      if (lean.rating != worst && plan.schedule != scheduled.schedule) offer(lean);
+    }
+    for (const std::uint32_t stage : {1U, 2U, 3U}) {
+      // Without a pipeline ZeRO 3 is ZeRO 2 and more.
+      const bool usual = stage != 2 || coarse.mesh.size(Axis::pipeline) > 1;
+      if (shard_axes_of(coarse).empty() || (!usual && !options_.limits.only.contains("plan.zero_stage"))) continue;
+      Contest shared(*this);
+      Plan plan = scheduled;
+      plan.zero_stage = stage;
+      shared.look_at(plan);
+      if (shared.rating == worst) continue;
+      shared.look_around();
+      for (const Plan& parted : replicas_of(shared.best.plan, units_)) shared.look_at(parted);
+      offer(shared);
+    }
+    return out;
+  }
+
+  /// What makes a plan fit, as far as it may be better than the limit.
+  std::vector<Seen> fit(const Plan& plan, Rating limit) {
+    std::vector<Seen> out;
+    bool fits = false;
+    const auto offer = [&](const Candidate& c) {
+      Seen s = look(c, limit);
+      limit = std::min(limit, s.rating);
+      fits = fits || s.rating != worst;
+      if (s.what.step > 0) out.push_back(std::move(s));
+    };
+    offer({plan, Raised::nothing});
+    if (fits && options_.objective != Objective::memory) return out;
+    const Plan stages = least({plan, Raised::nothing}).what.plan;
+    for (const Candidate& c : reliefs(stages, hosts_, few_mixtures)) offer(c);
+    if (fits || !hosts_) return out;
+    for (const Candidate& c : strong_reliefs(stages)) offer(c);
+    return out;
+  }
+
+  // Changes.
+
+  /// Where nothing fits so far: from the plans that take the least memory on, each of another shape, whatever change
+  /// takes less, until one fits.
+  void squeeze() {
+    if (best_.rating != worst) return;
+    std::map<std::vector<std::uint32_t>, std::pair<std::string, Appraisal>> by_shape;
+    for (const auto& [key, k] : least_) {
+      if (!k.valid || !is_allowed(k.what.plan)) continue;
+      const auto [at, fresh] = by_shape.try_emplace(sizes_of(k.what.plan), key, k.what);
+      const auto order = [](const std::string& name, const Appraisal& a) { return std::pair(a.peak, name); };
+      if (!fresh && order(key, k.what) < order(at->second.first, at->second.second)) at->second = {key, k.what};
+    }
+    std::vector<Appraisal> from;
+    for (auto& [sizes, of] : by_shape) from.push_back(std::move(of.second));
+    std::stable_sort(from.begin(), from.end(), [](const Appraisal& a, const Appraisal& b) { return a.peak < b.peak; });
+    for (std::size_t i = 0; i < std::min(from.size(), most_squeezed) && best_.rating == worst; ++i) squeeze(from[i]);
+  }
+  void squeeze(Appraisal at) {
+    while (best_.rating == worst && !stop()) {
+      std::vector<Plan> list;
+      for (const Reach reach : {Reach::plan, Reach::pairs, Reach::mesh}) {
+        for (Neighbour& n : neighbours(appraisers_.local().run(at.plan), reach, options_.limits, options_.dimensions)) {
+          n.plan.gradient_bucket.reset();
+          list.push_back(std::move(n.plan));
+        }
+      }
+      std::vector<Seen> seen(list.size());
+      side_by_side(list.size(), [&](std::size_t i) { seen[i] = look({list[i], Raised::nothing}, worst); });
+      const std::uint64_t before = at.peak;
+      for (const Seen& s : seen) {
+        if (s.what.step > 0 && s.what.peak < at.peak) at = s.what;
+      }
+      take_in(std::move(seen));
+      if (at.peak == before) return;
+    }
+  }
+  static std::vector<std::uint32_t> sizes_of(const Plan& plan) {
+    std::vector<std::uint32_t> out;
+    for (const Axis a : plan_axes) out.push_back(plan.mesh.size(a));
+    return out;
+  }
+
+  void descend(SearchResult& result) {
+    std::vector<Seen> from;
+    std::set<std::vector<std::uint32_t>> shapes;
+    for (Seen& s : ranked()) {
+      if (from.size() == most_descents || best_.rating == worst) break;
+      // Those that are better than the best do not fit as processes.
+      if (s.rating < best_.rating) continue;
+      if (static_cast<double>(s.rating.first) > worth_changing * static_cast<double>(best_.rating.first)) break;
+      if (shapes.insert(sizes_of(s.what.plan)).second) from.push_back(std::move(s));
+    }
+    meter_.phase("changes", from.size() + 1);
+    for (Seen& s : from) {
+      improve(s, Reach::plan);
+      meter_.done(1);
+    }
+    std::stable_sort(from.begin(), from.end(), [](const Seen& a, const Seen& b) { return a.rating < b.rating; });
+    for (std::size_t i = 0; i < std::min(from.size(), most_paired); ++i) improve(from[i], Reach::pairs);
+    // The best until no change of it is better.
+    for (bool better = best_.rating != worst; better && !stop();) {
+      better = false;
+      result.changes = 0;
+      for (const Reach reach : {Reach::plan, Reach::pairs, Reach::mesh}) {
+        const Rating before = best_.rating;
+        Seen s = best_;
+        result.changes += step(s, reach);
+        better = best_.rating < before;
+        if (better) break;
+      }
+    }
+    meter_.done(1);
+  }
+  void improve(Seen& s, Reach reach) {
+    for (Rating before = worst; s.rating != before && !stop();) {
+      before = s.rating;
+      step(s, reach);
+    }
+  }
+
+  /// Takes the best of the neighbours, if one is better; how many there are.
+  std::uint64_t step(Seen& s, Reach reach) {
+    std::vector<Candidate> list;
+    for (Neighbour& n : neighbours(appraisers_.local().run(s.what.plan), reach, options_.limits, options_.dimensions)) {
+      if (is_raised(n.dimension)) continue;
+      n.plan.gradient_bucket.reset();
+      list.push_back({std::move(n.plan), s.from.raised});
+    }
+    if (reach == Reach::plan) {
+      for (Candidate& c : reliefs(s.what.plan, hosts_, all_mixtures)) list.push_back(std::move(c));
+    }
+    for (std::size_t next = 0; next < list.size() && !stop(); next += changes_at_once) {
+      const std::size_t n = std::min(changes_at_once, list.size() - next);
+      std::vector<std::vector<Seen>> seen(n);
+      side_by_side(n, [&](std::size_t i) { seen[i] = changed(list[next + i], s.rating); });
+      std::vector<Seen> found;
+      for (std::vector<Seen>& of : seen) found.insert(found.end(), of.begin(), of.end());
+      const auto least = std::min_element(found.begin(), found.end(),
+                                          [](const Seen& a, const Seen& b) { return a.rating < b.rating; });
+      if (least == found.end() || least->rating >= s.rating) continue;
+      const Seen better = *least;
+      take_in(std::move(found));
+      // One that would be the best must fit as a process, too.
+      s = better.rating < best_.rating ? best_ : better;
+    }
+    return list.size();
+  }
+  /// What follows from the search's own counts is no neighbour of its own.
+  static bool is_raised(const std::string& dimension) {
+    return dimension == "recompute" || dimension == "recompute_layers" || dimension == "offload_activations" ||
+           dimension.ends_with("_tier");
+  }
+  /// A changed plan; where it does not fit, with what makes it fit.
+  std::vector<Seen> changed(const Candidate& c, const Rating& limit) {
+    std::vector<Seen> out;
+    Seen s = look(c, limit);
+    const bool slow = s.what.step == 0 || (options_.objective != Objective::memory && rate(s.what) >= limit);
+    if (s.rating < limit) {
+      out.push_back(std::move(s));
+    } else if (s.rating == worst && !slow) {
+      Rating below = limit;
+      std::vector<Plan> lean{s.what.plan};
+      if (std::optional<Plan> shared = shared_out_further(s.what.plan)) lean.push_back(std::move(*shared));
+      for (const Plan& plan : lean) {
+        for (const Candidate& r : reliefs(plan, hosts_, all_mixtures)) {
+          Seen other = look(r, below);
+          if (other.rating >= below) continue;
+          below = other.rating;
+          out.push_back(std::move(other));
+        }
+      }
+    }
+    return out;
+  }
+
+  // The answer.
+
   struct Described {
     FoundPlan found;
     PlannedRun run;
     Program program;
   };
-  Described described(const Estimated& e) {
+  /// In full.
+  Described described(const Appraisal& a) {
     Described out;
-    FoundPlan& found = out.found;
-    found.number = e.number;
-    found.plan = plan_at(space_, found.number);
-    if (found.plan.recompute_layers) {
-      found.plan.recompute_layers = e.recomputed;
-      tidy_counts(space_, found.plan);
-    }
-    found.plan.offload_activations = e.activations;
-    set_tiers(found.plan, e.tiers);
-    out.run = {model_, workload_, cluster_, found.plan, {}, {}};
-    out.program = lower(model_, workload_, found.plan);
-    found.report = estimators_.local().estimate(out.run, out.program, costs_of(found.plan));
-    judge(found.report, out.run, out.program, e);
+    out.found.plan = a.plan;
+    out.found.id = std::hash<std::string>{}(key_of(appraisers_.local().run(a.plan), options_.dimensions));
+    out.run = {model_, workload_, cluster_, a.plan, {}, {}};
+    out.program = lower(model_, workload_, a.plan);
+    Appraiser& appraiser = appraisers_.local();
+    out.found.report = appraiser.estimator().estimate(out.run, out.program, appraiser.costs(a.plan));
+    judge_memory(out.found.report, out.run, out.program, calibration_);
     return out;
   }
 
-  /// Reports of the best, and their simulations.
   void report(SearchResult& result) {
-    if (rejected_ && (best_.empty() || *rejected_ < best_.front())) result.rejected = described(*rejected_).found;
-    result.plans.resize(best_.size());
-    meter_.phase("simulate", best_.size());
-    tbb::parallel_for(std::size_t{0}, best_.size(), [&](std::size_t i) {
-      const Described known = described(best_[i]);
-      FoundPlan& found = result.plans[i];
-      found = known.found;
-      ORRERY_ASSERT(found.report.fits, found.number, found.report.peak_memory_bytes);
+    std::vector<Described> found;
+    // Orders of axes that lie alike on the network are told once.
+    std::set<std::pair<Rating, std::string>> told;
+    const auto is_new = [&](const Seen& s) {
+      Plan plan = s.what.plan;
+      std::sort(plan.mesh.axes.begin(), plan.mesh.axes.end(),
+                [](const auto& x, const auto& y) { return x.axis < y.axis; });
+      return told.emplace(s.rating, key_of(appraisers_.local().run(plan), options_.dimensions)).second;
+    };
+    if (best_.rating != worst && is_new(best_)) found.push_back(described(best_.what));
+    for (const Seen& s : ranked()) {
+      if (found.size() >= options_.top || stop()) break;
+      if (s.rating < best_.rating || !is_new(s) || !judged(s.what.plan).fits) continue;
+      found.push_back(described(s.what));
+    }
+    if (!rejected_ && best_.rating == worst) rejected_ = leanest_;
+    if (rejected_ && (best_.rating == worst || rate(*rejected_) < best_.rating)) {
+      result.rejected = described(*rejected_).found;
+    }
+    result.plans.resize(found.size());
+    meter_.phase("simulate", found.size());
+    side_by_side(found.size(), [&](std::size_t i) {
+      FoundPlan& out = result.plans[i];
+      out = found[i].found;
       if (options_.simulate && !meter_.cancelled()) {
         SimulateOptions plain;
         plain.trace = SimulateOptions::Ranks::none;
         plain.progress.cancelled = options_.cancel;
         try {
-          found.simulated = simulate(known.run, known.program, costs_of(found.plan), plain).report;
-          judge(*found.simulated, known.run, known.program, best_[i]);
+          out.simulated = simulate(found[i].run, found[i].program, appraisers_.local().costs(out.plan), plain).report;
+          judge_alike(*out.simulated, out.report);
         } catch (const SimulationCancelled&) {
           // The plan stands with its estimate.
         }
@@ -435,66 +642,43 @@ class Search {
     });
   }
 
-  void certify(SearchResult& result) const {
-    CertificateInput input;
-    input.objective = options_.objective;
-    input.capacity = least_memory(cluster_);
-    input.headroom = rules_.headroom;
-    if (std::any_of(space_.shapes.begin(), space_.shapes.end(),
-                    [](const ShapeSpace& s) { return s.offloads_states; })) {
-      input.host = cluster_.host_memory;
+  void claim(SearchResult& result) const {
+    if (result.plans.empty()) {
+      result.claim =
+          fmt::format("None of {} coarse plans fits, whatever was done to make them fit; {} plans were estimated.",
+                      result.shapes, result.estimated);
+    } else {
+      result.claim = fmt::format(
+          "The best of {} coarse plans ({} looked at closely) and what {} estimates made of them; none of {} changes "
+          "of "
+          "it is better.",
+          result.shapes, result.looked_at, result.estimated, result.changes);
     }
-    std::optional<Picoseconds> least;
-    for (const auto& [step, count] : left_) least = least ? std::min(*least, step) : step;
-    if (least) input.least_bound_left = Seconds::of(static_cast<double>(*least) * 1e-12);
-    // Plans that a simulation might still find faster than the best simulated one:
-    // those estimated but not simulated, and those only bounded.
-    std::optional<Seconds> best;
-    for (const FoundPlan& f : result.plans) {
-      if (f.simulated && (!best || f.simulated->step_time < *best)) best = f.simulated->step_time;
-    }
-    input.best_simulated = best;
-    if (best) {
-      const Picoseconds limit = picoseconds(*best);
-      for (const auto& [step, count] : left_) input.below_simulated += step < limit ? count : 0;
-      for (const Estimated& e : evaluated_) {
-        const bool simulated = std::any_of(result.plans.begin(), result.plans.end(),
-                                           [&](const FoundPlan& f) { return f.number == e.number && f.simulated; });
-        input.below_simulated += !simulated && e.step < limit ? 1 : 0;
-      }
-    }
-    write_certificate(result, input);
+    if (!result.complete) result.claim = fmt::format("Interrupted: the best of {} estimates.", result.estimated);
   }
 
-  const Space& space_;
   const ModelSpec& model_;
   const Workload& workload_;
   const ClusterSpec& cluster_;
   const Calibration& calibration_;
   const SearchOptions& options_;
   const MemoryRules rules_;
-  const std::uint64_t capacity_;  ///< for tensors
-  const Room room_;
+  const std::uint64_t room_;  ///< for tensors
+  const bool hosts_;
+  const std::vector<std::uint64_t> units_;  ///< devices in a unit of each network level
   ProgressMeter meter_;
-  Bounder bounder_;
-  tbb::enumerable_thread_specific<Bounder> bounders_;
-  ShapeMeshes meshes_;
-  Frontier frontier_;
-  std::vector<LeftOut> left_;
-  std::uint64_t infeasible_ = 0, same_ = 0;
-  tbb::enumerable_thread_specific<Estimator> estimators_;
-  tbb::enumerable_thread_specific<FewestRecomputed> fewest_;
-  tbb::enumerable_thread_specific<FewestOffloaded> offloaded_;
-  std::vector<Estimated> evaluated_;
-  std::optional<Rating> seed_;
-  std::vector<Estimated> best_;        ///< ascending, at most `top`
-  std::optional<Estimated> rejected_;  ///< the least of those that do not fit
+  tbb::enumerable_thread_specific<Appraiser> appraisers_;
+  Memo least_, settled_;
+  std::map<std::string, MemoryVerdict> verdicts_;  ///< of processes
+  std::uint64_t raised_further_ = 0;
+  Seen best_;  ///< its process fits, too
+  std::optional<Appraisal> rejected_, leanest_;
   bool stopped_ = false;
 };
 
 }  // namespace
 
-SearchResult search(const Space& space, const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
+SearchResult search(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
                     const Calibration& calibration, const SearchOptions& options) {
   SearchResult result;
   // More threads than cores must be asked for, so that a test can.
@@ -502,13 +686,8 @@ SearchResult search(const Space& space, const ModelSpec& model, const Workload& 
       std::max<std::size_t>(options.threads, static_cast<std::size_t>(tbb::info::default_concurrency()));
   const tbb::global_control limit(tbb::global_control::max_allowed_parallelism, wanted);
   tbb::task_arena arena(options.threads == 0 ? tbb::task_arena::automatic : static_cast<int>(options.threads));
-  arena.execute([&] { result = Search(space, model, workload, cluster, calibration, options).run(); });
+  arena.execute([&] { result = Search(model, workload, cluster, calibration, options).run(); });
   return result;
-}
-
-SearchResult search(const ModelSpec& model, const Workload& workload, const ClusterSpec& cluster,
-                    const Calibration& calibration, const SearchOptions& options) {
-  return search(make_space(model, workload, cluster, basic_limits()), model, workload, cluster, calibration, options);
 }
 
 }  // namespace orrery

@@ -163,7 +163,7 @@ std::vector<Dimension> layer_dimensions() {
        .usual = plan_size_limit,
        .get = recomputed_layers,
        .put = put_recomputed_layers,
-       .values = [](const PlannedRun& run) { return numbers(0, most_stage_layers(run)); },
+       .values = [](const PlannedRun& run) { return numbers(1, most_stage_layers(run)); },  // none is another choice
        .applies = [](const PlannedRun& run) { return run.plan.recompute != Recompute::none; },
        .outlived =
            [](const PlannedRun& before, const PlannedRun& after) {

@@ -5,6 +5,7 @@
 #include "core/base/units_text.hpp"
 #include "core/plan/dimension_rows.hpp"
 #include "core/plan/plan_names.hpp"
+#include "core/plan/schedule_rules.hpp"
 
 // Rows of what is shared out over ranks or lives off the device.
 
@@ -53,6 +54,12 @@ Dimension tier_row(std::string_view key, const char* label, const char* help) {
 }
 
 bool has_zero_3(const PlannedRun& run) { return run.plan.zero_stage == 3; }
+
+/// Gradients take over the memory of gathered weights (core/plan/chunk_check.hpp).
+bool takes_chunks(const PlannedRun& run) {
+  return has_zero_3(run) && run.plan.reshard_after_forward && !splits_backward(run.plan) &&
+         gradient_dtype(run.workload) == weight_dtype(run.workload);
+}
 
 /// Among choices of parameter_chunk, in which powers of two of mebibytes stand between: none, auto, 8 MiB, ...
 constexpr std::uint64_t open_chunk = 1, written_chunk = 8;
@@ -151,7 +158,7 @@ std::vector<Dimension> state_dimensions() {
        .names = {"none", "auto", "8 MiB", "16 MiB", "32 MiB", "64 MiB", "128 MiB", "256 MiB", "as written"},
        .get = chunk,
        .put = put_chunk,
-       .applies = has_zero_3,
+       .applies = takes_chunks,
        .said = Said::unless_default,
        .read = read_chunk,
        .write = write_chunk},

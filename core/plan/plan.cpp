@@ -46,4 +46,8 @@ std::uint64_t padded_vocabulary(const Plan& plan, const ModelSpec& model) {
   return (model.vocabulary + t - 1) / t * t;
 }
 
+bool offloads(const Plan& plan) {
+  return plan.offload_states != 0U || plan.offload_parameters != 0U || plan.offload_activations != 0U;
+}
+
 }  // namespace orrery

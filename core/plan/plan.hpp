@@ -143,6 +143,9 @@ struct Plan {
 /// weights, but for experts, which the expert axis cuts anyway.
 [[nodiscard]] AxisList shard_axes_of(const Plan&);
 
+/// Whether something of the plan lives or waits off the device, or may.
+[[nodiscard]] bool offloads(const Plan&);
+
 /// Vocabulary padded to a multiple of the parts that tensor parallelism cuts it into.
 [[nodiscard]] std::uint64_t padded_vocabulary(const Plan&, const ModelSpec&);
 

@@ -5,6 +5,9 @@
 
 namespace orrery {
 
+/// How far below the balanced share the first and the last stage are looked at.
+inline constexpr std::uint32_t split_reach = 8;
+
 /// Stage splits of `layers` over `stages`, uneven in the first and the last:
 /// with q = layers / stages (rounded down) and r the rest, first and last each
 /// hold from max(1, q - reach) to q + min(1, r) layers, and the stages between

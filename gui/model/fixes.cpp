@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "gui/model/verdict.hpp"
-#include "planner/changes.hpp"
+#include "planner/explain.hpp"
 
 namespace orrery::gui {
 namespace {
@@ -54,8 +54,7 @@ std::string shown(const PlanChange& change) {
 std::vector<Tried> tried_changes(const Prediction& now, const std::atomic<bool>& outdated) {
   std::vector<Tried> out;
   const PlannedRun& run = now.run;
-  for (const PlanChange& change :
-       single_changes(run.plan, run.model, run.workload, *run.cluster, now.prices->calibration)) {
+  for (const PlanChange& change : single_changes(run)) {
     if (outdated) return {};
     if (change.dimension == "order of mesh axes") continue;  // moves ranks, not memory
     PricedRun changed = *now.of;

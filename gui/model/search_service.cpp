@@ -16,7 +16,7 @@ SearchService::~SearchService() {
 
 bool SearchService::start(const PricedRun& on, const SearchWish& wish, Diagnostics& d) {
   if (running_) return false;
-  const SpaceLimits limits = !wish.only.empty() ? limits_of(wish.only, d) : wish.all ? SpaceLimits{} : basic_limits();
+  const SearchLimits limits = !wish.only.empty() ? limits_of(wish.only, d) : wish.all ? SearchLimits{} : basic_limits();
   if (wish.objective == Objective::cost && !on.run.cluster->price_per_gpu_hour) {
     d.error("cli.objective", on.run.cluster->name + " has no price", {"Minimize step-time instead."});
   }
@@ -37,8 +37,8 @@ bool SearchService::start(const PricedRun& on, const SearchWish& wish, Diagnosti
       options.cancel = &cancel_;
       options.progress = [&](const SearchProgress& p) { post([this, p] { Q_EMIT progressed(p); }); };
       options.found = [&](const FoundPlan& p) { post([this, p] { Q_EMIT found(p); }); };
-      const Space space = make_space(on.run.model, on.run.workload, cluster, limits);
-      end->result = search(space, on.run.model, on.run.workload, cluster, on.prices->calibration, options);
+      options.limits = limits;
+      end->result = search(on.run.model, on.run.workload, cluster, on.prices->calibration, options);
       for (FoundPlan& p : end->result.plans) complete_report(p, on);
     } catch (const std::exception& e) {
       end->failure = e.what();

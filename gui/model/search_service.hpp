@@ -10,7 +10,6 @@
 #include "core/base/diagnostics.hpp"
 #include "gui/model/prediction.hpp"
 #include "planner/search.hpp"
-#include "planner/space.hpp"
 
 namespace orrery::gui {
 

@@ -8,7 +8,7 @@
 #include "core/base/units_text.hpp"
 #include "core/plan/plan_names.hpp"
 #include "gui/model/verdict.hpp"
-#include "planner/space.hpp"
+#include "planner/describe.hpp"
 
 namespace orrery::gui {
 namespace {
@@ -204,7 +204,7 @@ TableContent found_table(const std::vector<FoundPlan>& plans) {
     const FoundPlan& f = plans[i];
     const Report& r = f.report;
     const Mesh& mesh = f.plan.mesh;
-    CellRow row{f.number,
+    CellRow row{f.id,
                 {count(i + 1),
                  time(r.step_time),
                  {q(short_count(r.tokens_per_s, 4)), r.tokens_per_s},

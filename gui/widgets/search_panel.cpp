@@ -194,7 +194,7 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
       const double dy = chart_->yAxis->coordToPixel(y) - event->pos().y();
       if (dx * dx + dy * dy < least) least = dx * dx + dy * dy, best = &p;
     }
-    if (best != nullptr) focus_.set_found(best->number);
+    if (best != nullptr) focus_.set_found(best->id);
   });
   connect(&focus_, &Focus::found_changed, this, [this] { follow_selection(); });
   // Plans may come in by hundreds a second; a table and a chart for each would take the search's own time.
@@ -293,16 +293,16 @@ void SearchPanel::finish(const std::shared_ptr<const SearchEnd>& end) {
   show_plans();
   std::string text;
   if (!r.complete) {
-    text = fmt::format("Stopped after {} plans were estimated; the best of those are shown.", with_commas(r.evaluated));
+    text = fmt::format("Stopped after {} plans were estimated; the best of those are shown.", with_commas(r.estimated));
   } else if (r.plans.empty()) {
-    text = fmt::format("No plan of {} fits in memory.", with_commas(r.space));
+    text = fmt::format("No plan fits in memory; {} were estimated.", with_commas(r.estimated));
   } else {
-    text = fmt::format("{} of {} plans estimated in {}; {}.", with_commas(r.evaluated), with_commas(r.space),
-                       short_text(Seconds::of(r.wall_s), 2), r.certified ? "the best is proven" : "nothing is proven");
+    text = fmt::format("{} plans estimated in {}; none of {} changes of the best is better.", with_commas(r.estimated),
+                       short_text(Seconds::of(r.wall_s), 2), with_commas(r.changes));
   }
   status_->setText(q(text));
-  status_->setToolTip(q(r.certificate));
-  if (!plans_.empty() && !focus_.found()) focus_.set_found(plans_.front().number);
+  status_->setToolTip(q(r.claim));
+  if (!plans_.empty() && !focus_.found()) focus_.set_found(plans_.front().id);
   follow_selection();
 }
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "planner/study/priced_plan.hpp"
+#include "planner/study/ring_self_attention.hpp"
 #include "planner/study/studies.hpp"
-#include "sim/bound/ring_self_attention.hpp"
 
 // Experiments E8 and E10: the largest batch and the longest sequence of BERT
 // under ring self-attention against 1D tensor parallelism, which its heads limit.

@@ -2,7 +2,7 @@
 
 #include "planner/study/priced_plan.hpp"
 #include "planner/study/studies.hpp"
-#include "sim/bound/tensor_volumes.hpp"
+#include "planner/study/tensor_volumes.hpp"
 
 // Experiment E5: memory of GPT-2 in 2D against Megatron's 1D.  1D from the
 // Program of a plan, 2D to 3D in closed form.

@@ -106,11 +106,14 @@ StudyResult gpt3_gpus_study(const Library& library) {
                       zero.report.fits ? Verdict::follows : Verdict::does_not_follow,
                       "ZeRO-3 cuts the states as 16 stages would, and gathers a layer's weights for each of 12 "
                       "microbatches, forward and backward, between boxes"});
-  const SearchOptions options{Objective::step_time, 1, false, true, {}, 1, {}, {}, nullptr};
+  SearchOptions options;
+  options.limits = basic_limits();
+  options.top = 1;
+  options.simulate = false;
+  options.threads = 1;
   const Workload searched = study_workload(batch, sequence);
   const ClusterSpec& cluster = *plans[0].run.cluster;
-  const SearchResult found = search(make_space(model, searched, cluster, basic_limits()), model, searched, cluster,
-                                    study_calibration(library, cluster.device), options);
+  const SearchResult found = search(model, searched, cluster, study_calibration(library, cluster.device), options);
   double gain = 0.0;
   std::string best_text = "none fits";
   if (!found.plans.empty()) {

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "planner/study/studies.hpp"
-#include "sim/bound/tensor_volumes.hpp"
+#include "planner/study/tensor_volumes.hpp"
 
 // Experiment E28: the figures of Colossal-AI pull request 1638, in which a
 // sharding solver is run on an MLP once without and once with a tight memory

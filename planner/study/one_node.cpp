@@ -3,7 +3,7 @@
 #include "planner/study/priced_plan.hpp"
 #include "planner/study/studies.hpp"
 #include "planner/study/tensor_layer_time.hpp"
-#include "sim/bound/tensor_volumes.hpp"
+#include "planner/study/tensor_volumes.hpp"
 
 // Experiment E16: a user's table of what runs out of memory, and how fast the
 // rest is, on one node of 8 A100.  1D cells are lowered plans; 2D is in closed form.

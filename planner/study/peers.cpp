@@ -5,7 +5,7 @@
 
 #include "core/plan/mesh.hpp"
 #include "planner/study/studies.hpp"
-#include "sim/bound/tensor_volumes.hpp"
+#include "planner/study/tensor_volumes.hpp"
 
 // Experiment E15: "each of 1000 processors communicates with 999 others in 1D,
 // with only 9 in 3D".  Counted on the groups themselves.

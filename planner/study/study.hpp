@@ -12,7 +12,7 @@ namespace orrery {
 // Published claims about parallel training, each beside what Orrery's own
 // model gives for the same setup, with the reason where the two differ.  A
 // study computes by lowering and estimating a plan wherever a Program exists
-// for it, and by documented closed forms (sim/bound) where none does.
+// for it, and by documented closed forms (planner/study) where none does.
 
 /// How far a published figure is known.  Printed beside every one.
 enum class Evidence : std::uint8_t {

@@ -2,7 +2,7 @@
 
 #include "core/record/calibration.hpp"
 #include "core/spec/cluster_spec.hpp"
-#include "sim/bound/tensor_volumes.hpp"
+#include "planner/study/tensor_volumes.hpp"
 
 namespace orrery {
 

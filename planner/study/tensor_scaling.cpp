@@ -3,7 +3,7 @@
 #include "planner/study/priced_plan.hpp"
 #include "planner/study/studies.hpp"
 #include "planner/study/tensor_layer_time.hpp"
-#include "sim/bound/tensor_volumes.hpp"
+#include "planner/study/tensor_volumes.hpp"
 
 // Experiment E1: the theoretical scaling figure of the Colossal-AI paper (its
 // parameters are known, its plotted values were not read), drawn again by

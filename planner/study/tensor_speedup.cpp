@@ -7,7 +7,7 @@
 #include "planner/study/priced_plan.hpp"
 #include "planner/study/studies.hpp"
 #include "planner/study/tensor_layer_time.hpp"
-#include "sim/bound/tensor_volumes.hpp"
+#include "planner/study/tensor_volumes.hpp"
 
 // Experiments E2, E3, E11, E12 and E13: measured speed-ups of 2D, 2.5D and 3D
 // over 1D.  The papers' bodies, with models and batches, were not read, so a

@@ -6,7 +6,7 @@
 #include "planner/study/priced_plan.hpp"
 #include "planner/study/studies.hpp"
 #include "planner/study/tensor_layer_time.hpp"
-#include "sim/bound/tensor_volumes.hpp"
+#include "planner/study/tensor_volumes.hpp"
 
 // Experiment E7, and the batch of E11: how many images fit when activations
 // are cut in 2D rather than 1D, and what the larger batch does to speed.

@@ -13,7 +13,7 @@
 #include "gui/widgets/memory_panel.hpp"
 #include "gui/widgets/results_strip.hpp"
 #include "gui/widgets/verdict_strip.hpp"
-#include "planner/changes.hpp"
+#include "planner/explain.hpp"
 #include "tests/gui/opened_window.hpp"
 
 // Whether a plan fits: what the window says, what its bars show, what it offers.
@@ -169,8 +169,7 @@ TEST_CASE("no fix is worse than the best single change that fits", "[gui][oracle
     CHECK(fix.report.fits);
     CHECK(predict(fix.run).report == fix.report);
   }
-  for (const PlanChange& c :
-       single_changes(now.run.plan, now.run.model, now.run.workload, *now.run.cluster, now.prices->calibration)) {
+  for (const PlanChange& c : single_changes(now.run)) {
     if (c.dimension != "recompute" && c.dimension != "microbatch_size" && c.dimension != "zero_stage") continue;
     auto other = std::make_shared<PricedRun>(*now.of);
     other->run.plan = c.plan;

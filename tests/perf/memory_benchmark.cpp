@@ -9,7 +9,6 @@
 #include "core/spec/library.hpp"
 #include "planner/resolve.hpp"
 #include "planner/search.hpp"
-#include "planner/space.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "sim/memory/fit.hpp"
 #include "validate/calibration_choice.hpp"
@@ -93,12 +92,10 @@ void default_search(benchmark::State& state) {
   if (!choice) give_up(wrong);
   const Calibration& calibration = choice->calibration;
   SearchOptions options;
+  options.limits = basic_limits();
   options.top = 3;
   options.simulate = false;
-  for (auto _ : state) {
-    const Space space = make_space(*model, workload, *whole, basic_limits());
-    benchmark::DoNotOptimize(search(space, *model, workload, *whole, calibration, options));
-  }
+  for (auto _ : state) benchmark::DoNotOptimize(search(*model, workload, *whole, calibration, options));
 }
 BENCHMARK(default_search)->Arg(2048)->Arg(16384)->Unit(benchmark::kMillisecond)->UseRealTime();
 

@@ -1,7 +1,6 @@
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <random>
@@ -10,8 +9,9 @@
 #include "core/program/lower/lower.hpp"
 #include "core/record/calibration_file.hpp"
 #include "core/spec/library.hpp"
+#include "planner/complete.hpp"
+#include "planner/neighbours.hpp"
 #include "planner/search.hpp"
-#include "sim/bound/bound.hpp"
 #include "sim/estimate/estimate.hpp"
 
 using namespace orrery;
@@ -48,38 +48,27 @@ const Case& llama() {
   static const Case c("llama-3-405b", 16384, 2048);
   return c;
 }
-const Space& basic_space() {
-  static const Space space = make_space(llama().model, llama().workload, llama().cluster, basic_limits());
-  return space;
+SearchOptions basic_options(std::uint32_t top) {
+  SearchOptions options;
+  options.limits = basic_limits();
+  options.top = top;
+  options.simulate = false;
+  return options;
 }
 
-// Every plan of the space once: memory, and time where it fits.
-void plans_bounded(benchmark::State& state) {
-  const Case& c = llama();
-  for (auto _ : state) {
-    Bounder bounder(c.model, c.workload, c.cluster, c.calibration);
-    for (std::uint64_t i = 0; i < basic_space().count; ++i) {
-      const Plan plan = plan_at(basic_space(), i);
-      benchmark::DoNotOptimize(bounder.peak_memory(plan));
-      benchmark::DoNotOptimize(bounder.step_time(plan));
-    }
-  }
-  state.counters["plans/s"] =
-      benchmark::Counter(static_cast<double>(basic_space().count), benchmark::Counter::kIsIterationInvariantRate);
-}
-BENCHMARK(plans_bounded)->Unit(benchmark::kMillisecond);
-
-/// Plans of every dimension, drawn evenly.  What a search finds by memory is given: no layer is recomputed, and an
-/// eighth of those that may keep activations in host memory does.
+/// Plans of every dimension: a walk from one neighbour to another.
 std::vector<Plan> random_plans(const Case& c, std::size_t count) {
-  const Space space = make_space(c.model, c.workload, c.cluster);
+  PlannedRun run{c.model, c.workload, c.cluster, {}, {}, {}};
+  run.plan.mesh.axes = {{Axis::pipeline, 4}, {Axis::data, 4}, {Axis::tensor, 4}};
+  complete(run.plan, c.model, c.workload);
   std::mt19937_64 engine(1);
   std::vector<Plan> plans;
   while (plans.size() < count) {
-    Plan plan = plan_at(space, engine() % space.count);
-    if (plan.recompute_layers) std::fill(plan.recompute_layers->begin(), plan.recompute_layers->end(), 0U);
-    if (!plan.offload_activations) plan.offload_activations = 1;
-    plans.push_back(std::move(plan));
+    constexpr Reach reaches[] = {Reach::plan, Reach::plan, Reach::mesh};
+    const std::vector<Neighbour> list = neighbours(run, reaches[engine() % std::size(reaches)]);
+    run.plan = list[engine() % list.size()].plan;
+    complete(run.plan, c.model, c.workload);
+    plans.push_back(run.plan);
   }
   return plans;
 }
@@ -100,13 +89,10 @@ void plans_lowered_and_estimated(benchmark::State& state) {
 }
 BENCHMARK(plans_lowered_and_estimated)->Unit(benchmark::kMillisecond);
 
-// Lowered and estimated with the full breakdown: the best plan and its neighbours in the search.
+// Lowered and estimated with the full breakdown: the best plans of a search.
 void plans_estimated(benchmark::State& state) {
   const Case& c = llama();
-  SearchOptions options;
-  options.top = 16;
-  options.simulate = false;
-  const SearchResult best = search(basic_space(), c.model, c.workload, c.cluster, c.calibration, options);
+  const SearchResult best = search(c.model, c.workload, c.cluster, c.calibration, basic_options(16));
   Estimator estimator;
   std::uint64_t done = 0;
   for (auto _ : state) {
@@ -121,22 +107,16 @@ BENCHMARK(plans_estimated)->Unit(benchmark::kMicrosecond);
 
 void plans_lowered(benchmark::State& state) {
   const Case& c = llama();
-  SearchOptions options;
-  options.top = 1;
-  options.simulate = false;
-  const Plan plan = search(basic_space(), c.model, c.workload, c.cluster, c.calibration, options).plans.front().plan;
+  const Plan plan = search(c.model, c.workload, c.cluster, c.calibration, basic_options(1)).plans.front().plan;
   for (auto _ : state) benchmark::DoNotOptimize(lower(c.model, c.workload, plan));
 }
 BENCHMARK(plans_lowered)->Unit(benchmark::kMicrosecond);
 
 void whole_search(benchmark::State& state) {
   const Case& c = llama();
-  SearchOptions options;
+  SearchOptions options = basic_options(5);
   options.simulate = state.range(0) != 0;
-  for (auto _ : state) {
-    const Space space = make_space(c.model, c.workload, c.cluster, basic_limits());
-    benchmark::DoNotOptimize(search(space, c.model, c.workload, c.cluster, c.calibration, options));
-  }
+  for (auto _ : state) benchmark::DoNotOptimize(search(c.model, c.workload, c.cluster, c.calibration, options));
   rusage used{};
   getrusage(RUSAGE_SELF, &used);
   // Of the process so far: every benchmark before this one included.
@@ -145,30 +125,22 @@ void whole_search(benchmark::State& state) {
 }
 BENCHMARK(whole_search)->DenseRange(0, 1)->Unit(benchmark::kMillisecond)->UseRealTime();
 
-// The search of every dimension, space and certificate included.
-void every_dimension(benchmark::State& state) {
-  const Case& c = llama();
+/// The search of every dimension.
+void search_all(benchmark::State& state, const Case& c) {
   SearchOptions options;
   options.simulate = false;
   SearchResult found;
-  for (auto _ : state) {
-    const Space space = make_space(c.model, c.workload, c.cluster);
-    found = search(space, c.model, c.workload, c.cluster, c.calibration, options);
-  }
-  if (!found.certified) state.SkipWithError("no certificate");
-  state.counters["plans"] = static_cast<double>(found.space);
-  state.counters["evaluated"] = static_cast<double>(found.evaluated);
+  for (auto _ : state) found = search(c.model, c.workload, c.cluster, c.calibration, options);
+  if (found.plans.empty()) state.SkipWithError("no plan fits");
+  state.counters["coarse plans"] = static_cast<double>(found.shapes);
+  state.counters["estimated"] = static_cast<double>(found.estimated);
 }
+void every_dimension(benchmark::State& state) { search_all(state, llama()); }
 BENCHMARK(every_dimension)->Unit(benchmark::kMillisecond)->UseRealTime();
-
-// How many plans every dimension makes, and how long it takes to know.
-void whole_space(benchmark::State& state) {
-  const Case& c = llama();
-  std::uint64_t plans = 0;
-  for (auto _ : state) plans = make_space(c.model, c.workload, c.cluster).count;
-  state.counters["plans"] = static_cast<double>(plans);
-}
-BENCHMARK(whole_space)->Unit(benchmark::kMillisecond);
+void every_dimension_dense_64(benchmark::State& state) { search_all(state, Case("llama-3-70b", 64, 128)); }
+BENCHMARK(every_dimension_dense_64)->Unit(benchmark::kMillisecond)->UseRealTime();
+void every_dimension_mixture_64(benchmark::State& state) { search_all(state, Case("mixtral-8x7b", 64, 128)); }
+BENCHMARK(every_dimension_mixture_64)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 }  // namespace
 

@@ -59,7 +59,7 @@ Mesh random_mesh(Draw& draw, std::uint32_t max_ranks, bool all_cut) {
 
 /// One run in six has its tensor parallelism on a grid.
 bool random_grid(Draw& draw, Plan& plan, const RandomRunLimits& limits) {
-  const bool wanted = limits.tensor ? *limits.tensor != TensorAlgorithm::one_d : draw.once_in(6) && limits.beyond_bound;
+  const bool wanted = limits.tensor ? *limits.tensor != TensorAlgorithm::one_d : draw.once_in(6) && !limits.plain;
   if (!wanted || limits.max_ranks < 4) return false;
   std::uint32_t q = 2;
   std::uint32_t depth = 1;
@@ -295,7 +295,7 @@ ScheduleName random_schedule(Draw& draw, const RandomRunLimits& limits) {
       draw.of({ScheduleName::eager_one_f_one_b, ScheduleName::interleaved, ScheduleName::breadth_first,
                ScheduleName::zb_h1, ScheduleName::zb_h2, ScheduleName::zb_v, ScheduleName::custom, ScheduleName::v_half,
                ScheduleName::v_min, ScheduleName::dualpipe_v, ScheduleName::chimera, ScheduleName::dualpipe});
-  const bool is_plain = draw.in(1, 5) <= 3 || !limits.beyond_bound;
+  const bool is_plain = draw.in(1, 5) <= 3 || limits.plain;
   const ScheduleName drawn = limits.schedule.value_or(is_plain ? plain : other);
   return drawn;
 }
@@ -407,12 +407,12 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
     std::iota(p.placement.begin(), p.placement.end(), 0U);
     draw.shuffle(p.placement);
   }
-  if (limits.beyond_bound) p.zero_stage = limits.zero_stage.value_or(draw.of({0U, 1U, 2U, 2U, 3U, 3U}));
+  if (!limits.plain) p.zero_stage = limits.zero_stage.value_or(draw.of({0U, 1U, 2U, 2U, 3U, 3U}));
   if (p.zero_stage == 3) {
     p.reshard_after_forward = !draw.once_in(2);
     p.prefetch = draw.small(0, 1);
   }
-  const bool replicated = limits.five_axes ? left_out != 1 : draw.once_in(3) && limits.beyond_bound;
+  const bool replicated = limits.five_axes ? left_out != 1 : draw.once_in(3) && !limits.plain;
   if (replicated) {
     const std::uint32_t replicas = limits.five_axes ? 2 : draw.small(2, 3);
     if (p.mesh.size() * replicas <= limits.max_ranks) {
@@ -425,24 +425,24 @@ PlannedRun random_run(std::uint64_t seed, const RandomRunLimits& limits) {
   if (limits.architectures) {
     change_architecture(draw, run);
   }
-  if (limits.beyond_bound && limits.context && run.model.architecture != Architecture::vit && left_out != 2) {
+  if (!limits.plain && limits.context && run.model.architecture != Architecture::vit && left_out != 2) {
     add_context(draw, run, limits, limits.five_axes || limits.cut_positions);
   }
-  if (p.recompute != Recompute::none && limits.beyond_bound && draw.once_in(2)) {
+  if (p.recompute != Recompute::none && !limits.plain && draw.once_in(2)) {
     for (const std::uint32_t n : *p.stage_layers) {
       if (!p.recompute_layers) p.recompute_layers.emplace();
       p.recompute_layers->push_back(draw.small(0, n));
     }
   }
   const bool states = optimizer_moments(w) > 0 || has_master_weights(w) || has_factored_moments(w);
-  if (states && limits.beyond_bound && draw.once_in(3)) {
+  if (states && !limits.plain && draw.once_in(3)) {
     p.offload_states = draw.of({1U, 4U, 6U, 8U});
   }
   const bool may_mix = !limits.architectures || (run.model.latent && limits.expert);
-  if (limits.beyond_bound && limits.mixture && may_mix && left_out != 3) {
+  if (!limits.plain && limits.mixture && may_mix && left_out != 3) {
     add_mixture(draw, run, limits, limits.five_axes);
   }
-  if (limits.beyond_bound && draw.once_in(3)) p.offload_activations = draw.of({1U, 4U, 8U});
+  if (!limits.plain && draw.once_in(3)) p.offload_activations = draw.of({1U, 4U, 8U});
   if (p.offload_states != 0U && draw.once_in(3)) p.states_tier = OffloadTier::disk;
   if (p.offload_states != 0U && p.zero_stage < 3 && draw.once_in(2)) {
     p.offload_parameters = draw.small(1, *p.offload_states);

@@ -26,7 +26,7 @@ struct RandomRunLimits {
   bool double_ring = false;               ///< has a double ring, where 4 ranks more fit
   bool five_axes = false;                 ///< pipeline, data, tensor and two of replica, context and expert, each cut;
                                           ///< needs 32 ranks
-  bool beyond_bound = true;               ///< may use what sim/bound does not cover
+  bool plain = false;                     ///< GPipe or 1F1B, tensors in 1D, ZeRO 0 or 1, all on the device
   bool context = true;                    ///< may have a context axis
   bool cut_positions = false;             ///< has a context axis, where ranks and lengths allow it
   bool chunks = false;                    ///< ZeRO-3 has its parameters in chunks, where it may

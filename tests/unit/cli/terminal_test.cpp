@@ -34,15 +34,15 @@ TEST_CASE("the first Ctrl-C while a timeline is written leaves a timeline that r
 }
 
 TEST_CASE("Ctrl-C while the best plans are simulated shows them with what is known", "[unit][cli]") {
-  // The bar of this phase is first drawn when a plan has been simulated; there are 60.
+  // The bar of this phase is first drawn when a plan has been simulated; there are up to 60.
   const std::vector<std::string> words{ORRERY_PROGRAM, "plan",   "--model", "llama-3-70b", "--cluster",
                                        "dgx-h100",     "--gpus", "32",      "--batch",     "64",
                                        "--seq",        "8192",   "--top",   "60",          "--verbose"};
   const Shown shown = run_on_terminal(words, "simulate: ");
   CHECK(shown.status == 1);
   CHECK(shown.text.find("Interrupted: ") != std::string::npos);
-  CHECK(shown.text.find(" of the 60 best plans were not simulated; all plans were estimated.") != std::string::npos);
-  CHECK(shown.text.find("#1 has the least") != std::string::npos);
+  CHECK(shown.text.find(" best plans were not simulated; all plans were estimated.") != std::string::npos);
+  CHECK(shown.text.find("The best of ") != std::string::npos);
 }
 
 TEST_CASE("a bar is no wider than its terminal", "[unit][cli]") {

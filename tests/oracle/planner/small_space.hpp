@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/plan/plan.hpp"
+#include "core/record/calibration.hpp"
+#include "planner/limits.hpp"
+#include "tests/oracle/planner/every_plan.hpp"
+
+namespace orrery::test {
+
+/// A model, a workload and a cluster with so few plans that all can be looked at.
+struct SmallSpace {
+  PlannedRun run;           ///< without a plan
+  Calibration calibration;  ///< of some with what a process holds beside its tensors
+  SearchLimits limits;
+  Extent extent;
+  std::string text;  ///< all of it, for a person
+};
+
+/// Dense and mixture models, latent attention, encoders and vision; 1 to 16 GPUs; devices and hosts with more or less
+/// than enough memory.  Dimensions are limited, as people limit them, until there are some thousand plans at most.
+/// Equal for equal seeds.
+[[nodiscard]] SmallSpace draw_space(std::uint64_t seed);
+
+}  // namespace orrery::test

@@ -1,0 +1,122 @@
+#include "planner/resolve.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <optional>
+
+#include "core/program/lower/lower.hpp"
+#include "planner/complete.hpp"
+#include "planner/describe.hpp"
+#include "sim/estimate/estimate.hpp"
+#include "sim/memory/fit.hpp"
+#include "tests/support/random_plan.hpp"
+#include "tests/support/tiny_model.hpp"
+
+using namespace orrery;
+
+namespace {
+
+struct Rated {
+  bool fits = false;
+  double step = 0.0;
+};
+
+Rated rated(PlannedRun run, const std::vector<std::uint32_t>& split) {
+  run.plan.stage_layers = split;
+  const Program program = lower(run.model, run.workload, run.plan);
+  const CostModel costs(*run.cluster, {}, run.plan.mesh, run.plan.placement, run.plan.collective_algorithm);
+  return {fits_memory(run, program, {}), Estimator().step_time(program, costs).base()};
+}
+
+/// `first` and `last` layers at the ends, the others as even as they can be, larger stages first; empty where there is
+/// no such split.
+std::optional<std::vector<std::uint32_t>> split_with(std::uint64_t layers, std::size_t stages, std::int64_t first,
+                                                     std::int64_t last) {
+  const auto between = static_cast<std::int64_t>(stages) - 2;
+  const std::int64_t rest = static_cast<std::int64_t>(layers) - first - last;
+  if (first < 1 || last < 1 || (between == 0 ? rest != 0 : rest < between)) return std::nullopt;
+  std::vector<std::uint32_t> out{static_cast<std::uint32_t>(first)};
+  for (std::int64_t i = 0; i < between; ++i) {
+    out.push_back(static_cast<std::uint32_t>(rest / between + (i < rest % between ? 1 : 0)));
+  }
+  out.push_back(static_cast<std::uint32_t>(last));
+  return out;
+}
+
+/// A random run whose stages are open, on a cluster of slow devices.
+std::optional<PlannedRun> open_run(std::uint64_t seed, Bytes memory) {
+  test::RandomRunLimits limits;
+  limits.precision = Precision::bf16;
+  limits.placement = false;
+  PlannedRun run = test::random_run(seed, limits);
+  const auto ranks = static_cast<std::uint32_t>(run.plan.mesh.size());
+  if (run.plan.mesh.size(Axis::pipeline) == 1 || offloads(run.plan)) return std::nullopt;
+  run.plan.recompute_layers.reset();
+  run.plan.stage_layers.reset();
+  run.cluster = test::small_cluster(ranks % 2 == 0 ? ranks / 2 : ranks, ranks % 2 == 0 ? 2 : 1, memory);
+  run.cluster->device.peak[Precision::fp8] = run.cluster->device.peak[Precision::bf16];
+  return run;
+}
+
+}  // namespace
+
+// Nearer times than a thousandth say nothing about which split is faster.  Of three stages and more the ends are at
+// most a layer longer than an even share (core/plan/stage_split.hpp).
+TEST_CASE("no split with a layer more or less at either end is faster by a thousandth", "[unit][planner][property]") {
+  int compared = 0, uneven = 0;
+  for (std::uint64_t seed = 1; seed <= 800; ++seed) {
+    const std::optional<PlannedRun> run = open_run(seed, gibibyte);
+    if (!run) continue;
+    const Plan plan = resolve(run->plan, run->model, run->workload, *run->cluster, {}).plan;
+    const std::vector<std::uint32_t>& chosen = *plan.stage_layers;
+    uneven += chosen != balanced_stages(run->plan, run->model, run->workload) ? 1 : 0;
+    PlannedRun resolved = *run;
+    resolved.plan = plan;
+    const double step = rated(resolved, chosen).step;
+    for (const int a : {-1, 0, 1}) {
+      for (const int b : {-1, 0, 1}) {
+        const auto other = split_with(run->model.layers, chosen.size(), std::int64_t{chosen.front()} + a,
+                                      std::int64_t{chosen.back()} + b);
+        if (!other || other == chosen) continue;
+        const std::uint64_t share = (run->model.layers + chosen.size() - 1) / chosen.size();
+        if (chosen.size() > 2 && std::max(other->front(), other->back()) > share) continue;
+        ++compared;
+        CAPTURE(seed, describe(plan), *other);
+        CHECK(step <= rated(resolved, *other).step * (1.0 + 1.001e-3));
+      }
+    }
+  }
+  CHECK(compared > 200);
+  CHECK(uneven > 0);
+}
+
+// With as much memory as the leanest split needs.
+TEST_CASE("where a split near the balanced one fits, the one that is chosen fits", "[unit][planner][property]") {
+  int narrow = 0;
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    std::optional<PlannedRun> run = open_run(seed, gibibyte);
+    if (!run) continue;
+    const std::vector<std::uint32_t> balanced = balanced_stages(run->plan, run->model, run->workload);
+    PlannedRun completed = *run;
+    complete(completed.plan, run->model, run->workload);
+    std::vector<std::uint64_t> needs;
+    for (const int a : {-1, 0, 1}) {
+      for (const int b : {-1, 0, 1}) {
+        const auto split = split_with(run->model.layers, balanced.size(), std::int64_t{balanced.front()} + a,
+                                      std::int64_t{balanced.back()} + b);
+        if (!split) continue;
+        completed.plan.stage_layers = split;
+        needs.push_back(memory_verdict(completed, lower(run->model, run->workload, completed.plan), {}).need);
+      }
+    }
+    const std::uint64_t least = *std::min_element(needs.begin(), needs.end());
+    run->cluster->device.memory = Bytes::of(static_cast<double>(least));
+    completed.cluster = run->cluster;
+    const Plan plan = resolve(run->plan, run->model, run->workload, *run->cluster, {}).plan;
+    narrow += *std::max_element(needs.begin(), needs.end()) > least ? 1 : 0;
+    CAPTURE(seed, describe(plan), least);
+    CHECK(rated(completed, *plan.stage_layers).fits);
+  }
+  CHECK(narrow > 20);
+}
