@@ -130,22 +130,37 @@ bool Appraiser::fits(const Plan& plan, std::uint64_t room) {
 bool Appraiser::raise_recomputed(Plan& plan, std::uint64_t room) {
   const StageMap map = stage_map(plan);
   const std::vector<std::uint32_t>& layers = *plan.stage_layers;
+  if (plan.recompute == Recompute::none) plan.recompute = Recompute::full;
+  // Where pipes run both ways, a rank and its mirror hold the same stages: one count for both.
+  const std::uint32_t counted = map.two_way() ? (map.ranks + 1) / 2 : map.ranks;
   std::vector<std::uint32_t> low(map.ranks, 0), high(map.ranks, 0);
-  for (std::uint32_t r = 0; r < map.ranks; ++r) {
+  for (std::uint32_t r = 0; r < counted; ++r) {
     for (std::uint32_t c = 0; c < map.chunks; ++c) high[r] += layers[map.stage(r, c)];
   }
   const auto held_with = [&](const std::vector<std::uint32_t>& counts) {
     plan.recompute_layers = spread(plan, map, counts);
     lower_and_measure(plan);
-    return held_;
+    std::vector<std::uint64_t> held = held_;
+    for (std::uint32_t r = counted; r < map.ranks; ++r) {
+      const std::uint32_t mirror = map.ranks - 1 - r;
+      held[mirror] = std::max(held[mirror], held[r]);
+      held[r] = 0;
+    }
+    return held;
   };
   std::vector<std::uint64_t> most = held_with(low), least = held_with(high);
-  if (*std::max_element(least.begin(), least.end()) > room) return false;
+  if (*std::max_element(least.begin(), least.end()) > room) {
+    // A stage whose layers are all recomputed but one may hold less: that one's activations are made when they are
+    // used.
+    for (std::uint32_t r = 0; r < counted; ++r) high[r] -= least[r] > room && high[r] > 1 ? 1 : 0;
+    least = held_with(high);
+    if (*std::max_element(least.begin(), least.end()) > room) return false;
+  }
   // Each rank's memory falls with its count, nearly in proportion: guess, look, and close in from both sides.
   for (;;) {
     std::vector<std::uint32_t> guess = high;
     bool open = false;
-    for (std::uint32_t r = 0; r < map.ranks; ++r) {
+    for (std::uint32_t r = 0; r < counted; ++r) {
       if (most[r] <= room) high[r] = guess[r] = low[r];
       if (high[r] <= low[r] + 1) continue;
       open = true;
@@ -156,7 +171,7 @@ bool Appraiser::raise_recomputed(Plan& plan, std::uint64_t room) {
     }
     if (!open) break;
     const std::vector<std::uint64_t> held = held_with(guess);
-    for (std::uint32_t r = 0; r < map.ranks; ++r) {
+    for (std::uint32_t r = 0; r < counted; ++r) {
       if (guess[r] == high[r]) continue;
       (held[r] <= room ? high : low)[r] = guess[r];
       (held[r] <= room ? least : most)[r] = held[r];
@@ -258,7 +273,7 @@ bool Appraiser::raise_once(Appraisal& a, const Candidate& c, std::uint32_t stage
     }
     if (counts[stage] == most[stage]) return false;
     counts[stage] = std::min(most[stage], counts[stage] + std::max(1U, most[stage] / 16));
-    plan.recompute = c.plan.recompute;
+    plan.recompute = c.plan.recompute == Recompute::none ? Recompute::full : c.plan.recompute;
     plan.recompute_layers = spread(plan, map, counts);
     tidy_counts(plan, run_.model);
   } else {

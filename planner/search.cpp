@@ -56,6 +56,8 @@ constexpr std::size_t most_paired = 3;
 constexpr std::size_t most_squeezed = 4;
 /// Coarse plans in a row that may leave the best as it is before no more are looked at.
 constexpr std::size_t patience = 128;
+/// A shape is looked at further where its usual plan takes at most so many times as long as the fastest of those.
+constexpr double worth_a_look = 2.5;
 /// A coarse plan is arranged where its step may come so near to the best, made to fit where it then may come so near,
 /// and changed step by step where it is so near.
 constexpr double worth_arranging = 1.15, worth_fitting = 1.02, worth_changing = 1.1;
@@ -294,21 +296,29 @@ class Search {
   /// Coarse plans, arranged, with microbatches that are worth a look; in ascending order of hope.
   std::vector<Start> starts() {
     const std::vector<Plan> shapes = coarse_shapes(appraisers_.local(), options_.limits, options_.dimensions);
-    std::vector<std::vector<Start>> by_shape(shapes.size());
+    std::vector<Contest> arranged(shapes.size(), Contest(*this));
     meter_.phase("coarse plans", 2 * shapes.size());
     side_by_side(shapes.size(), [&](std::size_t i) {
-      if (meter_.cancelled()) return;
-      Contest arranged(*this);
-      arranged.look_at(shapes[i]);
-      arranged.look_around();
+      if (!meter_.cancelled()) arranged[i].look_at(shapes[i]);
       meter_.done(1);
-      if (arranged.rating == worst) return;
-      add_sizes(by_shape[i], arranged.best.plan);
+    });
+    Picoseconds shortest = never;
+    for (const Contest& c : arranged) {
+      if (c.rating != worst) shortest = std::min(shortest, c.best.step);
+    }
+    const double limit = options_.objective == Objective::memory ? static_cast<double>(never)
+                                                                 : worth_a_look * static_cast<double>(shortest);
+    std::vector<std::vector<Start>> by_shape(shapes.size());
+    side_by_side(shapes.size(), [&](std::size_t i) {
+      Contest& arranged_here = arranged[i];
+      if (meter_.cancelled() || arranged_here.rating == worst || arranged_here.best.hope > limit) return;
+      arranged_here.look_around();
+      add_sizes(by_shape[i], arranged_here.best.plan);
       // Grids that are faster than one dimension are shapes of their own.
-      for (const Plan& plan : grids_of(arranged.best.plan)) {
+      for (const Plan& plan : grids_of(arranged_here.best.plan)) {
         Contest grid(*this);
         grid.look_at(plan);
-        if (grid.rating < arranged.rating) add_sizes(by_shape[i], plan);
+        if (grid.rating < arranged_here.rating) add_sizes(by_shape[i], plan);
       }
     });
     std::vector<Start> out;

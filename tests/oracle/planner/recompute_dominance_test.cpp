@@ -100,7 +100,8 @@ bool takes_turns(const Plan& plan, const Counts& counts) {
     for (std::uint32_t b = 0; b < counts.size(); ++b) {
       // What b has more than its turn, a would have had before.
       const std::uint32_t turn = counts[a] + (a < b ? 0 : 1);
-      if (map.rank(a) == map.rank(b) && counts[b] > turn && counts[a] < layers[a]) return false;
+      const bool together = map.two_way() ? a + b == map.ranks - 1 : map.rank(a) == map.rank(b);
+      if (together && counts[b] > turn && counts[a] < layers[a]) return false;
     }
   }
   return true;
