@@ -247,10 +247,10 @@ TEST_CASE("a plan through the window: drop, change, compare, undo, search, cance
   CHECK(cancel.isEnabled());
   REQUIRE(until([&] { return !window.search().is_running(); }));
   REQUIRE(window.search_panel().plans().size() > 1);
-  CHECK(window.focus().found() == window.search_panel().plans().front().number);
+  CHECK(window.focus().found() == window.search_panel().plans().front().id);
   auto& plans = child<QTableView>(window, "plans");
   plans.setCurrentIndex(plans.model()->index(1, 0));
-  CHECK(window.focus().found() == window.search_panel().plans()[1].number);
+  CHECK(window.focus().found() == window.search_panel().plans()[1].id);
   const Plan wanted = window.search_panel().plans()[1].plan;
   QTest::mouseClick(&child<QPushButton>(window, "search-use"), Qt::LeftButton);
   REQUIRE(settled());
