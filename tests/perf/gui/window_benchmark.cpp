@@ -67,12 +67,12 @@ void search_in_window(benchmark::State& state) {
   const auto window = window_on(large);
   window->wait_until_settled();
   double alone = 0.0;
-  std::uint64_t evaluated = 0;
+  std::uint64_t estimated = 0;
   for (auto _ : state) {
     bool done = false;
     const auto told = QObject::connect(&window->search(), &SearchService::finished, window.get(),
                                        [&](const std::shared_ptr<const SearchEnd>& end) {
-                                         evaluated = end->result.evaluated;
+                                         estimated = end->result.estimated;
                                          done = true;
                                        });
     Q_EMIT window->search_panel().start_wished();
@@ -84,16 +84,16 @@ void search_in_window(benchmark::State& state) {
     const ClusterSpec& cluster = *on.run.cluster;
     SearchOptions options;
     options.top = window->search_panel().wish().top;
+    options.limits = basic_limits();
     QElapsedTimer timer;
     timer.start();
-    const SearchResult result = search(make_space(on.run.model, on.run.workload, cluster, basic_limits()), on.run.model,
-                                       on.run.workload, cluster, on.prices->calibration, options);
+    const SearchResult result = search(on.run.model, on.run.workload, cluster, on.prices->calibration, options);
     alone += static_cast<double>(timer.nsecsElapsed()) * 1e-6;
-    benchmark::DoNotOptimize(result.evaluated);
+    benchmark::DoNotOptimize(result.estimated);
     state.ResumeTiming();
   }
   state.counters["alone_ms"] = alone / static_cast<double>(state.iterations());
-  state.counters["plans"] = static_cast<double>(evaluated);
+  state.counters["plans"] = static_cast<double>(estimated);
 }
 
 BENCHMARK(first_window)->Unit(benchmark::kMillisecond)->UseRealTime();
