@@ -85,7 +85,8 @@ TEST_CASE("the search finds plans as good as an exact search found", "[oracle][p
   int counted = 0, near = 0;
   const std::vector<Cell> list = cells();
   REQUIRE(list.size() >= 100);
-  for (std::size_t i = 0; i < list.size(); i += all ? 1 : 25) {
+  for (std::size_t i = 0; i < list.size(); i += all ? 1 : 7) {
+    if (!all && list[i].space != "basic") continue;  // with every dimension a search takes too long for the suite
     CAPTURE(list[i].name);
     const std::optional<double> ratio = found_over_stored(list[i], library);
     if (!ratio) continue;

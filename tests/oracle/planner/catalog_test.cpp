@@ -27,7 +27,6 @@ TEST_CASE("the search ends for every shipped model, with a best plan or with non
     options.simulate = false;
     options.top = 1;
     options.limits = basic_limits();
-    options.limits.only.erase("plan.recompute_layers");
     const SearchResult found = search(*model, workload, *cluster, *calibration, options);
     CAPTURE(found.claim);
     CHECK(found.complete);
