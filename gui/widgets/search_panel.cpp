@@ -73,6 +73,7 @@ SearchPanel::SearchPanel(SearchService& service, Focus& focus, QWidget* parent)
   limits_->setVisible(false);
   controls->addWidget(limits_, 1);
   top_ = new QSpinBox(this);
+  top_->setObjectName(QStringLiteral("search-top"));
   top_->setRange(1, 1000);
   top_->setValue(20);
   add(tr("&plans"), top_);

@@ -6,6 +6,7 @@
 #include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
+#include <QSpinBox>
 #include <QStandardItemModel>
 #include <QTemporaryDir>
 #include <QTest>
@@ -114,8 +115,9 @@ TEST_CASE("the memory margin bounds a search as --memory-margin does", "[gui]") 
   CHECK(margin.currentText() == QStringLiteral("30 GiB"));
   CHECK(child<QLabel>(window, "settings-note").text().contains(QStringLiteral("keeps 30.0 GiB of 79.6 GiB free")));
   window.show_tab(1);
+  child<QSpinBox>(window, "search-top").setValue(3);
   child<QPushButton>(window, "search-start").click();
-  REQUIRE(until([&] { return !window.search().is_running(); }));
+  REQUIRE(until([&] { return !window.search().is_running(); }, 300'000));
   const auto json = told(
       "plan --model llama-3-70b --cluster dgx-h100 --gpus 64 --batch 128 --seq 8192 --no-simulate --top 1 "
       "--memory-margin '30 GiB'");
