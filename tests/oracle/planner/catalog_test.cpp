@@ -10,7 +10,7 @@ using namespace orrery;
 TEST_CASE("the search ends for every shipped model, with a best plan or with none that fits", "[oracle][planner]") {
   const Library library(ORRERY_SOURCE_DIR "/models");
   Diagnostics wrong;
-  const auto cluster = library.cluster("dgx-a100", {}, 16, wrong);
+  const auto cluster = library.cluster("dgx-a100", {}, 8, wrong);
   REQUIRE(cluster);
   const auto calibration = read_calibration(library.calibration(cluster->device.calibration), wrong);
   REQUIRE(calibration);
@@ -20,7 +20,7 @@ TEST_CASE("the search ends for every shipped model, with a best plan or with non
     CAPTURE(name, render(wrong));
     REQUIRE(model);
     Workload workload;
-    workload.global_batch = 16;
+    workload.global_batch = 8;
     workload.sequence_length =
         model->image ? patch_count(*model->image) + 1 : std::min<std::uint64_t>(model->max_positions, 512);
     SearchOptions options;
