@@ -102,7 +102,7 @@ SearchLimits limits_of(std::string_view text, Diagnostics& out, Dimensions table
     bool good = false;
     const std::vector<std::string_view> behind = keys_behind(word);
     for (const Dimension& d : table) {
-      // Of two dimensions with one word, as "tensor", the one that has such values is meant.
+      // Where two dimensions have one word, as "tensor", the one that has such values is meant.
       const bool meant = std::find(behind.begin(), behind.end(), d.key) != behind.end() || is_meant(d, word);
       if (!meant || names.empty()) continue;
       std::vector<std::uint64_t> values = values_named(d, names);

@@ -1,3 +1,4 @@
+// Long: the phases of one search share what is known so far, the best and the memos.
 #include "planner/search.hpp"
 
 #include <fmt/format.h>
@@ -660,8 +661,7 @@ class Search {
     } else {
       result.claim = fmt::format(
           "The best of {} coarse plans ({} looked at closely) and what {} estimates made of them; none of {} changes "
-          "of "
-          "it is better.",
+          "of it is better.",
           result.shapes, result.looked_at, result.estimated, result.changes);
     }
     if (!result.complete) result.claim = fmt::format("Interrupted: the best of {} estimates.", result.estimated);

@@ -27,7 +27,7 @@ struct SegmentShares {
   std::vector<Lane> gradient_sum_lanes;             ///< on which gradients are summed over token_axes
   bool left_to_sum = false;                         ///< whether any SegmentShare::left has axes
 };
-/// Of the parameter tables that the state has.
+/// The shares of every segment of the parameter tables, which the state has.
 [[nodiscard]] SegmentShares segment_shares(const State&);
 
 /// `table` is one of the state's, and the segment (or what it is a copy of) one of the table's.

@@ -77,7 +77,7 @@ std::optional<double> found_over_stored(const Cell& cell, const Library& library
 
 }  // namespace
 
-// Of what an exact search finds the local search is to be 0.2 % short in one cell of fifty at most, and nowhere by 1 %.
+// The local search is to be within 0.2 % of the exact one in 49 cells of 50, and within 1 % in all.
 // Today it is in one of twelve (docs/decisions/0018), so that one in eight would be a fault.
 TEST_CASE("the search finds plans as good as an exact search found", "[oracle][planner]") {
   const Library library(ORRERY_SOURCE_DIR "/models");
