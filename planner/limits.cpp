@@ -22,16 +22,13 @@ std::vector<std::string_view> parts(std::string_view text, char between) {
   return list;
 }
 
-/// Settings that stand for several dimensions.
-std::vector<std::string_view> keys_behind(std::string_view word) {
-  if (word == "offload") return {"plan.offload_states", "plan.offload_parameters", "plan.offload_activations"};
-  if (word == "disks") return {"plan.states_tier", "plan.parameters_tier", "plan.activations_tier"};
-  if (word == "zero") return {"plan.zero_stage"};
-  return {};
-}
-
+/// By its own word or an alias; "offload" and "disks" mean all dimensions of a kind.
 bool is_meant(const Dimension& d, std::string_view word) {
-  return is_searched(d) && (d.word() == word || std::find(d.aliases.begin(), d.aliases.end(), word) != d.aliases.end());
+  if (!is_searched(d)) return false;
+  if (word == "offload") return d.kind == DimensionKind::share;
+  if (word == "disks") return d.key.ends_with("_tier");
+  if (word == "zero") return d.key == "plan.zero_stage";
+  return d.word() == word || std::find(d.aliases.begin(), d.aliases.end(), word) != d.aliases.end();
 }
 
 /// Plans that a search looks at have no value "auto".
@@ -100,11 +97,9 @@ SearchLimits limits_of(std::string_view text, Diagnostics& out, Dimensions table
     const std::vector<std::string_view> names =
         parts(equals < setting.size() ? setting.substr(equals + 1) : std::string_view{}, ',');
     bool good = false;
-    const std::vector<std::string_view> behind = keys_behind(word);
     for (const Dimension& d : table) {
       // Where two dimensions have one word, as "tensor", the one that has such values is meant.
-      const bool meant = std::find(behind.begin(), behind.end(), d.key) != behind.end() || is_meant(d, word);
-      if (!meant || names.empty()) continue;
+      if (!is_meant(d, word) || names.empty()) continue;
       std::vector<std::uint64_t> values = values_named(d, names);
       if (values.empty() || limits.only.contains(d.key)) continue;
       limits.only.emplace(d.key, std::move(values));

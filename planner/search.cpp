@@ -271,6 +271,8 @@ class Search {
       if (!search_.is_allowed(plan)) {
         PlannedRun near = search_.appraisers_.local().run(plan);
         put_within(near, search_.options_.limits, search_.options_.dimensions);
+        // What a schedule or a ZeRO stage brings with it may follow the limits; another one is not what was asked for.
+        if (near.plan.schedule != plan.schedule || near.plan.zero_stage != plan.zero_stage) return;
         plan = near.plan;
         if (!search_.is_allowed(plan)) return;
       }
