@@ -95,7 +95,7 @@ bool Appraiser::is_valid(Plan& plan) {
 }
 
 std::uint64_t Appraiser::lower_and_measure(const Plan& plan) {
-  program_ = lower(run_.model, run_.workload, plan);
+  program_ = lower(run_.model, run_.workload, plan, {.orders = &orders_});
   memory_.read(program_);
   held_.assign(plan.mesh.size(Axis::pipeline), 0);
   std::uint64_t most = 0;
@@ -292,7 +292,7 @@ bool Appraiser::raise_once(Appraisal& a, const Candidate& c, std::uint32_t stage
 }
 
 MemoryVerdict Appraiser::processes(const Plan& plan, const MemoryRules& rules) {
-  program_ = lower(run_.model, run_.workload, plan);
+  program_ = lower(run_.model, run_.workload, plan, {.orders = &orders_});
   return memory_verdict(run(plan), program_, calibration_, rules);
 }
 

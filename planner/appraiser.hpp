@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "core/plan/plan.hpp"
+#include "core/program/lower/order_memo.hpp"
 #include "core/program/program.hpp"
 #include "core/record/calibration.hpp"
 #include "core/record/live_memory.hpp"
@@ -74,6 +75,7 @@ class Appraiser {
 
   const Calibration& calibration_;
   PlannedRun run_;
+  lowering::OrderMemo orders_;
   Program program_;
   LiveMemory memory_;
   Estimator estimator_;

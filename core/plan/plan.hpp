@@ -56,7 +56,7 @@ enum class AttentionKernel : std::uint8_t { unfused, flash };
 /// Whole times of one chunk's actions and of a message, in any unit, for which an order is searched.
 struct ActionTimes {
   std::uint32_t forward = 1, input_gradient = 1, weight_gradient = 1, message = 0;
-  friend bool operator==(const ActionTimes&, const ActionTimes&) = default;
+  friend auto operator<=>(const ActionTimes&, const ActionTimes&) = default;
 };
 /// One action of a schedule given by its user.
 struct OrderedAction {

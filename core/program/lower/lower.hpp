@@ -11,12 +11,15 @@ namespace orrery {
 
 namespace lowering {
 class TensorSharding;
+class OrderMemo;
 }
 
 /// What a caller brings along (docs/extending.md).
 struct Extensions {
   /// In the place of the plan's tensor algorithm, whose axes and rules of sizes it shares; outlives the call.
   const lowering::TensorSharding* tensor = nullptr;
+  /// Orders made for plans before, for a caller that lowers many; outlives the call.
+  lowering::OrderMemo* orders = nullptr;
 };
 
 /// Lowers a plan into the Program that sim/ prices and exec/ runs.

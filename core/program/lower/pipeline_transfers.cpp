@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "core/base/diagnostics.hpp"
+#include "core/program/lower/order_memo.hpp"
 #include "core/program/lower/passes.hpp"
 
 namespace orrery::lowering {
@@ -211,13 +212,11 @@ void build_transfers(State& s, Stage& stage) {
 }
 
 void run(State& s) {
-  Orders orders;
+  const Orders& orders = s.orders.of(s.plan, s.program.microbatches).with_transfers;
   for (Stage& stage : s.stages) {
     build_transfers(s, stage);
-    orders.push_back(std::move(stage.step));
+    stage.step = orders[stage.number];
   }
-  orders = with_transfers(orders, s.map, s.program.microbatches);
-  for (Stage& stage : s.stages) stage.step = std::move(orders[stage.number]);
 }
 
 /// What one rank sends to another, that one receives: of the same stages, the same microbatches, in the same order.

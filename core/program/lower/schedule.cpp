@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/program/lower/order_memo.hpp"
 #include "core/program/lower/passes.hpp"
 #include "core/program/lower/tensor_1d.hpp"
 
@@ -74,8 +75,8 @@ std::string before(const State& s) {
 
 void run(State& s) {
   build_model(s);
-  Orders orders = orders_of(s.plan, s.program.microbatches);
-  for (Stage& stage : s.stages) stage.step = std::move(orders[stage.number]);
+  const Orders& orders = s.orders.of(s.plan, s.program.microbatches).compute;
+  for (Stage& stage : s.stages) stage.step = orders[stage.number];
 }
 
 /// Each chunk runs every microbatch of its pipe forward once, later backward once and, where

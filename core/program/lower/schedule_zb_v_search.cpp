@@ -33,18 +33,21 @@ class Run {
         forward_(std::size_t{map_.stages()} * shape.microbatches, never),
         backward_(forward_),
         ranks_(shape.ranks),
-        orders_(shape.ranks) {}
+        next_(shape.ranks),
+        orders_(shape.ranks) {
+    for (auto& order : orders_) order.reserve(6 * std::size_t{shape.microbatches});
+  }
 
   [[nodiscard]] std::optional<Orders> orders() {
+    for (std::uint32_t r = 0; r < shape_.ranks; ++r) next_[r] = earliest(r);
     for (std::size_t left = 6 * std::size_t{shape_.ranks} * shape_.microbatches; left > 0;) {
-      std::uint32_t rank = 0;
-      Time now = never;
-      for (std::uint32_t r = 0; r < shape_.ranks; ++r) {
-        const Time t = earliest(r);
-        if (t < now) now = t, rank = r;
-      }
-      if (now == never) return std::nullopt;  // every rank waits for memory
-      left -= step(rank, now) ? 1 : 0;
+      const auto soonest = std::min_element(next_.begin(), next_.end());
+      if (*soonest == never) return std::nullopt;  // every rank waits for memory
+      const auto rank = static_cast<std::uint32_t>(soonest - next_.begin());
+      left -= step(rank, *soonest) ? 1 : 0;
+      // What a rank does next depends on its own actions and on what its neighbours hand over.
+      const std::uint32_t last = std::min(rank + 1, shape_.ranks - 1);
+      for (std::uint32_t r = rank > 0 ? rank - 1 : 0; r <= last; ++r) next_[r] = earliest(r);
     }
     return std::move(orders_);
   }
@@ -146,6 +149,7 @@ class Run {
   StageMap map_;
   std::vector<Time> forward_, backward_;  ///< ends, by stage and microbatch
   std::vector<RankState> ranks_;
+  std::vector<Time> next_;  ///< when each rank can act again
   Orders orders_;
 };
 

@@ -46,10 +46,11 @@ std::vector<bool> first_layers(const Plan& plan, std::uint32_t eighths) {
 
 }  // namespace
 
-State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorSharding* own)
+State::State(const ModelSpec& m, const Workload& w, const Plan& p, OrderMemo& o, const TensorSharding* own)
     : model(m),
       workload(w),
       plan(p),
+      orders(o),
       sharding(own != nullptr ? *own : tensor_sharding(p.tensor)),
       layout(sharding.layout()) {
   tensor = plan.mesh.size(Axis::tensor);

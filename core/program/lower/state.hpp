@@ -193,6 +193,7 @@ struct Scalars {
 };
 
 class TensorSharding;
+class OrderMemo;
 
 /// Which mesh axes of a tensor-parallel algorithm cut what.
 ///
@@ -213,11 +214,13 @@ struct TensorLayout {
 /// program_of() turns it into a Program at any time.
 struct State {
   /// With the tensor algorithm `own`, or the plan's.
-  State(const ModelSpec& model, const Workload& workload, const Plan& plan, const TensorSharding* own = nullptr);
+  State(const ModelSpec& model, const Workload& workload, const Plan& plan, OrderMemo& orders,
+        const TensorSharding* own = nullptr);
 
   const ModelSpec& model;
   const Workload& workload;
   const Plan& plan;
+  OrderMemo& orders;
 
   const TensorSharding& sharding;  ///< of the plan's tensor algorithm
   TensorLayout layout;
