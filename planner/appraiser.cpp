@@ -258,7 +258,8 @@ Appraisal Appraiser::appraise(const Candidate& c, std::uint64_t room) {
   return out;
 }
 
-bool Appraiser::raise_once(Appraisal& a, const Candidate& c, std::uint32_t stage, std::uint64_t room) {
+bool Appraiser::raise_by(std::uint32_t more, Appraisal& a, const Candidate& c, std::uint32_t stage,
+                         std::uint64_t room) {
   Plan& plan = a.plan;
   if (c.raised == Raised::recomputed_layers) {
     const StageMap map = stage_map(plan);
@@ -272,7 +273,7 @@ bool Appraiser::raise_once(Appraisal& a, const Candidate& c, std::uint32_t stage
       }
     }
     if (counts[stage] == most[stage]) return false;
-    counts[stage] = std::min(most[stage], counts[stage] + std::max(1U, most[stage] / 16));
+    counts[stage] = std::min(most[stage], counts[stage] + more);
     plan.recompute = c.plan.recompute == Recompute::none ? Recompute::full : c.plan.recompute;
     plan.recompute_layers = spread(plan, map, counts);
     tidy_counts(plan, run_.model);

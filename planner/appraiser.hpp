@@ -46,15 +46,18 @@ class Appraiser {
 
   /// Whether check() accepts the plan; completes it first.
   [[nodiscard]] bool is_valid(Plan&);
+  /// Bytes of tensors on the fullest rank of a completed plan.
+  [[nodiscard]] std::uint64_t held(const Plan& plan) { return lower_and_measure(plan); }
   /// The candidate with the least count, whatever memory it takes.  Requires a valid plan.
   [[nodiscard]] Appraisal least(const Candidate&, std::uint64_t room);
   /// The candidate with the first count whose tensors fit in `room` bytes of a device, and in hosts and disks.
   /// Requires a valid plan.
   [[nodiscard]] Appraisal appraise(const Candidate&, std::uint64_t room);
 
-  /// An appraised candidate with one more of its count, or a sixteenth of all layers: of recomputed layers on the
-  /// pipeline rank that holds stage `stage` alone.  False where there is no more, or hosts do not hold it.
-  [[nodiscard]] bool raise_once(Appraisal&, const Candidate&, std::uint32_t stage, std::uint64_t room);
+  /// An appraised candidate with `more` recomputed layers on the pipeline rank that holds stage `stage`, or one more
+  /// eighth.  False where there is no more, or hosts do not hold it.
+  [[nodiscard]] bool raise_by(std::uint32_t more, Appraisal&, const Candidate&, std::uint32_t stage,
+                              std::uint64_t room);
 
   /// What the processes of an appraised plan need, and whether that fits.
   [[nodiscard]] MemoryVerdict processes(const Plan&, const MemoryRules&);

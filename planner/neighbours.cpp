@@ -87,8 +87,14 @@ class Neighbours {
   /// Puts the run with what follows on the list, where it is valid and `kept(run)` says that it is what was asked for.
   template <class Kept>
   bool add(const Dimension* turned, std::string dimension, std::string from, std::string to, Kept&& kept) {
+    return add_from(from_, turned, std::move(dimension), std::move(from), std::move(to), std::forward<Kept>(kept));
+  }
+  /// The same where the run was turned before, so that what follows is from `before` on.
+  template <class Kept>
+  bool add_from(const PlannedRun& before, const Dimension* turned, std::string dimension, std::string from,
+                std::string to, Kept&& kept) {
     std::string reason;
-    if (!settle(from_, run_, turned, reason, table_) || !kept(run_)) return false;
+    if (!settle(before, run_, turned, reason, table_) || !kept(run_)) return false;
     if (!limits_.allow(run_, table_) || run_.plan == from_.plan) return false;
     list_.push_back({std::move(dimension), std::move(from), std::move(to), run_.plan});
     std::erase_if(list_.back().plan.mesh.axes, [](const MeshAxis& a) { return a.size == 1; });
@@ -190,6 +196,25 @@ class Neighbours {
     }
   }
 
+  /// Another schedule, and with it a split of the layers that it is not given by itself.
+  void splits() {
+    const Dimension& schedule = dimension("plan.schedule");
+    for (const std::uint64_t value : near(schedule, from_)) {
+      std::string reason;
+      if (!put_from(schedule, value) || !settle(from_, run_, &schedule, reason, table_)) continue;
+      const PlannedRun turned = run_;
+      const std::uint32_t stages = stage_map(turned.plan).stages();
+      if (stages > from_.model.layers) continue;
+      for (std::vector<std::uint32_t>& split : uneven_stages(from_.model.layers, stages, 1)) {
+        run_.plan = turned.plan;
+        run_.plan.stage_layers = split;
+        add_from(turned, nullptr, "schedule", orrery::text_of(schedule, schedule.get(from_)),
+                 fmt::format("{}, stage_layers [{}]", orrery::text_of(schedule, value), fmt::join(split, ", ")),
+                 [&](const PlannedRun& run) { return schedule.get(run) == value && run.plan.stage_layers == split; });
+      }
+    }
+  }
+
   /// Two decisions at once: both shares, another ZeRO stage and a share, or both halves of how attention is cut.
   void pairs() {
     std::vector<const Dimension*> shares;
@@ -206,7 +231,15 @@ class Neighbours {
         }
       }
     };
-    if (from_.plan.mesh.size(Axis::context) > 1) both(dimension("plan.context"), dimension("plan.zigzag"));
+    const bool pipelined = from_.plan.mesh.size(Axis::pipeline) > 1;
+    if (from_.plan.mesh.size(Axis::context) > 1) {
+      both(dimension("plan.context"), dimension("plan.zigzag"));
+      if (pipelined) both(dimension("plan.context"), dimension("plan.schedule"));
+    }
+    if (pipelined) {
+      both(dimension("plan.microbatch_size"), dimension("plan.schedule"));
+      splits();
+    }
     for (std::size_t i = 0; i < shares.size(); ++i) {
       if (const Dimension& zero = dimension("plan.zero_stage"); applies(zero, from_)) both(zero, *shares[i]);
       for (std::size_t k = i + 1; k < shares.size(); ++k) both(*shares[i], *shares[k]);

@@ -107,8 +107,16 @@ std::vector<Plan> coarse_shapes(Appraiser& appraiser, const SearchLimits& limits
     if (run.workload.global_batch % cut != 0) return false;
     plan.sequence_parallel = algorithm == TensorAlgorithm::one_d && tensor > 1;
     plan.zero_stage = shard_axes_of(plan).empty() ? 0 : 1;
-    for (const std::uint32_t n : microbatch_sizes(plan, run.workload)) {
-      const std::uint64_t passes = run.workload.global_batch / cut / n * plan.mesh.size(Axis::pipeline);
+    // Some four microbatches for each stage first: the bubble is short, and a look takes little time.
+    const std::uint64_t each = run.workload.global_batch / cut, stages = plan.mesh.size(Axis::pipeline);
+    std::vector<std::uint32_t> sizes = microbatch_sizes(plan, run.workload);
+    const auto from_four = [&](std::uint32_t n) {
+      return std::max(each / n, 4 * stages) - std::min(each / n, 4 * stages);
+    };
+    std::stable_sort(sizes.begin(), sizes.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return from_four(a) < from_four(b); });
+    for (const std::uint32_t n : sizes) {
+      const std::uint64_t passes = each / n * stages;
       if (!limits.allow("plan.microbatch_size", n) || passes > stage_microbatch_limit) continue;
       for (const bool sequence : {plan.sequence_parallel, false}) {
         run.plan = plan;
@@ -138,8 +146,10 @@ std::vector<Plan> coarse_shapes(Appraiser& appraiser, const SearchLimits& limits
                                              {Axis::data, data},
                                              {Axis::context, context},
                                              {Axis::expert, expert}};
-            // Where one dimension cuts no such model grids may.
-            if (offer(TensorAlgorithm::one_d, axes, tensor) || tensor == 1) continue;
+            const bool cut = offer(TensorAlgorithm::one_d, axes, tensor);
+            if (tensor == 1) continue;
+            // Grids where one dimension cuts no such model; and beside it where nothing else is cut in the layer.
+            if (cut && context * expert * replica > 1) continue;
             for (const TensorAlgorithm grid :
                  {TensorAlgorithm::two_d, TensorAlgorithm::two_half_d, TensorAlgorithm::three_d}) {
               offer(grid, axes, tensor);
@@ -197,6 +207,22 @@ std::vector<Plan> grids_of(const Plan& plan) {
   return out;
 }
 
+namespace {
+
+/// Some eight chunks of a rank's layers, of equal size where that goes.
+std::uint32_t many_chunks(const ModelSpec& model, std::uint32_t ranks) {
+  constexpr std::uint64_t many = 10;
+  const std::uint64_t layers = model.layers / ranks;
+  std::uint64_t out = std::min<std::uint64_t>(layers, 8);
+  if (model.layers % ranks != 0) return static_cast<std::uint32_t>(out);
+  for (const std::uint32_t n : divisors(layers)) {
+    if (n <= many && 2 * n >= std::min(layers, many)) out = n;
+  }
+  return static_cast<std::uint32_t>(out);
+}
+
+}  // namespace
+
 std::vector<Plan> schedules_of(const Plan& plan, const ModelSpec& model) {
   std::vector<Plan> out;
   const std::uint32_t ranks = plan.mesh.size(Axis::pipeline);
@@ -211,14 +237,34 @@ std::vector<Plan> schedules_of(const Plan& plan, const ModelSpec& model) {
   };
   for (const ScheduleName s : {ScheduleName::zb_h2, ScheduleName::zb_v}) add(s, rules_of(s).least_chunks);
   // A few of many chunks: more of them shorten the bubble and lengthen what is sent.
-  for (const std::uint32_t chunks : {2U, 8U}) add(ScheduleName::interleaved, chunks);
+  add(ScheduleName::interleaved, 2);
+  if (const std::uint32_t many = many_chunks(model, ranks); many > 2) add(ScheduleName::interleaved, many);
+  return out;
+}
+
+std::optional<Plan> breadth_first_of(const Plan& plan, const ModelSpec& model) {
+  const std::uint32_t ranks = plan.mesh.size(Axis::pipeline);
+  const std::uint64_t most = model.layers / ranks;
+  if (ranks == 1 || most < 2) return std::nullopt;
+  Plan out = plan;
+  out.schedule = ScheduleName::breadth_first;
+  out.chunks = many_chunks(model, ranks);
+  out.stage_layers.reset();
+  return out;
+}
+
+std::optional<Plan> ring_of(const Plan& plan) {
+  if (plan.mesh.size(Axis::context) == 1 || plan.context == ContextAlgorithm::ring) return std::nullopt;
+  Plan out = plan;
+  out.context = ContextAlgorithm::ring;
+  out.zigzag = true;
   return out;
 }
 
 std::vector<Plan> lean_schedules_of(const Plan& plan) {
   if (plan.mesh.size(Axis::pipeline) == 1) return {};
   std::vector<Plan> out{plan};
-  for (const ScheduleName s : {ScheduleName::v_half, ScheduleName::v_min}) {
+  for (const ScheduleName s : {ScheduleName::zb_h1, ScheduleName::v_half, ScheduleName::v_min}) {
     out.push_back(plan);
     out.back().schedule = s;
     out.back().chunks = rules_of(s).least_chunks;
@@ -322,6 +368,15 @@ std::vector<Candidate> reliefs(const Plan& plan, bool hosts, std::span<const std
     }
     out.push_back({plain, Raised::offloaded_states});
     out.push_back({full, Raised::offloaded_states});
+  }
+  // Whole gradients of a bucket are not held beside the passes.
+  if (plan.overlap_gradients == true) {
+    for (Plan* of : {&plain, &full}) {
+      Plan late = *of;
+      late.stage_layers = plan.stage_layers;
+      late.overlap_gradients = false;
+      out.push_back({std::move(late), of == &full ? Raised::recomputed_layers : Raised::nothing});
+    }
   }
   Plan selective = plain;
   selective.recompute = Recompute::selective;

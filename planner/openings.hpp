@@ -32,6 +32,11 @@ void put_within(PlannedRun&, const SearchLimits&, Dimensions);
 /// The plan under the schedules and numbers of chunks that are worth a look; none without a pipeline.
 [[nodiscard]] std::vector<Plan> schedules_of(const Plan&, const ModelSpec&);
 
+/// The plan with the schedule that gathers shared-out weights once for all microbatches of a chunk, in a few chunks.
+[[nodiscard]] std::optional<Plan> breadth_first_of(const Plan&, const ModelSpec&);
+/// The plan with keys and values that go around: no rank holds all of them.
+[[nodiscard]] std::optional<Plan> ring_of(const Plan&);
+
 /// The same with schedules that hold less, the plan's own among them.
 [[nodiscard]] std::vector<Plan> lean_schedules_of(const Plan&);
 

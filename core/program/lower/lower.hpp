@@ -12,7 +12,7 @@ namespace orrery {
 namespace lowering {
 class TensorSharding;
 class OrderMemo;
-}
+}  // namespace lowering
 
 /// What a caller brings along (docs/extending.md).
 struct Extensions {

@@ -47,6 +47,14 @@ SearchOptions estimates(std::uint32_t top = 5) {
   return options;
 }
 
+/// How long a message takes for which the order of a zero-bubble schedule is searched: a member of the plan with its
+/// lowering and its price, for which the table has no row that a person turns.
+std::uint64_t message_time(const PlannedRun& run) { return run.plan.action_times.message; }
+bool put_message_time(PlannedRun& run, std::uint64_t value, std::string&) {
+  run.plan.action_times.message = static_cast<std::uint32_t>(value);
+  return true;
+}
+
 }  // namespace
 
 TEST_CASE("plans that are found are valid, resolved, fit, differ, and come best first", "[unit][planner]") {
@@ -214,4 +222,30 @@ TEST_CASE("the levels of a search name what it decides", "[unit][planner]") {
   CHECK(values(few.coarse, "mesh.tensor") == std::vector<std::string>{"2"});
   CHECK(values(few.changed, "plan.recompute") == std::vector<std::string>{"absent"});  // decided
   CHECK(few.shapes > 0);
+}
+
+// docs/extending.md: a dimension is one row, its lowering and its price.
+TEST_CASE("a row that is added to the table is searched", "[unit][planner]") {
+  const Case c;
+  Diagnostics wrong;
+  SearchOptions options = estimates(1);
+  options.limits = limits_of("pipeline=2 schedule=zb-v microbatch_size=1", wrong);
+  REQUIRE(wrong.empty());
+  const SearchResult without = c.found(options);
+  std::vector<Dimension> table(dimensions().begin(), dimensions().end());
+  table.push_back({.key = "plan.message_time",
+                   .label = "Message time",
+                   .help = "How long a message takes for which the order is made.",
+                   .most = 4,
+                   .get = message_time,
+                   .put = put_message_time});
+  options.dimensions = table;
+  const SearchResult with = c.found(options);
+  REQUIRE(with.plans.size() == 1);
+  REQUIRE(without.plans.size() == 1);
+  CHECK(without.plans.front().plan.action_times.message == 0);
+  CHECK(with.plans.front().plan.action_times.message > 0);
+  CHECK(with.plans.front().report.step_time < without.plans.front().report.step_time);
+  CHECK(with.plans.front().report.step_time == c.estimated(with.plans.front().plan).step_time);
+  CHECK(with.changes > without.changes);
 }
