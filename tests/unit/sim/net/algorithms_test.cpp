@@ -387,8 +387,8 @@ namespace {
 
 using Exact = boost::multiprecision::cpp_rational;
 
-/// Messages between pairs on a star of links of bandwidth 1, as docs/network-model.md says: rates grow together until a link
-/// is full.  Independent of FlowNetwork, and without rounding.
+/// Messages between pairs on a star of links of bandwidth 1, as docs/network-model.md says: rates grow together until a
+/// link is full.  Independent of FlowNetwork, and without rounding.
 Exact exact_time(std::uint32_t p, const Messages& messages, const Exact& latency, const Exact& payload_of_one) {
   struct State {
     std::uint32_t from, to, step;
