@@ -344,7 +344,7 @@ TEST_CASE("a hierarchical all-to-all brings every block to its receiver", "[prop
   }
 }
 
-// docs/formulas.md, "Collectives as messages".  An end is rounded to the nearest picosecond, so a step is off by at
+// docs/formulas/network.md, "Collectives as messages".  An end is rounded to the nearest picosecond, so a step is off by at
 // most one half, and by another for the first byte.
 TEST_CASE("in-network and hierarchical collectives take their closed forms", "[property][net]") {
   std::mt19937 random(16);
