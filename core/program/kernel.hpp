@@ -117,9 +117,9 @@ enum class KernelKind : std::uint8_t {
   swiglu_forward,   ///< [r pre[T, 2, f], w y[T, f]]  silu(gate) * up
   swiglu_backward,  ///< [r pre, r dy, w dpre]
 
-  // Mixtures (docs/formulas.md): rows = T, columns = experts or features, batch = experts per token.  A rank sends
-  // `depth` rows, an equal part to each of the ranks that share the experts: `slots` say which choice of which token
-  // stands in each (token * batch + choice; -1: nothing), `experts` which local expert those that arrive are for.
+  // Mixtures (docs/formulas/mixtures.md): rows = T, columns = experts or features, batch = experts per token.  A rank
+  // sends `depth` rows, an equal part to each of the ranks that share the experts: `slots` say which choice of which
+  // token stands in each (token * batch + choice; -1: nothing), `experts` which local expert those that arrive are for.
   // Choices follow from the workload's routing, global positions and the layer; gates from the router's logits.
   /// Where a token visits experts of some groups alone: kv_heads groups, head_dim of a token; 0: any.
   route_tokens,  ///< [w choice[T, batch], w slots, w experts]   heads: parts

@@ -20,7 +20,7 @@ struct ModelSpec;
 enum class Precision : std::uint8_t { fp64, fp32, bf16, fp16, fp8 };
 
 /// adafactor: Adam's second moment as sums over rows and columns, without a first
-/// (docs/formulas.md); its rate is given, as the others' is.
+/// (docs/formulas/training.md); its rate is given, as the others' is.
 enum class OptimizerKind : std::uint8_t { sgd, adam, lamb, lars, adafactor };
 
 struct Optimizer {
@@ -54,7 +54,7 @@ struct LearningRateSchedule {
   friend bool operator==(const LearningRateSchedule&, const LearningRateSchedule&) = default;
 };
 
-/// Which experts the tokens of a mixture visit (docs/formulas.md).
+/// Which experts the tokens of a mixture visit (docs/formulas/mixtures.md).
 ///   balanced   every expert gets as many tokens of a routing group, as far as that divides
 ///   skewed     the share of the i-th most loaded expert falls as i^-exponent
 ///   recorded   from a table

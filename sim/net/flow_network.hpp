@@ -26,7 +26,7 @@ namespace orrery {
 /// link holds lower.  A link's level follows from those of the links that its
 /// flows cross besides it, so after a change only links are looked at again
 /// whose flows' limits moved; a fixed point of all levels is the max-min fair
-/// allocation (docs/network.md).
+/// allocation (docs/network-model.md).
 ///
 /// Bertsekas and Gallager, Data Networks, 2nd ed., 1992, section 6.5.2, define
 /// max-min fairness and prove that every flow has a bottleneck link.

@@ -37,7 +37,7 @@ using Messages = std::vector<CollectiveMessage>;
 
 // Collectives over p members as messages.  `payload` is what every member has
 // before (all-reduce, reduce-scatter, broadcast, all-to-all) or after
-// (all-gather); docs/formulas.md has the times on links of one kind.
+// (all-gather); docs/formulas/network.md has the times on links of one kind.
 
 /// p - 1 steps to the next member, payload / p each.
 [[nodiscard]] Messages ring_reduce_scatter_messages(std::uint32_t p, Bytes payload);

@@ -24,7 +24,7 @@ TEST_CASE("times equal SimGrid's within 1e-6, on routes of equal latency", "[ora
     CHECK(difference(ring(hosts, 16, 1e9)) < 1e-6);
     CHECK(difference(ring(hosts, 1, 1e9, 2)) < 1e-6);
   }
-  // One after another: a few, before roundings have grown (docs/network.md, "Time").
+  // One after another: a few, before roundings have grown (docs/network-model.md, "Time").
   CHECK(difference(irregular(hosts, 4, 11)) < 1e-6);
   CHECK(difference(irregular(hosts, hosts < 512 ? 6 : 2, 12, true), SimgridUpdate::full) < 1e-6);
 }

@@ -19,7 +19,7 @@ test::RandomRunLimits limits_of(std::uint32_t expert) {
   return limits;
 }
 
-/// Sizes that the formulas of docs/formulas.md take.
+/// Sizes that the formulas of docs/formulas/mixtures.md take.
 struct Sizes {
   explicit Sizes(const PlannedRun& run) {
     const Mixture& m = *run.model.mixture;

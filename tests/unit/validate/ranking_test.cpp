@@ -67,7 +67,7 @@ TEST_CASE("a plan that was measured twice counts once, with its mean; batches co
 
 // What a planner is for.  Of nine groups one has a plan that took 60 % longer than predicted (bs-tr3m-L48), and two
 // have plans that are as close together as two measurements of one of them (bs-prequel-L726 and L776, 5 % apart):
-// docs/validate.md.
+// docs/validate-results.md.
 TEST_CASE("of the shipped table's plans the one predicted best was measured within 2 % of the best",
           "[unit][validate]") {
   Diagnostics d;

@@ -186,7 +186,7 @@ TEST_CASE("folded jobs equal expanded ones", "[property][simulate][net]") {
     if (seed % 5 == 0) c.jobs[0].stragglers = Stragglers{seed, 1, 1.5};
     const Fabric fabric = test::random_fabric(seed, c.cluster.nodes, 2);
     const JobsSimulation folded = play(c.jobs, fabric, seed, false, 1);
-    // Traffic that meets other traffic is chaotic (docs/network.md): where one job's step is as long as many of
+    // Traffic that meets other traffic is chaotic (docs/network-model.md): where one job's step is as long as many of
     // another's, sums in another order part their histories in the end.
     const bool many =
         std::any_of(folded.jobs.begin(), folded.jobs.end(), [](const JobResult& r) { return r.steps > 4; });

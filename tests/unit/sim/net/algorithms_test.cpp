@@ -344,8 +344,8 @@ TEST_CASE("a hierarchical all-to-all brings every block to its receiver", "[prop
   }
 }
 
-// docs/formulas.md, "Collectives as messages".  An end is rounded to the nearest picosecond, so a step is off by at
-// most one half, and by another for the first byte.
+// docs/formulas/network.md, "Collectives as messages".  An end is rounded to the nearest picosecond, so a step is off
+// by at most one half, and by another for the first byte.
 TEST_CASE("in-network and hierarchical collectives take their closed forms", "[property][net]") {
   std::mt19937 random(16);
   std::uniform_real_distribution<double> exponent(3.0, 9.0), factor(0.5, 2.0);
@@ -387,8 +387,8 @@ namespace {
 
 using Exact = boost::multiprecision::cpp_rational;
 
-/// Messages between pairs on a star of links of bandwidth 1, as docs/network.md says: rates grow together until a link
-/// is full.  Independent of FlowNetwork, and without rounding.
+/// Messages between pairs on a star of links of bandwidth 1, as docs/network-model.md says: rates grow together until a
+/// link is full.  Independent of FlowNetwork, and without rounding.
 Exact exact_time(std::uint32_t p, const Messages& messages, const Exact& latency, const Exact& payload_of_one) {
   struct State {
     std::uint32_t from, to, step;
