@@ -13,9 +13,9 @@ namespace lowering {
 class TensorSharding;
 }
 
-/// What a caller brings along (docs/extending.md).
+/// Code that a caller brings along (docs/extending.md).
 struct Extensions {
-  /// In the place of the plan's tensor algorithm, whose axes and rules of sizes it shares; outlives the call.
+  /// Takes the place of the plan's tensor algorithm, whose axes and rules of sizes it shares; must outlive the call.
   const lowering::TensorSharding* tensor = nullptr;
 };
 
