@@ -78,7 +78,9 @@ NcclTopology NcclCost::topology(const GroupShape& shape) const {
   std::optional<Bandwidth> port;
   t.collnet = true;
   for (std::size_t l = domain_; l < shape.levels; ++l) {
-    if (shape.level[l].units == shape.level[l - 1].units) continue;  // nobody leaves a unit of the level below over it
+    if (shape.level[l].units == shape.level[l - 1].units)
+      continue;  // nobody leaves a unit of the level below over
+                 // this level
     const Bandwidth of_member = (static_cast<double>(shape.level[l - 1].least) / t.per_node) * bandwidth_[l];
     port = port ? std::min(*port, of_member) : of_member;
     t.collnet = t.collnet && sharp_[l];
@@ -101,7 +103,7 @@ std::optional<NcclCost::Price> NcclCost::price(Collective::Kind kind, Bytes payl
   const double slower = within ? link_ : network_;
   const Seconds modelled = choice->time + (slower - 1.0) * choice->moving;
   const Seconds time = on_links(within ? constants_.node : constants_.network, modelled);
-  // What the bytes do not explain is waiting, in which they do not load links.
+  // The time that the bytes do not explain is waiting, which loads no link.
   const Price price{choice->way.algorithm, choice->way.protocol, modelled, time,
                     std::min(time, slower * choice->moving)};
   if (why != nullptr) tell(*why, t, *choice, payload, price);
