@@ -6,8 +6,7 @@
 
 namespace orrery {
 
-/// What learned routing chose in one layer, over all microbatches and steps,
-/// beside what the Program had room for.
+/// The choices of learned routing in one layer, over all microbatches and steps, beside the room that the Program had.
 struct LayerCounts {
   std::vector<std::uint64_t> chosen;  ///< choices of each expert, dropped ones included
   std::uint64_t kept = 0;             ///< of which no capacity dropped
