@@ -1,4 +1,4 @@
-// What `orrery run` writes and prints of a run.
+// The files and texts that `orrery run` writes about a run.
 
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ namespace orrery {
 PlannedRun RunVerb::as_measured(const PlannedRun& planned) const {
   PlannedRun run = planned;
   if (run.cluster->device.cores_shared > 0 || backend_ == "cuda") return run;
-  // Threads of this machine are no GPUs: their utilization, memory and cost are not those of the plan's cluster.
+  // Threads of this machine are not GPUs: their utilization, memory and cost are not those of the plan's cluster.
   Diagnostics d;
   run.cluster = library_of(flags_).cluster("local-cpu", ".", std::nullopt, d);
   require_none(d);

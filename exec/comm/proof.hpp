@@ -30,7 +30,8 @@ struct Opening {
 [[nodiscard]] Digest proof_of_comer(const std::string& token, const Opening& comer, const Opening& host);
 [[nodiscard]] Digest proof_of_host(const std::string& token, const Opening& comer, const Opening& host);
 
-/// The whole exchange, for the process that connects. Throws tcp::Gone where the other side is no process of the job, or leaves.
+/// The whole exchange, for the process that connects. Throws tcp::Gone where the other side is no process of the job,
+/// or leaves.
 void prove_to_host(const Socket&, const std::string& token, tcp::Clock::time_point until);
 
 }  // namespace orrery
