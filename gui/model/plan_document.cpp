@@ -83,7 +83,7 @@ bool PlanDocument::has_changes() const {
 bool PlanDocument::discard_changes() {
   if (!has_changes()) return true;
   if (saved_ == nullptr) return false;
-  // Settings are none of the plan's changes: they stay.
+  // Settings are not changes of the plan, so they stay.
   Diagnostics ignored;
   auto back = price(saved_->run, ignored);
   history_.clear();
@@ -132,7 +132,7 @@ void PlanDocument::wish(const Dimension& d, std::uint64_t value, bool continues)
   const bool moves = got.value != d.get(run());
   const QString what = QString::fromStdString(fmt::format("{} {}", d.label, text_of(d, got.value)));
   if (moves) push(std::move(got.move), what, &d, continues);
-  // A wish that moves nothing still ends with views that show what is.
+  // A wish that moves nothing still makes views show the current values.
   if (!moves) Q_EMIT changed();
   Q_EMIT answered(met, QString::fromStdString(text));
 }
