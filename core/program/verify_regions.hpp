@@ -72,7 +72,8 @@ struct Region {
   bool used = false;        ///< somebody has read it since
   AxisBits partial = 0;
   std::uint64_t content = 0;
-  std::uint64_t origin = 0;  ///< content whose elements these are, elsewhere, masked or of another type; 0: its own
+  std::uint64_t origin =
+      0;  ///< content whose elements these are, in another place, masked or of another type; 0: its own
   Blocks blocks;
   Attended attended;
 };

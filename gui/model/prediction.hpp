@@ -32,10 +32,10 @@ struct Prediction {
   std::vector<Resolution> resolved;  ///< what was auto
   std::shared_ptr<const Program> program;
   Report report;
-  std::vector<PeakTensors> tensors;  ///< the tensors that each stage holds at its peak, as `orrery estimate --memory`;
-                                     ///< once complete
-  bool complete = false;             ///< what the process holds is in the report too
-  double seconds = 0.0;              ///< that the estimate took
+  std::vector<PeakTensors>
+      tensors;            ///< tensors of each stage at its peak, as in `orrery estimate --memory`; once complete
+  bool complete = false;  ///< what the process holds is in the report too
+  double seconds = 0.0;   ///< that the estimate took
 };
 
 /// Resolves, lowers and estimates: milliseconds, whatever the cluster.  Requires a run that passes check().

@@ -171,8 +171,8 @@ void add_slots(const State& state, const Stage& stage, const Action& a, std::vec
     if (block == no_block) return;
     slots.push_back({block, layer, a.microbatch, repeat, step, 0});
   };
-  const auto layers = static_cast<std::uint32_t>(state.model.layers);  // the head takes the number that a layer behind
-                                                                       // the last would have
+  const auto layers =
+      static_cast<std::uint32_t>(state.model.layers);  // the head takes the number of a layer behind the last one
   const Chunk& chunk = stage.chunks[a.chunk];
   if (!per_module(a.phase)) {
     run(block_of(stage, chunk, a.phase), layer_of(a.phase, chunk));

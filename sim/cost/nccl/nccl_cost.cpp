@@ -78,9 +78,7 @@ NcclTopology NcclCost::topology(const GroupShape& shape) const {
   std::optional<Bandwidth> port;
   t.collnet = true;
   for (std::size_t l = domain_; l < shape.levels; ++l) {
-    if (shape.level[l].units == shape.level[l - 1].units)
-      continue;  // nobody leaves a unit of the level below over
-                 // this level
+    if (shape.level[l].units == shape.level[l - 1].units) continue;  // nobody leaves a unit of the level below over it
     const Bandwidth of_member = (static_cast<double>(shape.level[l - 1].least) / t.per_node) * bandwidth_[l];
     port = port ? std::min(*port, of_member) : of_member;
     t.collnet = t.collnet && sharp_[l];
