@@ -69,7 +69,7 @@ void keep_apart(const std::filesystem::path& input, const std::vector<std::optio
 /// wrote; otherwise the shipped one of the device. Constants of another device are an input error. The costs of
 /// --software are included, for products in the given precision.
 [[nodiscard]] CalibrationChoice calibration_of(const CommonFlags&, const Library&, const ClusterSpec&, Precision);
-/// Where `orrery calibrate` writes without -o.
+/// The file that `orrery calibrate` writes without -o.
 [[nodiscard]] std::filesystem::path own_calibration_path();
 
 /// A built-in cluster whose devices are this machine's cores gets their true number.

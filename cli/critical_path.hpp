@@ -12,7 +12,7 @@ namespace orrery {
 /// then the way from rank to rank. `least_anywhere` is a lower bound of the step for every placement of the ranks,
 /// where known. Requires that the path was asked for.
 [[nodiscard]] std::string path_text(const Simulation&, std::optional<Seconds> least_anywhere);
-/// The same with every op.
+/// The same as JSON, with every op.
 [[nodiscard]] nlohmann::ordered_json path_json(const Simulation&, std::optional<Seconds> least_anywhere);
 
 }  // namespace orrery

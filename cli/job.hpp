@@ -63,7 +63,7 @@ class RecordsFolder {
   explicit RecordsFolder(const std::optional<std::string>& parent);
   /// The name is the same for all processes; `execute_mpi` makes and removes the folder.
   RecordsFolder(const std::optional<std::string>& parent, MpiSession&);
-  /// Removes what was not kept.
+  /// Removes the folder unless it was kept.
   ~RecordsFolder();
   RecordsFolder(const RecordsFolder&) = delete;
   RecordsFolder& operator=(const RecordsFolder&) = delete;

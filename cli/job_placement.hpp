@@ -34,7 +34,7 @@ struct JobPlacement {
 /// Refuses slow GPUs on which no rank of these placements runs (cli.slowdown).
 void require_ranks_on(const std::map<std::uint32_t, double>& slow, const std::vector<std::vector<SlowRank>>& found);
 
-/// "0-3,8": numbers in ascending runs.
+/// Numbers in ascending runs, as in "0-3,8".
 [[nodiscard]] std::string runs_text(const std::vector<std::uint32_t>& numbers);
 
 }  // namespace orrery

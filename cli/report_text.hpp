@@ -41,7 +41,7 @@ namespace orrery {
 /// One line per pipeline stage: the memory that a process holds, its share of the device as a bar, and the tensors in
 /// it. More than 16 stages show the first and last eight.
 [[nodiscard]] std::string memory_text(const Report&);
-/// The same without the tensors.
+/// The same bars without the tensors.
 [[nodiscard]] std::string memory_bars(const Report&);
 /// The text "fits, 3.2 GiB to spare on stage 0", or "does not fit: 80.2 GiB of the 79.6 GiB of a device (stage 0)".
 [[nodiscard]] std::string verdict_text(const Report&);

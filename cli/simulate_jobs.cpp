@@ -23,7 +23,7 @@ namespace orrery {
 
 namespace {
 
-/// What the viewers still take.
+/// Largest timeline that the viewers still open.
 constexpr double most_bytes = 2e9;
 
 struct LoadedJob {
@@ -123,7 +123,7 @@ std::vector<LinkLoad> loads_of(const JobsSimulation& s) {
   return out;
 }
 
-/// Busiest first.
+/// The busiest links come first.
 void sort_by_load(JobsSimulation& s) {
   std::stable_sort(s.links.begin(), s.links.end(), [&](const SharedLoad& a, const SharedLoad& b) {
     return utilization(a, s.jobs) > utilization(b, s.jobs);

@@ -16,13 +16,13 @@ namespace orrery {
 /// defaults and published scripts, named in docs/validate.md.
 struct Framework {
   std::string_view name;  ///< of the family, as summaries group by it
-  // What it does.
+  // The program's own choices.
   AttentionKernel attention = AttentionKernel::flash;
   double dropout = 0.0;                ///< of hidden states and of attention
   bool gradients_in_f32 = false;       ///< accumulated in fp32; otherwise in the type of the weights
   bool overlap_gradients = true;       ///< reduces buckets beside the last backward pass
   bool distributed_optimizer = false;  ///< with plain data parallelism it still shards the optimizer's states: ZeRO-1
-  // What stands in empty cells.
+  // Values for empty cells.
   std::uint64_t vocabulary = 51200;
   std::uint32_t zero_stage = 0;
   bool sequence_parallel = false;  ///< wherever there is a tensor axis

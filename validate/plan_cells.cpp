@@ -29,7 +29,7 @@ bool are_recipes(std::string_view remark) {
 
 bool is_mixed(std::string_view text) { return text == "amp" || text == "mixed"; }
 
-/// "zero-3", "zero3" as 3.
+/// The number 3 for "zero-3" or "zero3".
 std::optional<std::uint32_t> zero_stage(std::string_view word) {
   if (!word.starts_with("zero")) return std::nullopt;
   word.remove_prefix(word.starts_with("zero-") ? 5 : 4);

@@ -18,7 +18,7 @@ struct Known {
   std::string_view device;   ///< shipped
   std::string_view cluster;  ///< shipped
 };
-/// First match counts.
+/// The first match counts.
 constexpr std::array<Known, 10> machines = {{{"v100", 0, "v100", "dgx-1v"},
                                              {"a100", 40, "a100-40", "dgx-a100"},
                                              {"a100", 0, "a100-80", "dgx-a100"},

@@ -83,7 +83,7 @@ struct RunGroup {
   RunSummary summary;
   friend bool operator==(const RunGroup&, const RunGroup&) = default;
 };
-/// In order of their names.
+/// Groups stand in order of their names.
 [[nodiscard]] std::vector<RunGroup> grouped(const Validation&, GroupBy);
 
 /// Measured seconds of a step: as published, or computed from the published tokens per second and GPU. Unset where

@@ -127,14 +127,14 @@ Stated without_non_finite(std::string_view text) {
 /// it, which takes minutes where a file has a million.
 class Builder {
  public:
-  /// `numbers`: of Stated.
+  /// `numbers` are those of Stated.
   Builder(std::string_view text, const Reach& reach, const std::map<std::size_t, double>& numbers,
           const JsonReading& reading, json& to)
       : text_(text), reach_(reach), numbers_(numbers), reading_(reading), to_(to) {}
 
   [[nodiscard]] std::vector<JsonMistake> take() { return std::move(mistakes_); }
 
-  // What json::sax_parse calls.
+  // json::sax_parse calls these.
   bool null() { return add(nullptr); }
   bool boolean(bool value) { return add(value); }
   bool number_integer(json::number_integer_t value) { return add(value); }

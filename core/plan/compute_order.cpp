@@ -30,7 +30,7 @@ using Rows = std::vector<std::vector<Written>>;
 
 std::string text_of(const Written& a) { return fmt::format("{}{}{}", a.stage, a.kind, a.microbatch); }
 
-/// Where mistakes go.
+/// The place where mistakes go.
 class Page {
  public:
   Page(Origin origin, Diagnostics& out) : origin_(std::move(origin)), out_(out), before_(out.size()) {}

@@ -94,9 +94,9 @@ struct Buffer {
 [[nodiscard]] std::string_view name_of(Role);
 [[nodiscard]] std::string_view name_of(Scope);
 [[nodiscard]] std::string_view name_of(Tier);
-/// Of its elements.
+/// Size of its elements, in bytes.
 [[nodiscard]] inline std::uint64_t size_of(const Buffer& b) { return b.count * size_of(b.dtype); }
-/// Of memory that it needs.
+/// Bytes of memory that it needs.
 [[nodiscard]] inline std::uint64_t bytes_of(const Buffer& b) { return b.reuses ? 0 : size_of(b); }
 [[nodiscard]] constexpr bool per_layer(Scope s) { return s == Scope::layer || s == Scope::layer_microbatch; }
 [[nodiscard]] constexpr bool per_microbatch(Scope s) { return s == Scope::microbatch || s == Scope::layer_microbatch; }

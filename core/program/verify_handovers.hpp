@@ -27,7 +27,7 @@ class Handovers {
   void take(const OpRun&, const Kernel&);
   /// Called after a fill: zeros are no module's gradient.
   void clear(const OpRun&);
-  /// Before the messages of an Exchange leave.
+  /// Called before the messages of an Exchange leave.
   void send(const OpRun&);
 
  private:

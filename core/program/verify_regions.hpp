@@ -95,10 +95,10 @@ class Regions {
   Regions(Findings& f, std::uint32_t rank_class) : f_(f), p_(f.program()), rank_(representative(p_, rank_class)) {}
 
   [[nodiscard]] const Program& program() const { return p_; }
-  /// Before each walk.
+  /// Called before each walk.
   void begin(bool setup) { setup_ = setup; }
   [[nodiscard]] bool setup() const { return setup_; }
-  /// Before each op.
+  /// Called before each op.
   void next_op() { ++stamp_; }
   [[nodiscard]] std::uint64_t stamp() const { return stamp_; }
 

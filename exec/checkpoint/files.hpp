@@ -48,7 +48,7 @@ class FileSystem {
   [[nodiscard]] virtual std::vector<std::string> list(const std::filesystem::path&) = 0;
 };
 
-/// That of the operating system.
+/// The file system of the operating system.
 [[nodiscard]] std::unique_ptr<FileSystem> system_files();
 
 }  // namespace orrery

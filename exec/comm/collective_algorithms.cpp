@@ -203,7 +203,7 @@ class Run {
   static bool are_pairs(std::span<const MemoryView> views) {
     return views.size() >= 2 && views[0].use == View::Use::read && views[1].use != View::Use::read;
   }
-  /// Every `stride`-th view from `first`.
+  /// Adds every `stride`-th view from `first` on.
   static void all(std::vector<Piece>& pieces, std::span<const MemoryView> views, std::size_t first = 0,
                   std::size_t stride = 1) {
     pieces.clear();

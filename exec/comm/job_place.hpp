@@ -18,7 +18,7 @@ struct JobPlace {
   std::string meeting;                      ///< "host:port", or a file; empty where nothing says
 };
 
-/// What flags say of it.
+/// The flags about the job.
 struct JobFlags {
   std::optional<std::uint32_t> rank, ranks, local_rank;
   std::optional<std::string> meeting;

@@ -55,7 +55,7 @@ class NcclCommunicator {
 class NcclGroup {
  public:
   explicit NcclGroup(const NcclCalls&);
-  /// Where `end` was not reached.
+  /// Ends the group where `end` was not reached.
   ~NcclGroup();
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;

@@ -181,7 +181,7 @@ class Meeting {
       tcp::send_all(s, &answer, sizeof answer, until);
       tcp::send_all(s, text.data(), text.size(), until);
     } catch (const Gone&) {
-      // It knows already.
+      // The guest knows already.
     }
   }
 

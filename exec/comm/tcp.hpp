@@ -24,7 +24,7 @@ class Gone : public Error {
   using Error::Error;
 };
 
-/// 0 once it is over.
+/// Returns 0 once it is over.
 [[nodiscard]] int milliseconds_until(Clock::time_point);
 
 /// Empty where the name or the port is not known.
@@ -45,7 +45,7 @@ class Gone : public Error {
 /// Returns no socket, and the reason in errno, where nobody accepts it within two seconds or until then.
 [[nodiscard]] Socket connected(const sockaddr_in& to, Clock::time_point until);
 
-/// All bytes, or Gone.
+/// Sends all bytes, or throws Gone.
 void send_all(const Socket&, const void* data, std::size_t bytes, Clock::time_point until);
 void receive_all(const Socket&, void* data, std::size_t bytes, Clock::time_point until);
 

@@ -201,7 +201,7 @@ NcclTransport::NcclTransport(const NcclCalls& calls, Device& device, const Progr
 NcclTransport::~NcclTransport() {
   for (const auto& [stream, block] : scratch_) device_.release(block.at);
   for (std::byte* p : old_scratch_) device_.release(p);
-  // Parts end before the whole.
+  // Parts must end before the whole communicator.
   parts_.clear();
   exchanges_.clear();
 }

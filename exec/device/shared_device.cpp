@@ -41,7 +41,7 @@ class Share {
     }
   }
 
-  /// Pairs (whole, part).
+  /// Takes pairs (whole, part).
   void reduce_scatter(Collective::Reduction reduction) {
     for (std::size_t i = 0; i + 1 < views_.size(); i += 2) {
       const std::uint64_t size = views_[i + 1].count;
@@ -52,7 +52,7 @@ class Share {
     }
   }
 
-  /// Pairs (part, whole).
+  /// Takes pairs (part, whole).
   void all_gather() {
     for (std::size_t i = 0; i + 1 < views_.size(); i += 2) {
       for (std::uint32_t m = 0; m < p_; ++m) copy(at(me(), i + 1, m * views_[i].count), at(m, i), views_[i]);

@@ -17,7 +17,7 @@ struct LayerCounts {
 /// By layer.
 using RoutingCounts = std::map<std::uint32_t, LayerCounts>;
 
-/// Adds what another rank counted.
+/// Adds the counts of another rank.
 inline void add_counts(RoutingCounts& sum, const RoutingCounts& more) {
   for (const auto& [layer, counts] : more) {
     LayerCounts& to = sum[layer];

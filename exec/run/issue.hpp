@@ -20,7 +20,7 @@ struct GroupHere {
 /// By GroupId.
 [[nodiscard]] std::vector<GroupHere> groups_of(const Program&, Rank);
 
-/// Their ranks alone.
+/// Only the ranks of the groups.
 [[nodiscard]] std::vector<std::vector<Rank>> ranks_of_groups(const Program&, Rank);
 
 /// An op with everything that the order of issue decides: the memory of its views, and the partners' ops that it meets.

@@ -40,7 +40,7 @@ struct RankFailure {
   std::string what;  ///< "rank 2 was killed by signal 9 (Killed)"
 };
 
-/// What became of the processes.
+/// How the processes ended.
 struct LaunchOutcome {
   int status = 0;                      ///< what rank 0's work returned
   std::optional<RankFailure> failure;  ///< then all other processes were killed

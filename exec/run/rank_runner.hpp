@@ -97,7 +97,7 @@ class RankRunner final : public RankWalker {
   [[nodiscard]] const Storage& storage() const { return storage_; }
   [[nodiscard]] const RankProgress& progress() const override { return progress_; }
   [[nodiscard]] std::uint64_t sent_bytes() const override;
-  /// Between lists: scratch.
+  /// Scratch bytes; called between lists.
   [[nodiscard]] std::uint64_t outside_bytes() const;
   [[nodiscard]] RoutingCounts routing() const override;
   [[nodiscard]] RankMemory memory() const override;

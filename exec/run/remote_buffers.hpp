@@ -20,8 +20,8 @@ struct PauseCommand {
 /// The tag of commands and answers: control messages between two ranks follow each other.
 inline constexpr std::uint64_t control_tag = std::uint64_t{0x7ffffffeU} << 32;
 
-/// The buffers of all ranks as rank 0 sees them where ranks are processes. Those of others are fetched when they are
-/// asked for, and `release` brings back what was written into them.
+/// The buffers of all ranks as rank 0 sees them where ranks are processes. Other ranks' buffers are fetched when they
+/// are asked for, and `release` brings back what was written into them.
 class RemoteBuffers final : public RunBuffers {
  public:
   RemoteBuffers(ProcessWorld& world, RankWalker& own) : world_(world), own_(own) {}

@@ -237,7 +237,7 @@ class Pass {
     }
     return qkv;
   }
-  /// From dqkv to dx.
+  /// Goes from dqkv to dx.
   Matrix heads_derivative(const std::string& at, Matrix dqkv, const Matrix& x, const LayerRecord& r) {
     if (model_.latent) {
       LatentHeads d = latent_heads_backward(model_, dqkv);

@@ -30,7 +30,7 @@ struct TrainingState {
   std::uint64_t good_steps = 0;                     ///< fp16: steps since the loss scale last changed
 };
 
-/// Before the first step.
+/// The state before the first step.
 [[nodiscard]] TrainingState initial_state(const ModelSpec&, const Workload&);
 
 /// The weights that forward and backward read: the parameters rounded to the

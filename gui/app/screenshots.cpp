@@ -159,7 +159,7 @@ int take_screenshots(MainWindow& window, const QString& folder) {
   for (const Picture& picture : pictures) {
     if (!take(picture)) return 3;
   }
-  // A small plan, trained here.
+  // A small plan is trained here.
   window.document().history().setClean();
   good = good && window.open(QStringLiteral("demo-2x2x2")) && settled();
   window.use_layout(Layout::validate);

@@ -261,7 +261,7 @@ CompareService::CompareService(QObject* parent)
           auto done = std::make_shared<const PlanComparison>(compare_sources(request.a, request.b, outdated));
           post([this, done = ComparisonPointer(std::move(done))] { Q_EMIT compared(done); });
         } catch (const SimulationCancelled&) {
-          // A newer request waits.
+          // A newer request waits, so nothing is reported.
         } catch (const std::exception& e) {
           post([this, why = QString::fromStdString(e.what())] { Q_EMIT failed(why); });
         }

@@ -57,7 +57,7 @@ struct PathMark {
   SlicePlace place;
   std::int64_t start = 0, end = 0;  ///< in which it decides
 };
-/// Those steps of the path that the timeline has, in order of time.
+/// The steps of the path that the timeline has, in order of time.
 [[nodiscard]] std::vector<PathMark> path_marks(const Timeline&, const CriticalPath&);
 
 }  // namespace orrery::gui

@@ -179,7 +179,7 @@ std::shared_ptr<const PricedRun> PlanDocument::on_this_machine(const PricedRun& 
     if (!local) return nullptr;
     cluster = std::move(*local);
     adapt_to_cores(cluster, cores_);
-    // One machine, however many ranks.
+    // The ranks are on one machine, however many there are.
     cluster.devices_per_node = static_cast<std::uint32_t>(out.run.plan.mesh.size());
     for (NetworkLevel& level : cluster.levels) level.size = cluster.devices_per_node;
     out.run.plan.placement.clear();

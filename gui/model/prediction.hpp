@@ -44,10 +44,10 @@ struct Prediction {
 /// The same with the memory of the process, for which the allocator is played through a step, and with the tensors of
 /// the peaks. It takes ten times as long and more.
 [[nodiscard]] Prediction completed(Prediction);
-/// Both.
+/// Runs both.
 [[nodiscard]] Prediction predict(std::shared_ptr<const PricedRun>);
 
-/// What prices it.
+/// The cost model that prices it.
 [[nodiscard]] CostModel costs_of(const Prediction&);
 
 /// The answer of `orrery simulate`: one traced rank for each class; where wished, with the critical path and the gains

@@ -51,7 +51,7 @@ ComparePanel::ComparePanel(PlanDocument& document, std::function<QString(QWidget
     told_soon_.stop();
     view_->set_message(why);
   });
-  // Most comparisons come at once.
+  // Most comparisons come almost at once.
   told_soon_.setSingleShot(true);
   told_soon_.setInterval(300);
   connect(&told_soon_, &QTimer::timeout, this,

@@ -22,7 +22,7 @@ class ComparePanel : public QWidget {
  public:
   /// `ask` asks for a file to open; empty: none was chosen.
   ComparePanel(PlanDocument&, std::function<QString(QWidget*)> ask, QWidget* parent = nullptr);
-  /// Null: none is pinned.
+  /// Null means that none is pinned.
   void set_baseline(PredictionPointer);
   void set_plan(PredictionPointer);
   /// Takes a plan file or a measured trace as the second side. Shows the mistakes in it.

@@ -149,7 +149,7 @@ void FabricView::paintEvent(QPaintEvent*) {
   }
   painter.setRenderHint(QPainter::Antialiasing);
   const FabricPicture& picture = shown_->picture;
-  // The busy ones on top.
+  // Busy links are drawn on top.
   std::vector<const FabricEdge*> edges;
   for (const FabricEdge& e : picture.edges) {
     if (e.low_level != e.high_level || e.low != e.high) edges.push_back(&e);

@@ -12,7 +12,7 @@ namespace orrery::gui {
 
 // Colours that tell things apart and are safe for colour-blind eyes: Okabe and Ito, "Color universal design", 2008.
 
-/// Of a colour key (timeline_strip.hpp).
+/// Colour of a colour key (timeline_strip.hpp).
 [[nodiscard]] QColor slice_colour(std::uint8_t key, bool dark);
 /// Colour of a role of memory (tables.hpp).
 [[nodiscard]] QColor role_colour(std::size_t role);

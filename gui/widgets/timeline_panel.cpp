@@ -116,7 +116,7 @@ QTableView* TimelinePanel::add_table(CellTable& model, const QString& title, con
   table->setFrameShape(QFrame::NoFrame);
   table->setShowGrid(false);
   tables_->addTab(table, title);
-  // The names in full.
+  // Columns show the names in full.
   connect(&model, &QAbstractItemModel::modelReset, table,
           [table] { table->horizontalHeader()->setSectionResizeMode(0, QHeaderView::ResizeToContents); });
   if (&model == &dependencies_) {  // there operations are in the second column, and reasons in the last

@@ -27,9 +27,9 @@ class TimelineView : public QAbstractScrollArea {
   /// Drops arrows and path of the step before.
   void set_timeline(TimelinePointer);
   void set_colour(SliceColour);
-  /// Critical path; empty: none.
+  /// Sets the critical path; empty: none.
   void set_path(std::vector<PathMark>);
-  /// Of the operation in hand.
+  /// Sets the arrows of the selected operation.
   void set_arrows(std::vector<Dependency>);
   /// Sets the text that is painted in place of a timeline.
   void set_message(const QString&);

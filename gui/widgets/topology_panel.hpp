@@ -29,7 +29,7 @@ class TopologyPanel : public QWidget {
   [[nodiscard]] bool is_settled() const { return !asked_; }
 
  Q_SIGNALS:
-  /// Outermost first.
+  /// Axes stand outermost first.
   void order_wished(const std::vector<orrery::Axis>&);
   void swap_wished(std::uint32_t device, std::uint32_t other);
 
@@ -43,7 +43,7 @@ class TopologyPanel : public QWidget {
   /// The time over which links are loaded, in the order of its box.
   enum class LoadOf : std::uint8_t { step, range, cursor };
   [[nodiscard]] LoadOf load_of() const;
-  /// Unset: the whole step.
+  /// Unset means the whole step.
   [[nodiscard]] std::optional<TimeRange> range() const;
 
   Library library_;

@@ -63,7 +63,7 @@ class CostModel {
   /// Makes the costs of another mesh of as many ranks on the same devices, rank i on device i. Both share the knowledge
   /// of the devices.
   CostModel(const CostModel&, const Mesh&);
-  /// A Compute op.
+  /// Price of a Compute op.
   [[nodiscard]] Seconds compute(const Program&, const Block&, const Op&, Derivation* why = nullptr,
                                 std::uint32_t kind = any_kind) const;
   /// Price of a kernel that reads and writes `touched` bytes.

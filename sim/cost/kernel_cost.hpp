@@ -76,7 +76,7 @@ class KernelCost {
   /// A kernel priced by its bytes.
   [[nodiscard]] Seconds bytes(KernelKind, DType compute, Bytes traffic, bool dropout = false,
                               Derivation* why = nullptr) const;
-  /// Any kernel.
+  /// Price of any kernel.
   [[nodiscard]] Seconds kernel(const Kernel&, Bytes touched, Derivation* why = nullptr) const;
 
  private:

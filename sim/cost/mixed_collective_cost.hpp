@@ -32,7 +32,7 @@ class MixedCollectiveCost {
                               Derivation* why = nullptr) const;
   /// One message over a level between nodes of these kinds.
   [[nodiscard]] Seconds message(Bytes, std::size_t level, NodeKinds, Derivation* why = nullptr) const;
-  /// The largest of all kinds.
+  /// The largest reach of all kinds.
   [[nodiscard]] double reach(std::size_t level) const;
 
  private:

@@ -53,7 +53,7 @@ struct SharedLoad {
 };
 /// The share of a link that job `j` takes: bytes of its step, over the time of its step, over the link's bandwidth.
 [[nodiscard]] double utilization(const SharedLoad&, const std::vector<JobResult>&, std::size_t j);
-/// Of all jobs.
+/// Utilization by all jobs.
 [[nodiscard]] double utilization(const SharedLoad&, const std::vector<JobResult>&);
 
 struct JobsSimulation {

@@ -41,7 +41,7 @@ class Machine {
   [[nodiscard]] Picoseconds next_own() const;
   /// Goes to next_own().
   void advance_own();
-  /// At `now` a communication ends.
+  /// A communication ends at `now`.
   void arrive(Picoseconds now, std::uint32_t number);
   [[nodiscard]] bool done() const { return left_ == 0; }
   [[nodiscard]] std::uint64_t ops_done() const { return total_ - left_; }

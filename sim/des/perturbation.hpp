@@ -29,7 +29,7 @@ struct SlowRank {
   double factor = 1.0;  ///< 1 or more
 };
 
-/// What makes equal ranks unlike.
+/// Everything that makes equal ranks unlike.
 struct Perturbation {
   std::optional<Noise> noise;
   std::optional<Stragglers> stragglers;

@@ -21,7 +21,7 @@ struct AxisTraffic {
 /// decide which algorithm each collective takes and over which GPUs it goes.
 class StepTraffic {
  public:
-  /// The Program outlives it.
+  /// The Program must outlive it.
   explicit StepTraffic(const Program&);
 
   /// The traffic with ranks where the placement puts them. Collectives first, then messages, each in the order of the

@@ -67,7 +67,7 @@ class CachingAllocator {
 
   /// Bytes in blocks that are in use: torch.cuda.memory_allocated.
   [[nodiscard]] std::uint64_t allocated() const { return allocated_; }
-  /// In segments: torch.cuda.memory_reserved.
+  /// Bytes in segments: torch.cuda.memory_reserved.
   [[nodiscard]] std::uint64_t reserved() const { return reserved_; }
   [[nodiscard]] std::uint64_t most_reserved() const { return most_reserved_; }
   /// How often segments went back to make room.

@@ -29,7 +29,7 @@ struct PeakTensors {
   friend bool operator==(const PeakTensors&, const PeakTensors&) = default;
 };
 
-/// Of every class of ranks.
+/// The tensors of every class of ranks.
 [[nodiscard]] std::vector<PeakTensors> peak_tensors(const Program&, const FrameworkMemory& = {});
 
 }  // namespace orrery

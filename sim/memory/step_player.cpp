@@ -79,7 +79,7 @@ bool StepPlayer::play_cycle(const SlotCycle& cycle, std::size_t& at) {
   return false;
 }
 
-/// The same.
+/// Plays the whole step; returns the same.
 bool StepPlayer::play_slots() {
   if (look(at_start, 0, 0, true).as_before) return true;
   memory_.begin(player_);

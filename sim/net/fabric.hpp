@@ -64,7 +64,7 @@ class Fabric {
   /// back to all. These are both directions of the tree by which messages reach the first of them. Requires sharp(),
   /// and at least two GPUs, each on a node of its own.
   void sharp_all_reduce(std::span<const std::uint32_t> gpus, std::vector<LinkId>& into) const;
-  /// Sum over a route.
+  /// The sum over a route.
   [[nodiscard]] Seconds latency(std::span<const LinkId>) const;
 
  private:

@@ -90,7 +90,7 @@ struct ProductDimension {
   Link link;  ///< one direction of one cable
   friend bool operator==(const ProductDimension&, const ProductDimension&) = default;
 };
-/// Ends stand at the points of a grid. Those that differ in one coordinate alone form a ring, are all linked or share a
+/// Ends stand at the points of a grid. Ends that differ in one coordinate alone form a ring, are all linked or share a
 /// switch, as that dimension says. Messages go along one dimension after another and pass the ends between, as the
 /// networks of ASTRA-sim do: Rashidi, Sridharan, Srinivasan and Krishna, "ASTRA-SIM: Enabling SW/HW co-design
 /// exploration for distributed DL training platforms", ISPASS 2020.

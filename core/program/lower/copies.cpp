@@ -134,7 +134,7 @@ class Editor {
       clear_between(v.buffer, v.offset, v.offset + v.count);
     });
   }
-  /// Padding, which messages take along.
+  /// Clears the padding, which messages take along.
   void clear_rest(const Module& m) { clear_between(m.whole_gradients, 0, s_.program[m.whole_gradients].count); }
 
   /// Grids of ranks send blocks of weights around beside compute, on lanes of their own.

@@ -33,7 +33,7 @@ struct CopyChange {
 
 /// The block with copies; everything else stays as it was.
 [[nodiscard]] Draft with_copies(State&, const Draft&, const CopyChange&);
-/// The same in its place.
+/// Makes the same change in place of the block.
 void add_copies(State&, BlockId, const CopyChange&);
 /// The same as a new block, whose name is the old one and `suffix`.
 [[nodiscard]] BlockId variant_with_copies(State&, BlockId of, const char* suffix, const CopyChange&);

@@ -105,14 +105,14 @@ class BlockBuilder {
                   Collective::Reduction reduction = Collective::Reduction::sum) {
     collective(kind, group, std::span<const Operand>(operands.begin(), operands.size()), reduction);
   }
-  /// Pairs (read, write).
+  /// Copies pairs (read, write).
   void copy(Tier from, Tier to, std::span<const Operand> operands);
   /// One message to or from `peer` of `group`.
   void transfer(bool send, GroupId group, Peer peer, std::uint8_t channel, Operand what);
   /// Takes at most two operands, in the order that Collective names. The seam is over the tensor axis.
   void seam(Collective::Kind kind, std::initializer_list<Operand> operands,
             Collective::Reduction reduction = Collective::Reduction::sum);
-  /// Over another group.
+  /// The same over another group.
   void seam(Collective::Kind kind, GroupId group, std::initializer_list<Operand> operands,
             Collective::Reduction reduction = Collective::Reduction::sum);
   /// Broadcast or reduce.

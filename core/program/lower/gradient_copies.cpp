@@ -22,7 +22,7 @@ struct Back {
   std::uint32_t layer = 0;
 };
 
-/// In the order of a backward pass, one layer of each kind.
+/// The blocks in the order of a backward pass, with one layer of each kind.
 std::vector<Back> way_back(State& s, Phase phase) {
   ModuleBlocks& blocks = s.blocks(phase);
   const auto layers = static_cast<std::uint32_t>(s.model.layers);
@@ -96,7 +96,7 @@ void begin_copies(State& s, Phase phase, GradientPart part) {
   }
 }
 
-/// With the reduce-scatter they end.
+/// The copies end with the reduce-scatter.
 void end_copies(State& s, BlockId reduce, const Chunk& bucket, GradientPart part) {
   const Module* last = nullptr;
   std::int8_t last_shift = 0;

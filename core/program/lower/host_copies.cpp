@@ -24,7 +24,7 @@ namespace {
 // Ranks that ZeRO makes hold only a part in host memory bring up that part and gather the rest from each other, so that
 // all links to hosts share the work.
 
-/// Of a case of layers.
+/// The kind of the layers with this copy_case().
 const LayerKind& kind_of_case(const State& s, std::size_t of) { return s.kinds[of / 2]; }
 BlockId block_of_case(const State& s, Phase phase, std::size_t of) {
   const LayerBlocks& blocks = s.blocks(phase)[kind_of_case(s, of)];

@@ -21,7 +21,7 @@ class LatentProjections {
 
   /// Queries come from the stream itself, so `whole` must be all its rows.
   [[nodiscard]] bool widens_stream() const { return rank_ == 0; }
-  /// `of`: a layer's parameters.
+  /// `of` has a layer's parameters.
   void forward(BlockBuilder&, const Module& of, BufferId whole);
   /// Makes the gradient of x, summed over ranks; weight gradients of products go to `w`.
   void backward(BlockBuilder& b, BlockBuilder& w, const Module& of, BufferId whole);

@@ -81,7 +81,7 @@ Orders schedule_chimera(const PipelineShape&);
 /// other and weight gradients in the last bubbles (DeepSeek-V3 Technical Report, 2024).
 Orders schedule_dualpipe(const PipelineShape&);
 
-/// None for a custom schedule.
+/// Null for a custom schedule.
 [[nodiscard]] Schedule schedule_of(ScheduleName);
 
 /// Compute order of a plan, custom or not, for that many microbatches.

@@ -74,12 +74,12 @@ State::State(const ModelSpec& m, const Workload& w, const Plan& p, const TensorS
     recomputes.push_back(false);
     recomputes.push_back(!plan.recompute_layers && recomputes.front());
   }
-  // Prediction modules are the head's.
+  // Prediction modules go with the head.
   states_on_host.resize(numbered_layers(model), ends_on_host);
   weights_on_host.resize(numbered_layers(model), false);
   activations_on_host.resize(numbered_layers(model), false);
   two_way = map.two_way();
-  // In all other cases each has an embedding beside its head.
+  // Otherwise each rank with a head has an embedding beside it.
   tied_apart = (model.tied_embeddings || predictions > 0) && head_rank != 0 && !two_way;
   sequence_parallel = plan.sequence_parallel && tensor > 1;
   sequences = plan.microbatch_size;

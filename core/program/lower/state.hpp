@@ -100,7 +100,7 @@ struct Stage {
 struct LayerBlocks {
   BlockId plain = no_block;
   BlockId recomputed = no_block;  ///< of recomputed layers, where other layers are not; no_block: the same as `plain`
-  /// Of layers whose states, or weights too, are in host memory, where those of other layers are not.
+  /// Blocks of layers whose states, or weights too, are in host memory, where those of other layers are not.
   BlockId on_host = no_block, remote = no_block;
 };
 struct LayerKind;

@@ -9,7 +9,7 @@
 /// those of keys and values come from two kernels, so that no two blocks add to one element.
 namespace orrery::device {
 
-/// What the three kernels share.
+/// The shape that the three kernels share.
 struct FlashShape {
   std::uint64_t batch, length, heads, kv_heads, group, dim, value;
   std::uint64_t qkv_width, group_width, context_width;
@@ -145,7 +145,7 @@ struct FlashForward {
   }
 };
 
-/// What both backward kernels read.
+/// The values that both backward kernels read.
 template <class T>
 struct FlashGradients {
   FlashShape s;

@@ -22,8 +22,8 @@
 ///     scratch(bytes)      memory for one kernel's own use, in the stream's order: void at the next call of it
 ///     shared_limit()      most shared bytes of a block
 ///     makes_fp8()         whether products of fp8 factors are made
-/// Those of the GPU are in exec/kernels/cuda. Those of the host are in host_launcher.hpp, with which the tests compare
-/// every body with the kernels of exec/kernels/cpu.
+/// The GPU's Block and Launcher are in exec/kernels/cuda. The host's are in host_launcher.hpp, with which the tests
+/// compare every body with the kernels of exec/kernels/cpu.
 namespace orrery::device {
 
 /// Threads of a block where nothing asks for another number.

@@ -20,7 +20,7 @@ enum class NcclProtocol : std::uint8_t { ll, ll128, simple };
 inline constexpr std::size_t nccl_protocol_count = 3;
 [[nodiscard]] std::string_view name_of(NcclProtocol);
 
-/// Over what a hop goes.
+/// The medium of a hop.
 enum class NcclLink : std::uint8_t { nvlink, pci, network };
 
 /// Constants of NCCL's tuning model, as of version 2.28.9.
@@ -38,7 +38,7 @@ namespace nccl_tables {
 inline constexpr double network_overhead = 1.0;
 /// The highest rate of the LL protocol, over all channels together.
 [[nodiscard]] double most_ll(GpuGeneration, std::uint32_t nodes);
-/// Most of a channel.
+/// Highest rate of a channel.
 [[nodiscard]] double most_ring_ll128(GpuGeneration, std::uint32_t nodes);
 [[nodiscard]] double most_tree_ll128(GpuGeneration, std::uint32_t nodes);
 [[nodiscard]] double most_tree(GpuGeneration, std::uint32_t nodes);

@@ -24,7 +24,7 @@ enum class ImportKind : std::uint8_t {
 /// The kind that a text looks like; empty where it looks like none.
 [[nodiscard]] std::optional<ImportKind> import_kind_of(std::string_view text);
 
-/// What such files leave open.
+/// Figures that such files leave open.
 struct ImportOptions {
   std::string name = "imported";
   std::optional<std::string> gpu;        ///< a name from gpu_link_names(), whose links and PCIe count where the file

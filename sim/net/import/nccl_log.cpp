@@ -44,7 +44,7 @@ class Words {
     at_ = static_cast<std::size_t>(end - text_.data());
     return true;
   }
-  /// Up to the next space.
+  /// Takes the text up to the next space.
   std::string_view take_word() {
     skip_spaces();
     const std::size_t end = std::min(text_.find(' ', at_), text_.size());

@@ -16,7 +16,7 @@ enum Code { success, unhandled, system_error, internal, invalid_argument, invali
 
 /// The last error on this thread.
 [[nodiscard]] std::string& last_text();
-/// Of this process.
+/// Number of broken rules in this process.
 [[nodiscard]] int broken_rules();
 /// A rule is broken: returns the error code.
 int broken(const std::string& what);
