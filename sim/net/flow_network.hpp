@@ -22,7 +22,7 @@ namespace orrery {
 ///
 /// Rates are kept as one *level* per link: the rate of a flow there that no other link holds lower. A link's level
 /// follows from the levels of the other links that its flows cross. So after a change only links whose flows' limits
-/// moved are looked at again; a fixed point of all levels is the max-min fair allocation (docs/network.md).
+/// moved are looked at again; a fixed point of all levels is the max-min fair allocation (docs/network-model.md).
 ///
 /// Bertsekas and Gallager, Data Networks, 2nd ed., 1992, section 6.5.2, define
 /// max-min fairness and prove that every flow has a bottleneck link.
